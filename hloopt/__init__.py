@@ -1,0 +1,100 @@
+"""hloopt: parse, verify, optimise, print and run HLO text.
+
+Everything public is here; all other modules are private.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from hloopt.errors import (
+    DeviceError,
+    EvaluationError,
+    HlooptError,
+    ParseError,
+    ShapeError,
+    UnsupportedError,
+    UsageError,
+    VerifyError,
+)
+from hloopt.ir import Module
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from hloopt.runtime import Program
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "DeviceError",
+    "EvaluationError",
+    "HlooptError",
+    "Module",
+    "ParseError",
+    "ShapeError",
+    "UnsupportedError",
+    "UsageError",
+    "VerifyError",
+    "compile",
+    "evaluate",
+    "optimize",
+    "parse",
+    "verify",
+]
+
+
+def parse(text: str, name: str = "<text>") -> Module:
+    """Read HLO text.  Raises ``ParseError`` with line, column and what was expected."""
+    from hloopt.text.parser import parse_module
+
+    return parse_module(text, name)
+
+
+def verify(module: Module) -> None:
+    """Check shapes, operands, attributes and calls.  Raises ``VerifyError`` at the first offence."""
+    from hloopt.verify import verify_module
+
+    verify_module(module)
+
+
+def optimize(module: Module, pipeline: str = "O2", target: str | None = None) -> Module:
+    """Run a pipeline (``O0``..``O3`` or text like ``simplify,cse{...}``) over a copy of the module.
+
+    ``target`` names a device description; passes that do not ask for one ignore it.
+    Raises ``UsageError`` for an unknown pass, option or target.
+    """
+    from hloopt.pipelines import optimize_module
+
+    return optimize_module(module, pipeline, target)
+
+
+def compile(module: Module, device: str = "cpu", *, excess_precision: bool = False) -> Program:
+    """Make a module executable.  Raises ``UnsupportedError`` before anything runs, ``DeviceError``
+    when there is no such device.
+    """
+    from hloopt.runtime import compile_module
+
+    return compile_module(module, device, excess_precision=excess_precision)
+
+
+def evaluate(
+    module: Module,
+    inputs: Sequence[np.ndarray[Any, Any]],
+    *,
+    excess_precision: bool = False,
+) -> list[np.ndarray[Any, Any]]:
+    """Run the reference interpreter: arrays in parameter order in, flat list of result arrays out."""
+    from hloopt.interpret import evaluate_module
+
+    return evaluate_module(module, inputs, excess_precision=excess_precision)
+
+
+def _render(module: Module) -> str:
+    from hloopt.text.printer import print_module
+
+    return print_module(module)
+
+
+Module.renderer = staticmethod(_render)

@@ -1,0 +1,115 @@
+"""Every exception hloopt raises on purpose.
+
+    HlooptError                     exit code
+    ├── UsageError                  2   a wrong option, pass name or argument
+    ├── SourceError                 3   something is wrong at a place in a text
+    │   ├── ParseError                  the text is not HLO
+    │   └── VerifyError                 the text is HLO, the module is not valid
+    ├── ShapeError                  3   operands and attributes have no result shape
+    ├── UnsupportedError            4   valid HLO that cannot be executed here
+    ├── DeviceError                 5   the device is not there or failed
+    └── EvaluationError             3   wrong inputs for a module, or a loop that does not end
+
+Bad input never shows a traceback: the command line prints ``str(error)`` and exits with
+``error.exit_code``.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+__all__ = [
+    "DeviceError",
+    "EvaluationError",
+    "HlooptError",
+    "ParseError",
+    "ShapeError",
+    "SourceError",
+    "UnsupportedError",
+    "UsageError",
+    "VerifyError",
+]
+
+
+class HlooptError(Exception):
+    """The root of the tree; ``message`` is the text without a position."""
+
+    exit_code: ClassVar[int] = 1
+
+    def __init__(self, message: str) -> None:
+        super().__init__(message)
+        self.message = message
+
+
+class UsageError(HlooptError):
+    """A wrong option, an unknown pass, a missing file."""
+
+    exit_code = 2
+
+
+class ShapeError(HlooptError):
+    """Operand shapes and attributes break a constraint of the op; no position is known yet."""
+
+    exit_code = 3
+
+
+class EvaluationError(HlooptError):
+    """The inputs do not fit the module's parameters, or evaluation cannot go on."""
+
+    exit_code = 3
+
+
+class DeviceError(HlooptError):
+    """The named device does not exist on this machine or failed."""
+
+    exit_code = 5
+
+
+class SourceError(HlooptError):
+    """An error at a place: ``name:line:col: error: message``, the line, and a caret.
+
+    ``line`` and ``column`` count from 1; both are 0 when the module was not read from a text.
+    """
+
+    exit_code = 3
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        name: str = "<text>",
+        line: int = 0,
+        column: int = 0,
+        excerpt: str = "",
+        width: int = 1,
+        notes: tuple[str, ...] = (),
+    ) -> None:
+        super().__init__(message)
+        self.name = name
+        self.line = line
+        self.column = column
+        self.excerpt = excerpt
+        self.width = width
+        self.notes = notes
+
+    def __str__(self) -> str:
+        place = f"{self.name}:{self.line}:{self.column}" if self.line else self.name
+        lines = [f"{place}: error: {self.message}"]
+        if self.excerpt:
+            lines.append(self.excerpt)
+        lines += [f"note: {note}" for note in self.notes]
+        return "\n".join(lines)
+
+
+class ParseError(SourceError):
+    """The text is not HLO."""
+
+
+class VerifyError(SourceError):
+    """The module breaks a rule of HLO; names the instruction, its line and the constraint."""
+
+
+class UnsupportedError(SourceError):
+    """Valid HLO that this executor cannot run; names the instruction and its line."""
+
+    exit_code = 4

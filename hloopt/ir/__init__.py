@@ -1,0 +1,18 @@
+"""The graph: instructions, computations, modules; ``build`` makes, ``edit`` changes, ``walk`` asks."""
+
+from hloopt.ir import build, edit, walk
+from hloopt.ir.computation import Computation
+from hloopt.ir.fingerprint import fingerprint
+from hloopt.ir.instruction import Instruction
+from hloopt.ir.module import Module, StackTables
+
+__all__ = [
+    "Computation",
+    "Instruction",
+    "Module",
+    "StackTables",
+    "build",
+    "edit",
+    "fingerprint",
+    "walk",
+]

@@ -1,0 +1,323 @@
+"""The only place where the graph changes.
+
+Every function keeps operands and users, control edges, called computations and callers, names and
+positions in step on both sides.  Costs are proportional to what changes, never to the computation.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from hloopt.ir.computation import Computation
+from hloopt.ir.instruction import Instruction
+from hloopt.ir.module import Module
+from hloopt.types import Shape
+
+__all__ = [
+    "add_computation",
+    "add_control_edge",
+    "append",
+    "insert_before",
+    "move_before",
+    "remove",
+    "remove_computation",
+    "rename",
+    "replace_instruction",
+    "replace_uses",
+    "set_attribute",
+    "set_operand",
+    "set_operands",
+    "set_root",
+    "set_shape",
+    "take_control_edges",
+]
+
+
+def append(computation: Computation, instruction: Instruction) -> Instruction:
+    """Put a new instruction at the end of a computation and register all its links."""
+    _attach(computation, instruction, computation._last, None)
+    return instruction
+
+
+def insert_before(position: Instruction, instruction: Instruction) -> Instruction:
+    """Put a new instruction right before ``position`` and register all its links."""
+    computation = _home(position)
+    _attach(computation, instruction, position._previous, position)
+    return instruction
+
+
+def move_before(position: Instruction, instruction: Instruction) -> None:
+    """Move an instruction of the same computation to right before ``position``."""
+    if position is instruction:
+        return
+    computation = _home(position)
+    _unlink(computation, instruction)
+    _link(computation, instruction, position._previous, position)
+
+
+def replace_uses(old: Instruction, new: Instruction) -> None:
+    """Make every user of ``old``, and the root if it is that, use ``new``.  Control edges stay."""
+    if old is new:
+        return
+    for user, count in list(old.users.items()):
+        if user is new:
+            continue
+        user.operands = tuple(new if operand is old else operand for operand in user.operands)
+        new.users[user] = new.users.get(user, 0) + count
+        del old.users[user]
+    computation = _home(old)
+    if computation.root is old:
+        computation.root = new
+
+
+def replace_instruction(old: Instruction, new: Instruction) -> None:
+    """``replace_uses``, hand over control edges and metadata, and remove ``old``.
+
+    ``new`` takes the name of ``old`` when it was made here (it has no place in a text) and ``old`` has
+    one that the user knows.
+    """
+    replace_uses(old, new)
+    take_control_edges(old, new)
+    if new.metadata is None:
+        new.metadata = old.metadata
+    name, known = old.name, old.offset >= 0 and new.offset < 0
+    computation = _home(old)
+    if old.users:
+        return
+    removable = old.opcode != "parameter"
+    if removable:
+        remove(old)
+    if known and removable and new.computation is computation:
+        rename(new, name)
+        new.offset = old.offset
+
+
+def set_operand(instruction: Instruction, index: int, value: Instruction) -> None:
+    """Replace one operand."""
+    operands = list(instruction.operands)
+    operands[index] = value
+    set_operands(instruction, tuple(operands))
+
+
+def set_operands(instruction: Instruction, operands: tuple[Instruction, ...]) -> None:
+    """Replace the operand list."""
+    for operand in instruction.operands:
+        _drop_use(operand, instruction)
+    instruction.operands = operands
+    for operand in operands:
+        operand.users[instruction] = operand.users.get(instruction, 0) + 1
+
+
+def set_attribute(instruction: Instruction, name: str, value: Any) -> None:
+    """Set an attribute, or remove it when ``value`` is None; callers of computations follow."""
+    for computation in _computations(instruction.attributes.get(name)):
+        _drop_call(computation, instruction)
+    if value is None:
+        instruction.attributes.pop(name, None)
+    else:
+        instruction.attributes[name] = value
+    for computation in _computations(value):
+        computation.callers[instruction] = computation.callers.get(instruction, 0) + 1
+
+
+def set_shape(instruction: Instruction, shape: Shape) -> None:
+    """Change the result shape (a parameter of a new signature, a tuple that lost elements)."""
+    instruction.shape = shape
+
+
+def set_root(computation: Computation, root: Instruction) -> None:
+    """Name another instruction of the computation its result."""
+    if root.computation is not computation:
+        raise ValueError(f"{root.name} is not in computation {computation.name}")
+    computation.root = root
+
+
+def rename(instruction: Instruction, name: str) -> None:
+    """Give an instruction a name; it is made unique in its computation."""
+    computation = _home(instruction)
+    if instruction.name == name:
+        return
+    del computation.by_name[instruction.name]
+    instruction.name = computation.fresh_name(name)
+    computation.by_name[instruction.name] = instruction
+
+
+def add_control_edge(before: Instruction, after: Instruction) -> None:
+    """``before`` must run before ``after``."""
+    if before not in after.control_predecessors:
+        after.control_predecessors += (before,)
+        before.control_successors += (after,)
+
+
+def take_control_edges(source: Instruction, target: Instruction) -> None:
+    """Move all control edges of ``source`` to ``target``; an edge between the two is dropped."""
+    for before in source.control_predecessors:
+        before.control_successors = _without(before.control_successors, source)
+        if before is not target:
+            add_control_edge(before, target)
+    for after in source.control_successors:
+        after.control_predecessors = _without(after.control_predecessors, source)
+        if after is not target:
+            add_control_edge(target, after)
+    source.control_predecessors = ()
+    source.control_successors = ()
+
+
+def remove(instruction: Instruction) -> None:
+    """Take an unused instruction out; raises ``ValueError`` while anything depends on it.
+
+    Its control predecessors become those of its control successors, so that order survives.
+    """
+    computation = _home(instruction)
+    if instruction.users or computation.root is instruction:
+        raise ValueError(f"{instruction.name} is still used")
+    for after in instruction.control_successors:
+        for before in instruction.control_predecessors:
+            add_control_edge(before, after)
+        after.control_predecessors = _without(after.control_predecessors, instruction)
+    for before in instruction.control_predecessors:
+        before.control_successors = _without(before.control_successors, instruction)
+    instruction.control_predecessors = instruction.control_successors = ()
+    for operand in instruction.operands:
+        _drop_use(operand, instruction)
+    for value in instruction.attributes.values():
+        for called in _computations(value):
+            _drop_call(called, instruction)
+    _unlink(computation, instruction)
+    del computation.by_name[instruction.name]
+    if instruction.opcode == "parameter":
+        _renumber_without(computation, instruction)
+    instruction.operands = ()
+    instruction.computation = None
+
+
+def add_computation(
+    module: Module, computation: Computation, before: Computation | None = None
+) -> Computation:
+    """Register a computation under a unique name; before its caller's, where ``before`` says so."""
+    computation.name = module.fresh_name(computation.name)
+    computation.module = module
+    if before is None:
+        module.computations[computation.name] = computation
+        return computation
+    rest = list(module.computations.values())
+    index = rest.index(before)
+    rest.insert(index, computation)
+    module.computations = {entry.name: entry for entry in rest}
+    return computation
+
+
+def remove_computation(computation: Computation) -> None:
+    """Take a computation that nobody calls out of its module, and its calls with it."""
+    module = computation.module
+    if module is None or computation.callers or module.entry is computation:
+        raise ValueError(f"computation {computation.name} is still used")
+    for instruction in computation:
+        for value in instruction.attributes.values():
+            for called in _computations(value):
+                _drop_call(called, instruction)
+    del module.computations[computation.name]
+    computation.module = None
+
+
+def _home(instruction: Instruction) -> Computation:
+    if instruction.computation is None:
+        raise ValueError(f"{instruction.name} is in no computation")
+    return instruction.computation
+
+
+def _attach(
+    computation: Computation,
+    instruction: Instruction,
+    previous: Instruction | None,
+    following: Instruction | None,
+) -> None:
+    if instruction.computation is not None:
+        raise ValueError(f"{instruction.name} is already in {instruction.computation.name}")
+    instruction.name = computation.fresh_name(instruction.name)
+    computation.by_name[instruction.name] = instruction
+    instruction.computation = computation
+    _link(computation, instruction, previous, following)
+    for operand in instruction.operands:
+        operand.users[instruction] = operand.users.get(instruction, 0) + 1
+    for value in instruction.attributes.values():
+        if type(value) is tuple or type(value) is Computation:
+            for called in _computations(value):
+                called.callers[instruction] = called.callers.get(instruction, 0) + 1
+    if instruction.opcode == "parameter":
+        _add_parameter(computation, instruction)
+
+
+def _link(
+    computation: Computation,
+    instruction: Instruction,
+    previous: Instruction | None,
+    following: Instruction | None,
+) -> None:
+    instruction._previous, instruction._next = previous, following
+    if previous is None:
+        computation._first = instruction
+    else:
+        previous._next = instruction
+    if following is None:
+        computation._last = instruction
+    else:
+        following._previous = instruction
+    computation._count += 1
+
+
+def _unlink(computation: Computation, instruction: Instruction) -> None:
+    previous, following = instruction._previous, instruction._next
+    if previous is None:
+        computation._first = following
+    else:
+        previous._next = following
+    if following is None:
+        computation._last = previous
+    else:
+        following._previous = previous
+    instruction._previous = instruction._next = None
+    computation._count -= 1
+
+
+def _add_parameter(computation: Computation, parameter: Instruction) -> None:
+    """Keep ``parameters`` in the order of their numbers; a text may define them in any order."""
+    parameters = computation.parameters
+    parameters.append(parameter)
+    if len(parameters) > 1 and parameters[-2].parameter_number > parameter.parameter_number:
+        parameters.sort(key=lambda entry: entry.parameter_number)
+
+
+def _renumber_without(computation: Computation, parameter: Instruction) -> None:
+    index = computation.parameters.index(parameter)
+    del computation.parameters[index]
+    for number in range(index, len(computation.parameters)):
+        computation.parameters[number].attributes["parameter_number"] = number
+
+
+def _drop_use(operand: Instruction, user: Instruction) -> None:
+    count = operand.users.get(user, 0)
+    if count > 1:
+        operand.users[user] = count - 1
+    else:
+        operand.users.pop(user, None)
+
+
+def _drop_call(computation: Computation, caller: Instruction) -> None:
+    count = computation.callers.get(caller, 0)
+    if count > 1:
+        computation.callers[caller] = count - 1
+    else:
+        computation.callers.pop(caller, None)
+
+
+def _computations(value: Any) -> tuple[Computation, ...]:
+    if isinstance(value, Computation):
+        return (value,)
+    if isinstance(value, tuple) and value and isinstance(value[0], Computation):
+        return value
+    return ()
+
+
+def _without(edges: tuple[Instruction, ...], gone: Instruction) -> tuple[Instruction, ...]:
+    return tuple(edge for edge in edges if edge is not gone)

@@ -1,0 +1,106 @@
+"""One node of the graph.
+
+Nodes are mutable and equal only to themselves.  Everything that links nodes together (``operands``,
+``users``, control edges, position, called computations) is read here and changed in ``ir.edit`` alone,
+which keeps both ends in step.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from hloopt.ops import OPS, OpDef
+from hloopt.types import ArrayShape, Literal, Metadata, Shape
+
+if TYPE_CHECKING:
+    from hloopt.ir.computation import Computation
+
+__all__ = ["Instruction"]
+
+
+class Instruction:
+    """An HLO instruction.
+
+    name                  without ``%``; unique in its computation
+    opcode                as in the text
+    shape                 result shape
+    operands              a tuple; an instruction may occur several times
+    users                 instruction -> how many of its operands this one is; insertion order
+    attributes            by the names of the text (see ``types/attrs.py``); a constant's value is
+                          under ``literal``, a parameter's number under ``parameter_number``
+    control_predecessors  instructions that must run before, insertion order
+    metadata              where it came from in the user's program, or None
+    offset                character offset in the module's source, -1 when it was made here
+    """
+
+    __slots__ = (
+        "_next",
+        "_previous",
+        "attributes",
+        "computation",
+        "control_predecessors",
+        "control_successors",
+        "metadata",
+        "name",
+        "offset",
+        "opcode",
+        "operands",
+        "shape",
+        "users",
+    )
+
+    def __init__(
+        self,
+        name: str,
+        opcode: str,
+        shape: Shape,
+        operands: tuple[Instruction, ...] = (),
+        attributes: dict[str, Any] | None = None,
+        metadata: Metadata | None = None,
+        offset: int = -1,
+    ) -> None:
+        self.name = name
+        self.opcode = opcode
+        self.shape = shape
+        self.operands = operands
+        self.attributes: dict[str, Any] = {} if attributes is None else attributes
+        self.metadata = metadata
+        self.offset = offset
+        self.users: dict[Instruction, int] = {}
+        self.control_predecessors: tuple[Instruction, ...] = ()
+        self.control_successors: tuple[Instruction, ...] = ()
+        self.computation: Computation | None = None
+        self._next: Instruction | None = None
+        self._previous: Instruction | None = None
+
+    @property
+    def op(self) -> OpDef:
+        """The op's row in the table; raises ``KeyError`` for an opcode that is not in it."""
+        return OPS[self.opcode]
+
+    @property
+    def array(self) -> ArrayShape:
+        """The shape, where it must be an array; raises ``TypeError`` otherwise."""
+        if not isinstance(self.shape, ArrayShape):
+            raise TypeError(f"{self.name} has shape {self.shape}, not an array")
+        return self.shape
+
+    @property
+    def literal(self) -> Literal | None:
+        """A constant's value; None for every other opcode."""
+        return self.attributes.get("literal") if self.opcode == "constant" else None
+
+    @property
+    def parameter_number(self) -> int:
+        """A parameter's number; raises ``KeyError`` for every other opcode."""
+        number: int = self.attributes["parameter_number"]
+        return number
+
+    @property
+    def is_root(self) -> bool:
+        """Whether this is its computation's result."""
+        return self.computation is not None and self.computation.root is self
+
+    def __repr__(self) -> str:
+        operands = ", ".join(operand.name for operand in self.operands)
+        return f"<{self.name} = {self.shape} {self.opcode}({operands})>"

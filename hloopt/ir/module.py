@@ -1,0 +1,113 @@
+"""A module: computations, the entry, and what the header says."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any, ClassVar
+
+from hloopt.ir.computation import Computation
+from hloopt.ir.instruction import Instruction
+from hloopt.source import Source
+from hloopt.types import Metadata
+
+__all__ = ["Module", "StackTables"]
+
+
+class StackTables:
+    """FileNames, FunctionNames, FileLocations and StackFrames: ids to rows, as in the text.
+
+    ``locations`` and ``frames`` hold the sub-attributes as integers (``file_name_id``, ``line`` ...;
+    ``file_location_id``, ``parent_frame_id``).
+    """
+
+    __slots__ = ("file_names", "frames", "function_names", "locations")
+
+    def __init__(self) -> None:
+        self.file_names: dict[int, str] = {}
+        self.function_names: dict[int, str] = {}
+        self.locations: dict[int, dict[str, int]] = {}
+        self.frames: dict[int, dict[str, int]] = {}
+
+    def frame(self, frame_id: int) -> tuple[str, int, str] | None:
+        """File, line and function of one stack frame, or None where the tables have no such row."""
+        row = self.frames.get(frame_id)
+        location = self.locations.get(row.get("file_location_id", 0)) if row else None
+        if location is None:
+            return None
+        return (
+            self.file_names.get(location.get("file_name_id", 0), ""),
+            location.get("line", 0),
+            self.function_names.get(location.get("function_name_id", 0), ""),
+        )
+
+    def __bool__(self) -> bool:
+        return bool(self.file_names or self.function_names or self.locations or self.frames)
+
+
+class Module:
+    """An HLO module.
+
+    ``attributes`` holds the header's attributes by name (``is_scheduled``, ``input_output_alias`` ...);
+    ``entry_computation_layout`` is kept there as a tuple (parameter shapes, result shape).
+    Computations stand in an order in which each comes after those it calls.
+    """
+
+    renderer: ClassVar[Callable[[Module], str]]
+    """The printer, which lives above the graph; put in place when the package is imported."""
+
+    def __init__(self, name: str, source: Source | None = None) -> None:
+        self.name = name
+        self.source = source
+        self.attributes: dict[str, Any] = {}
+        self.stack_tables = StackTables()
+        self.computations: dict[str, Computation] = {}
+        self.entry: Computation
+        self._serial: dict[str, int] = {}
+
+    def __iter__(self) -> Iterator[Computation]:
+        return iter(list(self.computations.values()))
+
+    def instructions(self) -> Iterator[Instruction]:
+        """All instructions of all computations, in text order."""
+        for computation in self:
+            yield from computation
+
+    def instruction_count(self) -> int:
+        """The number of instructions in all computations."""
+        return sum(len(computation) for computation in self.computations.values())
+
+    def fresh_name(self, base: str) -> str:
+        """``base``, or ``base.N`` with the least unused N: a name no computation has."""
+        if base not in self.computations:
+            return base
+        number = self._serial.get(base, 1)
+        while (name := f"{base}.{number}") in self.computations:
+            number += 1
+        self._serial[base] = number + 1
+        return name
+
+    def place(self, instruction: Instruction) -> str:
+        """``name:line:col`` of an instruction, or the module's name where it was not read."""
+        if self.source is None or instruction.offset < 0:
+            return self.name
+        line, column = self.source.line_column(instruction.offset)
+        return f"{self.source.name}:{line}:{column}"
+
+    def user_line(self, metadata: Metadata | None) -> str:
+        """``file:line`` of the user's program that the metadata names, or an empty string."""
+        if metadata is None:
+            return ""
+        fields = metadata.fields
+        frame = self.stack_tables.frame(int(fields.get("stack_frame_id", 0)))
+        if frame is not None:
+            return f"{frame[0]}:{frame[1]}"
+        if "source_file" in fields:
+            return f"{fields['source_file']}:{fields.get('source_line', 0)}"
+        return ""
+
+    def to_text(self) -> str:
+        """Complete HLO text, readable by XLA's own parser."""
+        return type(self).renderer(self)
+
+    def __repr__(self) -> str:
+        return f"<module {self.name}: {len(self.computations)} computations>"

@@ -1,0 +1,141 @@
+"""Questions about the graph."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from hloopt.ir.computation import Computation
+from hloopt.ir.instruction import Instruction
+from hloopt.ir.module import Module
+
+__all__ = [
+    "called_computations",
+    "calls_by_attribute",
+    "fusion_computations",
+    "has_side_effect",
+    "post_order",
+    "reachable",
+    "region_computations",
+    "top_level_computations",
+]
+
+_CONTROL_FLOW = ("while", "conditional", "call", "async-start")
+
+
+def calls_by_attribute(instruction: Instruction) -> dict[str, tuple[Computation, ...]]:
+    """The computations an instruction names, by attribute."""
+    found: dict[str, tuple[Computation, ...]] = {}
+    for name, value in instruction.attributes.items():
+        if isinstance(value, Computation):
+            found[name] = (value,)
+        elif isinstance(value, tuple) and value and isinstance(value[0], Computation):
+            found[name] = value
+    return found
+
+
+def called_computations(instruction: Instruction) -> Iterator[Computation]:
+    """The computations an instruction names, in the order of its attributes."""
+    for group in calls_by_attribute(instruction).values():
+        yield from group
+
+
+def has_side_effect(instruction: Instruction) -> bool:
+    """Whether running the instruction does more than make its result.
+
+    By its row, by ``custom_call_has_side_effect=true``, or because a computation it calls contains
+    such an instruction.
+    """
+    if instruction.op.side_effect or instruction.attributes.get("custom_call_has_side_effect"):
+        return True
+    pending = list(called_computations(instruction))
+    seen: set[Computation] = set()
+    while pending:
+        computation = pending.pop()
+        if computation in seen:
+            continue
+        seen.add(computation)
+        for inner in computation:
+            if inner.op.side_effect or inner.attributes.get("custom_call_has_side_effect"):
+                return True
+            pending.extend(called_computations(inner))
+    return False
+
+
+def post_order(computation: Computation) -> list[Instruction]:
+    """All instructions, each after its operands and control predecessors."""
+    done: set[Instruction] = set()
+    order: list[Instruction] = []
+    for start in computation:
+        stack = [start]
+        while stack:
+            top = stack[-1]
+            if top in done:
+                stack.pop()
+                continue
+            waiting = [
+                before
+                for before in (*top.control_predecessors, *reversed(top.operands))
+                if before not in done
+            ]
+            if waiting:
+                stack.extend(waiting)
+            else:
+                done.add(top)
+                order.append(top)
+                stack.pop()
+    return order
+
+
+def reachable(roots: list[Instruction]) -> set[Instruction]:
+    """Everything the roots need, through operands and control predecessors, themselves included."""
+    seen = set(roots)
+    pending = list(roots)
+    while pending:
+        instruction = pending.pop()
+        for before in (*instruction.operands, *instruction.control_predecessors):
+            if before not in seen:
+                seen.add(before)
+                pending.append(before)
+    return seen
+
+
+def fusion_computations(module: Module) -> set[Computation]:
+    """Computations that are bodies of fusions."""
+    return {
+        computation
+        for computation in module
+        if any(caller.opcode == "fusion" for caller in computation.callers)
+    }
+
+
+def top_level_computations(module: Module) -> list[Computation]:
+    """The entry and what it reaches through control flow (while, conditional, call, async-start).
+
+    These are the computations whose instructions are run one by one; bodies of fusions and of reduce,
+    sort, scatter, map and the like are not among them.  Callers come before callees.
+    """
+    order: list[Computation] = []
+    seen = {module.entry}
+    pending = [module.entry]
+    while pending:
+        computation = pending.pop()
+        order.append(computation)
+        for instruction in computation:
+            if instruction.opcode in _CONTROL_FLOW:
+                for called in called_computations(instruction):
+                    if called not in seen:
+                        seen.add(called)
+                        pending.append(called)
+    return order
+
+
+def region_computations(module: Module) -> set[Computation]:
+    """Computations applied element by element: callees of reduce, sort, scatter, map and the like."""
+    return {
+        computation
+        for computation in module
+        if any(
+            caller.opcode not in _CONTROL_FLOW and caller.opcode != "fusion"
+            for caller in computation.callers
+        )
+    }

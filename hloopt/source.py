@@ -1,0 +1,85 @@
+"""Source texts and places in them.
+
+A ``Source`` knows its name and text; a place is a byte-free character offset.  Lines are counted
+only when somebody asks, so that keeping an offset per instruction costs one integer.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from functools import cached_property
+from typing import TypeVar
+
+from hloopt.errors import SourceError
+
+__all__ = ["Source"]
+
+_MAX_EXCERPT = 160
+_Error = TypeVar("_Error", bound=SourceError)
+
+
+class Source:
+    """A text with a name, for messages of the form ``name:line:col``."""
+
+    __slots__ = ("__dict__", "name", "text")
+
+    def __init__(self, text: str, name: str = "<text>") -> None:
+        self.text = text
+        self.name = name
+
+    @cached_property
+    def _line_starts(self) -> list[int]:
+        starts = [0]
+        find = self.text.find
+        position = find("\n")
+        while position >= 0:
+            starts.append(position + 1)
+            position = find("\n", position + 1)
+        return starts
+
+    def line_column(self, offset: int) -> tuple[int, int]:
+        """The 1-based line and column of a character offset."""
+        line = bisect_right(self._line_starts, offset)
+        return line, offset - self._line_starts[line - 1] + 1
+
+    def line_text(self, line: int) -> str:
+        """The text of a 1-based line, without its line end."""
+        start = self._line_starts[line - 1]
+        end = self.text.find("\n", start)
+        return self.text[start : end if end >= 0 else len(self.text)].rstrip("\r")
+
+    def excerpt(self, offset: int, width: int = 1) -> str:
+        """The line around ``offset`` and a caret line below it; long lines are cut on both sides."""
+        line, column = self.line_column(offset)
+        text = self.line_text(line).replace("\t", " ")
+        start = 0
+        if len(text) > _MAX_EXCERPT:
+            start = max(0, min(column - 1 - _MAX_EXCERPT // 2, len(text) - _MAX_EXCERPT))
+        shown = text[start : start + _MAX_EXCERPT]
+        left = "…" if start else ""
+        right = "…" if start + _MAX_EXCERPT < len(text) else ""
+        at = column - 1 - start
+        carets = "^" * max(1, min(width, len(shown) - at))
+        return f"{left}{shown}{right}\n{' ' * (at + len(left))}{carets}"
+
+    def error(
+        self,
+        kind: type[_Error],
+        offset: int,
+        message: str,
+        *,
+        width: int = 1,
+        notes: tuple[str, ...] = (),
+    ) -> _Error:
+        """An error of class ``kind`` at ``offset``, with line, column, excerpt and caret."""
+        offset = max(0, min(offset, len(self.text)))
+        line, column = self.line_column(offset)
+        return kind(
+            message,
+            name=self.name,
+            line=line,
+            column=column,
+            excerpt=self.excerpt(offset, width),
+            width=width,
+            notes=notes,
+        )

@@ -1,0 +1,246 @@
+"""Attribute values: frozen records for what HLO writes after an instruction's operands.
+
+An instruction's ``attributes`` maps the names of the text (``dimensions``, ``window`` ...) to values:
+
+==================  ===========================================================
+kind in the text    Python value
+==================  ===========================================================
+int, float, bool    ``int``, ``float``, ``bool``
+word                ``str`` (``LT``, ``kLoop``, ``rng_philox``)
+``"string"``        ``Text`` (decoded; printed with quotes)
+``{1,0}``           ``tuple[int, ...]``
+``{{0,1},{2,3}}``   ``tuple[tuple[int, ...], ...]``, or ``IotaList``
+``{[0:4:2]}``       ``tuple[SliceRange, ...]``
+window, padding     ``Window``, ``tuple[PaddingDim, ...]``
+``b01f_01io->b01f`` ``ConvDims``
+computations        ``Computation``, or a tuple of them (in ``hloopt.ir``)
+literal, shape      ``Literal``, ``Shape``, tuple of shapes
+metadata            ``Metadata`` (decoded when asked)
+all the rest        ``Verbatim``: checked by the grammar, printed back as it was
+==================  ===========================================================
+
+``DotDims``, ``GatherDims`` and ``ScatterDims`` group the several attributes of one op.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+__all__ = [
+    "AliasEntry",
+    "ConvDims",
+    "DotDims",
+    "GatherDims",
+    "IotaList",
+    "Metadata",
+    "PaddingDim",
+    "ScatterDims",
+    "SliceRange",
+    "Text",
+    "Verbatim",
+    "Window",
+    "WindowDim",
+]
+
+
+class Text(str):
+    """A string that stood in quotes; plain ``str`` values are bare words."""
+
+    __slots__ = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Verbatim:
+    """A value whose text is kept: sharding, JSON, frontend attributes, origin, statistics ..."""
+
+    text: str
+
+    def __str__(self) -> str:
+        return self.text
+
+
+@dataclass(frozen=True, slots=True)
+class SliceRange:
+    """``[start:limit:stride]`` of one dimension; the limit is exclusive, the stride positive."""
+
+    start: int
+    limit: int
+    stride: int = 1
+
+    @property
+    def size(self) -> int:
+        """The number of elements taken."""
+        return max(0, -(-(self.limit - self.start) // self.stride))
+
+
+@dataclass(frozen=True, slots=True)
+class PaddingDim:
+    """``low_high_interior`` of one dimension; low and high may be negative (they crop)."""
+
+    low: int
+    high: int
+    interior: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class WindowDim:
+    """One dimension of a window, as in XLA's ``WindowDimension``."""
+
+    size: int
+    stride: int = 1
+    pad_low: int = 0
+    pad_high: int = 0
+    base_dilation: int = 1
+    window_dilation: int = 1
+    reversal: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """``{size=3x3 stride=2x2 pad=0_1x0_1 lhs_dilate=.. rhs_dilate=.. rhs_reversal=..}``."""
+
+    dims: tuple[WindowDim, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ConvDims:
+    """``b01f_01io->b01f``: which dimension of input, kernel and output plays which part.
+
+    Spatial tuples are in the order of the digits: ``input_spatial[k]`` is the input's dimension of
+    spatial axis ``k``.  ``text`` is kept for printing (labels with ``?`` mark unused dimensions).
+    """
+
+    input_batch: int
+    input_feature: int
+    input_spatial: tuple[int, ...]
+    kernel_input_feature: int
+    kernel_output_feature: int
+    kernel_spatial: tuple[int, ...]
+    output_batch: int
+    output_feature: int
+    output_spatial: tuple[int, ...]
+    text: str = field(compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class IotaList:
+    """``[2,4]<=[4,2]T(1,0)``: ``arange`` reshaped, transposed, and cut into groups."""
+
+    dims: tuple[int, ...]
+    reshape: tuple[int, ...]
+    permutation: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class AliasEntry:
+    """``{0}: (1, {}, may-alias)``: an output index that shares a parameter's buffer.
+
+    ``kind`` is ``may-alias``, ``must-alias`` or empty where the text has none.
+    """
+
+    output_index: tuple[int, ...]
+    parameter: int
+    parameter_index: tuple[int, ...] = ()
+    kind: str = ""
+
+
+class Metadata:
+    """``metadata={op_name="..." stack_frame_id=3}``: kept as text, decoded when asked for."""
+
+    __slots__ = ("_decode", "_fields", "text")
+
+    def __init__(self, text: str, decode: Callable[[str], Mapping[str, Any]]) -> None:
+        self.text = text
+        self._decode = decode
+        self._fields: Mapping[str, Any] | None = None
+
+    @property
+    def fields(self) -> Mapping[str, Any]:
+        """The sub-attributes: ``op_name``, ``op_type``, ``source_file``, ``stack_frame_id`` ..."""
+        if self._fields is None:
+            self._fields = self._decode(self.text)
+        return self._fields
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Metadata) and self.text == other.text
+
+    def __hash__(self) -> int:
+        return hash(self.text)
+
+    def __str__(self) -> str:
+        return self.text
+
+    def __repr__(self) -> str:
+        return f"Metadata({self.text!r})"
+
+
+@dataclass(frozen=True, slots=True)
+class DotDims:
+    """The dimension numbers of a dot."""
+
+    lhs_contracting: tuple[int, ...]
+    rhs_contracting: tuple[int, ...]
+    lhs_batch: tuple[int, ...]
+    rhs_batch: tuple[int, ...]
+
+    @classmethod
+    def of(cls, attributes: Mapping[str, Any]) -> DotDims:
+        """Read from an instruction's attributes; absent ones are empty."""
+        return cls(
+            attributes.get("lhs_contracting_dims", ()),
+            attributes.get("rhs_contracting_dims", ()),
+            attributes.get("lhs_batch_dims", ()),
+            attributes.get("rhs_batch_dims", ()),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class GatherDims:
+    """The dimension numbers of a gather."""
+
+    offset_dims: tuple[int, ...]
+    collapsed_slice_dims: tuple[int, ...]
+    start_index_map: tuple[int, ...]
+    operand_batching_dims: tuple[int, ...]
+    start_indices_batching_dims: tuple[int, ...]
+    index_vector_dim: int
+    slice_sizes: tuple[int, ...]
+
+    @classmethod
+    def of(cls, attributes: Mapping[str, Any]) -> GatherDims:
+        """Read from an instruction's attributes."""
+        return cls(
+            attributes.get("offset_dims", ()),
+            attributes.get("collapsed_slice_dims", ()),
+            attributes.get("start_index_map", ()),
+            attributes.get("operand_batching_dims", ()),
+            attributes.get("start_indices_batching_dims", ()),
+            attributes["index_vector_dim"],
+            attributes["slice_sizes"],
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class ScatterDims:
+    """The dimension numbers of a scatter."""
+
+    update_window_dims: tuple[int, ...]
+    inserted_window_dims: tuple[int, ...]
+    scatter_dims_to_operand_dims: tuple[int, ...]
+    input_batching_dims: tuple[int, ...]
+    scatter_indices_batching_dims: tuple[int, ...]
+    index_vector_dim: int
+
+    @classmethod
+    def of(cls, attributes: Mapping[str, Any]) -> ScatterDims:
+        """Read from an instruction's attributes."""
+        return cls(
+            attributes.get("update_window_dims", ()),
+            attributes.get("inserted_window_dims", ()),
+            attributes.get("scatter_dims_to_operand_dims", ()),
+            attributes.get("input_batching_dims", ()),
+            attributes.get("scatter_indices_batching_dims", ()),
+            attributes["index_vector_dim"],
+        )

@@ -1,0 +1,71 @@
+"""Literals: the values of constants."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from hloopt.types.shape import ArrayShape, TupleShape, array
+
+__all__ = ["Literal", "scalar"]
+
+
+@dataclass(frozen=True, eq=False)
+class Literal:
+    """A constant's value: a read-only array, a tuple of literals, or elided (``{...}``).
+
+    ``array`` has the storage type of ``shape.dtype`` and its dimensions (logical, row-major).  Two
+    literals are equal when their bytes are: -0.0 differs from 0.0, and a NaN equals itself.
+    """
+
+    shape: ArrayShape | TupleShape
+    array: np.ndarray[Any, Any] | None = None
+    elements: tuple[Literal, ...] = ()
+    elided: bool = False
+
+    def __post_init__(self) -> None:
+        if self.array is not None:
+            self.array.flags.writeable = False
+
+    @cached_property
+    def key(self) -> tuple[object, ...]:
+        """What equality and hashing look at; an elided literal equals only itself."""
+        if self.elided:
+            return ("elided", id(self))
+        if self.array is None:
+            return tuple(element.key for element in self.elements)
+        return (str(self.array.dtype), self.array.shape, self.array.tobytes())
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Literal) and self.key == other.key
+
+    def __hash__(self) -> int:
+        return hash(self.key)
+
+    @property
+    def is_scalar(self) -> bool:
+        """Whether this is a rank-0 array that is not elided."""
+        return self.array is not None and self.array.ndim == 0
+
+    @cached_property
+    def splat(self) -> np.ndarray[Any, Any] | None:
+        """The one element as a 0-d array when all elements have the same bytes, else None."""
+        values = self.array
+        if values is None or values.size == 0:
+            return None
+        first = values.reshape(-1)[:1]
+        if values.size > 1:
+            width = values.dtype.itemsize
+            raw = np.ascontiguousarray(values).reshape(-1).view(np.uint8).reshape(-1, width)
+            if not (raw == raw[0]).all():
+                return None
+        return first.reshape(())
+
+
+def scalar(dtype_name: str, value: object) -> Literal:
+    """A rank-0 literal of the named element type."""
+    shape = array(dtype_name)
+    return Literal(shape, np.array(value).astype(shape.dtype.numpy))

@@ -1,0 +1,192 @@
+"""Shapes and layouts: frozen values, shared by every instruction that has the same one.
+
+``str(shape)`` is HLO text.  Dimension sizes count elements; a bounded dynamic dimension (``<=8``)
+holds its bound and is marked in ``dynamic``; an unbounded one (``?``) holds ``UNBOUNDED``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from math import prod
+from typing import TypeAlias
+
+from hloopt.types.dtype import DType, dtype
+
+__all__ = [
+    "UNBOUNDED",
+    "ArrayShape",
+    "BufferShape",
+    "Layout",
+    "Shape",
+    "TupleShape",
+    "array",
+    "compatible",
+    "descending",
+    "leaves",
+    "same_dimensions",
+    "without_layout",
+]
+
+UNBOUNDED = -1
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """The physical order of dimensions, fastest first, and what a device adds to it.
+
+    ``suffix`` is the part after the colon of ``{1,0:T(8,128)S(1)}`` in normal form (``T(8,128)S(1)``);
+    ``memory_space`` and ``element_bits`` are read out of it (0 is the default and not printed).
+    """
+
+    minor_to_major: tuple[int, ...]
+    suffix: str = ""
+    memory_space: int = 0
+    element_bits: int = 0
+
+    def __str__(self) -> str:
+        order = ",".join(map(str, self.minor_to_major))
+        return f"{{{order}:{self.suffix}}}" if self.suffix else f"{{{order}}}"
+
+    @property
+    def is_descending(self) -> bool:
+        """Whether the last dimension is the fastest: row-major order."""
+        rank = len(self.minor_to_major)
+        return self.minor_to_major == tuple(range(rank - 1, -1, -1))
+
+
+@dataclass(frozen=True)
+class ArrayShape:
+    """Element type and dimensions; ``layout`` is None where the text leaves it out.
+
+    ``dynamic`` is empty for a static shape, else one bool a dimension.
+    """
+
+    dtype: DType
+    dims: tuple[int, ...]
+    layout: Layout | None = None
+    dynamic: tuple[bool, ...] = field(default=())
+
+    @property
+    def rank(self) -> int:
+        """The number of dimensions."""
+        return len(self.dims)
+
+    @cached_property
+    def elements(self) -> int:
+        """The number of elements (the bound's, where a dimension is dynamic)."""
+        return prod(self.dims)
+
+    @cached_property
+    def byte_size(self) -> int:
+        """Bytes of a dense buffer: elements narrower than a byte are packed, as XLA counts them."""
+        return (self.elements * self.dtype.bits + 7) // 8
+
+    @cached_property
+    def _text(self) -> str:
+        marks = self.dynamic or (False,) * len(self.dims)
+        dims = ",".join(
+            ("?" if size == UNBOUNDED else f"<={size}") if mark else str(size)
+            for size, mark in zip(self.dims, marks, strict=True)
+        )
+        layout = self.layout
+        shown = str(layout) if layout and (layout.minor_to_major or layout.suffix) else ""
+        return f"{self.dtype.name}[{dims}]{shown}"
+
+    def __str__(self) -> str:
+        return self._text
+
+    def with_dtype(self, element: DType) -> ArrayShape:
+        """The same dimensions and layout with another element type."""
+        return replace(self, dtype=element)
+
+
+@dataclass(frozen=True)
+class TupleShape:
+    """A tuple of shapes; ``()`` is the empty tuple."""
+
+    elements: tuple[Shape, ...]
+
+    @cached_property
+    def _text(self) -> str:
+        parts = []
+        for index, element in enumerate(self.elements):
+            mark = f"/*index={index}*/" if index and index % 5 == 0 else ""
+            parts.append(f"{mark}{element}")
+        return f"({', '.join(parts)})"
+
+    def __str__(self) -> str:
+        return self._text
+
+    @cached_property
+    def byte_size(self) -> int:
+        """Bytes of all leaves together; the table of pointers is not counted."""
+        return sum(element.byte_size for element in self.elements)
+
+
+@dataclass(frozen=True)
+class BufferShape:
+    """``b(f32[8])``: a buffer that ops update in place."""
+
+    element: ArrayShape
+
+    def __str__(self) -> str:
+        return f"b({self.element})"
+
+    @property
+    def byte_size(self) -> int:
+        """Bytes of the buffer."""
+        return self.element.byte_size
+
+
+Shape: TypeAlias = ArrayShape | TupleShape | BufferShape
+
+
+def descending(rank: int) -> Layout:
+    """Row-major layout, XLA's default."""
+    return Layout(tuple(range(rank - 1, -1, -1)))
+
+
+def array(element: DType | str, dims: tuple[int, ...] = ()) -> ArrayShape:
+    """A static array shape with the default (row-major) layout."""
+    kind = dtype(element) if isinstance(element, str) else element
+    return ArrayShape(kind, tuple(dims), descending(len(dims)))
+
+
+def leaves(shape: Shape) -> Iterator[ArrayShape | BufferShape]:
+    """The shapes of a shape's leaves, depth first: the order of a flat result list."""
+    if isinstance(shape, TupleShape):
+        for element in shape.elements:
+            yield from leaves(element)
+    else:
+        yield shape
+
+
+def without_layout(shape: Shape) -> Shape:
+    """The logical shape alone."""
+    if isinstance(shape, TupleShape):
+        return TupleShape(tuple(without_layout(element) for element in shape.elements))
+    if isinstance(shape, BufferShape):
+        return BufferShape(replace(shape.element, layout=None))
+    return replace(shape, layout=None) if shape.layout is not None else shape
+
+
+def same_dimensions(left: ArrayShape, right: ArrayShape) -> bool:
+    """Whether dimensions agree, whatever the element types, layouts and dynamic marks."""
+    return left.dims == right.dims
+
+
+def compatible(left: Shape, right: Shape) -> bool:
+    """Whether two shapes are the same value type: layouts and dynamic marks may differ."""
+    if left is right:
+        return True
+    if isinstance(left, TupleShape) and isinstance(right, TupleShape):
+        return len(left.elements) == len(right.elements) and all(
+            map(compatible, left.elements, right.elements)
+        )
+    if isinstance(left, BufferShape) and isinstance(right, BufferShape):
+        return compatible(left.element, right.element)
+    if isinstance(left, ArrayShape) and isinstance(right, ArrayShape):
+        return left.dtype is right.dtype and left.dims == right.dims
+    return False
