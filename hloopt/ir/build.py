@@ -11,7 +11,7 @@ from hloopt.ir import edit
 from hloopt.ir.computation import Computation
 from hloopt.ir.instruction import Instruction
 from hloopt.ir.module import Module
-from hloopt.ir.walk import calls_by_attribute
+from hloopt.ir.walk import callees_first, calls_by_attribute
 from hloopt.ops import OPS, InferArgs, Signature
 from hloopt.types import ArrayShape, Literal, Metadata, Shape, array
 
@@ -138,7 +138,7 @@ def clone_module(module: Module) -> Module:
     copy.attributes = dict(module.attributes)
     copy.stack_tables = module.stack_tables
     mapped: dict[Computation, Computation] = {}
-    for computation in module:
+    for computation in callees_first(module):
         mapped[computation] = edit.add_computation(
             copy, clone_computation(computation, None, mapped)
         )

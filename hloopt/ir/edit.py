@@ -191,19 +191,11 @@ def remove(instruction: Instruction) -> None:
     instruction.computation = None
 
 
-def add_computation(
-    module: Module, computation: Computation, before: Computation | None = None
-) -> Computation:
-    """Register a computation under a unique name; before its caller's, where ``before`` says so."""
+def add_computation(module: Module, computation: Computation) -> Computation:
+    """Register a computation under a unique name; ``walk.callees_first`` finds its place."""
     computation.name = module.fresh_name(computation.name)
     computation.module = module
-    if before is None:
-        module.computations[computation.name] = computation
-        return computation
-    rest = list(module.computations.values())
-    index = rest.index(before)
-    rest.insert(index, computation)
-    module.computations = {entry.name: entry for entry in rest}
+    module.computations[computation.name] = computation
     return computation
 
 

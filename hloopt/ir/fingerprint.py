@@ -11,6 +11,7 @@ from typing import Any
 from hloopt.ir.computation import Computation
 from hloopt.ir.instruction import Instruction
 from hloopt.ir.module import Module
+from hloopt.ir.walk import callees_first
 from hloopt.types import Literal
 
 __all__ = ["fingerprint"]
@@ -19,7 +20,7 @@ __all__ = ["fingerprint"]
 def fingerprint(module: Module) -> str:
     """A hexadecimal digest of everything that makes the module what it is, names left out."""
     digest = blake2b(digest_size=16)
-    computations = {computation: index for index, computation in enumerate(module)}
+    computations = {computation: index for index, computation in enumerate(callees_first(module))}
     digest.update(repr(sorted(_printable(module.attributes, {}))).encode())
     for computation in computations:
         digest.update(b"computation")

@@ -49,7 +49,7 @@ class Module:
 
     ``attributes`` holds the header's attributes by name (``is_scheduled``, ``input_output_alias`` ...);
     ``entry_computation_layout`` is kept there as a tuple (parameter shapes, result shape).
-    Computations stand in an order in which each comes after those it calls.
+    ``walk.callees_first`` gives the computations in the order of a text.
     """
 
     renderer: ClassVar[Callable[[Module], str]]
@@ -68,7 +68,7 @@ class Module:
         return iter(list(self.computations.values()))
 
     def instructions(self) -> Iterator[Instruction]:
-        """All instructions of all computations, in text order."""
+        """All instructions of all computations."""
         for computation in self:
             yield from computation
 

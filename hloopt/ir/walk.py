@@ -10,6 +10,7 @@ from hloopt.ir.module import Module
 
 __all__ = [
     "called_computations",
+    "callees_first",
     "calls_by_attribute",
     "fusion_computations",
     "has_side_effect",
@@ -37,6 +38,32 @@ def called_computations(instruction: Instruction) -> Iterator[Computation]:
     """The computations an instruction names, in the order of its attributes."""
     for group in calls_by_attribute(instruction).values():
         yield from group
+
+
+def callees_first(module: Module) -> list[Computation]:
+    """All computations, each after those it calls; otherwise in the module's order."""
+    order: list[Computation] = []
+    seen: set[Computation] = set()
+    for start in module:
+        if start in seen:
+            continue
+        seen.add(start)
+        stack = [(start, _callees(start))]
+        while stack:
+            computation, callees = stack[-1]
+            called = next(callees, None)
+            if called is None:
+                order.append(computation)
+                stack.pop()
+            elif called not in seen:
+                seen.add(called)
+                stack.append((called, _callees(called)))
+    return order
+
+
+def _callees(computation: Computation) -> Iterator[Computation]:
+    for instruction in computation:
+        yield from called_computations(instruction)
 
 
 def has_side_effect(instruction: Instruction) -> bool:
