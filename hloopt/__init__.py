@@ -18,11 +18,11 @@ from hloopt.errors import (
     UsageError,
     VerifyError,
 )
-from hloopt.ir import Module
 
 if TYPE_CHECKING:
     import numpy as np
 
+    from hloopt.ir import Module
     from hloopt.runtime import Program
 
 __version__ = "0.1.0"
@@ -91,10 +91,10 @@ def evaluate(
     return evaluate_module(module, inputs, excess_precision=excess_precision)
 
 
-def _render(module: Module) -> str:
-    from hloopt.text.printer import print_module
+def __getattr__(name: str) -> Any:
+    # NumPy is loaded with the graph; a command that only prints its help must not wait for that.
+    if name == "Module":
+        from hloopt.ir import Module
 
-    return print_module(module)
-
-
-Module.renderer = staticmethod(_render)
+        return Module
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

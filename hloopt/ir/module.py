@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from typing import Any, ClassVar
+from collections.abc import Iterator
+from typing import Any
 
 from hloopt.ir.computation import Computation
 from hloopt.ir.instruction import Instruction
@@ -51,9 +51,6 @@ class Module:
     ``entry_computation_layout`` is kept there as a tuple (parameter shapes, result shape).
     ``walk.callees_first`` gives the computations in the order of a text.
     """
-
-    renderer: ClassVar[Callable[[Module], str]]
-    """The printer, which lives above the graph; put in place when the package is imported."""
 
     def __init__(self, name: str, source: Source | None = None) -> None:
         self.name = name
@@ -107,7 +104,10 @@ class Module:
 
     def to_text(self) -> str:
         """Complete HLO text, readable by XLA's own parser."""
-        return type(self).renderer(self)
+        # The public surface puts the printer's door on the module; nothing else here looks upward.
+        from hloopt.text.printer import print_module
+
+        return print_module(self)
 
     def __repr__(self) -> str:
         return f"<module {self.name}: {len(self.computations)} computations>"

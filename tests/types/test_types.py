@@ -1,0 +1,157 @@
+"""Frozen values: text forms, sizes, equality by bytes."""
+
+from __future__ import annotations
+
+import copy
+import pickle
+
+import numpy as np
+import pytest
+
+from hloopt.source import Source
+from hloopt.errors import ParseError
+from hloopt.types import (
+    DTYPES,
+    UNBOUNDED,
+    ArrayShape,
+    BufferShape,
+    Layout,
+    Literal,
+    SliceRange,
+    TupleShape,
+    array,
+    compatible,
+    dtype,
+    leaves,
+    of_numpy,
+    scalar,
+    without_layout,
+)
+
+
+@pytest.mark.parametrize(
+    ("shape", "text"),
+    [
+        (array("f32"), "f32[]"),
+        (array("bf16", (2, 3)), "bf16[2,3]{1,0}"),
+        (ArrayShape(dtype("s8"), (4,)), "s8[4]"),
+        (ArrayShape(dtype("u32"), (), Layout((), "T(128)")), "u32[]{:T(128)}"),
+        (
+            ArrayShape(dtype("f32"), (8, 9), Layout((0, 1), "T(8,128)S(5)", memory_space=5)),
+            "f32[8,9]{0,1:T(8,128)S(5)}",
+        ),
+        (ArrayShape(dtype("f32"), (8, 2), None, (True, False)), "f32[<=8,2]"),
+        (ArrayShape(dtype("f32"), (UNBOUNDED,), None, (True,)), "f32[?]"),
+        (TupleShape(()), "()"),
+        (TupleShape((array("f32"), TupleShape((array("pred"),)))), "(f32[], (pred[]))"),
+        (BufferShape(array("f32", (2,))), "b(f32[2]{0})"),
+        (ArrayShape(dtype("token"), ()), "token[]"),
+    ],
+)
+def test_shape_text(shape: object, text: str) -> None:
+    """``str`` is HLO text."""
+    assert str(shape) == text
+
+
+def test_tuple_text_marks_every_fifth_element() -> None:
+    """XLA's own marks make long tuples readable."""
+    shape = TupleShape((array("f32"),) * 6)
+    assert str(shape) == "(f32[], f32[], f32[], f32[], f32[], /*index=5*/f32[])"
+
+
+def test_byte_sizes_pack_narrow_elements() -> None:
+    """Three 4-bit elements need two bytes; pred needs one byte each."""
+    assert array("s4", (3,)).byte_size == 2
+    assert array("pred", (3,)).byte_size == 3
+    assert TupleShape((array("f64", (2,)), array("s4", (3,)))).byte_size == 18
+
+
+def test_compatible_ignores_layout_only() -> None:
+    """Layouts may differ; element type, rank and nesting may not."""
+    column = ArrayShape(dtype("f32"), (2, 3), Layout((0, 1)))
+    assert compatible(column, array("f32", (2, 3)))
+    assert not compatible(array("f32", (2, 3)), array("f32", (3, 2)))
+    assert not compatible(array("f32", (2,)), array("s32", (2,)))
+    assert not compatible(TupleShape((column,)), column)
+    assert without_layout(TupleShape((column,))) == TupleShape((ArrayShape(dtype("f32"), (2, 3)),))
+
+
+def test_leaves_are_depth_first() -> None:
+    """The order of a flat result list."""
+    a, b, c = array("f32"), array("s32"), array("pred")
+    assert list(leaves(TupleShape((a, TupleShape((b,)), c)))) == [a, b, c]
+
+
+@pytest.mark.parametrize("name", sorted(DTYPES))
+def test_dtypes_are_single_objects(name: str) -> None:
+    """Copying and pickling give the same object, since identity is equality."""
+    row = dtype(name)
+    assert pickle.loads(pickle.dumps(row)) is row
+    assert copy.deepcopy(row) is row
+    if row.is_array:
+        assert of_numpy(row.numpy) is row
+
+
+def test_literals_are_equal_when_their_bytes_are() -> None:
+    """-0.0 is not 0.0; a NaN equals itself; the type counts."""
+    assert scalar("f32", 0.0) != scalar("f32", -0.0)
+    assert scalar("f32", np.nan) == scalar("f32", np.nan)
+    assert scalar("f32", 1) != scalar("s32", 1)
+    assert hash(scalar("s32", 7)) == hash(scalar("s32", 7))
+
+
+def test_an_elided_literal_equals_only_itself() -> None:
+    """Nobody knows what it holds."""
+    one, two = (Literal(array("f32", (9,)), elided=True) for _ in range(2))
+    assert one == one  # noqa: PLR0124 - reflexivity is the point
+    assert one != two
+
+
+def test_literal_arrays_are_read_only() -> None:
+    """A shared value cannot be changed by accident."""
+    literal = scalar("f32", 1.0)
+    assert literal.array is not None
+    with pytest.raises(ValueError, match="read-only"):
+        literal.array[...] = 2
+
+
+@pytest.mark.parametrize(
+    ("values", "splat"),
+    [([1.0, 1.0], True), ([0.0, -0.0], False), ([np.nan, np.nan], True), ([], False)],
+)
+def test_splat_compares_bytes(values: list[float], splat: bool) -> None:
+    """A splat has one bit pattern in all elements."""
+    literal = Literal(array("f32", (len(values),)), np.array(values, np.float32))
+    assert (literal.splat is not None) is splat
+
+
+def test_slice_range_size() -> None:
+    """The limit is exclusive and a stride rounds up."""
+    assert SliceRange(0, 5, 2).size == 3
+    assert SliceRange(3, 3).size == 0
+
+
+def test_source_places_and_excerpts() -> None:
+    """Lines and columns count from 1; the caret stands below the place."""
+    source = Source("ab\n\tcd ef\r\nlast", "m.hlo")
+    error = source.error(ParseError, source.text.index("ef"), "what is this", width=2)
+
+    assert (error.line, error.column) == (2, 5)
+    assert str(error) == "m.hlo:2:5: error: what is this\n cd ef\n    ^^"
+
+
+def test_excerpts_of_long_lines_are_cut_around_the_place() -> None:
+    """A megabyte on one line shows as one window."""
+    source = Source("x" * 5000 + "HERE" + "y" * 5000)
+    shown, caret = source.excerpt(5000, 4).split("\n")
+
+    assert shown.startswith("…")
+    assert shown.endswith("…")
+    assert len(shown) < 200
+    assert shown[caret.index("^") : caret.index("^") + 4] == "HERE"
+
+
+def test_a_place_past_the_end_is_the_end() -> None:
+    """Truncated files report their last line."""
+    error = Source("abc").error(ParseError, 99, "cut off")
+    assert (error.line, error.column) == (1, 4)
