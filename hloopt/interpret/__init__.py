@@ -1,0 +1,1 @@
+"""The reference interpreter: the executable definition of every op."""

@@ -1,0 +1,155 @@
+"""``bitcast`` and ``bitcast-convert``: the same bits seen as another type.
+
+``bitcast`` looks at a buffer: elements lie in the order of their layouts.  ``bitcast-convert`` looks at
+elements: wide ones split into a new last dimension of narrow ones, lowest bits first, or the other way.
+Types narrower than a byte are stored one element a byte and packed densely, lowest bits first, where a
+wider type sees them.
+"""
+
+from __future__ import annotations
+
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from hloopt.interpret.values import Context, Evaluator, Value, as_array
+from hloopt.ir import Instruction
+from hloopt.types import ArrayShape, DType, descending
+
+__all__ = [
+    "EVALUATORS",
+    "bitcast",
+    "bitcast_convert",
+    "from_bytes",
+    "from_physical",
+    "packed_bytes",
+    "to_physical",
+]
+
+Array: TypeAlias = np.ndarray[Any, Any]
+
+
+def to_physical(array: Array, minor_to_major: tuple[int, ...]) -> Array:
+    """The elements of a logical array as a flat array in the order of a layout."""
+    return np.ascontiguousarray(array.transpose(minor_to_major[::-1])).reshape(-1)
+
+
+def from_physical(flat: Array, dims: tuple[int, ...], minor_to_major: tuple[int, ...]) -> Array:
+    """The logical array of ``dims`` whose elements lie in ``flat`` in the order of a layout."""
+    order = minor_to_major[::-1]
+    physical = flat.reshape([dims[axis] for axis in order])
+    return np.ascontiguousarray(physical.transpose(np.argsort(order)))
+
+
+def packed_bytes(flat: Array, dtype: DType) -> Array:
+    """The bytes of a flat array; elements narrower than a byte are packed, lowest bits first.
+
+    A last byte that is not full has zeros in its high bits.
+    """
+    raw = np.ascontiguousarray(flat).view(np.uint8)
+    if dtype.bits >= 8:
+        return raw
+    per_byte, mask = 8 // dtype.bits, (1 << dtype.bits) - 1
+    padded = np.zeros(-(-raw.size // per_byte) * per_byte, np.uint8)
+    padded[: raw.size] = raw & np.uint8(mask)
+    shifts = np.arange(per_byte, dtype=np.uint8) * np.uint8(dtype.bits)
+    return np.bitwise_or.reduce(padded.reshape(-1, per_byte) << shifts, axis=1)
+
+
+def from_bytes(raw: Array, dtype: DType, count: int) -> Array:
+    """The first ``count`` elements of packed bytes: what ``packed_bytes`` packs, taken apart."""
+    raw = np.ascontiguousarray(raw)
+    if dtype.is_pred:
+        return raw[:count] != 0
+    if dtype.bits >= 8:
+        return raw[: count * dtype.numpy.itemsize].view(dtype.numpy)
+    per_byte, mask = 8 // dtype.bits, (1 << dtype.bits) - 1
+    shifts = np.arange(per_byte, dtype=np.uint8) * np.uint8(dtype.bits)
+    codes = (raw[:, None] >> shifts & np.uint8(mask)).reshape(-1)[:count]
+    if dtype.kind == "signed":
+        # The storage types of ml_dtypes hold a signed element sign-extended in its byte.
+        sign = np.uint8(1 << (dtype.bits - 1))
+        codes = (codes ^ sign) - sign
+    return np.ascontiguousarray(codes).view(dtype.numpy)
+
+
+def bitcast(array: Array, source: ArrayShape, target: ArrayShape) -> Array:
+    """``array`` of shape ``source``, its buffer seen as one of shape ``target``, layouts and all.
+
+    The target may take fewer bytes than the source: it is the beginning of the buffer.
+    """
+    flat = to_physical(array, _order(source))
+    if source.dtype is not target.dtype:
+        flat = _reinterpret(flat, source, target)
+    return from_physical(flat[: target.elements], target.dims, _order(target))
+
+
+def bitcast_convert(array: Array, source: DType, target: DType) -> Array:
+    """``array`` of ``source`` elements seen as ``target`` elements.
+
+    Equal widths keep the dimensions; narrower elements add a last dimension, wider ones take the last
+    dimension away.
+    """
+    dims: tuple[int, ...] = array.shape
+    if source.bits > target.bits:
+        dims = (*dims, source.bits // target.bits)
+    elif source.bits < target.bits:
+        dims = dims[:-1]
+    count = int(np.prod(dims, dtype=np.int64))
+    return from_bytes(packed_bytes(array.reshape(-1), source), target, count).reshape(dims)
+
+
+def _reinterpret(flat: Array, source: ArrayShape, target: ArrayShape) -> Array:
+    dense = source.elements * source.dtype.bits, target.elements * target.dtype.bits
+    if source.dtype.bits < 8 or target.dtype.bits < 8:
+        unpacked = source.elements * source.dtype.numpy.itemsize
+        if dense[0] != dense[1] and unpacked == target.elements * target.dtype.numpy.itemsize:
+            return _one_a_byte(flat, target.dtype)
+    return from_bytes(packed_bytes(flat, source.dtype), target.dtype, target.elements)
+
+
+def _one_a_byte(flat: Array, target: DType) -> Array:
+    """Elements that take a whole byte each on both sides."""
+    raw = np.ascontiguousarray(flat).view(np.uint8)
+    if target.bits >= 8:
+        return from_bytes(raw, target, raw.size // target.numpy.itemsize)
+    codes = raw & np.uint8((1 << target.bits) - 1)
+    packed = packed_bytes(codes.view(target.numpy), target)
+    return from_bytes(packed, target, codes.size)
+
+
+def _order(shape: ArrayShape) -> tuple[int, ...]:
+    """Minor to major; a layout that only says how it is tiled (``{:T(128)}``) is of rank 0 or 1."""
+    layout = shape.layout or descending(shape.rank)
+    if len(layout.minor_to_major) != shape.rank:
+        return descending(shape.rank).minor_to_major
+    return layout.minor_to_major
+
+
+def _evaluate_bitcast(
+    instruction: Instruction, operands: tuple[Value, ...], context: Context
+) -> Value:
+    source, target = instruction.operands[0].array, instruction.array
+    array = as_array(operands[0])
+    for shape in (source, target):
+        if shape.layout is not None and "T(" in shape.layout.suffix:
+            raise context.unsupported(instruction, f"bitcast of the tiled layout {shape.layout}")
+    if source.dtype is not target.dtype:
+        array = array.astype(source.dtype.numpy, copy=False)
+    return bitcast(array, source, target)
+
+
+def _evaluate_bitcast_convert(
+    instruction: Instruction, operands: tuple[Value, ...], context: Context
+) -> Value:
+    source, target = instruction.operands[0].array.dtype, instruction.array.dtype
+    array = as_array(operands[0])
+    if source is target:
+        return array
+    return bitcast_convert(array.astype(source.numpy, copy=False), source, target)
+
+
+EVALUATORS: dict[str, Evaluator] = {
+    "bitcast": _evaluate_bitcast,
+    "bitcast-convert": _evaluate_bitcast_convert,
+}

@@ -1,0 +1,106 @@
+"""What an evaluator sees: values, the context it runs in, and how results are rounded.
+
+An evaluator is a plain function of an instruction, its operands' values and a ``Context``.  Each family
+has a table ``EVALUATORS`` of them by opcode; ``hloopt.interpret`` puts the tables together.
+
+Values are logical row-major arrays; layouts play no part.  An array of element type ``t`` has the NumPy
+type ``context.carrier(t)``: the storage type ``t.numpy``, except that in excess-precision mode bf16 and f16
+are always carried as float32.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from typing import Any, TypeAlias, Union
+
+import numpy as np
+
+from hloopt.errors import UnsupportedError
+from hloopt.ir import Computation, Instruction
+from hloopt.types import ArrayShape, DType, Shape, TupleShape
+
+__all__ = ["Array", "Context", "Evaluator", "Value", "array_of", "arrays_of"]
+
+Array: TypeAlias = "np.ndarray[Any, Any]"
+Value: TypeAlias = Union[Array, "tuple[Value, ...]"]
+"""An array, or a tuple of values; a token is a 0-d bool array."""
+
+_WIDENED = frozenset({"bf16", "f16"})
+_FLOAT32 = np.dtype(np.float32)
+
+
+class Context(ABC):
+    """The state of one evaluation of a module.
+
+    ``excess_precision`` is the named mode in which bf16 and f16 chains keep float32.  ``memory`` holds what
+    outlives one instruction (the state of ``rng-get-and-update-state``), by keys of its owners' choice.
+    """
+
+    def __init__(self, *, excess_precision: bool = False) -> None:
+        self.excess_precision = excess_precision
+        self.memory: dict[Any, Any] = {}
+
+    @abstractmethod
+    def call(self, computation: Computation, args: Sequence[Value]) -> Value:
+        """Evaluate a computation on its parameters' values."""
+
+    @abstractmethod
+    def apply(self, computation: Computation, arrays: Sequence[Array]) -> Value:
+        """Apply a region of scalars to whole arrays, element by element, at once.
+
+        The arrays broadcast against each other; every array of the result has their common shape.
+        """
+
+    @abstractmethod
+    def unsupported(self, instruction: Instruction, message: str) -> UnsupportedError:
+        """An error to raise, with the instruction's name and line."""
+
+    def carrier(self, dtype: DType) -> np.dtype[Any]:
+        """The NumPy type in which arrays of an element type are carried."""
+        if self.excess_precision and dtype.name in _WIDENED:
+            return _FLOAT32
+        return dtype.numpy
+
+    def round(self, array: Array, dtype: DType) -> Array:
+        """To the carrier of ``dtype``: the rounding of an op's result."""
+        return array.astype(self.carrier(dtype), copy=False)
+
+    def narrow(self, array: Array, dtype: DType) -> Array:
+        """To the storage type of ``dtype``, whatever the mode: for ops that look at bits."""
+        return array.astype(dtype.numpy, copy=False)
+
+    def widen(self, array: Array, dtype: DType) -> Array:
+        """To the type in which arithmetic on ``dtype`` is done."""
+        return array.astype(dtype.compute, copy=False)
+
+    def materialize(self, value: Value, shape: Shape) -> Value:
+        """The value as a buffer of ``shape`` holds it: excess bits of bf16 and f16 are dropped.
+
+        For the places where XLA must keep a buffer of the type itself: entry results, carries of loops,
+        operands and results of conditionals, sort operands, custom calls.  The carrier stays.
+        """
+        if not self.excess_precision:
+            return value
+        if isinstance(shape, TupleShape):
+            assert isinstance(value, tuple)
+            return tuple(map(self.materialize, value, shape.elements))
+        if not isinstance(shape, ArrayShape) or shape.dtype.name not in _WIDENED:
+            return value
+        array = array_of(value)
+        return array.astype(shape.dtype.numpy).astype(_FLOAT32)
+
+
+def array_of(value: Value) -> Array:
+    """The value, which must be an array; raises ``TypeError`` for a tuple."""
+    if isinstance(value, tuple):
+        raise TypeError("a tuple where an array is needed")
+    return value
+
+
+def arrays_of(values: Sequence[Value]) -> list[Array]:
+    """The values, which must all be arrays."""
+    return [array_of(value) for value in values]
+
+
+Evaluator: TypeAlias = Callable[[Instruction, tuple[Value, ...], Context], Value]

@@ -1,0 +1,196 @@
+"""Random bits: ``rng-bit-generator`` with Threefry2x32-20 and Philox4x32-10, bit for bit as XLA.
+
+The block functions are those of Salmon et al., "Parallel random numbers: as easy as 1, 2, 3" (2011),
+with the constants of the Random123 library; how a state of words becomes counters and blocks become an
+array of a shape is XLA's.  ``rng`` and ``rng-get-and-update-state`` have no definition that an
+evaluator could reproduce (a compiler's seed, a process-wide counter), so they have no evaluation.
+"""
+
+from __future__ import annotations
+
+from math import prod
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from hloopt.interpret.values import Context, Evaluator, Value, as_array
+from hloopt.ir import Instruction
+from hloopt.types import ArrayShape, TupleShape
+
+__all__ = [
+    "EVALUATORS",
+    "philox4x32",
+    "philox_bits",
+    "random_bits",
+    "threefry2x32",
+    "threefry_bits",
+]
+
+Array: TypeAlias = np.ndarray[Any, Any]
+
+_U32 = np.uint32
+_U64 = np.uint64
+_LOW = 0xFFFFFFFF
+_WORD = 0xFFFFFFFFFFFFFFFF
+
+_THREEFRY_PARITY = 0x1BD11BDA
+_THREEFRY_ROTATIONS = ((13, 15, 26, 6), (17, 29, 16, 24))
+
+_PHILOX_ROUNDS = 10
+_PHILOX_MULTIPLIERS = (0xD2511F53, 0xCD9E8D57)
+_PHILOX_WEYL = (0x9E3779B9, 0xBB67AE85)
+
+
+def threefry2x32(key: tuple[int, int], x0: Array, x1: Array) -> tuple[Array, Array]:
+    """The 20-round block function: two u32 words of counter each element to two words of output."""
+    keys = (*key, _THREEFRY_PARITY ^ key[0] ^ key[1])
+    x0 = x0 + _U32(keys[0])
+    x1 = x1 + _U32(keys[1])
+    for group in range(5):
+        for distance in _THREEFRY_ROTATIONS[group % 2]:
+            x0 = x0 + x1
+            x1 = ((x1 << _U32(distance)) | (x1 >> _U32(32 - distance))) ^ x0
+        x0 = x0 + _U32(keys[(group + 1) % 3])
+        x1 = x1 + _U32((keys[(group + 2) % 3] + group + 1) & _LOW)
+    return x0, x1
+
+
+def philox4x32(key: tuple[int, int], words: tuple[Array, ...]) -> tuple[Array, Array, Array, Array]:
+    """The 10-round block function: four u32 words of counter each element to four of output."""
+    x0, x1, x2, x3 = words
+    k0, k1 = key
+    for _ in range(_PHILOX_ROUNDS):
+        p0 = x0.astype(_U64) * _U64(_PHILOX_MULTIPLIERS[0])
+        p1 = x2.astype(_U64) * _U64(_PHILOX_MULTIPLIERS[1])
+        x0, x1, x2, x3 = (
+            _high(p1) ^ x1 ^ _U32(k0),
+            _low(p1),
+            _high(p0) ^ x3 ^ _U32(k1),
+            _low(p0),
+        )
+        k0 = (k0 + _PHILOX_WEYL[0]) & _LOW
+        k1 = (k1 + _PHILOX_WEYL[1]) & _LOW
+    return x0, x1, x2, x3
+
+
+def threefry_bits(state: Array, dims: tuple[int, ...], bits: int) -> tuple[Array, Array]:
+    """Bits from a u64[2] state (key, counter): the new state, and a u32 or u64 array of ``dims``.
+
+    32-bit: the two words of a block lie beside each other along one dimension, the first of even
+    size, else the first of the largest; elements narrower than 32 bits are the low bits of these.
+    64-bit: one block an element, first word low.
+    """
+    key, counter = int(state[0]), int(state[1])
+    half = dims if bits == 64 else _half_shape(dims)
+    count = prod(half)
+    counters = np.arange(count, dtype=_U64) + _U64(counter)
+    y0, y1 = threefry2x32((key & _LOW, key >> 32), _low(counters), _high(counters))
+    after = np.array([key, (counter + count) & _WORD], _U64)
+    if bits == 64:
+        return after, _wide(y0, y1).reshape(dims)
+    if not dims:
+        return after, y0.reshape(())
+    split = _split_dimension(dims)
+    pairs = np.stack([y0.reshape(half), y1.reshape(half)], axis=split + 1)
+    joined = pairs.reshape(*dims[:split], 2 * half[split], *dims[split + 1 :])
+    keep = (slice(None),) * split + (slice(dims[split]),)
+    return after, np.ascontiguousarray(joined[keep])
+
+
+def philox_bits(state: Array, dims: tuple[int, ...], bits: int) -> tuple[Array, Array]:
+    """Bits from a u64[3] state (key, counter low, counter high), or u64[2] where the key is also the
+    high counter word: the new state, and a u32 or u64 array of ``dims``.
+
+    A block's words fill the result in row-major order, pairs of them (low first) for 64 bits.
+    """
+    words = [int(word) for word in state]
+    key, low = words[0], words[1]
+    high = words[2] if len(words) == 3 else key
+    count = prod(dims)
+    per_block = 2 if bits == 64 else 4
+    blocks = -(-count // per_block)
+    lows = np.arange(blocks, dtype=_U64) + _U64(low)
+    highs = np.full(blocks, high, _U64) + (lows < _U64(low)).astype(_U64)
+    counter = (_low(lows), _high(lows), _low(highs), _high(highs))
+    x0, x1, x2, x3 = philox4x32((key & _LOW, key >> 32), counter)
+    if bits == 64:
+        values = np.stack([_wide(x0, x1), _wide(x2, x3)], axis=1)
+    else:
+        values = np.stack([x0, x1, x2, x3], axis=1)
+    total = (high << 64 | low) + blocks
+    after = [key, total & _WORD, total >> 64 & _WORD][: len(words)]
+    return np.array(after, _U64), values.reshape(-1)[:count].reshape(dims)
+
+
+def random_bits(
+    algorithm: str, state: Array, dims: tuple[int, ...], storage: np.dtype[Any], bits: int
+) -> tuple[Array, Array]:
+    """``rng-bit-generator``: the new state and an integer array of type ``storage`` (``bits`` wide).
+
+    ``algorithm`` is ``rng_three_fry``, ``rng_philox`` or ``rng_default``, which is Philox on CPU and
+    GPU.
+    """
+    generate = threefry_bits if algorithm == "rng_three_fry" else philox_bits
+    after, raw = generate(state, dims, bits)
+    if bits >= 32:
+        return after, raw.view(storage)
+    if bits >= 8:
+        return after, raw.astype(f"u{bits // 8}").view(storage)
+    return after, _narrow(raw & _U32((1 << bits) - 1), storage, bits)
+
+
+def rng_bit_generator(
+    instruction: Instruction, operands: tuple[Value, ...], context: Context
+) -> Value:
+    """Evaluate ``rng-bit-generator``: (new state, bits), or the bits alone in the older form."""
+    state = as_array(operands[0])
+    algorithm = str(instruction.attributes["algorithm"])
+    shape = instruction.shape
+    bits_shape = shape.elements[1] if isinstance(shape, TupleShape) else shape
+    assert isinstance(bits_shape, ArrayShape)
+    kind = bits_shape.dtype
+    if not kind.is_integer:
+        raise context.unsupported(instruction, f"{algorithm} bits of type {kind}")
+    words = (2,) if algorithm == "rng_three_fry" else (2, 3)
+    if state.dtype != _U64 or state.shape not in [(count,) for count in words]:
+        wanted = " or ".join(f"u64[{count}]" for count in words)
+        found = instruction.operands[0].shape
+        raise context.unsupported(instruction, f"{algorithm} with a state {found}, not {wanted}")
+    after, values = random_bits(algorithm, state, bits_shape.dims, kind.numpy, kind.bits)
+    return (after, values) if isinstance(shape, TupleShape) else values
+
+
+def _half_shape(dims: tuple[int, ...]) -> tuple[int, ...]:
+    if not dims:
+        return ()
+    split = _split_dimension(dims)
+    return (*dims[:split], (dims[split] + 1) // 2, *dims[split + 1 :])
+
+
+def _split_dimension(dims: tuple[int, ...]) -> int:
+    even = next((axis for axis, size in enumerate(dims) if size % 2 == 0), None)
+    return dims.index(max(dims)) if even is None else even
+
+
+def _low(words: Array) -> Array:
+    return words.astype(_U32)
+
+
+def _high(words: Array) -> Array:
+    return (words >> _U64(32)).astype(_U32)
+
+
+def _wide(low: Array, high: Array) -> Array:
+    return low.astype(_U64) | (high.astype(_U64) << _U64(32))
+
+
+def _narrow(raw: Array, storage: np.dtype[Any], bits: int) -> Array:
+    """Elements narrower than a byte: the low bits, sign-extended for a signed type."""
+    values = raw.astype(np.int8)
+    if np.dtype(storage).name.startswith("int"):
+        sign = np.int8(1 << (bits - 1))
+        values = (values ^ sign) - sign
+    return values.astype(storage)
+
+
+EVALUATORS: dict[str, Evaluator] = {"rng-bit-generator": rng_bit_generator}
