@@ -20,7 +20,7 @@ from hloopt.errors import UnsupportedError
 from hloopt.ir import Computation, Instruction
 from hloopt.types import ArrayShape, DType, Shape, TupleShape
 
-__all__ = ["Array", "Context", "Evaluator", "Value", "array_of", "arrays_of"]
+__all__ = ["Array", "Check", "Context", "Evaluator", "Value", "array_of", "arrays_of"]
 
 Array: TypeAlias = "np.ndarray[Any, Any]"
 Value: TypeAlias = Union[Array, "tuple[Value, ...]"]
@@ -104,3 +104,7 @@ def arrays_of(values: Sequence[Value]) -> list[Array]:
 
 
 Evaluator: TypeAlias = Callable[[Instruction, tuple[Value, ...], Context], Value]
+
+Check: TypeAlias = Callable[[Instruction], Union[str, None]]
+"""Why an instruction of an opcode that has an evaluator cannot be evaluated, or None: a family may have a
+table ``CHECKS`` of these by opcode, which ``supported`` asks before anything runs."""
