@@ -9,7 +9,6 @@ from hashlib import blake2b
 from typing import Any
 
 from hloopt.ir.computation import Computation
-from hloopt.ir.instruction import Instruction
 from hloopt.ir.module import Module
 from hloopt.ir.walk import callees_first
 from hloopt.types import Literal
@@ -30,9 +29,7 @@ def fingerprint(module: Module) -> str:
 
 
 def _add(digest: Any, computation: Computation, computations: dict[Computation, int]) -> None:
-    numbers: dict[Instruction, int] = {}
-    for index, instruction in enumerate(computation):
-        numbers[instruction] = index
+    numbers = {instruction: index for index, instruction in enumerate(computation)}
     for instruction in computation:
         row = (
             instruction.opcode,

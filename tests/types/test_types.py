@@ -8,8 +8,8 @@ import pickle
 import numpy as np
 import pytest
 
-from hloopt.source import Source
 from hloopt.errors import ParseError
+from hloopt.source import Source
 from hloopt.types import (
     DTYPES,
     UNBOUNDED,
@@ -103,7 +103,7 @@ def test_literals_are_equal_when_their_bytes_are() -> None:
 def test_an_elided_literal_equals_only_itself() -> None:
     """Nobody knows what it holds."""
     one, two = (Literal(array("f32", (9,)), elided=True) for _ in range(2))
-    assert one == one  # noqa: PLR0124 - reflexivity is the point
+    assert one == one
     assert one != two
 
 

@@ -1,0 +1,65 @@
+# `make` alone prints this help.
+PYTHON ?= python3
+VENV ?= .venv
+BIN := $(VENV)/bin
+PYTEST := $(BIN)/python -m pytest
+JOBS ?= 2
+SAMPLE := samples/cartpole_step
+# Which Python asks XLA itself (tests/oracle, bench); this one when it has jaxlib.
+export HLOOPT_XLA_PYTHON
+
+.DEFAULT_GOAL := help
+.PHONY: help install demo test check format lint types corpus bench golden wheel clean
+
+help:  ## this list
+	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+$(VENV)/.installed: pyproject.toml
+	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "hloopt needs Python 3.11 or newer")'
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable .
+	@touch $@
+
+$(VENV)/.installed-dev: $(VENV)/.installed
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
+	@touch $@
+
+install: $(VENV)/.installed  ## make .venv and install hloopt into it
+
+demo: $(VENV)/.installed  ## optimise, run and verify a real JAX dump
+	$(BIN)/hloopt run $(SAMPLE).hlo --inputs $(SAMPLE).npz --expect $(SAMPLE).npz -O2 --repeat 20
+
+test: $(VENV)/.installed-dev  ## the suite: units, samples, a slice of the corpus where there is one
+	$(PYTEST) -n $(JOBS) -q
+
+check: format-check lint types  ## format, lint, types
+
+.PHONY: format-check
+format-check: $(VENV)/.installed-dev
+	$(BIN)/ruff format --check .
+
+lint: $(VENV)/.installed-dev  ## ruff
+	$(BIN)/ruff check .
+
+types: $(VENV)/.installed-dev  ## mypy --strict
+	$(BIN)/mypy
+
+format: $(VENV)/.installed-dev  ## rewrite the sources in the house format
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+corpus: $(VENV)/.installed-dev  ## everything in $$HLOOPT_CORPUS, resumable; writes tests/scoreboard.json
+	$(BIN)/python tests/corpus/score.py --jobs $(JOBS)
+
+bench: $(VENV)/.installed-dev  ## benchmarks: medians and ratios, never asserted
+	$(BIN)/python tests/benchmarks/bench.py
+
+golden: $(VENV)/.installed-dev  ## rewrite the expected output of the golden cases
+	$(PYTEST) -q tests/test_golden.py --update-golden
+
+wheel: $(VENV)/.installed-dev  ## build the wheel into dist/
+	$(BIN)/python -m pip wheel --quiet --disable-pip-version-check --no-deps --wheel-dir dist .
+
+clean:  ## remove everything that was made, .venv included
+	rm -rf $(VENV) dist build .corpus .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,0 +1,54 @@
+"""What every test may ask for."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """``--update-golden`` rewrites the expected parts of the golden cases."""
+    parser.addoption("--update-golden", action="store_true", help="rewrite golden cases in place")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Skip what this machine has not, saying what is missing."""
+    for item in items:
+        if "gpu" in item.keywords and not _has_gpu():
+            item.add_marker(pytest.mark.skip(reason="no CUDA device with CuPy"))
+        if "corpus" in item.keywords and not os.environ.get("HLOOPT_CORPUS"):
+            item.add_marker(pytest.mark.skip(reason="HLOOPT_CORPUS is not set"))
+
+
+def _has_gpu() -> bool:
+    try:
+        import cupy
+    except ImportError:
+        return False
+    try:
+        return bool(cupy.cuda.runtime.getDeviceCount())
+    except cupy.cuda.runtime.CUDARuntimeError:
+        return False
+
+
+@pytest.fixture
+def rng() -> np.random.Generator:
+    """The same random numbers on every run."""
+    return np.random.default_rng(20230131)
+
+
+@pytest.fixture(scope="session")
+def root() -> Path:
+    """The project's top folder."""
+    return ROOT
+
+
+@pytest.fixture(scope="session")
+def samples(root: Path) -> Path:
+    """The folder of sample programs."""
+    return root / "samples"

@@ -1,0 +1,206 @@
+"""The house stands: imports only go down, there are no cycles, heavy packages stay in their rooms."""
+
+from __future__ import annotations
+
+import ast
+from collections import defaultdict
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+PACKAGE = Path(__file__).resolve().parent.parent / "hloopt"
+
+FLOORS = {
+    "errors": 0,
+    "source": 0,
+    "types": 1,
+    "ops": 2,
+    "ir": 3,
+    "text": 4,
+    "verify": 4,
+    "interpret": 4,
+    "analysis": 5,
+    "targets": 5,
+    "rewrite": 5,
+    "passes": 6,
+    "fusion": 7,
+    "kernels": 8,
+    "codegen": 9,
+    "pipelines": 9,
+    "runtime": 10,
+    "report": 11,
+    "cli": 12,
+    "__init__": 13,
+    "__main__": 13,
+}
+
+# Upward on purpose, with the reason.
+EXCEPTIONS = {
+    (
+        "ir.module",
+        "text",
+    ): "the public surface has module.to_text(), so the graph knows the printer's door",
+}
+
+# Packages that only some rooms may import, and where.
+CONFINED = {
+    "lark": ("text",),
+    "lark_cython": ("text",),
+    "cupy": ("runtime.cuda",),
+    "rich": ("report", "cli"),
+    "click": ("report", "cli"),
+}
+
+
+@dataclass(frozen=True)
+class Import:
+    """``importer`` needs ``imported`` (dotted, without the leading ``hloopt.``)."""
+
+    importer: str
+    imported: str
+    line: int
+    when_needed: bool
+    typing_only: bool
+
+
+def modules() -> dict[str, Path]:
+    """Dotted module names without ``hloopt.``; a room's ``__init__`` is the room."""
+    found = {}
+    for path in PACKAGE.rglob("*.py"):
+        parts = path.relative_to(PACKAGE).with_suffix("").parts
+        if parts[-1] == "__init__" and len(parts) > 1:
+            parts = parts[:-1]
+        found[".".join(parts)] = path
+    return found
+
+
+MODULES = modules()
+
+
+def imports(name: str) -> list[Import]:
+    """All imports of a module; ``when_needed`` marks those inside functions."""
+    found: list[Import] = []
+
+    def visit(node: ast.AST, inside: bool, typing: bool) -> None:
+        if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.dump(node.test):
+            typing = True
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            inside = True
+        if isinstance(node, ast.Import):
+            found.extend(
+                Import(name, alias.name, node.lineno, inside, typing) for alias in node.names
+            )
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{name}:{node.lineno}: relative import"
+            for alias in node.names:
+                inner = f"{node.module}.{alias.name}"
+                known = inner.removeprefix("hloopt.") in MODULES
+                found.append(
+                    Import(name, inner if known else str(node.module), node.lineno, inside, typing)
+                )
+        for child in ast.iter_child_nodes(node):
+            visit(child, inside, typing)
+
+    visit(ast.parse(MODULES[name].read_text()), inside=False, typing=False)
+    return found
+
+
+def own(edge: Import) -> str | None:
+    """The imported module of ours, or None."""
+    if edge.imported == "hloopt":
+        return "__init__"
+    if not edge.imported.startswith("hloopt."):
+        return None
+    return edge.imported.removeprefix("hloopt.")
+
+
+def room(module: str) -> str:
+    """The first part of a module's name."""
+    return module.split(".", maxsplit=1)[0]
+
+
+def test_every_room_has_a_floor() -> None:
+    """A new room must be put on the plan."""
+    assert {room(name) for name in MODULES} <= set(FLOORS)
+
+
+@pytest.mark.parametrize("name", sorted(MODULES))
+def test_imports_go_down(name: str) -> None:
+    """A module imports from lower floors, its own floor and its own room; lazily or not."""
+    offences = []
+    for edge in imports(name):
+        target = own(edge)
+        if target is None or room(target) == room(name) or room(name) in ("__init__", "__main__"):
+            continue
+        if target == "__init__" and room(name) == "cli":
+            continue
+        if (name, room(target)) in EXCEPTIONS:
+            continue
+        if FLOORS[room(target)] > FLOORS[room(name)]:
+            offences.append(f"{name}:{edge.line} imports {target}")
+    assert not offences
+
+
+def test_no_cycles_between_modules() -> None:
+    """Following imports that run when a module is loaded never leads back."""
+    graph: dict[str, set[str]] = defaultdict(set)
+    for name in MODULES:
+        for edge in imports(name):
+            target = own(edge)
+            loaded = not edge.typing_only and not edge.when_needed
+            # A room's __init__ collects its modules; they import each other by name.
+            if target in MODULES and loaded and not name.startswith(f"{target}."):
+                graph[name].add(str(target))
+    refuse_cycles(graph)
+
+
+def test_no_cycles_between_rooms() -> None:
+    """Rooms of one floor may know each other in one direction only; lazy imports count."""
+    graph: dict[str, set[str]] = defaultdict(set)
+    for name in MODULES:
+        for edge in imports(name):
+            target = own(edge)
+            if target in MODULES and (name, room(target)) not in EXCEPTIONS:
+                graph[room(name)].add(room(str(target)))
+        graph[room(name)].discard(room(name))
+    graph.pop("cli", None)  # the only room that may use the public surface, which is above it
+    refuse_cycles(graph)
+
+
+def refuse_cycles(graph: dict[str, set[str]]) -> None:
+    """Fail with the path of the first cycle."""
+    done: set[str] = set()
+
+    def visit(name: str, path: tuple[str, ...]) -> None:
+        assert name not in path, " -> ".join((*path, name))
+        if name not in done:
+            for target in sorted(graph.get(name, ())):
+                visit(target, (*path, name))
+            done.add(name)
+
+    for name in sorted(graph):
+        visit(name, ())
+
+
+@pytest.mark.parametrize("package", sorted(CONFINED))
+def test_heavy_packages_stay_in_their_rooms(package: str) -> None:
+    """lark, cupy, rich and click are imported where the plan says and nowhere else."""
+    allowed = CONFINED[package]
+    offences = [
+        f"{name}:{edge.line}"
+        for name in MODULES
+        for edge in imports(name)
+        if edge.imported.split(".")[0] == package
+        and not any(name == place or name.startswith(f"{place}.") for place in allowed)
+    ]
+    assert not offences
+
+
+def test_the_test_sees_an_upward_import(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """A planted offence is found: the check is not blind."""
+    planted = tmp_path / "planted.py"
+    planted.write_text("def f():\n    from hloopt.cli.main import main\n")
+    monkeypatch.setitem(MODULES, "types.planted", planted)
+    with pytest.raises(AssertionError, match=r"types.planted:2 imports cli"):
+        test_imports_go_down("types.planted")
