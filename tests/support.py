@@ -1,0 +1,103 @@
+"""Shared by the tests: sample programs, recorded inputs and outputs of corpus programs."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from hloopt.types import DTYPES
+
+Array = np.ndarray[Any, Any]
+
+
+@dataclass(frozen=True)
+class Sample:
+    """One row of samples/README.md."""
+
+    name: str
+    summary: str
+    options: tuple[str, ...]
+
+
+def sample_table(folder: Path) -> list[Sample]:
+    """The rows of the table in samples/README.md: what the page tells is what the tests run."""
+    rows = []
+    for line in (folder / "README.md").read_text().splitlines():
+        cells = [cell.strip() for cell in line.strip("|").split("|")]
+        if line.startswith("| ") and len(cells) == 3 and cells[0] not in ("sample", "---"):
+            rows.append(Sample(cells[0], cells[1], tuple(shlex.split(cells[2].strip("`")))))
+    return rows
+
+
+@dataclass(frozen=True)
+class Recorded:
+    """Inputs and outputs that XLA's CPU compiler gave, with tolerances."""
+
+    inputs: list[Array]
+    outputs: list[Array]
+    specs: list[dict[str, Any]]
+
+
+def as_type(values: Array, dtype_name: str) -> Array:
+    """A stored array as its true type: types NumPy lacks are stored as unsigned views."""
+    wanted = DTYPES[dtype_name].numpy
+    if values.dtype == wanted:
+        return values
+    if wanted.itemsize == values.dtype.itemsize and dtype_name not in ("s4", "u4"):
+        return values.view(wanted)
+    return values.view(np.int8 if dtype_name == "s4" else np.uint8).astype(wanted)
+
+
+def recorded(stem: Path) -> Recorded | None:
+    """The record beside ``STEM.before.hlo``; None where there are no results (the bench programs)."""
+    arrays_path, meta_path = stem.with_name(f"{stem.name}.npz"), stem.with_name(f"{stem.name}.json")
+    if not arrays_path.exists():
+        return None
+    meta = json.loads(meta_path.read_text())
+    with np.load(arrays_path) as arrays:
+        inputs = [
+            as_type(arrays[f"in_{index}"], spec["dtype"])
+            for index, spec in enumerate(meta["inputs"])
+        ]
+        outputs = [
+            as_type(arrays[f"out_{index}"], spec["dtype"])
+            for index, spec in enumerate(meta["outputs"])
+        ]
+    return Recorded(inputs, outputs, meta["outputs"])
+
+
+def mismatch(got: list[Array], record: Recorded) -> str:
+    """What differs beyond the recorded tolerances, or an empty string.
+
+    An element passes when it is equal, both are NaN, or ``|got - want| <= atol + rtol * |want|``; an
+    output passes when the failing fraction is at most ``max_mismatch_fraction``.
+    """
+    if len(got) != len(record.outputs):
+        return f"{len(got)} outputs, not {len(record.outputs)}"
+    for index, (left, right, spec) in enumerate(
+        zip(got, record.outputs, record.specs, strict=True)
+    ):
+        if left.shape != right.shape or left.dtype != right.dtype:
+            return f"out_{index}: {left.dtype}{left.shape}, not {right.dtype}{right.shape}"
+        bad = _failing(left, right, spec.get("rtol", 0.0), spec.get("atol", 0.0))
+        if bad > spec.get("max_mismatch_fraction", 0.0):
+            return f"out_{index}: {bad:.2%} of the elements differ"
+    return ""
+
+
+def _failing(got: Array, want: Array, rtol: float, atol: float) -> float:
+    if got.size == 0:
+        return 0.0
+    if got.dtype.kind in "biu":
+        return float((got != want).mean())
+    wide = np.complex128 if got.dtype.kind == "c" else np.float64
+    left, right = got.astype(wide), want.astype(wide)
+    with np.errstate(invalid="ignore", over="ignore"):
+        close = np.abs(left - right) <= atol + rtol * np.abs(right)
+    same = (left == right) | (np.isnan(left) & np.isnan(right))
+    return float((~(close | same)).mean())

@@ -1,0 +1,47 @@
+"""Every sample parses, prints, verifies, and runs optimised to its recorded outputs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+import hloopt
+from hloopt.cli.main import run_in_process
+from support import Sample, sample_table
+
+FOLDER = Path(__file__).resolve().parent.parent / "samples"
+SAMPLES = sample_table(FOLDER)
+each_sample = pytest.mark.parametrize("sample", SAMPLES, ids=[row.name for row in SAMPLES])
+
+
+def test_the_page_lists_every_sample() -> None:
+    """samples/README.md and the folder agree."""
+    assert [row.name for row in SAMPLES] == sorted(path.stem for path in FOLDER.glob("*.hlo"))
+    assert len(SAMPLES) >= 12
+
+
+@each_sample
+def test_sample_text_survives(sample: Sample) -> None:
+    """Printing what was read and reading it again gives the same module and the same text."""
+    module = hloopt.parse((FOLDER / f"{sample.name}.hlo").read_text(), sample.name)
+    hloopt.verify(module)
+    text = module.to_text()
+    again = hloopt.parse(text, sample.name)
+    hloopt.verify(again)
+
+    assert again.to_text() == text
+
+
+@each_sample
+@pytest.mark.parametrize("level", ["-O0", "-O2", "-O3"])
+def test_sample_runs_to_its_recorded_outputs(sample: Sample, level: str) -> None:
+    """The interpreter and the optimised program on the CPU give what XLA gave."""
+    path = FOLDER / sample.name
+    result = run_in_process(
+        CliRunner(),
+        ["run", f"{path}.hlo", "--inputs", f"{path}.npz", "--expect", f"{path}.npz", level]
+        + list(sample.options),
+    )
+    assert result.exit_code == 0, result.stdout + result.stderr
