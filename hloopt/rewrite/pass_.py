@@ -19,19 +19,35 @@ __all__ = ["Pass", "PassLog"]
 
 @dataclass
 class PassLog:
-    """What a pass tells about itself while it runs: how often each rule or step applied."""
+    """What a pass tells about itself while it runs.
+
+    ``hits`` says how often each rule or step applied; ``notes`` are sentences a user should see (a
+    rule set that does not come to rest, a limit that stopped the work); ``records`` are whole plans,
+    for whoever explains them.
+    """
 
     hits: Counter[str] = field(default_factory=Counter)
+    notes: list[str] = field(default_factory=list)
+    records: list[object] = field(default_factory=list)
 
     def hit(self, rule: str, count: int = 1) -> None:
         """Count an application of a rule, named by its equation, or of a step of the pass."""
         self.hits[rule] += count
 
+    def note(self, sentence: str) -> None:
+        """Tell the user something that is not a change."""
+        self.notes.append(sentence)
+
 
 class Pass(ABC):
-    """Base of all passes.  The first line of the docstring is what ``hloopt passes`` shows."""
+    """Base of all passes.  The first line of the docstring is what ``hloopt passes`` shows.
+
+    ``keeps_schedule`` says that the order of the instructions that stay is untouched; after any other
+    pass that changed the module the runner drops ``is_scheduled``.
+    """
 
     name: ClassVar[str]
+    keeps_schedule: ClassVar[bool] = False
 
     @abstractmethod
     def run(self, module: Module, log: PassLog) -> bool:

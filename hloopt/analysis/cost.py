@@ -1,0 +1,346 @@
+"""Flops, transcendental functions and bytes: what a computation does, independent of any device.
+
+The counting rules are those of XLA's HLO cost analysis.  Scalar ops take their figures from their rows
+in the op table; everything else has a rule here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from math import ceil, log2, prod
+
+from hloopt.analysis.trip_count import trip_count
+from hloopt.analysis.windows import valid_multiply_adds
+from hloopt.ir import Computation, Instruction, Module, walk
+from hloopt.types import ArrayShape, DotDims, Shape, TupleShape, Window, leaves
+
+__all__ = ["Cost", "computation_cost", "instruction_cost", "module_cost"]
+
+
+@dataclass(frozen=True, slots=True)
+class Cost:
+    """Arithmetic operations, transcendental functions, and bytes read and written."""
+
+    flops: int = 0
+    transcendentals: int = 0
+    bytes_read: int = 0
+    bytes_written: int = 0
+
+    def __add__(self, other: Cost) -> Cost:
+        return Cost(
+            self.flops + other.flops,
+            self.transcendentals + other.transcendentals,
+            self.bytes_read + other.bytes_read,
+            self.bytes_written + other.bytes_written,
+        )
+
+    def __mul__(self, count: int) -> Cost:
+        return Cost(
+            self.flops * count,
+            self.transcendentals * count,
+            self.bytes_read * count,
+            self.bytes_written * count,
+        )
+
+    __rmul__ = __mul__
+
+    @property
+    def bytes_accessed(self) -> int:
+        """Bytes read and written."""
+        return self.bytes_read + self.bytes_written
+
+    @property
+    def arithmetic_intensity(self) -> float:
+        """Flops and transcendental functions per byte; 0 where no byte moves."""
+        moved = self.bytes_accessed
+        return (self.flops + self.transcendentals) / moved if moved else 0.0
+
+
+def module_cost(module: Module) -> Cost:
+    """The cost of running the entry once.
+
+    A loop whose trip count the module does not show counts once; a conditional costs, for each figure,
+    as much as its most expensive branch.
+    """
+    return computation_cost(module.entry)
+
+
+def computation_cost(computation: Computation) -> Cost:
+    """The cost of running a computation's instructions one by one."""
+    return _Analysis().computation(computation)
+
+
+def instruction_cost(instruction: Instruction) -> Cost:
+    """The cost of one instruction, computations it calls included."""
+    return _Analysis().instruction(instruction)
+
+
+class _Analysis:
+    """One question; computations called from several places are counted once and remembered."""
+
+    def __init__(self) -> None:
+        self._known: dict[Computation, Cost] = {}
+
+    def computation(self, computation: Computation) -> Cost:
+        known = self._known.get(computation)
+        if known is None:
+            known = sum((self.instruction(entry) for entry in computation), Cost())
+            self._known[computation] = known
+        return known
+
+    def instruction(self, instruction: Instruction) -> Cost:
+        rule = _RULES.get(instruction.opcode)
+        if rule is not None:
+            return rule(self, instruction)
+        row = instruction.op
+        count = _elements(instruction.shape)
+        return Cost(row.flops * count, row.transcendentals * count) + _all_bytes(instruction)
+
+    def arithmetic(self, computation: Computation) -> Cost:
+        """The cost of a region applied to scalars, without the bytes, which stay in registers."""
+        cost = self.computation(computation)
+        return Cost(cost.flops, cost.transcendentals)
+
+
+def _all_bytes(instruction: Instruction) -> Cost:
+    """Every operand read once and every result written once."""
+    read = sum(operand.shape.byte_size for operand in instruction.operands)
+    return Cost(bytes_read=read, bytes_written=instruction.shape.byte_size)
+
+
+def _nothing(_: _Analysis, __: Instruction) -> Cost:
+    return Cost()
+
+
+def _moves(_: _Analysis, instruction: Instruction) -> Cost:
+    return _all_bytes(instruction)
+
+
+def _slice(_: _Analysis, instruction: Instruction) -> Cost:
+    """Only what is taken is read; start indices are read whole."""
+    size = instruction.shape.byte_size
+    indices = sum(operand.shape.byte_size for operand in instruction.operands[1:])
+    return Cost(bytes_read=size + indices, bytes_written=size)
+
+
+def _update(_: _Analysis, instruction: Instruction) -> Cost:
+    """In place: the update is read and written, the rest stays."""
+    update = instruction.operands[1].shape.byte_size
+    indices = sum(operand.shape.byte_size for operand in instruction.operands[2:])
+    return Cost(bytes_read=update + indices, bytes_written=update)
+
+
+def _gather(_: _Analysis, instruction: Instruction) -> Cost:
+    size = instruction.shape.byte_size
+    return Cost(bytes_read=size + instruction.operands[1].shape.byte_size, bytes_written=size)
+
+
+def _scatter(analysis: _Analysis, instruction: Instruction) -> Cost:
+    count = (len(instruction.operands) - 1) // 2
+    updates = instruction.operands[count + 1 :]
+    size = sum(update.shape.byte_size for update in updates)
+    region = analysis.arithmetic(instruction.attributes["to_apply"])
+    indices = instruction.operands[count].shape.byte_size
+    moved = Cost(bytes_read=2 * size + indices, bytes_written=size)
+    return region * _elements(updates[0].shape) + moved
+
+
+def _dot(_: _Analysis, instruction: Instruction) -> Cost:
+    """Two flops (multiply and add) per result element and contracted element."""
+    lhs = instruction.operands[0].array
+    dims = DotDims.of(instruction.attributes)
+    contracted = prod(lhs.dims[dimension] for dimension in dims.lhs_contracting)
+    return Cost(2 * _elements(instruction.shape) * contracted) + _all_bytes(instruction)
+
+
+def _convolution(_: _Analysis, instruction: Instruction) -> Cost:
+    """Two flops per multiply-add that does not fall into padding or between dilated elements."""
+    labels = instruction.attributes["dim_labels"]
+    window = instruction.attributes.get("window")
+    lhs, rhs = (operand.array for operand in instruction.operands[:2])
+    result = instruction.array
+    groups = instruction.attributes.get("batch_group_count", 1)
+    spatial = 1
+    for axis, dimension in enumerate(window.dims if window else ()):
+        spatial *= valid_multiply_adds(
+            dimension,
+            lhs.dims[labels.input_spatial[axis]],
+            result.dims[labels.output_spatial[axis]],
+        )
+    batch = lhs.dims[labels.input_batch] // groups
+    inputs = rhs.dims[labels.kernel_input_feature]
+    outputs = rhs.dims[labels.kernel_output_feature]
+    return Cost(2 * batch * inputs * outputs * spatial) + _all_bytes(instruction)
+
+
+def _reduce(analysis: _Analysis, instruction: Instruction) -> Cost:
+    """The region once for each element that disappears."""
+    source = _elements(instruction.operands[0].shape)
+    result = _elements(next(leaves(instruction.shape)))
+    region = analysis.arithmetic(instruction.attributes["to_apply"])
+    return region * max(0, source - result) + _all_bytes(instruction)
+
+
+def _window_size(instruction: Instruction) -> int:
+    window: Window = instruction.attributes["window"]
+    return prod(dimension.size for dimension in window.dims)
+
+
+def _reduce_window(analysis: _Analysis, instruction: Instruction) -> Cost:
+    window = _window_size(instruction)
+    result = _elements(next(leaves(instruction.shape)))
+    region = analysis.arithmetic(instruction.attributes["to_apply"])
+    return region * (max(0, window - 1) * result) + _all_bytes(instruction)
+
+
+def _select_and_scatter(analysis: _Analysis, instruction: Instruction) -> Cost:
+    window = _window_size(instruction)
+    source = _elements(instruction.operands[1].shape)
+    select = analysis.arithmetic(instruction.attributes["select"])
+    scatter = analysis.arithmetic(instruction.attributes["scatter"])
+    return select * (max(0, window - 1) * source) + scatter * source + _all_bytes(instruction)
+
+
+def _map(analysis: _Analysis, instruction: Instruction) -> Cost:
+    region = analysis.arithmetic(instruction.attributes["to_apply"])
+    return region * _elements(instruction.shape) + _all_bytes(instruction)
+
+
+def _sort(analysis: _Analysis, instruction: Instruction) -> Cost:
+    """The comparison ``n log2 n`` times for each sorted line."""
+    shape = instruction.operands[0].array
+    dimension = instruction.attributes.get("dimensions", (shape.rank - 1,))[0]
+    length = shape.dims[dimension] if shape.dims else 1
+    lines = shape.elements // length if length else 0
+    compares = lines * ceil(length * log2(length)) if length > 1 else 0
+    region = analysis.arithmetic(instruction.attributes["to_apply"])
+    return region * compares + _all_bytes(instruction)
+
+
+def _fft(_: _Analysis, instruction: Instruction) -> Cost:
+    """8 flops per element and doubling of each transformed length."""
+    lengths = instruction.attributes["fft_length"]
+    levels = sum(log2(length) for length in lengths if length > 1)
+    return Cost(ceil(8 * levels * _elements(instruction.shape))) + _all_bytes(instruction)
+
+
+def _cholesky(_: _Analysis, instruction: Instruction) -> Cost:
+    dims = instruction.array.dims
+    return Cost(prod(dims[:-2]) * dims[-1] ** 3 // 3) + _all_bytes(instruction)
+
+
+def _triangular_solve(_: _Analysis, instruction: Instruction) -> Cost:
+    """Batch times right-hand sides times half of the matrix's squared size."""
+    size = instruction.operands[0].array.dims[-1]
+    return Cost(_elements(instruction.shape) * size // 2) + _all_bytes(instruction)
+
+
+def _while(analysis: _Analysis, instruction: Instruction) -> Cost:
+    trips = trip_count(instruction)
+    count = 1 if trips is None else trips
+    body: Cost = analysis.computation(instruction.attributes["body"])
+    condition: Cost = analysis.computation(instruction.attributes["condition"])
+    return body * count + condition * (count + 1)
+
+
+def _conditional(analysis: _Analysis, instruction: Instruction) -> Cost:
+    costs = [analysis.computation(branch) for branch in _branches(instruction)]
+    return Cost(
+        max(cost.flops for cost in costs),
+        max(cost.transcendentals for cost in costs),
+        max(cost.bytes_read for cost in costs),
+        max(cost.bytes_written for cost in costs),
+    )
+
+
+def _branches(instruction: Instruction) -> tuple[Computation, ...]:
+    return tuple(walk.called_computations(instruction))
+
+
+def _call(analysis: _Analysis, instruction: Instruction) -> Cost:
+    return analysis.computation(instruction.attributes["to_apply"])
+
+
+def _async(analysis: _Analysis, instruction: Instruction) -> Cost:
+    called = instruction.attributes.get("calls")
+    return analysis.computation(called) if isinstance(called, Computation) else Cost()
+
+
+def _fusion(analysis: _Analysis, instruction: Instruction) -> Cost:
+    """The body's arithmetic; bytes only of what enters and leaves the kernel."""
+    body: Computation = instruction.attributes["calls"]
+    read = sum(_parameter_bytes(parameter) for parameter in body.parameters)
+    outputs = body.root.operands if body.root.opcode == "tuple" else (body.root,)
+    written = sum(_output_bytes(output) for output in outputs)
+    return analysis.arithmetic(body) + Cost(bytes_read=read, bytes_written=written)
+
+
+def _parameter_bytes(parameter: Instruction) -> int:
+    """What a fusion reads of a parameter: slices only, where nothing else uses it."""
+    total = 0
+    for user in parameter.users:
+        if user.operands[0] is not parameter or parameter in user.operands[1:]:
+            return parameter.shape.byte_size
+        if user.opcode in ("slice", "dynamic-slice", "gather"):
+            total += user.shape.byte_size
+        elif user.opcode != "dynamic-update-slice":
+            return parameter.shape.byte_size
+    return min(total, parameter.shape.byte_size)
+
+
+def _output_bytes(output: Instruction) -> int:
+    """What a fusion writes of a result: the update alone, where it is made in place."""
+    while output.opcode == "bitcast":
+        output = output.operands[0]
+    if output.opcode == "dynamic-update-slice" and _is_parameter(output.operands[0]):
+        return output.operands[1].shape.byte_size
+    return output.shape.byte_size
+
+
+def _is_parameter(instruction: Instruction) -> bool:
+    while instruction.opcode == "bitcast":
+        instruction = instruction.operands[0]
+    return instruction.opcode == "parameter"
+
+
+def _elements(shape: Shape) -> int:
+    if isinstance(shape, ArrayShape):
+        return shape.elements
+    if isinstance(shape, TupleShape):
+        return sum(_elements(element) for element in shape.elements)
+    return shape.element.elements
+
+
+_RULES: dict[str, Callable[[_Analysis, Instruction], Cost]] = {
+    **dict.fromkeys(
+        (
+            "parameter", "constant", "get-tuple-element", "tuple", "bitcast", "after-all", "domain",
+            "add-dependency", "optimization-barrier", "async-done", "async-update",
+            "partition-id", "replica-id",
+        ),
+        _nothing,
+    ),
+    **dict.fromkeys(
+        ("broadcast", "concatenate", "copy", "iota", "pad", "reshape", "reverse", "transpose"), _moves
+    ),
+    **dict.fromkeys(("slice", "dynamic-slice"), _slice),
+    "async-start": _async,
+    "call": _call,
+    "cholesky": _cholesky,
+    "conditional": _conditional,
+    "convolution": _convolution,
+    "dot": _dot,
+    "dynamic-update-slice": _update,
+    "fft": _fft,
+    "fusion": _fusion,
+    "gather": _gather,
+    "map": _map,
+    "reduce": _reduce,
+    "reduce-window": _reduce_window,
+    "scatter": _scatter,
+    "select-and-scatter": _select_and_scatter,
+    "sort": _sort,
+    "triangular-solve": _triangular_solve,
+    "while": _while,
+}  # fmt: skip

@@ -1,0 +1,175 @@
+"""Who depends on whom, kept up to date while instructions are merged.
+
+Every instruction of a computation has a rank; operands and control predecessors rank lower.  A
+question walks only what ranks between the two instructions, so that its cost is that of the region
+in question and memory stays linear.  Ranks follow a merge by reordering the affected region alone
+(Pearce and Kelly, "A dynamic topological sort algorithm for directed acyclic graphs", 2006).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import TypeAlias
+
+from hloopt.ir import Computation, Instruction, walk
+
+__all__ = ["Reachability"]
+
+_Step: TypeAlias = Callable[[Instruction], Iterator[Instruction]]
+
+
+class Reachability:
+    """Ranks of a computation's instructions, and dependence between them."""
+
+    def __init__(self, computation: Computation) -> None:
+        self._rank: dict[Instruction, int] = {
+            instruction: at for at, instruction in enumerate(walk.post_order(computation))
+        }
+
+    def rank(self, instruction: Instruction) -> int:
+        """The instruction's place; whatever depends on it has a higher one."""
+        return self._rank[instruction]
+
+    def reaches(self, before: Instruction, after: Instruction) -> bool:
+        """Whether ``after`` depends on ``before`` through operands or control edges (or is it)."""
+        if before is after:
+            return True
+        floor = self._rank[before]
+        if floor > self._rank[after]:
+            return False
+        pending, seen = [after], {after}
+        while pending:
+            for source in _predecessors(pending.pop()):
+                if source is before:
+                    return True
+                if source not in seen and self._rank[source] > floor:
+                    seen.add(source)
+                    pending.append(source)
+        return False
+
+    def connected(self, left: Instruction, right: Instruction) -> bool:
+        """Whether one of the two depends on the other."""
+        if self._rank[left] > self._rank[right]:
+            left, right = right, left
+        return self.reaches(left, right)
+
+    def merge_makes_cycle(self, producer: Instruction, consumer: Instruction) -> bool:
+        """Whether one instruction in place of the two would depend on itself.
+
+        So it is when some path from producer to consumer leads through a third instruction.
+        """
+        floor, ceiling = self._rank[producer], self._rank[consumer]
+        for middle in _successors(producer):
+            if middle is consumer or not floor < self._rank[middle] < ceiling:
+                continue
+            if self.reaches(middle, consumer):
+                return True
+        return False
+
+    def replace(self, old: Instruction, new: Instruction) -> None:
+        """``new`` stands where ``old`` stood, with no predecessors that rank higher."""
+        self._rank[new] = self._rank.pop(old)
+
+    def forget(self, instruction: Instruction) -> None:
+        """The instruction has left the computation."""
+        del self._rank[instruction]
+
+    def restore(self, merged: Instruction) -> None:
+        """Make ranks right again after ``merged`` got new predecessors or successors.
+
+        Raises ``ValueError`` when the merge made a cycle.
+        """
+        for source in list(_predecessors(merged)):
+            self._order(source, merged)
+        for user in list(_successors(merged)):
+            self._order(merged, user)
+
+    def path_instructions(
+        self, before: Instruction, after: Instruction, limit: int
+    ) -> set[Instruction] | None:
+        """All instructions on paths from ``before`` to ``after``, both included.
+
+        The search grows from both ends and stops when the smaller side is complete; None where that
+        takes more than ``limit`` instructions.
+        """
+        floor, ceiling = self._rank[before], self._rank[after]
+        forward = _Frontier(before)
+        backward = _Frontier(after)
+        steps = 0
+        while forward.pending and backward.pending:
+            if steps >= limit:
+                return None
+            steps += 1
+            forward.extend(
+                user
+                for user in _successors(forward.pending.pop())
+                if self._rank[user] < ceiling or user is after
+            )
+            backward.extend(
+                source
+                for source in _predecessors(backward.pending.pop())
+                if self._rank[source] > floor or source is before
+            )
+        if not forward.pending:
+            return _reached(after, forward.seen, _predecessors)
+        return _reached(before, backward.seen, _successors)
+
+    def _order(self, before: Instruction, after: Instruction) -> None:
+        """Pearce-Kelly: reorder what lies between the two, when they rank the wrong way round."""
+        floor, ceiling = self._rank[after], self._rank[before]
+        if ceiling < floor:
+            return
+        ahead = self._region(after, _successors, floor, ceiling)
+        if before in ahead:
+            raise ValueError(f"{before.name} and {after.name} depend on each other")
+        behind = self._region(before, _predecessors, floor, ceiling)
+        moved = sorted(behind, key=self._rank.__getitem__)
+        moved += sorted(ahead, key=self._rank.__getitem__)
+        places = sorted(self._rank[instruction] for instruction in moved)
+        for instruction, place in zip(moved, places, strict=True):
+            self._rank[instruction] = place
+
+    def _region(
+        self, start: Instruction, step: _Step, floor: int, ceiling: int
+    ) -> set[Instruction]:
+        seen, pending = {start}, [start]
+        while pending:
+            for neighbour in step(pending.pop()):
+                if neighbour not in seen and floor <= self._rank[neighbour] <= ceiling:
+                    seen.add(neighbour)
+                    pending.append(neighbour)
+        return seen
+
+
+class _Frontier:
+    """A search that is advanced one instruction at a time."""
+
+    def __init__(self, start: Instruction) -> None:
+        self.seen = {start}
+        self.pending = [start]
+
+    def extend(self, neighbours: Iterator[Instruction]) -> None:
+        for neighbour in neighbours:
+            if neighbour not in self.seen:
+                self.seen.add(neighbour)
+                self.pending.append(neighbour)
+
+
+def _reached(start: Instruction, within: set[Instruction], step: _Step) -> set[Instruction]:
+    seen, pending = {start}, [start]
+    while pending:
+        for neighbour in step(pending.pop()):
+            if neighbour in within and neighbour not in seen:
+                seen.add(neighbour)
+                pending.append(neighbour)
+    return seen
+
+
+def _predecessors(instruction: Instruction) -> Iterator[Instruction]:
+    yield from instruction.operands
+    yield from instruction.control_predecessors
+
+
+def _successors(instruction: Instruction) -> Iterator[Instruction]:
+    yield from instruction.users
+    yield from instruction.control_successors

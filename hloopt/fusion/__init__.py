@@ -1,0 +1,1 @@
+"""Which instructions become one kernel: rules with reasons, strategies, and how it is written down."""

@@ -1,0 +1,57 @@
+"""What a kernel has room for: shared memory, reductions, operands."""
+
+from __future__ import annotations
+
+from hloopt.analysis.reduction import WARP_SIZE, is_unnested, reduction_dims
+from hloopt.analysis.transpose import tiled_transpose
+from hloopt.fusion.decision import ALLOWED, Decision, forbid
+from hloopt.fusion.limits import Limits
+from hloopt.ir import Instruction
+from hloopt.types import ArrayShape, Shape, TupleShape
+
+__all__ = ["decide_operands", "reduction_count", "shared_memory", "subshapes"]
+
+_COLUMN_TILE = WARP_SIZE * (4 * WARP_SIZE + 1)
+
+
+def shared_memory(instruction: Instruction) -> int:
+    """Bytes of shared memory one block of a tiled kernel needs for an op (not for a fusion)."""
+    if instruction.opcode == "reduce" and is_unnested(instruction):
+        form = reduction_dims(instruction)
+        inputs = instruction.operands[: len(instruction.operands) // 2]
+        element_bytes = sum(
+            (operand.shape.dtype.bits + 7) // 8
+            for operand in inputs
+            if isinstance(operand.shape, ArrayShape)
+        )
+        per_byte = WARP_SIZE if form is not None and form.is_row else _COLUMN_TILE
+        return per_byte * element_bytes
+    tiled = tiled_transpose(instruction)
+    return tiled.shared_bytes if tiled is not None else 0
+
+
+def reduction_count(instruction: Instruction) -> int:
+    """1 for a reduce with a tiled kernel of its own, else 0."""
+    return int(instruction.opcode == "reduce" and is_unnested(instruction))
+
+
+def decide_operands(producer: Instruction, consumer: Instruction, limits: Limits) -> Decision:
+    """Whether operands and outputs of producer and consumer together stay within the limit.
+
+    A fusion that does not get more operands than the consumer has is always accepted.
+    """
+    outputs = subshapes(producer.shape) + subshapes(consumer.shape)
+    most = len(producer.operands) + len(consumer.operands) - 1 + outputs
+    if most <= limits.max_operands:
+        return ALLOWED
+    union = {*producer.operands, *consumer.operands} - {producer, consumer}
+    if len(union) <= len(consumer.operands) or len(union) + outputs <= limits.max_operands:
+        return ALLOWED
+    return forbid("operands", limit=limits.max_operands, actual=len(union) + outputs)
+
+
+def subshapes(shape: Shape) -> int:
+    """The number of nodes of a shape: 1 for an array, a tuple counts itself and its elements."""
+    if isinstance(shape, TupleShape):
+        return 1 + sum(map(subshapes, shape.elements))
+    return 1

@@ -1,0 +1,97 @@
+"""How often a loop kernel would compute an instruction of its body for one element.
+
+An instruction that is read under several different indices has its code written once for each.  Its
+*indexing users* are the instructions that choose those indices: a user with the same dimensions passes
+on its own indices, and every other user makes new ones.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from hloopt.fusion.decision import ALLOWED, Decision, forbid
+from hloopt.fusion.limits import Limits
+from hloopt.ir import Computation, Instruction
+from hloopt.types import ArrayShape
+
+__all__ = ["Duplication", "real_users"]
+
+_INVALIDATES: Final = frozenset({
+    "concatenate", "dot", "dynamic-update-slice", "pad", "reduce", "reduce-window",
+})  # fmt: skip
+
+
+class Duplication:
+    """Emission counts of a fusion's body, kept while producers join it.
+
+    A producer joins after all of its users in the body, so that counts of the body never change.
+    """
+
+    def __init__(self, body: Computation) -> None:
+        self._users: dict[Instruction, set[Instruction]] = {body.root: {body.root}}
+        self._count: dict[Instruction, int] = {body.root: 1}
+        for instruction in reversed(body):
+            if instruction.opcode != "parameter" and instruction in self._users:
+                self._settle(instruction)
+
+    def count(self, parameter: Instruction) -> int:
+        """How often the code of a producer behind ``parameter`` would be written."""
+        return sum(self._count[user] for user in self._users.get(parameter, ()))
+
+    def join(self, parameter: Instruction, fused: Instruction) -> None:
+        """``fused`` has taken the place of ``parameter``."""
+        self._users[fused] = self._users.pop(parameter, set())
+        self._settle(fused)
+
+    def decide(self, producer: Instruction, parameter: Instruction, limits: Limits) -> Decision:
+        """Whether the producer's code would be written too often."""
+        count = self.count(parameter)
+        if producer.opcode != "broadcast" and count > limits.max_duplication:
+            return forbid("code-duplication", limit=limits.max_duplication, actual=count)
+        if producer.opcode not in _INVALIDATES:
+            return ALLOWED
+        if count > limits.max_barrier_emissions:
+            return forbid("not-emitted-twice", limit=limits.max_barrier_emissions, actual=count)
+        users = real_users(producer)
+        if users > limits.max_barrier_users:
+            return forbid("barrier-users", limit=limits.max_barrier_users, actual=users)
+        return ALLOWED
+
+    def _settle(self, instruction: Instruction) -> None:
+        users = self._users[instruction]
+        if instruction not in self._count:
+            self._count[instruction] = sum(self._count[user] for user in users)
+        for operand in instruction.operands:
+            seen = self._users.setdefault(operand, set())
+            if _same_indices(operand, instruction):
+                seen |= users
+            else:
+                seen.add(instruction)
+
+
+def real_users(producer: Instruction) -> int:
+    """The producer's users, where a fusion stands for those of its parameter."""
+    total = 0
+    for user in producer.users:
+        if user.opcode == "fusion":
+            body: Computation = user.attributes["calls"]
+            total += sum(
+                len(body.parameters[index].users)
+                for index, operand in enumerate(user.operands)
+                if operand is producer
+            )
+        else:
+            total += 1
+    return total
+
+
+def _same_indices(operand: Instruction, user: Instruction) -> bool:
+    if user.opcode == "transpose":
+        return True
+    left, right = operand.shape, user.shape
+    return (
+        isinstance(left, ArrayShape)
+        and isinstance(right, ArrayShape)
+        and left.dims == right.dims
+        and left.layout == right.layout
+    )

@@ -1,0 +1,175 @@
+"""Classes of opcodes: what may be in a fusion, in which role, and what is expensive."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from hloopt.analysis.layout import (
+    is_effective_scalar,
+    moves_minor_dimension,
+    reshape_is_bitcast,
+    transpose_is_bitcast,
+)
+from hloopt.analysis.reduction import is_unnested
+from hloopt.ir import Instruction, walk
+from hloopt.types import ArrayShape, TupleShape
+
+__all__ = [
+    "is_always_duplicable",
+    "is_expensive",
+    "is_expensive_to_repeat",
+    "is_fusible",
+    "is_loop_fusible_consumer",
+    "is_loop_fusible_producer",
+    "is_reduction_epilogue",
+    "physically_transposes",
+    "repeats_reads",
+]
+
+_NEVER: Final = frozenset({"domain", "parameter", "while", "conditional", "call"})
+_ALWAYS: Final = frozenset({"fusion", "map", "reduce", "reduce-window"})
+
+_LOOP: Final = frozenset({
+    "broadcast", "concatenate", "copy", "dynamic-slice", "dynamic-update-slice", "gather", "pad",
+    "reduce-window", "reshape", "reverse", "slice", "transpose",
+})  # fmt: skip
+_LOOP_PRODUCERS: Final = frozenset({"iota", "constant"})
+
+_CHEAP: Final = frozenset({
+    "add", "and", "bitcast", "bitcast-convert", "broadcast", "ceil", "clamp", "compare", "complex",
+    "concatenate", "constant", "convert", "copy", "copy-done", "copy-start", "count-leading-zeros",
+    "dynamic-reshape", "dynamic-slice", "dynamic-update-slice", "floor", "get-tuple-element", "imag",
+    "infeed", "iota", "is-finite", "maximum", "minimum", "mulhi", "multiply", "negate", "not",
+    "optimization-barrier", "or", "outfeed", "pad", "partition-id", "popcnt", "real",
+    "reduce-precision", "replica-id", "reshape", "reverse", "round-nearest-afz",
+    "round-nearest-even", "select", "shift-left", "shift-right-arithmetic", "shift-right-logical",
+    "slice", "stochastic-convert", "subtract", "transpose", "tuple", "xor",
+})  # fmt: skip
+_CHEAP_IF_REAL: Final = frozenset({
+    "abs", "cosine", "cosh", "sign", "sine", "sinh", "tan",
+})  # fmt: skip
+_CHEAP_ON_GPU: Final = frozenset({"divide", "sqrt", "rsqrt", "exponential"})
+_EPILOGUE: Final = frozenset({"convert", "bitcast", "bitcast-convert"})
+
+
+def is_fusible(instruction: Instruction) -> bool:
+    """Whether an instruction may be part of a fusion at all, whatever the device."""
+    opcode = instruction.opcode
+    if opcode in _NEVER:
+        return False
+    if opcode in _ALWAYS:
+        return True
+    if opcode == "rng":
+        return len(instruction.users) <= 1
+    return not walk.has_side_effect(instruction)
+
+
+def _keeps_width(instruction: Instruction) -> bool:
+    source, result = instruction.operands[0].shape, instruction.shape
+    return (
+        isinstance(source, ArrayShape)
+        and isinstance(result, ArrayShape)
+        and source.dtype.bits == result.dtype.bits
+    )
+
+
+def _is_loop_fusible(instruction: Instruction) -> bool:
+    opcode = instruction.opcode
+    if opcode in _LOOP:
+        return isinstance(instruction.shape, ArrayShape)
+    if opcode in ("bitcast", "bitcast-convert"):
+        return _keeps_width(instruction)
+    if opcode == "fusion":
+        return bool(instruction.attributes["kind"] == "kLoop")
+    return bool(instruction.operands) and instruction.op.is_elementwise
+
+
+def is_loop_fusible_producer(instruction: Instruction) -> bool:
+    """Whether a loop kernel can compute any one element of the instruction where it needs it."""
+    if instruction.opcode == "reduce":
+        return isinstance(instruction.shape, ArrayShape)
+    return instruction.opcode in _LOOP_PRODUCERS or _is_loop_fusible(instruction)
+
+
+def is_loop_fusible_consumer(instruction: Instruction) -> bool:
+    """Whether a loop kernel can be built around the instruction; every reduce is among these."""
+    return instruction.opcode == "reduce" or _is_loop_fusible(instruction)
+
+
+def is_expensive(instruction: Instruction) -> bool:
+    """Whether an op is too expensive to compute again in another kernel."""
+    opcode = instruction.opcode
+    if opcode in _CHEAP:
+        return False
+    shape = instruction.shape
+    kind = shape.dtype if isinstance(shape, ArrayShape) else None
+    if opcode in _CHEAP_IF_REAL:
+        source = instruction.operands[0].shape
+        return not isinstance(source, ArrayShape) or source.dtype.is_complex
+    if opcode in _CHEAP_ON_GPU and kind is not None and kind.name in ("f32", "f16"):
+        return False
+    if opcode in ("divide", "remainder"):
+        return kind is None or not kind.is_integer or not _is_splat(instruction.operands[1])
+    return True
+
+
+def _is_splat(instruction: Instruction) -> bool:
+    """A constant of one element, or the broadcast of one."""
+    if instruction.opcode == "broadcast":
+        instruction = instruction.operands[0]
+    return instruction.opcode == "constant" and is_effective_scalar(instruction.shape)
+
+
+def is_always_duplicable(instruction: Instruction) -> bool:
+    """Whether computing again costs no more than reading: broadcasts and widening conversions."""
+    if instruction.opcode == "broadcast":
+        return True
+    if instruction.opcode != "convert":
+        return False
+    return instruction.operands[0].shape.byte_size < instruction.shape.byte_size
+
+
+def is_expensive_to_repeat(instruction: Instruction, ratio: int) -> bool:
+    """A serial reduce or a window that reads more than ``ratio`` elements for each result."""
+    if instruction.opcode == "reduce":
+        source, result = instruction.operands[0].shape, instruction.shape
+        if isinstance(result, TupleShape):
+            result = result.elements[0]
+        if not isinstance(source, ArrayShape) or not isinstance(result, ArrayShape):
+            return False
+        return not is_unnested(instruction) and source.elements > ratio * result.elements
+    if instruction.opcode == "reduce-window":
+        size = 1
+        for dimension in instruction.attributes["window"].dims:
+            size *= dimension.size
+        return size > ratio
+    return False
+
+
+def repeats_reads(instruction: Instruction) -> bool:
+    """Whether an op reads elements of its first operand several times."""
+    if instruction.opcode in ("gather", "broadcast"):
+        return instruction.array.elements > instruction.operands[0].array.elements
+    if instruction.opcode == "reduce-window":
+        dims = instruction.attributes["window"].dims
+        return any(dimension.size > dimension.stride for dimension in dims)
+    return False
+
+
+def physically_transposes(instruction: Instruction) -> bool:
+    """Whether an op writes its operand's elements in another order of memory.
+
+    A copy counts whatever its layouts: it stands where a layout had to change.
+    """
+    return instruction.opcode == "copy" or moves_minor_dimension(instruction)
+
+
+def is_reduction_epilogue(instruction: Instruction) -> bool:
+    """Whether an op may follow a reduction in its kernel: one operand, at most one user, trivial."""
+    if len(instruction.operands) != 1 or len(instruction.users) > 1:
+        return False
+    if instruction.opcode == "reshape":
+        return reshape_is_bitcast(instruction)
+    if instruction.opcode == "transpose":
+        return transpose_is_bitcast(instruction)
+    return instruction.opcode in _EPILOGUE

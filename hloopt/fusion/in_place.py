@@ -1,0 +1,150 @@
+"""Keeping in-place updates in place: what may be fused into a dynamic-update-slice or scatter."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from hloopt.fusion.decision import ALLOWED, Decision, forbid
+from hloopt.ir import Computation, Instruction
+
+__all__ = ["InPlacePair", "decide_in_place", "in_place_pairs"]
+
+
+@dataclass(frozen=True, slots=True)
+class InPlacePair:
+    """Operand ``index`` shares a result's buffer; ``update`` (of the body, in a fusion) writes it."""
+
+    index: int
+    update: Instruction
+
+
+def in_place_pairs(instruction: Instruction) -> tuple[InPlacePair, ...]:
+    """The operands an op or fusion updates in place."""
+    opcode = instruction.opcode
+    if opcode == "dynamic-update-slice":
+        return (InPlacePair(0, instruction),)
+    if opcode == "scatter":
+        count = (len(instruction.operands) - 1) // 2
+        return tuple(InPlacePair(index, instruction) for index in range(count))
+    if opcode == "fusion":
+        return tuple(_body_pairs(instruction.attributes["calls"]))
+    return ()
+
+
+def decide_in_place(producer: Instruction, consumer: Instruction) -> Decision:
+    """Whether the consumer can still update in place once the producer has joined it.
+
+    ``producer`` is one op, ``consumer`` an op or a fusion.
+    """
+    for pair in in_place_pairs(consumer):
+        decision = _decide_pair(producer, consumer, pair)
+        if not decision:
+            return decision
+    return ALLOWED
+
+
+def _decide_pair(producer: Instruction, consumer: Instruction, pair: InPlacePair) -> Decision:
+    target = consumer.operands[pair.index]
+    if consumer.operands.count(target) > 1:
+        return forbid("in-place-same-operand")
+    if producer is not target and target not in producer.operands:
+        return ALLOWED
+    body: Computation | None = consumer.attributes["calls"] if consumer.opcode == "fusion" else None
+    parameter = body.parameters[consumer.operands.index(producer)] if body is not None else None
+    if _is_pointwise(producer):
+        if parameter is not None and _read_elsewhere(parameter, pair.update):
+            return forbid("in-place-read-elsewhere")
+        return ALLOWED
+    updates = _updates(consumer, body)
+    if not updates:
+        return ALLOWED
+    if len(updates) > 1:
+        return forbid("in-place-several-updates")
+    update = updates[0]
+    if producer.opcode == "slice":
+        same = _is_slice_of_update(producer, update)
+    elif producer.opcode == "dynamic-slice":
+        same = _is_dynamic_slice_of_update(producer, update, consumer)
+    else:
+        return forbid("in-place-unrecognized")
+    if not same:
+        return forbid("in-place-other-place")
+    if parameter is not None and _read_elsewhere(parameter, pair.update):
+        return forbid("in-place-several-accesses")
+    return ALLOWED
+
+
+def _body_pairs(body: Computation) -> Iterator[InPlacePair]:
+    outputs = body.root.operands if body.root.opcode == "tuple" else (body.root,)
+    for output in outputs:
+        update = _through_bitcasts(output)
+        for pair in in_place_pairs(update) if update.opcode != "fusion" else ():
+            target = _through_bitcasts(update.operands[pair.index])
+            if target.opcode == "parameter":
+                yield InPlacePair(target.parameter_number, update)
+
+
+def _through_bitcasts(instruction: Instruction) -> Instruction:
+    while instruction.opcode in ("bitcast", "optimization-barrier"):
+        instruction = instruction.operands[0]
+    return instruction
+
+
+def _is_pointwise(instruction: Instruction) -> bool:
+    return instruction.opcode in ("bitcast", "copy") or instruction.op.is_elementwise
+
+
+def _read_elsewhere(parameter: Instruction, update: Instruction) -> bool:
+    """Whether an op other than the update, and not elementwise, depends on the parameter."""
+    pending, seen = [parameter], {parameter}
+    while pending:
+        for user in pending.pop().users:
+            if user in seen:
+                continue
+            seen.add(user)
+            if user is not update and user.opcode != "tuple" and not _is_pointwise(user):
+                return True
+            pending.append(user)
+    return False
+
+
+def _updates(consumer: Instruction, body: Computation | None) -> list[Instruction]:
+    candidates = (consumer,) if body is None else tuple(body)
+    return [entry for entry in candidates if entry.opcode == "dynamic-update-slice"]
+
+
+def _is_slice_of_update(producer: Instruction, update: Instruction) -> bool:
+    ranges = producer.attributes["slice"]
+    starts = [_constant(index) for index in update.operands[2:]]
+    if producer.array.dims != update.operands[1].array.dims or len(starts) != len(ranges):
+        return False
+    return all(
+        taken.stride == 1 and taken.start == start
+        for taken, start in zip(ranges, starts, strict=True)
+    )
+
+
+def _is_dynamic_slice_of_update(
+    producer: Instruction, update: Instruction, consumer: Instruction
+) -> bool:
+    if producer.array.dims != update.operands[1].array.dims:
+        return False
+    if len(producer.operands) + 1 != len(update.operands):
+        return False
+    for read, written in zip(producer.operands[1:], update.operands[2:], strict=True):
+        if written.opcode == "parameter" and consumer.opcode == "fusion":
+            written = consumer.operands[written.parameter_number]
+        if read is written:
+            continue
+        value = _constant(read)
+        if value is None or value != _constant(written):
+            return False
+    return True
+
+
+def _constant(instruction: Instruction) -> int | None:
+    literal = instruction.literal
+    if literal is None or literal.array is None or literal.array.size != 1:
+        return None
+    return int(literal.array.reshape(-1)[0])

@@ -1,0 +1,31 @@
+"""The limits of a fusion strategy, with XLA's values."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+__all__ = ["Limits"]
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What one kernel may hold.
+
+    max_operands            operands and outputs of a fusion
+    max_reductions          reductions with a tiled kernel of their own
+    shared_memory           bytes a block may use
+    max_duplication         times the code of one instruction may be written in a loop kernel
+    max_barrier_emissions   the same for concatenate, dot, dynamic-update-slice, pad, reduce and
+                            reduce-window, whose index computations are not shared
+    max_barrier_users       users such an instruction may have when it joins a fusion
+    repeat_ratio            elements read for each result from which on a serial reduce or a window is
+                            not repeated
+    """
+
+    max_operands: int = 96
+    max_reductions: int = 8
+    shared_memory: int = 49152
+    max_duplication: int = 15
+    max_barrier_emissions: int = 1
+    max_barrier_users: int = 1
+    repeat_ratio: int = 10

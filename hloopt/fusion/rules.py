@@ -1,0 +1,140 @@
+"""May this producer join this consumer?  The rules of XLA:GPU's InstructionFusion, in their order.
+
+Rules that look at the producer or the consumer alone are asked once for each; the others for each pair.
+"""
+
+from __future__ import annotations
+
+from hloopt.analysis.layout import is_effective_scalar
+from hloopt.analysis.reduction import is_unnested
+from hloopt.fusion.budget import decide_operands, reduction_count, shared_memory
+from hloopt.fusion.decision import ALLOWED, Decision, forbid
+from hloopt.fusion.fusible import (
+    is_always_duplicable,
+    is_expensive,
+    is_expensive_to_repeat,
+    is_fusible,
+    is_loop_fusible_consumer,
+    is_loop_fusible_producer,
+    physically_transposes,
+    repeats_reads,
+)
+from hloopt.fusion.in_place import decide_in_place
+from hloopt.fusion.limits import Limits
+from hloopt.fusion.state import ConsumerState
+from hloopt.ir import Instruction
+from hloopt.types import TupleShape
+
+__all__ = ["decide_consumer", "decide_pair", "decide_producer"]
+
+
+def decide_producer(producer: Instruction) -> Decision:
+    """What keeps a producer out of every fusion."""
+    if not is_fusible(producer):
+        return forbid("producer-not-fusible")
+    if producer.opcode == "fusion":
+        return forbid("producer-is-fusion")
+    if isinstance(producer.shape, TupleShape):
+        return forbid("producer-is-multi-output")
+    if not is_loop_fusible_producer(producer):
+        return forbid("producer-not-loop-fusible")
+    return ALLOWED
+
+
+def decide_consumer(state: ConsumerState) -> Decision:
+    """What keeps a consumer from taking anything in."""
+    consumer = state.instruction
+    if not is_fusible(consumer):
+        return forbid("consumer-not-fusible")
+    if consumer.opcode == "fusion" and consumer.attributes["kind"] == "kCustom":
+        return forbid("consumer-not-loop-or-input-fusible")
+    if not (is_loop_fusible_consumer(consumer) or state.is_input_fusible):
+        return forbid("consumer-not-loop-or-input-fusible")
+    return ALLOWED
+
+
+def decide_pair(
+    producer: Instruction, state: ConsumerState, limits: Limits, *, may_duplicate: bool
+) -> Decision:
+    """The verdict on a pair of which each alone may be fused; the first rule that forbids counts."""
+    decision = _decide_access(producer, state)
+    decision = decision and _decide_constant(producer, state)
+    decision = decision and _decide_heavy(producer, state, limits)
+    decision = decision and _decide_duplicate(producer, state.instruction, may_duplicate)
+    decision = decision and decide_in_place(producer, state.instruction)
+    decision = decision and _decide_budget(producer, state, limits)
+    if decision and state.body is not None:
+        parameter = state.body.parameters[state.instruction.operands.index(producer)]
+        decision = state.duplication.decide(producer, parameter, limits)
+    return decision
+
+
+def _decide_access(producer: Instruction, state: ConsumerState) -> Decision:
+    """How the consumer reads the producer's elements."""
+    if producer in state.reused and is_expensive(producer):
+        return forbid("producer-expensive-and-reused")
+    if physically_transposes(producer) and state.is_input_reduction:
+        return forbid("breaks-coalescing")
+    if producer.opcode == "reduce" and is_unnested(producer):
+        if not state.is_epilogue:
+            return forbid("reduce-epilogue")
+        if len(producer.users) > 1:
+            return forbid("reduce-has-other-users")
+    return ALLOWED
+
+
+def _decide_constant(producer: Instruction, state: ConsumerState) -> Decision:
+    if producer.opcode != "constant":
+        return ALLOWED
+    if not is_effective_scalar(producer.shape):
+        return forbid("constant-not-scalar")
+    return ALLOWED if state.body is not None else forbid("constant-alone")
+
+
+def _decide_heavy(producer: Instruction, state: ConsumerState, limits: Limits) -> Decision:
+    """Keep long serial loops out of places that read their results again and again."""
+    if not is_expensive_to_repeat(producer, limits.repeat_ratio):
+        return ALLOWED
+    if state.body is None:
+        heavy = repeats_reads(state.instruction)
+    else:
+        parameter = state.body.parameters[state.instruction.operands.index(producer)]
+        heavy = _reaches_repeated_reads(parameter)
+    return forbid("heavy-computation") if heavy else ALLOWED
+
+
+def _reaches_repeated_reads(parameter: Instruction) -> bool:
+    pending, seen = [parameter], {parameter}
+    while pending:
+        for user in pending.pop().users:
+            if user in seen:
+                continue
+            if user.opcode != "tuple" and repeats_reads(user):
+                return True
+            seen.add(user)
+            pending.append(user)
+    return False
+
+
+def _decide_duplicate(
+    producer: Instruction, consumer: Instruction, may_duplicate: bool
+) -> Decision:
+    if producer.is_root:
+        return forbid("producer-is-root")
+    if producer.control_successors:
+        return forbid("producer-orders-others")
+    if producer.users.keys() == {consumer} or is_always_duplicable(producer):
+        return ALLOWED
+    if not may_duplicate:
+        return forbid("would-duplicate")
+    return forbid("expensive-to-duplicate") if is_expensive(producer) else ALLOWED
+
+
+def _decide_budget(producer: Instruction, state: ConsumerState, limits: Limits) -> Decision:
+    shared = state.shared_memory + shared_memory(producer)
+    if shared > limits.shared_memory:
+        return forbid("shared-memory", limit=limits.shared_memory, actual=shared)
+    reductions = state.reductions + reduction_count(producer)
+    if reductions > limits.max_reductions:
+        return forbid("reductions", limit=limits.max_reductions, actual=reductions)
+    return decide_operands(producer, state.instruction, limits)

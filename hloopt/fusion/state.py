@@ -1,0 +1,107 @@
+"""What the rules ask again and again about an instruction or a growing fusion, kept up to date."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import Final
+
+from hloopt.analysis.hero import find_hero, is_real_reduction_hero, roots
+from hloopt.analysis.reduction import is_unnested
+from hloopt.analysis.transpose import tiled_transpose
+from hloopt.fusion.apply import first_instruction
+from hloopt.fusion.budget import reduction_count, shared_memory
+from hloopt.fusion.duplication import Duplication
+from hloopt.fusion.fusible import is_reduction_epilogue
+from hloopt.fusion.reuse import reused_operands
+from hloopt.ir import Computation, Instruction
+
+__all__ = ["ConsumerState"]
+
+_MAY_BE_HERO: Final = frozenset({"concatenate", "reduce", "scatter", "transpose"})
+
+
+class ConsumerState:
+    """Facts about one consumer: an op, or a fusion to which producers are added one by one."""
+
+    def __init__(self, instruction: Instruction) -> None:
+        self.instruction = instruction
+        self.body: Computation | None = (
+            instruction.attributes["calls"] if instruction.opcode == "fusion" else None
+        )
+        self.reused = reused_operands(instruction)
+        self.shared_memory = sum(map(shared_memory, self._ops()))
+        self.reductions = sum(map(reduction_count, self._ops()))
+        self.is_epilogue = all(map(is_reduction_epilogue, self._ops()))
+
+    def _ops(self) -> list[Instruction]:
+        if self.body is None:
+            return [self.instruction]
+        return [entry for entry in self.body if entry.opcode not in ("parameter", "tuple")]
+
+    @cached_property
+    def duplication(self) -> Duplication:
+        """Emission counts of the body; raises ``ValueError`` for an op that is no fusion."""
+        return Duplication(self._the_body())
+
+    @cached_property
+    def first(self) -> Instruction:
+        """The body's first instruction after its parameters."""
+        return first_instruction(self._the_body())
+
+    def _the_body(self) -> Computation:
+        if self.body is None:
+            raise ValueError(f"{self.instruction.name} is not a fusion")
+        return self.body
+
+    @cached_property
+    def heroes(self) -> tuple[Instruction, ...]:
+        """The instructions that would decide the kernel's form, one a root."""
+        if self.body is None:
+            return (self.instruction,)
+        return tuple(find_hero(root) for root in roots(self.body))
+
+    @cached_property
+    def is_input_reduction(self) -> bool:
+        """Whether a reduction kernel would be built around this."""
+        if self.body is None:
+            return self.instruction.opcode == "reduce" and is_unnested(self.instruction)
+        pairs = zip(roots(self.body), self.heroes, strict=True)
+        return any(is_real_reduction_hero(root, hero) for root, hero in pairs)
+
+    @cached_property
+    def is_input_fusible(self) -> bool:
+        """Whether a reduction, transpose or scatter kernel would be built around this."""
+        if self.is_input_reduction:
+            return True
+        if any(tiled_transpose(hero) is not None for hero in self.heroes):
+            return True
+        root = self.instruction if self.body is None else self.body.root
+        return root.opcode == "scatter"
+
+    def became(self, fusion: Instruction) -> None:
+        """The op has been wrapped into a fusion of itself."""
+        self.instruction = fusion
+        self.body = fusion.attributes["calls"]
+        self._forget_heroes()
+
+    def joined(self, producer: Instruction, parameter: Instruction, fused: Instruction) -> None:
+        """``fused``, the copy of ``producer``, has taken the place of ``parameter`` in the body.
+
+        Called after the body has changed.
+        """
+        self.duplication.join(parameter, fused)
+        self.first = fused
+        self.shared_memory += shared_memory(fused)
+        self.reductions += reduction_count(fused)
+        self.is_epilogue = self.is_epilogue and is_reduction_epilogue(fused)
+        if producer in self.reused:
+            self.reused.discard(producer)
+            self.reused.update(producer.operands)
+        else:
+            self.reused |= reused_operands(producer)
+        if fused.opcode in _MAY_BE_HERO:
+            self._forget_heroes()
+
+    def _forget_heroes(self) -> None:
+        for name in ("heroes", "is_input_reduction", "is_input_fusible"):
+            self.__dict__.pop(name, None)

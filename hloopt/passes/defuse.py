@@ -1,0 +1,83 @@
+"""Taking fusions apart.
+
+    f = fusion(a, b), kind=kLoop, calls=body        =>        the instructions of body, over a and b
+
+XLA's own compilers take modules before fusion; this is the form they compile.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from hloopt.ir import Computation, Instruction, Module, build, edit, walk
+from hloopt.rewrite.pass_ import Pass, PassLog
+
+__all__ = ["Defuse"]
+
+
+@dataclass(frozen=True)
+class Defuse(Pass):
+    """Take all fusions apart, whatever their kind."""
+
+    name: ClassVar[str] = "defuse"
+
+    def run(self, module: Module, log: PassLog) -> bool:
+        bodies: dict[Computation, None] = {}
+        for computation in walk.callees_first(module):
+            for instruction in list(computation):
+                if instruction.opcode == "fusion":
+                    bodies[instruction.attributes["calls"]] = None
+                    _inline(instruction)
+                    log.hit("inline a fusion")
+        for body in reversed(bodies):
+            if not body.callers:
+                edit.remove_computation(body)
+        scheduled = module.attributes.pop("is_scheduled", None) is not None
+        return bool(bodies) or scheduled
+
+
+def _inline(fusion: Instruction) -> None:
+    """Put copies of the body's instructions in the place of a fusion.
+
+    The body holds no fusion itself.  Reads of single outputs go to the instructions that make them;
+    the tuple is kept only for users of the whole.
+    """
+    body: Computation = fusion.attributes["calls"]
+    copies: dict[Instruction, Instruction] = {}
+    values = dict(zip(body.parameters, fusion.operands, strict=True))
+    for instruction in body:
+        if instruction.opcode != "parameter":
+            operands = tuple(values[operand] for operand in instruction.operands)
+            copies[instruction] = values[instruction] = build.clone(instruction, fusion, operands)
+    for instruction, copy in copies.items():
+        for before in instruction.control_predecessors:
+            edit.add_control_edge(values[before], copy)
+    result = values[body.root]
+    if result.metadata is None and body.root in copies:
+        result.metadata = fusion.metadata
+    outputs = body.root.operands if body.root.opcode == "tuple" else (body.root,)
+    if body.root.opcode == "tuple":
+        _read_elements(fusion, result.operands)
+    edit.replace_uses(fusion, result)
+    _remove(fusion, [copies[output] for output in outputs if output in copies])
+    if body.root.opcode == "tuple" and not result.users and not result.is_root:
+        edit.remove(result)
+
+
+def _read_elements(fusion: Instruction, elements: tuple[Instruction, ...]) -> None:
+    for user in list(fusion.users):
+        if user.opcode == "get-tuple-element" and not user.control_predecessors:
+            edit.replace_uses(user, elements[user.attributes["index"]])
+            if not user.control_successors:
+                edit.remove(user)
+
+
+def _remove(fusion: Instruction, made: list[Instruction]) -> None:
+    """Hand the control edges to the outputs' instructions and remove the fusion."""
+    for instruction in dict.fromkeys(made):
+        for before in fusion.control_predecessors:
+            edit.add_control_edge(before, instruction)
+        for after in fusion.control_successors:
+            edit.add_control_edge(instruction, after)
+    edit.remove(fusion)
