@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import golden
 import pytest
+
+import golden
 
 CASES = Path(__file__).parent / "cases"
 FILES = sorted(CASES.rglob("*.test"))

@@ -41,7 +41,15 @@ def test_sample_runs_to_its_recorded_outputs(sample: Sample, level: str) -> None
     path = FOLDER / sample.name
     result = run_in_process(
         CliRunner(),
-        ["run", f"{path}.hlo", "--inputs", f"{path}.npz", "--expect", f"{path}.npz", level]
-        + list(sample.options),
+        [
+            "run",
+            f"{path}.hlo",
+            "--inputs",
+            f"{path}.npz",
+            "--expect",
+            f"{path}.npz",
+            level,
+            *sample.options,
+        ],
     )
     assert result.exit_code == 0, result.stdout + result.stderr

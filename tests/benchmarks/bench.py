@@ -1,0 +1,128 @@
+"""``make bench``: medians and ratios, printed, never asserted.
+
+Reading is timed beside XLA's own parser where jaxlib can be asked (HLOOPT_XLA_PYTHON or the extra xla), and
+the executor beside the interpreter, in one run on one machine.  ``--json`` prints the figures.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gc
+import json
+import os
+import statistics
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parents[2]
+sys.path[:0] = [str(ROOT / "tests"), str(ROOT / "tests" / "oracle")]
+
+import numpy as np  # noqa: E402 - the paths of the test helpers come first
+from rich.console import Console  # noqa: E402
+from rich.table import Table  # noqa: E402
+
+import hloopt  # noqa: E402
+from oracle import ask, available  # noqa: E402
+from support import as_type, sample_table  # noqa: E402
+
+FOLDER = ROOT / "samples"
+
+
+def median(step: Callable[[], object], count: int) -> float:
+    """Median seconds of ``count`` calls after one to warm up."""
+    step()
+    times = []
+    for _ in range(count):
+        gc.collect()
+        start = time.perf_counter()
+        step()
+        times.append(time.perf_counter() - start)
+    return statistics.median(times)
+
+
+def texts() -> list[Path]:
+    """What is read: the larger samples, and of the corpus the models named by the targets."""
+    found = sorted(FOLDER.glob("*.hlo"), key=lambda path: -path.stat().st_size)[:3]
+    corpus = os.environ.get("HLOOPT_CORPUS")
+    if corpus:
+        found += sorted((Path(corpus) / "models").glob("*_train.hlo"))
+    return found
+
+
+def reading(count: int) -> list[dict[str, Any]]:
+    """Seconds to read a text into a module and to print it, and XLA's seconds to read it."""
+    rows = []
+    for path in texts():
+        text = path.read_text()
+        module = hloopt.parse(text, path.name)
+        row: dict[str, Any] = {
+            "text": path.stem,
+            "megabytes": len(text) / 1e6,
+            "parse": median(lambda text=text: hloopt.parse(text), count),
+            "print": median(module.to_text, count),
+        }
+        if available():
+            times = json.loads(ask("parse-time", str(path), str(count + 1)))[1:]
+            row["xla"] = statistics.median(times)
+            row["ratio"] = row["parse"] / row["xla"]
+        rows.append(row)
+    return rows
+
+
+def running(count: int) -> list[dict[str, Any]]:
+    """Seconds of the interpreter, and of the executor on the optimised module."""
+    rows = []
+    for sample in sample_table(FOLDER):
+        module = hloopt.parse((FOLDER / f"{sample.name}.hlo").read_text(), sample.name)
+        with np.load(FOLDER / f"{sample.name}.npz") as arrays:
+            inputs = [
+                as_type(arrays[f"in_{index}"], parameter.array.dtype.name)
+                for index, parameter in enumerate(module.entry.parameters)
+            ]
+        plain = hloopt.compile(module)
+        better = hloopt.compile(hloopt.optimize(module, "O2"))
+        row = {
+            "sample": sample.name,
+            "interpreter": median(lambda: hloopt.evaluate(module, inputs), count),  # noqa: B023
+            "executor": median(lambda: plain.run(inputs), count),  # noqa: B023
+            "executor_o2": median(lambda: better.run(inputs), count),  # noqa: B023
+        }
+        row["ratio"] = row["interpreter"] / row["executor_o2"]
+        rows.append(row)
+    return rows
+
+
+def show(title: str, rows: list[dict[str, Any]], console: Console) -> None:
+    """A table of one list of rows."""
+    table = Table(title=title)
+    for name in rows[0]:
+        table.add_column(name, justify="left" if isinstance(rows[0][name], str) else "right")
+    for row in rows:
+        table.add_row(
+            *(value if isinstance(value, str) else f"{value:.4g}" for value in row.values())
+        )
+    console.print(table)
+
+
+def main() -> None:
+    """Measure and print."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--count", type=int, default=7)
+    parser.add_argument("--json", action="store_true")
+    options = parser.parse_args()
+    figures = {"reading": reading(options.count), "running": running(options.count)}
+    if options.json:
+        print(json.dumps({"schema": 1, **figures}))
+        return
+    console = Console()
+    show("Reading (seconds; ratio to XLA's parser)", figures["reading"], console)
+    show(
+        "Running (seconds; ratio of interpreter to executor after O2)", figures["running"], console
+    )
+
+
+if __name__ == "__main__":
+    main()

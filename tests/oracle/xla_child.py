@@ -1,0 +1,79 @@
+"""XLA itself, in a process of its own: bad input may abort it.
+
+    python xla_child.py accepts FILE...          one JSON line a file: null or XLA's message
+    python xla_child.py run FILE IN.npz OUT.npz  compile for the CPU and run
+    python xla_child.py parse-time FILE COUNT    seconds of each reading, as JSON
+
+Uses jaxlib's own modules; hloopt is not imported.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+
+def read(path: str) -> Any:
+    """XLA's module of a text."""
+    import jaxlib._hlo as hlo
+
+    return hlo.hlo_module_from_text(Path(path).read_text())
+
+
+def accepts(paths: list[str]) -> None:
+    """Whether XLA's parser reads each file."""
+    for path in paths:
+        try:
+            read(path)
+        except Exception as error:  # noqa: BLE001 - whatever XLA says is the answer
+            print(json.dumps(str(error).splitlines()[0]))
+        else:
+            print("null")
+
+
+def parse_time(path: str, count: int) -> None:
+    """Time XLA's parser on one text."""
+    import jaxlib._hlo as hlo
+
+    text, times = Path(path).read_text(), []
+    for _ in range(count):
+        start = time.perf_counter()
+        hlo.hlo_module_from_text(text)
+        times.append(time.perf_counter() - start)
+    print(json.dumps(times))
+
+
+def run(path: str, inputs: str, outputs: str) -> None:
+    """Run a module on XLA's CPU backend; the npz holds arrays in parameter order."""
+    import jax
+    import jaxlib._hlo as hlo
+    import jaxlib._jax as backend
+    import numpy as np
+    from jaxlib import lapack, xla_client
+
+    jax.config.update("jax_enable_x64", True)  # or 64-bit inputs are halved
+    lapack._lapack.initialize()  # LAPACK targets are null pointers until then
+    device = jax.devices("cpu")[0]
+    computation = hlo.XlaComputation(read(path).as_serialized_hlo_module_proto())
+    program = device.client.compile_and_load(
+        backend.mlir.xla_computation_to_mlir_module(computation),
+        backend.DeviceList((device,)),
+        xla_client.CompileOptions(),
+    )
+    with np.load(inputs) as arrays:
+        values = [jax.device_put(arrays[f"in_{index}"], device) for index in range(len(arrays))]
+    results = [np.asarray(value) for value in program.execute(values)]
+    np.savez(outputs, **{f"out_{index}": value for index, value in enumerate(results)})
+
+
+if __name__ == "__main__":
+    command, *arguments = sys.argv[1:]
+    if command == "accepts":
+        accepts(arguments)
+    elif command == "parse-time":
+        parse_time(arguments[0], int(arguments[1]))
+    else:
+        run(*arguments)
