@@ -8,15 +8,14 @@ wider type sees them.
 
 from __future__ import annotations
 
-from typing import Any, TypeAlias
-
 import numpy as np
 
-from hloopt.interpret.values import Context, Evaluator, Value, as_array
+from hloopt.interpret.context import Array, Check, Context, Evaluator, Value, array_of
 from hloopt.ir import Instruction
 from hloopt.types import ArrayShape, DType, descending
 
 __all__ = [
+    "CHECKS",
     "EVALUATORS",
     "bitcast",
     "bitcast_convert",
@@ -25,8 +24,6 @@ __all__ = [
     "packed_bytes",
     "to_physical",
 ]
-
-Array: TypeAlias = np.ndarray[Any, Any]
 
 
 def to_physical(array: Array, minor_to_major: tuple[int, ...]) -> Array:
@@ -53,14 +50,16 @@ def packed_bytes(flat: Array, dtype: DType) -> Array:
     padded = np.zeros(-(-raw.size // per_byte) * per_byte, np.uint8)
     padded[: raw.size] = raw & np.uint8(mask)
     shifts = np.arange(per_byte, dtype=np.uint8) * np.uint8(dtype.bits)
-    return np.bitwise_or.reduce(padded.reshape(-1, per_byte) << shifts, axis=1)
+    packed: Array = np.bitwise_or.reduce(padded.reshape(-1, per_byte) << shifts, axis=1)
+    return packed
 
 
 def from_bytes(raw: Array, dtype: DType, count: int) -> Array:
     """The first ``count`` elements of packed bytes: what ``packed_bytes`` packs, taken apart."""
     raw = np.ascontiguousarray(raw)
     if dtype.is_pred:
-        return raw[:count] != 0
+        truth: Array = raw[:count] != 0
+        return truth
     if dtype.bits >= 8:
         return raw[: count * dtype.numpy.itemsize].view(dtype.numpy)
     per_byte, mask = 8 // dtype.bits, (1 << dtype.bits) - 1
@@ -130,26 +129,34 @@ def _evaluate_bitcast(
     instruction: Instruction, operands: tuple[Value, ...], context: Context
 ) -> Value:
     source, target = instruction.operands[0].array, instruction.array
-    array = as_array(operands[0])
-    for shape in (source, target):
-        if shape.layout is not None and "T(" in shape.layout.suffix:
-            raise context.unsupported(instruction, f"bitcast of the tiled layout {shape.layout}")
+    array = array_of(operands[0])
     if source.dtype is not target.dtype:
-        array = array.astype(source.dtype.numpy, copy=False)
-    return bitcast(array, source, target)
+        array = context.narrow(array, source.dtype)
+    return context.round(bitcast(array, source, target), target.dtype)
+
+
+def _check_bitcast(instruction: Instruction) -> str | None:
+    for shape in (instruction.operands[0].shape, instruction.shape):
+        if not isinstance(shape, ArrayShape):
+            return f"bitcast of {shape}, which is not an array"
+        if shape.layout is not None and "T(" in shape.layout.suffix:
+            return f"bitcast of {shape}: the order of elements in a tiled layout is not known here"
+    return None
 
 
 def _evaluate_bitcast_convert(
     instruction: Instruction, operands: tuple[Value, ...], context: Context
 ) -> Value:
     source, target = instruction.operands[0].array.dtype, instruction.array.dtype
-    array = as_array(operands[0])
+    array = array_of(operands[0])
     if source is target:
         return array
-    return bitcast_convert(array.astype(source.numpy, copy=False), source, target)
+    return context.round(bitcast_convert(context.narrow(array, source), source, target), target)
 
 
 EVALUATORS: dict[str, Evaluator] = {
     "bitcast": _evaluate_bitcast,
     "bitcast-convert": _evaluate_bitcast_convert,
 }
+
+CHECKS: dict[str, Check] = {"bitcast": _check_bitcast}

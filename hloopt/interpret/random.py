@@ -2,20 +2,20 @@
 
 The block functions are those of Salmon et al., "Parallel random numbers: as easy as 1, 2, 3" (2011),
 with the constants of the Random123 library; how a state of words becomes counters and blocks become an
-array of a shape is XLA's.  ``rng`` and ``rng-get-and-update-state`` have no definition that an
-evaluator could reproduce (a compiler's seed, a process-wide counter), so they have no evaluation.
+array of a shape is XLA's.  ``rng`` is not here: the key of its bits is made by a compiler, out of a seed
+and of its own numbering of instructions.
 """
 
 from __future__ import annotations
 
 from math import prod
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
 
-from hloopt.interpret.values import Context, Evaluator, Value, as_array
+from hloopt.interpret.context import Array, Check, Context, Evaluator, Value, array_of
 from hloopt.ir import Instruction
-from hloopt.types import ArrayShape, TupleShape
+from hloopt.types import ArrayShape, TupleShape, array, leaves, without_layout
 
 __all__ = [
     "EVALUATORS",
@@ -26,12 +26,11 @@ __all__ = [
     "threefry_bits",
 ]
 
-Array: TypeAlias = np.ndarray[Any, Any]
-
 _U32 = np.uint32
 _U64 = np.uint64
 _LOW = 0xFFFFFFFF
 _WORD = 0xFFFFFFFFFFFFFFFF
+_INITIAL_STATE = 0x7012395
 
 _THREEFRY_PARITY = 0x1BD11BDA
 _THREEFRY_ROTATIONS = ((13, 15, 26, 6), (17, 29, 16, 24))
@@ -143,21 +142,41 @@ def rng_bit_generator(
     instruction: Instruction, operands: tuple[Value, ...], context: Context
 ) -> Value:
     """Evaluate ``rng-bit-generator``: (new state, bits), or the bits alone in the older form."""
-    state = as_array(operands[0])
+    state = array_of(operands[0])
     algorithm = str(instruction.attributes["algorithm"])
     shape = instruction.shape
     bits_shape = shape.elements[1] if isinstance(shape, TupleShape) else shape
     assert isinstance(bits_shape, ArrayShape)
     kind = bits_shape.dtype
-    if not kind.is_integer:
-        raise context.unsupported(instruction, f"{algorithm} bits of type {kind}")
-    words = (2,) if algorithm == "rng_three_fry" else (2, 3)
-    if state.dtype != _U64 or state.shape not in [(count,) for count in words]:
-        wanted = " or ".join(f"u64[{count}]" for count in words)
-        found = instruction.operands[0].shape
-        raise context.unsupported(instruction, f"{algorithm} with a state {found}, not {wanted}")
     after, values = random_bits(algorithm, state, bits_shape.dims, kind.numpy, kind.bits)
     return (after, values) if isinstance(shape, TupleShape) else values
+
+
+def _check_bit_generator(instruction: Instruction) -> str | None:
+    algorithm = str(instruction.attributes["algorithm"])
+    shape = instruction.shape
+    *_, bits = leaves(shape)
+    if not isinstance(bits, ArrayShape) or not bits.dtype.is_integer:
+        return f"random bits of type {bits}; only integers have them"
+    words = (2,) if algorithm == "rng_three_fry" else (2, 3)
+    state = without_layout(instruction.operands[0].shape)
+    if state not in [without_layout(array("u64", (count,))) for count in words]:
+        wanted = " or ".join(f"u64[{count}]" for count in words)
+        return f"{algorithm} with state {state}; it has {wanted}"
+    return None
+
+
+def rng_get_and_update_state(
+    instruction: Instruction, operands: tuple[Value, ...], context: Context
+) -> Value:
+    """Evaluate ``rng-get-and-update-state``: the state before ``delta`` is added, low word first.
+
+    Each instruction has a state of its own, as on XLA's CPU, that starts anew with each evaluation.
+    """
+    memo = (rng_get_and_update_state, instruction)
+    state = int(context.memory.get(memo, _INITIAL_STATE))
+    context.memory[memo] = state + int(instruction.attributes["delta"])
+    return np.array([state & _WORD, state >> 64 & _WORD], _U64)
 
 
 def _half_shape(dims: tuple[int, ...]) -> tuple[int, ...]:
@@ -193,4 +212,9 @@ def _narrow(raw: Array, storage: np.dtype[Any], bits: int) -> Array:
     return values.astype(storage)
 
 
-EVALUATORS: dict[str, Evaluator] = {"rng-bit-generator": rng_bit_generator}
+EVALUATORS: dict[str, Evaluator] = {
+    "rng-bit-generator": rng_bit_generator,
+    "rng-get-and-update-state": rng_get_and_update_state,
+}
+
+CHECKS: dict[str, Check] = {"rng-bit-generator": _check_bit_generator}

@@ -1,0 +1,107 @@
+"""Control flow: call, fusion, while, conditional, and asynchronous calls.
+
+The value of an ``async-start`` is what its shape says: (operands, result, context words ...); the
+computation runs at once, which no program can tell from any other moment.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from hloopt.interpret.context import Check, Context, Evaluator, Value, array_of
+from hloopt.ir import Computation, Instruction
+from hloopt.types import ArrayShape, Shape, TupleShape
+
+__all__ = ["CHECKS", "EVALUATORS", "branch_number", "branches", "zeros"]
+
+
+def branches(instruction: Instruction) -> tuple[Computation, ...]:
+    """The computations of a conditional by number; of a predicated one, the true branch is 0."""
+    attributes = instruction.attributes
+    if "branch_computations" in attributes:
+        computations: tuple[Computation, ...] = attributes["branch_computations"]
+        return computations
+    return attributes["true_computation"], attributes["false_computation"]
+
+
+def branch_number(selector: Value, count: int) -> int:
+    """Which branch runs: true is 0, false is 1, and an index out of range means the last."""
+    chosen = array_of(selector)
+    if chosen.dtype == np.bool_:
+        return 0 if chosen else 1
+    index = int(chosen)
+    return index if 0 <= index < count else count - 1
+
+
+def zeros(shape: Shape, context: Context) -> Value:
+    """A value of ``shape`` that is zero everywhere: context words nobody reads."""
+    if isinstance(shape, TupleShape):
+        return tuple(zeros(element, context) for element in shape.elements)
+    if not isinstance(shape, ArrayShape):
+        shape = shape.element
+    return np.zeros(shape.dims, context.carrier(shape.dtype))
+
+
+def _call(instruction: Instruction, operands: tuple[Value, ...], context: Context) -> Value:
+    return context.call(instruction.attributes["to_apply"], operands)
+
+
+def _fusion(instruction: Instruction, operands: tuple[Value, ...], context: Context) -> Value:
+    return context.call(instruction.attributes["calls"], operands)
+
+
+def _while(instruction: Instruction, operands: tuple[Value, ...], context: Context) -> Value:
+    condition, body = instruction.attributes["condition"], instruction.attributes["body"]
+    state = context.materialize(operands[0], instruction.shape)
+    while array_of(context.call(condition, [state])):
+        state = context.materialize(context.call(body, [state]), instruction.shape)
+    return state
+
+
+def _conditional(instruction: Instruction, operands: tuple[Value, ...], context: Context) -> Value:
+    computations = branches(instruction)
+    number = branch_number(operands[0], len(computations))
+    argument = instruction.operands[number + 1]
+    value = context.materialize(operands[number + 1], argument.shape)
+    return context.materialize(context.call(computations[number], [value]), instruction.shape)
+
+
+def _async_start(instruction: Instruction, operands: tuple[Value, ...], context: Context) -> Value:
+    result = context.call(instruction.attributes["calls"], operands)
+    shape = instruction.shape
+    assert isinstance(shape, TupleShape)
+    return (tuple(operands), result, *(zeros(word, context) for word in shape.elements[2:]))
+
+
+def _check_async_start(instruction: Instruction) -> str | None:
+    shape = instruction.shape
+    if not isinstance(shape, TupleShape) or len(shape.elements) < 2:
+        return f"the shape {shape} is not (operands, result, context)"
+    expected = len(instruction.attributes["calls"].parameters)
+    if len(instruction.operands) != expected:
+        # Newer XLA lets async-update bring the rest.
+        return f"{len(instruction.operands)} operands for a computation of {expected} parameters"
+    return None
+
+
+def _async_update(instruction: Instruction, operands: tuple[Value, ...], context: Context) -> Value:
+    return operands[0]
+
+
+def _async_done(instruction: Instruction, operands: tuple[Value, ...], context: Context) -> Value:
+    started = operands[0]
+    assert isinstance(started, tuple)
+    return started[1]
+
+
+EVALUATORS: dict[str, Evaluator] = {
+    "async-done": _async_done,
+    "async-start": _async_start,
+    "async-update": _async_update,
+    "call": _call,
+    "conditional": _conditional,
+    "fusion": _fusion,
+    "while": _while,
+}
+
+CHECKS: dict[str, Check] = {"async-start": _check_async_start}

@@ -1,0 +1,125 @@
+"""Custom calls by target: markers that pass a value on, ``TopK``, and LAPACK's routines.
+
+Any other target is refused before anything runs; what it computes is known to its library alone.
+"""
+
+from __future__ import annotations
+
+from hloopt.interpret import lapack
+from hloopt.interpret.context import Check, Context, Evaluator, Value, array_of
+from hloopt.interpret.sort import topk
+from hloopt.ir import Instruction
+from hloopt.types import ArrayShape, BufferShape, Shape, TupleShape, compatible, leaves
+
+__all__ = ["CHECKS", "CUSTOM_CALLS", "CUSTOM_CHECKS", "EVALUATORS"]
+
+
+def _identity(instruction: Instruction, operands: tuple[Value, ...], context: Context) -> Value:
+    return operands if isinstance(instruction.shape, TupleShape) else operands[0]
+
+
+def _check_identity(instruction: Instruction) -> str | None:
+    given = tuple(_contents(operand.shape) for operand in instruction.operands)
+    shape = instruction.shape
+    result = _contents(shape)
+    if len(given) == 1 and compatible(given[0], result):
+        return None
+    if isinstance(result, TupleShape) and compatible(TupleShape(given), result):
+        return None
+    operands = ", ".join(str(operand.shape) for operand in instruction.operands)
+    return f"{_target(instruction)} of ({operands}) to {shape}; only one device is run"
+
+
+def _contents(shape: Shape) -> Shape:
+    return shape.element if isinstance(shape, BufferShape) else shape
+
+
+def _topk(instruction: Instruction, operands: tuple[Value, ...], context: Context) -> Value:
+    """The largest elements: XLA's target asks its comparator nothing."""
+    values, _ = leaves(instruction.shape)
+    assert isinstance(values, ArrayShape)
+    array = array_of(context.materialize(operands[0], instruction.operands[0].shape))
+    return topk(array, values.dims[-1])
+
+
+def _check_topk(instruction: Instruction) -> str | None:
+    parts = list(leaves(instruction.shape))
+    dims = [_dims(operand.shape) for operand in instruction.operands]
+    dims += [_dims(part) for part in parts]
+    if len(instruction.operands) == 1 and len(parts) == 2 and dims[1] == dims[2]:
+        operand, values = dims[0], dims[1]
+        if operand and operand[:-1] == values[:-1] and operand[-1] >= values[-1]:
+            return None
+    return f"TopK with the result {instruction.shape} is not (values, indices) of one operand"
+
+
+def _dims(shape: Shape) -> tuple[int, ...]:
+    return shape.dims if isinstance(shape, ArrayShape) else ()
+
+
+def _target(instruction: Instruction) -> str:
+    return str(instruction.attributes["custom_call_target"])
+
+
+_MARKERS = (
+    "LayoutConstraint",
+    "MoveToDevice",
+    "MoveToHost",
+    "Pin",
+    "SPMDFullToShardShape",
+    "SPMDShardToFullShape",
+    "ShardBarrierFrom",
+    "ShardBarrierTo",
+    "Sharding",
+    "Unpin",
+    "annotate_device_placement",
+    "xla.sdy.FuncResultSharding",
+    "xla.sdy.GlobalToLocalShape",
+    "xla.sdy.LocalToGlobalShape",
+    "xla.sdy.Sharding",
+)
+
+CUSTOM_CALLS: dict[str, Evaluator] = {
+    **dict.fromkeys(_MARKERS, _identity),
+    "TopK": _topk,
+    **lapack.EVALUATORS,
+}
+"""What each target computes."""
+
+CUSTOM_CHECKS: dict[str, Check] = {
+    **dict.fromkeys(_MARKERS, _check_identity),
+    "TopK": _check_topk,
+    **lapack.CHECKS,
+}
+"""Why a call of a known target cannot be evaluated, as in ``CHECKS``."""
+
+_LIBRARIES = {
+    "__cublas": "cuBLAS",
+    "__cudnn": "cuDNN",
+    "__cusolver": "cuSOLVER",
+    "__cusparse": "cuSPARSE",
+}
+
+
+def _custom_call(instruction: Instruction, operands: tuple[Value, ...], context: Context) -> Value:
+    evaluate = CUSTOM_CALLS.get(_target(instruction))
+    if evaluate is None:
+        raise context.unsupported(instruction, _unknown(_target(instruction)))
+    return evaluate(instruction, operands, context)
+
+
+def _check_custom_call(instruction: Instruction) -> str | None:
+    check = CUSTOM_CHECKS.get(_target(instruction))
+    return _unknown(_target(instruction)) if check is None else check(instruction)
+
+
+def _unknown(target: str) -> str:
+    library = next((name for key, name in _LIBRARIES.items() if target.startswith(key)), None)
+    if library is not None:
+        return f"custom call to {target}, a routine of {library}, has no evaluation"
+    return f"custom call to {target} has no evaluation"
+
+
+EVALUATORS: dict[str, Evaluator] = {"custom-call": _custom_call}
+
+CHECKS: dict[str, Check] = {"custom-call": _check_custom_call}

@@ -1,0 +1,271 @@
+"""``cholesky`` and ``triangular-solve``, and the factorisations that LAPACK calls ask for.
+
+All work on the last two dimensions of stacks of matrices, compute in double precision and leave
+rounding to the caller.  Real types become float64, complex ones complex128.
+"""
+
+from __future__ import annotations
+
+from math import prod
+
+import numpy as np
+
+from hloopt.interpret.context import Array, Check, Context, Evaluator, Value, array_of
+from hloopt.ir import Instruction
+
+__all__ = [
+    "CHECKS",
+    "EVALUATORS",
+    "cholesky",
+    "cholesky_in_place",
+    "eigh",
+    "householder_product",
+    "lu",
+    "qr_raw",
+    "svd",
+    "triangular_solve",
+]
+
+_BLOCK = 16
+
+# Infinities, NaNs and zero pivots are values here, as they are to LAPACK.
+_QUIET = np.errstate(all="ignore")
+
+
+def cholesky(matrices: Array, *, lower: bool) -> Array:
+    """L with L Lᴴ = A, or U with Uᴴ U = A; zeros in the other triangle of the result.
+
+    Only the triangle that ``lower`` names is read, and of a complex diagonal the real part.  A matrix
+    that is not positive definite gives NaN in every element.
+    """
+    factors, info = cholesky_in_place(matrices, lower=lower)
+    factors = np.tril(factors) if lower else np.triu(factors)
+    factors[info != 0] = np.nan
+    return factors
+
+
+@_QUIET
+def cholesky_in_place(matrices: Array, *, lower: bool) -> tuple[Array, Array]:
+    """LAPACK's ``potrf``: the factor over the named triangle, the other left as it was, and ``info``.
+
+    ``info`` (s32, one a matrix) is 0, or the 1-based order of the first leading minor that is not
+    positive; then the columns from there on are not factors.
+    """
+    result = _wide(matrices).copy()
+    work = result if lower else _adjoint(result).copy()
+    size = work.shape[-1]
+    info = np.zeros(work.shape[:-2], np.int32)
+    for column in range(size):
+        row = work[..., column, :column]
+        pivot = work[..., column, column].real - (row * row.conj()).real.sum(axis=-1)
+        bad = ~(pivot > 0)
+        info = np.where((info == 0) & bad, np.int32(column + 1), info)
+        good = info == 0
+        root = np.sqrt(np.where(good, pivot, 1.0))
+        below = work[..., column + 1 :, column]
+        below = below - (work[..., column + 1 :, :column] @ row.conj()[..., None])[..., 0]
+        work[..., column, column] = np.where(good, root, work[..., column, column])
+        work[..., column + 1 :, column] = np.where(
+            good[..., None], below / root[..., None], work[..., column + 1 :, column]
+        )
+    if lower:
+        return work, info
+    return np.triu(_adjoint(work)) + np.tril(result, -1), info
+
+
+@_QUIET
+def triangular_solve(
+    a: Array,
+    b: Array,
+    *,
+    left_side: bool = True,
+    lower: bool = True,
+    unit_diagonal: bool = False,
+    transpose_a: str = "NO_TRANSPOSE",
+) -> Array:
+    """The x with op(a) x = b, or x op(a) = b where not ``left_side``.
+
+    op is ``NO_TRANSPOSE``, ``TRANSPOSE`` or ``ADJOINT``.  Only the named triangle of ``a`` is read, and
+    not its diagonal where that is ``unit_diagonal``.  Shapes: a [..., n, n], b [..., n, m], or
+    [..., m, n] where not ``left_side``.  A zero on the diagonal divides: inf and NaN, no error.
+    """
+    triangle, right = _wide(a), _wide(b)
+    if transpose_a != "NO_TRANSPOSE":
+        triangle, lower = np.swapaxes(triangle, -1, -2), not lower
+    if transpose_a == "ADJOINT":
+        triangle = triangle.conj()
+    if not left_side:
+        triangle, right = np.swapaxes(triangle, -1, -2), np.swapaxes(right, -1, -2)
+        lower = not lower
+    if not lower:
+        # Turned round in both dimensions an upper triangle is a lower one.
+        triangle, right = triangle[..., ::-1, ::-1], right[..., ::-1, :]
+    solution = np.array(right, np.result_type(triangle, right))
+    _substitute(triangle, solution, unit_diagonal)
+    if not lower:
+        solution = solution[..., ::-1, :]
+    return solution if left_side else np.swapaxes(solution, -1, -2)
+
+
+@_QUIET
+def lu(matrices: Array) -> tuple[Array, Array, Array]:
+    """LAPACK's ``getrf``: P A = L U by partial pivoting.
+
+    Returns L (unit diagonal, not stored) and U in one array, the 1-based pivots (s32: row i was swapped
+    with row pivots[i]), and ``info`` (s32): 0, or the 1-based index of the first zero pivot.
+    """
+    dims = matrices.shape
+    work = _wide(matrices).reshape(prod(dims[:-2]), *dims[-2:]).copy()
+    count, rows, columns = work.shape
+    steps = min(rows, columns)
+    every = np.arange(count)
+    pivots = np.zeros((count, steps), np.int32)
+    info = np.zeros(count, np.int32)
+    for step in range(steps):
+        column = work[:, step:, step]
+        # LAPACK weighs a complex element by |re| + |im|, and a NaN never wins.
+        weight = np.abs(column.real) + np.abs(column.imag)
+        chosen = step + np.argmax(np.where(np.isnan(weight), -1.0, weight), axis=1)
+        pivots[:, step] = chosen + 1
+        swapped = work[every, chosen].copy()
+        work[every, chosen] = work[:, step]
+        work[:, step] = swapped
+        pivot = work[:, step, step]
+        info = np.where((info == 0) & (pivot == 0), np.int32(step + 1), info)
+        scaled = work[:, step + 1 :, step] / np.where(pivot == 0, 1.0, pivot)[:, None]
+        work[:, step + 1 :, step] = scaled
+        work[:, step + 1 :, step + 1 :] -= scaled[:, :, None] * work[:, step, None, step + 1 :]
+    batch = dims[:-2]
+    return work.reshape(dims), pivots.reshape(*batch, steps), info.reshape(batch)
+
+
+def qr_raw(matrices: Array) -> tuple[Array, Array]:
+    """LAPACK's ``geqrf``: R on and above the diagonal, Householder vectors below it (their leading 1 is
+    not stored), and the factors tau of H = 1 - tau v vᴴ; Q = H₀ H₁ ...
+    """
+    wide = _wide(matrices)
+    if 0 in wide.shape:
+        steps = min(wide.shape[-2:])
+        return wide, np.zeros((*wide.shape[:-2], steps), wide.dtype)
+    reflectors, taus = np.linalg.qr(wide, mode="raw")
+    return np.swapaxes(reflectors, -1, -2), taus
+
+
+@_QUIET
+def householder_product(reflectors: Array, taus: Array) -> Array:
+    """LAPACK's ``orgqr``/``ungqr``: the first columns of H₀ H₁ ..., as many as ``reflectors`` has.
+
+    Shapes: reflectors [..., m, n] as of ``qr_raw``, taus [..., k] with k <= n <= m.
+    """
+    vectors, factors = _wide(reflectors), _wide(taus)
+    rows, columns = vectors.shape[-2:]
+    product = np.broadcast_to(np.eye(rows, columns, dtype=vectors.dtype), vectors.shape).copy()
+    for step in reversed(range(factors.shape[-1])):
+        vector = vectors[..., step:, step].copy()
+        vector[..., 0] = 1
+        part = product[..., step:, :]
+        projected = vector.conj()[..., None, :] @ part
+        part -= factors[..., step, None, None] * vector[..., None] * projected
+    return product
+
+
+def eigh(matrices: Array, *, lower: bool) -> tuple[Array, Array, Array]:
+    """LAPACK's ``syevd``/``heevd``: eigenvectors in columns, eigenvalues in ascending order, ``info``.
+
+    Only the named triangle is read.  Where the iteration does not converge ``info`` (s32) is 1 and the
+    rest NaN.
+    """
+    wide = _wide(matrices)
+    dims = wide.shape
+    values, vectors = np.full(dims[:-1], np.nan), np.full(dims, np.nan, wide.dtype)
+    info = np.zeros(dims[:-2], np.int32)
+    for index in np.ndindex(*dims[:-2]):
+        try:
+            values[index], vectors[index] = np.linalg.eigh(wide[index], "L" if lower else "U")
+        except np.linalg.LinAlgError:
+            info[index] = 1
+    return vectors, values, info
+
+
+def svd(matrices: Array, *, full_matrices: bool) -> tuple[Array, Array, Array, Array]:
+    """LAPACK's ``gesdd``: singular values in descending order, U, Vᴴ, ``info``.
+
+    Shapes: [..., k], [..., m, m or k], [..., n or k, n] with k = min(m, n).  Where the iteration does
+    not converge ``info`` (s32) is 1 and the rest NaN.
+    """
+    wide = _wide(matrices)
+    *batch, rows, columns = wide.shape
+    steps = min(rows, columns)
+    sides = (rows, columns) if full_matrices else (steps, steps)
+    values = np.full((*batch, steps), np.nan)
+    left = np.full((*batch, rows, sides[0]), np.nan, wide.dtype)
+    right = np.full((*batch, sides[1], columns), np.nan, wide.dtype)
+    info = np.zeros(batch, np.int32)
+    for index in np.ndindex(*batch):
+        try:
+            left[index], values[index], right[index] = np.linalg.svd(wide[index], full_matrices)
+        except np.linalg.LinAlgError:
+            info[index] = 1
+    return values, left, right, info
+
+
+def _wide(array: Array) -> Array:
+    return array.astype(np.complex128 if array.dtype.kind == "c" else np.float64)
+
+
+def _adjoint(matrices: Array) -> Array:
+    return np.swapaxes(matrices, -1, -2).conj()
+
+
+def _substitute(triangle: Array, right: Array, unit_diagonal: bool) -> None:
+    """Solve lower-triangular systems in place of ``right``: halves, and rows for small ones."""
+    size = triangle.shape[-1]
+    if size > _BLOCK:
+        half = size // 2
+        _substitute(triangle[..., :half, :half], right[..., :half, :], unit_diagonal)
+        right[..., half:, :] -= triangle[..., half:, :half] @ right[..., :half, :]
+        _substitute(triangle[..., half:, half:], right[..., half:, :], unit_diagonal)
+        return
+    for row in range(size):
+        known = triangle[..., row, None, :row] @ right[..., :row, :]
+        right[..., row, :] -= known[..., 0, :]
+        if not unit_diagonal:
+            right[..., row, :] /= triangle[..., row, row, None]
+
+
+def _evaluate_cholesky(
+    instruction: Instruction, operands: tuple[Value, ...], context: Context
+) -> Value:
+    lower = bool(instruction.attributes.get("lower", False))
+    factors = cholesky(array_of(operands[0]), lower=lower)
+    return context.round(factors, instruction.array.dtype)
+
+
+def _evaluate_triangular_solve(
+    instruction: Instruction, operands: tuple[Value, ...], context: Context
+) -> Value:
+    attributes = instruction.attributes
+    a, b = (array_of(operand) for operand in operands)
+    solution = triangular_solve(
+        a,
+        b,
+        left_side=bool(attributes.get("left_side", False)),
+        lower=bool(attributes.get("lower", False)),
+        unit_diagonal=bool(attributes.get("unit_diagonal", False)),
+        transpose_a=str(attributes["transpose_a"]),
+    )
+    return context.round(solution, instruction.array.dtype)
+
+
+def _check_triangular_solve(instruction: Instruction) -> str | None:
+    if "transpose_a" not in instruction.attributes:
+        return "transpose_a is not given, so that the system to solve is not known"
+    return None
+
+
+EVALUATORS: dict[str, Evaluator] = {
+    "cholesky": _evaluate_cholesky,
+    "triangular-solve": _evaluate_triangular_solve,
+}
+
+CHECKS: dict[str, Check] = {"triangular-solve": _check_triangular_solve}

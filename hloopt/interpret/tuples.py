@@ -1,0 +1,99 @@
+"""Tuples, tokens, and ops that pass a value on: they compute nothing."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from hloopt.interpret.context import Check, Context, Evaluator, Value
+from hloopt.interpret.control import zeros
+from hloopt.ir import Instruction
+from hloopt.types import ArrayShape, TupleShape
+
+__all__ = ["CHECKS", "EVALUATORS"]
+
+
+def _tuple(instruction: Instruction, operands: tuple[Value, ...], context: Context) -> Value:
+    return operands
+
+
+def _get_tuple_element(
+    instruction: Instruction, operands: tuple[Value, ...], context: Context
+) -> Value:
+    value = operands[0]
+    assert isinstance(value, tuple)
+    index: int = instruction.attributes["index"]
+    return value[index]
+
+
+def _first(instruction: Instruction, operands: tuple[Value, ...], context: Context) -> Value:
+    return operands[0]
+
+
+def _after_all(instruction: Instruction, operands: tuple[Value, ...], context: Context) -> Value:
+    return np.zeros((), np.bool_)
+
+
+def _copy_start(instruction: Instruction, operands: tuple[Value, ...], context: Context) -> Value:
+    """(destination, source, context words); the older form has the shape of the array."""
+    shape = instruction.shape
+    if not isinstance(shape, TupleShape):
+        return operands[0]
+    return (
+        operands[0],
+        operands[0],
+        *(zeros(word, context) for word in shape.elements[2:]),
+    )
+
+
+def _copy_done(instruction: Instruction, operands: tuple[Value, ...], context: Context) -> Value:
+    started = operands[0]
+    return started[0] if isinstance(started, tuple) else started
+
+
+def _get_dimension_size(
+    instruction: Instruction, operands: tuple[Value, ...], context: Context
+) -> Value:
+    return np.array(instruction.operands[0].array.dims[_dimension(instruction)], np.int32)
+
+
+def _dimension(instruction: Instruction) -> int:
+    dimension: int = instruction.attributes["dimensions"][0]
+    return dimension
+
+
+def _check_get_dimension_size(instruction: Instruction) -> str | None:
+    shape = instruction.operands[0].shape
+    if not isinstance(shape, ArrayShape) or not any(shape.dynamic):
+        return None
+    dimension = _dimension(instruction)
+    if not shape.dynamic[dimension]:
+        return None
+    return f"the size of dimension {dimension} of {shape} is only known when it runs"
+
+
+def _check_set_dimension_size(instruction: Instruction) -> str | None:
+    """Setting the full size changes nothing; a smaller one would have to travel with the value."""
+    dimension, bound = _dimension(instruction), instruction.array.dims[_dimension(instruction)]
+    literal = instruction.operands[1].literal
+    if literal is not None and literal.array is not None and int(literal.array) == bound:
+        return None
+    return f"dimension {dimension} of {instruction.shape} may be set to a size other than {bound}"
+
+
+EVALUATORS: dict[str, Evaluator] = {
+    "add-dependency": _first,
+    "after-all": _after_all,
+    "copy-done": _copy_done,
+    "copy-start": _copy_start,
+    "domain": _first,
+    "get-dimension-size": _get_dimension_size,
+    "get-tuple-element": _get_tuple_element,
+    "opt-barrier": _first,
+    "set-dimension-size": _first,
+    "tuple": _tuple,
+}
+
+CHECKS: dict[str, Check] = {
+    "get-dimension-size": _check_get_dimension_size,
+    "set-dimension-size": _check_set_dimension_size,
+}
