@@ -1,18 +1,18 @@
 """What an evaluator sees: values, the context it runs in, and how results are rounded.
 
-An evaluator is a plain function of an instruction, its operands' values and a ``Context``.  Each family
-has a table ``EVALUATORS`` of them by opcode; ``hloopt.interpret`` puts the tables together.
+An evaluator is a plain function of an instruction, its operands' values and a ``Context``.  Each
+family has a table ``EVALUATORS`` of them by opcode; ``hloopt.interpret`` puts the tables together.
 
-Values are logical row-major arrays; layouts play no part.  An array of element type ``t`` has the NumPy
-type ``context.carrier(t)``: the storage type ``t.numpy``, except that in excess-precision mode bf16 and f16
-are always carried as float32.
+Values are logical row-major arrays; layouts play no part.  An array of element type ``t`` has the
+NumPy type ``context.carrier(t)``: the storage type ``t.numpy``, except that in excess-precision
+mode bf16 and f16 are always carried as float32.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
-from typing import Any, TypeAlias, Union
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -20,10 +20,20 @@ from hloopt.errors import UnsupportedError
 from hloopt.ir import Computation, Instruction
 from hloopt.types import ArrayShape, DType, Shape, TupleShape
 
-__all__ = ["Array", "Check", "Context", "Evaluator", "Value", "array_of", "arrays_of"]
+__all__ = [
+    "Array",
+    "Check",
+    "Context",
+    "Evaluator",
+    "Value",
+    "array_of",
+    "arrays_of",
+    "leaf_arrays",
+    "map_arrays",
+]
 
 Array: TypeAlias = "np.ndarray[Any, Any]"
-Value: TypeAlias = Union[Array, "tuple[Value, ...]"]
+Value: TypeAlias = "Array | tuple[Value, ...]"
 """An array, or a tuple of values; a token is a 0-d bool array."""
 
 _WIDENED = frozenset({"bf16", "f16"})
@@ -33,8 +43,9 @@ _FLOAT32 = np.dtype(np.float32)
 class Context(ABC):
     """The state of one evaluation of a module.
 
-    ``excess_precision`` is the named mode in which bf16 and f16 chains keep float32.  ``memory`` holds what
-    outlives one instruction (the state of ``rng-get-and-update-state``), by keys of its owners' choice.
+    ``excess_precision`` is the named mode in which bf16 and f16 chains keep float32.  ``memory``
+    holds what outlives one instruction (the state of ``rng-get-and-update-state``), by keys of
+    its owners' choice.
     """
 
     def __init__(self, *, excess_precision: bool = False) -> None:
@@ -46,10 +57,11 @@ class Context(ABC):
         """Evaluate a computation on its parameters' values."""
 
     @abstractmethod
-    def apply(self, computation: Computation, arrays: Sequence[Array]) -> Value:
+    def apply(self, computation: Computation, arrays: Sequence[Value]) -> Value:
         """Apply a region of scalars to whole arrays, element by element, at once.
 
-        The arrays broadcast against each other; every array of the result has their common shape.
+        The arrays (a parameter that is a tuple takes a tuple of them) broadcast against each
+        other; every array of the result has their common shape.
         """
 
     @abstractmethod
@@ -77,8 +89,9 @@ class Context(ABC):
     def materialize(self, value: Value, shape: Shape) -> Value:
         """The value as a buffer of ``shape`` holds it: excess bits of bf16 and f16 are dropped.
 
-        For the places where XLA must keep a buffer of the type itself: entry results, carries of loops,
-        operands and results of conditionals, sort operands, custom calls.  The carrier stays.
+        For the places where XLA must keep a buffer of the type itself: entry results, carries of
+        loops, operands and results of conditionals, sort operands, custom calls.  The carrier
+        stays.
         """
         if not self.excess_precision:
             return value
@@ -89,6 +102,23 @@ class Context(ABC):
             return value
         array = array_of(value)
         return array.astype(shape.dtype.numpy).astype(_FLOAT32)
+
+
+def map_arrays(function: Callable[..., Array], *values: Value) -> Value:
+    """``function`` of the arrays at each leaf of values that have the same structure."""
+    first = values[0]
+    if isinstance(first, tuple):
+        return tuple(map_arrays(function, *parts) for parts in zip(*values, strict=True))
+    return function(*values)
+
+
+def leaf_arrays(value: Value) -> Iterator[Array]:
+    """The arrays of a value, depth first."""
+    if isinstance(value, tuple):
+        for element in value:
+            yield from leaf_arrays(element)
+    else:
+        yield value
 
 
 def array_of(value: Value) -> Array:
@@ -105,6 +135,6 @@ def arrays_of(values: Sequence[Value]) -> list[Array]:
 
 Evaluator: TypeAlias = Callable[[Instruction, tuple[Value, ...], Context], Value]
 
-Check: TypeAlias = Callable[[Instruction], Union[str, None]]
-"""Why an instruction of an opcode that has an evaluator cannot be evaluated, or None: a family may have a
-table ``CHECKS`` of these by opcode, which ``supported`` asks before anything runs."""
+Check: TypeAlias = Callable[[Instruction], str | None]
+"""Why an instruction of an opcode that has an evaluator cannot be evaluated, or None: a family
+may have a table ``CHECKS`` of these by opcode, which ``supported`` asks before anything runs."""

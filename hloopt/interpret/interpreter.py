@@ -1,0 +1,144 @@
+"""Running computations: a list of steps per computation, made once per evaluation.
+
+A step is an evaluator, the slots of its operands and the slots that are dead after it, so that
+the memory in use follows liveness.  Instructions are run in the computation's order; there is no
+recursion per instruction, only per called computation.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from hloopt.errors import UnsupportedError
+from hloopt.interpret.context import Array, Context, Evaluator, Value, leaf_arrays, map_arrays
+from hloopt.interpret.regions import LIFTED, liftable
+from hloopt.ir import Computation, Instruction, Module
+from hloopt.types import Literal
+
+__all__ = ["Interpreter"]
+
+_Run = Callable[[Instruction, tuple[Value, ...], Context], Value]
+_Step = tuple[_Run, Instruction, tuple[int, ...], int, tuple[int, ...]]
+
+
+class _Plan:
+    """The steps of one computation over numbered slots; parameters come first."""
+
+    __slots__ = ("dead_parameters", "root", "size", "steps")
+
+    def __init__(self, computation: Computation, table: Mapping[str, Evaluator]) -> None:
+        slots: dict[Instruction, int] = {
+            parameter: number for number, parameter in enumerate(computation.parameters)
+        }
+        pending: list[tuple[Evaluator, Instruction, tuple[int, ...], int]] = []
+        for instruction in computation:
+            if instruction.opcode == "parameter":
+                continue
+            operands = tuple(slots[operand] for operand in instruction.operands)
+            slot = len(slots)
+            slots[instruction] = slot
+            pending.append((table[instruction.opcode], instruction, operands, slot))
+        self.size = len(slots)
+        self.root = slots[computation.root]
+        self.steps = self._with_deaths(pending)
+
+    def _with_deaths(
+        self, pending: list[tuple[Evaluator, Instruction, tuple[int, ...], int]]
+    ) -> list[_Step]:
+        seen = {self.root}
+        steps: list[_Step] = []
+        for run, instruction, operands, slot in reversed(pending):
+            dead = tuple(sorted({*operands, slot} - seen))
+            seen.update(dead)
+            steps.append((run, instruction, operands, slot, dead))
+        steps.reverse()
+        return steps
+
+
+class Interpreter(Context):
+    """One evaluation of a module: ``call`` runs a computation, ``apply`` a region on arrays."""
+
+    def __init__(
+        self, module: Module, evaluators: Mapping[str, Evaluator], *, excess_precision: bool = False
+    ) -> None:
+        super().__init__(excess_precision=excess_precision)
+        self._module = module
+        self._table = {**evaluators, "constant": _constant}
+        self._lifted_table = {**self._table, **LIFTED}
+        self._plans: dict[Computation, _Plan] = {}
+        self._lifted_plans: dict[Computation, _Plan | None] = {}
+
+    def call(self, computation: Computation, args: Sequence[Value]) -> Value:
+        """Evaluate a computation on its parameters' values."""
+        plan = self._plans.get(computation)
+        if plan is None:
+            plan = self._plans[computation] = _Plan(computation, self._table)
+        return self._run(plan, args)
+
+    def _run(self, plan: _Plan, args: Sequence[Value]) -> Value:
+        values: list[Any] = [None] * plan.size
+        values[: len(args)] = args
+        for run, instruction, operands, slot, dead in plan.steps:
+            values[slot] = run(instruction, tuple([values[index] for index in operands]), self)
+            for index in dead:
+                values[index] = None
+        result: Value = values[plan.root]
+        return result
+
+    def apply(self, computation: Computation, arrays: Sequence[Value]) -> Value:
+        """Apply a region of scalars to whole arrays, element by element, at once.
+
+        Regions in which something is not a scalar are run once per element.
+        """
+        if computation not in self._lifted_plans:
+            self._lifted_plans[computation] = (
+                _Plan(computation, self._lifted_table) if liftable(computation) else None
+            )
+        plan = self._lifted_plans[computation]
+        dims = np.broadcast_shapes(*[leaf.shape for leaf in leaf_arrays(tuple(arrays))])
+        result = (
+            self._apply_each(computation, arrays, dims) if plan is None else self._run(plan, arrays)
+        )
+        return map_arrays(lambda leaf: _spread(leaf, dims), result)
+
+    def _apply_each(
+        self, computation: Computation, arrays: Sequence[Value], dims: tuple[int, ...]
+    ) -> Value:
+        whole = map_arrays(lambda leaf: _spread(leaf, dims), tuple(arrays))
+        results = []
+        for index in np.ndindex(*dims):
+            element = map_arrays(lambda leaf, at=index: np.asarray(leaf[at]), whole)
+            assert isinstance(element, tuple)
+            results.append(self.call(computation, element))
+        if results:
+            return map_arrays(lambda *leaves: np.stack(leaves).reshape(dims), *results)
+        zeros = map_arrays(lambda leaf: np.zeros((), leaf.dtype), tuple(arrays))
+        assert isinstance(zeros, tuple)
+        return map_arrays(lambda leaf: np.empty(dims, leaf.dtype), self.call(computation, zeros))
+
+    def unsupported(self, instruction: Instruction, message: str) -> UnsupportedError:
+        """An error to raise, with the instruction's name and line."""
+        text = f"{instruction.name}: {message}"
+        source = self._module.source
+        if source is None or instruction.offset < 0:
+            return UnsupportedError(text, name=self._module.name)
+        return source.error(UnsupportedError, instruction.offset, text)
+
+
+def _constant(instruction: Instruction, values: tuple[Value, ...], context: Context) -> Value:
+    literal = instruction.literal
+    assert literal is not None
+    return _literal_value(literal, context)
+
+
+def _literal_value(literal: Literal, context: Context) -> Value:
+    if literal.array is None:
+        return tuple(_literal_value(element, context) for element in literal.elements)
+    return context.round(literal.array, literal.shape.dtype)  # type: ignore[union-attr]
+
+
+def _spread(array: Array, dims: tuple[int, ...]) -> Array:
+    return array if array.shape == dims else np.broadcast_to(array, dims)

@@ -1,0 +1,102 @@
+"""What reduce, reduce-window and scatter know about the computation that combines two values."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from hloopt.interpret.context import Array, Context, leaf_arrays
+from hloopt.interpret.regions import combiner, is_associative
+from hloopt.ir import Computation
+from hloopt.types import DType
+
+__all__ = ["Apply", "Reducer", "reducer_of"]
+
+Apply: TypeAlias = Callable[[Sequence[Array], Sequence[Array]], list[Array]]
+
+_UFUNCS: dict[str, np.ufunc] = {
+    "add": np.add,
+    "and": np.bitwise_and,
+    "maximum": np.maximum,
+    "minimum": np.minimum,
+    "multiply": np.multiply,
+    "or": np.bitwise_or,
+    "xor": np.bitwise_xor,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Reducer:
+    """A computation of ``n`` accumulated and ``n`` new values.
+
+    name         as ``regions.combiner`` has it, or None
+    dtypes       element types of the ``n`` values
+    apply        the computation on whole arrays, element by element
+    associative  whether grouping changes no bit of a fold's result
+    """
+
+    name: str | None
+    dtypes: tuple[DType, ...]
+    apply: Apply
+    associative: bool
+
+    @property
+    def wide(self) -> np.dtype[Any] | None:
+        """The type in which a sum is accumulated before it is rounded once.
+
+        Sums of floats are: XLA's evaluator does so for ``reduce``, and it is the better
+        definition where an executor is free to choose the order.  None: the element type itself.
+        """
+        if self.name != "add":
+            return None
+        if self.dtypes[0].is_float:
+            return np.dtype(np.float64)
+        return np.dtype(np.complex128) if self.dtypes[0].is_complex else None
+
+    def ufunc(self) -> np.ufunc | None:
+        """A ufunc that does what ``apply`` does, bit for bit, on arrays of the storage type.
+
+        Not for types NumPy has not, nor for the maximum of floats: of two zeros it may choose the
+        other.
+        """
+        ufunc = _UFUNCS.get(self.name or "")
+        if ufunc is None or self.dtypes[0].numpy.kind not in "biufc":
+            return None
+        ordered = self.name in ("maximum", "minimum")
+        kind = self.dtypes[0].numpy.kind
+        if (ordered and kind in "fc") or (kind == "b" and self.name in ("add", "multiply")):
+            return None
+        return None if self.dtypes[0].is_narrow_float else ufunc
+
+    @property
+    def groupable(self) -> bool:
+        """Whether a fold may be grouped: exactly, or but for the rounding of sums and products."""
+        return self.associative or self.name in ("add", "multiply")
+
+    def combine(self) -> Apply:
+        """``apply``, or a ufunc that does the same, on accumulators of type ``wide``, if any."""
+        ufunc = np.add if self.wide is not None else self.ufunc()
+        if ufunc is None:
+            return self.apply
+        return lambda left, right: [np.asarray(ufunc(left[0], right[0]))]
+
+
+def reducer_of(computation: Computation, context: Context) -> Reducer:
+    """The reducer that a computation of an instruction is."""
+    key = ("reducer", computation)
+    if key not in context.memory:
+        count = len(computation.parameters) // 2
+        dtypes = tuple(parameter.array.dtype for parameter in computation.parameters[:count])
+
+        def apply(left: Sequence[Array], right: Sequence[Array]) -> list[Array]:
+            return list(leaf_arrays(context.apply(computation, [*left, *right])))
+
+        name = combiner(computation)
+        exact = name is not None and (dtypes[0].is_integer or dtypes[0].is_pred)
+        associative = exact or is_associative(computation, context)
+        context.memory[key] = Reducer(name, dtypes, apply, associative)
+    reducer: Reducer = context.memory[key]
+    return reducer

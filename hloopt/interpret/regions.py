@@ -1,0 +1,265 @@
+"""Regions: computations of scalars that reduce, scatter, map and the like apply element by element.
+
+``LIFTED`` evaluates the structural ops of a region on whole arrays at once.  ``combiner`` names
+the regions that have a fast NumPy form, and ``is_associative`` tells when a fold may be grouped
+as one likes without changing any bit of its result.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from itertools import product
+
+import numpy as np
+
+from hloopt.interpret.context import (
+    Array,
+    Context,
+    Evaluator,
+    Value,
+    array_of,
+    leaf_arrays,
+    map_arrays,
+)
+from hloopt.ir import Computation, Instruction
+from hloopt.ir.walk import called_computations
+from hloopt.types import ArrayShape, DType, TupleShape, leaves
+
+__all__ = ["LIFTED", "combiner", "is_associative", "liftable"]
+
+
+def _identity(instruction: Instruction, values: tuple[Value, ...], context: Context) -> Value:
+    return values[0]
+
+
+def _bits(instruction: Instruction, values: tuple[Value, ...], context: Context) -> Value:
+    source = instruction.operands[0].array.dtype
+    target = instruction.array.dtype
+    raw = np.ascontiguousarray(context.narrow(array_of(values[0]), source))
+    return context.round(raw.view(target.numpy).reshape(raw.shape), target)
+
+
+def _zeros(instruction: Instruction, values: tuple[Value, ...], context: Context) -> Value:
+    return np.zeros((), context.carrier(instruction.array.dtype))
+
+
+def _map(instruction: Instruction, values: tuple[Value, ...], context: Context) -> Value:
+    return context.apply(instruction.attributes["to_apply"], values)
+
+
+def _call(instruction: Instruction, values: tuple[Value, ...], context: Context) -> Value:
+    return context.apply(next(called_computations(instruction)), values)
+
+
+def _conditional(instruction: Instruction, values: tuple[Value, ...], context: Context) -> Value:
+    branches = list(called_computations(instruction))
+    chosen = array_of(values[0])
+    if chosen.dtype == np.bool_:
+        branch = np.where(chosen, 0, 1)
+    else:
+        inside = (chosen >= 0) & (chosen < len(branches))
+        branch = np.where(inside, chosen, len(branches) - 1)
+    dims = np.broadcast_shapes(*[leaf.shape for leaf in leaf_arrays(values)])
+    branch = np.broadcast_to(branch, dims)
+    result: Value | None = None
+    for number, computation in enumerate(branches):
+        mask = branch == number
+        if number and not mask.any():
+            continue
+        argument = map_arrays(
+            lambda leaf, mask=mask: np.broadcast_to(leaf, dims)[mask], values[number + 1]
+        )
+        part = context.apply(computation, [argument])
+        if result is None:
+            result = map_arrays(lambda leaf: np.empty(dims, leaf.dtype), part)
+        map_arrays(lambda whole, leaf, mask=mask: _put(whole, mask, leaf), result, part)
+    assert result is not None
+    return result
+
+
+def _put(whole: Array, mask: Array, part: Array) -> Array:
+    whole[mask] = part
+    return whole
+
+
+def _while(instruction: Instruction, values: tuple[Value, ...], context: Context) -> Value:
+    condition = instruction.attributes["condition"]
+    body = instruction.attributes["body"]
+    dims = np.broadcast_shapes(*[leaf.shape for leaf in leaf_arrays(values)])
+    state = map_arrays(lambda leaf: np.broadcast_to(leaf, dims).copy(), values[0])
+    running = np.ones(dims, np.bool_)
+    while True:
+        active = map_arrays(lambda leaf: leaf[running], state)
+        running[running] = array_of(context.apply(condition, [active]))
+        if not running.any():
+            return state
+        following = context.apply(body, [map_arrays(lambda leaf: leaf[running], state)])
+        map_arrays(lambda whole, leaf: _put(whole, running, leaf), state, following)
+
+
+LIFTED: Mapping[str, Evaluator] = {
+    "bitcast": _bits,
+    "bitcast-convert": _bits,
+    "broadcast": _identity,
+    "call": _call,
+    "conditional": _conditional,
+    "fusion": _call,
+    "iota": _zeros,
+    "map": _map,
+    "opt-barrier": _identity,
+    "reshape": _identity,
+    "transpose": _identity,
+    "while": _while,
+}
+"""Structural ops of regions, on arrays that stand for many scalars."""
+
+_PLAIN = frozenset({"constant", "get-tuple-element", "parameter", "tuple"})
+
+
+def liftable(computation: Computation) -> bool:
+    """Whether a region can be evaluated on whole arrays: only scalars, and ops that allow it."""
+    return all(_lifts(instruction) for instruction in computation)
+
+
+def _lifts(instruction: Instruction) -> bool:
+    if any(not isinstance(leaf, ArrayShape) or leaf.dims for leaf in leaves(instruction.shape)):
+        return False
+    opcode = instruction.opcode
+    if opcode in _PLAIN or instruction.op.is_elementwise:
+        return True
+    return opcode in LIFTED and all(map(liftable, called_computations(instruction)))
+
+
+_NAMED = frozenset({"add", "multiply", "maximum", "minimum", "and", "or", "xor"})
+_ORDERED = frozenset({"maximum", "minimum"})
+
+
+def combiner(computation: Computation) -> str | None:
+    """The name of a region of two scalars that has a fast form, or None.
+
+    An opcode out of add, multiply, maximum, minimum, and, or, xor stands for that op on both
+    parameters, where conversions to a wider type and back are looked through (they round as the
+    narrow op does); ``first`` and ``second`` return a parameter as it is.  maximum and minimum
+    with exchanged parameters are not named: they choose the other one of two zeros.
+    """
+    parameters = computation.parameters
+    if len(parameters) != 2:
+        return None
+    root = _unconverted(computation.root)
+    if root in parameters:
+        return ("first", "second")[parameters.index(root)]
+    if root.opcode not in _NAMED:
+        return None
+    operands = [_unconverted(operand) for operand in root.operands]
+    same = operands == parameters
+    if not same and (operands != parameters[::-1] or root.opcode in _ORDERED):
+        return None
+    kinds = {parameter.array.dtype for parameter in parameters} | {computation.root.array.dtype}
+    return root.opcode if len(kinds) == 1 else None
+
+
+def _unconverted(instruction: Instruction) -> Instruction:
+    while instruction.opcode in ("convert", "copy"):
+        source = instruction.operands[0]
+        if instruction.opcode == "convert" and not _between_floats(source, instruction):
+            return instruction
+        instruction = source
+    return instruction
+
+
+def _between_floats(source: Instruction, target: Instruction) -> bool:
+    kinds = (source.array.dtype, target.array.dtype)
+    return all(kind.is_float and (kind.is_narrow_float or kind.bits == 32) for kind in kinds) and (
+        kinds[0].is_narrow_float != kinds[1].is_narrow_float
+    )
+
+
+_ORDER_OPS = frozenset(
+    {
+        "and",
+        "compare",
+        "copy",
+        "get-tuple-element",
+        "maximum",
+        "minimum",
+        "not",
+        "or",
+        "parameter",
+        "select",
+        "tuple",
+        "xor",
+    }
+)
+_LOGICAL = frozenset({"and", "or", "xor", "not"})
+_MOST_TRIPLES = 1 << 21
+
+
+def is_associative(computation: Computation, context: Context) -> bool:
+    """Whether f(f(a, b), c) and f(a, f(b, c)) have the same bits for all a, b and c.
+
+    Decided for regions that only compare and choose (maximum, arg-max pairs ...): what they do
+    depends on nothing but the order of their arguments, so trying all triples out of values that
+    show every order, NaNs and both zeros among them, proves it.  Every other region is taken as
+    not associative.
+    """
+    key = ("is_associative", computation)
+    if key not in context.memory:
+        context.memory[key] = _only_orders(computation) and _is_associative(computation, context)
+    answer: bool = context.memory[key]
+    return answer
+
+
+def _only_orders(computation: Computation) -> bool:
+    for instruction in computation:
+        opcode = instruction.opcode
+        if opcode not in _ORDER_OPS:
+            return False
+        if opcode in _LOGICAL and not instruction.array.dtype.is_pred:
+            return False
+    count = len(computation.parameters) // 2
+    shapes = computation.parameter_shapes
+    result = computation.root.shape
+    results = result.elements if isinstance(result, TupleShape) else (result,)
+    return len(shapes) == 2 * count and shapes[:count] == shapes[count:] == results
+
+
+def _is_associative(computation: Computation, context: Context) -> bool:
+    count = len(computation.parameters) // 2
+    samples = [_orders(parameter.array.dtype) for parameter in computation.parameters[:count]]
+    elements = int(np.prod([len(sample) for sample in samples]))
+    if any(not len(sample) for sample in samples) or elements**3 > _MOST_TRIPLES:
+        return False
+    rows = np.array(list(product(*[range(len(sample)) for sample in samples])))
+    a, b, c = (
+        [context.round(sample, parameter.array.dtype)[rows[:, column]].reshape(place)
+         for column, (sample, parameter) in enumerate(zip(samples, computation.parameters,
+         strict=False))]
+        for place in ((-1, 1, 1), (1, -1, 1), (1, 1, -1))
+    )  # fmt: skip
+    left = _combine(computation, _combine(computation, a, b, context), c, context)
+    right = _combine(computation, a, _combine(computation, b, c, context), context)
+    return all(map(_same_bits, left, right))
+
+
+def _combine(
+    computation: Computation, left: list[Array], right: list[Array], context: Context
+) -> list[Array]:
+    return list(leaf_arrays(context.apply(computation, [*left, *right])))
+
+
+def _orders(dtype: DType) -> Array:
+    """Values that take every order three values of a type can have; empty for unordered types."""
+    if dtype.is_pred:
+        return np.array([False, True])
+    if dtype.is_integer:
+        return np.array([0, 1, 2] if dtype.bits > 2 else []).astype(dtype.numpy)
+    if dtype.is_float:
+        values = np.array([np.nan, -np.nan, -1.0, -0.0, 0.0, 1.0], np.float32)
+        return values.astype(dtype.numpy)
+    return np.array([])
+
+
+def _same_bits(left: Array, right: Array) -> bool:
+    dims = np.broadcast_shapes(left.shape, right.shape)
+    sides = (np.ascontiguousarray(np.broadcast_to(side, dims)) for side in (left, right))
+    return len({side.tobytes() for side in sides}) == 1

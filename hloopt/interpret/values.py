@@ -1,0 +1,97 @@
+"""Between the caller's arrays and the interpreter's values: inputs checked, results flattened."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+
+from hloopt.errors import EvaluationError
+from hloopt.interpret.context import Array, Context, Value, array_of
+from hloopt.ir import Computation
+from hloopt.types import ArrayShape, DType, Shape, TupleShape, leaves
+
+__all__ = ["flatten_results", "parameter_values"]
+
+
+def parameter_values(
+    entry: Computation, inputs: Sequence[np.ndarray[Any, Any]], context: Context
+) -> list[Value]:
+    """The values of the entry's parameters.
+
+    ``inputs`` has one array for every array of the parameters, in order; elements of tuples stand
+    in its place, tokens have none.  An element type that NumPy lacks may also come as its storage
+    view: an integer array of the same item size (bf16 as uint16, f8 as uint8, s4 as uint8 or int8
+    with one element a byte).
+
+    Raises ``EvaluationError`` when number, dimensions or element types do not fit.
+    """
+    wanted = [
+        shape
+        for parameter in entry.parameters
+        for shape in leaves(parameter.shape)
+        if isinstance(shape, ArrayShape) and shape.dtype.is_array
+    ]
+    if len(inputs) != len(wanted):
+        raise EvaluationError(
+            f"computation {entry.name} has {len(wanted)} parameter arrays, "
+            f"but {len(inputs)} inputs were given"
+        )
+    remaining = iter(inputs)
+    return [
+        _value(parameter.shape, remaining, f"parameter {number} ({parameter.name})", context)
+        for number, parameter in enumerate(entry.parameters)
+    ]
+
+
+def _value(
+    shape: Shape, inputs: Iterator[np.ndarray[Any, Any]], what: str, context: Context
+) -> Value:
+    if isinstance(shape, TupleShape):
+        return tuple(_value(element, inputs, what, context) for element in shape.elements)
+    if not isinstance(shape, ArrayShape):
+        raise EvaluationError(f"{what} has shape {shape}, which cannot be given as an input")
+    if not shape.dtype.is_array:
+        return np.zeros((), np.bool_)
+    array = np.asarray(next(inputs))
+    if array.shape != shape.dims:
+        raise EvaluationError(
+            f"{what} has dimensions {list(shape.dims)}, but the input has {list(array.shape)}"
+        )
+    return context.round(_from_storage(array, shape.dtype, what), shape.dtype)
+
+
+def _from_storage(array: Array, dtype: DType, what: str) -> Array:
+    storage = dtype.numpy
+    if array.dtype == storage:
+        return array
+    is_view = (
+        storage.kind not in "biufc" or storage == np.float16
+    ) and array.dtype.itemsize == storage.itemsize
+    if is_view and array.dtype.kind == "u" and not dtype.is_integer:
+        return array.view(storage)
+    if is_view and array.dtype.kind in "ui" and dtype.is_integer:
+        # One element a byte: a sign-extended s4 has the bits of an int8.
+        signed = array.view(np.int8) if dtype.kind == "signed" else array.view(np.uint8)
+        bound = 1 << dtype.bits
+        low = -(bound >> 1) if dtype.kind == "signed" else 0
+        if ((signed < low) | (signed >= low + bound)).any():
+            raise EvaluationError(f"{what} is {dtype.name}, but the input has values outside of it")
+        return signed.astype(storage)
+    raise EvaluationError(f"{what} is {dtype.name}, but the input is {array.dtype}")
+
+
+def flatten_results(value: Value, shape: Shape, context: Context) -> list[np.ndarray[Any, Any]]:
+    """The arrays of a result, depth first, tokens left out, rounded to their storage types."""
+    if isinstance(shape, TupleShape):
+        assert isinstance(value, tuple)
+        parts = [
+            flatten_results(part, element, context)
+            for part, element in zip(value, shape.elements, strict=True)
+        ]
+        return [array for part in parts for array in part]
+    if isinstance(shape, ArrayShape) and not shape.dtype.is_array:
+        return []
+    dtype = shape.dtype if isinstance(shape, ArrayShape) else shape.element.dtype
+    return [np.array(context.narrow(array_of(value), dtype), order="C")]

@@ -1,0 +1,243 @@
+"""Ops that slide a window over an array: reduce-window, select-and-scatter."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from itertools import product
+from math import prod
+
+import numpy as np
+
+from hloopt.interpret.context import Array, Context, Evaluator, Value, array_of, arrays_of
+from hloopt.interpret.duplicates import combine_at
+from hloopt.interpret.movement import place
+from hloopt.interpret.reducer import Apply, Reducer, reducer_of
+from hloopt.ir import Instruction
+from hloopt.types import Window, WindowDim
+
+__all__ = [
+    "EVALUATORS",
+    "output_size",
+    "reduce_window",
+    "select_and_scatter",
+    "window_places",
+]
+
+# A window of more positions than this is combined by doubling where the reducer allows it.
+_MANY_POSITIONS = 64
+
+
+def output_size(size: int, window: WindowDim) -> int:
+    """How many places a window has along a dimension of ``size``.
+
+    floor((dilated base + pad_low + pad_high - dilated window) / stride) + 1, never below 0, where
+    a dilated size is (size - 1) * dilation + 1.
+    """
+    base = (size - 1) * window.base_dilation + 1 if size else 0
+    reach = (window.size - 1) * window.window_dilation + 1 if window.size else 0
+    room = base + window.pad_low + window.pad_high - reach
+    return room // window.stride + 1 if room >= 0 else 0
+
+
+def window_places(size: int, window: WindowDim, output: int) -> list[tuple[slice, slice]]:
+    """For each window position: the operand's elements it meets, and at which outputs.
+
+    Output ``o`` meets element ``i`` at position ``w`` where
+    ``o * stride + w * window_dilation - pad_low == i * base_dilation``.
+    """
+    reach = (output - 1) * window.stride + 1 if output else 0
+    return [
+        place(
+            size,
+            window.pad_low - position * window.window_dilation,
+            window.base_dilation - 1,
+            reach,
+            window.stride,
+        )
+        for position in range(window.size)
+    ]
+
+
+def reduce_window(
+    operands: Sequence[Array], inits: Sequence[Array], window: Window, reducer: Reducer
+) -> list[Array]:
+    """Each output is the fold of its window, from ``inits``, in row-major order of the window.
+
+    Positions outside of the operand, or between dilated elements, take no part.  Sums of floats are
+    accumulated in double precision; the caller rounds them to the element type.
+    """
+    dims = operands[0].shape
+    output = tuple(map(output_size, dims, window.dims))
+    combine = reducer.combine()
+    if reducer.wide is not None:
+        operands = [x.astype(reducer.dtypes[0].compute).astype(reducer.wide) for x in operands]
+        inits = [init.astype(reducer.wide) for init in inits]
+    sizes = [dim.size for dim in window.dims]
+    if reducer.groupable and prod(sizes) > _MANY_POSITIONS:
+        return _by_doubling(operands, inits, window, output, combine)
+    results = [np.full(output, init) for init in inits]
+    for places in product(
+        *[window_places(*args) for args in zip(dims, window.dims, output, strict=True)]
+    ):
+        source = tuple(where for where, _ in places)
+        target = tuple(where for _, where in places)
+        new = combine([r[target] for r in results], [x[source] for x in operands])
+        for result, array in zip(results, new, strict=True):
+            result[target] = array
+    return results
+
+
+def _by_doubling(
+    operands: Sequence[Array],
+    inits: Sequence[Array],
+    window: Window,
+    output: Sequence[int],
+    combine: Apply,
+) -> list[Array]:
+    """Windows one dimension after the other, each in log2(size) steps; innermost first keeps
+    order.
+    """
+    arrays = list(operands)
+    valid = np.ones((1,) * len(output), np.bool_)
+    for axis in reversed(range(len(output))):
+        arrays, alive = _along(arrays, axis, window.dims[axis], output[axis], combine)
+        valid = valid & alive
+    new = combine([np.full(tuple(output), init) for init in inits], arrays)
+    return [np.where(valid, n, init) for n, init in zip(new, inits, strict=True)]
+
+
+def _along(
+    arrays: Sequence[Array], axis: int, window: WindowDim, output: int, combine: Apply
+) -> tuple[list[Array], Array]:
+    """All windows along one axis, and where (shaped to broadcast along it) they met any element."""
+    size = arrays[0].shape[axis]
+    step = window.window_dilation
+    length = (output - 1) * window.stride + 1 if output else 0
+    span = length + (window.size - 1) * step
+    source, target = place(size, window.pad_low, window.base_dilation - 1, span)
+    alive = np.zeros(span, np.bool_)
+    alive[target] = True
+
+    def laid(array: Array) -> Array:
+        moved = np.moveaxis(array, axis, 0)
+        wide = np.zeros((span, *moved.shape[1:]), array.dtype)
+        wide[target] = moved[source]
+        return wide
+
+    block = [laid(array) for array in arrays]
+    covered, result, result_alive = 0, block, alive
+    width = 1
+    while True:
+        if window.size & width:
+            begin = covered * step
+            part = [b[begin : begin + length] for b in block]
+            part_alive = alive[begin : begin + length]
+            if covered:
+                result, result_alive = _joined(result, result_alive, part, part_alive, combine)
+            else:
+                result, result_alive = part, part_alive
+            covered += width
+        if covered == window.size:
+            break
+        shift = width * step
+        end = alive.size - shift
+        block, alive = _joined(
+            [b[:end] for b in block],
+            alive[:end],
+            [b[shift:] for b in block],
+            alive[shift:],
+            combine,
+        )
+        width *= 2
+    place_ = [1] * arrays[0].ndim
+    place_[axis] = output
+    results = [np.moveaxis(r[:: window.stride], 0, axis) for r in result]
+    return results, result_alive[:: window.stride].reshape(place_)
+
+
+def _joined(
+    left: Sequence[Array],
+    left_alive: Array,
+    right: Sequence[Array],
+    right_alive: Array,
+    combine: Apply,
+) -> tuple[list[Array], Array]:
+    new = combine(left, right)
+    both = left_alive & right_alive
+    if both.all():
+        return new, both
+    place_ = (-1,) + (1,) * (left[0].ndim - 1)
+    mask, only_left = both.reshape(place_), left_alive.reshape(place_)
+    return [
+        np.where(mask, n, np.where(only_left, x, y))
+        for n, x, y in zip(new, left, right, strict=True)
+    ], left_alive | right_alive
+
+
+def select_and_scatter(
+    operand: Array,
+    source: Array,
+    init: Array,
+    window: Window,
+    select: Callable[[Array, Array], Array],
+    reducer: Reducer,
+) -> Array:
+    """Each source element is combined into the element its window selects.
+
+    A window is scanned in row-major order; its first element inside the operand is selected until
+    ``select(selected, candidate)`` is false, which moves the selection to the candidate.  The
+    results start as ``init``; ``scatter(source, current)`` combines in row-major order of the
+    source.
+    """
+    dims, output = operand.shape, source.shape
+    chosen = np.zeros(output, operand.dtype)
+    where = np.full(output, -1, np.int64)
+    flat = np.arange(operand.size).reshape(dims)
+    places_by_axis = [window_places(*args) for args in zip(dims, window.dims, output, strict=True)]
+    for places in product(*places_by_axis):
+        inside = tuple(where_ for where_, _ in places)
+        at = tuple(where_ for _, where_ in places)
+        candidate = operand[inside]
+        stays = (where[at] >= 0) & select(chosen[at], candidate)
+        chosen[at] = np.where(stays, chosen[at], candidate)
+        where[at] = np.where(stays, where[at], flat[inside])
+    result = np.full((operand.size, 1), init)
+    found = where.reshape(-1) >= 0
+    values = source.reshape(-1, 1)[found]
+    combine_at([result], where.reshape(-1)[found], [values], reducer, swap=True)
+    return result.reshape(dims)
+
+
+def _window(instruction: Instruction) -> Window:
+    window: Window = instruction.attributes.get("window") or Window(())
+    return window
+
+
+def _reduce_window(instruction: Instruction, values: tuple[Value, ...], context: Context) -> Value:
+    arrays = arrays_of(values)
+    count = len(arrays) // 2
+    reducer = reducer_of(instruction.attributes["to_apply"], context)
+    results = reduce_window(arrays[:count], arrays[count:], _window(instruction), reducer)
+    rounded = tuple(
+        context.round(result, dtype) for result, dtype in zip(results, reducer.dtypes, strict=True)
+    )
+    return rounded[0] if count == 1 else rounded
+
+
+def _select_and_scatter(
+    instruction: Instruction, values: tuple[Value, ...], context: Context
+) -> Value:
+    operand, source, init = arrays_of(values)
+    region = instruction.attributes["select"]
+    reducer = reducer_of(instruction.attributes["scatter"], context)
+
+    def select(selected: Array, candidate: Array) -> Array:
+        return array_of(context.apply(region, [selected, candidate]))
+
+    return select_and_scatter(operand, source, init, _window(instruction), select, reducer)
+
+
+EVALUATORS: Mapping[str, Evaluator] = {
+    "reduce-window": _reduce_window,
+    "select-and-scatter": _select_and_scatter,
+}
