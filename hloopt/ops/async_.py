@@ -1,37 +1,114 @@
-"""Asynchronous ops: async-start/-update/-done and copy-start/-done."""
+"""Asynchronous ops: async-start/-update/-done and copy-start/-done.
+
+The state between start and done is a tuple: operands, result, and what the device adds.
+"""
 
 from __future__ import annotations
 
 from hloopt.ops.attributes import EXECUTION_THREAD, OUTPUT_ALIASING
-from hloopt.ops.opdef import MANY, Attribute, Kind, OpDef
-from hloopt.ops.shapes import declared
+from hloopt.ops.opdef import MANY, Attribute, InferArgs, Kind, OpDef
+from hloopt.ops.shapes import (
+    U32,
+    declared,
+    error,
+    like,
+    scalar_of,
+    signature,
+    tuple_of,
+    tuple_operand,
+)
+from hloopt.types import Shape, TupleShape, compatible
 
 __all__ = ["ROWS"]
+
+
+def _state(args: InferArgs, shape: Shape) -> tuple[TupleShape, Shape]:
+    """Operands and result inside an asynchronous state."""
+    if isinstance(shape, TupleShape) and len(shape.elements) >= 2:
+        operands, result = shape.elements[:2]
+        if isinstance(operands, TupleShape):
+            return operands, result
+    raise error(args, f"{shape} is not a state ((operands), result, ...)")
+
+
+def _async_start(args: InferArgs) -> Shape:
+    """The declared state, which holds the operands' shapes and the computation's result shape."""
+    shape = declared(args)
+    called = signature(args, "calls")
+    operands, result = _state(args, shape)
+    if not compatible(operands, TupleShape(args.operands)):
+        raise error(args, f"the state's operands are {operands}, given {TupleShape(args.operands)}")
+    if not compatible(TupleShape(called.parameters), TupleShape(args.operands)):
+        raise error(
+            args,
+            f"calls= takes {TupleShape(called.parameters)}, {TupleShape(args.operands)} is passed",
+        )
+    if not compatible(result, called.result):
+        raise error(args, f"the state's result is {result}, calls= returns {called.result}")
+    return shape
+
+
+def _async_update(args: InferArgs) -> Shape:
+    """The state."""
+    _state(args, args.operands[0])
+    return like(args, args.operands[0])
+
+
+def _async_done(args: InferArgs) -> Shape:
+    """The result inside the state."""
+    return like(args, _state(args, args.operands[0])[1])
+
+
+def _copy_start(args: InferArgs) -> Shape:
+    """The copy, the operand and a context."""
+    operand = args.operands[0]
+    return tuple_of(args, (operand, operand, scalar_of(U32)))
+
+
+def _copy_done(args: InferArgs) -> Shape:
+    """The copy."""
+    state = tuple_operand(args, 0)
+    if len(state.elements) != 3:
+        raise error(args, f"operand 0 has shape {state}, not (copy, operand, context)")
+    return like(args, state.elements[0])
+
 
 _FAMILY = "async"
 _CALLS = Attribute("calls", Kind.COMPUTATION)
 
 ROWS = (
-    OpDef("async-done", (1, 1), _FAMILY, declared, (_CALLS, EXECUTION_THREAD), inferable=False),
+    OpDef(
+        "async-done",
+        (1, 1),
+        _FAMILY,
+        _async_done,
+        (_CALLS, EXECUTION_THREAD),
+        doc="wait for an asynchronous computation; its result",
+    ),
     OpDef(
         "async-start",
         (0, MANY),
         _FAMILY,
-        declared,
-        (
-            EXECUTION_THREAD,
-            OUTPUT_ALIASING,
-            Attribute("calls", Kind.COMPUTATION, required=True),
-        ),
+        _async_start,
+        (EXECUTION_THREAD, OUTPUT_ALIASING, Attribute("calls", Kind.COMPUTATION, required=True)),
         inferable=False,
+        doc="start a computation and go on",
     ),
-    OpDef("async-update", (1, 1), _FAMILY, declared, (_CALLS, EXECUTION_THREAD), inferable=False),
-    OpDef("copy-done", (1, 1), _FAMILY, declared),
+    OpDef(
+        "async-update",
+        (1, 1),
+        _FAMILY,
+        _async_update,
+        (_CALLS, EXECUTION_THREAD),
+        doc="a step of an asynchronous computation",
+    ),
+    OpDef("copy-done", (1, 1), _FAMILY, _copy_done, doc="wait for a copy; the copy"),
     OpDef(
         "copy-start",
         (1, 1),
         _FAMILY,
-        declared,
+        _copy_start,
         (Attribute("cross_program_prefetch_index", Kind.INT),),
+        doc="start a copy and go on",
     ),
 )

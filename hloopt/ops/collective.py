@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from hloopt.ops._regions import check_combiner
 from hloopt.ops.attributes import (
     CHANNEL,
     DIMENSIONS,
@@ -9,10 +10,217 @@ from hloopt.ops.attributes import (
     OUTPUT_ALIASING,
     TO_APPLY,
 )
-from hloopt.ops.opdef import MANY, Attribute, Kind, OpDef
-from hloopt.ops.shapes import declared
+from hloopt.ops.opdef import MANY, Attribute, Infer, InferArgs, Kind, OpDef
+from hloopt.ops.shapes import (
+    U32,
+    array_operand,
+    array_operands,
+    attribute,
+    braces,
+    check_dimensions,
+    declared,
+    error,
+    like,
+    result,
+    scalar_of,
+    tuple_of,
+    tuple_operand,
+)
+from hloopt.types import UNBOUNDED, ArrayShape, IotaList, Shape, TupleShape, compatible
 
-__all__ = ["ROWS"]
+__all__ = ["ROWS", "group_size"]
+
+
+def group_size(args: InferArgs) -> int | None:
+    """Devices in a group; None where the module's device counts decide."""
+    groups = args.attributes.get("replica_groups")
+    if isinstance(groups, IotaList):
+        return groups.dims[-1]
+    if not isinstance(groups, tuple) or not groups:
+        return None
+    sizes = {len(group) for group in groups}
+    if len(sizes) != 1:
+        return None
+    # With a channel but no global ids every replica group spans all partitions.
+    spans = "channel_id" in args.attributes and not args.attributes.get("use_global_device_ids")
+    return None if spans else sizes.pop()
+
+
+def _same(args: InferArgs) -> Shape:
+    """The operand's shape, or a tuple of the operands' shapes."""
+    shapes = array_operands(args)
+    return like(args, shapes[0]) if len(shapes) == 1 else tuple_of(args, shapes)
+
+
+def _check_reducer(args: InferArgs) -> None:
+    """The computation combines scalars of the operands' types, or of one wider type throughout."""
+    called = args.calls.get("to_apply", ())
+    promoted = called and all(
+        compatible(parameter, called[0].result) for parameter in called[0].parameters
+    )
+    for shape in array_operands(args):
+        if not promoted:
+            scalar = scalar_of(shape.dtype)
+            check_combiner(args, "to_apply", (scalar,), (scalar,))
+
+
+def _all_reduce(args: InferArgs) -> Shape:
+    """The operands' shapes."""
+    _check_reducer(args)
+    return _same(args)
+
+
+def _one_dimension(args: InferArgs) -> int:
+    dims = attribute(args, "dimensions")
+    if len(dims) != 1:
+        raise error(args, f"dimensions={braces(dims)} must name one dimension")
+    for shape in array_operands(args):
+        check_dimensions(args, "dimensions", dims, shape.rank)
+    axis: int = dims[0]
+    return axis
+
+
+def _resized(args: InferArgs, written: Shape, *, grow: bool) -> Shape:
+    """Operands whose dimension grows or shrinks by the group size, as ``written`` says."""
+    axis = _one_dimension(args)
+    shapes = array_operands(args)
+    parts = written.elements if isinstance(written, TupleShape) else (written,)
+    if len(parts) != len(shapes):
+        raise error(args, f"the result has {len(parts)} parts, there are {len(shapes)} operands")
+    for index, (source, part) in enumerate(zip(shapes, parts, strict=True)):
+        _check_resized(args, index, source, part, axis, grow=grow)
+    return written
+
+
+def _check_resized(
+    args: InferArgs, index: int, source: ArrayShape, part: Shape, axis: int, *, grow: bool
+) -> None:
+    if (
+        not isinstance(part, ArrayShape)
+        or part.dtype is not source.dtype
+        or part.rank != source.rank
+        or any(part.dims[dim] != source.dims[dim] for dim in range(part.rank) if dim != axis)
+    ):
+        raise error(
+            args,
+            f"operand {index} has shape {source}, the result {part}; only dimension {axis} may "
+            "differ",
+        )
+    small, large = source.dims[axis], part.dims[axis]
+    if not grow:
+        small, large = large, small
+    if UNBOUNDED in (small, large):
+        return
+    size = group_size(args)
+    if size is not None and large != small * size:
+        raise error(
+            args,
+            f"dimension {axis} is {source.dims[axis]} in operand {index} and {part.dims[axis]} in "
+            f"the result; groups of {size} do not make that",
+        )
+    if size is None and (large % small if small else large):
+        raise error(
+            args,
+            f"dimension {axis} is {source.dims[axis]} in operand {index} and {part.dims[axis]} in "
+            "the result; one must divide the other",
+        )
+
+
+def _all_gather(args: InferArgs) -> Shape:
+    """One dimension grows by the group size."""
+    return _resized(args, declared(args), grow=True)
+
+
+def _reduce_scatter(args: InferArgs) -> Shape:
+    """One dimension shrinks by the group size."""
+    _check_reducer(args)
+    return _resized(args, declared(args), grow=False)
+
+
+def _all_gather_start(args: InferArgs) -> Shape:
+    """Operands and results."""
+    shape = declared(args)
+    if not isinstance(shape, TupleShape) or len(shape.elements) < 2:
+        raise error(args, f"the result is {shape}, not (operands, results)")
+    _check_started(args, shape.elements[0])
+    _resized(args, shape.elements[1], grow=True)
+    return shape
+
+
+def _check_started(args: InferArgs, given: Shape) -> None:
+    """The first part of a started collective: its operand, or a tuple of several."""
+    wanted: Shape = args.operands[0] if len(args.operands) == 1 else TupleShape(args.operands)
+    if not compatible(given, wanted) and not compatible(given, TupleShape(args.operands)):
+        raise error(args, f"the result holds operands {given}, given are {wanted}")
+
+
+def _all_to_all(args: InferArgs) -> Shape:
+    """With a dimension, the operand's shape; without, a tuple with one part for each device."""
+    shapes = array_operands(args)
+    if "dimensions" not in args.attributes:
+        return tuple_of(args, shapes)
+    axis = _one_dimension(args)
+    if isinstance(args.declared, TupleShape) or len(shapes) > 1:
+        return tuple_of(args, shapes)
+    size = group_size(args)
+    if size and shapes[0].dims[axis] != UNBOUNDED and shapes[0].dims[axis] % size:
+        raise error(args, f"dimension {axis} of {shapes[0]} does not divide into groups of {size}")
+    return like(args, shapes[0])
+
+
+def _collective_permute(args: InferArgs) -> Shape:
+    """The operands' shapes; the in-place form (input, output, starts, starts) has the output's."""
+    if "slice_sizes" in args.attributes:
+        return like(args, args.operands[1])
+    return _same(args)
+
+
+def _collective_permute_start(args: InferArgs) -> Shape:
+    """Operands, results, and maybe contexts."""
+    shape = declared(args)
+    if not isinstance(shape, TupleShape) or len(shape.elements) < 2:
+        raise error(args, f"the result is {shape}, not (operands, results)")
+    if "slice_sizes" in args.attributes:
+        return shape
+    _check_started(args, shape.elements[0])
+    if not compatible(shape.elements[0], shape.elements[1]):
+        raise error(
+            args, f"operand {shape.elements[0]} and result {shape.elements[1]} must be equal"
+        )
+    return shape
+
+
+def _second_part(args: InferArgs) -> Shape:
+    """The result inside what the start gives."""
+    state = tuple_operand(args, 0)
+    if len(state.elements) < 2:
+        raise error(args, f"operand 0 has shape {state}, not (operands, results)")
+    return like(args, state.elements[1])
+
+
+def _all_reduce_done(args: InferArgs) -> Shape:
+    """The shape of what the start gives."""
+    return like(args, args.operands[0])
+
+
+def _ragged_all_to_all(args: InferArgs) -> Shape:
+    """The shape of the output operand."""
+    source, output = array_operand(args, 0), array_operand(args, 1)
+    if source.dtype is not output.dtype or source.dims[1:] != output.dims[1:]:
+        raise error(
+            args, f"input {source} and output {output} may differ in their first dimension only"
+        )
+    for index in range(2, 6):
+        shape = array_operand(args, index)
+        if not shape.dtype.is_integer:
+            raise error(args, f"operand {index} has shape {shape}, not an array of integers")
+    return like(args, output)
+
+
+def _identity_number(args: InferArgs) -> Shape:
+    """``u32[]``."""
+    return result(args, U32, ())
+
 
 _FAMILY = "collective"
 _LAYOUT = Attribute("constrain_layout", Kind.BOOL)
@@ -26,26 +234,68 @@ _PERMUTE = (
 )
 
 
-def _row(opcode: str, least: int, most: int, *attributes: Attribute) -> OpDef:
+def _row(
+    opcode: str, most: int, infer: Infer, attributes: tuple[Attribute, ...], doc: str
+) -> OpDef:
     return OpDef(
-        opcode, (least, most), _FAMILY, declared, attributes, side_effect=True, inferable=False
+        opcode,
+        (1, most),
+        _FAMILY,
+        infer,
+        attributes,
+        side_effect=True,
+        inferable=False,
+        doc=doc,
     )
 
 
 ROWS = (
-    _row("all-gather", 1, MANY, *_GATHER),
-    _row("all-gather-done", 1, 1),
-    _row("all-gather-start", 1, MANY, *_GATHER),
-    _row("all-reduce", 1, MANY, *_REDUCE),
-    _row("all-reduce-done", 1, 1),
-    _row("all-reduce-start", 1, MANY, *_REDUCE),
-    _row("all-to-all", 1, MANY, DIMENSIONS_OPTIONAL, *CHANNEL, _LAYOUT),
-    _row("collective-broadcast", 1, MANY, *CHANNEL),
-    _row("collective-permute", 1, MANY, *_PERMUTE),
-    _row("collective-permute-done", 1, 1),
-    _row("collective-permute-start", 1, MANY, *_PERMUTE, OUTPUT_ALIASING),
-    _row("ragged-all-to-all", 6, 6, *CHANNEL),
-    _row("reduce-scatter", 1, MANY, DIMENSIONS, *_REDUCE),
-    OpDef("partition-id", (0, 0), _FAMILY, declared),
-    OpDef("replica-id", (0, 0), _FAMILY, declared),
+    _row("all-gather", MANY, _all_gather, _GATHER, "the group's operands one after another"),
+    _row("all-gather-done", 1, _second_part, (), "wait for an all-gather"),
+    _row("all-gather-start", MANY, _all_gather_start, _GATHER, "start an all-gather"),
+    _row("all-reduce", MANY, _all_reduce, _REDUCE, "the group's operands combined"),
+    _row("all-reduce-done", 1, _all_reduce_done, (), "wait for an all-reduce"),
+    _row("all-reduce-start", MANY, _all_reduce, _REDUCE, "start an all-reduce"),
+    _row(
+        "all-to-all",
+        MANY,
+        _all_to_all,
+        (DIMENSIONS_OPTIONAL, *CHANNEL, _LAYOUT),
+        "part i goes to device i of the group",
+    ),
+    _row("collective-broadcast", MANY, _same, CHANNEL, "the operand of the group's first device"),
+    _row(
+        "collective-permute",
+        MANY,
+        _collective_permute,
+        _PERMUTE,
+        "the operand of another device, zeros where no pair names this one",
+    ),
+    _row("collective-permute-done", 1, _second_part, (), "wait for a collective-permute"),
+    _row(
+        "collective-permute-start",
+        MANY,
+        _collective_permute_start,
+        (*_PERMUTE, OUTPUT_ALIASING),
+        "start a collective-permute",
+    ),
+    OpDef("partition-id", (0, 0), _FAMILY, _identity_number, doc="the number of this partition"),
+    OpDef(
+        "ragged-all-to-all",
+        (6, 6),
+        _FAMILY,
+        _ragged_all_to_all,
+        CHANNEL,
+        side_effect=True,
+        inferable=False,
+        doc="slices of run-time sizes exchanged between devices",
+    ),
+    _row(
+        "reduce-scatter",
+        MANY,
+        _reduce_scatter,
+        (DIMENSIONS, *_REDUCE),
+        "the group's operands combined, each device keeps its part",
+    ),
+    OpDef("replica-id", (0, 0), _FAMILY, _identity_number, doc="the number of this replica"),
 )

@@ -2,43 +2,156 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from hloopt.ops.attributes import OUTPUT_ALIASING, TO_APPLY
-from hloopt.ops.opdef import MANY, Attribute, Kind, OpDef
-from hloopt.ops.shapes import declared
+from hloopt.ops.opdef import MANY, Attribute, InferArgs, Kind, OpDef, Signature
+from hloopt.ops.shapes import TOKEN, array_operand, error, like, signature
+from hloopt.types import Shape, compatible
 
 __all__ = ["ROWS"]
+
+
+def _check_call(args: InferArgs, name: str, called: Signature, operands: Sequence[Shape]) -> None:
+    """The computation takes exactly these operands."""
+    if len(called.parameters) != len(operands):
+        raise error(
+            args,
+            f"{name}= takes {len(called.parameters)} parameters, {len(operands)} are passed",
+        )
+    for index, (wanted, given) in enumerate(zip(called.parameters, operands, strict=True)):
+        if not compatible(wanted, given):
+            raise error(args, f"{name}=: parameter {index} has shape {wanted}, {given} is passed")
+
+
+def _calling(name: str, args: InferArgs) -> Shape:
+    called = signature(args, name)
+    _check_call(args, name, called, args.operands)
+    return like(args, called.result)
+
+
+def _call(args: InferArgs) -> Shape:
+    """The computation's result shape."""
+    return _calling("to_apply", args)
+
+
+def _fusion(args: InferArgs) -> Shape:
+    """The computation's result shape."""
+    return _calling("calls", args)
+
+
+def _while(args: InferArgs) -> Shape:
+    """The state's shape: what condition and body take and the body returns."""
+    state = args.operands[0]
+    condition, body = signature(args, "condition"), signature(args, "body")
+    _check_call(args, "condition", condition, args.operands)
+    _check_call(args, "body", body, args.operands)
+    if str(condition.result) != "pred[]":
+        raise error(args, f"condition= returns {condition.result}, not pred[]")
+    if not compatible(body.result, state):
+        raise error(args, f"body= returns {body.result}, the state is {state}")
+    return like(args, state)
+
+
+def _branches(args: InferArgs) -> tuple[Signature, ...]:
+    selector = array_operand(args, 0)
+    if selector.rank or selector.dtype.name not in ("pred", "s32"):
+        raise error(args, f"operand 0 has shape {selector}, not pred[] or s32[]")
+    branches = args.calls.get("branch_computations", ())
+    if selector.dtype.is_pred:
+        if branches:
+            raise error(args, "a pred operand takes true_computation= and false_computation=")
+        return signature(args, "true_computation"), signature(args, "false_computation")
+    if not branches or "true_computation" in args.calls or "false_computation" in args.calls:
+        raise error(args, "an s32 operand takes branch_computations=")
+    return branches
+
+
+def _conditional(args: InferArgs) -> Shape:
+    """The branches' common result shape; branch ``i`` takes operand ``i + 1``."""
+    branches = _branches(args)
+    if len(args.operands) != len(branches) + 1:
+        raise error(
+            args, f"{len(branches)} branches need as many operands, not {len(args.operands) - 1}"
+        )
+    for index, branch in enumerate(branches):
+        _check_call(args, f"branch {index}", branch, (args.operands[index + 1],))
+        if not compatible(branch.result, branches[0].result):
+            raise error(
+                args,
+                f"branch {index} returns {branch.result}, branch 0 returns {branches[0].result}",
+            )
+    return like(args, branches[0].result)
+
+
+def _first_operand(args: InferArgs) -> Shape:
+    """The shape of operand 0."""
+    return like(args, args.operands[0])
+
+
+def _is_token(shape: Shape) -> bool:
+    return compatible(shape, TOKEN)
+
+
+def _add_dependency(args: InferArgs) -> Shape:
+    """The shape of operand 0; operand 1 is a token."""
+    if not _is_token(args.operands[1]):
+        raise error(args, f"operand 1 has shape {args.operands[1]}, not token[]")
+    return like(args, args.operands[0])
+
+
+def _after_all(args: InferArgs) -> Shape:
+    """A token made of tokens."""
+    for index, shape in enumerate(args.operands):
+        if not _is_token(shape):
+            raise error(args, f"operand {index} has shape {shape}, not token[]")
+    return like(args, TOKEN)
+
 
 _FAMILY = "control"
 
 ROWS = (
-    OpDef("add-dependency", (2, 2), _FAMILY, declared),
-    OpDef("after-all", (0, MANY), _FAMILY, declared),
+    OpDef(
+        "add-dependency",
+        (2, 2),
+        _FAMILY,
+        _add_dependency,
+        doc="operand 0, after the token of operand 1",
+    ),
+    OpDef("after-all", (0, MANY), _FAMILY, _after_all, doc="a token after all given tokens"),
     OpDef(
         "call",
         (0, MANY),
         _FAMILY,
-        declared,
+        _call,
         (TO_APPLY, Attribute("is_composite", Kind.BOOL), OUTPUT_ALIASING),
+        doc="run a computation",
     ),
     OpDef(
         "conditional",
         (2, MANY),
         _FAMILY,
-        declared,
+        _conditional,
         (
             Attribute("true_computation", Kind.COMPUTATION),
             Attribute("false_computation", Kind.COMPUTATION),
             Attribute("branch_computations", Kind.COMPUTATIONS),
         ),
+        doc="run one of several computations; an index out of range takes the last",
     ),
     OpDef(
-        "domain", (1, 1), _FAMILY, declared, (Attribute("domain", Kind.VERBATIM, required=True),)
+        "domain",
+        (1, 1),
+        _FAMILY,
+        _first_operand,
+        (Attribute("domain", Kind.VERBATIM, required=True),),
+        doc="a border between shardings; the value is the operand's",
     ),
     OpDef(
         "fusion",
         (0, MANY),
         _FAMILY,
-        declared,
+        _fusion,
         (
             Attribute(
                 "kind", Kind.WORD, required=True, words=("kLoop", "kInput", "kOutput", "kCustom")
@@ -47,16 +160,24 @@ ROWS = (
             Attribute("calls", Kind.COMPUTATION, required=True),
         ),
         inferable=False,
+        doc="a computation that becomes one kernel",
     ),
-    OpDef("opt-barrier", (1, 1), _FAMILY, declared),
+    OpDef(
+        "opt-barrier",
+        (1, 1),
+        _FAMILY,
+        _first_operand,
+        doc="the operand; nothing is moved or merged across",
+    ),
     OpDef(
         "while",
         (1, 1),
         _FAMILY,
-        declared,
+        _while,
         (
             Attribute("condition", Kind.COMPUTATION, required=True),
             Attribute("body", Kind.COMPUTATION, required=True),
         ),
+        doc="run the body on the state while the condition holds",
     ),
 )

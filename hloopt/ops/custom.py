@@ -48,5 +48,6 @@ ROWS = (
             Attribute("api_version", Kind.WORD, words=_API_VERSIONS),
         ),
         inferable=False,
+        doc="code outside of HLO, found by its target's name",
     ),
 )

@@ -2,37 +2,117 @@
 
 from __future__ import annotations
 
-from hloopt.ops.opdef import Attribute, Kind, OpDef
-from hloopt.ops.shapes import declared
+from hloopt.ops.opdef import Attribute, Infer, InferArgs, Kind, OpDef
+from hloopt.ops.shapes import (
+    TOKEN,
+    U32,
+    declared,
+    error,
+    like,
+    scalar_of,
+    tuple_of,
+    tuple_operand,
+)
+from hloopt.types import Shape, TupleShape, compatible
 
 __all__ = ["ROWS"]
 
-_FAMILY = "host"
+
+def _token_operand(args: InferArgs, index: int) -> None:
+    shape = args.operands[index]
+    if not compatible(shape, TOKEN):
+        raise error(args, f"operand {index} has shape {shape}, not token[]")
+
+
+def _with_token(args: InferArgs, count: int, form: str) -> TupleShape:
+    """The declared tuple of ``count`` elements, the last of which is a token."""
+    shape = declared(args)
+    if (
+        not isinstance(shape, TupleShape)
+        or len(shape.elements) != count
+        or not compatible(shape.elements[-1], TOKEN)
+    ):
+        raise error(args, f"the result is {shape}, not {form}")
+    return shape
+
+
+def _infeed(args: InferArgs) -> Shape:
+    """Data and a token."""
+    _token_operand(args, 0)
+    return _with_token(args, 2, "(data, token[])")
+
+
+def _outfeed(args: InferArgs) -> Shape:
+    """A token."""
+    _token_operand(args, 1)
+    written = args.attributes.get("outfeed_shape")
+    if written is not None and not compatible(written, args.operands[0]):
+        raise error(args, f"outfeed_shape={written} is not the operand's {args.operands[0]}")
+    return like(args, TOKEN)
+
+
+def _send(args: InferArgs) -> Shape:
+    """Data, context and token; older texts leave the context out."""
+    _token_operand(args, 1)
+    short = TupleShape((args.operands[0], TOKEN))
+    if args.declared is not None and compatible(args.declared, short):
+        return args.declared
+    return tuple_of(args, (args.operands[0], scalar_of(U32), TOKEN))
+
+
+def _send_done(args: InferArgs) -> Shape:
+    """A token."""
+    _started(args)
+    return like(args, TOKEN)
+
+
+def _recv(args: InferArgs) -> Shape:
+    """Data, context and token."""
+    _token_operand(args, 0)
+    return _with_token(args, 3, "(data, context, token[])")
+
+
+def _recv_done(args: InferArgs) -> Shape:
+    """Data and token."""
+    return tuple_of(args, (_started(args).elements[0], TOKEN))
+
+
+def _started(args: InferArgs) -> TupleShape:
+    state = tuple_operand(args, 0)
+    if len(state.elements) < 2 or not compatible(state.elements[-1], TOKEN):
+        raise error(args, f"operand 0 has shape {state}, not (data, context, token[])")
+    return state
+
+
 _TRANSFER = (Attribute("channel_id", Kind.INT), Attribute("is_host_transfer", Kind.BOOL))
 
 
-def _row(opcode: str, operands: int, *attributes: Attribute) -> OpDef:
+def _row(
+    opcode: str, operands: int, infer: Infer, attributes: tuple[Attribute, ...], doc: str
+) -> OpDef:
     return OpDef(
         opcode,
         (operands, operands),
-        _FAMILY,
-        declared,
+        "host",
+        infer,
         attributes,
         side_effect=True,
         inferable=False,
+        doc=doc,
     )
 
 
 ROWS = (
-    _row("infeed", 1, Attribute("infeed_config", Kind.STRING)),
+    _row("infeed", 1, _infeed, (Attribute("infeed_config", Kind.STRING),), "data from the host"),
     _row(
         "outfeed",
         2,
-        Attribute("outfeed_shape", Kind.SHAPE),
-        Attribute("outfeed_config", Kind.STRING),
+        _outfeed,
+        (Attribute("outfeed_shape", Kind.SHAPE), Attribute("outfeed_config", Kind.STRING)),
+        "data to the host",
     ),
-    _row("recv", 1, *_TRANSFER),
-    _row("recv-done", 1, *_TRANSFER),
-    _row("send", 2, *_TRANSFER),
-    _row("send-done", 1, *_TRANSFER),
+    _row("recv", 1, _recv, _TRANSFER, "start to receive over a channel"),
+    _row("recv-done", 1, _recv_done, _TRANSFER, "wait for what is received"),
+    _row("send", 2, _send, _TRANSFER, "start to send over a channel"),
+    _row("send-done", 1, _send_done, _TRANSFER, "wait until it is sent"),
 )

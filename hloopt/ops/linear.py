@@ -2,21 +2,193 @@
 
 from __future__ import annotations
 
+from hloopt.ops._dots import infer_dot, infer_ragged_dot, infer_scaled_dot, product_type
+from hloopt.ops._windows import window_of, windowed
 from hloopt.ops.attributes import DOT, integers
-from hloopt.ops.opdef import Attribute, Kind, OpDef
-from hloopt.ops.shapes import declared
+from hloopt.ops.opdef import Attribute, InferArgs, Kind, OpDef
+from hloopt.ops.shapes import (
+    array_operand,
+    attribute,
+    braces,
+    dims_agree,
+    error,
+    like,
+    require_same_dtype,
+    result,
+    size_agrees,
+)
+from hloopt.types import UNBOUNDED, ArrayShape, ConvDims, Shape, dtype
 
 __all__ = ["ROWS"]
+
+_COMPLEX = {"f32": dtype("c64"), "f64": dtype("c128")}
+_REAL = {"c64": dtype("f32"), "c128": dtype("f64")}
+
+
+def _check_labels(args: InferArgs, name: str, labels: tuple[int, ...], shape: ArrayShape) -> None:
+    """Labels number dimensions of the shape; dimensions marked ``?`` have none."""
+    if any(not 0 <= label < shape.rank for label in labels) or len(set(labels)) != len(labels):
+        raise error(args, f"dim_labels do not fit the {name} {shape}")
+
+
+def _groups(args: InferArgs, name: str) -> int:
+    count: int = args.attributes.get(name, 1)
+    if count < 1:
+        raise error(args, f"{name}={count} must be positive")
+    return count
+
+
+def _convolution(args: InferArgs) -> Shape:
+    """Output batch, output features and window positions, placed by ``dim_labels``."""
+    source, kernel = array_operand(args, 0), array_operand(args, 1)
+    labels: ConvDims = attribute(args, "dim_labels")
+    spatial = len(labels.input_spatial)
+    for name, shape, own in (
+        ("input", source, (labels.input_batch, labels.input_feature, *labels.input_spatial)),
+        (
+            "kernel",
+            kernel,
+            (labels.kernel_input_feature, labels.kernel_output_feature, *labels.kernel_spatial),
+        ),
+    ):
+        _check_labels(args, name, own, shape)
+        if len(own) != spatial + 2:
+            raise error(args, f"dim_labels give the {name} {len(own) - 2} spatial dimensions")
+    feature_groups = _groups(args, "feature_group_count")
+    batch_groups = _groups(args, "batch_group_count")
+    _check_groups(args, source, kernel, labels, feature_groups, batch_groups)
+    window = window_of(args, spatial)
+    for axis, dim in enumerate(window.dims):
+        size = kernel.dims[labels.kernel_spatial[axis]]
+        if not size_agrees(dim.size, size):
+            raise error(
+                args,
+                f"window size {dim.size} of spatial dimension {axis} is not the kernel's {size}",
+            )
+    positions = windowed(args, [source.dims[dim] for dim in labels.input_spatial], window)
+    sizes = {
+        labels.output_batch: _divided(source.dims[labels.input_batch], batch_groups),
+        labels.output_feature: kernel.dims[labels.kernel_output_feature],
+        **dict(zip(labels.output_spatial, positions, strict=True)),
+    }
+    rank = len(sizes)
+    if set(sizes) != set(range(rank)) or rank != spatial + 2:
+        raise error(args, "dim_labels of the output do not number its dimensions")
+    return result(args, product_type(args, source, kernel), [sizes[dim] for dim in range(rank)])
+
+
+def _divided(size: int, count: int) -> int:
+    return size if size == UNBOUNDED else size // count
+
+
+def _check_groups(
+    args: InferArgs,
+    source: ArrayShape,
+    kernel: ArrayShape,
+    labels: ConvDims,
+    feature_groups: int,
+    batch_groups: int,
+) -> None:
+    if feature_groups > 1 and batch_groups > 1:
+        raise error(args, "feature_group_count and batch_group_count cannot both be above 1")
+    batch = source.dims[labels.input_batch]
+    features = source.dims[labels.input_feature]
+    taken = kernel.dims[labels.kernel_input_feature]
+    made = kernel.dims[labels.kernel_output_feature]
+    if UNBOUNDED in (batch, features, taken, made):
+        return
+    if features != taken * feature_groups:
+        raise error(
+            args,
+            f"the input has {features} features, the kernel takes {taken} in each of "
+            f"{feature_groups} groups",
+        )
+    if made % feature_groups or made % batch_groups:
+        raise error(
+            args,
+            f"{made} output features do not divide into {max(feature_groups, batch_groups)} groups",
+        )
+    if batch % batch_groups:
+        raise error(args, f"a batch of {batch} does not divide into {batch_groups} groups")
+
+
+def _fft(args: InferArgs) -> Shape:
+    """The operand's dimensions; the last is halved by RFFT and doubled by IRFFT."""
+    source = array_operand(args, 0)
+    kind = attribute(args, "fft_type")
+    lengths = attribute(args, "fft_length")
+    if not 1 <= len(lengths) <= source.rank:
+        raise error(args, f"fft_length={braces(lengths)} does not fit rank {source.rank}")
+    if kind == "RFFT":
+        if source.dtype.name not in _COMPLEX:
+            raise error(args, f"RFFT takes f32 or f64, not {source.dtype.name}")
+        element = _COMPLEX[source.dtype.name]
+        expected: tuple[int, ...] = lengths
+        last = lengths[-1] // 2 + 1 if lengths[-1] else 0
+    else:
+        if source.dtype.name not in _REAL:
+            raise error(args, f"{kind} takes c64 or c128, not {source.dtype.name}")
+        element = _REAL[source.dtype.name] if kind == "IRFFT" else source.dtype
+        half = lengths[-1] // 2 + 1 if lengths[-1] else 0
+        expected = (*lengths[:-1], half) if kind == "IRFFT" else lengths
+        last = lengths[-1]
+    inner = source.dims[source.rank - len(lengths) :]
+    if not dims_agree(inner, expected):
+        raise error(
+            args,
+            f"{kind} with fft_length={braces(lengths)} takes innermost dimensions "
+            f"{list(expected)}, not {list(inner)}",
+        )
+    return result(args, element, (*source.dims[:-1], last))
+
+
+def _square(args: InferArgs, shape: ArrayShape) -> None:
+    if shape.rank < 2 or not size_agrees(shape.dims[-1], shape.dims[-2]):
+        raise error(args, f"operand 0 has shape {shape}, its last two dimensions must be equal")
+    if not (shape.dtype.is_float or shape.dtype.is_complex):
+        raise error(args, f"operand 0 has element type {shape.dtype.name}, not float or complex")
+
+
+def _cholesky(args: InferArgs) -> Shape:
+    """The operand's shape."""
+    source = array_operand(args, 0)
+    _square(args, source)
+    return like(args, source)
+
+
+def _triangular_solve(args: InferArgs) -> Shape:
+    """The shape of the right-hand side."""
+    matrix, side = array_operand(args, 0), array_operand(args, 1)
+    _square(args, matrix)
+    require_same_dtype(args, (matrix, side))
+    if side.rank != matrix.rank or not dims_agree(side.dims[:-2], matrix.dims[:-2]):
+        raise error(args, f"operands {matrix} and {side} must have the same batch dimensions")
+    axis = -2 if args.attributes.get("left_side", False) else -1
+    if not size_agrees(side.dims[axis], matrix.dims[-1]):
+        raise error(
+            args,
+            f"dimension {side.rank + axis} of {side} must have the size {matrix.dims[-1]} of the "
+            "matrix",
+        )
+    return like(args, side)
+
 
 _FAMILY = "linear"
 
 ROWS = (
-    OpDef("cholesky", (1, 1), _FAMILY, declared, (Attribute("lower", Kind.BOOL),)),
+    OpDef(
+        "cholesky",
+        (1, 1),
+        _FAMILY,
+        _cholesky,
+        (Attribute("lower", Kind.BOOL),),
+        doc="the triangular factor of a positive definite matrix",
+    ),
     OpDef(
         "convolution",
         (2, 3),
         _FAMILY,
-        declared,
+        _convolution,
         (
             Attribute("window", Kind.WINDOW),
             Attribute("dim_labels", Kind.CONV_DIMS, required=True),
@@ -26,40 +198,58 @@ ROWS = (
             Attribute("convolution_kind", Kind.WORD),
             Attribute("sparsity_config", Kind.VERBATIM),
         ),
+        doc="a kernel slid over the input, products summed over features",
     ),
-    OpDef("dot", (2, 2), _FAMILY, declared, DOT),
+    OpDef(
+        "dot",
+        (2, 2),
+        _FAMILY,
+        infer_dot,
+        DOT,
+        doc="products summed over contracting dimensions, for each batch index",
+    ),
     OpDef(
         "fft",
         (1, 1),
         _FAMILY,
-        declared,
+        _fft,
         (
             Attribute("fft_type", Kind.WORD, required=True, words=("FFT", "IFFT", "RFFT", "IRFFT")),
             *integers("fft_length"),
         ),
+        doc="discrete Fourier transform of the innermost dimensions",
     ),
     OpDef(
         "ragged-dot",
         (3, 3),
         _FAMILY,
-        declared,
+        infer_ragged_dot,
         (
             *DOT,
             *integers("lhs_ragged_dims"),
             Attribute("rhs_group_dims", Kind.INTS),
         ),
+        doc="a dot per group of rows; the third operand has the group sizes",
     ),
-    OpDef("scaled-dot", (3, 4), _FAMILY, declared, DOT),
+    OpDef(
+        "scaled-dot",
+        (3, 4),
+        _FAMILY,
+        infer_scaled_dot,
+        DOT,
+        doc="a dot of operands that are multiplied by block scales",
+    ),
     OpDef(
         "triangular-solve",
         (2, 2),
         _FAMILY,
-        declared,
+        _triangular_solve,
         (
             Attribute("left_side", Kind.BOOL),
             Attribute("lower", Kind.BOOL),
             Attribute("unit_diagonal", Kind.BOOL),
             Attribute("transpose_a", Kind.WORD, words=("NO_TRANSPOSE", "TRANSPOSE", "ADJOINT")),
         ),
+        doc="x with op(a) x = b, or x op(a) = b, for a triangular a",
     ),
 )

@@ -2,10 +2,52 @@
 
 from __future__ import annotations
 
-from hloopt.ops.opdef import MANY, Attribute, Kind, OpDef
-from hloopt.ops.shapes import declared
+from hloopt.ops.opdef import MANY, Attribute, InferArgs, Kind, OpDef
+from hloopt.ops.shapes import array_operand, array_operands, declared, declared_array, error
+from hloopt.types import ArrayShape, Shape, TupleShape, compatible
 
 __all__ = ["ROWS"]
+
+
+def _rng(args: InferArgs) -> Shape:
+    """The declared shape; two scalars are the interval, or mean and deviation."""
+    shape = declared_array(args)
+    operands = array_operands(args)
+    if len(operands) != 2:
+        raise error(args, f"{len(operands)} operands are given, the distribution has 2 parameters")
+    for index, operand in enumerate(operands):
+        if operand.rank or operand.dtype is not shape.dtype:
+            raise error(args, f"operand {index} has shape {operand}, not {shape.dtype.name}[]")
+    if args.attributes.get("distribution") == "rng_normal" and not shape.dtype.is_float:
+        raise error(args, f"rng_normal has no values of type {shape.dtype.name}")
+    return shape
+
+
+def _rng_bit_generator(args: InferArgs) -> Shape:
+    """The declared shape: bits, or the new state and bits."""
+    state = array_operand(args, 0)
+    shape = declared(args)
+    bits = shape
+    if isinstance(shape, TupleShape):
+        if len(shape.elements) != 2:
+            raise error(args, f"the result {shape} must be the new state and the bits")
+        if not compatible(shape.elements[0], state):
+            raise error(args, f"the new state is {shape.elements[0]}, the state {state}")
+        bits = shape.elements[1]
+    if not isinstance(bits, ArrayShape) or not bits.dtype.is_array:
+        raise error(args, f"the bits have shape {bits}, which is not an array")
+    if not state.dtype.is_integer:
+        raise error(args, f"the state has shape {state}, not an array of integers")
+    return shape
+
+
+def _rng_get_and_update_state(args: InferArgs) -> Shape:
+    """``u64[2]``."""
+    shape = declared_array(args)
+    if shape.dtype.name != "u64" or shape.dims != (2,):
+        raise error(args, f"the result is {shape}, not u64[2]")
+    return shape
+
 
 _FAMILY = "random"
 
@@ -14,16 +56,17 @@ ROWS = (
         "rng",
         (0, MANY),
         _FAMILY,
-        declared,
+        _rng,
         (Attribute("distribution", Kind.WORD, required=True, words=("rng_uniform", "rng_normal")),),
         side_effect=True,
         inferable=False,
+        doc="random numbers of the device's own choice",
     ),
     OpDef(
         "rng-bit-generator",
         (1, 1),
         _FAMILY,
-        declared,
+        _rng_bit_generator,
         (
             Attribute(
                 "algorithm",
@@ -33,14 +76,16 @@ ROWS = (
             ),
         ),
         inferable=False,
+        doc="random bits that a state determines, and the next state",
     ),
     OpDef(
         "rng-get-and-update-state",
         (0, 0),
         _FAMILY,
-        declared,
+        _rng_get_and_update_state,
         (Attribute("delta", Kind.INT, required=True),),
         side_effect=True,
         inferable=False,
+        doc="the module's random state, which then moves on by delta",
     ),
 )

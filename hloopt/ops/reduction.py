@@ -2,22 +2,135 @@
 
 from __future__ import annotations
 
+from hloopt.ops._regions import check_combiner, check_parameters, scalar_results
 from hloopt.ops.attributes import DIMENSIONS, DIMENSIONS_OPTIONAL, TO_APPLY
-from hloopt.ops.opdef import MANY, Attribute, Kind, OpDef
-from hloopt.ops.shapes import declared
+from hloopt.ops.opdef import MANY, Attribute, InferArgs, Kind, OpDef
+from hloopt.ops.shapes import (
+    array_operands,
+    attribute,
+    braces,
+    check_dimensions,
+    error,
+    require_same,
+    result,
+    signature,
+    tuple_of,
+)
+from hloopt.types import ArrayShape, Shape, TupleShape, descending
 
 __all__ = ["ROWS"]
+
+
+def _map(args: InferArgs) -> Shape:
+    """The operands' dimensions with the computation's result type."""
+    shapes = array_operands(args)
+    require_same(args, shapes)
+    first = shapes[0]
+    dims = args.attributes.get("dimensions", tuple(range(first.rank)))
+    if tuple(dims) != tuple(range(first.rank)):
+        raise error(args, f"dimensions={braces(dims)} must list all {first.rank} dimensions")
+    called = signature(args, "to_apply")
+    check_parameters(args, "to_apply", called, [shape.dtype for shape in shapes])
+    results = scalar_results(args, "to_apply", called)
+    if len(results) != 1 or isinstance(called.result, TupleShape):
+        raise error(args, f"to_apply= returns {called.result}, not one scalar")
+    return result(args, results[0], first.dims, first.dynamic)
+
+
+def _reduce(args: InferArgs) -> Shape:
+    """The dimensions that are not reduced; n inputs, then n initial values."""
+    count, rest = divmod(len(args.operands), 2)
+    if rest or not count:
+        raise error(args, f"{len(args.operands)} operands are not n inputs and n initial values")
+    inputs, inits = array_operands(args, 0, count), array_operands(args, count)
+    require_same(args, inputs, "input")
+    for index, init in enumerate(inits):
+        if init.rank:
+            raise error(args, f"initial value {index} has shape {init}, not a scalar")
+    source = inputs[0]
+    reduced = attribute(args, "dimensions")
+    check_dimensions(args, "dimensions", reduced, source.rank)
+    called = check_combiner(args, "to_apply", inits, inputs)
+    kept = [dim for dim in range(source.rank) if dim not in reduced]
+    sizes = tuple(source.dims[dim] for dim in kept)
+    dynamic = tuple(source.dynamic[dim] for dim in kept) if source.dynamic else ()
+    if not isinstance(called.result, TupleShape):
+        return result(args, inits[0].dtype, sizes, dynamic)
+    marks = dynamic if any(dynamic) else ()
+    layout = descending(len(sizes))
+    return tuple_of(args, (ArrayShape(init.dtype, sizes, layout, marks) for init in inits))
+
+
+def _scan(args: InferArgs) -> Shape:
+    """Outputs with the scanned dimension put back, then the carries.
+
+    Operands are the inputs, then ``num_carries`` initial carries; the computation takes slices of the
+    inputs without the scanned dimension, and carries.
+    """
+    shapes = array_operands(args)
+    carries = args.attributes.get("num_carries", 0)
+    if not 0 <= carries <= len(shapes):
+        raise error(args, f"num_carries={carries} is not in [0, {len(shapes)}]")
+    inputs, inits = shapes[: len(shapes) - carries], shapes[len(shapes) - carries :]
+    if not inputs:
+        raise error(args, "there is no input to scan")
+    dims = attribute(args, "dimensions")
+    if len(dims) != 1:
+        raise error(args, f"dimensions={braces(dims)} must name one dimension")
+    axis = dims[0]
+    for shape in inputs:
+        check_dimensions(args, "dimensions", dims, shape.rank)
+        if shape.dims[axis] != inputs[0].dims[axis]:
+            raise error(
+                args, f"inputs {inputs[0]} and {shape} differ in the scanned dimension {axis}"
+            )
+    called = signature(args, "to_apply")
+    if len(called.parameters) != len(shapes):
+        raise error(
+            args, f"to_apply= takes {len(called.parameters)} parameters, {len(shapes)} are passed"
+        )
+    parts = called.result.elements if isinstance(called.result, TupleShape) else (called.result,)
+    outputs = len(parts) - carries
+    if outputs < 0:
+        raise error(args, f"to_apply= returns {called.result}, which lacks the {carries} carries")
+    stacked = [_stacked(args, part, axis, inputs[0].dims[axis]) for part in parts[:outputs]]
+    found = (*stacked, *inits)
+    if len(found) == 1 and not isinstance(args.declared, TupleShape):
+        return result(args, found[0].dtype, found[0].dims)
+    return tuple_of(args, found)
+
+
+def _stacked(args: InferArgs, part: Shape, axis: int, size: int) -> ArrayShape:
+    if not isinstance(part, ArrayShape) or axis > part.rank:
+        raise error(args, f"to_apply= returns {part}, which has no place for dimension {axis}")
+    dims = (*part.dims[:axis], size, *part.dims[axis:])
+    return ArrayShape(part.dtype, dims, descending(len(dims)))
+
 
 _FAMILY = "reduction"
 
 ROWS = (
-    OpDef("map", (1, MANY), _FAMILY, declared, (DIMENSIONS_OPTIONAL, TO_APPLY)),
-    OpDef("reduce", (2, MANY), _FAMILY, declared, (DIMENSIONS, TO_APPLY)),
+    OpDef(
+        "map",
+        (1, MANY),
+        _FAMILY,
+        _map,
+        (DIMENSIONS_OPTIONAL, TO_APPLY),
+        doc="a scalar computation applied to the operands' elements",
+    ),
+    OpDef(
+        "reduce",
+        (2, MANY),
+        _FAMILY,
+        _reduce,
+        (DIMENSIONS, TO_APPLY),
+        doc="fold dimensions with a scalar computation, from an initial value",
+    ),
     OpDef(
         "scan",
         (1, MANY),
         _FAMILY,
-        declared,
+        _scan,
         (
             DIMENSIONS,
             Attribute("num_carries", Kind.INT),
@@ -26,5 +139,6 @@ ROWS = (
             TO_APPLY,
         ),
         inferable=False,
+        doc="fold along a dimension and keep what every step gives",
     ),
 )

@@ -2,10 +2,31 @@
 
 from __future__ import annotations
 
-from hloopt.ops.opdef import Attribute, Kind, OpDef
-from hloopt.ops.shapes import declared
+from hloopt.ops.opdef import Attribute, InferArgs, Kind, OpDef
+from hloopt.ops.shapes import attribute, declared, declared_array, error, like
+from hloopt.types import Literal, Shape, compatible
 
 __all__ = ["ROWS"]
+
+
+def _constant(args: InferArgs) -> Shape:
+    """The literal's shape."""
+    literal: Literal = attribute(args, "literal")
+    if args.declared is not None and not compatible(args.declared, literal.shape):
+        raise error(args, f"the literal has shape {literal.shape}, the result {args.declared}")
+    return like(args, literal.shape)
+
+
+def _iota(args: InferArgs) -> Shape:
+    """The declared shape."""
+    shape = declared_array(args)
+    dim = attribute(args, "iota_dimension")
+    if not 0 <= dim < shape.rank:
+        raise error(args, f"iota_dimension={dim} is not a dimension of rank {shape.rank}")
+    if shape.dtype.is_pred:
+        raise error(args, "the element type pred cannot count")
+    return shape
+
 
 _FAMILY = "source"
 
@@ -14,17 +35,19 @@ ROWS = (
         "constant",
         (0, 0),
         _FAMILY,
-        declared,
+        _constant,
         (Attribute("literal", Kind.LITERAL, required=True),),
         inferable=False,
+        doc="a value of the module",
     ),
     OpDef(
         "iota",
         (0, 0),
         _FAMILY,
-        declared,
+        _iota,
         (Attribute("iota_dimension", Kind.INT, required=True),),
         inferable=False,
+        doc="each element is its index along a dimension",
     ),
     OpDef(
         "parameter",
@@ -33,5 +56,6 @@ ROWS = (
         declared,
         (Attribute("parameter_number", Kind.INT, required=True),),
         inferable=False,
+        doc="an argument of the computation",
     ),
 )

@@ -2,10 +2,26 @@
 
 from __future__ import annotations
 
-from hloopt.ops.opdef import MANY, Attribute, Kind, OpDef
-from hloopt.ops.shapes import declared
+from hloopt.ops.opdef import MANY, Attribute, InferArgs, Kind, OpDef
+from hloopt.ops.shapes import attribute, error, like, tuple_of, tuple_operand
+from hloopt.types import Shape
 
 __all__ = ["ROWS"]
+
+
+def _tuple(args: InferArgs) -> Shape:
+    """The operands' shapes."""
+    return tuple_of(args, args.operands)
+
+
+def _get_tuple_element(args: InferArgs) -> Shape:
+    """The shape of one element."""
+    elements = tuple_operand(args, 0).elements
+    index = attribute(args, "index")
+    if not 0 <= index < len(elements):
+        raise error(args, f"index={index} is not in a tuple of {len(elements)}")
+    return like(args, elements[index])
+
 
 _FAMILY = "tuple"
 
@@ -14,8 +30,9 @@ ROWS = (
         "get-tuple-element",
         (1, 1),
         _FAMILY,
-        declared,
+        _get_tuple_element,
         (Attribute("index", Kind.INT, required=True),),
+        doc="one element of a tuple",
     ),
-    OpDef("tuple", (0, MANY), _FAMILY, declared),
+    OpDef("tuple", (0, MANY), _FAMILY, _tuple, doc="the operands as a tuple"),
 )
