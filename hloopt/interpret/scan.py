@@ -1,0 +1,73 @@
+"""scan: a computation carried along a dimension, one step after the other."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+import numpy as np
+
+from hloopt.interpret.context import Array, Context, Evaluator, Value, arrays_of, leaf_arrays
+from hloopt.ir import Instruction
+from hloopt.types import TupleShape
+
+__all__ = ["EVALUATORS", "scan"]
+
+Step = Callable[[list[Array]], list[Array]]
+
+
+def scan(
+    inputs: Sequence[Array],
+    carries: Sequence[Array],
+    dimension: int,
+    step: Step,
+    outputs: Sequence[tuple[tuple[int, ...], np.dtype[np.generic]]],
+    *,
+    reverse: bool = False,
+) -> list[Array]:
+    """``step(slices of inputs + carries)`` gives slices of outputs and new carries, for each index.
+
+    ``outputs`` has the dimensions and NumPy type of each output.  Slices have no ``dimension``;
+    with ``reverse`` the last index comes first.  The result is the outputs and then the last
+    carries.
+    """
+    results = [np.empty(dims, kind) for dims, kind in outputs]
+    sources = [np.moveaxis(array, dimension, 0) for array in inputs]
+    targets = [np.moveaxis(array, dimension, 0) for array in results]
+    state = list(carries)
+    count = sources[0].shape[0] if sources else targets[0].shape[0]
+    for index in reversed(range(count)) if reverse else range(count):
+        made = step([*(source[index] for source in sources), *state])
+        for target, array in zip(targets, made, strict=False):
+            target[index] = array
+        state = made[len(targets) :]
+    return [*results, *state]
+
+
+def _scan(instruction: Instruction, values: tuple[Value, ...], context: Context) -> Value:
+    attributes = instruction.attributes
+    arrays = arrays_of(values)
+    carries = attributes.get("num_carries", 0)
+    inputs = len(arrays) - carries
+    (dimension,) = attributes["dimensions"]
+    region = attributes["to_apply"]
+    shape = instruction.shape
+    assert isinstance(shape, TupleShape)
+    leaves = shape.elements[: len(shape.elements) - carries]
+    scalar = all(not parameter.array.dims for parameter in region.parameters)
+
+    def step(operands: list[Array]) -> list[Array]:
+        made = context.apply(region, operands) if scalar else context.call(region, operands)
+        return list(leaf_arrays(made))
+
+    results = scan(
+        arrays[:inputs],
+        arrays[inputs:],
+        dimension,
+        step,
+        [(leaf.dims, context.carrier(leaf.dtype)) for leaf in leaves],  # type: ignore[union-attr]
+        reverse=attributes.get("is_reverse", False),
+    )
+    return tuple(results)
+
+
+EVALUATORS: Mapping[str, Evaluator] = {"scan": _scan}
