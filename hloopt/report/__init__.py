@@ -1,0 +1,1 @@
+"""What a person sees: tables that fit the terminal, and JSON for scripts."""

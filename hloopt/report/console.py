@@ -1,0 +1,58 @@
+"""Where reports go: stdout is the product, stderr everything else."""
+
+from __future__ import annotations
+
+import json
+import sys
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+__all__ = ["SCHEMA", "messages", "product", "table", "write_json"]
+
+SCHEMA = 1
+"""Raised when a field of any command's JSON changes its meaning or goes away."""
+
+_PIPE_WIDTH = 120
+
+
+def product() -> Console:
+    """A console on stdout; in a pipe, lines are as long as a wide terminal's."""
+    return _console(stderr=False)
+
+
+def messages() -> Console:
+    """A console on stderr."""
+    return _console(stderr=True)
+
+
+def _console(*, stderr: bool) -> Console:
+    stream = sys.stderr if stderr else sys.stdout
+    if stream.isatty():
+        return Console(file=stream, highlight=False)
+    width = Console().width if _columns_given() else _PIPE_WIDTH
+    return Console(file=stream, highlight=False, width=width)
+
+
+def _columns_given() -> bool:
+    import os
+
+    return os.environ.get("COLUMNS", "").isdigit()
+
+
+def table(*columns: str, title: str | None = None, left: int = 1) -> Table:
+    """A plain table; the first ``left`` columns are texts, the others numbers."""
+    made = Table(title=title, title_justify="left", box=None, pad_edge=False, header_style="bold")
+    for number, name in enumerate(columns):
+        if number < left:
+            made.add_column(name, overflow="fold")
+        else:
+            made.add_column(name, justify="right", no_wrap=True)
+    return made
+
+
+def write_json(command: str, content: dict[str, Any]) -> None:
+    """One JSON object on one line: the schema number, the command, and what it found."""
+    json.dump({"schema": SCHEMA, "command": command, **content}, sys.stdout, allow_nan=False)
+    sys.stdout.write("\n")

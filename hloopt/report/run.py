@@ -1,0 +1,140 @@
+"""The table of ``hloopt run``: what ran, how fast, and how far apart the results are."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, field
+from math import isfinite
+from typing import Any
+
+from rich.console import Console
+
+from hloopt.report.console import table
+from hloopt.report.numbers import error, seconds
+from hloopt.runtime.compare import Comparison
+from hloopt.runtime.timing import Timing
+
+__all__ = ["Row", "RunReport"]
+
+
+@dataclass(frozen=True)
+class Row:
+    """One way of running the module; ``comparisons`` are of its results against ``against``."""
+
+    name: str
+    kernels: int | None = None
+    launches: int | None = None
+    timing: Timing | None = None
+    against: str = ""
+    comparisons: tuple[Comparison, ...] = ()
+
+
+@dataclass
+class RunReport:
+    """All rows of one module; speed-ups are relative to ``baseline``, the row of that name."""
+
+    module: str
+    precision: str
+    inputs: str
+    baseline: str
+    rows: list[Row] = field(default_factory=list)
+
+    @property
+    def passed(self) -> bool:
+        """Whether all comparisons pass."""
+        return all(entry.passed for row in self.rows for entry in row.comparisons)
+
+    def show(self, console: Console) -> None:
+        """Print the table, and a line for each output that differs."""
+        made = table(
+            "run", "kernels", "launches", "time", "spread", "speed-up", "compared with",
+            "max abs", "max rel", "max ULP", "where",
+        )  # fmt: skip
+        for row in self.rows:
+            made.add_row(row.name, *self._cells(row))
+        console.print(f"[bold]{_escape(self.module)}[/]  inputs: {self.inputs}  {self.precision}")
+        console.print(made)
+        for row in self.rows:
+            for number, entry in enumerate(row.comparisons):
+                if not entry.passed:
+                    console.print(f"[red]differs[/] {_escape(difference(row, number, entry))}")
+        if self.passed and any(row.comparisons for row in self.rows):
+            count = max(len(row.comparisons) for row in self.rows)
+            console.print(f"[green]ok[/] {count} result{'s' * (count != 1)} within tolerance")
+
+    def _cells(self, row: Row) -> list[str]:
+        cells = [_count(row.kernels), _count(row.launches)]
+        if row.timing is None:
+            cells += ["", "", ""]
+        else:
+            base = next((entry.timing for entry in self.rows if entry.name == self.baseline), None)
+            ratio = base.median / row.timing.median if base and row.timing.median else 0.0
+            speed = f"{ratio:.2f}x" if ratio else ""
+            cells += [seconds(row.timing.median), f"± {seconds(row.timing.spread)}", speed]
+        if not row.comparisons:
+            return [*cells, row.against, "", "", "", ""]
+        number, worst = max(enumerate(row.comparisons), key=lambda pair: badness(pair[1]))
+        place = ",".join(map(str, worst.where))
+        return [
+            *cells,
+            row.against,
+            error(max(entry.absolute for entry in row.comparisons)),
+            error(max(entry.relative for entry in row.comparisons)),
+            str(max(entry.ulp for entry in row.comparisons)),
+            f"out_{number}[{place}]" if badness(worst) > (0, 0.0) else "",
+        ]
+
+    def json(self) -> dict[str, Any]:
+        """The report as JSON values; infinities are strings."""
+        return {
+            "module": self.module,
+            "precision": self.precision,
+            "inputs": self.inputs,
+            "baseline": self.baseline,
+            "passed": self.passed,
+            "rows": [_row_json(row) for row in self.rows],
+        }
+
+
+def badness(entry: Comparison) -> tuple[int, float]:
+    """Order of comparisons: those that fail first, then by absolute error."""
+    return (0 if entry.passed else 1, entry.absolute)
+
+
+def difference(row: Row, number: int, entry: Comparison) -> str:
+    """A sentence about one output that does not pass."""
+    start = f"{row.name}: out_{number} against {row.against}: "
+    if entry.problem:
+        return start + entry.problem
+    place = ",".join(map(str, entry.where))
+    return (
+        f"{start}{entry.mismatches} of {entry.elements} elements of {entry.dtype} beyond "
+        f"atol {entry.atol:.2g} + rtol {entry.rtol:.2g}, worst at [{place}]"
+    )
+
+
+def _row_json(row: Row) -> dict[str, Any]:
+    return {
+        "name": row.name,
+        "kernels": row.kernels,
+        "launches": row.launches,
+        "seconds": list(row.timing.seconds) if row.timing else None,
+        "median": row.timing.median if row.timing else None,
+        "against": row.against,
+        "comparisons": [
+            {
+                key: value if not isinstance(value, float) or isfinite(value) else str(value)
+                for key, value in {**asdict(entry), "passed": entry.passed}.items()
+            }
+            for entry in row.comparisons
+        ],
+    }
+
+
+def _count(value: int | None) -> str:
+    return "" if value is None else str(value)
+
+
+def _escape(text: str) -> str:
+    from rich.markup import escape
+
+    return escape(text)

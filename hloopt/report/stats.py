@@ -1,0 +1,81 @@
+"""The tables of ``hloopt stats``: opcodes, work, and the largest buffers of a module."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+from rich.console import Console
+
+from hloopt.analysis.cost import module_cost
+from hloopt.analysis.liveness import largest_buffers, peak
+from hloopt.ir import Module
+from hloopt.report.console import table
+from hloopt.report.numbers import amount, byte_size
+from hloopt.runtime.kernels import module_kernels
+
+__all__ = ["module_stats", "show_stats"]
+
+
+def module_stats(module: Module, *, buffers: int = 10) -> dict[str, Any]:
+    """Counts, flops, bytes and buffers, as JSON values.
+
+    ``flops`` and bytes are those of one run of the entry; a loop whose trip count the module does not
+    show counts once.  ``peak_bytes`` is the most that is alive at once in the order of the text.
+    """
+    opcodes = Counter(instruction.opcode for instruction in module.instructions())
+    cost = module_cost(module)
+    return {
+        "module": module.name,
+        "instructions": module.instruction_count(),
+        "computations": len(module.computations),
+        "kernels": module_kernels(module),
+        "opcodes": dict(opcodes.most_common()),
+        "flops": cost.flops,
+        "transcendentals": cost.transcendentals,
+        "bytes_read": cost.bytes_read,
+        "bytes_written": cost.bytes_written,
+        "arithmetic_intensity": cost.arithmetic_intensity,
+        "peak_bytes": peak(module.entry).byte_size,
+        "buffers": [
+            {
+                "name": entry.instruction.name,
+                "index": list(entry.index),
+                "bytes": entry.byte_size,
+                "shape": str(entry.instruction.shape),
+                "kind": entry.kind,
+                "place": module.user_line(entry.instruction.metadata),
+            }
+            for entry in largest_buffers(module, buffers)
+        ],
+    }
+
+
+def show_stats(stats: dict[str, Any], console: Console, *, opcodes: int = 15) -> None:
+    """Print what ``module_stats`` found."""
+    console.print(f"[bold]{stats['module']}[/]", markup=True)
+    summary = table("what", "value")
+    for name in ("instructions", "computations", "kernels"):
+        summary.add_row(name, str(stats[name]))
+    for name in ("flops", "transcendentals"):
+        summary.add_row(name, amount(stats[name]))
+    for name in ("bytes_read", "bytes_written", "peak_bytes"):
+        summary.add_row(name.replace("_", " "), byte_size(stats[name]))
+    summary.add_row("flops per byte", f"{stats['arithmetic_intensity']:.2f}")
+    console.print(summary)
+    counts = table("opcode", "count", title="\nopcodes")
+    found = list(stats["opcodes"].items())
+    for opcode, count in found[:opcodes]:
+        counts.add_row(opcode, str(count))
+    if len(found) > opcodes:
+        rest = sum(count for _, count in found[opcodes:])
+        counts.add_row(f"{len(found) - opcodes} more", str(rest))
+    console.print(counts)
+    largest = table("buffer", "shape", "kind", "from", "size", title="\nlargest buffers", left=4)
+    for entry in stats["buffers"]:
+        index = "".join(f"{{{at}}}" for at in entry["index"])
+        shape = entry["shape"] if len(entry["shape"]) < 40 else entry["shape"][:39] + "…"
+        largest.add_row(
+            entry["name"] + index, shape, entry["kind"], entry["place"], byte_size(entry["bytes"])
+        )
+    console.print(largest)

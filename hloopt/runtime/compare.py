@@ -1,0 +1,179 @@
+"""Comparing results: by element type, with the largest errors and where they are.
+
+An element passes when it is equal, both are NaN, or ``|got - want| <= atol + rtol * |want|`` (complex numbers
+by modulus).  Integers and pred must be equal; 0.0 equals -0.0.  Where no ``atol`` is given it is a fraction of
+the largest finite magnitude wanted, since an element near zero carries the rounding of its neighbours.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import inf
+from typing import Any
+
+import numpy as np
+
+from hloopt.types import DType, of_numpy
+
+__all__ = ["TOLERANCES", "Comparison", "Tolerance", "compare", "compare_all", "ulp_distance"]
+
+Array = np.ndarray[Any, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Tolerance:
+    """``rtol`` as is; ``scaled_atol`` times the largest magnitude gives the default ``atol``."""
+
+    rtol: float
+    scaled_atol: float
+
+
+TOLERANCES: dict[str, Tolerance] = {
+    "f64": Tolerance(1e-11, 1e-13),
+    "c128": Tolerance(1e-11, 1e-13),
+    "f32": Tolerance(2e-5, 2e-6),
+    "c64": Tolerance(2e-5, 2e-6),
+    "f16": Tolerance(4e-3, 1e-3),
+    "bf16": Tolerance(3e-2, 8e-3),
+    "f8e3m4": Tolerance(0.07, 0.02),
+    "f8e4m3": Tolerance(0.13, 0.02),
+    "f8e4m3fn": Tolerance(0.13, 0.02),
+    "f8e4m3fnuz": Tolerance(0.13, 0.02),
+    "f8e4m3b11fnuz": Tolerance(0.13, 0.02),
+    "f8e5m2": Tolerance(0.26, 0.03),
+    "f8e5m2fnuz": Tolerance(0.26, 0.03),
+    "f6e2m3fn": Tolerance(0.13, 0.05),
+    "f6e3m2fn": Tolerance(0.26, 0.05),
+    "f4e2m1fn": Tolerance(0.5, 0.1),
+    "f8e8m0fnu": Tolerance(1.0, 0.0),
+}
+"""Two roundings of the type, or a few: what reordering sums and fusing may change."""
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """How one output differs.
+
+    ``absolute``, ``relative`` (to the wanted value) and ``ulp`` are the largest errors over elements of which
+    both are finite; ``where`` is the index of the worst mismatch, or of the largest absolute error when all
+    elements pass; ``mismatches`` counts elements that do not pass.
+    """
+
+    dtype: str
+    elements: int
+    mismatches: int
+    absolute: float
+    relative: float
+    ulp: int
+    where: tuple[int, ...]
+    rtol: float
+    atol: float
+    problem: str = ""
+
+    @property
+    def passed(self) -> bool:
+        """Whether every element passes and shape and type agree."""
+        return not self.mismatches and not self.problem
+
+
+def compare(
+    got: Array, want: Array, *, rtol: float | None = None, atol: float | None = None
+) -> Comparison:
+    """Compare two arrays of one storage type."""
+    kind = of_numpy(want.dtype)
+    if got.dtype != want.dtype or got.shape != want.shape:
+        problem = f"{got.dtype}{list(got.shape)} instead of {want.dtype}{list(want.shape)}"
+        return Comparison(kind.name, want.size, want.size, inf, inf, 0, (), 0.0, 0.0, problem)
+    left, right = _wide(got, kind), _wide(want, kind)
+    with np.errstate(all="ignore"):
+        rtol, atol = _tolerance(kind, right, rtol, atol)
+        same = (left == right) | (np.isnan(left) & np.isnan(right))
+        error = np.where(same, 0.0, np.abs(left - right))
+        passes = same | (error <= atol + rtol * np.abs(right))
+        finite = np.isfinite(left) & np.isfinite(right)
+        bounded = np.where(finite, error, 0.0)
+        scale = np.abs(right)
+        relative = np.where(finite & (scale > 0), bounded / scale, 0.0)
+    mismatches = int(want.size - np.count_nonzero(passes))
+    ulps = ulp_distance(got, want, kind) if kind.is_float else np.zeros(0, np.uint64)
+    return Comparison(
+        kind.name,
+        want.size,
+        mismatches,
+        float(bounded.max(initial=0.0))
+        if not mismatches
+        else float(error[~passes].max(initial=0.0)),
+        float(relative.max(initial=0.0)),
+        int(ulps[finite].max(initial=0)) if kind.is_float else 0,
+        _worst(error, passes),
+        rtol,
+        atol,
+    )
+
+
+def compare_all(
+    got: Sequence[Array],
+    want: Sequence[Array],
+    *,
+    rtol: float | None = None,
+    atol: float | None = None,
+) -> list[Comparison]:
+    """Compare two flat result lists, which must have the same length."""
+    return [
+        compare(left, right, rtol=rtol, atol=atol) for left, right in zip(got, want, strict=True)
+    ]
+
+
+def ulp_distance(got: Array, want: Array, kind: DType) -> Array:
+    """How many values of the type lie between two arrays of it, element by element (0: the same).
+
+    Bit patterns are mapped to integers in the order of the values, so that the count is exact across zero.
+    """
+    left, right = _ordered(got, kind), _ordered(want, kind)
+    distance: Array = np.where(left > right, left - right, right - left)
+    return distance
+
+
+def _ordered(values: Array, kind: DType) -> Array:
+    """Unsigned integers in the order of the values; both zeros are the same one."""
+    width = values.dtype.itemsize * 8
+    bits = np.ascontiguousarray(values).view(f"u{values.dtype.itemsize}").astype(np.uint64)
+    if kind.name == "f8e8m0fnu":
+        return bits
+    sign_bit = np.uint64(1 << (min(width, kind.bits) - 1))
+    magnitude = bits & (sign_bit - np.uint64(1))
+    negative = (bits & sign_bit) != 0
+    middle = np.uint64(1 << 63)
+    return np.where(negative, middle - magnitude, middle + magnitude)
+
+
+def _wide(values: Array, kind: DType) -> Array:
+    if kind.is_complex:
+        return values.astype(np.complex128)
+    if kind.is_integer and kind.bits == 64:
+        return values.astype(np.longdouble)
+    return values.astype(np.float64)
+
+
+def _tolerance(
+    kind: DType, want: Array, rtol: float | None, atol: float | None
+) -> tuple[float, float]:
+    default = TOLERANCES.get(kind.name)
+    if default is None:
+        return 0.0, 0.0
+    if atol is None:
+        magnitude = np.abs(want)
+        largest = magnitude[np.isfinite(magnitude)].max(initial=0.0)
+        atol = default.scaled_atol * float(largest)
+    return (default.rtol if rtol is None else rtol), atol
+
+
+def _worst(error: Array, passes: Array) -> tuple[int, ...]:
+    """Where the worst mismatch is; a NaN against a number is worse than any number."""
+    if error.size == 0 or error.ndim == 0:
+        return ()
+    rank = np.where(np.isnan(error), inf, error)
+    if not passes.all():
+        rank = np.where(passes, -1.0, rank)
+    return tuple(int(at) for at in np.unravel_index(int(np.argmax(rank)), error.shape))

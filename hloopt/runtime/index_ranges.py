@@ -1,0 +1,151 @@
+"""Which integer parameters are indices, and how far they may go.
+
+Follows each index operand (of gather, scatter, dynamic-slice, dynamic-update-slice) back through ops that keep
+or select its elements to the entry's parameters, through calls, fusions, tuples and loops.  A parameter used
+as an index in several places gets the smallest range.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TypeAlias
+
+from hloopt.ir import Computation, Instruction, Module, walk
+from hloopt.types import GatherDims, ScatterDims
+
+__all__ = ["index_ranges"]
+
+_Place: TypeAlias = "tuple[Instruction, tuple[int, ...]]"
+
+# Through which operands an element of the result comes unchanged, or moved by a wrap-around correction.
+_TRANSPARENT: dict[str, tuple[int, ...]] = {
+    "add": (0, 1),
+    "bitcast": (0,),
+    "broadcast": (0,),
+    "clamp": (1,),
+    "convert": (0,),
+    "copy": (0,),
+    "dynamic-slice": (0,),
+    "maximum": (0, 1),
+    "minimum": (0, 1),
+    "opt-barrier": (0,),
+    "reshape": (0,),
+    "reverse": (0,),
+    "select": (1, 2),
+    "slice": (0,),
+    "subtract": (0,),
+    "transpose": (0,),
+}
+
+
+def index_ranges(module: Module) -> dict[Instruction, int]:
+    """Entry parameter -> exclusive upper bound of its elements, for those that are used as indices."""
+    found: dict[Instruction, int] = {}
+    for computation in module:
+        for instruction in computation:
+            for operand, limit in _indices(instruction):
+                for parameter in _origins(module, operand):
+                    found[parameter] = min(limit, found.get(parameter, limit))
+    return found
+
+
+def _indices(instruction: Instruction) -> Iterator[tuple[Instruction, int]]:
+    """The index operands of an instruction with the number of valid starts."""
+    operands = instruction.operands
+    if instruction.opcode == "dynamic-slice":
+        sizes = instruction.attributes["dynamic_slice_sizes"]
+        yield from _starts(operands[1:], operands[0].array.dims, sizes)
+    elif instruction.opcode == "dynamic-update-slice":
+        yield from _starts(operands[2:], operands[0].array.dims, operands[1].array.dims)
+    elif instruction.opcode == "gather":
+        dims, gather = operands[0].array.dims, GatherDims.of(instruction.attributes)
+        limits = [dims[axis] - gather.slice_sizes[axis] + 1 for axis in gather.start_index_map]
+        if limits:
+            yield operands[1], max(1, min(limits))
+    elif instruction.opcode == "scatter":
+        count = (len(operands) - 1) // 2
+        dims, scatter = operands[0].array.dims, ScatterDims.of(instruction.attributes)
+        updates = operands[count + 1].array.dims
+        windows = iter(sorted(scatter.update_window_dims))
+        outside = {*scatter.inserted_window_dims, *scatter.input_batching_dims}
+        sizes = [1 if axis in outside else updates[next(windows)] for axis in range(len(dims))]
+        limits = [dims[axis] - sizes[axis] + 1 for axis in scatter.scatter_dims_to_operand_dims]
+        if limits:
+            yield operands[count], max(1, min(limits))
+
+
+def _starts(
+    indices: tuple[Instruction, ...], dims: tuple[int, ...], sizes: tuple[int, ...]
+) -> Iterator[tuple[Instruction, int]]:
+    if len(indices) == 1 and indices[0].array.rank == 1:
+        yield indices[0], max(1, min(map(_valid_starts, dims, sizes)))
+        return
+    for index, size, taken in zip(indices, dims, sizes, strict=True):
+        yield index, max(1, _valid_starts(size, taken))
+
+
+def _valid_starts(size: int, taken: int) -> int:
+    return size - taken + 1
+
+
+def _origins(module: Module, start: Instruction) -> set[Instruction]:
+    """The entry's parameters whose elements may arrive at ``start``."""
+    found: set[Instruction] = set()
+    pending: list[_Place] = [(start, ())]
+    seen: set[_Place] = set()
+    while pending:
+        place = pending.pop()
+        if place in seen:
+            continue
+        seen.add(place)
+        instruction, index = place
+        if instruction.opcode == "parameter" and instruction.computation is module.entry:
+            found.add(instruction)
+            continue
+        pending.extend(_sources(instruction, index))
+    return found
+
+
+def _sources(instruction: Instruction, index: tuple[int, ...]) -> Iterator[_Place]:
+    opcode, operands = instruction.opcode, instruction.operands
+    if opcode == "parameter":
+        yield from _arguments(instruction, index)
+    elif opcode == "get-tuple-element":
+        yield operands[0], (instruction.attributes["index"], *index)
+    elif opcode == "tuple":
+        if index:
+            yield operands[index[0]], index[1:]
+    elif opcode == "concatenate":
+        yield from ((operand, index) for operand in operands)
+    elif opcode == "while":
+        yield operands[0], index
+        yield instruction.attributes["body"].root, index
+    elif opcode in ("call", "fusion", "conditional"):
+        for called in walk.called_computations(instruction):
+            yield called.root, index
+    else:
+        yield from ((operands[at], index) for at in _TRANSPARENT.get(opcode, ()))
+
+
+def _arguments(parameter: Instruction, index: tuple[int, ...]) -> Iterator[_Place]:
+    """What callers give for a parameter."""
+    computation = parameter.computation
+    assert computation is not None
+    number = parameter.parameter_number
+    for caller in computation.callers:
+        if caller.opcode in ("call", "fusion"):
+            yield caller.operands[number], index
+        elif caller.opcode == "while":
+            yield caller, index
+        elif caller.opcode == "conditional":
+            for at, branch in enumerate(_branches(caller)):
+                if branch is computation:
+                    yield caller.operands[at + 1], index
+
+
+def _branches(conditional: Instruction) -> tuple[Computation, ...]:
+    attributes = conditional.attributes
+    if "branch_computations" in attributes:
+        branches: tuple[Computation, ...] = attributes["branch_computations"]
+        return branches
+    return attributes["true_computation"], attributes["false_computation"]

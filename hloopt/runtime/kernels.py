@@ -1,0 +1,45 @@
+"""What counts as a kernel: an instruction that would be launched by itself.
+
+On a GPU every top-level instruction that reads and writes memory is one launch; bookkeeping, control
+flow and changes of shape that move no byte are none.
+"""
+
+from __future__ import annotations
+
+from hloopt.ir import Computation, Instruction, Module, walk
+from hloopt.types import ArrayShape
+
+__all__ = ["computation_kernels", "is_kernel", "module_kernels"]
+
+_NO_WORK = frozenset({
+    "add-dependency", "after-all", "all-gather-done", "all-reduce-done", "async-done", "async-start",
+    "async-update", "bitcast", "call", "collective-permute-done", "conditional", "constant", "copy-done",
+    "domain", "get-dimension-size", "get-tuple-element", "opt-barrier", "parameter", "partition-id",
+    "replica-id", "tuple", "while",
+})  # fmt: skip
+
+
+def is_kernel(instruction: Instruction) -> bool:
+    """Whether an instruction of a top-level computation is a launch of its own.
+
+    A reshape between row-major layouts and a bitcast are other names for the same bytes.
+    """
+    if instruction.opcode in _NO_WORK:
+        return False
+    if instruction.opcode == "reshape":
+        shapes = (instruction.shape, instruction.operands[0].shape)
+        return not all(
+            isinstance(shape, ArrayShape) and (shape.layout is None or shape.layout.is_descending)
+            for shape in shapes
+        )
+    return True
+
+
+def computation_kernels(computation: Computation) -> int:
+    """Kernels that stand in a computation itself; those it calls are not counted."""
+    return sum(map(is_kernel, computation))
+
+
+def module_kernels(module: Module) -> int:
+    """Kernels of the whole program: the entry and what it reaches through control flow."""
+    return sum(map(computation_kernels, walk.top_level_computations(module)))

@@ -1,0 +1,1 @@
+"""The NumPy executor: computations compiled once into straight lines of array functions."""

@@ -1,0 +1,32 @@
+"""What every executor gives: a program."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+__all__ = ["Array", "Program"]
+
+Array = np.ndarray[Any, Any]
+
+
+class Program(ABC):
+    """A module made executable for one device.
+
+    ``kernels`` counts the instructions of the program that do work (``runtime.kernels``); ``launches``
+    those of the last run, each as often as it ran.
+    """
+
+    kernels: int
+    launches: int
+
+    @abstractmethod
+    def run(self, inputs: Sequence[Array]) -> list[Array]:
+        """Arrays in parameter order in, the flat list of result arrays out; tokens are left out.
+
+        Inputs are not changed and results share no memory with them.
+        Raises ``EvaluationError`` when the inputs do not fit the parameters.
+        """
