@@ -65,10 +65,6 @@ def from_bytes(raw: Array, dtype: DType, count: int) -> Array:
     per_byte, mask = 8 // dtype.bits, (1 << dtype.bits) - 1
     shifts = np.arange(per_byte, dtype=np.uint8) * np.uint8(dtype.bits)
     codes = (raw[:, None] >> shifts & np.uint8(mask)).reshape(-1)[:count]
-    if dtype.kind == "signed":
-        # The storage types of ml_dtypes hold a signed element sign-extended in its byte.
-        sign = np.uint8(1 << (dtype.bits - 1))
-        codes = (codes ^ sign) - sign
     return np.ascontiguousarray(codes).view(dtype.numpy)
 
 
@@ -79,7 +75,7 @@ def bitcast(array: Array, source: ArrayShape, target: ArrayShape) -> Array:
     """
     flat = to_physical(array, _order(source))
     if source.dtype is not target.dtype:
-        flat = _reinterpret(flat, source, target)
+        flat = from_bytes(packed_bytes(flat, source.dtype), target.dtype, target.elements)
     return from_physical(flat[: target.elements], target.dims, _order(target))
 
 
@@ -96,25 +92,6 @@ def bitcast_convert(array: Array, source: DType, target: DType) -> Array:
         dims = dims[:-1]
     count = int(np.prod(dims, dtype=np.int64))
     return from_bytes(packed_bytes(array.reshape(-1), source), target, count).reshape(dims)
-
-
-def _reinterpret(flat: Array, source: ArrayShape, target: ArrayShape) -> Array:
-    dense = source.elements * source.dtype.bits, target.elements * target.dtype.bits
-    if source.dtype.bits < 8 or target.dtype.bits < 8:
-        unpacked = source.elements * source.dtype.numpy.itemsize
-        if dense[0] != dense[1] and unpacked == target.elements * target.dtype.numpy.itemsize:
-            return _one_a_byte(flat, target.dtype)
-    return from_bytes(packed_bytes(flat, source.dtype), target.dtype, target.elements)
-
-
-def _one_a_byte(flat: Array, target: DType) -> Array:
-    """Elements that take a whole byte each on both sides."""
-    raw = np.ascontiguousarray(flat).view(np.uint8)
-    if target.bits >= 8:
-        return from_bytes(raw, target, raw.size // target.numpy.itemsize)
-    codes = raw & np.uint8((1 << target.bits) - 1)
-    packed = packed_bytes(codes.view(target.numpy), target)
-    return from_bytes(packed, target, codes.size)
 
 
 def _order(shape: ArrayShape) -> tuple[int, ...]:
@@ -136,11 +113,17 @@ def _evaluate_bitcast(
 
 
 def _check_bitcast(instruction: Instruction) -> str | None:
-    for shape in (instruction.operands[0].shape, instruction.shape):
+    source, target = instruction.operands[0].shape, instruction.shape
+    for shape in (source, target):
         if not isinstance(shape, ArrayShape):
             return f"bitcast of {shape}, which is not an array"
         if shape.layout is not None and "T(" in shape.layout.suffix:
             return f"bitcast of {shape}: the order of elements in a tiled layout is not known here"
+    assert isinstance(source, ArrayShape)
+    assert isinstance(target, ArrayShape)
+    bits = [shape.elements * shape.dtype.bits for shape in (source, target)]
+    if min(source.dtype.bits, target.dtype.bits) < 8 and bits[0] != bits[1]:
+        return f"bitcast of {source} to {target}: {bits[0]} bits are not {bits[1]}"
     return None
 
 

@@ -135,7 +135,7 @@ def random_bits(
         return after, raw.view(storage)
     if bits >= 8:
         return after, raw.astype(f"u{bits // 8}").view(storage)
-    return after, _narrow(raw & _U32((1 << bits) - 1), storage, bits)
+    return after, (raw & _U32((1 << bits) - 1)).astype(np.uint8).view(storage)
 
 
 def rng_bit_generator(
@@ -201,15 +201,6 @@ def _high(words: Array) -> Array:
 
 def _wide(low: Array, high: Array) -> Array:
     return low.astype(_U64) | (high.astype(_U64) << _U64(32))
-
-
-def _narrow(raw: Array, storage: np.dtype[Any], bits: int) -> Array:
-    """Elements narrower than a byte: the low bits, sign-extended for a signed type."""
-    values = raw.astype(np.int8)
-    if np.dtype(storage).name.startswith("int"):
-        sign = np.int8(1 << (bits - 1))
-        values = (values ^ sign) - sign
-    return values.astype(storage)
 
 
 EVALUATORS: dict[str, Evaluator] = {

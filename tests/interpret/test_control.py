@@ -1,0 +1,218 @@
+"""Control flow, tuples and asynchronous calls."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import hloopt
+from hloopt.errors import UnsupportedError
+
+COMPUTATIONS = """
+double {
+  x = f32[] parameter(0)
+  ROOT y = f32[] add(x, x)
+}
+
+square {
+  x = f32[] parameter(0)
+  ROOT y = f32[] multiply(x, x)
+}
+
+minus {
+  x = f32[] parameter(0)
+  ROOT y = f32[] negate(x)
+}
+"""
+
+
+def run(
+    entry: str, *arrays: object, computations: str = COMPUTATIONS, **options
+) -> list[np.ndarray]:
+    text = f"HloModule m\n{computations}\nENTRY e {{\n{entry}\n}}\n"
+    module = hloopt.parse(text)
+    return hloopt.evaluate(module, [np.asarray(array) for array in arrays], **options)
+
+
+def f32(value: float) -> np.ndarray:
+    return np.array(value, np.float32)
+
+
+@pytest.mark.parametrize(("index", "expected"), [(0, 6), (1, 9), (2, -3), (3, -3), (-1, -3)])
+def test_a_branch_index_out_of_range_takes_the_last_branch(index: int, expected: float) -> None:
+    entry = (
+        "  i = s32[] parameter(0)\n  x = f32[] parameter(1)\n"
+        "  ROOT c = f32[] conditional(i, x, x, x), branch_computations={double, square, minus}"
+    )
+    (found,) = run(entry, np.int32(index), f32(3))
+    assert found == expected
+
+
+@pytest.mark.parametrize(("value", "expected"), [(True, 6), (False, 9)])
+def test_a_true_predicate_takes_the_first_branch(value: bool, expected: float) -> None:
+    for branches in (
+        "true_computation=double, false_computation=square",
+        "branch_computations={double, square}",
+    ):
+        entry = (
+            "  i = pred[] parameter(0)\n  x = f32[] parameter(1)\n"
+            f"  ROOT c = f32[] conditional(i, x, x), {branches}"
+        )
+        (found,) = run(entry, np.bool_(value), f32(3))
+        assert found == expected
+
+
+def test_only_the_chosen_branch_is_run() -> None:
+    """A loop without end in the other branch does no harm."""
+    loops = """
+never {
+  x = f32[] parameter(0)
+  ROOT w = f32[] while(x), condition=always, body=same
+}
+
+always {
+  x = f32[] parameter(0)
+  ROOT t = pred[] constant(true)
+}
+
+same {
+  ROOT x = f32[] parameter(0)
+}
+"""
+    entry = (
+        "  i = pred[] parameter(0)\n  x = f32[] parameter(1)\n"
+        "  ROOT c = f32[] conditional(i, x, x), branch_computations={double, never}"
+    )
+    (found,) = run(entry, np.bool_(True), f32(3), computations=COMPUTATIONS + loops)
+    assert found == 6
+
+
+@pytest.mark.parametrize("trips", [0, 1, 7])
+def test_while_runs_until_its_condition_is_false(trips: int) -> None:
+    loop = """
+body {
+  s = (s32[], s32[], (f32[], f32[])) parameter(0)
+  i = s32[] get-tuple-element(s), index=0
+  n = s32[] get-tuple-element(s), index=1
+  pair = (f32[], f32[]) get-tuple-element(s), index=2
+  a = f32[] get-tuple-element(pair), index=0
+  b = f32[] get-tuple-element(pair), index=1
+  one = s32[] constant(1)
+  next = s32[] add(i, one)
+  sum = f32[] add(a, b)
+  swapped = (f32[], f32[]) tuple(b, sum)
+  ROOT r = (s32[], s32[], (f32[], f32[])) tuple(next, n, swapped)
+}
+
+condition {
+  s = (s32[], s32[], (f32[], f32[])) parameter(0)
+  i = s32[] get-tuple-element(s), index=0
+  n = s32[] get-tuple-element(s), index=1
+  ROOT c = pred[] compare(i, n), direction=LT
+}
+"""
+    entry = """
+  n = s32[] parameter(0)
+  zero = s32[] constant(0)
+  a = f32[] constant(0)
+  b = f32[] constant(1)
+  pair = (f32[], f32[]) tuple(a, b)
+  start = (s32[], s32[], (f32[], f32[])) tuple(zero, n, pair)
+  ROOT w = (s32[], s32[], (f32[], f32[])) while(start), condition=condition, body=body
+"""
+    a, b = 0, 1
+    for _ in range(trips):
+        a, b = b, a + b
+    assert [int(part) for part in run(entry, np.int32(trips), computations=loop)] == [
+        trips,
+        trips,
+        a,
+        b,
+    ]
+
+
+def test_calls_and_fusions_of_any_kind_are_their_computations() -> None:
+    entry = """
+  x = f32[] parameter(0)
+  a = f32[] call(x), to_apply=double
+  b = f32[] fusion(a), kind=kLoop, calls=square
+  ROOT c = f32[] fusion(b), kind=kCustom, calls=minus
+"""
+    assert run(entry, f32(3)) == [-36]
+
+
+def test_asynchronous_calls_give_the_result_of_their_computation() -> None:
+    entry = """
+  x = f32[] parameter(0)
+  s = ((f32[]), f32[], s32[]) async-start(x), calls=square
+  u = ((f32[]), f32[], s32[]) async-update(s)
+  ROOT d = f32[] async-done(u)
+"""
+    assert run(entry, f32(3)) == [9]
+
+
+def test_asynchronous_sugar_names_the_op() -> None:
+    entry = """
+  x = f32[] parameter(0)
+  s = ((f32[]), f32[], s32[]) call-start(x), to_apply=square
+  d = f32[] call-done(s)
+  n = ((f32[]), f32[], s32[]) negate-start(d)
+  m = ((f32[]), f32[], s32[]) negate-update(n)
+  ROOT e = f32[] negate-done(m)
+"""
+    assert run(entry, f32(3)) == [-9]
+
+
+def test_copies_barriers_and_dependencies_pass_values_on() -> None:
+    entry = """
+  x = f32[2] parameter(0)
+  s = (f32[2], f32[2], u32[]) copy-start(x)
+  y = f32[2] copy-done(s)
+  t = (f32[2], f32[2]) tuple(x, y)
+  b = (f32[2], f32[2]) opt-barrier(t)
+  z = f32[2] get-tuple-element(b), index=1
+  k = token[] after-all()
+  w = f32[2] add-dependency(z, k)
+  v = f32[2] domain(w), domain={kind="sharding", entry={maximal device=0}, exit={maximal device=1}}
+  n = s32[] get-dimension-size(v), dimensions={0}
+  full = s32[] constant(2)
+  f = f32[<=2] set-dimension-size(v, full), dimensions={0}
+  ROOT r = (f32[<=2], s32[], token[]) tuple(f, n, k)
+"""
+    found, size = run(entry, np.array([1, 2], np.float32))
+    assert found.tolist() == [1, 2]
+    assert (size.dtype, int(size)) == (np.int32, 2)
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        (
+            "r = s32[] get-dimension-size(d), dimensions={0}",
+            "r: the size of dimension 0 of f32[<=4]{0} is only known when it runs",
+        ),
+        (
+            "r = f32[<=4] set-dimension-size(x, n), dimensions={0}",
+            "r: dimension 0 of f32[<=4]{0} may be set to a size other than 4",
+        ),
+    ],
+)
+def test_sizes_that_depend_on_data_are_refused(line: str, message: str) -> None:
+    entry = f"  x = f32[4] parameter(0)\n  d = f32[<=4] parameter(1)\n  n = s32[] parameter(2)\n  ROOT {line}"
+    with pytest.raises(UnsupportedError) as error:
+        run(entry, np.zeros(4, np.float32), np.zeros(4, np.float32), np.int32(2))
+    assert error.value.message == message
+
+
+def test_an_async_start_that_waits_for_operands_is_refused() -> None:
+    entry = """
+  x = f32[] parameter(0)
+  s = ((f32[], f32[]), f32[], s32[]) async-start(x), calls=sum
+  ROOT d = f32[] async-done(s)
+"""
+    total = (
+        "sum {\n  x = f32[] parameter(0)\n  y = f32[] parameter(1)\n  ROOT z = f32[] add(x, y)\n}\n"
+    )
+    with pytest.raises(UnsupportedError) as error:
+        run(entry, f32(3), computations=total)
+    assert error.value.message == "s: 1 operands for a computation of 2 parameters"

@@ -1,0 +1,235 @@
+"""cholesky, triangular-solve and the factorisations: what their factors multiply to."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import hloopt
+from hloopt.errors import UnsupportedError
+from hloopt.interpret import linalg
+
+TYPES = {"f32": np.float32, "f64": np.float64, "c64": np.complex64, "c128": np.complex128}
+LOOSE = {"f32": 2e-5, "c64": 2e-5, "f64": 1e-12, "c128": 1e-12}
+
+seeds = st.integers(0, 2**32 - 1)
+batches = st.lists(st.integers(0, 3), max_size=2).map(tuple)
+
+
+def normal(seed: int, dims: tuple[int, ...], is_complex: bool) -> np.ndarray:
+    rng = np.random.default_rng(seed)
+    array = rng.normal(size=dims)
+    return array + 1j * rng.normal(size=dims) if is_complex else array
+
+
+def adjoint(array: np.ndarray) -> np.ndarray:
+    return np.swapaxes(array, -1, -2).conj()
+
+
+@given(seeds, batches, st.integers(0, 7), st.booleans(), st.booleans())
+def test_cholesky_factors_multiply_to_the_matrix(seed, batch, size, lower, is_complex) -> None:
+    root = normal(seed, (*batch, size, size), is_complex)
+    matrix = root @ adjoint(root) + np.eye(size)
+    # What stands in the other triangle must not matter.
+    given_ = np.tril(matrix) if lower else np.triu(matrix)
+    garbage = given_ + (np.triu(root, 1) if lower else np.tril(root, -1))
+    factor = linalg.cholesky(garbage, lower=lower)
+    product = factor @ adjoint(factor) if lower else adjoint(factor) @ factor
+    np.testing.assert_allclose(product, matrix, atol=1e-10)
+    other = np.triu(factor, 1) if lower else np.tril(factor, -1)
+    assert not other.any()
+
+
+def test_a_matrix_that_is_not_positive_definite_gives_nan_and_no_other_does() -> None:
+    """As XLA's CPU backend answers: NaN in every element of that matrix."""
+    good, bad, nan = np.eye(3), np.diag([1.0, -1.0, 1.0]), np.full((3, 3), np.nan)
+    found = linalg.cholesky(np.stack([good, bad, nan]), lower=True)
+    assert (found[0] == good).all()
+    assert np.isnan(found[1]).all()
+    assert np.isnan(found[2]).all()
+
+
+def test_potrf_says_which_minor_failed_and_leaves_the_other_triangle() -> None:
+    matrix = np.array([[4.0, 7.0, 7.0], [2.0, 1.0, 7.0], [1.0, 1.0, 1.0]])
+    factor, info = linalg.cholesky_in_place(matrix, lower=True)
+    assert info.tolist() == 2  # 1 - (2/2)**2 = 0 is not positive
+    assert factor[0].tolist() == [2, 7, 7]
+    factor, info = linalg.cholesky_in_place(np.eye(2) * 4 + np.tril([[0, 0], [9, 0]]), lower=False)
+    assert info == 0
+    assert factor.tolist() == [[2, 0], [9, 2]]
+
+
+@given(
+    seeds,
+    batches,
+    st.integers(1, 40),
+    st.integers(0, 3),
+    st.tuples(st.booleans(), st.booleans(), st.booleans(), st.booleans()),
+    st.sampled_from(["NO_TRANSPOSE", "TRANSPOSE", "ADJOINT"]),
+)
+def test_triangular_solutions_solve_their_system(seed, batch, size, columns, flags, op) -> None:
+    left_side, lower, unit_diagonal, is_complex = flags
+    full = normal(seed, (*batch, size, size), is_complex) / size
+    full = full + 3 * np.eye(size)
+    right = normal(seed + 1, (*batch, size, columns), is_complex)
+    if not left_side:
+        right = np.swapaxes(right, -1, -2)
+    found = linalg.triangular_solve(
+        full,
+        right,
+        left_side=left_side,
+        lower=lower,
+        unit_diagonal=unit_diagonal,
+        transpose_a=op,
+    )
+    triangle = np.tril(full, -1) if lower else np.triu(full, 1)
+    triangle = triangle + np.eye(size) * (1 if unit_diagonal else full)
+    applied = {
+        "NO_TRANSPOSE": triangle,
+        "TRANSPOSE": np.swapaxes(triangle, -1, -2),
+        "ADJOINT": adjoint(triangle),
+    }[op]
+    product = applied @ found if left_side else found @ applied
+    np.testing.assert_allclose(product, right, atol=1e-9)
+
+
+def test_a_zero_on_the_diagonal_divides() -> None:
+    found = linalg.triangular_solve(np.array([[1.0, 0.0], [1.0, 0.0]]), np.array([[1.0], [3.0]]))
+    assert found.tolist() == [[1.0], [np.inf]]
+
+
+@given(seeds, batches, st.integers(0, 6), st.integers(0, 6), st.booleans())
+def test_lu_factors_multiply_to_the_permuted_matrix(seed, batch, rows, columns, is_complex) -> None:
+    matrix = normal(seed, (*batch, rows, columns), is_complex)
+    factors, pivots, info = linalg.lu(matrix)
+    steps = min(rows, columns)
+    assert pivots.shape == (*batch, steps)
+    assert pivots.dtype == info.dtype == np.int32
+    assert not info.any()
+    for index in np.ndindex(*batch):
+        permuted = matrix[index].copy()
+        for row, pivot in enumerate(pivots[index]):
+            assert row < pivot <= rows
+            permuted[[row, pivot - 1]] = permuted[[pivot - 1, row]]
+        lower = np.tril(factors[index], -1)[:, :steps] + np.eye(rows, steps)
+        upper = np.triu(factors[index])[:steps]
+        np.testing.assert_allclose(lower @ upper, permuted, atol=1e-10)
+        if not is_complex:
+            assert (abs(lower) <= 1).all()
+
+
+def test_lu_takes_the_first_largest_pivot_and_tells_of_a_zero_one() -> None:
+    factors, pivots, info = linalg.lu(np.array([[0.0, 1.0], [0.0, 2.0]]))
+    assert info == 1
+    assert pivots.tolist() == [1, 2]
+    _, pivots, info = linalg.lu(np.array([[1.0, 1.0], [-1.0, 3.0]]))
+    assert pivots.tolist() == [1, 2]
+    assert info == 0
+    assert factors.tolist() == [[0, 1], [0, 2]]
+
+
+@given(seeds, batches, st.integers(0, 6), st.integers(0, 6), st.booleans())
+def test_qr_factors_multiply_to_the_matrix(seed, batch, rows, columns, is_complex) -> None:
+    matrix = normal(seed, (*batch, rows, columns), is_complex)
+    reflectors, taus = linalg.qr_raw(matrix)
+    steps = min(rows, columns)
+    assert reflectors.shape == matrix.shape
+    assert taus.shape == (*batch, steps)
+    q = linalg.householder_product(reflectors[..., :steps], taus)
+    r = np.triu(reflectors)[..., :steps, :]
+    np.testing.assert_allclose(q @ r, matrix, atol=1e-10)
+    np.testing.assert_allclose(
+        adjoint(q) @ q, np.broadcast_to(np.eye(steps), (*batch, steps, steps)), atol=1e-10
+    )
+
+
+def test_householder_product_is_the_product_of_its_reflections(rng) -> None:
+    """Each H = 1 - tau v vᴴ multiplied out, with fewer taus than columns."""
+    reflectors = rng.normal(size=(5, 4)) + 1j * rng.normal(size=(5, 4))
+    taus = rng.normal(size=3) + 1j * rng.normal(size=3)
+    product = np.eye(5, dtype=complex)
+    for step in range(3):
+        vector = np.concatenate([np.zeros(step), [1], reflectors[step + 1 :, step]])
+        product = product @ (np.eye(5) - taus[step] * np.outer(vector, vector.conj()))
+    found = linalg.householder_product(reflectors, taus)
+    np.testing.assert_allclose(found, product[:, :4], atol=1e-10)
+
+
+@given(seeds, batches, st.integers(0, 5), st.booleans(), st.booleans())
+def test_eigenvectors_diagonalise(seed, batch, size, lower, is_complex) -> None:
+    matrix = normal(seed, (*batch, size, size), is_complex)
+    matrix = matrix + adjoint(matrix)
+    garbage = np.tril(matrix) if lower else np.triu(matrix)
+    vectors, values, info = linalg.eigh(garbage, lower=lower)
+    assert not info.any()
+    assert (np.diff(values, axis=-1) >= 0).all()
+    np.testing.assert_allclose(matrix @ vectors, vectors * values[..., None, :], atol=1e-9)
+
+
+@given(seeds, batches, st.integers(1, 5), st.integers(1, 5), st.booleans(), st.booleans())
+def test_singular_vectors_multiply_to_the_matrix(
+    seed, batch, rows, columns, full, is_complex
+) -> None:
+    matrix = normal(seed, (*batch, rows, columns), is_complex)
+    values, left, right, info = linalg.svd(matrix, full_matrices=full)
+    steps = min(rows, columns)
+    assert not info.any()
+    assert left.shape == (*batch, rows, rows if full else steps)
+    assert right.shape == (*batch, columns if full else steps, columns)
+    product = (left[..., :steps] * values[..., None, :]) @ right[..., :steps, :]
+    np.testing.assert_allclose(product, matrix, atol=1e-9)
+
+
+def test_nan_does_not_stop_the_iterations() -> None:
+    """LAPACK's failure is an info that is not 0, and NaN; never an exception."""
+    matrices = np.stack([np.eye(2), np.full((2, 2), np.nan)])
+    vectors, values, _ = linalg.eigh(matrices, lower=True)
+    assert values[0].tolist() == [1, 1]
+    assert not np.isfinite(values[1]).any()
+    assert vectors.shape == (2, 2, 2)
+    singular, *_ = linalg.svd(matrices, full_matrices=True)
+    assert singular[0].tolist() == [1, 1]
+    assert not np.isfinite(singular[1]).any()
+
+
+@pytest.mark.parametrize("name", TYPES)
+def test_the_ops_round_to_their_type(name: str) -> None:
+    kind, is_complex = TYPES[name], name.startswith("c")
+    root = normal(0, (2, 3, 3), is_complex)
+    matrix = (root @ adjoint(root) + np.eye(3)).astype(kind)
+    right = normal(1, (2, 3, 4), is_complex).astype(kind)
+    text = f"""HloModule m
+
+ENTRY e {{
+  a = {name}[2,3,3] parameter(0)
+  b = {name}[2,3,4] parameter(1)
+  l = {name}[2,3,3] cholesky(a), lower=true
+  y = {name}[2,3,4] triangular-solve(l, b), left_side=true, lower=true, transpose_a=NO_TRANSPOSE
+  x = {name}[2,3,4] triangular-solve(l, y), left_side=true, lower=true, transpose_a=ADJOINT
+  u = {name}[2,3,3] cholesky(a), lower=false
+  ROOT all = ({name}[2,3,3], {name}[2,3,4], {name}[2,3,3]) tuple(l, x, u)
+}}
+"""
+    module = hloopt.parse(text)
+    hloopt.verify(module)
+    lower, solution, upper = hloopt.evaluate(module, [matrix, right])
+    assert {lower.dtype, solution.dtype, upper.dtype} == {np.dtype(kind)}
+    np.testing.assert_allclose(matrix @ solution, right, atol=LOOSE[name] * 10)
+    np.testing.assert_allclose(adjoint(upper), lower, atol=LOOSE[name])
+
+
+def test_a_system_without_its_direction_is_refused() -> None:
+    text = """HloModule m
+
+ENTRY e {
+  a = f32[2,2] parameter(0)
+  ROOT x = f32[2,2] triangular-solve(a, a), left_side=true, lower=true
+}
+"""
+    with pytest.raises(UnsupportedError) as error:
+        hloopt.evaluate(hloopt.parse(text), [np.eye(2, dtype=np.float32)])
+    assert error.value.message == (
+        "x: transpose_a is not given, so that the system to solve is not known"
+    )
