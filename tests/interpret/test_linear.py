@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hloopt.interpret.linear import convolution, dot, matmul
+from hloopt.interpret.ragged import ragged_dot, rescaled
 from hloopt.interpret.window import output_size
 from hloopt.types import ConvDims, DotDims, Window, WindowDim
 
@@ -146,3 +147,41 @@ def test_both_group_counts_are_refused():
     """HLO allows one of feature and batch groups to exceed 1."""
     with pytest.raises(ValueError, match="both exceed 1"):
         convolution(np.zeros((4, 4, 3)), np.zeros((2, 4, 3)), Window((WindowDim(1),)), NCW, 2, 2)
+
+
+@pytest.mark.parametrize("shared", [True, False])
+def test_ragged_dot_of_rows(shared):
+    """Each row meets the matrix of its group; rows beyond the groups give 0."""
+    rng = np.random.default_rng(1)
+    lhs, rhs = rng.normal(size=(2, 6, 3)), rng.normal(size=(3, 3, 4))
+    sizes = np.array([2, 0, 3]) if shared else np.array([[2, 0, 3], [9, 1, 1]])
+    got = ragged_dot(lhs, rhs, sizes, DotDims((2,), (1,), (), ()), 1, 0)
+    expected = np.zeros((2, 6, 4))
+    for b in range(2):
+        groups = np.repeat(np.arange(3), sizes if shared else sizes[b])[:6]
+        for row, group in enumerate(groups):
+            expected[b, row] = lhs[b, row] @ rhs[group]
+    np.testing.assert_allclose(got, expected, rtol=1e-12)
+
+
+def test_ragged_dot_over_the_contraction():
+    """Each group has a product of its own part of the contraction, whatever is in the others."""
+    lhs = np.array([[1.0, 2.0, 3.0, np.inf]])
+    rhs = np.array([[1.0], [10.0], [100.0], [np.inf]])
+    got = ragged_dot(lhs, rhs, np.array([1, 2]), DotDims((1,), (0,), (), ()), 1, None)
+    assert got.tolist() == [[[1.0]], [[320.0]]]
+
+
+def test_ragged_dot_over_a_batch():
+    """Batch indexes beyond the groups give 0."""
+    lhs, rhs = np.ones((3, 2, 2)), np.ones((3, 2, 2))
+    got = ragged_dot(lhs, rhs, np.array([1, 1]), DotDims((2,), (1,), (0,), (0,)), 0, None)
+    assert got[:, 0, 0].tolist() == [2.0, 2.0, 0.0]
+
+
+def test_scales_stand_for_blocks():
+    """An element's scale is that of its block; a scale without dimensions is 1."""
+    x = np.ones((2, 4))
+    scale = np.array([[2.0, 3.0]])
+    assert rescaled(x, scale).tolist() == [[2.0, 2.0, 3.0, 3.0]] * 2
+    assert rescaled(x, np.array(7.0)) is x
