@@ -1,0 +1,1 @@
+"""Passes, one a file, named as on the command line."""

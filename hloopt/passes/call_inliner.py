@@ -1,0 +1,98 @@
+"""Calls replaced by what they call."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import ClassVar
+
+from hloopt.ir import Computation, Instruction, Module, build, edit
+from hloopt.ir.walk import callees_first, fusion_computations
+from hloopt.rewrite import Pass, PassLog, same_layout
+
+__all__ = ["CallInliner"]
+
+_NOT_INLINEABLE = re.compile(r'inlineable\s*=\s*"?false')
+
+
+@dataclass(frozen=True)
+class CallInliner(Pass):
+    """Put the body of a called computation in the place of the call.
+
+    Control edges of the call go to what begins and ends the body.  Left alone: calls marked
+    ``inlineable="false"``, calls to another execution thread, calls that share buffers between operands
+    and result, calls whose parameters or result have another layout inside, and calls in bodies of
+    fusions.  ``single_call_site`` inlines only computations that are called once.
+    """
+
+    name: ClassVar[str] = "call-inliner"
+
+    single_call_site: bool = False
+
+    def run(self, module: Module, log: PassLog) -> bool:
+        """Inline callees first, so that each body is copied once it is final."""
+        fused = fusion_computations(module)
+        changed = False
+        for computation in callees_first(module):
+            if computation in fused:
+                continue
+            for instruction in computation:
+                if instruction.opcode == "call" and self.may_inline(instruction, computation):
+                    _inline(instruction, module)
+                    log.hit("inline a call")
+                    changed = True
+        return changed
+
+    def may_inline(self, call: Instruction, caller: Computation) -> bool:
+        """Whether nothing speaks against inlining this call."""
+        callee = _callee(call)
+        marks = call.attributes.get("frontend_attributes")
+        shapes = zip(callee.parameter_shapes, call.operands, strict=True)
+        return not (
+            (marks is not None and _NOT_INLINEABLE.search(str(marks)))
+            or (self.single_call_site and sum(callee.callers.values()) > 1)
+            or callee.execution_thread != caller.execution_thread
+            or "output_to_operand_aliasing" in call.attributes
+            or not same_layout(callee.result_shape, call.shape)
+            or not all(same_layout(shape, operand.shape) for shape, operand in shapes)
+        )
+
+
+def _callee(call: Instruction) -> Computation:
+    callee: Computation = call.attributes["to_apply"]
+    return callee
+
+
+def _inline(call: Instruction, module: Module) -> None:
+    callee = _callee(call)
+    mapped = dict(zip(callee.parameters, call.operands, strict=True))
+    copies: list[Instruction] = []
+    for inner in callee:
+        if inner.opcode == "parameter":
+            continue
+        operands = tuple(mapped[operand] for operand in inner.operands)
+        copy = mapped[inner] = build.clone(inner, call, operands)
+        copy.metadata = copy.metadata or call.metadata
+        copies.append(copy)
+        for before in inner.control_predecessors:
+            edit.add_control_edge(mapped[before], copy)
+    _relay_control_edges(call, copies)
+    edit.replace_uses(call, mapped[callee.root])
+    edit.remove(call)
+    if not callee.callers and callee is not module.entry:
+        edit.remove_computation(callee)
+
+
+def _relay_control_edges(call: Instruction, copies: list[Instruction]) -> None:
+    """Whatever has nothing before it in the body waits for the call's predecessors; likewise behind."""
+    inside = set(copies)
+    if call.control_predecessors:
+        for copy in copies:
+            if inside.isdisjoint((*copy.operands, *copy.control_predecessors)):
+                for before in call.control_predecessors:
+                    edit.add_control_edge(before, copy)
+    if call.control_successors:
+        for copy in copies:
+            if inside.isdisjoint((*copy.users, *copy.control_successors)):
+                for after in call.control_successors:
+                    edit.add_control_edge(copy, after)

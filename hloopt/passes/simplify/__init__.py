@@ -1,0 +1,69 @@
+"""The simplify pass: rules as data, a file per subject."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import ClassVar
+
+from hloopt.ir import Module
+from hloopt.ir.walk import fusion_computations
+from hloopt.passes.simplify import (
+    arithmetic,
+    boolean,
+    control,
+    conversion,
+    movement,
+    reduction,
+    slices,
+    tuples,
+)
+from hloopt.rewrite import Pass, PassLog, RuleSet, apply_rules
+
+__all__ = ["RULES", "Simplify"]
+
+RULES = RuleSet(
+    (
+        *arithmetic.RULES,
+        *boolean.RULES,
+        *conversion.RULES,
+        *movement.RULES,
+        *slices.RULES,
+        *reduction.RULES,
+        *control.RULES,
+        *tuples.RULES,
+    )
+)
+
+
+@dataclass(frozen=True)
+class Simplify(Pass):
+    """Apply algebraic rules until none matches; results stay the same to the last bit.
+
+    ``fast_math`` adds the rules that keep results only as real numbers: signs of zero, infinities, NaN and
+    the last bits may change.  ``disable`` names rules to leave out, by their equations.  Bodies of fusions
+    are left alone: what is in a fusion was decided with the code as it is.
+    """
+
+    name: ClassVar[str] = "simplify"
+
+    fast_math: bool = False
+    disable: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        _rules(self.disable, self.fast_math)
+
+    def run(self, module: Module, log: PassLog) -> bool:
+        """Apply the rules to every computation that is not the body of a fusion."""
+        rules = _rules(self.disable, self.fast_math)
+        fused = fusion_computations(module)
+        changed = False
+        for computation in module:
+            if computation not in fused:
+                changed |= apply_rules(computation, rules, log, fast_math=self.fast_math)
+        return changed
+
+
+@lru_cache(maxsize=16)
+def _rules(disable: tuple[str, ...], fast_math: bool) -> RuleSet:
+    return RULES.without(disable, fast_math)

@@ -1,0 +1,52 @@
+"""Rules for tuples and get-tuple-element; the pass tuple-simplifier has these alone."""
+
+from __future__ import annotations
+
+from hloopt.ir import Instruction
+from hloopt.rewrite import Match, Rule, op
+from hloopt.types import TupleShape
+
+__all__ = ["RULES"]
+
+
+def _element(match: Match) -> Instruction:
+    index: int = match.root.attributes["index"]
+    return match.root.operands[0].operands[index]
+
+
+def _whole(match: Match) -> Instruction | None:
+    """The tuple that all the elements come from, in order and complete."""
+    operands = match.root.operands
+    if not operands or operands[0].opcode != "get-tuple-element":
+        return None
+    source = operands[0].operands[0]
+    if not isinstance(source.shape, TupleShape) or len(source.shape.elements) != len(operands):
+        return None
+    for index, operand in enumerate(operands):
+        if operand.opcode != "get-tuple-element" or operand.operands[0] is not source:
+            return None
+        if operand.attributes["index"] != index:
+            return None
+    return source
+
+
+RULES = (
+    Rule(
+        "get-tuple-element(tuple(A, B)) => A",
+        op("get-tuple-element", op("tuple")),
+        _element,
+        example="x = f32[4] parameter(0)\n y = s32[] parameter(1)\n t = (f32[4], s32[]) tuple(x, y)\n"
+        "ROOT r = s32[] get-tuple-element(t), index=1",
+        counterexample="t = (f32[4], s32[]) parameter(0)\n"
+        "ROOT r = s32[] get-tuple-element(t), index=1",
+    ),
+    Rule(
+        "tuple(get-tuple-element(A), ...) => A",
+        op("tuple"),
+        _whole,
+        example="t = (f32[4], s32[]) parameter(0)\n a = f32[4] get-tuple-element(t), index=0\n"
+        "b = s32[] get-tuple-element(t), index=1\n ROOT r = (f32[4], s32[]) tuple(a, b)",
+        counterexample="t = (s32[], s32[]) parameter(0)\n a = s32[] get-tuple-element(t), index=0\n"
+        "b = s32[] get-tuple-element(t), index=1\n ROOT r = (s32[], s32[]) tuple(b, a)",
+    ),
+)

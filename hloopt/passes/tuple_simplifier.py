@@ -1,0 +1,31 @@
+"""Tuples that are taken apart and put together again."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from hloopt.ir import Module
+from hloopt.ir.walk import fusion_computations
+from hloopt.passes.simplify.tuples import RULES
+from hloopt.rewrite import Pass, PassLog, RuleSet, apply_rules
+
+__all__ = ["TupleSimplifier"]
+
+_RULES = RuleSet(RULES)
+
+
+@dataclass(frozen=True)
+class TupleSimplifier(Pass):
+    """Take elements straight from where they were put into a tuple, and whole tuples from theirs."""
+
+    name: ClassVar[str] = "tuple-simplifier"
+
+    def run(self, module: Module, log: PassLog) -> bool:
+        """Apply the tuple rules of ``simplify`` to every computation that is not a fusion's body."""
+        fused = fusion_computations(module)
+        changed = False
+        for computation in module:
+            if computation not in fused:
+                changed |= apply_rules(computation, _RULES, log)
+        return changed

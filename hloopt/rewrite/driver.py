@@ -1,0 +1,231 @@
+"""The worklist driver: applies rules to a computation until none applies.
+
+Each instruction is looked at once, and again only when something close below it changed: a rewrite puts
+what it built, and the users up to as many levels as the patterns are deep, back on the list.  Work is
+proportional to the instructions plus the rewrites.  What a rewrite leaves unused is removed at once, so
+that "used once" stays true.
+
+Never rewritten: an instruction with control edges; a replacement is refused when its layout or sharding
+differs from the original's, or when a shape is dynamic.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass, field
+
+from hloopt.ir import Computation, Instruction, edit
+from hloopt.rewrite.pass_ import PassLog
+from hloopt.rewrite.pattern import match
+from hloopt.rewrite.rule import Match, Rule, RuleSet
+from hloopt.types import (
+    ArrayShape,
+    BufferShape,
+    Shape,
+    TupleShape,
+    compatible,
+    descending,
+    leaves,
+)
+
+__all__ = ["OSCILLATION_LIMIT", "apply_rules", "same_layout"]
+
+OSCILLATION_LIMIT = 100
+"""So many rewrites in a row of what came from one instruction mean that rules fight."""
+
+
+def apply_rules(
+    computation: Computation, rules: RuleSet, log: PassLog, *, fast_math: bool = False
+) -> bool:
+    """Rewrite with ``rules`` until nothing matches; whether anything changed.
+
+    Rules that undo each other are stopped after ``OSCILLATION_LIMIT`` rewrites of one instruction and
+    named in a note of the log.
+    """
+    driver = _Driver(rules, log, fast_math)
+    for instruction in computation:
+        driver.push(instruction)
+    return driver.run()
+
+
+@dataclass(frozen=True, slots=True)
+class _History:
+    """The rewrites an instruction came out of, newest first."""
+
+    rule: Rule
+    length: int
+    before: _History | None
+
+    def names(self) -> list[str]:
+        """The distinct rules among the last few."""
+        found: list[str] = []
+        entry: _History | None = self
+        for _ in range(20):
+            if entry is None:
+                break
+            if entry.rule.name not in found:
+                found.append(entry.rule.name)
+            entry = entry.before
+        return found
+
+
+@dataclass
+class _Driver:
+    rules: RuleSet
+    log: PassLog
+    fast_math: bool
+    pending: deque[Instruction] = field(default_factory=deque)
+    listed: set[Instruction] = field(default_factory=set)
+    history: dict[Instruction, _History] = field(default_factory=dict)
+
+    def push(self, instruction: Instruction) -> None:
+        if instruction not in self.listed:
+            self.listed.add(instruction)
+            self.pending.append(instruction)
+
+    def run(self) -> bool:
+        changed = False
+        while self.pending:
+            instruction = self.pending.popleft()
+            self.listed.discard(instruction)
+            if _may_rewrite(instruction):
+                changed |= self.visit(instruction)
+        return changed
+
+    def visit(self, instruction: Instruction) -> bool:
+        history = self.history.get(instruction)
+        if history is not None and history.length > OSCILLATION_LIMIT:
+            return False
+        for rule in self.rules.candidates(instruction):
+            for bound in match(rule.pattern, instruction):
+                if _is_dynamic(instruction):
+                    return False
+                found = Match(instruction, bound, self.fast_math)
+                result = rule.apply(found)
+                if result is None or not _acceptable(found, result, rule):
+                    _discard(found.created)
+                    continue
+                self.replace(found, result, rule)
+                return True
+        return False
+
+    def replace(self, found: Match, result: Instruction, rule: Rule) -> None:
+        root = found.root
+        self.log.hit(rule.name)
+        before = self.history.get(root)
+        length = before.length + 1 if before else 1
+        history = _History(rule, length, before)
+        moved, operands = list(root.users), root.operands
+        name = root.name
+        edit.replace_instruction(root, result)
+        if length > OSCILLATION_LIMIT:
+            rules = " and ".join(f"'{entry}'" for entry in history.names())
+            self.log.note(f"stopped rewriting {name} after {length} times: {rules} fight")
+        for instruction in found.created:
+            self.history[instruction] = history
+            self.push(instruction)
+        self.push_users(moved)
+        self.remove_unused(operands)
+        self.remove_unused(tuple(found.created))
+
+    def push_users(self, users: list[Instruction]) -> None:
+        """Put users back on the list, as far up as patterns reach down."""
+        level = users
+        for _ in range(self.rules.depth - 1):
+            for user in level:
+                self.push(user)
+            level = [above for user in level for above in user.users if above not in self.listed]
+
+    def remove_unused(self, instructions: tuple[Instruction, ...]) -> None:
+        stack = list(instructions)
+        while stack:
+            instruction = stack.pop()
+            if instruction.computation is None:
+                continue
+            if len(instruction.users) == 1:
+                self.push_users(list(instruction.users))
+            elif _is_dead(instruction):
+                stack.extend(instruction.operands)
+                edit.remove(instruction)
+
+
+def _may_rewrite(instruction: Instruction) -> bool:
+    return (
+        instruction.computation is not None
+        and not instruction.control_predecessors
+        and not instruction.control_successors
+    )
+
+
+def _is_dynamic(instruction: Instruction) -> bool:
+    shapes = (instruction.shape, *(operand.shape for operand in instruction.operands))
+    return any(
+        isinstance(leaf, ArrayShape) and any(leaf.dynamic)
+        for shape in shapes
+        for leaf in ((shape,) if isinstance(shape, ArrayShape) else leaves(shape))
+    )
+
+
+def _is_dead(instruction: Instruction) -> bool:
+    return not (
+        instruction.users
+        or instruction.is_root
+        or instruction.opcode == "parameter"
+        or instruction.control_predecessors
+        or instruction.control_successors
+        or instruction.op.side_effect
+        or instruction.op.family in ("collective", "async", "host", "custom")
+        or any(called for called in instruction.attributes.values() if _calls(called))
+    )
+
+
+def _calls(value: object) -> bool:
+    return isinstance(value, Computation) or (
+        isinstance(value, tuple) and bool(value) and isinstance(value[0], Computation)
+    )
+
+
+def _acceptable(found: Match, result: Instruction, rule: Rule) -> bool:
+    """Whether ``result`` may stand for the root; gives a new result the root's layout and sharding."""
+    root = found.root
+    if not compatible(root.shape, result.shape):
+        raise AssertionError(f"rule '{rule.name}' makes {result.shape} out of {root.shape}")
+    sharding = root.attributes.get("sharding")
+    if result not in found.created:
+        return same_layout(root.shape, result.shape) and (
+            sharding is None or result.attributes.get("sharding") == sharding
+        )
+    if result.opcode in _LAYOUT_MATTERS and not same_layout(root.shape, result.shape):
+        return False
+    edit.set_shape(result, root.shape)
+    for name in ("sharding", "frontend_attributes"):
+        if name in root.attributes and name not in result.attributes:
+            edit.set_attribute(result, name, root.attributes[name])
+    return True
+
+
+_LAYOUT_MATTERS = ("bitcast", "get-tuple-element", "custom-call")
+
+
+def same_layout(left: Shape, right: Shape) -> bool:
+    """Whether compatible shapes also agree in layout and dynamic marks; no layout is row-major."""
+    if left is right:
+        return True
+    if isinstance(left, TupleShape) and isinstance(right, TupleShape):
+        return all(map(same_layout, left.elements, right.elements))
+    if isinstance(left, BufferShape) and isinstance(right, BufferShape):
+        return same_layout(left.element, right.element)
+    if not (isinstance(left, ArrayShape) and isinstance(right, ArrayShape)):
+        return False
+    if left.dynamic != right.dynamic and (any(left.dynamic) or any(right.dynamic)):
+        return False
+    return left.layout == right.layout or _layout(left) == _layout(right)
+
+
+def _layout(shape: ArrayShape) -> object:
+    return shape.layout if shape.layout is not None else descending(shape.rank)
+
+
+def _discard(created: list[Instruction]) -> None:
+    for instruction in reversed(created):
+        edit.remove(instruction)

@@ -1,0 +1,205 @@
+"""Patterns over instructions, written like the expressions they match.
+
+::
+
+    A, B = var("A"), var("B")
+    A + 0                            add of anything and a splat of 0, in either order
+    op("select", A, B, B)            a repeated variable is the same instruction
+    op("compare", A, A, direction="EQ")
+    -(-A).one_use
+
+Python's operators make the HLO op of the same meaning; a number stands for ``splat(number)``.  Two-operand
+ops that the table calls commutative match in either order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from hloopt.ir import Instruction
+from hloopt.ops import OPS
+from hloopt.types import Literal
+
+__all__ = ["Bindings", "Pattern", "constant", "match", "op", "splat", "splat_literal", "var"]
+
+Bindings: TypeAlias = Mapping[str, Instruction]
+Test: TypeAlias = Callable[[Instruction], bool]
+
+
+@dataclass(frozen=True, eq=False)
+class Pattern:
+    """What an instruction has to look like; everything left out may be anything.
+
+    As the right side of a rule the same value says what to build: ``opcodes`` has one entry, and
+    ``number`` is the value of a splat.
+    """
+
+    opcodes: frozenset[str] | None = None
+    operands: tuple[Pattern, ...] | None = None
+    attributes: Mapping[str, Any] = field(default_factory=dict)
+    name: str = ""
+    tests: tuple[Test, ...] = ()
+    commutative: bool = False
+    number: float | None = None
+
+    def bind(self, name: str) -> Pattern:
+        """The same pattern, giving what it matches a name."""
+        return replace(self, name=name)
+
+    def where(self, *tests: Test) -> Pattern:
+        """The same pattern with further conditions."""
+        return replace(self, tests=self.tests + tests)
+
+    @property
+    def one_use(self) -> Pattern:
+        """The same pattern, only for an instruction that exactly one operand slot refers to."""
+        return self.where(_used_once)
+
+    def depth(self) -> int:
+        """How many levels of operands the pattern looks at."""
+        return 1 + max((operand.depth() for operand in self.operands or ()), default=0)
+
+    def __add__(self, other: Pattern | float) -> Pattern:
+        return op("add", self, _lift(other))
+
+    def __sub__(self, other: Pattern | float) -> Pattern:
+        return op("subtract", self, _lift(other))
+
+    def __rsub__(self, other: float) -> Pattern:
+        return op("subtract", _lift(other), self)
+
+    def __mul__(self, other: Pattern | float) -> Pattern:
+        return op("multiply", self, _lift(other))
+
+    def __truediv__(self, other: Pattern | float) -> Pattern:
+        return op("divide", self, _lift(other))
+
+    def __rtruediv__(self, other: float) -> Pattern:
+        return op("divide", _lift(other), self)
+
+    def __mod__(self, other: Pattern | float) -> Pattern:
+        return op("remainder", self, _lift(other))
+
+    def __and__(self, other: Pattern | float) -> Pattern:
+        return op("and", self, _lift(other))
+
+    def __or__(self, other: Pattern | float) -> Pattern:
+        return op("or", self, _lift(other))
+
+    def __xor__(self, other: Pattern | float) -> Pattern:
+        return op("xor", self, _lift(other))
+
+    def __neg__(self) -> Pattern:
+        return op("negate", self)
+
+    def __invert__(self) -> Pattern:
+        return op("not", self)
+
+
+def _lift(value: Pattern | float) -> Pattern:
+    return value if isinstance(value, Pattern) else splat(value)
+
+
+def var(name: str, *tests: Test) -> Pattern:
+    """Any instruction; the same one wherever the name comes again."""
+    return Pattern(name=name, tests=tests)
+
+
+def op(opcode: str | tuple[str, ...], *operands: Pattern, **attributes: Any) -> Pattern:
+    """An instruction of one of the opcodes; without operands they may be anything.
+
+    ``attributes`` must be there with equal values.
+    """
+    opcodes = (opcode,) if isinstance(opcode, str) else opcode
+    commutative = len(operands) == 2 and all(OPS[name].commutative for name in opcodes)
+    return Pattern(
+        frozenset(opcodes), operands or None, attributes=attributes, commutative=commutative
+    )
+
+
+def constant(name: str = "") -> Pattern:
+    """An array constant whose value is known (not elided)."""
+    return Pattern(frozenset(("constant",)), name=name, tests=(_has_value,))
+
+
+def splat(value: float | None = None, name: str = "") -> Pattern:
+    """A scalar constant or a broadcast of one, equal to ``value`` if given (0 matches -0.0 too)."""
+
+    def test(instruction: Instruction) -> bool:
+        literal = splat_literal(instruction)
+        if literal is None or literal.array is None:
+            return False
+        return value is None or _equals(literal.array, value)
+
+    return Pattern(_SPLATS, name=name, tests=(test,), number=value)
+
+
+_SPLATS = frozenset(("constant", "broadcast"))
+
+
+def splat_literal(instruction: Instruction) -> Literal | None:
+    """The scalar in every element of a constant, or of a broadcast of a scalar constant."""
+    if instruction.opcode == "broadcast":
+        instruction = instruction.operands[0]
+    literal = instruction.literal
+    return literal if literal is not None and literal.is_scalar else None
+
+
+def _equals(array: np.ndarray[Any, Any], value: float) -> bool:
+    if array.dtype == np.bool_:
+        return bool(array) is bool(value) and value in (0, 1)
+    return complex(array) == value if array.dtype.kind == "c" else float(array) == value
+
+
+def _has_value(instruction: Instruction) -> bool:
+    literal = instruction.literal
+    return literal is not None and literal.array is not None
+
+
+def _used_once(instruction: Instruction) -> bool:
+    users = instruction.users
+    return len(users) == 1 and not instruction.is_root and next(iter(users.values())) == 1
+
+
+def match(
+    pattern: Pattern, instruction: Instruction, bound: Bindings | None = None
+) -> Iterator[Bindings]:
+    """All ways in which ``instruction`` fits; each is the map from names to instructions."""
+    bound = {} if bound is None else bound
+    if pattern.opcodes is not None and instruction.opcode not in pattern.opcodes:
+        return
+    for key, value in pattern.attributes.items():
+        if instruction.attributes.get(key) != value:
+            return
+    for test in pattern.tests:
+        if not test(instruction):
+            return
+    if pattern.name:
+        known = bound.get(pattern.name)
+        if known is None:
+            bound = {**bound, pattern.name: instruction}
+        elif known is not instruction:
+            return
+    if pattern.operands is None:
+        yield bound
+        return
+    operands = instruction.operands
+    if len(operands) != len(pattern.operands):
+        return
+    yield from _match_all(pattern.operands, operands, bound)
+    if pattern.commutative and operands[0] is not operands[1]:
+        yield from _match_all(pattern.operands, (operands[1], operands[0]), bound)
+
+
+def _match_all(
+    patterns: tuple[Pattern, ...], operands: tuple[Instruction, ...], bound: Bindings
+) -> Iterator[Bindings]:
+    if not patterns:
+        yield bound
+        return
+    for partial in match(patterns[0], operands[0], bound):
+        yield from _match_all(patterns[1:], operands[1:], partial)

@@ -1,0 +1,175 @@
+"""Rewrite rules: data named by the equation they apply."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, TypeAlias
+
+from hloopt.errors import UsageError
+from hloopt.ir import Instruction, build
+from hloopt.rewrite.pattern import Bindings, Pattern
+from hloopt.rewrite.spec import did_you_mean
+from hloopt.types import ArrayShape, Literal, Shape, scalar
+
+__all__ = ["Match", "Rewrite", "Rule", "RuleSet"]
+
+
+@dataclass(eq=False)
+class Match:
+    """A pattern found at ``root``; ``match.A`` is what the variable ``A`` stands for.
+
+    ``make``, ``constant`` and ``splat`` build right before the root and carry its metadata.
+    """
+
+    root: Instruction
+    bound: Bindings
+    fast_math: bool = False
+    created: list[Instruction] = field(default_factory=list)
+
+    def __getattr__(self, name: str) -> Instruction:
+        try:
+            return self.bound[name]
+        except KeyError:
+            raise AttributeError(f"the pattern binds no variable {name}") from None
+
+    def make(
+        self,
+        opcode: str,
+        operands: tuple[Instruction, ...],
+        attributes: Mapping[str, Any] | None = None,
+        shape: Shape | None = None,
+    ) -> Instruction:
+        """A new instruction; its shape is inferred unless given."""
+        instruction = build.make(
+            self.root, opcode, operands, attributes, shape=shape, metadata=self.root.metadata
+        )
+        self.created.append(instruction)
+        return instruction
+
+    def constant(self, literal: Literal) -> Instruction:
+        """A new constant."""
+        return self.make("constant", (), {"literal": literal}, literal.shape)
+
+    def splat(self, shape: ArrayShape, value: object) -> Instruction:
+        """``value`` in every element of ``shape``."""
+        return self.splat_of(shape, scalar(shape.dtype.name, value))
+
+    def splat_of(self, shape: ArrayShape, literal: Literal) -> Instruction:
+        """A scalar literal in every element of ``shape``."""
+        single = self.constant(literal)
+        if not shape.dims:
+            return single
+        return self.make("broadcast", (single,), {"dimensions": ()}, shape)
+
+
+Rewrite: TypeAlias = Callable[[Match], "Instruction | None"]
+
+
+@dataclass(frozen=True, eq=False)
+class Rule:
+    """``pattern => rewrite``.
+
+    name            the equation: doc line, statistics key, off-switch and test name
+    rewrite         a pattern to build (variables stand for what they matched), or a function that
+                    returns the replacement, or None where the rule does not apply after all
+    when            a condition on the whole match
+    fast_math       only with the pass option of that name: results may change beyond their bits
+    example         instructions of an entry computation in which the rule applies; ``$T`` is each of
+                    ``types`` in turn.  A text that begins with ``HloModule`` is a whole module
+    counterexample  the same, where it must not apply
+    """
+
+    name: str
+    pattern: Pattern
+    rewrite: Pattern | Rewrite
+    example: str
+    counterexample: str
+    when: Callable[[Match], bool] | None = None
+    fast_math: bool = False
+    types: tuple[str, ...] = ("f32",)
+
+    def apply(self, match: Match) -> Instruction | None:
+        """The replacement for the root of a match, or None."""
+        if self.when is not None and not self.when(match):
+            return None
+        if isinstance(self.rewrite, Pattern):
+            return _instantiate(self.rewrite, match, match.root.shape)
+        return self.rewrite(match)
+
+    @cached_property
+    def operand_opcodes(self) -> tuple[frozenset[str] | None, ...]:
+        """The opcodes each operand of the root may have (None: any)."""
+        return tuple(operand.opcodes for operand in self.pattern.operands or ())
+
+    def may_match(self, instruction: Instruction) -> bool:
+        """A quick look at the operands' opcodes: False means that the pattern cannot match."""
+        wanted = self.operand_opcodes
+        operands = instruction.operands
+        if not wanted:
+            return True
+        if len(wanted) != len(operands):
+            return False
+        if _fits(wanted, operands):
+            return True
+        return self.pattern.commutative and _fits(wanted, operands[::-1])
+
+
+def _fits(wanted: tuple[frozenset[str] | None, ...], operands: tuple[Instruction, ...]) -> bool:
+    for opcodes, operand in zip(wanted, operands, strict=True):
+        if opcodes is not None and operand.opcode not in opcodes:
+            return False
+    return True
+
+
+def _instantiate(pattern: Pattern, match: Match, shape: Shape | None) -> Instruction:
+    """Build what a pattern says; ``shape`` is that of the result where it is known."""
+    if pattern.name:
+        return match.bound[pattern.name]
+    if pattern.number is not None:
+        target = shape if shape is not None else match.root.shape
+        assert isinstance(target, ArrayShape)
+        return match.splat(target, pattern.number)
+    (opcode,) = pattern.opcodes or ("",)
+    operands = tuple(_instantiate(operand, match, None) for operand in pattern.operands or ())
+    return match.make(opcode, operands, pattern.attributes, shape)
+
+
+class RuleSet:
+    """Rules indexed by the opcode of their root, in the order given."""
+
+    def __init__(self, rules: Iterable[Rule]) -> None:
+        self.rules = tuple(rules)
+        names = [rule.name for rule in self.rules]
+        twice = {name for name in names if names.count(name) > 1}
+        if twice:
+            raise ValueError(f"rules with the same equation: {', '.join(sorted(twice))}")
+        self.depth = max((rule.pattern.depth() for rule in self.rules), default=1)
+        self._by_opcode: dict[str, list[Rule]] = {}
+        for rule in self.rules:
+            if rule.pattern.opcodes is None:
+                raise ValueError(f"rule {rule.name}: the root of a pattern names its opcodes")
+            for opcode in rule.pattern.opcodes:
+                self._by_opcode.setdefault(opcode, []).append(rule)
+
+    def candidates(self, instruction: Instruction) -> Iterator[Rule]:
+        """Rules whose root and operands' opcodes fit."""
+        for rule in self._by_opcode.get(instruction.opcode, ()):
+            if rule.may_match(instruction):
+                yield rule
+
+    def without(self, names: Iterable[str], fast_math: bool) -> RuleSet:
+        """These rules less the named ones, and less those that need ``fast_math`` unless it is set.
+
+        Raises ``UsageError`` for a name that is no rule's equation.
+        """
+        known = {rule.name for rule in self.rules}
+        dropped = set(names)
+        for name in dropped - known:
+            raise UsageError(f"no rule is called '{name}'" + did_you_mean(name, known))
+        return RuleSet(
+            rule
+            for rule in self.rules
+            if rule.name not in dropped and (fast_math or not rule.fast_math)
+        )

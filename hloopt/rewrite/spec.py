@@ -1,0 +1,250 @@
+"""The text form of passes and pipelines.
+
+::
+
+    pipeline := entry ("," entry)*
+    entry    := NAME options?                      a pass, or a named pipeline such as O2
+              | "fix" options? "(" pipeline ")"    repeated until nothing changes
+    options  := "{" [NAME "=" value ("," NAME "=" value)*] "}"
+    value    := WORD | STRING | "[" [value ("," value)*] "]"
+
+A WORD is made of letters, digits and ``_ . + - / :``; a STRING is a JSON string, for everything else
+(``disable=["A + 0 => A"]``).  Blanks are free.  What an option may be comes from the type of the
+dataclass field: ``int``, ``float``, ``bool``, ``str``, ``Literal[...]`` words, ``tuple[..., ...]`` of those,
+and ``None`` where the type allows it.  ``pass_text`` writes a text that gives the same pass back.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import re
+import typing
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from difflib import get_close_matches
+from types import NoneType, UnionType
+from typing import Any, NoReturn, TypeAlias
+
+from hloopt.errors import UsageError
+from hloopt.rewrite.pass_ import Pass
+
+__all__ = [
+    "FixSpec",
+    "PassSpec",
+    "Spec",
+    "Value",
+    "did_you_mean",
+    "make_pass",
+    "parse",
+    "pass_text",
+]
+
+Value: TypeAlias = "str | tuple[Value, ...]"
+
+_TOKEN = re.compile(r'\s*(?:([A-Za-z0-9_.+\-/:]+)|("(?:[^"\\]|\\.)*")|([{}()\[\],=])|(\S))')
+_WORD = re.compile(r"[A-Za-z0-9_.+\-/:]+")
+
+
+@dataclass(frozen=True, slots=True)
+class PassSpec:
+    """``name{key=value}`` before anybody asked whether there is such a pass."""
+
+    name: str
+    options: tuple[tuple[str, Value], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class FixSpec:
+    """``fix{limit=N}(...)``."""
+
+    entries: tuple[Spec, ...]
+    options: tuple[tuple[str, Value], ...] = ()
+
+
+Spec: TypeAlias = PassSpec | FixSpec
+
+
+def parse(text: str) -> tuple[Spec, ...]:
+    """Read a pipeline text; raises ``UsageError`` with the place where it stops making sense."""
+    reader = _Reader(text)
+    entries = reader.entries() if reader.peek else ()
+    if reader.peek:
+        reader.fail("a ',' or the end")
+    return entries
+
+
+class _Reader:
+    """Tokens of a text with one of lookahead; a token is (kind, text, offset)."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+        self.tokens: list[tuple[str, str, int]] = []
+        for match in _TOKEN.finditer(text):
+            group = match.lastindex or 4
+            kind = ("word", "string", match.group(group), "stray")[group - 1]
+            self.tokens.append((kind, match.group(group), match.start(group)))
+        self.position = 0
+
+    @property
+    def peek(self) -> str:
+        """The kind of the next token, empty at the end."""
+        return self.tokens[self.position][0] if self.position < len(self.tokens) else ""
+
+    def fail(self, expected: str) -> NoReturn:
+        if self.position < len(self.tokens):
+            _, text, offset = self.tokens[self.position]
+            found, marker = repr(text), f"\n  {self.text}\n  {' ' * offset}^"
+        else:
+            found, marker = "the end", f"\n  {self.text}\n  {' ' * len(self.text)}^"
+        raise UsageError(f"in the pipeline text: expected {expected}, found {found}{marker}")
+
+    def take(self, kind: str, expected: str) -> str:
+        if self.peek != kind:
+            self.fail(expected)
+        self.position += 1
+        return self.tokens[self.position - 1][1]
+
+    def entries(self) -> tuple[Spec, ...]:
+        found = [self.entry()]
+        while self.peek == ",":
+            self.position += 1
+            found.append(self.entry())
+        return tuple(found)
+
+    def entry(self) -> Spec:
+        name = self.take("word", "the name of a pass")
+        options = self.options() if self.peek == "{" else ()
+        if name != "fix":
+            return PassSpec(name, options)
+        self.take("(", "'(' after fix")
+        entries = self.entries()
+        self.take(")", "',' or ')'")
+        return FixSpec(entries, options)
+
+    def options(self) -> tuple[tuple[str, Value], ...]:
+        self.take("{", "'{'")
+        found: list[tuple[str, Value]] = []
+        while self.peek != "}":
+            if found:
+                self.take(",", "',' or '}'")
+            key = self.take("word", "the name of an option")
+            self.take("=", "'=' after the name of an option")
+            found.append((key, self.value()))
+        self.take("}", "'}'")
+        return tuple(found)
+
+    def value(self) -> Value:
+        if self.peek == "string":
+            return str(json.loads(self.take("string", "")))
+        if self.peek != "[":
+            return self.take("word", "a value")
+        self.position += 1
+        found: list[Value] = []
+        while self.peek != "]":
+            if found:
+                self.take(",", "',' or ']'")
+            found.append(self.value())
+        self.position += 1
+        return tuple(found)
+
+
+def make_pass(spec: PassSpec, passes: Mapping[str, type[Pass]]) -> Pass:
+    """The pass a spec names; raises ``UsageError`` for an unknown pass, option or a wrong value."""
+    if spec.name not in passes:
+        raise UsageError(f"no pass is called '{spec.name}'" + did_you_mean(spec.name, passes))
+    kind = passes[spec.name]
+    return kind(**read_options(kind, spec.name, spec.options))
+
+
+def read_options(
+    kind: type[Any], name: str, options: tuple[tuple[str, Value], ...]
+) -> dict[str, Any]:
+    """Option texts as values of the fields of dataclass ``kind``; ``name`` is for messages."""
+    types = typing.get_type_hints(kind)
+    known = [field.name for field in dataclasses.fields(kind) if field.init]
+    found: dict[str, Any] = {}
+    for key, value in options:
+        if key not in known:
+            hint = did_you_mean(key, known) if known else " (it has no options)"
+            raise UsageError(f"{name} has no option '{key}'" + hint)
+        if key in found:
+            raise UsageError(f"{name} gives the option '{key}' twice")
+        found[key] = _convert(value, types[key], f"{name}{{{key}=...}}")
+    return found
+
+
+def did_you_mean(wrong: str, valid: Iterable[str]) -> str:
+    """``; did you mean 'x'? (valid: ...)``, to be put after a message about an unknown name."""
+    names = sorted(valid)
+    close = get_close_matches(wrong, names, 1)
+    hint = f"; did you mean '{close[0]}'?" if close else ""
+    return f"{hint} (valid: {', '.join(names)})"
+
+
+def _convert(value: Value, kind: Any, where: str) -> Any:
+    origin = typing.get_origin(kind)
+    if origin in (typing.Union, UnionType):
+        inner = [entry for entry in typing.get_args(kind) if entry is not NoneType]
+        return None if value == "none" else _convert(value, inner[0], where)
+    if origin is tuple:
+        items = value if isinstance(value, tuple) else (value,)
+        return tuple(_convert(item, typing.get_args(kind)[0], where) for item in items)
+    if isinstance(value, tuple):
+        raise UsageError(f"{where} takes one value, not a list")
+    if origin is typing.Literal:
+        words = [str(word) for word in typing.get_args(kind)]
+        if value not in words:
+            raise UsageError(f"{where} is '{value}'" + did_you_mean(value, words))
+        return value
+    if kind is bool:
+        if value not in ("true", "false"):
+            raise UsageError(f"{where} is '{value}'; it is true or false")
+        return value == "true"
+    if kind in (int, float):
+        try:
+            return kind(value)
+        except ValueError:
+            wanted = "an integer" if kind is int else "a number"
+            raise UsageError(f"{where} is '{value}'; it takes {wanted}") from None
+    if kind is str:
+        return value
+    raise TypeError(f"{where}: options of type {kind} have no text form")
+
+
+def pass_text(instance: Pass) -> str:
+    """``name{key=value}`` with the options that are not at their defaults."""
+    return instance.name + options_text(instance)
+
+
+def options_text(instance: Any, skip: tuple[str, ...] = ()) -> str:
+    """``{key=value}`` for the fields of a dataclass that differ from their defaults, or nothing."""
+    shown = [
+        f"{field.name}={_value_text(getattr(instance, field.name))}"
+        for field in dataclasses.fields(instance)
+        if field.init
+        and field.name not in skip
+        and not _same(getattr(instance, field.name), _default(field))
+    ]
+    return "{" + ",".join(shown) + "}" if shown else ""
+
+
+def _default(field: dataclasses.Field[Any]) -> Any:
+    if field.default_factory is not dataclasses.MISSING:
+        return field.default_factory()
+    return field.default
+
+
+def _same(value: Any, default: Any) -> bool:
+    return type(value) is type(default) and bool(value == default)
+
+
+def _value_text(value: Any) -> str:
+    if value is None:
+        return "none"
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, tuple):
+        return "[" + ",".join(map(_value_text, value)) + "]"
+    text = repr(value) if isinstance(value, float) else str(value)
+    return text if _WORD.fullmatch(text) and text != "none" else json.dumps(text)
