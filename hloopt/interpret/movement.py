@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from hloopt.interpret.context import Array, Context, Evaluator, Value, array_of, arrays_of
+from hloopt.interpret.elementwise import convert
 from hloopt.ir import Instruction
 from hloopt.types import DType, PaddingDim, SliceRange
 
@@ -126,9 +127,17 @@ def _iota(instruction: Instruction, values: tuple[Value, ...], context: Context)
     return context.round(values_, shape.dtype)
 
 
+def _copy(instruction: Instruction, values: tuple[Value, ...], context: Context) -> Value:
+    (value,), (operand,) = values, instruction.operands
+    if isinstance(value, tuple):
+        return value
+    return convert(value, operand.array.dtype, instruction.array.dtype, context)
+
+
 EVALUATORS: Mapping[str, Evaluator] = {
     "broadcast": _broadcast,
     "concatenate": _concatenate,
+    "copy": _copy,
     "iota": _iota,
     "pad": _pad,
     "reshape": _reshape,

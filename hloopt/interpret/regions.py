@@ -113,7 +113,7 @@ LIFTED: Mapping[str, Evaluator] = {
 }
 """Structural ops of regions, on arrays that stand for many scalars."""
 
-_PLAIN = frozenset({"constant", "get-tuple-element", "parameter", "tuple"})
+_PLAIN = frozenset({"constant", "copy", "get-tuple-element", "parameter", "tuple"})
 
 
 def liftable(computation: Computation) -> bool:
@@ -138,40 +138,48 @@ def combiner(computation: Computation) -> str | None:
     """The name of a region of two scalars that has a fast form, or None.
 
     An opcode out of add, multiply, maximum, minimum, and, or, xor stands for that op on both
-    parameters, where conversions to a wider type and back are looked through (they round as the
-    narrow op does); ``first`` and ``second`` return a parameter as it is.  maximum and minimum
+    parameters, where narrow floats may be converted to f32 before and back after it (that rounds as
+    the narrow op does); ``first`` and ``second`` return a parameter as it is.  maximum and minimum
     with exchanged parameters are not named: they choose the other one of two zeros.
     """
     parameters = computation.parameters
     if len(parameters) != 2:
         return None
-    root = _unconverted(computation.root)
-    if root in parameters:
+    dtype = parameters[0].array.dtype
+    root = _behind_convert(computation.root, dtype, "f32")
+    if root in parameters and root.array.dtype is computation.root.array.dtype:
         return ("first", "second")[parameters.index(root)]
     if root.opcode not in _NAMED:
         return None
-    operands = [_unconverted(operand) for operand in root.operands]
+    operands = [_behind_convert(operand, "f32", dtype) for operand in root.operands]
     same = operands == parameters
     if not same and (operands != parameters[::-1] or root.opcode in _ORDERED):
         return None
-    kinds = {parameter.array.dtype for parameter in parameters} | {computation.root.array.dtype}
-    return root.opcode if len(kinds) == 1 else None
+    alike = parameters[1].array.dtype is dtype and computation.root.array.dtype is dtype
+    return root.opcode if alike else None
 
 
-def _unconverted(instruction: Instruction) -> Instruction:
-    while instruction.opcode in ("convert", "copy"):
-        source = instruction.operands[0]
-        if instruction.opcode == "convert" and not _between_floats(source, instruction):
-            return instruction
-        instruction = source
+def _behind_convert(
+    instruction: Instruction, target: DType | str, source: DType | str
+) -> Instruction:
+    """What a conversion between a narrow float and f32 converts; else the instruction itself."""
+    instruction = _behind_copies(instruction)
+    if instruction.opcode != "convert":
+        return instruction
+    inner = _behind_copies(instruction.operands[0])
+    kinds = (instruction.array.dtype, inner.array.dtype)
+    wanted = tuple(kind.name if isinstance(kind, DType) else kind for kind in (target, source))
+    narrow = sum(kind.is_narrow_float for kind in kinds) == 1
+    return inner if narrow and (kinds[0].name, kinds[1].name) == wanted else instruction
+
+
+def _behind_copies(instruction: Instruction) -> Instruction:
+    while (
+        instruction.opcode == "copy"
+        and instruction.operands[0].array.dtype is instruction.array.dtype
+    ):
+        instruction = instruction.operands[0]
     return instruction
-
-
-def _between_floats(source: Instruction, target: Instruction) -> bool:
-    kinds = (source.array.dtype, target.array.dtype)
-    return all(kind.is_float and (kind.is_narrow_float or kind.bits == 32) for kind in kinds) and (
-        kinds[0].is_narrow_float != kinds[1].is_narrow_float
-    )
 
 
 _ORDER_OPS = frozenset(
