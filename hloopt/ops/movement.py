@@ -26,14 +26,18 @@ def _bitcast(args: InferArgs) -> Shape:
     """The declared shape; a dense array keeps its number of bytes."""
     shape = declared(args)
     source = args.operands[0]
-    both = (source, shape)
-    if all(isinstance(one, ArrayShape) and _dense(one) for one in both):
-        if source.byte_size != shape.byte_size:
-            raise error(
-                args,
-                f"operand {source} has {source.byte_size} bytes, "
-                f"result {shape} has {shape.byte_size}; they must be equal",
-            )
+    if (
+        isinstance(source, ArrayShape)
+        and isinstance(shape, ArrayShape)
+        and _dense(source)
+        and _dense(shape)
+        and source.byte_size != shape.byte_size
+    ):
+        raise error(
+            args,
+            f"operand {source} has {source.byte_size} bytes, "
+            f"result {shape} has {shape.byte_size}; they must be equal",
+        )
     return shape
 
 

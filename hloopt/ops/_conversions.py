@@ -1,0 +1,148 @@
+"""Conversions between element types, comparisons on bits, and reduced precision."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+
+from hloopt.ops.opdef import ScalarArgs
+from hloopt.types import DType
+
+__all__ = ["compare", "convert", "integer_bounds", "reduce_precision", "stochastic_convert"]
+
+Array = np.ndarray[Any, Any]
+
+_COMPARISONS = {
+    "EQ": np.equal,
+    "NE": np.not_equal,
+    "GE": np.greater_equal,
+    "GT": np.greater,
+    "LE": np.less_equal,
+    "LT": np.less,
+}
+
+
+def integer_bounds(element: DType) -> tuple[int, int]:
+    """The least and the greatest number of an integer type."""
+    if element.kind == "signed":
+        return -(1 << (element.bits - 1)), (1 << (element.bits - 1)) - 1
+    return 0, (1 << element.bits) - 1
+
+
+def convert(args: ScalarArgs, x: Array) -> Array:
+    """Floats to integers truncate and saturate, NaN to 0; integers wrap; the rest rounds.
+
+    Whatever is not 0 becomes true.  The real part stands for a complex number.
+    """
+    target = args.result
+    if target.is_pred:
+        return np.asarray(x != 0)
+    if x.dtype.kind == "c" and not target.is_complex:
+        x = x.real
+    if target.is_integer and x.dtype.kind == "f":
+        return _saturate(x, target)
+    return x.astype(target.compute)
+
+
+def _saturate(x: Array, target: DType) -> Array:
+    least, greatest = integer_bounds(target)
+    wide = x.astype(np.float64)
+    # float64(2**63 - 1) is 2**63, so that everything below it fits.
+    above, below = wide >= float(greatest), wide <= float(least)
+    inside = np.where(above | below | np.isnan(wide), 0.0, wide)
+    carrier = np.uint64 if least == 0 else np.int64
+    whole = inside.astype(carrier)
+    whole = np.where(above, carrier(greatest), np.where(below, carrier(least), whole))
+    return whole.astype(target.numpy)
+
+
+def _ordered(x: Array) -> Array:
+    """Integers in the total order of the floats: -NaN < -inf < ... < -0 < +0 < ... < inf < NaN."""
+    bits = np.ascontiguousarray(x).view(np.dtype(f"i{x.dtype.itemsize}")).reshape(x.shape)
+    greatest = bits.dtype.type(np.iinfo(bits.dtype).max)
+    return np.where(bits < 0, bits ^ greatest, bits)
+
+
+def compare(args: ScalarArgs, x: Array, y: Array) -> Array:
+    """By ``direction``; NaN compares unequal unless ``type=TOTALORDER``."""
+    function = _COMPARISONS[args.attributes["direction"]]
+    if args.operand.name == "f8e8m0fnu":
+        # Without sign and infinity the NaN code is simply the greatest.
+        infinity = np.float32(np.inf)
+        x, y = (np.where(np.isnan(side), infinity, side) for side in (x, y))
+    elif args.attributes.get("type") == "TOTALORDER" and x.dtype.kind == "f":
+        x, y = _ordered(x), _ordered(y)
+    return np.asarray(function(x, y))
+
+
+def reduce_precision(args: ScalarArgs, x: Array) -> Array:
+    """Round to fewer bits: mantissa to nearest even, then overflow to infinity and tiny to zero.
+
+    Works on the bits of f16 and bf16 themselves, as their subnormals round at other places than the
+    same numbers in f32.
+    """
+    wide = x.dtype
+    narrow = args.operand
+    if narrow.name in ("f16", "bf16"):
+        x = x.astype(narrow.numpy)
+    info: Any = ml_dtypes.finfo(x.dtype)  # type: ignore[no-untyped-call]
+    return _reduce_bits(
+        x,
+        (int(info.nexp), int(info.nmant)),
+        (args.attributes["exponent_bits"], args.attributes["mantissa_bits"]),
+    ).astype(wide)
+
+
+def _reduce_bits(x: Array, source: tuple[int, int], target: tuple[int, int]) -> Array:
+    """(exponent bits, mantissa bits) of ``source`` to those of ``target``; adapted on the bits."""
+    exponent_bits, mantissa_bits = source
+    word = np.dtype(f"u{x.dtype.itemsize}")
+    bits = np.ascontiguousarray(x).view(word).reshape(x.shape)
+    drop = max(0, mantissa_bits - target[1])
+    rounded = bits
+    if drop:
+        half = word.type((1 << (drop - 1)) - 1)
+        last = (bits >> word.type(drop)) & word.type(1)
+        keep = word.type(((1 << (8 * word.itemsize)) - 1) ^ ((1 << drop) - 1))
+        rounded = (bits + half + last) & keep
+    sign = bits & word.type(1 << (exponent_bits + mantissa_bits))
+    field = word.type(((1 << exponent_bits) - 1) << mantissa_bits)
+    infinity = sign | field
+    if target[0] < exponent_bits:
+        source_bias = (1 << (exponent_bits - 1)) - 1
+        target_bias = (1 << (target[0] - 1)) - 1
+        exponent = rounded & field
+        too_large = exponent > word.type((source_bias + target_bias) << mantissa_bits)
+        too_small = exponent <= word.type((source_bias - target_bias) << mantissa_bits)
+        rounded = np.where(too_small, sign, np.where(too_large, infinity, rounded))
+    # Without a mantissa there is no NaN.
+    result = np.where(np.isnan(x), infinity if target[1] == 0 else bits, rounded)
+    return np.ascontiguousarray(result).view(x.dtype).reshape(x.shape)
+
+
+def stochastic_convert(args: ScalarArgs, x: Array, random: Array) -> Array:
+    """To a signed integer; the fraction is the probability of rounding away from zero.
+
+    ``random`` is uniform over its unsigned type: the size grows by one where it is below
+    ``fraction * 2**bits``.  Out of range saturates, NaN gives 0; when the growth leaves the range the
+    result is the least number.
+    """
+    least, greatest = integer_bounds(args.result)
+    wide = x.astype(np.float64)
+    size = np.abs(wide)
+    whole = np.trunc(size)
+    threshold = np.trunc((size - whole) * 2.0**args.operand.bits)
+    outside = (wide >= float(greatest)) | (wide <= float(least)) | np.isnan(wide)
+    count = np.where(outside, 0.0, whole).astype(np.int64)
+    grows = (size > whole) & (random.astype(np.uint64) < _to_u64(np.where(outside, 0.0, threshold)))
+    signed = np.where(wide < 0, -(count + grows), count + grows)
+    signed = np.where(grows & (count == greatest), least, signed)
+    return np.where(outside, _saturate(x, args.result).astype(np.int64), signed).astype(
+        args.result.numpy
+    )
+
+
+def _to_u64(x: Array) -> Array:
+    return x.astype(np.uint64)
