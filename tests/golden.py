@@ -23,8 +23,6 @@ import tempfile
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from click.testing import CliRunner
-
 _MARK = re.compile(
     r"^-- (description|command|input|output|stderr|exit \d+|file \S+)[ \t]*$", re.MULTILINE
 )
@@ -91,7 +89,7 @@ def read(path: Path) -> list[Case]:
 
 def run(case: Case) -> Case:
     """The case as the command answers it now."""
-    from hloopt.cli.main import run_in_process
+    from support import invoke
 
     words = shlex.split(case.command)
     if words[:1] != ["hloopt"]:
@@ -102,7 +100,7 @@ def run(case: Case) -> Case:
             (Path(folder) / name).write_text(text)
         os.chdir(folder)
         try:
-            result = run_in_process(CliRunner(), words[1:], case.stdin or "")
+            result = invoke(*words[1:], stdin=case.stdin or "")
         finally:
             os.chdir(here)
     return Case(

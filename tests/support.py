@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from click.testing import CliRunner, Result
 
 from hloopt.types import DTYPES
 
@@ -32,6 +33,16 @@ def sample_table(folder: Path) -> list[Sample]:
         if line.startswith("| ") and len(cells) == 3 and cells[0] not in ("sample", "---"):
             rows.append(Sample(cells[0], cells[1], tuple(shlex.split(cells[2].strip("`")))))
     return rows
+
+
+def invoke(*words: str, stdin: str | bytes = "") -> Result:
+    """A command in this process; an exception that is not an answer fails the test at its place."""
+    from hloopt.cli.main import cli
+
+    result = CliRunner().invoke(cli, list(words), input=stdin, prog_name="hloopt")
+    if result.exception is not None and not isinstance(result.exception, SystemExit):
+        raise result.exception
+    return result
 
 
 @dataclass(frozen=True)

@@ -5,11 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner
 
 import hloopt
-from hloopt.cli.main import run_in_process
-from support import Sample, sample_table
+from support import Sample, invoke, sample_table
 
 FOLDER = Path(__file__).resolve().parent.parent / "samples"
 SAMPLES = sample_table(FOLDER)
@@ -39,17 +37,6 @@ def test_sample_text_survives(sample: Sample) -> None:
 def test_sample_runs_to_its_recorded_outputs(sample: Sample, level: str) -> None:
     """The interpreter and the optimised program on the CPU give what XLA gave."""
     path = FOLDER / sample.name
-    result = run_in_process(
-        CliRunner(),
-        [
-            "run",
-            f"{path}.hlo",
-            "--inputs",
-            f"{path}.npz",
-            "--expect",
-            f"{path}.npz",
-            level,
-            *sample.options,
-        ],
-    )
+    files = ["run", f"{path}.hlo", "--inputs", f"{path}.npz", "--expect", f"{path}.npz"]
+    result = invoke(*files, level, "--repeat", "1", *sample.options)
     assert result.exit_code == 0, result.stdout + result.stderr

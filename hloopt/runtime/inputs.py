@@ -36,9 +36,8 @@ def generate(module: Module, seed: int = 0) -> list[Array]:
     arrays: list[Array] = []
     for number, parameter in enumerate(module.entry.parameters):
         rng = np.random.default_rng([seed, number])
-        for shape in leaves(parameter.shape):
-            if isinstance(shape, ArrayShape) and shape.dtype.is_array:
-                arrays.append(_draw(rng, shape, ranges.get(parameter)))
+        limit = ranges.get(parameter)
+        arrays.extend(_draw(rng, shape, limit) for shape in _arrays(parameter))
     return arrays
 
 

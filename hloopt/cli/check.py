@@ -1,0 +1,74 @@
+"""``hloopt check``."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import islice
+from typing import Any
+
+import click
+
+from hloopt.cli.files import Text, open_texts, progress, read_module
+from hloopt.cli.main import show_error
+from hloopt.cli.options import files_argument, json_option
+from hloopt.errors import HlooptError, SourceError
+
+__all__ = ["command"]
+
+_MOST_ERRORS = 20
+
+
+@click.command("check")
+@files_argument
+@json_option
+@click.pass_context
+def command(ctx: click.Context, files: tuple[str, ...], as_json: bool) -> None:
+    """Parse and verify modules: a line per file, and every error with its place.
+
+    Exits with 3 when a module cannot be read or is not valid.
+
+    \b
+    Example:
+      hloopt check dump/*.before_optimizations.txt
+    """
+    rows = []
+    code = 0
+    for text in progress(open_texts(files)):
+        row: dict[str, Any] = {"file": text.name, "warnings": [], "errors": []}
+        rows.append(row)
+        for error in _errors(text, row["warnings"], quiet=as_json):
+            code = max(code, error.exit_code)
+            row["errors"].append(error_json(error))
+            if not as_json:
+                show_error(error)
+        row["ok"] = not row["errors"]
+        if row["ok"] and not as_json:
+            click.echo(f"{text.name}: ok")
+    if as_json:
+        from hloopt.report.console import write_json
+
+        write_json("check", {"ok": code == 0, "files": rows})
+    ctx.exit(code)
+
+
+def _errors(text: Text, warnings: list[dict[str, Any]], *, quiet: bool) -> Iterator[HlooptError]:
+    """What is wrong with one text; warnings are shown and kept on the way."""
+    from hloopt.verify import violations
+
+    try:
+        module = read_module(text)
+    except HlooptError as error:
+        yield error
+        return
+    for offset, message in module.warnings:
+        line, column = module.source.line_column(offset) if module.source else (0, 0)
+        warnings.append({"line": line, "column": column, "message": message})
+        if not quiet:
+            click.echo(f"{text.name}:{line}:{column}: warning: {message}", err=True)
+    yield from islice(violations(module), _MOST_ERRORS)
+
+
+def error_json(error: HlooptError) -> dict[str, Any]:
+    """An error as JSON values."""
+    place = {"line": error.line, "column": error.column} if isinstance(error, SourceError) else {}
+    return {"message": error.message, **place}

@@ -1,0 +1,110 @@
+"""The ``hloopt`` command: finds the subcommands, turns errors into messages and exit codes."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import sys
+import traceback
+from typing import Any
+
+import click
+
+from hloopt import __version__
+from hloopt.errors import HlooptError, SourceError
+
+__all__ = ["cli", "main"]
+
+# Loaded when used: ``hloopt --help`` must not wait for NumPy.  Name -> (module, one line).
+COMMANDS = {
+    "check": ("check", "Parse and verify modules."),
+    "completion": ("completion", "Print the completion script of a shell."),
+    "ops": ("ops", "List the opcodes of HLO and what hloopt can do with each."),
+    "optimize": ("optimize", "Run passes over modules and print them as HLO."),
+    "passes": ("passes", "List passes and pipelines, or explain one."),
+    "run": ("run", "Run a module as given and optimised, compare and time."),
+    "stats": ("stats", "Show what is in a module: opcodes, flops, bytes, buffers."),
+}
+
+
+class _Commands(click.Group):
+    """Subcommands by name, imported when one is called."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return sorted(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in COMMANDS:
+            return None
+        module = importlib.import_module(f"hloopt.cli.{COMMANDS[cmd_name][0]}")
+        command: click.Command = module.command
+        return command
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        from difflib import get_close_matches
+
+        name = args[0] if args else ""
+        close = get_close_matches(name, COMMANDS, 1)
+        if name not in COMMANDS and not name.startswith("-"):
+            hint = f" Did you mean '{close[0]}'?" if close else ""
+            ctx.fail(f"No such command '{name}'.{hint}")
+        return super().resolve_command(ctx, args)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, line) for name, (_, line) in sorted(COMMANDS.items())])
+
+    def invoke(self, ctx: click.Context) -> Any:
+        try:
+            return super().invoke(ctx)
+        except HlooptError as error:
+            show_error(error)
+            ctx.exit(error.exit_code)
+
+
+def show_error(error: HlooptError) -> None:
+    """One error on stderr: with its place and excerpt where it has one."""
+    sys.stdout.flush()
+    text = str(error) if isinstance(error, SourceError) else f"hloopt: error: {error}"
+    click.echo(text, err=True)
+
+
+@click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(__version__, prog_name="hloopt")
+def cli() -> None:
+    """Optimise, explain, run and verify XLA HLO text.
+
+    \b
+    Example:
+      hloopt optimize dump.txt | hloopt run --device cpu
+    """
+
+
+def main() -> None:
+    """Entry point: usage errors exit with 2, an interrupt with 130, a defect of hloopt with 70."""
+    try:
+        code = cli.main(prog_name="hloopt", standalone_mode=False)
+        sys.stdout.flush()
+    except click.exceptions.Abort:
+        click.echo("interrupted", err=True)
+        code = 130
+    except click.ClickException as error:
+        error.show()
+        code = error.exit_code
+    except BrokenPipeError:
+        # The reader of our pipe has gone; Python must not complain when it flushes stdout at the end.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        code = 0
+    except Exception as error:  # noqa: BLE001 - nobody who uses the tool wants a traceback
+        if os.environ.get("HLOOPT_TRACEBACK"):
+            traceback.print_exc()
+        click.echo(
+            f"hloopt: internal error: {type(error).__name__}: {error}\n"
+            "This is a defect of hloopt; please report it with the module that shows it "
+            "(HLOOPT_TRACEBACK=1 prints where it happened).",
+            err=True,
+        )
+        code = 70
+    sys.exit(code if isinstance(code, int) else 0)

@@ -1,0 +1,56 @@
+"""``hloopt ops``."""
+
+from __future__ import annotations
+
+import click
+
+from hloopt.cli.options import json_option
+
+__all__ = ["command"]
+
+
+@click.command("ops")
+@click.option("--unsupported", is_flag=True, help="Only opcodes that cannot be evaluated yet.")
+@json_option
+def command(unsupported: bool, as_json: bool) -> None:
+    """List the opcodes of HLO: family, operands, attributes, and whether they can be evaluated.
+
+    \b
+    Example:
+      hloopt ops --unsupported
+    """
+    from hloopt.interpret import has_evaluation
+    from hloopt.ops import MANY, OPS
+    from hloopt.report.console import product, table, write_json
+
+    rows = [
+        {
+            "opcode": row.opcode,
+            "family": row.family,
+            "operands": list(row.arity) if row.arity[1] < MANY else [row.arity[0], None],
+            "attributes": [entry.name for entry in row.attributes],
+            "evaluation": has_evaluation(row.opcode),
+        }
+        for row in sorted(OPS.values(), key=lambda row: row.opcode)
+        if not (unsupported and has_evaluation(row.opcode))
+    ]
+    if as_json:
+        write_json("ops", {"ops": rows})
+        return
+    made = table("opcode", "family", "operands", "evaluation", "attributes", left=5)
+    for row in rows:
+        made.add_row(
+            str(row["opcode"]),
+            str(row["family"]),
+            _arity(OPS[str(row["opcode"])].arity, MANY),
+            "yes" if row["evaluation"] else "no",
+            ", ".join(entry.name for entry in OPS[str(row["opcode"])].attributes),
+        )
+    product().print(made)
+
+
+def _arity(arity: tuple[int, int], many: int) -> str:
+    low, high = arity
+    if low == high:
+        return str(low)
+    return f"{low}+" if high >= many else f"{low}-{high}"

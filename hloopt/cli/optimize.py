@@ -1,0 +1,90 @@
+"""``hloopt optimize``."""
+
+from __future__ import annotations
+
+import click
+
+from hloopt.cli.files import modules, open_texts, write_text
+from hloopt.cli.options import files_argument, json_option, pipeline_options, pipeline_text
+from hloopt.ir import Module
+
+__all__ = ["command"]
+
+
+@click.command("optimize")
+@files_argument
+@click.option("-o", "--output", metavar="OUT", help="A file or directory; '-' is stdout.")
+@pipeline_options
+@click.option(
+    "--print-after", multiple=True, metavar="PASS", help="Print HLO after a pass, or 'all'."
+)
+@click.option("--time-passes", is_flag=True, help="Print the seconds each pass took.")
+@click.option("--stats", "show_stats", is_flag=True, help="Print how often each rule applied.")
+@click.option("--verify-each", is_flag=True, help="Verify the module after every pass.")
+@click.option(
+    "--emit",
+    type=click.Choice(["hlo", "xla"]),
+    default="hlo",
+    show_default=True,
+    help="xla: fusions taken apart, as XLA compiles it.",
+)
+@json_option
+def command(
+    files: tuple[str, ...],
+    output: str | None,
+    level: str | None,
+    passes: str | None,
+    print_after: tuple[str, ...],
+    time_passes: bool,
+    show_stats: bool,
+    verify_each: bool,
+    emit: str,
+    as_json: bool,
+) -> None:
+    """Run passes over modules and print them as HLO.
+
+    HLO goes to stdout (or OUT), everything else to stderr.
+
+    \b
+    Example:
+      hloopt optimize dump.txt --passes 'simplify,cse,dce' --stats -o better.hlo
+    """
+    from hloopt.pipelines import parse_pipeline
+    from hloopt.report.console import messages, write_json
+    from hloopt.report.pipeline import pipeline_json, show_hits, show_times
+
+    pipeline = parse_pipeline(pipeline_text(level, passes))
+    several = len(open_texts(files)) > 1
+    rows = []
+    for text, module in modules(files):
+        report = pipeline.run(
+            module,
+            verify_each=verify_each,
+            print_after=print_after,
+            sink=_to_stderr,
+        )
+        if emit == "xla":
+            _take_apart(module)
+        for note in report.notes:
+            click.echo(f"{text.name}: note: {note}", err=True)
+        if time_passes and not as_json:
+            show_times(report, messages())
+        if show_stats and not as_json:
+            show_hits(report, messages())
+        if as_json:
+            row = {"file": text.name, "pipeline": str(pipeline), **pipeline_json(report)}
+            rows.append({**row, "text": module.to_text()} if output is None else row)
+        if output is not None or not as_json:
+            write_text(output, module.to_text(), text.name, several=several)
+    if as_json:
+        write_json("optimize", {"modules": rows})
+
+
+def _to_stderr(text: str) -> None:
+    click.echo(text, err=True, nl=False)
+
+
+def _take_apart(module: Module) -> None:
+    from hloopt.pipelines import parse_pipeline
+
+    parse_pipeline("defuse").run(module)

@@ -1,0 +1,35 @@
+"""Options that several commands share."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import click
+
+__all__ = ["files_argument", "json_option", "pipeline_options", "pipeline_text"]
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+files_argument = click.argument("files", nargs=-1, metavar="[FILE]...", shell_complete=None)
+json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON for scripts.")
+
+
+def pipeline_options(function: Function) -> Function:
+    """``-O0`` .. ``-O3`` and ``--passes``."""
+    function = click.option(
+        "--passes", "passes", metavar="TEXT", help="A pipeline, such as 'simplify,fix(cse,dce)'."
+    )(function)
+    return click.option(
+        "-O",
+        "level",
+        type=click.Choice(["0", "1", "2", "3"]),
+        help="A named pipeline: -O0 does nothing, -O2 is the default.",
+    )(function)
+
+
+def pipeline_text(level: str | None, passes: str | None) -> str:
+    """The pipeline that the two options ask for; raises ``click.UsageError`` when both are given."""
+    if level is not None and passes is not None:
+        raise click.UsageError(f"-O{level} and --passes both name a pipeline: give one of them")
+    return passes if passes is not None else f"O{level or '2'}"

@@ -1,0 +1,188 @@
+"""``hloopt run``."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypedDict
+
+import click
+
+from hloopt.cli.files import modules, open_texts
+from hloopt.cli.options import files_argument, json_option, pipeline_options, pipeline_text
+from hloopt.ir import Module
+
+if TYPE_CHECKING:
+    from hloopt.report.run import RunReport
+
+__all__ = ["command"]
+
+
+class Tolerances(TypedDict):
+    """What the user says about tolerances; None leaves it to the element type."""
+
+    rtol: float | None
+    atol: float | None
+
+
+@click.command("run")
+@files_argument
+@click.option("--device", default="cpu", show_default=True, help="Where the optimised module runs.")
+@click.option("--inputs", metavar="PATH", help="in_0, in_1, ... in an .npz or a folder of .npy.")
+@click.option("--seed", default=0, show_default=True, help="Makes inputs where none are given.")
+@click.option("--expect", metavar="PATH", help="out_0, out_1, ... to compare with as well.")
+@click.option("--rtol", type=float, help="Relative tolerance; the default depends on the type.")
+@click.option("--atol", type=float, help="Absolute tolerance; the default depends on the type.")
+@click.option(
+    "--repeat",
+    default=5,
+    show_default=True,
+    type=click.IntRange(1),
+    help="Timed runs of each program.",
+)
+@pipeline_options
+@click.option(
+    "--excess-precision",
+    is_flag=True,
+    help="Let bf16 and f16 chains keep f32, as XLA's CPU compiler does.",
+)
+@json_option
+@click.pass_context
+def command(
+    ctx: click.Context,
+    files: tuple[str, ...],
+    device: str,
+    inputs: str | None,
+    seed: int,
+    expect: str | None,
+    rtol: float | None,
+    atol: float | None,
+    repeat: int,
+    level: str | None,
+    passes: str | None,
+    excess_precision: bool,
+    as_json: bool,
+) -> None:
+    """Run a module as given and optimised, compare the results and time both.
+
+    The module as given is evaluated by the reference interpreter and executed on the device; the optimised
+    one is executed on the device and compared, by element type, with the interpreter (and with --expect).
+    Exits with 1 when results differ.
+
+    \b
+    Example:
+      hloopt run dump.txt --inputs inputs.npz --expect outputs.npz -O2 --repeat 20
+    """
+    from hloopt.report.console import product, write_json
+
+    runner = _Runner(
+        device,
+        pipeline_text(level, passes),
+        inputs,
+        seed,
+        expect,
+        {"rtol": rtol, "atol": atol},
+        repeat,
+        excess_precision,
+    )
+    if (inputs or expect) and len(open_texts(files)) > 1:
+        raise click.UsageError("--inputs and --expect belong to one module, not to several")
+    reports = []
+    for text, module in modules(files):
+        report = runner.run(module, text.name)
+        reports.append(report)
+        if not as_json:
+            report.show(product())
+    if as_json:
+        write_json("run", {"modules": [report.json() for report in reports]})
+    ctx.exit(0 if all(report.passed for report in reports) else 1)
+
+
+@dataclass(frozen=True)
+class _Runner:
+    """The options of one call."""
+
+    device: str
+    label: str
+    inputs: str | None
+    seed: int
+    expect: str | None
+    tolerance: Tolerances
+    repeat: int
+    excess_precision: bool
+
+    def run(self, module: Module, name: str) -> RunReport:
+        """Run one module in all its forms."""
+        from hloopt.interpret import evaluate_module, supported
+        from hloopt.ir import build
+        from hloopt.pipelines import parse_pipeline
+        from hloopt.report.run import Row, RunReport
+        from hloopt.runtime import compile_module
+        from hloopt.runtime.compare import compare_all
+        from hloopt.runtime.timing import measure
+        from hloopt.verify import verify_module
+
+        verify_module(module)
+        supported(module)
+        better = build.clone_module(module)
+        parse_pipeline(self.label).run(better)
+        excess = self.excess_precision
+        given = compile_module(module, self.device, excess_precision=excess)
+        optimised = compile_module(better, self.device, excess_precision=excess)
+        arrays = self._inputs(module)
+        reference: list[Any] = []
+
+        def interpret() -> None:
+            reference[:] = evaluate_module(module, arrays, excess_precision=excess)
+
+        timing = measure(interpret, 1, warm_up=False)
+        expected = self._expected(module)
+        baseline = f"as given, {self.device}"
+        report = RunReport(
+            name,
+            "excess precision" if self.excess_precision else "strict rounding",
+            self.inputs or f"seed {self.seed}",
+            baseline,
+        )
+        report.rows.append(
+            Row("as given, interpreter", timing=timing, **self._against(reference, expected))
+        )
+        for label, program in ((baseline, given), (f"{self.label}, {self.device}", optimised)):
+            outputs = program.run(arrays)
+            launches = program.launches
+            row = Row(
+                label,
+                program.kernels,
+                launches,
+                measure(partial(program.run, arrays), self.repeat, warm_up=False),
+                "interpreter",
+                tuple(compare_all(outputs, reference, **self.tolerance)),
+            )
+            report.rows.append(row)
+        if expected is not None:
+            report.rows.append(
+                Row(f"{self.label}, {self.device}", **self._against(outputs, expected))
+            )
+        return report
+
+    def _inputs(self, module: Module) -> list[Any]:
+        from hloopt.runtime.inputs import generate, load_inputs
+
+        if self.inputs:
+            return load_inputs(Path(self.inputs), module)
+        return generate(module, self.seed)
+
+    def _expected(self, module: Module) -> list[Any] | None:
+        from hloopt.runtime.inputs import load_expected
+
+        return load_expected(Path(self.expect), module) if self.expect else None
+
+    def _against(self, outputs: Sequence[Any], expected: Sequence[Any] | None) -> dict[str, Any]:
+        from hloopt.runtime.compare import compare_all
+
+        if expected is None:
+            return {}
+        found = compare_all(outputs, expected, **self.tolerance)
+        return {"against": "expected", "comparisons": tuple(found)}
