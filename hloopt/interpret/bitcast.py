@@ -35,7 +35,8 @@ def from_physical(flat: Array, dims: tuple[int, ...], minor_to_major: tuple[int,
     """The logical array of ``dims`` whose elements lie in ``flat`` in the order of a layout."""
     order = minor_to_major[::-1]
     physical = flat.reshape([dims[axis] for axis in order])
-    return np.ascontiguousarray(physical.transpose(np.argsort(order)))
+    logical = physical.transpose(np.argsort(order))
+    return np.ascontiguousarray(logical).reshape(dims)  # NumPy makes rank 0 contiguous as rank 1
 
 
 def packed_bytes(flat: Array, dtype: DType) -> Array:

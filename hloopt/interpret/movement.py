@@ -84,8 +84,7 @@ def pad(operand: Array, value: Array, padding: Sequence[PaddingDim]) -> Array:
 def iota(dims: tuple[int, ...], dimension: int, dtype: DType) -> Array:
     """The index along one dimension: integers wrap, floats round; a read-only view."""
     count = np.arange(dims[dimension])
-    if dtype.is_integer:
-        # NumPy casts wrap for its own integers; narrower ones go through a byte of their bits.
+    if dtype.is_integer and dtype.bits < 64:
         shift = 64 - dtype.bits
         count = (count << shift) >> shift if dtype.kind == "signed" else count % (1 << dtype.bits)
     return broadcast(count.astype(dtype.numpy), (dimension,), dims)
