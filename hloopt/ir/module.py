@@ -57,6 +57,7 @@ class Module:
         self.source = source
         self.attributes: dict[str, Any] = {}
         self.stack_tables = StackTables()
+        self.warnings: list[tuple[int, str]] = []
         self.computations: dict[str, Computation] = {}
         self.entry: Computation
         self._serial: dict[str, int] = {}

@@ -1,0 +1,109 @@
+"""The grammar: finds ``grammar/hlo.lark``, builds the LALR parser, reads parts of a text with it."""
+
+from __future__ import annotations
+
+import re
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from lark import Lark
+from lark.exceptions import UnexpectedInput
+
+from hloopt.errors import HlooptError
+from hloopt.text.hints import explain
+from hloopt.text.syntax import Syntax
+
+__all__ = ["STARTS", "grammar_folder", "pattern", "read"]
+
+# Every rule that is read on its own: the module, and the parts that repeat in it.
+STARTS = (
+    "module",
+    "body",
+    "line",
+    "head",
+    "operands",
+    "attributes",
+    "shape",
+    "literal",
+    "integer",
+    "float",
+    "boolean",
+    "word",
+    "string",
+    "integers",
+    "groups",
+    "slices",
+    "window",
+    "padding",
+    "conv_dims",
+    "called",
+    "called_list",
+    "shape_list",
+    "shaped_literal",
+    "names",
+    "metadata",
+    "backend_config",
+    "frontend_attributes",
+    "statistics",
+    "parameter_replication",
+    "origin",
+    "sharding",
+    "domain",
+    "operand_precision",
+    "result_accuracy",
+    "sparsity_config",
+    "output_to_operand_aliasing",
+    "input_output_alias",
+    "buffer_donor",
+    "entry_computation_layout",
+    "flags",
+    "raw",
+)
+
+
+def grammar_folder() -> Path:
+    """``hloopt/grammar`` of an installed package, or ``grammar`` beside it in a checkout."""
+    package = Path(__file__).resolve().parent.parent
+    for folder in (package / "grammar", package.parent / "grammar"):
+        if (folder / "hlo.lark").is_file():
+            return folder
+    raise HlooptError(f"the grammar of HLO text is missing: no grammar/hlo.lark beside {package}")
+
+
+@cache
+def _lark() -> Lark:
+    return Lark.open(
+        str(grammar_folder() / "hlo.lark"),
+        parser="lalr",
+        start=list(STARTS),
+        transformer=Syntax(),
+        maybe_placeholders=False,
+    )
+
+
+def read(start: str, text: str) -> Any:
+    """Read ``text`` as ``start``, one of ``STARTS``; raises ``Problem``."""
+    try:
+        return _lark().parse(text, start)
+    except UnexpectedInput as error:
+        raise explain(error, text) from None
+
+
+@cache
+def pattern(*terminals: str) -> re.Pattern[str]:
+    """The named terminals in a row, one group each; ``X?`` is optional, ``_X`` gets no group."""
+    parts = []
+    for name in terminals:
+        optional = "?" if name.endswith("?") else ""
+        expression = _terminal(name.rstrip("?"))
+        parts.append(f"({'?:' if name.startswith('_') else ''}{expression}){optional}")
+    return re.compile("".join(parts))
+
+
+def _terminal(name: str) -> str:
+    """A terminal's regular expression; one that a file imports has that file's name in front."""
+    for terminal in _lark().terminals:
+        if terminal.name == name or terminal.name.endswith(f"__{name}"):
+            return str(terminal.pattern.to_regexp())
+    raise KeyError(name)

@@ -1,0 +1,290 @@
+"""Literals: text to arrays and back, all elements of an array at once.
+
+Numbers go through double precision, as in XLA: a decimal is read as f64 and rounded to the type.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+
+from hloopt.text.grammar import pattern, read
+from hloopt.text.problem import Problem
+from hloopt.text.syntax import LiteralText
+from hloopt.types import ArrayShape, DType, Literal, Shape, TupleShape, of_numpy
+
+__all__ = ["build", "read_literal"]
+
+_Array = np.ndarray[Any, Any]
+_NEGATIVE_ZERO = re.compile(r"-0+(?![0-9.eE])")
+
+
+def read_literal(shape: Shape, text: str, warnings: list[tuple[int, str]]) -> Literal:
+    """The literal ``text`` of ``shape``; raises ``Problem``.  Appends (offset, message) warnings."""
+    return build(shape, read("literal", text), warnings)
+
+
+def build(shape: Shape, syntax: LiteralText, warnings: list[tuple[int, str]]) -> Literal:
+    """Give a literal its shape."""
+    if syntax.form == "elided":
+        if not isinstance(shape, (ArrayShape, TupleShape)):
+            raise Problem(syntax.offset, f"{shape} has no literals")
+        return Literal(shape, elided=True)
+    if isinstance(shape, TupleShape):
+        return _tuple(shape, syntax, warnings)
+    if not isinstance(shape, ArrayShape) or not shape.dtype.is_array:
+        raise Problem(syntax.offset, f"{shape} has no literals")
+    text, dims = syntax.text, shape.dims
+    if syntax.form == "several":
+        if not shape.dtype.is_complex or dims:
+            raise Problem(syntax.offset, f"expected a literal of shape {shape}, found a tuple")
+        if len(syntax.elements) != 2 or any(part.form != "element" for part in syntax.elements):
+            raise Problem(syntax.offset, "a complex number is written (real, imaginary)")
+        text = f"({syntax.elements[0].text}, {syntax.elements[1].text})"
+    elif syntax.form == "element":
+        if dims and dims != (1,):
+            raise Problem(
+                syntax.offset,
+                f"a literal of shape {shape} needs {len(dims)} levels of braces, found a number",
+                width=len(text),
+            )
+        if shape.dtype.is_complex:
+            raise Problem(
+                syntax.offset, "a complex number is written (real, imaginary)", width=len(text)
+            )
+    else:
+        if not dims:
+            raise Problem(syntax.offset, f"a literal of shape {shape} has no braces")
+        text = pattern("COMMENT").sub(lambda match: " " * len(match[0]), text)
+        _check_braces(shape, text, syntax.offset)
+    if shape.dtype.is_float or shape.dtype.is_complex:
+        for match in _NEGATIVE_ZERO.finditer(text):
+            if match.start() == 0 or text[match.start() - 1] in " \t\r\n,{(":
+                warnings.append(
+                    (
+                        syntax.offset + match.start(),
+                        "-0 is read as -0.0 here; XLA's own parser reads +0",
+                    )
+                )
+    values = _elements(shape.dtype, text, syntax.offset)
+    return Literal(shape, values.reshape(dims))
+
+
+def _tuple(shape: TupleShape, syntax: LiteralText, warnings: list[tuple[int, str]]) -> Literal:
+    if syntax.form != "several":
+        raise Problem(
+            syntax.offset,
+            f"a literal of shape {shape} is written in parentheses",
+            width=len(syntax.text),
+        )
+    if len(syntax.elements) != len(shape.elements):
+        raise Problem(
+            syntax.offset,
+            f"expected {len(shape.elements)} elements for {shape}, found {len(syntax.elements)}",
+        )
+    parts = [
+        build(element, part, warnings)
+        for element, part in zip(shape.elements, syntax.elements, strict=True)
+    ]
+    return Literal(shape, elements=tuple(parts))
+
+
+def _check_braces(shape: ArrayShape, text: str, offset: int) -> None:
+    """One level of braces per dimension, with exactly matching counts; vectorised over the text."""
+    dims = shape.dims
+    rank = len(dims)
+    raw = np.frombuffer(text.encode("ascii", "replace"), np.uint8)
+    opens = raw == ord("{")
+    closes = raw == ord("}")
+    depth = np.cumsum(opens.astype(np.int32) - closes.astype(np.int32), dtype=np.int32)
+    starts = _element_starts(raw, opens | closes)
+    places = [np.flatnonzero(opens & (depth == level)) for level in range(1, rank + 2)]
+    if len(places[rank]):
+        raise Problem(
+            offset + int(places[rank][0]),
+            f"too many levels of braces: a literal of shape {shape} has {rank}",
+        )
+    wrong = starts[depth[starts] != rank]
+    if len(wrong):
+        raise Problem(
+            offset + int(wrong[0]),
+            f"too few levels of braces: a literal of shape {shape} has {rank}",
+        )
+    children = [*places[1:rank], starts]
+    for level, (parents, inside) in enumerate(zip(places, children, strict=False)):
+        owner = np.searchsorted(parents, inside, side="right") - 1
+        counts = np.bincount(owner, minlength=len(parents))
+        bad = np.flatnonzero(counts != dims[level])
+        if len(bad):
+            raise Problem(
+                offset + int(parents[bad[0]]),
+                f"dimension {level} of {shape} has {dims[level]} elements, found {counts[bad[0]]}",
+            )
+
+
+def _element_starts(raw: _Array, braces: _Array) -> _Array:
+    """Where elements begin; a complex number begins at its parenthesis."""
+    blank = (raw == 32) | (raw == 9) | (raw == 10) | (raw == 13)
+    separator = blank | braces | (raw == ord(","))
+    opening = raw == ord("(")
+    if opening.any():
+        # "nan(0x1)" is one element, and its parenthesis follows a letter.
+        pairs = opening & ~np.concatenate(([False], raw[:-1] == ord("n")))
+        if pairs.any():
+            return np.flatnonzero(pairs)
+    before = np.concatenate(([True], separator[:-1]))
+    return np.flatnonzero(~separator & before)
+
+
+_NO_BRACES = str.maketrans("{},()", "     ")
+
+
+def _elements(dtype: DType, text: str, offset: int) -> _Array:
+    if "nan(" in text:
+        words = [match[0] for match in pattern("ELEMENT").finditer(text)]
+    else:
+        words = text.translate(_NO_BRACES).split()
+    if dtype.is_complex:
+        if (text.count("(") - text.count("nan(")) * 2 != len(words):
+            raise Problem(offset, "a complex number is written (real, imaginary)")
+        part = np.dtype(np.float32 if dtype.bits == 64 else np.float64)
+        return _floats(of_numpy(part), words, text, offset).view(dtype.numpy)
+    if "(" in text.replace("nan(", ""):
+        raise Problem(
+            offset + text.index("("), f"an element of type {dtype.name} has no parentheses"
+        )
+    if dtype.is_float:
+        return _floats(dtype, words, text, offset)
+    if dtype.is_pred:
+        return _preds(words, text, offset)
+    return _integers(dtype, words, text, offset)
+
+
+def _place(text: str, index: int, offset: int) -> tuple[int, int]:
+    """Offset and width of the element with the given index."""
+    for number, match in enumerate(re.finditer(r"-?nan\([^)]*\)|[^\s{},()]+", text)):
+        if number == index:
+            return offset + match.start(), len(match[0])
+    return offset, 1
+
+
+def _wrong(text: str, index: int, offset: int, message: str) -> Problem:
+    at, width = _place(text, index, offset)
+    return Problem(at, message, width=width)
+
+
+def _preds(words: list[str], text: str, offset: int) -> _Array:
+    values = np.empty(len(words), np.bool_)
+    for index, word in enumerate(words):
+        if word in {"true", "false"}:
+            values[index] = word == "true"
+        elif _is_integer(word):
+            values[index] = int(word) != 0
+        else:
+            raise _wrong(text, index, offset, f"a pred is true, false or an integer, not {word}")
+    return values
+
+
+def _is_integer(word: str) -> bool:
+    return word.lstrip("-").isdigit()
+
+
+def _integers(dtype: DType, words: list[str], text: str, offset: int) -> _Array:
+    try:
+        numbers = list(map(int, words))
+    except ValueError:
+        index = next(i for i, word in enumerate(words) if not _is_integer(word))
+        raise _wrong(
+            text,
+            index,
+            offset,
+            f"a literal of type {dtype.name} takes integers, not {words[index]}",
+        ) from None
+    signed = dtype.kind == "signed"
+    low = -(1 << dtype.bits - 1) if signed else 0
+    high = (1 << dtype.bits - (1 if signed else 0)) - 1
+    if dtype.bits == 64:
+        # XLA reads every integer of 64 bits into one machine word.
+        wrapped = [_wrap(number, signed) for number in numbers]
+        least, most = -(1 << 63), (1 << 64) - 1
+    else:
+        wrapped, least, most = numbers, low, high
+    if numbers and not (least <= min(numbers) and max(numbers) <= most):
+        index = next(i for i, number in enumerate(numbers) if not least <= number <= most)
+        raise _wrong(
+            text,
+            index,
+            offset,
+            f"{words[index]} is out of range for {dtype.name} ({low} to {high})",
+        )
+    wide = np.array(wrapped, np.int64 if signed else np.uint64)
+    return wide.astype(dtype.numpy)
+
+
+def _wrap(number: int, signed: bool) -> int:
+    if signed and number >= 1 << 63:
+        return number - (1 << 64)
+    if not signed and number < 0:
+        return number + (1 << 64)
+    return number
+
+
+def _floats(dtype: DType, words: list[str], text: str, offset: int) -> _Array:
+    if "nan(" in text or "-nan" in text:
+        parts = [_odd_float(dtype, words[i], i, text, offset) for i in range(len(words))]
+        return np.array(parts, dtype.numpy) if not parts else np.concatenate(parts)
+    try:
+        doubles = np.array(list(map(float, words)), np.float64)
+    except ValueError:
+        index = next(i for i, word in enumerate(words) if word in {"true", "false"})
+        raise _wrong(
+            text, index, offset, f"a literal of type {dtype.name} takes numbers, not {words[index]}"
+        ) from None
+    with np.errstate(over="ignore", invalid="ignore", under="ignore"):
+        values = doubles.astype(dtype.numpy)
+        overflown = np.isfinite(doubles) & ~np.isfinite(values.astype(np.float64))
+    if dtype.bits < 8:
+        overflown = np.abs(doubles) >= _overflow_threshold(dtype)
+    if overflown.any():
+        index = int(np.flatnonzero(overflown)[0])
+        raise _wrong(text, index, offset, f"{words[index]} is out of range for {dtype.name}")
+    return values
+
+
+def _overflow_threshold(dtype: DType) -> float:
+    """The largest value and half a unit in its last place, for types that have no infinity."""
+    info = ml_dtypes.finfo(dtype.numpy)
+    largest = float(info.max)
+    return largest + 2.0 ** (math.frexp(largest)[1] - 2 - int(info.nmant))
+
+
+def _odd_float(dtype: DType, word: str, index: int, text: str, offset: int) -> _Array:
+    """One element of a literal that has signed NaNs or NaNs with a payload."""
+    if "nan" not in word:
+        return _floats(dtype, [word], word, offset)
+    payload = int(word.partition("(")[2].rstrip(")") or "0", 16)
+    value = np.array([math.nan], dtype.numpy)
+    bits = value.view(_UNSIGNED[value.dtype.itemsize])
+    mantissa = (1 << int(ml_dtypes.finfo(dtype.numpy).nmant)) - 1
+    if "(" in word:
+        if not has_payload(dtype) or not 0 < payload <= mantissa:
+            raise _wrong(text, index, offset, f"{dtype.name} has no {word}")
+        bits[0] = (int(bits[0]) & ~mantissa) | payload
+    sign = 1 << (dtype.bits - 1)
+    if has_payload(dtype):
+        bits[0] = int(bits[0]) & (sign - 1)
+        if word.startswith("-"):
+            bits[0] = int(bits[0]) | sign
+    return value
+
+
+def has_payload(dtype: DType) -> bool:
+    """Whether the type's NaNs are those of IEEE 754, with a sign and a payload."""
+    return dtype.name in {"f16", "bf16", "f32", "f64", "f8e5m2", "f8e4m3", "f8e3m4"}
+
+
+_UNSIGNED = {1: np.uint8, 2: np.uint16, 4: np.uint32, 8: np.uint64}

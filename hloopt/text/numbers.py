@@ -1,0 +1,131 @@
+"""Literals to text: the shortest decimals that read back as the same value of the type."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+
+from hloopt.text.literals import has_payload
+from hloopt.types import DType, Literal
+
+__all__ = ["literal_text"]
+
+_Array = np.ndarray[Any, Any]
+
+
+def literal_text(literal: Literal) -> str:
+    """What stands between the parentheses of ``constant(...)``."""
+    if literal.elided:
+        return "{...}"
+    values = literal.array
+    if values is None:
+        parts = [literal_text(element) for element in literal.elements]
+        return f"( {', '.join(parts)} )" if parts else "()"
+    assert literal.shape is not None
+    return array_text(literal.shape.dtype, values)  # type: ignore[union-attr]
+
+
+def array_text(dtype: DType, values: _Array) -> str:
+    """Nested braces around the elements, a row of the last dimension without line breaks."""
+    if dtype.is_pred and values.ndim:
+        texts = ["1" if value else "0" for value in values.reshape(-1).tolist()]
+    else:
+        texts = _element_texts(dtype, np.ascontiguousarray(values).reshape(-1))
+    return _nested(texts, values.shape)
+
+
+def _nested(texts: list[str], dims: tuple[int, ...]) -> str:
+    if not dims:
+        return texts[0]
+    if len(dims) == 1:
+        return f"{{{', '.join(texts)}}}" if dims[0] else "{}"
+    innermost = True
+    for axis in range(len(dims) - 1, 0, -1):
+        size, rows = dims[axis], math.prod(dims[:axis])
+        left, right = ("{", "}") if innermost and size <= 1 else ("{ ", " }")
+        texts = [
+            f"{left}{', '.join(texts[row * size : (row + 1) * size])}{right}" for row in range(rows)
+        ]
+        innermost = False
+    return f"{{ {', '.join(texts)} }}" if texts else "{}"
+
+
+def _element_texts(dtype: DType, values: _Array) -> list[str]:
+    if dtype.is_pred:
+        return ["true" if value else "false" for value in values.tolist()]
+    if dtype.is_complex:
+        part = np.float32 if dtype.bits == 64 else np.float64
+        pairs = values.view(part)
+        name = "f32" if dtype.bits == 64 else "f64"
+        from hloopt.types import dtype as named
+
+        texts = _float_texts(named(name), pairs)
+        return [f"({re}, {im})" for re, im in zip(texts[::2], texts[1::2], strict=True)]
+    if dtype.is_integer:
+        wide = values.astype(np.int64 if dtype.kind == "signed" else np.uint64)
+        return list(map(str, wide.tolist()))
+    return _float_texts(dtype, values)
+
+
+def _float_texts(dtype: DType, values: _Array) -> list[str]:
+    if dtype.name == "f64":
+        texts = list(map(repr, values.tolist()))
+    elif dtype.name in {"f32", "f16"}:
+        texts = [str(value) for value in values]
+    else:
+        texts = _narrow_texts(dtype, values)
+    wide = values.astype(np.float64)
+    return (
+        [
+            _nan_text(dtype, values, index) if text == "nan" else _plain(text)
+            for index, text in enumerate(texts)
+        ]
+        if np.isnan(wide).any()
+        else list(map(_plain, texts))
+    )
+
+
+def _plain(text: str) -> str:
+    """An integer without its ``.0``, but for the sign of zero's sake."""
+    if text.endswith(".0") and text != "-0.0":
+        return text[:-2]
+    return text
+
+
+def _narrow_texts(dtype: DType, values: _Array) -> list[str]:
+    """Shortest decimals for types NumPy has no printer for: fewest digits that read back."""
+    known: dict[float, str] = {}
+    texts = []
+    for value, wide in zip(values, values.astype(np.float64).tolist(), strict=True):
+        text = known.get(wide)
+        if text is None or wide == 0:
+            text = known[wide] = _shortest(dtype, value, wide)
+        texts.append(text)
+    return texts
+
+
+def _shortest(dtype: DType, value: Any, wide: float) -> str:
+    if not math.isfinite(wide):
+        return repr(wide)
+    for digits in range(1, 18):
+        text = f"{wide:.{digits}g}"
+        with np.errstate(over="ignore"):
+            if np.array(float(text)).astype(dtype.numpy) == value:
+                return repr(float(text))
+    return repr(wide)
+
+
+def _nan_text(dtype: DType, values: _Array, index: int) -> str:
+    """``nan``, with sign and payload where the type has them and they are not the usual ones."""
+    if not has_payload(dtype):
+        return "nan"
+    unsigned = {1: np.uint8, 2: np.uint16, 4: np.uint32, 8: np.uint64}[values.dtype.itemsize]
+    bits = int(values[index : index + 1].view(unsigned)[0])
+    mantissa = int(ml_dtypes.finfo(dtype.numpy).nmant)
+    sign = "-" if bits >> (dtype.bits - 1) else ""
+    payload = bits & ((1 << mantissa) - 1)
+    usual = 1 << (mantissa - 1)
+    return f"{sign}nan" if payload == usual else f"{sign}nan({payload:#x})"

@@ -1,0 +1,233 @@
+"""A module as HLO text that XLA's parser reads back, laid out as XLA lays it out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from functools import lru_cache
+from typing import Any
+
+from hloopt.ir import Computation, Instruction, Module
+from hloopt.ir.walk import callees_first
+from hloopt.text.numbers import literal_text
+from hloopt.text.strings import quote
+from hloopt.types import (
+    AliasEntry,
+    ArrayShape,
+    BufferShape,
+    ConvDims,
+    IotaList,
+    Literal,
+    PaddingDim,
+    Shape,
+    SliceRange,
+    Text,
+    TupleShape,
+    Window,
+    without_layout,
+)
+
+__all__ = ["print_computation", "print_instruction", "print_module"]
+
+_ARGUMENTS = frozenset(("literal", "parameter_number"))
+
+
+def print_module(module: Module) -> str:
+    """Complete HLO text: header, stack tables, computations, each after those it calls."""
+    tables = _tables(module)
+    parts = [_header(module), *tables, *([""] if tables else [])]
+    parts += [_computation(computation) for computation in callees_first(module)]
+    return "\n".join(parts) + "\n"
+
+
+def print_computation(computation: Computation) -> str:
+    """One computation, from its name to its closing brace."""
+    return _computation(computation).rstrip("\n")
+
+
+def print_instruction(instruction: Instruction) -> str:
+    """One instruction on one line, without indentation or line end."""
+    opcode, attributes = instruction.opcode, instruction.attributes
+    mark = "ROOT " if instruction.is_root else ""
+    parts = [f"{mark}%{instruction.name} = {instruction.shape} {opcode}({_arguments(instruction)})"]
+    last = ""
+    for name, value in attributes.items():
+        if name == "backend_config":
+            last = f", backend_config={_value(value)}"
+        elif not (name in _ARGUMENTS and opcode in {"constant", "parameter"}):
+            parts.append(f", {name}={_value(value)}")
+    if instruction.control_predecessors:
+        names = ", ".join(f"%{before.name}" for before in instruction.control_predecessors)
+        parts.append(f", control-predecessors={{{names}}}")
+    if instruction.metadata is not None:
+        parts.append(f", metadata={instruction.metadata.text}")
+    parts.append(last)
+    return "".join(parts)
+
+
+def _arguments(instruction: Instruction) -> str:
+    operands = instruction.operands
+    if not operands:
+        if instruction.opcode == "parameter":
+            return str(instruction.parameter_number)
+        literal = instruction.literal
+        return "" if literal is None else literal_text(literal)
+    if len(operands) <= 5:
+        return ", ".join(["%" + operand.name for operand in operands])
+    return _indexed("%" + operand.name for operand in operands)
+
+
+def _indexed(items: Iterable[str]) -> str:
+    return ", ".join(
+        f"/*index={index}*/{item}" if index and index % 5 == 0 else item
+        for index, item in enumerate(items)
+    )
+
+
+# ---- computations and modules -----------------------------------------------------------------------
+
+
+def _computation(computation: Computation) -> str:
+    module = computation.module
+    mark = "ENTRY " if module is not None and module.entry is computation else ""
+    parameters = ", ".join(
+        f"{parameter.name}: {_logical_text(parameter.shape)}"
+        for parameter in computation.parameters
+    )
+    result = _logical_text(computation.result_shape)
+    lines = [f"{mark}%{computation.name} ({parameters}) -> {result} {{"]
+    lines += ["  " + print_instruction(instruction) for instruction in computation]
+    thread = computation.execution_thread
+    lines.append("}" if thread is None else f"}}, execution_thread={quote(thread)}")
+    return "\n".join(lines) + "\n"
+
+
+def _header(module: Module) -> str:
+    parts = [f"HloModule {module.name}"]
+    for name, value in module.attributes.items():
+        parts.append(f"{name}={_header_value(name, value)}")
+    return ", ".join(parts) + "\n"
+
+
+def _header_value(name: str, value: Any) -> str:
+    if name == "entry_computation_layout":
+        parameters, result = value
+        return f"{{({_indexed(map(str, parameters))})->{result}}}"
+    if name == "input_output_alias":
+        return f"{{ {', '.join(map(_alias, value))} }}"
+    if name == "buffer_donor":
+        entries = (f"({number}, {_braces(index)})" for number, index in value)
+        return f"{{ {', '.join(entries)} }}"
+    if isinstance(value, tuple):
+        return f"{{{','.join('true' if flag else 'false' for flag in value)}}}"
+    return _value(value)
+
+
+def _alias(entry: AliasEntry) -> str:
+    kind = f", {entry.kind}" if entry.kind else ""
+    index = ", ".join(map(str, entry.parameter_index))
+    return f"{_braces(entry.output_index)}: ({entry.parameter}, {{{index}}}{kind})"
+
+
+def _braces(index: tuple[int, ...]) -> str:
+    return f"{{{', '.join(map(str, index))}}}"
+
+
+def _tables(module: Module) -> list[str]:
+    tables = module.stack_tables
+    parts = []
+    for name, names in (("FileNames", tables.file_names), ("FunctionNames", tables.function_names)):
+        if names:
+            rows = [f"{number} {quote(value)}" for number, value in names.items()]
+            parts.append("\n".join([name, *rows]) + "\n")
+    for name, table in (("FileLocations", tables.locations), ("StackFrames", tables.frames)):
+        if table:
+            rows = [
+                f"{number} {{{' '.join(f'{key}={value}' for key, value in fields.items())}}}"
+                for number, fields in table.items()
+            ]
+            parts.append("\n".join([name, *rows]) + "\n")
+    return parts
+
+
+@lru_cache(maxsize=10_000)
+def _logical_text(shape: Shape) -> str:
+    return str(without_layout(shape))
+
+
+# ---- values -----------------------------------------------------------------------------------------
+
+
+def _value(value: Any) -> str:
+    kind = type(value)
+    if kind is tuple:
+        return _tuple_text(value)
+    if kind is Computation:
+        return f"%{value.name}"
+    if kind is bool:
+        return "true" if value else "false"
+    if kind is Text:
+        return quote(value)
+    if kind is Window:
+        return _window_text(value)
+    if kind is Literal:
+        return f"{_with_layout(value.shape)} {literal_text(value)}"
+    if kind is ConvDims:
+        return str(value.text)
+    if kind is IotaList:
+        return _iota_text(value)
+    return str(value)
+
+
+def _tuple_text(values: tuple[Any, ...]) -> str:
+    if values and isinstance(values[0], Computation):
+        return f"{{{', '.join(f'%{value.name}' for value in values)}}}"
+    return _frozen_tuple_text(values)
+
+
+@lru_cache(maxsize=10_000, typed=True)
+def _frozen_tuple_text(values: tuple[Any, ...]) -> str:
+    if not values:
+        return "{}"
+    first = values[0]
+    if isinstance(first, PaddingDim):
+        return "x".join(map(_padding_text, values))
+    if isinstance(first, SliceRange):
+        return f"{{{', '.join(map(_slice_text, values))}}}"
+    if isinstance(first, (ArrayShape, TupleShape, BufferShape)):
+        return f"{{{', '.join(map(str, values))}}}"
+    return f"{{{','.join(map(_value, values))}}}"
+
+
+def _padding_text(dim: PaddingDim) -> str:
+    return f"{dim.low}_{dim.high}" + (f"_{dim.interior}" if dim.interior else "")
+
+
+def _slice_text(part: SliceRange) -> str:
+    return f"[{part.start}:{part.limit}" + (f":{part.stride}]" if part.stride != 1 else "]")
+
+
+def _iota_text(iota: IotaList) -> str:
+    order = f"T({','.join(map(str, iota.permutation))})" if iota.permutation else ""
+    return f"[{','.join(map(str, iota.dims))}]<=[{','.join(map(str, iota.reshape))}]{order}"
+
+
+@lru_cache(maxsize=10_000)
+def _window_text(window: Window) -> str:
+    dims = window.dims
+    fields = [("size", "x".join(str(dim.size) for dim in dims), True)]
+    for name, texts, default in (
+        ("stride", [str(dim.stride) for dim in dims], "1"),
+        ("pad", [f"{dim.pad_low}_{dim.pad_high}" for dim in dims], "0_0"),
+        ("lhs_dilate", [str(dim.base_dilation) for dim in dims], "1"),
+        ("rhs_dilate", [str(dim.window_dilation) for dim in dims], "1"),
+        ("rhs_reversal", [str(int(dim.reversal)) for dim in dims], "0"),
+    ):
+        fields.append((name, "x".join(texts), any(text != default for text in texts)))
+    return f"{{{' '.join(f'{name}={text}' for name, text, shown in fields if shown and dims)}}}"
+
+
+def _with_layout(shape: Shape) -> str:
+    # An array literal's "{" would be taken for a layout where none is written.
+    if isinstance(shape, ArrayShape) and shape.layout is None:
+        return f"{shape}{{{','.join(map(str, range(shape.rank - 1, -1, -1)))}}}"
+    return str(shape)
