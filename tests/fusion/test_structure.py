@@ -1,0 +1,164 @@
+"""What a fusion looks like in the graph: names, parameters, metadata, order, users."""
+
+from __future__ import annotations
+
+import hloopt
+from hloopt.fusion.duplication import Duplication, real_users
+from hloopt.fusion.instruction_fusion import InstructionFusion, fusible_computations
+from hloopt.fusion.reuse import reused_operands, reused_parameters
+from hloopt.ir import Instruction, Module
+from hloopt.rewrite.pass_ import PassLog
+
+
+def _fused(text: str) -> tuple[Module, Instruction]:
+    module = hloopt.parse(text)
+    InstructionFusion().fuse(module)
+    hloopt.verify(module)
+    return module, next(entry for entry in module.entry if entry.opcode == "fusion")
+
+
+CHAIN = """HloModule m, is_scheduled=true
+ENTRY e {
+  p = f32[8] parameter(0)
+  q = f32[8] parameter(1)
+  a = f32[8] multiply(p, q), metadata={op_name="first"}
+  b = f32[8] add(a, p), metadata={op_name="second"}
+  ROOT c = f32[8] subtract(b, b), metadata={op_name="third"}
+}
+"""
+
+
+def test_names_and_parameters() -> None:
+    """XLA's names; an operand that is read several times is one parameter."""
+    module, fusion = _fused(CHAIN)
+    body = fusion.attributes["calls"]
+    assert fusion.name == "add_subtract_fusion"
+    assert body.name == "fused_computation"
+    assert [operand.name for operand in fusion.operands] == ["p", "q"]
+    assert [parameter.name for parameter in body.parameters] == ["param_0", "param_1"]
+    assert [entry.name for entry in body] == ["param_0", "param_1", "a", "b", "c"]
+    assert body.root.name == "c"
+    assert module.entry.root is fusion
+    assert fusion.attributes["kind"] == "kLoop"
+
+
+def test_metadata_stays_with_its_op() -> None:
+    """The fusion tells where its root came from; each op inside keeps its own."""
+    _, fusion = _fused(CHAIN)
+    assert fusion.metadata is not None
+    assert fusion.metadata.fields["op_name"] == "third"
+    inner = fusion.attributes["calls"].by_name["a"].metadata
+    assert inner is not None
+    assert inner.fields["op_name"] == "first"
+
+
+def test_a_schedule_does_not_survive() -> None:
+    """The order of the text is no longer that of the scheduler."""
+    module, _ = _fused(CHAIN)
+    assert "is_scheduled" not in module.attributes
+
+
+def test_nothing_to_fuse_changes_nothing() -> None:
+    """Also the schedule stays."""
+    module = hloopt.parse(
+        "HloModule m, is_scheduled=true\nENTRY e { ROOT p = f32[8] parameter(0) }\n"
+    )
+    assert not InstructionFusion().run(module, PassLog())
+    assert "is_scheduled" in module.attributes
+
+
+def test_the_log_counts_and_keeps_the_plan() -> None:
+    """Statistics by opcodes, and the whole plan for whoever explains it."""
+    log = PassLog()
+    assert InstructionFusion().run(hloopt.parse(CHAIN), log)
+    assert log.hits == {"fuse add into subtract": 1, "fuse multiply into subtract": 1}
+    (plan,) = log.records
+    assert [step.producer for step in plan.steps] == ["b", "a"]
+    assert not any(step.duplicated for step in plan.steps)
+
+
+def test_layouts_go_inside() -> None:
+    """A body's ops and parameters keep their layouts."""
+    text = """HloModule m
+ENTRY e {
+  p = f32[4,8]{0,1} parameter(0)
+  a = f32[4,8]{0,1} negate(p)
+  ROOT b = f32[4,8]{0,1} abs(a)
+}
+"""
+    _, fusion = _fused(text)
+    assert {str(entry.shape) for entry in fusion.attributes["calls"]} == {"f32[4,8]{0,1}"}
+
+
+def test_a_duplicated_producer_stays_for_the_others() -> None:
+    """One copy inside, one outside, users in step."""
+    text = """HloModule m
+ENTRY e {
+  p = f32[8] parameter(0)
+  n = f32[8] floor(p)
+  a = f32[8] negate(n)
+  ROOT t = (f32[8], f32[8]) tuple(n, a)
+}
+"""
+    module, fusion = _fused(text)
+    assert fusion.operands == (module.entry.by_name["p"],)
+    assert list(module.entry.by_name["n"].users) == [module.entry.root]
+
+
+LOOP = """HloModule m
+sum { a = f32[] parameter(0) b = f32[] parameter(1) d = f32[] add(a, b) ROOT c = f32[] negate(d) }
+cond { s = f32[8] parameter(0) z = f32[] constant(0)
+  r = f32[] reduce(s, z), dimensions={0}, to_apply=sum ROOT c = pred[] compare(r, z), direction=LT }
+body { s = f32[8] parameter(0) n = f32[8] negate(s) ROOT m = f32[8] abs(n) }
+branch { s = f32[8] parameter(0) n = f32[8] negate(s) ROOT m = f32[8] abs(n) }
+callee { s = f32[8] parameter(0) n = f32[8] negate(s) ROOT m = f32[8] abs(n) }
+ENTRY e {
+  p = f32[8] parameter(0)
+  q = pred[] parameter(1)
+  w = f32[8] while(p), condition=cond, body=body
+  c = f32[8] conditional(q, w, w), true_computation=branch, false_computation=branch
+  ROOT r = f32[8] call(c), to_apply=callee
+}
+"""
+
+
+def test_control_flow_is_fused_inside_and_regions_are_not() -> None:
+    """Bodies of loops, branches and calls; never the region of a reduce."""
+    module = hloopt.parse(LOOP)
+    names = {computation.name for computation in fusible_computations(module)}
+    assert names == {"e", "cond", "body", "branch", "callee"}
+    InstructionFusion().fuse(module)
+    hloopt.verify(module)
+    assert len(module.computations["sum"]) == 4
+    assert module.computations["body"].root.opcode == "fusion"
+
+
+def test_emission_counts() -> None:
+    """Two slices under an addition write their operand twice; same shapes share one index."""
+    text = """HloModule m
+f { p = f32[8] parameter(0) q = f32[8] parameter(1) n = f32[8] negate(p) m = f32[8] add(n, p)
+  s = f32[4] slice(m), slice={[0:4]} t = f32[4] slice(m), slice={[4:8]}
+  u = f32[4] slice(q), slice={[4:8]}
+  v = f32[4] add(s, t) ROOT w = f32[4] add(u, v) }
+ENTRY e { p = f32[8] parameter(0) q = f32[8] parameter(1)
+  ROOT r = f32[4] fusion(p, q), kind=kLoop, calls=f }
+"""
+    module = hloopt.parse(text)
+    body = module.computations["f"]
+    counts = Duplication(body)
+    assert [counts.count(parameter) for parameter in body.parameters] == [2, 1]
+    assert real_users(module.entry.by_name["p"]) == 2
+    assert real_users(module.entry.by_name["q"]) == 1
+
+
+def test_reuse_is_found_along_paths() -> None:
+    """Behind a broadcast every operand is read again and again; elementwise reads are single."""
+    text = """HloModule m
+f { p = f32[8] parameter(0) q = f32[8,8] parameter(1) n = f32[8] negate(p)
+  b = f32[8,8] broadcast(n), dimensions={0} ROOT w = f32[8,8] add(b, q) }
+ENTRY e { p = f32[8] parameter(0) q = f32[8,8] parameter(1)
+  ROOT r = f32[8,8] fusion(p, q), kind=kLoop, calls=f }
+"""
+    module = hloopt.parse(text)
+    assert [entry.name for entry in reused_parameters(module.computations["f"])] == ["p"]
+    assert reused_operands(module.entry.root) == {module.entry.by_name["p"]}
