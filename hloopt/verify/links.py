@@ -1,0 +1,185 @@
+"""The graph itself: links in step on both sides, operands before users, calls without cycles."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+
+from hloopt.ir import Computation, Instruction, Module, walk
+from hloopt.verify.places import Fault
+
+__all__ = ["call_faults", "link_faults", "order_faults"]
+
+
+def link_faults(module: Module, computation: Computation) -> Iterator[Fault]:
+    """Membership, names, parameters, users, control edges and callers of one computation."""
+    if (
+        module.computations.get(computation.name) is not computation
+        or computation.module is not module
+    ):
+        yield Fault(computation, "is not registered in its module under its name")
+    yield from _parameter_faults(computation)
+    count = 0
+    uses: Counter[Instruction] = Counter()
+    for instruction in computation:
+        count += 1
+        if instruction.computation is not computation:
+            yield Fault(instruction, f"does not know that it is in computation %{computation.name}")
+        if computation.by_name.get(instruction.name) is not instruction:
+            yield Fault(instruction, f"is not found by its name in %{computation.name}")
+        uses.update(instruction.operands)
+        yield from _edge_faults(instruction)
+    if count != len(computation) or count != len(computation.by_name):
+        yield Fault(
+            computation,
+            f"counts {len(computation)} instructions and {len(computation.by_name)} names, "
+            f"and has {count}",
+        )
+    for instruction in computation:
+        listed = sum(instruction.users.values())
+        if listed != uses[instruction]:
+            yield Fault(
+                instruction, f"lists {listed} uses, instructions use it {uses[instruction]} times"
+            )
+
+
+def _edge_faults(instruction: Instruction) -> Iterator[Fault]:
+    """Operands, control edges and calls of one instruction, seen from the other side."""
+    for operand, count in Counter(instruction.operands).items():
+        listed = operand.users.get(instruction, 0)
+        if listed != count:
+            yield Fault(
+                instruction,
+                f"uses %{operand.name} {count} times, which lists it as a user {listed} times",
+            )
+    for before in instruction.control_predecessors:
+        if instruction not in before.control_successors:
+            yield Fault(instruction, f"is not a control successor of %{before.name}")
+    for after in instruction.control_successors:
+        if instruction not in after.control_predecessors:
+            yield Fault(instruction, f"is not a control predecessor of %{after.name}")
+    for called, count in Counter(walk.called_computations(instruction)).items():
+        listed = called.callers.get(instruction, 0)
+        if listed != count:
+            yield Fault(
+                instruction,
+                f"calls %{called.name} {count} times, which lists it as a caller {listed} times",
+            )
+
+
+def _parameter_faults(computation: Computation) -> Iterator[Fault]:
+    """Parameter numbers are 0, 1, 2 ... and the list of parameters is the parameters."""
+    listed = computation.parameters
+    for number, parameter in enumerate(listed):
+        found = parameter.attributes.get("parameter_number")
+        if found != number:
+            yield Fault(
+                parameter, f"has parameter number {found}, parameters must be dense: {number}"
+            )
+        if parameter.computation is not computation:
+            yield Fault(parameter, f"is a parameter of %{computation.name} but not in it")
+    count = sum(instruction.opcode == "parameter" for instruction in computation)
+    if count != len(listed):
+        yield Fault(computation, f"lists {len(listed)} parameters and has {count}")
+
+
+def order_faults(computation: Computation) -> Iterator[Fault]:
+    """A root that is there; operands and control predecessors that come first."""
+    root: Instruction | None = getattr(computation, "root", None)
+    if root is None or root.computation is not computation:
+        yield Fault(computation, "has no root among its instructions")
+    seen: set[Instruction] = set()
+    late = False
+    for instruction in computation:
+        for what, before in _dependences(instruction):
+            if before in seen:
+                continue
+            if before.computation is not computation:
+                yield Fault(
+                    instruction,
+                    f"{what} %{before.name} is not in its computation %{computation.name}",
+                )
+                continue
+            late = True
+            yield Fault(instruction, f"comes before its {what} %{before.name}")
+        seen.add(instruction)
+    if late:
+        yield from _cycle_faults(computation)
+
+
+def _dependences(instruction: Instruction) -> Iterator[tuple[str, Instruction]]:
+    for operand in instruction.operands:
+        yield "operand", operand
+    for before in instruction.control_predecessors:
+        yield "control predecessor", before
+
+
+def _cycle_faults(computation: Computation) -> Iterator[Fault]:
+    """What is left when everything that waits for nothing has been taken away, again and again."""
+    waiting = {
+        instruction: sum(
+            before.computation is computation for _, before in _dependences(instruction)
+        )
+        for instruction in computation
+    }
+    ready = [instruction for instruction, count in waiting.items() if not count]
+    while ready:
+        done = ready.pop()
+        del waiting[done]
+        for after, count in (*done.users.items(), *((one, 1) for one in done.control_successors)):
+            if after in waiting:
+                waiting[after] -= count
+                if waiting[after] == 0:
+                    ready.append(after)
+    if waiting:
+        names = ", ".join(f"%{instruction.name}" for instruction in list(waiting)[:5])
+        yield Fault(computation, f"has a cycle among or before {names}")
+
+
+def call_faults(module: Module) -> Iterator[Fault]:
+    """An entry; calls that stay in the module and do not come back to where they started."""
+    entry: Computation | None = getattr(module, "entry", None)
+    if entry is None or module.computations.get(entry.name) is not entry:
+        yield Fault(module, "has no entry computation among its computations")
+    callees: dict[Computation, dict[Computation, Instruction]] = {}
+    for computation in module:
+        called: dict[Computation, Instruction] = {}
+        for instruction in computation:
+            for target in walk.called_computations(instruction):
+                called.setdefault(target, instruction)
+        callees[computation] = called
+        for target, instruction in called.items():
+            if module.computations.get(target.name) is not target:
+                yield Fault(instruction, f"calls %{target.name}, which is not in the module")
+        for caller in computation.callers:
+            if caller.computation is None or caller.computation.module is not module:
+                yield Fault(computation, f"lists a caller %{caller.name} outside of the module")
+    yield from _recursion_faults(callees)
+
+
+def _recursion_faults(
+    callees: dict[Computation, dict[Computation, Instruction]],
+) -> Iterator[Fault]:
+    """Calls that lead back to a computation on the way; each is told once."""
+    finished: set[Computation] = set()
+    for start, first in callees.items():
+        if start in finished:
+            continue
+        path = {start}
+        stack = [(start, iter(first.items()))]
+        while stack:
+            computation, calls = stack[-1]
+            step = next(calls, None)
+            if step is None:
+                finished.add(computation)
+                path.discard(computation)
+                stack.pop()
+                continue
+            target, instruction = step
+            if target in path:
+                yield Fault(
+                    instruction, f"calls %{target.name}, which calls it again: HLO has no recursion"
+                )
+            elif target not in finished and target in callees:
+                path.add(target)
+                stack.append((target, iter(callees[target].items())))

@@ -1,0 +1,32 @@
+"""An offence, before it is known how to show its place."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from hloopt.errors import VerifyError
+from hloopt.ir import Computation, Instruction, Module
+
+__all__ = ["Fault"]
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """A broken constraint and the instruction, computation or module that breaks it."""
+
+    subject: Instruction | Computation | Module
+    message: str
+
+    def error(self, module: Module) -> VerifyError:
+        """The offence with its name, and with line and caret where the module was read."""
+        subject = self.subject
+        if isinstance(subject, Instruction):
+            text, offset = f"%{subject.name}: {self.message}", subject.offset
+        elif isinstance(subject, Computation):
+            text, offset = f"computation %{subject.name}: {self.message}", subject.offset
+        else:
+            text, offset = f"module {subject.name}: {self.message}", 0
+        source = module.source
+        if source is None or offset < 0:
+            return VerifyError(text, name=module.name)
+        return source.error(VerifyError, offset, text)
