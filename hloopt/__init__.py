@@ -5,7 +5,9 @@ Everything public is here; all other modules are private.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
+from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from hloopt.errors import (
@@ -98,3 +100,14 @@ def __getattr__(name: str) -> Any:
 
         return Module
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+class _Package(ModuleType):
+    """Keeps ``verify`` a function when the room of the same name is loaded."""
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name != "verify" or not isinstance(value, ModuleType):
+            super().__setattr__(name, value)
+
+
+sys.modules[__name__].__class__ = _Package

@@ -22,3 +22,10 @@ def test_nothing_else_is_public() -> None:
         and name not in hloopt.__all__
     }
     assert not extra
+
+
+def test_verify_stays_a_function() -> None:
+    """Loading the room of the same name does not hide it."""
+    module = hloopt.parse("HloModule m\nENTRY e { ROOT p = f32[] parameter(0) }\n")
+    hloopt.verify(module)
+    hloopt.verify(module)
