@@ -50,7 +50,7 @@ def _async_start(args: InferArgs) -> Shape:
 
 def _async_update(args: InferArgs) -> Shape:
     """The state."""
-    _state(args, args.operands[0])
+    tuple_operand(args, 0)
     return like(args, args.operands[0])
 
 
@@ -96,7 +96,7 @@ ROWS = (
     ),
     OpDef(
         "async-update",
-        (1, 1),
+        (1, MANY),
         _FAMILY,
         _async_update,
         (_CALLS, EXECUTION_THREAD),

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from hloopt.ops.attributes import OUTPUT_ALIASING, TO_APPLY
 from hloopt.ops.opdef import MANY, Attribute, InferArgs, Kind, OpDef, Signature
-from hloopt.ops.shapes import TOKEN, array_operand, error, like, signature
+from hloopt.ops.shapes import PRED, TOKEN, array_operand, error, like, scalar_of, signature
 from hloopt.types import Shape, compatible
 
 __all__ = ["ROWS"]
@@ -46,7 +46,7 @@ def _while(args: InferArgs) -> Shape:
     condition, body = signature(args, "condition"), signature(args, "body")
     _check_call(args, "condition", condition, args.operands)
     _check_call(args, "body", body, args.operands)
-    if str(condition.result) != "pred[]":
+    if not compatible(condition.result, scalar_of(PRED)):
         raise error(args, f"condition= returns {condition.result}, not pred[]")
     if not compatible(body.result, state):
         raise error(args, f"body= returns {body.result}, the state is {state}")

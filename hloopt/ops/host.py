@@ -24,12 +24,12 @@ def _token_operand(args: InferArgs, index: int) -> None:
         raise error(args, f"operand {index} has shape {shape}, not token[]")
 
 
-def _with_token(args: InferArgs, count: int, form: str) -> TupleShape:
-    """The declared tuple of ``count`` elements, the last of which is a token."""
+def _with_token(args: InferArgs, counts: tuple[int, ...], form: str) -> TupleShape:
+    """The declared tuple of one of ``counts`` elements, the last of which is a token."""
     shape = declared(args)
     if (
         not isinstance(shape, TupleShape)
-        or len(shape.elements) != count
+        or len(shape.elements) not in counts
         or not compatible(shape.elements[-1], TOKEN)
     ):
         raise error(args, f"the result is {shape}, not {form}")
@@ -39,7 +39,7 @@ def _with_token(args: InferArgs, count: int, form: str) -> TupleShape:
 def _infeed(args: InferArgs) -> Shape:
     """Data and a token."""
     _token_operand(args, 0)
-    return _with_token(args, 2, "(data, token[])")
+    return _with_token(args, (2,), "(data, token[])")
 
 
 def _outfeed(args: InferArgs) -> Shape:
@@ -54,10 +54,13 @@ def _outfeed(args: InferArgs) -> Shape:
 def _send(args: InferArgs) -> Shape:
     """Data, context and token; older texts leave the context out."""
     _token_operand(args, 1)
-    short = TupleShape((args.operands[0], TOKEN))
-    if args.declared is not None and compatible(args.declared, short):
-        return args.declared
-    return tuple_of(args, (args.operands[0], scalar_of(U32), TOKEN))
+    data = args.operands[0]
+    if args.declared is None:
+        return TupleShape((data, scalar_of(U32), TOKEN))
+    shape = _with_token(args, (2, 3), "(data, context, token[])")
+    if not compatible(shape.elements[0], data):
+        raise error(args, f"the result holds {shape.elements[0]}, operand 0 is {data}")
+    return shape
 
 
 def _send_done(args: InferArgs) -> Shape:
@@ -67,9 +70,9 @@ def _send_done(args: InferArgs) -> Shape:
 
 
 def _recv(args: InferArgs) -> Shape:
-    """Data, context and token."""
+    """Data, context and token; older texts leave the context out."""
     _token_operand(args, 0)
-    return _with_token(args, 3, "(data, context, token[])")
+    return _with_token(args, (2, 3), "(data, context, token[])")
 
 
 def _recv_done(args: InferArgs) -> Shape:

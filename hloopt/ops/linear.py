@@ -133,13 +133,15 @@ def _fft(args: InferArgs) -> Shape:
         expected = (*lengths[:-1], half) if kind == "IRFFT" else lengths
         last = lengths[-1]
     inner = source.dims[source.rank - len(lengths) :]
-    if not dims_agree(inner, expected):
+    # FFT and IFFT crop or pad with zeros; the real ones halve a length, which must be that of the data.
+    if kind in ("RFFT", "IRFFT") and not dims_agree(inner, expected):
         raise error(
             args,
             f"{kind} with fft_length={braces(lengths)} takes innermost dimensions "
             f"{list(expected)}, not {list(inner)}",
         )
-    return result(args, element, (*source.dims[:-1], last))
+    halved = kind in ("RFFT", "IRFFT")
+    return result(args, element, (*source.dims[:-1], last) if halved else source.dims)
 
 
 def _square(args: InferArgs, shape: ArrayShape) -> None:
