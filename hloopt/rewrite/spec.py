@@ -220,7 +220,7 @@ def pass_text(instance: Pass) -> str:
 def options_text(instance: Any, skip: tuple[str, ...] = ()) -> str:
     """``{key=value}`` for the fields of a dataclass that differ from their defaults, or nothing."""
     shown = [
-        f"{field.name}={_value_text(getattr(instance, field.name))}"
+        f"{field.name}={value_text(getattr(instance, field.name))}"
         for field in dataclasses.fields(instance)
         if field.init
         and field.name not in skip
@@ -239,12 +239,12 @@ def _same(value: Any, default: Any) -> bool:
     return type(value) is type(default) and bool(value == default)
 
 
-def _value_text(value: Any) -> str:
+def value_text(value: Any) -> str:
     if value is None:
         return "none"
     if isinstance(value, bool):
         return str(value).lower()
     if isinstance(value, tuple):
-        return "[" + ",".join(map(_value_text, value)) + "]"
+        return "[" + ",".join(map(value_text, value)) + "]"
     text = repr(value) if isinstance(value, float) else str(value)
     return text if _WORD.fullmatch(text) and text != "none" else json.dumps(text)
