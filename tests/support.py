@@ -110,5 +110,6 @@ def _failing(got: Array, want: Array, rtol: float, atol: float) -> float:
     left, right = got.astype(wide), want.astype(wide)
     with np.errstate(invalid="ignore", over="ignore"):
         close = np.abs(left - right) <= atol + rtol * np.abs(right)
+    close &= np.isfinite(left) & np.isfinite(right)
     same = (left == right) | (np.isnan(left) & np.isnan(right))
     return float((~(close | same)).mean())

@@ -7,6 +7,7 @@ from math import isfinite
 from typing import Any
 
 from rich.console import Console
+from rich.markup import escape
 
 from hloopt.report.console import table
 from hloopt.report.numbers import error, seconds
@@ -14,6 +15,10 @@ from hloopt.runtime.compare import Comparison
 from hloopt.runtime.timing import Timing
 
 __all__ = ["Row", "RunReport"]
+
+_TIMES = ("kernels", "launches", "time", "speed-up")
+_ERRORS = ("against", "max abs", "max rel", "max ULP", "where")
+_ONE_TABLE = 112  # columns that the whole table may need
 
 
 @dataclass(frozen=True)
@@ -44,44 +49,38 @@ class RunReport:
         return all(entry.passed for row in self.rows for entry in row.comparisons)
 
     def show(self, console: Console) -> None:
-        """Print the table, and a line for each output that differs."""
-        made = table(
-            "run", "kernels", "launches", "time", "spread", "speed-up", "compared with",
-            "max abs", "max rel", "max ULP", "where",
-        )  # fmt: skip
-        for row in self.rows:
-            made.add_row(row.name, *self._cells(row))
-        console.print(f"[bold]{_escape(self.module)}[/]  inputs: {self.inputs}  {self.precision}")
-        console.print(made)
+        """Print the table (as two, one below the other, on a narrow terminal) and what differs."""
+        console.print(f"[bold]{escape(self.module)}[/]  inputs: {self.inputs}  {self.precision}")
+        if console.width >= _ONE_TABLE:
+            made = table("run", *_TIMES, *_ERRORS)
+            for row in self.rows:
+                made.add_row(row.name, *self._times(row), *_errors(row))
+            console.print(made)
+        else:
+            for columns, cells in ((_TIMES, self._times), (_ERRORS, _errors)):
+                made = table("run", *columns)
+                for row in self.rows:
+                    if any(cells(row)):
+                        made.add_row(row.name, *cells(row))
+                console.print(made)
         for row in self.rows:
             for number, entry in enumerate(row.comparisons):
                 if not entry.passed:
-                    console.print(f"[red]differs[/] {_escape(difference(row, number, entry))}")
-        if self.passed and any(row.comparisons for row in self.rows):
-            count = max(len(row.comparisons) for row in self.rows)
+                    console.print(f"[red]differs[/] {escape(difference(row, number, entry))}")
+        if self.passed:
+            count = max((len(row.comparisons) for row in self.rows), default=0)
             console.print(f"[green]ok[/] {count} result{'s' * (count != 1)} within tolerance")
 
-    def _cells(self, row: Row) -> list[str]:
+    def _times(self, row: Row) -> list[str]:
         cells = [_count(row.kernels), _count(row.launches)]
         if row.timing is None:
-            cells += ["", "", ""]
-        else:
-            base = next((entry.timing for entry in self.rows if entry.name == self.baseline), None)
-            ratio = base.median / row.timing.median if base and row.timing.median else 0.0
-            speed = f"{ratio:.2f}x" if ratio else ""
-            cells += [seconds(row.timing.median), f"± {seconds(row.timing.spread)}", speed]
-        if not row.comparisons:
-            return [*cells, row.against, "", "", "", ""]
-        number, worst = max(enumerate(row.comparisons), key=lambda pair: badness(pair[1]))
-        place = ",".join(map(str, worst.where))
-        return [
-            *cells,
-            row.against,
-            error(max(entry.absolute for entry in row.comparisons)),
-            error(max(entry.relative for entry in row.comparisons)),
-            str(max(entry.ulp for entry in row.comparisons)),
-            f"out_{number}[{place}]" if badness(worst) > (0, 0.0) else "",
-        ]
+            return [*cells, "", ""]
+        time = seconds(row.timing.median)
+        if len(row.timing.seconds) > 1:
+            time += f" ± {seconds(row.timing.spread)}"
+        base = next((entry.timing for entry in self.rows if entry.name == self.baseline), None)
+        ratio = base.median / row.timing.median if base and row.timing.median else 0.0
+        return [*cells, time, f"{ratio:.2f}x" if ratio else ""]
 
     def json(self) -> dict[str, Any]:
         """The report as JSON values; infinities are strings."""
@@ -93,6 +92,20 @@ class RunReport:
             "passed": self.passed,
             "rows": [_row_json(row) for row in self.rows],
         }
+
+
+def _errors(row: Row) -> list[str]:
+    if not row.comparisons:
+        return ["", "", "", "", ""]
+    number, worst = max(enumerate(row.comparisons), key=lambda pair: badness(pair[1]))
+    place = ",".join(map(str, worst.where))
+    return [
+        row.against,
+        error(max(entry.absolute for entry in row.comparisons)),
+        error(max(entry.relative for entry in row.comparisons)),
+        str(max(entry.ulp for entry in row.comparisons)),
+        f"out_{number}[{place}]" if badness(worst) > (0, 0.0) else "",
+    ]
 
 
 def badness(entry: Comparison) -> tuple[int, float]:
@@ -132,9 +145,3 @@ def _row_json(row: Row) -> dict[str, Any]:
 
 def _count(value: int | None) -> str:
     return "" if value is None else str(value)
-
-
-def _escape(text: str) -> str:
-    from rich.markup import escape
-
-    return escape(text)

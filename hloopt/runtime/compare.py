@@ -90,8 +90,9 @@ def compare(
         rtol, atol = _tolerance(kind, right, rtol, atol)
         same = (left == right) | (np.isnan(left) & np.isnan(right))
         error = np.where(same, 0.0, np.abs(left - right))
-        passes = same | (error <= atol + rtol * np.abs(right))
         finite = np.isfinite(left) & np.isfinite(right)
+        # An infinite bound would let anything pass for an infinity.
+        passes = same | (finite & (error <= atol + rtol * np.abs(right)))
         bounded = np.where(finite, error, 0.0)
         scale = np.abs(right)
         relative = np.where(finite & (scale > 0), bounded / scale, 0.0)

@@ -1,0 +1,131 @@
+"""The comparison rule, and errors measured exactly."""
+
+from __future__ import annotations
+
+import ml_dtypes
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hloopt.runtime.compare import compare, compare_all, ulp_distance
+from hloopt.types import dtype
+
+F32 = np.float32
+
+
+def f32(*values: float) -> np.ndarray:
+    return np.array(values, F32)
+
+
+def test_equal_arrays_have_no_error() -> None:
+    """NaN equals NaN, infinities equal themselves, and the zeros are the same."""
+    found = compare(f32(1, np.nan, np.inf, 0.0), f32(1, np.nan, np.inf, -0.0))
+
+    assert found.passed
+    assert (found.absolute, found.relative, found.ulp) == (0.0, 0.0, 0)
+
+
+@pytest.mark.parametrize(
+    ("got", "want"),
+    [(np.nan, 1.0), (1.0, np.nan), (np.inf, 1.0), (np.inf, -np.inf), (1.0, np.inf)],
+)
+def test_special_values_do_not_pass_for_numbers(got: float, want: float) -> None:
+    """No tolerance makes a NaN or an infinity equal to something else."""
+    found = compare(f32(5, got), f32(5, want), rtol=10, atol=10)
+
+    assert not found.passed
+    assert found.mismatches == 1
+    assert found.where == (1,)
+
+
+def test_the_default_tolerance_scales_with_the_largest_value() -> None:
+    """Near-zero elements of a large array may carry the rounding of their neighbours."""
+    want = f32(1000.0, 0.0)
+    assert compare(f32(1000.0, 1.9e-3), want).passed
+    assert not compare(f32(1000.0, 2.1e-3), want).passed
+    assert not compare(f32(1000.0, 1.9e-3), want, atol=0.0).passed
+
+
+def test_integers_must_be_equal() -> None:
+    """One off is a mismatch, whatever the size."""
+    want = np.array([2**62, 7], np.int64)
+    found = compare(want + np.array([1, 0]), want)
+
+    assert found.mismatches == 1
+    assert found.absolute == 1.0
+    assert found.where == (0,)
+
+
+def test_the_worst_place_is_that_of_a_mismatch() -> None:
+    """A larger error that passes does not hide a smaller one that fails."""
+    found = compare(f32(1000.001, 0.0, 0.5), f32(1000.0, 0.0, 0.0), rtol=1e-3, atol=0.1)
+
+    assert found.mismatches == 1
+    assert found.where == (2,)
+
+
+def test_shape_and_type_must_agree() -> None:
+    """A result of another shape or type fails and says so."""
+    assert "instead of" in compare(f32(1, 2), f32(1)).problem
+    assert "instead of" in compare(np.ones(2, np.float64), np.ones(2, F32)).problem
+    assert not compare(f32(1, 2), f32(1)).passed
+
+
+def test_complex_numbers_are_compared_by_modulus() -> None:
+    """An error in the imaginary part is measured against the whole number."""
+    want = np.array([1000 + 0j], np.complex64)
+    assert compare(want + 1e-3j, want).passed
+    assert not compare(want + 1j, want).passed
+
+
+def test_empty_and_scalar_arrays() -> None:
+    """Nothing to compare passes; a scalar's place has no index."""
+    assert compare(np.zeros((0, 3), F32), np.zeros((0, 3), F32)).passed
+    assert compare(np.array(1, F32), np.array(2, F32)).where == ()
+
+
+def test_lists_must_have_the_same_length() -> None:
+    """A missing result is not silently ignored."""
+    with pytest.raises(ValueError, match="shorter"):
+        compare_all([f32(1)], [f32(1), f32(2)])
+
+
+@given(st.floats(width=32, allow_nan=False), st.integers(1, 1000))
+def test_ulps_count_neighbours(start: float, steps: int) -> None:
+    """Stepping to the next value n times is n ULP away, across zero and subnormals too."""
+    value = f32(start)
+    moved = value
+    for _ in range(min(steps, 50)):
+        moved = np.nextafter(moved, F32(np.inf))
+    if np.isfinite(moved).all():
+        # The two zeros are one value: a step across them is not counted twice.
+        assert int(ulp_distance(moved, value, dtype("f32"))[0]) in (
+            min(steps, 50),
+            min(steps, 50) - 1,
+        )
+
+
+@pytest.mark.parametrize("name", ["f8e4m3fn", "f8e5m2", "bf16", "f16", "f4e2m1fn"])
+def test_ulps_of_narrow_types_are_in_the_order_of_the_values(name: str) -> None:
+    """All values of the type, sorted, are one ULP apart."""
+    kind = dtype(name)
+    count = 1 << min(kind.bits, 8 * kind.numpy.itemsize)
+    bits = np.arange(count).astype(f"u{kind.numpy.itemsize}")
+    values = bits.view(kind.numpy)
+    wide = values.astype(np.float64)
+    kept = np.unique(wide[np.isfinite(wide)]).astype(kind.numpy)
+    distance = ulp_distance(kept[1:], kept[:-1], kind)
+
+    assert (distance == 1).all()
+
+
+def test_bf16_is_compared_in_its_own_type() -> None:
+    """One bf16 ULP near 1 is 2**-7, and counts as one."""
+    want = np.array([1.0], ml_dtypes.bfloat16)
+    got = np.array([1.0078125], ml_dtypes.bfloat16)
+    found = compare(got, want)
+
+    assert found.ulp == 1
+    assert found.dtype == "bf16"
+    assert found.passed

@@ -1,0 +1,154 @@
+"""Inputs: seeded, in range where they are indices, read from files with clear errors."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+import hloopt
+from hloopt.errors import UsageError
+from hloopt.runtime.inputs import generate, load_expected, load_inputs
+
+MODULE = """HloModule m
+ENTRY e {
+  a = f32[3,4] parameter(0)
+  b = s32[] parameter(1)
+  c = pred[5] parameter(2)
+  d = (bf16[2], s4[6]) parameter(3)
+  ROOT t = (f32[3,4], s32[]) tuple(a, b)
+}
+"""
+
+
+@pytest.fixture
+def module() -> hloopt.Module:
+    return hloopt.parse(MODULE)
+
+
+def test_the_same_seed_gives_the_same_inputs(module: hloopt.Module) -> None:
+    """Types and shapes are those of the parameters, tuples flattened."""
+    one, two = generate(module, 3), generate(module, 3)
+
+    assert [array.dtype.name for array in one] == ["float32", "int32", "bool", "bfloat16", "int4"]
+    assert [array.shape for array in one] == [(3, 4), (), (5,), (2,), (6,)]
+    assert all(np.array_equal(left, right) for left, right in zip(one, two, strict=True))
+    assert not np.array_equal(one[0], generate(module, 4)[0])
+
+
+def test_parameters_have_streams_of_their_own(module: hloopt.Module) -> None:
+    """Another shape of one parameter leaves the others as they were."""
+    other = hloopt.parse(MODULE.replace("f32[3,4]", "f32[7]"))
+    assert np.array_equal(generate(module, 1)[2], generate(other, 1)[2])
+
+
+GATHER = """HloModule m
+wrap {
+  i = s32[40] parameter(0)
+  zero = s32[] constant(0)
+  zeros = s32[40] broadcast(zero), dimensions={}
+  neg = pred[40] compare(i, zeros), direction=LT
+  n = s32[] constant(9)
+  ns = s32[40] broadcast(n), dimensions={}
+  moved = s32[40] add(i, ns)
+  ROOT fixed = s32[40] select(neg, moved, i)
+}
+ENTRY e {
+  table = f32[9,3] parameter(0)
+  i = s32[40] parameter(1)
+  other = s32[40] parameter(2)
+  fixed = s32[40] call(i), to_apply=wrap
+  column = s32[40,1] reshape(fixed)
+  ROOT g = f32[40,3] gather(table, column), offset_dims={1}, collapsed_slice_dims={0}, start_index_map={0}, index_vector_dim=1, slice_sizes={1,3}
+}
+"""
+
+
+def test_indices_are_in_the_range_the_module_shows() -> None:
+    """Followed through a call, a wrap-around correction and a reshape; other integers stay small."""
+    arrays = generate(hloopt.parse(GATHER), 0)
+
+    assert arrays[1].min() >= 0
+    assert arrays[1].max() == 8
+    assert arrays[2].min() < 0
+
+
+@pytest.mark.parametrize(
+    ("text", "limit"),
+    [
+        (
+            """x = f32[10] parameter(0)
+            i = s32[] parameter(1)
+            ROOT d = f32[4] dynamic-slice(x, i), dynamic_slice_sizes={4}""",
+            7,
+        ),
+        (
+            """x = f32[10] parameter(0)
+            i = s32[] parameter(1)
+            u = f32[9] parameter(2)
+            ROOT d = f32[10] dynamic-update-slice(x, u, i)""",
+            2,
+        ),
+    ],
+)
+def test_dynamic_slices_stay_inside(text: str, limit: int) -> None:
+    """A start index is below size - taken + 1."""
+    from hloopt.runtime.index_ranges import index_ranges
+
+    module = hloopt.parse("HloModule m\nENTRY e {\n" + text + "\n}\n")
+    (found,) = index_ranges(module).values()
+    assert found == limit
+
+
+def test_loaded_types_numpy_lacks_come_as_views(module: hloopt.Module, tmp_path: Path) -> None:
+    """bf16 is stored as uint16, s4 as sign-extended bytes."""
+    bf16 = np.array([1.5, -2], ml_dtypes.bfloat16)
+    narrow = np.array([-8, 7, 0, 1, -1, 2], np.int8)
+    arrays = [np.ones((3, 4), np.float32), np.int32(5), np.zeros(5, bool), bf16.view(np.uint16)]
+    path = tmp_path / "x.npz"
+    np.savez(path, **{f"in_{i}": a for i, a in enumerate([*arrays, narrow.view(np.uint8)])})
+    found = load_inputs(path, module)
+
+    assert found[3].dtype == ml_dtypes.bfloat16
+    assert np.array_equal(found[3], bf16)
+    assert found[4].astype(int).tolist() == narrow.tolist()
+
+
+def test_a_folder_of_npy_files_is_read(tmp_path: Path) -> None:
+    """One file an array, named as in an .npz."""
+    module = hloopt.parse("HloModule m\nENTRY e {\n ROOT a = f32[2] parameter(0)\n}\n")
+    np.save(tmp_path / "in_0.npy", np.ones(2, np.float32))
+    np.save(tmp_path / "out_0.npy", np.zeros(2, np.float32))
+
+    assert load_inputs(tmp_path, module)[0].tolist() == [1, 1]
+    assert load_expected(tmp_path, module)[0].tolist() == [0, 0]
+
+
+@pytest.mark.parametrize(
+    ("arrays", "message"),
+    [
+        ({}, "no in_0"),
+        ({"in_0": np.ones(2, np.float32), "in_1": np.ones(1)}, "in_1 too many"),
+        ({"in_0": np.ones(3, np.float32)}, r"in_0 \(parameter a\) has dimensions \[3\], not \[2\]"),
+        ({"in_0": np.ones(2, np.float64)}, "has type float64, not f32"),
+    ],
+)
+def test_wrong_files_are_named(tmp_path: Path, arrays: dict, message: str) -> None:
+    """What is missing, surplus or of the wrong kind is said by name."""
+    module = hloopt.parse("HloModule m\nENTRY e {\n ROOT a = f32[2] parameter(0)\n}\n")
+    path = tmp_path / "x.npz"
+    np.savez(path, **arrays)
+    with pytest.raises(UsageError, match=message):
+        load_inputs(path, module)
+
+
+def test_files_that_are_no_arrays(tmp_path: Path) -> None:
+    """A missing file and a text file are usage errors."""
+    module = hloopt.parse("HloModule m\nENTRY e {\n ROOT a = f32[2] parameter(0)\n}\n")
+    with pytest.raises(UsageError, match="no such file"):
+        load_inputs(tmp_path / "none.npz", module)
+    (tmp_path / "x.npz").write_text("hello")
+    with pytest.raises(UsageError, match=r"not an \.npz file"):
+        load_inputs(tmp_path / "x.npz", module)
