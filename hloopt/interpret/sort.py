@@ -73,14 +73,21 @@ def key_order(keys: Sequence[tuple[Array, SortKey]], axis: int) -> Array | None:
     return np.lexsort(columns[::-1], axis=axis)
 
 
-def merge_order(arrays: Sequence[Array], axis: int, less: Less) -> Array:
-    """The permutation along ``axis`` of a stable bottom-up merge sort by ``less``."""
+def merge_order(
+    arrays: Sequence[Array], axis: int, less: Less, *, in_turn: bool = False
+) -> Array:
+    """The permutation along ``axis`` of a stable bottom-up merge sort by ``less``.
+
+    Where ``less`` is no order on the elements, which pairs are compared matters to the result; with
+    ``in_turn`` those are compared that merging head by head compares, at a step an element.
+    """
     lanes = [_to_lanes(array, axis) for array in arrays]
     count = lanes[0].shape[1]
     order = np.tile(np.arange(count), (lanes[0].shape[0], 1))
     width = 1
     while width < count:
-        order = _merge_runs(lanes, order, width, less)
+        merge = _merge_in_turn if in_turn else _merge_runs
+        order = merge(lanes, order, width, less)
         width *= 2
     shape = np.moveaxis(arrays[0], axis, -1).shape
     return np.moveaxis(order.reshape(shape), -1, axis)
@@ -93,8 +100,10 @@ def sort_order(
     less: Less,
 ) -> Array:
     """The permutation along ``axis``: by the keys where they decide, else by asking ``less``."""
-    order = key_order(keys, axis) if keys is not None else None
-    return merge_order(arrays, axis, less) if order is None else order
+    if keys is None:
+        return merge_order(arrays, axis, less)
+    order = key_order(keys, axis)
+    return merge_order(arrays, axis, less, in_turn=True) if order is None else order
 
 
 def topk(array: Array, k: int, *, largest: bool = True) -> tuple[Array, Array]:
@@ -148,8 +157,7 @@ def _merge_runs(lanes: Sequence[Array], order: Array, width: int, less: Less) ->
     merged = np.full_like(order, -1)
     np.put_along_axis(merged, target, order, axis=1)
     if (merged < 0).any():
-        # Two elements at one place: the comparator is no order on these (NaN), so that places depend
-        # on which pairs are compared.  Compare those that a merge compares.
+        # Two elements at one place: the comparator is no order on these.
         return _merge_in_turn(lanes, order, width, less)
     return merged
 

@@ -7,7 +7,7 @@ import numpy as np
 from hloopt.interpret.context import Check, Context, Evaluator, Value
 from hloopt.interpret.control import zeros
 from hloopt.ir import Instruction
-from hloopt.types import ArrayShape, TupleShape
+from hloopt.types import TupleShape
 
 __all__ = ["CHECKS", "EVALUATORS"]
 
@@ -61,16 +61,6 @@ def _dimension(instruction: Instruction) -> int:
     return dimension
 
 
-def _check_get_dimension_size(instruction: Instruction) -> str | None:
-    shape = instruction.operands[0].shape
-    if not isinstance(shape, ArrayShape) or not any(shape.dynamic):
-        return None
-    dimension = _dimension(instruction)
-    if not shape.dynamic[dimension]:
-        return None
-    return f"the size of dimension {dimension} of {shape} is only known when it runs"
-
-
 def _check_set_dimension_size(instruction: Instruction) -> str | None:
     """Setting the full size changes nothing; a smaller one would have to travel with the value."""
     dimension, bound = _dimension(instruction), instruction.array.dims[_dimension(instruction)]
@@ -93,7 +83,4 @@ EVALUATORS: dict[str, Evaluator] = {
     "tuple": _tuple,
 }
 
-CHECKS: dict[str, Check] = {
-    "get-dimension-size": _check_get_dimension_size,
-    "set-dimension-size": _check_set_dimension_size,
-}
+CHECKS: dict[str, Check] = {"set-dimension-size": _check_set_dimension_size}

@@ -128,7 +128,7 @@ def test_bitcast_of_nibbles_is_dense() -> None:
     assert loose.astype(np.int8).tolist() == [[1, 2], [15, 7]]
     with pytest.raises(UnsupportedError) as error:
         run("s4[4]", "s8[4]", nibbles, "bitcast")
-    assert error.value.message == "r: bitcast of s4[4]{0} to s8[4]{0}: 16 bits are not 32"
+    assert error.value.message == "r: bitcast of s4[4] to s8[4]: 16 bits are not 32"
 
 
 def test_excess_precision_is_dropped_where_bits_are_seen() -> None:

@@ -46,16 +46,30 @@ IDENTITIES = [
         "s = (f32[4], f32[4], u32[], u32[]) collective-permute-start(p), source_target_pairs={{0,0}}\n"
         "  ROOT r = f32[4] collective-permute-done(s)"
     ),
-    (
-        "s = ((f32[4]), f32[4], u32[]) reduce-scatter-start(p), replica_groups={{0}}, dimensions={0}, to_apply=add\n"
-        "  ROOT r = f32[4] reduce-scatter-done(s)"
-    ),
 ]
 
 
 @pytest.mark.parametrize("body", IDENTITIES)
 def test_one_participant_keeps_what_it_has(body: str) -> None:
     (found,) = run(f"  {body}")
+    assert found.tolist() == X.tolist()
+
+
+def test_a_collective_may_be_an_asynchronous_call() -> None:
+    text = f"""HloModule m
+{ADD}
+scattered {{
+  x = f32[4] parameter(0)
+  ROOT y = f32[4] reduce-scatter(x), replica_groups={{{{0}}}}, dimensions={{0}}, to_apply=add
+}}
+
+ENTRY e {{
+  p = f32[4] parameter(0)
+  s = ((f32[4]), f32[4], u32[]) async-start(p), calls=scattered
+  ROOT d = f32[4] async-done(s)
+}}
+"""
+    (found,) = hloopt.evaluate(hloopt.parse(text), [X])
     assert found.tolist() == X.tolist()
 
 
