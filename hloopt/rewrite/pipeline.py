@@ -270,10 +270,10 @@ class _Runner:
         start = time.perf_counter()
         changed = instance.run(self.module, log)
         seconds = time.perf_counter() - start
-        if changed and not instance.keeps_schedule:
-            self.module.attributes.pop("is_scheduled", None)
         if self.verify_each:
             self.check(instance, changed)
+        if changed and not instance.keeps_schedule:
+            self.drop_schedule()
         run = PassRun(
             len(self.report.runs) + 1,
             instance,
@@ -291,6 +291,11 @@ class _Runner:
         if self.after_pass is not None:
             self.after_pass(run, self.module)
         return changed
+
+    def drop_schedule(self) -> None:
+        scheduled = self.module.attributes.pop("is_scheduled", None)
+        if scheduled is not None and self.verify_each:
+            self.fingerprint = fingerprint(self.module)
 
     def check(self, instance: Pass, changed: bool) -> None:
         current = fingerprint(self.module)
