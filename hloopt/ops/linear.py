@@ -119,29 +119,21 @@ def _fft(args: InferArgs) -> Shape:
     lengths = attribute(args, "fft_length")
     if not 1 <= len(lengths) <= source.rank:
         raise error(args, f"fft_length={braces(lengths)} does not fit rank {source.rank}")
-    if kind == "RFFT":
-        if source.dtype.name not in _COMPLEX:
-            raise error(args, f"RFFT takes f32 or f64, not {source.dtype.name}")
-        element = _COMPLEX[source.dtype.name]
-        expected: tuple[int, ...] = lengths
-        last = lengths[-1] // 2 + 1 if lengths[-1] else 0
-    else:
-        if source.dtype.name not in _REAL:
-            raise error(args, f"{kind} takes c64 or c128, not {source.dtype.name}")
-        element = _REAL[source.dtype.name] if kind == "IRFFT" else source.dtype
-        half = lengths[-1] // 2 + 1 if lengths[-1] else 0
-        expected = (*lengths[:-1], half) if kind == "IRFFT" else lengths
-        last = lengths[-1]
+    table = _COMPLEX if kind == "RFFT" else _REAL
+    if source.dtype.name not in table:
+        raise error(args, f"{kind} takes {' or '.join(table)}, not {source.dtype.name}")
+    if kind in ("FFT", "IFFT"):  # other sizes are cropped or padded with zeros
+        return result(args, source.dtype, source.dims)
+    half = (*lengths[:-1], lengths[-1] // 2 + 1 if lengths[-1] else 0)
+    taken, last = (lengths, half[-1]) if kind == "RFFT" else (half, lengths[-1])
     inner = source.dims[source.rank - len(lengths) :]
-    # FFT and IFFT crop or pad with zeros; the real ones halve a length, which must be that of the data.
-    if kind in ("RFFT", "IRFFT") and not dims_agree(inner, expected):
+    if not dims_agree(inner, taken):
         raise error(
             args,
             f"{kind} with fft_length={braces(lengths)} takes innermost dimensions "
-            f"{list(expected)}, not {list(inner)}",
+            f"{list(taken)}, not {list(inner)}",
         )
-    halved = kind in ("RFFT", "IRFFT")
-    return result(args, element, (*source.dims[:-1], last) if halved else source.dims)
+    return result(args, table[source.dtype.name], (*source.dims[:-1], last))
 
 
 def _square(args: InferArgs, shape: ArrayShape) -> None:
