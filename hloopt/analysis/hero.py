@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable
 
+from hloopt.analysis.elementwise import is_elementwise
 from hloopt.analysis.layout import reshape_is_bitcast, same_layout, transpose_is_bitcast
 from hloopt.analysis.reduction import is_race_free, is_unnested
 from hloopt.analysis.transpose import tiled_transpose
@@ -34,7 +35,7 @@ def is_intermediate(instruction: Instruction, allowed_operands: int = 1) -> bool
         return transpose_is_bitcast(instruction)
     if opcode == "copy":
         return same_layout(instruction.operands[0].shape, instruction.shape)
-    return instruction.op.is_elementwise
+    return is_elementwise(instruction)
 
 
 def find_hero(root: Instruction) -> Instruction:

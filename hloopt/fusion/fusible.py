@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from hloopt.analysis.elementwise import is_elementwise, keeps_width
 from hloopt.analysis.layout import (
     is_effective_scalar,
     moves_minor_dimension,
@@ -64,24 +65,15 @@ def is_fusible(instruction: Instruction) -> bool:
     return not walk.has_side_effect(instruction)
 
 
-def _keeps_width(instruction: Instruction) -> bool:
-    source, result = instruction.operands[0].shape, instruction.shape
-    return (
-        isinstance(source, ArrayShape)
-        and isinstance(result, ArrayShape)
-        and source.dtype.bits == result.dtype.bits
-    )
-
-
 def _is_loop_fusible(instruction: Instruction) -> bool:
     opcode = instruction.opcode
     if opcode in _LOOP:
         return isinstance(instruction.shape, ArrayShape)
-    if opcode in ("bitcast", "bitcast-convert"):
-        return _keeps_width(instruction)
+    if opcode == "bitcast":
+        return keeps_width(instruction)
     if opcode == "fusion":
         return bool(instruction.attributes["kind"] == "kLoop")
-    return bool(instruction.operands) and instruction.op.is_elementwise
+    return bool(instruction.operands) and is_elementwise(instruction)
 
 
 def is_loop_fusible_producer(instruction: Instruction) -> bool:

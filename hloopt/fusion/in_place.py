@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from hloopt.analysis.elementwise import is_elementwise
 from hloopt.fusion.decision import ALLOWED, Decision, forbid
 from hloopt.ir import Computation, Instruction
 
@@ -92,7 +93,7 @@ def _through_bitcasts(instruction: Instruction) -> Instruction:
 
 
 def _is_pointwise(instruction: Instruction) -> bool:
-    return instruction.opcode in ("bitcast", "copy") or instruction.op.is_elementwise
+    return instruction.opcode == "bitcast" or is_elementwise(instruction)
 
 
 def _read_elsewhere(parameter: Instruction, update: Instruction) -> bool:

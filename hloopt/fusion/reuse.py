@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from hloopt.analysis.elementwise import is_elementwise
 from hloopt.ir import Computation, Instruction
 
 __all__ = ["reused_operands", "reused_parameters", "reuses"]
@@ -16,7 +17,7 @@ _USE: Final = frozenset({
 def reuses(instruction: Instruction, index: int) -> bool:
     """Whether an op may read an element of operand ``index`` for several result elements."""
     opcode = instruction.opcode
-    if opcode in _USE or instruction.op.is_elementwise:
+    if opcode in _USE or is_elementwise(instruction):
         return False
     if opcode == "pad":
         return index > 0
