@@ -97,20 +97,15 @@ class RunReport:
 def _errors(row: Row) -> list[str]:
     if not row.comparisons:
         return ["", "", "", "", ""]
-    number, worst = max(enumerate(row.comparisons), key=lambda pair: badness(pair[1]))
+    number, worst = max(enumerate(row.comparisons), key=lambda pair: pair[1].absolute)
     place = ",".join(map(str, worst.where))
     return [
         row.against,
-        error(max(entry.absolute for entry in row.comparisons)),
+        error(worst.absolute),
         error(max(entry.relative for entry in row.comparisons)),
         str(max(entry.ulp for entry in row.comparisons)),
-        f"out_{number}[{place}]" if badness(worst) > (0, 0.0) else "",
+        f"out_{number}[{place}]" if worst.absolute else "",
     ]
-
-
-def badness(entry: Comparison) -> tuple[int, float]:
-    """Order of comparisons: those that fail first, then by absolute error."""
-    return (0 if entry.passed else 1, entry.absolute)
 
 
 def difference(row: Row, number: int, entry: Comparison) -> str:

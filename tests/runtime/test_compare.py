@@ -87,7 +87,7 @@ def test_empty_and_scalar_arrays() -> None:
 
 def test_lists_must_have_the_same_length() -> None:
     """A missing result is not silently ignored."""
-    with pytest.raises(ValueError, match="shorter"):
+    with pytest.raises(ValueError, match="zip"):
         compare_all([f32(1)], [f32(1), f32(2)])
 
 
@@ -113,8 +113,9 @@ def test_ulps_of_narrow_types_are_in_the_order_of_the_values(name: str) -> None:
     count = 1 << min(kind.bits, 8 * kind.numpy.itemsize)
     bits = np.arange(count).astype(f"u{kind.numpy.itemsize}")
     values = bits.view(kind.numpy)
-    wide = values.astype(np.float64)
-    kept = np.unique(wide[np.isfinite(wide)]).astype(kind.numpy)
+    with np.errstate(invalid="ignore"):
+        wide = values.astype(np.float64)
+    kept = np.unique(wide[np.isfinite(wide)]).astype(kind.numpy)  # both zeros are one
     distance = ulp_distance(kept[1:], kept[:-1], kind)
 
     assert (distance == 1).all()
