@@ -10,7 +10,7 @@ import numpy as np
 from hloopt.interpret.context import Check, Context, Evaluator, Value
 from hloopt.interpret.control import zeros
 from hloopt.ir import Instruction
-from hloopt.types import IotaList, TupleShape
+from hloopt.types import IotaList, TupleShape, compatible, leaves
 
 __all__ = ["CHECKS", "EVALUATORS"]
 
@@ -91,7 +91,17 @@ def _check_groups(instruction: Instruction) -> str | None:
     results = len(shape.elements) if isinstance(shape, TupleShape) else 1
     if not pairs_allowed and results != len(instruction.operands):
         return f"{len(instruction.operands)} operands of {instruction.opcode} for {shape}"
-    return _check_devices(instruction)
+    return _check_result(instruction) or _check_devices(instruction)
+
+
+def _check_result(instruction: Instruction) -> str | None:
+    """One participant's parts are the whole: a result of another size is shared among several."""
+    given = [leaf for operand in instruction.operands for leaf in leaves(operand.shape)]
+    results = list(leaves(instruction.shape))[-len(given) :]
+    for operand, result in zip(given, results, strict=True):
+        if not compatible(operand, result):
+            return f"{instruction.opcode} of {operand} to {result}; only one participant is run"
+    return None
 
 
 def _check_pairs(instruction: Instruction) -> str | None:

@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import numpy as np
 
+from hloopt.errors import EvaluationError
 from hloopt.interpret.context import Check, Context, Evaluator, Value, array_of
 from hloopt.ir import Computation, Instruction
+from hloopt.ir.walk import has_side_effect
 from hloopt.types import ArrayShape, Shape, TupleShape
 
-__all__ = ["CHECKS", "EVALUATORS", "branch_number", "branches", "zeros"]
+__all__ = ["CHECKS", "EVALUATORS", "branch_number", "branches", "check_progress", "zeros"]
 
 
 def branches(instruction: Instruction) -> tuple[Computation, ...]:
@@ -53,9 +55,37 @@ def _fusion(instruction: Instruction, operands: tuple[Value, ...], context: Cont
 def _while(instruction: Instruction, operands: tuple[Value, ...], context: Context) -> Value:
     condition, body = instruction.attributes["condition"], instruction.attributes["body"]
     state = context.materialize(operands[0], instruction.shape)
+    trips = 0
     while array_of(context.call(condition, [state])):
+        before = state
         state = context.materialize(context.call(body, [state]), instruction.shape)
+        trips += 1
+        if trips & (trips - 1) == 0:
+            check_progress(instruction, trips, before, state)
     return state
+
+
+def check_progress(instruction: Instruction, trips: int, before: Value, after: Value) -> None:
+    """Raise ``EvaluationError`` where a trip has changed nothing, so that no other will end the loop.
+
+    To be asked now and then: at trips that are powers of two it costs next to nothing.
+    """
+    if not _same_bits(before, after) or has_side_effect(instruction):
+        return
+    computation = instruction.computation
+    module = computation.module if computation is not None else None
+    place = f"{module.place(instruction)}: " if module is not None else ""
+    raise EvaluationError(
+        f"{place}{instruction.name}: the loop does not end: trip {trips} has not changed its state"
+    )
+
+
+def _same_bits(left: Value, right: Value) -> bool:
+    if left is right:
+        return True
+    if isinstance(left, tuple) or isinstance(right, tuple):
+        return all(map(_same_bits, left, right))
+    return left.tobytes() == right.tobytes()
 
 
 def _conditional(instruction: Instruction, operands: tuple[Value, ...], context: Context) -> Value:

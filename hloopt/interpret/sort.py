@@ -73,9 +73,7 @@ def key_order(keys: Sequence[tuple[Array, SortKey]], axis: int) -> Array | None:
     return np.lexsort(columns[::-1], axis=axis)
 
 
-def merge_order(
-    arrays: Sequence[Array], axis: int, less: Less, *, in_turn: bool = False
-) -> Array:
+def merge_order(arrays: Sequence[Array], axis: int, less: Less, *, in_turn: bool = False) -> Array:
     """The permutation along ``axis`` of a stable bottom-up merge sort by ``less``.
 
     Where ``less`` is no order on the elements, which pairs are compared matters to the result; with

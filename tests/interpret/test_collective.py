@@ -123,6 +123,11 @@ def test_the_only_device_is_number_0() -> None:
             "r: all-reduce in a module with replica_count=8; only one device is run",
         ),
         (
+            "ROOT r = f32[2] reduce-scatter(p), replica_groups={}, dimensions={0}, to_apply=add",
+            "",
+            "r: reduce-scatter of f32[4] to f32[2]; only one participant is run",
+        ),
+        (
             "ROOT r = u32[] partition-id()",
             ", num_partitions=2",
             "r: partition-id in a module with num_partitions=2; only one device is run",

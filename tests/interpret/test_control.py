@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import hloopt
-from hloopt.errors import UnsupportedError
+from hloopt.errors import EvaluationError, UnsupportedError
 
 COMPUTATIONS = """
 double {
@@ -129,6 +129,39 @@ condition {
         a,
         b,
     ]
+
+
+def test_a_loop_that_changes_nothing_is_an_error() -> None:
+    loop = """
+body {
+  s = (s32[], f32[]) parameter(0)
+  i = s32[] get-tuple-element(s), index=0
+  x = f32[] get-tuple-element(s), index=1
+  limit = s32[] constant(5)
+  one = s32[] constant(1)
+  next = s32[] add(i, one)
+  held = s32[] minimum(next, limit)
+  ROOT r = (s32[], f32[]) tuple(held, x)
+}
+
+condition {
+  s = (s32[], f32[]) parameter(0)
+  i = s32[] get-tuple-element(s), index=0
+  limit = s32[] constant(5)
+  ROOT c = pred[] compare(i, limit), direction=LE
+}
+"""
+    entry = """
+  zero = s32[] constant(0)
+  n = f32[] constant(nan)
+  start = (s32[], f32[]) tuple(zero, n)
+  ROOT w = (s32[], f32[]) while(start), condition=condition, body=body
+"""
+    with pytest.raises(EvaluationError) as error:
+        run(entry, computations=loop)
+    assert error.value.message == (
+        "<text>:26:8: w: the loop does not end: trip 8 has not changed its state"
+    )
 
 
 def test_calls_and_fusions_of_any_kind_are_their_computations() -> None:
