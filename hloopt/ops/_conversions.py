@@ -43,6 +43,8 @@ def convert(args: ScalarArgs, x: Array) -> Array:
         x = x.real
     if target.is_integer and x.dtype.kind == "f":
         return _saturate(x, target)
+    if x.dtype.kind == "V":  # s4 and its like do not cast to one another
+        x = x.astype(np.int8)
     return x.astype(target.compute)
 
 
