@@ -54,5 +54,14 @@ def _text(value: Any, computations: dict[Computation, int]) -> str:
     if isinstance(value, tuple) and value and isinstance(value[0], Computation):
         return ",".join(f"#{computations[entry]}" for entry in value)
     if isinstance(value, Literal):
-        return blake2b(repr(value.key).encode(), digest_size=16).hexdigest()
+        return _literal(value)
     return repr(value)
+
+
+def _literal(value: Literal) -> str:
+    # Two elided literals are never equal, but a module equals itself read again.
+    if value.elided:
+        return "{...}"
+    if value.array is None:
+        return f"({','.join(map(_literal, value.elements))})"
+    return blake2b(repr(value.key).encode(), digest_size=16).hexdigest()
