@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from hloopt.errors import UnsupportedError
+from hloopt.errors import EvaluationError, UnsupportedError
 from hloopt.interpret.context import Array, Context, Evaluator, Value, leaf_arrays, map_arrays
 from hloopt.interpret.regions import LIFTED, liftable
 from hloopt.ir import Computation, Instruction, Module
@@ -81,10 +81,17 @@ class Interpreter(Context):
     def _run(self, plan: _Plan, args: Sequence[Value]) -> Value:
         values: list[Any] = [None] * plan.size
         values[: len(args)] = args
-        for run, instruction, operands, slot, dead in plan.steps:
-            values[slot] = run(instruction, tuple([values[index] for index in operands]), self)
-            for index in dead:
-                values[index] = None
+        instruction = None
+        try:
+            for run, instruction, operands, slot, dead in plan.steps:
+                values[slot] = run(instruction, tuple([values[index] for index in operands]), self)
+                for index in dead:
+                    values[index] = None
+        except MemoryError as error:
+            assert instruction is not None
+            raise EvaluationError(
+                f"{instruction.name}: no memory for {instruction.opcode} of {instruction.shape}"
+            ) from error
         result: Value = values[plan.root]
         return result
 

@@ -17,7 +17,7 @@ from hloopt.interpret.context import Array, Check, Context, Evaluator, Value, ar
 from hloopt.interpret.elementwise import convert
 from hloopt.interpret.window import output_size, window_places
 from hloopt.ir import Instruction
-from hloopt.types import ConvDims, DotDims, DType, Window, WindowDim
+from hloopt.types import ConvDims, DotDims, DType, Window, WindowDim, of_numpy
 
 __all__ = ["CHECKS", "EVALUATORS", "accumulated", "convolution", "dot", "matmul", "wrapped"]
 
@@ -142,7 +142,12 @@ def _indexes(
 
 
 def accumulated(array: Array, source: DType, result: DType, context: Context) -> Array:
-    """An operand converted to the result's element type and then to the type sums are made in."""
+    """An operand converted to the result's element type and then to the type sums are made in.
+
+    Floats whose product is an integer stay floats until it is made, as in XLA's compilers.
+    """
+    if source.is_float and result.is_integer:
+        return context.widen(array, source)
     converted = convert(array, source, result, context)
     if result.is_integer or result.is_pred:
         return _int64(converted)
@@ -155,6 +160,8 @@ def _int64(array: Array) -> Array:
 
 def wrapped(total: Array, result: DType, context: Context) -> Array:
     """A sum as the result's element type: integers wrap, floats round."""
+    if total.dtype.kind == "f" and result.is_integer:
+        return convert(total, of_numpy(total.dtype), result, context)
     if result.is_pred:
         return np.not_equal(total, 0)
     if result.is_integer:
@@ -167,6 +174,8 @@ def wrapped(total: Array, result: DType, context: Context) -> Array:
 
 
 def _saturated(total: Array, result: DType, context: Context) -> Array:
+    if total.dtype.kind == "f" and result.is_integer:
+        return convert(total, of_numpy(total.dtype), result, context)
     if result.kind == "signed":
         half = 1 << (result.bits - 1)
         total = np.clip(total, -half, half - 1)

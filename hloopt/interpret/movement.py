@@ -83,6 +83,8 @@ def pad(operand: Array, value: Array, padding: Sequence[PaddingDim]) -> Array:
 
 def iota(dims: tuple[int, ...], dimension: int, dtype: DType) -> Array:
     """The index along one dimension: integers wrap, floats round; a read-only view."""
+    if 0 in dims:
+        return np.zeros(dims, dtype.numpy)
     count = np.arange(dims[dimension])
     if dtype.is_integer and dtype.bits < 64:
         shift = 64 - dtype.bits

@@ -51,23 +51,23 @@ def _scan(instruction: Instruction, values: tuple[Value, ...], context: Context)
     (dimension,) = attributes["dimensions"]
     region = attributes["to_apply"]
     shape = instruction.shape
-    assert isinstance(shape, TupleShape)
-    leaves = shape.elements[: len(shape.elements) - carries]
+    leaves = shape.elements if isinstance(shape, TupleShape) else (shape,)
+    made = leaves[: len(leaves) - carries]
     scalar = all(not parameter.array.dims for parameter in region.parameters)
 
     def step(operands: list[Array]) -> list[Array]:
-        made = context.apply(region, operands) if scalar else context.call(region, operands)
-        return list(leaf_arrays(made))
+        value = context.apply(region, operands) if scalar else context.call(region, operands)
+        return list(leaf_arrays(value))
 
     results = scan(
         arrays[:inputs],
         arrays[inputs:],
         dimension,
         step,
-        [(leaf.dims, context.carrier(leaf.dtype)) for leaf in leaves],  # type: ignore[union-attr]
+        [(leaf.dims, context.carrier(leaf.dtype)) for leaf in made],  # type: ignore[union-attr]
         reverse=attributes.get("is_reverse", False),
     )
-    return tuple(results)
+    return tuple(results) if isinstance(shape, TupleShape) else results[0]
 
 
 EVALUATORS: Mapping[str, Evaluator] = {"scan": _scan}

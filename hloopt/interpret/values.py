@@ -66,9 +66,8 @@ def _from_storage(array: Array, dtype: DType, what: str) -> Array:
     storage = dtype.numpy
     if array.dtype == storage:
         return array
-    is_view = (
-        storage.kind not in "biufc" or storage == np.float16
-    ) and array.dtype.itemsize == storage.itemsize
+    foreign = dtype.is_narrow_float or (dtype.is_integer and dtype.bits < 8)
+    is_view = foreign and array.dtype.itemsize == storage.itemsize
     if is_view and array.dtype.kind == "u" and not dtype.is_integer:
         return array.view(storage)
     if is_view and array.dtype.kind in "ui" and dtype.is_integer:
