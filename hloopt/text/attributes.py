@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
-from hloopt.ops import OPS, Attribute, Kind, OpDef
+from hloopt.ops import OPS, Attribute, Kind
 from hloopt.ops.attributes import COMMON_ATTRIBUTES
 from hloopt.text.grammar import STARTS, read
 from hloopt.text.hints import did_you_mean
-from hloopt.text.problem import Problem
+from hloopt.text.problem import WHOLE, Problem
 from hloopt.text.syntax import AttributeText
 from hloopt.types import Metadata, Verbatim
 
-__all__ = ["Row", "Tail", "decode_metadata", "read_header_attribute"]
+__all__ = ["Called", "Row", "Tail", "decode_metadata", "read_header_attribute", "row"]
 
 _START_OF = {
     Kind.INT: "integer",
@@ -48,42 +49,87 @@ _HEADER = {
     "origin_recovery_table": "raw",
     "debug_attributes": "raw",
 }
-_VERBATIM_STARTS = {"frontend_attributes", "raw"}
+_KEPT_AS_TEXT = {"frontend_attributes", "raw"}
+
+# The arguments of parameter and constant stand in the op table beside the attributes.
+_ARGUMENTS = {"literal", "parameter_number"}
+_MOST_TAILS = 20_000
+_LONGEST_TAIL = 4_000
+
+
+@dataclass(frozen=True, slots=True)
+class Called:
+    """The name of a computation, or instructions in braces, and where it stands in the tail."""
+
+    text: str
+    offset: int
 
 
 class Tail:
-    """All attributes of an instruction, before names of computations are looked up.
+    """All attributes of an instruction, before names are looked up in a module.
 
-    ``plain`` holds every attribute but metadata and control predecessors, in the order of the text;
-    ``calls`` (attribute, spans of names or bodies in place) have to be put into it per module, so do
-    ``literals``.  Offsets count from the start of the tail.
+    ``plain`` holds every attribute but metadata and control predecessors in the order of the text,
+    None in the place of computations (``calls``) and literals, which are made per instruction.
+    Offsets count from the start of the tail.
     """
 
     __slots__ = ("calls", "literals", "metadata", "plain", "predecessors", "simple")
 
     def __init__(self) -> None:
         self.plain: dict[str, Any] = {}
-        self.calls: list[tuple[str, bool, list[tuple[int, int]]]] = []
-        self.literals: list[tuple[str, int, Any]] = []
+        self.calls: list[tuple[str, list[Called], bool]] = []
+        self.literals: list[tuple[str, Any, int]] = []
         self.predecessors: list[tuple[str, int]] = []
         self.metadata: Metadata | None = None
         self.simple = True
 
 
 class Row:
-    """An opcode as the parser sees it: its schema, and the tails it was seen with."""
+    """An opcode as the parser sees it: its schema, and the tails it was seen with.
 
-    __slots__ = ("_schema", "_tails", "high", "infers", "low", "op", "opcode", "role")
+    ``wrapped`` is set for ``negate-start`` and the like: an asynchronous op that names the op its
+    computation consists of.
+    """
 
-    def __init__(self, op: OpDef) -> None:
-        self.op = op
-        self.opcode = op.opcode
-        self.low, self.high = op.arity
+    __slots__ = (
+        "_schema",
+        "_tails",
+        "arity",
+        "inferable",
+        "opcode",
+        "required",
+        "role",
+        "word",
+        "wrapped",
+    )
+
+    def __init__(self, word: str) -> None:
+        self.word = word
+        self.wrapped, self.opcode = _unwrapped(word)
+        op = OPS[self.opcode]
+        self.arity = op.arity
+        self.inferable = op.inferable
         # 1: the arguments are a literal, 2: a parameter's number, 0: operands
-        self.role = {"constant": 1, "parameter": 2}.get(op.opcode, 0)
-        own = [entry for entry in op.attributes if not self.role or entry.name not in _ARGUMENTS]
+        self.role = {"constant": 1, "parameter": 2}.get(self.opcode, 0)
+        own = [entry for entry in op.attributes if not (self.role and entry.name in _ARGUMENTS)]
+        if self.wrapped is not None:
+            own = [
+                *(entry for entry in own if entry.name != "calls"),
+                *self.wrapped_schema().values(),
+            ]
+        self.required = [entry.name for entry in own if entry.required]
         self._schema = {entry.name: entry for entry in (*COMMON_ATTRIBUTES, *own)}
         self._tails: dict[str, Tail] = {}
+
+    def wrapped_schema(self) -> dict[str, Attribute]:
+        """The attributes of the op inside of ``negate-start``; update and done repeat none."""
+        if self.wrapped is None or self.opcode != "async-start":
+            return {}
+        return {entry.name: entry for entry in OPS[self.wrapped].attributes}
+
+    def known(self, text: str) -> Tail | None:
+        """The tail of this text when it was seen before."""
+        return self._tails.get(text)
 
     def tail(self, text: str) -> Tail:
         """The attributes written ``, name=value, ...``; raises ``Problem``."""
@@ -107,46 +153,46 @@ class Row:
                 )
             seen.add(entry.name)
             self._add(tail, entry, text[entry.start : entry.end])
-        for required in self.op.attributes:
-            if required.required and required.name not in seen and required.name in self._schema:
-                raise Problem(0, f"{self.opcode} needs attribute {required.name!r}")
+        for name in self.required:
+            if name not in seen:
+                raise Problem(WHOLE, f"{self.word} needs attribute {name!r}")
         tail.simple = not (tail.calls or tail.literals or tail.predecessors or tail.metadata)
         return tail
 
     def _add(self, tail: Tail, entry: AttributeText, text: str) -> None:
-        schema = self._schema.get(entry.name)
+        name = entry.name
+        schema = self._schema.get(name)
         if schema is None:
             raise Problem(
                 entry.offset,
-                f"{self.opcode} has no attribute {entry.name!r}"
-                f"{did_you_mean(entry.name, self._schema)}",
-                width=len(entry.name),
+                f"{self.word} has no attribute {name!r}{did_you_mean(name, self._schema)}",
+                width=len(name),
             )
         try:
             value = _value(schema, text)
         except Problem as problem:
             raise problem.moved(entry.start) from None
-        name, kind = schema.name, schema.kind
         if name == "metadata":
             tail.metadata = value
         elif name == "control-predecessors":
             tail.predecessors = [(other, entry.start + offset) for other, offset in value]
-        elif kind in {Kind.COMPUTATION, Kind.COMPUTATIONS}:
-            many = kind is Kind.COMPUTATIONS
-            spans = value if many else [value]
-            spans = [(entry.start + start, entry.start + end) for start, end in spans]
+        elif schema.kind in {Kind.COMPUTATION, Kind.COMPUTATIONS}:
             tail.plain[name] = None
-            tail.calls.append((name, many, spans))
-        elif kind is Kind.LITERAL:
+            calls = [Called(text[start:end], entry.start + start) for start, end in value]
+            tail.calls.append((name, calls, schema.kind is Kind.COMPUTATIONS))
+        elif schema.kind is Kind.LITERAL:
             tail.plain[name] = None
-            tail.literals.append((name, entry.start, value))
+            tail.literals.append((name, value, entry.start))
         else:
             tail.plain[name] = value
 
 
-_ARGUMENTS = {"literal", "parameter_number"}
-_MOST_TAILS = 20_000
-_LONGEST_TAIL = 4_000
+def _unwrapped(word: str) -> tuple[str | None, str]:
+    """``negate-start`` is ``async-start`` around ``negate``; other opcodes stand for themselves."""
+    if word in OPS:
+        return None, word
+    inner, _, phase = word.rpartition("-")
+    return inner, f"async-{phase}"
 
 
 def _value(schema: Attribute, text: str) -> Any:
@@ -159,9 +205,13 @@ def _value(schema: Attribute, text: str) -> Any:
             return read("names", text)
         read(name if name in STARTS else "raw", text)
         return Verbatim(text)
+    if schema.kind is Kind.COMPUTATION and not text.startswith("{"):
+        return [(0, len(text))]
     value = read(_START_OF[schema.kind], text)
     if value is Verbatim:
         return Verbatim(text)
+    if schema.kind is Kind.COMPUTATION:
+        return [value]
     if schema.words and value not in schema.words:
         raise Problem(
             0,
@@ -192,15 +242,18 @@ def read_header_attribute(entry: AttributeText, text: str) -> Any:
         value = read(start, value_text)
     except Problem as problem:
         raise problem.moved(entry.start) from None
-    return Verbatim(value_text) if start in _VERBATIM_STARTS else value
+    return Verbatim(value_text) if start in _KEPT_AS_TEXT else value
 
 
 _ROWS: dict[str, Row] = {}
+_PHASES = ("start", "update", "done")
 
 
-def row(opcode: str) -> Row | None:
+def row(word: str) -> Row | None:
     """The row of an opcode, or None where the table has none."""
-    found = _ROWS.get(opcode)
-    if found is None and opcode in OPS:
-        found = _ROWS[opcode] = Row(OPS[opcode])
+    found = _ROWS.get(word)
+    if found is None:
+        inner, _, phase = word.rpartition("-")
+        if word in OPS or (phase in _PHASES and inner in OPS):
+            found = _ROWS[word] = Row(word)
     return found

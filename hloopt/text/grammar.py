@@ -77,7 +77,7 @@ def _lark() -> Lark:
         str(grammar_folder() / "hlo.lark"),
         parser="lalr",
         start=list(STARTS),
-        transformer=Syntax(),
+        transformer=Syntax(read),
         maybe_placeholders=False,
     )
 
@@ -87,7 +87,7 @@ def read(start: str, text: str) -> Any:
     try:
         return _lark().parse(text, start)
     except UnexpectedInput as error:
-        raise explain(error, text) from None
+        raise explain(error, text, _lark()) from None
 
 
 @cache

@@ -20,7 +20,7 @@ from hloopt.types import ArrayShape, DType, Literal, Shape, TupleShape, of_numpy
 __all__ = ["build", "read_literal"]
 
 _Array = np.ndarray[Any, Any]
-_NEGATIVE_ZERO = re.compile(r"-0+(?![0-9.eE])")
+_NEGATIVE_ZERO = re.compile(r"(?<![0-9.eE])-0++(?![0-9.eE])")
 
 
 def read_literal(shape: Shape, text: str, warnings: list[tuple[int, str]]) -> Literal:
@@ -46,31 +46,33 @@ def build(shape: Shape, syntax: LiteralText, warnings: list[tuple[int, str]]) ->
             raise Problem(syntax.offset, "a complex number is written (real, imaginary)")
         text = f"({syntax.elements[0].text}, {syntax.elements[1].text})"
     elif syntax.form == "element":
-        if dims and dims != (1,):
-            raise Problem(
-                syntax.offset,
-                f"a literal of shape {shape} needs {len(dims)} levels of braces, found a number",
-                width=len(text),
-            )
         if shape.dtype.is_complex:
             raise Problem(
                 syntax.offset, "a complex number is written (real, imaginary)", width=len(text)
             )
+        if 0 in dims:
+            raise Problem(
+                syntax.offset,
+                f"a literal of shape {shape} has no elements, found a number",
+                width=len(text),
+            )
+        if shape.elements != 1:
+            # XLA's parser stores the number and leaves the other elements as they were made.
+            message = f"a number for {shape} is its first element; the others are 0"
+            warnings.append((syntax.offset, message))
     else:
         if not dims:
             raise Problem(syntax.offset, f"a literal of shape {shape} has no braces")
         text = pattern("COMMENT").sub(lambda match: " " * len(match[0]), text)
         _check_braces(shape, text, syntax.offset)
     if shape.dtype.is_float or shape.dtype.is_complex:
-        for match in _NEGATIVE_ZERO.finditer(text):
-            if match.start() == 0 or text[match.start() - 1] in " \t\r\n,{(":
-                warnings.append(
-                    (
-                        syntax.offset + match.start(),
-                        "-0 is read as -0.0 here; XLA's own parser reads +0",
-                    )
-                )
+        warnings += [
+            (syntax.offset + match.start(), "-0 is read as -0.0 here; XLA's own parser reads +0")
+            for match in _NEGATIVE_ZERO.finditer(text)
+        ]
     values = _elements(shape.dtype, text, syntax.offset)
+    if syntax.form == "element" and shape.elements != 1:
+        values = np.concatenate([values, np.zeros(shape.elements - 1, values.dtype)])
     return Literal(shape, values.reshape(dims))
 
 

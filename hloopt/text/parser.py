@@ -8,8 +8,11 @@ part is read once, by the same grammar, and its frozen value is shared.
 from __future__ import annotations
 
 import gc
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
+from itertools import count
 from typing import Any
 
 from lark import Token
@@ -17,15 +20,16 @@ from lark import Token
 from hloopt.errors import ParseError, ShapeError
 from hloopt.ir import Computation, Instruction, Module, edit
 from hloopt.ir.build import infer_shape
-from hloopt.ops import OPS
+from hloopt.ops import MANY, OPS
 from hloopt.source import Source
 from hloopt.text.attributes import Row, Tail, decode_metadata, read_header_attribute, row
 from hloopt.text.grammar import pattern, read
 from hloopt.text.hints import did_you_mean
 from hloopt.text.literals import build, read_literal
-from hloopt.text.problem import Problem
+from hloopt.text.problem import WHOLE, Problem
 from hloopt.text.strings import unquote
 from hloopt.text.syntax import (
+    ArgumentsText,
     AttributeText,
     ComputationText,
     InstructionText,
@@ -33,7 +37,7 @@ from hloopt.text.syntax import (
     ModuleText,
     OperandText,
 )
-from hloopt.types import DTYPES, Literal, Metadata, Shape, compatible
+from hloopt.types import DTYPES, Literal, Metadata, Shape, TupleShape, compatible
 
 __all__ = ["parse_module"]
 
@@ -78,7 +82,7 @@ def _no_collection() -> Iterator[None]:
 
 
 class _Head:
-    """A result shape and an opcode, and the scalar literals seen with them."""
+    """A result shape and an opcode, and the literals seen with them."""
 
     __slots__ = ("literals", "opcode", "row", "shape")
 
@@ -90,19 +94,11 @@ class _Head:
 
 
 _HEADS: dict[str, _Head] = {}
-_SHAPES: dict[str, Shape] = {}
 
 
-def _head(text: str, shape: Shape | Token | None, opcode: Token) -> _Head:
-    """``text`` is where the two were read, to be remembered; raises ``Problem``."""
-    found = row(opcode)
-    if found is None:
-        raise Problem(
-            opcode.start_pos,
-            f"unknown opcode {str(opcode)!r}{did_you_mean(opcode, OPS)}",
-            width=len(opcode),
-        )
-    head = _Head(_shape(shape), found)
+def _read_head(text: str) -> _Head:
+    """``f32[2]{0} add``; raises ``Problem``."""
+    head = _head(*read("head", text))
     if len(text) <= _LONGEST_HEAD:
         if len(_HEADS) >= _MOST_HEADS:
             _HEADS.clear()
@@ -110,33 +106,53 @@ def _head(text: str, shape: Shape | Token | None, opcode: Token) -> _Head:
     return head
 
 
-def _shape(shape: Shape | Token | None) -> Shape | None:
-    if not isinstance(shape, Token):
-        return shape
-    found = _SHAPES.get(shape)
+def _head(shape: Shape | None, opcode: Token) -> _Head:
+    found = row(str(opcode))
     if found is None:
-        try:
-            found = read("shape", str(shape))
-        except Problem as problem:
-            raise problem.moved(shape.start_pos) from None
-        if len(_SHAPES) >= _MOST_HEADS:
-            _SHAPES.clear()
-        _SHAPES[str(shape)] = found
-    return found
+        raise Problem(
+            opcode.start_pos,
+            f"unknown opcode {str(opcode)!r}{did_you_mean(opcode, OPS)}",
+            width=len(opcode),
+        )
+    return _Head(shape, found)
+
+
+@dataclass(slots=True)
+class _Scope:
+    """The computation being read: ``items`` is its text, ``base`` where that text begins."""
+
+    computation: Computation
+    items: list[Any]
+    base: int
+    reserved: set[str] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class _Places:
+    """Where a tail stands: behind ``split`` characters there is a gap, the metadata."""
+
+    base: int
+    split: int = 1 << 62
+    gap: int = 0
+
+    def of(self, offset: int) -> int:
+        if offset == WHOLE:
+            return WHOLE
+        return self.base + offset + (self.gap if offset >= self.split else 0)
 
 
 class _Reader:
     """Builds the module; knows the computations read so far."""
 
     def __init__(self, source: Source) -> None:
-        self.source = source
         self.text = source.text
         self.result = Module(source.name, source)
         self.computations: dict[str, Computation] = {}
+        self.depth = 0
         self.parts = pattern(
             "LINE_ROOT?",
-            "_LEAD?",
-            "WORD",
+            "_GAP?",
+            "TARGET",
             "_EQUALS",
             "LINE_HEAD",
             "_OPEN",
@@ -146,7 +162,6 @@ class _Reader:
             "LINE_METADATA?",
             "LINE_ATTRIBUTES?",
         ).match
-        self.depth = 0
 
     # ---- module ----
 
@@ -201,8 +216,8 @@ class _Reader:
                 width=len(syntax.name),
             )
         computation = Computation(name, syntax.name.start_pos)
-        self.body(computation, syntax.body, 0)
-        result = _shape(syntax.result)
+        self.body(_Scope(computation, syntax.body, 0))
+        result = syntax.result
         if result is not None and not compatible(result, computation.result_shape):
             raise Problem(
                 syntax.name.start_pos,
@@ -230,23 +245,28 @@ class _Reader:
             raise problem.moved(entry.start) from None
         computation.execution_thread = str(thread)
 
-    def body(self, computation: Computation, items: list[Any], base: int) -> None:
-        """Add the instructions; ``base`` is where the text they were read from begins."""
-        last: Instruction | None = None
+    def body(self, scope: _Scope) -> None:
+        """Add the instructions of a computation."""
+        computation = scope.computation
+        instruction: Instruction
         root: Instruction | None = None
-        for item in items:
+        for item in scope.items:
             if type(item) is Token:
-                instruction, is_root = self.line(computation, item, base, None)
-            elif isinstance(item, LineText):
-                instruction, is_root = self.line(computation, item.line, base, item.attributes)
+                instruction, is_root = self.line(scope, item, None)
+            elif type(item) is LineText:
+                instruction, is_root = self.line(scope, item.line, item.attributes)
             else:
-                instruction, is_root = self.instruction(computation, item, base)
+                instruction, is_root = self.instruction(scope, item)
             if is_root:
                 if root is not None:
-                    raise Problem(instruction.offset, "a second instruction is marked ROOT")
+                    raise Problem(
+                        instruction.offset,
+                        f"a second instruction is marked ROOT in {computation.name!r}",
+                        width=len(instruction.name),
+                        notes=(f"the first is {root.name!r}",),
+                    )
                 root = instruction
-            last = instruction
-        computation.root = root or last  # type: ignore[assignment]
+        computation.root = root or instruction
         self.check_parameters(computation)
 
     def check_parameters(self, computation: Computation) -> None:
@@ -263,299 +283,326 @@ class _Reader:
     # ---- instruction ----
 
     def line(
-        self, computation: Computation, token: Token, base: int, more: list[AttributeText] | None
+        self, scope: _Scope, token: Token, more: list[AttributeText] | None
     ) -> tuple[Instruction, bool]:
         """An ordinary instruction, with further attributes perhaps."""
         match = self.parts(token)
-        if match is None:  # the terminals are the parts of this one
-            raise AssertionError(token)
+        assert match is not None, "the parts of a line are those of the terminal LINE"
         root, name, head_text, arguments, before, metadata, after = match.groups()
-        start: int = token.start_pos
-        offset = base + start + match.start(2)
-        if name in computation.by_name:
-            raise _duplicate(computation, name, offset)
-        if name in _RESERVED:
-            self.check_name(name, offset)
+        start = scope.base + token.start_pos
+        offset = start + match.start(2)
+        if name[0] == "%":
+            name = name[1:]
+            offset += 1
+        if name in scope.computation.by_name or name in _RESERVED:
+            self.check_name(scope, name, offset)
         head = _HEADS.get(head_text)
         if head is None:
             try:
-                head = _head(head_text, *read("head", head_text))
+                head = _read_head(head_text)
             except Problem as problem:
-                raise problem.moved(base + start + match.start(3)) from None
+                raise problem.moved(start + match.start(3)).at_instruction(offset, name) from None
         found = head.row
+        places = None
         if more is None:
-            tail_text = before + after if before and after else before or after or ""
-            tail_at = base + start + match.start(5)
-            tail = found._tails.get(tail_text) or self.tail(found, tail_text, tail_at)
+            tail_text = before or after or ""
+            if before and after:
+                tail_text = before + after
+            tail = found.known(tail_text)
+            if tail is None or not tail.simple:
+                places = self.places(match, start)
+                tail = tail or self.tail(found, tail_text, places, name, offset)
         else:
-            tail_at = base
-            tail = self.more(found, token, match, more, base)
-        instruction = Instruction(name, head.opcode, None, (), tail.plain.copy(), None, offset)  # type: ignore[arg-type]
+            places = _Places(0)
+            tail = self.more(scope, found, match, start, more, name, offset)
+        instruction = Instruction(name, head.opcode, _NO_SHAPE, (), tail.plain.copy(), None, offset)
         if metadata is not None:
             instruction.metadata = Metadata(metadata[metadata.index("{") :], decode_metadata)
-        self.arguments(
-            computation, instruction, head, arguments or "", base + start + match.start(4)
-        )
-        if not tail.simple:
-            self.links(computation, instruction, tail, tail_at)
-        self.finish(computation, instruction, head.shape)
+        if arguments is not None:
+            self.arguments(scope, instruction, head, arguments, start + match.start(4))
+        elif found.role:
+            raise Problem(start + match.end(3) + 1, f"{head.opcode} needs {_ROLES[found.role]}")
+        self.finish(scope, instruction, head, tail, places)
         return instruction, root is not None
 
-    def tail(self, found: Row, text: str, offset: int) -> Tail:
+    def places(self, match: re.Match[str], start: int) -> _Places:
+        before, after = match.group(5), match.group(7)
+        if before is None:
+            return _Places(start + match.start(7) if after else start + match.end(3))
+        if after is None:
+            return _Places(start + match.start(5))
+        return _Places(start + match.start(5), len(before), match.start(7) - match.end(5))
+
+    def tail(self, found: Row, text: str, places: _Places, name: str, offset: int) -> Tail:
         try:
             return found.tail(text)
         except Problem as problem:
-            raise problem.moved(offset) from None
+            problem.offset = places.of(problem.offset)
+            raise problem.at_instruction(offset, name) from None
 
     def more(
-        self, found: Row, token: Token, match: Any, more: list[AttributeText], base: int
+        self,
+        scope: _Scope,
+        found: Row,
+        match: re.Match[str],
+        start: int,
+        more: list[AttributeText],
+        name: str,
+        offset: int,
     ) -> Tail:
         """Attributes of which the last ones were not part of an ordinary line."""
-        at = base + token.start_pos + match.start(5)
+        entries = [
+            entry.moved(start + match.start(group))
+            for group in (5, 7)
+            if match.group(group)
+            for entry in read("attributes", match.group(group))
+        ]
+        entries += [entry.moved(scope.base) for entry in more]
+        twice = match.group(6) and [entry for entry in entries if entry.name == "metadata"]
+        if twice:
+            raise Problem(twice[0].offset, "attribute 'metadata' is given twice", width=8)
         try:
-            first = read("attributes", token[match.start(5) :])
-            entries = [
-                AttributeText(e.name, e.offset + at, e.start + at, e.end + at) for e in first
-            ]
-            entries += [
-                AttributeText(e.name, e.offset + base, e.start + base, e.end + base) for e in more
-            ]
-            if match.group(6) is not None:
-                entries = [
-                    entry for entry in entries if entry.offset != at or entry.name != "metadata"
-                ]
             return found.read(self.text, entries)
         except Problem as problem:
-            raise problem from None
+            raise problem.at_instruction(offset, name) from None
 
-    def instruction(
-        self, computation: Computation, syntax: InstructionText, base: int
-    ) -> tuple[Instruction, bool]:
+    def instruction(self, scope: _Scope, syntax: InstructionText) -> tuple[Instruction, bool]:
         """An instruction read token by token."""
-        offset = base + syntax.name.start_pos
+        base = scope.base
         name = syntax.name.lstrip("%")
-        if name in computation.by_name:
-            raise _duplicate(computation, name, offset)
-        if name in _RESERVED:
-            self.check_name(name, offset, bare=syntax.name == name)
+        offset = base + syntax.name.end_pos - len(name)
+        if name in scope.computation.by_name or name in _RESERVED:
+            self.check_name(scope, name, offset)
         try:
-            head = _head("", syntax.shape, syntax.opcode)
+            head = _head(syntax.shape, syntax.opcode)
         except Problem as problem:
             raise problem.moved(base) from None
-        entries = [
-            AttributeText(e.name, e.offset + base, e.start + base, e.end + base)
-            for e in syntax.attributes
-        ]
         try:
-            tail = head.row.read(self.text, entries)
+            tail = head.row.read(self.text, [entry.moved(base) for entry in syntax.attributes])
         except Problem as problem:
-            if problem.offset == 0:
-                problem.moved(offset)
-            raise
-        instruction = Instruction(name, head.opcode, None, (), tail.plain.copy(), None, offset)  # type: ignore[arg-type]
-        given = syntax.arguments
-        if isinstance(given, Token):
-            self.arguments(computation, instruction, head, given[:-1], base + given.start_pos)
-        else:
-            self.operands(computation, instruction, head, given, base)
-        if not tail.simple:
-            self.links(computation, instruction, tail, 0)
-        self.finish(computation, instruction, head.shape)
+            raise problem.at_instruction(offset, name) from None
+        instruction = Instruction(name, head.opcode, _NO_SHAPE, (), tail.plain.copy(), None, offset)
+        self.given_arguments(scope, instruction, head, syntax.arguments)
+        self.finish(scope, instruction, head, tail, _Places(0))
         return instruction, syntax.root
 
-    def check_name(self, name: str, offset: int, *, bare: bool | None = None) -> None:
-        if bare is None:
-            bare = self.text[offset - 1 : offset] != "%"
-        if bare or name in DTYPES:
+    def check_name(self, scope: _Scope, name: str, offset: int) -> None:
+        """A name may be used once in a computation; some words need ``%``, types are no names."""
+        computation = scope.computation
+        if name in computation.by_name:
+            raise Problem(
+                offset,
+                f"instruction {name!r} is defined twice in {computation.name!r}",
+                width=len(name),
+            )
+        if name in DTYPES or self.text[offset - 1 : offset] != "%":
             raise Problem(offset, f"{name!r} cannot be a name", width=len(name))
 
     def finish(
-        self, computation: Computation, instruction: Instruction, shape: Shape | None
+        self,
+        scope: _Scope,
+        instruction: Instruction,
+        head: _Head,
+        tail: Tail,
+        places: _Places | None,
     ) -> None:
-        """Check the number of operands, infer a shape left out, put the instruction in its place."""
-        row_ = instruction.op
-        if not row_.arity[0] <= len(instruction.operands) <= row_.arity[1]:
+        """Look up names, check the operands' number, infer a missing shape; put it in its place."""
+        found = head.row
+        if places is not None and not tail.simple:
+            self.links(scope, instruction, tail, places)
+        low, high = found.arity
+        if not low <= len(instruction.operands) <= high:
             raise Problem(
                 instruction.offset,
-                f"{instruction.opcode} takes {_range(*row_.arity)}, "
-                f"{instruction.name!r} has {len(instruction.operands)}",
+                f"{found.word} takes {_range(low, high)}, {instruction.name!r} has "
+                f"{len(instruction.operands)}",
                 width=len(instruction.name),
             )
-        if shape is None:
-            if not row_.inferable:
-                raise Problem(
-                    instruction.offset,
-                    f"the shape of {instruction.name!r} is missing: that of {instruction.opcode} "
-                    "cannot be inferred",
-                    width=len(instruction.name),
-                )
-            try:
-                shape = infer_shape(instruction)
-            except ShapeError as error:
-                raise Problem(
-                    instruction.offset,
-                    f"{instruction.name!r}: {error.message}",
-                    width=len(instruction.name),
-                ) from None
-        instruction.shape = shape
-        edit.append(computation, instruction)
+        if head.shape is not None:
+            instruction.shape = head.shape
+        if found.wrapped is not None:
+            self.wrap(instruction, found)
+        if head.shape is None:
+            instruction.shape = self.inferred(instruction, found)
+        edit.append(scope.computation, instruction)
 
-    def links(
-        self, computation: Computation, instruction: Instruction, tail: Tail, base: int
-    ) -> None:
+    def inferred(self, instruction: Instruction, found: Row) -> Shape:
+        if not found.inferable:
+            raise Problem(
+                instruction.offset,
+                f"{instruction.name!r} needs a shape: that of {found.word} cannot be inferred",
+                width=len(instruction.name),
+            )
+        try:
+            return infer_shape(instruction)
+        except ShapeError as error:
+            raise Problem(
+                instruction.offset,
+                f"the shape of {instruction.name!r} cannot be inferred: {error.message}",
+                width=len(instruction.name),
+            ) from None
+
+    def wrap(self, instruction: Instruction, found: Row) -> None:
+        """``negate-start(p)`` is ``async-start(p), calls=c`` with a computation of one negate."""
+        if found.opcode != "async-start":
+            return
+        shape = instruction.shape
+        if not (isinstance(shape, TupleShape) and len(shape.elements) >= 2):
+            raise Problem(
+                instruction.offset,
+                f"{found.word} needs a shape ((operands), result, ...)",
+                width=len(instruction.name),
+            )
+        computation = Computation(
+            self.result.fresh_name(f"{instruction.name}.computation"), instruction.offset
+        )
+        computation.execution_thread = instruction.attributes.get("async_execution_thread")
+        parameters = tuple(
+            edit.append(
+                computation,
+                Instruction(
+                    f"param_{number}",
+                    "parameter",
+                    operand.shape,
+                    (),
+                    {"parameter_number": number},
+                    None,
+                    instruction.offset,
+                ),
+            )
+            for number, operand in enumerate(instruction.operands)
+        )
+        inner = {
+            name: instruction.attributes.pop(name)
+            for name in found.wrapped_schema()
+            if name in instruction.attributes
+        }
+        assert found.wrapped is not None
+        computation.root = edit.append(
+            computation,
+            Instruction(
+                found.wrapped,
+                found.wrapped,
+                shape.elements[1],
+                parameters,
+                inner,
+                None,
+                instruction.offset,
+            ),
+        )
+        edit.add_computation(self.result, computation)
+        self.computations[computation.name] = computation
+        instruction.attributes["calls"] = computation
+
+    def links(self, scope: _Scope, instruction: Instruction, tail: Tail, places: _Places) -> None:
         """Names in attributes become computations and instructions."""
         if tail.metadata is not None:
             instruction.metadata = tail.metadata
-        for name, start, (shape, literal) in tail.literals:
+        for name, (shape, literal), at in tail.literals:
             try:
                 instruction.attributes[name] = build(shape, literal, [])
             except Problem as problem:
-                raise problem.moved(base + start) from None
-        for name, many, spans in tail.calls:
+                raise problem.moved(places.of(at)) from None
+        for name, calls, many in tail.calls:
             called = [
-                self.called(instruction, name, base + start, base + end) for start, end in spans
+                self.called(instruction, name, call.text, places.of(call.offset)) for call in calls
             ]
             instruction.attributes[name] = tuple(called) if many else called[0]
         for other, at in tail.predecessors:
-            before = computation.by_name.get(other)
+            before = scope.computation.by_name.get(other)
             if before is None:
-                raise Problem(
-                    base + at,
-                    f"no instruction {other!r} before this one{did_you_mean(other, computation.by_name)}",
-                    width=len(other),
-                )
+                raise _undefined(scope, other, places.of(at), len(other))
             edit.add_control_edge(before, instruction)
 
-    def called(self, instruction: Instruction, attribute: str, start: int, end: int) -> Computation:
+    def called(self, instruction: Instruction, attribute: str, text: str, at: int) -> Computation:
         """A computation by its name, or made of the instructions in braces."""
-        text = self.text[start:end]
         if not text.startswith("{"):
             name = text.lstrip("%")
             found = self.computations.get(name)
             if found is None:
                 raise Problem(
-                    start,
+                    at,
                     f"no computation {name!r} before this one{did_you_mean(name, self.computations)}",
                     width=len(text),
                 )
             return found
-        if self.depth >= _DEEPEST:
-            raise Problem(start, "computations in place are nested too deeply")
-        self.depth += 1
-        base = start + 1
         try:
             items = read("body", text[1:-1])
         except Problem as problem:
-            raise problem.moved(base) from None
-        computation = Computation(f"{instruction.name}.{attribute}", start)
-        self.body(computation, items, base)
-        self.depth -= 1
+            raise problem.moved(at + 1) from None
+        computation = Computation(f"{instruction.name}.{attribute}", at)
+        with self.nesting(at):
+            self.body(_Scope(computation, items, at + 1))
         edit.add_computation(self.result, computation)
         self.computations[computation.name] = computation
         return computation
 
+    @contextmanager
+    def nesting(self, at: int) -> Iterator[None]:
+        if self.depth >= _DEEPEST:
+            raise Problem(at, f"instructions are nested more than {_DEEPEST} levels deep")
+        self.depth += 1
+        yield
+        self.depth -= 1
+
     # ---- arguments ----
 
-    def arguments(
-        self, computation: Computation, instruction: Instruction, head: _Head, text: str, at: int
+    def given_arguments(
+        self, scope: _Scope, instruction: Instruction, head: _Head, given: ArgumentsText
     ) -> None:
-        """``text`` stands between the parentheses, at offset ``at``."""
+        if isinstance(given, Token):
+            text = given[:-1]
+            at = scope.base + given.start_pos
+            if text.strip():
+                self.arguments(scope, instruction, head, text, at)
+            elif head.row.role:
+                raise Problem(at, f"{head.opcode} needs {_ROLES[head.row.role]}")
+        else:
+            self.operands(scope, instruction, head, given, scope.base)
+
+    def arguments(
+        self, scope: _Scope, instruction: Instruction, head: _Head, text: str, at: int
+    ) -> None:
+        """``text`` stands between the parentheses, at offset ``at``; it is not empty."""
         role = head.row.role
         if role == 0:
-            if not text:
-                return
-            by_name = computation.by_name
+            by_name = scope.computation.by_name
             try:
                 if text[0] == "%":
                     instruction.operands = tuple([by_name[name] for name in text[1:].split(", %")])
                 else:
                     instruction.operands = tuple([by_name[name] for name in text.split(", ")])
             except KeyError:
-                self.odd_operands(computation, instruction, head, text, at)
+                # Not just names with a comma and a blank in between, or a name that is not there.
+                try:
+                    operands = read("operands", text)
+                except Problem as problem:
+                    raise problem.moved(at) from None
+                self.operands(scope, instruction, head, operands, at)
         elif role == 1:
             literal = head.literals.get(text)
             instruction.attributes["literal"] = literal or self.literal(instruction, head, text, at)
         else:
-            try:
-                number = read("integer", text)
-            except Problem as problem:
-                raise problem.moved(at) from None
-            if number < 0:
-                raise Problem(at, "a parameter's number cannot be negative", width=len(text))
+            number = int(text) if text.isdecimal() else self.number(text, at)
             instruction.attributes["parameter_number"] = number
 
-    def odd_operands(
-        self, computation: Computation, instruction: Instruction, head: _Head, text: str, at: int
-    ) -> None:
-        """Operands that are not just names with a comma and a blank between them."""
+    def number(self, text: str, at: int) -> int:
+        """A parameter's number with blanks or comments around it."""
         try:
-            operands = read("operands", text)
+            number: int = read("integer", text)
         except Problem as problem:
             raise problem.moved(at) from None
-        self.operands(computation, instruction, head, operands, at)
-
-    def operands(
-        self,
-        computation: Computation,
-        instruction: Instruction,
-        head: _Head,
-        operands: list[OperandText],
-        at: int,
-    ) -> None:
-        if head.row.role:
-            what = "a literal" if head.row.role == 1 else "a number"
-            raise Problem(at, f"{head.opcode} takes {what}")
-        instruction.operands = tuple(self.operand(computation, operand, at) for operand in operands)
-
-    def operand(self, computation: Computation, syntax: OperandText, at: int) -> Instruction:
-        if syntax.arguments is not None:
-            return self.nested(computation, syntax, at)
-        name = syntax.name.lstrip("%")
-        found = computation.by_name.get(name)
-        offset = at + syntax.name.start_pos
-        if found is None:
-            raise Problem(
-                offset,
-                f"no instruction {name!r} before this one{did_you_mean(name, computation.by_name)}",
-                width=len(syntax.name),
-            )
-        try:
-            declared = _shape(syntax.shape)
-        except Problem as problem:
-            raise problem.moved(at) from None
-        if declared is not None and not compatible(declared, found.shape):
-            raise Problem(
-                offset,
-                f"operand {name!r} is written with shape {declared}, it has {found.shape}",
-                width=len(syntax.name),
-            )
-        return found
-
-    def nested(self, computation: Computation, syntax: OperandText, at: int) -> Instruction:
-        """An instruction written in the place of an operand; it is called after its opcode."""
-        if self.depth >= _DEEPEST:
-            raise Problem(at + syntax.name.start_pos, "operands are nested too deeply")
-        self.depth += 1
-        try:
-            head = _head("", syntax.shape, syntax.name)
-        except Problem as problem:
-            raise problem.moved(at) from None
-        offset = at + syntax.name.start_pos
-        tail = self.tail(head.row, "", offset)
-        name = computation.fresh_name(head.opcode)
-        instruction = Instruction(name, head.opcode, None, (), tail.plain.copy(), None, offset)  # type: ignore[arg-type]
-        given = syntax.arguments
-        if isinstance(given, Token):
-            self.arguments(computation, instruction, head, given[:-1], at + given.start_pos)
-        else:
-            self.operands(computation, instruction, head, given or [], at)
-        self.finish(computation, instruction, head.shape)
-        self.depth -= 1
-        return instruction
+        if number < 0:
+            raise Problem(at, "a parameter's number cannot be negative", width=len(text))
+        return number
 
     def literal(self, instruction: Instruction, head: _Head, text: str, at: int) -> Literal:
         if head.shape is None:
-            raise Problem(instruction.offset, "a constant needs a shape")
+            raise Problem(
+                instruction.offset,
+                f"{instruction.name!r} needs a shape: that of a constant cannot be inferred",
+                width=len(instruction.name),
+            )
         warnings: list[tuple[int, str]] = []
         try:
             literal = read_literal(head.shape, text, warnings)
@@ -566,18 +613,88 @@ class _Reader:
             head.literals[text] = literal
         return literal
 
+    def operands(
+        self,
+        scope: _Scope,
+        instruction: Instruction,
+        head: _Head,
+        operands: list[OperandText],
+        at: int,
+    ) -> None:
+        if head.row.role:
+            raise Problem(at, f"{head.opcode} takes {_ROLES[head.row.role]}")
+        instruction.operands = tuple(self.operand(scope, operand, at) for operand in operands)
+
+    def operand(self, scope: _Scope, syntax: OperandText, at: int) -> Instruction:
+        offset = at + syntax.name.start_pos
+        if syntax.arguments is not None:
+            with self.nesting(offset):
+                return self.nested(scope, syntax, syntax.arguments, at)
+        name = syntax.name.lstrip("%")
+        found = scope.computation.by_name.get(name)
+        if found is None:
+            raise _undefined(scope, name, offset, len(syntax.name))
+        if syntax.shape is not None and not compatible(syntax.shape, found.shape):
+            raise Problem(
+                offset,
+                f"operand {name!r} is written with shape {syntax.shape}, it has {found.shape}",
+                width=len(syntax.name),
+            )
+        return found
+
+    def nested(
+        self, scope: _Scope, syntax: OperandText, given: ArgumentsText, at: int
+    ) -> Instruction:
+        """An instruction written in the place of an operand; it gets a name made of its opcode."""
+        try:
+            head = _head(syntax.shape, syntax.name)
+        except Problem as problem:
+            raise problem.moved(at) from None
+        offset = at + syntax.name.start_pos
+        tail = self.tail(head.row, "", _Places(0), syntax.name, offset)
+        name = self.free_name(scope, head.opcode)
+        instruction = Instruction(name, head.opcode, _NO_SHAPE, (), tail.plain.copy(), None, offset)
+        self.given_arguments(
+            _Scope(scope.computation, scope.items, at, scope.reserved), instruction, head, given
+        )
+        self.finish(scope, instruction, head, tail, None)
+        return instruction
+
+    def free_name(self, scope: _Scope, base: str) -> str:
+        """A name that no instruction of the computation has, and none further down in the text."""
+        if scope.reserved is None:
+            scope.reserved = {self.name_of(item) for item in scope.items}
+        by_name = scope.computation.by_name
+        for number in count():
+            name = f"{base}.{number}" if number else base
+            if name not in by_name and name not in scope.reserved:
+                return name
+        raise AssertionError
+
+    def name_of(self, item: Any) -> str:
+        if type(item) is InstructionText:
+            return item.name.lstrip("%")
+        match = self.parts(item.line if type(item) is LineText else item)
+        assert match is not None
+        return str(match.group(2)).lstrip("%")
+
+
+_NO_SHAPE: Any = None  # until it is read or inferred, before anybody else sees the instruction
+_ROLES = {1: "a literal", 2: "a number"}
+
 
 def _is_elided(literal: Literal) -> bool:
     return literal.elided or any(map(_is_elided, literal.elements))
 
 
-def _duplicate(computation: Computation, name: str, offset: int) -> Problem:
+def _undefined(scope: _Scope, name: str, offset: int, width: int) -> Problem:
+    by_name = scope.computation.by_name
     return Problem(
-        offset, f"instruction {name!r} is defined twice in {computation.name!r}", width=len(name)
+        offset, f"no instruction {name!r} before this one{did_you_mean(name, by_name)}", width=width
     )
 
 
 def _range(low: int, high: int) -> str:
     if low == high:
         return f"{low} operand{'s' * (low != 1)}"
-    return f"{low} to {high} operands" if high < 1 << 20 else f"at least {low} operands"
+    return f"{low} to {high} operands" if high < MANY else f"at least {low} operands"

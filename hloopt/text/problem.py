@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-__all__ = ["Problem"]
+__all__ = ["WHOLE", "Problem"]
+
+# The offset of a mistake that is not at one place of the part: the whole instruction is meant.
+WHOLE = -1
 
 
 class Problem(Exception):  # noqa: N818 - not an error yet: the parser gives it a place in the source
@@ -23,5 +26,12 @@ class Problem(Exception):  # noqa: N818 - not an error yet: the parser gives it 
 
     def moved(self, base: int) -> Problem:
         """The same mistake, with the offset counted from ``base`` characters earlier."""
-        self.offset += base
+        if self.offset != WHOLE:
+            self.offset += base
+        return self
+
+    def at_instruction(self, offset: int, name: str) -> Problem:
+        """The same mistake, at the instruction's name when the whole instruction was meant."""
+        if self.offset == WHOLE:
+            self.offset, self.width = offset, len(name)
         return self

@@ -5,14 +5,14 @@ Lark calls the method named like a rule with the rule's parts, innermost rule fi
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from lark import Token, Transformer
 
 from hloopt.text.hints import did_you_mean
-from hloopt.text.problem import Problem
+from hloopt.text.problem import WHOLE, Problem
 from hloopt.text.strings import unquote
 from hloopt.types import (
     DTYPES,
@@ -31,6 +31,7 @@ from hloopt.types import (
 from hloopt.types.attrs import ConvDims, PaddingDim, Window, WindowDim
 
 __all__ = [
+    "ArgumentsText",
     "AttributeText",
     "ComputationText",
     "InstructionText",
@@ -51,13 +52,17 @@ class AttributeText:
     start: int
     end: int
 
+    def moved(self, base: int) -> AttributeText:
+        """The same attribute, with offsets counted from ``base`` characters earlier."""
+        return AttributeText(self.name, self.offset + base, self.start + base, self.end + base)
+
 
 @dataclass(frozen=True, slots=True)
 class OperandText:
     """A name, or an instruction in place when ``arguments`` is not None."""
 
     name: Token
-    shape: Shape | Token | None
+    shape: Shape | None
     arguments: ArgumentsText | None = None
 
 
@@ -67,7 +72,7 @@ class InstructionText:
 
     root: bool
     name: Token
-    shape: Shape | Token | None
+    shape: Shape | None
     opcode: Token
     arguments: ArgumentsText
     attributes: list[AttributeText]
@@ -91,7 +96,7 @@ class ComputationText:
 
     entry: bool
     name: Token
-    result: Shape | Token | None
+    result: Shape | None
     body: list[Any]
     attributes: list[AttributeText]
 
@@ -114,6 +119,7 @@ class LiteralText:
     offset: int
     text: str
     elements: tuple[LiteralText, ...] = ()
+    depth: int = 0
 
 
 class Syntax(Transformer[Token, Any]):
@@ -124,6 +130,11 @@ class Syntax(Transformer[Token, Any]):
         if plain == name or not plain or plain not in type(self).__dict__:
             raise AttributeError(name)
         return getattr(self, plain)
+
+    def __init__(self, read: Callable[[str, str], Any]) -> None:
+        super().__init__()
+        self._read = read
+        self._shapes: dict[str, Shape] = {}
 
     # ---- module ----
 
@@ -160,7 +171,7 @@ class Syntax(Transformer[Token, Any]):
         result = rest.pop(0)[0] if isinstance(rest[0], tuple) else None
         return ComputationText(entry, name, result, rest[0], rest[1:])
 
-    def signature(self, parts: list[Any]) -> tuple[Shape | Token]:
+    def signature(self, parts: list[Any]) -> tuple[Shape]:
         return (parts[-1],)
 
     def parameter(self, parts: list[Any]) -> None:
@@ -181,7 +192,7 @@ class Syntax(Transformer[Token, Any]):
     def line_and_more(self, parts: list[Any]) -> LineText:
         return LineText(parts[0], parts[1:])
 
-    def head(self, parts: list[Any]) -> tuple[Shape | Token | None, Token]:
+    def head(self, parts: list[Any]) -> tuple[Shape | None, Token]:
         return (parts[0], parts[1]) if len(parts) == 2 else (None, parts[0])
 
     def operands(self, parts: list[OperandText]) -> list[OperandText]:
@@ -205,6 +216,19 @@ class Syntax(Transformer[Token, Any]):
         return parts[0].start_pos, parts[-1].end_pos
 
     # ---- shapes ----
+
+    def shape_text(self, parts: list[Token]) -> Shape:
+        text = parts[0]
+        found = self._shapes.get(text)
+        if found is None:
+            try:
+                found = self._read("shape", str(text))
+            except Problem as problem:
+                raise problem.moved(text.start_pos) from None
+            if len(self._shapes) >= _MOST_SHAPES:
+                self._shapes.clear()
+            self._shapes[str(text)] = found
+        return found
 
     def array_shape(self, parts: list[Any]) -> ArrayShape:
         name, *rest = parts
@@ -244,7 +268,10 @@ class Syntax(Transformer[Token, Any]):
         return UNBOUNDED, True
 
     def tuple_shape(self, parts: list[Shape]) -> TupleShape:
-        return TupleShape(tuple(parts))
+        shape = TupleShape(tuple(parts))
+        if _depth(shape) > _DEEPEST_SHAPE:
+            raise Problem(WHOLE, f"a shape is nested more than {_DEEPEST_SHAPE} levels deep")
+        return shape
 
     def buffer_shape(self, parts: list[Any]) -> BufferShape:
         return BufferShape(parts[-1])
@@ -313,7 +340,10 @@ class Syntax(Transformer[Token, Any]):
 
     def several(self, parts: list[LiteralText]) -> LiteralText:
         offset = parts[0].offset if parts else 0
-        return LiteralText("several", offset, "", tuple(parts))
+        depth = 1 + max((part.depth for part in parts), default=0)
+        if depth > _DEEPEST_SHAPE:
+            raise Problem(offset, f"a literal is nested more than {_DEEPEST_SHAPE} levels deep")
+        return LiteralText("several", offset, "", tuple(parts), depth)
 
     def literal(self, parts: list[LiteralText]) -> LiteralText:
         return parts[0]
@@ -455,6 +485,8 @@ class Syntax(Transformer[Token, Any]):
         return tuple(parts)
 
 
+_MOST_SHAPES = 50_000
+_DEEPEST_SHAPE = 64
 _SCALAR = Layout(())
 _DEFAULTS = {("S", "0"), ("E", "0"), ("L", "1"), ("M", "0")}
 
@@ -464,6 +496,13 @@ def _size(token: Token) -> int:
     if not 0 <= size < 1 << 63:
         raise Problem(token.start_pos, f"{token} is no dimension size", width=len(token))
     return size
+
+
+def _depth(shape: Shape) -> int:
+    """Levels of tuples; those inside were counted before, so that the recursion is bounded."""
+    if not isinstance(shape, TupleShape):
+        return 0
+    return 1 + max(map(_depth, shape.elements), default=0)
 
 
 def _flat(parts: list[Any]) -> Iterator[str]:
