@@ -59,8 +59,7 @@ class Reducer:
     def ufunc(self) -> np.ufunc | None:
         """A ufunc that does what ``apply`` does, bit for bit, on arrays of the storage type.
 
-        Not for types NumPy has not, nor for the maximum of floats: of two zeros it may choose the
-        other.
+        Not for types NumPy has not, nor for the maximum of floats: NumPy takes either of +0 and -0.
         """
         ufunc = _UFUNCS.get(self.name or "")
         if ufunc is None or self.dtypes[0].numpy.kind not in "biufc":

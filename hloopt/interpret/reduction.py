@@ -59,7 +59,7 @@ def _quick(
         result = np.asarray(
             largest.reduce(values, axis=dimensions, initial=init.astype(dtype.compute)[()])
         )
-        # Which zero is the result depends on their order, and NumPy does not keep to it.
+        # NumPy takes either of +0 and -0, the op +0 for the larger one.
         return None if (result == 0).any() else result
     return None
 

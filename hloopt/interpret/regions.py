@@ -131,7 +131,6 @@ def _lifts(instruction: Instruction) -> bool:
 
 
 _NAMED = frozenset({"add", "multiply", "maximum", "minimum", "and", "or", "xor"})
-_ORDERED = frozenset({"maximum", "minimum"})
 
 
 def combiner(computation: Computation) -> str | None:
@@ -139,8 +138,8 @@ def combiner(computation: Computation) -> str | None:
 
     An opcode out of add, multiply, maximum, minimum, and, or, xor stands for that op on both
     parameters, where narrow floats may be converted to f32 before and back after it (that rounds as
-    the narrow op does); ``first`` and ``second`` return a parameter as it is.  maximum and minimum
-    with exchanged parameters are not named: they choose the other one of two zeros.
+    the narrow op does); ``first`` and ``second`` return a parameter as it is.  Parameters may be
+    exchanged: only the payload of a NaN tells.
     """
     parameters = computation.parameters
     if len(parameters) != 2:
@@ -152,8 +151,7 @@ def combiner(computation: Computation) -> str | None:
     if root.opcode not in _NAMED:
         return None
     operands = [_behind_convert(operand, "f32", dtype) for operand in root.operands]
-    same = operands == parameters
-    if not same and (operands != parameters[::-1] or root.opcode in _ORDERED):
+    if operands not in (parameters, parameters[::-1]):
         return None
     alike = parameters[1].array.dtype is dtype and computation.root.array.dtype is dtype
     return root.opcode if alike else None
