@@ -118,7 +118,7 @@ class OpDef:
                     widens before and rounds after
     flops           per result element, transcendental functions not counted
     transcendentals per result element
-    commutative     op(a, b) == op(b, a), bit for bit
+    commutative     op(a, b) == op(b, a), bit for bit but for the payload of a NaN
     associative     for integers and pred exactly; for floats up to rounding
     identity        x such that op(x, a) == a; ``lowest``/``highest`` stand for the type's bounds
     side_effect     never removed or merged (an attribute may add to this: see ``ir.walk.has_side_effect``)

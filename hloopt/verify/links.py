@@ -29,6 +29,7 @@ def link_faults(module: Module, computation: Computation) -> Iterator[Fault]:
             yield Fault(instruction, f"is not found by its name in %{computation.name}")
         uses.update(instruction.operands)
         yield from _edge_faults(instruction)
+    yield from _control_faults(computation)
     if count != len(computation) or count != len(computation.by_name):
         yield Fault(
             computation,
@@ -44,7 +45,7 @@ def link_faults(module: Module, computation: Computation) -> Iterator[Fault]:
 
 
 def _edge_faults(instruction: Instruction) -> Iterator[Fault]:
-    """Operands, control edges and calls of one instruction, seen from the other side."""
+    """Operands and calls of one instruction, seen from the other side."""
     for operand, count in Counter(instruction.operands).items():
         listed = operand.users.get(instruction, 0)
         if listed != count:
@@ -52,12 +53,6 @@ def _edge_faults(instruction: Instruction) -> Iterator[Fault]:
                 instruction,
                 f"uses %{operand.name} {count} times, which lists it as a user {listed} times",
             )
-    for before in instruction.control_predecessors:
-        if instruction not in before.control_successors:
-            yield Fault(instruction, f"is not a control successor of %{before.name}")
-    for after in instruction.control_successors:
-        if instruction not in after.control_predecessors:
-            yield Fault(instruction, f"is not a control predecessor of %{after.name}")
     for called, count in Counter(walk.called_computations(instruction)).items():
         listed = called.callers.get(instruction, 0)
         if listed != count:
@@ -65,6 +60,23 @@ def _edge_faults(instruction: Instruction) -> Iterator[Fault]:
                 instruction,
                 f"calls %{called.name} {count} times, which lists it as a caller {listed} times",
             )
+
+
+def _control_faults(computation: Computation) -> Iterator[Fault]:
+    """Control edges that only one of their ends knows."""
+    known_after: dict[tuple[Instruction, Instruction], None] = {}
+    known_before: dict[tuple[Instruction, Instruction], None] = {}
+    for instruction in computation:
+        for before in instruction.control_predecessors:
+            known_after[before, instruction] = None
+        for after in instruction.control_successors:
+            known_before[instruction, after] = None
+    for before, after in known_after:
+        if (before, after) not in known_before:
+            yield Fault(after, f"is not a control successor of %{before.name}")
+    for before, after in known_before:
+        if (before, after) not in known_after:
+            yield Fault(after, f"is not told that %{before.name} is its control predecessor")
 
 
 def _parameter_faults(computation: Computation) -> Iterator[Fault]:

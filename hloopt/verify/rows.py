@@ -163,13 +163,14 @@ def _shape_message(shape: Shape) -> str:
     """Layouts permute the dimensions; sizes are not negative; marks are one a dimension."""
     for leaf in leaves(shape):
         inner = leaf.element if isinstance(leaf, BufferShape) else leaf
+        # A shape with the wrong number of marks has no text: it must not be printed.
+        if inner.dynamic and len(inner.dynamic) != inner.rank:
+            return f"a shape has {len(inner.dynamic)} dynamic marks for rank {inner.rank}"
         layout = inner.layout
         if layout is not None and sorted(layout.minor_to_major) != list(range(inner.rank)):
             return f"layout {layout} of {inner} is not a permutation of rank {inner.rank}"
         if any(size < 0 and size != UNBOUNDED for size in inner.dims):
             return f"shape {inner} has a negative size"
-        if inner.dynamic and len(inner.dynamic) != inner.rank:
-            return f"shape {inner} has {len(inner.dynamic)} dynamic marks for rank {inner.rank}"
     return ""
 
 
