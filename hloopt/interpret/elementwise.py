@@ -6,12 +6,12 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from hloopt.interpret.context import Array, Context, Evaluator, Value, array_of
+from hloopt.interpret.context import Array, Context, Evaluator, Value
 from hloopt.ir import Instruction
 from hloopt.ops import OPS, ScalarArgs
-from hloopt.types import ArrayShape, DType
+from hloopt.types import DType
 
-__all__ = ["EVALUATORS", "convert", "elementwise", "evaluate_op"]
+__all__ = ["EVALUATORS", "bound", "convert", "elementwise", "evaluate_op"]
 
 
 def evaluate_op(opcode: str, args: ScalarArgs, arrays: list[Array]) -> Array:
@@ -25,23 +25,36 @@ def evaluate_op(opcode: str, args: ScalarArgs, arrays: list[Array]) -> Array:
     return np.asarray(function(args, *arrays))
 
 
-def elementwise(instruction: Instruction, values: tuple[Value, ...], context: Context) -> Value:
-    """Evaluate any op that has a NumPy function.
+def bound(instruction: Instruction, context: Context) -> Evaluator:
+    """The evaluator of one elementwise instruction, with all but the values looked up before.
 
-    Operands are widened to the compute types of their element types (bf16 to float32), the result
-    is rounded once.  The arrays may have more dimensions than the shapes say: regions of scalars
-    are applied to whole arrays this way.
+    Operands are widened to the compute types of their element types (bf16 to float32), the result is
+    rounded once; ``select`` only passes elements on.  The arrays may have more dimensions than the
+    shapes say: regions of scalars are applied to whole arrays this way.
     """
+    function = instruction.op.numpy
+    assert function is not None
+    kinds = [operand.array.dtype for operand in instruction.operands]
     result = instruction.array.dtype
-    kind = result
-    arrays = []
-    for operand, value in zip(instruction.operands, values, strict=True):
-        kind = operand.array.dtype
-        arrays.append(context.widen(array_of(value), kind))
-    computed = evaluate_op(
-        instruction.opcode, ScalarArgs(kind, result, instruction.attributes), arrays
-    )
-    return context.round(computed, result)
+    args = ScalarArgs(kinds[-1], result, instruction.attributes)
+    carrier = context.carrier(result)
+    passes = instruction.opcode == "select"
+    compute = [context.carrier(kind) if passes else kind.compute for kind in kinds]
+
+    def run(_: Instruction, values: tuple[Value, ...], __: Context) -> Value:
+        arrays = [
+            value if value.dtype is wide else value.astype(wide, copy=False)  # type: ignore[union-attr]
+            for value, wide in zip(values, compute, strict=True)
+        ]
+        computed = np.asarray(function(args, *arrays))
+        return computed if computed.dtype is carrier else computed.astype(carrier, copy=False)
+
+    return run
+
+
+def elementwise(instruction: Instruction, values: tuple[Value, ...], context: Context) -> Value:
+    """Evaluate any op that has a NumPy function (see ``bound``)."""
+    return bound(instruction, context)(instruction, values, context)
 
 
 def convert(array: Array, source: DType, target: DType, context: Context) -> Array:
@@ -54,13 +67,6 @@ def convert(array: Array, source: DType, target: DType, context: Context) -> Arr
 
 def _elementwise_table() -> Mapping[str, Evaluator]:
     return {opcode: elementwise for opcode, row in OPS.items() if row.numpy is not None}
-
-
-def element_type(instruction: Instruction) -> DType:
-    """The element type of an array-shaped instruction."""
-    shape = instruction.shape
-    assert isinstance(shape, ArrayShape)
-    return shape.dtype
 
 
 EVALUATORS: Mapping[str, Evaluator] = _elementwise_table()

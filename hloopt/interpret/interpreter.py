@@ -14,6 +14,7 @@ import numpy as np
 
 from hloopt.errors import EvaluationError, UnsupportedError
 from hloopt.interpret.context import Array, Context, Evaluator, Value, leaf_arrays, map_arrays
+from hloopt.interpret.elementwise import bound, elementwise
 from hloopt.interpret.regions import LIFTED, liftable
 from hloopt.ir import Computation, Instruction, Module
 from hloopt.types import Literal
@@ -29,7 +30,9 @@ class _Plan:
 
     __slots__ = ("dead_parameters", "root", "size", "steps")
 
-    def __init__(self, computation: Computation, table: Mapping[str, Evaluator]) -> None:
+    def __init__(
+        self, computation: Computation, table: Mapping[str, Evaluator], context: Context
+    ) -> None:
         slots: dict[Instruction, int] = {
             parameter: number for number, parameter in enumerate(computation.parameters)
         }
@@ -40,7 +43,10 @@ class _Plan:
             operands = tuple(slots[operand] for operand in instruction.operands)
             slot = len(slots)
             slots[instruction] = slot
-            pending.append((table[instruction.opcode], instruction, operands, slot))
+            run = table[instruction.opcode]
+            if run is elementwise:
+                run = bound(instruction, context)
+            pending.append((run, instruction, operands, slot))
         self.size = len(slots)
         self.root = slots[computation.root]
         self.steps = self._with_deaths(pending)
@@ -75,7 +81,7 @@ class Interpreter(Context):
         """Evaluate a computation on its parameters' values."""
         plan = self._plans.get(computation)
         if plan is None:
-            plan = self._plans[computation] = _Plan(computation, self._table)
+            plan = self._plans[computation] = _Plan(computation, self._table, self)
         return self._run(plan, args)
 
     def _run(self, plan: _Plan, args: Sequence[Value]) -> Value:
@@ -102,7 +108,7 @@ class Interpreter(Context):
         """
         if computation not in self._lifted_plans:
             self._lifted_plans[computation] = (
-                _Plan(computation, self._lifted_table) if liftable(computation) else None
+                _Plan(computation, self._lifted_table, self) if liftable(computation) else None
             )
         plan = self._lifted_plans[computation]
         dims = np.broadcast_shapes(*[leaf.shape for leaf in leaf_arrays(tuple(arrays))])

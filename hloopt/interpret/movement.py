@@ -19,6 +19,8 @@ __all__ = ["EVALUATORS", "broadcast", "concatenate", "iota", "pad", "place", "sl
 
 def broadcast(operand: Array, dimensions: Sequence[int], dims: tuple[int, ...]) -> Array:
     """Operand dimension ``i`` becomes dimension ``dimensions[i]`` of ``dims``; a read-only view."""
+    if not operand.ndim:
+        return np.broadcast_to(operand, dims) if dims else operand
     order = sorted(range(operand.ndim), key=lambda axis: dimensions[axis])
     expanded = [1] * len(dims)
     for axis, target in enumerate(dimensions):
