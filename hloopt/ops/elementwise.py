@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import wraps
 from typing import Any
 
 import numpy as np
@@ -75,8 +76,12 @@ Function = Callable[..., Any]
 
 
 def _quiet(function: Function) -> Function:
-    """HLO's arithmetic has no traps: overflow, NaN and division by zero are results, not warnings."""
+    """HLO's arithmetic has no traps: overflow, NaN and division by zero are results, not warnings.
 
+    ``__wrapped__`` is for an executor that has silenced NumPy for a whole run.
+    """
+
+    @wraps(function)
     def quiet(args: ScalarArgs, *arrays: Array) -> Array:
         with np.errstate(all="ignore"):
             return np.asarray(function(args, *arrays))

@@ -1,111 +1,168 @@
-"""Computations as straight lines over numbered slots.
+"""A computation as a straight line of steps over numbered slots.
 
-A slot holds one array: tuples exist only while the plan is made, so that ``tuple`` and
-``get-tuple-element`` cost nothing at run time.  Calls and fusions are inlined.  The line is written out
-as a Python function of local variables (``v7 = f7(v3, v5)``) made of numbers alone: nothing of the module's
-text ever reaches it.
+A slot holds one array; tuples exist only while the line is made, so that ``tuple`` and
+``get-tuple-element`` cost nothing when it runs.  The line is written out as a Python function of local
+variables (``v7 = f7(v3, v5)``) made of numbers alone: nothing of the module's text ever reaches it.
+
+Memory.  A slot is *fresh* when its step makes a new array that nothing else refers to.  Slots that may
+share memory form a class; a class is free at a step when all its members are fresh (or inputs the caller
+gave away, ``Line.owned``) and none is read later.  What is free may be written over.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
-from hloopt.types import ArrayShape, Shape, TupleShape
+import numpy as np
 
-__all__ = ["Line", "Slots", "Step", "leaf_slots", "pack", "unpack"]
+__all__ = ["Dims", "Function", "Line", "Step"]
 
-Slots: TypeAlias = "int | tuple[Slots, ...]"
-"""The slots of a value, in the structure of its shape."""
+Dims: TypeAlias = "tuple[int, ...]"
+Function: TypeAlias = "Callable[..., Any]"
+
+_NEVER = 1 << 60  # after the last step: results are read there
 
 
 @dataclass(slots=True)
 class Step:
-    """``outs = function(*ins)``; one ``out`` gets the result itself, several unpack it.
+    """``outs = function(*ins)``; one ``out`` gets the result itself, several unpack a tuple.
 
     view       the outs may share memory with the ins
-    fresh      the out is a new array that nothing else refers to
-    in_place   which of ``ins`` the ufunc may write its result into, or -1
+    ufunc      ``function`` takes ``out=``, an array to write into
+    writes     positions of ``ins`` that the function writes into, each giving the ``out`` of the same
+               position; ``choose(own)`` gives the function for the set of those positions that are free,
+               which has to copy the others first
+    keep       to be run even when nobody reads the outs
     """
 
-    function: Callable[..., Any]
+    function: Function
     ins: tuple[int, ...]
     outs: tuple[int, ...]
     several: bool = False
     view: bool = False
-    fresh: bool = False
     ufunc: bool = False
-    in_place: int = -1
+    writes: tuple[int, ...] = ()
+    choose: Callable[[frozenset[int]], Function] | None = None
+    keep: bool = False
+    into: int = -1
+
+    def fresh(self) -> tuple[int, ...]:
+        """The outs that are new arrays of their own."""
+        return tuple(self.outs[at] for at in self.writes) if self.view else self.outs
+
+    def linked(self) -> tuple[int, ...]:
+        """The slots that may share memory because of this step."""
+        if not self.view:
+            return ()
+        outs = [slot for at, slot in enumerate(self.outs) if at not in self.writes]
+        ins = [slot for at, slot in enumerate(self.ins) if at not in self.writes]
+        return (*outs, *ins) if outs else ()
 
 
 @dataclass
 class Line:
-    """The steps of one computation while it is being compiled.
+    """The steps of one computation while it is compiled.
 
-    ``shapes`` gives the shape of each slot's array; ``kernels`` is added to the launches of a run.
+    ``kinds`` and ``dims`` describe each slot's array; ``owned`` are inputs whose arrays may be written
+    over; ``kernels`` is added to the launches of a run.
     """
 
     inputs: list[int] = field(default_factory=list)
+    owned: frozenset[int] = frozenset()
     steps: list[Step] = field(default_factory=list)
     constants: dict[int, Any] = field(default_factory=dict)
-    shapes: list[ArrayShape] = field(default_factory=list)
-    results: tuple[int, ...] = ()
+    kinds: list[np.dtype[Any]] = field(default_factory=list)
+    dims: list[Dims] = field(default_factory=list)
+    results: list[int] = field(default_factory=list)
     kernels: int = 0
 
-    def slot(self, shape: Shape) -> Slots:
-        """A new slot for an array, new slots for the leaves of a tuple."""
-        if isinstance(shape, TupleShape):
-            return tuple(self.slot(element) for element in shape.elements)
-        self.shapes.append(shape if isinstance(shape, ArrayShape) else shape.element)
-        return len(self.shapes) - 1
+    def slot(self, kind: np.dtype[Any], dims: Dims) -> int:
+        """A new slot for arrays of a type and dimensions."""
+        self.kinds.append(kind)
+        self.dims.append(dims)
+        return len(self.dims) - 1
 
-    def compile(
-        self, launches: list[int], carrier: Callable[[ArrayShape], Any]
-    ) -> Callable[..., Any]:
+    def step(self, function: Function, ins: tuple[int, ...], out: int, **flags: Any) -> int:
+        """Append a step with one result."""
+        self.steps.append(Step(function, ins, (out,), **flags))
+        return out
+
+    def drop_unused(self) -> None:
+        """Remove the steps that no result needs."""
+        needed = set(self.results)
+        kept = []
+        for step in reversed(self.steps):
+            if step.keep or needed.intersection(step.outs):
+                needed.update(step.ins)
+                kept.append(step)
+        self.steps = kept[::-1]
+
+    def written_inputs(self) -> frozenset[int]:
+        """The inputs that steps would write over, if all of them were given away."""
+        own = _Sharing(self, frozenset(self.inputs))
+        inputs = set(self.inputs)
+        return frozenset(
+            step.ins[at]
+            for number, step in enumerate(self.steps)
+            for at in own.free_writes(number, step)
+            if step.ins[at] in inputs
+        )
+
+    def give_away(self, owned: frozenset[int]) -> None:
+        """Own these inputs, and return arrays of their own in the results at their positions.
+
+        For bodies of loops, whose results are the next trip's inputs.
+        """
+        self.owned = owned
+        sharing = _Sharing(self, owned)
+        for position, slot in enumerate(self.inputs):
+            result = self.results[position]
+            if slot in owned and not sharing.is_own_result(result):
+                copy = self.slot(self.kinds[result], self.dims[result])
+                self.results[position] = self.step(_copied, (result,), copy)
+
+    def compile(self, launches: list[int]) -> Function:
         """The line as a function from arrays to a tuple of arrays.
 
-        ``launches[0]`` is increased by ``kernels`` on each run; ``carrier`` tells a slot's NumPy type.
+        ``launches[0]`` is increased by ``kernels`` on each run.
         """
-        self.drop_unused()
-        deaths = self.deaths()
-        self.choose_in_place(deaths, carrier)
+        self._choose_memory()
+        deaths = self._deaths()
         scope: dict[str, Any] = {f"v{slot}": value for slot, value in self.constants.items()}
         scope["launches"] = launches
         lines = [f"def line({', '.join(f'v{slot}' for slot in self.inputs)}):"]
         for number, step in enumerate(self.steps):
             scope[f"f{number}"] = step.function
             arguments = [f"v{slot}" for slot in step.ins]
-            if step.in_place >= 0:
-                arguments.append(f"v{step.in_place}")
+            if step.into >= 0:
+                arguments.append(f"out=v{step.into}")
             targets = ", ".join(f"v{slot}" for slot in step.outs)
             if step.several:
                 targets = f"({targets},)" if step.outs else "()"
             lines.append(f"    {targets} = f{number}({', '.join(arguments)})")
-            dead = [slot for slot in deaths[number] if slot not in self.constants]
-            if dead:
-                lines.append(f"    del {', '.join(f'v{slot}' for slot in dead)}")
+            if deaths[number]:
+                lines.append(f"    del {', '.join(f'v{slot}' for slot in deaths[number])}")
         if self.kernels:
             lines.append(f"    launches[0] += {self.kernels}")
-        results = "".join(f"v{slot}, " for slot in self.results)
-        lines.append(f"    return ({results})")
+        lines.append(f"    return ({''.join(f'v{slot}, ' for slot in self.results)})")
         exec(compile("\n".join(lines), "<numpy line>", "exec"), scope)  # noqa: S102 - numbers alone
-        function: Callable[..., Any] = scope["line"]
+        function: Function = scope["line"]
         return function
 
-    def drop_unused(self) -> None:
-        """Remove steps nobody needs: elements of inlined tuples that are not read."""
-        needed = set(self.results)
-        kept = []
-        for step in reversed(self.steps):
-            if needed.intersection(step.outs) or not step.outs:
-                needed.update(step.ins)
-                kept.append(step)
-        self.steps = kept[::-1]
+    def _choose_memory(self) -> None:
+        """Let steps write into what is free."""
+        sharing = _Sharing(self, self.owned)
+        for number, step in enumerate(self.steps):
+            if step.choose is not None:
+                step.function = step.choose(sharing.free_writes(number, step))
+            elif step.ufunc:
+                step.into = sharing.free_operand(number, step)
 
-    def deaths(self) -> list[list[int]]:
+    def _deaths(self) -> list[list[int]]:
         """For each step the slots that no later step and no result needs."""
-        alive = set(self.results)
+        alive = {*self.results, *self.constants}
         dead: list[list[int]] = []
         for step in reversed(self.steps):
             gone = sorted({*step.ins, *step.outs} - alive)
@@ -113,60 +170,82 @@ class Line:
             dead.append(gone)
         return dead[::-1]
 
-    def choose_in_place(
-        self, deaths: list[list[int]], carrier: Callable[[ArrayShape], Any]
-    ) -> None:
-        """Let a ufunc write into an operand that is new, unshared and dies there."""
-        shared: set[int] = set()
-        fresh: set[int] = set()
-        for step in self.steps:
-            if step.fresh:
-                fresh.update(step.outs)
-            if step.view:
-                shared.update(step.ins)
-                shared.update(step.outs)
-        for step, dead in zip(self.steps, deaths, strict=True):
-            if not step.ufunc:
-                continue
-            out = self.shapes[step.outs[0]]
-            for slot in step.ins:
-                shape = self.shapes[slot]
-                if (
-                    slot in dead
-                    and slot in fresh
-                    and slot not in shared
-                    and out.dims
-                    and shape.dims == out.dims
-                    and carrier(shape) == carrier(out)
-                ):
-                    step.in_place = slot
-                    break
+
+class _Sharing:
+    """Which slots may share memory, and when each class of them is read last."""
+
+    def __init__(self, line: Line, owned: Iterable[int]) -> None:
+        self._line = line
+        self._parent = list(range(len(line.dims)))
+        self._inputs = frozenset(line.inputs)
+        self._own = set(owned)
+        foreign = {*line.inputs, *line.constants}
+        for step in line.steps:
+            self._own.update(step.fresh())
+            self._link(step.linked())
+            if step.view and (step.several or not step.ins):
+                # A called computation may return its own constants.
+                foreign.update(step.outs)
+        self._foreign = {self._find(slot) for slot in foreign - self._own}
+        self._last: dict[int, int] = {}
+        for number, step in enumerate(line.steps):
+            for slot in (*step.ins, *step.outs):
+                self._last[self._find(slot)] = number
+        for slot in line.results:
+            self._last[self._find(slot)] = _NEVER
+
+    def free_writes(self, number: int, step: Step) -> frozenset[int]:
+        """Of the positions a step writes into, those whose arrays are free there."""
+        return frozenset(
+            at
+            for at in step.writes
+            if self._is_free(step.ins[at], number)
+            and self._line.dims[step.ins[at]]
+            and (not step.several or self._is_alone(at, step))
+        )
+
+    def free_operand(self, number: int, step: Step) -> int:
+        """An operand a ufunc may write into, or -1: of the result's type and size, fresh, and free.
+
+        Inputs are left alone: to own one, a loop copies its first state, which pays for updates only.
+        """
+        out = step.outs[0]
+        dims, kind = self._line.dims[out], self._line.kinds[out]
+        for slot in step.ins:
+            if (
+                dims
+                and self._line.dims[slot] == dims
+                and self._line.kinds[slot] == kind
+                and slot not in self._inputs
+                and self._is_free(slot, number)
+            ):
+                return slot
+        return -1
+
+    def is_own_result(self, slot: int) -> bool:
+        """Whether a result is an array of its own, which no other result shares."""
+        same = [other for other in self._line.results if self._find(other) == self._find(slot)]
+        return slot in self._own and self._find(slot) not in self._foreign and len(same) == 1
+
+    def _is_free(self, slot: int, number: int) -> bool:
+        found = self._find(slot)
+        return slot in self._own and found not in self._foreign and self._last[found] <= number
+
+    def _is_alone(self, at: int, step: Step) -> bool:
+        found = self._find(step.ins[at])
+        return sum(self._find(slot) == found for slot in step.ins) == 1
+
+    def _link(self, slots: tuple[int, ...]) -> None:
+        for slot in slots[1:]:
+            self._parent[self._find(slot)] = self._find(slots[0])
+
+    def _find(self, slot: int) -> int:
+        parent = self._parent
+        while parent[slot] != slot:
+            parent[slot] = parent[parent[slot]]
+            slot = parent[slot]
+        return slot
 
 
-def leaf_slots(slots: Slots) -> list[int]:
-    """The slots of a value, depth first."""
-    if isinstance(slots, int):
-        return [slots]
-    return [leaf for element in slots for leaf in leaf_slots(element)]
-
-
-def pack(shapes: Sequence[Shape]) -> Callable[..., tuple[Any, ...]]:
-    """A function from flat arrays to a tuple of values of ``shapes``."""
-
-    def build(shape: Shape, arrays: Any) -> Any:
-        if isinstance(shape, TupleShape):
-            return tuple(build(element, arrays) for element in shape.elements)
-        return next(arrays)
-
-    def packed(*arrays: Any) -> tuple[Any, ...]:
-        rest = iter(arrays)
-        return tuple(build(shape, rest) for shape in shapes)
-
-    return packed
-
-
-def unpack(value: Any) -> tuple[Any, ...]:
-    """The arrays of a value, depth first."""
-    if isinstance(value, tuple):
-        return tuple(leaf for element in value for leaf in unpack(element))
-    return (value,)
+def _copied(array: Any) -> Any:
+    return np.array(array)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -13,19 +13,29 @@ from hloopt.interpret.control import branch_number, branches
 from hloopt.interpret.interpreter import Interpreter
 from hloopt.interpret.values import flatten_results, parameter_values
 from hloopt.ir import Computation, Instruction, Module
+from hloopt.ir.walk import has_side_effect
 from hloopt.runtime.kernels import is_kernel, module_kernels
-from hloopt.runtime.numpy.lower import lower
-from hloopt.runtime.numpy.plan import Line, Slots, Step, leaf_slots, pack, unpack
+from hloopt.runtime.numpy import movement, structural
+from hloopt.runtime.numpy.builder import Builder
+from hloopt.runtime.numpy.elementwise import elementwise
+from hloopt.runtime.numpy.plan import Function, Line, Step
+from hloopt.runtime.numpy.values import Slots, leaf_slots, pack, unpack
 from hloopt.runtime.program import Array, Program
-from hloopt.types import ArrayShape, Shape, TupleShape
+from hloopt.types import Shape, TupleShape
 
 __all__ = ["NumpyProgram"]
 
 _PASSED_ON = frozenset({"add-dependency", "domain", "opt-barrier"})
+_EMITTERS = {**movement.EMITTERS, **structural.EMITTERS}
+# A called computation of more instructions is inlined where it has one caller only.
+_MOST_INLINED = 64
 
 
 class NumpyProgram(Program):
-    """Every computation compiled once; see ``plan`` for the form and ``lower`` for the steps."""
+    """Every computation compiled once; see ``plan`` for the form.
+
+    Raises ``UnsupportedError`` for the first instruction that cannot be run.
+    """
 
     def __init__(self, module: Module, *, excess_precision: bool = False) -> None:
         supported(module)
@@ -41,31 +51,32 @@ class NumpyProgram(Program):
         """Run the entry on arrays in parameter order."""
         entry = self._module.entry
         self._launches[0] = 0
-        self._compiler.memory.clear()
+        self._compiler.begin()
         with np.errstate(all="ignore"):
             values = parameter_values(entry, inputs, self._compiler)
             flat = self._entry(*[leaf for value in values for leaf in unpack(value)])
             (result,) = pack([entry.result_shape])(*flat)
             outputs = flatten_results(result, entry.result_shape, self._compiler)
         self.launches = self._launches[0]
-        held = {id(array) for array in inputs}
-        return [_own(output, held) for output in outputs]
-
-
-def _own(output: Array, held: set[int]) -> Array:
-    """The output in memory of its own: it may be an input, a constant or a view of either."""
-    shared = id(output) in held or output.base is not None or not output.flags.writeable
-    return output.copy() if shared else output
+        return outputs
 
 
 class _Compiler(Interpreter):
-    """Compiles computations, and is the context in which structural ops run theirs."""
+    """Compiles computations, and is the context in which evaluators run the regions they apply."""
 
     def __init__(self, module: Module, launches: list[int], *, excess_precision: bool) -> None:
         super().__init__(module, EVALUATORS, excess_precision=excess_precision)
         self._launches = launches
-        self._functions: dict[tuple[Computation, bool], Callable[..., Any]] = {}
-        self._packers: dict[Computation, Callable[..., Any]] = {}
+        self._functions: dict[tuple[Computation, bool], Function] = {}
+        self._packers: dict[Computation, Function] = {}
+        self._sizes: dict[Computation, int] = {}
+
+    def begin(self) -> None:
+        """Forget what belongs to an earlier run: evaluators keep that by instruction (the state of a
+        generator), and what they know of a region by computation.
+        """
+        for key in [key for key in self.memory if isinstance(key[-1], Instruction)]:
+            del self.memory[key]
 
     def call(self, computation: Computation, args: Sequence[Value]) -> Value:
         """Run a computation that a structural op calls."""
@@ -75,39 +86,45 @@ class _Compiler(Interpreter):
         result: Value = self._packers[computation](*function(*unpack(tuple(args))))[0]
         return result
 
-    def function(self, computation: Computation, *, counted: bool) -> Callable[..., Any]:
+    def function(self, computation: Computation, *, counted: bool) -> Function:
         """The computation as a function from flat arrays to a tuple of flat arrays.
 
         ``counted`` says that its instructions are launches of their own.
         """
         key = (computation, counted)
         if key not in self._functions:
-            line = Line()
-            arguments = [line.slot(parameter.shape) for parameter in computation.parameters]
-            line.inputs = [leaf for slots in arguments for leaf in leaf_slots(slots)]
-            root = self._inline(line, computation, arguments, counted=counted)
-            line.results = tuple(leaf_slots(root))
-            self._functions[key] = line.compile(self._launches, self._carrier_of)
+            self._functions[key] = self._line(computation, counted=counted).compile(self._launches)
         return self._functions[key]
 
-    def _carrier_of(self, shape: ArrayShape) -> Any:
-        return self.carrier(shape.dtype)
+    def _line(self, computation: Computation, *, counted: bool) -> Line:
+        builder = Builder(self)
+        arguments = [builder.slots(parameter.shape) for parameter in computation.parameters]
+        builder.line.inputs = [leaf for slots in arguments for leaf in leaf_slots(slots)]
+        root = self._inline(builder, computation, arguments, counted=counted)
+        builder.line.results = list(builder.all_full([(root, computation.result_shape)]))
+        builder.line.drop_unused()
+        return builder.line
 
     def _inline(
-        self, line: Line, computation: Computation, arguments: Sequence[Slots], *, counted: bool
+        self,
+        builder: Builder,
+        computation: Computation,
+        arguments: Sequence[Slots],
+        *,
+        counted: bool,
     ) -> Slots:
         """Append a computation's steps to a line; the slots of its root."""
         slots: dict[Instruction, Slots] = dict(zip(computation.parameters, arguments, strict=True))
         for instruction in computation:
             if instruction.opcode != "parameter":
                 operands = [slots[operand] for operand in instruction.operands]
-                slots[instruction] = self._add(line, instruction, operands, counted=counted)
+                slots[instruction] = self._add(builder, instruction, operands, counted=counted)
                 if counted and is_kernel(instruction):
-                    line.kernels += 1
+                    builder.line.kernels += 1
         return slots[computation.root]
 
     def _add(
-        self, line: Line, instruction: Instruction, operands: list[Slots], *, counted: bool
+        self, builder: Builder, instruction: Instruction, operands: list[Slots], *, counted: bool
     ) -> Slots:
         opcode = instruction.opcode
         if opcode == "tuple":
@@ -119,97 +136,141 @@ class _Compiler(Interpreter):
             return whole[index]
         if opcode in _PASSED_ON:
             return operands[0]
-        if opcode in ("constant", "iota"):
-            return self._constant(line, instruction)
-        if opcode == "call":
-            callee = instruction.attributes["to_apply"]
-            return self._inline(line, callee, operands, counted=counted)
+        if opcode == "constant":
+            return self._constant(builder, instruction)
         if opcode == "fusion":
-            return self._inline(line, instruction.attributes["calls"], operands, counted=False)
-        flat = tuple(leaf for slots in operands for leaf in leaf_slots(slots))
+            return self._inline(builder, instruction.attributes["calls"], operands, counted=False)
+        if opcode == "call":
+            callee: Computation = instruction.attributes["to_apply"]
+            if len(callee.callers) == 1 or self._size(callee) <= _MOST_INLINED:
+                return self._inline(builder, callee, operands, counted=counted)
+            return self._several(
+                builder, instruction, operands, self.function(callee, counted=counted)
+            )
         if opcode == "while":
-            return self._several(line, instruction, self._while(instruction, counted=counted), flat)
+            return self._while(builder, instruction, operands, counted=counted)
         if opcode == "conditional":
             function = self._conditional(instruction, counted=counted)
-            return self._several(line, instruction, function, flat)
-        return self._plain(line, instruction, operands, flat)
+            return self._several(builder, instruction, operands, function)
+        arrays = [slots for slots in operands if isinstance(slots, int)]
+        if len(arrays) == len(operands):
+            if instruction.op.is_elementwise:
+                return elementwise(builder, instruction, arrays)
+            emitter = _EMITTERS.get(opcode)
+            out = emitter(builder, instruction, arrays) if emitter is not None else None
+            if out is not None:
+                return out
+        return self._evaluated(builder, instruction, operands)
 
-    def _constant(self, line: Line, instruction: Instruction) -> Slots:
-        slots = line.slot(instruction.shape)
-        arrays = unpack(self._table[instruction.opcode](instruction, (), self))
-        for array in arrays:
-            array.flags.writeable = False
-        line.constants.update(zip(leaf_slots(slots), arrays, strict=True))
-        return slots
-
-    def _plain(
-        self, line: Line, instruction: Instruction, operands: list[Slots], flat: tuple[int, ...]
-    ) -> Slots:
-        lowered = lower(instruction, self)
-        function = lowered.function
-        if not all(isinstance(slots, int) for slots in operands):
-            function = _structured(function, [operand.shape for operand in instruction.operands])
-        if isinstance(instruction.shape, TupleShape):
-            return self._several(line, instruction, _flattened(function), flat)
-        out = line.slot(instruction.shape)
-        assert isinstance(out, int)
-        line.steps.append(
-            Step(
-                function,
-                flat,
-                (out,),
-                view=lowered.view,
-                fresh=not lowered.view,
-                ufunc=lowered.ufunc,
+    def _size(self, computation: Computation) -> int:
+        """Instructions of a computation with all it calls inlined."""
+        if computation not in self._sizes:
+            self._sizes[computation] = len(computation) + sum(
+                self._size(instruction.attributes["to_apply"])
+                for instruction in computation
+                if instruction.opcode == "call"
             )
-        )
-        return out
+        return self._sizes[computation]
+
+    def _constant(self, builder: Builder, instruction: Instruction) -> Slots:
+        literal = instruction.literal
+        assert literal is not None
+        splat = literal.splat
+        if splat is not None:
+            return builder.constant(self.round(splat, instruction.array.dtype))
+        value = self._table["constant"](instruction, (), self)
+        if isinstance(value, tuple):
+            return self._constants(builder, value)
+        return builder.constant(value)
+
+    def _constants(self, builder: Builder, value: Value) -> Slots:
+        if isinstance(value, tuple):
+            return tuple(self._constants(builder, element) for element in value)
+        return builder.constant(value)
+
+    def _evaluated(
+        self, builder: Builder, instruction: Instruction, operands: list[Slots]
+    ) -> Slots:
+        """Through the interpreter's evaluator; its results may share memory with any operand."""
+        evaluate = EVALUATORS[instruction.opcode]
+        packed = pack([operand.shape for operand in instruction.operands])
+
+        def run(*flat: Any) -> Any:
+            return evaluate(instruction, packed(*map(np.asarray, flat)), self)
+
+        if isinstance(instruction.shape, TupleShape):
+            return self._several(builder, instruction, operands, lambda *flat: unpack(run(*flat)))
+        out = builder.slots(instruction.shape)
+        assert isinstance(out, int)
+        ins = self._flat(builder, instruction, operands)
+        keep = has_side_effect(instruction)
+        return builder.line.step(run, ins, out, view=True, keep=keep)
 
     def _several(
         self,
-        line: Line,
+        builder: Builder,
         instruction: Instruction,
-        function: Callable[..., Any],
-        flat: tuple[int, ...],
+        operands: list[Slots],
+        function: Function,
+        **flags: Any,
     ) -> Slots:
-        slots = line.slot(instruction.shape)
-        line.steps.append(Step(function, flat, tuple(leaf_slots(slots)), several=True, view=True))
-        return slots
+        """A step whose function returns a tuple of the arrays of a value."""
+        out = builder.slots(instruction.shape)
+        ins = self._flat(builder, instruction, operands)
+        keep = has_side_effect(instruction)
+        outs = tuple(leaf_slots(out))
+        builder.line.steps.append(
+            Step(function, ins, outs, several=True, view=True, keep=keep, **flags)
+        )
+        return out
 
-    def _while(self, instruction: Instruction, *, counted: bool) -> Callable[..., Any]:
+    @staticmethod
+    def _flat(builder: Builder, instruction: Instruction, operands: list[Slots]) -> tuple[int, ...]:
+        shapes = [operand.shape for operand in instruction.operands]
+        return builder.all_full(zip(operands, shapes, strict=True))
+
+    def _while(
+        self, builder: Builder, instruction: Instruction, operands: list[Slots], *, counted: bool
+    ) -> Slots:
+        """The body may write over the parts of the state it updates in place.
+
+        They are copied before the first trip unless this loop is the last to need them.
+        """
         condition = self.function(instruction.attributes["condition"], counted=counted)
-        body = self.function(instruction.attributes["body"], counted=counted)
+        line = self._line(instruction.attributes["body"], counted=counted)
+        written = line.written_inputs()
+        line.give_away(written)
+        body = line.compile(self._launches)
         kept = self._kept(instruction.shape)
+        writes = tuple(at for at, slot in enumerate(line.inputs) if slot in written)
 
-        def loop(*state: Any) -> tuple[Any, ...]:
-            state = kept(state)
-            while condition(*state)[0]:
-                state = kept(body(*state))
-            return state
+        def choose(own: frozenset[int]) -> Function:
+            copied = [at for at in writes if at not in own]
+            return _loop(condition, body, kept, copied)
 
-        return loop
+        return self._several(
+            builder, instruction, operands, choose(frozenset()), writes=writes, choose=choose
+        )
 
-    def _conditional(self, instruction: Instruction, *, counted: bool) -> Callable[..., Any]:
+    def _conditional(self, instruction: Instruction, *, counted: bool) -> Function:
         computations = branches(instruction)
         functions = [self.function(computation, counted=counted) for computation in computations]
         kept = self._kept(instruction.shape)
-        bounds, position = [], 1
+        bounds, position = [], 0
         for operand, computation in zip(instruction.operands[1:], computations, strict=True):
-            size = len(leaf_slots(Line().slot(operand.shape)))
+            size = len(leaf_slots(Builder(self).slots(operand.shape)))
             bounds.append((position, position + size, self._kept(computation.parameter_shapes[0])))
             position += size
 
         def choose(selector: Any, *arguments: Any) -> tuple[Any, ...]:
             number = branch_number(np.asarray(selector), len(functions))
             start, end, entering = bounds[number]
-            taken: tuple[Any, ...] = kept(
-                functions[number](*entering(arguments[start - 1 : end - 1]))
-            )
+            taken: tuple[Any, ...] = kept(functions[number](*entering(arguments[start:end])))
             return taken
 
         return choose
 
-    def _kept(self, shape: Shape) -> Callable[[tuple[Any, ...]], tuple[Any, ...]]:
+    def _kept(self, shape: Shape) -> Function:
         """What a buffer of ``shape`` keeps of a value: see ``Context.materialize``."""
         if not self.excess_precision:
             return _same
@@ -217,14 +278,20 @@ class _Compiler(Interpreter):
         return lambda flat: unpack(self.materialize(packed(*flat)[0], shape))
 
 
+def _loop(condition: Function, body: Function, kept: Function, copied: list[int]) -> Function:
+    def loop(*state: Any) -> tuple[Any, ...]:
+        if copied:
+            private = list(state)
+            for at in copied:
+                private[at] = np.array(private[at])
+            state = tuple(private)
+        state = kept(state)
+        while condition(*state)[0]:
+            state = kept(body(*state))
+        return state
+
+    return loop
+
+
 def _same(flat: tuple[Any, ...]) -> tuple[Any, ...]:
     return flat
-
-
-def _structured(function: Callable[..., Any], shapes: list[Shape]) -> Callable[..., Any]:
-    packed = pack(shapes)
-    return lambda *flat: function(*packed(*flat))
-
-
-def _flattened(function: Callable[..., Any]) -> Callable[..., Any]:
-    return lambda *values: unpack(function(*values))

@@ -1,0 +1,81 @@
+"""Making a line: slots whose arrays may be smaller than the values they stand for.
+
+A broadcast makes no array.  Its slot is that of its operand, whose array NumPy stretches where an
+elementwise op meets a larger one; what cannot stretch its operands asks for ``full`` arrays.  The
+dimensions of an array therefore agree with those of its value, counted from the last, or are 1 there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+
+from hloopt.interpret.context import Context
+from hloopt.runtime.numpy.plan import Dims, Line
+from hloopt.runtime.numpy.values import Slots, leaf_slots
+from hloopt.types import ArrayShape, Shape, TupleShape, leaves
+
+__all__ = ["Builder"]
+
+
+class Builder:
+    """A line under construction and the context its functions run in.
+
+    ``counted`` says that the instructions being added are launches of their own.
+    """
+
+    def __init__(self, context: Context) -> None:
+        self.context = context
+        self.line = Line()
+        self._stretched: dict[tuple[int, Dims], int] = {}
+
+    def slots(self, shape: Shape) -> Slots:
+        """New slots for a value's arrays."""
+        if isinstance(shape, TupleShape):
+            return tuple(map(self.slots, shape.elements))
+        array = shape if isinstance(shape, ArrayShape) else shape.element
+        return self.line.slot(self.context.carrier(array.dtype), array.dims)
+
+    def constant(self, array: Any) -> int:
+        """A slot that always holds this array."""
+        array = np.asarray(array)
+        array.flags.writeable = False
+        slot = self.line.slot(array.dtype, array.shape)
+        self.line.constants[slot] = array
+        return slot
+
+    def view(self, function: Any, slot: int, dims: Dims) -> int:
+        """A slot for another view of a slot's array; of a constant, a constant."""
+        known = self.line.constants.get(slot)
+        if known is not None:
+            return self.constant(function(known))
+        out = self.line.slot(self.line.kinds[slot], dims)
+        return self.line.step(function, (slot,), out, view=True)
+
+    def full(self, slot: int, dims: Dims) -> int:
+        """The slot with its array stretched to ``dims``."""
+        if self.line.dims[slot] == dims:
+            return slot
+        key = (slot, dims)
+        if key not in self._stretched:
+            self._stretched[key] = self.view(lambda x: np.broadcast_to(x, dims), slot, dims)
+        return self._stretched[key]
+
+    def all_full(self, operands: Iterable[tuple[Slots, Shape]]) -> tuple[int, ...]:
+        """The slots of all leaves of values, stretched to their shapes."""
+        found = []
+        for slots, shape in operands:
+            for slot, leaf in zip(leaf_slots(slots), leaves(shape), strict=True):
+                array = leaf if isinstance(leaf, ArrayShape) else leaf.element
+                found.append(self.full(slot, array.dims))
+        return tuple(found)
+
+    def aligned(self, slot: int, rank: int) -> int:
+        """The slot with an array of ``rank`` dimensions, the first ones of size 1."""
+        dims = self.line.dims[slot]
+        if len(dims) == rank:
+            return slot
+        longer = (1,) * (rank - len(dims)) + dims
+        return self.view(lambda x: x.reshape(longer), slot, longer)

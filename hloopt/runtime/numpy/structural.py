@@ -1,0 +1,172 @@
+"""Products, reductions and slices at computed places, planned when the line is made."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from hloopt.interpret.context import Context
+from hloopt.interpret.regions import combiner
+from hloopt.ir import Instruction
+from hloopt.runtime.numpy.builder import Builder
+from hloopt.runtime.numpy.movement import Emitter
+from hloopt.runtime.numpy.plan import Function
+from hloopt.types import DotDims, DType
+
+__all__ = ["EMITTERS"]
+
+_BLAS = frozenset({"f32", "f64", "c64", "c128"})
+# A slice of less than this part of its operand is copied, so that the operand can be updated in place.
+_SMALL_PART = 4
+
+
+def _full(builder: Builder, instruction: Instruction, operands: Sequence[int]) -> tuple[int, ...]:
+    return builder.all_full(
+        (slot, operand.shape) for slot, operand in zip(operands, instruction.operands, strict=True)
+    )
+
+
+def _dot(builder: Builder, instruction: Instruction, operands: Sequence[int]) -> int | None:
+    """BLAS on operands whose dimensions are put in order by views, where that is possible."""
+    result = instruction.array.dtype
+    kinds = [operand.array.dtype for operand in instruction.operands]
+    if len(kinds) != 2 or not (result.name in _BLAS or result.name in ("bf16", "f16")):
+        return None
+    if not all(kind is result or (kind.is_narrow_float and result.name in _BLAS) for kind in kinds):
+        return None
+    dims = DotDims.of(instruction.attributes)
+    left, right = (operand.array.dims for operand in instruction.operands)
+    batch = tuple(left[axis] for axis in dims.lhs_batch)
+    left_free = _free(len(left), dims.lhs_batch, dims.lhs_contracting)
+    right_free = _free(len(right), dims.rhs_batch, dims.rhs_contracting)
+    m = prod(left[axis] for axis in left_free)
+    n = prod(right[axis] for axis in right_free)
+    k = prod(left[axis] for axis in dims.lhs_contracting)
+    lay_left = _laid([*dims.lhs_batch, *left_free, *dims.lhs_contracting], left, (*batch, m, k))
+    lay_right = _laid([*dims.rhs_batch, *dims.rhs_contracting, *right_free], right, (*batch, k, n))
+    wide_left, wide_right = (_widening(kind, builder.context) for kind in kinds)
+    shape = instruction.array.dims
+    carrier = builder.context.carrier(result)
+
+    def product(x: Any, y: Any) -> Any:
+        total = np.matmul(lay_left(wide_left(x)), lay_right(wide_right(y)))
+        return total.reshape(shape).astype(carrier, copy=False)
+
+    full = _full(builder, instruction, operands)
+    return builder.line.step(product, full, builder.line.slot(carrier, shape))
+
+
+def _free(rank: int, *taken: Sequence[int]) -> list[int]:
+    return [axis for axis in range(rank) if not any(axis in dims for dims in taken)]
+
+
+def _laid(order: list[int], dims: Sequence[int], shape: tuple[int, ...]) -> Function:
+    """A function that puts dimensions in order and merges them to ``shape``."""
+    moves = order != sorted(order)
+    merges = tuple(dims[axis] for axis in order) != shape
+    if moves and merges:
+        return lambda x: x.transpose(order).reshape(shape)
+    if moves:
+        return lambda x: x.transpose(order)
+    return (lambda x: x.reshape(shape)) if merges else _same
+
+
+def _same(array: Any) -> Any:
+    return array
+
+
+def _widening(kind: DType, context: Context) -> Function:
+    wide = kind.compute
+    return _same if context.carrier(kind) == wide else lambda x: x.astype(wide)
+
+
+def _reduce(builder: Builder, instruction: Instruction, operands: Sequence[int]) -> int | None:
+    """The largest or smallest float by NumPy's reduction, whatever the sign of a zero."""
+    if len(operands) != 2:
+        return None
+    kind = instruction.array.dtype
+    name = combiner(instruction.attributes["to_apply"])
+    carrier = builder.context.carrier(kind)
+    if name not in ("maximum", "minimum") or not kind.is_float or carrier != kind.compute:
+        return None
+    ufunc = np.maximum if name == "maximum" else np.minimum
+    axes = tuple(instruction.attributes["dimensions"])
+
+    def reduce(array: Any, init: Any) -> Any:
+        return np.asarray(ufunc.reduce(array, axis=axes, initial=init[()]))
+
+    out = builder.line.slot(carrier, instruction.array.dims)
+    return builder.line.step(reduce, _full(builder, instruction, operands), out)
+
+
+def _starts(indices: Sequence[Instruction]) -> Function:
+    """One scalar a dimension; the older form has them all in one vector."""
+    vector = len(indices) == 1 and indices[0].array.rank == 1
+    return (lambda starts: starts[0]) if vector else _same
+
+
+def _place(starts: Sequence[Any], bounds: Sequence[tuple[int, int]]) -> tuple[slice, ...]:
+    """``bounds``: for each dimension the greatest start and the size."""
+    begins = [
+        min(max(int(start), 0), most) for start, (most, _) in zip(starts, bounds, strict=True)
+    ]
+    return tuple(
+        slice(begin, begin + size) for begin, (_, size) in zip(begins, bounds, strict=True)
+    )
+
+
+def _dynamic_slice(
+    builder: Builder, instruction: Instruction, operands: Sequence[int]
+) -> int | None:
+    shape, whole = instruction.array, instruction.operands[0].array
+    if not shape.rank:
+        return operands[0]
+    sizes = shape.dims
+    bounds = [(dim - size, size) for dim, size in zip(whole.dims, sizes, strict=True)]
+    flat = _starts(instruction.operands[1:])
+    small = shape.elements * _SMALL_PART <= whole.elements
+
+    def take(array: Any, *starts: Any) -> Any:
+        part = array[_place(flat(starts), bounds)]
+        return part.copy() if small else part
+
+    out = builder.line.slot(builder.context.carrier(shape.dtype), sizes)
+    full = _full(builder, instruction, operands)
+    return builder.line.step(take, full, out, view=not small)
+
+
+def _dynamic_update_slice(
+    builder: Builder, instruction: Instruction, operands: Sequence[int]
+) -> int | None:
+    """In place where nobody else needs the operand."""
+    shape, update = instruction.array, instruction.operands[1].array
+    if not shape.rank:
+        return operands[1]
+    bounds = [(dim - size, size) for dim, size in zip(shape.dims, update.dims, strict=True)]
+    flat = _starts(instruction.operands[2:])
+
+    def put(array: Any, part: Any, *starts: Any) -> Any:
+        array[_place(flat(starts), bounds)] = part
+        return array
+
+    def put_in_copy(array: Any, part: Any, *starts: Any) -> Any:
+        return put(array.copy(), part, *starts)
+
+    def choose(own: frozenset[int]) -> Function:
+        return put if own else put_in_copy
+
+    out = builder.line.slot(builder.context.carrier(shape.dtype), shape.dims)
+    full = list(_full(builder, instruction, operands))
+    full[1] = operands[1]  # an assignment stretches
+    return builder.line.step(put_in_copy, tuple(full), out, view=True, writes=(0,), choose=choose)
+
+
+EMITTERS: Mapping[str, Emitter] = {
+    "dot": _dot,
+    "dynamic-slice": _dynamic_slice,
+    "dynamic-update-slice": _dynamic_update_slice,
+    "reduce": _reduce,
+}
