@@ -11,6 +11,7 @@ from hloopt.ops.opdef import ScalarArgs
 __all__ = [
     "atan2",
     "cbrt",
+    "divide",
     "expm1",
     "log1p",
     "logistic",
@@ -38,6 +39,42 @@ def minimum(args: ScalarArgs, x: Array, y: Array) -> Array:
     return np.where(np.isnan(x), x, smaller)
 
 
+def divide(args: ScalarArgs, x: Array, y: Array) -> Array:
+    """The quotient; complex infinities and zeros as in C (Annex G), where NumPy gives NaN."""
+    quotient = np.asarray(np.divide(x, y))
+    if quotient.dtype.kind != "c":
+        return quotient
+    broken = np.isnan(quotient.real) & np.isnan(quotient.imag)
+    if not broken.any():
+        return quotient
+    a, b, c, d = (np.asarray(part) for part in (x.real, x.imag, y.real, y.imag))
+    infinite_x, infinite_y = np.isinf(a) | np.isinf(b), np.isinf(c) | np.isinf(d)
+    finite_x, finite_y = np.isfinite(a) & np.isfinite(b), np.isfinite(c) & np.isfinite(d)
+    large = np.copysign(a.dtype.type(np.inf), c)
+    rules = (
+        ((c == 0) & (d == 0), large * a, large * b),
+        (infinite_x & finite_y, *_scaled(np.inf, _boxed(a), _boxed(b), c, d)),
+        (infinite_y & finite_x, *_scaled(0.0, a, b, _boxed(c), _boxed(d))),
+    )
+    real, imag = quotient.real, quotient.imag
+    for applies, other_real, other_imag in reversed(rules):
+        real = np.where(broken & applies, other_real, real)
+        imag = np.where(broken & applies, other_imag, imag)
+    return _parts(real, imag, quotient.dtype)
+
+
+def _boxed(part: Array) -> Array:
+    """1 for infinite parts and 0 for all others, with their signs."""
+    infinite = np.isinf(part).astype(part.dtype)
+    return np.asarray(np.copysign(infinite, part))
+
+
+def _scaled(scale: float, a: Array, b: Array, c: Array, d: Array) -> tuple[Array, Array]:
+    """The parts of (a + bi) / (c + di) but for a positive factor, times ``scale``."""
+    factor = a.dtype.type(scale)
+    return np.asarray(factor * (a * c + b * d)), np.asarray(factor * (b * c - a * d))
+
+
 def sign(args: ScalarArgs, x: Array) -> Array:
     """-1, 1, a zero or NaN of its own sign; for complex numbers the direction."""
     if x.dtype.kind == "c":
@@ -57,12 +94,12 @@ def round_away(args: ScalarArgs, x: Array) -> Array:
 def logistic(args: ScalarArgs, x: Array) -> Array:
     """1 / (1 + exp(-x)); 0 where exp overflows."""
     one = x.dtype.type(1)
-    return np.asarray(one / (one + np.exp(-x)))
+    return divide(args, np.full_like(x, one), np.asarray(one + np.exp(-x)))
 
 
 def rsqrt(args: ScalarArgs, x: Array) -> Array:
     """1 / sqrt(x)."""
-    return np.asarray(x.dtype.type(1) / np.sqrt(x))
+    return divide(args, np.ones_like(x), np.sqrt(x))
 
 
 def cbrt(args: ScalarArgs, x: Array) -> Array:

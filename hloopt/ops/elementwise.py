@@ -212,7 +212,7 @@ def _binary(
 _ARITHMETIC = (
     _binary("add", _ALL, _both(np.add), "x + y; or of preds", algebra=True, identity=0),
     _binary("and", _BITS, _both(np.bitwise_and), "bits of both", algebra=True, identity=-1),
-    _binary("divide", _NUMBERS, _split(_integers.divide, _plain(np.divide)), "x / y"),
+    _binary("divide", _NUMBERS, _split(_integers.divide, _floats.divide), "x / y"),
     _binary(
         "maximum",
         _ORDERED,

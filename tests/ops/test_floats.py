@@ -255,6 +255,18 @@ def test_complex_functions_near_zero_keep_their_digits() -> None:
         assert high.real == pytest.approx((z + z * z / 2).real, rel=1e-12)
 
 
+def test_complex_division_by_zero_and_infinity_as_in_c() -> None:
+    x = [1 + 1j, 0j, 2 - 1j, complex(INF, 1), complex(INF, NAN), complex(NAN, NAN)]
+    y = [0j, complex(INF, INF), complex(-INF, 1), 2 + 0j, 1 + 1j, 0j]
+    found = apply("divide", "c128", x, y)
+    assert repr(found[:3].tolist()) == "[(inf+infj), 0j, (-0+0j)]"
+    assert found[3].real == INF
+    assert np.isinf(found[4].real)
+    assert np.isnan(found[5])
+    assert apply("logistic", "c64", [complex(-INF, 1)]).tolist() == [0j]
+    assert apply("rsqrt", "c64", [complex(1, INF)]).tolist() == [0j]
+
+
 def test_complex_power_of_zero_and_infinity() -> None:
     base = [0j, 0j, complex(INF, 0), complex(INF, 0), 1 + 1j]
     exponent = [0j, 2 + 0j, 2 + 0j, -2 + 0j, 0j]
