@@ -316,7 +316,7 @@ _RULES: dict[str, Callable[[_Analysis, Instruction], Cost]] = {
     **dict.fromkeys(
         (
             "parameter", "constant", "get-tuple-element", "tuple", "bitcast", "after-all", "domain",
-            "add-dependency", "optimization-barrier", "async-done", "async-update",
+            "add-dependency", "opt-barrier", "async-done", "async-update",
             "partition-id", "replica-id",
         ),
         _nothing,

@@ -17,7 +17,7 @@ from hloopt.types import Shape, TupleShape
 __all__ = ["Buffer", "Peak", "largest_buffers", "live_ranges", "peak"]
 
 _ALIASES = frozenset({
-    "bitcast", "get-tuple-element", "tuple", "while", "optimization-barrier", "domain",
+    "bitcast", "get-tuple-element", "tuple", "while", "opt-barrier", "domain",
     "add-dependency", "copy-done", "async-done", "async-update", "all-reduce-done",
     "all-gather-done", "collective-permute-done",
 })  # fmt: skip

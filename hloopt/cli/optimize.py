@@ -65,6 +65,7 @@ def command(
         )
         if emit == "xla":
             _take_apart(module)
+            _warn_of_elided(text.name, module)
         for note in report.notes:
             click.echo(f"{text.name}: note: {note}", err=True)
         if time_passes and not as_json:
@@ -78,6 +79,22 @@ def command(
             write_text(output, module.to_text(), text.name, several=several)
     if as_json:
         write_json("optimize", {"modules": rows})
+
+
+def _warn_of_elided(name: str, module: Module) -> None:
+    """XLA reads ``{...}`` and runs with values of its own making: nobody should do that unawares."""
+    elided = [
+        instruction
+        for instruction in module.instructions()
+        if instruction.literal is not None and instruction.literal.elided
+    ]
+    if elided:
+        rest = f" and {len(elided) - 1} more" if len(elided) > 1 else ""
+        click.echo(
+            f"{name}: warning: the value of %{elided[0].name}{rest} is left out of the text ({{...}}): "
+            "XLA would run this with made-up values (dump with --xla_dump_large_constants=true)",
+            err=True,
+        )
 
 
 def _to_stderr(text: str) -> None:

@@ -41,7 +41,7 @@ _CHEAP: Final = frozenset({
     "concatenate", "constant", "convert", "copy", "copy-done", "copy-start", "count-leading-zeros",
     "dynamic-reshape", "dynamic-slice", "dynamic-update-slice", "floor", "get-tuple-element", "imag",
     "infeed", "iota", "is-finite", "maximum", "minimum", "mulhi", "multiply", "negate", "not",
-    "optimization-barrier", "or", "outfeed", "pad", "partition-id", "popcnt", "real",
+    "opt-barrier", "or", "outfeed", "pad", "partition-id", "popcnt", "real",
     "reduce-precision", "replica-id", "reshape", "reverse", "round-nearest-afz",
     "round-nearest-even", "select", "shift-left", "shift-right-arithmetic", "shift-right-logical",
     "slice", "stochastic-convert", "subtract", "transpose", "tuple", "xor",

@@ -87,7 +87,7 @@ def _body_pairs(body: Computation) -> Iterator[InPlacePair]:
 
 
 def _through_bitcasts(instruction: Instruction) -> Instruction:
-    while instruction.opcode in ("bitcast", "optimization-barrier"):
+    while instruction.opcode in ("bitcast", "opt-barrier"):
         instruction = instruction.operands[0]
     return instruction
 

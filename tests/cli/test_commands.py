@@ -184,6 +184,16 @@ def test_emit_xla_takes_fusions_apart() -> None:
     assert "fusion(" not in invoke("optimize", "--emit", "xla", stdin=SOFTMAX).stdout
 
 
+def test_emit_xla_warns_of_values_that_are_not_there() -> None:
+    """XLA would fill ``{...}`` with values of its own making."""
+    text = "HloModule m\nENTRY e {\n  ROOT big = f32[100] constant({...})\n}\n"
+    result = invoke("optimize", "--emit", "xla", stdin=text)
+
+    assert result.exit_code == 0
+    assert "warning: the value of %big is left out" in result.stderr
+    assert "warning" not in invoke("optimize", "--emit", "xla", stdin=SOFTMAX).stderr
+
+
 def test_output_files_are_written_whole(tmp_path: Path, softmax: Path) -> None:
     """One file, or a directory with one file a module; no temporary file stays."""
     out = tmp_path / "out.hlo"
