@@ -11,6 +11,7 @@ from lark import Lark
 from lark.exceptions import UnexpectedInput
 
 from hloopt.errors import HlooptError
+from hloopt.text import tables
 from hloopt.text.hints import explain
 from hloopt.text.syntax import Syntax
 
@@ -73,13 +74,19 @@ def grammar_folder() -> Path:
 
 @cache
 def _lark() -> Lark:
-    return Lark.open(
-        str(grammar_folder() / "hlo.lark"),
-        parser="lalr",
-        start=list(STARTS),
-        transformer=Syntax(read),
-        maybe_placeholders=False,
-    )
+    options: dict[str, Any] = {"transformer": Syntax(read)}
+    path = tables.path(grammar_folder(), STARTS)
+    lark = tables.load(path, options)
+    if lark is None:
+        lark = Lark.open(
+            str(grammar_folder() / "hlo.lark"),
+            parser="lalr",
+            start=list(STARTS),
+            maybe_placeholders=False,
+            **options,
+        )
+        tables.save(path, lark)
+    return lark
 
 
 def read(start: str, text: str) -> Any:

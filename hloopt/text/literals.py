@@ -249,6 +249,8 @@ def _floats(dtype: DType, words: list[str], text: str, offset: int) -> _Array:
     with np.errstate(over="ignore", invalid="ignore", under="ignore"):
         values = doubles.astype(dtype.numpy)
         overflown = np.isfinite(doubles) & ~np.isfinite(values.astype(np.float64))
+    if np.isinf(doubles).any():
+        overflown |= np.isinf(doubles) & np.array(["inf" not in word for word in words])
     if dtype.bits < 8:
         overflown = np.abs(doubles) >= _overflow_threshold(dtype)
     if overflown.any():

@@ -190,20 +190,21 @@ def _frozen_tuple_text(values: tuple[Any, ...]) -> str:
         return "{}"
     first = values[0]
     if isinstance(first, PaddingDim):
-        return "x".join(map(_padding_text, values))
+        interior = any(dim.interior for dim in values)
+        return "x".join(
+            f"{dim.low}_{dim.high}_{dim.interior}" if interior else f"{dim.low}_{dim.high}"
+            for dim in values
+        )
     if isinstance(first, SliceRange):
-        return f"{{{', '.join(map(_slice_text, values))}}}"
+        strides = any(part.stride != 1 for part in values)
+        ranges = (
+            f"[{part.start}:{part.limit}:{part.stride}]" if strides else f"[{part.start}:{part.limit}]"
+            for part in values
+        )
+        return f"{{{', '.join(ranges)}}}"
     if isinstance(first, (ArrayShape, TupleShape, BufferShape)):
         return f"{{{', '.join(map(str, values))}}}"
     return f"{{{','.join(map(_value, values))}}}"
-
-
-def _padding_text(dim: PaddingDim) -> str:
-    return f"{dim.low}_{dim.high}" + (f"_{dim.interior}" if dim.interior else "")
-
-
-def _slice_text(part: SliceRange) -> str:
-    return f"[{part.start}:{part.limit}" + (f":{part.stride}]" if part.stride != 1 else "]")
 
 
 def _iota_text(iota: IotaList) -> str:
