@@ -73,12 +73,13 @@ def replace_uses(old: Instruction, new: Instruction) -> None:
 def replace_instruction(old: Instruction, new: Instruction) -> None:
     """``replace_uses``, hand over control edges and metadata, and remove ``old``.
 
+    Metadata goes only to a ``new`` that was made here and has none: what stood in the text keeps its own.
     ``new`` takes the name of ``old`` when it was made here (it has no place in a text) and ``old`` has
     one that the user knows.
     """
     replace_uses(old, new)
     take_control_edges(old, new)
-    if new.metadata is None:
+    if new.metadata is None and new.offset < 0:
         new.metadata = old.metadata
     name, known = old.name, old.offset >= 0 and new.offset < 0
     computation = _home(old)

@@ -43,6 +43,7 @@ __all__ = [
 Value: TypeAlias = "str | tuple[Value, ...]"
 
 _TOKEN = re.compile(r'\s*(?:([A-Za-z0-9_.+\-/:]+)|("(?:[^"\\]|\\.)*")|([{}()\[\],=])|(\S))')
+_MAX_LISTED = 60
 _WORD = re.compile(r"[A-Za-z0-9_.+\-/:]+")
 
 
@@ -175,11 +176,17 @@ def read_options(
 
 
 def did_you_mean(wrong: str, valid: Iterable[str]) -> str:
-    """``; did you mean 'x'? (valid: ...)``, to be put after a message about an unknown name."""
+    """``; did you mean 'x'? (valid: ...)``, to be put after a message about an unknown name.
+
+    Of very many valid names only the nearest are shown.
+    """
     names = sorted(valid)
     close = get_close_matches(wrong, names, 1)
     hint = f"; did you mean '{close[0]}'?" if close else ""
-    return f"{hint} (valid: {', '.join(names)})"
+    if len(names) <= _MAX_LISTED:
+        return f"{hint} (valid: {', '.join(names)})"
+    near = get_close_matches(wrong, names, 5, 0.3)
+    return f"{hint} ({len(names)} are valid; near: {', '.join(near)})"
 
 
 def _convert(value: Value, kind: Any, where: str) -> Any:

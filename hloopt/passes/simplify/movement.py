@@ -174,8 +174,10 @@ def _reverse_once(match: Match) -> Instruction:
 
 
 def _splat_constant(match: Match) -> Instruction | None:
-    literal, shape = match.root.literal, match.root.array
-    if literal is None or not shape.dims or literal.splat is None:
+    literal, shape = match.root.literal, match.root.shape
+    if literal is None or not isinstance(shape, ArrayShape):
+        return None
+    if not shape.dims or literal.splat is None:
         return None
     return match.splat_of(shape, Literal(array(shape.dtype), literal.splat))
 

@@ -30,7 +30,23 @@ def _whole(match: Match) -> Instruction | None:
     return source
 
 
+def _taken_apart(match: Match) -> Instruction | None:
+    literal = match.root.literal
+    if literal is None or not isinstance(match.root.shape, TupleShape) or literal.elided:
+        return None
+    elements = tuple(map(match.constant, literal.elements))
+    return match.make("tuple", elements, {}, match.root.shape)
+
+
 RULES = (
+    Rule(
+        "constant((A, B)) => tuple(constant(A), constant(B))",
+        op("constant"),
+        _taken_apart,
+        example="t = (f32[2], (s32[])) constant(({1, 2}, (3)))\n"
+        "ROOT r = f32[2] get-tuple-element(t), index=0",
+        counterexample="ROOT r = f32[2] constant({1, 2})",
+    ),
     Rule(
         "get-tuple-element(tuple(A, B)) => A",
         op("get-tuple-element", op("tuple")),
