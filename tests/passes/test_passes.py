@@ -1,0 +1,200 @@
+"""What golden texts cannot show of the passes: results, linear time, options."""
+
+from __future__ import annotations
+
+import time
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import hloopt
+from hloopt.errors import UsageError
+from hloopt.ir import Module, fingerprint
+from hloopt.ir.build import clone_module
+from hloopt.passes.call_inliner import CallInliner
+from hloopt.passes.constant_folding import ConstantFolding
+from hloopt.passes.cse import CommonSubexpressionElimination
+from hloopt.passes.dce import DeadCodeElimination
+from hloopt.passes.simplify.movement import unmodified_dimensions
+from hloopt.pipelines import PASSES, PIPELINES, optimize_module, parse_pipeline
+from hloopt.rewrite import Pass, PassLog
+
+
+def read(body: str) -> Module:
+    return hloopt.parse(f"HloModule m\nENTRY e {{\n{body}\n}}\n")
+
+
+@st.composite
+def reshapes(draw: st.DrawFn) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """Two lists of dimensions with the same product."""
+    factors = draw(st.lists(st.sampled_from([1, 2, 3, 5]), min_size=1, max_size=6))
+
+    def grouped() -> tuple[int, ...]:
+        cuts = draw(st.lists(st.booleans(), min_size=len(factors), max_size=len(factors)))
+        dims = [1]
+        for factor, cut in zip(factors, cuts, strict=True):
+            if cut:
+                dims.append(factor)
+            else:
+                dims[-1] *= factor
+        return tuple(dims)
+
+    return grouped(), grouped()
+
+
+@given(reshapes())
+def test_unmodified_dimensions_keep_their_index(
+    dims: tuple[tuple[int, ...], tuple[int, ...]],
+) -> None:
+    """Where a reshape is said to leave a dimension alone, every element keeps its index there."""
+    before, after = dims
+    for old, new in unmodified_dimensions(before, after).items():
+        index = np.indices(before)[old].reshape(after)
+        assert np.array_equal(index, np.indices(after)[new])
+
+
+OPERATIONS = st.sampled_from(["add", "subtract", "multiply", "and", "xor", "minimum", "maximum"])
+LEAVES = st.integers(-3, 3)
+
+
+@st.composite
+def programs(draw: st.DrawFn) -> str:
+    """Integer expressions over two parameters, constants and each other, with many repetitions."""
+    lines = ["v0 = s32[3] parameter(0)", "v1 = s32[3] parameter(1)"]
+    names = ["v0", "v1"]
+    for _ in range(draw(st.integers(1, 12))):
+        name = f"v{len(names)}"
+        if draw(st.integers(0, 3)) == 0:
+            lines.append(f"c{len(names)} = s32[] constant({draw(LEAVES)})")
+            lines.append(f"{name} = s32[3] broadcast(c{len(names)}), dimensions={{}}")
+        else:
+            left, right = draw(st.sampled_from(names)), draw(st.sampled_from(names))
+            lines.append(f"{name} = s32[3] {draw(OPERATIONS)}({left}, {right})")
+        names.append(name)
+    lines[-1] = f"ROOT {lines[-1]}"
+    return "\n".join(lines)
+
+
+@settings(max_examples=60, deadline=None)
+@given(programs())
+def test_o1_keeps_integer_programs(body: str) -> None:
+    """Random expressions compute the same after O1, and a second run changes nothing."""
+    module = read(body)
+    better = clone_module(module)
+    report = parse_pipeline("O1").run(better, verify_each=True)
+    assert not report.notes
+    inputs = [np.array([-(2**31), 7, -1], np.int32), np.array([2, 2**31 - 1, 5], np.int32)]
+    for want, got in zip(
+        hloopt.evaluate(module, inputs), hloopt.evaluate(better, inputs), strict=True
+    ):
+        assert np.array_equal(want, got)
+    before = fingerprint(better)
+    assert not parse_pipeline("O1").run(better).changed
+    assert fingerprint(better) == before
+
+
+@pytest.mark.parametrize("dtype", ["f32", "bf16", "f16", "f8e4m3fn", "s4", "u8", "pred", "c64"])
+def test_folding_computes_what_the_interpreter_does(dtype: str) -> None:
+    """A folded constant has the bits that evaluating the unfolded module gives."""
+    values = {
+        "pred": "{true, false, true}",
+        "c64": "{(1, 2), (0, -3), (nan, inf)}",
+        "u8": "{1, 200, 255}",
+    }
+    literal = values.get(dtype, "{1, -3, 7}")
+    root = "and" if dtype == "pred" else "add"
+    module = read(
+        f"a = {dtype}[3] constant({literal})\n b = {dtype}[3] reverse(a), dimensions={{0}}\n"
+        f"c = {dtype}[3] {root}(a, b)\n ROOT t = ({dtype}[3], {dtype}[3]) tuple(b, c)"
+    )
+    (b, c) = hloopt.evaluate(module, [])
+    folded = clone_module(module)
+    assert ConstantFolding().run(folded, PassLog())
+    assert {operand.opcode for operand in folded.entry.root.operands} == {"constant"}
+    for want, got in zip((b, c), hloopt.evaluate(folded, []), strict=True):
+        assert want.dtype == got.dtype
+        assert want.tobytes() == got.tobytes()
+
+
+def test_folding_never_reads_more_than_it_may() -> None:
+    """work bounds the elements read, and the multiplications of a dot."""
+    module = read(
+        "a = f32[2,3] constant({{1,2,3},{4,5,6}})\n"
+        "ROOT d = f32[2,2] dot(a, a), lhs_contracting_dims={1}, rhs_contracting_dims={1}"
+    )
+    assert not ConstantFolding(work=11).run(clone_module(module), PassLog())
+    assert ConstantFolding(work=12).run(clone_module(module), PassLog())
+
+
+def test_limits_must_make_sense() -> None:
+    """A limit below one element is a mistake of the caller."""
+    with pytest.raises(UsageError, match="count elements"):
+        ConstantFolding(limit=0)
+
+
+def chain(length: int) -> Module:
+    """Calls, dead code, equal and constant expressions, so many of each."""
+    lines = ["x = f32[4] parameter(0)", "n_0 = f32[4] constant({1, 2, 3, 4})"]
+    last = "x"
+    for n in range(length):
+        lines += [
+            f"a{n} = f32[4] sine({last})",
+            f"b{n} = f32[4] sine({last})",
+            f"d{n} = f32[4] cosine(b{n})",
+            f"k{n} = f32[4] call(a{n}, b{n}), to_apply=both",
+            f"n_{n + 1} = f32[4] negate(n_{n})",
+            f"e{n} = f32[4] multiply(k{n}, n_{n + 1})",
+        ]
+        last = f"e{n}"
+    lines[-1] = f"ROOT {lines[-1]}"
+    both = (
+        "both { p = f32[4] parameter(0)\n q = f32[4] parameter(1)\n ROOT s = f32[4] add(p, q) }\n"
+    )
+    return hloopt.parse(f"HloModule m\n{both}ENTRY e {{\n" + "\n".join(lines) + "\n}\n")
+
+
+@pytest.mark.parametrize(
+    "instance",
+    [
+        CallInliner(),
+        CommonSubexpressionElimination(),
+        ConstantFolding(),
+        DeadCodeElimination(),
+    ],
+    ids=lambda instance: instance.name,
+)
+def test_time_is_linear(instance: Pass) -> None:
+    """Ten times the instructions take about ten times as long."""
+
+    def seconds(length: int) -> float:
+        module = chain(length)
+        start = time.perf_counter()
+        assert instance.run(module, PassLog())
+        return time.perf_counter() - start
+
+    small = min(seconds(100) for _ in range(3))
+    assert seconds(1000) < 10 * small * 4
+
+
+def test_every_pass_is_listed_under_its_own_name() -> None:
+    """The table's keys are the passes' names, and every pass has a first line to show."""
+    assert all(name == entry.name for name, entry in PASSES.items())
+    assert all((entry.__doc__ or "").splitlines()[0].endswith(".") for entry in PASSES.values())
+
+
+@pytest.mark.parametrize("name", PIPELINES)
+def test_named_pipelines_round_trip(name: str) -> None:
+    """The expanded text of a named pipeline reads back as the same passes."""
+    pipeline = parse_pipeline(name)
+    assert parse_pipeline(str(pipeline)) == pipeline
+
+
+def test_optimize_leaves_the_given_module_alone() -> None:
+    """The result is a copy; O0 is an exact one."""
+    module = read("x = f32[] parameter(0)\n n = f32[] negate(x)\n ROOT r = f32[] negate(n)")
+    before = fingerprint(module)
+    assert optimize_module(module, "O2").instruction_count() == 1
+    assert fingerprint(module) == before
+    assert fingerprint(optimize_module(module, "O0")) == before
