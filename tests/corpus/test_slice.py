@@ -15,22 +15,24 @@ pytestmark = pytest.mark.corpus
 SIZE_LIMIT = 120_000  # characters; larger files belong to make corpus
 
 
-def _slice(folder: str, pattern: str, count: int) -> list[Path]:
+def _slice(folder: str, pattern: str, count: int, limit: int = SIZE_LIMIT) -> list[Path]:
     root = os.environ.get("HLOOPT_CORPUS")
     if not root:
         return []
     paths = sorted((Path(root) / folder).glob(pattern))
-    paths = [path for path in paths if path.stat().st_size < SIZE_LIMIT]
+    paths = [path for path in paths if path.stat().st_size < limit]
     return random.Random(2023).sample(paths, min(count, len(paths)))
 
 
 def _cases() -> list[tuple[Path, tuple[str, ...]]]:
     full = TEXT_STAGES + RESULT_STAGES
     return [
-        *((path, full) for path in _slice("jax", "*.before.hlo", 10)),
-        *((path, full) for path in _slice("jax", "*.after.hlo", 8)),
-        *((path, full) for path in _slice("jax", "*.h200.hlo", 8)),
+        *((path, full) for path in _slice("jax", "*.before.hlo", 24)),
+        *((path, full) for path in _slice("jax", "*.after.hlo", 12)),
+        *((path, full) for path in _slice("jax", "*.h200.hlo", 12)),
         *((path, TEXT_STAGES) for path in _slice("jax", "*.prefusion.hlo", 4)),
+        *((path, TEXT_STAGES) for path in _slice("jax", "*.fused.hlo", 4)),
+        *((path, TEXT_STAGES) for path in _slice("models", "*.hlo", 2, 300_000)),
     ] or [(Path("none"), ())]
 
 
