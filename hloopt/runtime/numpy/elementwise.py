@@ -34,50 +34,50 @@ class _Lowered:
 
 
 _FLOATS = frozenset({"f32", "f64"})
-_INEXACT = _FLOATS | {"c64", "c128"}
+_COMPLEX = frozenset({"c64", "c128"})
 _SIGNED = frozenset({"s8", "s16", "s32", "s64"})
 _UNSIGNED = frozenset({"u8", "u16", "u32", "u64"})
 _INTEGERS = _SIGNED | _UNSIGNED
 _BITS = _INTEGERS | {"pred"}
 _REALS = _FLOATS | _INTEGERS
-_NUMBERS = _REALS | _INEXACT
+_NUMBERS = _REALS | _COMPLEX
 
 # opcode -> ufunc and the element types for which the op's row does nothing else.
 _UFUNCS: Mapping[str, tuple[np.ufunc, frozenset[str]]] = {
     "abs": (np.absolute, _REALS),
-    "acos": (np.arccos, _INEXACT),
-    "acosh": (np.arccosh, _INEXACT),
+    "acos": (np.arccos, _FLOATS),
+    "acosh": (np.arccosh, _FLOATS),
     "add": (np.add, _NUMBERS | {"pred"}),
     "and": (np.bitwise_and, _BITS),
-    "asin": (np.arcsin, _INEXACT),
-    "asinh": (np.arcsinh, _INEXACT),
+    "asin": (np.arcsin, _FLOATS),
+    "asinh": (np.arcsinh, _FLOATS),
     "atan2": (np.arctan2, _FLOATS),
-    "atanh": (np.arctanh, _INEXACT),
+    "atanh": (np.arctanh, _FLOATS),
     "cbrt": (np.cbrt, _FLOATS),
     "ceil": (np.ceil, _FLOATS),
-    "cosh": (np.cosh, _INEXACT),
-    "cosine": (np.cos, _INEXACT),
-    "divide": (np.divide, _INEXACT),
-    "exponential": (np.exp, _INEXACT),
+    "cosh": (np.cosh, _FLOATS),
+    "cosine": (np.cos, _FLOATS),
+    "divide": (np.divide, _FLOATS),
+    "exponential": (np.exp, _FLOATS),
     "exponential-minus-one": (np.expm1, _FLOATS),
     "floor": (np.floor, _FLOATS),
-    "log": (np.log, _INEXACT),
+    "log": (np.log, _FLOATS),
     "log-plus-one": (np.log1p, _FLOATS),
     "maximum": (np.maximum, _BITS),
     "minimum": (np.minimum, _BITS),
-    "multiply": (np.multiply, _NUMBERS | {"pred"}),
+    "multiply": (np.multiply, _REALS | {"pred"}),
     "negate": (np.negative, _NUMBERS),
     "not": (np.invert, _BITS),
     "or": (np.bitwise_or, _BITS),
     "power": (np.power, _FLOATS),
     "remainder": (np.fmod, _FLOATS),
     "round-nearest-even": (np.rint, _FLOATS),
-    "sine": (np.sin, _INEXACT),
-    "sinh": (np.sinh, _INEXACT),
-    "sqrt": (np.sqrt, _INEXACT),
+    "sine": (np.sin, _FLOATS),
+    "sinh": (np.sinh, _FLOATS),
+    "sqrt": (np.sqrt, _FLOATS),
     "subtract": (np.subtract, _NUMBERS),
-    "tan": (np.tan, _INEXACT),
-    "tanh": (np.tanh, _INEXACT),
+    "tan": (np.tan, _FLOATS),
+    "tanh": (np.tanh, _FLOATS),
     "xor": (np.bitwise_xor, _BITS),
 }
 _COMPARISONS: Mapping[str, np.ufunc] = {
@@ -146,9 +146,7 @@ def _by_row(instruction: Instruction, context: Context, kinds: list[DType]) -> _
 def _compare(instruction: Instruction, context: Context, known: Known) -> _Lowered | None:
     kind = instruction.operands[0].array.dtype
     order = instruction.attributes.get("type")
-    plain = kind.name in _INTEGERS | {"pred"} or (
-        kind.name in _INEXACT and order in (None, "FLOAT")
-    )
+    plain = kind.name in _INTEGERS | {"pred"} or (kind.name in _FLOATS and order in (None, "FLOAT"))
     return (
         _Lowered(_COMPARISONS[instruction.attributes["direction"]], ufunc=True) if plain else None
     )
