@@ -46,6 +46,11 @@ def parse_time(path: str, count: int) -> None:
     print(json.dumps(times))
 
 
+def _typed(array: Any, shape: Any) -> Any:
+    """NumPy writes bf16 and its like as raw bytes; the parameter says what they are."""
+    return array.view(shape.numpy_dtype()) if array.dtype.kind == "V" else array
+
+
 def run(path: str, inputs: str, outputs: str) -> None:
     """Run a module on XLA's CPU backend; the npz holds arrays in parameter order."""
     import jax
@@ -64,7 +69,10 @@ def run(path: str, inputs: str, outputs: str) -> None:
         xla_client.CompileOptions(),
     )
     with np.load(inputs) as arrays:
-        values = [jax.device_put(arrays[f"in_{index}"], device) for index in range(len(arrays))]
+        values = [
+            jax.device_put(_typed(arrays[f"in_{index}"], wanted), device)
+            for index, wanted in enumerate(computation.program_shape().parameter_shapes())
+        ]
     results = [np.asarray(value) for value in program.execute(values)]
     np.savez(outputs, **{f"out_{index}": value for index, value in enumerate(results)})
 
