@@ -64,4 +64,6 @@ def _literal(value: Literal) -> str:
         return "{...}"
     if value.array is None:
         return f"({','.join(map(_literal, value.elements))})"
-    return blake2b(repr(value.key).encode(), digest_size=16).hexdigest()
+    digest = blake2b(f"{value.array.dtype}{value.array.shape}".encode(), digest_size=16)
+    digest.update(value.array.tobytes())
+    return digest.hexdigest()

@@ -106,7 +106,10 @@ class ConstantFolding(Pass):
         literals = _literals(value, instruction.shape)
         if any(entry.shape.elements > allowed and entry.splat is None for entry in literals):
             return False
-        edit.replace_instruction(instruction, _build(instruction, literals))
+        folded = _build(instruction, literals)
+        if "sharding" in instruction.attributes:
+            edit.set_attribute(folded, "sharding", instruction.attributes["sharding"])
+        edit.replace_instruction(instruction, folded)
         return True
 
 
