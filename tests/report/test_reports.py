@@ -1,0 +1,98 @@
+"""Numbers as people read them, and tables that fit."""
+
+from __future__ import annotations
+
+import io
+
+import numpy as np
+import pytest
+from rich.console import Console
+
+from hloopt.report.numbers import amount, byte_size, error, seconds
+from hloopt.report.run import Row, RunReport
+from hloopt.runtime.compare import compare
+from hloopt.runtime.timing import Timing
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (2.5, "2.5 s"), (0.0123, "12.3 ms"), (4.2e-5, "42 µs"), (3e-8, "30 ns"), (0.0, "0 ns"),
+        (999.6e-6, "1000 µs"), (1234.0, "1234 s"),
+    ],
+)  # fmt: skip
+def test_seconds(value: float, text: str) -> None:
+    """Three digits and the unit that suits them."""
+    assert seconds(value) == text
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [(0, "0 B"), (1023, "1023 B"), (1536, "1.5 KiB"), (3 << 40, "3 TiB"), (5 << 50, "5120 TiB")],
+)
+def test_byte_sizes(value: int, text: str) -> None:
+    """Powers of 1024."""
+    assert byte_size(value) == text
+
+
+@pytest.mark.parametrize(
+    ("value", "text"), [(999, "999"), (1000, "1 k"), (12_345_678, "12.3 M"), (10**18, "1000 P")]
+)
+def test_amounts(value: int, text: str) -> None:
+    """Powers of 1000."""
+    assert amount(value) == text
+
+
+def test_an_exact_result_has_no_error() -> None:
+    """0, not 0.0e+00."""
+    assert (error(0.0), error(1.25e-7)) == ("0", "1.2e-07")
+
+
+def report() -> RunReport:
+    """Two programs of which one is wrong in one place."""
+    want = np.arange(12, dtype=np.float32).reshape(3, 4)
+    wrong = want.copy()
+    wrong[1, 2] += 1
+    return RunReport(
+        "a[b].hlo",
+        "strict rounding",
+        "seed 0",
+        "given, cpu",
+        [
+            Row("given, cpu", 3, 3, Timing((0.002, 0.002)), "interpreter", (compare(want, want),)),
+            Row("O2, cpu", 1, 1, Timing((0.001, 0.001)), "interpreter", (compare(wrong, want),)),
+        ],
+    )
+
+
+@pytest.mark.parametrize("width", [60, 80, 112, 200])
+def test_tables_fit_the_terminal(width: int) -> None:
+    """No line is longer than the terminal; names from files are not taken for markup."""
+    stream = io.StringIO()
+    report().show(Console(file=stream, width=width))
+    lines = stream.getvalue().splitlines()
+
+    assert max(map(len, lines)) <= width
+    assert lines[0].startswith("a[b].hlo")
+    assert "2.00x" in stream.getvalue()
+    assert "out_0[1,2]" in stream.getvalue()
+
+
+def test_a_wrong_result_is_told() -> None:
+    """Which program, which result, how many elements and where."""
+    stream = io.StringIO()
+    report().show(Console(file=stream, width=200))
+
+    assert not report().passed
+    assert (
+        "differs O2, cpu: out_0 against interpreter: 1 of 12 elements of f32" in stream.getvalue()
+    )
+    assert "worst at [1,2]" in stream.getvalue()
+
+
+def test_infinities_survive_json() -> None:
+    """JSON has no infinity: it is a string."""
+    bad = compare(np.ones(2, np.float32), np.ones(3, np.float32))
+    made = RunReport("m", "", "", "x", [Row("x", against="y", comparisons=(bad,))]).json()
+    assert made["rows"][0]["comparisons"][0]["absolute"] == "inf"
+    assert made["passed"] is False
