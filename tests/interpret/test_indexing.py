@@ -109,10 +109,9 @@ def gathers(draw):
         vector_dim,
         sizes,
     )
-    result, batch_rest = [], iter([n for _, _, n in batch_sizes])
+    batch_rest = iter([n for _, _, n in batch_sizes])
     window_rest = iter([sizes[d] for d in window])
-    for k in range(total):
-        result.append(next(window_rest) if k in places else next(batch_rest))
+    result = [next(window_rest) if k in places else next(batch_rest) for k in range(total)]
     return shape, indices, dims, tuple(result)
 
 
