@@ -48,7 +48,7 @@ format: $(VENV)/.installed-dev  ## rewrite the sources in the house format
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
-corpus: $(VENV)/.installed-dev  ## everything in $$HLOOPT_CORPUS, resumable; writes tests/scoreboard.json
+corpus: $(VENV)/.installed-dev  ## everything in the folder HLOOPT_CORPUS names, resumable; writes tests/scoreboard.json
 	$(BIN)/python tests/corpus/score.py --jobs $(JOBS)
 
 bench: $(VENV)/.installed-dev  ## benchmarks: medians and ratios, never asserted
