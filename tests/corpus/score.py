@@ -15,13 +15,14 @@ import sys
 import threading
 from collections import Counter, defaultdict
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from hashlib import blake2b
 from pathlib import Path
 from queue import Empty, Queue
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent.parent
-sys.path[:0] = [str(HERE), str(HERE.parent)]
+sys.path[:0] = [str(HERE), str(HERE.parent), str(ROOT)]
 
 CACHE = ROOT / ".corpus"
 SCOREBOARD = HERE.parent / "scoreboard.json"
@@ -143,11 +144,9 @@ def examine_all(corpus: Path, jobs: int) -> dict[str, dict[str, dict[str, str]]]
         worker.close()
 
     with store.open("a") as out:
-        threads = [threading.Thread(target=run, args=(out,)) for _ in range(jobs)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
+        with ThreadPoolExecutor(jobs) as pool:
+            for finished in [pool.submit(run, out) for _ in range(jobs)]:
+                finished.result()  # a defect of this script must not pass for a result
     print(file=sys.stderr)
     return results
 
