@@ -14,7 +14,7 @@ from hloopt.text.problem import WHOLE, Problem
 from hloopt.text.syntax import AttributeText
 from hloopt.types import Metadata, Verbatim
 
-__all__ = ["Called", "Row", "Tail", "decode_metadata", "read_header_attribute", "row"]
+__all__ = ["PHASES", "Called", "Row", "Tail", "decode_metadata", "read_header_attribute", "row"]
 
 _START_OF = {
     Kind.INT: "integer",
@@ -53,6 +53,7 @@ _KEPT_AS_TEXT = {"frontend_attributes", "raw"}
 
 # The arguments of parameter and constant stand in the op table beside the attributes.
 _ARGUMENTS = {"literal", "parameter_number"}
+PHASES = ("start", "update", "done")
 _MOST_TAILS = 20_000
 _LONGEST_TAIL = 4_000
 
@@ -246,7 +247,6 @@ def read_header_attribute(entry: AttributeText, text: str) -> Any:
 
 
 _ROWS: dict[str, Row] = {}
-_PHASES = ("start", "update", "done")
 
 
 def row(word: str) -> Row | None:
@@ -254,6 +254,6 @@ def row(word: str) -> Row | None:
     found = _ROWS.get(word)
     if found is None:
         inner, _, phase = word.rpartition("-")
-        if word in OPS or (phase in _PHASES and inner in OPS):
+        if word in OPS or (phase in PHASES and inner in OPS):
             found = _ROWS[word] = Row(word)
     return found

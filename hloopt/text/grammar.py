@@ -94,7 +94,7 @@ def read(start: str, text: str) -> Any:
     try:
         return _lark().parse(text, start)
     except UnexpectedInput as error:
-        raise explain(error, text, _lark()) from None
+        raise explain(error, text, start, _lark()) from None
 
 
 @cache

@@ -5,10 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from difflib import get_close_matches
+from typing import Any
 
 from lark import Lark
-from lark.exceptions import UnexpectedCharacters, UnexpectedInput, UnexpectedToken
+from lark.exceptions import UnexpectedInput, UnexpectedToken
 from lark.lexer import PatternStr
+from lark.parsers.lalr_analysis import Shift
 
 from hloopt.text.problem import Problem
 
@@ -57,7 +59,20 @@ PHRASES = {
 _FOUND = re.compile(
     r'"(?:[^"\\\n]|\\.)*"?|%?[A-Za-z_][A-Za-z0-9_.-]*=?|-?[0-9][0-9a-zA-Z_.]*|->|<=|.', re.DOTALL
 )
+_KEY = re.compile(r"([A-Za-z_][A-Za-z0-9_.-]*)=")
+_BAD_ESCAPE = re.compile(
+    r"(?:[^\\]|\\[0-7abfnrtv\\'\"?]|\\x[0-9a-fA-F]|\\u[0-9a-fA-F]{4}|\\U[0-9a-fA-F]{8})*?"
+    r"(?P<bad>\\(?![0-7abfnrtv\\'\"?]|x[0-9a-fA-F]|u[0-9a-fA-F]{4}|U[0-9a-fA-F]{8}).)",
+    re.DOTALL,
+)
+_NEXT_INSTRUCTION = re.compile(r"\n[ \t]*(?:ROOT[ \t]+)?%?[A-Za-z_][A-Za-z0-9_.-]*[ \t]+=[ \t]")
+_NESTING = re.compile(
+    r'"(?:[^"\\]|\\.)*"|\'(?:[^\'\\]|\\.)*\'|/\*.*?\*/|//[^\n]*|[{}()]|'
+    + _NEXT_INSTRUCTION.pattern,
+    re.DOTALL,
+)
 _LONGEST_FOUND = 40
+_TABLES = ("FILENAMES", "FUNCTIONNAMES", "FILELOCATIONS", "STACKFRAMES")
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:
@@ -66,24 +81,44 @@ def did_you_mean(word: str, known: Iterable[str]) -> str:
     return f"; did you mean {close[0]!r}?" if close else ""
 
 
-def explain(error: UnexpectedInput, text: str, lark: Lark) -> Problem:
-    """A ``Problem`` for what Lark found."""
+def explain(error: UnexpectedInput, text: str, start: str, lark: Lark) -> Problem:
+    """A ``Problem`` for what Lark found while it read ``text`` as ``start``."""
+    if not text.strip():
+        return Problem(0, "the text is empty" if start == "module" else "a value is missing")
     at = error.pos_in_stream or 0
-    names: set[str] = set()
-    if isinstance(error, UnexpectedCharacters):
-        names = set(error.allowed or ())
-    elif isinstance(error, UnexpectedToken):
-        names = set(error.accepts or error.expected or ())
-        if error.token.type == "$END":
-            at = len(text.rstrip())
-        else:
-            at += len(error.token) - len(error.token.lstrip())
-    at += len(text[at:]) - len(text[at:].lstrip()) if at < len(text.rstrip()) else 0
+    names = _acceptable(error.state, lark)
+    if isinstance(error, UnexpectedToken) and error.token.type == "$END":
+        at = len(text)
+    at += len(text[at:]) - len(text[at:].lstrip())
     broken = _broken(text, at)
     if broken is not None:
         return broken
+    missing = _missing(text, at, names) if text[at:] else _unclosed(text)
+    if missing is not None:
+        return missing
+    at = min(at, len(text.rstrip()))
     found, width = _found(text, at)
-    return Problem(at, f"expected {_expected(names, lark)}, found {found}", width=width)
+    return Problem(at, f"expected {_expected(names, start, lark)}, found {found}", width=width)
+
+
+def _acceptable(state: Any, lark: Lark) -> set[str]:
+    """The terminals that may come next: those the LALR automaton shifts, perhaps after reductions."""
+    states = state.parse_conf.parse_table.states
+    accepted = set()
+    for name in [*(terminal.name for terminal in lark.terminals), "$END"]:
+        stack = list(state.state_stack)
+        while (found := states[stack[-1]].get(name)) is not None:
+            action, argument = found
+            if action is Shift:
+                accepted.add(name)
+                break
+            if argument.expansion:
+                del stack[-len(argument.expansion) :]
+            stack.append(states[stack[-1]][argument.origin.name][1])
+            if name == "$END" and stack[-1] == state.parse_conf.end_state:
+                accepted.add(name)
+                break
+    return accepted
 
 
 def _broken(text: str, at: int) -> Problem | None:
@@ -95,46 +130,95 @@ def _broken(text: str, at: int) -> Problem | None:
         body = re.compile(rf"(?:[^{quote}\\]|\\.)*", re.DOTALL).match(text, at + 1)
         assert body is not None
         if text[body.end() : body.end() + 1] != quote:
-            return Problem(at, "the string is not closed")
-        escape = re.search(r"\\(?![0-7xuUabfnrtv\\'\"?])|\\x(?![0-9a-fA-F])", body[0])
+            return _unclosed(text) or Problem(at, "the string is not closed")
+        escape = _BAD_ESCAPE.match(body[0])
         if escape is not None:
-            place = at + 1 + escape.start()
-            return Problem(
-                place, f"unknown escape {text[place : place + 2]!r} in a string", width=2
-            )
-    if text[at : at + 1] == "\0":
+            place = at + 1 + escape.start("bad")
+            bad = escape["bad"]
+            return Problem(place, f"unknown escape {bad} in a string", width=len(bad))
+    if quote == "\0":
         return Problem(at, "the text contains a NUL byte: it is not HLO text")
+    return None
+
+
+def _missing(text: str, at: int, names: set[str]) -> Problem | None:
+    """``name=`` where an instruction could begin: a comma or a blank was forgotten."""
+    key = _KEY.match(text, at)
+    if key is None or "LINE" not in names:
+        return None
+    if text[text.rfind("\n", 0, at) + 1 : at].strip():
+        return Problem(at, f"expected ',' before attribute {key[1]!r}", width=len(key[1]))
+    message = f"expected a blank between {key[1]!r} and '=', or ',' before an attribute"
+    return Problem(at, message, width=len(key[0]))
+
+
+def _unclosed(text: str) -> Problem | None:
+    """When the text ends too early: the first bracket or string that runs on into a later instruction.
+
+    A brace at the end of its line opens a body; instructions are meant to follow it.
+    """
+    open_brackets: list[int] = []
+    for match in _NESTING.finditer(text):
+        piece = match[0]
+        if piece in "{(":
+            open_brackets.append(match.start())
+        elif piece in "})":
+            if open_brackets:
+                open_brackets.pop()
+        elif piece[0] in "\"'":
+            if _NEXT_INSTRUCTION.search(piece):
+                return Problem(match.start(), "the string is not closed")
+        elif piece[0] == "\n":
+            for at in open_brackets:
+                if text[at + 1 : text.find("\n", at)].strip():
+                    return Problem(at, f"this {text[at]!r} is not closed")
     return None
 
 
 def _found(text: str, at: int) -> tuple[str, int]:
     match = _FOUND.match(text, at)
-    if match is None:
+    if match is None or not text[at:].strip():
         return "the end of the text", 1
     found = match[0]
     shown = found if len(found) <= _LONGEST_FOUND else found[: _LONGEST_FOUND - 1] + "…"
     return (shown if shown[0] in "\"'" else repr(shown)), len(found)
 
 
-def _expected(names: set[str], lark: Lark) -> str:
-    plain = {name.rpartition("__")[2] if not name.startswith("__") else name for name in names}
-    if {"NAME", "SHAPE_TEXT"} <= plain and "ARGUMENTS" not in plain and "RPAR" not in plain:
-        plain -= {"NAME", "LPAR", "_OPEN", "_CLOSE", "SHAPE_TEXT", "BUFFER"}
-        words = ["a shape or an opcode"]
-    elif "ARGUMENTS" in plain:
-        return "operands and ')'"
-    else:
-        words = []
+# Sets of terminals that belong to one thing, what it is called, and which of them it stands for.
+_THINGS: tuple[tuple[set[str], str, set[str]], ...] = (
+    ({"ARGUMENTS"}, "operands and ')'", {"NAME", "SHAPE_TEXT", "BUFFER", "_OPEN", "_CLOSE"}),
+    ({"_CLOSE", "LSQB"}, "", {"LSQB", "_OPEN"}),
+    ({"$END", "LSQB", "_OPEN"}, "", {"LSQB", "_OPEN"}),
+    ({"NAME", "SHAPE_TEXT"}, "a shape or a name", {"NAME", "SHAPE_TEXT", "BUFFER", "_OPEN"}),
+    ({"SHAPE_TEXT"}, "a shape", {"NAME", "BUFFER", "_OPEN"}),
+    ({"LINE"}, "an instruction", {"TARGET", "ROOT"}),
+    ({"ENTRY"}, "a computation", {"TARGET", "NAME", "ENTRY", *_TABLES, "$END"}),
+    ({"EQUAL", "COLON"}, "'='", {"COLON"}),
+)
+
+
+def _expected(names: set[str], start: str, lark: Lark) -> str:
     strings = {
         terminal.name: terminal.pattern.value
         for terminal in lark.terminals
         if isinstance(terminal.pattern, PatternStr)
     }
-    quoted = sorted(strings[name] for name in names if name in strings)
-    words += sorted({PHRASES[name] for name in plain if PHRASES.get(name)})
-    words += [f"'{value}'" for value in quoted if value != "ROOT"]
-    unknown = sorted(name for name in plain if name not in PHRASES and name not in strings)
-    words += [name for name in unknown if name not in {str(n).rpartition("__")[2] for n in strings}]
-    if not words:
-        return "something else"
-    return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} or {words[-1]}"
+    plain = {name if name.startswith("_") else name.rpartition("__")[2]: name for name in names}
+    words = []
+    for members, phrase, others in _THINGS:
+        if members <= plain.keys():
+            words.append(phrase)
+            for name in (members if phrase else set()) | others:
+                plain.pop(name, None)
+    for name, full in plain.items():
+        if name == "$END":
+            words.append("')'" if start == "operands" else "nothing more")
+        elif full in strings:
+            words.append(f"'{strings[full]}'")
+        else:
+            words.append(PHRASES[name])
+    # Words before punctuation, each once.
+    words = sorted({word for word in words if word}, key=lambda word: (word.startswith("'"), word))
+    return (
+        " or ".join(filter(None, (", ".join(words[:-1]), words[-1]))) if words else "nothing more"
+    )

@@ -261,9 +261,13 @@ def _floats(dtype: DType, words: list[str], text: str, offset: int) -> _Array:
 
 def _overflow_threshold(dtype: DType) -> float:
     """The largest value and half a unit in its last place, for types that have no infinity."""
-    info = ml_dtypes.finfo(dtype.numpy)
-    largest = float(info.max)
-    return largest + 2.0 ** (math.frexp(largest)[1] - 2 - int(info.nmant))
+    largest = float(ml_dtypes.finfo(dtype.numpy).max)  # type: ignore[no-untyped-call]
+    return largest + 2.0 ** (math.frexp(largest)[1] - 2 - mantissa_bits(dtype))
+
+
+def mantissa_bits(dtype: DType) -> int:
+    """The width of a float type's mantissa, the hidden bit not counted."""
+    return int(ml_dtypes.finfo(dtype.numpy).nmant)  # type: ignore[no-untyped-call]
 
 
 def _odd_float(dtype: DType, word: str, index: int, text: str, offset: int) -> _Array:
@@ -273,7 +277,7 @@ def _odd_float(dtype: DType, word: str, index: int, text: str, offset: int) -> _
     payload = int(word.partition("(")[2].rstrip(")") or "0", 16)
     value = np.array([math.nan], dtype.numpy)
     bits = value.view(_UNSIGNED[value.dtype.itemsize])
-    mantissa = (1 << int(ml_dtypes.finfo(dtype.numpy).nmant)) - 1
+    mantissa = (1 << mantissa_bits(dtype)) - 1
     if "(" in word:
         if not has_payload(dtype) or not 0 < payload <= mantissa:
             raise _wrong(text, index, offset, f"{dtype.name} has no {word}")

@@ -5,11 +5,10 @@ from __future__ import annotations
 import math
 from typing import Any
 
-import ml_dtypes
 import numpy as np
 
-from hloopt.text.literals import has_payload
-from hloopt.types import DType, Literal
+from hloopt.text.literals import has_payload, mantissa_bits
+from hloopt.types import ArrayShape, DType, Literal, of_numpy
 
 __all__ = ["literal_text"]
 
@@ -24,17 +23,13 @@ def literal_text(literal: Literal) -> str:
     if values is None:
         parts = [literal_text(element) for element in literal.elements]
         return f"( {', '.join(parts)} )" if parts else "()"
-    assert literal.shape is not None
-    return array_text(literal.shape.dtype, values)  # type: ignore[union-attr]
+    assert isinstance(literal.shape, ArrayShape), "an array has an array shape"
+    return array_text(literal.shape.dtype, values)
 
 
 def array_text(dtype: DType, values: _Array) -> str:
     """Nested braces around the elements, a row of the last dimension without line breaks."""
-    if dtype.is_pred and values.ndim:
-        texts = ["1" if value else "0" for value in values.reshape(-1).tolist()]
-    else:
-        texts = _element_texts(dtype, np.ascontiguousarray(values).reshape(-1))
-    return _nested(texts, values.shape)
+    return _nested(_element_texts(dtype, np.ascontiguousarray(values)), values.shape)
 
 
 def _nested(texts: list[str], dims: tuple[int, ...]) -> str:
@@ -54,20 +49,19 @@ def _nested(texts: list[str], dims: tuple[int, ...]) -> str:
 
 
 def _element_texts(dtype: DType, values: _Array) -> list[str]:
+    flat = values.reshape(-1)
     if dtype.is_pred:
-        return ["true" if value else "false" for value in values.tolist()]
+        # As in XLA, which writes words for a scalar and digits in an array.
+        words = ("0", "1") if values.ndim else ("false", "true")
+        return [words[value] for value in flat.tolist()]
     if dtype.is_complex:
-        part = np.float32 if dtype.bits == 64 else np.float64
-        pairs = values.view(part)
-        name = "f32" if dtype.bits == 64 else "f64"
-        from hloopt.types import dtype as named
-
-        texts = _float_texts(named(name), pairs)
+        part = of_numpy(flat.real.dtype)
+        texts = _float_texts(part, flat.view(part.numpy))
         return [f"({re}, {im})" for re, im in zip(texts[::2], texts[1::2], strict=True)]
     if dtype.is_integer:
-        wide = values.astype(np.int64 if dtype.kind == "signed" else np.uint64)
+        wide = flat.astype(np.int64 if dtype.kind == "signed" else np.uint64)
         return list(map(str, wide.tolist()))
-    return _float_texts(dtype, values)
+    return _float_texts(dtype, flat)
 
 
 def _float_texts(dtype: DType, values: _Array) -> list[str]:
@@ -77,15 +71,9 @@ def _float_texts(dtype: DType, values: _Array) -> list[str]:
         texts = [str(value) for value in values]
     else:
         texts = _narrow_texts(dtype, values)
-    wide = values.astype(np.float64)
-    return (
-        [
-            _nan_text(dtype, values, index) if text == "nan" else _plain(text)
-            for index, text in enumerate(texts)
-        ]
-        if np.isnan(wide).any()
-        else list(map(_plain, texts))
-    )
+    for index in np.flatnonzero(np.isnan(values.astype(np.float64))):
+        texts[index] = _nan_text(dtype, values, int(index))
+    return list(map(_plain, texts))
 
 
 def _plain(text: str) -> str:
@@ -124,8 +112,7 @@ def _nan_text(dtype: DType, values: _Array, index: int) -> str:
         return "nan"
     unsigned = {1: np.uint8, 2: np.uint16, 4: np.uint32, 8: np.uint64}[values.dtype.itemsize]
     bits = int(values[index : index + 1].view(unsigned)[0])
-    mantissa = int(ml_dtypes.finfo(dtype.numpy).nmant)
     sign = "-" if bits >> (dtype.bits - 1) else ""
-    payload = bits & ((1 << mantissa) - 1)
-    usual = 1 << (mantissa - 1)
+    mantissa = mantissa_bits(dtype)
+    payload, usual = bits & ((1 << mantissa) - 1), 1 << (mantissa - 1)
     return f"{sign}nan" if payload == usual else f"{sign}nan({payload:#x})"

@@ -22,7 +22,7 @@ from hloopt.ir import Computation, Instruction, Module, edit
 from hloopt.ir.build import infer_shape
 from hloopt.ops import MANY, OPS
 from hloopt.source import Source
-from hloopt.text.attributes import Row, Tail, decode_metadata, read_header_attribute, row
+from hloopt.text.attributes import PHASES, Row, Tail, decode_metadata, read_header_attribute, row
 from hloopt.text.grammar import pattern, read
 from hloopt.text.hints import did_you_mean
 from hloopt.text.literals import build, read_literal
@@ -36,6 +36,8 @@ from hloopt.text.syntax import (
     LineText,
     ModuleText,
     OperandText,
+    begin,
+    end,
 )
 from hloopt.types import DTYPES, Literal, Metadata, Shape, TupleShape, compatible
 
@@ -45,6 +47,7 @@ _MOST_HEADS = 50_000
 _LONGEST_HEAD = 2_000
 _LONGEST_LITERAL = 200
 _DEEPEST = 100
+_DEEPEST_COMPUTATION = 20
 _RESERVED = {
     *DTYPES,
     *("nan", "true", "false", "inf", "HloModule", "ENTRY", "ROOT", "FileLocations", "FileNames"),
@@ -109,9 +112,11 @@ def _read_head(text: str) -> _Head:
 def _head(shape: Shape | None, opcode: Token) -> _Head:
     found = row(str(opcode))
     if found is None:
+        _, dash, phase = opcode.rpartition("-")
+        known = [f"{name}-{phase}" for name in OPS] if dash and phase in PHASES else OPS
         raise Problem(
-            opcode.start_pos,
-            f"unknown opcode {str(opcode)!r}{did_you_mean(opcode, OPS)}",
+            begin(opcode),
+            f"unknown opcode {str(opcode)!r}{did_you_mean(opcode, known)}",
             width=len(opcode),
         )
     return _Head(shape, found)
@@ -177,7 +182,7 @@ class _Reader:
         entry_seen = False
         for computation in syntax.computations:
             if computation.entry and entry_seen:
-                raise Problem(computation.name.start_pos, "a second computation is marked ENTRY")
+                raise Problem(begin(computation.name), "a second computation is marked ENTRY")
             built = self.computation(computation)
             if computation.entry or not entry_seen:
                 module.entry = built
@@ -211,16 +216,16 @@ class _Reader:
         name = syntax.name.lstrip("%")
         if name in self.computations:
             raise Problem(
-                syntax.name.start_pos,
+                begin(syntax.name),
                 f"computation {name!r} is defined twice",
                 width=len(syntax.name),
             )
-        computation = Computation(name, syntax.name.start_pos)
+        computation = Computation(name, begin(syntax.name))
         self.body(_Scope(computation, syntax.body, 0))
         result = syntax.result
         if result is not None and not compatible(result, computation.result_shape):
             raise Problem(
-                syntax.name.start_pos,
+                begin(syntax.name),
                 f"computation {name!r} is declared to give {result}, its root has shape "
                 f"{computation.result_shape}",
                 width=len(syntax.name),
@@ -289,7 +294,7 @@ class _Reader:
         match = self.parts(token)
         assert match is not None, "the parts of a line are those of the terminal LINE"
         root, name, head_text, arguments, before, metadata, after = match.groups()
-        start = scope.base + token.start_pos
+        start = scope.base + begin(token)
         offset = start + match.start(2)
         if name[0] == "%":
             name = name[1:]
@@ -370,7 +375,7 @@ class _Reader:
         """An instruction read token by token."""
         base = scope.base
         name = syntax.name.lstrip("%")
-        offset = base + syntax.name.end_pos - len(name)
+        offset = base + end(syntax.name) - len(name)
         if name in scope.computation.by_name or name in _RESERVED:
             self.check_name(scope, name, offset)
         try:
@@ -526,21 +531,21 @@ class _Reader:
                     width=len(text),
                 )
             return found
-        try:
-            items = read("body", text[1:-1])
-        except Problem as problem:
-            raise problem.moved(at + 1) from None
         computation = Computation(f"{instruction.name}.{attribute}", at)
-        with self.nesting(at):
+        with self.nesting(at, _DEEPEST_COMPUTATION):
+            try:
+                items = read("body", text[1:-1])
+            except Problem as problem:
+                raise problem.moved(at + 1) from None
             self.body(_Scope(computation, items, at + 1))
         edit.add_computation(self.result, computation)
         self.computations[computation.name] = computation
         return computation
 
     @contextmanager
-    def nesting(self, at: int) -> Iterator[None]:
-        if self.depth >= _DEEPEST:
-            raise Problem(at, f"instructions are nested more than {_DEEPEST} levels deep")
+    def nesting(self, at: int, deepest: int = _DEEPEST) -> Iterator[None]:
+        if self.depth >= deepest:
+            raise Problem(at, f"instructions are nested more than {deepest} levels deep")
         self.depth += 1
         yield
         self.depth -= 1
@@ -552,7 +557,7 @@ class _Reader:
     ) -> None:
         if isinstance(given, Token):
             text = given[:-1]
-            at = scope.base + given.start_pos
+            at = scope.base + begin(given)
             if text.strip():
                 self.arguments(scope, instruction, head, text, at)
             elif head.row.role:
@@ -626,7 +631,7 @@ class _Reader:
         instruction.operands = tuple(self.operand(scope, operand, at) for operand in operands)
 
     def operand(self, scope: _Scope, syntax: OperandText, at: int) -> Instruction:
-        offset = at + syntax.name.start_pos
+        offset = at + begin(syntax.name)
         if syntax.arguments is not None:
             with self.nesting(offset):
                 return self.nested(scope, syntax, syntax.arguments, at)
@@ -650,7 +655,7 @@ class _Reader:
             head = _head(syntax.shape, syntax.name)
         except Problem as problem:
             raise problem.moved(at) from None
-        offset = at + syntax.name.start_pos
+        offset = at + begin(syntax.name)
         tail = self.tail(head.row, "", _Places(0), syntax.name, offset)
         name = self.free_name(scope, head.opcode)
         instruction = Instruction(name, head.opcode, _NO_SHAPE, (), tail.plain.copy(), None, offset)

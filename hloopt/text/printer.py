@@ -198,7 +198,9 @@ def _frozen_tuple_text(values: tuple[Any, ...]) -> str:
     if isinstance(first, SliceRange):
         strides = any(part.stride != 1 for part in values)
         ranges = (
-            f"[{part.start}:{part.limit}:{part.stride}]" if strides else f"[{part.start}:{part.limit}]"
+            f"[{part.start}:{part.limit}:{part.stride}]"
+            if strides
+            else f"[{part.start}:{part.limit}]"
             for part in values
         )
         return f"{{{', '.join(ranges)}}}"

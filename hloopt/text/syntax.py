@@ -12,7 +12,7 @@ from typing import Any, TypeAlias
 from lark import Token, Transformer
 
 from hloopt.text.hints import did_you_mean
-from hloopt.text.problem import WHOLE, Problem
+from hloopt.text.problem import Problem
 from hloopt.text.strings import unquote
 from hloopt.types import (
     DTYPES,
@@ -40,7 +40,21 @@ __all__ = [
     "ModuleText",
     "OperandText",
     "Syntax",
+    "begin",
+    "end",
 ]
+
+
+def begin(token: Token) -> int:
+    """Where a token begins in the text it was read from."""
+    assert token.start_pos is not None, "tokens of a text have a place"
+    return token.start_pos
+
+
+def end(token: Token) -> int:
+    """Where a token ends in the text it was read from."""
+    assert token.end_pos is not None, "tokens of a text have a place"
+    return token.end_pos
 
 
 @dataclass(frozen=True, slots=True)
@@ -209,11 +223,11 @@ class Syntax(Transformer[Token, Any]):
 
     def attribute(self, parts: list[Any]) -> AttributeText:
         key, value = parts
-        start, end = value if isinstance(value, tuple) else (value.start_pos, value.end_pos)
-        return AttributeText(key[:-1], key.start_pos, start, end)
+        span = value if isinstance(value, tuple) else (begin(value), end(value))
+        return AttributeText(key[:-1], begin(key), *span)
 
     def deep(self, parts: list[Any]) -> tuple[int, int]:
-        return parts[0].start_pos, parts[-1].end_pos
+        return begin(parts[0]), end(parts[-1])
 
     # ---- shapes ----
 
@@ -224,7 +238,7 @@ class Syntax(Transformer[Token, Any]):
             try:
                 found = self._read("shape", str(text))
             except Problem as problem:
-                raise problem.moved(text.start_pos) from None
+                raise problem.moved(begin(text)) from None
             if len(self._shapes) >= _MOST_SHAPES:
                 self._shapes.clear()
             self._shapes[str(text)] = found
@@ -235,18 +249,18 @@ class Syntax(Transformer[Token, Any]):
         element = DTYPES.get(str(name))
         if element is None:
             raise Problem(
-                name.start_pos,
+                begin(name),
                 f"unknown element type {str(name)!r}{did_you_mean(name, DTYPES)}",
                 width=len(name),
             )
         layout = None
-        offset = name.start_pos
+        offset = begin(name)
         if rest and isinstance(rest[-1], tuple) and isinstance(rest[-1][0], Layout):
             layout, offset = rest.pop()
         dims = tuple(size for size, _ in rest)
         dynamic = tuple(mark for _, mark in rest)
         if not element.is_array and dims:
-            raise Problem(name.start_pos, f"{name} has no dimensions", width=len(name))
+            raise Problem(begin(name), f"{name} has no dimensions", width=len(name))
         if layout is not None and len(layout.minor_to_major) != len(dims):
             raise Problem(
                 offset,
@@ -267,10 +281,15 @@ class Syntax(Transformer[Token, Any]):
     def unbounded(self, parts: list[Token]) -> tuple[int, bool]:
         return UNBOUNDED, True
 
-    def tuple_shape(self, parts: list[Shape]) -> TupleShape:
-        shape = TupleShape(tuple(parts))
+    def opening(self, parts: list[Token]) -> Token:
+        return parts[0]
+
+    def tuple_shape(self, parts: list[Any]) -> TupleShape:
+        shape = TupleShape(tuple(parts[1:]))
         if _depth(shape) > _DEEPEST_SHAPE:
-            raise Problem(WHOLE, f"a shape is nested more than {_DEEPEST_SHAPE} levels deep")
+            raise Problem(
+                begin(parts[0]), f"a shape is nested more than {_DEEPEST_SHAPE} levels deep"
+            )
         return shape
 
     def buffer_shape(self, parts: list[Any]) -> BufferShape:
@@ -286,7 +305,7 @@ class Syntax(Transformer[Token, Any]):
             for letter, piece in (parts[2] if len(parts) == 3 else ())
             if (letter, piece) not in _DEFAULTS
         )
-        return Layout(order, suffix, space, bits), opening.start_pos
+        return Layout(order, suffix, space, bits), begin(opening)
 
     def order(self, parts: list[Token]) -> tuple[int, ...]:
         return tuple(map(int, parts))
@@ -330,13 +349,13 @@ class Syntax(Transformer[Token, Any]):
     # ---- literals ----
 
     def element(self, parts: list[Token]) -> LiteralText:
-        return LiteralText("element", parts[0].start_pos, str(parts[0]))
+        return LiteralText("element", begin(parts[0]), str(parts[0]))
 
     def elided(self, parts: list[Token]) -> LiteralText:
-        return LiteralText("elided", parts[0].start_pos, "")
+        return LiteralText("elided", begin(parts[0]), "")
 
     def dense(self, parts: list[Token]) -> LiteralText:
-        return LiteralText("dense", parts[0].start_pos, str(parts[0]))
+        return LiteralText("dense", begin(parts[0]), str(parts[0]))
 
     def several(self, parts: list[LiteralText]) -> LiteralText:
         offset = parts[0].offset if parts else 0
@@ -350,7 +369,7 @@ class Syntax(Transformer[Token, Any]):
 
     def deep_array(self, parts: list[Any]) -> LiteralText:
         text = "".join(_flat(parts))
-        return LiteralText("dense", parts[0].start_pos, text)
+        return LiteralText("dense", begin(parts[0]), text)
 
     def complex(self, parts: list[Token]) -> str:
         return "".join(parts)
@@ -364,7 +383,7 @@ class Syntax(Transformer[Token, Any]):
         return float(parts[0].partition("(")[0])
 
     def boolean(self, parts: list[Token]) -> bool:
-        return parts[0] == "true"
+        return bool(parts[0] == "true")
 
     def word(self, parts: list[Token]) -> str:
         return str(parts[0])
@@ -401,14 +420,14 @@ class Syntax(Transformer[Token, Any]):
         rank = len(parts[0][1]) if parts else 0
         for key, values in parts:
             if key in fields:
-                raise Problem(key.start_pos, f"{key} is given twice", width=len(key))
+                raise Problem(begin(key), f"{key} is given twice", width=len(key))
             if len(values) != rank:
                 raise Problem(
-                    key.start_pos, f"{key} has {len(values)} dimensions, not {rank}", width=len(key)
+                    begin(key), f"{key} has {len(values)} dimensions, not {rank}", width=len(key)
                 )
             fields[str(key)] = values
         if parts and "size=" not in fields:
-            raise Problem(parts[0][0].start_pos, "a window needs size=", width=len(parts[0][0]))
+            raise Problem(begin(parts[0][0]), "a window needs size=", width=len(parts[0][0]))
         ones = [(1,)] * rank
         columns = (
             fields.get("size=", ones),
@@ -431,7 +450,7 @@ class Syntax(Transformer[Token, Any]):
         values = [tuple(map(int, part.split("_"))) for part in value.split("x")]
         if any(len(entry) != (2 if pairs else 1) for entry in values):
             wanted = "low_high pairs, as in 0_1x0_1" if pairs else "numbers, as in 3x3"
-            raise Problem(value.start_pos, f"{key} wants {wanted}", width=len(value))
+            raise Problem(begin(value), f"{key} wants {wanted}", width=len(value))
         return key, values
 
     def padding(self, parts: list[Token]) -> tuple[PaddingDim, ...]:
@@ -442,7 +461,7 @@ class Syntax(Transformer[Token, Any]):
 
     def called(self, parts: list[Any]) -> tuple[int, int]:
         value = parts[0]
-        return value if isinstance(value, tuple) else (value.start_pos, value.end_pos)
+        return value if isinstance(value, tuple) else (begin(value), end(value))
 
     def called_list(self, parts: list[tuple[int, int]]) -> list[tuple[int, int]]:
         return parts
@@ -454,7 +473,7 @@ class Syntax(Transformer[Token, Any]):
         return parts[0], parts[1]
 
     def names(self, parts: list[Token]) -> list[tuple[str, int]]:
-        return [(str(part).lstrip("%"), part.start_pos) for part in parts]
+        return [(str(part).lstrip("%"), begin(part)) for part in parts]
 
     def metadata(self, parts: list[tuple[str, Any]]) -> dict[str, Any]:
         return dict(parts)
@@ -494,7 +513,7 @@ _DEFAULTS = {("S", "0"), ("E", "0"), ("L", "1"), ("M", "0")}
 def _size(token: Token) -> int:
     size = int(token)
     if not 0 <= size < 1 << 63:
-        raise Problem(token.start_pos, f"{token} is no dimension size", width=len(token))
+        raise Problem(begin(token), f"{token} is no dimension size", width=len(token))
     return size
 
 
@@ -519,12 +538,12 @@ def _conv_dims(token: Token) -> ConvDims:
         complete = all(known.count(letter) == 1 for letter in letters)
         if not complete or spatial != [str(axis) for axis in range(len(spatial))]:
             raise Problem(
-                token.start_pos + str(token).index(labels),
+                begin(token) + str(token).index(labels),
                 f"{labels!r} must have {letters[0]}, {letters[1]} and the spatial digits from 0, once each",
                 width=len(labels),
             )
     if not len(lhs.replace("?", "")) == len(rhs.replace("?", "")) == len(out.replace("?", "")):
-        raise Problem(token.start_pos, "the three parts have different ranks", width=len(token))
+        raise Problem(begin(token), "the three parts have different ranks", width=len(token))
 
     def spatial_of(labels: str) -> tuple[int, ...]:
         digits = sorted(label for label in labels if label.isdigit())

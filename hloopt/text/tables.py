@@ -41,12 +41,15 @@ def load(file: Path, options: Mapping[str, Any]) -> Lark | None:
     """The parser of ``file``, or None where there is no such file or it is damaged."""
     try:
         stored = json.loads(file.read_text(encoding="utf-8"), object_pairs_hook=_with_numbers)
-        return Lark._load_from_dict(stored["data"], stored["memo"], **options)
+        parser: Lark = Lark._load_from_dict(  # type: ignore[no-untyped-call]
+            stored["data"], stored["memo"], **options
+        )
     except OSError:
         return None
     except (ValueError, KeyError, TypeError, AttributeError, IndexError, lark.exceptions.LarkError):
         # Cut off or overwritten: it is built again and replaced.
         return None
+    return parser
 
 
 def save(file: Path, parser: Lark) -> None:
