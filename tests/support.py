@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import shlex
+import sys
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -43,6 +45,22 @@ def invoke(*words: str, stdin: str | bytes = "") -> Result:
     if result.exception is not None and not isinstance(result.exception, SystemExit):
         raise result.exception
     return result
+
+
+def count_calls(step: Callable[[], object]) -> int:
+    """How many Python functions ``step`` calls: work that can be compared without a clock."""
+    seen = 0
+
+    def count(_frame: object, event: str, _argument: object) -> None:
+        nonlocal seen
+        seen += event == "call"
+
+    sys.setprofile(count)
+    try:
+        step()
+    finally:
+        sys.setprofile(None)
+    return seen
 
 
 @dataclass(frozen=True)

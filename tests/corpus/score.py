@@ -143,10 +143,9 @@ def examine_all(corpus: Path, jobs: int) -> dict[str, dict[str, dict[str, str]]]
                 print(f"\r{total - tasks.qsize()}/{total} {part:<15}", end="", file=sys.stderr)
         worker.close()
 
-    with store.open("a") as out:
-        with ThreadPoolExecutor(jobs) as pool:
-            for finished in [pool.submit(run, out) for _ in range(jobs)]:
-                finished.result()  # a defect of this script must not pass for a result
+    with store.open("a") as out, ThreadPoolExecutor(jobs) as pool:
+        for finished in [pool.submit(run, out) for _ in range(jobs)]:
+            finished.result()  # a defect of this script must not pass for a result
     print(file=sys.stderr)
     return results
 

