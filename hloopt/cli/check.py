@@ -9,9 +9,9 @@ from typing import Any
 import click
 
 from hloopt.cli.files import Text, open_texts, progress, read_module
-from hloopt.cli.main import show_error
+from hloopt.cli.messages import error_json, show_error
 from hloopt.cli.options import files_argument, json_option
-from hloopt.errors import HlooptError, SourceError
+from hloopt.errors import HlooptError
 
 __all__ = ["command"]
 
@@ -66,9 +66,3 @@ def _errors(text: Text, warnings: list[dict[str, Any]], *, quiet: bool) -> Itera
         if not quiet:
             click.echo(f"{text.name}:{line}:{column}: warning: {message}", err=True)
     yield from islice(violations(module), _MOST_ERRORS)
-
-
-def error_json(error: HlooptError) -> dict[str, Any]:
-    """An error as JSON values."""
-    place = {"line": error.line, "column": error.column} if isinstance(error, SourceError) else {}
-    return {"message": error.message, **place}

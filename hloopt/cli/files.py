@@ -1,7 +1,7 @@
 """Where modules come from and where text goes.
 
-Inputs are files, dump directories, ``-`` or nothing for standard input; ``.gz`` is read.  Outputs are written
-whole or not at all.
+Inputs are files, dump directories, ``-`` or nothing for standard input; gzipped text is read from each of them.
+Outputs are written whole or not at all.
 """
 
 from __future__ import annotations
@@ -11,19 +11,33 @@ import os
 import sys
 import tempfile
 import zlib
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import click
 
-from hloopt.errors import ParseError, UsageError
+from hloopt.cli.messages import error_json, show_error
+from hloopt.errors import HlooptError, ParseError, UsageError
 from hloopt.ir import Module
 
-__all__ = ["Text", "modules", "open_texts", "read_module", "write_text"]
+__all__ = [
+    "Text",
+    "check_output",
+    "each_module",
+    "open_texts",
+    "progress",
+    "read_module",
+    "write_text",
+]
 
 _SUFFIXES = (".txt", ".hlo", ".txt.gz", ".hlo.gz")
 _HEAD = 65536
+_STDIN = "<stdin>"
+_BEFORE = ".before_optimizations"
+_AFTER = "after_optimizations"
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,10 +52,8 @@ class Text:
         return _decode(self.name, self._bytes())
 
     def _bytes(self) -> bytes:
-        if self.path is None:
-            return sys.stdin.buffer.read()
         try:
-            content = self.path.read_bytes()
+            content = sys.stdin.buffer.read() if self.path is None else self.path.read_bytes()
             return gzip.decompress(content) if content[:2] == b"\x1f\x8b" else content
         except (EOFError, gzip.BadGzipFile, zlib.error) as error:
             raise UsageError(f"{self.name}: not a whole .gz file: {error}") from error
@@ -50,6 +62,8 @@ class Text:
 
 
 def _decode(name: str, content: bytes) -> str:
+    if not content.strip():
+        raise ParseError("there is no module in it: it is empty", name=name)
     if content[:2] in (b"\xff\xfe", b"\xfe\xff"):
         raise ParseError("this is UTF-16 text; HLO text is ASCII or UTF-8", name=name)
     if b"\0" in content[:_HEAD]:
@@ -68,8 +82,9 @@ def _decode(name: str, content: bytes) -> str:
 
 
 def open_texts(arguments: Sequence[str]) -> list[Text]:
-    """The texts that arguments name; a directory stands for the modules in it.
+    """The texts that arguments name.
 
+    A directory stands for the modules in it, each as it was before optimisation where it holds both forms.
     Raises ``UsageError`` for a path that does not exist, an empty directory, and where standard input would
     be read from a terminal.
     """
@@ -78,16 +93,16 @@ def open_texts(arguments: Sequence[str]) -> list[Text]:
             context = click.get_current_context()
             click.echo(context.get_usage(), err=True)
             raise UsageError("no file given, and standard input is a terminal (try --help)")
-        return [Text("<stdin>", None)]
+        return [Text(_STDIN, None)]
+    if arguments.count("-") > 1:
+        raise UsageError("'-' is given more than once, but standard input can be read only once")
     texts: list[Text] = []
     for argument in arguments:
         path = Path(argument)
         if argument == "-":
-            texts.append(Text("<stdin>", None))
+            texts.append(Text(_STDIN, None))
         elif path.is_dir():
-            found = [
-                Text(str(entry), entry) for entry in sorted(path.iterdir()) if _is_module(entry)
-            ]
+            found = [Text(str(entry), entry) for entry in _modules_in(path)]
             if not found:
                 raise UsageError(f"{argument}: no HLO modules in this directory")
             texts.extend(found)
@@ -96,6 +111,16 @@ def open_texts(arguments: Sequence[str]) -> list[Text]:
         else:
             raise UsageError(f"{argument}: no such file or directory")
     return texts
+
+
+def _modules_in(folder: Path) -> list[Path]:
+    found = [entry for entry in sorted(folder.iterdir()) if _is_module(entry)]
+    stems = {entry.name.split(_BEFORE)[0] for entry in found if _BEFORE in entry.name}
+    return [
+        entry
+        for entry in found
+        if _AFTER not in entry.name or not any(entry.name.startswith(f"{s}.") for s in stems)
+    ]
 
 
 def _is_module(path: Path) -> bool:
@@ -117,11 +142,30 @@ def read_module(text: Text) -> Module:
     return parse_module(text.read(), text.name)
 
 
-def modules(arguments: Sequence[str]) -> Iterator[tuple[Text, Module]]:
-    """Each module in turn, with a progress bar on a terminal when there are several."""
-    texts = open_texts(arguments)
-    for text in progress(texts):
-        yield text, read_module(text)
+def each_module(
+    arguments: Sequence[str], step: Callable[[Text, Module], dict[str, Any]]
+) -> tuple[list[dict[str, Any]], int]:
+    """What ``step`` makes of each module that arguments name, in turn; and the exit code so far.
+
+    A module that cannot be read, is not valid or fails in ``step`` is one message, and one row with its
+    ``error``; the others are done all the same.  The code is the largest of the errors', 0 without any.
+    """
+    from hloopt.verify import verify_module
+
+    rows: list[dict[str, Any]] = []
+    code = 0
+    for text in progress(open_texts(arguments)):
+        row: dict[str, Any] = {"file": text.name}
+        try:
+            module = read_module(text)
+            verify_module(module)
+            row |= step(text, module)
+        except HlooptError as error:
+            show_error(error)
+            row["error"] = error_json(error)
+            code = max(code, error.exit_code)
+        rows.append(row)
+    return rows, code
 
 
 def progress(texts: list[Text]) -> Iterator[Text]:
@@ -141,20 +185,39 @@ def progress(texts: list[Text]) -> Iterator[Text]:
             bar.advance(task)
 
 
-def write_text(output: str | None, text: str, name: str, *, several: bool = False) -> None:
+def check_output(output: str | None, texts: Sequence[Text]) -> None:
+    """Raise ``UsageError`` where several modules would be written into one file, or over an input."""
+    if len(texts) < 2:
+        return
+    if output in (None, "-"):
+        raise UsageError(f"several modules need a directory: give -o DIR{os.sep}")
+    if not _is_folder(output):
+        raise UsageError(f"{output}: several modules need a directory (write {output}{os.sep})")
+    names = Counter(_file_name(text.name) for text in texts)
+    twice = [name for name, count in names.items() if count > 1]
+    if twice:
+        raise UsageError(f"{output}: several of the modules would be written to {twice[0]}")
+    for text in texts:
+        target = Path(output) / _file_name(text.name)
+        if text.path is not None and target.exists() and target.samefile(text.path):
+            raise UsageError(f"{output}: {target} is one of the inputs; give another directory")
+
+
+def _is_folder(output: str) -> bool:
+    return output.endswith(os.sep) or Path(output).is_dir()
+
+
+def write_text(output: str | None, text: str, name: str) -> None:
     """Write to ``output``: None or ``-`` is stdout; a directory gets one file per module.
 
-    A file appears whole or not at all.  Raises ``UsageError`` when it cannot be written, and when several
-    modules would go into one file.
+    A file appears whole or not at all.  Raises ``UsageError`` when it cannot be written.
     """
     if output in (None, "-"):
         sys.stdout.write(text)
         return
-    path = Path(str(output))
-    if path.is_dir() or str(output).endswith(os.sep):
-        path = path / _file_name(name)
-    elif several:
-        raise UsageError(f"{output}: several modules need a directory (write {output}{os.sep})")
+    path = Path(output)
+    if _is_folder(output):
+        path /= _file_name(name)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.NamedTemporaryFile(
@@ -175,7 +238,7 @@ def write_text(output: str | None, text: str, name: str, *, several: bool = Fals
 def _file_name(name: str) -> str:
     """The last part of an input's name, without what no file should be called."""
     stem = Path(name).name.removesuffix(".gz")
-    return "stdin.hlo" if name == "<stdin>" else stem
+    return "stdin.hlo" if name == _STDIN else stem
 
 
 def _umask() -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import io
 import os
 import sys
 import traceback
@@ -11,7 +12,8 @@ from typing import Any
 import click
 
 from hloopt import __version__
-from hloopt.errors import HlooptError, SourceError
+from hloopt.cli.messages import show_error
+from hloopt.errors import HlooptError
 
 __all__ = ["cli", "main"]
 
@@ -27,6 +29,21 @@ COMMANDS = {
 }
 
 
+def _show_tracebacks(ctx: click.Context, param: click.Parameter, value: bool) -> None:
+    if value:
+        os.environ[_VARIABLE] = "1"
+
+
+_VARIABLE = "HLOOPT_TRACEBACK"
+_TRACEBACK = click.Option(
+    ["--traceback"],
+    is_flag=True,
+    expose_value=False,
+    callback=_show_tracebacks,
+    help=f"Show where in hloopt an internal error happened, as {_VARIABLE}=1 does.",
+)
+
+
 class _Commands(click.Group):
     """Subcommands by name, imported when one is called."""
 
@@ -38,6 +55,8 @@ class _Commands(click.Group):
             return None
         module = importlib.import_module(f"hloopt.cli.{COMMANDS[cmd_name][0]}")
         command: click.Command = module.command
+        if _TRACEBACK not in command.params:
+            command.params.append(_TRACEBACK)
         return command
 
     def resolve_command(
@@ -62,13 +81,9 @@ class _Commands(click.Group):
         except HlooptError as error:
             show_error(error)
             ctx.exit(error.exit_code)
-
-
-def show_error(error: HlooptError) -> None:
-    """One error on stderr: with its place and excerpt where it has one."""
-    sys.stdout.flush()
-    text = str(error) if isinstance(error, SourceError) else f"hloopt: error: {error}"
-    click.echo(text, err=True)
+        except BrokenPipeError:
+            _forget_stdout()
+            ctx.exit(0)
 
 
 @click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"]})
@@ -82,8 +97,12 @@ def cli() -> None:
     """
 
 
+cli.params.append(_TRACEBACK)
+
+
 def main() -> None:
     """Entry point: usage errors exit with 2, an interrupt with 130, a defect of hloopt with 70."""
+    _speak_utf8()
     try:
         code = cli.main(prog_name="hloopt", standalone_mode=False)
         sys.stdout.flush()
@@ -94,17 +113,31 @@ def main() -> None:
         error.show()
         code = error.exit_code
     except BrokenPipeError:
-        # The reader of our pipe has gone; Python must not complain when it flushes stdout at the end.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _forget_stdout()
         code = 0
+    except OSError as error:
+        click.echo(f"hloopt: error: {error}", err=True)
+        code = 2
     except Exception as error:  # noqa: BLE001 - nobody who uses the tool wants a traceback
-        if os.environ.get("HLOOPT_TRACEBACK"):
+        if os.environ.get(_VARIABLE, "0") != "0":
             traceback.print_exc()
         click.echo(
             f"hloopt: internal error: {type(error).__name__}: {error}\n"
             "This is a defect of hloopt; please report it with the module that shows it "
-            "(HLOOPT_TRACEBACK=1 prints where it happened).",
+            "(--traceback prints where it happened).",
             err=True,
         )
         code = 70
     sys.exit(code if isinstance(code, int) else 0)
+
+
+def _forget_stdout() -> None:
+    """The reader of our pipe has gone; Python must not complain when it flushes stdout at the end."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def _speak_utf8() -> None:
+    """HLO text is UTF-8 whatever the locale; undecodable bytes of file names go out as they came in."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(encoding="utf-8", errors="surrogateescape")

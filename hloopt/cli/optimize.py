@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import click
 
-from hloopt.cli.files import modules, open_texts, write_text
+from hloopt.cli.files import Text, check_output, each_module, open_texts, write_text
 from hloopt.cli.options import files_argument, json_option, pipeline_options, pipeline_text
 from hloopt.ir import Module
 
@@ -29,7 +31,9 @@ __all__ = ["command"]
     help="xla: fusions taken apart, as XLA compiles it.",
 )
 @json_option
+@click.pass_context
 def command(
+    ctx: click.Context,
     files: tuple[str, ...],
     output: str | None,
     level: str | None,
@@ -43,7 +47,7 @@ def command(
 ) -> None:
     """Run passes over modules and print them as HLO.
 
-    HLO goes to stdout (or OUT), everything else to stderr.
+    HLO goes to stdout (or OUT; a directory for several modules), everything else to stderr.
 
     \b
     Example:
@@ -54,17 +58,15 @@ def command(
     from hloopt.report.pipeline import pipeline_json, show_hits, show_times
 
     pipeline = parse_pipeline(pipeline_text(level, passes))
-    several = len(open_texts(files)) > 1
-    rows = []
-    for text, module in modules(files):
+    if output is not None or not as_json:
+        check_output(output, open_texts(files))
+
+    def step(text: Text, module: Module) -> dict[str, Any]:
         report = pipeline.run(
-            module,
-            verify_each=verify_each,
-            print_after=print_after,
-            sink=_to_stderr,
+            module, verify_each=verify_each, print_after=print_after, sink=_to_stderr
         )
         if emit == "xla":
-            _take_apart(module)
+            parse_pipeline("defuse").run(module)
             _warn_of_elided(text.name, module)
         for note in report.notes:
             click.echo(f"{text.name}: note: {note}", err=True)
@@ -72,13 +74,16 @@ def command(
             show_times(report, messages())
         if show_stats and not as_json:
             show_hits(report, messages())
-        if as_json:
-            row = {"file": text.name, "pipeline": str(pipeline), **pipeline_json(report)}
-            rows.append({**row, "text": module.to_text()} if output is None else row)
+        hlo = module.to_text()
         if output is not None or not as_json:
-            write_text(output, module.to_text(), text.name, several=several)
+            write_text(output, hlo, text.name)
+        row = {"module": module.name, "pipeline": str(pipeline), **pipeline_json(report)}
+        return {**row, "text": hlo} if as_json and output is None else row
+
+    rows, code = each_module(files, step)
     if as_json:
         write_json("optimize", {"modules": rows})
+    ctx.exit(code)
 
 
 def _warn_of_elided(name: str, module: Module) -> None:
@@ -99,9 +104,3 @@ def _warn_of_elided(name: str, module: Module) -> None:
 
 def _to_stderr(text: str) -> None:
     click.echo(text, err=True, nl=False)
-
-
-def _take_apart(module: Module) -> None:
-    from hloopt.pipelines import parse_pipeline
-
-    parse_pipeline("defuse").run(module)

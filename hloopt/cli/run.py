@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypedDict
 
 import click
 
-from hloopt.cli.files import modules, open_texts
+from hloopt.cli.files import Text, each_module, open_texts
 from hloopt.cli.options import files_argument, json_option, pipeline_options, pipeline_text
 from hloopt.ir import Module
 
@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from hloopt.report.run import RunReport
 
 __all__ = ["command"]
+
+_INTERPRETER_SECONDS = 1.0  # it defines the results; how long it takes matters less
 
 
 class Tolerances(TypedDict):
@@ -31,10 +33,20 @@ class Tolerances(TypedDict):
 @files_argument
 @click.option("--device", default="cpu", show_default=True, help="Where the optimised module runs.")
 @click.option("--inputs", metavar="PATH", help="in_0, in_1, ... in an .npz or a folder of .npy.")
-@click.option("--seed", default=0, show_default=True, help="Makes inputs where none are given.")
+@click.option(
+    "--seed",
+    default=0,
+    show_default=True,
+    type=click.IntRange(0),
+    help="Makes inputs where none are given.",
+)
 @click.option("--expect", metavar="PATH", help="out_0, out_1, ... to compare with as well.")
-@click.option("--rtol", type=float, help="Relative tolerance; the default depends on the type.")
-@click.option("--atol", type=float, help="Absolute tolerance; the default depends on the type.")
+@click.option(
+    "--rtol", type=click.FloatRange(0), help="Relative tolerance; the default depends on the type."
+)
+@click.option(
+    "--atol", type=click.FloatRange(0), help="Absolute tolerance; the default depends on the type."
+)
 @click.option(
     "--repeat",
     default=5,
@@ -89,15 +101,18 @@ def command(
     )
     if (inputs or expect) and len(open_texts(files)) > 1:
         raise click.UsageError("--inputs and --expect belong to one module, not to several")
-    reports = []
-    for text, module in modules(files):
+    runner.check()
+
+    def step(text: Text, module: Module) -> dict[str, Any]:
         report = runner.run(module, text.name)
-        reports.append(report)
         if not as_json:
             report.show(product())
+        return report.json()
+
+    rows, code = each_module(files, step)
     if as_json:
-        write_json("run", {"modules": [report.json() for report in reports]})
-    ctx.exit(0 if all(report.passed for report in reports) else 1)
+        write_json("run", {"modules": rows})
+    ctx.exit(max([code, *(1 for row in rows if not row.get("passed", True))]))
 
 
 @dataclass(frozen=True)
@@ -113,6 +128,14 @@ class _Runner:
     repeat: int
     excess_precision: bool
 
+    def check(self) -> None:
+        """Raise ``UsageError`` or ``DeviceError`` for what is wrong whatever the module."""
+        from hloopt.pipelines import parse_pipeline
+        from hloopt.runtime import check_device
+
+        parse_pipeline(self.label)
+        check_device(self.device)
+
     def run(self, module: Module, name: str) -> RunReport:
         """Run one module in all its forms."""
         from hloopt.interpret import evaluate_module, supported
@@ -122,9 +145,7 @@ class _Runner:
         from hloopt.runtime import compile_module
         from hloopt.runtime.compare import compare_all
         from hloopt.runtime.timing import measure
-        from hloopt.verify import verify_module
 
-        verify_module(module)
         supported(module)
         better = build.clone_module(module)
         parse_pipeline(self.label).run(better)
@@ -137,7 +158,7 @@ class _Runner:
         def interpret() -> None:
             reference[:] = evaluate_module(module, arrays, excess_precision=excess)
 
-        timing = measure(interpret, 1, warm_up=False)
+        timing = measure(interpret, self.repeat, warm_up=False, seconds=_INTERPRETER_SECONDS)
         expected = self._expected(module)
         baseline = f"given, {self.device}"
         report = RunReport(

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import click
 
-from hloopt.cli.files import modules
+from hloopt.cli.files import Text, each_module
 from hloopt.cli.options import files_argument, json_option
+from hloopt.ir import Module
 
 __all__ = ["command"]
 
@@ -20,7 +23,8 @@ __all__ = ["command"]
     help="How many of the largest buffers to list.",
 )
 @json_option
-def command(files: tuple[str, ...], buffers: int, as_json: bool) -> None:
+@click.pass_context
+def command(ctx: click.Context, files: tuple[str, ...], buffers: int, as_json: bool) -> None:
     """Show what is in a module: opcodes, flops, bytes, the largest buffers.
 
     \b
@@ -30,11 +34,13 @@ def command(files: tuple[str, ...], buffers: int, as_json: bool) -> None:
     from hloopt.report.console import product, write_json
     from hloopt.report.stats import module_stats, show_stats
 
-    rows = []
-    for text, module in modules(files):
+    def step(text: Text, module: Module) -> dict[str, Any]:
         stats = module_stats(module, buffers=buffers)
-        rows.append({"file": text.name, **stats})
         if not as_json:
             show_stats(stats, product())
+        return stats
+
+    rows, code = each_module(files, step)
     if as_json:
         write_json("stats", {"modules": rows})
+    ctx.exit(code)

@@ -27,12 +27,20 @@ def messages() -> Console:
     return _console(stderr=True)
 
 
+class _Console(Console):
+    """A console whose reader may go away."""
+
+    def on_broken_pipe(self) -> None:
+        """Leave it to the entry point, as with everything else that is written."""
+        raise BrokenPipeError
+
+
 def _console(*, stderr: bool) -> Console:
     stream = sys.stderr if stderr else sys.stdout
     if stream.isatty():
-        return Console(file=stream, highlight=False)
+        return _Console(file=stream, highlight=False)
     width = Console().width if _columns_given() else _PIPE_WIDTH
-    return Console(file=stream, highlight=False, width=width)
+    return _Console(file=stream, highlight=False, width=width)
 
 
 def _columns_given() -> bool:

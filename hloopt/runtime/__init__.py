@@ -8,7 +8,7 @@ from hloopt.errors import DeviceError, UsageError
 from hloopt.ir import Module
 from hloopt.runtime.program import Program
 
-__all__ = ["DEVICES", "Program", "compile_module"]
+__all__ = ["DEVICES", "Program", "check_device", "compile_module"]
 
 DEVICES = ("cpu", "gpu", "emulator")
 
@@ -21,12 +21,17 @@ def compile_module(
     Raises ``UnsupportedError`` for the first instruction that cannot be run, before anything runs;
     ``DeviceError`` for a device this version has no executor for; ``UsageError`` for an unknown name.
     """
+    check_device(device)
+    from hloopt.runtime.numpy.program import NumpyProgram
+
+    return NumpyProgram(module, excess_precision=excess_precision)
+
+
+def check_device(device: str) -> None:
+    """Raise ``UsageError`` for a name that is no device, ``DeviceError`` for one without an executor."""
     if device not in DEVICES:
         close = get_close_matches(device, DEVICES, 1)
         hint = f"; did you mean '{close[0]}'?" if close else ""
         raise UsageError(f"unknown device '{device}' (known: {', '.join(DEVICES)}){hint}")
     if device != "cpu":
         raise DeviceError(f"device '{device}': this version of hloopt executes on 'cpu' only")
-    from hloopt.runtime.numpy.program import NumpyProgram
-
-    return NumpyProgram(module, excess_precision=excess_precision)

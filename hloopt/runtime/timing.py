@@ -7,6 +7,7 @@ import statistics
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from math import inf
 
 __all__ = ["Timing", "measure"]
 
@@ -31,20 +32,25 @@ class Timing:
         return (high - low) / 2
 
 
-def measure(step: Callable[[], object], repeat: int, *, warm_up: bool = True) -> Timing:
-    """Call ``step`` ``repeat`` times; garbage is collected before, not during, each call."""
+def measure(
+    step: Callable[[], object], repeat: int, *, warm_up: bool = True, seconds: float = inf
+) -> Timing:
+    """Call ``step`` ``repeat`` times; garbage is collected before, not during, each call.
+
+    No further call is made once all of them together have taken ``seconds``.
+    """
     if warm_up:
         step()
-    seconds = []
+    taken: list[float] = []
     collecting = gc.isenabled()
-    for _ in range(repeat):
+    while len(taken) < repeat and (not taken or sum(taken) < seconds):
         gc.collect()
         gc.disable()
         try:
             start = time.perf_counter()
             step()
-            seconds.append(time.perf_counter() - start)
+            taken.append(time.perf_counter() - start)
         finally:
             if collecting:
                 gc.enable()
-    return Timing(tuple(seconds))
+    return Timing(tuple(taken))
