@@ -10,7 +10,7 @@ import numpy as np
 
 from hloopt.ir import Instruction
 from hloopt.rewrite import Match, splat_literal
-from hloopt.types import ArrayShape, Layout, Shape, descending
+from hloopt.types import ArrayShape, Layout, descending
 
 __all__ = [
     "COMPLEX",
@@ -19,7 +19,6 @@ __all__ = [
     "PRED",
     "SIGNED",
     "UNSIGNED",
-    "all_elements",
     "exact_or_fast",
     "has_kind",
     "is_all_ones",
@@ -163,11 +162,6 @@ def never_negative_zero(instruction: Instruction, depth: int = 6) -> bool:
 def _has_negative_zero(values: np.ndarray[Any, Any]) -> bool:
     wide = values.astype(np.float64)
     return bool(np.any((wide == 0) & np.signbit(wide)))
-
-
-def all_elements(shape: Shape) -> bool:
-    """Whether the shape is an array with at least one element."""
-    return isinstance(shape, ArrayShape) and shape.elements > 0
 
 
 def resized(shape: ArrayShape, dims: tuple[int, ...]) -> ArrayShape:
