@@ -73,7 +73,8 @@ def _explain(name: str, as_json: bool) -> None:
     if row["options"]:
         made = table("\noption", "type", "default", "meaning", left=4)
         for option in row["options"]:
-            made.add_row(option["name"], option["type"], option["default"], option["meaning"])
+            kind = option["type"].replace("tuple[str, ...]", "list of words")
+            made.add_row(option["name"], kind, option["default"], escape(option["meaning"]))
         console.print(made)
 
 

@@ -22,7 +22,9 @@ class CallInliner(Pass):
     Control edges of the call go to what begins and ends the body.  Left alone: calls marked
     ``inlineable="false"``, calls to another execution thread, calls that share buffers between operands
     and result, calls whose parameters or result have another layout inside, and calls in bodies of
-    fusions.  ``single_call_site`` inlines only computations that are called once.
+    fusions.
+
+    single_call_site   whether to inline only computations that are called once
     """
 
     name: ClassVar[str] = "call-inliner"

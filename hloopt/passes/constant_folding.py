@@ -31,10 +31,12 @@ class ConstantFolding(Pass):
     """Evaluate what depends on constants only, rounding after every op.
 
     An instruction is folded when all operands are constants, broadcasts of constants or iotas, and one of
-    them at least is a constant itself.  The result may have ``limit`` elements, or as many as the largest
-    constant among the operands, or be one value repeated.  ``work`` bounds the elements read (for dot:
-    the multiplications).  Constants left out of the text (``{...}``), random numbers, side effects and
+    them at least is a constant itself.  Constants left out of the text (``{...}``), random numbers, side effects and
     control edges stay, and so do bodies of fusions.
+
+    limit   the most elements of a result; one value repeated, or a result no larger than a constant
+            among the operands, may have more
+    work    the most elements read (for dot: multiplications)
     """
 
     name: ClassVar[str] = "constant-folding"

@@ -357,6 +357,16 @@ def test_passes_lists_and_explains() -> None:
     assert "did you mean" in invoke("passes", "dcee").stderr.lower()
 
 
+def test_every_option_of_every_pass_has_a_meaning() -> None:
+    """Name, type, default and a phrase, read from the pass itself."""
+    rows = json.loads(invoke("passes", "--json").stdout)["passes"]
+    options = [(row["name"], option) for row in rows for option in row["options"]]
+
+    assert len(options) >= 10
+    assert [f"{name}.{option['name']}" for name, option in options if not option["meaning"]] == []
+    assert all(option["type"] and option["default"] for _, option in options)
+
+
 def test_ops_lists_every_opcode() -> None:
     """Opcodes without an evaluation are a part of the table."""
     every = json.loads(invoke("ops", "--json").stdout)["ops"]

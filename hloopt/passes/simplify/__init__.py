@@ -40,9 +40,11 @@ RULES = RuleSet(
 class Simplify(Pass):
     """Apply algebraic rules until none matches; results stay the same to the last bit.
 
-    ``fast_math`` adds the rules that keep results only as real numbers: signs of zero, infinities, NaN and
-    the last bits may change.  ``disable`` names rules to leave out, by their equations.  Bodies of fusions
-    are left alone: what is in a fusion was decided with the code as it is.
+    Bodies of fusions are left alone: what is in a fusion was decided with the code as it is.
+
+    fast_math   whether to add the rules that keep results only as real numbers: signs of zero,
+                infinities, NaN and the last bits may change
+    disable     rules to leave out, by their equations
     """
 
     name: ClassVar[str] = "simplify"
