@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from hloopt.types import DType, of_numpy
+from hloopt.types import DType, dtype, of_numpy
 
 __all__ = ["TOLERANCES", "Comparison", "Tolerance", "compare", "compare_all", "ulp_distance"]
 
@@ -88,8 +88,13 @@ def compare(
     left, right = _wide(got, kind), _wide(want, kind)
     with np.errstate(all="ignore"):
         rtol, atol = _tolerance(kind, right, rtol, atol)
-        same = (left == right) | (np.isnan(left) & np.isnan(right))
-        error = np.where(same, 0.0, np.abs(left - right))
+        ulps = ulp_distance(got, want, kind)
+        if kind.is_integer or kind.is_pred:
+            # Wide integers that differ may be the same double.
+            same, error = ulps == 0, ulps.astype(np.float64)
+        else:
+            same = (left == right) | (np.isnan(left) & np.isnan(right))
+            error = np.where(same, 0.0, np.abs(left - right))
         finite = np.isfinite(left) & np.isfinite(right)
         # An infinite bound would let anything pass for an infinity.
         passes = same | (finite & (error <= atol + rtol * np.abs(right)))
@@ -97,7 +102,6 @@ def compare(
         scale = np.abs(right)
         relative = np.where(finite & (scale > 0), bounded / scale, 0.0)
     mismatches = int(want.size - np.count_nonzero(passes))
-    ulps = ulp_distance(got, want, kind) if kind.is_float else np.zeros(0, np.uint64)
     return Comparison(
         kind.name,
         want.size,
@@ -106,7 +110,7 @@ def compare(
         if not mismatches
         else float(error[~passes].max(initial=0.0)),
         float(relative.max(initial=0.0)),
-        int(ulps[finite].max(initial=0)) if kind.is_float else 0,
+        int(ulps[finite].max(initial=0)),
         _worst(error, passes),
         rtol,
         atol,
@@ -130,14 +134,24 @@ def ulp_distance(got: Array, want: Array, kind: DType) -> Array:
     """How many values of the type lie between two arrays of it, element by element (0: the same).
 
     Bit patterns are mapped to integers in the order of the values, so that the count is exact across zero.
+    Of complex numbers it is the larger one of the two parts' distances.
     """
+    if kind.is_complex:
+        part = dtype("f32" if kind.name == "c64" else "f64")
+        return np.maximum(
+            ulp_distance(got.real, want.real, part), ulp_distance(got.imag, want.imag, part)
+        )
     left, right = _ordered(got, kind), _ordered(want, kind)
     distance: Array = np.where(left > right, left - right, right - left)
-    return distance
+    return distance.reshape(want.shape)
 
 
 def _ordered(values: Array, kind: DType) -> Array:
     """Unsigned integers in the order of the values; both zeros are the same one."""
+    if kind.kind == "signed":
+        return values.astype(np.int64).view(np.uint64) ^ np.uint64(1 << 63)
+    if not kind.is_float:
+        return values.astype(np.uint64)
     width = values.dtype.itemsize * 8
     bits = np.ascontiguousarray(values).view(f"u{values.dtype.itemsize}").astype(np.uint64)
     if kind.name == "f8e8m0fnu":
@@ -152,8 +166,6 @@ def _ordered(values: Array, kind: DType) -> Array:
 def _wide(values: Array, kind: DType) -> Array:
     if kind.is_complex:
         return values.astype(np.complex128)
-    if kind.is_integer and kind.bits == 64:
-        return values.astype(np.longdouble)
     return values.astype(np.float64)
 
 
