@@ -261,8 +261,13 @@ def _floats(dtype: DType, words: list[str], text: str, offset: int) -> _Array:
 
 def _overflow_threshold(dtype: DType) -> float:
     """The largest value and half a unit in its last place, for types that have no infinity."""
-    largest = float(ml_dtypes.finfo(dtype.numpy).max)  # type: ignore[no-untyped-call]
-    return largest + 2.0 ** (math.frexp(largest)[1] - 2 - mantissa_bits(dtype))
+    most = largest(dtype)
+    return most + 2.0 ** (math.frexp(most)[1] - 2 - mantissa_bits(dtype))
+
+
+def largest(dtype: DType) -> float:
+    """The largest finite value of a float type."""
+    return float(ml_dtypes.finfo(dtype.numpy).max)  # type: ignore[no-untyped-call]
 
 
 def mantissa_bits(dtype: DType) -> int:

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from hloopt.text.literals import has_payload, mantissa_bits
+from hloopt.text.literals import has_payload, largest, mantissa_bits
 from hloopt.types import ArrayShape, DType, Literal, of_numpy
 
 __all__ = ["literal_text"]
@@ -29,7 +29,7 @@ def literal_text(literal: Literal) -> str:
 
 def array_text(dtype: DType, values: _Array) -> str:
     """Nested braces around the elements, a row of the last dimension without line breaks."""
-    return _nested(_element_texts(dtype, np.ascontiguousarray(values)), values.shape)
+    return _nested(_element_texts(dtype, values.copy(order="C")), values.shape)
 
 
 def _nested(texts: list[str], dims: tuple[int, ...]) -> str:
@@ -71,7 +71,9 @@ def _float_texts(dtype: DType, values: _Array) -> list[str]:
         texts = [str(value) for value in values]
     else:
         texts = _narrow_texts(dtype, values)
-    for index in np.flatnonzero(np.isnan(values.astype(np.float64))):
+    with np.errstate(invalid="ignore"):  # signalling NaNs
+        unknown = np.flatnonzero(np.isnan(values))
+    for index in unknown:
         texts[index] = _nan_text(dtype, values, int(index))
     return list(map(_plain, texts))
 
@@ -87,7 +89,9 @@ def _narrow_texts(dtype: DType, values: _Array) -> list[str]:
     """Shortest decimals for types NumPy has no printer for: fewest digits that read back."""
     known: dict[float, str] = {}
     texts = []
-    for value, wide in zip(values, values.astype(np.float64).tolist(), strict=True):
+    with np.errstate(invalid="ignore"):  # signalling NaNs
+        doubles = values.astype(np.float64).tolist()
+    for value, wide in zip(values, doubles, strict=True):
         text = known.get(wide)
         if text is None or wide == 0:
             text = known[wide] = _shortest(dtype, value, wide)
@@ -98,11 +102,12 @@ def _narrow_texts(dtype: DType, values: _Array) -> list[str]:
 def _shortest(dtype: DType, value: Any, wide: float) -> str:
     if not math.isfinite(wide):
         return repr(wide)
+    limit = largest(dtype)
     for digits in range(1, 18):
-        text = f"{wide:.{digits}g}"
-        with np.errstate(over="ignore"):
-            if np.array(float(text)).astype(dtype.numpy) == value:
-                return repr(float(text))
+        near = float(f"{wide:.{digits}g}")
+        # Beyond the largest value the reader says so, where NumPy may give the largest value.
+        if abs(near) <= limit and np.array(near).astype(dtype.numpy) == value:
+            return repr(near)
     return repr(wide)
 
 

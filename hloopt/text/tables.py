@@ -40,15 +40,16 @@ def path(grammar: Path, starts: Sequence[str]) -> Path:
 def load(file: Path, options: Mapping[str, Any]) -> Lark | None:
     """The parser of ``file``, or None where there is no such file or it is damaged."""
     try:
-        stored = json.loads(file.read_text(encoding="utf-8"), object_pairs_hook=_with_numbers)
-        parser: Lark = Lark._load_from_dict(  # type: ignore[no-untyped-call]
-            stored["data"], stored["memo"], **options
-        )
-    except OSError:
+        text = file.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError):
         return None
-    except (ValueError, KeyError, TypeError, AttributeError, IndexError, lark.exceptions.LarkError):
-        # Cut off or overwritten: it is built again and replaced.
+    checksum, _, body = text.partition("\n")
+    if checksum != _checksum(body):
         return None
+    stored = json.loads(body, object_pairs_hook=_with_numbers)
+    parser: Lark = Lark._load_from_dict(  # type: ignore[no-untyped-call]
+        stored["data"], stored["memo"], **options
+    )
     return parser
 
 
@@ -58,7 +59,8 @@ def save(file: Path, parser: Lark) -> None:
     data["options"] = {
         name: value for name, value in data["options"].items() if name not in _OF_THE_PROCESS
     }
-    text = json.dumps({"data": data, "memo": memo})
+    body = json.dumps({"data": data, "memo": memo})
+    text = f"{_checksum(body)}\n{body}"
     with suppress(OSError):
         file.parent.mkdir(parents=True, exist_ok=True)
         handle, temporary = tempfile.mkstemp(dir=file.parent, prefix=f".{file.name}.")
@@ -69,6 +71,10 @@ def save(file: Path, parser: Lark) -> None:
         except OSError:
             Path(temporary).unlink(missing_ok=True)
             raise
+
+
+def _checksum(body: str) -> str:
+    return blake2b(body.encode(), digest_size=16).hexdigest()
 
 
 def _with_numbers(pairs: list[tuple[str, Any]]) -> dict[Any, Any]:

@@ -1,0 +1,147 @@
+"""The grammar as a document: complete, in step with the tables, and quick to load."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import lark
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from hloopt.ops import OPS, Kind
+from hloopt.ops.attributes import COMMON_ATTRIBUTES
+from hloopt.text import attributes, grammar, hints, tables
+from hloopt.text.grammar import pattern, read
+from hloopt.text.problem import Problem
+from hloopt.types import DTYPES, UNBOUNDED, ArrayShape, BufferShape, Layout, TupleShape
+
+
+def test_every_terminal_has_words() -> None:
+    """An error message never shows the name of a terminal."""
+    parser = grammar._lark()
+    fixed = {t.name for t in parser.terminals if isinstance(t.pattern, lark.lexer.PatternStr)}
+    ignored = {"BLANKS", "COMMENT"}
+    names = {t.name.rpartition("__")[2] for t in parser.terminals if t.name not in fixed | ignored}
+    only_parts = {name for name in names if name.startswith(("LINE_", "_"))}
+    assert names - only_parts <= hints.PHRASES.keys()
+
+
+def test_the_element_types_are_those_of_the_table() -> None:
+    """The grammar lists the types for its quick way; the list is the table's."""
+    for name in DTYPES:
+        assert pattern("SHAPE_TEXT").fullmatch(f"{name}[]"), name
+    assert not pattern("SHAPE_TEXT").fullmatch("f33[]")
+
+
+def test_every_kind_of_attribute_can_be_read() -> None:
+    """Each kind has a rule, and each attribute kept as text has one of its own name."""
+    assert {kind for kind in Kind if kind is not Kind.VERBATIM} == attributes._START_OF.keys()
+    every = [*COMMON_ATTRIBUTES, *(entry for op in OPS.values() for entry in op.attributes)]
+    own = {entry.name for entry in every if entry.kind is Kind.VERBATIM}
+    assert own - {"control-predecessors"} <= set(grammar.STARTS)
+
+
+def test_the_grammar_is_found_beside_the_package() -> None:
+    """In a checkout it stands at the top level."""
+    assert (grammar.grammar_folder() / "hlo.lark").is_file()
+
+
+def test_tables_survive_the_cache(tmp_path: Path) -> None:
+    """A parser from the cache reads what a fresh one reads, and refuses what that refuses."""
+    file = tmp_path / "deep" / "grammar.json"
+    options = {"transformer": grammar.Syntax(read)}
+    tables.save(file, grammar._lark())
+    loaded = tables.load(file, options)
+    assert loaded is not None
+    text = "(f32[2,3]{1,0:T(8,128)}, s32[])"
+    assert loaded.parse(text, "shape") == read("shape", text)
+    with pytest.raises(lark.exceptions.UnexpectedInput):
+        loaded.parse("(f32[2", "shape")
+
+
+@pytest.mark.parametrize("content", [b"", b"{}", b'x\n{"data": {}, "memo": {}}', b"\xff\n"])
+def test_a_damaged_cache_is_ignored(tmp_path: Path, content: bytes) -> None:
+    """It is built again instead."""
+    file = tmp_path / "grammar.json"
+    file.write_bytes(content)
+    assert tables.load(file, {}) is None
+    tables.save(file, grammar._lark())
+    file.write_bytes(file.read_bytes()[:-1])
+    assert tables.load(file, {}) is None
+
+
+def test_a_folder_that_cannot_be_written_costs_only_time(tmp_path: Path) -> None:
+    """Saving into the place of a file does nothing."""
+    (tmp_path / "file").write_text("")
+    tables.save(tmp_path / "file" / "grammar.json", grammar._lark())
+    assert tables.load(tmp_path / "file" / "grammar.json", {}) is None
+
+
+def test_the_cache_is_named_after_what_it_depends_on(tmp_path: Path) -> None:
+    """Another grammar or other starts: another file."""
+    (tmp_path / "a.lark").write_text("x")
+    first = tables.path(tmp_path, ("a",))
+    assert first == tables.path(tmp_path, ("a",))
+    assert first != tables.path(tmp_path, ("b",))
+    (tmp_path / "a.lark").write_text("y")
+    assert first != tables.path(tmp_path, ("a",))
+
+
+LAYOUTS = st.sampled_from(["", "T(8,128)", "T(8,128)(2,1)S(1)", "E(4)", "S(5)", "SC(0:4)M(1)"])
+
+
+@st.composite
+def arrays(draw: st.DrawFn) -> ArrayShape:
+    element = DTYPES[draw(st.sampled_from([name for name, row in DTYPES.items() if row.is_array]))]
+    marks = draw(st.lists(st.sampled_from("sbu"), max_size=4))
+    dims = tuple(UNBOUNDED if mark == "u" else draw(st.integers(0, 9)) for mark in marks)
+    dynamic = tuple(mark != "s" for mark in marks)
+    layout = None
+    if draw(st.booleans()) or not dims:
+        order = tuple(draw(st.permutations(range(len(dims)))))
+        text = draw(LAYOUTS)
+        layout = (
+            read(
+                "shape", f"f32[{','.join('1' * len(dims))}]{{{','.join(map(str, order))}:{text}}}"
+            ).layout
+            if text
+            else Layout(order)
+        )
+    return ArrayShape(element, dims, layout, dynamic if any(dynamic) else ())
+
+
+SHAPES = st.recursive(
+    st.one_of(arrays(), arrays().map(BufferShape)),
+    lambda inner: st.lists(inner, max_size=6).map(lambda parts: TupleShape(tuple(parts))),
+    max_leaves=8,
+)
+
+
+@settings(max_examples=200, deadline=None)
+@given(SHAPES)
+def test_shapes_survive(shape: object) -> None:
+    """Print and read give the same shape, by its rules and in one token."""
+    assert read("shape", str(shape)) == shape
+    assert read("head", f"{shape} add")[0] == shape
+
+
+READ = [start for start in grammar.STARTS if start != "line"]  # "line" only names its parts
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.text(alphabet="{}()[]\"'%,=:/*-0.af \n", max_size=40), st.sampled_from(READ))
+def test_no_text_crashes(text: str, start: str) -> None:
+    """Whatever the text: a value or a ``Problem`` at a place inside of it."""
+    problem = mistake(start, text)
+    if problem is not None:
+        assert 0 <= problem.offset <= len(text)
+        assert "__" not in problem.message
+
+
+def mistake(start: str, text: str) -> Problem | None:
+    try:
+        read(start, text)
+    except Problem as problem:
+        return problem
+    return None
