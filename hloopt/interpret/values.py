@@ -12,7 +12,7 @@ from hloopt.interpret.context import Array, Context, Value, array_of
 from hloopt.ir import Computation
 from hloopt.types import ArrayShape, DType, Shape, TupleShape, leaves
 
-__all__ = ["flatten_results", "parameter_values"]
+__all__ = ["flatten_results", "from_storage", "parameter_values"]
 
 
 def parameter_values(
@@ -59,15 +59,22 @@ def _value(
         raise EvaluationError(
             f"{what} has dimensions {list(shape.dims)}, but the input has {list(array.shape)}"
         )
-    return context.round(_from_storage(array, shape.dtype, what), shape.dtype)
+    return context.round(from_storage(array, shape.dtype, what), shape.dtype)
 
 
-def _from_storage(array: Array, dtype: DType, what: str) -> Array:
+def from_storage(array: Array, dtype: DType, what: str) -> Array:
+    """An array of ``dtype`` from its storage type or a view of that (see ``parameter_values``).
+
+    Raises ``EvaluationError``, which begins with ``what``, where it is neither.
+    """
     storage = dtype.numpy
     if array.dtype == storage:
         return array
     foreign = dtype.is_narrow_float or (dtype.is_integer and dtype.bits < 8)
     is_view = foreign and array.dtype.itemsize == storage.itemsize
+    if is_view and array.dtype.kind == "V":
+        # What NumPy writes to a file when it does not know the type.
+        return array.view(storage)
     if is_view and array.dtype.kind == "u" and not dtype.is_integer:
         return array.view(storage)
     if is_view and array.dtype.kind in "ui" and dtype.is_integer:

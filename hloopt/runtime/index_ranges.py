@@ -1,8 +1,8 @@
 """Which integer parameters are indices, and how far they may go.
 
-Follows each index operand (of gather, scatter, dynamic-slice, dynamic-update-slice) back through ops that keep
-or select its elements to the entry's parameters, through calls, fusions, tuples and loops.  A parameter used
-as an index in several places gets the smallest range.
+Follows each index operand (of gather, scatter, dynamic-slice, dynamic-update-slice, conditional) back through
+ops that keep or select its elements to the entry's parameters, through calls, fusions, tuples and loops.  A
+parameter used as an index in several places gets the smallest range.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ from typing import TypeAlias
 from hloopt.ir import Computation, Instruction, Module, walk
 from hloopt.types import GatherDims, ScatterDims
 
-__all__ = ["index_ranges"]
+__all__ = ["Place", "index_ranges"]
 
-_Place: TypeAlias = "tuple[Instruction, tuple[int, ...]]"
+Place: TypeAlias = "tuple[Instruction, tuple[int, ...]]"
 
 # Through which operands an element of the result comes unchanged, or moved by a wrap-around correction.
 _TRANSPARENT: dict[str, tuple[int, ...]] = {
@@ -38,15 +38,33 @@ _TRANSPARENT: dict[str, tuple[int, ...]] = {
 }
 
 
-def index_ranges(module: Module) -> dict[Instruction, int]:
-    """Entry parameter -> exclusive upper bound of its elements, for those that are used as indices."""
-    found: dict[Instruction, int] = {}
+def index_ranges(module: Module) -> dict[Place, int]:
+    """Exclusive upper bounds of the entry's parameters that are used as indices.
+
+    The key is a parameter and the position of the array in its shape, empty for an array.
+    """
+    found: dict[Place, int] = {}
+    seen: set[Place] = set()
+    # The smallest limit goes first: whatever it reaches needs no other.
+    for operand, limit in sorted(_all_indices(module), key=lambda pair: pair[1]):
+        pending: list[Place] = [(operand, ())]
+        while pending:
+            place = pending.pop()
+            if place in seen:
+                continue
+            seen.add(place)
+            instruction, index = place
+            if instruction.opcode == "parameter" and instruction.computation is module.entry:
+                found[place] = limit
+            else:
+                pending.extend(_sources(instruction, index))
+    return found
+
+
+def _all_indices(module: Module) -> Iterator[tuple[Instruction, int]]:
     for computation in module:
         for instruction in computation:
-            for operand, limit in _indices(instruction):
-                for parameter in _origins(module, operand):
-                    found[parameter] = min(limit, found.get(parameter, limit))
-    return found
+            yield from _indices(instruction)
 
 
 def _indices(instruction: Instruction) -> Iterator[tuple[Instruction, int]]:
@@ -57,6 +75,9 @@ def _indices(instruction: Instruction) -> Iterator[tuple[Instruction, int]]:
         yield from _starts(operands[1:], operands[0].array.dims, sizes)
     elif instruction.opcode == "dynamic-update-slice":
         yield from _starts(operands[2:], operands[0].array.dims, operands[1].array.dims)
+    elif instruction.opcode == "conditional":
+        if operands[0].array.dtype.is_integer:
+            yield operands[0], len(_branches(instruction))
     elif instruction.opcode == "gather":
         dims, gather = operands[0].array.dims, GatherDims.of(instruction.attributes)
         limits = [dims[axis] - gather.slice_sizes[axis] + 1 for axis in gather.start_index_map]
@@ -88,25 +109,7 @@ def _valid_starts(size: int, taken: int) -> int:
     return size - taken + 1
 
 
-def _origins(module: Module, start: Instruction) -> set[Instruction]:
-    """The entry's parameters whose elements may arrive at ``start``."""
-    found: set[Instruction] = set()
-    pending: list[_Place] = [(start, ())]
-    seen: set[_Place] = set()
-    while pending:
-        place = pending.pop()
-        if place in seen:
-            continue
-        seen.add(place)
-        instruction, index = place
-        if instruction.opcode == "parameter" and instruction.computation is module.entry:
-            found.add(instruction)
-            continue
-        pending.extend(_sources(instruction, index))
-    return found
-
-
-def _sources(instruction: Instruction, index: tuple[int, ...]) -> Iterator[_Place]:
+def _sources(instruction: Instruction, index: tuple[int, ...]) -> Iterator[Place]:
     opcode, operands = instruction.opcode, instruction.operands
     if opcode == "parameter":
         yield from _arguments(instruction, index)
@@ -127,7 +130,7 @@ def _sources(instruction: Instruction, index: tuple[int, ...]) -> Iterator[_Plac
         yield from ((operands[at], index) for at in _TRANSPARENT.get(opcode, ()))
 
 
-def _arguments(parameter: Instruction, index: tuple[int, ...]) -> Iterator[_Place]:
+def _arguments(parameter: Instruction, index: tuple[int, ...]) -> Iterator[Place]:
     """What callers give for a parameter."""
     computation = parameter.computation
     assert computation is not None

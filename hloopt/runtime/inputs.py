@@ -8,15 +8,17 @@ of those names.  Element types NumPy lacks are stored as unsigned views of the s
 from __future__ import annotations
 
 import zipfile
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from hloopt.errors import UsageError
+from hloopt.errors import EvaluationError, UsageError
+from hloopt.interpret.values import from_storage
 from hloopt.ir import Instruction, Module
 from hloopt.runtime.index_ranges import index_ranges
-from hloopt.types import ArrayShape, DType, leaves
+from hloopt.types import ArrayShape, DType, Shape, TupleShape
 
 __all__ = ["generate", "load_expected", "load_inputs"]
 
@@ -36,9 +38,20 @@ def generate(module: Module, seed: int = 0) -> list[Array]:
     arrays: list[Array] = []
     for number, parameter in enumerate(module.entry.parameters):
         rng = np.random.default_rng([seed, number])
-        limit = ranges.get(parameter)
-        arrays.extend(_draw(rng, shape, limit) for shape in _arrays(parameter))
+        for index, shape in _positions(parameter.shape):
+            arrays.append(_draw(rng, shape, ranges.get((parameter, index))))
     return arrays
+
+
+def _positions(
+    shape: Shape, index: tuple[int, ...] = ()
+) -> Iterator[tuple[tuple[int, ...], ArrayShape]]:
+    """The arrays of a shape and where they are in it, in the order of a flat list."""
+    if isinstance(shape, TupleShape):
+        for number, element in enumerate(shape.elements):
+            yield from _positions(element, (*index, number))
+    elif isinstance(shape, ArrayShape) and shape.dtype.is_array:
+        yield index, shape
 
 
 def _draw(rng: np.random.Generator, shape: ArrayShape, limit: int | None) -> Array:
@@ -84,11 +97,7 @@ def load_expected(path: Path, module: Module) -> list[Array]:
 
 
 def _arrays(instruction: Instruction) -> list[ArrayShape]:
-    return [
-        shape
-        for shape in leaves(instruction.shape)
-        if isinstance(shape, ArrayShape) and shape.dtype.is_array
-    ]
+    return [shape for _, shape in _positions(instruction.shape)]
 
 
 def _load(path: Path, prefix: str, wanted: list[tuple[str, ArrayShape]]) -> list[Array]:
@@ -126,13 +135,7 @@ def _stored(path: Path) -> dict[str, Array]:
 def _as_shape(values: Array, shape: ArrayShape, what: str) -> Array:
     if values.shape != shape.dims:
         raise UsageError(f"{what} has dimensions {list(values.shape)}, not {list(shape.dims)}")
-    storage = shape.dtype.numpy
-    if values.dtype == storage:
-        return values
-    own = storage.kind in "biufc" and storage != np.float16
-    if not own and values.dtype.kind in "uiV" and values.dtype.itemsize == storage.itemsize:
-        if shape.dtype.is_integer:
-            signed = np.int8 if shape.dtype.kind == "signed" else np.uint8
-            return values.view(signed).astype(storage)
-        return values.view(storage)
-    raise UsageError(f"{what} has type {values.dtype}, not {shape.dtype.name} ({storage})")
+    try:
+        return from_storage(values, shape.dtype, what)
+    except EvaluationError as error:
+        raise UsageError(error.message) from error

@@ -116,6 +116,70 @@ def test_loaded_types_numpy_lacks_come_as_views(module: hloopt.Module, tmp_path:
     assert found[4].astype(int).tolist() == narrow.tolist()
 
 
+def test_arrays_saved_in_their_own_types_are_read(module: hloopt.Module, tmp_path: Path) -> None:
+    """NumPy writes ml_dtypes' types as raw bytes of the item size."""
+    arrays = generate(module, 5)
+    for number, array in enumerate(arrays):
+        np.save(tmp_path / f"in_{number}.npy", array)
+    found = load_inputs(tmp_path, module)
+    assert [array.tobytes() for array in found] == [array.tobytes() for array in arrays]
+
+
+def test_bytes_that_are_no_elements_are_refused(tmp_path: Path) -> None:
+    """200 is no sign-extended s4."""
+    narrow = hloopt.parse("HloModule m\nENTRY e {\n ROOT a = s4[2] parameter(0)\n}\n")
+    np.savez(tmp_path / "x.npz", in_0=np.array([1, 200], np.uint8))
+    with pytest.raises(UsageError, match=r"in_0 .* values outside"):
+        load_inputs(tmp_path / "x.npz", narrow)
+
+
+def test_only_the_index_in_a_tuple_is_limited() -> None:
+    """Its neighbours in the same parameter are integers like others."""
+    text = """HloModule m
+ENTRY e {
+  x = f32[3] parameter(0)
+  p = (s32[200], s32[]) parameter(1)
+  a = s32[200] get-tuple-element(p), index=0
+  i = s32[] get-tuple-element(p), index=1
+  d = f32[1] dynamic-slice(x, i), dynamic_slice_sizes={1}
+  ROOT t = (f32[1], s32[200]) tuple(d, a)
+}
+"""
+    seen = {int(generate(hloopt.parse(text), seed)[2]) for seed in range(30)}
+    assert seen == {0, 1, 2}
+    assert generate(hloopt.parse(text), 0)[1].min() < 0
+
+
+def test_branch_numbers_name_a_branch() -> None:
+    """The operand of a conditional is an index too."""
+    text = """HloModule m
+f { ROOT p = f32[] parameter(0) }
+g { ROOT p = f32[] parameter(0) }
+ENTRY e {
+  i = s32[] parameter(0)
+  x = f32[] parameter(1)
+  ROOT c = f32[] conditional(i, x, x), branch_computations={f, g}
+}
+"""
+    assert {int(generate(hloopt.parse(text), seed)[0]) for seed in range(20)} == {0, 1}
+
+
+def test_the_smallest_range_wins_in_linear_time() -> None:
+    """A chain of increments each used as an index is walked once, not once a use."""
+    from hloopt.runtime.index_ranges import index_ranges
+
+    lines = ["x = f32[9] parameter(0)", "i0 = s32[] parameter(1)", "one = s32[] constant(1)"]
+    for number in range(1, 3001):
+        lines.append(f"i{number} = s32[] add(i{number - 1}, one)")
+        taken = 1 + number % 5
+        lines.append(
+            f"d{number} = f32[{taken}] dynamic-slice(x, i{number}), dynamic_slice_sizes={{{taken}}}"
+        )
+    lines.append("ROOT r = f32[9] negate(x)")
+    module = hloopt.parse("HloModule m\nENTRY e {\n" + "\n".join(lines) + "\n}\n")
+    assert list(index_ranges(module).values()) == [5]
+
+
 def test_a_folder_of_npy_files_is_read(tmp_path: Path) -> None:
     """One file an array, named as in an .npz."""
     module = hloopt.parse("HloModule m\nENTRY e {\n ROOT a = f32[2] parameter(0)\n}\n")
@@ -132,7 +196,7 @@ def test_a_folder_of_npy_files_is_read(tmp_path: Path) -> None:
         ({}, "no in_0"),
         ({"in_0": np.ones(2, np.float32), "in_1": np.ones(1)}, "in_1 too many"),
         ({"in_0": np.ones(3, np.float32)}, r"in_0 \(parameter a\) has dimensions \[3\], not \[2\]"),
-        ({"in_0": np.ones(2, np.float64)}, "has type float64, not f32"),
+        ({"in_0": np.ones(2, np.float64)}, "is f32, but the input is float64"),
     ],
 )
 def test_wrong_files_are_named(tmp_path: Path, arrays: dict, message: str) -> None:
