@@ -48,7 +48,7 @@ def command(name: str | None, as_json: bool) -> None:
 
 
 def _explain(name: str, as_json: bool) -> None:
-    from rich.markup import escape
+    from rich.text import Text
 
     from hloopt.pipelines import PASSES, PIPELINES, parse_pipeline
     from hloopt.report.console import product, table, write_json
@@ -69,12 +69,12 @@ def _explain(name: str, as_json: bool) -> None:
         write_json("passes", {"pass": row})
         return
     console = product()
-    console.print(f"[bold]{name}[/]\n{escape(row['doc'])}", soft_wrap=True)
+    console.print(Text.assemble((name, "bold"), f"\n{row['doc']}"), soft_wrap=True)
     if row["options"]:
         made = table("\noption", "type", "default", "meaning", left=4)
         for option in row["options"]:
             kind = option["type"].replace("tuple[str, ...]", "list of words")
-            made.add_row(option["name"], kind, option["default"], escape(option["meaning"]))
+            made.add_row(option["name"], kind, option["default"], option["meaning"])
         console.print(made)
 
 

@@ -8,6 +8,7 @@ from typing import Any
 
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
 __all__ = ["SCHEMA", "messages", "product", "table", "write_json"]
 
@@ -49,9 +50,17 @@ def _columns_given() -> bool:
     return os.environ.get("COLUMNS", "").isdigit()
 
 
+class _Table(Table):
+    """A table whose cells are what they say: names in a module may look like rich's markup."""
+
+    def add_row(self, *cells: Any, style: Any = None, end_section: bool = False) -> None:
+        plain = (Text(cell) if isinstance(cell, str) else cell for cell in cells)
+        super().add_row(*plain, style=style, end_section=end_section)
+
+
 def table(*columns: str, title: str | None = None, left: int = 1) -> Table:
     """A plain table; the first ``left`` columns are texts, the others numbers."""
-    made = Table(title=title, title_justify="left", box=None, pad_edge=False, header_style="bold")
+    made = _Table(title=title, title_justify="left", box=None, pad_edge=False, header_style="bold")
     for number, name in enumerate(columns):
         if number < left:
             made.add_column(name, overflow="fold")

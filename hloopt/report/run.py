@@ -7,7 +7,7 @@ from math import isfinite
 from typing import Any
 
 from rich.console import Console
-from rich.markup import escape
+from rich.text import Text
 
 from hloopt.report.console import table
 from hloopt.report.numbers import error, seconds
@@ -50,7 +50,8 @@ class RunReport:
 
     def show(self, console: Console) -> None:
         """Print the table (as two, one below the other, on a narrow terminal) and what differs."""
-        console.print(f"[bold]{escape(self.module)}[/]  inputs: {self.inputs}  {self.precision}")
+        about = f"  inputs: {self.inputs}  {self.precision}"
+        console.print(Text.assemble((self.module, "bold"), about))
         if console.width >= _ONE_TABLE:
             made = table("run", *_TIMES, *_ERRORS)
             for row in self.rows:
@@ -66,10 +67,12 @@ class RunReport:
         for row in self.rows:
             for number, entry in enumerate(row.comparisons):
                 if not entry.passed:
-                    console.print(f"[red]differs[/] {escape(difference(row, number, entry))}")
+                    what = difference(row, number, entry)
+                    console.print(Text.assemble(("differs", "red"), f" {what}"))
         if self.passed:
             count = max((len(row.comparisons) for row in self.rows), default=0)
-            console.print(f"[green]ok[/] {count} result{'s' * (count != 1)} within tolerance")
+            what = f" {count} result{'s' * (count != 1)} within tolerance"
+            console.print(Text.assemble(("ok", "green"), what))
 
     def _times(self, row: Row) -> list[str]:
         cells = [_count(row.kernels), _count(row.launches)]

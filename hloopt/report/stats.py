@@ -6,6 +6,7 @@ from collections import Counter
 from typing import Any
 
 from rich.console import Console
+from rich.text import Text
 
 from hloopt.analysis.cost import module_cost
 from hloopt.analysis.liveness import largest_buffers, peak
@@ -53,7 +54,7 @@ def module_stats(module: Module, *, buffers: int = 10) -> dict[str, Any]:
 
 def show_stats(stats: dict[str, Any], console: Console, *, opcodes: int = 15) -> None:
     """Print what ``module_stats`` found."""
-    console.print(f"[bold]{stats['module']}[/]", markup=True)
+    console.print(Text(stats["module"], "bold"))
     summary = table("what", "value")
     for name in ("instructions", "computations", "kernels"):
         summary.add_row(name, str(stats[name]))

@@ -8,8 +8,11 @@ import numpy as np
 import pytest
 from rich.console import Console
 
+import hloopt
+from hloopt.report.console import table
 from hloopt.report.numbers import amount, byte_size, error, seconds
 from hloopt.report.run import Row, RunReport
+from hloopt.report.stats import module_stats, show_stats
 from hloopt.runtime.compare import compare
 from hloopt.runtime.timing import Timing
 
@@ -63,6 +66,24 @@ def report() -> RunReport:
             Row("O2, cpu", 1, 1, Timing((0.001, 0.001)), "interpreter", (compare(wrong, want),)),
         ],
     )
+
+
+def test_names_are_no_markup() -> None:
+    """What a module calls its things is printed as it is, in every table."""
+    module = hloopt.parse(
+        "HloModule m\nENTRY e {\n  x = f32[4] parameter(0),"
+        ' metadata={source_file="/a/[bold]/b.py" source_line=3}\n  ROOT r = f32[4] negate(x)\n}\n'
+    )
+    module.name = "[red]"
+    stream = io.StringIO()
+    show_stats(module_stats(module), Console(file=stream, width=200))
+    made = table("name")
+    made.add_row("[/]")
+    Console(file=stream).print(made)
+
+    assert "/a/[bold]/b.py:3" in stream.getvalue()
+    assert stream.getvalue().startswith("[red]\n")
+    assert "[/]" in stream.getvalue()
 
 
 @pytest.mark.parametrize("width", [60, 80, 112, 200])
