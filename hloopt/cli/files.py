@@ -6,6 +6,7 @@ Outputs are written whole or not at all.
 
 from __future__ import annotations
 
+import errno
 import gzip
 import os
 import sys
@@ -33,8 +34,10 @@ __all__ = [
     "write_text",
 ]
 
-_SUFFIXES = (".txt", ".hlo", ".txt.gz", ".hlo.gz")
+_MODULES = (".hlo", ".hlo.gz")
+_TEXTS = (".txt", ".txt.gz")
 _HEAD = 65536
+_GZIP = b"\x1f\x8b"
 _STDIN = "<stdin>"
 _BEFORE = ".before_optimizations"
 _AFTER = "after_optimizations"
@@ -54,9 +57,9 @@ class Text:
     def _bytes(self) -> bytes:
         try:
             content = sys.stdin.buffer.read() if self.path is None else self.path.read_bytes()
-            return gzip.decompress(content) if content[:2] == b"\x1f\x8b" else content
+            return gzip.decompress(content) if content[:2] == _GZIP else content
         except (EOFError, gzip.BadGzipFile, zlib.error) as error:
-            raise UsageError(f"{self.name}: not a whole .gz file: {error}") from error
+            raise ParseError(f"this is not a whole .gz file: {error}", name=self.name) from error
         except OSError as error:
             raise UsageError(f"{self.name}: {error.strerror or error}") from error
 
@@ -99,6 +102,8 @@ def open_texts(arguments: Sequence[str]) -> list[Text]:
     texts: list[Text] = []
     for argument in arguments:
         path = Path(argument)
+        if not argument:
+            raise UsageError("the name of a file is empty")
         if argument == "-":
             texts.append(Text(_STDIN, None))
         elif path.is_dir():
@@ -124,15 +129,26 @@ def _modules_in(folder: Path) -> list[Path]:
 
 
 def _is_module(path: Path) -> bool:
-    """Whether a file of a dump directory is a module: XLA puts reports and IR beside them."""
-    if not path.name.endswith(_SUFFIXES) or not path.is_file():
+    """Whether a file of a dump directory is a module: XLA puts reports and IR beside them, as .txt."""
+    if not path.name.endswith((*_MODULES, *_TEXTS)) or not path.is_file():
         return False
-    opener = gzip.open if path.suffix == ".gz" else open
-    with opener(path, "rb") as stream:
-        for line in stream.read(_HEAD).split(b"\n"):
-            if line.strip() and not line.lstrip().startswith(b"//"):
-                return line.startswith(b"HloModule")
+    if path.name.endswith(_MODULES):
+        return True
+    try:
+        head = _head(path)
+    except (OSError, zlib.error):
+        return True  # so that it is reported, not passed over
+    for line in head.split(b"\n"):
+        if line.strip() and not line.lstrip().startswith(b"//"):
+            return line.startswith(b"HloModule")
     return False
+
+
+def _head(path: Path) -> bytes:
+    """The first bytes of a text, as far as they go where the file has been cut off."""
+    with path.open("rb") as stream:
+        content = stream.read(_HEAD)
+    return zlib.decompressobj(31).decompress(content, _HEAD) if content[:2] == _GZIP else content
 
 
 def read_module(text: Text) -> Module:
@@ -187,6 +203,8 @@ def progress(texts: list[Text]) -> Iterator[Text]:
 
 def check_output(output: str | None, texts: Sequence[Text]) -> None:
     """Raise ``UsageError`` where several modules would be written into one file, or over an input."""
+    if output == "":
+        raise UsageError("the name given by -o is empty")
     if len(texts) < 2:
         return
     if output in (None, "-"):
@@ -219,20 +237,31 @@ def write_text(output: str | None, text: str, name: str) -> None:
     if _is_folder(output):
         path /= _file_name(name)
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.NamedTemporaryFile(
-            "w", dir=path.parent, prefix=f".{path.name}.", delete=False, encoding="utf-8"
-        ) as stream:
-            temporary = Path(stream.name)
-            try:
-                stream.write(text)
-            except BaseException:
-                temporary.unlink()
-                raise
-        temporary.chmod(0o666 & ~_umask())
-        temporary.replace(path)
+        if path.exists() and not path.is_file():  # a pipe or a device is written to, never replaced
+            path.write_text(text, encoding="utf-8")
+        else:
+            _write_whole(path.resolve(), text)  # a link stays, and what it points to is written
     except OSError as error:
         raise UsageError(f"{path}: {error.strerror or error}") from error
+
+
+def _write_whole(path: Path, text: str) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    mode = path.stat().st_mode & 0o777 if path.exists() else 0o666 & ~_umask()
+    if path.exists() and not os.access(path, os.W_OK):
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+    with tempfile.NamedTemporaryFile(
+        "w", dir=path.parent, prefix=f".{path.name}.", delete=False, encoding="utf-8"
+    ) as stream:
+        temporary = Path(stream.name)
+        try:
+            stream.write(text)
+            stream.flush()
+            temporary.chmod(mode)
+            temporary.replace(path)
+        except BaseException:
+            temporary.unlink()
+            raise
 
 
 def _file_name(name: str) -> str:

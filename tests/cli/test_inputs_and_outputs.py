@@ -160,6 +160,65 @@ def test_one_file_may_be_optimised_in_place(tmp_path: Path) -> None:
     assert "ROOT" in path.read_text()
 
 
+def test_what_is_not_a_file_is_written_to_and_stays(tmp_path: Path) -> None:
+    """A pipe (or a device, such as /dev/null) is no file that could be replaced by one."""
+    path = tmp_path / "m.hlo"
+    path.write_text(GOOD)
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+    result = invoke("optimize", str(path), "-o", str(pipe))
+    received = os.read(reader, 65536)
+    os.close(reader)
+    assert result.exit_code == 0, result.stderr
+    assert received.startswith(b"HloModule m")
+    assert pipe.is_fifo()
+
+
+def test_a_link_and_the_mode_of_a_file_stay(tmp_path: Path) -> None:
+    """What a link points to is written, with the permissions it had."""
+    target, link = tmp_path / "target.hlo", tmp_path / "link.hlo"
+    target.write_text(GOOD)
+    target.chmod(0o640)
+    link.symlink_to(target)
+    assert invoke("optimize", str(link), "-o", str(link)).exit_code == 0
+    assert link.is_symlink()
+    assert target.stat().st_mode & 0o777 == 0o640
+    assert target.read_text() != GOOD
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["link.hlo", "target.hlo"]
+
+
+@pytest.mark.parametrize("content", [gzip.compress(GOOD.encode())[:-12], b"\x1f\x8bno"])
+def test_a_damaged_gz_in_a_directory_is_reported(tmp_path: Path, content: bytes) -> None:
+    """It neither ends the command nor goes unseen."""
+    (tmp_path / "a.txt.gz").write_bytes(content)
+    (tmp_path / "b.hlo").write_text(GOOD)
+    result = invoke("check", str(tmp_path))
+    assert result.exit_code == 3
+    assert f"{tmp_path / 'a.txt.gz'}: error: this is not a whole .gz file" in result.stderr
+    assert f"{tmp_path / 'b.hlo'}: ok" in result.stdout
+
+
+def test_a_text_called_hlo_is_not_passed_over(tmp_path: Path) -> None:
+    """Whatever it begins with; of the .txt files only modules are taken."""
+    (tmp_path / "a.hlo").write_text(GOOD.partition("\n")[2])
+    (tmp_path / "b.hlo").write_text("")
+    (tmp_path / "c.txt").write_text("a report\n")
+    rows = json.loads(invoke("check", str(tmp_path), "--json").stdout)["files"]
+    assert [(Path(row["file"]).name, row["ok"]) for row in rows] == [
+        ("a.hlo", True),
+        ("b.hlo", False),
+    ]
+
+
+@pytest.mark.parametrize("words", [["check", ""], ["optimize", "-", "-o", ""]])
+def test_an_empty_name_is_not_the_working_directory(words: list[str]) -> None:
+    """As an unset variable of a script makes it."""
+    result = invoke(*words, stdin=GOOD)
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert "is empty" in result.stderr
+
+
 @pytest.mark.parametrize(
     "options", [["--seed", "-1"], ["--rtol", "-1"], ["--atol", "x"], ["--repeat", "0"], ["-O", "4"]]
 )
