@@ -220,7 +220,9 @@ class _Reader:
                 f"computation {name!r} is defined twice",
                 width=len(syntax.name),
             )
-        computation = Computation(name, begin(syntax.name))
+        offset = end(syntax.name) - len(name)
+        self.check_word(name, offset)
+        computation = Computation(name, offset)
         self.body(_Scope(computation, syntax.body, 0))
         result = syntax.result
         if result is not None and not compatible(result, computation.result_shape):
@@ -299,7 +301,7 @@ class _Reader:
         if name[0] == "%":
             name = name[1:]
             offset += 1
-        if name in scope.computation.by_name or name in _RESERVED:
+        if name in scope.computation.by_name or name in _RESERVED or name[:2] == "__":
             self.check_name(scope, name, offset)
         head = _HEADS.get(head_text)
         if head is None:
@@ -376,7 +378,7 @@ class _Reader:
         base = scope.base
         name = syntax.name.lstrip("%")
         offset = base + end(syntax.name) - len(name)
-        if name in scope.computation.by_name or name in _RESERVED:
+        if name in scope.computation.by_name or name in _RESERVED or name[:2] == "__":
             self.check_name(scope, name, offset)
         try:
             head = _head(syntax.shape, syntax.opcode)
@@ -400,7 +402,13 @@ class _Reader:
                 f"instruction {name!r} is defined twice in {computation.name!r}",
                 width=len(name),
             )
-        if name in DTYPES or self.text[offset - 1 : offset] != "%":
+        self.check_word(name, offset)
+
+    def check_word(self, name: str, offset: int) -> None:
+        """Element types are no names, keywords only with ``%``; XLA keeps ``__`` for itself."""
+        reserved = name.startswith("__") and not name.startswith("__xla_")
+        keyword = name in _RESERVED and self.text[offset - 1 : offset] != "%"
+        if name in DTYPES or keyword or reserved:
             raise Problem(offset, f"{name!r} cannot be a name", width=len(name))
 
     def finish(

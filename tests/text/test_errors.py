@@ -70,6 +70,8 @@ LINES = [
     ("ROOT %x = f32[2] transpose(%a)", "5:7: transpose needs attribute 'dimensions'"),
     ("%a = f32[2] negate(%a)", "5:2: instruction 'a' is defined twice in 'main'"),
     ("f32 = f32[2] negate(%a)", "5:1: 'f32' cannot be a name"),
+    ("%__x = f32[2] negate(%a)", "5:2: '__x' cannot be a name"),
+    ("ROOT = f32[2] negate(%a)", "5:1: 'ROOT' cannot be a name"),
     ("%f32 = f32[2] negate(%a)", "5:2: 'f32' cannot be a name"),
     (
         "c= f32[2] negate(%a)",
