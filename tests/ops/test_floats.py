@@ -132,7 +132,12 @@ def c_power(x: float, y: float) -> float:
     if x == 0 and y < 0:
         odd = math.isfinite(y) and y % 2 == 1
         return math.copysign(INF, x) if odd else INF
-    return safe(math.pow, x, y)
+    try:
+        return math.pow(x, y)
+    except OverflowError:  # Python tells neither the sign nor the infinity that C gives
+        return -INF if x < 0 and y % 2 == 1 else INF
+    except ValueError:
+        return NAN
 
 
 def c_fmod(x: float, y: float) -> float:
