@@ -31,8 +31,8 @@ class ConstantFolding(Pass):
     """Evaluate what depends on constants only, rounding after every op.
 
     An instruction is folded when all operands are constants, broadcasts of constants or iotas, and one of
-    them at least is a constant itself.  Constants left out of the text (``{...}``), random numbers, side effects and
-    control edges stay, and so do bodies of fusions.
+    them at least is a constant itself.  Constants left out of the text (``{...}``), random numbers, side
+    effects and control edges stay, and so do bodies of fusions.
 
     limit   the most elements of a result; one value repeated, or a result no larger than a constant
             among the operands, may have more
