@@ -11,7 +11,7 @@ from hloopt.ops.attributes import COMMON_ATTRIBUTES
 from hloopt.text.grammar import STARTS, read
 from hloopt.text.hints import did_you_mean
 from hloopt.text.problem import WHOLE, Problem
-from hloopt.text.syntax import AttributeText
+from hloopt.text.records import AttributeText
 from hloopt.types import Metadata, Verbatim
 
 __all__ = ["PHASES", "Called", "Row", "Tail", "decode_metadata", "read_header_attribute", "row"]

@@ -14,7 +14,7 @@ import numpy as np
 
 from hloopt.text.grammar import pattern, read
 from hloopt.text.problem import Problem
-from hloopt.text.syntax import LiteralText
+from hloopt.text.records import LiteralText
 from hloopt.types import ArrayShape, DType, Literal, Shape, TupleShape, of_numpy
 
 __all__ = ["build", "read_literal"]

@@ -1,0 +1,199 @@
+"""What stands between an instruction's parentheses: operands, a literal, a parameter's number."""
+
+from __future__ import annotations
+
+import re
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import Any
+
+from lark import Token
+
+from hloopt.ir import Instruction, Module
+from hloopt.text.attributes import Tail
+from hloopt.text.grammar import pattern, read
+from hloopt.text.literals import read_literal
+from hloopt.text.problem import Problem
+from hloopt.text.records import ArgumentsText, InstructionText, LineText, OperandText, begin
+from hloopt.text.scope import NO_SHAPE, ROLES, Head, Places, Scope, head_of, undefined
+from hloopt.types import Literal, compatible
+
+__all__ = ["ArgumentReader"]
+
+_LONGEST_LITERAL = 200
+_DEEPEST = 100
+
+
+class ArgumentReader(ABC):
+    """Reads arguments; operands in place become instructions by the means of the class below."""
+
+    def __init__(self, module: Module) -> None:
+        self.result = module
+        self.depth = 0
+        self.parts: Callable[[str], re.Match[str] | None] = pattern(
+            "LINE_ROOT?",
+            "_GAP?",
+            "TARGET",
+            "_EQUALS",
+            "LINE_HEAD",
+            "_OPEN",
+            "LINE_ARGUMENTS?",
+            "_CLOSE",
+            "LINE_ATTRIBUTES?",
+            "LINE_METADATA?",
+            "LINE_ATTRIBUTES?",
+        ).match
+
+    @abstractmethod
+    def finish(
+        self, scope: Scope, instruction: Instruction, head: Head, tail: Tail, places: Places | None
+    ) -> None:
+        """Complete an instruction that has its arguments, and put it in its place."""
+
+    @contextmanager
+    def nesting(self, at: int, deepest: int = _DEEPEST) -> Iterator[None]:
+        if self.depth >= deepest:
+            raise Problem(at, f"instructions are nested more than {deepest} levels deep")
+        self.depth += 1
+        yield
+        self.depth -= 1
+
+    def given_arguments(
+        self, scope: Scope, instruction: Instruction, head: Head, given: ArgumentsText
+    ) -> None:
+        if isinstance(given, Token):
+            text = given[:-1]
+            at = scope.base + begin(given)
+            if text.strip():
+                self.arguments(scope, instruction, head, text, at)
+            elif head.row.role:
+                raise Problem(at, f"{head.opcode} needs {ROLES[head.row.role]}")
+        else:
+            self.operands(scope, instruction, head, given, scope.base)
+
+    def arguments(
+        self, scope: Scope, instruction: Instruction, head: Head, text: str, at: int
+    ) -> None:
+        """``text`` stands between the parentheses, at offset ``at``; it is not empty."""
+        role = head.row.role
+        if role == 0:
+            by_name = scope.computation.by_name
+            try:
+                if text[0] == "%":
+                    instruction.operands = tuple([by_name[name] for name in text[1:].split(", %")])
+                else:
+                    instruction.operands = tuple([by_name[name] for name in text.split(", ")])
+            except KeyError:
+                # Not just names with a comma and a blank in between, or a name that is not there.
+                try:
+                    operands = read("operands", text)
+                except Problem as problem:
+                    raise problem.moved(at) from None
+                self.operands(scope, instruction, head, operands, at)
+        elif role == 1:
+            literal = head.literals.get(text)
+            instruction.attributes["literal"] = literal or self.literal(instruction, head, text, at)
+        else:
+            number = int(text) if text.isdecimal() else self.number(text, at)
+            instruction.attributes["parameter_number"] = number
+
+    def number(self, text: str, at: int) -> int:
+        """A parameter's number with blanks or comments around it."""
+        try:
+            number: int = read("integer", text)
+        except Problem as problem:
+            raise problem.moved(at) from None
+        if number < 0:
+            raise Problem(at, "a parameter's number cannot be negative", width=len(text))
+        return number
+
+    def literal(self, instruction: Instruction, head: Head, text: str, at: int) -> Literal:
+        if head.shape is None:
+            raise Problem(
+                instruction.offset,
+                f"{instruction.name!r} needs a shape: that of a constant cannot be inferred",
+                width=len(instruction.name),
+            )
+        warnings: list[tuple[int, str]] = []
+        try:
+            literal = read_literal(head.shape, text, warnings)
+        except Problem as problem:
+            raise problem.moved(at) from None
+        self.result.warnings += [(at + offset, message) for offset, message in warnings]
+        if not warnings and not _is_elided(literal) and len(text) <= _LONGEST_LITERAL:
+            head.literals[text] = literal
+        return literal
+
+    def operands(
+        self,
+        scope: Scope,
+        instruction: Instruction,
+        head: Head,
+        operands: list[OperandText],
+        at: int,
+    ) -> None:
+        if head.row.role:
+            raise Problem(at, f"{head.opcode} takes {ROLES[head.row.role]}")
+        instruction.operands = tuple(self.operand(scope, operand, at) for operand in operands)
+
+    def operand(self, scope: Scope, syntax: OperandText, at: int) -> Instruction:
+        offset = at + begin(syntax.name)
+        if syntax.arguments is not None:
+            with self.nesting(offset):
+                return self.nested(scope, syntax, syntax.arguments, at)
+        name = syntax.name.lstrip("%")
+        found = scope.computation.by_name.get(name)
+        if found is None:
+            raise undefined(scope, name, offset, len(syntax.name))
+        if syntax.shape is not None and not compatible(syntax.shape, found.shape):
+            raise Problem(
+                offset,
+                f"operand {name!r} is written with shape {syntax.shape}, it has {found.shape}",
+                width=len(syntax.name),
+            )
+        return found
+
+    def nested(
+        self, scope: Scope, syntax: OperandText, given: ArgumentsText, at: int
+    ) -> Instruction:
+        """An instruction written in the place of an operand; it gets a name made of its opcode."""
+        try:
+            head = head_of(syntax.shape, syntax.name)
+        except Problem as problem:
+            raise problem.moved(at) from None
+        offset = at + begin(syntax.name)
+        try:
+            tail = head.row.tail("")
+        except Problem as problem:
+            raise problem.at_instruction(offset, syntax.name) from None
+        name = self.free_name(scope, head.opcode)
+        instruction = Instruction(name, head.opcode, NO_SHAPE, (), tail.plain.copy(), None, offset)
+        self.given_arguments(replace(scope, base=at), instruction, head, given)
+        self.finish(scope, instruction, head, tail, None)
+        return instruction
+
+    def free_name(self, scope: Scope, base: str) -> str:
+        """A name that no instruction of the computation has, and none further down in the text."""
+        if scope.reserved is None:
+            scope.reserved = {self.name_of(item) for item in scope.items}
+        taken = scope.computation.by_name
+        number = scope.serial.get(base, 0)
+        name = f"{base}.{number}" if number else base
+        while name in taken or name in scope.reserved:
+            number += 1
+            name = f"{base}.{number}"
+        scope.serial[base] = number
+        return name
+
+    def name_of(self, item: Any) -> str:
+        if type(item) is InstructionText:
+            return item.name.lstrip("%")
+        match = self.parts(item.line if type(item) is LineText else item)
+        assert match is not None
+        return str(match.group(2)).lstrip("%")
+
+
+def _is_elided(literal: Literal) -> bool:
+    return literal.elided or any(map(_is_elided, literal.elements))

@@ -1,0 +1,359 @@
+"""Instructions: a token of the module level to a node of the graph.
+
+An ordinary instruction is one token; it is cut into name, shape and opcode, arguments, attributes and
+metadata.  What stands in these parts repeats all over a text: each distinct part is read once, by the
+same grammar, and its frozen value is shared.
+"""
+
+from __future__ import annotations
+
+import re
+
+from lark import Token
+
+from hloopt.errors import ShapeError
+from hloopt.ir import Computation, Instruction, Module, edit
+from hloopt.ir.build import infer_shape
+from hloopt.ops import MANY
+from hloopt.text.arguments import ArgumentReader
+from hloopt.text.attributes import Row, Tail, decode_metadata
+from hloopt.text.grammar import read
+from hloopt.text.hints import did_you_mean
+from hloopt.text.literals import build
+from hloopt.text.problem import Problem
+from hloopt.text.records import AttributeText, InstructionText, LineText, begin, end
+from hloopt.text.scope import (
+    HEADS,
+    NO_SHAPE,
+    ROLES,
+    Head,
+    Places,
+    Scope,
+    head_of,
+    read_head,
+    undefined,
+)
+from hloopt.types import DTYPES, Metadata, Shape, TupleShape
+
+__all__ = ["BodyReader"]
+
+_DEEPEST_COMPUTATION = 20
+_RESERVED = {
+    *DTYPES,
+    *("nan", "true", "false", "inf", "HloModule", "ENTRY", "ROOT", "FileLocations", "FileNames"),
+    *("FunctionNames", "StackFrames", "maximal", "replicated", "manual", "last_tile_dim_replicate"),
+    *("shard_as", "shard_like", "unknown", "unreduced"),
+}
+
+
+class BodyReader(ArgumentReader):
+    """Reads computations' bodies into a module; knows the computations read so far."""
+
+    def __init__(self, text: str, module: Module) -> None:
+        super().__init__(module)
+        self.text = text
+        self.computations: dict[str, Computation] = {}
+
+    def body(self, scope: Scope) -> None:
+        """Add the instructions of a computation."""
+        computation = scope.computation
+        instruction: Instruction
+        root: Instruction | None = None
+        for item in scope.items:
+            if type(item) is Token:
+                instruction, is_root = self.line(scope, item, None)
+            elif type(item) is LineText:
+                instruction, is_root = self.line(scope, item.line, item.attributes)
+            else:
+                instruction, is_root = self.instruction(scope, item)
+            if is_root:
+                if root is not None:
+                    raise Problem(
+                        instruction.offset,
+                        f"a second instruction is marked ROOT in {computation.name!r}",
+                        width=len(instruction.name),
+                        notes=(f"the first is {root.name!r}",),
+                    )
+                root = instruction
+        computation.root = root or instruction
+        self.check_parameters(computation)
+
+    def check_parameters(self, computation: Computation) -> None:
+        for number, parameter in enumerate(computation.parameters):
+            found = parameter.parameter_number
+            if found == number:
+                continue
+            if number and found == computation.parameters[number - 1].parameter_number:
+                raise Problem(parameter.offset, f"parameter {found} is defined twice")
+            raise Problem(
+                parameter.offset, f"parameter {found} is defined, parameter {number} is not"
+            )
+
+    # ---- instruction ----
+
+    def line(
+        self, scope: Scope, token: Token, more: list[AttributeText] | None
+    ) -> tuple[Instruction, bool]:
+        """An ordinary instruction, with further attributes perhaps."""
+        match = self.parts(token)
+        assert match is not None, "the parts of a line are those of the terminal LINE"
+        root, name, head_text, arguments, before, metadata, after = match.groups()
+        start = scope.base + begin(token)
+        offset = start + match.start(2)
+        if name[0] == "%":
+            name = name[1:]
+            offset += 1
+        if name in scope.computation.by_name or name in _RESERVED or name[:2] == "__":
+            self.check_name(scope, name, offset)
+        head = HEADS.get(head_text)
+        if head is None:
+            try:
+                head = read_head(head_text)
+            except Problem as problem:
+                raise problem.moved(start + match.start(3)).at_instruction(offset, name) from None
+        found = head.row
+        places = None
+        if more is None:
+            tail_text = before or after or ""
+            if before and after:
+                tail_text = before + after
+            tail = found.known(tail_text)
+            if tail is None or not tail.simple:
+                places = self.places(match, start)
+                tail = tail or self.tail(found, tail_text, places, name, offset)
+        else:
+            places = Places(0)
+            tail = self.more(scope, found, match, start, more, name, offset)
+        instruction = Instruction(name, head.opcode, NO_SHAPE, (), tail.plain.copy(), None, offset)
+        if metadata is not None:
+            instruction.metadata = Metadata(metadata[metadata.index("{") :], decode_metadata)
+        if arguments is not None:
+            self.arguments(scope, instruction, head, arguments, start + match.start(4))
+        elif found.role:
+            raise Problem(start + match.end(3) + 1, f"{head.opcode} needs {ROLES[found.role]}")
+        self.finish(scope, instruction, head, tail, places)
+        return instruction, root is not None
+
+    def places(self, match: re.Match[str], start: int) -> Places:
+        before, after = match.group(5), match.group(7)
+        if before is None:
+            return Places(start + match.start(7) if after else start + match.end(3))
+        if after is None:
+            return Places(start + match.start(5))
+        return Places(start + match.start(5), len(before), match.start(7) - match.end(5))
+
+    def tail(self, found: Row, text: str, places: Places, name: str, offset: int) -> Tail:
+        try:
+            return found.tail(text)
+        except Problem as problem:
+            problem.offset = places.of(problem.offset)
+            raise problem.at_instruction(offset, name) from None
+
+    def more(
+        self,
+        scope: Scope,
+        found: Row,
+        match: re.Match[str],
+        start: int,
+        more: list[AttributeText],
+        name: str,
+        offset: int,
+    ) -> Tail:
+        """Attributes of which the last ones were not part of an ordinary line."""
+        entries = [
+            entry.moved(start + match.start(group))
+            for group in (5, 7)
+            if match.group(group)
+            for entry in read("attributes", match.group(group))
+        ]
+        entries += [entry.moved(scope.base) for entry in more]
+        twice = match.group(6) and [entry for entry in entries if entry.name == "metadata"]
+        if twice:
+            raise Problem(twice[0].offset, "attribute 'metadata' is given twice", width=8)
+        try:
+            return found.read(self.text, entries)
+        except Problem as problem:
+            raise problem.at_instruction(offset, name) from None
+
+    def instruction(self, scope: Scope, syntax: InstructionText) -> tuple[Instruction, bool]:
+        """An instruction read token by token."""
+        base = scope.base
+        name = syntax.name.lstrip("%")
+        offset = base + end(syntax.name) - len(name)
+        if name in scope.computation.by_name or name in _RESERVED or name[:2] == "__":
+            self.check_name(scope, name, offset)
+        try:
+            head = head_of(syntax.shape, syntax.opcode)
+        except Problem as problem:
+            raise problem.moved(base) from None
+        try:
+            tail = head.row.read(self.text, [entry.moved(base) for entry in syntax.attributes])
+        except Problem as problem:
+            raise problem.at_instruction(offset, name) from None
+        instruction = Instruction(name, head.opcode, NO_SHAPE, (), tail.plain.copy(), None, offset)
+        self.given_arguments(scope, instruction, head, syntax.arguments)
+        self.finish(scope, instruction, head, tail, Places(0))
+        return instruction, syntax.root
+
+    def check_name(self, scope: Scope, name: str, offset: int) -> None:
+        """A name may be used once in a computation; some words need ``%``, types are no names."""
+        computation = scope.computation
+        if name in computation.by_name:
+            raise Problem(
+                offset,
+                f"instruction {name!r} is defined twice in {computation.name!r}",
+                width=len(name),
+            )
+        self.check_word(name, offset)
+
+    def check_word(self, name: str, offset: int) -> None:
+        """Element types are no names, keywords only with ``%``; XLA keeps ``__`` for itself."""
+        reserved = name.startswith("__") and not name.startswith("__xla_")
+        keyword = name in _RESERVED and self.text[offset - 1 : offset] != "%"
+        if name in DTYPES or keyword or reserved:
+            raise Problem(offset, f"{name!r} cannot be a name", width=len(name))
+
+    def finish(
+        self,
+        scope: Scope,
+        instruction: Instruction,
+        head: Head,
+        tail: Tail,
+        places: Places | None,
+    ) -> None:
+        """Look up names, check the operands' number, infer a missing shape; put it in its place."""
+        found = head.row
+        if places is not None and not tail.simple:
+            self.links(scope, instruction, tail, places)
+        low, high = found.arity
+        if not low <= len(instruction.operands) <= high:
+            raise Problem(
+                instruction.offset,
+                f"{found.word} takes {_range(low, high)}, {instruction.name!r} has "
+                f"{len(instruction.operands)}",
+                width=len(instruction.name),
+            )
+        if head.shape is not None:
+            instruction.shape = head.shape
+        if found.wrapped is not None:
+            self.wrap(instruction, found)
+        if head.shape is None:
+            instruction.shape = self.inferred(instruction, found)
+        edit.append(scope.computation, instruction)
+
+    def inferred(self, instruction: Instruction, found: Row) -> Shape:
+        if not found.inferable:
+            raise Problem(
+                instruction.offset,
+                f"{instruction.name!r} needs a shape: that of {found.word} cannot be inferred",
+                width=len(instruction.name),
+            )
+        try:
+            return infer_shape(instruction)
+        except ShapeError as error:
+            raise Problem(
+                instruction.offset,
+                f"the shape of {instruction.name!r} cannot be inferred: {error.message}",
+                width=len(instruction.name),
+            ) from None
+
+    def wrap(self, instruction: Instruction, found: Row) -> None:
+        """``negate-start(p)`` is ``async-start(p), calls=c`` with a computation of one negate."""
+        if found.opcode != "async-start":
+            return
+        shape = instruction.shape
+        if not (isinstance(shape, TupleShape) and len(shape.elements) >= 2):
+            raise Problem(
+                instruction.offset,
+                f"{found.word} needs a shape ((operands), result, ...)",
+                width=len(instruction.name),
+            )
+        computation = Computation(
+            self.result.fresh_name(f"{instruction.name}.computation"), instruction.offset
+        )
+        computation.execution_thread = instruction.attributes.get("async_execution_thread")
+        parameters = tuple(
+            edit.append(
+                computation,
+                Instruction(
+                    f"param_{number}",
+                    "parameter",
+                    operand.shape,
+                    (),
+                    {"parameter_number": number},
+                    None,
+                    instruction.offset,
+                ),
+            )
+            for number, operand in enumerate(instruction.operands)
+        )
+        inner = {
+            name: instruction.attributes.pop(name)
+            for name in found.wrapped_schema()
+            if name in instruction.attributes
+        }
+        assert found.wrapped is not None
+        computation.root = edit.append(
+            computation,
+            Instruction(
+                found.wrapped,
+                found.wrapped,
+                shape.elements[1],
+                parameters,
+                inner,
+                None,
+                instruction.offset,
+            ),
+        )
+        edit.add_computation(self.result, computation)
+        self.computations[computation.name] = computation
+        instruction.attributes["calls"] = computation
+
+    def links(self, scope: Scope, instruction: Instruction, tail: Tail, places: Places) -> None:
+        """Names in attributes become computations and instructions."""
+        if tail.metadata is not None:
+            instruction.metadata = tail.metadata
+        for name, (shape, literal), at in tail.literals:
+            try:
+                instruction.attributes[name] = build(shape, literal, [])
+            except Problem as problem:
+                raise problem.moved(places.of(at)) from None
+        for name, calls, many in tail.calls:
+            called = [
+                self.called(instruction, name, call.text, places.of(call.offset)) for call in calls
+            ]
+            instruction.attributes[name] = tuple(called) if many else called[0]
+        for other, at in tail.predecessors:
+            before = scope.computation.by_name.get(other)
+            if before is None:
+                raise undefined(scope, other, places.of(at), len(other))
+            edit.add_control_edge(before, instruction)
+
+    def called(self, instruction: Instruction, attribute: str, text: str, at: int) -> Computation:
+        """A computation by its name, or made of the instructions in braces."""
+        if not text.startswith("{"):
+            name = text.lstrip("%")
+            found = self.computations.get(name)
+            if found is None:
+                raise Problem(
+                    at,
+                    f"no computation {name!r} before this one{did_you_mean(name, self.computations)}",
+                    width=len(text),
+                )
+            return found
+        computation = Computation(f"{instruction.name}.{attribute}", at)
+        with self.nesting(at, _DEEPEST_COMPUTATION):
+            try:
+                items = read("body", text[1:-1])
+            except Problem as problem:
+                raise problem.moved(at + 1) from None
+            self.body(Scope(computation, items, at + 1))
+        edit.add_computation(self.result, computation)
+        self.computations[computation.name] = computation
+        return computation
+
+
+def _range(low: int, high: int) -> str:
+    if low == high:
+        return f"{low} operand{'s' * (low != 1)}"
+    return f"{low} to {high} operands" if high < MANY else f"at least {low} operands"

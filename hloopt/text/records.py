@@ -1,0 +1,114 @@
+"""Parts of a text as the grammar finds them, before they are read by what they mean."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+from lark import Token
+
+from hloopt.types import Shape
+
+__all__ = [
+    "ArgumentsText",
+    "AttributeText",
+    "ComputationText",
+    "InstructionText",
+    "LineText",
+    "LiteralText",
+    "ModuleText",
+    "OperandText",
+    "begin",
+    "end",
+]
+
+
+def begin(token: Token) -> int:
+    """Where a token begins in the text it was read from."""
+    assert token.start_pos is not None, "tokens of a text have a place"
+    return token.start_pos
+
+
+def end(token: Token) -> int:
+    """Where a token ends in the text it was read from."""
+    assert token.end_pos is not None, "tokens of a text have a place"
+    return token.end_pos
+
+
+@dataclass(frozen=True, slots=True)
+class AttributeText:
+    """``name=value``: where the value stands; it is read when its kind is known."""
+
+    name: str
+    offset: int
+    start: int
+    end: int
+
+    def moved(self, base: int) -> AttributeText:
+        """The same attribute, with offsets counted from ``base`` characters earlier."""
+        return AttributeText(self.name, self.offset + base, self.start + base, self.end + base)
+
+
+@dataclass(frozen=True, slots=True)
+class OperandText:
+    """A name, or an instruction in place when ``arguments`` is not None."""
+
+    name: Token
+    shape: Shape | None
+    arguments: ArgumentsText | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class InstructionText:
+    """An instruction read token by token."""
+
+    root: bool
+    name: Token
+    shape: Shape | None
+    opcode: Token
+    arguments: ArgumentsText
+    attributes: list[AttributeText]
+
+
+@dataclass(frozen=True, slots=True)
+class LineText:
+    """An ordinary instruction with further attributes."""
+
+    line: Token
+    attributes: list[AttributeText]
+
+
+# The text between parentheses with the closing one, or the operands in it.
+ArgumentsText: TypeAlias = Token | list[OperandText]
+
+
+@dataclass(frozen=True, slots=True)
+class ComputationText:
+    """``body`` is a list of LINE tokens, ``LineText`` and ``InstructionText``."""
+
+    entry: bool
+    name: Token
+    result: Shape | None
+    body: list[Any]
+    attributes: list[AttributeText]
+
+
+@dataclass(frozen=True, slots=True)
+class ModuleText:
+    """``tables`` maps ``FileNames`` and the like to their rows."""
+
+    name: Token | None
+    attributes: list[AttributeText]
+    tables: dict[str, list[Token]]
+    computations: list[ComputationText]
+
+
+@dataclass(frozen=True, slots=True)
+class LiteralText:
+    """A literal before its shape is known: ``form`` is element, dense, elided or several."""
+
+    form: str
+    offset: int
+    text: str
+    elements: tuple[LiteralText, ...] = ()
+    depth: int = 0

@@ -1,0 +1,107 @@
+"""What the parser knows while it reads a computation."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from lark import Token
+
+from hloopt.ir import Computation
+from hloopt.ops import OPS
+from hloopt.text.attributes import PHASES, Row, row
+from hloopt.text.grammar import read
+from hloopt.text.hints import did_you_mean
+from hloopt.text.problem import WHOLE, Problem
+from hloopt.text.records import begin
+from hloopt.types import Literal, Shape
+
+__all__ = [
+    "HEADS",
+    "NO_SHAPE",
+    "ROLES",
+    "Head",
+    "Places",
+    "Scope",
+    "head_of",
+    "read_head",
+    "undefined",
+]
+
+NO_SHAPE: Any = None  # until it is read or inferred, before anybody else sees the instruction
+ROLES = {1: "a literal", 2: "a number"}  # what an opcode's arguments are when they are no operands
+_MOST_HEADS = 50_000
+_LONGEST_HEAD = 2_000
+
+
+class Head:
+    """A result shape and an opcode, and the literals seen with them."""
+
+    __slots__ = ("literals", "opcode", "row", "shape")
+
+    def __init__(self, shape: Shape | None, found: Row) -> None:
+        self.shape = shape
+        self.row = found
+        self.opcode = found.opcode
+        self.literals: dict[str, Literal] = {}
+
+
+HEADS: dict[str, Head] = {}
+
+
+def read_head(text: str) -> Head:
+    """``f32[2]{0} add``; raises ``Problem``."""
+    head = head_of(*read("head", text))
+    if len(text) <= _LONGEST_HEAD:
+        if len(HEADS) >= _MOST_HEADS:
+            HEADS.clear()
+        HEADS[text] = head
+    return head
+
+
+def head_of(shape: Shape | None, opcode: Token) -> Head:
+    found = row(str(opcode))
+    if found is None:
+        _, dash, phase = opcode.rpartition("-")
+        known = [f"{name}-{phase}" for name in OPS] if dash and phase in PHASES else OPS
+        raise Problem(
+            begin(opcode),
+            f"unknown opcode {str(opcode)!r}{did_you_mean(opcode, known)}",
+            width=len(opcode),
+        )
+    return Head(shape, found)
+
+
+@dataclass(slots=True)
+class Scope:
+    """The computation being read: ``items`` is its text, ``base`` where that text begins.
+
+    ``reserved`` holds the names in it and ``serial`` the numbers tried, once an instruction needs one.
+    """
+
+    computation: Computation
+    items: list[Any]
+    base: int
+    reserved: set[str] | None = None
+    serial: dict[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Places:
+    """Where a tail stands: behind ``split`` characters there is a gap, the metadata."""
+
+    base: int
+    split: int = 1 << 62
+    gap: int = 0
+
+    def of(self, offset: int) -> int:
+        if offset == WHOLE:
+            return WHOLE
+        return self.base + offset + (self.gap if offset >= self.split else 0)
+
+
+def undefined(scope: Scope, name: str, offset: int, width: int) -> Problem:
+    by_name = scope.computation.by_name
+    return Problem(
+        offset, f"no instruction {name!r} before this one{did_you_mean(name, by_name)}", width=width
+    )

@@ -1,0 +1,172 @@
+"""The rules of ``shapes.lark`` and ``literals.lark``: one method a rule."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from lark import Token
+
+from hloopt.text.hints import did_you_mean
+from hloopt.text.problem import Problem
+from hloopt.text.records import LiteralText, begin
+from hloopt.types import DTYPES, UNBOUNDED, ArrayShape, BufferShape, Layout, Shape, TupleShape
+
+__all__ = ["ShapeRules"]
+
+_DEEPEST = 64
+_SCALAR = Layout(())
+_DEFAULTS = {("S", "0"), ("E", "0"), ("L", "1"), ("M", "0")}
+
+
+class ShapeRules:
+    """Shapes, layouts, and literals that have no shape yet."""
+
+    # ---- shapes ----
+
+    def array_shape(self, parts: list[Any]) -> ArrayShape:
+        name, *rest = parts
+        element = DTYPES.get(str(name))
+        if element is None:
+            raise Problem(
+                begin(name),
+                f"unknown element type {str(name)!r}{did_you_mean(name, DTYPES)}",
+                width=len(name),
+            )
+        layout = None
+        offset = begin(name)
+        if rest and isinstance(rest[-1], tuple) and isinstance(rest[-1][0], Layout):
+            layout, offset = rest.pop()
+        dims = tuple(size for size, _ in rest)
+        dynamic = tuple(mark for _, mark in rest)
+        if not element.is_array and dims:
+            raise Problem(begin(name), f"{name} has no dimensions", width=len(name))
+        if layout is not None and len(layout.minor_to_major) != len(dims):
+            raise Problem(
+                offset,
+                f"the layout orders {len(layout.minor_to_major)} dimensions, the shape has {len(dims)}",
+            )
+        if layout is not None and sorted(layout.minor_to_major) != list(range(len(dims))):
+            raise Problem(offset, "the layout is no permutation of the dimensions")
+        if layout is None and not dims:
+            layout = _SCALAR
+        return ArrayShape(element, dims, layout, dynamic if any(dynamic) else ())
+
+    def static(self, parts: list[Token]) -> tuple[int, bool]:
+        return _size(parts[0]), False
+
+    def bounded(self, parts: list[Token]) -> tuple[int, bool]:
+        return _size(parts[0]), True
+
+    def unbounded(self, parts: list[Token]) -> tuple[int, bool]:
+        return UNBOUNDED, True
+
+    def opening(self, parts: list[Token]) -> Token:
+        return parts[0]
+
+    def tuple_shape(self, parts: list[Any]) -> TupleShape:
+        shape = TupleShape(tuple(parts[1:]))
+        if _depth(shape) > _DEEPEST:
+            raise Problem(begin(parts[0]), f"a shape is nested more than {_DEEPEST} levels deep")
+        return shape
+
+    def buffer_shape(self, parts: list[Any]) -> BufferShape:
+        return BufferShape(parts[-1])
+
+    def layout(self, parts: list[Any]) -> tuple[Layout, int]:
+        opening, order = parts[:2]
+        pieces = dict(parts[2]) if len(parts) == 3 else {}
+        space = int(pieces.get("S", 0))
+        bits = int(pieces.get("E", 0))
+        suffix = "".join(
+            piece if letter in {"D", "T", "SC", "#", "*", "P"} else f"{letter}({piece})"
+            for letter, piece in (parts[2] if len(parts) == 3 else ())
+            if (letter, piece) not in _DEFAULTS
+        )
+        return Layout(order, suffix, space, bits), begin(opening)
+
+    def order(self, parts: list[Token]) -> tuple[int, ...]:
+        return tuple(map(int, parts))
+
+    def suffix(self, parts: list[tuple[str, str]]) -> list[tuple[str, str]]:
+        return parts
+
+    def level_types(self, parts: list[Token]) -> tuple[str, str]:
+        return "D", f"D({','.join(parts)})"
+
+    def tiles(self, parts: list[str]) -> tuple[str, str]:
+        return "T", "T" + "".join(parts)
+
+    def tile(self, parts: list[Token]) -> str:
+        return f"({','.join(parts)})"
+
+    def tail_padding(self, parts: list[Token]) -> tuple[str, str]:
+        return "L", str(int(parts[0]))
+
+    def index_type(self, parts: list[Token]) -> tuple[str, str]:
+        return "#", f"#({parts[0]})"
+
+    def pointer_type(self, parts: list[Token]) -> tuple[str, str]:
+        return "*", f"*({parts[0]})"
+
+    def element_size(self, parts: list[Token]) -> tuple[str, str]:
+        return "E", str(int(parts[0]))
+
+    def memory_space(self, parts: list[Token]) -> tuple[str, str]:
+        return "S", str(int(parts[0]))
+
+    def split(self, parts: list[Token]) -> tuple[str, str]:
+        return "SC", f"SC({parts[0]}:{','.join(parts[1:])})"
+
+    def physical_shape(self, parts: list[Shape]) -> tuple[str, str]:
+        return "P", f"P({parts[0]})"
+
+    def metadata_prefix(self, parts: list[Token]) -> tuple[str, str]:
+        return "M", str(int(parts[0]))
+
+    # ---- literals ----
+
+    def element(self, parts: list[Token]) -> LiteralText:
+        return LiteralText("element", begin(parts[0]), str(parts[0]))
+
+    def elided(self, parts: list[Token]) -> LiteralText:
+        return LiteralText("elided", begin(parts[0]), "")
+
+    def dense(self, parts: list[Token]) -> LiteralText:
+        return LiteralText("dense", begin(parts[0]), str(parts[0]))
+
+    def several(self, parts: list[LiteralText]) -> LiteralText:
+        offset = parts[0].offset if parts else 0
+        depth = 1 + max((part.depth for part in parts), default=0)
+        if depth > _DEEPEST:
+            raise Problem(offset, f"a literal is nested more than {_DEEPEST} levels deep")
+        return LiteralText("several", offset, "", tuple(parts), depth)
+
+    def literal(self, parts: list[LiteralText]) -> LiteralText:
+        return parts[0]
+
+    def deep_array(self, parts: list[Any]) -> LiteralText:
+        text = "".join(_flat(parts))
+        return LiteralText("dense", begin(parts[0]), text)
+
+    def complex(self, parts: list[Token]) -> str:
+        return "".join(parts)
+
+
+def _size(token: Token) -> int:
+    size = int(token)
+    if not 0 <= size < 1 << 63:
+        raise Problem(begin(token), f"{token} is no dimension size", width=len(token))
+    return size
+
+
+def _depth(shape: Shape) -> int:
+    """Levels of tuples; those inside were counted before, so that the recursion is bounded."""
+    if not isinstance(shape, TupleShape):
+        return 0
+    return 1 + max(map(_depth, shape.elements), default=0)
+
+
+def _flat(parts: list[Any]) -> Iterator[str]:
+    for part in parts:
+        yield part.text if isinstance(part, LiteralText) else str(part)

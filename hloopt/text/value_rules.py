@@ -1,0 +1,190 @@
+"""The rules of ``attributes.lark``: one method a rule."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from lark import Token
+
+from hloopt.text.problem import Problem
+from hloopt.text.records import LiteralText, begin, end
+from hloopt.text.strings import unquote
+from hloopt.types import (
+    AliasEntry,
+    ConvDims,
+    IotaList,
+    PaddingDim,
+    Shape,
+    SliceRange,
+    Text,
+    Verbatim,
+    Window,
+    WindowDim,
+)
+
+__all__ = ["ValueRules"]
+
+
+class ValueRules:
+    """Values of attributes; those that are kept as text have no method."""
+
+    def integer(self, parts: list[Token]) -> int:
+        return int(parts[0])
+
+    def float(self, parts: list[Token]) -> float:
+        return float(parts[0].partition("(")[0])
+
+    def boolean(self, parts: list[Token]) -> bool:
+        return bool(parts[0] == "true")
+
+    def word(self, parts: list[Token]) -> str:
+        return str(parts[0])
+
+    def string(self, parts: list[Token]) -> Text:
+        return Text(unquote(parts[0]))
+
+    def integers(self, parts: list[Token]) -> tuple[int, ...]:
+        return tuple(map(int, parts))
+
+    def group_list(self, parts: list[tuple[int, ...]]) -> tuple[tuple[int, ...], ...]:
+        return tuple(parts)
+
+    def mesh_groups(self, parts: list[Any]) -> type[Verbatim]:
+        return Verbatim
+
+    def iota(self, parts: list[Any]) -> IotaList:
+        return IotaList(*parts)
+
+    def dims(self, parts: list[Token]) -> tuple[int, ...]:
+        return tuple(map(int, parts))
+
+    def transposed(self, parts: list[Token]) -> tuple[int, ...]:
+        return tuple(map(int, parts))
+
+    def slices(self, parts: list[SliceRange]) -> tuple[SliceRange, ...]:
+        return tuple(parts)
+
+    def slice_range(self, parts: list[Token]) -> SliceRange:
+        return SliceRange(*map(int, parts))
+
+    def window(self, parts: list[tuple[Token, list[tuple[int, ...]]]]) -> Window:
+        fields: dict[str, list[tuple[int, ...]]] = {}
+        rank = len(parts[0][1]) if parts else 0
+        for key, values in parts:
+            if key in fields:
+                raise Problem(begin(key), f"{key} is given twice", width=len(key))
+            if len(values) != rank:
+                raise Problem(
+                    begin(key), f"{key} has {len(values)} dimensions, not {rank}", width=len(key)
+                )
+            fields[str(key)] = values
+        if parts and "size=" not in fields:
+            raise Problem(begin(parts[0][0]), "a window needs size=", width=len(parts[0][0]))
+        ones = [(1,)] * rank
+        columns = (
+            fields.get("size=", ones),
+            fields.get("stride=", ones),
+            fields.get("pad=", [(0, 0)] * rank),
+            fields.get("lhs_dilate=", ones),
+            fields.get("rhs_dilate=", ones),
+            fields.get("rhs_reversal=", [(0,)] * rank),
+        )
+        return Window(
+            tuple(
+                WindowDim(size[0], stride[0], pad[0], pad[1], lhs[0], rhs[0], bool(reversal[0]))
+                for size, stride, pad, lhs, rhs, reversal in zip(*columns, strict=True)
+            )
+        )
+
+    def window_field(self, parts: list[Token]) -> tuple[Token, list[tuple[int, ...]]]:
+        key, value = parts
+        pairs = key == "pad="
+        values = [tuple(map(int, part.split("_"))) for part in value.split("x")]
+        if any(len(entry) != (2 if pairs else 1) for entry in values):
+            wanted = "low_high pairs, as in 0_1x0_1" if pairs else "numbers, as in 3x3"
+            raise Problem(begin(value), f"{key} wants {wanted}", width=len(value))
+        return key, values
+
+    def padding(self, parts: list[Token]) -> tuple[PaddingDim, ...]:
+        return tuple(PaddingDim(*map(int, part.split("_"))) for part in parts[0].split("x"))
+
+    def conv_dims(self, parts: list[Token]) -> ConvDims:
+        return _conv_dims(parts[0])
+
+    def called(self, parts: list[Any]) -> tuple[int, int]:
+        value = parts[0]
+        return value if isinstance(value, tuple) else (begin(value), end(value))
+
+    def called_list(self, parts: list[tuple[int, int]]) -> list[tuple[int, int]]:
+        return parts
+
+    def shape_list(self, parts: list[Shape]) -> tuple[Shape, ...]:
+        return tuple(parts)
+
+    def shaped_literal(self, parts: list[Any]) -> tuple[Shape, LiteralText]:
+        return parts[0], parts[1]
+
+    def names(self, parts: list[Token]) -> list[tuple[str, int]]:
+        return [(str(part).lstrip("%"), begin(part)) for part in parts]
+
+    def metadata(self, parts: list[tuple[str, Any]]) -> dict[str, Any]:
+        return dict(parts)
+
+    def metadata_field(self, parts: list[Any]) -> tuple[str, Any]:
+        key, value = parts
+        if key.type.endswith("TEXT_KEY"):
+            return key[:-1], unquote(value)
+        return key[:-1], value if isinstance(value, tuple) else int(value)
+
+    def alias(self, parts: list[Any]) -> AliasEntry:
+        index, parameter, parameter_index, *kind = parts
+        return AliasEntry(index, int(parameter), parameter_index, str(kind[0]) if kind else "")
+
+    def input_output_alias(self, parts: list[AliasEntry]) -> tuple[AliasEntry, ...]:
+        return tuple(parts)
+
+    def donor(self, parts: list[Any]) -> tuple[int, tuple[int, ...]]:
+        return int(parts[0]), parts[1]
+
+    def buffer_donor(self, parts: list[Any]) -> tuple[tuple[int, tuple[int, ...]], ...]:
+        return tuple(parts)
+
+    def entry_computation_layout(self, parts: list[Shape]) -> tuple[tuple[Shape, ...], Shape]:
+        return tuple(parts[:-1]), parts[-1]
+
+    def flags(self, parts: list[bool]) -> tuple[bool, ...]:
+        return tuple(parts)
+
+
+def _conv_dims(token: Token) -> ConvDims:
+    lhs_rhs, _, out = str(token).partition("->")
+    lhs, _, rhs = lhs_rhs.partition("_")
+    for labels, letters in ((lhs, "bf"), (rhs, "io"), (out, "bf")):
+        known = [label for label in labels if label != "?"]
+        spatial = sorted(label for label in known if label.isdigit())
+        complete = all(known.count(letter) == 1 for letter in letters)
+        if not complete or spatial != [str(axis) for axis in range(len(spatial))]:
+            raise Problem(
+                begin(token) + str(token).index(labels),
+                f"{labels!r} must have {letters[0]}, {letters[1]} and the spatial digits from 0, once each",
+                width=len(labels),
+            )
+    if not len(lhs.replace("?", "")) == len(rhs.replace("?", "")) == len(out.replace("?", "")):
+        raise Problem(begin(token), "the three parts have different ranks", width=len(token))
+
+    def spatial_of(labels: str) -> tuple[int, ...]:
+        digits = sorted(label for label in labels if label.isdigit())
+        return tuple(labels.index(digit) for digit in digits)
+
+    return ConvDims(
+        lhs.index("b"),
+        lhs.index("f"),
+        spatial_of(lhs),
+        rhs.index("i"),
+        rhs.index("o"),
+        spatial_of(rhs),
+        out.index("b"),
+        out.index("f"),
+        spatial_of(out),
+        str(token),
+    )
