@@ -46,7 +46,6 @@ EXCEPTIONS = {
 # Packages that only some rooms may import, and where.
 CONFINED = {
     "lark": ("text",),
-    "lark_cython": ("text",),
     "cupy": ("runtime.cuda",),
     "rich": ("report", "cli"),
     "click": ("report", "cli"),
