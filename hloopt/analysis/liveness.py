@@ -96,13 +96,14 @@ def peak(computation: Computation) -> Peak:
 def largest_buffers(module: Module, count: int = 10) -> list[Buffer]:
     """The ``count`` largest buffers of the entry and what it runs, largest first.
 
-    Parameters of called computations are not listed: they are their callers' buffers.
+    Parameters of called computations are not listed: they are their callers' buffers; nor is what takes
+    no bytes, such as tokens.
     """
     found = [
         buffer
         for computation in walk.top_level_computations(module)
         for buffer in live_ranges(computation)
-        if computation is module.entry or buffer.kind != "parameter"
+        if buffer.byte_size and (computation is module.entry or buffer.kind != "parameter")
     ]
     found.sort(key=lambda buffer: -buffer.byte_size)
     return found[:count]

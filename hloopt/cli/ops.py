@@ -38,6 +38,7 @@ def command(unsupported: bool, as_json: bool) -> None:
         write_json("ops", {"ops": rows})
         return
     made = table("opcode", "family", "operands", "evaluation", "attributes", left=5)
+    made.columns[0].no_wrap = True
     for row in rows:
         made.add_row(
             str(row["opcode"]),

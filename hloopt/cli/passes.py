@@ -76,6 +76,11 @@ def _explain(name: str, as_json: bool) -> None:
             kind = option["type"].replace("tuple[str, ...]", "list of words")
             made.add_row(option["name"], kind, option["default"], option["meaning"])
         console.print(made)
+    if row["rules"]:
+        made = table("\nrule", "", left=2)
+        for rule in row["rules"]:
+            made.add_row(rule["name"], "fast_math only" if rule["fast_math"] else "")
+        console.print(made)
 
 
 def _summary(entry: Any) -> str:
@@ -101,6 +106,7 @@ def _describe(entry: Any) -> dict[str, Any]:
             }
             for option in dataclasses.fields(entry)
         ],
+        "rules": [{"name": rule, "fast_math": fast} for rule, fast in entry.rules.items()],
     }
 
 

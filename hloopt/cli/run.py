@@ -92,6 +92,7 @@ def command(
     runner = _Runner(
         device,
         pipeline_text(level, passes),
+        "passes" if level is None and passes is not None else pipeline_text(level, passes),
         inputs,
         seed,
         expect,
@@ -120,6 +121,7 @@ class _Runner:
     """The options of one call."""
 
     device: str
+    pipeline: str
     label: str
     inputs: str | None
     seed: int
@@ -133,7 +135,7 @@ class _Runner:
         from hloopt.pipelines import parse_pipeline
         from hloopt.runtime import check_device
 
-        parse_pipeline(self.label)
+        parse_pipeline(self.pipeline)
         check_device(self.device)
 
     def run(self, module: Module, name: str) -> RunReport:
@@ -148,7 +150,7 @@ class _Runner:
 
         supported(module)
         better = build.clone_module(module)
-        parse_pipeline(self.label).run(better)
+        parse_pipeline(self.pipeline).run(better)
         excess = self.excess_precision
         given = compile_module(module, self.device, excess_precision=excess)
         optimised = compile_module(better, self.device, excess_precision=excess)
@@ -166,6 +168,7 @@ class _Runner:
             "excess precision" if self.excess_precision else "strict rounding",
             self.inputs or f"seed {self.seed}",
             baseline,
+            pipeline=self.pipeline,
         )
         report.rows.append(Row("interpreter", timing=timing, **self._against(reference, expected)))
         for label, program in ((baseline, given), (f"{self.label}, {self.device}", optimised)):

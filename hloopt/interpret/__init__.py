@@ -141,7 +141,10 @@ def _obstacle(instruction: Instruction) -> str | None:
         return f"{opcode} has no evaluation"
     literal = instruction.literal
     if literal is not None and _elided(literal):
-        return "the value of this constant is left out of the text ({...})"
+        return (
+            "the value of this constant is left out of the text ({...}); "
+            "dump with --xla_dump_large_constants=true"
+        )
     if any(
         isinstance(leaf, ArrayShape) and any(leaf.dynamic) for leaf in leaves(instruction.shape)
     ):

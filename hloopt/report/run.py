@@ -35,13 +35,17 @@ class Row:
 
 @dataclass
 class RunReport:
-    """All rows of one module; speed-ups are relative to ``baseline``, the row of that name."""
+    """All rows of one module; speed-ups are relative to ``baseline``, the row of that name.
+
+    ``pipeline`` is the text of the passes that ran; it is shown where no row is called by it.
+    """
 
     module: str
     precision: str
     inputs: str
     baseline: str
     rows: list[Row] = field(default_factory=list)
+    pipeline: str = ""
 
     @property
     def passed(self) -> bool:
@@ -51,7 +55,9 @@ class RunReport:
     def show(self, console: Console) -> None:
         """Print the table (as two, one below the other, on a narrow terminal) and what differs."""
         about = f"  inputs: {self.inputs}  {self.precision}"
-        console.print(Text.assemble((self.module, "bold"), about))
+        if not any(row.name.startswith(f"{self.pipeline},") for row in self.rows):
+            about += f"  passes: {self.pipeline or 'none'}"
+        console.print(Text.assemble((self.module, "bold"), about), soft_wrap=True)
         if console.width >= _ONE_TABLE:
             made = table("run", *_TIMES, *_ERRORS)
             for row in self.rows:
@@ -68,7 +74,7 @@ class RunReport:
             for number, entry in enumerate(row.comparisons):
                 if not entry.passed:
                     what = difference(row, number, entry)
-                    console.print(Text.assemble(("differs", "red"), f" {what}"))
+                    console.print(Text.assemble(("differs", "red"), f" {what}"), soft_wrap=True)
         if self.passed:
             count = max((len(row.comparisons) for row in self.rows), default=0)
             what = f" {count} result{'s' * (count != 1)} within tolerance"
@@ -92,6 +98,7 @@ class RunReport:
             "precision": self.precision,
             "inputs": self.inputs,
             "baseline": self.baseline,
+            "pipeline": self.pipeline,
             "passed": self.passed,
             "rows": [_row_json(row) for row in self.rows],
         }

@@ -14,6 +14,7 @@ from hloopt.ir import Module
 from hloopt.report.console import table
 from hloopt.report.numbers import amount, byte_size
 from hloopt.runtime.kernels import module_kernels
+from hloopt.types import Shape, TupleShape
 
 __all__ = ["module_stats", "show_stats"]
 
@@ -43,13 +44,20 @@ def module_stats(module: Module, *, buffers: int = 10) -> dict[str, Any]:
                 "name": entry.instruction.name,
                 "index": list(entry.index),
                 "bytes": entry.byte_size,
-                "shape": str(entry.instruction.shape),
+                "shape": str(_element(entry.instruction.shape, entry.index)),
                 "kind": entry.kind,
                 "place": module.user_line(entry.instruction.metadata),
             }
             for entry in largest_buffers(module, buffers)
         ],
     }
+
+
+def _element(shape: Shape, index: tuple[int, ...]) -> Shape:
+    for at in index:
+        assert isinstance(shape, TupleShape)
+        shape = shape.elements[at]
+    return shape
 
 
 def show_stats(stats: dict[str, Any], console: Console, *, opcodes: int = 15) -> None:
@@ -74,7 +82,7 @@ def show_stats(stats: dict[str, Any], console: Console, *, opcodes: int = 15) ->
     console.print(counts)
     largest = table("buffer", "shape", "kind", "from", "size", title="\nlargest buffers", left=4)
     for entry in stats["buffers"]:
-        index = "".join(f"{{{at}}}" for at in entry["index"])
+        index = f"{{{','.join(map(str, entry['index']))}}}" if entry["index"] else ""
         shape = entry["shape"] if len(entry["shape"]) < 40 else entry["shape"][:39] + "…"
         largest.add_row(
             entry["name"] + index, shape, entry["kind"], entry["place"], byte_size(entry["bytes"])

@@ -9,7 +9,9 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import ClassVar
 
 from hloopt.ir import Module
@@ -43,11 +45,13 @@ class Pass(ABC):
     """Base of all passes.  The first line of the docstring is what ``hloopt passes`` shows.
 
     ``keeps_schedule`` says that the order of the instructions that stay is untouched; after any other
-    pass that changed the module the runner drops ``is_scheduled``.
+    pass that changed the module the runner drops ``is_scheduled``.  ``rules`` are the equations of a pass
+    that applies rules, each with whether it needs the option ``fast_math``.
     """
 
     name: ClassVar[str]
     keeps_schedule: ClassVar[bool] = False
+    rules: ClassVar[Mapping[str, bool]] = MappingProxyType({})
 
     @abstractmethod
     def run(self, module: Module, log: PassLog) -> bool:

@@ -186,7 +186,8 @@ def did_you_mean(wrong: str, valid: Iterable[str]) -> str:
     if len(names) <= _MAX_LISTED:
         return f"{hint} (valid: {', '.join(names)})"
     near = get_close_matches(wrong, names, 5, 0.3)
-    return f"{hint} ({len(names)} are valid; near: {', '.join(near)})"
+    nearest = f"; near: {', '.join(near)}" if near else ""
+    return f"{hint} ({len(names)} are valid{nearest})"
 
 
 def _convert(value: Value, kind: Any, where: str) -> Any:

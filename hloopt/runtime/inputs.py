@@ -8,6 +8,7 @@ of those names.  Element types NumPy lacks are stored as unsigned views of the s
 from __future__ import annotations
 
 import zipfile
+import zlib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -110,26 +111,40 @@ def _load(path: Path, prefix: str, wanted: list[tuple[str, ArrayShape]]) -> list
     missing = [name for name in names if name not in stored]
     surplus = [name for name in found if name not in names]
     if missing or surplus:
-        lack = f"no {', '.join(missing)}" if missing else f"{', '.join(surplus)} too many"
-        raise UsageError(f"{path}: {lack}: the module has {len(wanted)} arrays {prefix}_0, ...")
+        lack = f"it has no {_few(missing)}" if missing else f"{_few(surplus)} too many"
+        raise UsageError(f"{path}: {lack}; {_need(prefix, names)}")
     return [
         _as_shape(stored[name], shape, f"{path}: {name} ({what})")
         for name, (what, shape) in zip(names, wanted, strict=True)
     ]
 
 
+def _few(names: list[str]) -> str:
+    shown = ", ".join(names[:5])
+    return f"{shown} and {len(names) - 5} more" if len(names) > 5 else shown
+
+
+def _need(prefix: str, names: list[str]) -> str:
+    what = "input" if prefix == "in" else "result"
+    if not names:
+        return f"the module has no {what}s"
+    if len(names) == 1:
+        return f"the module has one {what}, {names[0]}"
+    return f"the module has {len(names)} {what}s, {names[0]} to {names[-1]}"
+
+
 def _stored(path: Path) -> dict[str, Array]:
     try:
         if path.is_dir():
             return {entry.stem: np.load(entry) for entry in sorted(path.glob("*.npy"))}
+        if not path.exists():
+            raise UsageError(f"{path}: no such file or folder")
+        if not zipfile.is_zipfile(path):
+            raise UsageError(f"{path}: not an .npz file or a folder of .npy files")
         with np.load(path) as arrays:
-            if not hasattr(arrays, "files"):
-                raise UsageError(f"{path}: one array, not an .npz of in_0, in_1, ...")
             return {name: arrays[name] for name in arrays.files}
-    except FileNotFoundError:
-        raise UsageError(f"{path}: no such file or folder") from None
-    except (ValueError, OSError, EOFError, zipfile.BadZipFile) as error:
-        raise UsageError(f"{path}: not an .npz file or folder of .npy files: {error}") from error
+    except (ValueError, OSError, EOFError, zipfile.BadZipFile, zlib.error) as error:
+        raise UsageError(f"{path}: arrays that cannot be read: {error}") from error
 
 
 def _as_shape(values: Array, shape: ArrayShape, what: str) -> Array:

@@ -357,6 +357,28 @@ def test_passes_lists_and_explains() -> None:
     assert "did you mean" in invoke("passes", "dcee").stderr.lower()
 
 
+def test_passes_lists_the_rules_that_can_be_disabled() -> None:
+    """By the names that the option takes, with those that need fast_math marked."""
+    shown = invoke("passes", "simplify").stdout
+    rules = json.loads(invoke("passes", "simplify", "--json").stdout)["pass"]["rules"]
+
+    assert all(rule["name"] in shown for rule in rules)
+    assert {rule["fast_math"] for rule in rules} == {False, True}
+    words = ",".join(f'"{rule["name"]}"' for rule in rules)
+    result = invoke("optimize", "--passes", f"simplify{{disable=[{words}]}}", stdin=SOFTMAX)
+    assert result.exit_code == 0, result.stderr
+    wrong = invoke("optimize", "--passes", "simplify{disable=[qqq]}", stdin=SOFTMAX)
+    assert wrong.exit_code == 2
+    assert wrong.stderr.endswith(f"no rule is called 'qqq' ({len(rules)} are valid)\n")
+
+
+def test_a_pipeline_written_out_names_no_row() -> None:
+    """It is said once, above the table."""
+    result = invoke("run", "--repeat", "1", "--passes", "dce,cse", stdin=SOFTMAX)
+    assert result.stdout.partition("\n")[0].endswith("  passes: dce,cse")
+    assert "\npasses, cpu " in result.stdout
+
+
 def test_every_option_of_every_pass_has_a_meaning() -> None:
     """Name, type, default and a phrase, read from the pass itself."""
     rows = json.loads(invoke("passes", "--json").stdout)["passes"]

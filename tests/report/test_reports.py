@@ -88,12 +88,13 @@ def test_names_are_no_markup() -> None:
 
 @pytest.mark.parametrize("width", [60, 80, 112, 200])
 def test_tables_fit_the_terminal(width: int) -> None:
-    """No line is longer than the terminal; names from files are not taken for markup."""
+    """No row is longer than the terminal; names from files are not taken for markup."""
     stream = io.StringIO()
     report().show(Console(file=stream, width=width))
     lines = stream.getvalue().splitlines()
 
-    assert max(map(len, lines)) <= width
+    rows = [line for line in lines[1:] if not line.startswith("differs")]
+    assert max(map(len, rows)) <= width
     assert lines[0].startswith("a[b].hlo")
     assert "2.00x" in stream.getvalue()
     assert "out_0[1,2]" in stream.getvalue()
@@ -109,6 +110,49 @@ def test_a_wrong_result_is_told() -> None:
         "differs O2, cpu: out_0 against interpreter: 1 of 12 elements of f32" in stream.getvalue()
     )
     assert "worst at [1,2]" in stream.getvalue()
+
+
+def test_a_sentence_is_one_line() -> None:
+    """A pipe gets what can be searched; a terminal breaks lines by itself."""
+    stream = io.StringIO()
+    report().show(Console(file=stream, width=60))
+    assert "\ndiffers O2, cpu: out_0 against" in stream.getvalue()
+    assert stream.getvalue().endswith(", worst at [1,2]\n")
+
+
+@pytest.mark.parametrize(
+    ("pipeline", "shown"), [("O2", None), ("dce,cse", "dce,cse"), ("", "none")]
+)
+def test_passes_are_shown_where_no_row_tells_them(pipeline: str, shown: str | None) -> None:
+    """A pipeline written out would not fit into a row's name."""
+    made = report()
+    made.pipeline = pipeline
+    stream = io.StringIO()
+    made.show(Console(file=stream, width=200))
+    assert (
+        stream.getvalue()
+        .partition("\n")[0]
+        .endswith("strict rounding" if shown is None else f"  passes: {shown}")
+    )
+    assert made.json()["pipeline"] == pipeline
+
+
+def test_a_buffer_has_the_shape_of_its_place_in_a_tuple() -> None:
+    """Not that of the whole tuple; what takes no bytes is no buffer worth listing."""
+    module = hloopt.parse(
+        "HloModule m\nENTRY e {\n  t = token[] after-all()\n"
+        "  i = ((f32[8], s32[2]), token[]) infeed(t)\n"
+        "  j = (f32[8], s32[2]) get-tuple-element(i), index=0\n"
+        "  ROOT r = f32[8] get-tuple-element(j), index=0\n}\n"
+    )
+    stats = module_stats(module)
+    stream = io.StringIO()
+    show_stats(stats, Console(file=stream, width=200))
+    assert [(entry["index"], entry["shape"]) for entry in stats["buffers"]] == [
+        ([0, 0], "f32[8]"),
+        ([0, 1], "s32[2]"),
+    ]
+    assert "i{0,1}  s32[2]" in stream.getvalue()
 
 
 def test_infinities_survive_json() -> None:

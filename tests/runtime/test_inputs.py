@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 from pathlib import Path
 
 import ml_dtypes
@@ -193,7 +194,7 @@ def test_a_folder_of_npy_files_is_read(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arrays", "message"),
     [
-        ({}, "no in_0"),
+        ({}, "it has no in_0; the module has one input, in_0"),
         ({"in_0": np.ones(2, np.float32), "in_1": np.ones(1)}, "in_1 too many"),
         ({"in_0": np.ones(3, np.float32)}, r"in_0 \(parameter a\) has dimensions \[3\], not \[2\]"),
         ({"in_0": np.ones(2, np.float64)}, "is f32, but the input is float64"),
@@ -205,6 +206,36 @@ def test_wrong_files_are_named(tmp_path: Path, arrays: dict, message: str) -> No
     path = tmp_path / "x.npz"
     np.savez(path, **arrays)
     with pytest.raises(UsageError, match=message):
+        load_inputs(path, module)
+
+
+def test_many_missing_arrays_are_not_all_listed(tmp_path: Path) -> None:
+    """A module may have hundreds of parameters."""
+    lines = "".join(f"  p{number} = f32[] parameter({number})\n" for number in range(9))
+    module = hloopt.parse(f"HloModule m\nENTRY e {{\n{lines}  ROOT t = () tuple()\n}}\n")
+    np.savez(tmp_path / "x.npz", in_0=np.ones((), np.float32), out_0=np.ones(1))
+    with pytest.raises(
+        UsageError, match=r"no in_1, .*, in_5 and 3 more; .* 9 inputs, in_0 to in_8"
+    ):
+        load_inputs(tmp_path / "x.npz", module)
+    with pytest.raises(UsageError, match="out_0 too many; the module has no results"):
+        load_expected(tmp_path / "x.npz", module)
+
+
+@pytest.mark.parametrize("content", ["npy", "text", "pickle", "cut"])
+def test_a_file_that_is_no_npz_is_refused(tmp_path: Path, content: str) -> None:
+    """Never by an exception of NumPy, nor with its advice to load pickles."""
+    module = hloopt.parse("HloModule m\nENTRY e {\n ROOT a = f32[2] parameter(0)\n}\n")
+    path = tmp_path / "x.npz"
+    with path.open("wb") as stream:
+        if content == "npy":
+            np.save(stream, np.ones(2, np.float32))
+        elif content == "cut":
+            np.savez(stream, in_0=np.ones(2, np.float32))
+            stream.truncate(100)
+        else:
+            stream.write(b"HloModule m\n" if content == "text" else pickle.dumps({"in_0": 1}))
+    with pytest.raises(UsageError, match=r"not an \.npz file or a folder of \.npy files$"):
         load_inputs(path, module)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import ClassVar
@@ -44,10 +45,11 @@ class Simplify(Pass):
 
     fast_math   whether to add the rules that keep results only as real numbers: signs of zero,
                 infinities, NaN and the last bits may change
-    disable     rules to leave out, by their equations
+    disable     rules to leave out, by their equations: simplify{disable=["A + 0 => A"]}
     """
 
     name: ClassVar[str] = "simplify"
+    rules: ClassVar[Mapping[str, bool]] = {rule.name: rule.fast_math for rule in RULES.rules}
 
     fast_math: bool = False
     disable: tuple[str, ...] = ()
