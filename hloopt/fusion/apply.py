@@ -60,8 +60,10 @@ def fuse_producer(fusion: Instruction, producer: Instruction, first: Instruction
     at the end.  The producer stays for its other users.  Returns the copy.
     """
     body: Computation = fusion.attributes["calls"]
-    parameters = dict(zip(fusion.operands, body.parameters, strict=True))
-    replaced = parameters.pop(producer)
+    pairs = list(zip(fusion.operands, body.parameters, strict=True))
+    # A fusion of the text may take the same operand several times.
+    replaced = [parameter for operand, parameter in pairs if operand is producer]
+    parameters = {operand: parameter for operand, parameter in pairs if operand is not producer}
     operands = [operand for operand in fusion.operands if operand is not producer]
     for operand in producer.operands:
         if operand not in parameters:
@@ -70,8 +72,9 @@ def fuse_producer(fusion: Instruction, producer: Instruction, first: Instruction
             operands.append(operand)
     inner = tuple(parameters[operand] for operand in producer.operands)
     copy = build.clone(producer, first, inner)
-    edit.replace_uses(replaced, copy)
-    edit.remove(replaced)
+    for parameter in replaced:
+        edit.replace_uses(parameter, copy)
+        edit.remove(parameter)
     edit.set_operands(fusion, tuple(operands))
     for before in producer.control_predecessors:
         edit.add_control_edge(before, fusion)

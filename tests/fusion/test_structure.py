@@ -176,3 +176,17 @@ def test_large_computations_are_fused_step_by_step() -> None:
     module = hloopt.parse(text)
     plan = InstructionFusion().fuse(module)
     assert len(plan.steps) == 19_999
+
+
+def test_a_fusion_of_the_text_may_take_an_operand_twice() -> None:
+    """The producer takes the place of both parameters."""
+    _, fusion = _fused("""HloModule m
+f { p = f32[8] parameter(0) q = f32[8] parameter(1) r = f32[8] parameter(2)
+  s = f32[8] multiply(p, q) ROOT t = f32[8] subtract(s, r) }
+ENTRY e { p = f32[8] parameter(0) n = f32[8] negate(p)
+  ROOT r = f32[8] fusion(n, p, n), kind=kLoop, calls=f }
+""")
+    body = fusion.attributes["calls"]
+    assert [operand.name for operand in fusion.operands] == ["p"]
+    assert [parameter.parameter_number for parameter in body.parameters] == [0]
+    assert [entry.opcode for entry in body] == ["parameter", "negate", "multiply", "subtract"]
