@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from hloopt.ir import Computation, Instruction, Module, walk
 from hloopt.verify.places import Fault
 
 __all__ = ["call_faults", "link_faults", "order_faults"]
+
+# What walks calls by calling itself can rely on it; real programs have fewer than ten.
+_MOST_LEVELS = 64
 
 
 def link_faults(module: Module, computation: Computation) -> Iterator[Fault]:
@@ -172,8 +175,8 @@ def call_faults(module: Module) -> Iterator[Fault]:
 def _recursion_faults(
     callees: dict[Computation, dict[Computation, Instruction]],
 ) -> Iterator[Fault]:
-    """Calls that lead back to a computation on the way; each is told once."""
-    finished: set[Computation] = set()
+    """Calls that lead back to a computation on the way, or too deep; each is told once."""
+    finished: dict[Computation, int] = {}  # how many levels of calls are below it
     for start, first in callees.items():
         if start in finished:
             continue
@@ -183,7 +186,12 @@ def _recursion_faults(
             computation, calls = stack[-1]
             step = next(calls, None)
             if step is None:
-                finished.add(computation)
+                depth = _depth(callees[computation], finished)
+                if depth == _MOST_LEVELS + 1:
+                    yield Fault(
+                        computation, f"has more than {_MOST_LEVELS} levels of calls below it"
+                    )
+                finished[computation] = depth
                 path.discard(computation)
                 stack.pop()
                 continue
@@ -195,3 +203,7 @@ def _recursion_faults(
             elif target not in finished and target in callees:
                 path.add(target)
                 stack.append((target, iter(callees[target].items())))
+
+
+def _depth(called: Iterable[Computation], known: dict[Computation, int]) -> int:
+    return max((known.get(target, 0) + 1 for target in called), default=0)

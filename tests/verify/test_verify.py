@@ -11,6 +11,7 @@ import pytest
 import hloopt
 from hloopt.errors import VerifyError
 from hloopt.ir import Computation, Instruction, Module, edit
+from hloopt.report.stats import module_stats
 from hloopt.types import (
     AliasEntry,
     ArrayShape,
@@ -376,6 +377,33 @@ def test_operands_come_before_their_users(module: Module) -> None:
 def test_control_predecessors_come_before(module: Module) -> None:
     edit.add_control_edge(at(module, "r"), at(module, "t"))
     assert messages(module) == ["%t: comes before its control predecessor %r"]
+
+
+def nested(levels: int) -> str:
+    """A module whose entry calls a computation that calls another one, and so on."""
+    body = "{\n  p = f32[4] parameter(0)\n  ROOT r = f32[4] "
+    calls = "".join(
+        f"level{level} {body}call(p), to_apply=level{level - 1}\n}}\n" for level in range(1, levels)
+    )
+    last = f"ENTRY main {body}call(p), to_apply=level{levels - 1}\n}}\n"
+    return f"HloModule m\nlevel0 {body}sine(p)\n}}\n{calls}{last}"
+
+
+def test_calls_are_not_nested_without_end() -> None:
+    """64 levels are fine for everything that walks them; 65 and 3000 are one message."""
+    deepest = hloopt.parse(nested(64))
+    value = np.ones(4, np.float32)
+    assert messages(deepest) == []
+    assert hloopt.evaluate(deepest, [value])[0][0] == np.sin(np.float32(1))
+    assert hloopt.compile(deepest).run([value])[0][0] == np.sin(np.float32(1))
+    assert module_stats(deepest)["transcendentals"] == 4
+
+    assert messages(hloopt.parse(nested(65))) == [
+        "computation %main: has more than 64 levels of calls below it"
+    ]
+    assert messages(hloopt.parse(nested(3000))) == [
+        "computation %level65: has more than 64 levels of calls below it"
+    ]
 
 
 def test_a_cycle_of_operands_is_named(module: Module) -> None:
