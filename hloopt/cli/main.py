@@ -13,7 +13,7 @@ import click
 
 from hloopt import __version__
 from hloopt.cli.messages import show_error
-from hloopt.errors import HlooptError
+from hloopt.errors import HlooptError, UnsupportedError
 
 __all__ = ["cli", "main"]
 
@@ -115,6 +115,9 @@ def main() -> None:
     except BrokenPipeError:
         _forget_stdout()
         code = 0
+    except MemoryError as error:
+        click.echo(f"hloopt: error: out of memory: {error or 'no more can be had'}", err=True)
+        code = UnsupportedError.exit_code
     except OSError as error:
         click.echo(f"hloopt: error: {error}", err=True)
         code = 2

@@ -258,6 +258,15 @@ def test_tables_end_quietly_when_nobody_reads_on(option: str) -> None:
     assert result.stdout.endswith("\n0\n")
 
 
+def test_an_array_too_large_for_the_machine_is_a_message() -> None:
+    """Not a defect: what the module asks for is not there."""
+    text = "HloModule m\nENTRY e {\n  i = f32[1000000000000000] iota(), iota_dimension=0\n  z = f32[] constant(0)\n  ROOT r = f32[1000000000000000] negate(i)\n}\n"
+    result = process("run", stdin=text.encode())
+    assert result.returncode == 4
+    assert b"error: out of memory: Unable to allocate" in result.stderr
+    assert b"Traceback" not in result.stderr
+
+
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full here")
 def test_a_full_disk_is_a_message() -> None:
     """Writing fails with the system's words."""

@@ -268,14 +268,16 @@ ENTRY e {
 
 def test_a_large_callee_is_compiled_once() -> None:
     """Calls nested twice each would double a line that inlined all of them."""
-    parts = ["HloModule m", "f0 {\n  p = f32[2] parameter(0)\n  ROOT r = f32[2] negate(p)\n}"]
-    second = "call(a), to_apply=f{}"
+    parts = ["HloModule m", "level0 {\n  p = f32[2] parameter(0)\n  ROOT r = f32[2] negate(p)\n}"]
+    second = "call(a), to_apply=level{}"
     parts += [
-        f"f{level} {{\n  p = f32[2] parameter(0)\n  a = f32[2] call(p), to_apply=f{level - 1}\n"
+        f"level{level} {{\n  p = f32[2] parameter(0)\n  a = f32[2] call(p), to_apply=level{level - 1}\n"
         f"  ROOT b = f32[2] {second.format(level - 1) if level < 12 else 'negate(a)'}\n}}"
         for level in range(1, 40)
     ]
-    parts.append("ENTRY e {\n  x = f32[2] parameter(0)\n  ROOT r = f32[2] call(x), to_apply=f39\n}")
+    parts.append(
+        "ENTRY e {\n  x = f32[2] parameter(0)\n  ROOT r = f32[2] call(x), to_apply=level39\n}"
+    )
     program = agree("\n".join(parts) + "\n")
 
     assert program.launches == 2**11 + 28
@@ -292,6 +294,11 @@ def test_splats_and_iotas_are_results_of_their_full_size(excess: bool) -> None:
         " ROOT r = (bf16[3,2], s32[3,2], f32[3,2], f32[0,2]) tuple(c, i, t, s)\n}\n",
         excess_precision=excess,
     )
+
+
+def test_an_iota_without_elements_counts_nothing() -> None:
+    """However far it would have to count."""
+    agree("HloModule m\nENTRY e {\n ROOT i = f32[1000000000000,0] iota(), iota_dimension=0\n}\n")
 
 
 DOTS = [

@@ -142,6 +142,8 @@ def _iota(builder: Builder, instruction: Instruction, operands: Sequence[int]) -
     """Counted along its dimension, stretched along the others."""
     shape = instruction.array
     axis = instruction.attributes["iota_dimension"]
+    if not shape.elements:
+        return builder.constant(np.zeros(shape.dims, builder.context.carrier(shape.dtype)))
     count = iota((shape.dims[axis],), 0, shape.dtype)
     dims = (shape.dims[axis],) + (1,) * (shape.rank - axis - 1)
     return builder.constant(builder.context.round(count, shape.dtype).reshape(dims))
