@@ -251,6 +251,19 @@ def test_deep_tuples_are_shapes_too() -> None:
     assert str(shape(text)) == text
 
 
+@pytest.mark.parametrize("levels", [2, 6, 7, 20, 500])
+@pytest.mark.parametrize("end", ["\n", " ", "", "\n// the end\n"])
+@pytest.mark.parametrize("key", ["backend_config", "frontend_attributes"])
+def test_deep_values_may_come_last(levels: int, end: str, key: str) -> None:
+    """Whatever stands between the value's last brace and that of the computation."""
+    inner = '{"a":' * (levels - 1) + "1" + "}" * (levels - 1)
+    value = f"{{a={inner}}}" if key == "frontend_attributes" else f'{{"a":{inner}}}'
+    text = f"e {{\n  ROOT a = f32[] parameter(0), {key}={value}{end}}}\n"
+    module = parse_module(text)
+    assert value in module.to_text()
+    assert parse_module(module.to_text()).to_text() == module.to_text()
+
+
 def test_missing_shapes_are_inferred() -> None:
     """A shape that follows from operands and attributes may be left out."""
     root = body("ROOT x = add(p, p)").entry.root
