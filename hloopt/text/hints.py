@@ -71,6 +71,17 @@ _NESTING = re.compile(
     + _NEXT_INSTRUCTION.pattern,
     re.DOTALL,
 )
+_FOREIGN = (
+    (
+        re.compile(
+            r"(?:\s|//[^\n]*\n)*"
+            r"(#\w+ *=|module\s+(?:@|attributes\b)|module\s*\{\s*\w+\.|\w+\.\w+\s[\w\s]*@|\"\w+\.)"
+        ),
+        "MLIR (StableHLO?)",
+    ),
+    (re.compile(r"\s*(\{ *lambda\b)"), "a jaxpr"),
+)
+_SECOND_MODULE = re.compile(r"\n(HloModule)\s+\Z")
 _LONGEST_FOUND = 40
 _TABLES = ("FILENAMES", "FUNCTIONNAMES", "FILELOCATIONS", "STACKFRAMES")
 
@@ -90,7 +101,7 @@ def explain(error: UnexpectedInput, text: str, start: str, lark: Lark) -> Proble
     if isinstance(error, UnexpectedToken) and error.token.type == "$END":
         at = len(text)
     at += len(text[at:]) - len(text[at:].lstrip())
-    broken = _broken(text, at)
+    broken = (_foreign(text, at) if start == "module" else None) or _broken(text, at)
     if broken is not None:
         return broken
     missing = _missing(text, at, names) if text[at:] else _unclosed(text)
@@ -99,6 +110,20 @@ def explain(error: UnexpectedInput, text: str, start: str, lark: Lark) -> Proble
     at = min(at, len(text.rstrip()))
     found, width = _found(text, at)
     return Problem(at, f"expected {_expected(names, start, lark)}, found {found}", width=width)
+
+
+def _foreign(text: str, at: int) -> Problem | None:
+    """Texts that are something else as a whole."""
+    for expression, what in _FOREIGN:
+        match = expression.match(text)
+        if match is not None:
+            note = "JAX gives HLO by jax.jit(f).lower(...).as_text(dialect='hlo')"
+            return Problem(match.start(1), f"this is {what}, not HLO text", notes=(note,))
+    second = _SECOND_MODULE.search(text[:at])
+    if second is not None:
+        message = "a second module begins here: a text holds one module"
+        return Problem(second.start(1), message, width=len(second[1]))
+    return None
 
 
 def _acceptable(state: Any, lark: Lark) -> set[str]:

@@ -230,6 +230,29 @@ TEXTS = [
 ]
 
 
+MLIR = "this is MLIR (StableHLO?), not HLO text"
+FOREIGN = [
+    ("module @jit_f attributes {a.b = 1 : i32} {\n}\n", f"1:1: {MLIR}"),
+    ("module attributes {a.b = 1 : i32} {\n}\n", f"1:1: {MLIR}"),
+    ("// a comment\n\n#loc = loc(unknown)\nmodule @m {\n}\n", f"3:1: {MLIR}"),
+    ("module {\n  func.func @main() {\n  }\n}\n", f"1:1: {MLIR}"),
+    ("func.func public @main() {\n}\n", f"1:1: {MLIR}"),
+    ('"builtin.module"() ({\n}) : () -> ()\n', f"1:1: {MLIR}"),
+    ("{ lambda ; a:f32[3]. let b:f32[3] = sin a in (b,) }", "1:1: this is a jaxpr, not HLO text"),
+    (
+        f"HloModule a\ne {ONE}\n\nHloModule b\ne {ONE}\n",
+        "4:1: a second module begins here: a text holds one module",
+    ),
+    ("module {\n ROOT x = f32[] ad() }", "2:17: unknown opcode 'ad'; did you mean 'pad'?"),
+]
+
+
+@pytest.mark.parametrize(("text", "expected"), FOREIGN, ids=range(len(FOREIGN)))
+def test_what_is_not_one_module_is_called_by_its_name(text: str, expected: str) -> None:
+    """Rather than a list of what could begin a module; a computation may be called module."""
+    assert message(text) == expected
+
+
 @pytest.mark.parametrize(("text", "expected"), TEXTS, ids=range(len(TEXTS)))
 def test_one_wrong_text(text: str, expected: str) -> None:
     """Mistakes of modules and computations, cut off and empty texts."""
