@@ -205,10 +205,8 @@ def check_output(output: str | None, texts: Sequence[Text]) -> None:
     """Raise ``UsageError`` where several modules would be written into one file, or over an input."""
     if output == "":
         raise UsageError("the name given by -o is empty")
-    if len(texts) < 2:
+    if len(texts) < 2 or output in (None, "-"):
         return
-    if output in (None, "-"):
-        raise UsageError(f"several modules need a directory: give -o DIR{os.sep}")
     if not _is_folder(output):
         raise UsageError(f"{output}: several modules need a directory (write {output}{os.sep})")
     names = Counter(_file_name(text.name) for text in texts)
@@ -225,13 +223,13 @@ def _is_folder(output: str) -> bool:
     return output.endswith(os.sep) or Path(output).is_dir()
 
 
-def write_text(output: str | None, text: str, name: str) -> None:
+def write_text(output: str | None, text: str, name: str, *, heading: bool = False) -> None:
     """Write to ``output``: None or ``-`` is stdout; a directory gets one file per module.
 
-    A file appears whole or not at all.  Raises ``UsageError`` when it cannot be written.
+    On stdout ``heading`` says which of several modules follows, as an HLO comment.  A file appears whole or not at all.  Raises ``UsageError`` when it cannot be written.
     """
     if output in (None, "-"):
-        sys.stdout.write(text)
+        sys.stdout.write(f"// {name}\n{text}\n" if heading else text)
         return
     path = Path(output)
     if _is_folder(output):

@@ -47,7 +47,8 @@ def command(
 ) -> None:
     """Run passes over modules and print them as HLO.
 
-    HLO goes to stdout (or OUT; a directory for several modules), everything else to stderr.
+    HLO goes to stdout (or OUT; a directory for several modules), everything else to stderr.  Of several
+    modules on stdout each begins with a comment that names its file.
 
     \b
     Example:
@@ -58,8 +59,9 @@ def command(
     from hloopt.report.pipeline import pipeline_json, show_hits, show_times
 
     pipeline = parse_pipeline(pipeline_text(level, passes))
+    texts = open_texts(files)
     if output is not None or not as_json:
-        check_output(output, open_texts(files))
+        check_output(output, texts)
 
     def step(text: Text, module: Module) -> dict[str, Any]:
         report = pipeline.run(
@@ -76,7 +78,7 @@ def command(
             show_hits(report, messages())
         hlo = module.to_text()
         if output is not None or not as_json:
-            write_text(output, hlo, text.name)
+            write_text(output, hlo, text.name, heading=len(texts) > 1)
         row = {"module": module.name, "pipeline": str(pipeline), **pipeline_json(report)}
         return {**row, "text": hlo} if as_json and output is None else row
 
