@@ -226,7 +226,8 @@ def _is_folder(output: str) -> bool:
 def write_text(output: str | None, text: str, name: str, *, heading: bool = False) -> None:
     """Write to ``output``: None or ``-`` is stdout; a directory gets one file per module.
 
-    On stdout ``heading`` says which of several modules follows, as an HLO comment.  A file appears whole or not at all.  Raises ``UsageError`` when it cannot be written.
+    On stdout ``heading`` says which of several modules follows, as an HLO comment.  A file appears whole
+    or not at all.  Raises ``UsageError`` when it cannot be written.
     """
     if output in (None, "-"):
         sys.stdout.write(f"// {name}\n{text}\n" if heading else text)
