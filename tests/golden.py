@@ -23,9 +23,8 @@ import tempfile
 from dataclasses import dataclass, field
 from pathlib import Path
 
-_MARK = re.compile(
-    r"^-- (description|command|input|output|stderr|exit \d+|file \S+)[ \t]*$", re.MULTILINE
-)
+_MARK = re.compile(r"^-- (.*?)[ \t]*$", re.MULTILINE)
+_SECTION = re.compile(r"(description|command|input|output|stderr|exit \d+|file \S+)")
 
 
 @dataclass
@@ -57,20 +56,32 @@ class Case:
 
 
 def read(path: Path) -> list[Case]:
-    """The cases of one file, in order; raises ``ValueError`` where a file has a stray section."""
+    """The cases of one file, in order.
+
+    Raises ``ValueError`` where a section is unknown, stands twice in a case, or before any case: a section
+    that is misspelt must not become part of the one above it.
+    """
     text = path.read_text()
     marks = list(_MARK.finditer(text))
     if not marks or text[: marks[0].start()].strip():
         raise ValueError(f"{path}: text before the first section")
     cases: list[Case] = []
+    seen: set[str] = set()
     for mark, following in zip(marks, [*marks[1:], None], strict=True):
         body = text[mark.end() + 1 : following.start() if following else len(text)]
+        if not _SECTION.fullmatch(mark.group(1)):
+            raise ValueError(f"{path}: no section is called -- {mark.group(1)}")
         kind, _, argument = mark.group(1).partition(" ")
         if kind == "description":
             cases.append(Case(path, len(cases), description=body))
+            seen = set()
             continue
         if not cases:
             raise ValueError(f"{path}: -- {kind} before -- description")
+        section = mark.group(1) if kind == "file" else kind
+        if section in seen:
+            raise ValueError(f"{path}: -- {section} twice in case {cases[-1].index}")
+        seen.add(section)
         case = cases[-1]
         if kind == "command":
             case.command = body.strip()

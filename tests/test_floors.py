@@ -148,8 +148,7 @@ def test_no_cycles_between_modules() -> None:
         for edge in imports(name):
             target = own(edge)
             loaded = not edge.typing_only and not edge.when_needed
-            # A room's __init__ collects its modules; they import each other by name.
-            if target in MODULES and loaded and not name.startswith(f"{target}."):
+            if target in MODULES and loaded:
                 graph[name].add(str(target))
     refuse_cycles(graph)
 
@@ -203,3 +202,40 @@ def test_the_test_sees_an_upward_import(monkeypatch: pytest.MonkeyPatch, tmp_pat
     monkeypatch.setitem(MODULES, "types.planted", planted)
     with pytest.raises(AssertionError, match=r"types.planted:2 imports cli"):
         test_imports_go_down("types.planted")
+
+
+def test_the_test_sees_a_cycle(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Two modules that load each other are found; an import for annotations alone is no cycle."""
+    first, second = tmp_path / "first.py", tmp_path / "second.py"
+    first.write_text("from hloopt.types import second\n")
+    second.write_text("from hloopt.types.first import x\n")
+    monkeypatch.setitem(MODULES, "types.first", first)
+    monkeypatch.setitem(MODULES, "types.second", second)
+    with pytest.raises(AssertionError, match=r"types.first -> types.second -> types.first"):
+        test_no_cycles_between_modules()
+
+    second.write_text("if TYPE_CHECKING:\n    from hloopt.types.first import x\n")
+    test_no_cycles_between_modules()
+
+
+def test_the_test_sees_rooms_that_know_each_other(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Two rooms of one floor, each importing the other inside a function."""
+    for name, target in (("text", "interpret"), ("interpret", "text")):
+        planted = tmp_path / f"{name}.py"
+        planted.write_text(f"def f():\n    import hloopt.{target}\n")
+        monkeypatch.setitem(MODULES, f"{name}.planted", planted)
+    with pytest.raises(AssertionError, match=r"interpret -> text -> interpret"):
+        test_no_cycles_between_rooms()
+
+
+def test_the_test_sees_a_package_outside_its_room(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Lazily imported too, and by a room whose name only begins alike."""
+    planted = tmp_path / "planted.py"
+    planted.write_text("def f():\n    from rich.table import Table\n")
+    monkeypatch.setitem(MODULES, "reporting.planted", planted)
+    with pytest.raises(AssertionError, match=r"reporting.planted:2"):
+        test_heavy_packages_stay_in_their_rooms("rich")
