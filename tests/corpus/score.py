@@ -1,7 +1,7 @@
 """Everything against the corpus: ``make corpus``.
 
-Results are kept per file under ``.corpus/`` and reused while neither the file nor the package changed, so
-that a run can be stopped and resumed.  Each file is examined in a child process with a time limit: a hang
+Results are kept per file under ``.corpus/`` and reused while neither the file, its record nor the package
+changed, so that a run can be stopped and resumed.  Each file is examined in a child process with a time limit: a hang
 or a crash costs one file.  Ends by writing ``tests/scoreboard.json``, whose figures may only rise.
 """
 
@@ -16,9 +16,12 @@ import threading
 from collections import Counter, defaultdict
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from hashlib import blake2b
+from itertools import count
 from pathlib import Path
 from queue import Empty, Queue
+from typing import TextIO
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent.parent
@@ -53,12 +56,32 @@ def stages_of(part: str) -> tuple[str, ...]:
 
 
 def package_key() -> str:
-    """A hash of everything a result depends on beside the file itself."""
-    digest = blake2b(digest_size=12)
-    for folder in ("hloopt", "grammar", "tests/corpus"):
-        for path in sorted((ROOT / folder).rglob("*")):
-            if path.suffix in (".py", ".lark", ".toml"):
-                digest.update(path.read_bytes())
+    """A hash of everything a result depends on beside the file itself.
+
+    The rules of ``known.py`` are not part of it: they are held against results, they do not make them.
+    """
+    sources = [
+        path
+        for folder in ("hloopt", "grammar")
+        for path in sorted((ROOT / folder).rglob("*"))
+        if path.suffix in (".py", ".lark", ".toml")
+    ]
+    return _digest([*sources, HERE / "stages.py", HERE.parent / "support.py"])
+
+
+def file_key(path: Path, stages: tuple[str, ...]) -> str:
+    """A hash of a file, of what is recorded beside it, and of what is asked."""
+    stem = path.with_name(path.name.split(".")[0])
+    beside = [stem.with_name(stem.name + suffix) for suffix in (".npz", ".json")]
+    return _digest([path, *(one for one in beside if one.exists())], " ".join(stages))
+
+
+def _digest(paths: list[Path], asked: str = "") -> str:
+    digest = blake2b(asked.encode(), digest_size=12)
+    for path in paths:
+        # The length keeps two files apart from one that holds both.
+        content = path.read_bytes()
+        digest.update(f"{path.name} {len(content)}\n".encode() + content)
     return digest.hexdigest()
 
 
@@ -73,23 +96,35 @@ def work() -> None:
 
 
 class Worker:
-    """A child process that is replaced when it hangs or dies."""
+    """A child process that is replaced when it hangs or dies.
 
-    def __init__(self) -> None:
+    ``command`` reads one task a line and answers one outcome a line; ``time_limit`` is in seconds.
+    """
+
+    def __init__(
+        self,
+        command: tuple[str, ...] = (sys.executable, str(Path(__file__).resolve()), "--worker"),
+        time_limit: float = TIME_LIMIT,
+    ) -> None:
+        self.command = command
+        self.time_limit = time_limit
         self.child: subprocess.Popen[str] | None = None
 
     def ask(self, path: Path, stages: tuple[str, ...]) -> dict[str, str]:
         """The outcome of one file."""
         child = self.child or subprocess.Popen(
-            [sys.executable, str(Path(__file__).resolve()), "--worker"],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
+            self.command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
         )
         self.child = child
         assert child.stdin is not None
         assert child.stdout is not None
-        alarm = threading.Timer(TIME_LIMIT, child.kill)
+        hung = threading.Event()
+
+        def end() -> None:
+            hung.set()
+            child.kill()
+
+        alarm = threading.Timer(self.time_limit, end)
         alarm.start()
         try:
             child.stdin.write(json.dumps({"path": str(path), "stages": stages}) + "\n")
@@ -98,49 +133,55 @@ class Worker:
         except BrokenPipeError:
             answer = ""
         finally:
-            hung = not alarm.is_alive()
             alarm.cancel()
-        if answer:
+        if answer.endswith("\n"):  # half a line is what a child leaves that dies while it answers
             return dict(json.loads(answer))
         self.close()
-        return {stages[0]: f"failed: {'no answer in time' if hung else 'the process died'}"}
+        reason = "no answer in time" if hung.is_set() else "the process died"
+        return {stages[0]: f"failed: {reason}"}
 
     def close(self) -> None:
         """End the child."""
         if self.child is not None:
             self.child.kill()
-            self.child.communicate()
+            self.child.wait()
+            assert self.child.stdin is not None
+            assert self.child.stdout is not None
+            with suppress(BrokenPipeError):  # what it never read is still in the buffer
+                self.child.stdin.close()
+            self.child.stdout.close()
             self.child = None
 
 
 def examine_all(corpus: Path, jobs: int) -> dict[str, dict[str, dict[str, str]]]:
     """Part -> file name -> outcome, from the cache where it is still true."""
     CACHE.mkdir(exist_ok=True)
-    key = package_key()
-    store = CACHE / f"{key}.jsonl"
-    known = {row["path"]: row["outcome"] for row in _rows(store)}
-    tasks: Queue[tuple[str, Path]] = Queue()
+    store = CACHE / f"{package_key()}.jsonl"
+    known = {row["key"]: row["outcome"] for row in _rows(store)}
+    tasks: Queue[tuple[str, Path, str]] = Queue()
     results: dict[str, dict[str, dict[str, str]]] = defaultdict(dict)
     for part, paths in parts(corpus).items():
         for path in paths:
-            if str(path) in known:
-                results[part][path.name] = known[str(path)]
+            key = file_key(path, stages_of(part))
+            if key in known:
+                results[part][path.name] = known[key]
             else:
-                tasks.put((part, path))
-    total, lock = tasks.qsize(), threading.Lock()
+                tasks.put((part, path, key))
+    total, finished_count, lock = tasks.qsize(), count(1), threading.Lock()
 
-    def run(out: object) -> None:
+    def run(out: TextIO) -> None:
         worker = Worker()
         while True:
             try:
-                part, path = tasks.get_nowait()
+                part, path, key = tasks.get_nowait()
             except Empty:
                 break
             outcome = worker.ask(path, stages_of(part))
             with lock:
                 results[part][path.name] = outcome
-                out.write(json.dumps({"path": str(path), "outcome": outcome}) + "\n")  # type: ignore[attr-defined]
-                print(f"\r{total - tasks.qsize()}/{total} {part:<15}", end="", file=sys.stderr)
+                out.write(json.dumps({"key": key, "outcome": outcome}) + "\n")
+                out.flush()
+                print(f"\r{next(finished_count)}/{total} {part:<15}", end="", file=sys.stderr)
         worker.close()
 
     with store.open("a") as out, ThreadPoolExecutor(jobs) as pool:

@@ -7,7 +7,7 @@ optimised   O2 gives a valid module (and text that reads back)
 evaluated   the interpreter gives the recorded outputs, rounding after every op
 excess      ... and in the mode in which bf16/f16 chains keep f32
 ran         the executor gives the recorded outputs
-ran_o2      ... and does so from the module O2 made
+evaluated_o2, ran_o2    ... and the interpreter and the executor do so from the module O2 made
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from hloopt.ir import build, edit, fingerprint
 from support import Recorded, mismatch, recorded
 
 TEXT_STAGES = ("parsed", "printed", "verified", "optimised")
-RESULT_STAGES = ("evaluated", "excess", "ran", "ran_o2")
+RESULT_STAGES = ("evaluated", "excess", "ran", "evaluated_o2", "ran_o2")
 
 Outcome = dict[str, str]
 """Stage -> ``ok``, ``refused: message`` or ``failed: message``."""
@@ -64,6 +64,9 @@ def examine(path: Path, stages: tuple[str, ...]) -> Outcome:
         attempt("excess", lambda: _agree(lambda m: _evaluate_wide(m, inputs), module, record))
         attempt("ran", lambda: _agree(lambda m: hloopt.compile(m).run(inputs), module, record))
         if better is not None:
+            attempt(
+                "evaluated_o2", lambda: _agree(lambda m: hloopt.evaluate(m, inputs), better, record)
+            )
             attempt(
                 "ran_o2", lambda: _agree(lambda m: hloopt.compile(m).run(inputs), better, record)
             )
