@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from math import ceil, log2, prod
 
 from hloopt.analysis.trip_count import trip_count
-from hloopt.analysis.windows import valid_multiply_adds
+from hloopt.analysis.windows import valid_multiply_adds, window_dims
 from hloopt.ir import Computation, Instruction, Module, walk
-from hloopt.types import ArrayShape, DotDims, Shape, TupleShape, Window, leaves
+from hloopt.types import ArrayShape, DotDims, Shape, TupleShape, leaves
 
 __all__ = ["Cost", "computation_cost", "instruction_cost", "module_cost"]
 
@@ -157,12 +157,11 @@ def _dot(_: _Analysis, instruction: Instruction) -> Cost:
 def _convolution(_: _Analysis, instruction: Instruction) -> Cost:
     """Two flops per multiply-add that does not fall into padding or between dilated elements."""
     labels = instruction.attributes["dim_labels"]
-    window = instruction.attributes.get("window")
     lhs, rhs = (operand.array for operand in instruction.operands[:2])
     result = instruction.array
     groups = instruction.attributes.get("batch_group_count", 1)
     spatial = 1
-    for axis, dimension in enumerate(window.dims if window else ()):
+    for axis, dimension in enumerate(window_dims(instruction)):
         spatial *= valid_multiply_adds(
             dimension,
             lhs.dims[labels.input_spatial[axis]],
@@ -183,8 +182,7 @@ def _reduce(analysis: _Analysis, instruction: Instruction) -> Cost:
 
 
 def _window_size(instruction: Instruction) -> int:
-    window: Window = instruction.attributes["window"]
-    return prod(dimension.size for dimension in window.dims)
+    return prod(dimension.size for dimension in window_dims(instruction))
 
 
 def _reduce_window(analysis: _Analysis, instruction: Instruction) -> Cost:

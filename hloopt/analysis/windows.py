@@ -2,9 +2,18 @@
 
 from __future__ import annotations
 
-from hloopt.types import WindowDim
+from hloopt.ir import Instruction
+from hloopt.types import ConvDims, Window, WindowDim
 
-__all__ = ["valid_multiply_adds"]
+__all__ = ["valid_multiply_adds", "window_dims"]
+
+
+def window_dims(instruction: Instruction) -> tuple[WindowDim, ...]:
+    """The window an instruction slides; of single elements where the text gives none."""
+    labels: ConvDims | None = instruction.attributes.get("dim_labels")
+    source = instruction.operands[0].array
+    rank = len(source.dims) if labels is None else len(labels.input_spatial)
+    return Window.given(instruction.attributes.get("window"), rank).dims
 
 
 def valid_multiply_adds(dimension: WindowDim, source: int, result: int) -> int:

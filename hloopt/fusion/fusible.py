@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import prod
 from typing import Final
 
 from hloopt.analysis.elementwise import is_elementwise, keeps_width
@@ -12,6 +13,7 @@ from hloopt.analysis.layout import (
     transpose_is_bitcast,
 )
 from hloopt.analysis.reduction import is_unnested
+from hloopt.analysis.windows import window_dims
 from hloopt.ir import Instruction, walk
 from hloopt.types import ArrayShape, TupleShape
 
@@ -131,10 +133,7 @@ def is_expensive_to_repeat(instruction: Instruction, ratio: int) -> bool:
             return False
         return not is_unnested(instruction) and source.elements > ratio * result.elements
     if instruction.opcode == "reduce-window":
-        size = 1
-        for dimension in instruction.attributes["window"].dims:
-            size *= dimension.size
-        return size > ratio
+        return prod(dimension.size for dimension in window_dims(instruction)) > ratio
     return False
 
 
@@ -143,8 +142,7 @@ def repeats_reads(instruction: Instruction) -> bool:
     if instruction.opcode in ("gather", "broadcast"):
         return instruction.array.elements > instruction.operands[0].array.elements
     if instruction.opcode == "reduce-window":
-        dims = instruction.attributes["window"].dims
-        return any(dimension.size > dimension.stride for dimension in dims)
+        return any(dimension.size > dimension.stride for dimension in window_dims(instruction))
     return False
 
 

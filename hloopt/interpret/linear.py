@@ -17,7 +17,7 @@ from hloopt.interpret.context import Array, Check, Context, Evaluator, Value, ar
 from hloopt.interpret.elementwise import convert
 from hloopt.interpret.window import output_size, window_places
 from hloopt.ir import Instruction
-from hloopt.types import ConvDims, DotDims, DType, Window, WindowDim, of_numpy
+from hloopt.types import ConvDims, DotDims, DType, Window, of_numpy
 
 __all__ = ["CHECKS", "EVALUATORS", "accumulated", "convolution", "dot", "matmul", "wrapped"]
 
@@ -203,11 +203,11 @@ def _dot(instruction: Instruction, values: tuple[Value, ...], context: Context) 
 def _convolution(instruction: Instruction, values: tuple[Value, ...], context: Context) -> Value:
     lhs, rhs = _operands(instruction, values, context)
     dims: ConvDims = instruction.attributes["dim_labels"]
-    default = Window((WindowDim(1),) * len(dims.input_spatial))
+    window = Window.given(instruction.attributes.get("window"), len(dims.input_spatial))
     total = convolution(
         lhs,
         rhs,
-        instruction.attributes.get("window") or default,
+        window,
         dims,
         instruction.attributes.get("feature_group_count", 1),
         instruction.attributes.get("batch_group_count", 1),

@@ -209,8 +209,9 @@ def select_and_scatter(
 
 
 def _window(instruction: Instruction) -> Window:
-    window: Window = instruction.attributes.get("window") or Window(())
-    return window
+    return Window.given(
+        instruction.attributes.get("window"), len(instruction.operands[0].array.dims)
+    )
 
 
 def _reduce_window(instruction: Instruction, values: tuple[Value, ...], context: Context) -> Value:

@@ -25,10 +25,8 @@ def positions(size: int, dim: WindowDim) -> int:
 
 def window_of(args: InferArgs, rank: int) -> Window:
     """The window attribute; without one, a window of single elements."""
-    window = args.attributes.get("window")
-    if window is None or (not window.dims and rank):
-        return Window((WindowDim(1),) * rank)
-    if not isinstance(window, Window) or len(window.dims) != rank:
+    window = Window.given(args.attributes.get("window"), rank)
+    if len(window.dims) != rank:
         raise error(args, f"window has {len(window.dims)} dimensions, not {rank}")
     return window
 

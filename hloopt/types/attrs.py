@@ -103,6 +103,13 @@ class Window:
 
     dims: tuple[WindowDim, ...]
 
+    @staticmethod
+    def given(window: Window | None, rank: int) -> Window:
+        """The window of an attribute; one of single elements where the text gives none."""
+        if window is None or (not window.dims and rank):
+            return Window((WindowDim(1),) * rank)
+        return window
+
 
 @dataclass(frozen=True, slots=True)
 class ConvDims:

@@ -198,3 +198,18 @@ ENTRY e { a = f32[100] parameter(0) u = f32[4] parameter(1) i = s32[] parameter(
   ROOT r = f32[100] fusion(a, u, i), kind=kLoop, calls=f }
 """
     assert module_cost(hloopt.parse(text)) == Cost(4, 0, 20, 16)
+
+
+@pytest.mark.parametrize("window", ["", "window={}, "])
+def test_a_window_left_out_costs_as_one_of_single_elements(window: str) -> None:
+    """Convolution and reduce-window."""
+    convolution = (
+        "x = f32[2,3,3,4] parameter(0)\nk = f32[1,1,4,5] parameter(1)\n"
+        f"ROOT r = f32[2,3,3,5] convolution(x, k), {window}dim_labels=b01f_01io->b01f"
+    )
+    reduce_window = (
+        "x = f32[3,3] parameter(0)\nz = f32[] parameter(1)\n"
+        f"ROOT r = f32[3,3] reduce-window(x, z), {window}to_apply=sum"
+    )
+    assert _cost(convolution).flops == 2 * 2 * 9 * 4 * 5
+    assert _cost(reduce_window).flops == 0

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import hloopt
 from hloopt.interpret import window as windows
 from hloopt.interpret.reducer import Reducer
 from hloopt.interpret.window import output_size, reduce_window, select_and_scatter
@@ -149,3 +150,29 @@ def test_select_and_scatter_gives_the_source_first(name, kept):
         reducer(None, name=name, associative=True),
     )
     assert got.tolist() == [0, kept, 0]
+
+
+REGIONS = """HloModule m
+sum { a = f32[] parameter(0) b = f32[] parameter(1) ROOT c = f32[] add(a, b) }
+ge { a = f32[] parameter(0) b = f32[] parameter(1) ROOT c = pred[] compare(a, b), direction=GE }
+"""
+
+
+@pytest.mark.parametrize("window", ["", "window={}, "])
+def test_a_window_left_out_is_one_of_single_elements(window):
+    """In all three ops that slide one."""
+    x = np.arange(6, dtype=np.float32).reshape(2, 3)
+    text = (
+        f"{REGIONS}ENTRY e {{ x = f32[2,3] parameter(0) z = f32[] constant(10)\n"
+        f"r = f32[2,3] reduce-window(x, z), {window}to_apply=sum\n"
+        f"s = f32[2,3] select-and-scatter(x, x, z), {window}select=ge, scatter=sum\n"
+        "i = f32[1,2,3,1] reshape(x) k = f32[1,1,1,1] constant({{{{3}}}})\n"
+        f"c = f32[1,2,3,1] convolution(i, k), {window}dim_labels=b01f_01io->b01f\n"
+        "ROOT t = (f32[2,3], f32[2,3], f32[1,2,3,1]) tuple(r, s, c) }\n"
+    )
+    module = hloopt.parse(text)
+    hloopt.verify(module)
+    for outputs in (hloopt.evaluate(module, [x]), hloopt.compile(module).run([x])):
+        assert np.array_equal(outputs[0], x + 10)
+        assert np.array_equal(outputs[1], x + 10)
+        assert np.array_equal(outputs[2].reshape(2, 3), 3 * x)
