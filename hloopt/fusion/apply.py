@@ -42,9 +42,14 @@ def wrap(root: Instruction, kind: str, name: str) -> Instruction:
     return fusion
 
 
-def first_instruction(body: Computation) -> Instruction:
-    """The first instruction after the parameters; parameters are moved to the front."""
-    first = next(entry for entry in body if entry.opcode != "parameter")
+def first_instruction(body: Computation) -> Instruction | None:
+    """The first instruction after the parameters, which are moved to the front.
+
+    None where there are parameters only: a fusion of the text may hand one on as it is.
+    """
+    first = next((entry for entry in body if entry.opcode != "parameter"), None)
+    if first is None:
+        return None
     seen = False
     for entry in list(body):
         seen = seen or entry is first
@@ -53,8 +58,10 @@ def first_instruction(body: Computation) -> Instruction:
     return first
 
 
-def fuse_producer(fusion: Instruction, producer: Instruction, first: Instruction) -> Instruction:
-    """Copy ``producer``, an operand of ``fusion``, into its body, before its instruction ``first``.
+def fuse_producer(
+    fusion: Instruction, producer: Instruction, first: Instruction | None
+) -> Instruction:
+    """Copy ``producer``, an operand of ``fusion``, into its body, before ``first`` or at the end.
 
     Operands of the producer that the fusion has already are shared; the others become new parameters
     at the end.  The producer stays for its other users.  Returns the copy.
@@ -68,10 +75,14 @@ def fuse_producer(fusion: Instruction, producer: Instruction, first: Instruction
     for operand in producer.operands:
         if operand not in parameters:
             number = len(body.parameters)
-            parameters[operand] = edit.insert_before(first, _parameter(number, operand))
+            parameter = _parameter(number, operand)
+            if first is None:
+                parameters[operand] = edit.append(body, parameter)
+            else:
+                parameters[operand] = edit.insert_before(first, parameter)
             operands.append(operand)
     inner = tuple(parameters[operand] for operand in producer.operands)
-    copy = build.clone(producer, first, inner)
+    copy = build.clone(producer, body if first is None else first, inner)
     for parameter in replaced:
         edit.replace_uses(parameter, copy)
         edit.remove(parameter)

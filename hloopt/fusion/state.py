@@ -44,8 +44,8 @@ class ConsumerState:
         return Duplication(self._the_body())
 
     @cached_property
-    def first(self) -> Instruction:
-        """The body's first instruction after its parameters."""
+    def first(self) -> Instruction | None:
+        """The body's first instruction after its parameters; None where it has only these."""
         return first_instruction(self._the_body())
 
     def _the_body(self) -> Computation:

@@ -235,6 +235,14 @@ def _wrap(number: int, signed: bool) -> int:
     return number
 
 
+def _is_float(word: str) -> bool:
+    try:
+        float(word)
+    except ValueError:
+        return False
+    return True
+
+
 def _floats(dtype: DType, words: list[str], text: str, offset: int) -> _Array:
     if "nan(" in text or "-nan" in text:
         parts = [_odd_float(dtype, words[i], i, text, offset) for i in range(len(words))]
@@ -242,7 +250,7 @@ def _floats(dtype: DType, words: list[str], text: str, offset: int) -> _Array:
     try:
         doubles = np.array(list(map(float, words)), np.float64)
     except ValueError:
-        index = next(i for i, word in enumerate(words) if word in {"true", "false"})
+        index = next(i for i, word in enumerate(words) if not _is_float(word))
         raise _wrong(
             text, index, offset, f"a literal of type {dtype.name} takes numbers, not {words[index]}"
         ) from None

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import numpy as np
+import pytest
+
 import hloopt
 from hloopt.fusion.duplication import Duplication, real_users
 from hloopt.fusion.instruction_fusion import InstructionFusion, fusible_computations
@@ -190,3 +193,30 @@ ENTRY e { p = f32[8] parameter(0) n = f32[8] negate(p)
     assert [operand.name for operand in fusion.operands] == ["p"]
     assert [parameter.parameter_number for parameter in body.parameters] == [0]
     assert [entry.opcode for entry in body] == ["parameter", "negate", "multiply", "subtract"]
+
+
+def test_a_fusion_of_the_text_may_compute_nothing() -> None:
+    """A body of parameters only, whose root is one of them, takes producers in as well."""
+    module, fusion = _fused("""HloModule m
+f { p = f32[8] parameter(0) ROOT q = f32[8] parameter(1) }
+ENTRY e { p = f32[8] parameter(0) n = f32[8] multiply(p, p)
+  ROOT r = f32[8] fusion(p, n), kind=kLoop, calls=f }
+""")
+    body = fusion.attributes["calls"]
+    assert [operand.name for operand in fusion.operands] == ["p"]
+    assert [entry.opcode for entry in body] == ["parameter", "multiply"]
+    assert hloopt.evaluate(module, [np.full(8, 3, np.float32)])[0].tolist() == [9.0] * 8
+
+
+@pytest.mark.parametrize("window", ["", "window={}, "])
+def test_a_window_may_be_left_out(window: str) -> None:
+    """It is one of single elements then, which repeats no reads."""
+    module, fusion = _fused(f"""HloModule m
+sum {{ a = f32[] parameter(0) b = f32[] parameter(1) ROOT c = f32[] add(a, b) }}
+ENTRY e {{ p = f32[8,2] parameter(0) z = f32[] parameter(1) n = f32[8,2] exponential(p)
+  w = f32[8,2] reduce-window(n, z), {window}to_apply=sum
+  ROOT r = f32[8,2] negate(w) }}
+""")
+    assert {entry.opcode for entry in fusion.attributes["calls"]} >= {"reduce-window", "negate"}
+    values = hloopt.evaluate(module, [np.zeros((8, 2), np.float32), np.float32(2)])
+    assert values[0].tolist() == [[-3.0] * 2] * 8

@@ -239,3 +239,13 @@ def test_optimize_leaves_the_given_module_alone() -> None:
     assert optimize_module(module, "O2").instruction_count() == 1
     assert fingerprint(module) == before
     assert fingerprint(optimize_module(module, "O0")) == before
+
+
+def test_a_bitcast_of_a_tuple_is_left_alone() -> None:
+    """Its rules are about arrays."""
+    module = read(
+        "x = (f32[2], f32[2]) parameter(0)\n y = f32[4] bitcast(x)\n ROOT r = f32[2,2] bitcast(y)"
+    )
+    before = fingerprint(module)
+    after = optimize_module(module, "simplify")
+    assert fingerprint(after) == before

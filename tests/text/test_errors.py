@@ -88,6 +88,10 @@ LINES = [
     ("ROOT %x = constant(1)", "5:7: 'x' needs a shape: that of a constant cannot be inferred"),
     ("ROOT %x = f32[2] constant()", "5:27: constant needs a literal"),
     ("ROOT %x = f32[2] constant({1,2,3})", "5:27: dimension 0 of f32[2] has 2 elements, found 3"),
+    (
+        "ROOT %x = f32[2] constant({1 0.5-2})",
+        "5:30: a literal of type f32 takes numbers, not 0.5-2",
+    ),
     ("ROOT %x = f32[2] constant({1,true})", "5:30: a literal of type f32 takes numbers, not true"),
     (
         "ROOT %x = f32[2] constant({1,y})",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hloopt.ir import Instruction
 from hloopt.passes.simplify.conditions import COMPLEX, FLOAT, INTEGER, PRED, SIGNED
 from hloopt.rewrite import Match, Rule, op, same_layout, var
-from hloopt.types import DType
+from hloopt.types import ArrayShape, DType
 
 __all__ = ["RULES", "is_lossless"]
 
@@ -72,8 +72,10 @@ def _one_bitcast_convert(match: Match) -> Instruction | None:
 
 
 def _same_shape(match: Match) -> bool:
-    same_value = match.A.array.dtype is match.root.array.dtype
-    return same_value and match.A.array.dims == match.root.array.dims
+    given, wanted = match.A.shape, match.root.shape
+    if not isinstance(given, ArrayShape) or not isinstance(wanted, ArrayShape):
+        return False
+    return given.dtype is wanted.dtype and given.dims == wanted.dims
 
 
 def _bitcast_identity(match: Match) -> bool:
@@ -81,8 +83,9 @@ def _bitcast_identity(match: Match) -> bool:
 
 
 def _one_bitcast(match: Match) -> Instruction | None:
-    bits = {shape.dtype.bits for shape in (match.A.array, match.root.operands[0].array)}
-    if bits != {match.root.array.dtype.bits}:
+    shapes = (match.A.shape, match.root.operands[0].shape, match.root.shape)
+    widths = {shape.dtype.bits if isinstance(shape, ArrayShape) else 0 for shape in shapes}
+    if len(widths) != 1 or 0 in widths:
         return None
     return match.make("bitcast", (match.A,), {}, match.root.shape)
 
