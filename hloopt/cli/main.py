@@ -12,7 +12,8 @@ from typing import Any
 import click
 
 from hloopt import __version__
-from hloopt.cli.messages import show_error
+from hloopt.cli.messages import error_json, show_error
+from hloopt.cli.options import JSON_WANTED
 from hloopt.errors import HlooptError, UnsupportedError
 
 __all__ = ["cli", "main"]
@@ -80,6 +81,10 @@ class _Commands(click.Group):
             return super().invoke(ctx)
         except HlooptError as error:
             show_error(error)
+            if ctx.meta.get(JSON_WANTED):
+                from hloopt.report.console import write_json
+
+                write_json(str(ctx.invoked_subcommand), {"error": error_json(error)})
             ctx.exit(error.exit_code)
         except BrokenPipeError:
             _forget_stdout()

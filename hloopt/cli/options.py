@@ -7,12 +7,23 @@ from typing import Any, TypeVar
 
 import click
 
-__all__ = ["files_argument", "json_option", "pipeline_options", "pipeline_text"]
+__all__ = ["JSON_WANTED", "files_argument", "json_option", "pipeline_options", "pipeline_text"]
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
 files_argument = click.argument("files", nargs=-1, metavar="[FILE]...", shell_complete=None)
-json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON for scripts.")
+JSON_WANTED = "hloopt.json"
+"""Set in ``click.Context.meta`` by ``--json``: errors that end a command are JSON then, too."""
+
+
+def _want_json(ctx: click.Context, param: click.Parameter, value: bool) -> bool:
+    ctx.meta[JSON_WANTED] = value
+    return value
+
+
+json_option = click.option(
+    "--json", "as_json", is_flag=True, callback=_want_json, help="Print JSON for scripts."
+)
 
 
 def pipeline_options(function: Function) -> Function:

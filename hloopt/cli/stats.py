@@ -37,7 +37,7 @@ def command(ctx: click.Context, files: tuple[str, ...], buffers: int, as_json: b
     def step(text: Text, module: Module) -> dict[str, Any]:
         stats = module_stats(module, buffers=buffers)
         if not as_json:
-            show_stats(stats, product())
+            show_stats({"file": text.name, **stats}, product())
         return stats
 
     rows, code = each_module(files, step)

@@ -62,7 +62,8 @@ def _element(shape: Shape, index: tuple[int, ...]) -> Shape:
 
 def show_stats(stats: dict[str, Any], console: Console, *, opcodes: int = 15) -> None:
     """Print what ``module_stats`` found."""
-    console.print(Text(stats["module"], "bold"))
+    named = f"{stats['file']}  " if "file" in stats else ""
+    console.print(Text.assemble(named, (stats["module"], "bold")), soft_wrap=True)
     summary = table("what", "value")
     for name in ("instructions", "computations", "kernels"):
         summary.add_row(name, str(stats[name]))

@@ -160,9 +160,10 @@ class Pipeline:
     ) -> PipelineReport:
         """Run over ``module`` in place.
 
-        ``print_after`` names passes (or ``all``) after whose changing runs the module's text goes to
-        ``sink``.  ``verify_each`` verifies before the first and after every changing pass, and raises
-        ``VerifyError`` naming the pass that broke the module or told an untruth about changing it.
+        ``print_after`` names passes (or ``all``) after whose changing runs a comment that tells which it
+        was, and the module's text, go to ``sink``.  ``verify_each`` verifies before the first and after
+        every changing pass, and raises ``VerifyError`` naming the pass that broke the module or told an
+        untruth about changing it.
         Raises ``UsageError`` when ``print_after`` names a pass that is not in the pipeline.
         """
         _check_print_after(print_after, self)
@@ -287,7 +288,9 @@ class _Runner:
         )
         self.report.runs.append(run)
         if changed and self.sink and {"all", instance.name} & set(self.print_after):
-            self.sink(self.module.to_text())
+            where = f", round {round_number}" if round_number else ""
+            self.sink(f"// run {run.number}{where}: after {spec.pass_text(instance)}\n")
+            self.sink(f"{self.module.to_text()}\n")
         if self.after_pass is not None:
             self.after_pass(run, self.module)
         return changed

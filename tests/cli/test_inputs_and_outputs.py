@@ -83,6 +83,31 @@ def test_json_has_a_row_for_every_module(command: str, folder: Path) -> None:
     assert rows[2]["error"]["line"] == 4
 
 
+@pytest.mark.parametrize(
+    ("words", "code", "kind"),
+    [
+        (["check", "nowhere.hlo"], 2, "UsageError"),
+        (["optimize", "--passes", "nothing"], 2, "UsageError"),
+        (["run", "--device", "gpu"], 5, "DeviceError"),
+        (["passes", "nothing"], 2, "UsageError"),
+    ],
+)
+def test_json_is_written_for_what_ends_a_command(words: list[str], code: int, kind: str) -> None:
+    """A script that reads stdout finds an object there, and the message is on stderr as ever."""
+    result = invoke(*words, "--json", stdin=GOOD)
+    found = json.loads(result.stdout)
+    assert result.exit_code == code
+    assert (found["schema"], found["command"], found["error"]["kind"]) == (1, words[0], kind)
+    assert found["error"]["message"] in result.stderr
+    assert invoke(*words, stdin=GOOD).stdout == ""
+
+
+def test_stats_tell_the_file(folder: Path) -> None:
+    """Modules of a dump have all the same names."""
+    result = invoke("stats", str(folder / "b_good.hlo"))
+    assert result.stdout.startswith(f"{folder / 'b_good.hlo'}  m\n")
+
+
 def test_the_largest_exit_code_wins(folder: Path) -> None:
     """Something that cannot run is worse than something that cannot be read."""
     (folder / "d_elided.hlo").write_text(ELIDED)

@@ -198,10 +198,23 @@ def test_print_after_prints_what_changed() -> None:
     printed: list[str] = []
     pipeline = Pipeline((DropOne(), Nothing(), DropOne(2)))
     pipeline.run(make_module(3), print_after=("drop-one",), sink=printed.append)
-    assert len(printed) == 1
-    assert printed[0].count("negate(") == 2
+    assert printed[0] == "// run 1: after drop-one\n"
+    assert printed[1].count("negate(") == 2
+    assert len(printed) == 2
     pipeline.run(make_module(4), print_after=("all",), sink=printed.append)
-    assert len(printed) == 3
+    assert len(printed) == 6
+
+
+def test_print_after_tells_which_run_it_was() -> None:
+    """Options and rounds of a fix included, as comments, so that all of it is HLO."""
+    printed: list[str] = []
+    pipeline = Pipeline((Fix((DropOne(1),)), AddOne()))
+    pipeline.run(make_module(3), print_after=("all",), sink=printed.append)
+    assert printed[::2] == [
+        "// run 1, round 1: after drop-one{least=1}\n",
+        "// run 2, round 2: after drop-one{least=1}\n",
+        "// run 4: after add-one\n",
+    ]
 
 
 def test_print_after_an_absent_pass_is_a_mistake() -> None:
