@@ -43,7 +43,9 @@ def _starts(values: Sequence[Value], rank: int) -> list[Array]:
 def dynamic_slice(operand: Array, starts: Sequence[Array], sizes: Sequence[int]) -> Array:
     """``sizes`` elements from ``starts``, which are clamped so that the slice is inside; a view."""
     begins = _clamped(starts, operand.shape, sizes)
-    return operand[tuple(slice(b, b + size) for b, size in zip(begins, sizes, strict=True))]
+    places = tuple(slice(b, b + size) for b, size in zip(begins, sizes, strict=True))
+    # Of rank 0, NumPy gives a scalar.
+    return np.asarray(operand[places])
 
 
 def dynamic_update_slice(operand: Array, update: Array, starts: Sequence[Array]) -> Array:
@@ -129,7 +131,7 @@ def gather(operand: Array, indices: Array, dims: GatherDims) -> Array:
         source = operand.transpose([*picked, *whole])
         if picks:
             picks[0] = np.broadcast_to(picks[0], shape)
-            taken = source[tuple(picks)]
+            taken = np.asarray(source[tuple(picks)])
         else:
             taken = np.broadcast_to(source, shape + source.shape)
     return _arranged(taken, len(windows.batch), partial + whole, offset, dims.offset_dims)

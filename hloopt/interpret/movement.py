@@ -30,7 +30,8 @@ def broadcast(operand: Array, dimensions: Sequence[int], dims: tuple[int, ...]) 
 
 def slices(operand: Array, ranges: Sequence[SliceRange]) -> Array:
     """``operand[start:limit:stride]`` in every dimension; a view."""
-    return operand[tuple(slice(r.start, r.limit, r.stride) for r in ranges)]
+    # Of rank 0, NumPy gives a scalar.
+    return np.asarray(operand[tuple(slice(r.start, r.limit, r.stride) for r in ranges)])
 
 
 def concatenate(operands: Sequence[Array], dimension: int) -> Array:
@@ -108,7 +109,7 @@ def _transpose(instruction: Instruction, values: tuple[Value, ...], context: Con
 
 
 def _reverse(instruction: Instruction, values: tuple[Value, ...], context: Context) -> Value:
-    return np.flip(array_of(values[0]), instruction.attributes["dimensions"])
+    return np.asarray(np.flip(array_of(values[0]), instruction.attributes["dimensions"]))
 
 
 def _slice(instruction: Instruction, values: tuple[Value, ...], context: Context) -> Value:

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import hloopt
 from hloopt.interpret.indexing import dynamic_slice, dynamic_update_slice, gather, scatter
 from hloopt.interpret.reducer import Reducer
 from hloopt.types import GatherDims, ScatterDims, dtype
@@ -31,6 +32,23 @@ def test_dynamic_update_slice_leaves_its_operand_alone():
     y = dynamic_update_slice(x, np.ones((2, 2), np.int32), [np.int8(100), np.int8(-1)])
     assert x.sum() == 0
     assert y.tolist() == [[0, 0, 0, 0], [1, 1, 0, 0], [1, 1, 0, 0]]
+
+
+def test_a_scalar_stays_an_array():
+    """Slices of rank 0 are arrays that other ops can work with, not NumPy scalars."""
+    module = hloopt.parse("""HloModule m
+ENTRY e { x = f32[] parameter(0) y = f32[3] parameter(1) i = s32[1] parameter(2)
+  a = f32[] slice(x), slice={}
+  b = f32[] reverse(a), dimensions={}
+  c = f32[] dynamic-slice(b), dynamic_slice_sizes={}
+  d = f32[] dynamic-update-slice(c, x)
+  g = f32[] gather(y, i), offset_dims={}, collapsed_slice_dims={0}, start_index_map={0},
+    index_vector_dim=0, slice_sizes={1}
+  h = f32[] dynamic-update-slice(g, d)
+  ROOT t = (f32[], f32[]) tuple(d, h) }""")
+    inputs = [np.float32(5).reshape(()), np.arange(3, dtype=np.float32), np.array([2], np.int32)]
+    assert [float(value) for value in hloopt.evaluate(module, inputs)] == [5, 5]
+    assert isinstance(dynamic_slice(np.zeros(()), [], ()), np.ndarray)
 
 
 def gather_by_loops(operand, indices, dims, shape):
