@@ -47,7 +47,7 @@ def tiled_transpose(instruction: Instruction) -> TiledTranspose | None:
     if not _row_major(source) or not _row_major(result):
         return None
     dims, permutation = _normalize(result.dims, instruction.attributes["dimensions"])
-    if len(dims) < 2:
+    if len(dims) < 2 or 0 in dims:
         return None
     form = TiledTranspose(dims, permutation, 0)
     shared = _shared_bytes(form, result.dtype.bits)

@@ -184,3 +184,13 @@ def test_a_single_transpose_is_found_through_three_operands() -> None:
     )
     computation = hloopt.parse(twice).entry.root.attributes["calls"]
     assert find_hero(computation.root).name == "s"
+
+
+@pytest.mark.parametrize("element", ["u8", "f32"])
+def test_a_transpose_of_nothing_has_no_tiles(element: str) -> None:
+    """Where a dimension is 0 there is nothing to move through shared memory."""
+    transpose = _entry(
+        f"p = {element}[0,3]{{1,0}} parameter(0)\n"
+        f"ROOT t = {element}[3,0]{{1,0}} transpose(p), dimensions={{1,0}}"
+    )["t"]
+    assert tiled_transpose(transpose) is None
