@@ -24,6 +24,7 @@ REASONS: Final[dict[str, str]] = {
     "producer-expensive-and-reused": "the producer is expensive and the consumer reads its elements"
     " more than once",
     "breaks-coalescing": "the producer reorders memory that the reduction would read in order",
+    "consumer-shares-buffers": "the consumer names operands by number whose buffers it writes over",
     "reduce-epilogue": "only conversions and bitcasts follow a reduction in its kernel",
     "reduce-has-other-users": "a reduction is computed once and has other users",
     "constant-not-scalar": "the constant has more than one element",

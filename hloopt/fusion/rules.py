@@ -46,6 +46,8 @@ def decide_consumer(state: ConsumerState) -> Decision:
     consumer = state.instruction
     if not is_fusible(consumer):
         return forbid("consumer-not-fusible")
+    if "output_to_operand_aliasing" in consumer.attributes:
+        return forbid("consumer-shares-buffers")
     if consumer.opcode == "fusion" and consumer.attributes["kind"] == "kCustom":
         return forbid("consumer-not-loop-or-input-fusible")
     if not (is_loop_fusible_consumer(consumer) or state.is_input_fusible):

@@ -12,15 +12,16 @@ __all__ = [
     "called_computations",
     "callees_first",
     "calls_by_attribute",
-    "fusion_computations",
     "has_side_effect",
     "post_order",
     "reachable",
     "region_computations",
     "top_level_computations",
+    "wrapped_computations",
 ]
 
 _CONTROL_FLOW = ("while", "conditional", "call", "async-start")
+_WRAPPERS = ("fusion", "async-start", "async-update", "async-done")
 
 
 def calls_by_attribute(instruction: Instruction) -> dict[str, tuple[Computation, ...]]:
@@ -126,15 +127,6 @@ def reachable(roots: list[Instruction]) -> set[Instruction]:
     return seen
 
 
-def fusion_computations(module: Module) -> set[Computation]:
-    """Computations that are bodies of fusions."""
-    return {
-        computation
-        for computation in module
-        if any(caller.opcode == "fusion" for caller in computation.callers)
-    }
-
-
 def top_level_computations(module: Module) -> list[Computation]:
     """The entry and what it reaches through control flow (while, conditional, call, async-start).
 
@@ -165,4 +157,17 @@ def region_computations(module: Module) -> set[Computation]:
             caller.opcode not in _CONTROL_FLOW and caller.opcode != "fusion"
             for caller in computation.callers
         )
+    }
+
+
+def wrapped_computations(module: Module) -> set[Computation]:
+    """Bodies of fusions and of asynchronous calls: each is one unit with its caller.
+
+    What is in a fusion was decided with the code as it is; what an async-start wraps is a single op, and
+    XLA writes it as one (``slice-start``), so that it must stay one.
+    """
+    return {
+        computation
+        for computation in module
+        if any(caller.opcode in _WRAPPERS for caller in computation.callers)
     }

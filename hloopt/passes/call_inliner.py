@@ -7,22 +7,23 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from hloopt.ir import Computation, Instruction, Module, build, edit
-from hloopt.ir.walk import callees_first, fusion_computations
+from hloopt.ir.walk import callees_first, wrapped_computations
 from hloopt.rewrite import Pass, PassLog, same_layout
 
 __all__ = ["CallInliner"]
 
-_NOT_INLINEABLE = re.compile(r'inlineable\s*=\s*"?false')
+_NOT_INLINEABLE = re.compile(r'inlineable\s*=\s*"?false|_xla_compute_type|_xla_stream_annotation')
 
 
 @dataclass(frozen=True)
 class CallInliner(Pass):
     """Put the body of a called computation in the place of the call.
 
-    Control edges of the call go to what begins and ends the body.  Left alone: calls marked
-    ``inlineable="false"``, calls to another execution thread, calls that share buffers between operands
-    and result, calls whose parameters or result have another layout inside, and calls in bodies of
-    fusions.
+    Control edges of the call go to what begins and ends the body, its sharding to the result.  Left
+    alone: calls marked ``inlineable="false"`` or for another device or stream, calls with a
+    backend_config (it says something about the call as a whole), calls to another execution thread,
+    calls that share buffers between operands and result, calls whose parameters or result have another
+    layout inside, and calls in bodies of fusions and of asynchronous calls.
 
     single_call_site   whether to inline only computations that are called once
     """
@@ -33,10 +34,10 @@ class CallInliner(Pass):
 
     def run(self, module: Module, log: PassLog) -> bool:
         """Inline callees first, so that each body is copied once it is final."""
-        fused = fusion_computations(module)
+        wrapped = wrapped_computations(module)
         changed = False
         for computation in callees_first(module):
-            if computation in fused:
+            if computation in wrapped:
                 continue
             for instruction in computation:
                 if instruction.opcode == "call" and self.may_inline(instruction, computation):
@@ -55,6 +56,7 @@ class CallInliner(Pass):
             or (self.single_call_site and sum(callee.callers.values()) > 1)
             or callee.execution_thread != caller.execution_thread
             or "output_to_operand_aliasing" in call.attributes
+            or "backend_config" in call.attributes
             or not same_layout(callee.result_shape, call.shape)
             or not all(same_layout(shape, operand.shape) for shape, operand in shapes)
         )
@@ -78,11 +80,19 @@ def _inline(call: Instruction, module: Module) -> None:
         copies.append(copy)
         for before in inner.control_predecessors:
             edit.add_control_edge(mapped[before], copy)
+    _hand_on_sharding(call, callee, mapped[callee.root])
     _relay_control_edges(call, copies)
     edit.replace_uses(call, mapped[callee.root])
     edit.remove(call)
     if not callee.callers and callee is not module.entry:
         edit.remove_computation(callee)
+
+
+def _hand_on_sharding(call: Instruction, callee: Computation, result: Instruction) -> None:
+    """To a result that was made here and has none."""
+    made_here = callee.root.opcode != "parameter"
+    if made_here and "sharding" in call.attributes and "sharding" not in result.attributes:
+        edit.set_attribute(result, "sharding", call.attributes["sharding"])
 
 
 def _relay_control_edges(call: Instruction, copies: list[Instruction]) -> None:

@@ -11,7 +11,7 @@ from hloopt.errors import UnsupportedError, UsageError
 from hloopt.interpret import EVALUATORS, Value
 from hloopt.interpret.interpreter import Interpreter
 from hloopt.ir import Instruction, Module, build, edit
-from hloopt.ir.walk import fusion_computations
+from hloopt.ir.walk import wrapped_computations
 from hloopt.passes.effects import Effects
 from hloopt.rewrite import Pass, PassLog
 from hloopt.types import ArrayShape, DotDims, Literal, Shape, TupleShape, array
@@ -32,7 +32,7 @@ class ConstantFolding(Pass):
 
     An instruction is folded when all operands are constants, broadcasts of constants or iotas, and one of
     them at least is a constant itself.  Constants left out of the text (``{...}``), random numbers, side
-    effects and control edges stay, and so do bodies of fusions.
+    effects and control edges stay, and so do bodies of fusions and of asynchronous calls.
 
     limit   the most elements of a result; one value repeated, or a result no larger than a constant
             among the operands, may have more
@@ -50,11 +50,11 @@ class ConstantFolding(Pass):
 
     def run(self, module: Module, log: PassLog) -> bool:
         """One pass over each computation; a folded operand is a constant for what comes after it."""
-        effects, fused = Effects(module), fusion_computations(module)
+        effects, wrapped = Effects(module), wrapped_computations(module)
         context = Interpreter(module, EVALUATORS)
         changed = False
         for computation in module:
-            if computation in fused:
+            if computation in wrapped:
                 continue
             for instruction in computation:
                 if effects.has(instruction) or not self.is_candidate(instruction):

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from hloopt.ir import Module
-from hloopt.ir.walk import fusion_computations
+from hloopt.ir.walk import wrapped_computations
 from hloopt.passes.simplify.tuples import RULES
 from hloopt.rewrite import Pass, PassLog, RuleSet, apply_rules
 
@@ -22,10 +22,10 @@ class TupleSimplifier(Pass):
     name: ClassVar[str] = "tuple-simplifier"
 
     def run(self, module: Module, log: PassLog) -> bool:
-        """Apply the tuple rules of ``simplify`` to every computation that is not a fusion's body."""
-        fused = fusion_computations(module)
+        """Apply the tuple rules of ``simplify`` where ``simplify`` does."""
+        wrapped = wrapped_computations(module)
         changed = False
         for computation in module:
-            if computation not in fused:
+            if computation not in wrapped:
                 changed |= apply_rules(computation, _RULES, log)
         return changed

@@ -8,7 +8,7 @@ from functools import lru_cache
 from typing import ClassVar
 
 from hloopt.ir import Module
-from hloopt.ir.walk import fusion_computations
+from hloopt.ir.walk import wrapped_computations
 from hloopt.passes.simplify import (
     arithmetic,
     boolean,
@@ -41,7 +41,8 @@ RULES = RuleSet(
 class Simplify(Pass):
     """Apply algebraic rules until none matches; results stay the same to the last bit.
 
-    Bodies of fusions are left alone: what is in a fusion was decided with the code as it is.
+    Bodies of fusions are left alone (what is in a fusion was decided with the code as it is), and so is
+    what an async-start wraps.
 
     fast_math   whether to add the rules that keep results only as real numbers: signs of zero,
                 infinities, NaN and the last bits may change
@@ -58,12 +59,12 @@ class Simplify(Pass):
         _rules(self.disable, self.fast_math)
 
     def run(self, module: Module, log: PassLog) -> bool:
-        """Apply the rules to every computation that is not the body of a fusion."""
+        """Apply the rules to every computation that is no body of a fusion or asynchronous call."""
         rules = _rules(self.disable, self.fast_math)
-        fused = fusion_computations(module)
+        wrapped = wrapped_computations(module)
         changed = False
         for computation in module:
-            if computation not in fused:
+            if computation not in wrapped:
                 changed |= apply_rules(computation, rules, log, fast_math=self.fast_math)
         return changed
 
