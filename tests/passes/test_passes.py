@@ -99,6 +99,18 @@ def test_some_conversions_lose_values() -> None:
         assert not is_lossless(DTYPES[source], DTYPES[target]), pair
 
 
+@pytest.mark.parametrize("middle", ["f16", "f32", "s32", "c64"])
+def test_true_stays_what_it_was_in_one_bit(middle: str) -> None:
+    """pred to s1 is -1 for true, and 0 by way of a float, where 1 saturates."""
+    module = read(
+        f"p = pred[2] constant({{false, true}})\n b = pred[2] opt-barrier(p)\n"
+        f"m = {middle}[2] convert(b)\nROOT r = s1[2] convert(m)"
+    )
+    (want,) = hloopt.evaluate(module, [])
+    (got,) = hloopt.evaluate(hloopt.optimize(module, "O1"), [])
+    assert got.tolist() == want.tolist()
+
+
 OPERATIONS = st.sampled_from(["add", "subtract", "multiply", "and", "xor", "minimum", "maximum"])
 LEAVES = st.integers(-3, 3)
 

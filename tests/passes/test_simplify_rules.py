@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
@@ -10,6 +11,7 @@ import numpy as np
 import pytest
 
 import hloopt
+from hloopt.errors import ParseError, VerifyError
 from hloopt.ir import Module, fingerprint
 from hloopt.ir.build import clone_module
 from hloopt.passes.simplify import RULES, Simplify
@@ -22,6 +24,8 @@ CASES = [
     for rule in RULES.rules
     for element in rule.types
 ]
+OTHER_TYPES = ("pred", "s1", "s4", "s8", "s64", "u4", "u16", "u64", "f16", "f64", "c64", "f8e5m2",
+               "f8e4m3fnuz", "f8e8m0fnu", "f4e2m1fn")  # fmt: skip
 RULE_CASES = [pytest.param(rule, id=rule.name) for rule in RULES.rules]
 
 
@@ -142,6 +146,29 @@ def test_the_rule_applies_and_keeps_every_bit(rule: Rule, element: str) -> None:
                     np.testing.assert_allclose(b, a, rtol=1e-5)
                 else:
                     assert identical(a, b), f"inputs {arrays}: {a} became {b}"
+
+
+@pytest.mark.parametrize("rule", RULE_CASES)
+def test_the_rule_keeps_every_bit_of_other_types(rule: Rule) -> None:
+    """Wherever an example or counterexample is valid HLO, whatever applies to it changes no bit."""
+    for element in OTHER_TYPES:
+        for text in (rule.example, rule.counterexample):
+            other = re.sub(r"\b(f32|s32|u32|u8|bf16|\$T)\[", f"{element}[", text)
+            try:
+                module = read(other, element)
+                hloopt.verify(module)
+            except (ParseError, VerifyError):
+                continue
+            changed = clone_module(module)
+            if not Simplify().run(changed, PassLog()):
+                continue
+            hloopt.verify(changed)
+            for seed in range(3):
+                arrays = inputs(module, seed)
+                pairs = zip(
+                    hloopt.evaluate(module, arrays), hloopt.evaluate(changed, arrays), strict=True
+                )
+                assert all(identical(*pair) for pair in pairs), f"{other}\n{arrays}"
 
 
 @pytest.mark.parametrize("rule", RULE_CASES)

@@ -49,7 +49,8 @@ def _one_convert(match: Match) -> Instruction | None:
     if source is target:
         return match.make("convert", (match.A,), {}, match.root.shape)
     same_kind = source.kind == middle.kind or {source.kind, middle.kind} <= set(INTEGER)
-    if not (same_kind or is_lossless(middle, target) or source.kind == PRED):
+    both_ways = source.kind == PRED and target.name != "s1"  # 1 saturates there, true is all bits
+    if not (same_kind or is_lossless(middle, target) or both_ways):
         return None
     return match.make("convert", (match.A,), {}, match.root.shape)
 

@@ -45,8 +45,9 @@ def _slice_once(match: Match) -> Instruction:
 def _composed(inner: SliceRange, outer: SliceRange) -> SliceRange:
     start, stride = inner.start + outer.start * inner.stride, inner.stride * outer.stride
     size = outer.size
-    limit = start + (size - 1) * stride + 1 if size else start
-    return SliceRange(start, limit, stride if size > 1 else 1)
+    if not size:
+        return SliceRange(inner.start, inner.start)
+    return SliceRange(start, start + (size - 1) * stride + 1, stride if size > 1 else 1)
 
 
 def _slice_of_broadcast(match: Match) -> Instruction:
