@@ -6,15 +6,15 @@ divided by the product of the lengths.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
-from hloopt.interpret.context import Array, Context, Evaluator, Value, array_of
+from hloopt.interpret.context import Array, Check, Context, Evaluator, Value, array_of
 from hloopt.ir import Instruction
 
-__all__ = ["EVALUATORS", "fft"]
+__all__ = ["CHECKS", "EVALUATORS", "fft"]
 
 _TRANSFORMS: dict[str, Any] = {
     "FFT": np.fft.fftn,
@@ -45,4 +45,18 @@ def _evaluate(instruction: Instruction, operands: tuple[Value, ...], context: Co
     return context.round(result, target.dtype)
 
 
-EVALUATORS: dict[str, Evaluator] = {"fft": _evaluate}
+def _check(instruction: Instruction) -> str | None:
+    """XLA reads other lengths, and what it computes with them depends on what memory holds."""
+    target = instruction.array
+    lengths = tuple(instruction.attributes["fft_length"])
+    kind = instruction.attributes["fft_type"]
+    inner = target.dims[target.rank - len(lengths) :]
+    if kind in ("FFT", "IFFT") and target.elements and inner != lengths:
+        return (
+            f"a transform of length {list(lengths)} of dimensions {list(inner)} cannot be evaluated"
+        )
+    return None
+
+
+EVALUATORS: Mapping[str, Evaluator] = {"fft": _evaluate}
+CHECKS: Mapping[str, Check] = {"fft": _check}

@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import hloopt
+from hloopt.errors import UnsupportedError
 from hloopt.interpret.fft import fft
 
 PAIRS = {"f32": "c64", "f64": "c128"}
@@ -113,3 +114,20 @@ ENTRY e {
     (found,) = hloopt.evaluate(hloopt.parse(text), [np.zeros((0, 4), np.float32)])
     assert found.shape == (0, 3)
     assert found.dtype == np.complex64
+
+
+@pytest.mark.parametrize("fft_type", ["FFT", "IFFT"])
+@pytest.mark.parametrize("length", [0, 4, 16])
+def test_other_lengths_are_refused(fft_type: str, length: int) -> None:
+    """Valid text without a defined result: XLA's own contains what memory held before."""
+    module = hloopt.parse(
+        "HloModule m\nENTRY e {\n  p = c64[8] parameter(0)\n"
+        f"  ROOT f = c64[8] fft(p), fft_type={fft_type}, fft_length={{{length}}}\n}}\n"
+    )
+    hloopt.verify(module)
+    message = rf"f: a transform of length \[{length}\] of dimensions \[8\] cannot be evaluated"
+    with pytest.raises(UnsupportedError, match=message) as caught:
+        hloopt.evaluate(module, [np.zeros(8, np.complex64)])
+    assert caught.value.line == 4
+    with pytest.raises(UnsupportedError, match=message):
+        hloopt.compile(module)
