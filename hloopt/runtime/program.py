@@ -27,6 +27,7 @@ class Program(ABC):
     def run(self, inputs: Sequence[Array]) -> list[Array]:
         """Arrays in parameter order in, the flat list of result arrays out; tokens are left out.
 
-        Inputs are not changed and results share no memory with them.
+        Inputs are not changed and results share no memory with them.  Threads that run one program wait
+        for each other.
         Raises ``EvaluationError`` when the inputs do not fit the parameters.
         """

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
@@ -203,6 +205,32 @@ def test_results_are_the_callers_own(body: str) -> None:
 
     assert given.tolist() == [1, 2, 3]
     assert program.run([given])[0].tolist() == kept.tolist()
+
+
+def test_threads_wait_for_each_other() -> None:
+    """Each run has the generator's state and the count of launches to itself."""
+    program = hloopt.compile(
+        hloopt.parse("""HloModule m
+test { s = (s32[], u64[2]) parameter(0) i = s32[] get-tuple-element(s), index=0
+  k = s32[] constant(50) ROOT c = pred[] compare(i, k), direction=LT }
+next { s = (s32[], u64[2]) parameter(0) i = s32[] get-tuple-element(s), index=0
+  x = u64[2] get-tuple-element(s), index=1 o = s32[] constant(1) n = s32[] add(i, o)
+  r = u64[2] rng-get-and-update-state(), delta=1 y = u64[2] xor(x, r)
+  ROOT t = (s32[], u64[2]) tuple(n, y) }
+ENTRY e { x = u64[2] parameter(0) z = s32[] constant(0) t = (s32[], u64[2]) tuple(z, x)
+  ROOT w = (s32[], u64[2]) while(t), condition=test, body=next }""")
+    )
+    inputs = [np.array([1, 2], np.uint64)]
+    alone, launches = program.run(inputs)[1].tolist(), program.launches
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-5)
+    try:
+        with ThreadPoolExecutor(3) as pool:
+            together = list(pool.map(lambda _: program.run(inputs)[1].tolist(), range(150)))
+    finally:
+        sys.setswitchinterval(interval)
+    assert all(values == alone for values in together)
+    assert program.launches == launches
 
 
 def test_inputs_are_not_changed() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from threading import Lock
 from typing import Any
 
 import numpy as np
@@ -41,6 +42,7 @@ class NumpyProgram(Program):
         supported(module)
         self._module = module
         self._launches = [0]
+        self._running = Lock()
         self._compiler = _Compiler(module, self._launches, excess_precision=excess_precision)
         with np.errstate(all="ignore"):
             self._entry = self._compiler.function(module.entry, counted=True)
@@ -50,14 +52,15 @@ class NumpyProgram(Program):
     def run(self, inputs: Sequence[Array]) -> list[Array]:
         """Run the entry on arrays in parameter order."""
         entry = self._module.entry
-        self._launches[0] = 0
-        self._compiler.begin()
-        with np.errstate(all="ignore"):
+        # A run keeps its count and the state of generators here: one at a time.
+        with self._running, np.errstate(all="ignore"):
+            self._launches[0] = 0
+            self._compiler.begin()
             values = parameter_values(entry, inputs, self._compiler)
             flat = self._entry(*[leaf for value in values for leaf in unpack(value)])
             (result,) = pack([entry.result_shape])(*flat)
             outputs = flatten_results(result, entry.result_shape, self._compiler)
-        self.launches = self._launches[0]
+            self.launches = self._launches[0]
         return outputs
 
 
