@@ -231,6 +231,37 @@ def test_work_is_linear(instance: Pass) -> None:
     assert counts[1] < 10 * counts[0] * 1.2
 
 
+def concatenates(length: int) -> Module:
+    """Each of the one before and one row more."""
+    lines = ["x = f32[1] parameter(0)", "v1 = f32[1] copy(x)"]
+    lines += [
+        f"v{n} = f32[{n}] concatenate(v{n - 1}, x), dimensions={{0}}" for n in range(2, length + 1)
+    ]
+    return read("\n".join([*lines[:-1], f"ROOT {lines[-1]}"]))
+
+
+def test_a_chain_of_concatenates_becomes_one() -> None:
+    """At once: work and operands are as many as the rows."""
+    counts = []
+    for length in (50, 500):
+        module = concatenates(length)
+        counts.append(count_calls(lambda module=module: parse_pipeline("simplify").run(module)))
+        assert len(module.entry.root.operands) == length
+    assert counts[1] < 10 * counts[0] * 1.2
+
+
+def test_a_concatenate_used_twice_stays() -> None:
+    """Doubling twenty times is twenty instructions, not a million operands."""
+    lines = ["x = f32[1] parameter(0)", "v0 = f32[2] concatenate(x, x), dimensions={0}"]
+    for n in range(1, 20):
+        lines.append(
+            f"v{n} = f32[{2 ** (n + 1)}] concatenate(v{n - 1}, v{n - 1}), dimensions={{0}}"
+        )
+    module = read("\n".join([*lines[:-1], f"ROOT {lines[-1]}"]))
+    parse_pipeline("simplify").run(module)
+    assert sum(len(instruction.operands) for instruction in module.entry) == 40
+
+
 def test_every_pass_is_listed_under_its_own_name() -> None:
     """The table's keys are the passes' names, and every pass has a first line to show."""
     assert all(name == entry.name for name, entry in PASSES.items())

@@ -164,18 +164,35 @@ def _without_empty(match: Match) -> Instruction | None:
 
 
 def _flattened(match: Match) -> Instruction | None:
+    """A whole tree at once, from its last concatenate: step by step would copy operands again and again."""
     root = match.root
     dimension = _dimension(root)
+    if _goes_into_another(root):
+        return None
     operands: list[Instruction] = []
-    for operand in root.operands:
-        inner = operand.opcode == "concatenate" and _dimension(operand) == dimension
-        if inner and len(operand.users) == 1:
-            operands.extend(operand.operands)
+    pending = [root]
+    while pending:
+        operand = pending.pop()
+        if operand is root or (
+            operand.opcode == "concatenate"
+            and _dimension(operand) == dimension
+            and _goes_into_another(operand)
+        ):
+            pending.extend(reversed(operand.operands))
         else:
             operands.append(operand)
     if len(operands) == len(root.operands):
         return None
     return match.make("concatenate", tuple(operands), {"dimensions": (dimension,)}, root.shape)
+
+
+def _goes_into_another(concatenate: Instruction) -> bool:
+    """Whether its only use is in a concatenate along the same dimension."""
+    if len(concatenate.users) != 1 or concatenate.is_root:
+        return False
+    ((user, count),) = concatenate.users.items()
+    same = user.opcode == "concatenate" and _dimension(user) == _dimension(concatenate)
+    return same and count == 1
 
 
 def _concatenated_splats(match: Match) -> Instruction | None:
