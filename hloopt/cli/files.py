@@ -192,7 +192,7 @@ def progress(texts: list[Text]) -> Iterator[Text]:
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
+    columns = (TextColumn("{task.description}", markup=False), BarColumn(), MofNCompleteColumn())
     with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
         task = bar.add_task("modules", total=len(texts))
         for text in texts:
@@ -205,9 +205,11 @@ def check_output(output: str | None, texts: Sequence[Text]) -> None:
     """Raise ``UsageError`` where several modules would be written into one file, or over an input."""
     if output == "":
         raise UsageError("the name given by -o is empty")
-    if len(texts) < 2 or output in (None, "-"):
+    if output in (None, "-"):
         return
     if not _is_folder(output):
+        if len(texts) < 2:
+            return
         raise UsageError(f"{output}: several modules need a directory (write {output}{os.sep})")
     names = Counter(_file_name(text.name) for text in texts)
     twice = [name for name, count in names.items() if count > 1]
@@ -227,7 +229,7 @@ def write_text(output: str | None, text: str, name: str, *, heading: bool = Fals
     """Write to ``output``: None or ``-`` is stdout; a directory gets one file per module.
 
     On stdout ``heading`` says which of several modules follows, as an HLO comment.  A file appears whole
-    or not at all.  Raises ``UsageError`` when it cannot be written.
+    or not at all, compressed when it is called ``.gz``.  Raises ``UsageError`` when it cannot be written.
     """
     if output in (None, "-"):
         sys.stdout.write(f"// {name}\n{text}\n" if heading else text)
@@ -245,16 +247,21 @@ def write_text(output: str | None, text: str, name: str, *, heading: bool = Fals
 
 
 def _write_whole(path: Path, text: str) -> None:
+    if path.parent.exists() and not path.parent.is_dir():
+        raise NotADirectoryError(errno.ENOTDIR, f"{path.parent} is not a directory")
     path.parent.mkdir(parents=True, exist_ok=True)
     mode = path.stat().st_mode & 0o777 if path.exists() else 0o666 & ~_umask()
     if path.exists() and not os.access(path, os.W_OK):
         raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+    content = text.encode()
+    if path.suffix == ".gz":
+        content = gzip.compress(content, mtime=0)
     with tempfile.NamedTemporaryFile(
-        "w", dir=path.parent, prefix=f".{path.name}.", delete=False, encoding="utf-8"
+        dir=path.parent, prefix=f".{path.name}.", delete=False
     ) as stream:
         temporary = Path(stream.name)
         try:
-            stream.write(text)
+            stream.write(content)
             stream.flush()
             temporary.chmod(mode)
             temporary.replace(path)

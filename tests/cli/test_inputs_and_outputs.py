@@ -187,6 +187,34 @@ def test_several_modules_on_stdout_say_which_they_are(tmp_path: Path) -> None:
     assert invoke("check", stdin=f"// {parts[1]}").exit_code == 0
 
 
+def test_one_module_is_not_written_over_itself_by_way_of_its_directory(tmp_path: Path) -> None:
+    """Only ``-o`` with the file's own name says so."""
+    path = tmp_path / "m.hlo"
+    path.write_text(GOOD)
+    result = invoke("optimize", str(path), "-o", str(tmp_path))
+    assert result.exit_code == 2
+    assert "is one of the inputs" in result.stderr
+    assert path.read_text() == GOOD
+
+
+def test_a_file_called_gz_is_compressed(tmp_path: Path) -> None:
+    """The same bytes for the same module, whenever it is written."""
+    path = tmp_path / "m.hlo.gz"
+    assert invoke("optimize", "-o", str(path), stdin=GOOD).exit_code == 0
+    content = path.read_bytes()
+    assert gzip.decompress(content).decode() == invoke("optimize", stdin=GOOD).stdout
+    assert content[4:8] == bytes(4), "no time of writing"
+    assert invoke("check", str(path)).exit_code == 0
+
+
+def test_a_file_is_no_directory(tmp_path: Path) -> None:
+    """Said as such."""
+    (tmp_path / "m.hlo").write_text(GOOD)
+    result = invoke("optimize", "-o", str(tmp_path / "m.hlo" / "n.hlo"), stdin=GOOD)
+    assert result.exit_code == 2
+    assert result.stderr.endswith("m.hlo is not a directory\n")
+
+
 def test_one_file_may_be_optimised_in_place(tmp_path: Path) -> None:
     """``-o`` with the input's own name is what it says."""
     path = tmp_path / "m.hlo"
