@@ -253,10 +253,10 @@ def test_a_chain_of_concatenates_becomes_one() -> None:
 def test_a_concatenate_used_twice_stays() -> None:
     """Doubling twenty times is twenty instructions, not a million operands."""
     lines = ["x = f32[1] parameter(0)", "v0 = f32[2] concatenate(x, x), dimensions={0}"]
-    for n in range(1, 20):
-        lines.append(
-            f"v{n} = f32[{2 ** (n + 1)}] concatenate(v{n - 1}, v{n - 1}), dimensions={{0}}"
-        )
+    lines += [
+        f"v{n} = f32[{2 << n}] concatenate(v{n - 1}, v{n - 1}), dimensions={{0}}"
+        for n in range(1, 20)
+    ]
     module = read("\n".join([*lines[:-1], f"ROOT {lines[-1]}"]))
     parse_pipeline("simplify").run(module)
     assert sum(len(instruction.operands) for instruction in module.entry) == 40
