@@ -32,11 +32,12 @@ _ALL: tuple[type[Pass], ...] = (
 
 PASSES: Final[Mapping[str, type[Pass]]] = {entry.name: entry for entry in _ALL}
 
-# Instruction fusion runs twice, as in XLA: what may be fused without computing anything twice first.
+# Instruction fusion runs twice, as in XLA: what may be fused without computing anything twice first.  A body
+# may then hold what several producers brought along, the same constants above all: cse takes one of each.
 PIPELINES: Final[Mapping[str, str]] = {
     "O0": "",
     "O1": "fix(call-inliner,tuple-simplifier,simplify,constant-folding,cse,dce)",
-    "O2": "O1,instruction-fusion{may_duplicate=false},instruction-fusion,dce",
+    "O2": "O1,instruction-fusion{may_duplicate=false},instruction-fusion,cse,dce",
     "O3": "O1,fix(instruction-fusion{may_duplicate=false},instruction-fusion,cse,dce)",
 }
 
