@@ -21,7 +21,7 @@ from typing import Any
 import click
 
 from hloopt.cli.messages import error_json, show_error
-from hloopt.errors import HlooptError, ParseError, UsageError
+from hloopt.errors import HlooptError, ParseError, UnsupportedError, UsageError
 from hloopt.ir import Module
 
 __all__ = [
@@ -176,12 +176,17 @@ def each_module(
             module = read_module(text)
             verify_module(module)
             row |= step(text, module)
-        except HlooptError as error:
+        except (HlooptError, MemoryError) as caught:
+            error = caught if isinstance(caught, HlooptError) else _out_of_memory(text, caught)
             show_error(error)
             row["error"] = error_json(error)
             code = max(code, error.exit_code)
         rows.append(row)
     return rows, code
+
+
+def _out_of_memory(text: Text, error: MemoryError) -> HlooptError:
+    return UnsupportedError(f"out of memory: {error or 'no more can be had'}", name=text.name)
 
 
 def progress(texts: list[Text]) -> Iterator[Text]:

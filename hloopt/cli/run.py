@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -12,6 +13,7 @@ import click
 
 from hloopt.cli.files import Text, each_module, open_texts
 from hloopt.cli.options import files_argument, json_option, pipeline_options, pipeline_text
+from hloopt.errors import UnsupportedError
 from hloopt.ir import Module
 
 if TYPE_CHECKING:
@@ -149,6 +151,7 @@ class _Runner:
         from hloopt.runtime.timing import measure
 
         supported(module)
+        _check_memory(module, name)
         better = build.clone_module(module)
         parse_pipeline(self.pipeline).run(better)
         excess = self.excess_precision
@@ -208,3 +211,24 @@ class _Runner:
             return {}
         found = compare_all(outputs, expected, **self.tolerance)
         return {"against": "expected", "comparisons": tuple(found)}
+
+
+def _check_memory(module: Module, name: str) -> None:
+    """Raise ``UnsupportedError`` for what cannot fit: the system would end the process without a word."""
+    from hloopt.analysis.liveness import peak
+    from hloopt.report.numbers import byte_size
+
+    memory, needed = physical_memory(), peak(module.entry).byte_size
+    if memory is not None and needed > memory:
+        raise UnsupportedError(
+            f"this needs {byte_size(needed)} of memory at once, the machine has {byte_size(memory)}",
+            name=name,
+        )
+
+
+def physical_memory() -> int | None:
+    """The machine's memory in bytes; None where the system does not tell."""
+    try:
+        return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    except (AttributeError, ValueError, OSError):
+        return None
