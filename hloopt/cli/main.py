@@ -99,6 +99,15 @@ def cli() -> None:
     \b
     Example:
       hloopt optimize dump.txt | hloopt run --device cpu
+
+    \b
+    Exit codes:
+      0  ok
+      1  results differ
+      2  usage
+      3  a module that cannot be read or is not valid
+      4  a module that cannot be executed here
+      5  no such device
     """
 
 

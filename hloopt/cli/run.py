@@ -6,6 +6,7 @@ import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
+from math import isnan
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypedDict
 
@@ -22,6 +23,21 @@ if TYPE_CHECKING:
 __all__ = ["command"]
 
 _INTERPRETER_SECONDS = 1.0  # it defines the results; how long it takes matters less
+
+
+class _Tolerance(click.FloatRange):
+    """A number from 0 to infinity; nothing is nearer than NaN or farther."""
+
+    name = "number"
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> float:
+        number = float(super().convert(value, param, ctx))
+        return self.fail("nan is no tolerance", param, ctx) if isnan(number) else number
+
+
+_TOLERANCE = _Tolerance(0)
 
 
 class Tolerances(TypedDict):
@@ -44,10 +60,10 @@ class Tolerances(TypedDict):
 )
 @click.option("--expect", metavar="PATH", help="out_0, out_1, ... to compare with as well.")
 @click.option(
-    "--rtol", type=click.FloatRange(0), help="Relative tolerance; the default depends on the type."
+    "--rtol", type=_TOLERANCE, help="Relative tolerance; the default depends on the type."
 )
 @click.option(
-    "--atol", type=click.FloatRange(0), help="Absolute tolerance; the default depends on the type."
+    "--atol", type=_TOLERANCE, help="Absolute tolerance; the default depends on the type."
 )
 @click.option(
     "--repeat",

@@ -283,7 +283,15 @@ def test_an_empty_name_is_not_the_working_directory(words: list[str]) -> None:
 
 
 @pytest.mark.parametrize(
-    "options", [["--seed", "-1"], ["--rtol", "-1"], ["--atol", "x"], ["--repeat", "0"], ["-O", "4"]]
+    "options",
+    [
+        ["--seed", "-1"],
+        ["--rtol", "-1"],
+        ["--atol", "x"],
+        ["--rtol", "nan"],
+        ["--repeat", "0"],
+        ["-O", "4"],
+    ],
 )
 def test_options_out_of_range_are_usage_errors(options: list[str]) -> None:
     """Not exceptions of a library further down."""
