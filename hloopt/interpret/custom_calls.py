@@ -15,14 +15,20 @@ __all__ = ["CHECKS", "CUSTOM_CALLS", "CUSTOM_CHECKS", "EVALUATORS"]
 
 
 def _identity(instruction: Instruction, operands: tuple[Value, ...], context: Context) -> Value:
-    return operands if isinstance(instruction.shape, TupleShape) else operands[0]
+    return operands[0] if _is_passed_on(instruction) else operands
+
+
+def _is_passed_on(instruction: Instruction) -> bool:
+    """Whether the result is the one operand, a tuple perhaps, and not the tuple of the operands."""
+    given = tuple(_contents(operand.shape) for operand in instruction.operands)
+    return len(given) == 1 and compatible(given[0], _contents(instruction.shape))
 
 
 def _check_identity(instruction: Instruction) -> str | None:
     given = tuple(_contents(operand.shape) for operand in instruction.operands)
     shape = instruction.shape
     result = _contents(shape)
-    if len(given) == 1 and compatible(given[0], result):
+    if _is_passed_on(instruction):
         return None
     if isinstance(result, TupleShape) and compatible(TupleShape(given), result):
         return None

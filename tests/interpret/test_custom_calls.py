@@ -70,6 +70,18 @@ def test_a_marker_of_several_operands_gives_a_tuple() -> None:
     assert [part.tolist() for part in found] == [x.tolist(), y.tolist()]
 
 
+def test_a_marker_passes_a_tuple_on() -> None:
+    """The tuple itself, and not a tuple that contains it."""
+    x, y = np.arange(4, dtype=np.float32), np.arange(3, dtype=np.int32)
+    module = hloopt.parse(
+        "HloModule m\nENTRY e {\n  x = f32[4] parameter(0)\n  y = s32[3] parameter(1)\n"
+        "  t = (f32[4], s32[3]) tuple(x, y)\n"
+        '  ROOT r = (f32[4], s32[3]) custom-call(t), custom_call_target="MoveToHost"\n}\n'
+    )
+    for found in (hloopt.evaluate(module, [x, y]), hloopt.compile(module).run([x, y])):
+        assert [part.tolist() for part in found] == [x.tolist(), y.tolist()]
+
+
 def test_a_marker_that_changes_the_shape_needs_more_devices() -> None:
     message = refusal("f32[2]", {"f32[4]": np.zeros(4, np.float32)}, "SPMDFullToShardShape")
     assert message == "r: SPMDFullToShardShape of (f32[4]) to f32[2]; only one device is run"
