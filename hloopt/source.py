@@ -9,13 +9,24 @@ from __future__ import annotations
 from bisect import bisect_right
 from functools import cached_property
 from typing import TypeVar
+from unicodedata import combining, east_asian_width
 
 from hloopt.errors import SourceError
 
 __all__ = ["Source"]
 
 _MAX_EXCERPT = 160
+# A terminal would obey control characters, and tabs are as wide as it likes.
+_CONTROLS = dict.fromkeys([*range(0x20), *range(0x7F, 0xA0)], " ")
 _Error = TypeVar("_Error", bound=SourceError)
+
+
+def _columns(text: str) -> int:
+    """How many columns of a terminal a text takes: wide characters two, combining ones none."""
+    if text.isascii():
+        return len(text)
+    wide = sum(east_asian_width(character) in "WF" for character in text)
+    return len(text) + wide - sum(combining(character) != 0 for character in text)
 
 
 class Source:
@@ -51,7 +62,7 @@ class Source:
     def excerpt(self, offset: int, width: int = 1) -> str:
         """The line around ``offset`` and a caret line below it; long lines are cut on both sides."""
         line, column = self.line_column(offset)
-        text = self.line_text(line).replace("\t", " ")
+        text = self.line_text(line).translate(_CONTROLS)
         start = 0
         if len(text) > _MAX_EXCERPT:
             start = max(0, min(column - 1 - _MAX_EXCERPT // 2, len(text) - _MAX_EXCERPT))
@@ -60,7 +71,7 @@ class Source:
         right = "…" if start + _MAX_EXCERPT < len(text) else ""
         at = column - 1 - start
         carets = "^" * max(1, min(width, len(shown) - at))
-        return f"{left}{shown}{right}\n{' ' * (at + len(left))}{carets}"
+        return f"{left}{shown}{right}\n{' ' * (_columns(shown[:at]) + len(left))}{carets}"
 
     def error(
         self,

@@ -140,6 +140,23 @@ def test_source_places_and_excerpts() -> None:
     assert str(error) == "m.hlo:2:5: error: what is this\n cd ef\n    ^^"
 
 
+@pytest.mark.parametrize(
+    ("before", "shown", "columns"),
+    [
+        ("\ta ", " a ", 3),
+        ("\x1b[31m\x07\x9b", " [31m  ", 7),
+        ("名前 ", "名前 ", 5),
+        ("e\u0301 ", "e\u0301 ", 2),
+        ("größe ", "größe ", 6),
+    ],
+)
+def test_the_caret_stands_below_its_character(before: str, shown: str, columns: int) -> None:
+    """Whatever is as wide as two letters, or none, in a terminal; which gets no control characters."""
+    text, caret = Source(f"{before}bad\n").excerpt(len(before), 3).split("\n")
+    assert text == f"{shown}bad"
+    assert caret == f"{' ' * columns}^^^"
+
+
 def test_excerpts_of_long_lines_are_cut_around_the_place() -> None:
     """A megabyte on one line shows as one window."""
     source = Source("x" * 5000 + "HERE" + "y" * 5000)
