@@ -34,6 +34,11 @@ from oracle import ask, available  # noqa: E402
 from support import as_type, sample_table  # noqa: E402
 
 FOLDER = ROOT / "samples"
+MEGABYTE = 1_000_000
+
+
+READING = "Reading and printing (seconds; ratios to XLA's parser and printer)"
+RUNNING = "Running (seconds; ratio of interpreter to executor after O2)"
 
 
 def median(step: Callable[[], object], count: int) -> float:
@@ -49,54 +54,59 @@ def median(step: Callable[[], object], count: int) -> float:
 
 
 def texts() -> list[Path]:
-    """What is read: the larger samples, and of the corpus the models named by the targets."""
+    """What is read: the larger samples, and of the corpus the models with the most text."""
     found = sorted(FOLDER.glob("*.hlo"), key=lambda path: -path.stat().st_size)[:3]
     corpus = os.environ.get("HLOOPT_CORPUS")
     if corpus:
-        found += sorted((Path(corpus) / "models").glob("*_train.hlo"))
+        models = (Path(corpus) / "models").glob("*.hlo")
+        found += [path for path in sorted(models) if path.stat().st_size > MEGABYTE]
     return found
 
 
-def read_repeatedly(path: str, count: int) -> list[float]:
-    """Seconds of each of ``count`` readings in this process, which has read nothing else of size."""
+def read_repeatedly(path: str, count: int) -> list[tuple[float, float]]:
+    """Seconds of ``count`` readings and printings in this process, which has read nothing of size."""
     text = Path(path).read_text()
     hloopt.parse("HloModule m\nENTRY e { ROOT p = f32[] parameter(0) }\n")  # loads the grammar
-    times = []
+    pairs = []
     for _ in range(count):
         gc.collect()
         start = time.perf_counter()
-        hloopt.parse(text)
-        times.append(time.perf_counter() - start)
-    return times
+        module = hloopt.parse(text)
+        middle = time.perf_counter()
+        module.to_text()
+        pairs.append((middle - start, time.perf_counter() - middle))
+    return pairs
 
 
-def read_in_new_process(path: Path, count: int) -> list[float]:
+def read_in_new_process(path: Path, count: int) -> list[tuple[float, float]]:
     """The same in a process of its own."""
     command = [sys.executable, __file__, "--read", str(path), "--count", str(count)]
     result = subprocess.run(command, capture_output=True, text=True, check=True)
-    return list(json.loads(result.stdout))
+    return [tuple(pair) for pair in json.loads(result.stdout)]
 
 
 def reading(count: int) -> list[dict[str, Any]]:
-    """Median seconds to read a text into a module, first and again, and to print it; XLA's to read it."""
+    """Median seconds to read a text into a module and to print it, first and again; XLA's beside it.
+
+    The two take turns, so that a busy moment of the machine meets both.
+    """
     rows = []
     for path in texts():
-        text = path.read_text()
-        module = hloopt.parse(text, path.name)
-        runs = [read_in_new_process(path, 2) for _ in range(count)]
-        row: dict[str, Any] = {
-            "text": path.stem,
-            "megabytes": len(text) / 1e6,
-            "print": median(module.to_text, count),
-            "first": statistics.median(first for first, _ in runs),
-            "again": statistics.median(again for _, again in runs),
-        }
-        if available():
-            runs = [json.loads(ask("parse-time", str(path), "2")) for _ in range(count)]
-            row["xla first"] = statistics.median(first for first, _ in runs)
-            row["xla again"] = statistics.median(again for _, again in runs)
-            row["ratio first"] = row["first"] / row["xla first"]
-            row["ratio again"] = row["again"] / row["xla again"]
+        ours, theirs = [], []
+        for _ in range(count):
+            ours.append(read_in_new_process(path, 2))
+            if available():
+                theirs.append(json.loads(ask("times", str(path), "2")))
+        row: dict[str, Any] = {"text": path.stem, "megabytes": path.stat().st_size / 1e6}
+        for column, (turn, step) in {
+            "first": (0, 0),
+            "again": (1, 0),
+            "print": (1, 1),
+        }.items():
+            row[column] = statistics.median(run[turn][step] for run in ours)
+            if theirs:
+                row[f"xla {column}"] = statistics.median(run[turn][step] for run in theirs)
+                row[f"ratio {column}"] = row[column] / row[f"xla {column}"]
         rows.append(row)
     return rows
 
@@ -141,20 +151,21 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--count", type=int, default=7)
     parser.add_argument("--json", action="store_true")
+    parser.add_argument("--only", choices=("reading", "running"), help="one of the two tables")
     parser.add_argument("--read", metavar="FILE", help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.read:
         print(json.dumps(read_repeatedly(options.read, options.count)))
         return
-    figures = {"reading": reading(options.count), "running": running(options.count)}
+    tables = {"reading": (reading, READING), "running": (running, RUNNING)}
+    chosen = [options.only] if options.only else list(tables)
+    figures = {name: tables[name][0](options.count) for name in chosen}
     if options.json:
         print(json.dumps({"schema": 1, **figures}))
         return
     console = Console()
-    show("Reading (seconds; ratios to XLA's parser)", figures["reading"], console)
-    show(
-        "Running (seconds; ratio of interpreter to executor after O2)", figures["running"], console
-    )
+    for name, rows in figures.items():
+        show(tables[name][1], rows, console)
 
 
 if __name__ == "__main__":

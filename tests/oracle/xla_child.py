@@ -2,7 +2,7 @@
 
     python xla_child.py accepts FILE...          one JSON line a file: null or XLA's message
     python xla_child.py run FILE IN.npz OUT.npz  compile for the CPU and run
-    python xla_child.py parse-time FILE COUNT    seconds of each reading, as JSON
+    python xla_child.py times FILE COUNT         seconds of each reading and printing, as JSON
 
 Uses jaxlib's own modules; hloopt is not imported.
 """
@@ -34,16 +34,18 @@ def accepts(paths: list[str]) -> None:
             print("null")
 
 
-def parse_time(path: str, count: int) -> None:
-    """Time XLA's parser on one text."""
+def times(path: str, count: int) -> None:
+    """Time XLA's parser and printer on one text: pairs of seconds."""
     import jaxlib._hlo as hlo
 
-    text, times = Path(path).read_text(), []
+    text, pairs = Path(path).read_text(), []
     for _ in range(count):
         start = time.perf_counter()
-        hlo.hlo_module_from_text(text)
-        times.append(time.perf_counter() - start)
-    print(json.dumps(times))
+        module = hlo.hlo_module_from_text(text)
+        middle = time.perf_counter()
+        module.to_string()
+        pairs.append((middle - start, time.perf_counter() - middle))
+    print(json.dumps(pairs))
 
 
 def _typed(array: Any, shape: Any) -> Any:
@@ -81,7 +83,7 @@ if __name__ == "__main__":
     command, *arguments = sys.argv[1:]
     if command == "accepts":
         accepts(arguments)
-    elif command == "parse-time":
-        parse_time(arguments[0], int(arguments[1]))
+    elif command == "times":
+        times(arguments[0], int(arguments[1]))
     else:
         run(*arguments)
