@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 from hloopt.ops import OPS, Attribute, Kind
@@ -204,11 +205,11 @@ def _value(schema: Attribute, text: str) -> Any:
             return Metadata(text, decode_metadata)
         if name == "control-predecessors":
             return read("names", text)
-        read(name if name in STARTS else "raw", text)
+        _read_shared(name if name in STARTS else "raw", text)
         return Verbatim(text)
     if schema.kind is Kind.COMPUTATION and not text.startswith("{"):
         return [(0, len(text))]
-    value = read(_START_OF[schema.kind], text)
+    value = _read_shared(_START_OF[schema.kind], text)
     if value is Verbatim:
         return Verbatim(text)
     if schema.kind is Kind.COMPUTATION:
@@ -221,6 +222,16 @@ def _value(schema: Attribute, text: str) -> Any:
             notes=(f"it can be {', '.join(schema.words)}",),
         )
     return value
+
+
+@lru_cache(maxsize=_MOST_TAILS)
+def _read_once(start: str, text: str) -> Any:
+    return read(start, text)
+
+
+def _read_shared(start: str, text: str) -> Any:
+    """As ``read``, once per distinct text unless it is long: the values are frozen."""
+    return _read_once(start, text) if len(text) <= _LONGEST_TAIL else read(start, text)
 
 
 def decode_metadata(text: str) -> Mapping[str, Any]:

@@ -46,6 +46,7 @@ PHRASES = {
     "PADS": "padding like 0_0x1_1",
     "PARAMETERS": "",
     "PLAIN": "a value",
+    "PLAIN_ARRAY": "",
     "ROOT": "",
     "SHAPE_TEXT": "a shape",
     "STRING": "a string",

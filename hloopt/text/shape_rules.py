@@ -15,6 +15,7 @@ from hloopt.types import DTYPES, UNBOUNDED, ArrayShape, BufferShape, Layout, Sha
 __all__ = ["ShapeRules"]
 
 _DEEPEST = 64
+_HUGE = 1 << 63
 _SCALAR = Layout(())
 _DEFAULTS = {("S", "0"), ("E", "0"), ("L", "1"), ("M", "0")}
 
@@ -26,31 +27,24 @@ class ShapeRules:
 
     def array_shape(self, parts: list[Any]) -> ArrayShape:
         name, *rest = parts
-        element = DTYPES.get(str(name))
-        if element is None:
-            raise Problem(
-                begin(name),
-                f"unknown element type {str(name)!r}{did_you_mean(name, DTYPES)}",
-                width=len(name),
-            )
         layout = None
         offset = begin(name)
         if rest and isinstance(rest[-1], tuple) and isinstance(rest[-1][0], Layout):
             layout, offset = rest.pop()
         dims = tuple(size for size, _ in rest)
         dynamic = tuple(mark for _, mark in rest)
-        if not element.is_array and dims:
-            raise Problem(begin(name), f"{name} has no dimensions", width=len(name))
-        if layout is not None and len(layout.minor_to_major) != len(dims):
-            raise Problem(
-                offset,
-                f"the layout orders {len(layout.minor_to_major)} dimensions, the shape has {len(dims)}",
-            )
-        if layout is not None and sorted(layout.minor_to_major) != list(range(len(dims))):
-            raise Problem(offset, "the layout is no permutation of the dimensions")
-        if layout is None and not dims:
-            layout = _SCALAR
-        return ArrayShape(element, dims, layout, dynamic if any(dynamic) else ())
+        return _array(str(name), begin(name), dims, dynamic if any(dynamic) else (), layout, offset)
+
+    def plain_array(self, parts: list[Token]) -> ArrayShape:
+        token = parts[0]
+        name, _, rest = token.partition("[")
+        sizes, _, order = rest.partition("]")
+        dims = tuple(map(int, sizes.split(","))) if sizes else ()
+        start = begin(token)
+        if max(dims, default=0) >= _HUGE:
+            raise Problem(start, f"{max(dims)} is no dimension size", width=len(token))
+        layout = Layout(tuple(map(int, order[1:-1].split(",")))) if order else None
+        return _array(name, start, dims, (), layout, start + len(token) - len(order))
 
     def static(self, parts: list[Token]) -> tuple[int, bool]:
         return _size(parts[0]), False
@@ -153,9 +147,36 @@ class ShapeRules:
         return "".join(parts)
 
 
+def _array(
+    name: str,
+    start: int,
+    dims: tuple[int, ...],
+    dynamic: tuple[bool, ...],
+    layout: Layout | None,
+    layout_start: int,
+) -> ArrayShape:
+    element = DTYPES.get(name)
+    if element is None:
+        raise Problem(
+            start, f"unknown element type {name!r}{did_you_mean(name, DTYPES)}", width=len(name)
+        )
+    if not element.is_array and dims:
+        raise Problem(start, f"{name} has no dimensions", width=len(name))
+    if layout is None:
+        return ArrayShape(element, dims, None if dims else _SCALAR, dynamic)
+    order, rank = layout.minor_to_major, len(dims)
+    if len(order) != rank:
+        raise Problem(
+            layout_start, f"the layout orders {len(order)} dimensions, the shape has {rank}"
+        )
+    if len(set(order)) != rank or max(order, default=0) >= max(rank, 1):
+        raise Problem(layout_start, "the layout is no permutation of the dimensions")
+    return ArrayShape(element, dims, layout, dynamic)
+
+
 def _size(token: Token) -> int:
     size = int(token)
-    if not 0 <= size < 1 << 63:
+    if not 0 <= size < _HUGE:
         raise Problem(begin(token), f"{token} is no dimension size", width=len(token))
     return size
 
