@@ -16,7 +16,14 @@ from hloopt.text.attributes import Tail
 from hloopt.text.grammar import pattern, read
 from hloopt.text.literals import read_literal
 from hloopt.text.problem import Problem
-from hloopt.text.records import ArgumentsText, InstructionText, LineText, OperandText, begin
+from hloopt.text.records import (
+    ArgumentsText,
+    AttributeText,
+    InstructionText,
+    LinesText,
+    OperandText,
+    begin,
+)
 from hloopt.text.scope import NO_SHAPE, ROLES, Head, Places, Scope, head_of, undefined
 from hloopt.types import Literal, compatible
 
@@ -32,7 +39,7 @@ class ArgumentReader(ABC):
     def __init__(self, module: Module) -> None:
         self.result = module
         self.depth = 0
-        self.parts: Callable[[str], re.Match[str] | None] = pattern(
+        self.parts: Callable[[str, int], re.Match[str] | None] = pattern(
             "LINE_ROOT?",
             "_GAP?",
             "TARGET",
@@ -51,6 +58,23 @@ class ArgumentReader(ABC):
         self, scope: Scope, instruction: Instruction, head: Head, tail: Tail, places: Places | None
     ) -> None:
         """Complete an instruction that has its arguments, and put it in its place."""
+
+    def items(self, scope: Scope) -> Iterator[tuple[Any, list[AttributeText] | None, int]]:
+        """What a body consists of: an ``InstructionText``, or the parts of an ordinary instruction
+        with further attributes (None where it has none) and the offset its parts count from.
+        """
+        parts = self.parts
+        for item in scope.items:
+            if type(item) is InstructionText:
+                yield item, None, 0
+                continue
+            lines, more = (item.lines, item.attributes) if type(item) is LinesText else (item, None)
+            start, at, last = scope.base + begin(lines), 0, len(lines)
+            while at < last:
+                match = parts(lines, at)
+                assert match is not None, "the parts of a line are those of the terminal LINE"
+                at = match.end()
+                yield match, more if at == last else None, start
 
     @contextmanager
     def nesting(self, at: int, deepest: int = _DEEPEST) -> Iterator[None]:
@@ -177,7 +201,10 @@ class ArgumentReader(ABC):
     def free_name(self, scope: Scope, base: str) -> str:
         """A name that no instruction of the computation has, and none further down in the text."""
         if scope.reserved is None:
-            scope.reserved = {self.name_of(item) for item in scope.items}
+            scope.reserved = {
+                item.name.lstrip("%") if type(item) is InstructionText else item[2].lstrip("%")
+                for item, _, _ in self.items(scope)
+            }
         taken = scope.computation.by_name
         number = scope.serial.get(base, 0)
         name = f"{base}.{number}" if number else base
@@ -186,13 +213,6 @@ class ArgumentReader(ABC):
             name = f"{base}.{number}"
         scope.serial[base] = number
         return name
-
-    def name_of(self, item: Any) -> str:
-        if type(item) is InstructionText:
-            return item.name.lstrip("%")
-        match = self.parts(item.line if type(item) is LineText else item)
-        assert match is not None
-        return str(match.group(2)).lstrip("%")
 
 
 def _is_elided(literal: Literal) -> bool:

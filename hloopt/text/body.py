@@ -9,8 +9,6 @@ from __future__ import annotations
 
 import re
 
-from lark import Token
-
 from hloopt.errors import ShapeError
 from hloopt.ir import Computation, Instruction, Module, edit
 from hloopt.ir.build import infer_shape
@@ -21,7 +19,7 @@ from hloopt.text.grammar import read
 from hloopt.text.hints import did_you_mean
 from hloopt.text.literals import build
 from hloopt.text.problem import Problem
-from hloopt.text.records import AttributeText, InstructionText, LineText, begin, end
+from hloopt.text.records import AttributeText, InstructionText, end
 from hloopt.text.scope import (
     HEADS,
     NO_SHAPE,
@@ -59,13 +57,11 @@ class BodyReader(ArgumentReader):
         computation = scope.computation
         instruction: Instruction
         root: Instruction | None = None
-        for item in scope.items:
-            if type(item) is Token:
-                instruction, is_root = self.line(scope, item, None)
-            elif type(item) is LineText:
-                instruction, is_root = self.line(scope, item.line, item.attributes)
-            else:
+        for item, more, start in self.items(scope):
+            if type(item) is InstructionText:
                 instruction, is_root = self.instruction(scope, item)
+            else:
+                instruction, is_root = self.line(scope, item, more, start)
             if is_root:
                 if root is not None:
                     raise Problem(
@@ -92,13 +88,10 @@ class BodyReader(ArgumentReader):
     # ---- instruction ----
 
     def line(
-        self, scope: Scope, token: Token, more: list[AttributeText] | None
+        self, scope: Scope, match: re.Match[str], more: list[AttributeText] | None, start: int
     ) -> tuple[Instruction, bool]:
-        """An ordinary instruction, with further attributes perhaps."""
-        match = self.parts(token)
-        assert match is not None, "the parts of a line are those of the terminal LINE"
+        """An ordinary instruction, with further attributes perhaps; ``start`` is where its lines do."""
         root, name, head_text, arguments, before, metadata, after = match.groups()
-        start = scope.base + begin(token)
         offset = start + match.start(2)
         if name[0] == "%":
             name = name[1:]

@@ -34,7 +34,7 @@ PHRASES = {
     "KEY": "the name of an attribute with '='",
     "LAYOUT_OPEN": "",
     "LEVEL": "a level type",
-    "LINE": "an instruction",
+    "LINES": "an instruction",
     "LITERAL_TEXT": "",
     "MESH_TEXT": "",
     "METADATA_INT_KEY": "",
@@ -170,7 +170,7 @@ def _broken(text: str, at: int) -> Problem | None:
 def _missing(text: str, at: int, names: set[str]) -> Problem | None:
     """``name=`` where an instruction could begin: a comma or a blank was forgotten."""
     key = _KEY.match(text, at)
-    if key is None or "LINE" not in names:
+    if key is None or "LINES" not in names:
         return None
     if text[text.rfind("\n", 0, at) + 1 : at].strip():
         return Problem(at, f"expected ',' before attribute {key[1]!r}", width=len(key[1]))
@@ -217,7 +217,7 @@ _THINGS: tuple[tuple[set[str], str, set[str]], ...] = (
     ({"$END", "LSQB", "_OPEN"}, "", {"LSQB", "_OPEN"}),
     ({"NAME", "SHAPE_TEXT"}, "a shape or a name", {"NAME", "SHAPE_TEXT", "BUFFER", "_OPEN"}),
     ({"SHAPE_TEXT"}, "a shape", {"NAME", "BUFFER", "_OPEN"}),
-    ({"LINE"}, "an instruction", {"TARGET", "ROOT"}),
+    ({"LINES"}, "an instruction", {"TARGET", "ROOT"}),
     ({"ENTRY"}, "a computation", {"TARGET", "NAME", "ENTRY", *_TABLES, "$END"}),
     ({"EQUAL", "COLON"}, "'='", {"COLON"}),
 )

@@ -14,7 +14,7 @@ __all__ = [
     "AttributeText",
     "ComputationText",
     "InstructionText",
-    "LineText",
+    "LinesText",
     "LiteralText",
     "ModuleText",
     "OperandText",
@@ -71,10 +71,10 @@ class InstructionText:
 
 
 @dataclass(frozen=True, slots=True)
-class LineText:
-    """An ordinary instruction with further attributes."""
+class LinesText:
+    """Ordinary instructions, the last of them with further attributes."""
 
-    line: Token
+    lines: Token
     attributes: list[AttributeText]
 
 
@@ -84,7 +84,7 @@ ArgumentsText: TypeAlias = Token | list[OperandText]
 
 @dataclass(frozen=True, slots=True)
 class ComputationText:
-    """``body`` is a list of LINE tokens, ``LineText`` and ``InstructionText``."""
+    """``body`` is a list of LINES tokens, ``LinesText`` and ``InstructionText``."""
 
     entry: bool
     name: Token

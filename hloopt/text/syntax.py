@@ -15,7 +15,7 @@ from hloopt.text.records import (
     AttributeText,
     ComputationText,
     InstructionText,
-    LineText,
+    LinesText,
     ModuleText,
     OperandText,
     begin,
@@ -97,8 +97,8 @@ class Syntax(ShapeRules, ValueRules, Transformer[Token, Any]):
         name, (shape, opcode), arguments = parts[:3]
         return InstructionText(root, name, shape, opcode, arguments, parts[3:])
 
-    def line_and_more(self, parts: list[Any]) -> LineText:
-        return LineText(parts[0], parts[1:])
+    def lines_and_more(self, parts: list[Any]) -> LinesText:
+        return LinesText(parts[0], parts[1:])
 
     def head(self, parts: list[Any]) -> tuple[Shape | None, Token]:
         return (parts[0], parts[1]) if len(parts) == 2 else (None, parts[0])
