@@ -47,11 +47,15 @@ __all__ = [
 ]
 
 
-def parse(text: str, name: str = "<text>") -> Module:
-    """Read HLO text.  Raises ``ParseError`` with line, column and what was expected."""
+def parse(text: str, name: str = "<text>", *, strict: bool = False) -> Module:
+    """Read HLO text.  Raises ``ParseError`` with line, column and what was expected.
+
+    Opcodes and attributes that are not known are kept and printed back, and ``module.warnings`` names
+    them; ``strict`` makes them errors.
+    """
     from hloopt.text.parser import parse_module
 
-    return parse_module(text, name)
+    return parse_module(text, name, strict=strict)
 
 
 def verify(module: Module) -> None:

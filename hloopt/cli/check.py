@@ -10,7 +10,7 @@ import click
 
 from hloopt.cli.files import Text, open_texts, progress, read_module
 from hloopt.cli.messages import error_json, show_error
-from hloopt.cli.options import files_argument, json_option
+from hloopt.cli.options import files_argument, json_option, strict_option
 from hloopt.errors import HlooptError
 
 __all__ = ["command"]
@@ -20,6 +20,7 @@ _MOST_ERRORS = 20
 
 @click.command("check")
 @files_argument
+@strict_option(default=True)
 @json_option
 @click.pass_context
 def command(ctx: click.Context, files: tuple[str, ...], as_json: bool) -> None:

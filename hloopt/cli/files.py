@@ -20,7 +20,8 @@ from typing import Any
 
 import click
 
-from hloopt.cli.messages import error_json, show_error
+from hloopt.cli.messages import error_json, show_error, show_warnings
+from hloopt.cli.options import STRICT
 from hloopt.errors import HlooptError, ParseError, UnsupportedError, UsageError
 from hloopt.ir import Module
 
@@ -152,10 +153,11 @@ def _head(path: Path) -> bytes:
 
 
 def read_module(text: Text) -> Module:
-    """Read a text as a module."""
+    """Read a text as a module, as strictly as the command's ``--strict`` wants it."""
     from hloopt.text.parser import parse_module
 
-    return parse_module(text.read(), text.name)
+    strict = click.get_current_context().meta.get(STRICT, False)
+    return parse_module(text.read(), text.name, strict=strict)
 
 
 def each_module(
@@ -174,6 +176,7 @@ def each_module(
         row: dict[str, Any] = {"file": text.name}
         try:
             module = read_module(text)
+            show_warnings(module)
             verify_module(module)
             row |= step(text, module)
         except (HlooptError, MemoryError) as caught:

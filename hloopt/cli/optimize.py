@@ -7,7 +7,13 @@ from typing import Any
 import click
 
 from hloopt.cli.files import Text, check_output, each_module, open_texts, write_text
-from hloopt.cli.options import files_argument, json_option, pipeline_options, pipeline_text
+from hloopt.cli.options import (
+    files_argument,
+    json_option,
+    pipeline_options,
+    pipeline_text,
+    strict_option,
+)
 from hloopt.ir import Module
 
 __all__ = ["command"]
@@ -15,6 +21,7 @@ __all__ = ["command"]
 
 @click.command("optimize")
 @files_argument
+@strict_option()
 @click.option("-o", "--output", metavar="OUT", help="A file or directory; '-' is stdout.")
 @pipeline_options
 @click.option(

@@ -7,7 +7,15 @@ from typing import Any, TypeVar
 
 import click
 
-__all__ = ["JSON_WANTED", "files_argument", "json_option", "pipeline_options", "pipeline_text"]
+__all__ = [
+    "JSON_WANTED",
+    "STRICT",
+    "files_argument",
+    "json_option",
+    "pipeline_options",
+    "pipeline_text",
+    "strict_option",
+]
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -24,6 +32,26 @@ def _want_json(ctx: click.Context, param: click.Parameter, value: bool) -> bool:
 json_option = click.option(
     "--json", "as_json", is_flag=True, callback=_want_json, help="Print JSON for scripts."
 )
+
+
+STRICT = "hloopt.strict"
+"""Set in ``click.Context.meta`` by ``--strict``: how ``files.read_module`` reads."""
+
+
+def _read_strictly(ctx: click.Context, param: click.Parameter, value: bool) -> None:
+    ctx.meta[STRICT] = value
+
+
+def strict_option(*, default: bool = False) -> Callable[[Function], Function]:
+    """``--strict``: what XLA's own parser refuses is an error; otherwise some of it is a warning."""
+    return click.option(
+        "--strict/--no-strict",
+        default=default,
+        show_default=True,
+        expose_value=False,
+        callback=_read_strictly,
+        help="Refuse opcodes and attributes that XLA does not have.",
+    )
 
 
 def pipeline_options(function: Function) -> Function:

@@ -13,7 +13,13 @@ from typing import TYPE_CHECKING, Any, TypedDict
 import click
 
 from hloopt.cli.files import Text, each_module, open_texts
-from hloopt.cli.options import files_argument, json_option, pipeline_options, pipeline_text
+from hloopt.cli.options import (
+    files_argument,
+    json_option,
+    pipeline_options,
+    pipeline_text,
+    strict_option,
+)
 from hloopt.errors import UnsupportedError
 from hloopt.ir import Module
 
@@ -49,6 +55,7 @@ class Tolerances(TypedDict):
 
 @click.command("run")
 @files_argument
+@strict_option()
 @click.option("--device", default="cpu", show_default=True, help="Where the optimised module runs.")
 @click.option("--inputs", metavar="PATH", help="in_0, in_1, ... in an .npz or a folder of .npy.")
 @click.option(

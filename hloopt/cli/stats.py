@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 from hloopt.cli.files import Text, each_module
-from hloopt.cli.options import files_argument, json_option
+from hloopt.cli.options import files_argument, json_option, strict_option
 from hloopt.ir import Module
 
 __all__ = ["command"]
@@ -15,6 +15,7 @@ __all__ = ["command"]
 
 @click.command("stats")
 @files_argument
+@strict_option()
 @click.option(
     "--buffers",
     default=10,

@@ -36,8 +36,9 @@ _DEEPEST = 100
 class ArgumentReader(ABC):
     """Reads arguments; operands in place become instructions by the means of the class below."""
 
-    def __init__(self, module: Module) -> None:
+    def __init__(self, module: Module, strict: bool) -> None:
         self.result = module
+        self.strict = strict
         self.depth = 0
         self.parts: Callable[[str, int], re.Match[str] | None] = pattern(
             "LINE_ROOT?",

@@ -47,8 +47,8 @@ _RESERVED = {
 class BodyReader(ArgumentReader):
     """Reads computations' bodies into a module; knows the computations read so far."""
 
-    def __init__(self, text: str, module: Module) -> None:
-        super().__init__(module)
+    def __init__(self, text: str, module: Module, strict: bool) -> None:
+        super().__init__(module, strict)
         self.text = text
         self.computations: dict[str, Computation] = {}
 

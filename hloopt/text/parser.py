@@ -22,16 +22,18 @@ from hloopt.types import compatible
 __all__ = ["parse_module"]
 
 
-def parse_module(text: str, name: str = "<text>") -> Module:
+def parse_module(text: str, name: str = "<text>", *, strict: bool = False) -> Module:
     """Read a whole HLO text.
 
     Raises ``ParseError`` with the line and column of the first mistake.  ``module.warnings`` lists
-    (offset, message) pairs for what was read otherwise than XLA's own parser does.
+    (offset, message) pairs for what was read otherwise than XLA's own parser does: opcodes and
+    attributes it does not know among others, which are kept as they are.  ``strict`` makes mistakes
+    of all that XLA's parser refuses.
     """
     source = Source(text, name)
     try:
         with _no_collection():
-            return _ModuleReader(source).module(read("module", text))
+            return _ModuleReader(source, strict).module(read("module", text))
     except Problem as problem:
         raise source.error(
             ParseError, problem.offset, problem.message, width=problem.width, notes=problem.notes
@@ -53,8 +55,8 @@ def _no_collection() -> Iterator[None]:
 class _ModuleReader(BodyReader):
     """Header, tables and computations."""
 
-    def __init__(self, source: Source) -> None:
-        super().__init__(source.text, Module(source.name, source))
+    def __init__(self, source: Source, strict: bool) -> None:
+        super().__init__(source.text, Module(source.name, source), strict)
 
     # ---- module ----
 
