@@ -6,6 +6,7 @@ positions in step on both sides.  Costs are proportional to what changes, never 
 
 from __future__ import annotations
 
+from bisect import insort
 from typing import Any
 
 from hloopt.ir.computation import Computation
@@ -275,10 +276,11 @@ def _unlink(computation: Computation, instruction: Instruction) -> None:
 
 def _add_parameter(computation: Computation, parameter: Instruction) -> None:
     """Keep ``parameters`` in the order of their numbers; a text may define them in any order."""
-    parameters = computation.parameters
-    parameters.append(parameter)
-    if len(parameters) > 1 and parameters[-2].parameter_number > parameter.parameter_number:
-        parameters.sort(key=lambda entry: entry.parameter_number)
+    insort(computation.parameters, parameter, key=_number)
+
+
+def _number(parameter: Instruction) -> int:
+    return parameter.parameter_number
 
 
 def _renumber_without(computation: Computation, parameter: Instruction) -> None:

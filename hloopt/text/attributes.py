@@ -9,7 +9,7 @@ from typing import Any
 
 from hloopt.ops import OPS, Attribute, Kind
 from hloopt.ops.attributes import COMMON_ATTRIBUTES
-from hloopt.text.grammar import STARTS, read
+from hloopt.text.grammar import STARTS, pattern, read
 from hloopt.text.hints import did_you_mean
 from hloopt.text.problem import WHOLE, Problem
 from hloopt.text.records import AttributeText
@@ -137,7 +137,7 @@ class Row:
         """The attributes written ``, name=value, ...``; raises ``Problem``."""
         tail = self._tails.get(text)
         if tail is None:
-            tail = self.read(text, read("attributes", text) if text else [])
+            tail = self.read(text, _entries(text))
             if len(self._tails) >= _MOST_TAILS:
                 self._tails.clear()
             if len(text) <= _LONGEST_TAIL:
@@ -187,6 +187,15 @@ class Row:
             tail.literals.append((name, value, entry.start))
         else:
             tail.plain[name] = value
+
+
+def _entries(text: str) -> list[AttributeText]:
+    """Where the names and values of LINE_ATTRIBUTES stand; they are cut as that terminal says."""
+    entries = []
+    for match in pattern("_LINE_COMMA", "KEY", "LINE_VALUE").finditer(text):
+        at = match.start(1)
+        entries.append(AttributeText(match[1][:-1], at, match.start(2), match.end(2)))
+    return entries
 
 
 def _unwrapped(word: str) -> tuple[str | None, str]:

@@ -14,8 +14,9 @@ from hloopt.errors import HlooptError
 from hloopt.text import tables
 from hloopt.text.hints import explain
 from hloopt.text.syntax import Syntax
+from hloopt.types import Shape
 
-__all__ = ["STARTS", "grammar_folder", "pattern", "read"]
+__all__ = ["STARTS", "grammar_folder", "pattern", "read", "shape_of"]
 
 # Every rule that is read on its own: the module, and the parts that repeat in it.
 STARTS = (
@@ -73,8 +74,13 @@ def grammar_folder() -> Path:
 
 
 @cache
+def _syntax() -> Syntax:
+    return Syntax(read)
+
+
+@cache
 def _lark() -> Lark:
-    options: dict[str, Any] = {"transformer": Syntax(read)}
+    options: dict[str, Any] = {"transformer": _syntax()}
     path = tables.path(grammar_folder(), STARTS)
     lark = tables.load(path, options)
     if lark is None:
@@ -95,6 +101,11 @@ def read(start: str, text: str) -> Any:
         return _lark().parse(text, start)
     except UnexpectedInput as error:
         raise explain(error, text, start, _lark()) from None
+
+
+def shape_of(text: str) -> Shape:
+    """The shape of a SHAPE_TEXT, read once per distinct text; raises ``Problem``."""
+    return _syntax().shape_of(text)
 
 
 @cache

@@ -10,7 +10,7 @@ from lark import Token
 from hloopt.ir import Computation
 from hloopt.ops import OPS
 from hloopt.text.attributes import PHASES, Row, row
-from hloopt.text.grammar import read
+from hloopt.text.grammar import pattern, read, shape_of
 from hloopt.text.hints import did_you_mean
 from hloopt.text.problem import WHOLE, Problem
 from hloopt.text.records import begin
@@ -51,7 +51,12 @@ HEADS: dict[str, Head] = {}
 
 def read_head(text: str) -> Head:
     """``f32[2]{0} add``; raises ``Problem``."""
-    head = head_of(*read("head", text))
+    match = pattern("SHAPE_TEXT?", "_GAP?", "WORD").fullmatch(text)
+    found = row(match[2]) if match else None
+    if match is None or found is None:
+        head = head_of(*read("head", text))
+    else:
+        head = Head(shape_of(match[1]) if match[1] else None, found)
     if len(text) <= _LONGEST_HEAD:
         if len(HEADS) >= _MOST_HEADS:
             HEADS.clear()

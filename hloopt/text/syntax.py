@@ -124,14 +124,17 @@ class Syntax(ShapeRules, ValueRules, Transformer[Token, Any]):
         return begin(parts[0]), end(parts[-1])
 
     def shape_text(self, parts: list[Token]) -> Shape:
-        text = parts[0]
+        try:
+            return self.shape_of(str(parts[0]))
+        except Problem as problem:
+            raise problem.moved(begin(parts[0])) from None
+
+    def shape_of(self, text: str) -> Shape:
+        """The shape of a SHAPE_TEXT; raises ``Problem``."""
         found = self._shapes.get(text)
         if found is None:
-            try:
-                found = self._read("shape", str(text))
-            except Problem as problem:
-                raise problem.moved(begin(text)) from None
+            found = self._read("shape", text)
             if len(self._shapes) >= _MOST_SHAPES:
                 self._shapes.clear()
-            self._shapes[str(text)] = found
+            self._shapes[text] = found
         return found
