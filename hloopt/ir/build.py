@@ -12,7 +12,7 @@ from hloopt.ir.computation import Computation
 from hloopt.ir.instruction import Instruction
 from hloopt.ir.module import Module
 from hloopt.ir.walk import callees_first, calls_by_attribute
-from hloopt.ops import OPS, InferArgs, Signature
+from hloopt.ops import InferArgs, Signature
 from hloopt.types import ArrayShape, Literal, Metadata, Shape, array
 
 __all__ = ["clone", "clone_computation", "clone_module", "constant", "infer_shape", "make", "splat"]
@@ -26,7 +26,7 @@ def infer_shape(instruction: Instruction, declared: Shape | None = None) -> Shap
         )
         for name, computations in calls_by_attribute(instruction).items()
     }
-    return OPS[instruction.opcode].infer(
+    return instruction.op.infer(
         InferArgs(
             instruction.opcode,
             tuple(operand.shape for operand in instruction.operands),

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from hloopt.ops import OPS, OpDef
+from hloopt.ops import OPS, OpDef, op_of
 from hloopt.types import ArrayShape, Literal, Metadata, Shape
 
 if TYPE_CHECKING:
@@ -75,8 +75,9 @@ class Instruction:
 
     @property
     def op(self) -> OpDef:
-        """The op's row in the table; raises ``KeyError`` for an opcode that is not in it."""
-        return OPS[self.opcode]
+        """The op's row in the table, or ``ops.op_of``'s for an opcode that is not in it."""
+        row = OPS.get(self.opcode)
+        return row if row is not None else op_of(self.opcode)
 
     @property
     def array(self) -> ArrayShape:

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from hloopt.ir.computation import Computation
 from hloopt.ir.instruction import Instruction
 from hloopt.ir.module import Module
+from hloopt.ops import OPS
 
 __all__ = [
     "called_computations",
@@ -161,13 +162,16 @@ def region_computations(module: Module) -> set[Computation]:
 
 
 def wrapped_computations(module: Module) -> set[Computation]:
-    """Bodies of fusions and of asynchronous calls: each is one unit with its caller.
+    """Bodies of fusions, of asynchronous calls and of unknown ops: each is one unit with its caller.
 
     What is in a fusion was decided with the code as it is; what an async-start wraps is a single op, and
-    XLA writes it as one (``slice-start``), so that it must stay one.
+    XLA writes it as one (``slice-start``), so that it must stay one; what an unknown op asks of its
+    computations nobody knows.
     """
     return {
         computation
         for computation in module
-        if any(caller.opcode in _WRAPPERS for caller in computation.callers)
+        if any(
+            caller.opcode in _WRAPPERS or caller.opcode not in OPS for caller in computation.callers
+        )
     }

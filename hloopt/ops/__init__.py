@@ -1,8 +1,9 @@
-"""The op table: ``OPS`` maps every opcode of HLO to its row."""
+"""The op table: ``OPS`` maps every opcode of HLO to its row; ``op_of`` has one for others, too."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import cache
 
 from hloopt.ops import (
     async_,
@@ -33,6 +34,7 @@ from hloopt.ops.opdef import (
     ScalarArgs,
     Signature,
 )
+from hloopt.ops.shapes import declared
 
 _FAMILIES = (
     elementwise,
@@ -62,6 +64,38 @@ def _table(rows: Iterable[OpDef]) -> dict[str, OpDef]:
 
 
 OPS: dict[str, OpDef] = _table(row for family in _FAMILIES for row in family.ROWS)
+_CALLING = tuple(
+    {
+        entry.name: Attribute(entry.name, entry.kind)
+        for row in OPS.values()
+        for entry in row.attributes
+        if entry.kind in (Kind.COMPUTATION, Kind.COMPUTATIONS)
+    }.values()
+)
+
+
+@cache
+def op_of(opcode: str) -> OpDef:
+    """The row of an opcode.
+
+    One that the table lacks (of a newer XLA) gets a row of family ``unknown`` that promises nothing: any
+    operands, the result shape as written, side effects.  Attributes that hold computations in other
+    rows hold them there, too.
+    """
+    row = OPS.get(opcode)
+    if row is not None:
+        return row
+    return OpDef(
+        opcode,
+        (0, MANY),
+        "unknown",
+        declared,
+        _CALLING,
+        side_effect=True,
+        inferable=False,
+        doc="not known here",
+    )
+
 
 __all__ = [
     "COMMON_ATTRIBUTES",
@@ -75,4 +109,5 @@ __all__ = [
     "OpDef",
     "ScalarArgs",
     "Signature",
+    "op_of",
 ]

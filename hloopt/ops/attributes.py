@@ -12,6 +12,7 @@ __all__ = [
     "DOT",
     "EXECUTION_THREAD",
     "OUTPUT_ALIASING",
+    "RESULT_ACCURACY",
     "TO_APPLY",
     "integers",
 ]
@@ -25,13 +26,13 @@ COMMON_ATTRIBUTES: tuple[Attribute, ...] = (
     Attribute("metadata", Kind.VERBATIM),
     Attribute("backend_config", Kind.VERBATIM),
     Attribute("origin", Kind.VERBATIM),
-    Attribute("result_accuracy", Kind.VERBATIM),
 )
 
 DIMENSIONS = Attribute("dimensions", Kind.INTS, required=True)
 DIMENSIONS_OPTIONAL = Attribute("dimensions", Kind.INTS)
 TO_APPLY = Attribute("to_apply", Kind.COMPUTATION, required=True)
 EXECUTION_THREAD = Attribute("async_execution_thread", Kind.STRING)
+RESULT_ACCURACY = Attribute("result_accuracy", Kind.VERBATIM)
 OUTPUT_ALIASING = Attribute("output_to_operand_aliasing", Kind.VERBATIM)
 
 CHANNEL = (

@@ -24,6 +24,7 @@ from hloopt.ops._elementwise_shapes import (
     same_shape,
 )
 from hloopt.ops._erf import erf
+from hloopt.ops.attributes import RESULT_ACCURACY
 from hloopt.ops.opdef import Attribute, Infer, Kind, OpDef, ScalarArgs
 from hloopt.types import DTYPES
 
@@ -184,7 +185,17 @@ def _unary(opcode: str, kinds: tuple[str, ...], numpy: Function, doc: str) -> Op
 def _transcendental(
     opcode: str, numpy: Function, doc: str, *, arity: int = 1, kinds: tuple[str, ...] = _INEXACT
 ) -> OpDef:
-    return _row(opcode, arity, same_shape(*kinds), numpy, flops=0, transcendentals=1, doc=doc)
+    accuracy = (RESULT_ACCURACY,) if arity == 1 else ()
+    return _row(
+        opcode,
+        arity,
+        same_shape(*kinds),
+        numpy,
+        *accuracy,
+        flops=0,
+        transcendentals=1,
+        doc=doc,
+    )
 
 
 def _binary(

@@ -110,7 +110,7 @@ class OpDef:
     opcode          the word in the text
     arity           least and most operands; ``MANY`` for no limit
     family          elementwise, movement, indexing, reduction, window, linear, sort, control, tuple,
-                    random, collective, async, host, custom, source
+                    random, collective, async, host, custom, source; unknown is none of the table
     attributes      the schema, beside ``COMMON_ATTRIBUTES`` that every op has
     infer           result shape from operands and attributes; raises ``ShapeError`` naming the constraint
     numpy           elementwise ops: ``f(args, x, y)`` with arrays in their compute types

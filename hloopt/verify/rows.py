@@ -8,7 +8,7 @@ from typing import Any
 from hloopt.errors import ShapeError
 from hloopt.ir import Computation, Instruction
 from hloopt.ir.build import infer_shape
-from hloopt.ops import COMMON_ATTRIBUTES, MANY, OPS, Attribute, Kind, OpDef
+from hloopt.ops import COMMON_ATTRIBUTES, MANY, Attribute, Kind, OpDef
 from hloopt.types import (
     UNBOUNDED,
     ArrayShape,
@@ -81,10 +81,7 @@ class RowChecks:
 
     def faults(self, instruction: Instruction) -> Iterator[Fault]:
         """The offences of one instruction.  Inference is asked only when all it reads is sound."""
-        row = OPS.get(instruction.opcode)
-        if row is None:
-            yield Fault(instruction, f"unknown opcode {instruction.opcode!r}")
-            return
+        row = instruction.op
         sound = True
         for message in self._row_messages(row, instruction):
             sound = False
@@ -108,7 +105,9 @@ class RowChecks:
         for name, value in attributes.items():
             entry = schema.get(name)
             if entry is None:
-                yield f"has no attribute {name}"
+                # What the parser did not know it kept as text, and said so.
+                if not isinstance(value, Verbatim):
+                    yield f"has no attribute {name}"
                 continue
             check, wanted = _CHECKS[entry.kind]
             if not check(value):

@@ -94,9 +94,12 @@ def test_an_instruction_made_here_is_named_without_a_line(module: Module) -> Non
 # ---- rows of the op table ---------------------------------------------------------------------------
 
 
-def test_an_unknown_opcode(module: Module) -> None:
-    at(module, "t").opcode = "transmogrify"
-    assert messages(module) == ["%t: unknown opcode 'transmogrify'"]
+def test_an_unknown_opcode_is_held_to_nothing_but_sound_values(module: Module) -> None:
+    instruction = at(module, "t")
+    instruction.opcode = "transmogrify"
+    assert messages(module) == ["%t: transmogrify: has no attribute dimensions"]
+    instruction.attributes["dimensions"] = Verbatim("{1,0}")
+    assert messages(module) == []
 
 
 def test_too_few_and_too_many_operands(module: Module) -> None:

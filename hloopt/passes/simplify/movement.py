@@ -194,7 +194,7 @@ def _sink_broadcast(match: Match) -> Instruction | None:
 
 
 def _own_attributes(root: Instruction) -> dict[str, object]:
-    schema = {entry.name for entry in root.op.attributes} | {"result_accuracy"}
+    schema = {entry.name for entry in root.op.attributes}
     return {name: value for name, value in root.attributes.items() if name in schema}
 
 
