@@ -24,7 +24,16 @@ from hloopt.text.records import (
     OperandText,
     begin,
 )
-from hloopt.text.scope import NO_SHAPE, ROLES, Head, Places, Scope, head_of, undefined
+from hloopt.text.scope import (
+    NO_SHAPE,
+    ROLES,
+    Head,
+    Places,
+    Scope,
+    head_of,
+    undefined,
+    unknown_opcode,
+)
 from hloopt.types import Literal, compatible
 
 __all__ = ["ArgumentReader"]
@@ -40,6 +49,7 @@ class ArgumentReader(ABC):
         self.result = module
         self.strict = strict
         self.depth = 0
+        self.told: set[str] = set()
         self.parts: Callable[[str, int], re.Match[str] | None] = pattern(
             "LINE_ROOT?",
             "_GAP?",
@@ -76,6 +86,21 @@ class ArgumentReader(ABC):
                 assert match is not None, "the parts of a line are those of the terminal LINE"
                 at = match.end()
                 yield match, more if at == last else None, start
+
+    def tolerate(self, problem: Problem) -> None:
+        """Something that XLA refuses: an error in a strict reading, else a warning, once in a text."""
+        if self.strict:
+            raise problem
+        if problem.message not in self.told:
+            self.told.add(problem.message)
+            self.result.warnings.append((problem.offset, problem.message))
+
+    def known_opcode(self, head: Head, offset: int) -> None:
+        """An unknown opcode is kept, but nothing can be said about its shape."""
+        problem = unknown_opcode(head.opcode, offset)
+        if head.shape is None:
+            raise problem
+        self.tolerate(problem)
 
     @contextmanager
     def nesting(self, at: int, deepest: int = _DEEPEST) -> Iterator[None]:
@@ -189,6 +214,8 @@ class ArgumentReader(ABC):
         except Problem as problem:
             raise problem.moved(at) from None
         offset = at + begin(syntax.name)
+        if head.row.unknown:
+            self.known_opcode(head, offset)
         try:
             tail = head.row.tail("")
         except Problem as problem:

@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
-from hloopt.ops import OPS, Attribute, Kind
+from hloopt.ops import OPS, Attribute, Kind, op_of
 from hloopt.ops.attributes import COMMON_ATTRIBUTES
 from hloopt.text.grammar import STARTS, pattern, read
 from hloopt.text.hints import did_you_mean
 from hloopt.text.problem import WHOLE, Problem
-from hloopt.text.records import AttributeText
+from hloopt.text.records import AttributeText, Unfamiliar
 from hloopt.types import Metadata, Verbatim
 
 __all__ = ["PHASES", "Called", "Row", "Tail", "decode_metadata", "read_header_attribute", "row"]
@@ -51,11 +51,22 @@ _HEADER = {
     "debug_attributes": "raw",
 }
 _KEPT_AS_TEXT = {"frontend_attributes", "raw"}
+# Kept as text, and of a form that grows from one XLA to the next.
+_EVOLVING = {"sharding", "origin", "statistics", "frontend_attributes"}
+_METADATA = {
+    *("op_type", "op_name", "source_file", "deduplicated_name", "scheduling_name"),
+    *("metadata_payload", "source_line", "source_end_line", "source_column", "source_end_column"),
+    *("stack_frame_id", "size_of_generated_code_in_bytes", "size_of_memory_working_set_in_bytes"),
+    "profile_type",
+}
+# Ops that have an op of their own for their start and their end: nothing is wrapped.
+_OWN_PHASES = {"all-gather", "all-reduce", "collective-permute", "copy", "recv", "send"}
 
 # The arguments of parameter and constant stand in the op table beside the attributes.
 _ARGUMENTS = {"literal", "parameter_number"}
 PHASES = ("start", "update", "done")
 _MOST_TAILS = 20_000
+_MOST_ROWS = 10_000
 _LONGEST_TAIL = 4_000
 
 
@@ -72,10 +83,20 @@ class Tail:
 
     ``plain`` holds every attribute but metadata and control predecessors in the order of the text,
     None in the place of computations (``calls``) and literals, which are made per instruction.
+    ``unknown`` names attributes that the op does not have, ``unfamiliar`` tells of these and of others.
     Offsets count from the start of the tail.
     """
 
-    __slots__ = ("calls", "literals", "metadata", "plain", "predecessors", "simple")
+    __slots__ = (
+        "calls",
+        "literals",
+        "metadata",
+        "plain",
+        "predecessors",
+        "simple",
+        "unfamiliar",
+        "unknown",
+    )
 
     def __init__(self) -> None:
         self.plain: dict[str, Any] = {}
@@ -83,6 +104,8 @@ class Tail:
         self.literals: list[tuple[str, Any, int]] = []
         self.predecessors: list[tuple[str, int]] = []
         self.metadata: Metadata | None = None
+        self.unfamiliar: list[Unfamiliar] = []
+        self.unknown: list[str] = []
         self.simple = True
 
 
@@ -90,7 +113,7 @@ class Row:
     """An opcode as the parser sees it: its schema, and the tails it was seen with.
 
     ``wrapped`` is set for ``negate-start`` and the like: an asynchronous op that names the op its
-    computation consists of.
+    computation consists of.  ``unknown`` opcodes are in no table.
     """
 
     __slots__ = (
@@ -101,6 +124,7 @@ class Row:
         "opcode",
         "required",
         "role",
+        "unknown",
         "word",
         "wrapped",
     )
@@ -108,7 +132,8 @@ class Row:
     def __init__(self, word: str) -> None:
         self.word = word
         self.wrapped, self.opcode = _unwrapped(word)
-        op = OPS[self.opcode]
+        self.unknown = self.opcode not in OPS
+        op = op_of(self.opcode)
         self.arity = op.arity
         self.inferable = op.inferable
         # 1: the arguments are a literal, 2: a parameter's number, 0: operands
@@ -157,25 +182,47 @@ class Row:
             self._add(tail, entry, text[entry.start : entry.end])
         for name in self.required:
             if name not in seen:
-                raise Problem(WHOLE, f"{self.word} needs attribute {name!r}")
-        tail.simple = not (tail.calls or tail.literals or tail.predecessors or tail.metadata)
+                raise self._misspelt(tail, name) or Problem(
+                    WHOLE, f"{self.word} needs attribute {name!r}"
+                )
+        tail.simple = not (
+            tail.calls or tail.literals or tail.predecessors or tail.metadata or tail.unfamiliar
+        )
         return tail
+
+    def _misspelt(self, tail: Tail, wanted: str) -> Problem | None:
+        """The unknown attribute that is meant to be the one that is missing."""
+        for unfamiliar in tail.unfamiliar:
+            if unfamiliar.message.endswith(f"; did you mean {wanted!r}?"):
+                return Problem(unfamiliar.offset, unfamiliar.message, width=unfamiliar.width)
+        return None
 
     def _add(self, tail: Tail, entry: AttributeText, text: str) -> None:
         name = entry.name
         schema = self._schema.get(name)
         if schema is None:
-            raise Problem(
-                entry.offset,
-                f"{self.word} has no attribute {name!r}{did_you_mean(name, self._schema)}",
-                width=len(name),
-            )
+            message = f"{self.word} has no attribute {name!r}"
+            if not self.unknown:
+                message += did_you_mean(name, self._schema)
+                tail.unfamiliar.append(Unfamiliar(entry.offset, len(name), message))
+            tail.unknown.append(name)
+            tail.plain[name] = Verbatim(text)
+            return
         try:
             value = _value(schema, text)
         except Problem as problem:
-            raise problem.moved(entry.start) from None
+            problem = problem.moved(entry.start)
+            if name not in _EVOLVING or text[0] != "{":
+                raise problem from None
+            tail.unfamiliar.append(
+                Unfamiliar(problem.offset, problem.width, f"{name}=: {problem.message}")
+            )
+            value = Verbatim(text)
         if name == "metadata":
             tail.metadata = value
+            for key in (key for key in value.fields if key not in _METADATA):
+                message = f"metadata has no {key!r}{did_you_mean(key, _METADATA)}"
+                tail.unfamiliar.append(Unfamiliar(entry.start + text.index(key), len(key), message))
         elif name == "control-predecessors":
             tail.predecessors = [(other, entry.start + offset) for other, offset in value]
         elif schema.kind in {Kind.COMPUTATION, Kind.COMPUTATIONS}:
@@ -200,9 +247,9 @@ def _entries(text: str) -> list[AttributeText]:
 
 def _unwrapped(word: str) -> tuple[str | None, str]:
     """``negate-start`` is ``async-start`` around ``negate``; other opcodes stand for themselves."""
-    if word in OPS:
-        return None, word
     inner, _, phase = word.rpartition("-")
+    if word in OPS or phase not in PHASES or inner not in OPS or inner in _OWN_PHASES:
+        return None, word
     return inner, f"async-{phase}"
 
 
@@ -210,8 +257,9 @@ def _value(schema: Attribute, text: str) -> Any:
     if schema.kind is Kind.VERBATIM:
         name = schema.name
         if name == "metadata":
-            read("metadata", text)
-            return Metadata(text, decode_metadata)
+            metadata = Metadata(text, decode_metadata)
+            metadata.fields  # noqa: B018 - to find mistakes in it now
+            return metadata
         if name == "control-predecessors":
             return read("names", text)
         _read_shared(name if name in STARTS else "raw", text)
@@ -249,31 +297,28 @@ def decode_metadata(text: str) -> Mapping[str, Any]:
     return fields
 
 
-def read_header_attribute(entry: AttributeText, text: str) -> Any:
-    """The value of an attribute of the module; raises ``Problem``."""
+def read_header_attribute(entry: AttributeText, text: str) -> tuple[Any, Unfamiliar | None]:
+    """The value of an attribute of the module, and what XLA has against it; raises ``Problem``."""
     start = _HEADER.get(entry.name)
-    if start is None:
-        raise Problem(
-            entry.offset,
-            f"a module has no attribute {entry.name!r}{did_you_mean(entry.name, _HEADER)}",
-            width=len(entry.name),
-        )
     value_text = text[entry.start : entry.end]
+    if start is None:
+        message = f"a module has no attribute {entry.name!r}{did_you_mean(entry.name, _HEADER)}"
+        return Verbatim(value_text), Unfamiliar(entry.offset, len(entry.name), message)
     try:
         value = read(start, value_text)
     except Problem as problem:
         raise problem.moved(entry.start) from None
-    return Verbatim(value_text) if start in _KEPT_AS_TEXT else value
+    return (Verbatim(value_text) if start in _KEPT_AS_TEXT else value), None
 
 
 _ROWS: dict[str, Row] = {}
 
 
-def row(word: str) -> Row | None:
-    """The row of an opcode, or None where the table has none."""
+def row(word: str) -> Row:
+    """The row of an opcode; one that no table has is ``unknown``."""
     found = _ROWS.get(word)
     if found is None:
-        inner, _, phase = word.rpartition("-")
-        if word in OPS or (phase in PHASES and inner in OPS):
-            found = _ROWS[word] = Row(word)
+        if len(_ROWS) >= _MOST_ROWS:
+            _ROWS.clear()
+        found = _ROWS[word] = Row(word)
     return found

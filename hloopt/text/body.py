@@ -19,7 +19,7 @@ from hloopt.text.grammar import read
 from hloopt.text.hints import did_you_mean
 from hloopt.text.literals import build
 from hloopt.text.problem import Problem
-from hloopt.text.records import AttributeText, InstructionText, end
+from hloopt.text.records import AttributeText, InstructionText, begin, end
 from hloopt.text.scope import (
     HEADS,
     NO_SHAPE,
@@ -31,7 +31,7 @@ from hloopt.text.scope import (
     read_head,
     undefined,
 )
-from hloopt.types import DTYPES, Metadata, Shape, TupleShape
+from hloopt.types import DTYPES, Metadata, Shape, TupleShape, Verbatim
 
 __all__ = ["BodyReader"]
 
@@ -104,6 +104,8 @@ class BodyReader(ArgumentReader):
                 head = read_head(head_text)
             except Problem as problem:
                 raise problem.moved(start + match.start(3)).at_instruction(offset, name) from None
+            if head.row.unknown:
+                self.known_opcode(head, start + match.end(3) - len(head.opcode))
         found = head.row
         places = None
         if more is None:
@@ -179,6 +181,8 @@ class BodyReader(ArgumentReader):
             head = head_of(syntax.shape, syntax.opcode)
         except Problem as problem:
             raise problem.moved(base) from None
+        if head.row.unknown:
+            self.known_opcode(head, base + begin(syntax.opcode))
         try:
             tail = head.row.read(self.text, [entry.moved(base) for entry in syntax.attributes])
         except Problem as problem:
@@ -304,6 +308,10 @@ class BodyReader(ArgumentReader):
 
     def links(self, scope: Scope, instruction: Instruction, tail: Tail, places: Places) -> None:
         """Names in attributes become computations and instructions."""
+        for one in tail.unfamiliar:
+            self.tolerate(Problem(places.of(one.offset), one.message, width=one.width))
+        for name in tail.unknown:
+            instruction.attributes[name] = self.kept(instruction.attributes[name])
         if tail.metadata is not None:
             instruction.metadata = tail.metadata
         for name, (shape, literal), at in tail.literals:
@@ -321,6 +329,16 @@ class BodyReader(ArgumentReader):
             if before is None:
                 raise undefined(scope, other, places.of(at), len(other))
             edit.add_control_edge(before, instruction)
+
+    def kept(self, value: Verbatim) -> Verbatim | Computation | tuple[Computation, ...]:
+        """The value of an unknown attribute: as it is written, or the computations it names."""
+        text = value.text
+        if text.startswith("%") and text[1:] in self.computations:
+            return self.computations[text[1:]]
+        names = [part.strip() for part in text[1:-1].split(",")] if text[0] == "{" else []
+        found = [self.computations.get(name[1:]) for name in names if name.startswith("%")]
+        called = tuple(computation for computation in found if computation is not None)
+        return called if called and len(called) == len(names) else value
 
     def called(self, instruction: Instruction, attribute: str, text: str, at: int) -> Computation:
         """A computation by its name, or made of the instructions in braces."""

@@ -67,7 +67,11 @@ class _ModuleReader(BodyReader):
                 raise Problem(
                     entry.offset, f"attribute {entry.name!r} is given twice", width=len(entry.name)
                 )
-            module.attributes[entry.name] = read_header_attribute(entry, self.text)
+            value, unfamiliar = read_header_attribute(entry, self.text)
+            if unfamiliar is not None:
+                offset, width = unfamiliar.offset, unfamiliar.width
+                self.tolerate(Problem(offset, unfamiliar.message, width=width))
+            module.attributes[entry.name] = value
         self.tables(syntax)
         entry_seen = False
         for computation in syntax.computations:

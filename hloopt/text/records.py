@@ -18,6 +18,7 @@ __all__ = [
     "LiteralText",
     "ModuleText",
     "OperandText",
+    "Unfamiliar",
     "begin",
     "end",
 ]
@@ -47,6 +48,15 @@ class AttributeText:
     def moved(self, base: int) -> AttributeText:
         """The same attribute, with offsets counted from ``base`` characters earlier."""
         return AttributeText(self.name, self.offset + base, self.start + base, self.end + base)
+
+
+@dataclass(frozen=True, slots=True)
+class Unfamiliar:
+    """What XLA's parser refuses and is kept as it is: an error only when a text is read strictly."""
+
+    offset: int
+    width: int
+    message: str
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,6 @@ from hloopt.text.attributes import PHASES, Row, row
 from hloopt.text.grammar import pattern, read, shape_of
 from hloopt.text.hints import did_you_mean
 from hloopt.text.problem import WHOLE, Problem
-from hloopt.text.records import begin
 from hloopt.types import Literal, Shape
 
 __all__ = [
@@ -26,6 +25,7 @@ __all__ = [
     "head_of",
     "read_head",
     "undefined",
+    "unknown_opcode",
 ]
 
 NO_SHAPE: Any = None  # until it is read or inferred, before anybody else sees the instruction
@@ -52,12 +52,12 @@ HEADS: dict[str, Head] = {}
 def read_head(text: str) -> Head:
     """``f32[2]{0} add``; raises ``Problem``."""
     match = pattern("SHAPE_TEXT?", "_GAP?", "WORD").fullmatch(text)
-    found = row(match[2]) if match else None
-    if match is None or found is None:
+    if match is None:
         head = head_of(*read("head", text))
     else:
-        head = Head(shape_of(match[1]) if match[1] else None, found)
-    if len(text) <= _LONGEST_HEAD:
+        head = Head(shape_of(match[1]) if match[1] else None, row(match[2]))
+    # Whoever reads an unknown opcode is told so each time.
+    if len(text) <= _LONGEST_HEAD and not head.row.unknown:
         if len(HEADS) >= _MOST_HEADS:
             HEADS.clear()
         HEADS[text] = head
@@ -65,16 +65,17 @@ def read_head(text: str) -> Head:
 
 
 def head_of(shape: Shape | None, opcode: Token) -> Head:
-    found = row(str(opcode))
-    if found is None:
-        _, dash, phase = opcode.rpartition("-")
-        known = [f"{name}-{phase}" for name in OPS] if dash and phase in PHASES else OPS
-        raise Problem(
-            begin(opcode),
-            f"unknown opcode {str(opcode)!r}{did_you_mean(opcode, known)}",
-            width=len(opcode),
-        )
-    return Head(shape, found)
+    """The head made of these; the opcode may be unknown."""
+    return Head(shape, row(str(opcode)))
+
+
+def unknown_opcode(opcode: str, offset: int) -> Problem:
+    """The mistake, with what may be meant."""
+    inner, _, phase = opcode.rpartition("-")
+    hint = did_you_mean(opcode, OPS)
+    if phase in PHASES:
+        hint = did_you_mean(inner, OPS).replace("'?", f"-{phase}'?")
+    return Problem(offset, f"unknown opcode {opcode!r}{hint}", width=len(opcode))
 
 
 @dataclass(slots=True)

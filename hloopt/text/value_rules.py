@@ -134,6 +134,8 @@ class ValueRules:
         key, value = parts
         if key.type.endswith("TEXT_KEY"):
             return key[:-1], unquote(value)
+        if key.type.endswith("OTHER_KEY"):
+            return key[:-1], str(value)
         return key[:-1], value if isinstance(value, tuple) else int(value)
 
     def alias(self, parts: list[Any]) -> AliasEntry:

@@ -45,6 +45,7 @@ def _is(*types: type) -> Callable[[Any], bool]:
 
 _is_ints = _tuple_of(_is_int)
 _is_groups = _tuple_of(_is_ints)
+_is_calls = _tuple_of(_is(Computation))
 _SHAPES = (ArrayShape, TupleShape, BufferShape)
 
 _CHECKS: dict[Kind, tuple[Callable[[Any], bool], str]] = {
@@ -63,7 +64,7 @@ _CHECKS: dict[Kind, tuple[Callable[[Any], bool], str]] = {
     Kind.PADDING: (_tuple_of(_is(PaddingDim)), "padding"),
     Kind.CONV_DIMS: (_is(ConvDims), "dimension labels"),
     Kind.COMPUTATION: (_is(Computation), "a computation"),
-    Kind.COMPUTATIONS: (_tuple_of(_is(Computation)), "a list of computations"),
+    Kind.COMPUTATIONS: (_is_calls, "a list of computations"),
     Kind.SHAPE: (_is(*_SHAPES), "a shape"),
     Kind.SHAPES: (_tuple_of(_is(*_SHAPES)), "a list of shapes"),
     Kind.LITERAL: (_is(Literal), "a literal"),
@@ -106,7 +107,7 @@ class RowChecks:
             entry = schema.get(name)
             if entry is None:
                 # What the parser did not know it kept as text, and said so.
-                if not isinstance(value, Verbatim):
+                if not isinstance(value, Verbatim | Computation) and not _is_calls(value):
                     yield f"has no attribute {name}"
                 continue
             check, wanted = _CHECKS[entry.kind]
