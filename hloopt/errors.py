@@ -102,7 +102,14 @@ class SourceError(HlooptError):
 
 
 class ParseError(SourceError):
-    """The text is not HLO."""
+    """The text is not HLO.
+
+    The error is the first mistake; ``others`` are up to 19 further ones in the order of the text, none of
+    them a consequence of another.  ``more`` says that there may be more: the reading stopped.
+    """
+
+    others: tuple[ParseError, ...] = ()
+    more: bool = False
 
 
 class VerifyError(SourceError):

@@ -3,25 +3,44 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from hloopt.errors import HlooptError, SourceError
+from hloopt.errors import HlooptError, ParseError, SourceError
 
 if TYPE_CHECKING:
     from hloopt.ir import Module
 
-__all__ = ["error_json", "show_error", "show_warnings"]
+__all__ = ["each_error", "error_json", "show_error", "show_errors", "show_warnings"]
 
 _MOST_WARNINGS = 20
 
 
+def each_error(error: HlooptError) -> tuple[HlooptError, ...]:
+    """The error and what was found beside it, in the order of the text."""
+    return (error, *error.others) if isinstance(error, ParseError) else (error,)
+
+
 def show_error(error: HlooptError) -> None:
-    """One error on stderr: with its place and excerpt where it has one."""
+    """An error on stderr, with all that were found beside it."""
+    more = isinstance(error, ParseError) and error.more
+    show_errors(each_error(error), more=more)
+
+
+def show_errors(errors: Sequence[HlooptError], *, more: bool = False) -> None:
+    """Errors of one text on stderr: with place and excerpt where they have one; of several the count."""
     sys.stdout.flush()
-    text = str(error) if isinstance(error, SourceError) else f"hloopt: error: {error}"
-    click.echo(text, err=True)
+    for error in errors:
+        text = str(error) if isinstance(error, SourceError) else f"hloopt: error: {error}"
+        click.echo(text, err=True)
+    if len(errors) > 1 or more:
+        name = next((error.name for error in errors if isinstance(error, SourceError)), "hloopt")
+        count = (
+            f"the first {len(errors)} errors; there are more" if more else f"{len(errors)} errors"
+        )
+        click.echo(f"{name}: {count}", err=True)
 
 
 def show_warnings(module: Module) -> None:
@@ -38,9 +57,19 @@ def show_warnings(module: Module) -> None:
         )
 
 
-def error_json(error: HlooptError) -> dict[str, Any]:
-    """An error as JSON values; ``line`` and ``column`` where it has a place."""
+def error_json(error: HlooptError, *, alone: bool = False) -> dict[str, Any]:
+    """An error as JSON values: ``line`` and ``column`` where it has a place, ``notes`` where it has some.
+
+    Unless it is to stand alone, ``others`` are what was found beside it, and ``more`` says whether the
+    reading stopped there.
+    """
     found: dict[str, Any] = {"kind": type(error).__name__, "message": error.message}
-    if isinstance(error, SourceError) and error.line:
-        found |= {"line": error.line, "column": error.column}
+    if isinstance(error, SourceError):
+        if error.line:
+            found |= {"line": error.line, "column": error.column}
+        if error.notes:
+            found["notes"] = list(error.notes)
+    if isinstance(error, ParseError) and error.others and not alone:
+        found["others"] = [error_json(other) for other in error.others]
+        found["more"] = error.more
     return found
