@@ -16,6 +16,7 @@ from hloopt.ops.shapes import (
     require_same,
     require_same_dtype,
     result,
+    signature,
     size_agrees,
     tuple_of,
 )
@@ -35,7 +36,11 @@ def _reduce_window(args: InferArgs) -> Shape:
         if init.rank:
             raise error(args, f"initial value {index} has shape {init}, not a scalar")
     sizes = windowed(args, inputs[0].dims, window_of(args, inputs[0].rank))
-    called = check_combiner(args, "to_apply", inits, inputs)
+    if args.declared is None:
+        # Who leaves the shape out may mix float types: XLA infers it all the same.
+        called = signature(args, "to_apply")
+    else:
+        called = check_combiner(args, "to_apply", inits, inputs)
     if not isinstance(called.result, TupleShape):
         return result(args, inits[0].dtype, sizes)
     layout = descending(len(sizes))

@@ -11,9 +11,10 @@ from typing import Any
 
 from lark import Token
 
-from hloopt.ir import Instruction, Module
+from hloopt.ir import Instruction, Module, edit
 from hloopt.text.attributes import Tail
 from hloopt.text.grammar import pattern, read
+from hloopt.text.integers import integer
 from hloopt.text.literals import read_literal
 from hloopt.text.problem import Problem
 from hloopt.text.records import (
@@ -34,12 +35,13 @@ from hloopt.text.scope import (
     undefined,
     unknown_opcode,
 )
-from hloopt.types import Literal, compatible
+from hloopt.types import Literal, Shape, TupleShape, compatible
 
 __all__ = ["ArgumentReader"]
 
 _LONGEST_LITERAL = 200
 _DEEPEST = 100
+_MOST_DIGITS = 19
 
 
 class ArgumentReader(ABC):
@@ -146,7 +148,8 @@ class ArgumentReader(ABC):
             literal = head.literals.get(text)
             instruction.attributes["literal"] = literal or self.literal(instruction, head, text, at)
         else:
-            number = int(text) if text.isdecimal() else self.number(text, at)
+            short = len(text) < _MOST_DIGITS and text.isdecimal()
+            number = int(text) if short else self.number(text, at)
             instruction.attributes["parameter_number"] = number
 
     def number(self, text: str, at: int) -> int:
@@ -186,24 +189,65 @@ class ArgumentReader(ABC):
     ) -> None:
         if head.row.role:
             raise Problem(at, f"{head.opcode} takes {ROLES[head.row.role]}")
-        instruction.operands = tuple(self.operand(scope, operand, at) for operand in operands)
+        found = [self.operand(scope, operand, at) for operand in operands]
+        instruction.operands = tuple(operand for operand in found if operand is not None)
 
-    def operand(self, scope: Scope, syntax: OperandText, at: int) -> Instruction:
+    def operand(self, scope: Scope, syntax: OperandText, at: int) -> Instruction | None:
+        """The instruction an operand stands for; None for one that XLA passes over."""
         offset = at + begin(syntax.name)
         if syntax.arguments is not None:
             with self.nesting(offset):
                 return self.nested(scope, syntax, syntax.arguments, at)
         name = syntax.name.lstrip("%")
+        shape = syntax.shape
+        if not name and not scope.open:
+            message = "this operand is only a shape: it is passed over, as XLA does"
+            self.result.warnings.append((offset, message))
+            return None
         found = scope.computation.by_name.get(name)
+        if found is None and scope.open and shape is not None:
+            return self.parameter(scope, name, shape, offset)
         if found is None:
             raise undefined(scope, name, offset, len(syntax.name))
-        if syntax.shape is not None and not compatible(syntax.shape, found.shape):
+        for index in syntax.index:
+            found = self.element(scope, found, index, at)
+        if shape is not None and not compatible(shape, found.shape):
             raise Problem(
                 offset,
-                f"operand {name!r} is written with shape {syntax.shape}, it has {found.shape}",
+                f"operand {name!r} is written with shape {shape}, it has {found.shape}",
                 width=len(syntax.name),
             )
         return found
+
+    def parameter(self, scope: Scope, name: str, shape: Shape, offset: int) -> Instruction:
+        """The next parameter of a text that is one instruction."""
+        number = len(scope.computation.parameters)
+        name = name or self.free_name(scope, f"_{number}")
+        attributes = {"parameter_number": number}
+        parameter = Instruction(name, "parameter", shape, (), attributes, None, offset)
+        return edit.append(scope.computation, parameter)
+
+    def element(self, scope: Scope, whole: Instruction, index: Token, at: int) -> Instruction:
+        """``%t#1``: one get-tuple-element for all places that name the same element."""
+        offset = at + begin(index)
+        number = integer(index[1:].lstrip(), offset)
+        found = scope.elements.get((whole, number))
+        if found is not None:
+            return found
+        shape = whole.shape
+        if not isinstance(shape, TupleShape):
+            message = f"{whole.name!r} has shape {shape}: it has no elements"
+            raise Problem(offset, message, width=len(index))
+        if not 0 <= number < len(shape.elements):
+            message = f"{whole.name!r} has {len(shape.elements)} elements, there is no {number}"
+            raise Problem(offset, message, width=len(index))
+        name = self.free_name(scope, "get-tuple-element")
+        attributes = {"index": number}
+        element = Instruction(
+            name, "get-tuple-element", shape.elements[number], (whole,), attributes, None, offset
+        )
+        scope.elements[whole, number] = element
+        return edit.append(scope.computation, element)
 
     def nested(
         self, scope: Scope, syntax: OperandText, given: ArgumentsText, at: int

@@ -22,6 +22,7 @@ __all__ = ["STARTS", "grammar_folder", "pattern", "read", "shape_of"]
 STARTS = (
     "module",
     "body",
+    "single",
     "line",
     "head",
     "operands",

@@ -26,6 +26,7 @@ PHRASES = {
     "DEEP_PIECE": "",
     "DIM_LABELS": "dimension labels like b01f_01io->b01f",
     "ELEMENT": "a number",
+    "ELEMENT_INDEX": "",
     "ELIDED": "",
     "EXTENTS": "sizes like 3x3",
     "FIELD_ROW": "a row of the table",
@@ -63,10 +64,13 @@ _FOUND = re.compile(
     r'"(?:[^"\\\n]|\\.)*"?|%?[A-Za-z_][A-Za-z0-9_.-]*=?|-?[0-9][0-9a-zA-Z_.]*|->|<=|.', re.DOTALL
 )
 _KEY = re.compile(r"([A-Za-z_][A-Za-z0-9_.-]*)=")
+_ESCAPE = (
+    r"(?:[abfnrtv\\'\"?]|[0-3][0-7]{0,2}+|[4-7][0-7]?+(?![0-7])"
+    r"|[xX](?=[0-9a-fA-F])0*+[0-9a-fA-F]{0,2}+(?![0-9a-fA-F])|u(?![dD][89a-fA-F])[0-9a-fA-F]{4}"
+    r"|U(?:0000(?![dD][89a-fA-F])|000[1-9a-fA-F]|0010)[0-9a-fA-F]{4})"
+)
 _BAD_ESCAPE = re.compile(
-    r"(?:[^\\]|\\[0-7abfnrtv\\'\"?]|\\x[0-9a-fA-F]|\\u[0-9a-fA-F]{4}|\\U[0-9a-fA-F]{8})*?"
-    r"(?P<bad>\\(?![0-7abfnrtv\\'\"?]|x[0-9a-fA-F]|u[0-9a-fA-F]{4}|U[0-9a-fA-F]{8}).)",
-    re.DOTALL,
+    rf"(?:[^\\]++|\\{_ESCAPE})*+(?P<bad>\\(?:[0-7]+|[xXuU][0-9a-fA-F]*|.))", re.DOTALL
 )
 _NEXT_INSTRUCTION = re.compile(r"\n[ \t]*(?:ROOT[ \t]+)?%?[A-Za-z_][A-Za-z0-9_.-]*[ \t]+=[ \t]")
 _NESTING = re.compile(
@@ -152,7 +156,10 @@ def _acceptable(state: Any, lark: Lark) -> set[str]:
 def _broken(text: str, at: int) -> Problem | None:
     """Tokens that begin well and do not end."""
     if text.startswith("/*", at):
-        return Problem(at, "the comment is not closed", width=2)
+        nul, closed = text.find("\0", at), text.find("*/", at)
+        if nul < 0 or closed < 0:
+            return Problem(at, "the comment is not closed", width=2)
+        at = nul
     quote = text[at : at + 1]
     if quote and quote in "\"'":
         body = re.compile(rf"(?:[^{quote}\\]|\\.)*", re.DOTALL).match(text, at + 1)
@@ -164,7 +171,7 @@ def _broken(text: str, at: int) -> Problem | None:
             place = at + 1 + escape.start("bad")
             bad = escape["bad"]
             return Problem(place, f"unknown escape {bad} in a string", width=len(bad))
-    if quote == "\0":
+    if text[at : at + 1] == "\0":
         return Problem(at, "the text contains a NUL byte: it is not HLO text")
     return None
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import gc
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
 from hloopt.errors import ParseError
 from hloopt.ir import Computation, Module, edit
@@ -13,13 +15,27 @@ from hloopt.text.attributes import read_header_attribute
 from hloopt.text.body import BodyReader
 from hloopt.text.grammar import read
 from hloopt.text.hints import did_you_mean
+from hloopt.text.integers import integer
 from hloopt.text.problem import Problem
-from hloopt.text.records import AttributeText, ComputationText, ModuleText, begin, end
+from hloopt.text.records import (
+    AttributeText,
+    ComputationText,
+    InstructionText,
+    ModuleText,
+    begin,
+    end,
+)
 from hloopt.text.scope import Scope
 from hloopt.text.strings import unquote
 from hloopt.types import compatible
 
 __all__ = ["parse_module"]
+
+# A text that is one instruction begins with its name and "=", or with its shape; no computation does.
+_SINGLE = re.compile(
+    r"(?:[ \t\r\n]++|/\*(?:[^*]++|\*(?!/))*+\*/|//[^\n]*+)*+"
+    r"(?:(?:ROOT[ \t\r\n]++)?+%?+[A-Za-z_][A-Za-z0-9_.-]*+:?+[ \t\r\n]*+=|[a-z0-9]++\[|\()"
+)
 
 
 def parse_module(text: str, name: str = "<text>", *, strict: bool = False) -> Module:
@@ -33,7 +49,10 @@ def parse_module(text: str, name: str = "<text>", *, strict: bool = False) -> Mo
     source = Source(text, name)
     try:
         with _no_collection():
-            return _ModuleReader(source, strict).module(read("module", text))
+            reader = _ModuleReader(source, strict)
+            if _SINGLE.match(text):
+                return reader.single(read("single", text))
+            return reader.module(read("module", text))
     except Problem as problem:
         raise source.error(
             ParseError, problem.offset, problem.message, width=problem.width, notes=problem.notes
@@ -57,6 +76,23 @@ class _ModuleReader(BodyReader):
 
     def __init__(self, source: Source, strict: bool) -> None:
         super().__init__(source.text, Module(source.name, source), strict)
+
+    # ---- a single instruction ----
+
+    def single(self, items: list[Any]) -> Module:
+        """A module for one instruction; what it needs and is written with its shape is a parameter."""
+        module = self.result
+        module.name = "_"
+        module.attributes["is_scheduled"] = True
+        computation = module.entry = Computation("_", 0)
+        scope = Scope(computation, items, 0, open=True)
+        for number, (item, _, start) in enumerate(self.items(scope)):
+            if number:
+                at = begin(item.name) if type(item) is InstructionText else start + item.start(2)
+                raise Problem(at, "a second instruction, and no computation around them")
+        self.body(scope)
+        edit.add_computation(module, computation)
+        return module
 
     # ---- module ----
 
@@ -95,13 +131,14 @@ class _ModuleReader(BodyReader):
         ):
             for line in syntax.tables.get(name, ()):
                 number, value = str(line).split(None, 1)
-                names[int(number)] = unquote(value)
+                names[integer(number, begin(line))] = unquote(value)
         for name, rows in (("FileLocations", tables.locations), ("StackFrames", tables.frames)):
             for line in syntax.tables.get(name, ()):
                 number, _, rest = line.partition("{")
                 fields = rest[:-1].replace(",", " ").split()
-                rows[int(number)] = {
-                    key: int(value) for key, _, value in (field.partition("=") for field in fields)
+                rows[integer(number.strip(), begin(line))] = {
+                    key: integer(value, begin(line))
+                    for key, _, value in (field.partition("=") for field in fields)
                 }
 
     # ---- computation ----

@@ -61,11 +61,16 @@ class Unfamiliar:
 
 @dataclass(frozen=True, slots=True)
 class OperandText:
-    """A name, or an instruction in place when ``arguments`` is not None."""
+    """A name, or an instruction in place when ``arguments`` is not None.
+
+    ``index`` is the element that is meant of a tuple.  Only in a text that is one instruction a name may
+    be missing: an empty token then.
+    """
 
     name: Token
     shape: Shape | None
     arguments: ArgumentsText | None = None
+    index: tuple[Token, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ from typing import Any
 
 from lark import Token
 
-from hloopt.ir import Computation
+from hloopt.ir import Computation, Instruction
 from hloopt.ops import OPS
 from hloopt.text.attributes import PHASES, Row, row
 from hloopt.text.grammar import pattern, read, shape_of
@@ -82,7 +82,9 @@ def unknown_opcode(opcode: str, offset: int) -> Problem:
 class Scope:
     """The computation being read: ``items`` is its text, ``base`` where that text begins.
 
-    ``reserved`` holds the names in it and ``serial`` the numbers tried, once an instruction needs one.
+    ``reserved`` holds the names in it and ``serial`` the numbers tried, once an instruction needs one;
+    ``elements`` the elements of tuples that operands name by number.  Where ``open`` is set operands that
+    are not defined become parameters.
     """
 
     computation: Computation
@@ -90,6 +92,8 @@ class Scope:
     base: int
     reserved: set[str] | None = None
     serial: dict[str, int] = field(default_factory=dict)
+    elements: dict[tuple[Instruction, int], Instruction] = field(default_factory=dict)
+    open: bool = False
 
 
 @dataclass(frozen=True, slots=True)

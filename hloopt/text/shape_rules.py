@@ -8,6 +8,7 @@ from typing import Any
 from lark import Token
 
 from hloopt.text.hints import did_you_mean
+from hloopt.text.integers import integer, integers
 from hloopt.text.problem import Problem
 from hloopt.text.records import LiteralText, begin
 from hloopt.types import DTYPES, UNBOUNDED, ArrayShape, BufferShape, Layout, Shape, TupleShape
@@ -80,7 +81,7 @@ class ShapeRules:
         return Layout(order, suffix, space, bits), begin(opening)
 
     def order(self, parts: list[Token]) -> tuple[int, ...]:
-        return tuple(map(int, parts))
+        return integers(parts)
 
     def suffix(self, parts: list[tuple[str, str]]) -> list[tuple[str, str]]:
         return parts
@@ -95,7 +96,7 @@ class ShapeRules:
         return f"({','.join(parts)})"
 
     def tail_padding(self, parts: list[Token]) -> tuple[str, str]:
-        return "L", str(int(parts[0]))
+        return "L", str(integer(parts[0]))
 
     def index_type(self, parts: list[Token]) -> tuple[str, str]:
         return "#", f"#({parts[0]})"
@@ -104,10 +105,10 @@ class ShapeRules:
         return "*", f"*({parts[0]})"
 
     def element_size(self, parts: list[Token]) -> tuple[str, str]:
-        return "E", str(int(parts[0]))
+        return "E", str(integer(parts[0]))
 
     def memory_space(self, parts: list[Token]) -> tuple[str, str]:
-        return "S", str(int(parts[0]))
+        return "S", str(integer(parts[0]))
 
     def split(self, parts: list[Token]) -> tuple[str, str]:
         return "SC", f"SC({parts[0]}:{','.join(parts[1:])})"
@@ -116,7 +117,7 @@ class ShapeRules:
         return "P", f"P({parts[0]})"
 
     def metadata_prefix(self, parts: list[Token]) -> tuple[str, str]:
-        return "M", str(int(parts[0]))
+        return "M", str(integer(parts[0]))
 
     # ---- literals ----
 
@@ -175,8 +176,8 @@ def _array(
 
 
 def _size(token: Token) -> int:
-    size = int(token)
-    if not 0 <= size < _HUGE:
+    size = integer(token)
+    if size < 0:
         raise Problem(begin(token), f"{token} is no dimension size", width=len(token))
     return size
 

@@ -7,7 +7,7 @@ import re
 __all__ = ["quote", "unquote"]
 
 _ESCAPE = re.compile(
-    rb"\\(?:([0-7]{1,3})|x([0-9a-fA-F]{1,2})|u([0-9a-fA-F]{4})|U([0-9a-fA-F]{8})|(.))"
+    rb"\\(?:([0-7]{1,3})|[xX]([0-9a-fA-F]+)|u([0-9a-fA-F]{4})|U([0-9a-fA-F]{8})|(.))"
 )
 _LETTERS = {
     b"a": b"\a",
@@ -39,11 +39,11 @@ def quote(value: str) -> str:
 def _byte(match: re.Match[bytes]) -> bytes:
     octal, hexadecimal, short, long, letter = match.groups()
     if octal:
-        return bytes([int(octal, 8) & 255])
+        return bytes([int(octal, 8)])
     if hexadecimal:
         return bytes([int(hexadecimal, 16)])
     if short or long:
-        return chr(int(short or long, 16)).encode("utf-8", "surrogatepass")
+        return chr(int(short or long, 16)).encode()
     return _LETTERS.get(letter, letter)
 
 

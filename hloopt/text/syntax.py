@@ -112,6 +112,24 @@ class Syntax(ShapeRules, ValueRules, Transformer[Token, Any]):
     def nested(self, parts: list[Any]) -> OperandText:
         return OperandText(parts[-2], parts[0] if len(parts) == 3 else None, parts[-1])
 
+    def element_of(self, parts: list[Any]) -> OperandText:
+        first = 1 if isinstance(parts[1], Token) and parts[1].type == "NAME" else 0
+        shape = parts[0] if first else None
+        return OperandText(parts[first], shape, None, tuple(parts[first + 1 :]))
+
+    def nameless(self, parts: list[Token]) -> OperandText:
+        token = parts[0]
+        name = Token("NAME", "", start_pos=begin(token), end_pos=end(token))
+        return OperandText(name, self.shape_text(parts))
+
+    def single(self, parts: list[list[Any]]) -> list[Any]:
+        return parts[0]
+
+    def unnamed(self, parts: list[Any]) -> list[InstructionText]:
+        shape, opcode, arguments, *attributes = parts
+        name = Token("TARGET", "_", start_pos=begin(opcode), end_pos=begin(opcode) + 1)
+        return [InstructionText(True, name, shape, opcode, arguments, attributes)]
+
     def attributes(self, parts: list[AttributeText]) -> list[AttributeText]:
         return parts
 

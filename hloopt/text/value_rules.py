@@ -6,6 +6,7 @@ from typing import Any
 
 from lark import Token
 
+from hloopt.text.integers import integer, integers
 from hloopt.text.problem import Problem
 from hloopt.text.records import LiteralText, begin, end
 from hloopt.text.strings import unquote
@@ -29,7 +30,7 @@ class ValueRules:
     """Values of attributes; those that are kept as text have no method."""
 
     def integer(self, parts: list[Token]) -> int:
-        return int(parts[0])
+        return integer(parts[0])
 
     def float(self, parts: list[Token]) -> float:
         return float(parts[0].partition("(")[0])
@@ -44,7 +45,7 @@ class ValueRules:
         return Text(unquote(parts[0]))
 
     def integers(self, parts: list[Token]) -> tuple[int, ...]:
-        return tuple(map(int, parts))
+        return integers(parts)
 
     def group_list(self, parts: list[tuple[int, ...]]) -> tuple[tuple[int, ...], ...]:
         return tuple(parts)
@@ -56,30 +57,31 @@ class ValueRules:
         return IotaList(*parts)
 
     def dims(self, parts: list[Token]) -> tuple[int, ...]:
-        return tuple(map(int, parts))
+        return integers(parts)
 
     def transposed(self, parts: list[Token]) -> tuple[int, ...]:
-        return tuple(map(int, parts))
+        return integers(parts)
 
     def slices(self, parts: list[SliceRange]) -> tuple[SliceRange, ...]:
         return tuple(parts)
 
     def slice_range(self, parts: list[Token]) -> SliceRange:
-        return SliceRange(*map(int, parts))
+        return SliceRange(*integers(parts))
 
     def window(self, parts: list[tuple[Token, list[tuple[int, ...]]]]) -> Window:
         fields: dict[str, list[tuple[int, ...]]] = {}
-        rank = len(parts[0][1]) if parts else 0
+        sizes = [len(values) for key, values in parts if key == "size="]
+        if parts and not sizes:
+            raise Problem(begin(parts[0][0]), "a window needs size=", width=len(parts[0][0]))
+        rank = sizes[0] if sizes else 0
         for key, values in parts:
             if key in fields:
                 raise Problem(begin(key), f"{key} is given twice", width=len(key))
-            if len(values) != rank:
+            if len(values) != rank and key != "rhs_reversal=":
                 raise Problem(
                     begin(key), f"{key} has {len(values)} dimensions, not {rank}", width=len(key)
                 )
             fields[str(key)] = values
-        if parts and "size=" not in fields:
-            raise Problem(begin(parts[0][0]), "a window needs size=", width=len(parts[0][0]))
         ones = [(1,)] * rank
         columns = (
             fields.get("size=", ones),
@@ -87,11 +89,12 @@ class ValueRules:
             fields.get("pad=", [(0, 0)] * rank),
             fields.get("lhs_dilate=", ones),
             fields.get("rhs_dilate=", ones),
-            fields.get("rhs_reversal=", [(0,)] * rank),
+            # As many as there are: XLA does not count them.
+            (fields.get("rhs_reversal=", []) + [(0,)] * rank)[:rank],
         )
         return Window(
             tuple(
-                WindowDim(size[0], stride[0], pad[0], pad[1], lhs[0], rhs[0], bool(reversal[0]))
+                WindowDim(size[0], stride[0], pad[0], pad[1], lhs[0], rhs[0], reversal[0] == 1)
                 for size, stride, pad, lhs, rhs, reversal in zip(*columns, strict=True)
             )
         )
@@ -99,14 +102,14 @@ class ValueRules:
     def window_field(self, parts: list[Token]) -> tuple[Token, list[tuple[int, ...]]]:
         key, value = parts
         pairs = key == "pad="
-        values = [tuple(map(int, part.split("_"))) for part in value.split("x")]
+        values = _columns(value)
         if any(len(entry) != (2 if pairs else 1) for entry in values):
             wanted = "low_high pairs, as in 0_1x0_1" if pairs else "numbers, as in 3x3"
             raise Problem(begin(value), f"{key} wants {wanted}", width=len(value))
         return key, values
 
     def padding(self, parts: list[Token]) -> tuple[PaddingDim, ...]:
-        return tuple(PaddingDim(*map(int, part.split("_"))) for part in parts[0].split("x"))
+        return tuple(PaddingDim(*column) for column in _columns(parts[0]))
 
     def conv_dims(self, parts: list[Token]) -> ConvDims:
         return _conv_dims(parts[0])
@@ -136,17 +139,20 @@ class ValueRules:
             return key[:-1], unquote(value)
         if key.type.endswith("OTHER_KEY"):
             return key[:-1], str(value)
-        return key[:-1], value if isinstance(value, tuple) else int(value)
+        return key[:-1], value if isinstance(value, tuple) else integer(value)
 
     def alias(self, parts: list[Any]) -> AliasEntry:
         index, parameter, parameter_index, *kind = parts
-        return AliasEntry(index, int(parameter), parameter_index, str(kind[0]) if kind else "")
+        return AliasEntry(index, integer(parameter), parameter_index, str(kind[0]) if kind else "")
+
+    def short_alias(self, parts: list[Any]) -> AliasEntry:
+        return AliasEntry(parts[0], integer(parts[1]), (), "")
 
     def input_output_alias(self, parts: list[AliasEntry]) -> tuple[AliasEntry, ...]:
         return tuple(parts)
 
     def donor(self, parts: list[Any]) -> tuple[int, tuple[int, ...]]:
-        return int(parts[0]), parts[1]
+        return integer(parts[0]), parts[1]
 
     def buffer_donor(self, parts: list[Any]) -> tuple[tuple[int, tuple[int, ...]], ...]:
         return tuple(parts)
@@ -156,6 +162,18 @@ class ValueRules:
 
     def flags(self, parts: list[bool]) -> tuple[bool, ...]:
         return tuple(parts)
+
+
+def _columns(token: Token) -> list[tuple[int, ...]]:
+    """``0_1x2_3`` by dimension."""
+    columns, at = [], begin(token)
+    for part in token.split("x"):
+        values = []
+        for digits in part.split("_"):
+            values.append(integer(digits, at))
+            at += len(digits) + 1
+        columns.append(tuple(values))
+    return columns
 
 
 def _conv_dims(token: Token) -> ConvDims:
