@@ -6,28 +6,13 @@ import gc
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
 
 from hloopt.errors import ParseError
-from hloopt.ir import Computation, Module, edit
+from hloopt.ir import Module
 from hloopt.source import Source
-from hloopt.text.attributes import read_header_attribute
-from hloopt.text.body import BodyReader
 from hloopt.text.grammar import read
-from hloopt.text.hints import did_you_mean
-from hloopt.text.integers import integer
+from hloopt.text.module import ModuleReader
 from hloopt.text.problem import Problem
-from hloopt.text.records import (
-    AttributeText,
-    ComputationText,
-    InstructionText,
-    ModuleText,
-    begin,
-    end,
-)
-from hloopt.text.scope import Scope
-from hloopt.text.strings import unquote
-from hloopt.types import compatible
 
 __all__ = ["parse_module"]
 
@@ -49,7 +34,7 @@ def parse_module(text: str, name: str = "<text>", *, strict: bool = False) -> Mo
     source = Source(text, name)
     try:
         with _no_collection():
-            reader = _ModuleReader(source, strict)
+            reader = ModuleReader(source, strict)
             if _SINGLE.match(text):
                 return reader.single(read("single", text))
             return reader.module(read("module", text))
@@ -69,116 +54,3 @@ def _no_collection() -> Iterator[None]:
     finally:
         if enabled:
             gc.enable()
-
-
-class _ModuleReader(BodyReader):
-    """Header, tables and computations."""
-
-    def __init__(self, source: Source, strict: bool) -> None:
-        super().__init__(source.text, Module(source.name, source), strict)
-
-    # ---- a single instruction ----
-
-    def single(self, items: list[Any]) -> Module:
-        """A module for one instruction; what it needs and is written with its shape is a parameter."""
-        module = self.result
-        module.name = "_"
-        module.attributes["is_scheduled"] = True
-        computation = module.entry = Computation("_", 0)
-        scope = Scope(computation, items, 0, open=True)
-        for number, (item, _, start) in enumerate(self.items(scope)):
-            if number:
-                at = begin(item.name) if type(item) is InstructionText else start + item.start(2)
-                raise Problem(at, "a second instruction, and no computation around them")
-        self.body(scope)
-        edit.add_computation(module, computation)
-        return module
-
-    # ---- module ----
-
-    def module(self, syntax: ModuleText) -> Module:
-        module = self.result
-        for entry in syntax.attributes:
-            if entry.name in module.attributes:
-                raise Problem(
-                    entry.offset, f"attribute {entry.name!r} is given twice", width=len(entry.name)
-                )
-            value, unfamiliar = read_header_attribute(entry, self.text)
-            if unfamiliar is not None:
-                offset, width = unfamiliar.offset, unfamiliar.width
-                self.tolerate(Problem(offset, unfamiliar.message, width=width))
-            module.attributes[entry.name] = value
-        self.tables(syntax)
-        entry_seen = False
-        for computation in syntax.computations:
-            if computation.entry and entry_seen:
-                raise Problem(begin(computation.name), "a second computation is marked ENTRY")
-            built = self.computation(computation)
-            if computation.entry or not entry_seen:
-                module.entry = built
-            entry_seen = entry_seen or computation.entry
-        if syntax.name is None:
-            module.name = f"module_{module.entry.name}"
-        else:
-            module.name = syntax.name.lstrip("%")
-        return module
-
-    def tables(self, syntax: ModuleText) -> None:
-        tables = self.result.stack_tables
-        for name, names in (
-            ("FileNames", tables.file_names),
-            ("FunctionNames", tables.function_names),
-        ):
-            for line in syntax.tables.get(name, ()):
-                number, value = str(line).split(None, 1)
-                names[integer(number, begin(line))] = unquote(value)
-        for name, rows in (("FileLocations", tables.locations), ("StackFrames", tables.frames)):
-            for line in syntax.tables.get(name, ()):
-                number, _, rest = line.partition("{")
-                fields = rest[:-1].replace(",", " ").split()
-                rows[integer(number.strip(), begin(line))] = {
-                    key: integer(value, begin(line))
-                    for key, _, value in (field.partition("=") for field in fields)
-                }
-
-    # ---- computation ----
-
-    def computation(self, syntax: ComputationText) -> Computation:
-        name = syntax.name.lstrip("%")
-        if name in self.computations:
-            raise Problem(
-                begin(syntax.name),
-                f"computation {name!r} is defined twice",
-                width=len(syntax.name),
-            )
-        offset = end(syntax.name) - len(name)
-        self.check_word(name, offset)
-        computation = Computation(name, offset)
-        self.body(Scope(computation, syntax.body, 0))
-        result = syntax.result
-        if result is not None and not compatible(result, computation.result_shape):
-            raise Problem(
-                begin(syntax.name),
-                f"computation {name!r} is declared to give {result}, its root has shape "
-                f"{computation.result_shape}",
-                width=len(syntax.name),
-            )
-        for entry in syntax.attributes:
-            self.computation_attribute(computation, entry)
-        edit.add_computation(self.result, computation)
-        self.computations[name] = computation
-        return computation
-
-    def computation_attribute(self, computation: Computation, entry: AttributeText) -> None:
-        if entry.name != "execution_thread":
-            raise Problem(
-                entry.offset,
-                f"a computation has no attribute {entry.name!r}"
-                f"{did_you_mean(entry.name, ['execution_thread'])}",
-                width=len(entry.name),
-            )
-        try:
-            thread = read("string", self.text[entry.start : entry.end])
-        except Problem as problem:
-            raise problem.moved(entry.start) from None
-        computation.execution_thread = str(thread)
