@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -52,7 +53,7 @@ _HEADER = {
 }
 _KEPT_AS_TEXT = {"frontend_attributes", "raw"}
 # Kept as text, and of a form that grows from one XLA to the next.
-_EVOLVING = {"sharding", "origin", "statistics", "frontend_attributes"}
+_EVOLVING = {"sharding", "origin", "statistics"}
 _METADATA = {
     *("op_type", "op_name", "source_file", "deduplicated_name", "scheduling_name"),
     *("metadata_payload", "source_line", "source_end_line", "source_column", "source_end_column"),
@@ -65,6 +66,7 @@ _OWN_PHASES = {"all-gather", "all-reduce", "collective-permute", "copy", "recv",
 # The arguments of parameter and constant stand in the op table beside the attributes.
 _ARGUMENTS = {"literal", "parameter_number"}
 PHASES = ("start", "update", "done")
+_SHORT_ALIAS = re.compile(r"\}[^{}(]*?:[^{}(]*?(-?[0-9]+)")
 _MOST_TAILS = 20_000
 _MOST_ROWS = 10_000
 _LONGEST_TAIL = 4_000
@@ -308,7 +310,13 @@ def read_header_attribute(entry: AttributeText, text: str) -> tuple[Any, Unfamil
         value = read(start, value_text)
     except Problem as problem:
         raise problem.moved(entry.start) from None
-    return (Verbatim(value_text) if start in _KEPT_AS_TEXT else value), None
+    if start in _KEPT_AS_TEXT:
+        return Verbatim(value_text), None
+    short = _SHORT_ALIAS.search(value_text) if start == "input_output_alias" else None
+    if short is None:
+        return value, None
+    message = f"parameter {short[1]} is written without parentheses: ({short[1]}, {{}})"
+    return value, Unfamiliar(entry.start + short.start(1), len(short[1]), message)
 
 
 _ROWS: dict[str, Row] = {}

@@ -31,6 +31,7 @@ from hloopt.text.scope import (
     read_head,
     undefined,
 )
+from hloopt.text.strict import objections
 from hloopt.types import DTYPES, Metadata, Shape, TupleShape, Verbatim
 
 __all__ = ["BodyReader"]
@@ -236,6 +237,9 @@ class BodyReader(ArgumentReader):
             self.wrap(instruction, found)
         if head.shape is None:
             instruction.shape = self.inferred(instruction, found)
+        if self.strict:
+            for message in objections(instruction, found):
+                raise Problem(instruction.offset, message, width=len(instruction.name))
         edit.append(scope.computation, instruction)
 
     def inferred(self, instruction: Instruction, found: Row) -> Shape:

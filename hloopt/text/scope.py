@@ -74,7 +74,7 @@ def unknown_opcode(opcode: str, offset: int) -> Problem:
     inner, _, phase = opcode.rpartition("-")
     hint = did_you_mean(opcode, OPS)
     if phase in PHASES:
-        hint = did_you_mean(inner, OPS).replace("'?", f"-{phase}'?")
+        hint = "" if inner in OPS else did_you_mean(inner, OPS).replace("'?", f"-{phase}'?")
     return Problem(offset, f"unknown opcode {opcode!r}{hint}", width=len(opcode))
 
 

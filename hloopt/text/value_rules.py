@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import prod
 from typing import Any
 
 from lark import Token
@@ -51,7 +52,37 @@ class ValueRules:
         return tuple(parts)
 
     def mesh_groups(self, parts: list[Any]) -> type[Verbatim]:
+        names, axes = parts
+        for name, token in axes:
+            if name not in names and not (name.isdecimal() and int(name[:9]) < len(names)):
+                raise Problem(begin(token), f"the mesh has no axis {name!r}", width=len(token))
         return Verbatim
+
+    def mesh(self, parts: list[Any]) -> list[str]:
+        """The names of the axes; each of their positions is one device."""
+        axes = [part for part in parts if isinstance(part, tuple)]
+        sizes = prod(size for _, size, _ in axes)
+        listed = parts[-1] if parts and isinstance(parts[-1], int) else 0
+        if listed and listed != sizes:
+            _, _, last = axes[-1]
+            message = f"the mesh has {sizes} positions, device_ids= lists {listed} devices"
+            raise Problem(begin(last), message, width=len(last))
+        return [name for name, _, _ in axes]
+
+    def mesh_axis(self, parts: list[Token]) -> tuple[str, int, Token]:
+        return unquote(parts[0]), integer(parts[1]), parts[0]
+
+    def device_ids(self, parts: list[Any]) -> int:
+        """How many there are; 0 where they are one number for all."""
+        if isinstance(parts[0], tuple):
+            return prod(parts[0])
+        return prod(parts[0].dims) if isinstance(parts[0], IotaList) else len(parts)
+
+    def axes(self, parts: list[tuple[str, Token] | None]) -> list[tuple[str, Token]]:
+        return [part for part in parts if part is not None]
+
+    def axis(self, parts: list[Token]) -> tuple[str, Token] | None:
+        return (unquote(parts[0]), parts[0]) if parts else None
 
     def iota(self, parts: list[Any]) -> IotaList:
         return IotaList(*parts)
