@@ -9,9 +9,11 @@ import click
 from hloopt.cli.files import Text, check_output, each_module, open_texts, write_text
 from hloopt.cli.options import (
     files_argument,
+    hlo_text,
     json_option,
     pipeline_options,
     pipeline_text,
+    print_options,
     strict_option,
 )
 from hloopt.ir import Module
@@ -37,6 +39,7 @@ __all__ = ["command"]
     show_default=True,
     help="xla: fusions taken apart, as XLA compiles it.",
 )
+@print_options
 @json_option
 @click.pass_context
 def command(
@@ -72,7 +75,7 @@ def command(
 
     def step(text: Text, module: Module) -> dict[str, Any]:
         report = pipeline.run(
-            module, verify_each=verify_each, print_after=print_after, sink=_to_stderr
+            module, verify_each=verify_each, print_after=print_after, sink=_to_stderr, show=hlo_text
         )
         if emit == "xla":
             parse_pipeline("defuse").run(module)
@@ -83,7 +86,7 @@ def command(
             show_times(report, messages())
         if show_stats and not as_json:
             show_hits(report, messages())
-        hlo = module.to_text()
+        hlo = hlo_text(module)
         if output is not None or not as_json:
             write_text(output, hlo, text.name, heading=len(texts) > 1)
         row = {"module": module.name, "pipeline": str(pipeline), **pipeline_json(report)}

@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
+
+if TYPE_CHECKING:
+    from hloopt.ir import Module
 
 __all__ = [
     "JSON_WANTED",
     "STRICT",
     "files_argument",
+    "hlo_text",
     "json_option",
     "pipeline_options",
     "pipeline_text",
+    "print_options",
     "strict_option",
 ]
 
@@ -52,6 +57,51 @@ def strict_option(*, default: bool = False) -> Callable[[Function], Function]:
         callback=_read_strictly,
         help="Refuse opcodes and attributes that XLA does not have.",
     )
+
+
+_PRINTED = "hloopt.printed"
+"""In ``click.Context.meta``: what ``print_options`` ask for, as keywords of ``Module.to_text``."""
+
+
+def print_options(function: Function) -> Function:
+    """``--no-metadata``, ``--no-layouts`` and ``--canonical``: how ``hlo_text`` prints."""
+
+    def option(name: str, keyword: str, wanted: bool, text: str) -> None:
+        def ask(ctx: click.Context, param: click.Parameter, value: bool) -> None:
+            if value:
+                ctx.meta.setdefault(_PRINTED, {})[keyword] = wanted
+
+        nonlocal function
+        function = click.option(name, is_flag=True, expose_value=False, callback=ask, help=text)(
+            function
+        )
+
+    option(
+        "--canonical",
+        "canonical",
+        True,
+        "Print equal modules equally: names, computations and independent instructions in an order "
+        "that the graph decides, defaults and usual spellings, no metadata.",
+    )
+    option(
+        "--no-layouts",
+        "layouts",
+        False,
+        "Leave out the layouts of shapes, of the entry and of custom calls' operands; a reader takes "
+        "the usual ones, which matters to bitcasts.",
+    )
+    option(
+        "--no-metadata",
+        "metadata",
+        False,
+        "Leave out what serves debugging only: metadata, stack tables, origin, statistics.",
+    )
+    return function
+
+
+def hlo_text(module: Module) -> str:
+    """A module as the ``print_options`` of the command want it printed."""
+    return module.to_text(**click.get_current_context().meta.get(_PRINTED, {}))
 
 
 def pipeline_options(function: Function) -> Function:

@@ -1,69 +1,39 @@
-"""Structural hashes: equal modules hash equal, whatever their instructions are called.
-
-Used by the pass runner to check what a pass says it changed.
-"""
+"""Digests of modules: equal ones for equal modules, whatever their instructions are called."""
 
 from __future__ import annotations
 
 from hashlib import blake2b
-from typing import Any
 
 from hloopt.ir.computation import Computation
+from hloopt.ir.encode import encoded, rows
 from hloopt.ir.module import Module
-from hloopt.ir.walk import callees_first
-from hloopt.types import Literal
+from hloopt.ir.normal import normal_header, normal_thread
+from hloopt.ir.order import computation_orders
 
 __all__ = ["fingerprint"]
 
+_VERSION = b"hloopt module, version 1\n"
+"""Begins what is hashed: a change of the canonical form gives other digests."""
+
 
 def fingerprint(module: Module) -> str:
-    """A hexadecimal digest of everything that makes the module what it is, names left out."""
-    digest = blake2b(digest_size=16)
-    computations = {computation: index for index, computation in enumerate(callees_first(module))}
-    digest.update(repr(sorted(_printable(module.attributes, {}))).encode())
-    for computation in computations:
-        digest.update(b"computation")
-        _add(digest, computation, computations)
-        digest.update(b"entry" if computation is module.entry else b"callee")
+    """A hexadecimal digest of the canonical form, 128 bits.
+
+    Equal modules have equal digests on every machine and in every version of Python; the values of
+    elided constants are not known and count as equal.
+    """
+    digest = blake2b(_VERSION, digest_size=16)
+    for name, value in normal_header(module).items():
+        digest.update(_bytes(f"{name}={encoded(value, {})}\n"))
+    numbers: dict[Computation, str] = {}
+    for computation, order in computation_orders(module):
+        digest.update(_bytes(f"computation {normal_thread(computation)}\n"))
+        for line in rows(computation, order, numbers):
+            digest.update(_bytes(line))
+        numbers[computation] = str(len(numbers))
+    digest.update(_bytes(f"entry {numbers[module.entry]}\n"))
     return digest.hexdigest()
 
 
-def _add(digest: Any, computation: Computation, computations: dict[Computation, int]) -> None:
-    numbers = {instruction: index for index, instruction in enumerate(computation)}
-    for instruction in computation:
-        row = (
-            instruction.opcode,
-            str(instruction.shape),
-            tuple(numbers[operand] for operand in instruction.operands),
-            tuple(numbers[before] for before in instruction.control_predecessors),
-            tuple(sorted(_printable(instruction.attributes, computations))),
-        )
-        digest.update(repr(row).encode())
-    digest.update(str(numbers[computation.root]).encode())
-
-
-def _printable(
-    attributes: dict[str, Any], computations: dict[Computation, int]
-) -> list[tuple[str, str]]:
-    return [(name, _text(value, computations)) for name, value in attributes.items()]
-
-
-def _text(value: Any, computations: dict[Computation, int]) -> str:
-    if isinstance(value, Computation):
-        return f"#{computations[value]}"
-    if isinstance(value, tuple) and value and isinstance(value[0], Computation):
-        return ",".join(f"#{computations[entry]}" for entry in value)
-    if isinstance(value, Literal):
-        return _literal(value)
-    return repr(value)
-
-
-def _literal(value: Literal) -> str:
-    # Two elided literals are never equal, but a module equals itself read again.
-    if value.elided:
-        return "{...}"
-    if value.array is None:
-        return f"({','.join(map(_literal, value.elements))})"
-    digest = blake2b(f"{value.array.dtype}{value.array.shape}".encode(), digest_size=16)
-    digest.update(value.array.tobytes())
-    return digest.hexdigest()
+def _bytes(text: str) -> bytes:
+    return text.encode("utf-8", "surrogatepass")

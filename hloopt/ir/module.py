@@ -103,12 +103,18 @@ class Module:
             return f"{fields['source_file']}:{fields.get('source_line', 0)}"
         return ""
 
-    def to_text(self) -> str:
-        """Complete HLO text, readable by XLA's own parser."""
-        # The public surface puts the printer's door on the module; nothing else here looks upward.
-        from hloopt.text.printer import print_module
+    def to_text(
+        self, *, metadata: bool = True, layouts: bool = True, canonical: bool = False
+    ) -> str:
+        """Complete HLO text, readable by XLA's own parser.
 
-        return print_module(self)
+        Without ``metadata``, what serves debugging only is left out; without ``layouts``, a reader takes the
+        usual ones; ``canonical`` text is the same for equal modules.
+        """
+        # The public surface puts the printer's door on the module; nothing else here looks upward.
+        from hloopt.text.printer import PrintOptions, print_module
+
+        return print_module(self, PrintOptions(metadata, layouts, canonical))
 
     def __repr__(self) -> str:
         return f"<module {self.name}: {len(self.computations)} computations>"

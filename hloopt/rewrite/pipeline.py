@@ -157,17 +157,18 @@ class Pipeline:
         verify_each: bool = False,
         print_after: tuple[str, ...] = (),
         sink: Callable[[str], None] | None = None,
+        show: Callable[[Module], str] = Module.to_text,
     ) -> PipelineReport:
         """Run over ``module`` in place.
 
         ``print_after`` names passes (or ``all``) after whose changing runs a comment that tells which it
-        was, and the module's text, go to ``sink``.  ``verify_each`` verifies before the first and after
-        every changing pass, and raises ``VerifyError`` naming the pass that broke the module or told an
-        untruth about changing it.
+        was, and the module's text as ``show`` gives it, go to ``sink``.  ``verify_each`` verifies before
+        the first and after every changing pass, and raises ``VerifyError`` naming the pass that broke the
+        module or told an untruth about changing it.
         Raises ``UsageError`` when ``print_after`` names a pass that is not in the pipeline.
         """
         _check_print_after(print_after, self)
-        runner = _Runner(module, before_pass, after_pass, verify_each, print_after, sink)
+        runner = _Runner(module, before_pass, after_pass, verify_each, print_after, sink, show)
         return runner.run(self.entries)
 
 
@@ -230,6 +231,7 @@ class _Runner:
     verify_each: bool
     print_after: tuple[str, ...]
     sink: Callable[[str], None] | None
+    show: Callable[[Module], str]
     report: PipelineReport = field(default_factory=PipelineReport)
     fingerprint: str = ""
 
@@ -290,7 +292,7 @@ class _Runner:
         if changed and self.sink and {"all", instance.name} & set(self.print_after):
             where = f", round {round_number}" if round_number else ""
             self.sink(f"// run {run.number}{where}: after {spec.pass_text(instance)}\n")
-            self.sink(f"{self.module.to_text()}\n")
+            self.sink(f"{self.show(self.module)}\n")
         if self.after_pass is not None:
             self.after_pass(run, self.module)
         return changed

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
 
 from hloopt.ir import Computation, Instruction, Module
+from hloopt.ir.canonical import canonical
+from hloopt.ir.normal import DEBUGGING
+from hloopt.ir.verbatim import without_metadata
 from hloopt.ir.walk import callees_first
 from hloopt.text.numbers import literal_text
 from hloopt.text.strings import quote
@@ -22,46 +26,118 @@ from hloopt.types import (
     SliceRange,
     Text,
     TupleShape,
+    Verbatim,
     Window,
     without_layout,
 )
 
-__all__ = ["print_computation", "print_instruction", "print_module"]
+__all__ = ["PrintOptions", "print_computation", "print_instruction", "print_module"]
 
+
+@dataclass(frozen=True, slots=True)
+class PrintOptions:
+    """What is printed of a module; any choice can be read back.
+
+    metadata    metadata, stack tables, and the other attributes that serve debugging only (``origin``,
+                ``statistics`` and the like); without it a sharding has no metadata in it, either
+    layouts     layouts of shapes; without it, neither the entry's layout nor layout constraints of custom
+                calls: a reader takes the usual layouts
+    canonical   the canonical form, in which equal modules are the same text (see ``ir.canonical``)
+    """
+
+    metadata: bool = True
+    layouts: bool = True
+    canonical: bool = False
+
+
+_ALL = PrintOptions()
 _ARGUMENTS = frozenset(("literal", "parameter_number"))
+_WITH_ARGUMENTS = frozenset(("constant", "parameter"))
+_SHARDINGS = frozenset(("sharding", "domain"))
+_LAYOUTS_ONLY = frozenset(("entry_computation_layout", "operand_layout_constraints"))
 
 
-def print_module(module: Module) -> str:
+def print_module(module: Module, options: PrintOptions = _ALL) -> str:
     """Complete HLO text: header, stack tables, computations, each after those it calls."""
-    tables = _tables(module)
-    parts = [_header(module), *tables, *([""] if tables else [])]
-    parts += [_computation(computation) for computation in callees_first(module)]
+    if options.canonical:
+        module, options = canonical(module), replace(options, metadata=False, canonical=False)
+    printer = _Printer(options)
+    tables = _tables(module) if options.metadata else []
+    parts = [printer.header(module), *tables, *([""] if tables else [])]
+    parts += [printer.computation(computation) for computation in callees_first(module)]
     return "\n".join(parts) + "\n"
 
 
 def print_computation(computation: Computation) -> str:
     """One computation, from its name to its closing brace."""
-    return _computation(computation).rstrip("\n")
+    return _Printer(_ALL).computation(computation).rstrip("\n")
 
 
 def print_instruction(instruction: Instruction) -> str:
     """One instruction on one line, without indentation or line end."""
-    opcode, attributes = instruction.opcode, instruction.attributes
-    mark = "ROOT " if instruction.is_root else ""
-    parts = [f"{mark}%{instruction.name} = {instruction.shape} {opcode}({_arguments(instruction)})"]
-    last = ""
-    for name, value in attributes.items():
-        if name == "backend_config":
-            last = f", backend_config={_value(value)}"
-        elif not (name in _ARGUMENTS and opcode in {"constant", "parameter"}):
-            parts.append(f", {name}={_value(value)}")
-    if instruction.control_predecessors:
-        names = ", ".join(f"%{before.name}" for before in instruction.control_predecessors)
-        parts.append(f", control-predecessors={{{names}}}")
-    if instruction.metadata is not None:
-        parts.append(f", metadata={instruction.metadata.text}")
-    parts.append(last)
-    return "".join(parts)
+    return _Printer(_ALL).instruction(instruction)
+
+
+class _Printer:
+    """Prints with one set of options."""
+
+    def __init__(self, options: PrintOptions) -> None:
+        self.metadata = options.metadata
+        self.shape: Callable[[Shape], str] = str if options.layouts else _logical_text
+        hidden = frozenset() if options.metadata else DEBUGGING
+        self.hidden = hidden if options.layouts else hidden | _LAYOUTS_ONLY
+
+    def instruction(self, instruction: Instruction) -> str:
+        """One instruction, without indentation or line end."""
+        opcode = instruction.opcode
+        mark = "ROOT " if instruction.is_root else ""
+        shape, arguments = self.shape(instruction.shape), _arguments(instruction)
+        text = f"{mark}%{instruction.name} = {shape} {opcode}({arguments})"
+        last = ""
+        for name, value in instruction.attributes.items():
+            if name == "backend_config":
+                last = f", backend_config={_value(value)}"
+            elif name in self.hidden or (name in _ARGUMENTS and opcode in _WITH_ARGUMENTS):
+                continue
+            else:
+                text += f", {name}={self.value(name, value)}"
+        if instruction.control_predecessors:
+            names = ", ".join(f"%{before.name}" for before in instruction.control_predecessors)
+            text += f", control-predecessors={{{names}}}"
+        if instruction.metadata is not None and self.metadata:
+            text += f", metadata={instruction.metadata.text}"
+        return text + last
+
+    def value(self, name: str, value: Any) -> str:
+        """The value of an instruction's attribute."""
+        if self.shape is not str and isinstance(value, (ArrayShape, TupleShape, BufferShape)):
+            return self.shape(value)
+        if not self.metadata and name in _SHARDINGS and isinstance(value, Verbatim):
+            return without_metadata(value.text)
+        return _value(value)
+
+    def computation(self, computation: Computation) -> str:
+        """One computation and the end of its last line."""
+        module = computation.module
+        mark = "ENTRY " if module is not None and module.entry is computation else ""
+        parameters = ", ".join(
+            f"{parameter.name}: {_logical_text(parameter.shape)}"
+            for parameter in computation.parameters
+        )
+        result = _logical_text(computation.result_shape)
+        lines = [f"{mark}%{computation.name} ({parameters}) -> {result} {{"]
+        lines += ["  " + self.instruction(instruction) for instruction in computation]
+        thread = computation.execution_thread
+        lines.append("}" if thread is None else f"}}, execution_thread={quote(thread)}")
+        return "\n".join(lines) + "\n"
+
+    def header(self, module: Module) -> str:
+        """The first line and an empty one."""
+        parts = [f"HloModule {module.name}"]
+        for name, value in module.attributes.items():
+            if name not in self.hidden:
+                parts.append(f"{name}={_header_value(name, value)}")
+        return ", ".join(parts) + "\n"
 
 
 def _arguments(instruction: Instruction) -> str:
@@ -83,29 +159,7 @@ def _indexed(items: Iterable[str]) -> str:
     )
 
 
-# ---- computations and modules -----------------------------------------------------------------------
-
-
-def _computation(computation: Computation) -> str:
-    module = computation.module
-    mark = "ENTRY " if module is not None and module.entry is computation else ""
-    parameters = ", ".join(
-        f"{parameter.name}: {_logical_text(parameter.shape)}"
-        for parameter in computation.parameters
-    )
-    result = _logical_text(computation.result_shape)
-    lines = [f"{mark}%{computation.name} ({parameters}) -> {result} {{"]
-    lines += ["  " + print_instruction(instruction) for instruction in computation]
-    thread = computation.execution_thread
-    lines.append("}" if thread is None else f"}}, execution_thread={quote(thread)}")
-    return "\n".join(lines) + "\n"
-
-
-def _header(module: Module) -> str:
-    parts = [f"HloModule {module.name}"]
-    for name, value in module.attributes.items():
-        parts.append(f"{name}={_header_value(name, value)}")
-    return ", ".join(parts) + "\n"
+# ---- header and tables -------------------------------------------------------------------------------
 
 
 def _header_value(name: str, value: Any) -> str:

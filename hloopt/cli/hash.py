@@ -1,0 +1,48 @@
+"""``hloopt hash``."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from hloopt.cli.files import Text, each_module
+from hloopt.cli.options import files_argument, json_option, strict_option
+from hloopt.ir import Module
+
+__all__ = ["command"]
+
+
+@click.command("hash")
+@files_argument
+@strict_option()
+@json_option
+@click.pass_context
+def command(ctx: click.Context, files: tuple[str, ...], as_json: bool) -> None:
+    """Print a digest of each module: equal for equal modules, on every machine.
+
+    It is made from the canonical form (see optimize --canonical).  What counts: opcodes, shapes with
+    their layouts, operands, control dependencies, attributes, the bytes of literals, what the header says,
+    and in a scheduled module the order of instructions.
+
+    What does not: names, comments and blanks, metadata and other attributes that serve debugging, the order
+    of attributes, of computations and of independent instructions, and defaults that may be written or
+    not.  Literals that are left out of the text ({...}) count as equal.
+
+    \b
+    Example:
+      hloopt hash dump/*.before_optimizations.txt | sort | uniq -w32 --all-repeated=separate
+    """
+    from hloopt.ir import fingerprint
+    from hloopt.report.console import write_json
+
+    def step(text: Text, module: Module) -> dict[str, Any]:
+        digest = fingerprint(module)
+        if not as_json:
+            click.echo(f"{digest}  {text.name}")
+        return {"hash": digest}
+
+    rows, code = each_module(files, step)
+    if as_json:
+        write_json("hash", {"modules": rows})
+    ctx.exit(code)
