@@ -148,7 +148,7 @@ class ArgumentReader(ABC):
             literal = head.literals.get(text)
             instruction.attributes["literal"] = literal or self.literal(instruction, head, text, at)
         else:
-            short = len(text) < _MOST_DIGITS and text.isdecimal()
+            short = len(text) < _MOST_DIGITS and text.isascii() and text.isdecimal()
             number = int(text) if short else self.number(text, at)
             instruction.attributes["parameter_number"] = number
 

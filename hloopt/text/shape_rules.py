@@ -170,7 +170,7 @@ def _array(
         raise Problem(
             layout_start, f"the layout orders {len(order)} dimensions, the shape has {rank}"
         )
-    if len(set(order)) != rank or max(order, default=0) >= max(rank, 1):
+    if sorted(order) != list(range(rank)):
         raise Problem(layout_start, "the layout is no permutation of the dimensions")
     return ArrayShape(element, dims, layout, dynamic)
 
