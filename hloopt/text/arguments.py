@@ -42,6 +42,7 @@ __all__ = ["ArgumentReader"]
 _LONGEST_LITERAL = 200
 _DEEPEST = 100
 _MOST_DIGITS = 19
+_MOST_OPCODES = 1000
 
 
 class ArgumentReader(ABC):
@@ -52,6 +53,7 @@ class ArgumentReader(ABC):
         self.strict = strict
         self.depth = 0
         self.told: set[str] = set()
+        self.opcodes: set[str] = set()
         self.parts: Callable[[str, int], re.Match[str] | None] = pattern(
             "LINE_ROOT?",
             "_GAP?",
@@ -99,10 +101,12 @@ class ArgumentReader(ABC):
 
     def known_opcode(self, head: Head, offset: int) -> None:
         """An unknown opcode is kept, but nothing can be said about its shape."""
-        problem = unknown_opcode(head.opcode, offset)
-        if head.shape is None:
-            raise problem
-        self.tolerate(problem)
+        if self.strict or head.shape is None:
+            raise unknown_opcode(head.opcode, offset)
+        # To look for what may be meant takes long: once for an opcode, and not for many.
+        if head.opcode not in self.opcodes and len(self.opcodes) < _MOST_OPCODES:
+            self.opcodes.add(head.opcode)
+            self.tolerate(unknown_opcode(head.opcode, offset))
 
     @contextmanager
     def nesting(self, at: int, deepest: int = _DEEPEST) -> Iterator[None]:

@@ -93,6 +93,9 @@ class ShapeRules:
         return "T", "T" + "".join(parts)
 
     def tile(self, parts: list[Token]) -> str:
+        for part in parts:
+            if part != "*":
+                integer(part)
         return f"({','.join(parts)})"
 
     def tail_padding(self, parts: list[Token]) -> tuple[str, str]:
@@ -111,6 +114,7 @@ class ShapeRules:
         return "S", str(integer(parts[0]))
 
     def split(self, parts: list[Token]) -> tuple[str, str]:
+        integers(parts)
         return "SC", f"SC({parts[0]}:{','.join(parts[1:])})"
 
     def physical_shape(self, parts: list[Shape]) -> tuple[str, str]:
@@ -141,8 +145,11 @@ class ShapeRules:
         return parts[0]
 
     def deep_array(self, parts: list[Any]) -> LiteralText:
+        depth = 1 + max((part.depth for part in parts if isinstance(part, LiteralText)), default=0)
+        if depth > _DEEPEST:
+            raise Problem(begin(parts[0]), f"a literal is nested more than {_DEEPEST} levels deep")
         text = "".join(_flat(parts))
-        return LiteralText("dense", begin(parts[0]), text)
+        return LiteralText("dense", begin(parts[0]), text, depth=depth)
 
     def complex(self, parts: list[Token]) -> str:
         return "".join(parts)

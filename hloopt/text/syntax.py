@@ -141,6 +141,9 @@ class Syntax(ShapeRules, ValueRules, Transformer[Token, Any]):
     def deep(self, parts: list[Any]) -> tuple[int, int]:
         return begin(parts[0]), end(parts[-1])
 
+    def deeper(self, parts: list[Token]) -> None:
+        return None
+
     def shape_text(self, parts: list[Token]) -> Shape:
         try:
             return self.shape_of(str(parts[0]))

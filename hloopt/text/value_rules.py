@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from math import prod
+from math import isinf, prod
 from typing import Any
 
 from lark import Token
@@ -34,7 +34,11 @@ class ValueRules:
         return integer(parts[0])
 
     def float(self, parts: list[Token]) -> float:
-        return float(parts[0].partition("(")[0])
+        token = parts[0]
+        value = float(token.partition("(")[0])
+        if isinf(value) and "inf" not in token:
+            raise Problem(begin(token), "the number is out of range", width=len(token))
+        return value
 
     def boolean(self, parts: list[Token]) -> bool:
         return bool(parts[0] == "true")
@@ -50,6 +54,9 @@ class ValueRules:
 
     def group_list(self, parts: list[tuple[int, ...]]) -> tuple[tuple[int, ...], ...]:
         return tuple(parts)
+
+    def sharding_part(self, parts: list[Any]) -> None:
+        integers([part for part in parts if isinstance(part, Token) and part.type.endswith("INT")])
 
     def mesh_groups(self, parts: list[Any]) -> type[Verbatim]:
         names, axes = parts
