@@ -12,9 +12,10 @@ from lark.exceptions import UnexpectedInput, UnexpectedToken
 from lark.lexer import PatternStr
 from lark.parsers.lalr_analysis import Shift
 
-from hloopt.text.problem import Problem
+from hloopt.text.characters import odd_character
+from hloopt.text.problem import Expected, Problem
 
-__all__ = ["PHRASES", "did_you_mean", "explain"]
+__all__ = ["PHRASES", "did_you_mean", "explain", "found_at"]
 
 # Terminals that are patterns, in words.  (Those that are fixed strings are quoted.)  The empty phrase
 # is for terminals that another one of the same place stands for.
@@ -72,65 +73,41 @@ _ESCAPE = (
 _BAD_ESCAPE = re.compile(
     rf"(?:[^\\]++|\\{_ESCAPE})*+(?P<bad>\\(?:[0-7]+|[xXuU][0-9a-fA-F]*|.))", re.DOTALL
 )
-_NEXT_INSTRUCTION = re.compile(r"\n[ \t]*(?:ROOT[ \t]+)?%?[A-Za-z_][A-Za-z0-9_.-]*[ \t]+=[ \t]")
-_NESTING = re.compile(
-    r'"(?:[^"\\]|\\.)*"|\'(?:[^\'\\]|\\.)*\'|/\*.*?\*/|//[^\n]*|[{}()]|'
-    + _NEXT_INSTRUCTION.pattern,
-    re.DOTALL,
-)
-_FOREIGN = (
-    (
-        re.compile(
-            r"(?:\s|//[^\n]*\n)*"
-            r"(#\w+ *=|module\s+(?:@|attributes\b)|module\s*\{\s*\w+\.|\w+\.\w+\s[\w\s]*@|\"\w+\.)"
-        ),
-        "MLIR (StableHLO?)",
-    ),
-    (re.compile(r"\s*(\{ *lambda\b)"), "a jaxpr"),
-)
-_SECOND_MODULE = re.compile(r"\n(HloModule)\s+\Z")
+_BLANKS = re.compile(r"[ \t\r\n]*+")
 _LONGEST_FOUND = 40
+_MOST_CANDIDATES = 1000
 _TABLES = ("FILENAMES", "FUNCTIONNAMES", "FILELOCATIONS", "STACKFRAMES")
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:
     """``; did you mean 'x'?``, or nothing where no known word is close."""
-    close = get_close_matches(str(word), list(known), n=1, cutoff=0.6)
+    word = str(word)
+    candidates = [other for other in known if other != word and abs(len(other) - len(word)) <= 3]
+    if len(candidates) > _MOST_CANDIDATES:
+        candidates = [other for other in candidates if other[:2] == word[:2]][:_MOST_CANDIDATES]
+    close = get_close_matches(word, candidates, n=1, cutoff=0.6)
     return f"; did you mean {close[0]!r}?" if close else ""
 
 
 def explain(error: UnexpectedInput, text: str, start: str, lark: Lark) -> Problem:
     """A ``Problem`` for what Lark found while it read ``text`` as ``start``."""
-    if not text.strip():
-        return Problem(0, "the text is empty" if start == "module" else "a value is missing")
     at = error.pos_in_stream or 0
     names = _acceptable(error.state, lark)
     if isinstance(error, UnexpectedToken) and error.token.type == "$END":
         at = len(text)
-    at += len(text[at:]) - len(text[at:].lstrip())
-    broken = (_foreign(text, at) if start == "module" else None) or _broken(text, at)
-    if broken is not None:
-        return broken
-    missing = _missing(text, at, names) if text[at:] else _unclosed(text)
-    if missing is not None:
-        return missing
-    at = min(at, len(text.rstrip()))
-    found, width = _found(text, at)
-    return Problem(at, f"expected {_expected(names, start, lark)}, found {found}", width=width)
+    at = _skip_blanks(text, at)
+    problem = _broken(text, at) or _missing(text, at, names)
+    if problem is not None:
+        return problem
+    found, width = found_at(text, at)
+    words = _expected(names, start, lark)
+    return Expected(min(at, len(text.rstrip())), words, found, width=width)
 
 
-def _foreign(text: str, at: int) -> Problem | None:
-    """Texts that are something else as a whole."""
-    for expression, what in _FOREIGN:
-        match = expression.match(text)
-        if match is not None:
-            note = "JAX gives HLO by jax.jit(f).lower(...).as_text(dialect='hlo')"
-            return Problem(match.start(1), f"this is {what}, not HLO text", notes=(note,))
-    second = _SECOND_MODULE.search(text[:at])
-    if second is not None:
-        message = "a second module begins here: a text holds one module"
-        return Problem(second.start(1), message, width=len(second[1]))
-    return None
+def _skip_blanks(text: str, at: int) -> int:
+    match = _BLANKS.match(text, at)
+    assert match is not None, "the pattern matches the empty text"
+    return match.end()
 
 
 def _acceptable(state: Any, lark: Lark) -> set[str]:
@@ -165,15 +142,13 @@ def _broken(text: str, at: int) -> Problem | None:
         body = re.compile(rf"(?:[^{quote}\\]|\\.)*", re.DOTALL).match(text, at + 1)
         assert body is not None
         if text[body.end() : body.end() + 1] != quote:
-            return _unclosed(text) or Problem(at, "the string is not closed")
+            return Problem(at, "the string is not closed")
         escape = _BAD_ESCAPE.match(body[0])
         if escape is not None:
             place = at + 1 + escape.start("bad")
             bad = escape["bad"]
             return Problem(place, f"unknown escape {bad} in a string", width=len(bad))
-    if text[at : at + 1] == "\0":
-        return Problem(at, "the text contains a NUL byte: it is not HLO text")
-    return None
+    return odd_character(text, at)
 
 
 def _missing(text: str, at: int, names: set[str]) -> Problem | None:
@@ -187,37 +162,18 @@ def _missing(text: str, at: int, names: set[str]) -> Problem | None:
     return Problem(at, message, width=len(key[0]))
 
 
-def _unclosed(text: str) -> Problem | None:
-    """When the text ends too early: the first bracket or string that runs on into a later instruction.
-
-    A brace at the end of its line opens a body; instructions are meant to follow it.
-    """
-    open_brackets: list[int] = []
-    for match in _NESTING.finditer(text):
-        piece = match[0]
-        if piece in "{(":
-            open_brackets.append(match.start())
-        elif piece in "})":
-            if open_brackets:
-                open_brackets.pop()
-        elif piece[0] in "\"'":
-            if _NEXT_INSTRUCTION.search(piece):
-                return Problem(match.start(), "the string is not closed")
-        elif piece[0] == "\n":
-            for at in open_brackets:
-                if text[at + 1 : text.find("\n", at)].strip():
-                    return Problem(at, f"this {text[at]!r} is not closed")
-    return None
-
-
-def _found(text: str, at: int) -> tuple[str, int]:
+def found_at(text: str, at: int) -> tuple[str, int]:
+    """The word that stands at an offset as messages show it, and its length."""
     match = _FOUND.match(text, at)
-    if match is None or not text[at:].strip():
+    if match is None or not text[at : at + 1].strip():
         return "the end of the text", 1
     found = match[0]
     shown = found if len(found) <= _LONGEST_FOUND else found[: _LONGEST_FOUND - 1] + "…"
     return (shown if shown[0] in "\"'" else repr(shown)), len(found)
 
+
+# What follows where a part of a text may end.
+_ENDS = {"operands": "')'", "body": "'}'"}
 
 # Sets of terminals that belong to one thing, what it is called, and which of them it stands for.
 _THINGS: tuple[tuple[set[str], str, set[str]], ...] = (
@@ -247,7 +203,7 @@ def _expected(names: set[str], start: str, lark: Lark) -> str:
                 plain.pop(name, None)
     for name, full in plain.items():
         if name == "$END":
-            words.append("')'" if start == "operands" else "nothing more")
+            words.append(_ENDS.get(start, "nothing more"))
         elif full in strings:
             words.append(f"'{strings[full]}'")
         else:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-__all__ = ["WHOLE", "Problem"]
+__all__ = ["WHOLE", "Expected", "Problem", "Undefined"]
 
 # The offset of a mistake that is not at one place of the part: the whole instruction is meant.
 WHOLE = -1
@@ -35,3 +35,23 @@ class Problem(Exception):  # noqa: N818 - not an error yet: the parser gives it 
         if self.offset == WHOLE:
             self.offset, self.width = offset, len(name)
         return self
+
+
+class Expected(Problem):
+    """``words`` are what could have stood in the place of what was ``found``."""
+
+    def __init__(self, offset: int, words: str, found: str, *, width: int = 1) -> None:
+        super().__init__(offset, f"expected {words}, found {found}", width=width)
+        self.words = words
+
+
+class Undefined(Problem):
+    """A name that nothing before it has; ``where`` is the computation the name was looked up in, None
+    for the name of a computation.
+    """
+
+    def __init__(self, offset: int, name: str, where: str | None, *, width: int) -> None:
+        what = "computation" if where is None else "instruction"
+        super().__init__(offset, f"no {what} {name!r} before this one", width=width)
+        self.name = name
+        self.where = where

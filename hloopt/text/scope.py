@@ -12,7 +12,7 @@ from hloopt.ops import OPS
 from hloopt.text.attributes import PHASES, Row, row
 from hloopt.text.grammar import pattern, read, shape_of
 from hloopt.text.hints import did_you_mean
-from hloopt.text.problem import WHOLE, Problem
+from hloopt.text.problem import WHOLE, Problem, Undefined
 from hloopt.types import Literal, Shape
 
 __all__ = [
@@ -110,8 +110,5 @@ class Places:
         return self.base + offset + (self.gap if offset >= self.split else 0)
 
 
-def undefined(scope: Scope, name: str, offset: int, width: int) -> Problem:
-    by_name = scope.computation.by_name
-    return Problem(
-        offset, f"no instruction {name!r} before this one{did_you_mean(name, by_name)}", width=width
-    )
+def undefined(scope: Scope, name: str, offset: int, width: int) -> Undefined:
+    return Undefined(offset, name, scope.computation.name, width=width)

@@ -31,12 +31,12 @@ LINES = [
     ("ROOT %x = f32[2]{1} negate(%a)", "5:17: the layout is no permutation of the dimensions"),
     ("ROOT %x = f32[2]{1,0} negate(%a)", "5:17: the layout orders 2 dimensions, the shape has 1"),
     ("ROOT %x = f32[2]{0:S(1)T(2)} negate(%a)", "5:24: expected 'M', 'P', 'SC' or '}', found 'T'"),
-    ("ROOT %x = f32[2] add(%a, %b)", "5:26: no instruction 'b' before this one"),
-    ("ROOT %x = f32[2] add(%a, %a", "6:1: expected ')' or ',', found '}'"),
+    ("ROOT %x = f32[2] add(%a, %b)", "5:26: there is no instruction 'b' in 'main'"),
+    ("ROOT %x = f32[2] add(%a, %a", "5:21: this '(' is not closed"),
     ("ROOT %x = f32[2] add(%a %a)", "5:25: expected ')' or ',', found '%a'"),
     ("ROOT %x f32[2] add(%a, %a)", "5:9: expected '=', found 'f32'"),
     ("ROOT %x = f32[2] add %a, %a", "5:22: expected '(', found '%a'"),
-    ("ROOT %x = f32[2] add(%a, %a),", "6:1: expected the name of an attribute with '=', found '}'"),
+    ("ROOT %x = f32[2] add(%a, %a),", "5:29: expected an attribute after this ','"),
     (
         "ROOT %x = f32[2] negate(%a), metadat={}",
         "5:30: negate has no attribute 'metadat'; did you mean 'metadata'?",
@@ -77,7 +77,7 @@ LINES = [
         "c= f32[2] negate(%a)",
         "5:1: expected a blank between 'c' and '=', or ',' before an attribute",
     ),
-    ("1x = f32[2] negate(%a)", "5:1: expected an instruction, ',' or '}', found '1x'"),
+    ("1x = f32[2] negate(%a)", "5:1: expected an instruction, found '1x'"),
     (
         "ROOT %x = f32[2] negate(f32[3] %a)",
         "5:32: operand 'a' is written with shape f32[3], it has f32[2]{0}",
@@ -132,14 +132,14 @@ LINES = [
         "ROOT %x = pred[2] compare(%a, %a), direction=LTT",
         "5:46: direction cannot be 'LTT'; did you mean 'LT'?",
     ),
-    ("ROOT %x = f32[2] call(%a), to_apply=%foo", "5:37: no computation 'foo' before this one"),
+    ("ROOT %x = f32[2] call(%a), to_apply=%foo", "5:37: there is no computation 'foo'"),
     (
         "ROOT %x = f32[2] call(%a), to_apply={ b = f32[2] negat(a) }",
         "5:50: unknown opcode 'negat'; did you mean 'negate'?",
     ),
     (
         "ROOT %x = f32[2] negate(%a), control-predecessors={%z}",
-        "5:52: no instruction 'z' before this one",
+        "5:52: there is no instruction 'z' in 'main'",
     ),
     (
         'ROOT %x = f32[2] negate(%a), metadata={op_name="\\q"}',
@@ -182,13 +182,13 @@ def test_one_wrong_line(line: str, expected: str) -> None:
 
 ONE = "{ a = f32[] parameter(0) }"
 TEXTS = [
-    ("", "1:1: the text is empty"),
-    (" \n\n", "1:1: the text is empty"),
+    ("", "1:1: the text is empty: there is no module in it"),
+    (" \n\n", "1:1: the text is empty: there is no module in it"),
     ("\0\1\2", "1:1: the text contains a NUL byte: it is not HLO text"),
-    ("hello world", "1:7: expected '(' or '{', found 'world'"),
-    ("HloModule", "1:10: expected a name, found the end of the text"),
+    ("hello world", "1:1: expected 'HloModule' or a computation, found 'hello'"),
+    ("HloModule", "1:10: expected the name of the module, found the end of the text"),
     ("HloModule m\n", "1:12: expected a computation, ',' or ':', found the end of the text"),
-    (HEAD, "4:30: expected '}', found the end of the text"),
+    (HEAD, "4:30: the text ends within computation 'main': expected '}'"),
     (HEAD + "/* open", "5:1: the comment is not closed"),
     (HEAD + '%x = f32[2] negate(%a), metadata={op_name="x}\n}', "5:43: the string is not closed"),
     (
@@ -214,7 +214,7 @@ TEXTS = [
         "1:32: attribute 'num_partitions' is given twice",
     ),
     ("HloModule m\nENTRY e { }", "2:11: expected an instruction, found '}'"),
-    (f"ENTRY e {ONE}\nENTRY f {ONE}", "2:7: a second computation is marked ENTRY"),
+    (f"ENTRY e {ONE}\nENTRY f {ONE}", "2:1: a second computation is marked ENTRY"),
     (f"e {ONE}\ne {ONE}", "2:1: computation 'e' is defined twice"),
     (
         f"ENTRY e (a: f32[]) -> s32[] {ONE}",
@@ -226,7 +226,7 @@ TEXTS = [
         f'e {ONE}, execution_tread="x"',
         "1:31: a computation has no attribute 'execution_tread'; did you mean 'execution_thread'?",
     ),
-    (f"e {ONE} }}", "1:30: expected a computation or ',', found '}'"),
+    (f"e {ONE} }}", "1:30: this '}' closes nothing"),
     (
         "e { ROOT a = f32[] parameter(0) ROOT b = f32[] negate(a) }",
         "1:38: a second instruction is marked ROOT in 'e'",

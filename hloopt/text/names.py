@@ -1,0 +1,91 @@
+"""What is known of a name that nothing before its use has."""
+
+from __future__ import annotations
+
+from hloopt.text.hints import did_you_mean
+from hloopt.text.outline import Outline, Part
+from hloopt.text.problem import Problem, Undefined
+
+__all__ = ["Names"]
+
+
+class Names:
+    """The names of a whole text; ``first`` is the first computation of each name."""
+
+    def __init__(self, text: str, parts: Outline) -> None:
+        self.text = text
+        self.parts = parts.parts
+        self.first: dict[str, Part] = {}
+        for part in self.parts:
+            self.first.setdefault(part.name, part)
+        self.told: set[tuple[str | None, str]] = set()
+        self.homes: dict[str, Part] | None = None
+
+    def line(self, at: int) -> int:
+        """The line of an offset."""
+        return self.text.count("\n", 0, at) + 1
+
+    def undefined(self, problem: Undefined, part: Part, lost: set[str]) -> Problem | None:
+        """The mistake with what is known of the name; None where it follows from another mistake.
+
+        ``part`` is the computation that is being read and ``lost`` what could not be read of it.
+        """
+        name, where = problem.name, problem.where
+        if (where, name) in self.told:
+            return None
+        self.told.add((where, name))
+        if where is None:
+            return self.computation(problem, part)
+        if where != part.name:  # a computation in braces
+            return problem
+        if part.lost or name in lost:
+            return None
+        return self.instruction(problem, part)
+
+    def computation(self, problem: Undefined, caller: Part) -> Problem | None:
+        name, width = problem.name, problem.width
+        called = self.first.get(name)
+        if called is None:
+            if any(part.lost for part in self.parts):
+                return None
+            message = f"there is no computation {name!r}{did_you_mean(name, self.first)}"
+            return Problem(problem.offset, message, width=width)
+        if called is caller:
+            return Problem(problem.offset, f"computation {name!r} calls itself", width=width)
+        if called.start < problem.offset:
+            return None
+        message = f"computation {name!r} is called before its definition on line "
+        message += str(self.line(called.start))
+        notes = ("a computation stands before those that call it",)
+        return Problem(problem.offset, message, width=width, notes=notes)
+
+    def instruction(self, problem: Undefined, part: Part) -> Problem | None:
+        name, width = problem.name, problem.width
+        names = part.names(self.text)
+        at = names.get(name)
+        if at is not None:
+            start = max(offset for offset in names.values() if offset <= problem.offset)
+            if at < start:
+                return None
+            if at == start:
+                return Problem(problem.offset, f"{name!r} is an operand of itself", width=width)
+            message = f"{name!r} is used before its definition on line {self.line(at)}"
+            notes = ("an instruction stands after its operands",)
+            return Problem(problem.offset, message, width=width, notes=notes)
+        message = f"there is no instruction {name!r} in {part.name!r}{did_you_mean(name, names)}"
+        return Problem(problem.offset, message, width=width, notes=self.elsewhere(name))
+
+    def elsewhere(self, name: str) -> tuple[str, ...]:
+        """Where another computation has an instruction of the name."""
+        if self.homes is None:
+            self.homes = {}
+            for part in self.parts:
+                for other in part.names(self.text):
+                    self.homes.setdefault(other, part)
+        home = self.homes.get(name)
+        if home is None:
+            return ()
+        line = self.line(home.names(self.text)[name])
+        return (
+            f"that of line {line} belongs to {home.name!r}: each computation has its own names",
+        )

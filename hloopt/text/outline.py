@@ -1,0 +1,446 @@
+"""Where the computations and instructions of a broken text begin and end.
+
+A text that is read without a mistake never comes here.  In one with mistakes brackets and quotes cannot be
+trusted; what programs and people do keep to is that an instruction begins on a line of its own and a
+computation at the beginning of one.  Brackets decide where they agree with that, lines where they do not.
+The text is gone through once.
+"""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_left
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+from hloopt.text.characters import odd_character
+from hloopt.text.grammar import pattern
+from hloopt.text.hints import found_at
+from hloopt.text.problem import Expected, Problem
+from hloopt.types import DTYPES
+
+__all__ = [
+    "HEADER",
+    "OPENING",
+    "Outline",
+    "Part",
+    "Piece",
+    "Suspect",
+    "left_out",
+    "outline",
+    "skip",
+]
+
+_NAME = r"%?+[A-Za-z_][A-Za-z0-9_.-]*+"
+_SKIP = r"(?:[ \t\r\n]++|/\*(?:[^*]++|\*(?!/))*+\*/|//[^\n]*+)*+"
+_BEGINS = rf"ROOT[ \t]++{_NAME}[ \t]|{_NAME}[ \t]++(?:=[ \t]|(?:{'|'.join(DTYPES)})\[)"
+_INSTRUCTION = re.compile(rf"\n[ \t]*+(?:{_BEGINS})")
+_TARGET = re.compile(rf"(?:ROOT(?=[ \t\r\n%])[ \t\r\n]*+)?+({_NAME})")
+_HEADING = re.compile(rf"(?:(ENTRY)\b{_SKIP})?+(?:({_NAME}){_SKIP}(?=[({{]))?+")
+_LINE_OF_HEADING = re.compile(
+    rf"^(?:ENTRY[ \t]++{_NAME}|{_NAME}[ \t]*+"
+    rf"(?:\{{[ \t]*+(?:\r?+$|{_BEGINS})|\([^\n]*(?:->[^\n]*|\{{[ \t\r]*+)$))",
+    re.MULTILINE,
+)
+_BODY = re.compile(rf"{_SKIP}(?:ROOT[ \t\r\n]|{_NAME}[ \t\r\n]++=[ \t\r\n]|\}})")
+_SCAN = re.compile(
+    r"(?P<comment>/\*(?:[^*]++|\*(?!/))*+\*/|//[^\n]*+)"
+    r"""|(?P<string>"(?:[^"\\]++|\\.)*+"|'(?:[^'\\]++|\\.)*+')"""
+    r"""|(?P<open>/\*|["'])"""
+    r"|(?P<line>\n)"
+    r"|(?P<bracket>[(){}\[\]])",
+    re.DOTALL,
+)
+OPENING = re.compile(rf"{_SKIP}HloModule\b")
+HEADER = re.compile(rf"{_SKIP}HloModule{_SKIP}{_NAME}{_SKIP}:?+")
+_TABLES = re.compile(r"(?:FileNames|FunctionNames|FileLocations|StackFrames)\b")
+_CONTINUED = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]*+=|[,{(\[=]")
+_ATTRIBUTES = re.compile(rf"{_SKIP},[^\n]*+")
+_LAYOUT = re.compile(r"[ \t\r\n]*+[0-9:]")
+_CUT_OFF = "the text may have been cut off"
+_PAIRS = {")": "(", "}": "{", "]": "["}
+
+
+Line: TypeAlias = Callable[[str, int], re.Match[str] | None]
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """What is taken for one instruction and is not an ordinary line; ``unclosed`` tells of the bracket or
+    quote at ``opened`` that does not end.  ``cut`` is set where the text ends within it.
+    """
+
+    start: int
+    end: int
+    unclosed: Problem | None = None
+    opened: int = -1
+    cut: bool = False
+
+
+class Suspect(Problem):
+    """A bracket opened at ``start`` of an instruction that seems to end with the body, at ``end``."""
+
+    def __init__(self, opened: int, kind: str, start: int, end: int) -> None:
+        super().__init__(opened, f"this {kind!r} is not closed")
+        self.start = start
+        self.end = end
+
+
+@dataclass(slots=True)
+class Part:
+    """A computation: where its heading begins and its body, and where that ends (-1: nowhere).
+
+    ``pieces`` are the offsets of ordinary lines, and ``Piece`` for what is none.  ``lost`` means that
+    something of it has been left out of the text.
+    """
+
+    name: str
+    start: int
+    name_at: int
+    body: int
+    pieces: list[int | Piece] = field(default_factory=list)
+    close: int = -1
+    after: int = -1
+    lost: bool = False
+    _names: dict[str, int] | None = None
+
+    def names(self, text: str) -> dict[str, int]:
+        """Where each instruction is defined, made when it is first asked for."""
+        if self._names is None:
+            self._names = {}
+            for piece in self.pieces:
+                at = piece if isinstance(piece, int) else piece.start
+                match = _TARGET.match(text, at)
+                if match is not None:
+                    self._names.setdefault(match[1].lstrip("%"), match.start(1))
+        return self._names
+
+
+@dataclass(slots=True)
+class Outline:
+    """``front`` is where the header and the tables end; ``problems`` what is wrong with the whole."""
+
+    front: int = 0
+    parts: list[Part] = field(default_factory=list)
+    problems: list[Problem] = field(default_factory=list)
+
+
+_skip = re.compile(_SKIP)
+
+
+def skip(text: str, at: int) -> int:
+    """The next offset that is neither blank nor comment."""
+    match = _skip.match(text, at)
+    assert match is not None, "the pattern matches the empty text"
+    return match.end()
+
+
+def outline(text: str, line: Line, enough: int) -> Outline:
+    """The parts of a text, and at most ``enough`` mistakes of their order; ``line`` matches an ordinary
+    instruction.
+    """
+    return _Outliner(text, line, enough).run()
+
+
+class _Outliner:
+    """Goes through a text; ``found`` is what it has seen so far."""
+
+    def __init__(self, text: str, line: Line, enough: int) -> None:
+        self.text = text
+        self.enough = enough
+        self.found = Outline()
+        self.ordinary = line
+        self.last = len(text.rstrip())
+        self.headings: list[int] | None = None
+        self.suspect: Suspect | None = None
+
+    # ---- the module ----
+
+    def run(self) -> Outline:
+        at = self.front()
+        self.found.front = at
+        while len(self.found.problems) < self.enough:
+            at = skip(self.text, at)
+            if at >= len(self.text):
+                break
+            at = self.next(at)
+        return self.found
+
+    def front(self) -> int:
+        """Where the first computation begins."""
+        text = self.text
+        at = 0
+        if OPENING.match(text):
+            header = HEADER.match(text)
+            at = header.end() if header else skip(text, 0) + len("HloModule")
+            attributes = pattern("LINE_ATTRIBUTES").match(text, at)
+            at = skip(text, attributes.end() if attributes else at)
+            if not header or not (_HEADING.match(text, at) or self.instruction_at(at)):
+                return self.heading_after(at)
+        at = skip(text, at)
+        return self.heading_after(at) if _TABLES.match(text, at) else at
+
+    def next(self, at: int) -> int:
+        """What stands at ``at`` between computations; where to go on."""
+        text, found = self.text, self.found
+        if self.instruction_at(at) and found.parts:
+            part = found.parts[-1]
+            self.outside(part, at)
+            return self.body(at, part)
+        heading = _HEADING.match(text, at)
+        if heading is not None and (heading[1] or heading[2]):
+            return self.computation(at, heading)
+        if text[at] == "}":
+            notes: tuple[str, ...] = ()
+            if found.parts:
+                part = found.parts[-1]
+                notes = (
+                    f"computation {part.name!r} has been closed on line {self.line(part.close)}",
+                )
+            found.problems.append(Problem(at, "this '}' closes nothing", notes=notes))
+            return at + 1
+        if text.startswith("HloModule", at):
+            message = "a second module begins here: a text holds one module"
+            found.problems.append(Problem(at, message, width=len("HloModule")))
+            return len(text)
+        if text.startswith(("...", "\u2026"), at):
+            found.problems.append(left_out(at))
+            for part in found.parts:
+                part.lost = True
+        else:
+            word, width = found_at(text, at)
+            what = "a computation" if found.parts else "'HloModule' or a computation"
+            problem = odd_character(text, at) or Expected(at, what, word, width=width)
+            found.problems.append(problem)
+        return self.heading_after(at + 1)
+
+    def outside(self, part: Part, at: int) -> None:
+        """An instruction behind the end of the last computation."""
+        match = _TARGET.match(self.text, at)
+        name = match[1].lstrip("%") if match else ""
+        problem = Problem(
+            at,
+            f"instruction {name!r} stands outside of a computation",
+            width=match.end() - at if match else 1,
+            notes=(f"this '}}' on line {self.line(part.close)} ends computation {part.name!r}",),
+        )
+        self.found.problems.append(problem)
+
+    def line(self, at: int) -> int:
+        return self.text.count("\n", 0, at) + 1
+
+    def instruction_at(self, at: int) -> bool:
+        match = _TARGET.match(self.text, at)
+        if match is None:
+            return False
+        end = skip(self.text, match.end())
+        if self.text.startswith(":", end):
+            end = skip(self.text, end + 1)
+        return self.text.startswith("=", end) and (end > match.end() or match[1][0] == "%")
+
+    def heading_after(self, at: int) -> int:
+        """Where the next line begins that looks like that of a computation."""
+        if self.headings is None:
+            self.headings = [match.start() for match in _LINE_OF_HEADING.finditer(self.text)]
+        index = bisect_left(self.headings, at)
+        return self.headings[index] if index < len(self.headings) else len(self.text)
+
+    # ---- a computation ----
+
+    def computation(self, at: int, heading: re.Match[str]) -> int:
+        text = self.text
+        name = heading[2] or ""
+        name_at = heading.start(2) if name else heading.end()
+        part = Part(name.lstrip("%"), at, name_at + name.startswith("%"), -1)
+        self.found.parts.append(part)
+        opened, end = self.opening(heading.end())
+        part.body = end
+        if opened:
+            return self.body(end + 1, part)
+        where = len(text[:end].rstrip())
+        message = f"expected '{{' before the instructions of computation {part.name!r}"
+        self.found.problems.append(Problem(where, message))
+        return self.body(end, part)
+
+    def opening(self, at: int) -> tuple[bool, int]:
+        """The brace that opens a body after a heading; or there is none, and where the body begins."""
+        text = self.text
+        layout = False
+        for match in _SCAN.finditer(text, at):
+            piece, start = match[0], match.start()
+            if piece == "{":
+                layout = _LAYOUT.match(text, match.end()) is not None
+                if not layout:
+                    return True, start
+            elif piece == "}":
+                if not layout:
+                    return False, start
+                layout = False
+            elif piece == "\n" and self.boundary(start):
+                return False, start + 1
+        return False, len(text)
+
+    def body(self, at: int, part: Part) -> int:
+        """The instructions from ``at`` to the brace that ends the body; where to go on."""
+        text, pieces = self.text, part.pieces
+        length = len(text)
+        self.suspect = None
+        while True:
+            at = skip(text, at)
+            if at >= length:
+                self.cut(part)
+                return length
+            if text[at] == "}":
+                part.close = at
+                return self.after(at + 1, part)
+            if self.module_or_heading(at):
+                self.unended(part, at)
+                return at
+            line = self.ordinary(text, at)
+            if line is not None and self.whole(at, line.end()):
+                pieces.append(at)
+                at = line.end()
+                continue
+            piece = self.piece(at)
+            pieces.append(piece)
+            at = piece.end
+
+    def module_or_heading(self, at: int) -> bool:
+        if at and self.text[at - 1] != "\n":
+            return False
+        return bool(_LINE_OF_HEADING.match(self.text, at) or self.text.startswith("HloModule ", at))
+
+    def whole(self, at: int, end: int) -> bool:
+        """Whether what was matched as a line from ``at`` to ``end`` is an instruction and no more."""
+        text = self.text
+        if _INSTRUCTION.search(text, at, end) is not None:
+            return False
+        following = skip(text, end)
+        if following >= len(text) or text[following] == "}" or self.instruction_at(following):
+            return True
+        return "\n" in text[end:following] and not _CONTINUED.match(text, following)
+
+    def after(self, at: int, part: Part) -> int:
+        """Past the attributes of a computation."""
+        match = pattern("LINE_ATTRIBUTES").match(self.text, at) or _ATTRIBUTES.match(self.text, at)
+        part.after = match.end() if match else at
+        return part.after
+
+    def unended(self, part: Part, at: int) -> None:
+        notes = (f"computation {part.name!r} begins on line {self.line(part.start)}",)
+        message = f"computation {part.name!r} is not closed: expected '}}' before this"
+        self.found.problems.append(self.suspect or Problem(at, message, notes=notes))
+
+    def cut(self, part: Part) -> None:
+        """The text ends within a body."""
+        last = part.pieces[-1] if part.pieces else None
+        if isinstance(last, Piece) and last.cut:
+            return
+        notes = (
+            f"computation {part.name!r} begins on line {self.line(part.start)}",
+            _CUT_OFF,
+        )
+        message = f"the text ends within computation {part.name!r}: expected '}}'"
+        self.found.problems.append(self.suspect or Problem(self.last, message, notes=notes))
+
+    # ---- an instruction ----
+
+    def piece(self, at: int) -> Piece:
+        """From ``at`` to where the next instruction begins, or the body ends."""
+        text = self.text
+        brackets: list[tuple[str, int, bool]] = []
+        unclosed: Problem | None = None
+        position = at
+        while True:
+            match = _SCAN.search(text, position)
+            if match is None:
+                if brackets and unclosed is None:
+                    kind, start, _ = brackets[-1]
+                    unclosed = self.ends_within("brackets", f"the {kind!r}", start)
+                    return Piece(at, len(text), unclosed, start, cut=True)
+                return _piece(at, len(text), unclosed)
+            position = match.end()
+            piece, start = match[0], match.start()
+            if match.lastgroup == "bracket":
+                if piece in "([{":
+                    body = piece == "{" and _BODY.match(text, position) is not None
+                    brackets.append((piece, start, body))
+                    continue
+                ends, loose = self.closed(brackets, piece, start, at)
+                unclosed = unclosed or loose
+                if ends:
+                    return _piece(at, start, unclosed)
+            elif match.lastgroup == "line":
+                if self.boundary(start):
+                    open_ones = [one for one in brackets if not one[2]]
+                    if open_ones:
+                        unclosed = unclosed or _not_closed(*open_ones[0][:2])
+                    if open_ones or not brackets or self.module_or_heading(start + 1):
+                        return _piece(at, start + 1, unclosed)
+            elif match.lastgroup == "open" or (
+                match.lastgroup == "string" and _INSTRUCTION.search(text, start, position)
+            ):
+                if piece == "/*":
+                    return Piece(
+                        at, len(text), Problem(start, "the comment is not closed", width=2)
+                    )
+                line_end = text.find("\n", start)
+                if line_end < 0:
+                    problem = self.ends_within("a string", "the string", start)
+                    return Piece(at, len(text), problem, start, cut=True)
+                unclosed = unclosed or Problem(start, "the string is not closed")
+                position = line_end
+                # What stands in brackets on this line cannot be told from the string.
+                brackets.clear()
+
+    def boundary(self, newline: int) -> bool:
+        """Whether an instruction or a computation begins on the line after ``newline``."""
+        return _INSTRUCTION.match(self.text, newline) is not None or self.module_or_heading(
+            newline + 1
+        )
+
+    def closed(
+        self, brackets: list[tuple[str, int, bool]], piece: str, start: int, first: int
+    ) -> tuple[bool, Problem | None]:
+        """Take a closing bracket of the instruction that begins at ``first``: whether it ends the body, and
+        which bracket it shows to be open.
+        """
+        wanted = _PAIRS[piece]
+        if brackets and brackets[-1][0] == wanted:
+            kind, opened, body = brackets.pop()
+            if piece == "}" and not body and self.text[start - 1 : start] == "\n":
+                # It looks like the end of the computation; whether it is one shows at the end.
+                self.suspect = self.suspect or Suspect(opened, kind, first, start)
+            return False, None
+        if piece == "}" and not any(one[0] == "{" for one in brackets):
+            alone = not self.text[self.text.rfind("\n", 0, start) + 1 : start].strip()
+            if brackets and not alone:
+                return False, None
+            return True, _not_closed(*brackets[0][:2]) if brackets else None
+        if any(one[0] == wanted for one in brackets):
+            loose = brackets[-1]
+            while brackets.pop()[0] != wanted:
+                pass
+            return False, _not_closed(*loose[:2])
+        return False, None
+
+    def ends_within(self, what: str, opened: str, start: int) -> Problem:
+        column = start - self.text.rfind("\n", 0, start)
+        place = f"{opened} begins on line {self.line(start)}, column {column}"
+        return Problem(self.last, f"the text ends within {what}", notes=(place, _CUT_OFF))
+
+
+def _piece(start: int, end: int, unclosed: Problem | None) -> Piece:
+    return Piece(start, end, unclosed, unclosed.offset if unclosed else -1)
+
+
+def _not_closed(kind: str, start: int) -> Problem:
+    return Problem(start, f"this {kind!r} is not closed")
+
+
+def left_out(at: int) -> Problem:
+    """A text that was shortened by whoever quoted it."""
+    return Problem(
+        at, "a part of the text is left out here", width=3, notes=("the whole text is needed",)
+    )

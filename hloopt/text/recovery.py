@@ -1,0 +1,350 @@
+"""All mistakes of a text that has some.
+
+Whoever reads a text without a mistake never comes here.  The outline of the text is read piece by piece;
+a piece that cannot be read is told once, and an instruction that stands in for it keeps what depends on it
+from being told as well.  Nothing is read twice, so that many mistakes cost no more than one.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import replace
+
+from hloopt.ir import Computation, Instruction, edit
+from hloopt.source import Source
+from hloopt.text.attributes import Row
+from hloopt.text.grammar import pattern, read, shape_of
+from hloopt.text.hints import found_at
+from hloopt.text.module import ModuleReader
+from hloopt.text.names import Names
+from hloopt.text.outline import HEADER, OPENING, Part, Piece, Suspect, left_out, outline, skip
+from hloopt.text.problem import WHOLE, Expected, Problem, Undefined
+from hloopt.text.records import AttributeText, InstructionText, ModuleText, begin
+from hloopt.text.scope import Scope
+from hloopt.types import Shape
+
+__all__ = ["mistakes"]
+
+_EMPTY_BODY = "{ROOT _ = () tuple()}"
+_EMPTY_COMPUTATION = f"\n_ {_EMPTY_BODY}"
+_STAND_IN = "custom-call"
+_TRAILING_COMMA = re.compile(r",")
+_BEGINNING = re.compile(
+    r"(ROOT[ \t\r\n]++)?+(%?+[A-Za-z_][A-Za-z0-9_.-]*+)[ \t\r\n]*+:?+[ \t\r\n]*+=?+[ \t\r\n]*+"
+)
+
+
+def mistakes(text: str, source: Source, strict: bool, most: int) -> tuple[list[Problem], bool]:
+    """The mistakes of ``text`` in its order, at most ``most``, and whether there may be more.
+
+    ``text`` has the offsets of ``source``.  None are found where the text is so broken that it has no parts.
+    """
+    found = _Recovery(source, text, strict, most + 1).look()
+    return found[:most], len(found) > most
+
+
+class _Enough(Exception):  # noqa: N818 - no error: it ends the reading
+    """As many mistakes as are wanted have been found."""
+
+
+class _Consequence(Problem):
+    """A mistake that would not be there but for another one."""
+
+
+class _Recovery(ModuleReader):
+    """Reads what can be read of a text and keeps every mistake."""
+
+    def __init__(self, source: Source, text: str, strict: bool, most: int) -> None:
+        super().__init__(source, strict)
+        self.text = text
+        self.outline = outline(text, self.parts, most)
+        self.most = most
+        self.found: list[Problem] = []
+        self.names = Names(text, self.outline)
+        self.hollow: set[str] = set()  # computations without even the shape of their root
+        self.entry: Part | None = None
+        self.part = Part("", 0, 0, 0)
+        self.lost: set[str] = set()  # instructions of this computation without even a shape
+        self.standing: set[Instruction] = set()  # those that stand in for broken ones
+
+    def look(self) -> list[Problem]:
+        with suppress(_Enough):
+            self.front(self.outline.front)
+            for part in self.outline.parts:
+                self.computation_of(part)
+        found = [*self.found, *filter(self.is_sure, self.outline.problems)]
+        return sorted(found, key=lambda problem: problem.offset)[: self.most]
+
+    def is_sure(self, problem: Problem) -> bool:
+        """A suspicion is a mistake where nothing else is wrong."""
+        return not isinstance(problem, Suspect) or not any(
+            problem.start <= other.offset < problem.end for other in self.found
+        )
+
+    def add(self, problem: Problem) -> None:
+        """Keep a mistake that is not the consequence of another."""
+        if isinstance(problem, Undefined):
+            named = self.names.undefined(problem, self.part, self.lost)
+            if named is None:
+                return
+            problem = named
+        elif isinstance(problem, _Consequence):
+            return
+        self.found.append(problem)
+        if len(self.found) >= self.most:
+            raise _Enough
+
+    @contextmanager
+    def noting(self) -> Iterator[None]:
+        """Go on after what is done here when it finds a mistake."""
+        try:
+            yield
+        except Problem as problem:
+            self.add(problem)
+
+    # ---- the module ----
+
+    def front(self, end: int) -> None:
+        """The header and the tables."""
+        if OPENING.match(self.text) and not HEADER.match(self.text):
+            at = skip(self.text, skip(self.text, 0) + len("HloModule"))
+            found, width = found_at(self.text, at)
+            self.add(Expected(at, "the name of the module", found, width=width))
+            return
+        try:
+            syntax: ModuleText = read("module", self.text[:end] + _EMPTY_COMPUTATION)
+        except Problem as problem:
+            self.add(self.placed(problem, 0, end))
+            return
+        for entry in syntax.attributes:
+            with self.noting():
+                self.header_attribute(entry)
+        with self.noting():
+            self.tables(syntax)
+
+    def placed(self, problem: Problem, start: int, end: int) -> Problem:
+        """The mistake in the text between ``start`` and ``end``, with what really follows there."""
+        problem = problem.moved(start)
+        last = start + len(self.text[start:end].rstrip())
+        if problem.offset < last or not isinstance(problem, Expected):
+            problem.offset = min(problem.offset, last)
+            return problem
+        comma = _TRAILING_COMMA.search(self.text, max(start, last - 1), last)
+        if comma is not None:
+            return Problem(comma.start(), "expected an attribute after this ','")
+        following = skip(self.text, last)
+        found, width = found_at(self.text, following)
+        if "\n" in self.text[last:following] and following < len(self.text):
+            return Problem(last, f"expected {problem.words} at the end of this line")
+        return Expected(following, problem.words, found, width=width)
+
+    # ---- a computation ----
+
+    def computation_of(self, part: Part) -> None:
+        self.part, self.lost, self.standing = part, set(), set()
+        declared = self.heading(part)
+        computation = Computation(part.name, part.name_at)
+        root = self.pieces(part, computation)
+        with self.noting():
+            self.finish_part(part, computation, root, declared)
+        with self.noting():
+            self.attributes_of(part, computation)
+        if part.name and part.name not in self.computations:
+            edit.add_computation(self.result, computation)
+            self.computations[part.name] = computation
+
+    def heading(self, part: Part) -> Shape | None:
+        """Check name and mark; the shape that is declared to be the result's."""
+        name, text = part.name, self.text[part.start : part.body]
+        first = self.names.first[name] if name else part
+        if first is not part:
+            note = f"the first is on line {self.names.line(first.start)}"
+            message = f"computation {name!r} is defined twice"
+            self.add(Problem(part.name_at, message, width=len(name), notes=(note,)))
+        elif name:
+            with self.noting():
+                self.check_word(name, part.name_at)
+        if text.startswith("ENTRY"):
+            if self.entry is not None:
+                message = "a second computation is marked ENTRY"
+                line = self.names.line(self.entry.start)
+                notes = (f"the first is {self.entry.name!r} on line {line}",)
+                self.add(Problem(part.start, message, width=len("ENTRY"), notes=notes))
+            self.entry = self.entry or part
+        try:
+            syntax: ModuleText = read("module", text + _EMPTY_BODY)
+        except Problem as problem:
+            self.add(self.placed(problem, part.start, part.body))
+            return None
+        return syntax.computations[0].result
+
+    def pieces(self, part: Part, computation: Computation) -> Instruction | None:
+        """Read the instructions; the root, or None where nobody can know it."""
+        scope = Scope(computation, [], 0)
+        root: Instruction | None = None
+        marked = False
+        for piece in part.pieces:
+            for instruction, is_root in self.instructions(scope, piece):
+                if is_root and marked and root is not None:
+                    notes = (f"the first is {root.name!r} on line {self.names.line(root.offset)}",)
+                    message = f"a second instruction is marked ROOT in {computation.name!r}"
+                    offset, width = instruction.offset, len(instruction.name)
+                    self.add(Problem(offset, message, width=width, notes=notes))
+                elif is_root or not marked:
+                    root = instruction
+                    marked = marked or is_root
+        return root if marked or not (part.lost or self.lost) else None
+
+    def finish_part(
+        self,
+        part: Part,
+        computation: Computation,
+        root: Instruction | None,
+        declared: Shape | None,
+    ) -> None:
+        """Give a computation its root; check what can be checked of it as a whole."""
+        if not part.pieces and part.close >= 0:
+            self.add(Expected(part.close, "an instruction", "'}'"))
+        if root is None:
+            if declared is None:
+                self.hollow.add(part.name)
+                return
+            root = self.stand_in(computation, f"{part.name}.root", declared, part.name_at)
+        computation.root = root
+        if self.standing or self.lost or part.lost:
+            return
+        self.check_parameters(computation)
+        self.check_result(computation, declared)
+
+    def attributes_of(self, part: Part, computation: Computation) -> None:
+        start = part.close + 1
+        if part.close < 0 or part.after <= start:
+            return
+        try:
+            entries = read("attributes", self.text[start : part.after])
+        except Problem as problem:
+            raise self.placed(problem, start, part.after) from None
+        for entry in entries:
+            with self.noting():
+                self.computation_attribute(computation, entry.moved(start))
+
+    # ---- an instruction ----
+
+    def instructions(self, scope: Scope, piece: int | Piece) -> Iterator[tuple[Instruction, bool]]:
+        """What a piece of a body defines; a broken instruction with a shape has a stand-in."""
+        if isinstance(piece, int):
+            match = self.parts(self.text, piece)
+            assert match is not None, "the outline takes lines for such only when they match"
+            yield from self.one(scope, match, None, 0)
+            return
+        try:
+            items = read("body", self.text[piece.start : piece.end])
+        except Problem as problem:
+            self.add(self.syntax(problem, piece))
+            yield from self.guessed(scope, piece)
+            return
+        inner = replace(scope, items=items, base=piece.start)
+        for item, more, start in self.items(inner):
+            yield from self.one(inner, item, more, start)
+
+    def one(
+        self,
+        scope: Scope,
+        item: InstructionText | re.Match[str],
+        more: list[AttributeText] | None,
+        start: int,
+    ) -> Iterator[tuple[Instruction, bool]]:
+        self.depth = 0
+        try:
+            if isinstance(item, InstructionText):
+                yield self.instruction(scope, item)
+            else:
+                yield self.line(scope, item, more, start)
+        except Problem as problem:
+            if isinstance(item, InstructionText):
+                root, name, shape = item.root, str(item.name), item.shape
+                at = scope.base + begin(item.name)
+            else:
+                root, name = item[1] is not None, item[2]
+                shape, at = _shape_at(item[3], 0), start + item.start(2)
+            if problem.offset == WHOLE:
+                problem.offset = at
+            self.add(problem)
+            yield from self.instead(scope.computation, name, root, shape, at)
+
+    def guessed(self, scope: Scope, piece: Piece) -> Iterator[tuple[Instruction, bool]]:
+        """The stand-in for a piece that is not even well formed: by the words it begins with."""
+        match = _BEGINNING.match(self.text, piece.start, piece.end)
+        if match is None:
+            return
+        shape = _shape_at(self.text[: piece.end], match.end())
+        root, name, at = match[1] is not None, match[2], match.start(2)
+        yield from self.instead(scope.computation, name, root, shape, at)
+
+    def instead(
+        self, computation: Computation, name: str, root: bool, shape: Shape | None, at: int
+    ) -> Iterator[tuple[Instruction, bool]]:
+        name = name.lstrip("%")
+        known = computation.by_name.get(name)
+        if known is not None:
+            yield known, False
+        elif shape is not None:
+            yield self.stand_in(computation, name, shape, at), root
+        else:
+            self.lost.add(name)
+
+    def stand_in(self, computation: Computation, name: str, shape: Shape, at: int) -> Instruction:
+        instruction = Instruction(name, _STAND_IN, shape, (), {}, None, at)
+        self.standing.add(instruction)
+        return edit.append(computation, instruction)
+
+    def syntax(self, problem: Problem, piece: Piece) -> Problem:
+        """The mistake in the form of a piece: what the grammar says, or a bracket that is not closed."""
+        text = self.text
+        if text.startswith(("...", "\u2026"), piece.start):
+            self.part.lost = True
+            return left_out(piece.start)
+        problem = self.placed(problem, piece.start, piece.end)
+        last = len(text[: piece.end].rstrip())
+        if piece.unclosed is not None and problem.offset >= piece.opened:
+            here = "\n" not in text[piece.opened : problem.offset] and problem.offset < last
+            return problem if here and not piece.cut else piece.unclosed
+        if problem.offset >= last >= len(text.rstrip()):
+            return _Consequence(last, "the outline tells that the text ends")
+        return problem
+
+    # ---- what follows from a mistake is none ----
+
+    def called(self, instruction: Instruction, attribute: str, text: str, at: int) -> Computation:
+        if not text.startswith("{"):
+            name = text.lstrip("%")
+            if name in self.hollow:
+                raise _Consequence(at, "the computation called is broken")
+            if name not in self.computations:
+                raise Undefined(at, name, None, width=len(text))
+        return super().called(instruction, attribute, text, at)
+
+    def inferred(self, instruction: Instruction, found: Row) -> Shape:
+        try:
+            return super().inferred(instruction, found)
+        except Problem as problem:
+            if self.standing.isdisjoint(instruction.operands):
+                raise
+            raise _Consequence(problem.offset, problem.message) from None
+
+    def free_name(self, scope: Scope, base: str) -> str:
+        if scope.reserved is None:
+            scope.reserved = set(self.part.names(self.text))
+        return super().free_name(scope, base)
+
+
+def _shape_at(text: str, at: int) -> Shape | None:
+    """The shape written at an offset, where it is one."""
+    match = pattern("SHAPE_TEXT").match(text, at)
+    if match is None:
+        return None
+    with suppress(Problem):
+        return shape_of(match[1])
+    return None
