@@ -12,7 +12,7 @@ import re
 from hloopt.errors import ShapeError
 from hloopt.ir import Computation, Instruction, Module, edit
 from hloopt.ir.build import infer_shape
-from hloopt.ops import MANY
+from hloopt.ops import MANY, op_of
 from hloopt.text.arguments import ArgumentReader
 from hloopt.text.attributes import Row, Tail, decode_metadata
 from hloopt.text.grammar import read
@@ -269,6 +269,15 @@ class BodyReader(ArgumentReader):
                 f"{found.word} needs a shape ((operands), result, ...)",
                 width=len(instruction.name),
             )
+        assert found.wrapped is not None
+        low, high = op_of(found.wrapped).arity
+        if not low <= len(instruction.operands) <= high:
+            raise Problem(
+                instruction.offset,
+                f"{found.wrapped} takes {_range(low, high)}, {instruction.name!r} starts it with "
+                f"{len(instruction.operands)}",
+                width=len(instruction.name),
+            )
         computation = Computation(
             self.result.fresh_name(f"{instruction.name}.computation"), instruction.offset
         )
@@ -293,7 +302,6 @@ class BodyReader(ArgumentReader):
             for name in found.wrapped_schema()
             if name in instruction.attributes
         }
-        assert found.wrapped is not None
         computation.root = edit.append(
             computation,
             Instruction(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 from hloopt.ir import Computation, Module, edit
@@ -25,6 +26,8 @@ from hloopt.text.strings import unquote
 from hloopt.types import Shape, compatible
 
 __all__ = ["ModuleReader"]
+
+_FIELD = re.compile(r"([a-z_]+)=(-?[0-9]+)")  # the next one may follow without a blank
 
 
 class ModuleReader(BodyReader):
@@ -95,10 +98,8 @@ class ModuleReader(BodyReader):
         for name, rows in (("FileLocations", tables.locations), ("StackFrames", tables.frames)):
             for line in syntax.tables.get(name, ()):
                 number, _, rest = line.partition("{")
-                fields = rest[:-1].replace(",", " ").split()
                 rows[integer(number.strip(), begin(line))] = {
-                    key: integer(value, begin(line))
-                    for key, _, value in (field.partition("=") for field in fields)
+                    key: integer(value, begin(line)) for key, value in _FIELD.findall(rest)
                 }
 
     # ---- computation ----

@@ -14,6 +14,9 @@ __all__ = ["literal_text"]
 
 _Array = np.ndarray[Any, Any]
 
+_UNSIGNED = {1: np.uint8, 2: np.uint16, 4: np.uint32, 8: np.uint64}
+_PROBED = 1000  # elements
+
 
 def literal_text(literal: Literal) -> str:
     """What stands between the parentheses of ``constant(...)``."""
@@ -65,6 +68,16 @@ def _element_texts(dtype: DType, values: _Array) -> list[str]:
 
 
 def _float_texts(dtype: DType, values: _Array) -> list[str]:
+    """The texts of a flat array: masks and tables repeat few values, each is written once."""
+    bits = values.view(_UNSIGNED[values.dtype.itemsize])
+    if len(np.unique(bits[:_PROBED])) * 4 <= min(len(bits), _PROBED):
+        known, places = np.unique(bits, return_inverse=True)
+        texts = np.array(_texts_of_each(dtype, known.view(values.dtype)), object)
+        return list(texts[places])
+    return _texts_of_each(dtype, values)
+
+
+def _texts_of_each(dtype: DType, values: _Array) -> list[str]:
     if dtype.name == "f64":
         texts = list(map(repr, values.tolist()))
     elif dtype.name in {"f32", "f16"}:
@@ -115,8 +128,7 @@ def _nan_text(dtype: DType, values: _Array, index: int) -> str:
     """``nan``, with sign and payload where the type has them and they are not the usual ones."""
     if not has_payload(dtype):
         return "nan"
-    unsigned = {1: np.uint8, 2: np.uint16, 4: np.uint32, 8: np.uint64}[values.dtype.itemsize]
-    bits = int(values[index : index + 1].view(unsigned)[0])
+    bits = int(values[index : index + 1].view(_UNSIGNED[values.dtype.itemsize])[0])
     sign = "-" if bits >> (dtype.bits - 1) else ""
     mantissa = mantissa_bits(dtype)
     payload, usual = bits & ((1 << mantissa) - 1), 1 << (mantissa - 1)

@@ -119,7 +119,7 @@ def test_stack_tables() -> None:
     """The four tables are read, and metadata's stack_frame_id leads to the user's line."""
     module = parse_module(
         'HloModule m\n\nFileNames\n1 "a.py"\n2 \'b.py\'\n\nFunctionNames\n1 "f"\n\nFileLocations\n'
-        "1 {file_name_id=2 function_name_id=1 line=30, end_line=31}\n\nStackFrames\n"
+        "1 {file_name_id=2function_name_id=1 line=30, end_line=31}\n\nStackFrames\n"
         "1 {file_location_id=1 parent_frame_id=1}\n\n"
         "ENTRY e { a = f32[] parameter(0), metadata={stack_frame_id=1} }"
     )
@@ -479,6 +479,26 @@ def test_asynchronous_sugar() -> None:
     assert inner.attributes == {"slice": (SliceRange(0, 2), SliceRange(0, 3))}
     assert start.attributes["async_execution_thread"] == "t"
     assert start.attributes["calls"].execution_thread == "t"
+
+
+def test_asynchronous_sugar_takes_all_operands_at_once() -> None:
+    """Newer XLA lets updates bring operands; here they would be lost, so that is an error."""
+    with pytest.raises(ParseError, match="dot takes 2 operands, 's' starts it with 0") as caught:
+        body("ROOT s = ((), f32[2,2], s32[]) dot-start()")
+    assert caught.value.line > 1
+
+
+@pytest.mark.parametrize("layout", ["{18446744073709551615,0}", "{0,0}", "{2,0}"])
+def test_a_layout_orders_the_dimensions(layout: str) -> None:
+    """Each dimension once; XLA reads integers that 63 bits do not hold as negative."""
+    with pytest.raises(ParseError, match="no permutation of the dimensions"):
+        body(f"ROOT x = f32[2,3]{layout} negate(p)")
+
+
+def test_digits_are_ascii() -> None:
+    """What Unicode calls a digit as well is none here."""
+    with pytest.raises(ParseError):
+        parse_module("ENTRY e { x = f32[] parameter(\u0660) }")
 
 
 # ---- the two ways through the grammar ---------------------------------------------------------------
