@@ -28,6 +28,7 @@ from hloopt.types import Shape
 __all__ = ["Syntax"]
 
 _MOST_SHAPES = 50_000
+_DEEPEST = 1000
 
 
 class Syntax(ShapeRules, ValueRules, Transformer[Token, Any]):
@@ -141,8 +142,12 @@ class Syntax(ShapeRules, ValueRules, Transformer[Token, Any]):
     def deep(self, parts: list[Any]) -> tuple[int, int]:
         return begin(parts[0]), end(parts[-1])
 
-    def deeper(self, parts: list[Token]) -> None:
-        return None
+    def deeper(self, parts: list[Any]) -> int:
+        """How many levels of braces there are."""
+        depth = 1 + max((part for part in parts if type(part) is int), default=0)
+        if depth > _DEEPEST:
+            raise Problem(begin(parts[0]), f"braces are nested more than {_DEEPEST} levels deep")
+        return depth
 
     def shape_text(self, parts: list[Token]) -> Shape:
         try:
