@@ -6,6 +6,7 @@ __all__ = ["WHOLE", "Expected", "Problem", "Undefined"]
 
 # The offset of a mistake that is not at one place of the part: the whole instruction is meant.
 WHOLE = -1
+_LONGEST = 500
 
 
 class Problem(Exception):  # noqa: N818 - not an error yet: the parser gives it a place in the source
@@ -18,6 +19,9 @@ class Problem(Exception):  # noqa: N818 - not an error yet: the parser gives it 
     def __init__(
         self, offset: int, message: str, *, width: int = 1, notes: tuple[str, ...] = ()
     ) -> None:
+        # A name or a number in it may be megabytes long.
+        if len(message) > _LONGEST:
+            message = f"{message[: _LONGEST - 1]}…"
         super().__init__(message)
         self.offset = offset
         self.message = message
