@@ -7,7 +7,7 @@ from contextlib import suppress
 
 from hloopt.text.problem import Problem
 
-__all__ = ["PLAIN", "odd_character"]
+__all__ = ["PLAIN", "Odd", "odd_character"]
 
 # What word processors, web pages and terminals put in the place of plain characters.
 PLAIN = {
@@ -19,6 +19,10 @@ PLAIN = {
     **{chr(code): " " for code in range(0x2000, 0x200B)},
     **dict.fromkeys("\u200b\u200c\u200d\u2060\ufeff\u00ad\u200e\u200f", ""),
 }
+
+
+class Odd(Problem):
+    """A character that looks like one of HLO text and is none."""
 
 
 def odd_character(text: str, at: int) -> Problem | None:
@@ -38,5 +42,5 @@ def odd_character(text: str, at: int) -> Problem | None:
         message = f"character {called} can stand in strings and comments only"
     else:
         meant = {" ": "a blank", "": "nothing"}.get(plain, plain)
-        message = f"character {called} stands in the place of {meant}"
+        return Odd(at, f"character {called} stands in the place of {meant}")
     return Problem(at, message)

@@ -9,12 +9,12 @@ from hloopt.text.problem import Problem
 __all__ = ["foreign"]
 
 _JAX = "JAX gives HLO text by jax.jit(f).lower(...).as_text(dialect='hlo')"
-_MLIR = "JAX gives HLO text by jax.jit(f).lower(...).as_text(dialect='hlo')"
 _DUMP = (
     "in a dump directory of XLA the modules are the files *before_optimizations.txt and the like"
 )
+_FLAGS = "XLA_FLAGS=--xla_dump_to=DIR makes TensorFlow write its modules as HLO text"
 _PAGE = "was a web page saved in the place of the file itself?"
-_QUOTED = "this is the repr of a string: print the string itself"
+_QUOTED = "print the string itself: print(text), not print(repr(text))"
 _PROTO = "a binary one is read from a file called .pb; XLA's hlo_proto_to_text and protoc make one"
 
 _COMMENTS = re.compile(r"(?:\s++|//[^\n]*+)*+")
@@ -24,7 +24,7 @@ _KINDS: tuple[tuple[str, str, str], ...] = (
     (
         r"#\w+ *=|module\s+(?:@|attributes\b)|module\s*\{\s*\w+\.|\w+\.\w+\s[\w\s]*@|\"\w+\.\w+\"\(",
         "MLIR (StableHLO?)",
-        _MLIR,
+        _JAX,
     ),
     (r"\{ *lambda\b", "a jaxpr", _JAX),
     (r"let\s+\w+\s*=.*\n.*\bin\b", "a jaxpr", _JAX),
@@ -42,7 +42,7 @@ _KINDS: tuple[tuple[str, str, str], ...] = (
     (
         r"node\s*\{\s*\w+\s*:",
         "a TensorFlow GraphDef as text",
-        "TensorFlow gives HLO by --xla_dump_to",
+        _FLAGS,
     ),
     (
         r"hlo_module\s*\{|computations\s*\{\s*\w+\s*[:{]|entry_computation_(?:name|id)\s*:",
@@ -55,7 +55,7 @@ _KINDS: tuple[tuple[str, str, str], ...] = (
     (r"(?:import|from) \w[\w.]*(?: import| as|\s*$)|def \w+\(|class \w+[:(]|@\w", "Python", _JAX),
     (r"#include\b|extern \"C\"|__global__\b", "C++", ""),
     (r"diff --git |--- a/|Index: ", "a patch", ""),
-    (r"b?(['\"])HloModule\b", "HLO text in quotes", _QUOTED),
+    (r"b?(['\"])HloModule\b", "the repr of HLO text", _QUOTED),
 )
 _COMPILED = [
     (re.compile(expression, re.MULTILINE), what, note) for expression, what, note in _KINDS

@@ -62,7 +62,7 @@ PHRASES = {
 }
 
 _FOUND = re.compile(
-    r'"(?:[^"\\\n]|\\.)*"?|%?[A-Za-z_][A-Za-z0-9_.-]*=?|-?[0-9][0-9a-zA-Z_.]*|->|<=|.', re.DOTALL
+    r'"(?:[^"\\\n]++|\\.)*+"?|%?[A-Za-z_][A-Za-z0-9_.-]*=?|-?[0-9][0-9a-zA-Z_.]*|->|<=|.', re.DOTALL
 )
 _KEY = re.compile(r"([A-Za-z_][A-Za-z0-9_.-]*)=")
 _ESCAPE = (
@@ -73,8 +73,14 @@ _ESCAPE = (
 _BAD_ESCAPE = re.compile(
     rf"(?:[^\\]++|\\{_ESCAPE})*+(?P<bad>\\(?:[0-7]+|[xXuU][0-9a-fA-F]*|.))", re.DOTALL
 )
+_WORD = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]*+")
+_OPERAND_BEFORE = re.compile(r"[(,][ \t\r\n]*+([A-Za-z_][A-Za-z0-9_.-]*+)\Z")
+_BRACKETS = re.compile(
+    r"\"(?:[^\"\\]++|\\.)*+\"|'(?:[^'\\]++|\\.)*+'|/\*.*?\*/|//[^\n]*|[()\[\]{}]", re.DOTALL
+)
 _BLANKS = re.compile(r"[ \t\r\n]*+")
 _LONGEST_FOUND = 40
+_LONGEST_WORD = 200
 _MOST_CANDIDATES = 1000
 _TABLES = ("FILENAMES", "FUNCTIONNAMES", "FILELOCATIONS", "STACKFRAMES")
 
@@ -96,12 +102,38 @@ def explain(error: UnexpectedInput, text: str, start: str, lark: Lark) -> Proble
     if isinstance(error, UnexpectedToken) and error.token.type == "$END":
         at = len(text)
     at = _skip_blanks(text, at)
-    problem = _broken(text, at) or _missing(text, at, names)
+    problem = _broken(text, at) or _missing(text, at, start, names)
+    if problem is None and start in _THING_AFTER_COMMA:
+        problem = _after_comma(text, at, start)
+    if problem is None and at == len(text) and start not in ("module", "body", "single"):
+        problem = _unclosed(text)
     if problem is not None:
         return problem
     found, width = found_at(text, at)
+    if at == len(text):
+        found = _ENDS.get(start, found)
     words = _expected(names, start, lark)
     return Expected(min(at, len(text.rstrip())), words, found, width=width)
+
+
+def _after_comma(text: str, at: int, start: str) -> Problem | None:
+    """A comma with nothing behind it."""
+    before = text[:at].rstrip()
+    if at < len(text) or not before.endswith(","):
+        return None
+    thing = _THING_AFTER_COMMA[start]
+    return Problem(len(before) - 1, f"expected {thing} after this ','")
+
+
+def _unclosed(text: str) -> Problem | None:
+    """The first bracket of a value that is not closed."""
+    opened: list[int] = []
+    for match in _BRACKETS.finditer(text):
+        if match[0] in "([{":
+            opened.append(match.start())
+        elif match[0] in ")]}" and opened:
+            opened.pop()
+    return Problem(opened[0], f"this {text[opened[0]]!r} is not closed") if opened else None
 
 
 def _skip_blanks(text: str, at: int) -> int:
@@ -139,7 +171,7 @@ def _broken(text: str, at: int) -> Problem | None:
         at = nul
     quote = text[at : at + 1]
     if quote and quote in "\"'":
-        body = re.compile(rf"(?:[^{quote}\\]|\\.)*", re.DOTALL).match(text, at + 1)
+        body = re.compile(rf"(?:[^{quote}\\]++|\\.)*+", re.DOTALL).match(text, at + 1)
         assert body is not None
         if text[body.end() : body.end() + 1] != quote:
             return Problem(at, "the string is not closed")
@@ -151,12 +183,20 @@ def _broken(text: str, at: int) -> Problem | None:
     return odd_character(text, at)
 
 
-def _missing(text: str, at: int, names: set[str]) -> Problem | None:
-    """``name=`` where an instruction could begin: a comma or a blank was forgotten."""
+def _missing(text: str, at: int, start: str, names: set[str]) -> Problem | None:
+    """``name=`` where none can stand, or a name without ``=``: what was forgotten before it."""
+    if "KEY" in names and (word := _WORD.match(text, at)):
+        return Problem(at, f"expected '=' after {word[0]!r}", width=len(word[0]))
+    if text.startswith("=", at) and "_CLOSE" in names:
+        begin = max(0, at - _LONGEST_WORD)
+        operand = _OPERAND_BEFORE.search(text[begin:at])
+        if operand is not None:
+            message = f"expected ')' before attribute {operand[1]!r}"
+            return Problem(begin + operand.start(1), message, width=len(operand[1]))
     key = _KEY.match(text, at)
-    if key is None or "LINES" not in names:
+    if key is None or ("LINES" not in names and (start != "module" or "COMMA" not in names)):
         return None
-    if text[text.rfind("\n", 0, at) + 1 : at].strip():
+    if start == "module" or text[text.rfind("\n", 0, at) + 1 : at].strip():
         return Problem(at, f"expected ',' before attribute {key[1]!r}", width=len(key[1]))
     message = f"expected a blank between {key[1]!r} and '=', or ',' before an attribute"
     return Problem(at, message, width=len(key[0]))
@@ -173,10 +213,17 @@ def found_at(text: str, at: int) -> tuple[str, int]:
 
 
 # What follows where a part of a text may end.
-_ENDS = {"operands": "')'", "body": "'}'"}
+_ENDS = {"operands": "')'", "literal": "')'", "body": "'}'"}
+_THING_AFTER_COMMA = {"operands": "an operand", "attributes": "an attribute"}
 
 # Sets of terminals that belong to one thing, what it is called, and which of them it stands for.
 _THINGS: tuple[tuple[set[str], str, set[str]], ...] = (
+    (
+        {"ARRAY", "ELEMENT", "LBRACE", "RBRACE"},
+        "a number or a brace",
+        {"COMMA", "_OPEN"},
+    ),
+    ({"ARRAY", "ELEMENT"}, "", {"ARRAY"}),
     ({"ARGUMENTS"}, "operands and ')'", {"NAME", "SHAPE_TEXT", "BUFFER", "_OPEN", "_CLOSE"}),
     ({"_CLOSE", "LSQB"}, "", {"LSQB", "_OPEN"}),
     ({"$END", "LSQB", "_OPEN"}, "", {"LSQB", "_OPEN"}),
@@ -210,6 +257,5 @@ def _expected(names: set[str], start: str, lark: Lark) -> str:
             words.append(PHRASES[name])
     # Words before punctuation, each once.
     words = sorted({word for word in words if word}, key=lambda word: (word.startswith("'"), word))
-    return (
-        " or ".join(filter(None, (", ".join(words[:-1]), words[-1]))) if words else "nothing more"
-    )
+    words = words or [_ENDS.get(start, "nothing more")]
+    return " or ".join(filter(None, (", ".join(words[:-1]), words[-1])))

@@ -31,10 +31,10 @@ _FIELD = re.compile(r"([a-z_]+)=(-?[0-9]+)")  # the next one may follow without 
 
 
 class ModuleReader(BodyReader):
-    """Makes a module of what the grammar found in its text."""
+    """Makes a module of what the grammar found in ``text``, which has the offsets of ``source``."""
 
-    def __init__(self, source: Source, strict: bool) -> None:
-        super().__init__(source.text, Module(source.name, source), strict)
+    def __init__(self, source: Source, text: str, strict: bool) -> None:
+        super().__init__(text, Module(source.name, source), strict)
 
     # ---- a single instruction ----
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from hloopt.text.hints import did_you_mean
-from hloopt.text.outline import Outline, Part
+from hloopt.text.parts import Outline, Part
 from hloopt.text.problem import Problem, Undefined
 
 __all__ = ["Names"]
@@ -15,6 +15,7 @@ class Names:
     def __init__(self, text: str, parts: Outline) -> None:
         self.text = text
         self.parts = parts.parts
+        self.lost = parts.lost
         self.first: dict[str, Part] = {}
         for part in self.parts:
             self.first.setdefault(part.name, part)
@@ -46,7 +47,7 @@ class Names:
         name, width = problem.name, problem.width
         called = self.first.get(name)
         if called is None:
-            if any(part.lost for part in self.parts):
+            if self.lost:
                 return None
             message = f"there is no computation {name!r}{did_you_mean(name, self.first)}"
             return Problem(problem.offset, message, width=width)

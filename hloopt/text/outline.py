@@ -11,39 +11,37 @@ from __future__ import annotations
 import re
 from bisect import bisect_left
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from hloopt.text.characters import odd_character
 from hloopt.text.grammar import pattern
 from hloopt.text.hints import found_at
+from hloopt.text.parts import (
+    CUT_OFF,
+    NAME,
+    SKIP,
+    TARGET,
+    Outline,
+    Part,
+    Piece,
+    Suspect,
+    left_out,
+    skip,
+)
 from hloopt.text.problem import Expected, Problem
 from hloopt.types import DTYPES
 
-__all__ = [
-    "HEADER",
-    "OPENING",
-    "Outline",
-    "Part",
-    "Piece",
-    "Suspect",
-    "left_out",
-    "outline",
-    "skip",
-]
+__all__ = ["HEADER", "OPENING", "outline"]
 
-_NAME = r"%?+[A-Za-z_][A-Za-z0-9_.-]*+"
-_SKIP = r"(?:[ \t\r\n]++|/\*(?:[^*]++|\*(?!/))*+\*/|//[^\n]*+)*+"
-_BEGINS = rf"ROOT[ \t]++{_NAME}[ \t]|{_NAME}[ \t]++(?:=[ \t]|(?:{'|'.join(DTYPES)})\[)"
+_BEGINS = rf"ROOT[ \t]++{NAME}[ \t]|{NAME}[ \t]++(?:=[ \t]|(?:{'|'.join(DTYPES)})\[)"
 _INSTRUCTION = re.compile(rf"\n[ \t]*+(?:{_BEGINS})")
-_TARGET = re.compile(rf"(?:ROOT(?=[ \t\r\n%])[ \t\r\n]*+)?+({_NAME})")
-_HEADING = re.compile(rf"(?:(ENTRY)\b{_SKIP})?+(?:({_NAME}){_SKIP}(?=[({{]))?+")
+_HEADING = re.compile(rf"(?:(ENTRY)\b{SKIP})?+(?:({NAME}){SKIP}(?=[({{]))?+")
 _LINE_OF_HEADING = re.compile(
-    rf"^(?:ENTRY[ \t]++{_NAME}|{_NAME}[ \t]*+"
+    rf"^(?:ENTRY[ \t]++{NAME}|{NAME}[ \t]*+"
     rf"(?:\{{[ \t]*+(?:\r?+$|{_BEGINS})|\([^\n]*(?:->[^\n]*|\{{[ \t\r]*+)$))",
     re.MULTILINE,
 )
-_BODY = re.compile(rf"{_SKIP}(?:ROOT[ \t\r\n]|{_NAME}[ \t\r\n]++=[ \t\r\n]|\}})")
+_BODY = re.compile(rf"{SKIP}(?:ROOT[ \t\r\n]|{NAME}[ \t\r\n]++=[ \t\r\n]|\}})")
 _SCAN = re.compile(
     r"(?P<comment>/\*(?:[^*]++|\*(?!/))*+\*/|//[^\n]*+)"
     r"""|(?P<string>"(?:[^"\\]++|\\.)*+"|'(?:[^'\\]++|\\.)*+')"""
@@ -52,88 +50,16 @@ _SCAN = re.compile(
     r"|(?P<bracket>[(){}\[\]])",
     re.DOTALL,
 )
-OPENING = re.compile(rf"{_SKIP}HloModule\b")
-HEADER = re.compile(rf"{_SKIP}HloModule{_SKIP}{_NAME}{_SKIP}:?+")
+OPENING = re.compile(rf"{SKIP}HloModule\b")
+HEADER = re.compile(rf"{SKIP}HloModule{SKIP}{NAME}{SKIP}:?+")
 _TABLES = re.compile(r"(?:FileNames|FunctionNames|FileLocations|StackFrames)\b")
 _CONTINUED = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]*+=|[,{(\[=]")
-_ATTRIBUTES = re.compile(rf"{_SKIP},[^\n]*+")
+_ATTRIBUTES = re.compile(rf"{SKIP},[^\n]*+")
 _LAYOUT = re.compile(r"[ \t\r\n]*+[0-9:]")
-_CUT_OFF = "the text may have been cut off"
 _PAIRS = {")": "(", "}": "{", "]": "["}
 
 
 Line: TypeAlias = Callable[[str, int], re.Match[str] | None]
-
-
-@dataclass(frozen=True, slots=True)
-class Piece:
-    """What is taken for one instruction and is not an ordinary line; ``unclosed`` tells of the bracket or
-    quote at ``opened`` that does not end.  ``cut`` is set where the text ends within it.
-    """
-
-    start: int
-    end: int
-    unclosed: Problem | None = None
-    opened: int = -1
-    cut: bool = False
-
-
-class Suspect(Problem):
-    """A bracket opened at ``start`` of an instruction that seems to end with the body, at ``end``."""
-
-    def __init__(self, opened: int, kind: str, start: int, end: int) -> None:
-        super().__init__(opened, f"this {kind!r} is not closed")
-        self.start = start
-        self.end = end
-
-
-@dataclass(slots=True)
-class Part:
-    """A computation: where its heading begins and its body, and where that ends (-1: nowhere).
-
-    ``pieces`` are the offsets of ordinary lines, and ``Piece`` for what is none.  ``lost`` means that
-    something of it has been left out of the text.
-    """
-
-    name: str
-    start: int
-    name_at: int
-    body: int
-    pieces: list[int | Piece] = field(default_factory=list)
-    close: int = -1
-    after: int = -1
-    lost: bool = False
-    _names: dict[str, int] | None = None
-
-    def names(self, text: str) -> dict[str, int]:
-        """Where each instruction is defined, made when it is first asked for."""
-        if self._names is None:
-            self._names = {}
-            for piece in self.pieces:
-                at = piece if isinstance(piece, int) else piece.start
-                match = _TARGET.match(text, at)
-                if match is not None:
-                    self._names.setdefault(match[1].lstrip("%"), match.start(1))
-        return self._names
-
-
-@dataclass(slots=True)
-class Outline:
-    """``front`` is where the header and the tables end; ``problems`` what is wrong with the whole."""
-
-    front: int = 0
-    parts: list[Part] = field(default_factory=list)
-    problems: list[Problem] = field(default_factory=list)
-
-
-_skip = re.compile(_SKIP)
-
-
-def skip(text: str, at: int) -> int:
-    """The next offset that is neither blank nor comment."""
-    match = _skip.match(text, at)
-    assert match is not None, "the pattern matches the empty text"
-    return match.end()
 
 
 def outline(text: str, line: Line, enough: int) -> Outline:
@@ -173,10 +99,11 @@ class _Outliner:
         at = 0
         if OPENING.match(text):
             header = HEADER.match(text)
-            at = header.end() if header else skip(text, 0) + len("HloModule")
-            attributes = pattern("LINE_ATTRIBUTES").match(text, at)
-            at = skip(text, attributes.end() if attributes else at)
-            if not header or not (_HEADING.match(text, at) or self.instruction_at(at)):
+            if header is None:
+                return self.heading_after(at)
+            attributes = pattern("LINE_ATTRIBUTES").match(text, header.end())
+            at = skip(text, attributes.end() if attributes else header.end())
+            if _CONTINUED.match(text, at) and not self.heading_at(at):
                 return self.heading_after(at)
         at = skip(text, at)
         return self.heading_after(at) if _TABLES.match(text, at) else at
@@ -188,8 +115,8 @@ class _Outliner:
             part = found.parts[-1]
             self.outside(part, at)
             return self.body(at, part)
-        heading = _HEADING.match(text, at)
-        if heading is not None and (heading[1] or heading[2]):
+        heading = self.heading_at(at)
+        if heading is not None:
             return self.computation(at, heading)
         if text[at] == "}":
             notes: tuple[str, ...] = ()
@@ -206,8 +133,7 @@ class _Outliner:
             return len(text)
         if text.startswith(("...", "\u2026"), at):
             found.problems.append(left_out(at))
-            for part in found.parts:
-                part.lost = True
+            found.lost = True
         else:
             word, width = found_at(text, at)
             what = "a computation" if found.parts else "'HloModule' or a computation"
@@ -217,7 +143,7 @@ class _Outliner:
 
     def outside(self, part: Part, at: int) -> None:
         """An instruction behind the end of the last computation."""
-        match = _TARGET.match(self.text, at)
+        match = TARGET.match(self.text, at)
         name = match[1].lstrip("%") if match else ""
         problem = Problem(
             at,
@@ -231,13 +157,17 @@ class _Outliner:
         return self.text.count("\n", 0, at) + 1
 
     def instruction_at(self, at: int) -> bool:
-        match = _TARGET.match(self.text, at)
+        match = TARGET.match(self.text, at)
         if match is None:
             return False
         end = skip(self.text, match.end())
         if self.text.startswith(":", end):
             end = skip(self.text, end + 1)
         return self.text.startswith("=", end) and (end > match.end() or match[1][0] == "%")
+
+    def heading_at(self, at: int) -> re.Match[str] | None:
+        match = _HEADING.match(self.text, at)
+        return match if match is not None and (match[1] or match[2]) else None
 
     def heading_after(self, at: int) -> int:
         """Where the next line begins that looks like that of a computation."""
@@ -258,6 +188,11 @@ class _Outliner:
         part.body = end
         if opened:
             return self.body(end + 1, part)
+        if skip(text, end) >= len(text):
+            part.cut = True
+            message = f"the text ends within the heading of computation {part.name!r}"
+            self.found.problems.append(Problem(self.last, message, notes=(CUT_OFF,)))
+            return len(text)
         where = len(text[:end].rstrip())
         message = f"expected '{{' before the instructions of computation {part.name!r}"
         self.found.problems.append(Problem(where, message))
@@ -339,7 +274,7 @@ class _Outliner:
             return
         notes = (
             f"computation {part.name!r} begins on line {self.line(part.start)}",
-            _CUT_OFF,
+            CUT_OFF,
         )
         message = f"the text ends within computation {part.name!r}: expected '}}'"
         self.found.problems.append(self.suspect or Problem(self.last, message, notes=notes))
@@ -356,7 +291,7 @@ class _Outliner:
             match = _SCAN.search(text, position)
             if match is None:
                 if brackets and unclosed is None:
-                    kind, start, _ = brackets[-1]
+                    kind, start, _ = brackets[0]
                     unclosed = self.ends_within("brackets", f"the {kind!r}", start)
                     return Piece(at, len(text), unclosed, start, cut=True)
                 return _piece(at, len(text), unclosed)
@@ -423,12 +358,12 @@ class _Outliner:
             while brackets.pop()[0] != wanted:
                 pass
             return False, _not_closed(*loose[:2])
-        return False, None
+        return False, Problem(start, f"this {piece!r} closes nothing")
 
     def ends_within(self, what: str, opened: str, start: int) -> Problem:
         column = start - self.text.rfind("\n", 0, start)
         place = f"{opened} begins on line {self.line(start)}, column {column}"
-        return Problem(self.last, f"the text ends within {what}", notes=(place, _CUT_OFF))
+        return Problem(self.last, f"the text ends within {what}", notes=(place, CUT_OFF))
 
 
 def _piece(start: int, end: int, unclosed: Problem | None) -> Piece:
@@ -437,10 +372,3 @@ def _piece(start: int, end: int, unclosed: Problem | None) -> Piece:
 
 def _not_closed(kind: str, start: int) -> Problem:
     return Problem(start, f"this {kind!r} is not closed")
-
-
-def left_out(at: int) -> Problem:
-    """A text that was shortened by whoever quoted it."""
-    return Problem(
-        at, "a part of the text is left out here", width=3, notes=("the whole text is needed",)
-    )

@@ -12,6 +12,7 @@ from hloopt.ir import Module
 from hloopt.source import Source
 from hloopt.text.foreign import foreign
 from hloopt.text.grammar import read
+from hloopt.text.logs import excerpt
 from hloopt.text.module import ModuleReader
 from hloopt.text.problem import Problem
 from hloopt.text.recovery import mistakes
@@ -39,30 +40,48 @@ def parse_module(text: str, name: str = "<text>", *, strict: bool = False) -> Mo
     source = Source(text, name)
     with _no_collection():
         try:
-            return _read(source, strict)
+            return _read(source, text, strict)
         except Problem as problem:
             first = problem.with_traceback(None)  # what was made so far can go
-        raise _error(source, strict, first)
+        return _second_look(source, strict, first)
 
 
-def _read(source: Source, strict: bool) -> Module:
-    reader = ModuleReader(source, strict)
-    text = source.text
+def _read(source: Source, text: str, strict: bool) -> Module:
+    reader = ModuleReader(source, text, strict)
     if _SINGLE.match(text):
         return reader.single(read("single", text))
     return reader.module(read("module", text))
 
 
-def _error(source: Source, strict: bool, first: Problem) -> ParseError:
-    """The mistakes of a text; ``first`` is what stopped its reading."""
+def _second_look(source: Source, strict: bool, first: Problem) -> Module:
+    """The module within a text that is not one as a whole; ``first`` is what stopped its reading."""
     text = source.text
     whole = foreign(text)
-    problems, more = [whole or first], False
-    if whole is None and not _SINGLE.match(text):
+    part = excerpt(text)
+    if part is None or isinstance(part, Problem):
+        raise _error(source, text, strict, part or whole or first, part is None and whole is None)
+    outside = part.outside(text)
+    if strict:
+        line = source.line_column(part.start)[0]
+        message = f"this is no part of the module, which begins on line {line}"
+        problem = Problem(outside, message, notes=("it is passed over unless read strictly",))
+        raise _error(source, text, strict, problem, False)
+    try:
+        module = _read(source, part.text, strict)
+    except Problem as problem:
+        first = problem.with_traceback(None)
+    else:
+        module.warnings.append((outside, "what surrounds the module is passed over"))
+        return module
+    raise _error(source, part.text, strict, first, True)
+
+
+def _error(source: Source, text: str, strict: bool, first: Problem, has_parts: bool) -> ParseError:
+    """The mistake, and the others where the text has parts that can be read on their own."""
+    problems, more = [first], False
+    if has_parts and not _SINGLE.match(text):
         found, more = mistakes(text, source, strict, _MOST_ERRORS)
-        # What only the whole shows comes alone: the rest may follow from it.
-        if found and found[0].offset <= first.offset:
-            problems = found
+        problems = found or problems
     errors = [
         source.error(ParseError, one.offset, one.message, width=one.width, notes=one.notes)
         for one in problems

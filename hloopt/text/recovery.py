@@ -15,11 +15,13 @@ from dataclasses import replace
 from hloopt.ir import Computation, Instruction, edit
 from hloopt.source import Source
 from hloopt.text.attributes import Row
+from hloopt.text.characters import PLAIN, Odd
 from hloopt.text.grammar import pattern, read, shape_of
 from hloopt.text.hints import found_at
 from hloopt.text.module import ModuleReader
 from hloopt.text.names import Names
-from hloopt.text.outline import HEADER, OPENING, Part, Piece, Suspect, left_out, outline, skip
+from hloopt.text.outline import HEADER, OPENING, outline
+from hloopt.text.parts import CUT_OFF, Part, Piece, Suspect, left_out, skip
 from hloopt.text.problem import WHOLE, Expected, Problem, Undefined
 from hloopt.text.records import AttributeText, InstructionText, ModuleText, begin
 from hloopt.text.scope import Scope
@@ -31,6 +33,9 @@ _EMPTY_BODY = "{ROOT _ = () tuple()}"
 _EMPTY_COMPUTATION = f"\n_ {_EMPTY_BODY}"
 _STAND_IN = "custom-call"
 _TRAILING_COMMA = re.compile(r",")
+_WORDS = re.compile(r"%?[A-Za-z0-9_.-]+|[^ \t\r\n]")
+_LONGEST_WORD = 200
+_CONFLICT = re.compile(r"<{7} |={7}$|>{7} |\|{7} ", re.MULTILINE)
 _BEGINNING = re.compile(
     r"(ROOT[ \t\r\n]++)?+(%?+[A-Za-z_][A-Za-z0-9_.-]*+)[ \t\r\n]*+:?+[ \t\r\n]*+=?+[ \t\r\n]*+"
 )
@@ -42,6 +47,16 @@ def mistakes(text: str, source: Source, strict: bool, most: int) -> tuple[list[P
     ``text`` has the offsets of ``source``.  None are found where the text is so broken that it has no parts.
     """
     found = _Recovery(source, text, strict, most + 1).look()
+    odd = [problem for problem in found if isinstance(problem, Odd)]
+    if odd:
+        # One such character seldom comes alone; the text is read as if they were plain ones.
+        count = sum(map(text.count, PLAIN))
+        odd[0].notes = (
+            (f"there are {count} characters of this sort in the text",) if count > 1 else ()
+        )
+        plain = text.translate({ord(key): value or " " for key, value in PLAIN.items()})
+        again = _Recovery(source, plain, strict, most).look()
+        found = sorted([odd[0], *again], key=lambda problem: problem.offset)
     return found[:most], len(found) > most
 
 
@@ -57,8 +72,7 @@ class _Recovery(ModuleReader):
     """Reads what can be read of a text and keeps every mistake."""
 
     def __init__(self, source: Source, text: str, strict: bool, most: int) -> None:
-        super().__init__(source, strict)
-        self.text = text
+        super().__init__(source, text, strict)
         self.outline = outline(text, self.parts, most)
         self.most = most
         self.found: list[Problem] = []
@@ -108,6 +122,8 @@ class _Recovery(ModuleReader):
 
     def front(self, end: int) -> None:
         """The header and the tables."""
+        last = len(self.text.rstrip())
+        ends = Problem(last, "the text ends before the first computation", notes=(CUT_OFF,))
         if OPENING.match(self.text) and not HEADER.match(self.text):
             at = skip(self.text, skip(self.text, 0) + len("HloModule"))
             found, width = found_at(self.text, at)
@@ -116,8 +132,11 @@ class _Recovery(ModuleReader):
         try:
             syntax: ModuleText = read("module", self.text[:end] + _EMPTY_COMPUTATION)
         except Problem as problem:
-            self.add(self.placed(problem, 0, end))
+            problem = self.placed(problem, 0, end)
+            self.add(problem if problem.offset + problem.width < last else ends)
             return
+        if end >= len(self.text):
+            self.add(ends)
         for entry in syntax.attributes:
             with self.noting():
                 self.header_attribute(entry)
@@ -137,8 +156,12 @@ class _Recovery(ModuleReader):
         following = skip(self.text, last)
         found, width = found_at(self.text, following)
         if "\n" in self.text[last:following] and following < len(self.text):
-            return Problem(last, f"expected {problem.words} at the end of this line")
+            return Problem(last, f"expected {problem.words} after {self.last_word(start, last)}")
         return Expected(following, problem.words, found, width=width)
+
+    def last_word(self, start: int, end: int) -> str:
+        *_, word = _WORDS.finditer(self.text, max(start, end - _LONGEST_WORD), end)
+        return repr(word[0])
 
     # ---- a computation ----
 
@@ -162,7 +185,8 @@ class _Recovery(ModuleReader):
         if first is not part:
             note = f"the first is on line {self.names.line(first.start)}"
             message = f"computation {name!r} is defined twice"
-            self.add(Problem(part.name_at, message, width=len(name), notes=(note,)))
+            at = part.name_at - (self.text[part.name_at - 1] == "%")
+            self.add(Problem(at, message, width=part.name_at + len(name) - at, notes=(note,)))
         elif name:
             with self.noting():
                 self.check_word(name, part.name_at)
@@ -173,6 +197,8 @@ class _Recovery(ModuleReader):
                 notes = (f"the first is {self.entry.name!r} on line {line}",)
                 self.add(Problem(part.start, message, width=len("ENTRY"), notes=notes))
             self.entry = self.entry or part
+        if part.cut:
+            return None
         try:
             syntax: ModuleText = read("module", text + _EMPTY_BODY)
         except Problem as problem:
@@ -213,7 +239,7 @@ class _Recovery(ModuleReader):
                 return
             root = self.stand_in(computation, f"{part.name}.root", declared, part.name_at)
         computation.root = root
-        if self.standing or self.lost or part.lost:
+        if self.standing or self.lost or part.lost or part.close < 0:
             return
         self.check_parameters(computation)
         self.check_result(computation, declared)
@@ -306,9 +332,15 @@ class _Recovery(ModuleReader):
         if text.startswith(("...", "\u2026"), piece.start):
             self.part.lost = True
             return left_out(piece.start)
+        if _CONFLICT.match(text, piece.start):
+            return Problem(
+                piece.start, "this is the mark of a conflict between two versions", width=7
+            )
         problem = self.placed(problem, piece.start, piece.end)
         last = len(text[: piece.end].rstrip())
-        if piece.unclosed is not None and problem.offset >= piece.opened:
+        if piece.unclosed is not None and problem.offset == piece.opened:
+            return piece.unclosed
+        if piece.unclosed is not None and problem.offset > piece.opened:
             here = "\n" not in text[piece.opened : problem.offset] and problem.offset < last
             return problem if here and not piece.cut else piece.unclosed
         if problem.offset >= last >= len(text.rstrip()):
@@ -333,6 +365,15 @@ class _Recovery(ModuleReader):
             if self.standing.isdisjoint(instruction.operands):
                 raise
             raise _Consequence(problem.offset, problem.message) from None
+
+    def check_name(self, scope: Scope, name: str, offset: int) -> None:
+        try:
+            super().check_name(scope, name, offset)
+        except Problem as problem:
+            first = scope.computation.by_name.get(name)
+            if first is not None:
+                problem.notes = (f"the first is on line {self.names.line(first.offset)}",)
+            raise
 
     def free_name(self, scope: Scope, base: str) -> str:
         if scope.reserved is None:

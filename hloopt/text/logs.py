@@ -1,0 +1,112 @@
+"""Modules within other text: logs, mails, web pages.
+
+Whatever does not belong to the module is made blank, so that every place keeps its line and column.
+"""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_right
+from dataclasses import dataclass
+
+from hloopt.text.problem import Problem
+
+__all__ = ["Excerpt", "excerpt"]
+
+_ESCAPES = re.compile(r"\x1b(?:\[[0-?]*+[ -/]*+[@-~]|\][^\x07\x1b]*+(?:\x07|\x1b\\))")
+_TIME = r"[0-9]{4}-[0-9]{2}-[0-9]{2}[T ][0-9]{2}:[0-9]{2}:[0-9]{2}[0-9.,]*+(?:Z|[+-][0-9]{2}:?[0-9]{2})?+"
+# What logs put before each line: absl and glog, TensorFlow, times, quotation marks of mails.
+_PREFIX = re.compile(
+    r"^(?:[ \t]*+(?:"
+    r"[IWEF][0-9]{4,8}[ ][0-9:.]++(?:[ ][0-9:.]++)?+[ ]++[0-9]++[ ][^\s\]]++\]"
+    rf"|\[?{_TIME}\]?:?(?:[ ][IWEF][ ][^\s\]]++\])?"
+    r"|\[[0-9]{2}:[0-9]{2}:[0-9]{2}[0-9.]*+\]"
+    r"|>"
+    r")[ ]?)+",
+    re.MULTILINE,
+)
+_HEADER = re.compile(
+    r"^[ \t]*+HloModule[ \t]++%?[A-Za-z_][A-Za-z0-9_.-]*+(?=[,:\s]|\Z)", re.MULTILINE
+)
+# What is HLO and no prose: an instruction, the end of a computation.
+_HLO = re.compile(
+    r"^[ \t]*+(?:(?:ROOT[ \t]++)?+%?[A-Za-z_][A-Za-z0-9_.-]*+[ \t]++=[ \t]|\}[ \t\r]*+$)",
+    re.MULTILINE,
+)
+# What may follow the end of a computation in the same module: another one.
+_GOES_ON = re.compile(
+    r"(?:[ \t\r\n]++|/\*(?:[^*]++|\*(?!/))*+\*/|//[^\n]*+)*+"
+    r"(?:ENTRY\b|%?[A-Za-z_][A-Za-z0-9_.-]*+[ \t]*+(?:\([^\n]*->[^\n]*)?\{)"
+)
+_MOST_LISTED = 10
+_NOT_BLANK = re.compile(r"[^\n]")
+
+
+@dataclass(frozen=True, slots=True)
+class Excerpt:
+    """A text of which only a module is left; ``start`` and ``end`` are where that begins and ends."""
+
+    text: str
+    start: int
+    end: int
+
+    def outside(self, text: str) -> int:
+        """Where the first character stands that is no part of the module."""
+        return next(at for at, kept in enumerate(self.text) if kept != text[at])
+
+
+def excerpt(text: str) -> Excerpt | Problem | None:
+    """The only module within a text that holds other things as well.
+
+    None where there is none or nothing but a module, and where it cannot be told from what surrounds it; a
+    ``Problem`` where there are several.
+    """
+    plain = _ESCAPES.sub(_blanks, text) if "\x1b" in text else text
+    plain = _PREFIX.sub(_blanks, plain)
+    headers = list(_HEADER.finditer(plain))
+    if not headers:
+        return None
+    if len(headers) > 1:
+        return _several(plain, [match.end() for match in headers])
+    start = plain.index("HloModule", headers[0].start())
+    end = _end(plain, start)
+    if _HLO.search(plain, 0, start) or _HLO.search(plain, end):
+        start, end = 0, len(plain)
+    cut = _blank(plain[:start]) + plain[start:end] + _blank(plain[end:])
+    return None if cut == text else Excerpt(cut, start, end)
+
+
+def _end(text: str, start: int) -> int:
+    """Behind the last computation of the module that begins at ``start``."""
+    indent = start - text.rfind("\n", 0, start) - 1
+    ends = re.compile(rf"^[ \t]{{0,{indent}}}\}}[^\n]*+", re.MULTILINE)
+    for match in ends.finditer(text, start):
+        if not _GOES_ON.match(text, match.end()):
+            return match.end()
+    return len(text)
+
+
+def _several(text: str, headers: list[int]) -> Problem:
+    starts = [text.rindex("HloModule", 0, end) for end in headers]
+    newlines = [match.start() for match in re.finditer("\n", text)]
+    lines = [bisect_right(newlines, start) + 1 for start in starts]
+    last = text.count("\n", 0, _end(text, starts[1])) + 1
+    listed = ", ".join(map(str, lines[:_MOST_LISTED]))
+    listed += ", ..." if len(lines) > _MOST_LISTED else ""
+    return Problem(
+        starts[1],
+        f"a second module begins here: one of {len(starts)} in this text",
+        width=len("HloModule"),
+        notes=(
+            f"modules begin on lines {listed}",
+            f"this cuts the second one out: sed -n '{lines[1]},{last}p' FILE",
+        ),
+    )
+
+
+def _blanks(match: re.Match[str]) -> str:
+    return " " * len(match[0])
+
+
+def _blank(text: str) -> str:
+    return _NOT_BLANK.sub(" ", text)
