@@ -18,7 +18,15 @@ import numpy as np
 from hloopt.ir.computation import Computation
 from hloopt.ir.instruction import Instruction
 from hloopt.ir.normal import normal_attributes, normal_shape
-from hloopt.types import ArrayShape, BufferShape, ConvDims, Literal, Text, TupleShape, Verbatim
+from hloopt.types import (
+    ArrayShape,
+    BufferShape,
+    ConvDims,
+    Literal,
+    Text,
+    TupleShape,
+    Verbatim,
+)
 
 __all__ = ["encoded", "row", "rows"]
 
@@ -45,12 +53,19 @@ def row(
     before = ",".join(map(str, sorted(map(name, instruction.control_predecessors))))
     attributes = " ".join(
         [
-            f"{key}={encoded(value, computations)}"
+            f"{key}={_literal_shape(instruction, value)}{encoded(value, computations)}"
             for key, value in normal_attributes(instruction).items()
         ]
     )
     shape = normal_shape(instruction.shape)
     return f"{instruction.opcode} {shape} ({operands}) ({before}) {attributes}\n"
+
+
+def _literal_shape(instruction: Instruction, value: Any) -> str:
+    """The shape of a literal among the attributes; a constant's is that of the instruction."""
+    if type(value) is not Literal or instruction.opcode == "constant":
+        return ""
+    return f"{value.shape} "
 
 
 def encoded(value: Any, computations: Mapping[Computation, str]) -> str:
@@ -89,17 +104,17 @@ def _frozen(value: Any) -> str:
 def _literal(literal: Literal) -> str:
     # Nobody knows the values of elided literals: they count as equal where their shapes are.
     if literal.elided:
-        return f"{literal.shape} ..."
+        return "..."
     if literal.array is None:
         return f"({','.join(map(_literal, literal.elements))})"
     shape = literal.shape
     assert isinstance(shape, ArrayShape), "an array has an array shape"
-    digest = blake2b(digest_size=16)
+    digest = blake2b(f"{shape.dtype.name} {shape.dims} ".encode(), digest_size=16)
     flat = np.ascontiguousarray(literal.array).reshape(-1)
     step = max(1, _BLOCK // flat.dtype.itemsize)
     for start in range(0, len(flat), step):
         digest.update(_bytes(flat[start : start + step], shape.dtype.bits))
-    return f"{shape} {digest.hexdigest()}"
+    return digest.hexdigest()
 
 
 def _bytes(values: np.ndarray[Any, Any], bits: int) -> bytes:

@@ -65,7 +65,12 @@ def callees_first(module: Module) -> list[Computation]:
 
 def _callees(computation: Computation) -> Iterator[Computation]:
     for instruction in computation:
-        yield from called_computations(instruction)
+        for value in instruction.attributes.values():
+            kind = type(value)
+            if kind is Computation:
+                yield value
+            elif kind is tuple and value and type(value[0]) is Computation:
+                yield from value
 
 
 def has_side_effect(instruction: Instruction) -> bool:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import math
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
 
-from hloopt.text.literals import has_payload, largest, mantissa_bits
+from hloopt.text.decimals import decimals
+from hloopt.text.literals import has_payload, mantissa_bits
 from hloopt.types import ArrayShape, DType, Literal, of_numpy
 
 __all__ = ["literal_text"]
@@ -16,6 +18,7 @@ _Array = np.ndarray[Any, Any]
 
 _UNSIGNED = {1: np.uint8, 2: np.uint16, 4: np.uint32, 8: np.uint64}
 _PROBED = 1000  # elements
+_FEW = 16
 
 
 def literal_text(literal: Literal) -> str:
@@ -32,12 +35,18 @@ def literal_text(literal: Literal) -> str:
 
 def array_text(dtype: DType, values: _Array) -> str:
     """Nested braces around the elements, a row of the last dimension without line breaks."""
+    if not values.ndim:
+        return _scalar_text(dtype, values.tobytes())
     return _nested(_element_texts(dtype, values.copy(order="C")), values.shape)
 
 
+@lru_cache(maxsize=10_000)
+def _scalar_text(dtype: DType, raw: bytes) -> str:
+    value = np.frombuffer(raw, np.uint8).view(dtype.numpy).reshape(())
+    return _element_texts(dtype, value)[0]
+
+
 def _nested(texts: list[str], dims: tuple[int, ...]) -> str:
-    if not dims:
-        return texts[0]
     if len(dims) == 1:
         return f"{{{', '.join(texts)}}}" if dims[0] else "{}"
     innermost = True
@@ -70,58 +79,26 @@ def _element_texts(dtype: DType, values: _Array) -> list[str]:
 def _float_texts(dtype: DType, values: _Array) -> list[str]:
     """The texts of a flat array: masks and tables repeat few values, each is written once."""
     bits = values.view(_UNSIGNED[values.dtype.itemsize])
-    if len(np.unique(bits[:_PROBED])) * 4 <= min(len(bits), _PROBED):
-        known, places = np.unique(bits, return_inverse=True)
+    if len(bits) > _FEW and len(_distinct(bits[:_PROBED])) * 4 <= min(len(bits), _PROBED):
+        known = _distinct(bits)
         texts = np.array(_texts_of_each(dtype, known.view(values.dtype)), object)
-        return list(texts[places])
+        return list(texts[np.searchsorted(known, bits)])
     return _texts_of_each(dtype, values)
 
 
+def _distinct(bits: _Array) -> _Array:
+    ordered = np.sort(bits)
+    return ordered[np.concatenate(([True], ordered[1:] != ordered[:-1]))]
+
+
 def _texts_of_each(dtype: DType, values: _Array) -> list[str]:
-    if dtype.name == "f64":
-        texts = list(map(repr, values.tolist()))
-    elif dtype.name in {"f32", "f16"}:
-        texts = [str(value) for value in values]
-    else:
-        texts = _narrow_texts(dtype, values)
+    texts = decimals(dtype, values)
     with np.errstate(invalid="ignore"):  # signalling NaNs
         unknown = np.flatnonzero(np.isnan(values))
     for index in unknown:
         texts[index] = _nan_text(dtype, values, int(index))
-    return list(map(_plain, texts))
-
-
-def _plain(text: str) -> str:
-    """An integer without its ``.0``, but for the sign of zero's sake."""
-    if text.endswith(".0") and text != "-0.0":
-        return text[:-2]
-    return text
-
-
-def _narrow_texts(dtype: DType, values: _Array) -> list[str]:
-    """Shortest decimals for types NumPy has no printer for: fewest digits that read back."""
-    known: dict[float, str] = {}
-    texts = []
-    with np.errstate(invalid="ignore"):  # signalling NaNs
-        doubles = values.astype(np.float64).tolist()
-    for value, wide in zip(values, doubles, strict=True):
-        text = known.get(wide)
-        if text is None or wide == 0:
-            text = known[wide] = _shortest(dtype, value, wide)
-        texts.append(text)
-    return texts
-
-
-def _shortest(dtype: DType, value: Any, wide: float) -> str:
-    if not math.isfinite(wide):
-        return repr(wide)
-    limit = largest(dtype)
-    for digits in range(1, 18):
-        near = float(f"{wide:.{digits}g}")
-        # Beyond the largest value the reader says so, where NumPy may give the largest value.
-        if abs(near) <= limit and np.array(near).astype(dtype.numpy) == value:
-            return repr(near)
-    return repr(wide)
+    # An integer goes without its ".0", but for the sign of zero's sake.
+    return [text[:-2] if text.endswith(".0") and text != "-0.0" else text for text in texts]
 
 
 def _nan_text(dtype: DType, values: _Array, index: int) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
@@ -75,50 +75,68 @@ def print_computation(computation: Computation) -> str:
 
 def print_instruction(instruction: Instruction) -> str:
     """One instruction on one line, without indentation or line end."""
-    return _Printer(_ALL).instruction(instruction)
+    mark = "ROOT " if instruction.is_root else ""
+    return mark + _Printer(_ALL).instruction(instruction)
 
 
 class _Printer:
-    """Prints with one set of options."""
+    """Prints with one set of options, while nothing changes.
+
+    Shapes and values are shared by many instructions: their texts are kept by identity.
+    """
 
     def __init__(self, options: PrintOptions) -> None:
         self.metadata = options.metadata
-        self.shape: Callable[[Shape], str] = str if options.layouts else _logical_text
+        self.layouts = options.layouts
         hidden = frozenset() if options.metadata else DEBUGGING
         self.hidden = hidden if options.layouts else hidden | _LAYOUTS_ONLY
+        self.texts: dict[int, str] = {}
 
     def instruction(self, instruction: Instruction) -> str:
         """One instruction, without indentation or line end."""
-        opcode = instruction.opcode
-        mark = "ROOT " if instruction.is_root else ""
-        shape, arguments = self.shape(instruction.shape), _arguments(instruction)
-        text = f"{mark}%{instruction.name} = {shape} {opcode}({arguments})"
+        texts, opcode, shape = self.texts, instruction.opcode, instruction.shape
+        shown = texts.get(id(shape))
+        if shown is None:
+            shown = texts[id(shape)] = str(shape) if self.layouts else _logical_text(shape)
+        operands = instruction.operands
+        if not operands:
+            arguments = _no_operands(instruction)
+        elif len(operands) == 1:
+            arguments = "%" + operands[0].name
+        elif len(operands) <= 5:
+            arguments = ", ".join(["%" + operand.name for operand in operands])
+        else:
+            arguments = _indexed("%" + operand.name for operand in operands)
+        text = f"%{instruction.name} = {shown} {opcode}({arguments})"
         last = ""
         for name, value in instruction.attributes.items():
-            if name == "backend_config":
-                last = f", backend_config={_value(value)}"
-            elif name in self.hidden or (name in _ARGUMENTS and opcode in _WITH_ARGUMENTS):
+            if name in self.hidden or (name in _ARGUMENTS and opcode in _WITH_ARGUMENTS):
                 continue
+            written = texts.get(id(value))
+            if written is None:
+                written = texts[id(value)] = self.value(name, value)
+            if name == "backend_config":
+                last = f", backend_config={written}"
             else:
-                text += f", {name}={self.value(name, value)}"
+                text = f"{text}, {name}={written}"
         if instruction.control_predecessors:
             names = ", ".join(f"%{before.name}" for before in instruction.control_predecessors)
-            text += f", control-predecessors={{{names}}}"
+            text = f"{text}, control-predecessors={{{names}}}"
         if instruction.metadata is not None and self.metadata:
-            text += f", metadata={instruction.metadata.text}"
+            text = f"{text}, metadata={instruction.metadata.text}"
         return text + last
 
     def value(self, name: str, value: Any) -> str:
         """The value of an instruction's attribute."""
-        if self.shape is not str and isinstance(value, (ArrayShape, TupleShape, BufferShape)):
-            return self.shape(value)
+        if not self.layouts and isinstance(value, (ArrayShape, TupleShape, BufferShape)):
+            return _logical_text(value)
         if not self.metadata and name in _SHARDINGS and isinstance(value, Verbatim):
             return without_metadata(value.text)
         return _value(value)
 
     def computation(self, computation: Computation) -> str:
         """One computation and the end of its last line."""
-        module = computation.module
+        module, root = computation.module, computation.root
         mark = "ENTRY " if module is not None and module.entry is computation else ""
         parameters = ", ".join(
             f"{parameter.name}: {_logical_text(parameter.shape)}"
@@ -126,7 +144,9 @@ class _Printer:
         )
         result = _logical_text(computation.result_shape)
         lines = [f"{mark}%{computation.name} ({parameters}) -> {result} {{"]
-        lines += ["  " + self.instruction(instruction) for instruction in computation]
+        for instruction in computation:
+            indent = "  ROOT " if instruction is root else "  "
+            lines.append(indent + self.instruction(instruction))
         thread = computation.execution_thread
         lines.append("}" if thread is None else f"}}, execution_thread={quote(thread)}")
         return "\n".join(lines) + "\n"
@@ -140,16 +160,11 @@ class _Printer:
         return ", ".join(parts) + "\n"
 
 
-def _arguments(instruction: Instruction) -> str:
-    operands = instruction.operands
-    if not operands:
-        if instruction.opcode == "parameter":
-            return str(instruction.parameter_number)
-        literal = instruction.literal
-        return "" if literal is None else literal_text(literal)
-    if len(operands) <= 5:
-        return ", ".join(["%" + operand.name for operand in operands])
-    return _indexed("%" + operand.name for operand in operands)
+def _no_operands(instruction: Instruction) -> str:
+    if instruction.opcode == "parameter":
+        return str(instruction.parameter_number)
+    literal = instruction.literal
+    return "" if literal is None else literal_text(literal)
 
 
 def _indexed(items: Iterable[str]) -> str:

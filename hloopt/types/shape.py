@@ -85,11 +85,10 @@ class ArrayShape:
 
     @cached_property
     def _text(self) -> str:
-        marks = self.dynamic or (False,) * len(self.dims)
-        dims = ",".join(
-            ("?" if size == UNBOUNDED else f"<={size}") if mark else str(size)
-            for size, mark in zip(self.dims, marks, strict=True)
-        )
+        sizes = map(str, self.dims)
+        if self.dynamic:
+            sizes = map(_dynamic_text, self.dims, self.dynamic)
+        dims = ",".join(sizes)
         layout = self.layout
         shown = str(layout) if layout and (layout.minor_to_major or layout.suffix) else ""
         return f"{self.dtype.name}[{dims}]{shown}"
@@ -100,6 +99,12 @@ class ArrayShape:
     def with_dtype(self, element: DType) -> ArrayShape:
         """The same dimensions and layout with another element type."""
         return replace(self, dtype=element)
+
+
+def _dynamic_text(size: int, mark: bool) -> str:
+    if not mark:
+        return str(size)
+    return "?" if size == UNBOUNDED else f"<={size}"
 
 
 @dataclass(frozen=True)

@@ -345,7 +345,7 @@ def test_the_digest_is_the_same_everywhere() -> None:
     assert done.stdout.strip() == DIGEST
 
 
-DIGEST = "e40defd249e6b133a85b3e0e9d597d78"
+DIGEST = "48470283d33f95b8fa13f0a30be4cda6"
 
 
 def test_cost_is_linear() -> None:
