@@ -24,6 +24,7 @@ from hloopt.cli.messages import error_json, show_error, show_warnings
 from hloopt.cli.options import STRICT
 from hloopt.errors import HlooptError, ParseError, UnsupportedError, UsageError
 from hloopt.ir import Module
+from hloopt.text.encoding import decode
 
 __all__ = [
     "Text",
@@ -51,9 +52,9 @@ class Text:
     name: str
     path: Path | None
 
-    def read(self) -> str:
+    def read(self, *, strict: bool = False) -> str:
         """The text.  Raises ``ParseError`` when it cannot be one, ``UsageError`` when it is not there."""
-        return _decode(self.name, self._bytes())
+        return decode(self.name, self._bytes(), strict=strict)
 
     def _bytes(self) -> bytes:
         try:
@@ -63,26 +64,6 @@ class Text:
             raise ParseError(f"this is not a whole .gz file: {error}", name=self.name) from error
         except OSError as error:
             raise UsageError(f"{self.name}: {error.strerror or error}") from error
-
-
-def _decode(name: str, content: bytes) -> str:
-    if not content.strip():
-        raise ParseError("there is no module in it: it is empty", name=name)
-    if content[:2] in (b"\xff\xfe", b"\xfe\xff"):
-        raise ParseError("this is UTF-16 text; HLO text is ASCII or UTF-8", name=name)
-    if b"\0" in content[:_HEAD]:
-        raise ParseError("this is a binary file, not HLO text (a protobuf dump?)", name=name)
-    try:
-        return content.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        line = content.count(b"\n", 0, error.start) + 1
-        column = error.start - (content.rfind(b"\n", 0, error.start) + 1) + 1
-        raise ParseError(
-            f"byte 0x{content[error.start]:02x} is not UTF-8 text",
-            name=name,
-            line=line,
-            column=column,
-        ) from error
 
 
 def open_texts(arguments: Sequence[str]) -> list[Text]:
@@ -157,7 +138,7 @@ def read_module(text: Text) -> Module:
     from hloopt.text.parser import parse_module
 
     strict = click.get_current_context().meta.get(STRICT, False)
-    return parse_module(text.read(), text.name, strict=strict)
+    return parse_module(text.read(strict=strict), text.name, strict=strict)
 
 
 def each_module(
