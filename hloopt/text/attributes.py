@@ -48,12 +48,12 @@ _HEADER = {
     "allow_spmd_sharding_propagation_to_parameters": "flags",
     "allow_spmd_sharding_propagation_to_output": "flags",
     "frontend_attributes": "frontend_attributes",
-    "origin_recovery_table": "raw",
+    "origin_recovery_table": "origin_recovery_table",
     "debug_attributes": "raw",
 }
-_KEPT_AS_TEXT = {"frontend_attributes", "raw"}
+_KEPT_AS_TEXT = {"frontend_attributes", "origin_recovery_table", "raw"}
 # Kept as text, and of a form that grows from one XLA to the next.
-_EVOLVING = {"sharding", "origin", "statistics"}
+_EVOLVING = {"sharding", "origin", "origin_recovery_table", "statistics"}
 _METADATA = {
     *("op_type", "op_name", "source_file", "deduplicated_name", "scheduling_name"),
     *("metadata_payload", "source_line", "source_end_line", "source_column", "source_end_column"),
@@ -67,6 +67,7 @@ _OWN_PHASES = {"all-gather", "all-reduce", "collective-permute", "copy", "recv",
 _ARGUMENTS = {"literal", "parameter_number"}
 PHASES = ("start", "update", "done")
 _SHORT_ALIAS = re.compile(r"\}[^{}(]*?:[^{}(]*?(-?[0-9]+)")
+_MOST_OWNERS = 3
 _MOST_TAILS = 20_000
 _MOST_ROWS = 10_000
 _LONGEST_TAIL = 4_000
@@ -205,7 +206,7 @@ class Row:
         if schema is None:
             message = f"{self.word} has no attribute {name!r}"
             if not self.unknown:
-                message += did_you_mean(name, self._schema)
+                message += _owners(name) or did_you_mean(name, self._schema)
                 tail.unfamiliar.append(Unfamiliar(entry.offset, len(name), message))
             tail.unknown.append(name)
             tail.plain[name] = Verbatim(text)
@@ -245,6 +246,15 @@ def _entries(text: str) -> list[AttributeText]:
         at = match.start(1)
         entries.append(AttributeText(match[1][:-1], at, match.start(2), match.end(2)))
     return entries
+
+
+def _owners(name: str) -> str:
+    """Which ops have an attribute of this name."""
+    owners = [op.opcode for op in OPS.values() if any(own.name == name for own in op.attributes)]
+    if not owners:
+        return ""
+    more = ", ..." if len(owners) > _MOST_OWNERS else ""
+    return f": it belongs to {', '.join(owners[:_MOST_OWNERS])}{more}"
 
 
 def _unwrapped(word: str) -> tuple[str | None, str]:
@@ -309,7 +319,11 @@ def read_header_attribute(entry: AttributeText, text: str) -> tuple[Any, Unfamil
     try:
         value = read(start, value_text)
     except Problem as problem:
-        raise problem.moved(entry.start) from None
+        problem = problem.moved(entry.start)
+        if start not in _EVOLVING or value_text[0] != "{":
+            raise problem from None
+        message = f"{start}=: {problem.message}"
+        return Verbatim(value_text), Unfamiliar(problem.offset, problem.width, message)
     if start in _KEPT_AS_TEXT:
         return Verbatim(value_text), None
     short = _SHORT_ALIAS.search(value_text) if start == "input_output_alias" else None

@@ -15,7 +15,7 @@ from lark.parsers.lalr_analysis import Shift
 from hloopt.text.characters import odd_character
 from hloopt.text.problem import Expected, Problem
 
-__all__ = ["PHRASES", "did_you_mean", "explain", "found_at"]
+__all__ = ["PHRASES", "did_you_mean", "explain", "found_at", "type_meant"]
 
 # Terminals that are patterns, in words.  (Those that are fixed strings are quoted.)  The empty phrase
 # is for terminals that another one of the same place stands for.
@@ -73,6 +73,27 @@ _ESCAPE = (
 _BAD_ESCAPE = re.compile(
     rf"(?:[^\\]++|\\{_ESCAPE})*+(?P<bad>\\(?:[0-7]+|[xXuU][0-9a-fA-F]*|.))", re.DOTALL
 )
+_TYPES_ELSEWHERE = {
+    "float": "f32",
+    "double": "f64",
+    "half": "f16",
+    "bfloat16": "bf16",
+    "float16": "f16",
+    "float32": "f32",
+    "float64": "f64",
+    "complex64": "c64",
+    "complex128": "c128",
+    "int": "s32",
+    "uint": "u32",
+    "long": "s64",
+    "bool": "pred",
+    "boolean": "pred",
+    "i1": "pred",
+    **{
+        f"{word}{bits}": f"s{bits}" for word in ("i", "int", "si") for bits in (2, 4, 8, 16, 32, 64)
+    },
+    **{f"{word}{bits}": f"u{bits}" for word in ("ui", "uint") for bits in (2, 4, 8, 16, 32, 64)},
+}
 _WORD = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]*+")
 _OPERAND_BEFORE = re.compile(r"[(,][ \t\r\n]*+([A-Za-z_][A-Za-z0-9_.-]*+)\Z")
 _BRACKETS = re.compile(
@@ -93,6 +114,12 @@ def did_you_mean(word: str, known: Iterable[str]) -> str:
         candidates = [other for other in candidates if other[:2] == word[:2]][:_MOST_CANDIDATES]
     close = get_close_matches(word, candidates, n=1, cutoff=0.6)
     return f"; did you mean {close[0]!r}?" if close else ""
+
+
+def type_meant(name: str, known: Iterable[str]) -> str:
+    """As ``did_you_mean``, for element types; knows what others call them."""
+    meant = _TYPES_ELSEWHERE.get(name)
+    return f"; did you mean {meant!r}?" if meant else did_you_mean(name, known)
 
 
 def explain(error: UnexpectedInput, text: str, start: str, lark: Lark) -> Problem:

@@ -7,7 +7,7 @@ from typing import Any
 
 from lark import Token
 
-from hloopt.text.hints import did_you_mean
+from hloopt.text.hints import type_meant
 from hloopt.text.integers import integer, integers
 from hloopt.text.problem import Problem
 from hloopt.text.records import LiteralText, begin
@@ -166,7 +166,7 @@ def _array(
     element = DTYPES.get(name)
     if element is None:
         raise Problem(
-            start, f"unknown element type {name!r}{did_you_mean(name, DTYPES)}", width=len(name)
+            start, f"unknown element type {name!r}{type_meant(name, DTYPES)}", width=len(name)
         )
     if not element.is_array and dims:
         raise Problem(start, f"{name} has no dimensions", width=len(name))
