@@ -61,6 +61,7 @@ STARTS = (
     "buffer_donor",
     "entry_computation_layout",
     "flags",
+    "origin_recovery_table",
     "raw",
 )
 

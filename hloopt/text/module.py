@@ -5,11 +5,13 @@ from __future__ import annotations
 import re
 from typing import Any
 
+from lark import Token
+
 from hloopt.ir import Computation, Module, edit
 from hloopt.source import Source
 from hloopt.text.attributes import read_header_attribute
 from hloopt.text.body import BodyReader
-from hloopt.text.grammar import read
+from hloopt.text.grammar import pattern, read, shape_of
 from hloopt.text.hints import did_you_mean
 from hloopt.text.integers import integer
 from hloopt.text.problem import Problem
@@ -72,6 +74,7 @@ class ModuleReader(BodyReader):
             module.name = f"module_{module.entry.name}"
         else:
             module.name = syntax.name.lstrip("%")
+            self.check_word(module.name, end(syntax.name) - len(module.name))
         return module
 
     def header_attribute(self, entry: AttributeText) -> None:
@@ -114,6 +117,8 @@ class ModuleReader(BodyReader):
             )
         offset = end(syntax.name) - len(name)
         self.check_word(name, offset)
+        if self.strict and syntax.parameters is not None:
+            self.check_signature(syntax.parameters)
         computation = Computation(name, offset)
         self.body(Scope(computation, syntax.body, 0))
         self.check_result(computation, syntax.result)
@@ -122,6 +127,19 @@ class ModuleReader(BodyReader):
         edit.add_computation(self.result, computation)
         self.computations[name] = computation
         return computation
+
+    def check_signature(self, parameters: Token) -> None:
+        """The parameters' shapes are said again by the body; only their form is looked at here."""
+        blanks, shape_text, at = pattern("BLANKS?"), pattern("SHAPE_TEXT"), parameters.find(":")
+        while at >= 0:
+            gap = blanks.match(parameters, at + 1)
+            found = gap and shape_text.match(parameters, gap.end())
+            assert found, "a parameter is a name, a colon, and a shape"
+            try:
+                shape_of(found[0])
+            except Problem as problem:
+                raise problem.moved(begin(parameters) + found.start()) from None
+            at = parameters.find(":", found.end())
 
     def check_result(self, computation: Computation, declared: Shape | None) -> None:
         """The shape given in front of the body is that of the root."""

@@ -99,10 +99,14 @@ ArgumentsText: TypeAlias = Token | list[OperandText]
 
 @dataclass(frozen=True, slots=True)
 class ComputationText:
-    """``body`` is a list of LINES tokens, ``LinesText`` and ``InstructionText``."""
+    """``body`` is a list of LINES tokens, ``LinesText`` and ``InstructionText``.
+
+    ``parameters`` is the text in parentheses after the name where it was not looked into.
+    """
 
     entry: bool
     name: Token
+    parameters: Token | None
     result: Shape | None
     body: list[Any]
     attributes: list[AttributeText]

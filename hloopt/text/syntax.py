@@ -77,11 +77,11 @@ class Syntax(ShapeRules, ValueRules, Transformer[Token, Any]):
         entry = parts[0].type == "ENTRY"
         name = parts[1] if entry else parts[0]
         rest = parts[2 if entry else 1 :]
-        result = rest.pop(0)[0] if isinstance(rest[0], tuple) else None
-        return ComputationText(entry, name, result, rest[0], rest[1:])
+        parameters, result = rest.pop(0) if isinstance(rest[0], tuple) else (None, None)
+        return ComputationText(entry, name, parameters, result, rest[0], rest[1:])
 
-    def signature(self, parts: list[Any]) -> tuple[Shape]:
-        return (parts[-1],)
+    def signature(self, parts: list[Any]) -> tuple[Token | None, Shape]:
+        return parts[0] if isinstance(parts[0], Token) else None, parts[-1]
 
     def parameter(self, parts: list[Any]) -> None:
         return None

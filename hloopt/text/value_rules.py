@@ -92,6 +92,18 @@ class ValueRules:
         return (unquote(parts[0]), parts[0]) if parts else None
 
     def iota(self, parts: list[Any]) -> IotaList:
+        dims, reshape, *order = parts
+        if prod(dims) != prod(reshape) or not reshape:
+            raise Problem(
+                0, f"[{_listed(dims)}] has {prod(dims)} elements, [{_listed(reshape)}] not"
+            )
+        if len(reshape) > 1 and not order:
+            raise Problem(0, f"[{_listed(reshape)}] needs an order of its dimensions, T(...)")
+        if order and (len(reshape) == 1 or sorted(order[0]) != list(range(len(reshape)))):
+            message = (
+                f"T({_listed(order[0])}) is no order of the dimensions of [{_listed(reshape)}]"
+            )
+            raise Problem(0, message)
         return IotaList(*parts)
 
     def dims(self, parts: list[Token]) -> tuple[int, ...]:
@@ -200,6 +212,10 @@ class ValueRules:
 
     def flags(self, parts: list[bool]) -> tuple[bool, ...]:
         return tuple(parts)
+
+
+def _listed(sizes: tuple[int, ...]) -> str:
+    return ",".join(map(str, sizes))
 
 
 def _columns(token: Token) -> list[tuple[int, ...]]:

@@ -104,10 +104,9 @@ def test_unknown_things_are_named_once() -> None:
         "'other-': unknown opcode 'other-op'",
         "'frobni': unknown opcode 'frobnicate-start'",
         (
-            "'new_pa': sharding=: expected ',', 'T', '[', 'device', 'device_ids', 'devices', "
-            "'last_tile_dim_replicate', 'last_tile_dims', 'manual', 'maximal', 'maximal_mesh', "
-            "'mesh', 'metadata', 'replicated', 'shard_as', 'shard_like', 'unknown', 'unreduced' or "
-            "'}', found 'new_part='"
+            "'new_pa': sharding=: expected 'T', 'device', 'devices', 'last_tile_dim_replicate', "
+            "'last_tile_dims', 'manual', 'maximal', 'metadata', 'replicated', 'shard_as', "
+            "'shard_like', 'unknown', 'unreduced' or '}', found 'new_part='"
         ),
         "'frobni': unknown opcode 'frobnicate-done'",
     ]
