@@ -38,6 +38,7 @@ _GOES_ON = re.compile(
     r"(?:[ \t\r\n]++|/\*(?:[^*]++|\*(?!/))*+\*/|//[^\n]*+)*+"
     r"(?:ENTRY\b|%?[A-Za-z_][A-Za-z0-9_.-]*+[ \t]*+(?:\([^\n]*->[^\n]*)?\{)"
 )
+_ONLY_COMMENTS = re.compile(r"(?:[ \t\r\n]++|/\*(?:[^*]++|\*(?!/))*+\*/|//[^\n]*+)*+")
 _MOST_LISTED = 10
 _NOT_BLANK = re.compile(r"[^\n]")
 
@@ -72,6 +73,8 @@ def excerpt(text: str) -> Excerpt | Problem | None:
     end = _end(plain, start)
     if _HLO.search(plain, 0, start) or _HLO.search(plain, end):
         start, end = 0, len(plain)
+    if plain == text and _ONLY_COMMENTS.fullmatch(f"{plain[:start]}\n{plain[end:]}"):
+        return None
     cut = _blank(plain[:start]) + plain[start:end] + _blank(plain[end:])
     return None if cut == text else Excerpt(cut, start, end)
 

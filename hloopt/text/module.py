@@ -62,6 +62,10 @@ class ModuleReader(BodyReader):
         for entry in syntax.attributes:
             self.header_attribute(entry)
         self.tables(syntax)
+        first = syntax.computations[0]
+        if self.strict and syntax.name is None and not first.entry and first.result is not None:
+            message = "XLA reads a computation with parameters first only after HloModule or ENTRY"
+            raise Problem(begin(first.name), message, width=len(first.name))
         entry_seen = False
         for computation in syntax.computations:
             if computation.entry and entry_seen:

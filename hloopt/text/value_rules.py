@@ -93,10 +93,8 @@ class ValueRules:
 
     def iota(self, parts: list[Any]) -> IotaList:
         dims, reshape, *order = parts
-        if prod(dims) != prod(reshape) or not reshape:
-            raise Problem(
-                0, f"[{_listed(dims)}] has {prod(dims)} elements, [{_listed(reshape)}] not"
-            )
+        if not dims or not reshape:
+            raise Problem(0, "a list of devices needs the sizes of its dimensions: [2,4]<=[8]")
         if len(reshape) > 1 and not order:
             raise Problem(0, f"[{_listed(reshape)}] needs an order of its dimensions, T(...)")
         if order and (len(reshape) == 1 or sorted(order[0]) != list(range(len(reshape)))):

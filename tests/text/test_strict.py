@@ -145,3 +145,11 @@ def test_unsound_instructions(line: str, expected: str) -> None:
     """They are errors where strictly read, at the instruction's name, and left alone otherwise."""
     assert read(line).partition(": ")[2] == expected
     assert not read(line, strict=False)
+
+
+def test_comments_around_a_module_belong_to_it() -> None:
+    """The mistake is what is wrong in the module, not that something stands before and behind it."""
+    text = f"// RUN: a tool\n/* more */\n{HEAD}  ROOT r = f32[2] add(p, q)\n}}\n// the end\n"
+    with pytest.raises(ParseError) as caught:
+        parse_module(text, "m", strict=True)
+    assert (caught.value.line, caught.value.column) == (12, 26)
