@@ -18,6 +18,7 @@ from hloopt.text.attributes import Row, Tail, decode_metadata
 from hloopt.text.grammar import read
 from hloopt.text.hints import did_you_mean
 from hloopt.text.literals import build
+from hloopt.text.made_shapes import MADE, made_otherwise, permuted
 from hloopt.text.problem import Problem
 from hloopt.text.records import AttributeText, InstructionText, begin, end
 from hloopt.text.scope import (
@@ -233,6 +234,8 @@ class BodyReader(ArgumentReader):
             )
         if head.shape is not None:
             instruction.shape = head.shape
+            if found.opcode in MADE:
+                self.make_shape(instruction)
         if found.wrapped is not None:
             self.wrap(instruction, found)
         if head.shape is None:
@@ -242,6 +245,18 @@ class BodyReader(ArgumentReader):
                 raise Problem(instruction.offset, message, width=len(instruction.name))
         edit.append(scope.computation, instruction)
 
+    def make_shape(self, instruction: Instruction) -> None:
+        """Take the shape XLA's parser makes from the operands; say so where another one is written."""
+        shape = made_otherwise(instruction)
+        if shape is not None:
+            self.result.warnings.append(
+                (
+                    instruction.offset,
+                    f"the shape of {instruction.name!r} is read as {shape}: XLA takes it from the operands",
+                )
+            )
+            instruction.shape = shape
+
     def inferred(self, instruction: Instruction, found: Row) -> Shape:
         if not found.inferable:
             raise Problem(
@@ -250,7 +265,7 @@ class BodyReader(ArgumentReader):
                 width=len(instruction.name),
             )
         try:
-            return infer_shape(instruction)
+            return permuted(instruction, infer_shape(instruction))
         except ShapeError as error:
             raise Problem(
                 instruction.offset,

@@ -1,0 +1,61 @@
+"""Shapes that XLA's parser makes itself: whatever is written, or where nothing is written."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+from hloopt.ir import Instruction
+from hloopt.ir.normal import normal_shape
+from hloopt.types import ArrayShape, Layout, Shape, TupleShape, array, descending
+
+__all__ = ["MADE", "made_otherwise", "permuted"]
+
+_TOKEN = array("token")
+
+
+def _started(instruction: Instruction) -> Shape:
+    return TupleShape((instruction.operands[0].shape, array("u32"), _TOKEN))
+
+
+def _received(instruction: Instruction) -> Shape | None:
+    state = instruction.operands[0].shape
+    if not isinstance(state, TupleShape) or not state.elements:
+        return None
+    return TupleShape((state.elements[0], _TOKEN))
+
+
+def _token(instruction: Instruction) -> Shape:
+    return _TOKEN
+
+
+MADE: dict[str, Callable[[Instruction], Shape | None]] = {
+    "outfeed": _token,
+    "recv-done": _received,
+    "send": _started,
+    "send-done": _token,
+}
+"""How XLA's parser makes the shapes of these opcodes from the operands; None where it cannot."""
+
+
+def made_otherwise(instruction: Instruction) -> Shape | None:
+    """The shape that XLA's parser gives the instruction, where that is not the one it has."""
+    shape = MADE[instruction.opcode](instruction)
+    if shape is None or normal_shape(shape) == normal_shape(instruction.shape):
+        return None
+    return shape
+
+
+def permuted(instruction: Instruction, shape: Shape) -> Shape:
+    """The inferred shape of a transpose with the layout that moves no byte: that of the operand, permuted.
+
+    Other instructions keep theirs: only here does XLA's shape inference carry a layout over.
+    """
+    operand = instruction.operands[0].shape if instruction.opcode == "transpose" else None
+    if not (isinstance(operand, ArrayShape) and isinstance(shape, ArrayShape)):
+        return shape
+    layout = operand.layout or descending(operand.rank)
+    if layout.suffix:
+        return shape
+    order = instruction.attributes["dimensions"]
+    return replace(shape, layout=Layout(tuple(order.index(dim) for dim in layout.minor_to_major)))
