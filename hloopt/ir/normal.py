@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from functools import lru_cache
 from typing import Any
@@ -40,6 +41,7 @@ _DEFAULTS: dict[str, object] = {
 }
 _NO_FLAGS = frozenset(("is_associative", "largest"))
 _CACHED = 10_000
+_MOST_DEVICES = 1 << 20
 
 
 @lru_cache(maxsize=_CACHED)
@@ -149,8 +151,13 @@ def _normal_alias(entry: AliasEntry) -> AliasEntry:
 
 
 @lru_cache(maxsize=_CACHED)
-def _groups(groups: IotaList) -> tuple[tuple[int, ...], ...]:
-    devices = np.arange(np.prod(groups.reshape)).reshape(groups.reshape)
+def _groups(groups: IotaList) -> tuple[tuple[int, ...], ...] | IotaList:
+    """The groups one by one; as they are where they are too many, or where no such groups exist."""
+    count, axes = math.prod(groups.dims), range(len(groups.reshape))
+    agree = count == math.prod(groups.reshape) and 0 < count <= _MOST_DEVICES
+    if not agree or sorted(groups.permutation or axes) != list(axes):
+        return groups
+    devices = np.arange(count).reshape(groups.reshape)
     if groups.permutation:
         devices = devices.transpose(groups.permutation)
     rows = devices.reshape(groups.dims[0], -1).tolist()

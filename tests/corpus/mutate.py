@@ -151,7 +151,7 @@ def _nudge_number(text: _Text, other: _Text) -> None:
 
 def _rename(text: _Text, other: _Text) -> None:
     """A word everywhere, by another word of the text."""
-    at = text.pick(lambda token: token[0] in "%_" or token[0].isalpha())
+    at = text.pick(lambda token: token[:1].isalpha() or token[:1] in ("%", "_"))
     if at is None:
         return
     word, by = text.tokens[at], text.pick(_alike(text.tokens[at]))
@@ -162,7 +162,7 @@ def _rename(text: _Text, other: _Text) -> None:
 
 def _swap_alike(text: _Text, other: _Text) -> None:
     """Two words or two numbers."""
-    if (first := text.pick(lambda token: token.strip() and token[0].isalnum())) is None:
+    if (first := text.pick(lambda token: token[:1].isalnum())) is None:
         return
     if (second := text.pick(_alike(text.tokens[first]))) is not None:
         tokens = text.tokens

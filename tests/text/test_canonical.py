@@ -378,3 +378,12 @@ def test_deep_and_wide_graphs() -> None:
     assert re.search(
         r"ENTRY %main .*\n.*\n.*to_apply=%computation.1998", module.to_text(canonical=True)
     )
+
+
+@pytest.mark.parametrize("groups", ["[65536,65536]<=[4294967296]", "[16,256]<=[4]", "[2,0]<=[0]"])
+def test_groups_that_cannot_be_listed_stay_as_written(groups: str) -> None:
+    """Too many devices to write down, or sizes that do not agree: other text is another module."""
+    text = RICH.replace("{{0,1},{2,3}}", groups)
+    digest = fingerprint(parse_module(text))
+    assert digest == fingerprint(parse_module(text))
+    assert digest != fingerprint(parse_module(RICH))
