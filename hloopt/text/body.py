@@ -18,7 +18,7 @@ from hloopt.text.attributes import Row, Tail, decode_metadata
 from hloopt.text.grammar import read
 from hloopt.text.hints import did_you_mean
 from hloopt.text.literals import build
-from hloopt.text.made_shapes import MADE, made_otherwise, permuted
+from hloopt.text.made_shapes import MADE, made_otherwise, with_layout
 from hloopt.text.problem import Problem
 from hloopt.text.records import AttributeText, InstructionText, begin, end
 from hloopt.text.scope import (
@@ -265,7 +265,7 @@ class BodyReader(ArgumentReader):
                 width=len(instruction.name),
             )
         try:
-            return permuted(instruction, infer_shape(instruction))
+            return with_layout(instruction, infer_shape(instruction))
         except ShapeError as error:
             raise Problem(
                 instruction.offset,

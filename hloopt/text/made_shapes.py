@@ -9,7 +9,7 @@ from hloopt.ir import Instruction
 from hloopt.ir.normal import normal_shape
 from hloopt.types import ArrayShape, Layout, Shape, TupleShape, array, descending
 
-__all__ = ["MADE", "made_otherwise", "permuted"]
+__all__ = ["MADE", "made_otherwise", "with_layout"]
 
 _TOKEN = array("token")
 
@@ -46,16 +46,24 @@ def made_otherwise(instruction: Instruction) -> Shape | None:
     return shape
 
 
-def permuted(instruction: Instruction, shape: Shape) -> Shape:
-    """The inferred shape of a transpose with the layout that moves no byte: that of the operand, permuted.
+def with_layout(instruction: Instruction, shape: Shape) -> Shape:
+    """An inferred shape with the layout XLA infers, which here and there is that of an operand.
 
-    Other instructions keep theirs: only here does XLA's shape inference carry a layout over.
+    A transpose has the operand's, permuted, so that no byte moves; a reverse the operand's; a select that of
+    the predicate when it has one per element.
     """
-    operand = instruction.operands[0].shape if instruction.opcode == "transpose" else None
-    if not (isinstance(operand, ArrayShape) and isinstance(shape, ArrayShape)):
+    if instruction.opcode not in _CARRIED or not isinstance(shape, ArrayShape):
+        return shape
+    operand = instruction.operands[0].shape
+    if not isinstance(operand, ArrayShape) or operand.rank != shape.rank:
         return shape
     layout = operand.layout or descending(operand.rank)
-    if layout.suffix:
-        return shape
-    order = instruction.attributes["dimensions"]
-    return replace(shape, layout=Layout(tuple(order.index(dim) for dim in layout.minor_to_major)))
+    if instruction.opcode == "transpose":
+        if layout.suffix:
+            return shape
+        order = instruction.attributes["dimensions"]
+        layout = Layout(tuple(order.index(dim) for dim in layout.minor_to_major))
+    return replace(shape, layout=layout)
+
+
+_CARRIED = frozenset(("reverse", "select", "transpose"))

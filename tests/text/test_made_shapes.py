@@ -73,18 +73,23 @@ def test_a_state_that_is_none_is_left_to_the_verifier() -> None:
 
 
 @pytest.mark.parametrize(
-    ("operand", "order", "made"),
+    ("instruction", "made"),
     [
-        ("f32[4,2]", "1,0", "f32[2,4]{0,1}"),
-        ("f32[4,2]{0,1}", "1,0", "f32[2,4]{1,0}"),
-        ("f32[2,3,5]{2,1,0}", "1,2,0", "f32[3,5,2]{1,0,2}"),
-        ("f32[2,3,5]{0,2,1}", "2,0,1", "f32[5,2,3]{1,0,2}"),
-        ("f32[4,2]{1,0:T(2,2)}", "1,0", "f32[2,4]{1,0}"),
+        ("transpose(x), dimensions={1,0}", "f32[2,4]{0,1}"),
+        ("transpose(y), dimensions={1,0}", "f32[2,4]{1,0}"),
+        ("transpose(tiled), dimensions={1,0}", "f32[2,4]{1,0}"),
+        ("transpose(deep), dimensions={2,0,1}", "f32[5,2,3]{1,0,2}"),
+        ("reverse(y), dimensions={0}", "f32[4,2]{0,1}"),
+        ("select(p, x, y)", "f32[4,2]{0,1}"),
+        ("select(one, x, y)", "f32[4,2]"),
+        ("add(x, y)", "f32[4,2]"),
     ],
 )
-def test_an_inferred_transpose_moves_no_byte(operand: str, order: str, made: str) -> None:
-    """Its layout is the operand's, permuted; a tiled one is not carried over."""
+def test_an_inferred_layout_is_xlas(instruction: str, made: str) -> None:
+    """A transpose moves no byte, a reverse is laid out as its operand, a select as its predicate."""
     module = parse_module(
-        f"e {{ x = {operand} parameter(0) ROOT y = transpose(x), dimensions={{{order}}} }}"
+        "e { x = f32[4,2] parameter(0) y = f32[4,2]{0,1} parameter(1)"
+        " tiled = f32[4,2]{1,0:T(2,2)} parameter(2) deep = f32[2,3,5]{0,2,1} parameter(3)"
+        f" p = pred[4,2]{{0,1}} parameter(4) one = pred[] parameter(5) ROOT r = {instruction} }}"
     )
     assert str(module.entry.root.shape) == made
