@@ -209,7 +209,7 @@ class ArgumentReader(ABC):
             self.result.warnings.append((offset, message))
             return None
         found = scope.computation.by_name.get(name)
-        if found is None and scope.open and shape is not None:
+        if found is None and scope.open and shape is not None and not syntax.index:
             return self.parameter(scope, name, shape, offset)
         if found is None:
             raise undefined(scope, name, offset, len(syntax.name))

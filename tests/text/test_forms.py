@@ -268,6 +268,7 @@ def test_one_instruction_may_call_computations() -> None:
         ),
         ("f32[2] add(f32[2] parameter(1), f32[2])", "1:19: parameter 1 is defined"),
         ("f32[4] add(f32[4], f32[4]", "1:26: expected"),
+        ("f32[4] negate(f32[4] %t#1)", "1:22: no instruction 't' before this one"),
     ],
 )
 def test_one_instruction_has_to_be_one(text: str, expected: str) -> None:
