@@ -66,7 +66,9 @@ def package_key() -> str:
         for path in sorted((ROOT / folder).rglob("*"))
         if path.suffix in (".py", ".lark", ".toml")
     ]
-    return _digest([*sources, HERE / "stages.py", HERE.parent / "support.py"])
+    return _digest(
+        [*sources, HERE / "stages.py", HERE.parent / "graphs.py", HERE.parent / "support.py"]
+    )
 
 
 def file_key(path: Path, stages: tuple[str, ...]) -> str:

@@ -16,6 +16,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from graphs import graph_difference
+
 import hloopt
 from hloopt.errors import HlooptError, UnsupportedError
 from hloopt.ir import build, edit, fingerprint
@@ -80,10 +82,15 @@ def _first_line(error: Exception) -> str:
 def _round_trip(module: Any) -> None:
     text = module.to_text()
     again = hloopt.parse(text, module.name)
-    if fingerprint(again) != fingerprint(module):
-        raise AssertionError("the printed text reads as another module")
+    difference = graph_difference(module, again)
+    if difference:
+        raise AssertionError(f"the printed text reads as another module: {difference}")
     if again.to_text() != text:
         raise AssertionError("printing again gives another text")
+    canonical = module.to_text(canonical=True)
+    again = hloopt.parse(canonical, module.name)
+    if fingerprint(again) != fingerprint(module) or again.to_text(canonical=True) != canonical:
+        raise AssertionError("the canonical text reads as another module")
 
 
 def _optimised(module: Any) -> Any:
