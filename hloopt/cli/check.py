@@ -7,9 +7,10 @@ from typing import Any
 
 import click
 
-from hloopt.cli.files import Text, open_texts, progress, read_module
+from hloopt.cli.files import Text, open_texts, read_input
 from hloopt.cli.messages import each_error, error_json, show_errors
 from hloopt.cli.options import files_argument, json_option, strict_option
+from hloopt.cli.waiting import patience, progress
 from hloopt.errors import HlooptError, ParseError
 
 __all__ = ["command"]
@@ -29,14 +30,18 @@ def command(ctx: click.Context, files: tuple[str, ...], as_json: bool) -> None:
 
     \b
     Example:
-      hloopt check dump/*.before_optimizations.txt
+      hloopt check dump --module jit_train
     """
     rows = []
     code = 0
-    for text in progress(open_texts(files)):
+    texts = open_texts(files)
+    for text in progress(texts, lambda one: one.name):
         row: dict[str, Any] = {"file": text.name, "warnings": [], "errors": []}
         rows.append(row)
-        errors, more = _errors(text, row["warnings"], quiet=as_json)
+        with patience(f"checking {text.name}", alone=len(texts) == 1):
+            errors, more, warnings = _examine(text, row)
+        for line in warnings if not as_json else ():
+            click.echo(line, err=True)
         code = max(code, *(error.exit_code for error in errors), 0)
         row["errors"] = [error_json(error, alone=True) for error in errors]
         row["ok"] = not errors
@@ -45,7 +50,7 @@ def command(ctx: click.Context, files: tuple[str, ...], as_json: bool) -> None:
         if errors and not as_json:
             show_errors(errors, more=more)
         if row["ok"] and not as_json:
-            click.echo(f"{text.name}: ok")
+            click.echo(f"{row['file']}: ok")
     if as_json:
         from hloopt.report.console import write_json
 
@@ -53,22 +58,26 @@ def command(ctx: click.Context, files: tuple[str, ...], as_json: bool) -> None:
     ctx.exit(code)
 
 
-def _errors(
-    text: Text, warnings: list[dict[str, Any]], *, quiet: bool
-) -> tuple[list[HlooptError], bool]:
-    """What is wrong with one text, and whether there is more; warnings are shown and kept on the way."""
+def _examine(text: Text, row: dict[str, Any]) -> tuple[list[HlooptError], bool, list[str]]:
+    """What is wrong with one text, whether there is more, and the warnings as lines.
+
+    The name of the file that was read and the warnings as values are put into ``row``.
+    """
     from hloopt.verify import violations
 
     try:
-        module = read_module(text)
+        found = read_input(text)
     except ParseError as error:
-        return list(each_error(error)), error.more
+        return list(each_error(error)), error.more, []
     except HlooptError as error:
-        return [error], False
+        return [error], False, []
+    module = found.module
+    row["file"] = found.name
+    lines = []
     for offset, message in module.warnings:
         line, column = module.source.line_column(offset) if module.source else (0, 0)
-        warnings.append({"line": line, "column": column, "message": message})
-        if not quiet:
-            click.echo(f"{text.name}:{line}:{column}: warning: {message}", err=True)
-    found = list(islice(violations(module), _MOST_ERRORS + 1))
-    return [*found[:_MOST_ERRORS]], len(found) > _MOST_ERRORS
+        row["warnings"].append({"line": line, "column": column, "message": message})
+        place = f"{found.name}:{line}:{column}" if line else found.name
+        lines.append(f"{place}: warning: {message}")
+    errors = list(islice(violations(module), _MOST_ERRORS + 1))
+    return [*errors[:_MOST_ERRORS]], len(errors) > _MOST_ERRORS, lines

@@ -23,6 +23,7 @@ COMMANDS = {
     "check": ("check", "Parse and verify modules."),
     "completion": ("completion", "Print the completion script of a shell."),
     "hash": ("hash", "Print a digest of each module: equal for equal modules."),
+    "ls": ("ls", "List the modules of a dump directory and their stages."),
     "ops": ("ops", "List the opcodes of HLO and what hloopt can do with each."),
     "optimize": ("optimize", "Run passes over modules and print them as HLO."),
     "passes": ("passes", "List passes and pipelines, or explain one."),

@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from hloopt.cli.files import Text, check_output, each_module, open_texts, write_text
+from hloopt.cli.files import Text, each_module, open_texts
 from hloopt.cli.options import (
     files_argument,
     hlo_text,
@@ -16,6 +16,7 @@ from hloopt.cli.options import (
     print_options,
     strict_option,
 )
+from hloopt.cli.outputs import check_output, write_text
 from hloopt.ir import Module
 
 __all__ = ["command"]

@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Iterable
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
 if TYPE_CHECKING:
+    from hloopt.dumps import Dump
     from hloopt.ir import Module
 
 __all__ = [
     "JSON_WANTED",
+    "PICK",
     "STRICT",
     "files_argument",
+    "folders_argument",
     "hlo_text",
     "json_option",
     "pipeline_options",
@@ -24,7 +29,75 @@ __all__ = [
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
-files_argument = click.argument("files", nargs=-1, metavar="[FILE]...", shell_complete=None)
+PICK = "hloopt.pick"
+"""In ``click.Context.meta``: what ``--module`` and ``--stage`` pick from a dump directory, by these names."""
+
+
+def _pick(ctx: click.Context, param: click.Parameter, value: str | None) -> str | None:
+    if value is not None:
+        try:
+            re.compile(value)
+        except re.error as error:
+            raise click.BadParameter(f"{value!r} is no regular expression: {error}") from error
+        ctx.meta.setdefault(PICK, {})[str(param.name)] = value
+    return value
+
+
+def _complete(
+    what: Callable[[Dump], Iterable[str]],
+) -> Callable[[click.Context, click.Parameter, str], list[str]]:
+    """Completes from the dump directories that stand before on the command line."""
+
+    def complete(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
+        from hloopt.dumps import read_dump
+
+        folders = [Path(name) for name in ctx.params.get("files") or () if Path(name).is_dir()]
+        found = (word for folder in folders for word in what(read_dump(folder)))
+        return sorted({word for word in found if word.startswith(incomplete)})
+
+    return complete
+
+
+def _stage_words(dump: Dump) -> Iterable[str]:
+    for module in dump.modules:
+        for stage in module.stages:
+            if stage.kind == "pass":
+                yield stage.label.partition(".after_")[2].partition(".before_")[0]
+            elif stage.kind != "given":
+                yield stage.label if stage.kind == "other" else stage.kind
+
+
+_module_option = click.option(
+    "--module",
+    metavar="REGEX",
+    expose_value=False,
+    callback=_pick,
+    shell_complete=_complete(lambda dump: (entry.name for entry in dump.modules)),
+    help="Of a dump directory: only modules with a match in their name.",
+)
+_stage_option = click.option(
+    "--stage",
+    metavar="STAGE",
+    expose_value=False,
+    callback=_pick,
+    shell_complete=_complete(_stage_words),
+    help="Of a dump directory: before, after, snapshot, or a regex for passes (see hloopt ls); "
+    "before by default.",
+)
+
+
+def folders_argument(function: Function) -> Function:
+    """Dump directories, and ``--module`` and ``--stage``, which ``files.open_texts`` obeys."""
+    named = click.argument("files", nargs=-1, metavar="[DIR]...", type=click.Path())
+    return named(_module_option(_stage_option(function)))
+
+
+def files_argument(function: Function) -> Function:
+    """Files and dump directories, and ``--module`` and ``--stage``, which ``files.open_texts`` obeys."""
+    named = click.argument("files", nargs=-1, metavar="[FILE|DIR]...", type=click.Path())
+    return named(_module_option(_stage_option(function)))
+
+
 JSON_WANTED = "hloopt.json"
 """Set in ``click.Context.meta`` by ``--json``: errors that end a command are JSON then, too."""
 
@@ -40,7 +113,7 @@ json_option = click.option(
 
 
 STRICT = "hloopt.strict"
-"""Set in ``click.Context.meta`` by ``--strict``: how ``files.read_module`` reads."""
+"""Set in ``click.Context.meta`` by ``--strict``: how ``files.read_input`` reads."""
 
 
 def _read_strictly(ctx: click.Context, param: click.Parameter, value: bool) -> None:

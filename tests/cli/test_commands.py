@@ -443,7 +443,7 @@ def test_an_unexpected_exception_is_one_message(tmp_path: Path) -> None:
     code = (
         "import hloopt.cli.files as f, hloopt.cli.main as m, sys\n"
         "def broken(text): raise RuntimeError('boom')\n"
-        "f.read_module = broken\n"
+        "f.read_input = broken\n"
         "sys.argv = ['hloopt', 'stats', '-']\n"
         "m.main()\n"
     )

@@ -403,7 +403,7 @@ def test_tracebacks_are_shown_when_asked_for(way: str) -> None:
     code = (
         "import hloopt.cli.files as f, hloopt.cli.main as m, sys\n"
         "def broken(text): raise RuntimeError('boom')\n"
-        "f.read_module = broken\n"
+        "f.read_input = broken\n"
         f"sys.argv = ['hloopt', *{words!r}]\n"
         "m.main()\n"
     )

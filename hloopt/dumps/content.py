@@ -1,0 +1,108 @@
+"""What is in the files of a dump, as far as that can be told without reading the modules."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import re
+import zlib
+from pathlib import Path
+
+__all__ = ["gunzip", "is_gzip", "module_format", "proto_counts", "read_bytes", "text_counts"]
+
+_HEAD = 65536
+_GZIP = b"\x1f\x8b"
+_LARGEST = 2 << 30  # bytes; no protocol buffer is larger, and no text of that size could be read
+
+# XLA prints one instruction a line, and ends each computation with a brace in the first column.
+_INSTRUCTION = re.compile(rb"\n[ \t]++(?:ROOT )?+[^\s=]++ = ")
+_END = b"\n}"
+
+# Fields of XLA's messages: HloProto.hlo_module, HloModuleProto.computations,
+# HloComputationProto.instructions.
+_MODULE, _COMPUTATIONS, _INSTRUCTIONS = 1, 3, 2
+
+
+def is_gzip(content: bytes) -> bool:
+    """Whether bytes begin as a gzip file does."""
+    return content[:2] == _GZIP
+
+
+def gunzip(content: bytes) -> bytes:
+    """The content of a gzip file.  Raises ``ValueError`` for one that is damaged or too large."""
+    try:
+        with gzip.GzipFile(fileobj=io.BytesIO(content)) as stream:
+            plain = stream.read(_LARGEST + 1)
+    except (EOFError, gzip.BadGzipFile, zlib.error) as error:
+        raise ValueError(f"this is not a whole .gz file: {error}") from error
+    if len(plain) > _LARGEST:
+        raise ValueError(f"more than {_LARGEST >> 20} MiB are compressed in it")
+    return plain
+
+
+def read_bytes(path: Path) -> bytes:
+    """A file's content, decompressed where it is gzip.  Raises ``OSError`` and ``ValueError``."""
+    content = path.read_bytes()
+    return gunzip(content) if is_gzip(content) else content
+
+
+def module_format(path: Path, told: str) -> str:
+    """How a file holds a module: text, proto or snapshot; empty when it holds none.
+
+    ``told`` is what the name tells.  What is called ``.hlo`` or ``.hlo.pb`` counts as a module, and so does
+    what cannot be read: that is reported then, and not passed over.
+    """
+    plain = path.name.removesuffix(".gz")
+    if told == "text":
+        return "text" if plain.endswith(".hlo") or _is_hlo_text(path) else ""
+    if not told or plain.endswith((".hlo.pb", "snapshot.pb")):
+        return told
+    from hloopt.proto import is_proto
+
+    try:
+        found = is_proto(read_bytes(path))
+    except (OSError, ValueError):
+        return told
+    return {"module": "proto", "hlo": "proto", "snapshot": "snapshot"}.get(found or "", "")
+
+
+def _is_hlo_text(path: Path) -> bool:
+    try:
+        with path.open("rb") as stream:
+            head = stream.read(_HEAD)
+        if is_gzip(head):  # as far as it goes: the file may have been cut off
+            head = zlib.decompressobj(31).decompress(head, _HEAD)
+    except (OSError, zlib.error):
+        return True
+    for line in head.split(b"\n"):
+        if line.strip() and not line.lstrip().startswith(b"//"):
+            return line.startswith(b"HloModule")
+    return False
+
+
+def text_counts(content: bytes) -> tuple[int, int]:
+    """The numbers of instructions and computations of a text, counted by lines as XLA prints them."""
+    return sum(1 for _ in _INSTRUCTION.finditer(content)), content.count(_END)
+
+
+def proto_counts(content: bytes) -> tuple[int, int]:
+    """The numbers of instructions and computations of a proto.  Raises ``ValueError`` where it is none."""
+    from hloopt.proto import is_proto
+    from hloopt.proto.problem import Problem
+    from hloopt.proto.wire import entries
+
+    try:
+        if is_proto(content) == "hlo":
+            extents = (extent for number, _, extent in entries(content) if number == _MODULE)
+            start, end = next(extents, (0, 0))
+            content = content[start:end]
+        instructions = computations = 0
+        for number, _, (start, end) in entries(content):
+            if number == _COMPUTATIONS:
+                computations += 1
+                instructions += sum(
+                    1 for inner, _, _ in entries(content[start:end]) if inner == _INSTRUCTIONS
+                )
+    except Problem as problem:
+        raise ValueError(str(problem)) from problem
+    return instructions, computations
