@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
+from graphs import graph_difference
 from hloopt.ir import Module, build, edit, fingerprint
 from hloopt.text.parser import parse_module
-from hloopt.text.printer import print_computation, print_instruction, print_module
-from hloopt.types import Text, array
+from hloopt.text.printer import (
+    PrintOptions,
+    print_computation,
+    print_instruction,
+    print_module,
+)
+from hloopt.types import DTYPES, Literal, Text, Verbatim, array
 
 CANONICAL = """HloModule jit_f, is_scheduled=true, input_output_alias={ {0}: (0, {}, may-alias), {1}: (1, {2, 0}) }, entry_computation_layout={(f32[2,3]{1,0}, s32[])->(f32[2]{0}, s32[])}, buffer_donor={ (1, {}) }, allow_spmd_sharding_propagation_to_output={true,false}, num_partitions=2, frontend_attributes={a={"b": 1}}
 
@@ -67,9 +74,8 @@ def test_printing_keeps_the_module() -> None:
     module = parse_module(CANONICAL.replace("%", "").replace("    ", " "))
     text = print_module(module)
     again = parse_module(text)
+    assert graph_difference(module, again) == ""
     assert fingerprint(module) == fingerprint(again)
-    assert module.attributes == again.attributes
-    assert module.stack_tables.locations == again.stack_tables.locations
     assert print_module(again) == text
 
 
@@ -158,7 +164,20 @@ def test_made_instructions_print() -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["a", "q\"u\\o'te", "line\nbreak\ttab\r", "\x00\x7f\x1b", "grüße 你好"]
+    "text",
+    [
+        "a",
+        "q\"u\\o'te",
+        "line\nbreak\ttab\r",
+        "\x00\x7f\x1b",
+        "\x011 \x7f0",  # digits after an octal escape
+        "grüße 你好 😀",
+        bytes(range(256)).decode("utf-8", "surrogateescape"),
+        "/* no comment */ // {}[]() %",
+        "x" * 100_000,
+        "",
+    ],
+    ids=range(10),
 )
 def test_strings_survive(text: str) -> None:
     """Any string comes back as it was."""
@@ -167,3 +186,107 @@ def test_strings_survive(text: str) -> None:
     printed = print_module(module)
     assert printed.isascii()
     assert parse_module(printed).entry.root.attributes["custom_call_target"] == text
+
+
+UNKNOWN = """HloModule m, new_header={a=[1,2] "x}"}, other=7
+
+ENTRY %e (x: f32[4]) -> (f32[4], token[]) {
+  %x = f32[4] parameter(0), shiny="a\\"b"
+  %y = f32[4] negate(%x), ordering={ {1,2}, "}" , deep={{{}}} }, flag=true, number=-3, word=kFast, sized=f32[2]{0}, iota=[2,2]<=[4], metadata={op_name="y" novel="z" level=3}
+  ROOT %z = (f32[4], token[]) frobnicate(%x, %y), mode=some, backend_config={"a":1}
+}
+
+"""
+
+
+def test_unknown_attributes_and_opcodes_come_back_as_they_were() -> None:
+    """What this version does not know is printed word for word, in the header, too."""
+    module = parse_module(UNKNOWN)
+    assert print_module(module) == UNKNOWN
+    assert module.entry.by_name["y"].attributes["sized"] == Verbatim("f32[2]{0}")
+    assert graph_difference(module, parse_module(print_module(module))) == ""
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        PrintOptions(metadata=metadata, layouts=layouts, canonical=canonical)
+        for metadata in (True, False)
+        for layouts in (True, False)
+        for canonical in (True, False)
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize("text", [CANONICAL, UNKNOWN], ids=["known", "unknown"])
+def test_any_choice_of_options_is_a_fixed_point(text: str, options: PrintOptions) -> None:
+    """What is left out stays out, and what is printed is read back as it is."""
+    module = parse_module(text)
+    printed = print_module(module, options)
+    again = parse_module(printed)
+    assert print_module(again, options) == printed
+    if not options.canonical:
+        assert print_module(again) == printed
+    shown = options.metadata and not options.canonical
+    assert ("metadata=" in printed) is shown
+    assert ("StackFrames" in printed) is (shown and text is CANONICAL)
+    if options.layouts:
+        assert fingerprint(again) == fingerprint(module)
+    else:
+        shapes = [instruction.shape for instruction in again.instructions()]
+        assert not any("{" in str(shape) for shape in shapes)
+
+
+def test_to_text_takes_the_options() -> None:
+    """``Module.to_text`` passes its keywords on."""
+    module = parse_module(CANONICAL)
+    for options in (PrintOptions(), PrintOptions(False, False), PrintOptions(canonical=True)):
+        text = module.to_text(
+            metadata=options.metadata, layouts=options.layouts, canonical=options.canonical
+        )
+        assert text == print_module(module, options)
+
+
+def test_a_sharding_loses_its_metadata_only() -> None:
+    """Without metadata, that in a sharding or a domain goes, and nothing else of it."""
+    module = parse_module(
+        'e { p = f32[2] parameter(0), sharding={devices=[2]<=[2] metadata={{op_name="}"} {op_name="b"}}}'
+        ' q = (f32[2], f32[2]) tuple(p, p), sharding={{replicated metadata={op_name="a"}}, {maximal device=1}}'
+        ' ROOT d = f32[2] domain(p), domain={kind="sharding",'
+        ' entry={maximal device=0 metadata={op_name="a"}}, exit={replicated}} }'
+    )
+    text = module.to_text(metadata=False)
+    assert "sharding={devices=[2]<=[2]}\n" in text
+    assert "sharding={{replicated},{maximal device=1}}\n" in text
+    assert 'domain={kind="sharding",entry={maximal device=0},exit={replicated}}' in text
+    parse_module(text, strict=True)
+
+
+def test_a_value_that_many_share_is_printed_for_each() -> None:
+    """Texts are kept by identity: instructions with one attribute value between them print alike."""
+    module = parse_module(
+        "e { x = f32[3,3] parameter(0) y = f32[3,3] transpose(x), dimensions={1,0} }"
+    )
+    first = module.entry.root
+    for _ in range(3):
+        made = build.clone(first, module.entry, (module.entry.root,))
+        edit.set_root(module.entry, made)
+    lines = [line for line in print_module(module).splitlines() if "transpose" in line]
+    assert len(lines) == 4
+    assert all(line.endswith("dimensions={1,0}") for line in lines)
+    edit.set_attribute(made, "dimensions", (0, 1))
+    assert print_instruction(made).endswith("dimensions={0,1}")
+
+
+@pytest.mark.parametrize(
+    "name", ["f32", "bf16", "f8e4m3fn", "f4e2m1fn", "s4", "u64", "c64", "pred"]
+)
+def test_very_long_lines(name: str) -> None:
+    """A constant of 50,000 elements is one line, and comes back bit by bit."""
+    row = DTYPES[name]
+    values = (np.arange(50_000) % 7).astype(np.int32).astype(row.numpy)
+    module = parse_module("e { x = f32[] parameter(0) }")
+    literal = Literal(array(name, values.shape), values)
+    build.constant(module.entry, literal, "big")
+    text = print_module(module)
+    assert max(map(len, text.splitlines())) > 100_000
+    assert parse_module(text).entry.by_name["big"].literal == literal
