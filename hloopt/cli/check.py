@@ -32,30 +32,38 @@ def command(ctx: click.Context, files: tuple[str, ...], as_json: bool) -> None:
     Example:
       hloopt check dump --module jit_train
     """
-    rows = []
+    rows: list[dict[str, Any]] = []
     code = 0
     texts = open_texts(files)
-    for text in progress(texts, lambda one: one.name):
-        row: dict[str, Any] = {"file": text.name, "warnings": [], "errors": []}
-        rows.append(row)
-        with patience(f"checking {text.name}", alone=len(texts) == 1):
-            errors, more, warnings = _examine(text, row)
-        for line in warnings if not as_json else ():
-            click.echo(line, err=True)
-        code = max(code, *(error.exit_code for error in errors), 0)
-        row["errors"] = [error_json(error, alone=True) for error in errors]
-        row["ok"] = not errors
-        if more:
-            row["more"] = True
-        if errors and not as_json:
-            show_errors(errors, more=more)
-        if row["ok"] and not as_json:
-            click.echo(f"{row['file']}: ok")
+    with progress(texts, lambda text: text.name) as each:
+        for text in each:
+            row, worst = _check(text, as_json=as_json, alone=len(texts) == 1)
+            rows.append(row)
+            code = max(code, worst)
     if as_json:
         from hloopt.report.console import write_json
 
         write_json("check", {"ok": code == 0, "files": rows})
     ctx.exit(code)
+
+
+def _check(text: Text, *, as_json: bool, alone: bool) -> tuple[dict[str, Any], int]:
+    """Check one text and tell about it, unless it is to be told in JSON; and the exit code."""
+    row: dict[str, Any] = {"file": text.name, "warnings": [], "errors": []}
+    with patience(f"checking {text.name}", alone=alone):
+        errors, more, warnings = _examine(text, row)
+    row["errors"] = [error_json(error, alone=True) for error in errors]
+    row["ok"] = not errors
+    if more:
+        row["more"] = True
+    if not as_json:
+        for line in warnings:
+            click.echo(line, err=True)
+        if errors:
+            show_errors(errors, more=more)
+        else:
+            click.echo(f"{row['file']}: ok")
+    return row, max((error.exit_code for error in errors), default=0)
 
 
 def _examine(text: Text, row: dict[str, Any]) -> tuple[list[HlooptError], bool, list[str]]:

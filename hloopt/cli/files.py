@@ -150,7 +150,7 @@ def one_text(texts: Sequence[Text], what: str) -> Text:
     rest = len(texts) - len(lines)
     lines += [f"  and {rest} more"] if rest else []
     raise UsageError(
-        f"{what} to one module, but there are {len(texts)}; --module and --stage pick one of\n"
+        f"{what} to one module (of a dump, --module and --stage pick it); these are {len(texts)}\n"
         + "\n".join(lines)
     )
 
@@ -233,27 +233,34 @@ def each_input(
     A module that cannot be read, is not valid or fails in ``step`` is one message, and one row with its
     ``error``; the others are done all the same.  The code is the largest of the errors', 0 without any.
     """
-    from hloopt.verify import verify_module
-
     rows: list[dict[str, Any]] = []
     code = 0
-    for text in progress(texts, _called):
-        row: dict[str, Any] = {"file": text.name}
-        try:
-            with patience(f"reading {_called(text)}", alone=len(texts) == 1):
-                found = read_input(text)
-            row["file"] = found.name
-            show_warnings(found.module)
-            with patience(f"verifying {_called(text)}", alone=len(texts) == 1):
-                verify_module(found.module)
-            row |= step(found)
-        except (HlooptError, MemoryError) as caught:
-            error = caught if isinstance(caught, HlooptError) else _out_of_memory(text, caught)
-            show_error(error)
-            row["error"] = error_json(error)
-            code = max(code, error.exit_code)
-        rows.append(row)
+    with progress(texts, _called) as each:
+        for text in each:
+            row: dict[str, Any] = {"file": text.name}
+            rows.append(row)
+            try:
+                found = _verified(text, row, alone=len(texts) == 1)
+                row |= step(found)
+            except (HlooptError, MemoryError) as caught:
+                error = caught if isinstance(caught, HlooptError) else _out_of_memory(text, caught)
+                show_error(error)
+                row["error"] = error_json(error)
+                code = max(code, error.exit_code)
     return rows, code
+
+
+def _verified(text: Text, row: dict[str, Any], *, alone: bool) -> Input:
+    """Read and verify a module; its warnings go to stderr, and the name of its file into ``row``."""
+    from hloopt.verify import verify_module
+
+    with patience(f"reading {_called(text)}", alone=alone):
+        found = read_input(text)
+    row["file"] = found.name
+    show_warnings(found.module)
+    with patience(f"verifying {_called(text)}", alone=alone):
+        verify_module(found.module)
+    return found
 
 
 def _called(text: Text) -> str:

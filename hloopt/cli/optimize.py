@@ -6,9 +6,10 @@ from typing import Any
 
 import click
 
-from hloopt.cli.files import Text, each_module, open_texts
+from hloopt.cli.files import Input, each_input, open_texts
 from hloopt.cli.options import (
     files_argument,
+    hlo_proto,
     hlo_text,
     json_option,
     pipeline_options,
@@ -16,7 +17,8 @@ from hloopt.cli.options import (
     print_options,
     strict_option,
 )
-from hloopt.cli.outputs import check_output, write_text
+from hloopt.cli.outputs import check_output, proto_wanted, write_bytes, write_text
+from hloopt.errors import UsageError
 from hloopt.ir import Module
 
 __all__ = ["command"]
@@ -35,10 +37,10 @@ __all__ = ["command"]
 @click.option("--verify-each", is_flag=True, help="Verify the module after every pass.")
 @click.option(
     "--emit",
-    type=click.Choice(["hlo", "xla"]),
+    type=click.Choice(["hlo", "xla", "proto"]),
     default="hlo",
     show_default=True,
-    help="xla: fusions taken apart, as XLA compiles it.",
+    help="xla: fusions taken apart, as XLA compiles it; proto: an HloProto, as for OUT called .pb.",
 )
 @print_options
 @json_option
@@ -71,29 +73,36 @@ def command(
 
     pipeline = parse_pipeline(pipeline_text(level, passes))
     texts = open_texts(files)
+    proto = emit == "proto" or proto_wanted(output)
     if output is not None or not as_json:
-        check_output(output, texts)
+        check_output(output, texts, proto=proto)
+    elif proto:
+        raise UsageError("a protocol buffer does not fit into JSON: give -o OUT as well")
 
-    def step(text: Text, module: Module) -> dict[str, Any]:
+    def step(found: Input) -> dict[str, Any]:
+        module, name = found.module, found.name
         report = pipeline.run(
             module, verify_each=verify_each, print_after=print_after, sink=_to_stderr, show=hlo_text
         )
         if emit == "xla":
             parse_pipeline("defuse").run(module)
-            _warn_of_elided(text.name, module)
+            _warn_of_elided(name, module)
         for note in report.notes:
-            click.echo(f"{text.name}: note: {note}", err=True)
+            click.echo(f"{name}: note: {note}", err=True)
         if time_passes and not as_json:
             show_times(report, messages())
         if show_stats and not as_json:
             show_hits(report, messages())
+        row = {"module": module.name, "pipeline": str(pipeline), **pipeline_json(report)}
+        if proto:
+            write_bytes(output, hlo_proto(module), name)
+            return row
         hlo = hlo_text(module)
         if output is not None or not as_json:
-            write_text(output, hlo, text.name, heading=len(texts) > 1)
-        row = {"module": module.name, "pipeline": str(pipeline), **pipeline_json(report)}
+            write_text(output, hlo, name, heading=len(texts) > 1)
         return {**row, "text": hlo} if as_json and output is None else row
 
-    rows, code = each_module(files, step)
+    rows, code = each_input(texts, step)
     if as_json:
         write_json("optimize", {"modules": rows})
     ctx.exit(code)

@@ -19,6 +19,7 @@ __all__ = [
     "STRICT",
     "files_argument",
     "folders_argument",
+    "hlo_proto",
     "hlo_text",
     "json_option",
     "pipeline_options",
@@ -175,6 +176,17 @@ def print_options(function: Function) -> Function:
 def hlo_text(module: Module) -> str:
     """A module as the ``print_options`` of the command want it printed."""
     return module.to_text(**click.get_current_context().meta.get(_PRINTED, {}))
+
+
+def hlo_proto(module: Module) -> bytes:
+    """A module as an HloProto, as the ``print_options`` of the command want it."""
+    from hloopt.proto import write_module
+
+    if click.get_current_context().meta.get(_PRINTED):
+        from hloopt.text.parser import parse_module
+
+        module = parse_module(hlo_text(module), module.name)
+    return write_module(module)
 
 
 def pipeline_options(function: Function) -> Function:

@@ -11,8 +11,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypedDict
 
 import click
+from click.core import ParameterSource
 
-from hloopt.cli.files import Text, each_module, open_texts
+from hloopt.cli.files import Input, each_input, one_text, open_texts
 from hloopt.cli.options import (
     files_argument,
     json_option,
@@ -20,7 +21,9 @@ from hloopt.cli.options import (
     pipeline_text,
     strict_option,
 )
-from hloopt.errors import UnsupportedError
+from hloopt.cli.outputs import is_folder, write_bytes
+from hloopt.cli.waiting import patience
+from hloopt.errors import UnsupportedError, UsageError
 from hloopt.ir import Module
 
 if TYPE_CHECKING:
@@ -67,6 +70,11 @@ class Tolerances(TypedDict):
 )
 @click.option("--expect", metavar="PATH", help="out_0, out_1, ... to compare with as well.")
 @click.option(
+    "--save-snapshot",
+    metavar="FILE",
+    help="Write module, inputs and the interpreter's results as XLA's HloSnapshot.",
+)
+@click.option(
     "--rtol", type=_TOLERANCE, help="Relative tolerance; the default depends on the type."
 )
 @click.option(
@@ -94,6 +102,7 @@ def command(
     inputs: str | None,
     seed: int,
     expect: str | None,
+    save_snapshot: str | None,
     rtol: float | None,
     atol: float | None,
     repeat: int,
@@ -108,34 +117,41 @@ def command(
     one is executed on the device and compared, by element type, with the interpreter (and with --expect).
     Exits with 1 when results differ.
 
+    A snapshot of XLA (--xla_dump_hlo_snapshots) brings inputs and results of its own; --inputs, --expect and
+    --seed take their place.
+
     \b
     Example:
       hloopt run dump.txt --inputs inputs.npz --expect outputs.npz -O2 --repeat 20
     """
     from hloopt.report.console import product, write_json
 
+    given = ctx.get_parameter_source("seed") is not ParameterSource.DEFAULT
     runner = _Runner(
         device,
         pipeline_text(level, passes),
         "passes" if level is None and passes is not None else pipeline_text(level, passes),
         inputs,
-        seed,
+        seed if given else None,
         expect,
+        save_snapshot,
         {"rtol": rtol, "atol": atol},
         repeat,
         excess_precision,
     )
-    if (inputs or expect) and len(open_texts(files)) > 1:
-        raise click.UsageError("--inputs and --expect belong to one module, not to several")
+    texts = open_texts(files)
+    if inputs or expect or save_snapshot:
+        one_text(texts, "--inputs, --expect and --save-snapshot belong")
     runner.check()
 
-    def step(text: Text, module: Module) -> dict[str, Any]:
-        report = runner.run(module, text.name)
+    def step(found: Input) -> dict[str, Any]:
+        with patience(f"running {found.name}", alone=len(texts) == 1):
+            report = runner.run(found)
         if not as_json:
             report.show(product())
         return report.json()
 
-    rows, code = each_module(files, step)
+    rows, code = each_input(texts, step)
     if as_json:
         write_json("run", {"modules": rows})
     ctx.exit(max([code, *(1 for row in rows if not row.get("passed", True))]))
@@ -149,8 +165,9 @@ class _Runner:
     pipeline: str
     label: str
     inputs: str | None
-    seed: int
+    seed: int | None
     expect: str | None
+    save_snapshot: str | None
     tolerance: Tolerances
     repeat: int
     excess_precision: bool
@@ -162,8 +179,12 @@ class _Runner:
 
         parse_pipeline(self.pipeline)
         check_device(self.device)
+        if self.save_snapshot is not None and (
+            self.save_snapshot in {"", "-"} or is_folder(self.save_snapshot)
+        ):
+            raise UsageError(f"--save-snapshot needs a file, not '{self.save_snapshot}'")
 
-    def run(self, module: Module, name: str) -> RunReport:
+    def run(self, found: Input) -> RunReport:
         """Run one module in all its forms."""
         from hloopt.interpret import evaluate_module, supported
         from hloopt.ir import build
@@ -173,6 +194,7 @@ class _Runner:
         from hloopt.runtime.compare import compare_all
         from hloopt.runtime.timing import measure
 
+        module, name = found.module, found.name
         supported(module)
         _check_memory(module, name)
         better = build.clone_module(module)
@@ -180,23 +202,26 @@ class _Runner:
         excess = self.excess_precision
         given = compile_module(module, self.device, excess_precision=excess)
         optimised = compile_module(better, self.device, excess_precision=excess)
-        arrays = self._inputs(module)
+        arrays, origin = self._inputs(found)
         reference: list[Any] = []
 
         def interpret() -> None:
             reference[:] = evaluate_module(module, arrays, excess_precision=excess)
 
         timing = measure(interpret, self.repeat, warm_up=False, seconds=_INTERPRETER_SECONDS)
-        expected = self._expected(module)
+        if self.save_snapshot is not None:
+            self._save(module, arrays, reference)
+        expected, against = self._expected(found)
         baseline = f"given, {self.device}"
         report = RunReport(
             name,
             "excess precision" if self.excess_precision else "strict rounding",
-            self.inputs or f"seed {self.seed}",
+            origin,
             baseline,
             pipeline=self.pipeline,
         )
-        report.rows.append(Row("interpreter", timing=timing, **self._against(reference, expected)))
+        compared = self._against(reference, expected, against)
+        report.rows.append(Row("interpreter", timing=timing, **compared))
         for label, program in ((baseline, given), (f"{self.label}, {self.device}", optimised)):
             outputs = program.run(arrays)
             launches = program.launches
@@ -210,30 +235,47 @@ class _Runner:
             )
             report.rows.append(row)
         if expected is not None:
-            report.rows.append(
-                Row(f"{self.label}, {self.device}", **self._against(outputs, expected))
-            )
+            compared = self._against(outputs, expected, against)
+            report.rows.append(Row(f"{self.label}, {self.device}", **compared))
         return report
 
-    def _inputs(self, module: Module) -> list[Any]:
+    def _inputs(self, found: Input) -> tuple[list[Any], str]:
+        """The inputs and where they come from."""
         from hloopt.runtime.inputs import generate, load_inputs
 
         if self.inputs:
-            return load_inputs(Path(self.inputs), module)
-        return generate(module, self.seed)
+            return load_inputs(Path(self.inputs), found.module), self.inputs
+        if found.snapshot is not None and self.seed is None:
+            return list(found.snapshot.inputs), "snapshot"
+        return generate(found.module, self.seed or 0), f"seed {self.seed or 0}"
 
-    def _expected(self, module: Module) -> list[Any] | None:
+    def _expected(self, found: Input) -> tuple[list[Any] | None, str]:
+        """The results to compare with, if any, and what they are called.
+
+        Those of a snapshot belong to its own inputs.
+        """
         from hloopt.runtime.inputs import load_expected
 
-        return load_expected(Path(self.expect), module) if self.expect else None
+        if self.expect:
+            return load_expected(Path(self.expect), found.module), "expected"
+        if found.snapshot is None or self.inputs or self.seed is not None:
+            return None, ""
+        return list(found.snapshot.results) or None, "snapshot"
 
-    def _against(self, outputs: Sequence[Any], expected: Sequence[Any] | None) -> dict[str, Any]:
+    def _save(self, module: Module, inputs: list[Any], results: list[Any]) -> None:
+        from hloopt.proto import write_snapshot
+
+        write_bytes(self.save_snapshot, write_snapshot(module, inputs, results), module.name)
+
+    def _against(
+        self, outputs: Sequence[Any], expected: Sequence[Any] | None, against: str
+    ) -> dict[str, Any]:
         from hloopt.runtime.compare import compare_all
 
         if expected is None:
             return {}
         found = compare_all(outputs, expected, **self.tolerance)
-        return {"against": "expected", "comparisons": tuple(found)}
+        return {"against": against, "comparisons": tuple(found)}
 
 
 def _check_memory(module: Module, name: str) -> None:

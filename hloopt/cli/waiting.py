@@ -5,7 +5,7 @@ from __future__ import annotations
 import shutil
 import sys
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TypeVar
 
@@ -17,10 +17,11 @@ _CLEAR = "\r\x1b[K"
 Item = TypeVar("Item")
 
 
-def progress(items: Sequence[Item], called: Callable[[Item], str]) -> Iterator[Item]:
+@contextmanager
+def progress(items: Sequence[Item], called: Callable[[Item], str]) -> Iterator[Iterable[Item]]:
     """The items, with a bar when there are several; ``called`` names one."""
     if len(items) < 2 or not sys.stderr.isatty():
-        yield from items
+        yield items
         return
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
@@ -28,10 +29,14 @@ def progress(items: Sequence[Item], called: Callable[[Item], str]) -> Iterator[I
     columns = (TextColumn("{task.description}", markup=False), BarColumn(), MofNCompleteColumn())
     with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
         task = bar.add_task("modules", total=len(items))
-        for item in items:
-            bar.update(task, description=called(item)[:40])
-            yield item
-            bar.advance(task)
+
+        def each() -> Iterator[Item]:
+            for item in items:
+                bar.update(task, description=called(item)[:40])
+                yield item
+                bar.advance(task)
+
+        yield each()
 
 
 @contextmanager
