@@ -5,8 +5,8 @@
     python tests/corpus/fuzz.py --judge N        judge it in this process, with a traceback
 
 The texts are made of the samples, and of the corpus where HLOOPT_CORPUS names it, by the seed and their number
-alone.  They are judged in a child process (``judge.py``) that may take five seconds of processor time and
-4 GiB of memory a text; one that hangs or dies is found and named.
+alone.  They are judged in a child process (``judge.py``) that may take five seconds of processor time a step
+and 4 GiB of memory; a text with which it hangs or dies is found and named.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ import resource
 import signal
 import sys
 from collections import Counter
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from itertools import count
 from pathlib import Path
@@ -55,22 +56,26 @@ def sources(corpus: str | None = os.environ.get("HLOOPT_CORPUS")) -> list[str]:
     ]
 
 
-def judged(mutator: Mutator, index: int) -> str:
+def judged(mutator: Mutator, index: int, tick: Callable[[], object] = lambda: None) -> str:
     """The outcome of one text; every second one is read strictly, every second one optimised."""
     from judge import judge
 
-    return judge(mutator.text(index), optimize=index % 4 >= 2, strict=index % 2 == 1)
+    return judge(mutator.text(index), index % 4 >= 2, index % 2 == 1, tick)
 
 
 def work(seed: int) -> None:
     """The child: a number a line in, an outcome a line out."""
     resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
     mutator = Mutator(sources(), seed)
-    for line in sys.stdin:
-        # Not caught: a loop inside of a library would never come to the handler.
+
+    def tick() -> None:
+        # The signal ends the process: a loop inside of a library would never come to a handler.
         signal.setitimer(signal.ITIMER_PROF, SECONDS)
+
+    for line in sys.stdin:
+        tick()
         try:
-            outcome = judged(mutator, int(line))
+            outcome = judged(mutator, int(line), tick)
         except Exception as error:  # noqa: BLE001 - a crash is what this looks for
             outcome = f"failed: {_place(error)}{type(error).__name__}: {str(error)[:300]}"
         signal.setitimer(signal.ITIMER_PROF, 0)

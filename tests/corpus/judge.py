@@ -2,57 +2,77 @@
 
 from __future__ import annotations
 
-from graphs import graph_difference
+from collections.abc import Callable
 
 import hloopt
+from graphs import graph_difference
 from hloopt.errors import HlooptError, ParseError, VerifyError
-from hloopt.ir import Module
+from hloopt.ir import Module, fingerprint
 
-__all__ = ["judge"]
+__all__ = ["check_place", "judge", "round_trip"]
 
 
-def judge(text: str, optimize: bool, strict: bool = False) -> str:
+def judge(
+    text: str, optimize: bool, strict: bool = False, tick: Callable[[], object] = lambda: None
+) -> str:
     """How far a text comes: ``refused``, ``invalid``, ``valid`` or ``optimised``.
+
+    ``tick`` is called before everything that a user would wait for.
 
     Raises whatever is no answer to a user: an exception that is no ``ParseError`` from the parser, an
     ``AssertionError`` for a place outside the text or for a module that is another one when printed
     and read again, an exception that is no ``HlooptError`` from the verifier or from O2.
     """
+    tick()
     try:
         module = hloopt.parse(text, "text", strict=strict)
     except ParseError as error:
         for one in (error, *error.others):
-            _check_place(text, one)
+            check_place(text, one)
         return "refused"
     for offset, message in module.warnings:
         assert 0 <= offset <= len(text), f"a warning at offset {offset}: {message}"
-    _round_trip(module)
+    round_trip(module, tick)
+    tick()
     try:
         hloopt.verify(module)
     except VerifyError as error:
-        _check_place(text, error)
+        check_place(text, error)
         return "invalid"
     if not optimize:
         return "valid"
+    tick()
     try:
         better = hloopt.optimize(module, "O2")
     except HlooptError:
         return "valid"
+    tick()
     hloopt.verify(better)
-    _round_trip(better)
+    round_trip(better, tick)
     return "optimised"
 
 
-def _round_trip(module: Module) -> None:
-    printed = module.to_text()
-    again = hloopt.parse(printed, "printed")
+def round_trip(module: Module, tick: Callable[[], object] = lambda: None) -> None:
+    """Assert that printing and reading again give the same graph and text, the canonical form, too."""
+    tick()
+    text = module.to_text()
+    tick()
+    again = hloopt.parse(text, module.name)
     difference = graph_difference(module, again)
     assert not difference, f"the printed text reads as another module: {difference}"
-    assert again.to_text() == printed, "printing again gives another text"
+    assert again.to_text() == text, "printing again gives another text"
+    tick()
+    canonical = module.to_text(canonical=True)
+    tick()
+    again = hloopt.parse(canonical, module.name)
+    tick()
+    same = fingerprint(again) == fingerprint(module)
+    assert same, "the canonical text reads as another module"
+    assert again.to_text(canonical=True) == canonical, "the canonical text is not canonical"
 
 
-def _check_place(text: str, error: ParseError | VerifyError) -> None:
-    """A line of the text, and a column of that line or the one after its end."""
+def check_place(text: str, error: ParseError | VerifyError) -> None:
+    """Assert that it is a line of the text, and a column of that line or the one after its end."""
     lines = text.split("\n")
     place = f"{error.line}:{error.column} for {error.message!r}"
     assert 1 <= error.line <= len(lines), f"no line {place}"

@@ -6,19 +6,30 @@ none can match one: rules are held against what is said after ``file:line:col: e
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
+
+from reread import NOT_ITS_OWN
 
 __all__ = ["RULES", "Rule", "excuse"]
 
 
 @dataclass(frozen=True)
 class Rule:
-    """A failure of one of ``stages`` whose message contains ``message`` is known, for ``reason``."""
+    """A failure of one of ``stages`` whose message contains ``message`` is known, for ``reason``.
+
+    ``form``, where it is given, is a pattern that must occur in the message as well: what is written in the
+    line that XLA quotes.
+    """
 
     stages: tuple[str, ...]
     message: str
     reason: str
+    form: str = ""
 
+
+NEWER = "a form of newer XLA than the one asked: "
+REFUSED = ("refused",)
 
 RUNS = ("evaluated", "excess", "ran", "evaluated_o2", "ran_o2")
 
@@ -36,6 +47,46 @@ RULES: tuple[Rule, ...] = (
         "XLA multiplies by the reciprocal of a constant divisor, which rounds twice; in a loop that compares "
         "what it carries, one ULP chooses another branch",
     ),
+    Rule(
+        REFUSED,
+        "AsyncUpdate and AsyncDone expect a single async op as their operand",
+        NEWER + "an async-update brings operands of its own",
+    ),
+    Rule(
+        REFUSED,
+        "AsyncUpdate expects the op shape to be the same as the operand shape",
+        NEWER + "the shape of an async-update has the operands that it brings, too",
+    ),
+    Rule(
+        REFUSED,
+        "expects nested array in rank 1, but sees 0",
+        NEWER
+        + "XLA's first complaint where an async-update brings a constant of this kind; alone it is read",
+        form=r"= [a-z0-9]+\[[0-9]+\] constant\([^{]",
+    ),
+    Rule(
+        REFUSED, 'unexpected attribute "debug_attributes"', NEWER + "the header's debug attributes"
+    ),
+    Rule(REFUSED, 'unexpected attribute "is_stable"', NEWER + "a stable topk", form=r" topk\("),
+    Rule(
+        REFUSED,
+        "cannot parse as an instruction name or as a nested instruction",
+        NEWER + "an operand that is an element of a tuple",
+        form=r"%?[A-Za-z_][A-Za-z0-9_.-]*#[0-9]",
+    ),
+    Rule(
+        REFUSED,
+        "expects attribute name",
+        NEWER + "what unreduced= adds up by",
+        form=r"unreduced=max\{",
+    ),
+    Rule(
+        REFUSED,
+        "sub-attribute column is expected but not seen",
+        NEWER + "a location without a column",
+        form=r"^\s*[0-9]+ \{file_name_id=",
+    ),
+    Rule(("reread",), NOT_ITS_OWN, "no printing can help that"),
 )
 
 
@@ -44,6 +95,7 @@ def excuse(stage: str, message: str) -> str:
     _, located, said = message.partition(": error: ")
     said = said if located else message
     for rule in RULES:
-        if stage in rule.stages and rule.message in said:
+        found = stage in rule.stages and rule.message in said
+        if found and re.search(rule.form, said, re.MULTILINE):
             return rule.reason
     return ""

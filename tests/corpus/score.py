@@ -2,7 +2,9 @@
 
 Results are kept per file under ``.corpus/`` and reused while neither the file, its record nor the package
 changed, so that a run can be stopped and resumed.  Each file is examined in a child process with a time limit: a hang
-or a crash costs one file.  Ends by writing ``tests/scoreboard.json``, whose figures may only rise.
+or a crash costs one file.  What we print is read by XLA where HLOOPT_XLA_PYTHON names a Python that has jaxlib, or
+this one has; where there is none, the run says so, and the figures of those stages are those of the last run.
+Damaged texts follow (``fuzz.py``).  Ends by writing ``tests/scoreboard.json``, whose figures may only rise.
 """
 
 from __future__ import annotations
@@ -10,49 +12,32 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import subprocess
 import sys
 import threading
 from collections import Counter, defaultdict
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
-from hashlib import blake2b
 from itertools import count
 from pathlib import Path
 from queue import Empty, Queue
-from typing import TextIO
+from tempfile import TemporaryDirectory
+from typing import Any, TextIO
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent.parent
-sys.path[:0] = [str(HERE), str(HERE.parent), str(ROOT)]
+sys.path[:0] = [str(HERE), str(HERE.parent), str(HERE.parent / "oracle"), str(ROOT)]
+
+import fuzz  # noqa: E402 - the paths come first
+import memory  # noqa: E402
+from oracle import available  # noqa: E402
+from parts import XLA_STAGES, Task, tasks  # noqa: E402
+from reread import reread, xla_worker  # noqa: E402
+from store import digest, rows  # noqa: E402
+from worker import NoAnswer, Worker  # noqa: E402
 
 CACHE = ROOT / ".corpus"
 SCOREBOARD = HERE.parent / "scoreboard.json"
 TIME_LIMIT = 300.0  # seconds a file may take
-
-
-def parts(corpus: Path) -> dict[str, list[Path]]:
-    """The corpus by part; of the texts out of XLA's own tests those that XLA's parser accepts."""
-    found = {
-        f"jax.{stage}": sorted((corpus / "jax").glob(f"*.{stage}.hlo"))
-        for stage in ("before", "after", "h200", "prefusion", "fused")
-    }
-    found["models"] = sorted((corpus / "models").glob("*.hlo"))
-    index = corpus / "xla-tests" / "index.jsonl"
-    accepted = [row["id"] for row in map(json.loads, index.open()) if row["accepted"] is True]
-    texts = {path.stem: path for path in (corpus / "xla-tests").rglob("*.hlo")}
-    found["xla-tests"] = [texts[name] for name in sorted(accepted) if name in texts]
-    return found
-
-
-def stages_of(part: str) -> tuple[str, ...]:
-    """Text stages for all; results where they are recorded; XLA's tests are not optimised."""
-    from stages import RESULT_STAGES, TEXT_STAGES
-
-    if part in ("jax.before", "jax.after", "jax.h200"):
-        return TEXT_STAGES + RESULT_STAGES
-    return TEXT_STAGES[:3] if part == "xla-tests" else TEXT_STAGES
+Board = dict[str, dict[str, dict[str, int]]]
 
 
 def package_key() -> str:
@@ -66,125 +51,101 @@ def package_key() -> str:
         for path in sorted((ROOT / folder).rglob("*"))
         if path.suffix in (".py", ".lark", ".toml")
     ]
-    return _digest(
-        [*sources, HERE / "stages.py", HERE.parent / "graphs.py", HERE.parent / "support.py"]
-    )
+    own = [HERE / f"{name}.py" for name in ("judge", "memory", "reread", "stages")]
+    shared = [HERE.parent / f"{name}.py" for name in ("graphs", "support")]
+    return digest([*sources, *own, *shared, HERE.parent / "oracle" / "xla_child.py"])
 
 
-def file_key(path: Path, stages: tuple[str, ...]) -> str:
+def file_key(task: Task) -> str:
     """A hash of a file, of what is recorded beside it, and of what is asked."""
-    stem = path.with_name(path.name.split(".")[0])
+    stem = task.path.with_name(task.path.name.split(".")[0])
     beside = [stem.with_name(stem.name + suffix) for suffix in (".npz", ".json")]
-    return _digest([path, *(one for one in beside if one.exists())], " ".join(stages))
-
-
-def _digest(paths: list[Path], asked: str = "") -> str:
-    digest = blake2b(asked.encode(), digest_size=12)
-    for path in paths:
-        # The length keeps two files apart from one that holds both.
-        content = path.read_bytes()
-        digest.update(f"{path.name} {len(content)}\n".encode() + content)
-    return digest.hexdigest()
+    return digest([task.path, *(one for one in beside if one.exists())], " ".join(task.stages))
 
 
 def work() -> None:
-    """The child: read ``{"path", "stages"}`` lines, answer one outcome a line."""
+    """The child: read ``{"path", "stages", "printed"}`` lines, answer one outcome a line."""
     from stages import examine
 
     for line in sys.stdin:
         task = json.loads(line)
-        outcome = examine(Path(task["path"]), tuple(task["stages"]))
+        printed = Path(task["printed"]) if task["printed"] else None
+        outcome = examine(Path(task["path"]), tuple(task["stages"]), printed)
         print(json.dumps(outcome), flush=True)
 
 
-class Worker:
-    """A child process that is replaced when it hangs or dies.
+class Examiner:
+    """Puts files through their stages, in processes of their own."""
 
-    ``command`` reads one task a line and answers one outcome a line; ``time_limit`` is in seconds.
-    """
+    def __init__(self, folder: Path) -> None:
+        command = (sys.executable, str(Path(__file__).resolve()), "--worker")
+        self.hloopt = Worker(command, TIME_LIMIT)
+        self.xla = xla_worker()
+        self.printed = folder / "printed.hlo"
 
-    def __init__(
-        self,
-        command: tuple[str, ...] = (sys.executable, str(Path(__file__).resolve()), "--worker"),
-        time_limit: float = TIME_LIMIT,
-    ) -> None:
-        self.command = command
-        self.time_limit = time_limit
-        self.child: subprocess.Popen[str] | None = None
-
-    def ask(self, path: Path, stages: tuple[str, ...]) -> dict[str, str]:
-        """The outcome of one file."""
-        child = self.child or subprocess.Popen(
-            self.command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-        )
-        self.child = child
-        assert child.stdin is not None
-        assert child.stdout is not None
-        hung = threading.Event()
-
-        def end() -> None:
-            hung.set()
-            child.kill()
-
-        alarm = threading.Timer(self.time_limit, end)
-        alarm.start()
+    def outcome(self, task: Task) -> dict[str, str]:
+        """Stage -> what came of it."""
+        asks_xla = XLA_STAGES[0] in task.stages
+        question = {
+            "path": str(task.path),
+            "stages": task.stages,
+            "printed": str(self.printed) if asks_xla else "",
+        }
+        self.printed.unlink(missing_ok=True)
         try:
-            child.stdin.write(json.dumps({"path": str(path), "stages": stages}) + "\n")
-            child.stdin.flush()
-            answer = child.stdout.readline()
-        except BrokenPipeError:
-            answer = ""
-        finally:
-            alarm.cancel()
-        if answer.endswith("\n"):  # half a line is what a child leaves that dies while it answers
-            return dict(json.loads(answer))
-        self.close()
-        reason = "no answer in time" if hung.is_set() else "the process died"
-        return {stages[0]: f"failed: {reason}"}
+            outcome = dict(self.hloopt.ask(question))
+        except NoAnswer as reason:
+            return {task.stages[0]: f"failed: {reason}"}
+        if self.printed.exists():
+            outcome |= reread(self.xla, task.path, self.printed)
+        if "memory" in task.stages:
+            outcome["memory"] = memory.outcome(task.path)
+        if task.said and outcome.get("refused", "ok") != "ok":
+            outcome["refused"] += f"; XLA says: {task.said}"
+        return outcome
 
     def close(self) -> None:
-        """End the child."""
-        if self.child is not None:
-            self.child.kill()
-            self.child.wait()
-            assert self.child.stdin is not None
-            assert self.child.stdout is not None
-            with suppress(BrokenPipeError):  # what it never read is still in the buffer
-                self.child.stdin.close()
-            self.child.stdout.close()
-            self.child = None
+        """End the processes."""
+        self.hloopt.close()
+        self.xla.close()
 
 
-def examine_all(corpus: Path, jobs: int) -> dict[str, dict[str, dict[str, str]]]:
-    """Part -> file name -> outcome, from the cache where it is still true."""
+def examine_all(
+    corpus: Path, jobs: int, xla: bool, only: str = ""
+) -> dict[str, dict[str, dict[str, str]]]:
+    """Part -> file name -> outcome, from the cache where it is still true; ``only`` one part."""
     CACHE.mkdir(exist_ok=True)
     store = CACHE / f"{package_key()}.jsonl"
-    known = {row["key"]: row["outcome"] for row in _rows(store)}
-    tasks: Queue[tuple[str, Path, str]] = Queue()
+    known = {row["key"]: row["outcome"] for row in rows(store)}
+    waiting: Queue[tuple[Task, str]] = Queue()
     results: dict[str, dict[str, dict[str, str]]] = defaultdict(dict)
-    for part, paths in parts(corpus).items():
-        for path in paths:
-            key = file_key(path, stages_of(part))
-            if key in known:
-                results[part][path.name] = known[key]
-            else:
-                tasks.put((part, path, key))
-    total, finished_count, lock = tasks.qsize(), count(1), threading.Lock()
+    for task in tasks(corpus, xla):
+        if only not in ("", task.part):
+            continue
+        key = file_key(task)
+        if key in known:
+            results[task.part][task.name] = known[key]
+        else:
+            waiting.put((task, key))
+    total, finished_count, lock = waiting.qsize(), count(1), threading.Lock()
 
     def run(out: TextIO) -> None:
-        worker = Worker()
-        while True:
-            try:
-                part, path, key = tasks.get_nowait()
-            except Empty:
-                break
-            outcome = worker.ask(path, stages_of(part))
-            with lock:
-                results[part][path.name] = outcome
-                out.write(json.dumps({"key": key, "outcome": outcome}) + "\n")
-                out.flush()
-                print(f"\r{next(finished_count)}/{total} {part:<15}", end="", file=sys.stderr)
-        worker.close()
+        with TemporaryDirectory() as folder:
+            examiner = Examiner(Path(folder))
+            while True:
+                try:
+                    task, key = waiting.get_nowait()
+                except Empty:
+                    break
+                outcome = examiner.outcome(task)
+                with lock:
+                    results[task.part][task.name] = outcome
+                    out.write(json.dumps({"key": key, "outcome": outcome}) + "\n")
+                    out.flush()
+                    print(
+                        f"\r{next(finished_count)}/{total} {task.part:<20}", end="", file=sys.stderr
+                    )
+            examiner.close()
 
     with store.open("a") as out, ThreadPoolExecutor(jobs) as pool:
         for finished in [pool.submit(run, out) for _ in range(jobs)]:
@@ -193,20 +154,14 @@ def examine_all(corpus: Path, jobs: int) -> dict[str, dict[str, dict[str, str]]]
     return results
 
 
-def _rows(store: Path) -> Iterator[dict[str, object]]:
-    if store.exists():
-        for line in store.read_text().splitlines():
-            try:
-                yield json.loads(line)
-            except json.JSONDecodeError:  # the run was stopped in the middle of this line
-                continue
+def score(results: dict[str, dict[str, dict[str, str]]]) -> Board:
+    """Part -> stage -> how many files are ok, refused, excused, failed.
 
-
-def score(results: dict[str, dict[str, dict[str, str]]]) -> dict[str, dict[str, dict[str, int]]]:
-    """Part -> stage -> how many files are ok, refused, excused, failed."""
+    ``memory`` has the ``most`` as well: times a file's size, rounded up.
+    """
     from known import excuse
 
-    board: dict[str, dict[str, dict[str, int]]] = {}
+    board: Board = {}
     for part, files in sorted(results.items()):
         counts: dict[str, Counter[str]] = defaultdict(Counter)
         for outcome in files.values():
@@ -217,7 +172,20 @@ def score(results: dict[str, dict[str, dict[str, str]]]) -> dict[str, dict[str, 
                 counts[stage][word] += 1
         board[part] = {stage: dict(sorted(found.items())) for stage, found in counts.items()}
         board[part]["files"] = {"ok": len(files)}
+        times = [outcome["memory"] for outcome in files.values() if "memory" in outcome]
+        if times:
+            board[part]["memory"] |= {"most": max(map(memory.times, times))}
     return board
+
+
+def damaged(found: dict[str, Any]) -> dict[str, dict[str, int]]:
+    """The row of the scoreboard for the damaged texts."""
+    counts = found["counts"]
+    failed = counts.get("failed", 0)
+    answered = {"failed": failed} if failed else {}
+    total = sum(counts.values())
+    how = {word: {"count": number} for word, number in counts.items() if word != "failed"}
+    return {"files": {"ok": total}, "answered": {"ok": total - failed, **answered}, **how}
 
 
 def falls(
@@ -232,11 +200,29 @@ def falls(
     ]
 
 
+def _excused(failure: str) -> str:
+    """The reason for which a line of the failures is let off."""
+    from known import excuse
+
+    place, _, answer = failure.partition(": ")
+    return excuse(place.rpartition(" ")[2], answer)
+
+
+def not_asked(old: Board, new: Board) -> Board:
+    """``new`` with the figures that only XLA can give, as they were."""
+    kept = {
+        part: {stage: found for stage, found in stages.items() if stage in XLA_STAGES}
+        for part, stages in old.items()
+    }
+    return {part: {**kept.get(part, {}), **stages} for part, stages in new.items()}
+
+
 def main() -> int:
     """Examine, list failures, compare with the scoreboard, write it."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--worker", action="store_true", help=argparse.SUPPRESS)
+    parser.add_argument("--part", default="", help="examine one part; nothing is written")
     parser.add_argument(
         "--allow-fall", metavar="REASON", help="write lower figures; say why in the commit"
     )
@@ -248,20 +234,35 @@ def main() -> int:
     if not corpus:
         print("HLOOPT_CORPUS is not set: nothing to examine", file=sys.stderr)
         return 2
-    results = examine_all(Path(corpus), options.jobs)
+    xla = available()
+    if not xla:
+        print(
+            "no jaxlib (HLOOPT_XLA_PYTHON): XLA is not asked to read what we print", file=sys.stderr
+        )
+    results = examine_all(Path(corpus), options.jobs, xla, options.part)
+    broken = fuzz.fuzz(package_key(), 0 if options.part else fuzz.COUNT, jobs=options.jobs)
     failures = [
         f"{part}/{name} {stage}: {answer}"
         for part, files in sorted(results.items())
         for name, outcome in sorted(files.items())
         for stage, answer in outcome.items()
-        if answer != "ok"
+        if answer.split(":")[0] != "ok"
     ]
+    failures += [f"damaged text {index}: {what}" for index, what in broken["broken"].items()]
+    failures.sort(key=lambda line: bool(_excused(line)))
     (CACHE / "failures.txt").write_text("\n".join(failures) + "\n")
-    board = score(results)
+    board = {**score(results), "damaged": damaged(broken)}
     for part, stages in board.items():
-        row = "  ".join(f"{stage} {found.get('ok', 0)}" for stage, found in stages.items())
-        print(f"{part:<14} {row}")
+        row = "  ".join(
+            f"{stage} {found['ok']}" for stage, found in stages.items() if "ok" in found
+        )
+        print(f"{part:<18} {row}")
+    if options.part:
+        print("\n".join(line for line in failures if not _excused(line)))
+        return 0
     old = json.loads(SCOREBOARD.read_text()) if SCOREBOARD.exists() else {}
+    if not xla:
+        board = not_asked(old, board)
     lower = falls(old, board)
     if lower and not options.allow_fall:
         print("lower than before, not written:\n  " + "\n  ".join(lower), file=sys.stderr)

@@ -8,9 +8,14 @@ from pathlib import Path
 
 import pytest
 
+import hloopt
+import memory
 import score
-from known import RULES, excuse
-from stages import RESULT_STAGES, TEXT_STAGES, examine
+from hloopt.errors import ParseError
+from known import NEWER, RULES, excuse
+from parts import XLA_STAGES, Task
+from stages import REFUSAL_STAGES, RESULT_STAGES, TEXT_STAGES, examine
+from worker import NoAnswer, Worker
 
 ELIDED = "the value of this constant is left out of the text ({...}); dump with --xla_dump_..."
 MODULE = "HloModule m\n\nENTRY e {\n  ROOT p = f32[] parameter(0)\n}\n"
@@ -31,9 +36,29 @@ def test_no_rule_matches_the_name_of_a_file() -> None:
             assert not excuse(stage, f"refused: {rule.message}.hlo:1:2: error: x: not supported")
 
 
+@pytest.mark.parametrize(
+    ("said", "form"),
+    [
+        ('unexpected attribute "is_stable". Allowed: k', "t = (f32[2]) topk(x), is_stable=true"),
+        ("cannot parse as an instruction name or as a nested instruction:", "r = f32[] abs(%t#0)"),
+        ("expects attribute name", "sharding={mesh['x'=2], [{}], unreduced=max{'x'}}"),
+        ("sub-attribute column is expected but not seen", "1 {file_name_id=1 line=2}"),
+        ("expects nested array in rank 1, but sees 0", "c = f32[16] constant(1.0)"),
+    ],
+)
+def test_newer_forms_are_told_from_mistakes(said: str, form: str) -> None:
+    """What XLA says of a form it is too old for is let off for that form alone."""
+    message = "failed: it is read; XLA says: was parsing 3:4: error: {}\n  {}\n  ^"
+    assert NEWER in excuse("refused", message.format(said, form))
+    assert not excuse("refused", message.format(said, "r = f32[] abs(absent)"))
+    assert not excuse("parsed", message.format(said, form))
+
+
 def test_every_rule_is_about_a_stage_that_exists() -> None:
     """A rule for a stage of another name would cover nothing."""
-    assert {stage for rule in RULES for stage in rule.stages} <= {*TEXT_STAGES, *RESULT_STAGES}
+    assert {stage for rule in RULES for stage in rule.stages} <= {
+        *(*TEXT_STAGES, *RESULT_STAGES, *REFUSAL_STAGES, *XLA_STAGES)
+    }
 
 
 def test_the_score_counts_and_excuses() -> None:
@@ -74,32 +99,66 @@ def child(body: str) -> tuple[str, ...]:
 @pytest.mark.parametrize(
     ("body", "limit", "message"),
     [
-        ("sys.exit(3)", 60, "failed: the process died"),
-        ("sys.stdout.write('{\"parsed'); sys.exit(3)", 60, "failed: the process died"),
-        ("time.sleep(60)", 0.5, "failed: no answer in time"),
+        ("sys.exit(3)", 60, "the process died with exit code 3"),
+        ("sys.stdout.write('[1'); sys.exit(3)", 60, "the process died with exit code 3"),
+        ("import os; os.kill(os.getpid(), 11)", 60, "the process died of SIGSEGV"),
+        ("time.sleep(60)", 0.5, "no answer in time"),
     ],
 )
-def test_a_worker_that_dies_or_hangs_costs_one_file(body: str, limit: float, message: str) -> None:
-    """The next file gets a new process."""
-    worker = score.Worker(child(body), limit)
+def test_a_worker_that_dies_or_hangs_costs_one_task(body: str, limit: float, message: str) -> None:
+    """The next one gets a new process."""
+    worker = Worker(child(body), limit)
     try:
-        assert worker.ask(Path("a.hlo"), ("parsed",)) == {"parsed": message}
-        worker.command, worker.time_limit = child('print(\'{"parsed": "ok"}\', flush=True)'), 60
-        assert worker.ask(Path("b.hlo"), ("parsed",)) == {"parsed": "ok"}
+        with pytest.raises(NoAnswer, match=message):
+            worker.ask("a")
+        worker.command, worker.time_limit = child("print('[1]', flush=True)"), 60
+        assert worker.ask("b") == [1]
     finally:
         worker.close()
 
 
-def test_a_worker_examines_a_file(tmp_path: Path) -> None:
+def test_a_file_is_examined_in_a_process_of_its_own(tmp_path: Path) -> None:
     """The real child answers what ``examine`` answers here."""
     path = tmp_path / "m.hlo"
     path.write_text(MODULE)
-    worker = score.Worker()
+    examiner = score.Examiner(tmp_path)
     try:
-        assert worker.ask(path, TEXT_STAGES) == examine(path, TEXT_STAGES)
+        outcome = examiner.outcome(Task("models", path, TEXT_STAGES))
     finally:
-        worker.close()
-    assert examine(path, TEXT_STAGES) == dict.fromkeys(TEXT_STAGES, "ok")
+        examiner.close()
+    assert outcome == examine(path, TEXT_STAGES) == dict.fromkeys(TEXT_STAGES, "ok")
+
+
+def test_what_xla_refuses_is_to_be_refused(tmp_path: Path) -> None:
+    """A mistake is, one that only we read is told with what XLA says of it."""
+    path = tmp_path / "m.hlo"
+    path.write_text(MODULE.replace("f32[]", "f32"))
+    assert examine(path, REFUSAL_STAGES) == {"answered": "ok", "refused": "ok"}
+    path.write_text(MODULE)
+    task = Task("xla-tests.refused", path, REFUSAL_STAGES, "was parsing 4:5: error: no\n  line")
+    examiner = score.Examiner(tmp_path)
+    try:
+        outcome = examiner.outcome(task)
+    finally:
+        examiner.close()
+    said = "failed: it is read; XLA says: was parsing 4:5: error: no\n  line"
+    assert outcome == {"answered": "ok", "refused": said}
+
+
+def test_a_crash_is_no_answer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nor is a mistake at a place that the text does not have."""
+    path = tmp_path / "m.hlo"
+    path.write_text(MODULE)
+
+    def parse(text: str, name: str, *, strict: bool) -> None:
+        if strict:
+            raise ParseError("no", line=99, column=1)
+        raise KeyError("x")
+
+    monkeypatch.setattr(hloopt, "parse", parse)
+    outcome = examine(path, REFUSAL_STAGES)
+    assert outcome["answered"].startswith("failed: no line 99:1")
+    assert outcome["refused"] == "ok"
 
 
 def test_results_are_reused_until_something_changes(
@@ -109,24 +168,61 @@ def test_results_are_reused_until_something_changes(
     monkeypatch.setattr(score, "CACHE", tmp_path / "cache")
     path = tmp_path / "m.hlo"
     path.write_text(MODULE)
-    monkeypatch.setattr(score, "parts", lambda corpus: {"models": [path]})
+    monkeypatch.setattr(score, "tasks", lambda corpus, xla: [Task("models", path, ("parsed",))])
     asked = []
 
-    def ask(self: score.Worker, path: Path, stages: tuple[str, ...]) -> dict[str, str]:
-        asked.append(path.read_text())
+    def outcome(self: score.Examiner, task: Task) -> dict[str, str]:
+        asked.append(task.path.read_text())
         return {"parsed": "ok"}
 
-    monkeypatch.setattr(score.Worker, "ask", ask)
-    first = score.examine_all(tmp_path, 1)
-    assert first == score.examine_all(tmp_path, 1) == {"models": {"m.hlo": {"parsed": "ok"}}}
+    monkeypatch.setattr(score.Examiner, "outcome", outcome)
+    first = score.examine_all(tmp_path, 1, xla=False)
+    again = score.examine_all(tmp_path, 1, xla=False)
+    assert first == again == {"models": {"m.hlo": {"parsed": "ok"}}}
     assert asked == [MODULE]
 
     (store,) = (tmp_path / "cache").glob("*.jsonl")
     store.write_text(store.read_text() + '{"key": "half')
-    assert score.examine_all(tmp_path, 1) == first
+    assert score.examine_all(tmp_path, 1, xla=False) == first
     path.write_text(MODULE + "\n")
-    score.examine_all(tmp_path, 1)
+    score.examine_all(tmp_path, 1, xla=False)
     assert asked == [MODULE, MODULE + "\n"]
+    assert score.examine_all(tmp_path, 1, xla=False, only="xla-tests") == {}
+
+
+def test_memory_is_told_in_times_the_file(tmp_path: Path) -> None:
+    """A process of its own reads the file; the board has the most that one took."""
+    path = tmp_path / "m.hlo"
+    path.write_text(MODULE)
+    said = memory.outcome(path)
+    assert memory.times(said) > 0
+    path.write_text("HloModule")
+    assert memory.outcome(path).startswith(f"failed: {path}:1:10: error: ")
+    files = {
+        "a": {"memory": "ok: 2.5 times the file"},
+        "b": {"memory": "failed: 31.0 times the file"},
+    }
+    assert score.score({"models": files})["models"]["memory"] == {"failed": 1, "ok": 1, "most": 31}
+
+
+def test_damaged_texts_are_counted() -> None:
+    """Those that broke something lower the figure that may only rise."""
+    found = {"counts": {"refused": 5, "valid": 2, "failed": 1}, "broken": {"7": "failed: no"}}
+    assert score.damaged(found) == {
+        "files": {"ok": 8},
+        "answered": {"ok": 7, "failed": 1},
+        "refused": {"count": 5},
+        "valid": {"count": 2},
+    }
+
+
+def test_without_xla_its_figures_stay() -> None:
+    """They are those of the last run, and no fall."""
+    old = {"models": {"parsed": {"ok": 2}, "reread": {"ok": 2}, "same": {"ok": 1}}}
+    new = {"models": {"parsed": {"ok": 3}}}
+    kept = score.not_asked(old, new)
+    assert kept == {"models": {"parsed": {"ok": 3}, "reread": {"ok": 2}, "same": {"ok": 1}}}
+    assert score.falls(old, kept) == []
 
 
 def test_lower_figures_are_not_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -137,8 +233,11 @@ def test_lower_figures_are_not_written(tmp_path: Path, monkeypatch: pytest.Monke
     monkeypatch.setattr(score, "SCOREBOARD", board)
     monkeypatch.setattr(score, "CACHE", tmp_path)
     monkeypatch.setattr(
-        score, "examine_all", lambda corpus, jobs: {"models": {"m": {"parsed": "ok"}}}
+        score, "examine_all", lambda corpus, jobs, xla, only: {"models": {"m": {"parsed": "ok"}}}
     )
+    monkeypatch.setattr(score, "available", lambda: True)
+    nothing = {"counts": {}, "broken": {}}
+    monkeypatch.setattr(score.fuzz, "fuzz", lambda package, total, jobs: nothing)
     monkeypatch.setenv("HLOOPT_CORPUS", str(tmp_path))
     monkeypatch.setattr(sys, "argv", ["score.py"])
     assert score.main() == 1

@@ -8,13 +8,14 @@ import sys
 from functools import cache
 from pathlib import Path
 
-__all__ = ["ask", "available"]
+__all__ = ["CHILD", "ask", "available", "python"]
 
 CHILD = Path(__file__).with_name("xla_child.py")
 TIME_LIMIT = 300.0
 
 
-def _python() -> str:
+def python() -> str:
+    """The Python that has jaxlib."""
     return os.environ.get("HLOOPT_XLA_PYTHON") or sys.executable
 
 
@@ -22,7 +23,7 @@ def _python() -> str:
 def available() -> bool:
     """Whether the chosen Python has jaxlib."""
     probe = subprocess.run(
-        [_python(), "-c", "import jaxlib._hlo"], capture_output=True, check=False, timeout=60
+        [python(), "-c", "import jaxlib._hlo"], capture_output=True, check=False, timeout=60
     )
     return probe.returncode == 0
 
@@ -30,7 +31,7 @@ def available() -> bool:
 def ask(*arguments: str) -> str:
     """What the child printed; raises ``AssertionError`` with its messages when it failed."""
     result = subprocess.run(
-        [_python(), str(CHILD), *arguments],
+        [python(), str(CHILD), *arguments],
         capture_output=True,
         text=True,
         check=False,

@@ -3,6 +3,7 @@
     python xla_child.py accepts FILE...          one JSON line a file: null or XLA's message
     python xla_child.py run FILE IN.npz OUT.npz  compile for the CPU and run
     python xla_child.py times FILE COUNT         seconds of each reading and printing, as JSON
+    python xla_child.py answer                   reads questions, a line of JSON each: see ``answer``
 
 Uses jaxlib's own modules; hloopt is not imported.
 """
@@ -32,6 +33,34 @@ def accepts(paths: list[str]) -> None:
             print(json.dumps(str(error).splitlines()[0]))
         else:
             print("null")
+
+
+def answer() -> None:
+    """For every ``{"path": ..., "again": bool}`` a line ``{"error": ..., "module": ...}``.
+
+    ``again``: what XLA prints of the file is read instead of the file.  ``module`` is XLA's canonical text
+    of what was read, constants in full, unless some are left out in the file: XLA makes up values for those.
+    """
+    import jaxlib._hlo as hlo
+
+    for line in sys.stdin:
+        question = json.loads(line)
+        said: dict[str, str | None] = {"error": None, "module": None}
+        try:
+            text = Path(question["path"]).read_text()
+            module = hlo.hlo_module_from_text(text)
+            options = hlo.HloPrintOptions.canonical()
+            options.print_large_constants = "{...}" not in text
+            if question["again"]:
+                module = hlo.hlo_module_from_text(module.to_string())
+            else:
+                options.print_metadata = options.print_backend_config = True
+                options.print_control_dependencies = True
+                said["module"] = module.to_string(options)
+        except Exception as error:  # noqa: BLE001 - whatever XLA says is the answer
+            lines = [line for line in str(error).splitlines() if line.strip()]
+            said["error"] = " ".join(lines[:2])
+        print(json.dumps(said), flush=True)
 
 
 def times(path: str, count: int) -> None:
@@ -83,6 +112,8 @@ if __name__ == "__main__":
     command, *arguments = sys.argv[1:]
     if command == "accepts":
         accepts(arguments)
+    elif command == "answer":
+        answer()
     elif command == "times":
         times(arguments[0], int(arguments[1]))
     else:

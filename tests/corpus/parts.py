@@ -1,0 +1,78 @@
+"""The corpus by part, and what is asked of each part."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from memory import LARGE
+from stages import READING_STAGES, REFUSAL_STAGES, RESULT_STAGES, TEXT_STAGES
+
+__all__ = ["XLA_STAGES", "Task", "tasks"]
+
+XLA_STAGES = ("reread", "same")
+
+
+@dataclass(frozen=True)
+class Task:
+    """A file of a part, and the stages it goes through.
+
+    ``said`` is what XLA's parser says of a text that it refuses.
+    """
+
+    part: str
+    path: Path
+    stages: tuple[str, ...]
+    said: str = ""
+
+    @property
+    def name(self) -> str:
+        """What the file is called in the part."""
+        return self.path.name
+
+
+def tasks(corpus: Path, xla: bool) -> list[Task]:
+    """Everything to examine; ``xla`` adds the stages that ask XLA."""
+    return [*_dumps(corpus, xla), *_models(corpus, xla), *_tests(corpus, xla)]
+
+
+def _dumps(corpus: Path, xla: bool) -> Iterator[Task]:
+    for stage in ("before", "after", "h200", "prefusion", "fused"):
+        recorded = RESULT_STAGES if stage in ("before", "after", "h200") else ()
+        for path in sorted((corpus / "jax").glob(f"*.{stage}.hlo")):
+            yield Task(f"jax.{stage}", path, _stages(path, TEXT_STAGES + recorded, xla))
+
+
+def _models(corpus: Path, xla: bool) -> Iterator[Task]:
+    for path in sorted((corpus / "models").glob("*.hlo")):
+        yield Task("models", path, _stages(path, TEXT_STAGES, xla))
+
+
+def _stages(path: Path, stages: tuple[str, ...], xla: bool) -> tuple[str, ...]:
+    measured = ("memory",) if path.stat().st_size >= LARGE else ()
+    return stages + (XLA_STAGES if xla else ()) + measured
+
+
+def _tests(corpus: Path, xla: bool) -> Iterator[Task]:
+    """The texts of XLA's own tests; those that its parser refuses for their syntax are a part of their own.
+
+    A text that is refused for another reason, or that ends XLA's process, says nothing about ours.
+    """
+    folder = corpus / "xla-tests"
+    texts = {path.stem: path for path in folder.rglob("*.hlo")}
+    with (folder / "index.jsonl").open() as index:
+        rows = sorted(map(json.loads, index), key=lambda row: str(row["id"]))
+    for row in rows:
+        path = texts.get(row["id"])
+        if path is None:
+            continue
+        if row["accepted"] is True:
+            yield Task("xla-tests", path, _stages(path, READING_STAGES, xla))
+        elif row["accepted"] is False and "was parsing" in (said := _said(row["error"])):
+            yield Task("xla-tests.refused", path, REFUSAL_STAGES, said)
+
+
+def _said(error: str | list[str]) -> str:
+    return error if isinstance(error, str) else "\n".join(error)
