@@ -100,8 +100,8 @@ class ArgumentReader(ABC):
             self.result.warnings.append((problem.offset, problem.message))
 
     def known_opcode(self, head: Head, offset: int) -> None:
-        """An unknown opcode is kept, but nothing can be said about its shape."""
-        if self.strict or head.shape is None:
+        """An unknown opcode is kept, but nothing can be said about its shape; a name is none."""
+        if self.strict or head.shape is None or head.opcode.startswith("%"):
             raise unknown_opcode(head.opcode, offset)
         # To look for what may be meant takes long: once for an opcode, and not for many.
         if head.opcode not in self.opcodes and len(self.opcodes) < _MOST_OPCODES:
