@@ -12,10 +12,9 @@ _JAX = "JAX gives HLO text by jax.jit(f).lower(...).as_text(dialect='hlo')"
 _DUMP = (
     "in a dump directory of XLA the modules are the files *before_optimizations.txt and the like"
 )
-_FLAGS = "XLA_FLAGS=--xla_dump_to=DIR makes TensorFlow write its modules as HLO text"
+_FLAGS = "XLA_FLAGS='--xla_dump_to=DIR --xla_dump_hlo_as_text' writes modules as HLO text"
 _PAGE = "was a web page saved in the place of the file itself?"
 _QUOTED = "print the string itself: print(text), not print(repr(text))"
-_PROTO = "a binary one is read from a file called .pb; XLA's hlo_proto_to_text and protoc make one"
 
 _COMMENTS = re.compile(r"(?:\s++|//[^\n]*+)*+")
 
@@ -47,7 +46,7 @@ _KINDS: tuple[tuple[str, str, str], ...] = (
     (
         r"hlo_module\s*\{|computations\s*\{\s*\w+\s*[:{]|entry_computation_(?:name|id)\s*:",
         "an HLO protocol buffer as text",
-        _PROTO,
+        _FLAGS,
     ),
     (r"\w+\s*(?::\s*[\"\d-]|\{\s*\w+\s*:\s*[\"\d\w])", "a protocol buffer as text", ""),
     (r"\{\s*\"|\[\s*[\[{\"\d]", "JSON", ""),

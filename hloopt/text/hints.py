@@ -15,7 +15,7 @@ from lark.parsers.lalr_analysis import Shift
 from hloopt.text.characters import odd_character
 from hloopt.text.problem import Expected, Problem
 
-__all__ = ["PHRASES", "did_you_mean", "explain", "found_at", "type_meant"]
+__all__ = ["PHRASES", "did_you_mean", "explain", "first_unclosed", "found_at", "type_meant"]
 
 # Terminals that are patterns, in words.  (Those that are fixed strings are quoted.)  The empty phrase
 # is for terminals that another one of the same place stands for.
@@ -94,8 +94,13 @@ _TYPES_ELSEWHERE = {
     },
     **{f"{word}{bits}": f"u{bits}" for word in ("ui", "uint") for bits in (2, 4, 8, 16, 32, 64)},
 }
+_NUMBER = re.compile(r"-?[0-9]++")
+_FIELDS = re.compile(
+    r"[ \t\r\n]*+\{[ \t\r\n]*+(?:[a-z_]++=-?[0-9]++(?![0-9A-Za-z_.])[ ,\t\r\n]*+)*+"
+)
 _WORD = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]*+")
 _OPERAND_BEFORE = re.compile(r"[(,][ \t\r\n]*+([A-Za-z_][A-Za-z0-9_.-]*+)\Z")
+_NAME_BEFORE = re.compile(r"%?([A-Za-z_][A-Za-z0-9_.-]*+)[ \t\r\n]*+\Z")
 _BRACKETS = re.compile(
     r"\"(?:[^\"\\]++|\\.)*+\"|'(?:[^'\\]++|\\.)*+'|/\*.*?\*/|//[^\n]*|[()\[\]{}]", re.DOTALL
 )
@@ -129,11 +134,11 @@ def explain(error: UnexpectedInput, text: str, start: str, lark: Lark) -> Proble
     if isinstance(error, UnexpectedToken) and error.token.type == "$END":
         at = len(text)
     at = _skip_blanks(text, at)
-    problem = _broken(text, at) or _missing(text, at, start, names)
+    problem = _broken(text, at) or _row(text, at, names) or _missing(text, at, start, names)
     if problem is None and start in _THING_AFTER_COMMA:
         problem = _after_comma(text, at, start)
     if problem is None and at == len(text) and start not in ("module", "body", "single"):
-        problem = _unclosed(text)
+        problem = first_unclosed(text)
     if problem is not None:
         return problem
     found, width = found_at(text, at)
@@ -141,6 +146,22 @@ def explain(error: UnexpectedInput, text: str, start: str, lark: Lark) -> Proble
         found = _ENDS.get(start, found)
     words = _expected(names, start, lark)
     return Expected(min(at, len(text.rstrip())), words, found, width=width)
+
+
+def _row(text: str, at: int, names: set[str]) -> Problem | None:
+    """A row of one of the tables before the first computation: where it goes wrong."""
+    number = _NUMBER.match(text, at)
+    if number is None:
+        return None
+    if "NAME_ROW" in names:
+        return Problem(number.end(), "expected a string after the number of this row")
+    if "FIELD_ROW" not in names:
+        return None
+    fields = _FIELDS.match(text, number.end())
+    at = fields.end() if fields else number.end()
+    found, width = found_at(text, at)
+    words = "NAME=NUMBER or '}'" if fields else "'{'"
+    return Expected(at, words, found, width=width)
 
 
 def _after_comma(text: str, at: int, start: str) -> Problem | None:
@@ -152,7 +173,7 @@ def _after_comma(text: str, at: int, start: str) -> Problem | None:
     return Problem(len(before) - 1, f"expected {thing} after this ','")
 
 
-def _unclosed(text: str) -> Problem | None:
+def first_unclosed(text: str) -> Problem | None:
     """The first bracket of a value that is not closed."""
     opened: list[int] = []
     for match in _BRACKETS.finditer(text):
@@ -220,6 +241,11 @@ def _missing(text: str, at: int, start: str, names: set[str]) -> Problem | None:
         if operand is not None:
             message = f"expected ')' before attribute {operand[1]!r}"
             return Problem(begin + operand.start(1), message, width=len(operand[1]))
+    if text.startswith("=", at) and start == "module" and {"LBRACE", "_OPEN"} <= names:
+        name = _NAME_BEFORE.search(text[max(0, at - _LONGEST_WORD) : at])
+        if name is not None:
+            message = f"instruction {name[1]!r} stands outside of a computation"
+            return Problem(at - len(name[0]), message, width=len(name[0].rstrip()))
     key = _KEY.match(text, at)
     if key is None or ("LINES" not in names and (start != "module" or "COMMA" not in names)):
         return None
@@ -247,10 +273,15 @@ _THING_AFTER_COMMA = {"operands": "an operand", "attributes": "an attribute"}
 _THINGS: tuple[tuple[set[str], str, set[str]], ...] = (
     (
         {"ARRAY", "ELEMENT", "LBRACE", "RBRACE"},
-        "a number or a brace",
+        "a number or braces",
         {"COMMA", "_OPEN"},
     ),
     ({"ARRAY", "ELEMENT"}, "", {"ARRAY"}),
+    (
+        {"STRING", "PLAIN", "BRACED"},
+        "a value",
+        {"SHAPE_TEXT", "LBRACE", "IOTA_TEXT", "MESH_TEXT", "LITERAL_TEXT", "DEEP_PIECE"},
+    ),
     ({"ARGUMENTS"}, "operands and ')'", {"NAME", "SHAPE_TEXT", "BUFFER", "_OPEN", "_CLOSE"}),
     ({"_CLOSE", "LSQB"}, "", {"LSQB", "_OPEN"}),
     ({"$END", "LSQB", "_OPEN"}, "", {"LSQB", "_OPEN"}),
@@ -272,7 +303,7 @@ def _expected(names: set[str], start: str, lark: Lark) -> str:
     words = []
     for members, phrase, others in _THINGS:
         if members <= plain.keys():
-            words.append(phrase)
+            words += phrase.split(" or ")
             for name in (members if phrase else set()) | others:
                 plain.pop(name, None)
     for name, full in plain.items():

@@ -81,7 +81,7 @@ class Names:
         if self.homes is None:
             self.homes = {}
             for part in self.parts:
-                for other in part.names(self.text):
+                for other in part.names(self.text) if part.name else ():
                     self.homes.setdefault(other, part)
         home = self.homes.get(name)
         if home is None:

@@ -55,6 +55,9 @@ HEADER = re.compile(rf"{SKIP}HloModule{SKIP}{NAME}{SKIP}:?+")
 _TABLES = re.compile(r"(?:FileNames|FunctionNames|FileLocations|StackFrames)\b")
 _CONTINUED = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]*+=|[,{(\[=]")
 _ATTRIBUTES = re.compile(rf"{SKIP},[^\n]*+")
+_AFTER_BODY = re.compile(
+    rf"[ \t]*+(?:\r?$|,|//|/\*|\}}|ENTRY\b|{NAME}[ \t]*+(?:\{{|\([^\n]*->))", re.MULTILINE
+)
 _LAYOUT = re.compile(r"[ \t\r\n]*+[0-9:]")
 _PAIRS = {")": "(", "}": "{", "]": "["}
 
@@ -111,10 +114,8 @@ class _Outliner:
     def next(self, at: int) -> int:
         """What stands at ``at`` between computations; where to go on."""
         text, found = self.text, self.found
-        if self.instruction_at(at) and found.parts:
-            part = found.parts[-1]
-            self.outside(part, at)
-            return self.body(at, part)
+        if self.instruction_at(at):
+            return self.body(at, self.outside(at))
         heading = self.heading_at(at)
         if heading is not None:
             return self.computation(at, heading)
@@ -127,6 +128,8 @@ class _Outliner:
                 )
             found.problems.append(Problem(at, "this '}' closes nothing", notes=notes))
             return at + 1
+        if text.startswith("HloModule", at) and not found.parts and not OPENING.match(text):
+            return self.heading_after(at)
         if text.startswith("HloModule", at):
             message = "a second module begins here: a text holds one module"
             found.problems.append(Problem(at, message, width=len("HloModule")))
@@ -141,17 +144,28 @@ class _Outliner:
             found.problems.append(problem)
         return self.heading_after(at + 1)
 
-    def outside(self, part: Part, at: int) -> None:
-        """An instruction behind the end of the last computation."""
+    def outside(self, at: int) -> Part:
+        """The computation of an instruction behind the end of the last one: that one where its root has not
+        come yet, else one without a heading.
+        """
         match = TARGET.match(self.text, at)
         name = match[1].lstrip("%") if match else ""
-        problem = Problem(
-            at,
-            f"instruction {name!r} stands outside of a computation",
-            width=match.end() - at if match else 1,
-            notes=(f"this '}}' on line {self.line(part.close)} ends computation {part.name!r}",),
-        )
-        self.found.problems.append(problem)
+        message = f"instruction {name!r} stands outside of a computation"
+        notes: tuple[str, ...] = ()
+        part = self.found.parts[-1] if self.found.parts else None
+        if part is not None:
+            notes = (f"this '}}' on line {self.line(part.close)} ends computation {part.name!r}",)
+        if part is None or self.has_root(part):
+            self.found.lost = True
+            part = Part("", at, at, at, headless=True, lost=True)
+            self.found.parts.append(part)
+        width = match.end() - at if match else 1
+        self.found.problems.append(Problem(at, message, width=width, notes=notes))
+        return part
+
+    def has_root(self, part: Part) -> bool:
+        last = part.pieces[-1] if part.pieces else -1
+        return self.text.startswith("ROOT", last if isinstance(last, int) else last.start)
 
     def line(self, at: int) -> int:
         return self.text.count("\n", 0, at) + 1
@@ -189,7 +203,7 @@ class _Outliner:
         if opened:
             return self.body(end + 1, part)
         if skip(text, end) >= len(text):
-            part.cut = True
+            part.headless = True
             message = f"the text ends within the heading of computation {part.name!r}"
             self.found.problems.append(Problem(self.last, message, notes=(CUT_OFF,)))
             return len(text)
@@ -249,7 +263,7 @@ class _Outliner:
     def whole(self, at: int, end: int) -> bool:
         """Whether what was matched as a line from ``at`` to ``end`` is an instruction and no more."""
         text = self.text
-        if _INSTRUCTION.search(text, at, end) is not None:
+        if _INSTRUCTION.search(text, at, end) or text.find("\n}", at, end) >= 0:
             return False
         following = skip(text, end)
         if following >= len(text) or text[following] == "}" or self.instruction_at(following):
@@ -272,11 +286,13 @@ class _Outliner:
         last = part.pieces[-1] if part.pieces else None
         if isinstance(last, Piece) and last.cut:
             return
-        notes = (
+        notes: tuple[str, ...] = (
             f"computation {part.name!r} begins on line {self.line(part.start)}",
             CUT_OFF,
         )
         message = f"the text ends within computation {part.name!r}: expected '}}'"
+        if part.headless:
+            message, notes = "the text ends within a computation: expected '}'", (CUT_OFF,)
         self.found.problems.append(self.suspect or Problem(self.last, message, notes=notes))
 
     # ---- an instruction ----
@@ -317,9 +333,8 @@ class _Outliner:
                 match.lastgroup == "string" and _INSTRUCTION.search(text, start, position)
             ):
                 if piece == "/*":
-                    return Piece(
-                        at, len(text), Problem(start, "the comment is not closed", width=2)
-                    )
+                    unclosed = Problem(start, "the comment is not closed", width=2)
+                    return Piece(at, len(text), unclosed, start, cut=True)
                 line_end = text.find("\n", start)
                 if line_end < 0:
                     problem = self.ends_within("a string", "the string", start)
@@ -350,8 +365,8 @@ class _Outliner:
             return False, None
         if piece == "}" and not any(one[0] == "{" for one in brackets):
             alone = not self.text[self.text.rfind("\n", 0, start) + 1 : start].strip()
-            if brackets and not alone:
-                return False, None
+            if not alone and (brackets or not _AFTER_BODY.match(self.text, start + 1)):
+                return False, Problem(start, "this '}' closes nothing")
             return True, _not_closed(*brackets[0][:2]) if brackets else None
         if any(one[0] == wanted for one in brackets):
             loose = brackets[-1]

@@ -53,7 +53,7 @@ class Part:
     """A computation: where its heading begins and its body, and where that ends (-1: nowhere).
 
     ``pieces`` are the offsets of ordinary lines, and ``Piece`` for what is none.  ``lost`` means that
-    something of it has been left out of the text, ``cut`` that the text ends within the heading.
+    something of it has been left out of the text, ``headless`` that there is no whole heading.
     """
 
     name: str
@@ -64,7 +64,7 @@ class Part:
     close: int = -1
     after: int = -1
     lost: bool = False
-    cut: bool = False
+    headless: bool = False
     _names: dict[str, int] | None = None
 
     def names(self, text: str) -> dict[str, int]:

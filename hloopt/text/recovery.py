@@ -17,7 +17,7 @@ from hloopt.source import Source
 from hloopt.text.attributes import Row
 from hloopt.text.characters import PLAIN, Odd
 from hloopt.text.grammar import pattern, read, shape_of
-from hloopt.text.hints import found_at
+from hloopt.text.hints import first_unclosed, found_at
 from hloopt.text.module import ModuleReader
 from hloopt.text.names import Names
 from hloopt.text.outline import HEADER, OPENING, outline
@@ -36,6 +36,8 @@ _TRAILING_COMMA = re.compile(r",")
 _WORDS = re.compile(r"%?[A-Za-z0-9_.-]+|[^ \t\r\n]")
 _LONGEST_WORD = 200
 _CONFLICT = re.compile(r"<{7} |={7}$|>{7} |\|{7} ", re.MULTILINE)
+# What is told once where it repeats: a word that does not exist.
+_REPEATED = re.compile(r"^unknown |\bhas no (?:attribute )?'")
 _BEGINNING = re.compile(
     r"(ROOT[ \t\r\n]++)?+(%?+[A-Za-z_][A-Za-z0-9_.-]*+)[ \t\r\n]*+:?+[ \t\r\n]*+=?+[ \t\r\n]*+"
 )
@@ -104,8 +106,10 @@ class _Recovery(ModuleReader):
             if named is None:
                 return
             problem = named
-        elif isinstance(problem, _Consequence):
+        elif isinstance(problem, _Consequence) or problem.message in self.told:
             return
+        if _REPEATED.search(problem.message):
+            self.told.add(problem.message)
         self.found.append(problem)
         if len(self.found) >= self.most:
             raise _Enough
@@ -133,6 +137,8 @@ class _Recovery(ModuleReader):
             syntax: ModuleText = read("module", self.text[:end] + _EMPTY_COMPUTATION)
         except Problem as problem:
             problem = self.placed(problem, 0, end)
+            if problem.offset >= last or problem.offset >= len(self.text[:end].rstrip()):
+                problem = first_unclosed(self.text[:end]) or problem
             self.add(problem if problem.offset + problem.width < last else ends)
             return
         if end >= len(self.text):
@@ -197,7 +203,7 @@ class _Recovery(ModuleReader):
                 notes = (f"the first is {self.entry.name!r} on line {line}",)
                 self.add(Problem(part.start, message, width=len("ENTRY"), notes=notes))
             self.entry = self.entry or part
-        if part.cut:
+        if part.headless:
             return None
         try:
             syntax: ModuleText = read("module", text + _EMPTY_BODY)
@@ -304,6 +310,7 @@ class _Recovery(ModuleReader):
         """The stand-in for a piece that is not even well formed: by the words it begins with."""
         match = _BEGINNING.match(self.text, piece.start, piece.end)
         if match is None:
+            self.lost.add("")  # an instruction whose name nobody knows
             return
         shape = _shape_at(self.text[: piece.end], match.end())
         root, name, at = match[1] is not None, match[2], match.start(2)

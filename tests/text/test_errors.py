@@ -95,7 +95,7 @@ LINES = [
     ("ROOT %x = f32[2] constant({1,true})", "5:30: a literal of type f32 takes numbers, not true"),
     (
         "ROOT %x = f32[2] constant({1,y})",
-        "5:30: expected a number or a brace, found 'y'",
+        "5:30: expected a number or braces, found 'y'",
     ),
     ("ROOT %x = s8[2] constant({1,300})", "5:29: 300 is out of range for s8 (-128 to 127)"),
     ("ROOT %x = s8[2] constant({1,1.5})", "5:29: a literal of type s8 takes integers, not 1.5"),
