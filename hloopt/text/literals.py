@@ -12,19 +12,29 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
+from hloopt.text.dense import WORTHWHILE, read_dense, rounded
 from hloopt.text.grammar import pattern, read
 from hloopt.text.problem import Problem
 from hloopt.text.records import LiteralText
-from hloopt.types import ArrayShape, DType, Literal, Shape, TupleShape, of_numpy
+from hloopt.types import UNBOUNDED, ArrayShape, DType, Literal, Shape, TupleShape, of_numpy
 
 __all__ = ["build", "read_literal"]
 
 _Array = np.ndarray[Any, Any]
-_NEGATIVE_ZERO = re.compile(r"(?<![0-9.eE])-0++(?![0-9.eE])")
+_NEGATIVE_ZERO = re.compile(r"-0++(?![0-9.eE])")
+_BEFORE_EXPONENT = frozenset("eE")
+_MOST_DIGITS = 20  # of 64 bits, with a sign
+_LONGEST_SHOWN = 24
+_MOST_UNWRITTEN = 1 << 24  # elements of a literal that its text does not give
 
 
 def read_literal(shape: Shape, text: str, warnings: list[tuple[int, str]]) -> Literal:
     """The literal ``text`` of ``shape``; raises ``Problem``.  Appends (offset, message) warnings."""
+    if isinstance(shape, ArrayShape) and len(text) > WORTHWHILE:
+        values = read_dense(shape, _without_comments(text))
+        if values is not None:
+            warnings += _negative_zeros(shape, text, 0)
+            return Literal(shape, values)
     return build(shape, read("literal", text), warnings)
 
 
@@ -39,6 +49,7 @@ def build(shape: Shape, syntax: LiteralText, warnings: list[tuple[int, str]]) ->
     if not isinstance(shape, ArrayShape) or not shape.dtype.is_array:
         raise Problem(syntax.offset, f"{shape} has no literals")
     text, dims = syntax.text, shape.dims
+    _check_size(shape, syntax)
     if syntax.form == "several":
         if not shape.dtype.is_complex or dims:
             raise Problem(syntax.offset, f"expected a literal of shape {shape}, found a tuple")
@@ -63,17 +74,44 @@ def build(shape: Shape, syntax: LiteralText, warnings: list[tuple[int, str]]) ->
     else:
         if not dims:
             raise Problem(syntax.offset, f"a literal of shape {shape} has no braces")
-        text = pattern("COMMENT").sub(lambda match: " " * len(match[0]), text)
+        text = _without_comments(text)
         _check_braces(shape, text, syntax.offset)
-    if shape.dtype.is_float or shape.dtype.is_complex:
-        warnings += [
-            (syntax.offset + match.start(), "-0 is read as -0.0 here; XLA's own parser reads +0")
-            for match in _NEGATIVE_ZERO.finditer(text)
-        ]
+    warnings += _negative_zeros(shape, text, syntax.offset)
     values = _elements(shape.dtype, text, syntax.offset)
     if syntax.form == "element" and shape.elements != 1:
         values = np.concatenate([values, np.zeros(shape.elements - 1, values.dtype)])
     return Literal(shape, values.reshape(dims))
+
+
+def _check_size(shape: ArrayShape, syntax: LiteralText) -> None:
+    """A few characters must not ask for all the memory there is."""
+    if UNBOUNDED in shape.dims:
+        raise Problem(syntax.offset, f"{shape} has no literals: a dimension has no size")
+    if syntax.form == "element" and shape.elements > _MOST_UNWRITTEN:
+        raise Problem(
+            syntax.offset,
+            f"one number is given for the {shape.elements} elements of {shape}",
+            width=len(syntax.text),
+        )
+    if math.prod(filter(None, shape.dims)) >= 1 << 58:
+        raise Problem(syntax.offset, f"{shape} is too large to have a literal")
+
+
+def _without_comments(text: str) -> str:
+    """The text with blanks in the place of comments."""
+    if "/" not in text:
+        return text
+    return pattern("SPACE").sub(lambda match: " " * len(match[0]), text)
+
+
+def _negative_zeros(shape: ArrayShape, text: str, offset: int) -> list[tuple[int, str]]:
+    if not (shape.dtype.is_float or shape.dtype.is_complex):
+        return []
+    return [
+        (offset + match.start(), "-0 is read as -0.0 here; XLA's own parser reads +0")
+        for match in _NEGATIVE_ZERO.finditer(text)
+        if not match.start() or text[match.start() - 1] not in _BEFORE_EXPONENT
+    ]
 
 
 def _tuple(shape: TupleShape, syntax: LiteralText, warnings: list[tuple[int, str]]) -> Literal:
@@ -185,7 +223,7 @@ def _preds(words: list[str], text: str, offset: int) -> _Array:
         if word in {"true", "false"}:
             values[index] = word == "true"
         elif _is_integer(word):
-            values[index] = int(word) != 0
+            values[index] = word.strip("-0") != ""
         else:
             raise _wrong(text, index, offset, f"a pred is true, false or an integer, not {word}")
     return values
@@ -197,7 +235,7 @@ def _is_integer(word: str) -> bool:
 
 def _integers(dtype: DType, words: list[str], text: str, offset: int) -> _Array:
     try:
-        numbers = list(map(int, words))
+        numbers = [int(word) if len(word) <= _MOST_DIGITS else _long(word) for word in words]
     except ValueError:
         index = next(i for i, word in enumerate(words) if not _is_integer(word))
         raise _wrong(
@@ -221,10 +259,23 @@ def _integers(dtype: DType, words: list[str], text: str, offset: int) -> _Array:
             text,
             index,
             offset,
-            f"{words[index]} is out of range for {dtype.name} ({low} to {high})",
+            f"{_shown(words[index])} is out of range for {dtype.name} ({low} to {high})",
         )
     wide = np.array(wrapped, np.int64 if signed else np.uint64)
     return wide.astype(dtype.numpy)
+
+
+def _long(word: str) -> int:
+    """An integer of any number of digits: beyond 64 bits, one that is out of every type's range."""
+    if not _is_integer(word):
+        raise ValueError(word)
+    digits = word.strip("-").lstrip("0") or "0"
+    value = int(digits) if len(digits) <= _MOST_DIGITS else 1 << 64
+    return -value if word.startswith("-") else value
+
+
+def _shown(word: str) -> str:
+    return word if len(word) <= _LONGEST_SHOWN else f"{word[: _LONGEST_SHOWN - 1]}…"
 
 
 def _wrap(number: int, signed: bool) -> int:
@@ -254,16 +305,16 @@ def _floats(dtype: DType, words: list[str], text: str, offset: int) -> _Array:
         raise _wrong(
             text, index, offset, f"a literal of type {dtype.name} takes numbers, not {words[index]}"
         ) from None
-    with np.errstate(over="ignore", invalid="ignore", under="ignore"):
-        values = doubles.astype(dtype.numpy)
-        overflown = np.isfinite(doubles) & ~np.isfinite(values.astype(np.float64))
+    values, overflown = rounded(dtype, doubles)
     if np.isinf(doubles).any():
         overflown |= np.isinf(doubles) & np.array(["inf" not in word for word in words])
     if dtype.bits < 8:
         overflown = np.abs(doubles) >= _overflow_threshold(dtype)
     if overflown.any():
         index = int(np.flatnonzero(overflown)[0])
-        raise _wrong(text, index, offset, f"{words[index]} is out of range for {dtype.name}")
+        raise _wrong(
+            text, index, offset, f"{_shown(words[index])} is out of range for {dtype.name}"
+        )
     return values
 
 

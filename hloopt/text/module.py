@@ -134,7 +134,7 @@ class ModuleReader(BodyReader):
 
     def check_signature(self, parameters: Token) -> None:
         """The parameters' shapes are said again by the body; only their form is looked at here."""
-        blanks, shape_text, at = pattern("BLANKS?"), pattern("SHAPE_TEXT"), parameters.find(":")
+        blanks, shape_text, at = pattern("SPACE?"), pattern("SHAPE_TEXT"), parameters.find(":")
         while at >= 0:
             gap = blanks.match(parameters, at + 1)
             found = gap and shape_text.match(parameters, gap.end())
