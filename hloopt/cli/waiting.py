@@ -27,7 +27,7 @@ def progress(items: Sequence[Item], called: Callable[[Item], str]) -> Iterator[I
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
     columns = (TextColumn("{task.description}", markup=False), BarColumn(), MofNCompleteColumn())
-    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+    with Progress(*columns, console=Console(file=sys.stderr), transient=True) as bar:
         task = bar.add_task("modules", total=len(items))
 
         def each() -> Iterator[Item]:
