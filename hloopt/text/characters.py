@@ -40,7 +40,9 @@ def odd_character(text: str, at: int) -> Problem | None:
         message = "an escape sequence of a terminal (colours?) is no part of HLO text"
     elif plain is None:
         message = f"character {called} can stand in strings and comments only"
+    elif not plain:
+        return Odd(at, f"character {called} cannot be seen and does not belong here")
     else:
-        meant = {" ": "a blank", "": "nothing"}.get(plain, plain)
+        meant = "a blank" if plain == " " else plain
         return Odd(at, f"character {called} stands in the place of {meant}")
     return Problem(at, message)

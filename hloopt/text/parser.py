@@ -32,10 +32,10 @@ def parse_module(text: str, name: str = "<text>", *, strict: bool = False) -> Mo
     """Read a whole HLO text.
 
     Raises ``ParseError`` with the line and column of the first mistake, and with further ones where it is
-    safe to go on.  ``module.warnings`` lists
-    (offset, message) pairs for what was read otherwise than XLA's own parser does: opcodes and
-    attributes it does not know among others, which are kept as they are.  ``strict`` makes mistakes
-    of all that XLA's parser refuses.
+    safe to go on.  ``module.warnings`` lists (offset, message) pairs for what was read otherwise than
+    XLA's own parser does: opcodes and attributes it does not know among others, which are kept as they
+    are, and text around a module, which is passed over.  ``strict`` makes mistakes of all that XLA's
+    parser refuses.
     """
     source = Source(text, name)
     with _no_collection():
@@ -81,7 +81,9 @@ def _error(source: Source, text: str, strict: bool, first: Problem, has_parts: b
     problems, more = [first], False
     if has_parts and not _SINGLE.match(text):
         found, more = mistakes(text, source, strict, _MOST_ERRORS)
-        problems = found or problems
+        # A mistake of the whole shows in no part of it; that a text ends early shows at its end.
+        is_seen = found and not first.offset < found[0].offset < len(text.rstrip())
+        problems = found if is_seen else [first, *found[: _MOST_ERRORS - 1]]
     errors = [
         source.error(ParseError, one.offset, one.message, width=one.width, notes=one.notes)
         for one in problems

@@ -143,6 +143,10 @@ class _Recovery(ModuleReader):
             return
         if end >= len(self.text):
             self.add(ends)
+        if syntax.name is not None:
+            name = syntax.name.lstrip("%")
+            with self.noting():
+                self.check_word(name, begin(syntax.name) + len(syntax.name) - len(name))
         for entry in syntax.attributes:
             with self.noting():
                 self.header_attribute(entry)
@@ -210,7 +214,13 @@ class _Recovery(ModuleReader):
         except Problem as problem:
             self.add(self.placed(problem, part.start, part.body))
             return None
-        return syntax.computations[0].result
+        head = syntax.computations[0]
+        if self.strict and head.parameters is not None:
+            try:
+                self.check_signature(head.parameters)
+            except Problem as problem:
+                self.add(problem.moved(part.start))
+        return head.result
 
     def pieces(self, part: Part, computation: Computation) -> Instruction | None:
         """Read the instructions; the root, or None where nobody can know it."""
