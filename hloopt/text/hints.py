@@ -104,6 +104,7 @@ _NAME_BEFORE = re.compile(r"%?([A-Za-z_][A-Za-z0-9_.-]*+)[ \t\r\n]*+\Z")
 _BRACKETS = re.compile(
     r"\"(?:[^\"\\]++|\\.)*+\"|'(?:[^'\\]++|\\.)*+'|/\*.*?\*/|//[^\n]*|[()\[\]{}]", re.DOTALL
 )
+_CLOSES = {")": "(", "]": "[", "}": "{"}
 _BLANKS = re.compile(r"[ \t\r\n]*+")
 _LONGEST_FOUND = 40
 _LONGEST_WORD = 200
@@ -158,7 +159,7 @@ def _row(text: str, at: int, names: set[str]) -> Problem | None:
     if "FIELD_ROW" not in names:
         return None
     fields = _FIELDS.match(text, number.end())
-    at = fields.end() if fields else number.end()
+    at = fields.end() if fields else _skip_blanks(text, number.end())
     found, width = found_at(text, at)
     words = "NAME=NUMBER or '}'" if fields else "'{'"
     return Expected(at, words, found, width=width)
@@ -174,13 +175,15 @@ def _after_comma(text: str, at: int, start: str) -> Problem | None:
 
 
 def first_unclosed(text: str) -> Problem | None:
-    """The first bracket of a value that is not closed."""
+    """The first bracket that is not closed, or closed by another kind."""
     opened: list[int] = []
     for match in _BRACKETS.finditer(text):
-        if match[0] in "([{":
+        if match[0] in _CLOSES.values():
             opened.append(match.start())
-        elif match[0] in ")]}" and opened:
-            opened.pop()
+        elif match[0] in _CLOSES and opened:
+            at = opened.pop()
+            if text[at] != _CLOSES[match[0]]:
+                return Problem(at, f"this {text[at]!r} is not closed")
     return Problem(opened[0], f"this {text[opened[0]]!r} is not closed") if opened else None
 
 

@@ -26,6 +26,8 @@ _SINGLE = re.compile(
     r"(?:[ \t\r\n]++|/\*(?:[^*]++|\*(?!/))*+\*/|//[^\n]*+)*+"
     r"(?:(?:ROOT[ \t\r\n]++)?+%?+[A-Za-z_][A-Za-z0-9_.-]*+:?+[ \t\r\n]*+=|[a-z0-9]++\[|\()"
 )
+# What a text of one instruction does not have.
+_COMPUTATION = re.compile(r"^(?:ENTRY\b|\})|\{[ \t\r]*$", re.MULTILINE)
 
 
 def parse_module(text: str, name: str = "<text>", *, strict: bool = False) -> Module:
@@ -79,7 +81,7 @@ def _second_look(source: Source, strict: bool, first: Problem) -> Module:
 def _error(source: Source, text: str, strict: bool, first: Problem, has_parts: bool) -> ParseError:
     """The mistake, and the others where the text has parts that can be read on their own."""
     problems, more = [first], False
-    if has_parts and not _SINGLE.match(text):
+    if has_parts and (_COMPUTATION.search(text) or not _SINGLE.match(text)):
         found, more = mistakes(text, source, strict, _MOST_ERRORS)
         # A mistake of the whole shows in no part of it; that a text ends early shows at its end.
         is_seen = found and not first.offset < found[0].offset < len(text.rstrip())

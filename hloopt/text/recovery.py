@@ -360,7 +360,7 @@ class _Recovery(ModuleReader):
         if piece.unclosed is not None and problem.offset > piece.opened:
             here = "\n" not in text[piece.opened : problem.offset] and problem.offset < last
             return problem if here and not piece.cut else piece.unclosed
-        if problem.offset >= last >= len(text.rstrip()):
+        if problem.offset + problem.width >= last >= len(text.rstrip()):
             return _Consequence(last, "the outline tells that the text ends")
         return problem
 
