@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from typing import Any
 
@@ -13,7 +14,7 @@ from hypothesis import strategies as st
 from hloopt.text.literals import read_literal
 from hloopt.text.numbers import literal_text
 from hloopt.text.problem import Problem
-from hloopt.types import DTYPES, ArrayShape, Layout, Literal, TupleShape, array
+from hloopt.types import DTYPES, UNBOUNDED, ArrayShape, Layout, Literal, TupleShape, array
 
 ARRAYS = [name for name, row in DTYPES.items() if row.is_array]
 SMALL_FLOATS = [name for name, row in DTYPES.items() if row.is_float and row.bits <= 8]
@@ -184,6 +185,41 @@ def test_a_number_for_an_array_is_its_first_element() -> None:
     assert literal.array is not None
     assert literal.array.tolist() == [2, 0, 0]
     assert warnings == [(0, "a number for f32[3]{0} is its first element; the others are 0")]
+
+
+@pytest.mark.parametrize(
+    ("kind", "dims", "text", "message"),
+    [
+        ("f32", (1 << 20, 1 << 20), "1", "one number is given for the 1099511627776 elements"),
+        ("f32", (1 << 62, 0), "{}", "is too large to have a literal"),
+        ("f32", (UNBOUNDED,), "{1}", "has no literals: a dimension has no size"),
+        ("s32", (), "9" * 5000, "99999999999999999999999… is out of range for s32"),
+        ("s64", (2,), "{1, -" + "9" * 5000 + "}", "-9999999999999999999999… is out of range"),
+        ("f32", (), "9" * 5000, "99999999999999999999999… is out of range for f32"),
+    ],
+)
+def test_what_no_machine_holds_is_refused(
+    kind: str, dims: tuple[int, ...], text: str, message: str
+) -> None:
+    """Sizes and digits beyond all measure are a mistake at a place, no crash."""
+    with pytest.raises(Problem, match=re.escape(message)):
+        read(kind, dims, text)
+
+
+def test_digits_may_be_many() -> None:
+    """Zeros in front change nothing, and any number but zero is true."""
+    assert read("s32", (2,), "{1, -" + "0" * 5000 + "7}").tolist() == [1, -7]
+    assert read("pred", (3,), "{" + "9" * 5000 + ", -00, 010}").tolist() == [True, False, True]
+
+
+@pytest.mark.parametrize("name", ["f32", "f64", "bf16", "c64"])
+def test_few_values_in_a_large_array(name: str) -> None:
+    """What repeats is written as what does not: signs of zero and payloads of NaN are kept."""
+    few = "(-0.0, nan)" if name == "c64" else "-0.0"
+    values = [few, "(1, inf)" if name == "c64" else "nan(0x1)"] * 1000
+    text = f"{{{', '.join(values)}}}"
+    literal = read_literal(array(name, (2000,)), text, [])
+    assert literal_text(literal) == text
 
 
 def test_elided() -> None:
