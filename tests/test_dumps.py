@@ -203,7 +203,7 @@ def test_other_files_belong_to_the_module_whose_name_they_begin_with(tmp_path: P
         "module_0003.h": ["protos as text"],
         "module_0007.k": ["thunks"],
     }
-    assert [path.path.name for path in dump.others["other files"]] == ["notes.txt"]
+    assert [path.path.name for path in dump.others["unknown"]] == ["notes.txt"]
     assert dump.folders == ("rank0",)
 
 
@@ -236,7 +236,7 @@ def test_what_is_not_called_as_xla_does_is_judged_by_its_content(tmp_path: Path)
         "c.hlo": [""],
         "d.txt.gz": [""],
     }
-    assert dump.modules[0].others["other files"][0].path.name == "module_0001.f.report.txt"
+    assert dump.modules[0].others["unknown"][0].path.name == "module_0001.f.report.txt"
 
 
 def test_pick_takes_what_was_before_optimisation(tmp_path: Path) -> None:

@@ -57,8 +57,10 @@ def command(
             continue
         if len(files) > 1:
             click.echo(f"{name}:")
-        if found:
-            (show_stages if single else show_modules)(content, product())
+        if single and found:
+            show_stages(content, product(), others="stage" not in wanted)
+        elif found:
+            show_modules(content, product())
         if not wanted:
             show_total(content, product())
     if as_json:

@@ -52,7 +52,8 @@ def _complete(
     def complete(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
         from hloopt.dumps import read_dump
 
-        folders = [Path(name) for name in ctx.params.get("files") or () if Path(name).is_dir()]
+        typed = (*(ctx.params.get("files") or ()), *ctx.args)  # args: not yet taken for files
+        folders = [Path(name) for name in typed if Path(name).is_dir()]
         found = (word for folder in folders for word in what(read_dump(folder)))
         return sorted({word for word in found if word.startswith(incomplete)})
 

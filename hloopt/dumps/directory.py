@@ -143,7 +143,7 @@ class _Builder:
         if key is not None:
             self.know(key)
         name = file.path.name
-        kind = side_kind(name) or ("protos" if ".pb" in name[-6:] else "other files")
+        kind = side_kind(name) or ("protos" if ".pb" in name[-6:] else "unknown")
         self._others.setdefault(key, {}).setdefault(kind, []).append(file)
 
     def known(self, told: DumpName) -> _Key | None:

@@ -70,7 +70,16 @@ def _others(kinds: dict[str, tuple[DumpFile, ...]]) -> dict[str, dict[str, int]]
 
 def show_modules(found: dict[str, Any], console: Console) -> None:
     """A line a module: its stages, the instructions before and after, how many files else there are."""
-    made = table("module", "stages", "formats", "before", "after", "others", "size", left=3)
+    made = table(
+        "module",
+        "stages",
+        "formats",
+        "instructions\nbefore",
+        "\nafter",
+        "other\nfiles",
+        "size",
+        left=3,
+    )
     for module in found["modules"]:
         made.add_row(
             module["label"],
@@ -113,7 +122,7 @@ def _count(stages: list[dict[str, Any]], kinds: set[str]) -> str:
     return "" if not numbers or numbers[-1] is None else str(numbers[-1])
 
 
-def show_stages(found: dict[str, Any], console: Console) -> None:
+def show_stages(found: dict[str, Any], console: Console, *, others: bool = True) -> None:
     """The stages of each module with their counts, then what else there is, by kind."""
     for module in found["modules"]:
         console.print(Text(module["label"], "bold"), soft_wrap=True)
@@ -127,7 +136,7 @@ def show_stages(found: dict[str, Any], console: Console) -> None:
                 _number(stage["instructions"]),
                 byte_size(size),
             )
-        for kind, row in module["others"].items():
+        for kind, row in module["others"].items() if others else ():
             made.add_row(
                 kind, _plural(row["files"], "file"), "", "", byte_size(row["bytes"]), style="dim"
             )
@@ -161,4 +170,4 @@ def show_total(found: dict[str, Any], console: Console) -> None:
 
 
 def _kinds(others: dict[str, dict[str, int]]) -> str:
-    return ", ".join(f"{row['files']} {kind}" for kind, row in sorted(others.items()))
+    return ", ".join(f"{kind} ({row['files']})" for kind, row in sorted(others.items()))
