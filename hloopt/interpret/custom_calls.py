@@ -1,11 +1,11 @@
-"""Custom calls by target: markers that pass a value on, ``TopK``, and LAPACK's routines.
+"""Custom calls by target: markers that pass a value on, ``TopK``, routines of LAPACK, cuBLAS and cuDNN.
 
 Any other target is refused before anything runs; what it computes is known to its library alone.
 """
 
 from __future__ import annotations
 
-from hloopt.interpret import lapack
+from hloopt.interpret import gpu_libraries, lapack
 from hloopt.interpret.context import Check, Context, Evaluator, Value, array_of
 from hloopt.interpret.sort import topk
 from hloopt.ir import Instruction
@@ -88,6 +88,7 @@ _MARKERS = (
 CUSTOM_CALLS: dict[str, Evaluator] = {
     **dict.fromkeys(_MARKERS, _identity),
     "TopK": _topk,
+    **gpu_libraries.EVALUATORS,
     **lapack.EVALUATORS,
 }
 """What each target computes."""
@@ -95,6 +96,7 @@ CUSTOM_CALLS: dict[str, Evaluator] = {
 CUSTOM_CHECKS: dict[str, Check] = {
     **dict.fromkeys(_MARKERS, _check_identity),
     "TopK": _check_topk,
+    **gpu_libraries.CHECKS,
     **lapack.CHECKS,
 }
 """Why a call of a known target cannot be evaluated, as in ``CHECKS``."""

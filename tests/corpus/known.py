@@ -39,8 +39,6 @@ RULES: tuple[Rule, ...] = (
         "the value of this constant is left out of the text",
         "the constant was elided when the text was dumped: refused by name and line",
     ),
-    Rule(RUNS, "custom call to __cublas", "library calls of GPU dumps are not evaluated"),
-    Rule(RUNS, "custom call to __cudnn", "library calls of GPU dumps are not evaluated"),
     Rule(
         RUNS,
         "not so with reciprocals",

@@ -228,16 +228,16 @@ F = {"f32[2,2]": np.eye(2, dtype=np.float32)}
     [
         ("foo", "f32[2,2]", "", "custom call to foo has no evaluation"),
         (
-            "__cublas$lt$matmul",
+            "__cublas$lt$matmul$f8",
             "f32[2,2]",
             "",
-            "custom call to __cublas$lt$matmul, a routine of cuBLAS, has no evaluation",
+            "custom call to __cublas$lt$matmul$f8, a routine of cuBLAS, has no evaluation",
         ),
         (
-            "__cudnn$convForward",
+            "__cudnn$fmhaSoftmax",
             "f32[2,2]",
             "",
-            "custom call to __cudnn$convForward, a routine of cuDNN, has no evaluation",
+            "custom call to __cudnn$fmhaSoftmax, a routine of cuDNN, has no evaluation",
         ),
         (
             "lapack_spotrf_ffi",
