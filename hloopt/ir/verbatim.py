@@ -83,9 +83,10 @@ def _joined(tokens: list[str]) -> str:
 
 
 def _after_group(tokens: list[str], start: int) -> int:
+    """The place behind a group in braces; in a value that is not understood others need not match."""
     depth = 0
     for index in range(start, len(tokens)):
-        depth += (tokens[index] in "{([") - (tokens[index] in "})]")
+        depth += (tokens[index] == "{") - (tokens[index] == "}")
         if depth == 0:
             return index + 1
     return len(tokens)

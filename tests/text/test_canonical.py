@@ -387,3 +387,13 @@ def test_groups_that_cannot_be_listed_stay_as_written(groups: str) -> None:
     digest = fingerprint(parse_module(text))
     assert digest == fingerprint(parse_module(text))
     assert digest != fingerprint(parse_module(RICH))
+
+
+def test_metadata_that_is_not_understood_is_left_out_whole() -> None:
+    """A sharding kept with a warning may have parentheses that do not match; its braces do."""
+    text = RICH.replace('metadata={op_name="s"}', "metadata={op_name=)}")
+    module = parse_module(text)
+    assert module.warnings
+    canonical = module.to_text(canonical=True)
+    assert "sharding={devices=[2,1]<=[2]}" in canonical
+    assert parse_module(canonical).to_text(canonical=True) == canonical
