@@ -247,14 +247,15 @@ def _integers(dtype: DType, words: list[str], text: str, offset: int) -> _Array:
     signed = dtype.kind == "signed"
     low = -(1 << dtype.bits - 1) if signed else 0
     high = (1 << dtype.bits - (1 if signed else 0)) - 1
+    # XLA reads every integer of 64 bits into one machine word, and then looks at the type.
+    wrapped, least, most = numbers, low, high
     if dtype.bits == 64:
-        # XLA reads every integer of 64 bits into one machine word.
-        wrapped = [_wrap(number, signed) for number in numbers]
         least, most = -(1 << 63), (1 << 64) - 1
-    else:
-        wrapped, least, most = numbers, low, high
-    if numbers and not (least <= min(numbers) and max(numbers) <= most):
-        index = next(i for i, number in enumerate(numbers) if not least <= number <= most)
+    if numbers and (dtype.bits == 64 or (signed and max(numbers) >= 1 << 63)):
+        wrapped = [_wrap(number, signed) for number in numbers]
+    checked = numbers if dtype.bits == 64 else wrapped
+    if numbers and not (least <= min(checked) and max(checked) <= most):
+        index = next(i for i, number in enumerate(checked) if not least <= number <= most)
         raise _wrong(
             text,
             index,
@@ -279,7 +280,7 @@ def _shown(word: str) -> str:
 
 
 def _wrap(number: int, signed: bool) -> int:
-    if signed and number >= 1 << 63:
+    if signed and 1 << 63 <= number < 1 << 64:
         return number - (1 << 64)
     if not signed and number < 0:
         return number + (1 << 64)

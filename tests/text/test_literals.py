@@ -245,3 +245,29 @@ def test_layout_does_not_matter() -> None:
     literal = read_literal(shape, "{{1,2},{3,4}}", [])
     assert literal.array is not None
     assert literal.array.tolist() == [[1, 2], [3, 4]]
+
+
+@pytest.mark.parametrize(
+    ("element", "written", "value"),
+    [
+        ("s32", "18446744073709551615", -1),
+        ("s8", "18446744073709551488", -128),
+        ("s64", "9223372036854775808", -(1 << 63)),
+        ("u64", "-1", (1 << 64) - 1),
+        ("s32", "18446744073709551616", None),
+        ("s32", "18446744073709551621", None),
+        ("s8", "18446744073709551487", None),
+        ("s32", "9223372036854775808", None),
+        ("u32", "18446744073709551615", None),
+        ("u64", "18446744073709551616", None),
+    ],
+)
+def test_integers_wrap_before_their_type_is_asked(
+    element: str, written: str, value: int | None
+) -> None:
+    """XLA reads 64 bits into a signed word; what does not fit the type then is out of range."""
+    if value is None:
+        with pytest.raises(Problem, match="is out of range"):
+            read(element, (), written)
+    else:
+        assert int(read(element, (), written)) == value
