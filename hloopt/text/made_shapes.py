@@ -49,8 +49,8 @@ def made_otherwise(instruction: Instruction) -> Shape | None:
 def with_layout(instruction: Instruction, shape: Shape) -> Shape:
     """An inferred shape with the layout XLA infers, which here and there is that of an operand.
 
-    A transpose has the operand's, permuted, so that no byte moves; a reverse the operand's; a select that of
-    the predicate when it has one per element.
+    A transpose has the operand's, permuted, so that no byte moves; a reverse the operand's; a select the
+    order of the predicate's dimensions, when it has one per element.
     """
     if instruction.opcode not in _CARRIED or not isinstance(shape, ArrayShape):
         return shape
@@ -63,6 +63,8 @@ def with_layout(instruction: Instruction, shape: Shape) -> Shape:
             return shape
         order = instruction.attributes["dimensions"]
         layout = Layout(tuple(order.index(dim) for dim in layout.minor_to_major))
+    elif instruction.opcode == "select" and shape.layout is not None:
+        layout = replace(shape.layout, minor_to_major=layout.minor_to_major)
     return replace(shape, layout=layout)
 
 

@@ -82,6 +82,7 @@ def test_a_state_that_is_none_is_left_to_the_verifier() -> None:
         ("reverse(y), dimensions={0}", "f32[4,2]{0,1}"),
         ("select(p, x, y)", "f32[4,2]{0,1}"),
         ("select(one, x, y)", "f32[4,2]"),
+        ("select(p, tiled, x)", "f32[4,2]{0,1:T(2,2)}"),
         ("add(x, y)", "f32[4,2]"),
     ],
 )
