@@ -83,9 +83,13 @@ def _examine(text: Text, row: dict[str, Any]) -> tuple[list[HlooptError], bool, 
     row["file"] = found.name
     lines = []
     for offset, message in module.warnings:
-        line, column = module.source.line_column(offset) if module.source else (0, 0)
-        row["warnings"].append({"line": line, "column": column, "message": message})
-        place = f"{found.name}:{line}:{column}" if line else found.name
+        told: dict[str, Any] = {"message": message}
+        place = found.name
+        if module.source is not None and offset >= 0:
+            line, column = module.source.line_column(offset)
+            told = {"line": line, "column": column, **told}
+            place = f"{found.name}:{line}:{column}"
+        row["warnings"].append(told)
         lines.append(f"{place}: warning: {message}")
     errors = list(islice(violations(module), _MOST_ERRORS + 1))
     return [*errors[:_MOST_ERRORS]], len(errors) > _MOST_ERRORS, lines

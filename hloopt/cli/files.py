@@ -257,7 +257,7 @@ def _verified(text: Text, row: dict[str, Any], *, alone: bool) -> Input:
     with patience(f"reading {_called(text)}", alone=alone):
         found = read_input(text)
     row["file"] = found.name
-    show_warnings(found.module)
+    show_warnings(found.module, found.name)
     with patience(f"verifying {_called(text)}", alone=alone):
         verify_module(found.module)
     return found

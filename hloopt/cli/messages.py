@@ -43,18 +43,20 @@ def show_errors(errors: Sequence[HlooptError], *, more: bool = False) -> None:
         click.echo(f"{name}: {count}", err=True)
 
 
-def show_warnings(module: Module) -> None:
-    """What was read otherwise than XLA does, on stderr; of many warnings the first ones."""
-    if module.source is None:
-        return
+def show_warnings(module: Module, name: str) -> None:
+    """What was read otherwise than XLA does, on stderr; of many warnings the first ones.
+
+    ``name`` is the file's; what was no text has no places.
+    """
     for offset, message in module.warnings[:_MOST_WARNINGS]:
-        line, column = module.source.line_column(offset)
-        click.echo(f"{module.source.name}:{line}:{column}: warning: {message}", err=True)
+        place = name
+        if module.source is not None and offset >= 0:
+            line, column = module.source.line_column(offset)
+            place = f"{name}:{line}:{column}"
+        click.echo(f"{place}: warning: {message}", err=True)
     rest = len(module.warnings) - _MOST_WARNINGS
     if rest > 0:
-        click.echo(
-            f"{module.source.name}: {rest} more warnings (hloopt check lists them)", err=True
-        )
+        click.echo(f"{name}: {rest} more warnings (hloopt check lists them)", err=True)
 
 
 def error_json(error: HlooptError, *, alone: bool = False) -> dict[str, Any]:
