@@ -348,11 +348,16 @@ def _odd_float(dtype: DType, word: str, index: int, text: str, offset: int) -> _
             raise _wrong(text, index, offset, f"{dtype.name} has no {word}")
         bits[0] = (int(bits[0]) & ~mantissa) | payload
     sign = 1 << (dtype.bits - 1)
-    if has_payload(dtype):
+    if has_signed_nan(dtype):
         bits[0] = int(bits[0]) & (sign - 1)
         if word.startswith("-"):
             bits[0] = int(bits[0]) | sign
     return value
+
+
+def has_signed_nan(dtype: DType) -> bool:
+    """Whether the type has a NaN with its sign bit set and one without."""
+    return has_payload(dtype) or dtype.name == "f8e4m3fn"
 
 
 def has_payload(dtype: DType) -> bool:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from hloopt.text.decimals import decimals
-from hloopt.text.literals import has_payload, mantissa_bits
+from hloopt.text.literals import has_payload, has_signed_nan, mantissa_bits
 from hloopt.types import ArrayShape, DType, Literal, of_numpy
 
 __all__ = ["literal_text"]
@@ -103,10 +103,12 @@ def _texts_of_each(dtype: DType, values: _Array) -> list[str]:
 
 def _nan_text(dtype: DType, values: _Array, index: int) -> str:
     """``nan``, with sign and payload where the type has them and they are not the usual ones."""
-    if not has_payload(dtype):
+    if not has_signed_nan(dtype):
         return "nan"
     bits = int(values[index : index + 1].view(_UNSIGNED[values.dtype.itemsize])[0])
     sign = "-" if bits >> (dtype.bits - 1) else ""
+    if not has_payload(dtype):
+        return f"{sign}nan"
     mantissa = mantissa_bits(dtype)
     payload, usual = bits & ((1 << mantissa) - 1), 1 << (mantissa - 1)
     return f"{sign}nan" if payload == usual else f"{sign}nan({payload:#x})"
