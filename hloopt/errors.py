@@ -113,7 +113,17 @@ class ParseError(SourceError):
 
 
 class VerifyError(SourceError):
-    """The module breaks a rule of HLO; names the instruction, its line and the constraint."""
+    """The module breaks a rule of HLO; names the instruction, its line and the constraint.
+
+    ``rule`` is the stable name of the constraint (``async-chain``, ``replica-groups`` ...), the same in every
+    version; ``hloopt check --rules`` explains them.
+    """
+
+    rule: str = ""
+
+    def __str__(self) -> str:
+        first, newline, rest = super().__str__().partition("\n")
+        return f"{first} [{self.rule}]{newline}{rest}" if self.rule else f"{first}{newline}{rest}"
 
 
 class UnsupportedError(SourceError):

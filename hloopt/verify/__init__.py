@@ -1,21 +1,31 @@
-"""The graph verifier: what every pass may rely on and has to keep.
+"""The graph verifier: what every pass may rely on and has to keep, and what XLA asks of a module.
 
-``violations`` yields every offence, ``verify_module`` raises the first.  The cost is linear in the number
-of instructions and operands.
+``violations`` yields every offence, ``verify_module`` raises the first; ``RULES`` explains the names of the
+constraints.  The cost is linear in the number of instructions, operands and control edges.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from typing import TypeAlias
 
 from hloopt.errors import VerifyError
-from hloopt.ir import Module
+from hloopt.ir import Computation, Instruction, Module
+from hloopt.verify.buffers import BufferChecks
+from hloopt.verify.calls import CALLING, calling_faults
+from hloopt.verify.chains import CHAINED, ChainChecks
+from hloopt.verify.constraints import RULES
+from hloopt.verify.devices import DeviceChecks
 from hloopt.verify.header import header_faults
 from hloopt.verify.links import call_faults, link_faults, order_faults
+from hloopt.verify.notes import NoteChecks
 from hloopt.verify.places import Fault
 from hloopt.verify.rows import RowChecks
+from hloopt.verify.shardings import Shardings
 
-__all__ = ["verify_module", "violations"]
+__all__ = ["RULES", "verify_module", "violations"]
+
+Check: TypeAlias = Callable[[Instruction], Iterator[Fault]]
 
 
 def verify_module(module: Module) -> None:
@@ -25,13 +35,16 @@ def verify_module(module: Module) -> None:
 
 
 def violations(module: Module) -> Iterator[VerifyError]:
-    """All offences, computation by computation, each as an error that knows its place."""
+    """All offences, computation by computation, each as an error that knows its place and its rule.
+
+    Offences of instructions are looked for in a sound graph only, and in the rest of the module where all
+    instructions are sound.
+    """
     for fault in _faults(module):
         yield fault.error(module)
 
 
 def _faults(module: Module) -> Iterator[Fault]:
-    rows = RowChecks()
     for computation in module:
         yield from link_faults(module, computation)
         broken = False
@@ -47,7 +60,57 @@ def _faults(module: Module) -> Iterator[Fault]:
         yield fault
     if broken:
         return
+    checks = _Checks(module)
     for computation in module:
-        for instruction in computation:
-            yield from rows.faults(instruction)
+        for fault in checks.faults(computation):
+            broken = True
+            yield fault
+    if not broken:
+        buffers = BufferChecks()
+        for computation in module:
+            yield from buffers.faults(computation)
     yield from header_faults(module)
+
+
+class _Checks:
+    """The checks of instructions: first each against its row, then what XLA asks beside that."""
+
+    def __init__(self, module: Module) -> None:
+        shardings, notes = Shardings(), NoteChecks(module.stack_tables)
+        self._rows = RowChecks()
+        self._notes = notes
+        self._by_opcode: dict[str, list[Check]] = {}
+        for checks in (
+            dict.fromkeys(CHAINED, ChainChecks().faults),
+            dict.fromkeys(CALLING, calling_faults),
+            dict.fromkeys(("conditional", "while"), shardings.agreement_faults),
+            DeviceChecks(module).by_opcode,
+        ):
+            for opcode, check in checks.items():
+                self._by_opcode.setdefault(opcode, []).append(check)
+        self._by_attribute: dict[str, Check] = {
+            "origin": notes.origin_faults,
+            "parameter_replication": notes.replication_faults,
+            "result_accuracy": notes.accuracy_faults,
+            "sharding": shardings.faults,
+        }
+
+    def faults(self, computation: Computation) -> Iterator[Fault]:
+        """The offences of the instructions of a computation, in their order."""
+        for instruction in computation:
+            sound = True
+            for fault in self._rows.faults(instruction):
+                sound = False
+                yield fault
+            if sound:
+                yield from self._further(instruction)
+
+    def _further(self, instruction: Instruction) -> Iterator[Fault]:
+        for check in self._by_opcode.get(instruction.opcode, ()):
+            yield from check(instruction)
+        for name in instruction.attributes:
+            attribute_check = self._by_attribute.get(name)
+            if attribute_check is not None:
+                yield from attribute_check(instruction)
+        if instruction.metadata is not None:
+            yield from self._notes.frame_faults(instruction, instruction.metadata)

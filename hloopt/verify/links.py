@@ -20,22 +20,25 @@ def link_faults(module: Module, computation: Computation) -> Iterator[Fault]:
         module.computations.get(computation.name) is not computation
         or computation.module is not module
     ):
-        yield Fault(computation, "is not registered in its module under its name")
+        yield Fault(computation, "name", "is not registered in its module under its name")
     yield from _parameter_faults(computation)
     count = 0
     uses: Counter[Instruction] = Counter()
     for instruction in computation:
         count += 1
         if instruction.computation is not computation:
-            yield Fault(instruction, f"does not know that it is in computation %{computation.name}")
+            yield Fault(
+                instruction, "link", f"does not know that it is in computation %{computation.name}"
+            )
         if computation.by_name.get(instruction.name) is not instruction:
-            yield Fault(instruction, f"is not found by its name in %{computation.name}")
+            yield Fault(instruction, "name", f"is not found by its name in %{computation.name}")
         uses.update(instruction.operands)
         yield from _edge_faults(instruction)
     yield from _control_faults(computation)
     if count != len(computation) or count != len(computation.by_name):
         yield Fault(
             computation,
+            "link",
             f"counts {len(computation)} instructions and {len(computation.by_name)} names, "
             f"and has {count}",
         )
@@ -43,7 +46,9 @@ def link_faults(module: Module, computation: Computation) -> Iterator[Fault]:
         listed = sum(instruction.users.values())
         if listed != uses[instruction]:
             yield Fault(
-                instruction, f"lists {listed} uses, instructions use it {uses[instruction]} times"
+                instruction,
+                "users",
+                f"lists {listed} uses, instructions use it {uses[instruction]} times",
             )
 
 
@@ -54,6 +59,7 @@ def _edge_faults(instruction: Instruction) -> Iterator[Fault]:
         if listed != count:
             yield Fault(
                 instruction,
+                "users",
                 f"uses %{operand.name} {count} times, which lists it as a user {listed} times",
             )
     for called, count in Counter(walk.called_computations(instruction)).items():
@@ -61,6 +67,7 @@ def _edge_faults(instruction: Instruction) -> Iterator[Fault]:
         if listed != count:
             yield Fault(
                 instruction,
+                "caller",
                 f"calls %{called.name} {count} times, which lists it as a caller {listed} times",
             )
 
@@ -76,10 +83,11 @@ def _control_faults(computation: Computation) -> Iterator[Fault]:
             known_before[instruction, after] = None
     for before, after in known_after:
         if (before, after) not in known_before:
-            yield Fault(after, f"is not a control successor of %{before.name}")
+            yield Fault(after, "control-edge", f"is not a control successor of %{before.name}")
     for before, after in known_before:
         if (before, after) not in known_after:
-            yield Fault(after, f"is not told that %{before.name} is its control predecessor")
+            message = f"is not told that %{before.name} is its control predecessor"
+            yield Fault(after, "control-edge", message)
 
 
 def _parameter_faults(computation: Computation) -> Iterator[Fault]:
@@ -88,21 +96,22 @@ def _parameter_faults(computation: Computation) -> Iterator[Fault]:
     for number, parameter in enumerate(listed):
         found = parameter.attributes.get("parameter_number")
         if found != number:
-            yield Fault(
-                parameter, f"has parameter number {found}, parameters must be dense: {number}"
-            )
+            message = f"has parameter number {found}, parameters must be dense: {number}"
+            yield Fault(parameter, "parameter", message)
         if parameter.computation is not computation:
-            yield Fault(parameter, f"is a parameter of %{computation.name} but not in it")
+            message = f"is a parameter of %{computation.name} but not in it"
+            yield Fault(parameter, "parameter", message)
     count = sum(instruction.opcode == "parameter" for instruction in computation)
     if count != len(listed):
-        yield Fault(computation, f"lists {len(listed)} parameters and has {count}")
+        message = f"lists {len(listed)} parameters and has {count}"
+        yield Fault(computation, "parameter", message)
 
 
 def order_faults(computation: Computation) -> Iterator[Fault]:
     """A root that is there; operands and control predecessors that come first."""
     root: Instruction | None = getattr(computation, "root", None)
     if root is None or root.computation is not computation:
-        yield Fault(computation, "has no root among its instructions")
+        yield Fault(computation, "root", "has no root among its instructions")
     seen: set[Instruction] = set()
     late = False
     for instruction in computation:
@@ -112,11 +121,12 @@ def order_faults(computation: Computation) -> Iterator[Fault]:
             if before.computation is not computation:
                 yield Fault(
                     instruction,
+                    "operand-order",
                     f"{what} %{before.name} is not in its computation %{computation.name}",
                 )
                 continue
             late = True
-            yield Fault(instruction, f"comes before its {what} %{before.name}")
+            yield Fault(instruction, "operand-order", f"comes before its {what} %{before.name}")
         seen.add(instruction)
     if late:
         yield from _cycle_faults(computation)
@@ -148,14 +158,14 @@ def _cycle_faults(computation: Computation) -> Iterator[Fault]:
                     ready.append(after)
     if waiting:
         names = ", ".join(f"%{instruction.name}" for instruction in list(waiting)[:5])
-        yield Fault(computation, f"has a cycle among or before {names}")
+        yield Fault(computation, "cycle", f"has a cycle among or before {names}")
 
 
 def call_faults(module: Module) -> Iterator[Fault]:
     """An entry; calls that stay in the module and do not come back to where they started."""
     entry: Computation | None = getattr(module, "entry", None)
     if entry is None or module.computations.get(entry.name) is not entry:
-        yield Fault(module, "has no entry computation among its computations")
+        yield Fault(module, "entry", "has no entry computation among its computations")
     callees: dict[Computation, dict[Computation, Instruction]] = {}
     for computation in module:
         called: dict[Computation, Instruction] = {}
@@ -165,10 +175,12 @@ def call_faults(module: Module) -> Iterator[Fault]:
         callees[computation] = called
         for target, instruction in called.items():
             if module.computations.get(target.name) is not target:
-                yield Fault(instruction, f"calls %{target.name}, which is not in the module")
+                message = f"calls %{target.name}, which is not in the module"
+                yield Fault(instruction, "caller", message)
         for caller in computation.callers:
             if caller.computation is None or caller.computation.module is not module:
-                yield Fault(computation, f"lists a caller %{caller.name} outside of the module")
+                message = f"lists a caller %{caller.name} outside of the module"
+                yield Fault(computation, "caller", message)
     yield from _recursion_faults(callees)
 
 
@@ -188,18 +200,16 @@ def _recursion_faults(
             if step is None:
                 depth = _depth(callees[computation], finished)
                 if depth == _MOST_LEVELS + 1:
-                    yield Fault(
-                        computation, f"has more than {_MOST_LEVELS} levels of calls below it"
-                    )
+                    message = f"has more than {_MOST_LEVELS} levels of calls below it"
+                    yield Fault(computation, "call-depth", message)
                 finished[computation] = depth
                 path.discard(computation)
                 stack.pop()
                 continue
             target, instruction = step
             if target in path:
-                yield Fault(
-                    instruction, f"calls %{target.name}, which calls it again: HLO has no recursion"
-                )
+                message = f"calls %{target.name}, which calls it again: HLO has no recursion"
+                yield Fault(instruction, "recursion", message)
             elif target not in finished and target in callees:
                 path.add(target)
                 stack.append((target, iter(callees[target].items())))

@@ -12,9 +12,13 @@ __all__ = ["Fault"]
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """A broken constraint and the instruction, computation or module that breaks it."""
+    """A broken constraint and the instruction, computation or module that breaks it.
+
+    ``rule`` is a name out of ``constraints.RULES``.
+    """
 
     subject: Instruction | Computation | Module
+    rule: str
     message: str
 
     def error(self, module: Module) -> VerifyError:
@@ -28,5 +32,8 @@ class Fault:
             text, offset = f"module {subject.name}: {self.message}", 0
         source = module.source
         if source is None or offset < 0:
-            return VerifyError(text, name=module.name)
-        return source.error(VerifyError, offset, text)
+            error = VerifyError(text, name=module.name)
+        else:
+            error = source.error(VerifyError, offset, text)
+        error.rule = self.rule
+        return error

@@ -46,6 +46,7 @@ def _is(*types: type) -> Callable[[Any], bool]:
 _is_ints = _tuple_of(_is_int)
 _is_groups = _tuple_of(_is_ints)
 _is_calls = _tuple_of(_is(Computation))
+_MOST_BYTES = 1 << 63
 _SHAPES = (ArrayShape, TupleShape, BufferShape)
 
 _CHECKS: dict[Kind, tuple[Callable[[Any], bool], str]] = {
@@ -77,30 +78,31 @@ class RowChecks:
 
     def __init__(self) -> None:
         # Shapes are shared by many instructions; the value keeps the key's id from being used again.
-        self._shapes: dict[int, tuple[Shape, str, bool]] = {}
+        self._shapes: dict[int, tuple[Shape, tuple[str, str], bool]] = {}
         self._schemas: dict[str, dict[str, Attribute]] = {}
 
     def faults(self, instruction: Instruction) -> Iterator[Fault]:
         """The offences of one instruction.  Inference is asked only when all it reads is sound."""
         row = instruction.op
         sound = True
-        for message in self._row_messages(row, instruction):
+        for rule, message in self._row_messages(row, instruction):
             sound = False
-            yield Fault(instruction, f"{row.opcode}: {message}")
+            yield Fault(instruction, rule, f"{row.opcode}: {message}")
         if not sound:
             return
         message = self._shape_message(instruction)
         if message:
-            yield Fault(instruction, message)
+            yield Fault(instruction, "shape", message)
 
-    def _row_messages(self, row: OpDef, instruction: Instruction) -> Iterator[str]:
+    def _row_messages(self, row: OpDef, instruction: Instruction) -> Iterator[tuple[str, str]]:
+        """The rule and what is wrong."""
         least, most = row.arity
         count = len(instruction.operands)
         if not least <= count <= most:
             wanted = str(least) if least == most else f"{least} or more"
             if least < most < MANY:
                 wanted = f"{least} to {most}"
-            yield f"takes {wanted} operands, not {count}"
+            yield "operand-count", f"takes {wanted} operands, not {count}"
         attributes = instruction.attributes
         schema = self._schema(row)
         for name, value in attributes.items():
@@ -108,22 +110,24 @@ class RowChecks:
             if entry is None:
                 # What the parser did not know it kept as text, and said so.
                 if not isinstance(value, Verbatim | Computation) and not _is_calls(value):
-                    yield f"has no attribute {name}"
+                    yield "attribute", f"has no attribute {name}"
                 continue
             check, wanted = _CHECKS[entry.kind]
             if not check(value):
-                yield f"attribute {name}={value!r} is not {wanted}"
+                yield "attribute", f"attribute {name}={value!r} is not {wanted}"
             elif entry.words and value not in entry.words:
-                yield f"attribute {name}={value} is not one of {', '.join(entry.words)}"
+                words = ", ".join(entry.words)
+                yield "attribute", f"attribute {name}={value} is not one of {words}"
         for entry in row.attributes:
             if entry.required and attributes.get(entry.name) is None:
-                yield f"attribute {entry.name}= is missing"
+                yield "attribute", f"attribute {entry.name}= is missing"
         literal = attributes.get("literal")
         if isinstance(literal, Literal):
-            yield from literal_messages(literal)
-        message, _ = self._shape(instruction.shape)
+            for message in literal_messages(literal):
+                yield "literal", message
+        (rule, message), _ = self._shape(instruction.shape)
         if message:
-            yield message
+            yield rule, message
 
     def _schema(self, row: OpDef) -> dict[str, Attribute]:
         schema = self._schemas.get(row.opcode)
@@ -132,8 +136,8 @@ class RowChecks:
             self._schemas[row.opcode] = schema
         return schema
 
-    def _shape(self, shape: Shape) -> tuple[str, bool]:
-        """What is wrong with a shape, and whether a size in it is unbounded."""
+    def _shape(self, shape: Shape) -> tuple[tuple[str, str], bool]:
+        """What is wrong with a shape and by which rule, and whether a size in it is unbounded."""
         known = self._shapes.get(id(shape))
         if known is None:
             known = (shape, _shape_message(shape), _is_unbounded(shape))
@@ -159,19 +163,41 @@ def _is_unbounded(shape: Shape) -> bool:
     return any(isinstance(leaf, ArrayShape) and UNBOUNDED in leaf.dims for leaf in leaves(shape))
 
 
-def _shape_message(shape: Shape) -> str:
+def _shape_message(shape: Shape) -> tuple[str, str]:
     """Layouts permute the dimensions; sizes are not negative; marks are one a dimension."""
+    sound = ("", "")
     for leaf in leaves(shape):
         inner = leaf.element if isinstance(leaf, BufferShape) else leaf
         # A shape with the wrong number of marks has no text: it must not be printed.
         if inner.dynamic and len(inner.dynamic) != inner.rank:
-            return f"a shape has {len(inner.dynamic)} dynamic marks for rank {inner.rank}"
+            return (
+                "shape-form",
+                f"a shape has {len(inner.dynamic)} dynamic marks for rank {inner.rank}",
+            )
         layout = inner.layout
         if layout is not None and sorted(layout.minor_to_major) != list(range(inner.rank)):
-            return f"layout {layout} of {inner} is not a permutation of rank {inner.rank}"
+            return "layout", f"layout {layout} of {inner} is not a permutation of rank {inner.rank}"
         if any(size < 0 and size != UNBOUNDED for size in inner.dims):
-            return f"shape {inner} has a negative size"
-    return ""
+            return "shape-form", f"shape {inner} has a negative size"
+        if _is_unmarked(inner):
+            return (
+                "shape-form",
+                f"a size of {inner.dtype.name}{list(inner.dims)} is unbounded, not marked",
+            )
+        if inner.dims and not inner.dtype.is_array:
+            return "shape-form", f"shape {inner} has dimensions, {inner.dtype.name} has none"
+        if inner.byte_size >= _MOST_BYTES:
+            return (
+                "shape-form",
+                f"shape {inner} has {inner.byte_size} bytes, more than 64 bits count",
+            )
+    return sound
+
+
+def _is_unmarked(shape: ArrayShape) -> bool:
+    """Whether a size is unbounded without a mark that says so: such a shape has no text."""
+    marks = shape.dynamic or (False,) * shape.rank
+    return any(size == UNBOUNDED and not mark for size, mark in zip(shape.dims, marks, strict=True))
 
 
 def literal_messages(literal: Literal) -> Iterator[str]:

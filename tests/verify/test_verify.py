@@ -70,7 +70,7 @@ def test_the_error_names_file_line_column_instruction_and_constraint() -> None:
     assert (error.name, error.line) == ("m.hlo", 13)
     assert error.message == "%t: transpose: dimensions={0,0} is not a permutation of rank 2"
     shown = str(error).splitlines()
-    assert shown[0] == f"m.hlo:13:{error.column}: error: {error.message}"
+    assert shown[0] == f"m.hlo:13:{error.column}: error: {error.message} [shape]"
     assert shown[1].lstrip().startswith("%t = f32[3,2]{1,0} transpose(%x)")
     assert shown[2].index("^") == error.column - 1
 
@@ -88,7 +88,9 @@ def test_an_instruction_made_here_is_named_without_a_line(module: Module) -> Non
     at(module, "t").attributes["dimensions"] = (0, 0)
     (error,) = violations(module)
     assert (error.line, error.column) == (0, 0)
-    assert str(error) == "m: error: %t: transpose: dimensions={0,0} is not a permutation of rank 2"
+    assert str(error) == (
+        "m: error: %t: transpose: dimensions={0,0} is not a permutation of rank 2 [shape]"
+    )
 
 
 # ---- rows of the op table ---------------------------------------------------------------------------
