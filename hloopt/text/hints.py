@@ -143,6 +143,9 @@ def explain(error: UnexpectedInput, text: str, start: str, lark: Lark) -> Proble
     if problem is not None:
         return problem
     found, width = found_at(text, at)
+    if names == {"$END"} and start in _WHOLE:
+        at, found, width = 0, repr(text), len(text)
+        return Expected(at, _WHOLE[start], found, width=width)
     if at == len(text):
         found = _ENDS.get(start, found)
     words = _expected(names, start, lark)
@@ -270,6 +273,8 @@ def found_at(text: str, at: int) -> tuple[str, int]:
 
 # What follows where a part of a text may end.
 _ENDS = {"operands": "')'", "literal": "')'", "body": "'}'"}
+# Values of one word.
+_WHOLE = {"integer": "an integer", "float": "a number", "boolean": "'false' or 'true'"}
 _THING_AFTER_COMMA = {"operands": "an operand", "attributes": "an attribute"}
 
 # Sets of terminals that belong to one thing, what it is called, and which of them it stands for.

@@ -26,10 +26,10 @@ class Names:
         """The line of an offset."""
         return self.text.count("\n", 0, at) + 1
 
-    def undefined(self, problem: Undefined, part: Part, lost: set[str]) -> Problem | None:
+    def undefined(self, problem: Undefined, part: Part) -> Problem | None:
         """The mistake with what is known of the name; None where it follows from another mistake.
 
-        ``part`` is the computation that is being read and ``lost`` what could not be read of it.
+        ``part`` is the computation that is being read.
         """
         name, where = problem.name, problem.where
         if (where, name) in self.told:
@@ -39,7 +39,7 @@ class Names:
             return self.computation(problem, part)
         if where != part.name:  # a computation in braces
             return problem
-        if part.lost or name in lost:
+        if part.lost:
             return None
         return self.instruction(problem, part)
 

@@ -14,29 +14,27 @@ from dataclasses import replace
 
 from hloopt.ir import Computation, Instruction, edit
 from hloopt.source import Source
-from hloopt.text.attributes import Row
 from hloopt.text.characters import PLAIN, Odd
 from hloopt.text.grammar import pattern, read, shape_of
 from hloopt.text.hints import first_unclosed, found_at
-from hloopt.text.module import ModuleReader
-from hloopt.text.names import Names
-from hloopt.text.outline import HEADER, OPENING, outline
+from hloopt.text.outline import HEADER, OPENING
 from hloopt.text.parts import CUT_OFF, Part, Piece, Suspect, left_out, skip
 from hloopt.text.problem import WHOLE, Expected, Problem, Undefined
 from hloopt.text.records import AttributeText, InstructionText, ModuleText, begin
 from hloopt.text.scope import Scope
+from hloopt.text.tolerant import Consequence, TolerantReader
 from hloopt.types import Shape
 
 __all__ = ["mistakes"]
 
 _EMPTY_BODY = "{ROOT _ = () tuple()}"
 _EMPTY_COMPUTATION = f"\n_ {_EMPTY_BODY}"
-_STAND_IN = "custom-call"
 _TRAILING_COMMA = re.compile(r",")
 _WORDS = re.compile(r"%?[A-Za-z0-9_.-]+|[^ \t\r\n]")
 _LONGEST_WORD = 200
 _CONFLICT = re.compile(r"<{7} |={7}$|>{7} |\|{7} ", re.MULTILINE)
 # What is told once where it repeats: a word that does not exist.
+_MOST_REPEATED = 1000
 _REPEATED = re.compile(r"^unknown |\bhas no (?:attribute )?'")
 _BEGINNING = re.compile(
     r"(ROOT[ \t\r\n]++)?+(%?+[A-Za-z_][A-Za-z0-9_.-]*+)[ \t\r\n]*+:?+[ \t\r\n]*+=?+[ \t\r\n]*+"
@@ -48,7 +46,8 @@ def mistakes(text: str, source: Source, strict: bool, most: int) -> tuple[list[P
 
     ``text`` has the offsets of ``source``.  None are found where the text is so broken that it has no parts.
     """
-    found = _Recovery(source, text, strict, most + 1).look()
+    reader = _Recovery(source, text, strict, most + 1)
+    found = reader.look()
     odd = [problem for problem in found if isinstance(problem, Odd)]
     if odd:
         # One such character seldom comes alone; the text is read as if they were plain ones.
@@ -59,31 +58,26 @@ def mistakes(text: str, source: Source, strict: bool, most: int) -> tuple[list[P
         plain = text.translate({ord(key): value or " " for key, value in PLAIN.items()})
         again = _Recovery(source, plain, strict, most).look()
         found = sorted([odd[0], *again], key=lambda problem: problem.offset)
-    return found[:most], len(found) > most
+    return found[:most], len(found) > most or reader.repeated >= _MOST_REPEATED
 
 
 class _Enough(Exception):  # noqa: N818 - no error: it ends the reading
     """As many mistakes as are wanted have been found."""
 
 
-class _Consequence(Problem):
-    """A mistake that would not be there but for another one."""
-
-
-class _Recovery(ModuleReader):
+class _Recovery(TolerantReader):
     """Reads what can be read of a text and keeps every mistake."""
 
     def __init__(self, source: Source, text: str, strict: bool, most: int) -> None:
-        super().__init__(source, text, strict)
-        self.outline = outline(text, self.parts, most)
+        super().__init__(source, text, strict, most)
         self.most = most
         self.found: list[Problem] = []
-        self.names = Names(text, self.outline)
-        self.hollow: set[str] = set()  # computations without even the shape of their root
+        self.last = len(text.rstrip())
+        self.repeated = 0
         self.entry: Part | None = None
-        self.part = Part("", 0, 0, 0)
-        self.lost: set[str] = set()  # instructions of this computation without even a shape
-        self.standing: set[Instruction] = set()  # those that stand in for broken ones
+        self.nameless = (
+            False  # whether an instruction of this computation is too broken to have a name
+        )
 
     def look(self) -> list[Problem]:
         with suppress(_Enough):
@@ -102,11 +96,16 @@ class _Recovery(ModuleReader):
     def add(self, problem: Problem) -> None:
         """Keep a mistake that is not the consequence of another."""
         if isinstance(problem, Undefined):
-            named = self.names.undefined(problem, self.part, self.lost)
+            named = self.names.undefined(problem, self.part)
             if named is None:
                 return
             problem = named
-        elif isinstance(problem, _Consequence) or problem.message in self.told:
+        elif isinstance(problem, Consequence):
+            return
+        elif problem.message in self.told:
+            self.repeated += 1
+            if self.repeated >= _MOST_REPEATED:
+                raise _Enough
             return
         if _REPEATED.search(problem.message):
             self.told.add(problem.message)
@@ -126,7 +125,7 @@ class _Recovery(ModuleReader):
 
     def front(self, end: int) -> None:
         """The header and the tables."""
-        last = len(self.text.rstrip())
+        last = self.last
         ends = Problem(last, "the text ends before the first computation", notes=(CUT_OFF,))
         if OPENING.match(self.text) and not HEADER.match(self.text):
             at = skip(self.text, skip(self.text, 0) + len("HloModule"))
@@ -176,7 +175,7 @@ class _Recovery(ModuleReader):
     # ---- a computation ----
 
     def computation_of(self, part: Part) -> None:
-        self.part, self.lost, self.standing = part, set(), set()
+        self.part, self.standing, self.shapeless, self.nameless = part, set(), set(), False
         declared = self.heading(part)
         computation = Computation(part.name, part.name_at)
         root = self.pieces(part, computation)
@@ -237,7 +236,8 @@ class _Recovery(ModuleReader):
                 elif is_root or not marked:
                     root = instruction
                     marked = marked or is_root
-        return root if marked or not (part.lost or self.lost) else None
+        known = marked or not (part.lost or self.nameless)
+        return root if known and root not in self.shapeless else None
 
     def finish_part(
         self,
@@ -255,7 +255,7 @@ class _Recovery(ModuleReader):
                 return
             root = self.stand_in(computation, f"{part.name}.root", declared, part.name_at)
         computation.root = root
-        if self.standing or self.lost or part.lost or part.close < 0:
+        if self.standing or self.nameless or part.lost or part.close < 0:
             return
         self.check_parameters(computation)
         self.check_result(computation, declared)
@@ -320,28 +320,11 @@ class _Recovery(ModuleReader):
         """The stand-in for a piece that is not even well formed: by the words it begins with."""
         match = _BEGINNING.match(self.text, piece.start, piece.end)
         if match is None:
-            self.lost.add("")  # an instruction whose name nobody knows
+            self.nameless = True
             return
-        shape = _shape_at(self.text[: piece.end], match.end())
+        shape = _shape_at(self.text[match.end() : piece.end], 0)
         root, name, at = match[1] is not None, match[2], match.start(2)
         yield from self.instead(scope.computation, name, root, shape, at)
-
-    def instead(
-        self, computation: Computation, name: str, root: bool, shape: Shape | None, at: int
-    ) -> Iterator[tuple[Instruction, bool]]:
-        name = name.lstrip("%")
-        known = computation.by_name.get(name)
-        if known is not None:
-            yield known, False
-        elif shape is not None:
-            yield self.stand_in(computation, name, shape, at), root
-        else:
-            self.lost.add(name)
-
-    def stand_in(self, computation: Computation, name: str, shape: Shape, at: int) -> Instruction:
-        instruction = Instruction(name, _STAND_IN, shape, (), {}, None, at)
-        self.standing.add(instruction)
-        return edit.append(computation, instruction)
 
     def syntax(self, problem: Problem, piece: Piece) -> Problem:
         """The mistake in the form of a piece: what the grammar says, or a bracket that is not closed."""
@@ -354,48 +337,15 @@ class _Recovery(ModuleReader):
                 piece.start, "this is the mark of a conflict between two versions", width=7
             )
         problem = self.placed(problem, piece.start, piece.end)
-        last = len(text[: piece.end].rstrip())
+        last = piece.start + len(text[piece.start : piece.end].rstrip())
         if piece.unclosed is not None and problem.offset == piece.opened:
             return piece.unclosed
         if piece.unclosed is not None and problem.offset > piece.opened:
             here = "\n" not in text[piece.opened : problem.offset] and problem.offset < last
             return problem if here and not piece.cut else piece.unclosed
-        if problem.offset + problem.width >= last >= len(text.rstrip()):
-            return _Consequence(last, "the outline tells that the text ends")
+        if problem.offset + problem.width >= last >= self.last:
+            return Consequence(last, "the outline tells that the text ends")
         return problem
-
-    # ---- what follows from a mistake is none ----
-
-    def called(self, instruction: Instruction, attribute: str, text: str, at: int) -> Computation:
-        if not text.startswith("{"):
-            name = text.lstrip("%")
-            if name in self.hollow:
-                raise _Consequence(at, "the computation called is broken")
-            if name not in self.computations:
-                raise Undefined(at, name, None, width=len(text))
-        return super().called(instruction, attribute, text, at)
-
-    def inferred(self, instruction: Instruction, found: Row) -> Shape:
-        try:
-            return super().inferred(instruction, found)
-        except Problem as problem:
-            if self.standing.isdisjoint(instruction.operands):
-                raise
-            raise _Consequence(problem.offset, problem.message) from None
-
-    def check_name(self, scope: Scope, name: str, offset: int) -> None:
-        try:
-            super().check_name(scope, name, offset)
-        except Problem as problem:
-            first = scope.computation.by_name.get(name)
-            if first is not None:
-                problem.notes = (f"the first is on line {self.names.line(first.offset)}",)
-            raise
-
-    def free_name(self, scope: Scope, base: str) -> str:
-        if scope.reserved is None:
-            scope.reserved = set(self.part.names(self.text))
-        return super().free_name(scope, base)
 
 
 def _shape_at(text: str, at: int) -> Shape | None:
