@@ -10,6 +10,7 @@ from hloopt.ops.shapes import (
     attribute,
     braces,
     check_dimensions,
+    dims_agree,
     error,
     result,
     size_agrees,
@@ -83,7 +84,20 @@ def infer_dot(args: InferArgs) -> Shape:
         *(lhs.dims[dim] for dim in _free(lhs.rank, dims.lhs_batch, dims.lhs_contracting)),
         *(rhs.dims[dim] for dim in _free(rhs.rank, dims.rhs_batch, dims.rhs_contracting)),
     )
-    return result(args, product_type(args, lhs, rhs), sizes)
+    return result(args, product_type(args, lhs, rhs), sizes, _marks(lhs, rhs, dims))
+
+
+def _marks(
+    lhs: ArrayShape, rhs: ArrayShape, dims: DotDims, grouped: Sequence[int] = ()
+) -> tuple[bool, ...]:
+    """Which result dimensions are dynamic: those that are in their operand."""
+    left = lhs.dynamic or (False,) * lhs.rank
+    right = rhs.dynamic or (False,) * rhs.rank
+    return (
+        *(left[dim] for dim in dims.lhs_batch),
+        *(left[dim] for dim in _free(lhs.rank, dims.lhs_batch, dims.lhs_contracting)),
+        *(right[dim] for dim in _free(rhs.rank, dims.rhs_batch, dims.rhs_contracting, grouped)),
+    )
 
 
 def infer_ragged_dot(args: InferArgs) -> Shape:
@@ -108,32 +122,83 @@ def infer_ragged_dot(args: InferArgs) -> Shape:
             f"rhs_group_dims={braces(grouped)} must have {int(free_ragged)} entries for ragged "
             f"dimension {ragged[0]}",
         )
+    taken = set(grouped) & {*dims.rhs_batch, *dims.rhs_contracting}
+    if taken:
+        raise error(
+            args,
+            f"rhs_group_dims={braces(grouped)}: dimension {min(taken)} is batch or contracting",
+        )
     count = groups.dims[-1]
+    _check_group_sizes(args, groups, [lhs.dims[dim] for dim in _grouping(lhs, dims, ragged[0])])
     if grouped and not size_agrees(rhs.dims[grouped[0]], count):
         raise error(
             args,
             f"rhs dimension {grouped[0]} has size {rhs.dims[grouped[0]]}, there are {count} groups",
         )
-    front = (count,) if ragged[0] in dims.lhs_contracting else ()
+    stacked = ragged[0] in dims.lhs_contracting
+    front = (count,) if stacked else ()
+    marks = ((any(groups.dynamic),) if stacked else ()) + _marks(lhs, rhs, dims, grouped)
     sizes = (
         *front,
         *(lhs.dims[dim] for dim in dims.lhs_batch),
         *(lhs.dims[dim] for dim in _free(lhs.rank, dims.lhs_batch, dims.lhs_contracting)),
         *(rhs.dims[dim] for dim in _free(rhs.rank, dims.rhs_batch, dims.rhs_contracting, grouped)),
     )
-    return result(args, product_type(args, lhs, rhs), sizes)
+    return result(args, product_type(args, lhs, rhs), sizes, marks)
+
+
+def _grouping(lhs: ArrayShape, dims: DotDims, ragged: int) -> list[int]:
+    """The dimensions of lhs for whose indices the groups may differ."""
+    if ragged in dims.lhs_batch:
+        return list(dims.lhs_batch[: dims.lhs_batch.index(ragged)])
+    if ragged in dims.lhs_contracting:
+        before = list(dims.lhs_contracting[: dims.lhs_contracting.index(ragged)])
+    else:
+        free = _free(lhs.rank, dims.lhs_batch, dims.lhs_contracting)
+        before = [dim for dim in free if dim < ragged]
+    return [*dims.lhs_batch, *before]
+
+
+def _check_group_sizes(args: InferArgs, groups: ArrayShape, outer: list[int]) -> None:
+    """One list of sizes for all, or one for each index of the outer dimensions."""
+    if groups.rank > 1 and not dims_agree(groups.dims[:-1], tuple(outer)):
+        raise error(
+            args,
+            f"the group sizes have shape {groups}, their leading dimensions must be none or {outer}",
+        )
 
 
 def infer_scaled_dot(args: InferArgs) -> Shape:
-    """As a dot; a scale has the rank of its operand with sizes that divide its sizes, or rank 0."""
+    """As a dot; a scale has the rank of its operand with sizes that divide its sizes.
+
+    A bf16 operand may go unscaled: its scale is bf16 with sizes of 1.  One of the two has to be scaled,
+    and then along one contracting dimension.
+    """
     lhs, rhs = array_operand(args, 0), array_operand(args, 1)
-    for side, scale_index in ((lhs, 2), (rhs, 3)):
-        if scale_index >= len(args.operands):
+    dims = DotDims.of(args.attributes)
+    scales = (array_operand(args, 2), array_operand(args, 3))
+    for side, scale, contracting in zip(
+        (lhs, rhs), scales, (dims.lhs_contracting, dims.rhs_contracting), strict=True
+    ):
+        if _is_no_scale(side, scale):
             continue
-        scale = array_operand(args, scale_index)
         fits = scale.rank == side.rank and all(
             part and whole % part == 0 for whole, part in zip(side.dims, scale.dims, strict=True)
         )
-        if scale.rank and not fits:
+        if not fits:
             raise error(args, f"scale {scale} does not divide {side} into blocks")
+        if len(contracting) != 1:
+            raise error(
+                args, f"operand {side} is scaled and has {len(contracting)} contracting dimensions"
+            )
+    if not scales[0].rank and not scales[1].rank:
+        raise error(args, f"both scales are scalars: {scales[0]} and {scales[1]}")
     return infer_dot(args)
+
+
+def _is_no_scale(side: ArrayShape, scale: ArrayShape) -> bool:
+    return (
+        side.dtype.name == scale.dtype.name == "bf16"
+        and all(size == 1 for size in scale.dims)
+        and any(size != 1 for size in side.dims)
+    )

@@ -15,6 +15,7 @@ from hloopt.ops.shapes import (
     dims_agree,
     error,
     like,
+    require_one_precision,
     require_same,
     result,
     size_agrees,
@@ -58,12 +59,29 @@ def infer_gather(args: InferArgs) -> Shape:
     check_dimensions(args, "offset_dims", dims.offset_dims, rank)
     _check_sorted(args, "offset_dims", dims.offset_dims)
     offsets = set(dims.offset_dims)
-    sizes_of_batch, sizes_of_window = iter(batch), iter(window)
+    of_batch = zip(batch, _batch_marks(indices, dims.index_vector_dim), strict=True)
+    of_window = zip(window, _window_marks(operand, dims, dropped), strict=True)
+    placed = [next(of_window if dim in offsets else of_batch) for dim in range(rank)]
     return result(
-        args,
-        operand.dtype,
-        [next(sizes_of_window if dim in offsets else sizes_of_batch) for dim in range(rank)],
+        args, operand.dtype, [size for size, _ in placed], tuple(mark for _, mark in placed)
     )
+
+
+def _batch_marks(indices: ArrayShape, vector: int) -> list[bool]:
+    """Which batch dimensions are dynamic: those of the indices that are."""
+    marks = indices.dynamic or (False,) * indices.rank
+    return [mark for dim, mark in enumerate(marks) if dim != vector]
+
+
+def _window_marks(operand: ArrayShape, dims: GatherDims, dropped: set[int]) -> list[bool]:
+    """Which offset dimensions are dynamic: whole slices of dynamic dimensions."""
+    marks = operand.dynamic or (False,) * operand.rank
+    sizes = zip(marks, dims.slice_sizes, operand.dims, strict=True)
+    return [
+        mark and size == whole
+        for dim, (mark, size, whole) in enumerate(sizes)
+        if dim not in dropped
+    ]
 
 
 def _check_slice_sizes(args: InferArgs, operand: ArrayShape, dims: GatherDims) -> None:
@@ -104,6 +122,7 @@ def infer_scatter(args: InferArgs) -> Shape:
     dims = ScatterDims.of(args.attributes)
     require_same(args, inputs, "input")
     require_same(args, updates, "update")
+    require_one_precision(args)
     for index, (source, update) in enumerate(zip(inputs, updates, strict=True)):
         if source.dtype is not update.dtype:
             raise error(
@@ -112,7 +131,7 @@ def infer_scatter(args: InferArgs) -> Shape:
                 f"{source.dtype.name}; they must be equal",
             )
     _check_scatter_dims(args, inputs[0], indices, updates[0], dims)
-    check_combiner(args, "to_apply", inputs, updates)
+    check_combiner(args, "to_apply", inputs, updates, any_precision=True)
     if count == 1:
         return like(args, inputs[0])
     return tuple_of(args, inputs)
@@ -207,13 +226,6 @@ def _check_batching(
     both = set(dims) & set(mapped[1])
     if both:
         raise error(args, f"dimensions {braces(sorted(both))} are both in {name} and {mapped[0]}")
-    for dim, index_dim in zip(dims, index_dims, strict=True):
-        if not size_agrees(operand.dims[dim], indices.dims[index_dim]):
-            raise error(
-                args,
-                f"{name}: dimension {dim} has size {operand.dims[dim]}, the indices' dimension "
-                f"{index_dim} has {indices.dims[index_dim]}; they must be equal",
-            )
 
 
 def _check_sorted(args: InferArgs, name: str, dims: Sequence[int]) -> None:

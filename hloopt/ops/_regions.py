@@ -12,14 +12,19 @@ __all__ = ["check_combiner", "check_parameters", "check_predicate", "scalar_resu
 
 
 def check_parameters(
-    args: InferArgs, name: str, called: Signature, expected: Sequence[DType]
+    args: InferArgs,
+    name: str,
+    called: Signature,
+    expected: Sequence[DType],
+    *,
+    any_precision: bool = False,
 ) -> None:
-    """The computation takes exactly these scalars."""
+    """The computation takes these scalars; ``any_precision`` lets float types stand for each other."""
     found = called.parameters
     if len(found) != len(expected):
         raise error(args, f"{name}= takes {len(found)} parameters, {len(expected)} are passed")
     for index, (shape, element) in enumerate(zip(found, expected, strict=True)):
-        if not _is_scalar(shape, element):
+        if not _is_scalar(shape, element, any_precision):
             raise error(
                 args, f"{name}=: parameter {index} has shape {shape}, {element.name}[] is passed"
             )
@@ -38,31 +43,52 @@ def scalar_results(args: InferArgs, name: str, called: Signature) -> tuple[DType
 
 
 def check_combiner(
-    args: InferArgs, name: str, accumulators: Sequence[ArrayShape], values: Sequence[ArrayShape]
+    args: InferArgs,
+    name: str,
+    accumulators: Sequence[ArrayShape],
+    values: Sequence[ArrayShape],
+    *,
+    any_precision: bool = False,
 ) -> Signature:
     """Accumulators and values go in as scalars, new accumulators come out.
 
-    Reductions may accumulate in a wider type than that of the values: the computation's own types
-    decide, and they must be those of ``accumulators``.
+    An accumulator and its values have the same type, or two float types.  With ``any_precision`` the
+    computation may work in float types of its own, which those that go in are converted to.
     """
     called = signature(args, name)
     expected = [shape.dtype for shape in (*accumulators, *values)]
-    check_parameters(args, name, called, expected)
+    check_parameters(args, name, called, expected, any_precision=any_precision)
+    for index, (into, value) in enumerate(zip(accumulators, values, strict=True)):
+        if not _same_type(into.dtype, value.dtype, any_precision=True):
+            raise error(
+                args,
+                f"{name}= combines {into.dtype.name}[] with {value.dtype.name}[] (value {index}); "
+                "the types must be equal, or both float",
+            )
     results = scalar_results(args, name, called)
-    if results != tuple(shape.dtype for shape in accumulators):
-        wanted = ", ".join(f"{shape.dtype.name}[]" for shape in accumulators)
+    taken = called.parameters[: len(accumulators)]
+    if results != tuple(shape.dtype for shape in taken if isinstance(shape, ArrayShape)):
+        wanted = ", ".join(map(str, taken))
         raise error(args, f"{name}= returns {called.result}, the accumulators are {wanted}")
     return called
 
 
 def check_predicate(args: InferArgs, name: str, operands: Sequence[DType]) -> None:
-    """The computation takes these scalars and returns ``pred[]``."""
+    """The computation takes these scalars, floats in any precision, and returns ``pred[]``."""
     called = signature(args, name)
-    check_parameters(args, name, called, operands)
+    check_parameters(args, name, called, operands, any_precision=True)
     result = called.result
     if not isinstance(result, ArrayShape) or not result.dtype.is_pred or result.dims:
         raise error(args, f"{name}= returns {result}, not pred[]")
 
 
-def _is_scalar(shape: Shape, element: DType) -> bool:
-    return isinstance(shape, ArrayShape) and not shape.dims and shape.dtype is element
+def _is_scalar(shape: Shape, element: DType, any_precision: bool) -> bool:
+    return (
+        isinstance(shape, ArrayShape)
+        and not shape.dims
+        and _same_type(shape.dtype, element, any_precision=any_precision)
+    )
+
+
+def _same_type(left: DType, right: DType, *, any_precision: bool) -> bool:
+    return left is right or (any_precision and left.is_float and right.is_float)

@@ -70,6 +70,9 @@ def _copy_done(args: InferArgs) -> Shape:
     state = tuple_operand(args, 0)
     if len(state.elements) != 3:
         raise error(args, f"operand 0 has shape {state}, not (copy, operand, context)")
+    made, source = state.elements[:2]
+    if not compatible(made, source):
+        raise error(args, f"operand 0 has shape {state}: a copy of {source} is not {made}")
     return like(args, state.elements[0])
 
 

@@ -55,8 +55,10 @@ def _same(args: InferArgs) -> Shape:
 def _check_reducer(args: InferArgs) -> None:
     """The computation combines scalars of the operands' types, or of one wider type throughout."""
     called = args.calls.get("to_apply", ())
-    promoted = called and all(
-        compatible(parameter, called[0].result) for parameter in called[0].parameters
+    promoted = (
+        called
+        and len(called[0].parameters) == 2
+        and all(compatible(parameter, called[0].result) for parameter in called[0].parameters)
     )
     for shape in array_operands(args):
         if not promoted:
@@ -112,6 +114,9 @@ def _check_resized(
     if UNBOUNDED in (small, large):
         return
     size = group_size(args)
+    # Groups of one are what a text has that leaves the devices to whoever runs it.
+    if size == 1:
+        size = None
     if size is not None and large != small * size:
         raise error(
             args,
@@ -140,7 +145,7 @@ def _reduce_scatter(args: InferArgs) -> Shape:
 def _all_gather_start(args: InferArgs) -> Shape:
     """Operands and results."""
     shape = declared(args)
-    if not isinstance(shape, TupleShape) or len(shape.elements) < 2:
+    if not isinstance(shape, TupleShape) or len(shape.elements) != 2:
         raise error(args, f"the result is {shape}, not (operands, results)")
     _check_started(args, shape.elements[0])
     _resized(args, shape.elements[1], grow=True)
@@ -157,15 +162,33 @@ def _check_started(args: InferArgs, given: Shape) -> None:
 def _all_to_all(args: InferArgs) -> Shape:
     """With a dimension, the operand's shape; without, a tuple with one part for each device."""
     shapes = array_operands(args)
+    size = group_size(args)
     if "dimensions" not in args.attributes:
+        _check_parts(args, shapes, size)
         return tuple_of(args, shapes)
     axis = _one_dimension(args)
-    if isinstance(args.declared, TupleShape) or len(shapes) > 1:
-        return tuple_of(args, shapes)
-    size = group_size(args)
+    if len(shapes) > 1:
+        raise error(args, f"dimensions= goes with one operand, not {len(shapes)}")
+    if any(
+        mark and size != UNBOUNDED
+        for mark, size in zip(shapes[0].dynamic, shapes[0].dims, strict=False)
+    ):
+        raise error(args, f"operand 0 has shape {shapes[0]}, whose size is known at run time only")
     if size and shapes[0].dims[axis] != UNBOUNDED and shapes[0].dims[axis] % size:
         raise error(args, f"dimension {axis} of {shapes[0]} does not divide into groups of {size}")
     return like(args, shapes[0])
+
+
+def _check_parts(args: InferArgs, shapes: list[ArrayShape], size: int | None) -> None:
+    """One operand for each device of a group, all of one shape."""
+    for index, shape in enumerate(shapes):
+        if not compatible(shape, shapes[0]):
+            raise error(
+                args,
+                f"operand {index} has shape {shape}, operand 0 has {shapes[0]}; they must be equal",
+            )
+    if size is not None and len(shapes) != size:
+        raise error(args, f"{len(shapes)} operands are given for groups of {size}")
 
 
 def _collective_permute(args: InferArgs) -> Shape:
@@ -214,6 +237,14 @@ def _ragged_all_to_all(args: InferArgs) -> Shape:
         shape = array_operand(args, index)
         if not shape.dtype.is_integer:
             raise error(args, f"operand {index} has shape {shape}, not an array of integers")
+        if shape.rank not in (1, 2):
+            raise error(args, f"operand {index} has shape {shape}, not a vector or matrix")
+        first = array_operand(args, 2)
+        if not compatible(shape, first):
+            raise error(
+                args,
+                f"operand {index} has shape {shape}, operand 2 has {first}; they must be equal",
+            )
     return like(args, output)
 
 

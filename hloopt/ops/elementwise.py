@@ -141,6 +141,7 @@ _BITS = ("pred", "signed", "unsigned")
 _INTEGERS = ("signed", "unsigned")
 _REALS = ("signed", "unsigned", "float")
 _NUMBERS = ("signed", "unsigned", "float", "complex")
+_SIGNED = ("signed", "float", "complex")
 _ORDERED = ("pred", "signed", "unsigned", "float")
 _ALL = ("pred", "signed", "unsigned", "float", "complex")
 _FLOAT = ("float",)
@@ -268,7 +269,7 @@ _ARITHMETIC = (
     ),
     _binary("subtract", _NUMBERS, _both(np.subtract), "x - y"),
     _binary("xor", _BITS, _both(np.bitwise_xor), "bits of one", algebra=True, identity=0),
-    _unary("abs", _NUMBERS, _both(np.abs), "the size"),
+    _unary("abs", _SIGNED, _both(np.abs), "the size"),
     _unary("ceil", _FLOAT, _plain(np.ceil), "the next integer above"),
     _unary(
         "count-leading-zeros",
@@ -282,7 +283,7 @@ _ARITHMETIC = (
     _unary("popcnt", _INTEGERS, _integer(_integers.population_count), "the number of bits set"),
     _unary("round-nearest-afz", _FLOAT, _floats.round_away, "to an integer, halves away from zero"),
     _unary("round-nearest-even", _FLOAT, _plain(np.rint), "to an integer, halves to even"),
-    _unary("sign", _NUMBERS, _split(_plain(np.sign), _floats.sign), "-1, 0 or 1; x / |x|"),
+    _unary("sign", _SIGNED, _split(_plain(np.sign), _floats.sign), "-1, 0 or 1; x / |x|"),
 )
 
 _FUNCTIONS = (
@@ -292,7 +293,7 @@ _FUNCTIONS = (
     _transcendental("asinh", _plain(np.arcsinh), "inverse hyperbolic sine"),
     _transcendental("atan2", _floats.atan2, "the angle of (y, x)", arity=2),
     _transcendental("atanh", _plain(np.arctanh), "inverse hyperbolic tangent"),
-    _transcendental("cbrt", _floats.cbrt, "cube root"),
+    _transcendental("cbrt", _floats.cbrt, "cube root", kinds=_FLOAT),
     _transcendental("cosine", _plain(np.cos), "cosine"),
     _transcendental("cosh", _plain(np.cosh), "hyperbolic cosine"),
     _transcendental("erf", _plain(erf), "error function", kinds=_FLOAT),

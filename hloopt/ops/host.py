@@ -52,8 +52,7 @@ def _outfeed(args: InferArgs) -> Shape:
 
 
 def _send(args: InferArgs) -> Shape:
-    """Data, context and token; older texts leave the context out."""
-    _token_operand(args, 1)
+    """Data, context and token; what it waits for need not be a token."""
     data = args.operands[0]
     if args.declared is None:
         return TupleShape((data, scalar_of(U32), TOKEN))

@@ -20,6 +20,8 @@ from hloopt.types import UNBOUNDED, ArrayShape, Shape
 
 __all__ = ["ROWS"]
 
+_LARGEST_SIZE = 2**31 - 1
+
 
 def _slice(args: InferArgs) -> Shape:
     """The number of elements taken in each dimension."""
@@ -35,7 +37,13 @@ def _slice(args: InferArgs) -> Shape:
             raise error(args, f"{text}: the start must be in [0, {entry.limit}]")
         if size != UNBOUNDED and entry.limit > size:
             raise error(args, f"{text}: the limit is above the size {size}")
-    return result(args, source.dtype, [entry.size for entry in ranges])
+    sizes = [entry.size for entry in ranges]
+    # One element of a dynamic dimension is always there.
+    marks = (
+        mark and size != 1 and whole != UNBOUNDED
+        for mark, size, whole in zip(source.dynamic, sizes, source.dims, strict=False)
+    )
+    return result(args, source.dtype, sizes, tuple(marks))
 
 
 def _check_starts(args: InferArgs, rank: int, first: int) -> None:
@@ -70,7 +78,11 @@ def _dynamic_slice(args: InferArgs) -> Shape:
                 f"the size of dimension {dim}",
             )
     _check_starts(args, source.rank, 1)
-    return result(args, source.dtype, sizes)
+    marks = tuple(
+        mark and size == whole and size > 1
+        for mark, size, whole in zip(source.dynamic, sizes, source.dims, strict=False)
+    )
+    return result(args, source.dtype, sizes, marks)
 
 
 def _dynamic_update_slice(args: InferArgs) -> Shape:
@@ -85,7 +97,10 @@ def _dynamic_update_slice(args: InferArgs) -> Shape:
                 args, f"dimension {dim} of the update has size {size}, the operand only {whole}"
             )
     _check_starts(args, source.rank, 2)
-    return result(args, source.dtype, source.dims, source.dynamic)
+    marks = list(source.dynamic or (False,) * source.rank)
+    for dim, mark in enumerate(update.dynamic):
+        marks[dim] |= mark and update.dims[dim] == source.dims[dim]
+    return result(args, source.dtype, source.dims, marks)
 
 
 def _one_dimension(args: InferArgs) -> tuple[ArrayShape, int]:
@@ -94,6 +109,11 @@ def _one_dimension(args: InferArgs) -> tuple[ArrayShape, int]:
     if len(dims) != 1:
         raise error(args, f"dimensions={braces(dims)} must name one dimension")
     check_dimensions(args, "dimensions", dims, source.rank)
+    if source.dims[dims[0]] > _LARGEST_SIZE:
+        raise error(
+            args,
+            f"dimension {dims[0]} of {source} has a size above {_LARGEST_SIZE}, which s32 lacks",
+        )
     return source, dims[0]
 
 

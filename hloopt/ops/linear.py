@@ -17,7 +17,7 @@ from hloopt.ops.shapes import (
     result,
     size_agrees,
 )
-from hloopt.types import UNBOUNDED, ArrayShape, ConvDims, Shape, dtype
+from hloopt.types import UNBOUNDED, ArrayShape, ConvDims, Shape, TupleShape, dtype
 
 __all__ = ["ROWS"]
 
@@ -40,7 +40,7 @@ def _groups(args: InferArgs, name: str) -> int:
 
 def _convolution(args: InferArgs) -> Shape:
     """Output batch, output features and window positions, placed by ``dim_labels``."""
-    source, kernel = array_operand(args, 0), array_operand(args, 1)
+    source, kernel = array_operand(args, 0), _kernel(args)
     labels: ConvDims = attribute(args, "dim_labels")
     spatial = len(labels.input_spatial)
     for name, shape, own in (
@@ -74,7 +74,39 @@ def _convolution(args: InferArgs) -> Shape:
     rank = len(sizes)
     if set(sizes) != set(range(rank)) or rank != spatial + 2:
         raise error(args, "dim_labels of the output do not number its dimensions")
-    return result(args, product_type(args, source, kernel), [sizes[dim] for dim in range(rank)])
+    marks = _convolution_marks(args, source, kernel, labels)
+    return result(
+        args, product_type(args, source, kernel), [sizes[dim] for dim in range(rank)], marks
+    )
+
+
+def _kernel(args: InferArgs) -> ArrayShape:
+    """The kernel's shape; a sparse one is a tuple of values and metadata."""
+    given = args.operands[1]
+    if not isinstance(given, TupleShape):
+        return array_operand(args, 1)
+    if len(given.elements) != 2:
+        raise error(args, f"operand 1 has shape {given}, not (values, metadata)")
+    values = given.elements[0]
+    if not isinstance(values, ArrayShape) or not values.dtype.is_array:
+        raise error(args, f"operand 1 has shape {given}, whose values are not an array")
+    return values
+
+
+def _convolution_marks(
+    args: InferArgs, source: ArrayShape, kernel: ArrayShape, labels: ConvDims
+) -> tuple[bool, ...]:
+    """Which result dimensions are dynamic: batch and spatial ones that are in an operand."""
+    left = source.dynamic or (False,) * source.rank
+    right = kernel.dynamic or (False,) * kernel.rank
+    if right[labels.kernel_output_feature]:
+        raise error(args, f"the kernel {kernel} has a dynamic output feature dimension")
+    marks = {labels.output_batch: left[labels.input_batch], labels.output_feature: False}
+    for output, first, second in zip(
+        labels.output_spatial, labels.input_spatial, labels.kernel_spatial, strict=True
+    ):
+        marks[output] = left[first] or right[second]
+    return tuple(marks[dim] for dim in range(source.rank))
 
 
 def _divided(size: int, count: int) -> int:
@@ -117,7 +149,9 @@ def _fft(args: InferArgs) -> Shape:
     source = array_operand(args, 0)
     kind = attribute(args, "fft_type")
     lengths = attribute(args, "fft_length")
-    if not 1 <= len(lengths) <= source.rank:
+    if not 1 <= len(lengths) <= 3:
+        raise error(args, f"fft_length={braces(lengths)} must have 1 to 3 entries")
+    if len(lengths) > source.rank:
         raise error(args, f"fft_length={braces(lengths)} does not fit rank {source.rank}")
     table = _COMPLEX if kind == "RFFT" else _REAL
     if source.dtype.name not in table:
@@ -157,6 +191,7 @@ def _triangular_solve(args: InferArgs) -> Shape:
     require_same_dtype(args, (matrix, side))
     if side.rank != matrix.rank or not dims_agree(side.dims[:-2], matrix.dims[:-2]):
         raise error(args, f"operands {matrix} and {side} must have the same batch dimensions")
+    attribute(args, "transpose_a")
     axis = -2 if args.attributes.get("left_side", False) else -1
     if not size_agrees(side.dims[axis], matrix.dims[-1]):
         raise error(
@@ -227,7 +262,7 @@ ROWS = (
     ),
     OpDef(
         "scaled-dot",
-        (3, 4),
+        (4, 4),
         _FAMILY,
         infer_scaled_dot,
         DOT,

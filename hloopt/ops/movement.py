@@ -5,6 +5,7 @@ from __future__ import annotations
 from hloopt.ops.attributes import DIMENSIONS, DIMENSIONS_OPTIONAL
 from hloopt.ops.opdef import MANY, Attribute, InferArgs, Kind, OpDef
 from hloopt.ops.shapes import (
+    S32,
     array_operand,
     array_operands,
     attribute,
@@ -54,6 +55,10 @@ def _bitcast_convert(args: InferArgs) -> Shape:
     """Equal widths keep the dimensions; otherwise the last dimension holds the ratio of widths."""
     source = array_operand(args, 0)
     shape = declared_array(args)
+    if source.dtype.is_complex != shape.dtype.is_complex:
+        raise error(
+            args, f"{source.dtype.name} and {shape.dtype.name}: only one of the types is complex"
+        )
     wide, narrow = source, shape
     if source.dtype.bits < shape.dtype.bits:
         wide, narrow = shape, source
@@ -128,15 +133,15 @@ def _concatenate(args: InferArgs) -> Shape:
 
 
 def _dynamic_reshape(args: InferArgs) -> Shape:
-    """The declared bounds; one integer scalar per dimension gives the sizes."""
+    """The declared bounds; one ``s32[]`` per dimension gives the sizes."""
     source = array_operand(args, 0)
     shape = declared_array(args)
     sizes = array_operands(args, 1)
     if len(sizes) != shape.rank:
         raise error(args, f"{len(sizes)} sizes are given for rank {shape.rank}")
     for index, size in enumerate(sizes):
-        if size.rank or not size.dtype.is_integer:
-            raise error(args, f"size {index} has shape {size}, not an integer scalar")
+        if size.rank or size.dtype is not S32:
+            raise error(args, f"size {index} has shape {size}, not s32[]")
     if UNBOUNDED not in (*source.dims, *shape.dims) and source.elements != shape.elements:
         raise error(
             args, f"operand {source} has {source.elements} elements, {shape} has {shape.elements}"

@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from hloopt.ops._regions import check_combiner, check_parameters, scalar_results
 from hloopt.ops.attributes import DIMENSIONS, DIMENSIONS_OPTIONAL, TO_APPLY
-from hloopt.ops.opdef import MANY, Attribute, InferArgs, Kind, OpDef
+from hloopt.ops.opdef import MANY, Attribute, InferArgs, Kind, OpDef, Signature
 from hloopt.ops.shapes import (
     array_operands,
     attribute,
     braces,
     check_dimensions,
     error,
+    require_one_precision,
     require_same,
     result,
     signature,
     tuple_of,
 )
-from hloopt.types import ArrayShape, Shape, TupleShape, descending
+from hloopt.types import ArrayShape, Shape, TupleShape, compatible, descending
 
 __all__ = ["ROWS"]
 
@@ -26,9 +29,10 @@ def _map(args: InferArgs) -> Shape:
     shapes = array_operands(args)
     require_same(args, shapes)
     first = shapes[0]
-    dims = args.attributes.get("dimensions", tuple(range(first.rank)))
-    if tuple(dims) != tuple(range(first.rank)):
+    dims = args.attributes.get("dimensions", ())
+    if dims and tuple(dims) != tuple(range(first.rank)):
         raise error(args, f"dimensions={braces(dims)} must list all {first.rank} dimensions")
+    require_one_precision(args)
     called = signature(args, "to_apply")
     check_parameters(args, "to_apply", called, [shape.dtype for shape in shapes])
     results = scalar_results(args, "to_apply", called)
@@ -50,6 +54,7 @@ def _reduce(args: InferArgs) -> Shape:
     source = inputs[0]
     reduced = attribute(args, "dimensions")
     check_dimensions(args, "dimensions", reduced, source.rank)
+    require_one_precision(args)
     called = check_combiner(args, "to_apply", inits, inputs)
     kept = [dim for dim in range(source.rank) if dim not in reduced]
     sizes = tuple(source.dims[dim] for dim in kept)
@@ -72,32 +77,57 @@ def _scan(args: InferArgs) -> Shape:
     if not 0 <= carries <= len(shapes):
         raise error(args, f"num_carries={carries} is not in [0, {len(shapes)}]")
     inputs, inits = shapes[: len(shapes) - carries], shapes[len(shapes) - carries :]
-    if not inputs:
-        raise error(args, "there is no input to scan")
-    dims = attribute(args, "dimensions")
-    if len(dims) != 1:
-        raise error(args, f"dimensions={braces(dims)} must name one dimension")
-    axis = dims[0]
-    for shape in inputs:
-        check_dimensions(args, "dimensions", dims, shape.rank)
-        if shape.dims[axis] != inputs[0].dims[axis]:
-            raise error(
-                args, f"inputs {inputs[0]} and {shape} differ in the scanned dimension {axis}"
-            )
+    axis, size = _scanned(args, inputs)
     called = signature(args, "to_apply")
-    if len(called.parameters) != len(shapes):
-        raise error(
-            args, f"to_apply= takes {len(called.parameters)} parameters, {len(shapes)} are passed"
-        )
+    _check_step(args, called, [*(_sliced(shape, axis) for shape in inputs), *inits])
     parts = called.result.elements if isinstance(called.result, TupleShape) else (called.result,)
     outputs = len(parts) - carries
     if outputs < 0:
         raise error(args, f"to_apply= returns {called.result}, which lacks the {carries} carries")
-    stacked = [_stacked(args, part, axis, inputs[0].dims[axis]) for part in parts[:outputs]]
-    found = (*stacked, *inits)
+    if not inputs and not outputs:
+        raise error(args, "there is neither an input to scan nor an output")
+    for index, (part, init) in enumerate(zip(parts[outputs:], inits, strict=True)):
+        if not compatible(part, init):
+            raise error(args, f"to_apply= returns {part} for carry {index} of shape {init}")
+    found = (*(_stacked(args, part, axis, size) for part in parts[:outputs]), *inits)
     if len(found) == 1 and not isinstance(args.declared, TupleShape):
         return result(args, found[0].dtype, found[0].dims)
     return tuple_of(args, found)
+
+
+def _scanned(args: InferArgs, inputs: Sequence[ArrayShape]) -> tuple[int, int]:
+    """The scanned dimension and its size: that of the inputs, or of a result where there are none."""
+    dims = attribute(args, "dimensions")
+    if len(dims) != 1:
+        raise error(args, f"dimensions={braces(dims)} must name one dimension")
+    axis = dims[0]
+    written = args.declared
+    results = written.elements if isinstance(written, TupleShape) else (written,)
+    sources = inputs or [shape for shape in results[:1] if isinstance(shape, ArrayShape)]
+    if not sources:
+        raise error(args, "there is neither an input to scan nor an output")
+    for shape in sources:
+        check_dimensions(args, "dimensions", dims, shape.rank)
+        if shape.dims[axis] != sources[0].dims[axis]:
+            raise error(
+                args, f"inputs {sources[0]} and {shape} differ in the scanned dimension {axis}"
+            )
+    return axis, sources[0].dims[axis]
+
+
+def _sliced(shape: ArrayShape, axis: int) -> ArrayShape:
+    dims = (*shape.dims[:axis], *shape.dims[axis + 1 :])
+    return ArrayShape(shape.dtype, dims, descending(len(dims)))
+
+
+def _check_step(args: InferArgs, called: Signature, passed: Sequence[ArrayShape]) -> None:
+    """The computation takes a slice of each input, and the carries."""
+    taken = called.parameters
+    if len(taken) != len(passed):
+        raise error(args, f"to_apply= takes {len(taken)} parameters, {len(passed)} are passed")
+    for index, (wanted, given) in enumerate(zip(taken, passed, strict=True)):
+        if not compatible(wanted, given):
+            raise error(args, f"to_apply=: parameter {index} has shape {wanted}, {given} is passed")
 
 
 def _stacked(args: InferArgs, part: Shape, axis: int, size: int) -> ArrayShape:

@@ -37,6 +37,7 @@ __all__ = [
     "dims_agree",
     "error",
     "like",
+    "require_one_precision",
     "require_same",
     "require_same_dtype",
     "result",
@@ -153,6 +154,22 @@ def require_same_dtype(
                 args,
                 f"{what} {index} has element type {shape.dtype.name}, "
                 f"{what} 0 has {first.name}; they must be equal",
+            )
+
+
+def require_one_precision(args: InferArgs) -> None:
+    """All operands with a float type have the same one: HLO converts by ``convert`` only."""
+    first: tuple[int, DType] | None = None
+    for index, shape in enumerate(args.operands):
+        if not isinstance(shape, ArrayShape) or not shape.dtype.is_float:
+            continue
+        if first is None:
+            first = index, shape.dtype
+        elif shape.dtype is not first[1]:
+            raise error(
+                args,
+                f"operand {index} has element type {shape.dtype.name}, operand {first[0]} has "
+                f"{first[1].name}; float types must not be mixed",
             )
 
 

@@ -61,17 +61,18 @@ def _select_and_scatter(args: InferArgs) -> Shape:
             "they must be equal",
         )
     check_predicate(args, "select", (operand.dtype, operand.dtype))
-    check_combiner(args, "scatter", (init,), (source,))
+    check_combiner(args, "scatter", (init,), (source,), any_precision=True)
     return like(args, operand)
 
 
 def _features(args: InferArgs, operand: ArrayShape, first: int, last: int) -> ArrayShape:
-    """The shape of a per-feature vector, which operands ``first..last`` must have."""
+    """The shape of a per-feature vector, which operands ``first..last`` must have; all types equal."""
     index = attribute(args, "feature_index")
     if not 0 <= index < operand.rank:
         raise error(args, f"feature_index={index} is not a dimension of rank {operand.rank}")
     if not operand.dtype.is_float:
         raise error(args, f"operand 0 has element type {operand.dtype.name}, not a float type")
+    require_same_dtype(args, array_operands(args))
     size = operand.dims[index]
     for number in range(first, last):
         shape = array_operand(args, number)
@@ -79,7 +80,8 @@ def _features(args: InferArgs, operand: ArrayShape, first: int, last: int) -> Ar
             raise error(
                 args, f"operand {number} has shape {shape}, not one element for each of {size}"
             )
-    return ArrayShape(array_operand(args, first).dtype, (size,), descending(1))
+    marks = (True,) if operand.dynamic and operand.dynamic[index] else ()
+    return ArrayShape(operand.dtype, (size,), descending(1), marks)
 
 
 def _batch_norm_training(args: InferArgs) -> Shape:

@@ -11,7 +11,15 @@ from hloopt.types import ArrayShape, TupleShape, compatible, without_layout
 
 # Whatever the operands are, these ops have a result.
 CANNOT_FAIL = {
-    *("all-reduce-done", "copy", "copy-start", "domain", "opt-barrier", "partition-id"),
+    *(
+        "after-all",
+        "all-reduce-done",
+        "copy",
+        "copy-start",
+        "domain",
+        "opt-barrier",
+        "partition-id",
+    ),
     *("replica-id", "tuple"),
 }
 

@@ -58,8 +58,9 @@ def programs(draw: st.DrawFn) -> str:
     lines = [f"v0 = {shape} parameter(0)", f"v1 = {shape} parameter(1)"]
     for number in range(2, draw(st.integers(3, 10))):
         values = st.integers(0, number - 1).map(lambda at: f"v{at}")
-        integral = kind[0] in "su"
-        unary = ("abs", "negate", "sign", "copy", "not") if integral else UNARY
+        unary = {"s": ("abs", "negate", "sign", "copy", "not"), "u": ("negate", "copy", "not")}.get(
+            kind[0], UNARY
+        )
         if draw(st.booleans()):
             operands, opcode = draw(values), draw(st.sampled_from(unary))
         else:

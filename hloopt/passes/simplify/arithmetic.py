@@ -119,7 +119,7 @@ RULES = (
         "b = $T[6] broadcast(z), dimensions={}\n ROOT r = $T[6] add(b, y)",
         counterexample="x = f32[6] parameter(0)\n z = f32[] constant(0)\n"
         "b = f32[6] broadcast(z), dimensions={}\n ROOT r = f32[6] add(x, b)",
-        types=("f32", "f16", "bf16", "s32", "u8"),
+        types=("f32", "f16", "bf16", "s32", "s8"),
     ),
     Rule(
         "A - 0 => A",
