@@ -33,8 +33,8 @@ def command(
 ) -> None:
     """List the modules of XLA's dump directories: stages, formats, sizes, instructions.
 
-    Every command that reads modules takes such a directory, with the same --module and --stage.
-    Instructions and computations are counted by lines, as XLA prints them.
+    Without DIR it is the current directory.  Every command that reads modules takes such a directory, with
+    the same --module and --stage.  Instructions and computations are counted by lines, as XLA prints them.
 
     \b
     Example:

@@ -122,7 +122,7 @@ def main() -> None:
     try:
         code = cli.main(prog_name="hloopt", standalone_mode=False)
         sys.stdout.flush()
-    except click.exceptions.Abort:
+    except (click.exceptions.Abort, KeyboardInterrupt):
         click.echo("interrupted", err=True)
         code = 130
     except click.ClickException as error:
