@@ -20,21 +20,18 @@ def combine_at(
     rows: Array,
     sources: Sequence[Array],
     reducer: Reducer,
-    *,
-    swap: bool = False,
 ) -> None:
     """``target[rows[i]] = f(target[rows[i]], source[i])`` for ``i`` in order, in place.
 
-    Targets have shape [places, block], sources [n, block], ``rows`` [n].  With ``swap`` the
-    computation takes the source first.
+    Targets have shape [places, block], sources [n, block], ``rows`` [n].
     """
-    if not rows.size or reducer.name == ("second" if swap else "first"):
+    if not rows.size or reducer.name == "first":
         return
-    if reducer.name == ("first" if swap else "second"):
+    if reducer.name == "second":
         for target, source in zip(targets, sources, strict=True):
             target[rows] = source  # of duplicates the last one stays
         return
-    apply = _swapped(reducer.apply) if swap else reducer.apply
+    apply = reducer.apply
     order = np.argsort(rows, kind="stable")
     ranks = _ranks(rows[order])
     rounds = int(ranks.max()) + 1
@@ -47,10 +44,6 @@ def combine_at(
         _as_tree(targets, rows, sources, apply, order, ranks)
     else:
         _in_rounds(targets, rows, sources, apply, order, ranks)
-
-
-def _swapped(apply: Apply) -> Apply:
-    return lambda current, update: apply(update, current)
 
 
 def _ranks(rows: Array) -> Array:

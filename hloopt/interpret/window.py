@@ -186,8 +186,8 @@ def select_and_scatter(
 
     A window is scanned in row-major order; its first element inside the operand is selected until
     ``select(selected, candidate)`` is false, which moves the selection to the candidate.  The
-    results start as ``init``; ``scatter(source, current)`` combines in row-major order of the
-    source.
+    results start as ``init``; ``scatter(current, source)`` combines in row-major order of the
+    source.  (XLA's compilers and StableHLO have this order of arguments; XLA's evaluator has the other.)
     """
     dims, output = operand.shape, source.shape
     chosen = np.zeros(output, operand.dtype)
@@ -204,7 +204,7 @@ def select_and_scatter(
     result = np.full((operand.size, 1), init)
     found = where.reshape(-1) >= 0
     values = source.reshape(-1, 1)[found]
-    combine_at([result], where.reshape(-1)[found], [values], reducer, swap=True)
+    combine_at([result], where.reshape(-1)[found], [values], reducer)
     return result.reshape(dims)
 
 

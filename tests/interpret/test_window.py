@@ -115,7 +115,7 @@ def select_and_scatter_by_loops(x, source, init, window, select, scatter):
             if chosen is None or not select(x[chosen], x[index]):
                 chosen = index
         if chosen is not None:
-            result[chosen] = scatter(source[o], result[chosen])
+            result[chosen] = scatter(result[chosen], source[o])
     return result
 
 
@@ -129,17 +129,17 @@ def test_select_and_scatter_is_its_definition(case, direction, seed):
     source = rng.integers(-9, 9, tuple(map(output_size, shape, window.dims)))
     select = {"GE": np.greater_equal, "GT": np.greater}[direction]
 
-    def scatter(value, current):
-        return 2 * value + current
+    def scatter(current, value):
+        return current + 2 * value
 
     got = select_and_scatter(x, source, np.array(1), window, select, reducer(scatter))
     expected = select_and_scatter_by_loops(x, source, 1, window, select, scatter)
     np.testing.assert_array_equal(got, expected)
 
 
-@pytest.mark.parametrize(("name", "kept"), [("first", 4), ("second", 0)])
-def test_select_and_scatter_gives_the_source_first(name, kept):
-    """The scatter region's first parameter is the source value, the second what is there."""
+@pytest.mark.parametrize(("name", "kept"), [("first", 0), ("second", 4)])
+def test_select_and_scatter_gives_the_source_second(name, kept):
+    """The scatter region's first parameter is what is there, the second the source value."""
     window = Window((WindowDim(2, 1, 0, 0),))
     got = select_and_scatter(
         np.array([1, 9, 1]),
