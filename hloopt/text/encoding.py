@@ -92,8 +92,10 @@ def _binary(name: str, head: bytes) -> ParseError:
             note = f"iconv -f UTF-16{order} -t UTF-8 makes HLO text of it"
             message = "this is UTF-16 text without a byte order mark; HLO text is ASCII or UTF-8"
             return ParseError(message, name=name, notes=(note,))
-    what = "a protocol buffer" if _is_proto(head) else "a binary file"
-    return ParseError(f"this is {what}, not HLO text", name=name)
+    if _is_proto(head):
+        note = "those called HloModuleProto, HloProto and HloSnapshot are read; it is none of them"
+        return ParseError("this is a protocol buffer, not HLO text", name=name, notes=(note,))
+    return ParseError("this is a binary file, not HLO text", name=name)
 
 
 def _is_proto(head: bytes) -> bool:
