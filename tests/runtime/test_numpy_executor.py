@@ -186,6 +186,38 @@ ENTRY e {
 """)
 
 
+@pytest.mark.parametrize("opcode", ["maximum", "minimum"])
+@pytest.mark.parametrize("dimensions", ["", "0", "1", "0,1"])
+@pytest.mark.parametrize("init", ["0", "-0.0", "-1", "1"])
+def test_the_sign_of_a_zero_that_is_the_largest_element(
+    opcode: str, dimensions: str, init: str
+) -> None:
+    """+0 is larger than -0 in a reduction, too, whichever comes first."""
+    kept = {"": "3,2", "0": "2", "1": "3", "0,1": ""}[dimensions]
+    text = f"""
+m {{
+  a = f32[] parameter(0)
+  b = f32[] parameter(1)
+  ROOT m = f32[] {opcode}(a, b)
+}}
+ENTRY e {{
+  x = f32[3,2] parameter(0)
+  i = f32[] constant({init})
+  ROOT r = f32[{kept}] reduce(x, i), dimensions={{{dimensions}}}, to_apply=m
+}}
+"""
+    module = hloopt.parse(text)
+    nan = np.nan
+    for values in (
+        [0, -0.0, -0.0, 0, -0.0, -0.0],
+        [-0.0, -1, 0, 1, nan, -0.0],
+        [-1, -2, 0, 3, 4, 5],
+    ):
+        x = np.array(values, np.float32).reshape(3, 2)
+        (wanted,), (got,) = hloopt.evaluate(module, [x]), hloopt.compile(module).run([x])
+        assert bits(got) == bits(wanted)
+
+
 @pytest.mark.parametrize(
     "body",
     [

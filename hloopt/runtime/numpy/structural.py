@@ -84,7 +84,7 @@ def _widening(kind: DType, context: Context) -> Function:
 
 
 def _reduce(builder: Builder, instruction: Instruction, operands: Sequence[int]) -> int | None:
-    """The largest or smallest float by NumPy's reduction, whatever the sign of a zero."""
+    """The largest or smallest float by NumPy's reduction, which leaves the sign of a zero open."""
     if len(operands) != 2:
         return None
     kind = instruction.array.dtype
@@ -96,10 +96,25 @@ def _reduce(builder: Builder, instruction: Instruction, operands: Sequence[int])
     axes = tuple(instruction.attributes["dimensions"])
 
     def reduce(array: Any, init: Any) -> Any:
-        return np.asarray(ufunc.reduce(array, axis=axes, initial=init[()]))
+        result = np.asarray(ufunc.reduce(array, axis=axes, initial=init[()]))
+        zeros = result == 0
+        if zeros.any():
+            np.copyto(result, _signed_zero(array, init, axes, name), where=zeros)
+        return result
 
     out = builder.line.slot(carrier, instruction.array.dims)
     return builder.line.step(reduce, _full(builder, instruction, operands), out)
+
+
+def _signed_zero(array: Any, init: Any, axes: tuple[int, ...], name: str) -> Any:
+    """The zero that is the largest (smallest) element: +0 (-0) where there is one, the other else."""
+
+    def wanted(values: Any) -> Any:
+        signs = np.signbit(values)
+        return (values == 0) & (signs if name == "minimum" else ~signs)
+
+    found = np.logical_or.reduce(wanted(array), axis=axes) | wanted(init)
+    return np.where(found == (name == "maximum"), 0.0, -0.0).astype(array.dtype)
 
 
 def _starts(indices: Sequence[Instruction]) -> Function:
