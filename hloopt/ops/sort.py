@@ -67,7 +67,7 @@ ROWS = (
         _topk,
         (
             Attribute("k", Kind.INT, required=True),
-            Attribute("largest", Kind.BOOL, required=True),
+            Attribute("largest", Kind.BOOL),
             _STABLE,
         ),
         doc="the k largest or smallest values of the last dimension and their indices",

@@ -114,6 +114,12 @@ def _conditional(instruction: Instruction, row: Row) -> Iterator[str]:
         yield f"a number of type {index.dtype.name} chooses among branch_computations="
 
 
+def _broadcast(instruction: Instruction, row: Row) -> Iterator[str]:
+    operand = instruction.operands[0].shape
+    if "dimensions" not in instruction.attributes and getattr(operand, "dims", ()):
+        yield f"broadcast needs attribute 'dimensions' for an operand of shape {operand}"
+
+
 def _one_dimension(instruction: Instruction, row: Row) -> Iterator[str]:
     dimensions = instruction.attributes.get("dimensions")
     if dimensions is not None and len(dimensions) != 1:
@@ -173,6 +179,7 @@ _CHECKS: dict[str, Callable[[Instruction, Row], Iterator[str]]] = {
     "async-done": _async_next,
     "async-start": _async_start,
     "async-update": _async_next,
+    "broadcast": _broadcast,
     "collective-permute": _permute,
     "collective-permute-start": _permute,
     "concatenate": _one_dimension,

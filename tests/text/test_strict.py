@@ -42,6 +42,9 @@ ACCEPTED = [
     f"f32[2] conditional(pred[] constant(true), p, p), {BOTH}",
     "f32[2] conditional(i, p), branch_computations={{ a = f32[2] parameter(0) }}",
     "f32[1] all-gather(p), dimensions={0}",
+    "f32[2] broadcast(f32[] constant(1))",
+    "(f32[1], s32[1]) topk(p), k=1",
+    'f32[2]{0:T()} negate(p), metadata={,op_name="x" ,source_line=1}, origin={}',
     'f32[] custom-call(p, i), custom_call_target="x", operand_layout_constraints={f32[2]{0}, s32[]}',
     "f32[2] collective-permute(p), source_target_pairs={{0,1},{1,0}}",
     "f32[2] parameter(2), parameter_replication={true}",
@@ -99,6 +102,10 @@ REFUSED = [
     (
         f"f32[2] conditional(i, p, p), {BOTH}",
         "a number of type s32 chooses among branch_computations=",
+    ),
+    (
+        "f32[2] broadcast(p)",
+        "broadcast needs attribute 'dimensions' for an operand of shape f32[2]{0}",
     ),
     ("f32[2] all-gather(p), dimensions={}", "dimensions={} of all-gather must name one dimension"),
     ("f32[2] sort(p), dimensions={0,1}, to_apply=sum", "dimensions={0,1} of sort must name one dimension"),
