@@ -1,0 +1,119 @@
+"""What optimisation and execution promise, on random modules with all that can be in one."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+import hloopt
+from hloopt.ir import Module
+from hloopt.ir.build import clone_module
+from hloopt.pipelines import parse_pipeline
+from hloopt.runtime.inputs import generate
+from random_modules import module_text
+
+Array = np.ndarray[Any, Any]
+
+SPECIAL = (0.0, -0.0, np.inf, -np.inf, np.nan, 1.0, -1.5, 1e-40, 1e30)
+CHOOSERS = st.randoms(use_true_random=False)
+SHRINKABLE = {"deadline": None, "suppress_health_check": list(HealthCheck)}
+
+
+def inputs(module: Module, seed: int) -> list[Array]:
+    """As ``generate`` draws them, but every third float is a special one."""
+    rng = np.random.default_rng(seed)
+    arrays = []
+    for array in generate(module, seed):
+        if array.dtype.kind not in "biu":
+            with np.errstate(all="ignore"):
+                special = rng.choice(SPECIAL, array.shape).astype(array.dtype)
+            array = np.where(rng.random(array.shape) < 0.3, special, array)
+        arrays.append(array)
+    return arrays
+
+
+def results(arrays: list[Array]) -> list[tuple[str, tuple[int, ...], bytes]]:
+    """Types, dimensions and bits; all NaNs are the same one."""
+    found = []
+    for array in arrays:
+        if array.dtype.kind not in "biu":
+            array = np.where(np.isnan(array), np.array(np.nan, array.dtype), array)
+        found.append((array.dtype.name, array.shape, array.tobytes()))
+    return found
+
+
+def read(chooser: random.Random) -> tuple[Module, list[Array]]:
+    """A valid module and inputs for it."""
+    text = module_text(chooser)
+    module = hloopt.parse(text)
+    hloopt.verify(module)
+    return module, inputs(module, len(text))
+
+
+@settings(max_examples=40, **SHRINKABLE)
+@given(chooser=CHOOSERS)
+def test_text_is_read_back(chooser: random.Random) -> None:
+    """Printing and reading gives the same text again, and a module that computes the same."""
+    module, arrays = read(chooser)
+    again = hloopt.parse(module.to_text())
+    assert again.to_text() == module.to_text()
+    assert results(hloopt.evaluate(again, arrays)) == results(hloopt.evaluate(module, arrays))
+
+
+@pytest.mark.parametrize("pipeline", ["O1", "O2", "O3", "O2,defuse"])
+@settings(max_examples=25, **SHRINKABLE)
+@given(chooser=CHOOSERS)
+def test_optimisation_keeps_every_bit(pipeline: str, chooser: random.Random) -> None:
+    """Each pass leaves a valid module and says truly whether it changed anything; results stay."""
+    module, arrays = read(chooser)
+    better = clone_module(module)
+    report = parse_pipeline(pipeline).run(better, verify_each=True)
+    assert not report.notes
+    wanted = results(hloopt.evaluate(module, arrays))
+    assert results(hloopt.evaluate(better, arrays)) == wanted
+    assert results(hloopt.compile(better).run(arrays)) == wanted
+    assert hloopt.parse(better.to_text()).to_text() == better.to_text()
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_large_modules_keep_every_bit(seed: int) -> None:
+    """As above, with more in a module than the examples that are made small have."""
+    module, arrays = read(random.Random(seed))
+    wanted = results(hloopt.evaluate(module, arrays))
+    assert results(hloopt.compile(module).run(arrays)) == wanted
+    for pipeline in ("O2", "O3"):
+        better = hloopt.optimize(module, pipeline)
+        hloopt.verify(better)
+        assert results(hloopt.compile(better).run(arrays)) == wanted
+
+
+@pytest.mark.parametrize("pipeline", ["O1", "O3"])
+@settings(max_examples=25, **SHRINKABLE)
+@given(chooser=CHOOSERS)
+def test_optimisation_comes_to_rest(pipeline: str, chooser: random.Random) -> None:
+    """Pipelines that repeat until nothing changes find nothing on a second run."""
+    module, _ = read(chooser)
+    parse_pipeline(pipeline).run(module)
+    report = parse_pipeline(pipeline).run(module)
+    assert not report.changed, report.hits()
+
+
+@pytest.mark.parametrize("excess_precision", [False, True])
+@settings(max_examples=40, **SHRINKABLE)
+@given(chooser=CHOOSERS)
+def test_the_executor_agrees_with_the_interpreter(
+    excess_precision: bool, chooser: random.Random
+) -> None:
+    """To the bit, twice, with the inputs left as they are."""
+    module, arrays = read(chooser)
+    before = results(arrays)
+    wanted = results(hloopt.evaluate(module, arrays, excess_precision=excess_precision))
+    program = hloopt.compile(module, excess_precision=excess_precision)
+    assert results(program.run(arrays)) == wanted
+    assert results(program.run(arrays)) == wanted
+    assert results(arrays) == before
