@@ -31,16 +31,21 @@ class BufferChecks:
 
     def faults(self, computation: Computation) -> Iterator[Fault]:
         """The offences of a computation's instructions, in which buffers may not occur at all."""
-        holders = [one for one in computation if self._indices(one.shape)]
-        users = {user for one in holders for user in one.users}
-        if not holders and not users:
+        concerned: set[Instruction] = set()
+        for instruction in computation:
+            if self._indices(instruction.shape):
+                concerned.add(instruction)
+                concerned.update(instruction.users)
+            elif instruction.opcode == "custom-call" and _target(instruction) in _FORMS:
+                concerned.add(instruction)
+        if not concerned:
             return
         if any(caller.opcode == "async-start" for caller in computation.callers):
             if computation.root.opcode == "custom-call":
                 yield from self._custom_call(computation.root)
             return
         for instruction in computation:
-            if self._indices(instruction.shape) or instruction in users:
+            if instruction in concerned:
                 yield from self._instruction(instruction)
         yield from self._writers(computation)
 
@@ -76,8 +81,8 @@ class BufferChecks:
     # ---- custom calls -------------------------------------------------------------------------------
 
     def _custom_call(self, call: Instruction) -> Iterator[Fault]:
-        target = call.attributes.get("custom_call_target")
-        form = _form_message(call, str(target)) if target in _FORMS else None
+        target = _target(call)
+        form = _form_message(call, target) if target in _FORMS else None
         message = self._general_message(call) if form is None else form
         if message:
             yield Fault(call, "buffer", message)
@@ -128,6 +133,10 @@ class BufferChecks:
                     message = f"the buffer {braces(index)} has {count[index]} writers, not one"
                     found.append(Fault(instruction, "buffer", message))
         yield from reversed(found)
+
+
+def _target(call: Instruction) -> str:
+    return str(call.attributes.get("custom_call_target"))
 
 
 def _places(shape: Shape, index: Index = ()) -> Iterator[Index]:

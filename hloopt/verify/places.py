@@ -26,14 +26,16 @@ class Fault:
         subject = self.subject
         if isinstance(subject, Instruction):
             text, offset = f"%{subject.name}: {self.message}", subject.offset
+            width = len(subject.name)
         elif isinstance(subject, Computation):
             text, offset = f"computation %{subject.name}: {self.message}", subject.offset
+            width = len(subject.name)
         else:
-            text, offset = f"module {subject.name}: {self.message}", 0
+            text, offset, width = f"module {subject.name}: {self.message}", 0, 1
         source = module.source
         if source is None or offset < 0:
             error = VerifyError(text, name=module.name)
         else:
-            error = source.error(VerifyError, offset, text)
+            error = source.error(VerifyError, offset, text, width=width)
         error.rule = self.rule
         return error
