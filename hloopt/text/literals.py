@@ -43,6 +43,8 @@ def build(shape: Shape, syntax: LiteralText, warnings: list[tuple[int, str]]) ->
     if syntax.form == "elided":
         if not isinstance(shape, (ArrayShape, TupleShape)):
             raise Problem(syntax.offset, f"{shape} has no literals")
+        if isinstance(shape, ArrayShape) and not shape.dims:
+            raise Problem(syntax.offset, f"a literal of shape {shape} has no braces")
         return Literal(shape, elided=True)
     if isinstance(shape, TupleShape):
         return _tuple(shape, syntax, warnings)

@@ -272,3 +272,10 @@ def test_integers_wrap_before_their_type_is_asked(
             read(element, (), written)
     else:
         assert int(read(element, (), written)) == value
+
+
+def test_a_scalar_cannot_be_left_out() -> None:
+    """``{...}`` stands for braces, which a scalar has not; XLA refuses it, too."""
+    with pytest.raises(Problem, match=r"a literal of shape f32\[\] has no braces"):
+        read_literal(array("f32"), "{...}", [])
+    assert read_literal(array("f32", (2,)), "{...}", []).elided
