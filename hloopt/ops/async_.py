@@ -32,13 +32,17 @@ def _state(args: InferArgs, shape: Shape) -> tuple[TupleShape, Shape]:
 
 
 def _async_start(args: InferArgs) -> Shape:
-    """The declared state, which holds the operands' shapes and the computation's result shape."""
+    """The declared state, which holds the operands' shapes and the computation's result shape.
+
+    The computation's last parameters may be left to an ``async-update``.
+    """
     shape = declared(args)
     called = signature(args, "calls")
     operands, result = _state(args, shape)
     if not compatible(operands, TupleShape(args.operands)):
         raise error(args, f"the state's operands are {operands}, given {TupleShape(args.operands)}")
-    if not compatible(TupleShape(called.parameters), TupleShape(args.operands)):
+    taken = called.parameters[: len(args.operands)]
+    if not compatible(TupleShape(taken), TupleShape(args.operands)):
         raise error(
             args,
             f"calls= takes {TupleShape(called.parameters)}, {TupleShape(args.operands)} is passed",
@@ -49,9 +53,11 @@ def _async_start(args: InferArgs) -> Shape:
 
 
 def _async_update(args: InferArgs) -> Shape:
-    """The state."""
-    tuple_operand(args, 0)
-    return like(args, args.operands[0])
+    """The state; further operands are bound to the parameters that were left open."""
+    state = tuple_operand(args, 0)
+    bound, _ = _state(args, state)
+    operands = TupleShape((*bound.elements, *args.operands[1:]))
+    return like(args, TupleShape((operands, *state.elements[1:])))
 
 
 def _async_done(args: InferArgs) -> Shape:

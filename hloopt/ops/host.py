@@ -33,6 +33,8 @@ def _with_token(args: InferArgs, counts: tuple[int, ...], form: str) -> TupleSha
         or not compatible(shape.elements[-1], TOKEN)
     ):
         raise error(args, f"the result is {shape}, not {form}")
+    if len(shape.elements) == 3 and not compatible(shape.elements[1], scalar_of(U32)):
+        raise error(args, f"the context in the result is {shape.elements[1]}, not u32[]")
     return shape
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from hloopt.ops._dots import infer_dot, infer_ragged_dot, infer_scaled_dot, product_type
 from hloopt.ops._windows import window_of, windowed
 from hloopt.ops.attributes import DOT, integers
@@ -17,10 +19,11 @@ from hloopt.ops.shapes import (
     result,
     size_agrees,
 )
-from hloopt.types import UNBOUNDED, ArrayShape, ConvDims, Shape, TupleShape, dtype
+from hloopt.types import UNBOUNDED, ArrayShape, ConvDims, Shape, TupleShape, Verbatim, dtype
 
 __all__ = ["ROWS"]
 
+_SPARSITY = re.compile(r"\brhs\s*=\s*\{[^{}]*\bsparsity\s*=\s*(\d+)x(\d+)")
 _COMPLEX = {"f32": dtype("c64"), "f64": dtype("c128")}
 _REAL = {"c64": dtype("f32"), "c128": dtype("f64")}
 
@@ -125,7 +128,8 @@ def _check_groups(
         raise error(args, "feature_group_count and batch_group_count cannot both be above 1")
     batch = source.dims[labels.input_batch]
     features = source.dims[labels.input_feature]
-    taken = kernel.dims[labels.kernel_input_feature]
+    stored = kernel.dims[labels.kernel_input_feature]
+    taken = stored if stored == UNBOUNDED else stored * _sparsity(args)
     made = kernel.dims[labels.kernel_output_feature]
     if UNBOUNDED in (batch, features, taken, made):
         return
@@ -142,6 +146,20 @@ def _check_groups(
         )
     if batch % batch_groups:
         raise error(args, f"a batch of {batch} does not divide into {batch_groups} groups")
+
+
+def _sparsity(args: InferArgs) -> int:
+    """How many input features a stored feature of the kernel stands for: N of ``1xN``."""
+    config = args.attributes.get("sparsity_config")
+    if not isinstance(config, Verbatim):
+        return 1
+    found = _SPARSITY.search(config.text)
+    if found is None:
+        return 1
+    kept, whole = int(found[1]), int(found[2])
+    if kept != 1 or whole < 1:
+        raise error(args, f"sparsity={kept}x{whole} of the kernel must keep 1 of N features")
+    return whole
 
 
 def _fft(args: InferArgs) -> Shape:

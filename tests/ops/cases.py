@@ -430,6 +430,7 @@ GOOD_CONTROL = [
     good("get-tuple-element", "(f32[2]{0},(s32[],pred[]))", "(s32[],pred[])", index=1),
     good("async-start", "f32[2]", STATE, STATE, calls="f32[2] -> f32[3]"),
     good("async-update", STATE, STATE),
+    good("async-update", "((f32[2]),f32[3]) s32[]", "((f32[2],s32[]),f32[3])"),
     good("async-done", STATE, "f32[3]"),
     good("copy-start", "f32[2]{0}", "(f32[2]{0},f32[2]{0},u32[])"),
     good("copy-done", "(f32[2],f32[2],u32[])", "f32[2]"),
@@ -453,6 +454,7 @@ BAD_CONTROL = [
     bad("async-start", "f32[2]", "the state's result is f32[3], calls= returns f32[4]", STATE, calls="f32[2] -> f32[4]"),
     bad("async-start", "f32[9]", "the state's operands are (f32[2]), given (f32[9])", STATE, calls="f32[2] -> f32[3]"),
     bad("async-update", "f32[2]", "operand 0 has shape f32[2], which is not a tuple"),
+    bad("async-update", "(f32[2],f32[3])", "(f32[2], f32[3]) is not a state ((operands), result, ...)"),
     bad("async-done", "(f32[2],f32[3])", "(f32[2], f32[3]) is not a state ((operands), result, ...)"),
     bad("copy-done", "(f32[2],f32[2])", "operand 0 has shape (f32[2], f32[2]), not (copy, operand, context)"),
 ]
