@@ -32,7 +32,7 @@ from hloopt.text.scope import (
     read_head,
     undefined,
 )
-from hloopt.text.strict import objections
+from hloopt.text.strict import ALWAYS_WRITTEN, objections
 from hloopt.types import DTYPES, Metadata, Shape, TupleShape, Verbatim
 
 __all__ = ["BodyReader"]
@@ -258,7 +258,7 @@ class BodyReader(ArgumentReader):
             instruction.shape = shape
 
     def inferred(self, instruction: Instruction, found: Row) -> Shape:
-        if not found.inferable:
+        if not found.inferable or (self.strict and found.opcode in ALWAYS_WRITTEN):
             raise Problem(
                 instruction.offset,
                 f"{instruction.name!r} needs a shape: that of {found.word} cannot be inferred",

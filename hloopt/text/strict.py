@@ -13,7 +13,15 @@ from hloopt.ir import Computation, Instruction
 from hloopt.text.attributes import Row
 from hloopt.types import ArrayShape, Shape, TupleShape, compatible, leaves
 
-__all__ = ["objections"]
+__all__ = ["ALWAYS_WRITTEN", "objections"]
+
+ALWAYS_WRITTEN = frozenset(
+    (
+        *("async-done", "async-update", "copy-done", "copy-start"),
+        *("dynamic-slice", "dynamic-update-slice", "reduce-precision"),
+    )
+)
+"""Ops whose shape XLA wants to see although the operands determine it."""
 
 _MAIN_THREAD = "main"
 _NOTHING = TupleShape(())

@@ -107,6 +107,14 @@ REFUSED = [
         "f32[2] broadcast(p)",
         "broadcast needs attribute 'dimensions' for an operand of shape f32[2]{0}",
     ),
+    (
+        "copy-done((f32[2], f32[2], u32[]) copy-start(p))",
+        "'r' needs a shape: that of copy-done cannot be inferred",
+    ),
+    (
+        "f32[2] copy-done(copy-start(p))",
+        "'copy-start' needs a shape: that of copy-start cannot be inferred",
+    ),
     ("f32[2] all-gather(p), dimensions={}", "dimensions={} of all-gather must name one dimension"),
     ("f32[2] sort(p), dimensions={0,1}, to_apply=sum", "dimensions={0,1} of sort must name one dimension"),
     (
