@@ -23,7 +23,7 @@ from hloopt.ir import Module
 
 if TYPE_CHECKING:
     from hloopt.dumps import DumpModule, Stage
-    from hloopt.proto import Snapshot
+    from hloopt.proto.snapshot import Snapshot
 
 __all__ = [
     "STDIN",

@@ -1,0 +1,112 @@
+"""What the rows of ``attributes.py`` see of an instruction: a proto being read, one being written."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from hloopt.ir import Computation, Instruction
+from hloopt.proto.messages import decode, new
+from hloopt.proto.problem import Problem
+from hloopt.proto.shapes import ShapeReader, ShapeWriter
+from hloopt.types import Shape
+
+__all__ = ["Entry", "Reading", "Target", "Writing"]
+
+
+class Reading:
+    """What is shared by all instructions of a module that is read."""
+
+    def __init__(self) -> None:
+        self.warnings: list[str] = []
+        self.shapes = ShapeReader(self.warnings)
+        self.payloads: list[bytes] = []
+        self._known: dict[tuple[Callable[..., Any], bytes], Any] = {}
+
+    def once(self, read: Callable[[bytes, list[str]], Any], data: bytes) -> Any:
+        """What ``read`` makes of the bytes; equal bytes are read once."""
+        key = (read, data)
+        value = self._known.get(key)
+        if value is None:
+            value = self._known[key] = read(data, self.warnings)
+        return value
+
+    def message(self, kind: str, data: bytes) -> Any:
+        """A message of the table kept as its bytes."""
+        key = (decode, data + kind.encode())
+        value = self._known.get(key)
+        if value is None:
+            value = self._known[key] = decode(kind, data, self.warnings)
+        return value
+
+
+class Entry:
+    """An instruction of a proto, its operands and the computations it calls."""
+
+    __slots__ = ("called", "opcode", "operands", "proto", "reading", "shape")
+
+    def __init__(
+        self,
+        reading: Reading,
+        proto: Any,
+        opcode: str,
+        shape: Shape,
+        operands: tuple[Instruction, ...],
+        called: tuple[Computation, ...],
+    ) -> None:
+        self.reading = reading
+        self.proto = proto
+        self.opcode = opcode
+        self.shape = shape
+        self.operands = operands
+        self.called = called
+
+    def message(self, kind: str, field: str) -> Any:
+        """The message in a field, an empty one where the field is not there."""
+        try:
+            return self.reading.message(kind, getattr(self.proto, field))
+        except Problem as problem:
+            raise problem.within(field) from None
+
+
+class Writing:
+    """What is shared by all instructions of a module that is written."""
+
+    def __init__(self) -> None:
+        self.shapes = ShapeWriter()
+        self._known: dict[tuple[Callable[..., Any], Any], bytes] = {}
+
+    def once(self, write: Callable[[Any], Any], value: Any) -> bytes:
+        """The bytes of the message ``write`` makes of a value; equal values are written once."""
+        key = (write, value)
+        data = self._known.get(key)
+        if data is None:
+            data = self._known[key] = write(value).SerializeToString()
+        return data
+
+
+class Target:
+    """An instruction and the proto it goes to.
+
+    Messages that several attributes share are collected in ``parts`` and put in when all are there.
+    """
+
+    __slots__ = ("instruction", "parts", "proto", "writing")
+
+    def __init__(self, writing: Writing, instruction: Instruction, proto: Any) -> None:
+        self.writing = writing
+        self.instruction = instruction
+        self.proto = proto
+        self.parts: dict[str, Any] = {}
+
+    def message(self, kind: str, field: str) -> Any:
+        """The message that goes to a field, made at the first call."""
+        found = self.parts.get(field)
+        if found is None:
+            found = self.parts[field] = new(kind)
+        return found
+
+    def finish(self) -> None:
+        """Put the collected messages into their fields."""
+        for field, part in self.parts.items():
+            setattr(self.proto, field, part.SerializeToString())

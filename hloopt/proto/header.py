@@ -1,0 +1,111 @@
+"""What a module says of itself: the attributes of the text's header, and the stack tables."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from hloopt.ir import Module
+from hloopt.proto.annotations import array_text, frontend_text
+from hloopt.proto.entry import Reading
+from hloopt.proto.messages import decode, text
+from hloopt.proto.problem import Problem
+from hloopt.proto.words import ALIAS_KINDS, word_of
+from hloopt.types import AliasEntry, Shape, Verbatim
+
+__all__ = ["read_header"]
+
+# Fields the reader sees to elsewhere, and those that only name the module.
+_SEEN = frozenset(
+    (
+        *("name", "entry_computation_name", "entry_computation_id", "computations", "id"),
+        *("host_program_shape", "schedule", "input_output_alias", "payloads", "buffer_donor"),
+        *("stack_frame_index", "frontend_attributes", "original_value_recovery_table", "pjrt_id"),
+    )
+)
+
+
+def read_header(proto: Any, module: Module, reading: Reading) -> None:
+    """Fill in ``module.attributes`` and ``module.stack_tables``; raises ``Problem``."""
+    attributes = module.attributes
+    if proto.HasField("schedule"):
+        attributes["is_scheduled"] = True
+    aliases = tuple(
+        AliasEntry(
+            tuple(entry.output_shape_index),
+            entry.parameter_number,
+            tuple(entry.parameter_shape_index),
+            word_of(ALIAS_KINDS, entry.kind, "input_output_alias.kind"),
+        )
+        for entry in proto.input_output_alias.entries
+    )
+    if aliases:
+        attributes["input_output_alias"] = aliases
+    donors = tuple(
+        (entry.parameter_number, tuple(entry.parameter_shape_index))
+        for entry in proto.buffer_donor.entries
+    )
+    if donors:
+        attributes["buffer_donor"] = donors
+    if proto.HasField("host_program_shape"):
+        attributes["entry_computation_layout"] = _layout(proto.host_program_shape, reading)
+    frontend = frontend_text(proto.frontend_attributes)
+    if frontend:
+        attributes["frontend_attributes"] = Verbatim(frontend)
+    if proto.original_value_recovery_table.entries:
+        table = _recovery(proto.original_value_recovery_table)
+        attributes["origin_recovery_table"] = Verbatim(table)
+    _stack_tables(proto.stack_frame_index, module)
+    for field, value in proto.ListFields():
+        if field.name not in _SEEN and value:
+            reading.warnings.append(
+                f"the module has a field {field.name}, which has no text form; it is left out"
+            )
+
+
+def _layout(data: bytes, reading: Reading) -> tuple[tuple[Shape, ...], Shape]:
+    try:
+        proto = decode("ProgramShape", data, reading.warnings)
+        parameters = tuple(reading.shapes.read(part) for part in proto.parameters)
+        return parameters, reading.shapes.read(proto.result)
+    except Problem as problem:
+        raise problem.within("host_program_shape") from None
+
+
+def _recovery(proto: Any) -> str:
+    """Pairs of arrays, and the module that makes the first of the second where they differ."""
+    from hloopt.proto.reader import read_module
+    from hloopt.text.printer import print_module
+    from hloopt.text.strings import quote
+
+    parts = []
+    for entry in proto.entries:
+        pair = f"{array_text(entry.old_original_array)} : {array_text(entry.new_original_array)}"
+        if entry.recovery_module:
+            printed = print_module(read_module(entry.recovery_module, "recovery_module"))
+            pair += f",\n  {quote(printed)}"
+        parts.append(f"  {pair}\n")
+    return "{\n" + "".join(parts) + "}"
+
+
+def _stack_tables(proto: Any, module: Module) -> None:
+    tables = module.stack_tables
+    for names, found in (
+        (tables.file_names, proto.file_names),
+        (tables.function_names, proto.function_names),
+    ):
+        names.update((number, text(value)) for number, value in enumerate(found, 1))
+    for number, row in enumerate(proto.file_locations, 1):
+        tables.locations[number] = {
+            "file_name_id": row.file_name_id,
+            "function_name_id": row.function_name_id,
+            "line": row.line,
+            "end_line": row.end_line,
+            "column": row.column,
+            "end_column": row.end_column,
+        }
+    for number, frame in enumerate(proto.stack_frames, 1):
+        # The text counts parents from 1 for the outermost, which has none.
+        tables.frames[number] = {
+            "file_location_id": frame.file_location_id,
+            "parent_frame_id": frame.parent_frame_id + 1,
+        }

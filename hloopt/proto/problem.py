@@ -1,0 +1,22 @@
+"""What is wrong with a proto, before the name of its file is known."""
+
+from __future__ import annotations
+
+__all__ = ["Problem"]
+
+
+class Problem(Exception):  # noqa: N818 - not an error yet: the file gives it its name
+    """A defect and the path of the field it is in, the innermost part first."""
+
+    def __init__(self, message: str, *path: str) -> None:
+        super().__init__(message)
+        self.message = message
+        self.path = list(path)
+
+    def within(self, part: str) -> Problem:
+        """The same defect, seen from the message around it."""
+        self.path.append(part)
+        return self
+
+    def __str__(self) -> str:
+        return f"{'.'.join(reversed(self.path))}: {self.message}" if self.path else self.message

@@ -1,0 +1,129 @@
+"""Snapshots: a module with the inputs and the results of one run."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from hloopt.errors import EvaluationError
+from hloopt.ir import Module
+from hloopt.proto.literals import read_literal, write_literal
+from hloopt.proto.messages import decode, new
+from hloopt.proto.problem import Problem
+from hloopt.proto.reader import parse_errors, read_module
+from hloopt.proto.shapes import ShapeReader, ShapeWriter
+from hloopt.proto.writer import module_proto
+from hloopt.types import ArrayShape, Literal, Shape, TupleShape
+
+__all__ = ["Snapshot", "read_snapshot_of", "read_unoptimized_snapshot", "write_snapshot"]
+
+Array = np.ndarray[Any, Any]
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """A module and one run of it.
+
+    ``inputs`` are the arrays of the entry's parameters in order (the elements of a tuple in its place),
+    ``results`` those of the result; both are empty where the snapshot has none.
+    """
+
+    module: Module
+    inputs: list[Array]
+    results: list[Array]
+
+
+def read_snapshot_of(data: bytes, name: str) -> Snapshot:
+    """A ``HloSnapshot``.  Raises ``ParseError`` naming the field that is wrong."""
+    warnings: list[str] = []
+    with parse_errors(name):
+        proto = decode("Snapshot", data, warnings)
+        hlo = decode("Hlo", proto.hlo, warnings)
+        module = read_module(hlo.hlo_module, name)
+        inputs = _arrays(proto.arguments, "arguments", warnings)
+        results = _arrays([proto.result] if proto.result else [], "result", warnings)
+    module.warnings += [(-1, warning) for warning in warnings]
+    return Snapshot(module, inputs, results)
+
+
+def read_unoptimized_snapshot(data: bytes, name: str) -> Snapshot:
+    """A ``HloUnoptimizedSnapshot``, which has inputs for each partition, and no results.
+
+    Inputs of several partitions are left out: no single run has them.  Raises ``ParseError``.
+    """
+    warnings: list[str] = []
+    with parse_errors(name):
+        proto = decode("UnoptimizedSnapshot", data, warnings)
+        module = read_module(proto.hlo_module, name)
+        inputs: list[Array] = []
+        if len(proto.partitions) == 1:
+            inputs = _arrays(proto.partitions[0].arguments, "partitions[0].arguments", warnings)
+        elif proto.partitions:
+            warnings.append(
+                f"the snapshot has inputs of {len(proto.partitions)} partitions; they are left out"
+            )
+    module.warnings += [(-1, warning) for warning in warnings]
+    return Snapshot(module, inputs, [])
+
+
+def _arrays(literals: Sequence[bytes], field: str, warnings: list[str]) -> list[Array]:
+    shapes = ShapeReader(warnings)
+    found: list[Array] = []
+    for index, data in enumerate(literals):
+        try:
+            found += _leaves(read_literal(data, shapes, warnings))
+        except Problem as problem:
+            raise problem.within(f"{field}[{index}]") from None
+    return found
+
+
+def _leaves(literal: Literal) -> Iterator[Array]:
+    if literal.array is not None:
+        yield literal.array
+    for part in literal.elements:
+        yield from _leaves(part)
+
+
+def write_snapshot(module: Module, inputs: Sequence[Array], results: Sequence[Array]) -> bytes:
+    """A ``HloSnapshot`` of one run.
+
+    Raises ``EvaluationError`` where the arrays are not those of the parameters and the result,
+    ``UnsupportedError`` for what has no form in a proto.
+    """
+    shapes = ShapeWriter()
+    proto, hlo = new("Snapshot"), new("Hlo")
+    hlo.hlo_module = module_proto(module).SerializeToString()
+    proto.hlo = hlo.SerializeToString()
+    rest = iter(inputs)
+    for parameter in module.entry.parameters:
+        literal = _literal(parameter.shape, rest, f"parameter {parameter.name}")
+        proto.arguments.append(write_literal(literal, shapes).SerializeToString())
+    outputs = iter(results)
+    result = _literal(module.entry.result_shape, outputs, "the result")
+    proto.result = write_literal(result, shapes).SerializeToString()
+    for left, what in ((rest, "inputs"), (outputs, "results")):
+        if next(left, None) is not None:
+            raise EvaluationError(f"there are more {what} than the module has")
+    proto.execution_platform = b"hloopt"
+    data: bytes = proto.SerializeToString()
+    return data
+
+
+def _literal(shape: Shape, arrays: Iterator[Array], what: str) -> Literal:
+    if isinstance(shape, TupleShape):
+        parts = tuple(_literal(part, arrays, what) for part in shape.elements)
+        return Literal(shape, elements=parts)
+    if not isinstance(shape, ArrayShape) or not shape.dtype.is_array:
+        raise EvaluationError(f"{what} has the shape {shape}, which has no arrays")
+    array = next(arrays, None)
+    if array is None:
+        raise EvaluationError(f"there is no array for {what}")
+    values = np.asarray(array)
+    if values.shape != shape.dims or values.dtype != shape.dtype.numpy:
+        raise EvaluationError(
+            f"{what} has the shape {shape}, the array is {values.dtype}{list(values.shape)}"
+        )
+    return Literal(shape, values.copy())

@@ -1,0 +1,216 @@
+"""A module to a ``HloModuleProto``."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from hloopt.errors import UnsupportedError
+from hloopt.ir import Computation, Instruction, Module, walk
+from hloopt.proto.annotation_texts import write_frontend, write_metadata
+from hloopt.proto.attributes import COMMON, rows_of
+from hloopt.proto.calls import called_by
+from hloopt.proto.entry import Target, Writing
+from hloopt.proto.messages import new
+from hloopt.proto.problem import Problem
+from hloopt.proto.rows import Row
+from hloopt.proto.words import ALIAS_KINDS, number_of
+from hloopt.types import Metadata, Shape
+
+__all__ = ["module_proto"]
+
+# XLA numbers the instructions of a computation in the lower half of an id, computations in the upper.
+_COMPUTATION = 32
+# What XLA takes for an attribute that is not there, where that is not the field's zero.
+_DEFAULTS: dict[str, dict[str, Any]] = {
+    "custom-call": {"api_version": "API_VERSION_ORIGINAL"},
+    "triangular-solve": {"transpose_a": "NO_TRANSPOSE"},
+    "compare": {"type": None},
+}
+
+
+def module_proto(module: Module) -> Any:
+    """The module as a ``HloModuleProto``.
+
+    What a text's header says and XLA keeps in its configuration (``num_partitions`` and the like) is left
+    out, as XLA leaves it out.  Raises ``UnsupportedError`` with the place of an instruction that has no
+    form in a proto.
+    """
+    return _ModuleWriter(module).proto()
+
+
+class _ModuleWriter:
+    """Numbers for computations and instructions, and what several of them share."""
+
+    def __init__(self, module: Module) -> None:
+        self.module = module
+        self.writing = Writing()
+        self.computations: dict[Computation, int] = {}
+        self.instructions: dict[Instruction, int] = {}
+        self._rows: dict[str, dict[str, Row]] = {}
+        self._metadata: dict[Metadata, bytes] = {}
+
+    def proto(self) -> Any:
+        module, proto = self.module, new("Module")
+        proto.name = _bytes(module.name)
+        ordered = walk.callees_first(module)
+        fused = {
+            callee
+            for instruction in module.instructions()
+            if instruction.opcode == "fusion"
+            for callee in walk.called_computations(instruction)
+        }
+        for number, computation in enumerate(ordered, 1):
+            self.computations[computation] = number
+            made = proto.computations.add(is_fusion_computation=computation in fused)
+            self.computation(computation, made)
+        proto.entry_computation_name = _bytes(module.entry.name)
+        proto.entry_computation_id = self.computations[module.entry]
+        try:
+            self.header(proto)
+        except Problem as problem:
+            raise UnsupportedError(str(problem), name=_name(module)) from None
+        if module.attributes.get("is_scheduled"):
+            proto.schedule.SetInParent()
+            for computation in ordered:
+                if computation not in fused:
+                    ids = [self.instructions[instruction] for instruction in computation]
+                    proto.schedule.sequences.add(
+                        key=self.computations[computation], value={"instruction_ids": ids}
+                    )
+        return proto
+
+    # ---- header ----
+
+    def header(self, proto: Any) -> None:
+        attributes, entry = self.module.attributes, self.module.entry
+        parameters, result = attributes.get(
+            "entry_computation_layout", (entry.parameter_shapes, entry.result_shape)
+        )
+        names = [parameter.name for parameter in entry.parameters]
+        proto.host_program_shape = self.program_shape(parameters, result, names)
+        for alias in attributes.get("input_output_alias", ()):
+            proto.input_output_alias.entries.add(
+                output_shape_index=alias.output_index,
+                parameter_number=alias.parameter,
+                parameter_shape_index=alias.parameter_index,
+                # The text's default; in a proto no word at all is no alias.
+                kind=number_of(ALIAS_KINDS, alias.kind or "may-alias"),
+            )
+        for number, index in attributes.get("buffer_donor", ()):
+            proto.buffer_donor.entries.add(parameter_number=number, parameter_shape_index=index)
+        if "frontend_attributes" in attributes:
+            write_frontend(proto.frontend_attributes, attributes["frontend_attributes"].text)
+        if "origin_recovery_table" in attributes:
+            raise Problem("origin_recovery_table cannot be written to a protocol buffer")
+        self.stack_tables(proto)
+
+    def program_shape(
+        self, parameters: tuple[Shape, ...], result: Shape, names: list[str]
+    ) -> bytes:
+        proto = new("ProgramShape")
+        proto.parameters.extend([self.writing.shapes.write(shape) for shape in parameters])
+        proto.result = self.writing.shapes.write(result)
+        proto.parameter_names.extend(map(_bytes, names))
+        data: bytes = proto.SerializeToString()
+        return data
+
+    def stack_tables(self, proto: Any) -> None:
+        tables = self.module.stack_tables
+        if not tables:
+            return
+        index = proto.stack_frame_index
+        for names, field in (
+            (tables.file_names, index.file_names),
+            (tables.function_names, index.function_names),
+        ):
+            field.extend(_bytes(names.get(number, "")) for number in _dense(names))
+        for number in _dense(tables.locations):
+            index.file_locations.add(**tables.locations.get(number, {}))
+        for number in _dense(tables.frames):
+            row = tables.frames.get(number, {})
+            # The text counts parents from 1 for the outermost, which has none.
+            index.stack_frames.add(
+                file_location_id=row.get("file_location_id", 0),
+                parent_frame_id=max(row.get("parent_frame_id", 1) - 1, 0),
+            )
+
+    # ---- computations ----
+
+    def computation(self, computation: Computation, proto: Any) -> None:
+        number = self.computations[computation]
+        proto.name = _bytes(computation.name)
+        proto.id = number
+        for serial, instruction in enumerate(computation, 1):
+            self.instructions[instruction] = number << _COMPUTATION | serial
+            made = proto.instructions.add()
+            try:
+                self.instruction(instruction, made)
+            except Problem as problem:
+                raise self.error(instruction, problem) from None
+        proto.root_id = self.instructions[computation.root]
+        names = [parameter.name for parameter in computation.parameters]
+        proto.program_shape = self.program_shape(
+            computation.parameter_shapes, computation.result_shape, names
+        )
+        proto.execution_thread = _bytes(computation.execution_thread or "main")
+
+    def instruction(self, instruction: Instruction, proto: Any) -> None:
+        proto.name = _bytes(instruction.name)
+        proto.opcode = _bytes(instruction.opcode)
+        proto.shape = self.writing.shapes.write(instruction.shape)
+        proto.id = self.instructions[instruction]
+        proto.operand_ids.extend([self.instructions[part] for part in instruction.operands])
+        if instruction.control_predecessors:
+            before = [self.instructions[part] for part in instruction.control_predecessors]
+            proto.control_predecessor_ids.extend(before)
+        if instruction.metadata is not None:
+            proto.metadata = self.metadata(instruction.metadata)
+        attributes = instruction.attributes
+        defaults = _DEFAULTS.get(instruction.opcode)
+        if defaults is not None:
+            attributes = {**defaults, **attributes}
+        if not attributes:
+            return
+        called = called_by(instruction.opcode, attributes)
+        proto.called_computation_ids.extend([self.computations[part] for part in called])
+        calls = walk.calls_by_attribute(instruction) if called else {}
+        rows = self.rows(instruction.opcode)
+        target = Target(self.writing, instruction, proto)
+        for name, value in attributes.items():
+            if name in calls:
+                continue
+            if name not in rows:
+                raise Problem(f"{instruction.opcode} has no field for {name} in a protocol buffer")
+            rows[name].write(target, value)
+        target.finish()
+
+    def rows(self, opcode: str) -> dict[str, Row]:
+        found = self._rows.get(opcode)
+        if found is None:
+            found = {row.name: row for row in (*rows_of(opcode), *COMMON)}
+            self._rows[opcode] = found
+        return found
+
+    def metadata(self, metadata: Metadata) -> bytes:
+        found = self._metadata.get(metadata)
+        if found is None:
+            found = self._metadata[metadata] = write_metadata(metadata).SerializeToString()
+        return found
+
+    def error(self, instruction: Instruction, problem: Problem) -> UnsupportedError:
+        source = self.module.source
+        if source is not None and instruction.offset >= 0:
+            return source.error(UnsupportedError, instruction.offset, str(problem))
+        return UnsupportedError(f"%{instruction.name}: {problem}", name=_name(self.module))
+
+
+def _name(module: Module) -> str:
+    return module.source.name if module.source is not None else module.name
+
+
+def _dense(rows: dict[int, Any]) -> range:
+    return range(1, max(rows, default=0) + 1)
+
+
+def _bytes(value: str) -> bytes:
+    return value.encode("utf-8", "surrogateescape")
