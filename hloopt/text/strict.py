@@ -124,7 +124,8 @@ def _conditional(instruction: Instruction, row: Row) -> Iterator[str]:
 
 def _broadcast(instruction: Instruction, row: Row) -> Iterator[str]:
     operand = instruction.operands[0].shape
-    if "dimensions" not in instruction.attributes and getattr(operand, "dims", ()):
+    named = "dimensions" in instruction.attributes
+    if not named and isinstance(operand, ArrayShape) and operand.dims:
         yield f"broadcast needs attribute 'dimensions' for an operand of shape {operand}"
 
 
