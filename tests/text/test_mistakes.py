@@ -573,13 +573,14 @@ def test_other_languages_are_called_by_their_names(text: str, expected: str) -> 
         "Compiling f.\n\n" + MODULE + "\ndone in 3 s\n",
         "```\n" + MODULE + "```\n",
         "I0101 10:00:00.000001       1 compiler.cc:7] Compiling\n" + logged(MODULE),
+        re.sub("(?m)^", "I0101 10:00:00.000001 12345 compiler.cc:7] ", MODULE),
         "".join(
             f"2024-05-01 12:00:00.123456: I xla/a.cc:1] {line}\n" for line in MODULE.splitlines()
         ),
         "> " + MODULE.replace("\n", "\n> "),
         re.sub("(?m)^(.*)$", "\x1b[32m\\1\x1b[0m", MODULE),
     ],
-    ids=["prose", "fences", "absl", "tensorflow", "mail", "colours"],
+    ids=["prose", "fences", "absl", "glog", "tensorflow", "mail", "colours"],
 )
 def test_a_module_within_a_log_is_read_with_a_warning(text: str) -> None:
     """Its instructions keep the places they have in the log."""
