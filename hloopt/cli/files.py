@@ -210,8 +210,16 @@ def _read_proto(name: str, content: bytes, strict: bool) -> Input:
     else:
         found = Input(name, read_proto(content, name))
     if strict and found.module.warnings:
-        raise ParseError(found.module.warnings[0][1], name=name)
+        _refuse_unknown(found)
     return found
+
+
+def _refuse_unknown(found: Input) -> None:
+    """Raise ``ParseError`` for an opcode that XLA does not have; what has no text form is no mistake."""
+    for instruction in found.module.instructions():
+        if instruction.op.family == "unknown":
+            message = f"%{instruction.name}: unknown opcode '{instruction.opcode}'"
+            raise ParseError(message, name=found.name)
 
 
 def each_module(

@@ -166,7 +166,9 @@ _DOT_NAMES = (
 )
 
 DOT = tuple(
-    numbers_in(name, "DotDimensionNumbers", "dot_dimension_numbers", inner)
+    numbers_in(
+        name, "DotDimensionNumbers", "dot_dimension_numbers", inner, optional="batch" in name
+    )
     for name, inner in _DOT_NAMES
 )
 
@@ -175,7 +177,8 @@ def _ragged(name: str, inner: str) -> Row:
     field, kind = "ragged_dot_dimension_numbers", "RaggedDotDimensionNumbers"
 
     def read(entry: Entry) -> tuple[int, ...] | None:
-        return tuple(getattr(entry.message(kind, field).dot_dimension_numbers, inner)) or None
+        found = tuple(getattr(entry.message(kind, field).dot_dimension_numbers, inner))
+        return found if found or "contracting" in name else None
 
     def write(target: Target, value: tuple[int, ...]) -> None:
         getattr(target.message(kind, field).dot_dimension_numbers, inner).extend(value)

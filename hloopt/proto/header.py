@@ -14,12 +14,14 @@ from hloopt.types import AliasEntry, Shape, Verbatim
 
 __all__ = ["read_header"]
 
-# Fields the reader sees to elsewhere, and those that only name the module.
+# Fields the reader sees to elsewhere, and those that say nothing about what the module computes: its
+# numbers, and the devices of one run, which XLA's own texts leave out without a word.
 _SEEN = frozenset(
     (
         *("name", "entry_computation_name", "entry_computation_id", "computations", "id"),
         *("host_program_shape", "schedule", "input_output_alias", "payloads", "buffer_donor"),
         *("stack_frame_index", "frontend_attributes", "original_value_recovery_table", "pjrt_id"),
+        "device_assignment",
     )
 )
 

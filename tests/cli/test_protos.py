@@ -289,3 +289,25 @@ def test_the_sample_dump_runs(name: str, stage: str, samples: Path) -> None:
     module, compared = rows_of(str(samples / "dump"), *words)
     assert module["passed"] is True
     assert ("snapshot", True) in compared or stage == "before"
+
+
+def test_a_strict_reading_refuses_opcodes_that_xla_does_not_have(tmp_path: Path) -> None:
+    """As of texts; otherwise they are kept, with a warning."""
+    path = tmp_path / "m.pb"
+    path.write_bytes(write_module(hloopt.parse(TEXT.replace("negate(", "frobnicate("), "m")))
+    strict = invoke("check", str(path))
+    assert strict.exit_code == 3
+    assert strict.stderr == f"{path}: error: %r: unknown opcode 'frobnicate'\n"
+    kept = invoke("check", "--no-strict", str(path))
+    assert kept.exit_code == 0
+    assert kept.stderr.startswith(f"{path}: warning: unknown opcode 'frobnicate'")
+
+
+def test_what_has_no_form_in_a_proto_is_refused_with_its_place(tmp_path: Path) -> None:
+    """And nothing is written."""
+    source, path = tmp_path / "m.hlo", tmp_path / "m.pb"
+    source.write_text(TEXT.replace("add(x, c)", "add(x, c), tomorrows_attribute={1}"))
+    result = invoke("optimize", "-O0", str(source), "-o", str(path))
+    assert result.exit_code == 4
+    assert "m.hlo:6:3: error: add has no field for tomorrows_attribute" in result.stderr
+    assert not path.exists()
