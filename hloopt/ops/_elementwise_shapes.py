@@ -12,6 +12,7 @@ from hloopt.ops.shapes import (
     dims_agree,
     error,
     like,
+    merged,
     require_same,
     require_same_dtype,
     result,
@@ -40,10 +41,8 @@ def _common(args: InferArgs, shapes: list[ArrayShape]) -> ArrayShape:
     first = shapes[0]
     if not any(shape.dynamic for shape in shapes):
         return first
-    marks = [shape.dynamic or (False,) * shape.rank for shape in shapes]
-    return ArrayShape(
-        first.dtype, first.dims, first.layout, tuple(map(any, zip(*marks, strict=True)))
-    )
+    sizes, marks = merged(shapes)
+    return ArrayShape(first.dtype, sizes, first.layout, marks if any(marks) else ())
 
 
 def _require_kind(args: InferArgs, shape: ArrayShape, kinds: tuple[str, ...]) -> None:
@@ -144,7 +143,11 @@ def infer_select(args: InferArgs) -> Shape:
         )
     if chosen.dtype is not other.dtype or not dims_agree(chosen.dims, other.dims):
         raise error(args, f"the values have shapes {chosen} and {other}; they must be equal")
-    return like(args, _common(args, [chosen, other]))
+    common = _common(args, [chosen, other])
+    if predicate.dynamic:
+        _, marks = merged([predicate, common])
+        common = ArrayShape(common.dtype, common.dims, common.layout, marks)
+    return like(args, common)
 
 
 def infer_convert(args: InferArgs) -> Shape:

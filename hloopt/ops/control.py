@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from hloopt.ops.attributes import OUTPUT_ALIASING, TO_APPLY
 from hloopt.ops.opdef import MANY, Attribute, InferArgs, Kind, OpDef, Signature
 from hloopt.ops.shapes import PRED, TOKEN, array_operand, error, like, scalar_of, signature
-from hloopt.types import Shape, compatible
+from hloopt.types import ArrayShape, Shape, TupleShape, compatible
 
 __all__ = ["ROWS"]
 
@@ -81,7 +81,20 @@ def _conditional(args: InferArgs) -> Shape:
                 args,
                 f"branch {index} returns {branch.result}, branch 0 returns {branches[0].result}",
             )
-    return like(args, branches[0].result)
+    return like(args, _dynamic_in_any([branch.result for branch in branches]))
+
+
+def _dynamic_in_any(shapes: Sequence[Shape]) -> Shape:
+    """The common shape; a dimension is dynamic where any of the shapes has it so."""
+    first = shapes[0]
+    if isinstance(first, TupleShape):
+        parts = zip(*(one.elements for one in shapes if isinstance(one, TupleShape)), strict=True)
+        return TupleShape(tuple(_dynamic_in_any(part) for part in parts))
+    marked = [one.dynamic for one in shapes if isinstance(one, ArrayShape) and one.dynamic]
+    if not isinstance(first, ArrayShape) or not marked:
+        return first
+    marks = tuple(map(any, zip(*marked, strict=True)))
+    return ArrayShape(first.dtype, first.dims, first.layout, marks)
 
 
 def _first_operand(args: InferArgs) -> Shape:

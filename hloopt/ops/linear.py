@@ -175,7 +175,7 @@ def _fft(args: InferArgs) -> Shape:
     if source.dtype.name not in table:
         raise error(args, f"{kind} takes {' or '.join(table)}, not {source.dtype.name}")
     if kind in ("FFT", "IFFT"):  # other sizes are cropped or padded with zeros
-        return result(args, source.dtype, source.dims)
+        return result(args, source.dtype, source.dims, source.dynamic)
     half = (*lengths[:-1], lengths[-1] // 2 + 1 if lengths[-1] else 0)
     taken, last = (lengths, half[-1]) if kind == "RFFT" else (half, lengths[-1])
     inner = source.dims[source.rank - len(lengths) :]
@@ -185,7 +185,10 @@ def _fft(args: InferArgs) -> Shape:
             f"{kind} with fft_length={braces(lengths)} takes innermost dimensions "
             f"{list(taken)}, not {list(inner)}",
         )
-    return result(args, table[source.dtype.name], (*source.dims[:-1], last))
+    marks = list(source.dynamic)
+    if source.dims[-1] == UNBOUNDED:
+        marks[-1] = False
+    return result(args, table[source.dtype.name], (*source.dims[:-1], last), marks)
 
 
 def _square(args: InferArgs, shape: ArrayShape) -> None:

@@ -14,6 +14,7 @@ from hloopt.ops.shapes import (
     declared,
     declared_array,
     error,
+    merged,
     require_same_dtype,
     result,
     size_agrees,
@@ -113,7 +114,6 @@ def _concatenate(args: InferArgs) -> Shape:
     require_same_dtype(args, shapes)
     axis = dims[0]
     total = 0
-    dynamic = [False] * first.rank
     for index, shape in enumerate(shapes):
         if shape.rank != first.rank or any(
             dim != axis and not size_agrees(shape.dims[dim], first.dims[dim])
@@ -126,10 +126,11 @@ def _concatenate(args: InferArgs) -> Shape:
             )
         size = shape.dims[axis]
         total = UNBOUNDED if UNBOUNDED in (size, total) else total + size
-        for dim, mark in enumerate(shape.dynamic):
-            dynamic[dim] |= mark
-    sizes = tuple(total if dim == axis else size for dim, size in enumerate(first.dims))
-    return result(args, first.dtype, sizes, dynamic)
+    common, dynamic = merged(shapes)
+    sizes, marks = list(common), list(dynamic)
+    sizes[axis] = total
+    marks[axis] = any(shape.dynamic and shape.dynamic[axis] for shape in shapes)
+    return result(args, first.dtype, sizes, marks)
 
 
 def _dynamic_reshape(args: InferArgs) -> Shape:

@@ -16,6 +16,7 @@ from hloopt.ops.shapes import (
     require_one_precision,
     require_same,
     result,
+    row_major,
     signature,
     tuple_of,
 )
@@ -61,9 +62,7 @@ def _reduce(args: InferArgs) -> Shape:
     dynamic = tuple(source.dynamic[dim] for dim in kept) if source.dynamic else ()
     if not isinstance(called.result, TupleShape):
         return result(args, inits[0].dtype, sizes, dynamic)
-    marks = dynamic if any(dynamic) else ()
-    layout = descending(len(sizes))
-    return tuple_of(args, (ArrayShape(init.dtype, sizes, layout, marks) for init in inits))
+    return tuple_of(args, (row_major(init.dtype, sizes, dynamic) for init in inits))
 
 
 def _scan(args: InferArgs) -> Shape:

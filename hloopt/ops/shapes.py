@@ -37,10 +37,12 @@ __all__ = [
     "dims_agree",
     "error",
     "like",
+    "merged",
     "require_one_precision",
     "require_same",
     "require_same_dtype",
     "result",
+    "row_major",
     "scalar_of",
     "signature",
     "size_agrees",
@@ -200,8 +202,27 @@ def result(
         and dims_agree(written.dims, sizes)
     ):
         return written
-    marks = tuple(dynamic) if any(dynamic) else ()
-    return ArrayShape(element, sizes, descending(len(sizes)), marks)
+    return row_major(element, sizes, dynamic)
+
+
+def row_major(element: DType, sizes: Sequence[int], dynamic: Sequence[bool] = ()) -> ArrayShape:
+    """An array in row-major layout.  Sizes that are unbounded are dynamic, whatever the marks say."""
+    marks = tuple(dynamic) or (False,) * len(sizes)
+    marks = tuple(mark or size == UNBOUNDED for mark, size in zip(marks, sizes, strict=True))
+    return ArrayShape(element, tuple(sizes), descending(len(sizes)), marks if any(marks) else ())
+
+
+def merged(shapes: Sequence[ArrayShape]) -> tuple[tuple[int, ...], tuple[bool, ...]]:
+    """Sizes and dynamic marks of what all shapes stand for: a known size goes before an unbounded one.
+
+    Of the shapes that know a size all agree; the dimension is dynamic where any of them has it so.
+    """
+    sizes, marks = [], []
+    for dim in range(shapes[0].rank):
+        known = [shape for shape in shapes if shape.dims[dim] != UNBOUNDED]
+        sizes.append(known[0].dims[dim] if known else UNBOUNDED)
+        marks.append(not known or any(shape.dynamic and shape.dynamic[dim] for shape in known))
+    return tuple(sizes), tuple(marks)
 
 
 def tuple_of(args: InferArgs, shapes: Iterable[Shape]) -> Shape:

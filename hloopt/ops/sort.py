@@ -15,9 +15,10 @@ from hloopt.ops.shapes import (
     error,
     like,
     require_same,
+    row_major,
     tuple_of,
 )
-from hloopt.types import UNBOUNDED, ArrayShape, Shape, descending
+from hloopt.types import UNBOUNDED, Shape
 
 __all__ = ["ROWS"]
 
@@ -44,8 +45,8 @@ def _topk(args: InferArgs) -> Shape:
     if k < 0 or (source.dims[-1] != UNBOUNDED and k > source.dims[-1]):
         raise error(args, f"k={k} is not in [0, {source.dims[-1]}]")
     sizes = (*source.dims[:-1], k)
-    layout = descending(len(sizes))
-    return tuple_of(args, (ArrayShape(source.dtype, sizes, layout), ArrayShape(S32, sizes, layout)))
+    marks = (*source.dynamic[:-1], False) if source.dynamic else ()
+    return tuple_of(args, (row_major(kind, sizes, marks) for kind in (source.dtype, S32)))
 
 
 _FAMILY = "sort"

@@ -16,11 +16,12 @@ from hloopt.ops.shapes import (
     require_same,
     require_same_dtype,
     result,
+    row_major,
     signature,
     size_agrees,
     tuple_of,
 )
-from hloopt.types import ArrayShape, Shape, TupleShape, descending
+from hloopt.types import ArrayShape, Shape, TupleShape
 
 __all__ = ["ROWS"]
 
@@ -41,10 +42,10 @@ def _reduce_window(args: InferArgs) -> Shape:
         called = signature(args, "to_apply")
     else:
         called = check_combiner(args, "to_apply", inits, inputs)
+    marks = inputs[0].dynamic
     if not isinstance(called.result, TupleShape):
-        return result(args, inits[0].dtype, sizes)
-    layout = descending(len(sizes))
-    return tuple_of(args, (ArrayShape(init.dtype, sizes, layout) for init in inits))
+        return result(args, inits[0].dtype, sizes, marks)
+    return tuple_of(args, (row_major(init.dtype, sizes, marks) for init in inits))
 
 
 def _select_and_scatter(args: InferArgs) -> Shape:
@@ -80,8 +81,8 @@ def _features(args: InferArgs, operand: ArrayShape, first: int, last: int) -> Ar
             raise error(
                 args, f"operand {number} has shape {shape}, not one element for each of {size}"
             )
-    marks = (True,) if operand.dynamic and operand.dynamic[index] else ()
-    return ArrayShape(operand.dtype, (size,), descending(1), marks)
+    marks = operand.dynamic[index : index + 1]
+    return row_major(operand.dtype, (size,), marks)
 
 
 def _batch_norm_training(args: InferArgs) -> Shape:

@@ -16,7 +16,7 @@ from hloopt.verify import violations
 
 __all__ = ["Row", "module_text", "opcode_of", "rows", "shape_messages"]
 
-_SIGNATURE = re.compile(r"<([^<>]*)->([^<>]*)>")
+_SIGNATURE = re.compile(r"<(?!=)((?:[^<>]|<=)*)->((?:[^<>]|<=)*)>")
 
 
 @dataclass(frozen=True)
@@ -44,8 +44,8 @@ def opcode_of(line: str) -> str:
     return _parts(line)[1]
 
 
-def module_text(line: str, *, shape: bool = True) -> str:
-    """A module whose root ``r`` is the instruction; ``shape=False`` leaves its result shape out."""
+def module_text(line: str) -> str:
+    """A module whose root ``r`` is the instruction."""
     result, opcode, operands, attributes = _parts(line)
     computations: list[str] = []
 
@@ -62,7 +62,7 @@ def module_text(line: str, *, shape: bool = True) -> str:
     attributes = _SIGNATURE.sub(computation, attributes)
     operand_lines = [f"  p{n} = {text} parameter({n})" for n, text in enumerate(operands)]
     names = ", ".join(f"p{number}" for number in range(len(operands)))
-    root = f"  ROOT r = {result + ' ' if shape else ''}{opcode}({names}){attributes}"
+    root = f"  ROOT r = {result} {opcode}({names}){attributes}"
     return "\n".join(("HloModule m", "", *computations, "ENTRY e {", *operand_lines, root, "}", ""))
 
 
