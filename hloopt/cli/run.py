@@ -93,6 +93,13 @@ class Tolerances(TypedDict):
     is_flag=True,
     help="Let bf16 and f16 chains keep f32, as XLA's CPU compiler does.",
 )
+@click.option(
+    "--custom-call",
+    "custom_calls",
+    metavar="[TARGET=]MODULE:FUNCTION",
+    multiple=True,
+    help="Evaluate the custom calls of a target by a Python function (may be repeated).",
+)
 @json_option
 @click.pass_context
 def command(
@@ -109,6 +116,7 @@ def command(
     level: str | None,
     passes: str | None,
     excess_precision: bool,
+    custom_calls: tuple[str, ...],
     as_json: bool,
 ) -> None:
     """Run a module as given and optimised, compare the results and time both.
@@ -120,12 +128,19 @@ def command(
     A snapshot of XLA (--xla_dump_hlo_snapshots) brings inputs and results of its own; --inputs, --expect and
     --seed take their place.
 
+    The function of --custom-call gets a description of the call and the operands as arrays, and gives the
+    results; its name is the target where none is written. Installed packages supply such functions by the
+    entry point group hloopt.custom_calls.
+
     \b
     Example:
       hloopt run dump.txt --inputs inputs.npz --expect outputs.npz -O2 --repeat 20
     """
+    from hloopt.interpret.plugins import load
     from hloopt.report.console import product, write_json
 
+    for text in custom_calls:
+        load(text)
     given = ctx.get_parameter_source("seed") is not ParameterSource.DEFAULT
     runner = _Runner(
         device,

@@ -1,11 +1,12 @@
 """Custom calls by target: markers that pass a value on, ``TopK``, routines of LAPACK, cuBLAS and cuDNN.
 
-Any other target is refused before anything runs; what it computes is known to its library alone.
+What the user supplies (``plugins``) comes first.  Any other target is refused before anything runs; what it
+computes is known to its library alone.
 """
 
 from __future__ import annotations
 
-from hloopt.interpret import gpu_libraries, lapack
+from hloopt.interpret import gpu_libraries, lapack, plugins
 from hloopt.interpret.context import Check, Context, Evaluator, Value, array_of
 from hloopt.interpret.sort import topk
 from hloopt.ir import Instruction
@@ -110,6 +111,9 @@ _LIBRARIES = {
 
 
 def _custom_call(instruction: Instruction, operands: tuple[Value, ...], context: Context) -> Value:
+    function = plugins.named(_target(instruction))
+    if function is not None:
+        return plugins.evaluate(function, instruction, operands, context)
     evaluate = CUSTOM_CALLS.get(_target(instruction))
     if evaluate is None:
         raise context.unsupported(instruction, _unknown(_target(instruction)))
@@ -117,6 +121,8 @@ def _custom_call(instruction: Instruction, operands: tuple[Value, ...], context:
 
 
 def _check_custom_call(instruction: Instruction) -> str | None:
+    if plugins.named(_target(instruction)) is not None:
+        return None
     check = CUSTOM_CHECKS.get(_target(instruction))
     return _unknown(_target(instruction)) if check is None else check(instruction)
 
