@@ -7,6 +7,7 @@ import pytest
 
 import hloopt
 from hloopt.fusion.duplication import Duplication, real_users
+from hloopt.fusion.fusible import is_expensive_to_repeat, repeats_reads
 from hloopt.fusion.instruction_fusion import InstructionFusion, fusible_computations
 from hloopt.fusion.reuse import reused_operands, reused_parameters
 from hloopt.ir import Instruction, Module
@@ -206,6 +207,45 @@ ENTRY e { p = f32[8] parameter(0) n = f32[8] multiply(p, p)
     assert [operand.name for operand in fusion.operands] == ["p"]
     assert [entry.opcode for entry in body] == ["parameter", "multiply"]
     assert hloopt.evaluate(module, [np.full(8, 3, np.float32)])[0].tolist() == [9.0] * 8
+
+
+def test_a_fusion_of_parameters_gets_the_operands_of_what_it_takes_in() -> None:
+    """There is no instruction in its body that a new parameter could stand before."""
+    module, fusion = _fused("""HloModule m
+f { p = f32[8] parameter(0) ROOT q = f32[8] parameter(1) }
+ENTRY e { p = f32[8] parameter(0) w = f32[8] parameter(1) n = f32[8] subtract(p, w)
+  ROOT r = f32[8] fusion(p, n), kind=kLoop, calls=f }
+""")
+    assert [operand.name for operand in fusion.operands] == ["p", "w"]
+    body = fusion.attributes["calls"]
+    assert [entry.opcode for entry in body] == ["parameter", "parameter", "subtract"]
+    values = hloopt.evaluate(module, [np.full(8, 3, np.float32), np.full(8, 1, np.float32)])
+    assert values[0].tolist() == [2.0] * 8
+
+
+def test_a_fused_body_holds_equal_instructions_once() -> None:
+    """A fusion of the text may take in what it has already; O2 leaves one of each."""
+    module = hloopt.parse("""HloModule m
+f { p = f32[8] parameter(0) q = f32[8] parameter(1) c = f32[] constant(3)
+  b = f32[8] broadcast(c), dimensions={} s = f32[8] add(p, q) ROOT m = f32[8] multiply(s, b) }
+ENTRY e { p = f32[8] parameter(0) c = f32[] constant(3) b = f32[8] broadcast(c), dimensions={}
+  ROOT r = f32[8] fusion(p, b), kind=kLoop, calls=f }
+""")
+    body = hloopt.optimize(module, "O2").entry.root.attributes["calls"]
+    opcodes = sorted(entry.opcode for entry in body)
+    assert opcodes == ["add", "broadcast", "constant", "multiply", "parameter"]
+
+
+@pytest.mark.parametrize("window", ["", ", window={}", ", window={size=1x1}"])
+def test_a_window_left_out_is_cheap(window: str) -> None:
+    """It reads each element once, so that repeating it costs little."""
+    module = hloopt.parse(f"""HloModule m
+sum {{ a = f32[] parameter(0) b = f32[] parameter(1) ROOT c = f32[] add(a, b) }}
+ENTRY e {{ p = f32[8,2] parameter(0) z = f32[] parameter(1)
+  ROOT w = f32[8,2] reduce-window(p, z){window}, to_apply=sum }}
+""")
+    assert not is_expensive_to_repeat(module.entry.root, 1)
+    assert not repeats_reads(module.entry.root)
 
 
 @pytest.mark.parametrize("window", ["", "window={}, "])

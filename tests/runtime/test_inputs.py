@@ -247,3 +247,18 @@ def test_files_that_are_no_arrays(tmp_path: Path) -> None:
     (tmp_path / "x.npz").write_text("hello")
     with pytest.raises(UsageError, match=r"not an \.npz file"):
         load_inputs(tmp_path / "x.npz", module)
+
+
+@pytest.mark.parametrize("place", ["begin", "middle"])
+def test_a_damaged_array_is_refused(tmp_path: Path, place: str) -> None:
+    """The archive can be opened, what is in it cannot be read."""
+    module = hloopt.parse("HloModule m\nENTRY e {\n ROOT a = f32[2000] parameter(0)\n}\n")
+    path = tmp_path / "x.npz"
+    np.savez_compressed(path, in_0=np.arange(2000, dtype=np.float32))
+    content = bytearray(path.read_bytes())
+    begin = 30 + int.from_bytes(content[26:28], "little") + int.from_bytes(content[28:30], "little")
+    at = begin if place == "begin" else len(content) // 2
+    content[at : at + 8] = b"\xff" * 8
+    path.write_bytes(content)
+    with pytest.raises(UsageError, match=r"x\.npz: arrays that cannot be read: "):
+        load_inputs(path, module)
