@@ -14,6 +14,7 @@ from hloopt.types import Metadata
 
 __all__ = [
     "write_aliasing",
+    "write_array",
     "write_frontend",
     "write_metadata",
     "write_origin",

@@ -62,7 +62,8 @@ def called_by(opcode: str, attributes: dict[str, Any]) -> list[Computation]:
         return [attributes[name] for name, _ in ordered if name in attributes]
     for name in ("to_apply", "calls", "branch_computations", "called_computations"):
         value = attributes.get(name, ())
-        found += [value] if isinstance(value, Computation) else value
+        value = value if isinstance(value, tuple) else (value,)
+        found += [entry for entry in value if isinstance(entry, Computation)]
     return found
 
 

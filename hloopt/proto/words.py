@@ -110,7 +110,7 @@ def word_of(words: Mapping[int, str], number: int, field: str) -> str:
 def number_of(words: Mapping[int, str], word: str) -> int:
     """The number of a word; raises ``Problem`` where the proto has none."""
     for number, known in words.items():
-        if known == word:
+        if known.lower() == word.lower():  # XLA's texts have them in either case
             return number
     raise Problem(f"{word!r} has no number in the proto; those with one are {_choices(words)}")
 

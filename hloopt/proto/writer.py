@@ -6,13 +6,14 @@ from typing import Any
 
 from hloopt.errors import UnsupportedError
 from hloopt.ir import Computation, Instruction, Module, walk
-from hloopt.proto.annotation_texts import write_frontend, write_metadata
+from hloopt.proto.annotation_texts import write_array, write_frontend, write_metadata
 from hloopt.proto.attributes import COMMON, rows_of
 from hloopt.proto.calls import called_by
 from hloopt.proto.entry import Target, Writing
 from hloopt.proto.messages import new
 from hloopt.proto.problem import Problem
 from hloopt.proto.rows import Row
+from hloopt.proto.tokens import Tokens
 from hloopt.proto.words import ALIAS_KINDS, number_of
 from hloopt.types import Metadata, Shape
 
@@ -101,7 +102,8 @@ class _ModuleWriter:
         if "frontend_attributes" in attributes:
             write_frontend(proto.frontend_attributes, attributes["frontend_attributes"].text)
         if "origin_recovery_table" in attributes:
-            raise Problem("origin_recovery_table cannot be written to a protocol buffer")
+            table = attributes["origin_recovery_table"].text
+            write_recovery(proto.original_value_recovery_table, table)
         self.stack_tables(proto)
 
     def program_shape(
@@ -202,6 +204,24 @@ class _ModuleWriter:
         if source is not None and instruction.offset >= 0:
             return source.error(UnsupportedError, instruction.offset, str(problem))
         return UnsupportedError(f"%{instruction.name}: {problem}", name=_name(self.module))
+
+
+def write_recovery(proto: Any, text: str) -> None:
+    """``{ {"a"} : {"b"}, "HloModule ..." ... }`` into an ``OriginalValueRecoveryTable``."""
+    from hloopt.text.parser import parse_module
+
+    tokens = Tokens(text)
+    tokens.expect("{")
+    while not tokens.accept("}"):
+        entry = proto.entries.add()
+        entry.SetInParent()
+        write_array(entry.old_original_array, tokens)
+        tokens.expect(":")
+        write_array(entry.new_original_array, tokens)
+        if tokens.accept(","):
+            module = parse_module(tokens.string(), "recovery_module")
+            entry.recovery_module = module_proto(module).SerializeToString()
+    tokens.end()
 
 
 def _name(module: Module) -> str:
