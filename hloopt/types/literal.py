@@ -37,7 +37,11 @@ class Literal:
             return ("elided", id(self))
         if self.array is None:
             return tuple(element.key for element in self.elements)
-        return (str(self.array.dtype), self.array.shape, self.array.tobytes())
+        values = self.array
+        if isinstance(self.shape, ArrayShape) and self.shape.dtype.bits < 8:
+            # NumPy's arithmetic leaves anything in the bits that such a type does not have.
+            values = values.view(np.uint8) & ((1 << self.shape.dtype.bits) - 1)
+        return (str(self.array.dtype), self.array.shape, values.tobytes())
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Literal) and self.key == other.key

@@ -100,6 +100,17 @@ def test_literals_are_equal_when_their_bytes_are() -> None:
     assert hash(scalar("s32", 7)) == hash(scalar("s32", 7))
 
 
+def test_bits_that_a_type_does_not_have_do_not_count() -> None:
+    """Elements of a narrow type are equal whatever NumPy left in the rest of their bytes."""
+    for dims in ((), (2,)):
+        kind = array("s4", dims)
+        plain = np.full(dims, -8, np.int8).astype(kind.dtype.numpy)
+        filled = np.array(plain.view(np.uint8) | 0xF0).view(kind.dtype.numpy)
+        assert plain.tobytes() != filled.tobytes()
+        assert Literal(kind, plain) == Literal(kind, filled)
+        assert Literal(kind, plain) != Literal(kind, np.zeros(dims, kind.dtype.numpy))
+
+
 def test_an_elided_literal_equals_only_itself() -> None:
     """Nobody knows what it holds."""
     one, two = (Literal(array("f32", (9,)), elided=True) for _ in range(2))
