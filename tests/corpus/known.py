@@ -85,6 +85,12 @@ RULES: tuple[Rule, ...] = (
         form=r"^\s*[0-9]+ \{file_name_id=",
     ),
     Rule(("reread",), NOT_ITS_OWN, "no printing can help that"),
+    Rule(
+        ("same",),
+        " constant(0) is read as ",
+        "-0 of the original is read as -0.0 here, and printed so; XLA's own parser reads +0",
+        form=r" is read as .* constant\(-0\)",
+    ),
 )
 
 

@@ -29,6 +29,14 @@ def test_a_rule_covers_what_is_said() -> None:
     assert not excuse("ran", "failed: some.hlo:3:4: error: c: no such thing")
 
 
+def test_a_negative_zero_is_another_module_to_xla() -> None:
+    """That alone, not another constant."""
+    said = "failed: tmp_0 = f32[] constant({}) is read as tmp_0 = f32[] constant({})"
+    assert excuse("same", said.format("0", "-0"))
+    assert not excuse("same", said.format("0", "1"))
+    assert not excuse("same", said.format("1", "-0"))
+
+
 def test_no_rule_matches_the_name_of_a_file() -> None:
     """A file that is called as a rule reads is not let off."""
     for rule in RULES:
