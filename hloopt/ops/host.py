@@ -24,16 +24,16 @@ def _token_operand(args: InferArgs, index: int) -> None:
         raise error(args, f"operand {index} has shape {shape}, not token[]")
 
 
-def _with_token(args: InferArgs, counts: tuple[int, ...], form: str) -> TupleShape:
-    """The declared tuple of one of ``counts`` elements, the last of which is a token."""
+def _with_token(args: InferArgs, count: int, form: str) -> TupleShape:
+    """The declared tuple of ``count`` elements, the last of which is a token."""
     shape = declared(args)
     if (
         not isinstance(shape, TupleShape)
-        or len(shape.elements) not in counts
+        or len(shape.elements) != count
         or not compatible(shape.elements[-1], TOKEN)
     ):
         raise error(args, f"the result is {shape}, not {form}")
-    if len(shape.elements) == 3 and not compatible(shape.elements[1], scalar_of(U32)):
+    if count == 3 and not compatible(shape.elements[1], scalar_of(U32)):
         raise error(args, f"the context in the result is {shape.elements[1]}, not u32[]")
     return shape
 
@@ -41,7 +41,7 @@ def _with_token(args: InferArgs, counts: tuple[int, ...], form: str) -> TupleSha
 def _infeed(args: InferArgs) -> Shape:
     """Data and a token."""
     _token_operand(args, 0)
-    return _with_token(args, (2,), "(data, token[])")
+    return _with_token(args, 2, "(data, token[])")
 
 
 def _outfeed(args: InferArgs) -> Shape:
@@ -58,7 +58,7 @@ def _send(args: InferArgs) -> Shape:
     data = args.operands[0]
     if args.declared is None:
         return TupleShape((data, scalar_of(U32), TOKEN))
-    shape = _with_token(args, (2, 3), "(data, context, token[])")
+    shape = _with_token(args, 3, "(data, context, token[])")
     if not compatible(shape.elements[0], data):
         raise error(args, f"the result holds {shape.elements[0]}, operand 0 is {data}")
     return shape
@@ -71,9 +71,8 @@ def _send_done(args: InferArgs) -> Shape:
 
 
 def _recv(args: InferArgs) -> Shape:
-    """Data, context and token; older texts leave the context out."""
-    _token_operand(args, 0)
-    return _with_token(args, (2, 3), "(data, context, token[])")
+    """Data, context and token; what it waits for need not be a token."""
+    return _with_token(args, 3, "(data, context, token[])")
 
 
 def _recv_done(args: InferArgs) -> Shape:

@@ -25,17 +25,25 @@ def _received(instruction: Instruction) -> Shape | None:
     return TupleShape((state.elements[0], _TOKEN))
 
 
+def _awaited(instruction: Instruction) -> Shape | None:
+    written = instruction.shape
+    if not isinstance(written, TupleShape) or not written.elements:
+        return None
+    return TupleShape((written.elements[0], array("u32"), _TOKEN))
+
+
 def _token(instruction: Instruction) -> Shape:
     return _TOKEN
 
 
 MADE: dict[str, Callable[[Instruction], Shape | None]] = {
     "outfeed": _token,
+    "recv": _awaited,
     "recv-done": _received,
     "send": _started,
     "send-done": _token,
 }
-"""How XLA's parser makes the shapes of these opcodes from the operands; None where it cannot."""
+"""How XLA's parser makes the shapes of these opcodes; None where it cannot."""
 
 
 def made_otherwise(instruction: Instruction) -> Shape | None:

@@ -19,7 +19,7 @@ ROWS = [row for table in TABLES for row in rows(table)]
 # other things of them than shapes.
 WITHOUT_A_ROW = {"custom-call", "parameter", "constant", "async-done", "async-update"}
 # XLA's reader gives them the shape that their operands make, whatever is written.
-GIVEN_A_SHAPE = {"send", "send-done"}
+GIVEN_A_SHAPE = {"recv", "send", "send-done"}
 
 
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: row.bad)

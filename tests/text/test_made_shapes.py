@@ -1,4 +1,4 @@
-"""Shapes that come from the operands, as in XLA's parser."""
+"""Shapes that are made, whatever is written, as in XLA's parser."""
 
 from __future__ import annotations
 
@@ -63,6 +63,18 @@ def test_other_shapes_are_made(index: int, written: str) -> None:
         )
     ]
     assert parse_module(module.to_text()).warnings == []
+
+
+@pytest.mark.parametrize("written", ["(f32[2], token[])", "(f32[2], u32[8], token[])", "(f32[2])"])
+def test_a_receive_takes_its_data_from_what_is_written(written: str) -> None:
+    """Context and token are XLA's own."""
+    module = parse_module(
+        f"e {{ t = token[] parameter(0) r = {written} recv(t), channel_id=1 "
+        "d = (f32[2], token[]) recv-done(r), channel_id=1 }"
+    )
+    verify_module(module)
+    assert str(module.entry.by_name["r"].shape) == "(f32[2], u32[], token[])"
+    assert len(module.warnings) == 1
 
 
 def test_a_state_that_is_none_is_left_to_the_verifier() -> None:
