@@ -56,7 +56,8 @@ _TABLES = re.compile(r"(?:FileNames|FunctionNames|FileLocations|StackFrames)\b")
 _CONTINUED = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]*+=|[,{(\[=]")
 _ATTRIBUTES = re.compile(rf"{SKIP},[^\n]*+")
 _AFTER_BODY = re.compile(
-    rf"[ \t]*+(?:\r?$|,|//|/\*|\}}|ENTRY\b|{NAME}[ \t]*+(?:\{{|\([^\n]*->))", re.MULTILINE
+    rf"[ \t]*+(?:\r?$|,[ \t]*+{NAME}=|//|/\*|\}}|ENTRY\b|{NAME}[ \t]*+(?:\{{|\([^\n]*->))",
+    re.MULTILINE,
 )
 _LAYOUT = re.compile(r"[ \t\r\n]*+[0-9:]")
 _PAIRS = {")": "(", "}": "{", "]": "["}
@@ -266,7 +267,9 @@ class _Outliner:
         if _INSTRUCTION.search(text, at, end) or text.find("\n}", at, end) >= 0:
             return False
         following = skip(text, end)
-        if following >= len(text) or text[following] == "}" or self.instruction_at(following):
+        if following < len(text) and text[following] == "}":
+            return _AFTER_BODY.match(text, following + 1) is not None
+        if following >= len(text) or self.instruction_at(following):
             return True
         return "\n" in text[end:following] and not _CONTINUED.match(text, following)
 
