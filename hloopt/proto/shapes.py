@@ -145,8 +145,10 @@ class ShapeWriter:
         proto.element_type = number_of(ELEMENT_TYPES, shape.dtype.name)
         proto.dimensions.extend([_LEAST if size == UNBOUNDED else size for size in shape.dims])
         proto.is_dynamic_dimension.extend(shape.dynamic or [False] * shape.rank)
-        if shape.layout is not None and shape.dtype.is_array:
-            self._layout(proto.layout, shape.layout)
+        if shape.dtype.is_array:
+            # XLA takes a text's shape without a layout to have this one, a proto's to have none at all.
+            usual = Layout(tuple(reversed(range(shape.rank))))
+            self._layout(proto.layout, shape.layout or usual)
         return proto
 
     def _layout(self, proto: Any, layout: Layout) -> None:

@@ -32,6 +32,9 @@ _DEFAULTS: dict[str, dict[str, Any]] = {
 def module_proto(module: Module) -> Any:
     """The module as a ``HloModuleProto``.
 
+    As XLA's own parser does, it names instructions differently where two computations use one name, and
+    gives shapes without a layout the usual one.
+
     What a text's header says and XLA keeps in its configuration (``num_partitions`` and the like) is left
     out, as XLA leaves it out.  Raises ``UnsupportedError`` with the place of an instruction that has no
     form in a proto.
@@ -47,6 +50,7 @@ class _ModuleWriter:
         self.writing = Writing()
         self.computations: dict[Computation, int] = {}
         self.instructions: dict[Instruction, int] = {}
+        self.names = _unique_names(module)
         self._rows: dict[str, dict[str, Row]] = {}
         self._metadata: dict[Metadata, bytes] = {}
 
@@ -87,7 +91,7 @@ class _ModuleWriter:
         parameters, result = attributes.get(
             "entry_computation_layout", (entry.parameter_shapes, entry.result_shape)
         )
-        names = [parameter.name for parameter in entry.parameters]
+        names = [self.names[parameter] for parameter in entry.parameters]
         proto.host_program_shape = self.program_shape(parameters, result, names)
         for alias in attributes.get("input_output_alias", ()):
             proto.input_output_alias.entries.add(
@@ -150,14 +154,14 @@ class _ModuleWriter:
             except Problem as problem:
                 raise self.error(instruction, problem) from None
         proto.root_id = self.instructions[computation.root]
-        names = [parameter.name for parameter in computation.parameters]
+        names = [self.names[parameter] for parameter in computation.parameters]
         proto.program_shape = self.program_shape(
             computation.parameter_shapes, computation.result_shape, names
         )
         proto.execution_thread = _bytes(computation.execution_thread or "main")
 
     def instruction(self, instruction: Instruction, proto: Any) -> None:
-        proto.name = _bytes(instruction.name)
+        proto.name = _bytes(self.names[instruction])
         proto.opcode = _bytes(instruction.opcode)
         proto.shape = self.writing.shapes.write(instruction.shape)
         proto.id = self.instructions[instruction]
@@ -204,6 +208,26 @@ class _ModuleWriter:
         if source is not None and instruction.offset >= 0:
             return source.error(UnsupportedError, instruction.offset, str(problem))
         return UnsupportedError(f"%{instruction.name}: {problem}", name=_name(self.module))
+
+
+def _unique_names(module: Module) -> dict[Instruction, str]:
+    """Names that no two instructions of the module have, as XLA wants them; the entry's stay."""
+    used: set[str] = set()
+    serial: dict[str, int] = {}
+    found: dict[Instruction, str] = {}
+    for computation in sorted(module, key=lambda entry: entry is not module.entry):
+        for instruction in computation:
+            name = instruction.name
+            if name in used:
+                stem, dot, digits = name.rpartition(".")
+                stem = stem if dot and digits.isdigit() else name
+                number = serial.get(stem, 1)
+                while (name := f"{stem}.{number}") in used:
+                    number += 1
+                serial[stem] = number + 1
+            used.add(name)
+            found[instruction] = name
+    return found
 
 
 def write_recovery(proto: Any, text: str) -> None:

@@ -18,13 +18,13 @@ from hloopt.errors import UsageError
 from hloopt.proto import is_proto, read_proto, read_snapshot, write_module, write_snapshot
 from support import invoke
 
-TEXT = """HloModule m, entry_computation_layout={(f32[4])->f32[4]}
+TEXT = """HloModule m, entry_computation_layout={(f32[4]{0})->f32[4]{0}}
 
 ENTRY e {
-  x = f32[4] parameter(0)
-  c = f32[4] constant({1, 2, 3, 4}), metadata={op_name="constant"}
-  s = f32[4] add(x, c), metadata={op_name="sum"}
-  ROOT r = f32[4] negate(s)
+  x = f32[4]{0} parameter(0)
+  c = f32[4]{0} constant({1, 2, 3, 4}), metadata={op_name="constant"}
+  s = f32[4]{0} add(x, c), metadata={op_name="sum"}
+  ROOT r = f32[4]{0} negate(s)
 }
 """
 ELIDED = TEXT.replace("{1, 2, 3, 4}", "{...}")
