@@ -101,6 +101,8 @@ def normal_header(module: Module) -> dict[str, Any]:
         value = attributes[name]
         if name in DEBUGGING or value is False or value == _DEFAULTS.get(name):
             continue
+        if value == ():
+            continue
         if name == "input_output_alias":
             value = tuple(sorted(map(_normal_alias, value), key=lambda entry: entry.output_index))
         elif name == "buffer_donor":

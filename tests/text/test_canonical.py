@@ -284,6 +284,8 @@ def test_a_change_of_the_text_that_counts(old: str, new: str) -> None:
         ('{"a": [1, {}]}', '{"a":[1,{}]}'),
         ('b="2", a={"x": [1, 2]}', 'a={"x":[1,2]},b="2"'),
         ("rich, ", "rich, num_partitions=1, "),
+        ("rich, ", "rich, input_output_alias={}, buffer_donor={}, is_scheduled=false, "),
+        ("rich, ", "rich, allow_spmd_sharding_propagation_to_parameters={false,false,false}, "),
         ('1 "a.py"', '1 "b.py"'),
         ("HloModule rich", "HloModule other"),
         ("%dead.2, %dead}", "%dead, %dead.2}"),
