@@ -21,6 +21,13 @@ __all__ = ["module_proto"]
 
 # XLA numbers the instructions of a computation in the lower half of an id, computations in the upper.
 _COMPUTATION = 32
+# Messages that XLA wants to be there, even when they say nothing.
+_ALWAYS = {
+    "convolution": ("window", "convolution_dimension_numbers"),
+    "dot": ("dot_dimension_numbers",),
+    "reduce-window": ("window",),
+    "select-and-scatter": ("window",),
+}
 # What XLA takes for an attribute that is not there, where that is not the field's zero.
 _DEFAULTS: dict[str, dict[str, Any]] = {
     "custom-call": {"api_version": "API_VERSION_ORIGINAL"},
@@ -171,6 +178,10 @@ class _ModuleWriter:
             proto.control_predecessor_ids.extend(before)
         if instruction.metadata is not None:
             proto.metadata = self.metadata(instruction.metadata)
+        for field in _ALWAYS.get(instruction.opcode, ()):
+            setattr(proto, field, b"")
+        if instruction.opcode == "outfeed" and instruction.operands:
+            proto.outfeed_shape = self.writing.shapes.write(instruction.operands[0].shape)
         attributes = instruction.attributes
         defaults = _DEFAULTS.get(instruction.opcode)
         if defaults is not None:
