@@ -156,6 +156,10 @@ class _Outliner:
         part = self.found.parts[-1] if self.found.parts else None
         if part is not None:
             notes = (f"this '}}' on line {self.line(part.close)} ends computation {part.name!r}",)
+        if part is not None and not part.pieces:
+            message = f"this '}}' ends computation {part.name!r} before its first instruction"
+            self.found.problems.append(Problem(part.close, message))
+            return part
         if part is None or self.has_root(part):
             self.found.lost = True
             part = Part("", at, at, at, headless=True, lost=True)
@@ -322,6 +326,8 @@ class _Outliner:
                     brackets.append((piece, start, body))
                     continue
                 ends, loose = self.closed(brackets, piece, start, at)
+                if ends and unclosed is not None and self.one_line(at, unclosed.offset, start):
+                    continue
                 unclosed = unclosed or loose
                 if ends:
                     return _piece(at, start, unclosed)
@@ -346,6 +352,13 @@ class _Outliner:
                 position = line_end
                 # What stands in brackets on this line cannot be told from the string.
                 brackets.clear()
+
+    def one_line(self, first: int, stray: int, end: int) -> bool:
+        """Whether a brace too many and the one at ``end`` close the same value of one line: the second is
+        as little the end of the body as the first.
+        """
+        before = self.text[self.text.rfind("\n", 0, first) + 1 : first]
+        return self.text[stray] == "}" and not before.strip() and "\n" not in self.text[first:end]
 
     def boundary(self, newline: int) -> bool:
         """Whether an instruction or a computation begins on the line after ``newline``."""

@@ -651,3 +651,29 @@ def test_many_mistakes_cost_no_more_than_reading() -> None:
     """Every line of a long text is wrong: the pieces behind the twentieth are not looked into."""
     lines = "".join(f"  a{n} = f32[] add(x{n}, x{n}\n" for n in range(20_000))
     assert len(told(f"e {{\n{lines}}}\n")) == 20
+
+
+def test_a_brace_too_many_in_a_line_ends_no_computation() -> None:
+    """What follows on the line is the rest of the attribute; the instructions below it are read on."""
+    text = swap("constant(0)", 'constant(0), backend_config={"a":{}}},"b":{"c":[]}}').replace(
+        "%x, %table", "%x, %tabel"
+    )
+    assert told(text) == [
+        "11:53: this '}' closes nothing",
+        "13:40: there is no instruction 'tabel' in 'main'; did you mean 'table'?",
+    ]
+
+
+def test_a_repeated_mistake_is_told_once() -> None:
+    """An element type that does not exist, on each of many lines."""
+    lines = "".join(f"  a{n} = i32[2]{{0}} iota(), iota_dimension=0\n" for n in range(30))
+    assert told(f"e {{\n{lines}}}\n") == ["2:8: unknown element type 'i32'; did you mean 's32'?"]
+
+
+def test_a_brace_too_many_before_the_first_instruction() -> None:
+    """It is the mistake, and the computation is read on behind it."""
+    text = swap("-> f32[2] {\n", "-> f32[2] {\n}\n").replace("%x, %table", "%x, %tabel")
+    assert told(text) == [
+        "10:1: this '}' ends computation 'main' before its first instruction",
+        "14:40: there is no instruction 'tabel' in 'main'; did you mean 'table'?",
+    ]
