@@ -12,9 +12,11 @@ from itertools import accumulate
 from pathlib import Path
 
 import hloopt
+from hloopt.text.grammar import read
+from hloopt.types import Shape
 from hloopt.verify import violations
 
-__all__ = ["Row", "module_text", "opcode_of", "rows", "shape_messages"]
+__all__ = ["Row", "module_text", "opcode_of", "rows", "shape_messages", "shape_of"]
 
 _SIGNATURE = re.compile(r"<(?!=)((?:[^<>]|<=)*)->((?:[^<>]|<=)*)>")
 
@@ -44,8 +46,14 @@ def opcode_of(line: str) -> str:
     return _parts(line)[1]
 
 
-def module_text(line: str) -> str:
-    """A module whose root ``r`` is the instruction."""
+def shape_of(line: str) -> Shape:
+    """The result shape as it is written."""
+    found: Shape = read("shape", _parts(line)[0])
+    return found
+
+
+def module_text(line: str, *, shape: bool = True) -> str:
+    """A module whose root ``r`` is the instruction; ``shape=False`` leaves its result shape out."""
     result, opcode, operands, attributes = _parts(line)
     computations: list[str] = []
 
@@ -62,7 +70,7 @@ def module_text(line: str) -> str:
     attributes = _SIGNATURE.sub(computation, attributes)
     operand_lines = [f"  p{n} = {text} parameter({n})" for n, text in enumerate(operands)]
     names = ", ".join(f"p{number}" for number in range(len(operands)))
-    root = f"  ROOT r = {result} {opcode}({names}){attributes}"
+    root = f"  ROOT r = {result + ' ' if shape else ''}{opcode}({names}){attributes}"
     return "\n".join(("HloModule m", "", *computations, "ENTRY e {", *operand_lines, root, "}", ""))
 
 
