@@ -104,6 +104,8 @@ _NAME_BEFORE = re.compile(r"%?([A-Za-z_][A-Za-z0-9_.-]*+)[ \t\r\n]*+\Z")
 _BRACKETS = re.compile(
     r"\"(?:[^\"\\]++|\\.)*+\"|'(?:[^'\\]++|\\.)*+'|/\*.*?\*/|//[^\n]*|[()\[\]{}]", re.DOTALL
 )
+# What a literal consists of at most.
+_LITERAL = re.compile(r"(?:[^()\"'/=<]++|\([^()\"'/=<]*+\)|/\*(?:[^*]++|\*(?!/))*+\*/|//[^\n]*+)*+")
 _CLOSES = {")": "(", "]": "[", "}": "{"}
 _BLANKS = re.compile(r"[ \t\r\n]*+")
 _LONGEST_FOUND = 40
@@ -142,6 +144,11 @@ def explain(error: UnexpectedInput, text: str, start: str, lark: Lark) -> Proble
         problem = first_unclosed(text)
     if problem is not None:
         return problem
+    if "ARGUMENTS" in names and text.startswith("{", at):
+        literal = _LITERAL.match(text, at)
+        at = literal.end() if literal else at
+        found, width = found_at(text, at)
+        return Expected(at, "a number, a brace or ')'", found, width=width)
     found, width = found_at(text, at)
     if names == {"$END"} and start in _WHOLE:
         at, found, width = 0, repr(text), len(text)

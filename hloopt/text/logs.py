@@ -30,7 +30,7 @@ _HEADER = re.compile(
 )
 # What is HLO and no prose: an instruction, the end of a computation.
 _HLO = re.compile(
-    r"^[ \t]*+(?:(?:ROOT[ \t]++)?+%?[A-Za-z_][A-Za-z0-9_.-]*+[ \t]++=[ \t]|\}[ \t\r]*+$)",
+    r"^[ \t]*+(?:(?:ROOT[ \t]++)?+%?[A-Za-z_][A-Za-z0-9_.-]*+[ \t]++=[ \t]|\}[} \t\r]*+$)",
     re.MULTILINE,
 )
 # What may follow the end of a computation in the same module: another one.

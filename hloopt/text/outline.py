@@ -59,6 +59,7 @@ _AFTER_BODY = re.compile(
     rf"[ \t]*+(?:\r?$|,[ \t]*+{NAME}=|//|/\*|\}}|ENTRY\b|{NAME}[ \t]*+(?:\{{|\([^\n]*->))",
     re.MULTILINE,
 )
+_BRACES = re.compile(r"[} \t]++")
 _LAYOUT = re.compile(r"[ \t\r\n]*+[0-9:]")
 _PAIRS = {")": "(", "}": "{", "]": "["}
 
@@ -128,7 +129,8 @@ class _Outliner:
                     f"computation {part.name!r} has been closed on line {self.line(part.close)}",
                 )
             found.problems.append(Problem(at, "this '}' closes nothing", notes=notes))
-            return at + 1
+            more = _BRACES.match(text, at)
+            return more.end() if more else at + 1
         if text.startswith("HloModule", at) and not found.parts and not OPENING.match(text):
             return self.heading_after(at)
         if text.startswith("HloModule", at):

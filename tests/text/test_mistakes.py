@@ -332,6 +332,16 @@ MISTAKES = [
         ["12:50: dimension 1 of f32[2,3]{1,0} has 3 elements, found 4"],
     ),
     (
+        "a literal with an equals sign",
+        swap("5, 6 }", "5, =6 }"),
+        ["12:58: expected a number, a brace or ')', found '='"],
+    ),
+    (
+        "braces too many at the end",
+        MODULE + "}} }\n",
+        ["17:1: this '}' closes nothing", "note: computation 'main' has been closed on line 16"],
+    ),
+    (
         "a literal out of range",
         swap("f32[] constant(0)", "s8[] constant(300)"),
         ["11:25: 300 is out of range for s8 (-128 to 127)"],
