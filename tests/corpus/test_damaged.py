@@ -22,7 +22,8 @@ MODULE = "HloModule m\n\nENTRY e {\n  p = f32[2] parameter(0)\n  ROOT n = f32[2]
 
 def test_damaged_samples_are_answered() -> None:
     """Every text is refused at a place of it, or read, printed and read again; none crashes."""
-    mutator = Mutator(fuzz.sources(None), fuzz.SEED)
+    small = [text for text in fuzz.sources(None) if len(text) < 25_000]
+    mutator = Mutator(small, fuzz.SEED)
     counts = Counter(fuzz.judged(mutator, index) for index in range(500))
     assert set(counts) == {"refused", "invalid", "valid", "optimised"}
     assert counts["refused"] > 100
