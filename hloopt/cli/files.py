@@ -192,13 +192,16 @@ def _hint_at_twin(path: Path) -> None:
 
 
 def _may_be_proto(text: Text, content: bytes) -> bool:
-    """Whether to read a protocol buffer: texts do not begin with a control character, but for blanks."""
-    if content[:1] >= b" " or not content.strip():
+    """Whether to read a protocol buffer: texts begin with a letter, a blank or a mark of their own."""
+    if not content.strip():
+        return False
+    if text.path is not None and text.path.name.endswith((".pb", ".pb.gz")):
+        return not content.startswith(b"HloModule")
+    if b" " <= content[:1] < b"\x7f":
         return False
     from hloopt.proto import is_proto
 
-    called = text.path is not None and text.path.name.endswith((".pb", ".pb.gz"))
-    return called or is_proto(content) is not None
+    return is_proto(content) is not None
 
 
 def _read_proto(name: str, content: bytes, strict: bool) -> Input:

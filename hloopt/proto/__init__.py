@@ -30,6 +30,7 @@ _CALLED = {
     "Hlo": "hlo",
     "Snapshot": "snapshot",
     "UnoptimizedSnapshot": "snapshot",
+    "DelimitedSnapshot": "snapshot",
 }
 
 
@@ -67,7 +68,11 @@ def read_snapshot(data: bytes, name: str) -> Snapshot:
 
     Raises ``ParseError`` naming the field that is wrong.
     """
-    from hloopt.proto.snapshot import read_snapshot_of, read_unoptimized_snapshot
+    from hloopt.proto.snapshot import (
+        read_delimited_snapshot,
+        read_snapshot_of,
+        read_unoptimized_snapshot,
+    )
     from hloopt.proto.sniff import kind_of
 
     kind = kind_of(data)
@@ -75,6 +80,8 @@ def read_snapshot(data: bytes, name: str) -> Snapshot:
         return read_snapshot_of(data, name)
     if kind == "UnoptimizedSnapshot":
         return read_unoptimized_snapshot(data, name)
+    if kind == "DelimitedSnapshot":
+        return read_delimited_snapshot(data, name)
     raise _no_module(data, name)
 
 

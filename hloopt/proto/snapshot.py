@@ -15,10 +15,17 @@ from hloopt.proto.messages import decode, new
 from hloopt.proto.problem import Problem
 from hloopt.proto.reader import parse_errors, read_module
 from hloopt.proto.shapes import ShapeReader, ShapeWriter
+from hloopt.proto.wire import entries, varint
 from hloopt.proto.writer import module_proto
 from hloopt.types import ArrayShape, Literal, Shape, TupleShape
 
-__all__ = ["Snapshot", "read_snapshot_of", "read_unoptimized_snapshot", "write_snapshot"]
+__all__ = [
+    "Snapshot",
+    "read_delimited_snapshot",
+    "read_snapshot_of",
+    "read_unoptimized_snapshot",
+    "write_snapshot",
+]
 
 Array = np.ndarray[Any, Any]
 
@@ -67,6 +74,64 @@ def read_unoptimized_snapshot(data: bytes, name: str) -> Snapshot:
             )
     module.warnings += [(-1, warning) for warning in warnings]
     return Snapshot(module, inputs, [])
+
+
+def read_delimited_snapshot(data: bytes, name: str) -> Snapshot:
+    """An ``HloUnoptimizedSnapshot`` as XLA dumps it since 2025: the arrays follow the message.
+
+    The message stands behind its length.  Each array is eight bytes with the length of its shape, the
+    shape, and the elements in the order of its layout; the message has the length of each.
+    Raises ``ParseError``.
+    """
+    warnings: list[str] = []
+    with parse_errors(name):
+        length, start = varint(data, 0)
+        proto = decode("UnoptimizedSnapshot", data[start : start + length], warnings)
+        module = read_module(proto.hlo_module, name)
+        inputs: list[Array] = []
+        if len(proto.partitions) == 1:
+            sizes = [_size(descriptor) for descriptor in proto.partitions[0].arguments_descriptors]
+            at, shapes = start + length, ShapeReader(warnings)
+            for index, size in enumerate(sizes):
+                try:
+                    inputs.append(_raw_array(data[at : at + size], size, shapes))
+                except Problem as problem:
+                    raise problem.within(f"partitions[0].arguments[{index}]") from None
+                at += size
+        elif proto.partitions:
+            warnings.append(
+                f"the snapshot has inputs of {len(proto.partitions)} partitions; they are left out"
+            )
+    module.warnings += [(-1, warning) for warning in warnings]
+    return Snapshot(module, inputs, [])
+
+
+def _size(descriptor: bytes) -> int:
+    """The bytes of an array, from the second field of its descriptor."""
+    for number, kind, (start, _) in entries(descriptor):
+        if number == 2 and kind == 0:
+            return varint(descriptor, start)[0]
+    raise Problem("an array has no size", "arguments_descriptors")
+
+
+def _raw_array(data: bytes, size: int, shapes: ShapeReader) -> Array:
+    if len(data) != size or size < 8:
+        raise Problem(f"needs {size} bytes, {len(data)} are left")
+    begin = 8 + int.from_bytes(data[:8], "little")
+    shape = shapes.read(data[8:begin])
+    if not isinstance(shape, ArrayShape) or not shape.dtype.is_array:
+        raise Problem(f"{shape} is no array")
+    if shape.dtype.bits < 8:
+        raise Problem(f"elements of {shape.dtype.name} are packed, which is not read")
+    raw = data[begin:]
+    if len(raw) != shape.elements * shape.dtype.numpy.itemsize:
+        raise Problem(f"has {len(raw)} bytes of elements, which are not those of {shape}")
+    order = tuple(range(shape.rank))
+    if shape.layout is not None:
+        order = tuple(reversed(shape.layout.minor_to_major))
+    flat = np.frombuffer(bytearray(raw), shape.dtype.numpy)
+    stored = flat.reshape([shape.dims[dim] for dim in order])
+    return np.ascontiguousarray(stored.transpose(np.argsort(order))).reshape(shape.dims)
 
 
 def _arrays(literals: Sequence[bytes], field: str, warnings: list[str]) -> list[Array]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from hloopt.proto.problem import Problem
 from hloopt.proto.schema import fields
-from hloopt.proto.wire import entries
+from hloopt.proto.wire import entries, varint
 
 __all__ = ["kind_of", "part"]
 
@@ -12,9 +12,14 @@ _LENGTH = 2  # the wire type of messages and strings
 
 
 def kind_of(data: bytes) -> str | None:
-    """Module, Hlo, Snapshot or UnoptimizedSnapshot: names of messages in ``schema.py``; None for others."""
-    if not data or data[0] > 0x7A:
+    """Module, Hlo, Snapshot or UnoptimizedSnapshot: names of messages in ``schema.py``; None for others.
+
+    DelimitedSnapshot is an UnoptimizedSnapshot behind its length, with arrays behind it.
+    """
+    if not data:
         return None
+    if _is_delimited(data):
+        return "DelimitedSnapshot"
     if _is_module(data):
         return "Module"
     inner = part(data, 1)
@@ -28,6 +33,18 @@ def kind_of(data: bytes) -> str | None:
     if innermost is not None and _is_module(innermost) and _is_made_of(inner, "Hlo"):
         return "Snapshot" if _is_made_of(data, "Snapshot") else None
     return None
+
+
+def _is_delimited(data: bytes) -> bool:
+    try:
+        length, start = varint(data, 0)
+    except Problem:
+        return False
+    if start + length > len(data):
+        return False
+    message = data[start : start + length]
+    inner = part(message, 1)
+    return inner is not None and _is_module(inner) and _is_made_of(message, "UnoptimizedSnapshot")
 
 
 def part(data: bytes, wanted: int) -> bytes | None:

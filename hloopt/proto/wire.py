@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from hloopt.proto.problem import Problem
 from hloopt.proto.schema import Field, fields
 
-__all__ = ["entries", "inspect"]
+__all__ = ["entries", "inspect", "varint"]
 
 _DEEPEST = 100
 _TYPES = {0: "varint", 1: "8 bytes", 2: "length-delimited", 3: "group", 4: "group", 5: "4 bytes"}
@@ -47,15 +47,15 @@ def entries(data: bytes) -> Iterator[tuple[int, int, tuple[int, int]]]:
     """Number, wire type and extent of each field of a message; raises ``Problem`` where it breaks off."""
     at = 0
     while at < len(data):
-        key, at = _varint(data, at)
+        key, at = varint(data, at)
         number, kind = key >> 3, key & 7
         if not number or kind not in (0, 1, 2, 5):
             raise Problem(f"byte {at} of the message begins no field")
         start = at
         if kind == 0:
-            _, at = _varint(data, at)
+            _, at = varint(data, at)
         elif kind == 2:
-            length, start = _varint(data, at)
+            length, start = varint(data, at)
             at = start + length
         else:
             at += _WIDTHS[kind]
@@ -67,7 +67,8 @@ def entries(data: bytes) -> Iterator[tuple[int, int, tuple[int, int]]]:
         yield number, kind, (start, at)
 
 
-def _varint(data: bytes, at: int) -> tuple[int, int]:
+def varint(data: bytes, at: int) -> tuple[int, int]:
+    """The number that begins at a byte, and where it ends; raises ``Problem``."""
     value = shift = 0
     while at < len(data) and shift < 70:
         byte = data[at]

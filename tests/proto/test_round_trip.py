@@ -12,6 +12,7 @@ import hloopt
 from hloopt.errors import EvaluationError, ParseError, UnsupportedError
 from hloopt.proto import is_proto, read_proto, read_snapshot, write_module, write_snapshot
 from hloopt.proto.messages import new
+from hloopt.proto.shapes import ShapeWriter
 from hloopt.proto.writer import module_proto
 
 FOLDER = Path(__file__).resolve().parents[2] / "samples"
@@ -284,3 +285,41 @@ def test_snapshots_hold_the_arrays_of_their_module(inputs: list[object], message
     module = hloopt.parse(of_instruction("f32[4] negate(p0)", ("f32[4]",)), "m.hlo")
     with pytest.raises(EvaluationError, match=message):
         write_snapshot(module, inputs, [np.zeros(4, np.float32)])  # type: ignore[arg-type]
+
+
+def delimited(module: hloopt.Module, shape: bytes, raw: bytes) -> bytes:
+    """A snapshot whose array follows the message, as XLA has dumped them since 2025."""
+    array = len(shape).to_bytes(8, "little") + shape + raw
+    message = new("UnoptimizedSnapshot")
+    message.hlo_module = module_proto(module).SerializeToString()
+    descriptor = bytes([0x10, len(array)])
+    message.partitions.add().arguments_descriptors.append(descriptor)
+    body = message.SerializeToString()
+    assert 128 <= len(body) < 1 << 14
+    return bytes([len(body) & 127 | 128, len(body) >> 7]) + body + array
+
+
+def test_arrays_may_follow_the_message() -> None:
+    """In the order of their layout."""
+    line = "f32[2,3]{0,1} negate(p0)"
+    module = hloopt.parse(of_instruction(line, ("f32[2,3]{0,1}",)), "m.hlo")
+    values = np.arange(6, dtype="<f4").reshape(2, 3)
+    shape = ShapeWriter().write(module.entry.parameters[0].shape)
+    data = delimited(module, shape, values.tobytes(order="F"))
+    assert is_proto(data) == "snapshot"
+    found = read_snapshot(data, "s.pb")
+    np.testing.assert_array_equal(found.inputs[0], values)
+    assert found.results == []
+    with pytest.raises(ParseError, match=r"arguments\[0\]: needs \d+ bytes, \d+ are left"):
+        read_snapshot(data[:-1], "s.pb")
+    short = delimited(module, shape, values.tobytes()[:-4])
+    with pytest.raises(ParseError, match="which are not those of f32"):
+        read_snapshot(short, "s.pb")
+
+
+def test_packed_arrays_are_refused() -> None:
+    """How XLA packs elements narrower than a byte is not guessed at."""
+    module = hloopt.parse(of_instruction("s4[2]{0} copy(p0)", ("s4[2]{0}",)), "m.hlo")
+    shape = ShapeWriter().write(module.entry.parameters[0].shape)
+    with pytest.raises(ParseError, match="elements of s4 are packed"):
+        read_snapshot(delimited(module, shape, b"\x21"), "s.pb")
