@@ -41,7 +41,8 @@ def invoke(*words: str, stdin: str | bytes = "") -> Result:
     """A command in this process; an exception that is not an answer fails the test at its place."""
     from hloopt.cli.main import cli
 
-    result = CliRunner().invoke(cli, list(words), input=stdin, prog_name="hloopt")
+    runner = CliRunner(env={"COLUMNS": None})  # pytest's workers say how wide they are
+    result = runner.invoke(cli, list(words), input=stdin, prog_name="hloopt")
     if result.exception is not None and not isinstance(result.exception, SystemExit):
         raise result.exception
     return result
