@@ -123,7 +123,7 @@ def aliasing_text(entries: Sequence[Any]) -> str:
 
 
 def _braces(index: Sequence[int]) -> str:
-    return f"{{{', '.join(map(str, index))}}}"
+    return f"{{{','.join(map(str, index))}}}"
 
 
 # ---- where values come from -------------------------------------------------------------------------

@@ -361,8 +361,8 @@ _ROWS: dict[str, tuple[Row, ...]] = {
     "scaled-dot": _DOT,
     "scan": (
         _DIMENSIONS,
-        flag("is_reverse"),
         number("num_carries", unless=0),
+        flag("is_reverse"),
         _associative(),
     ),
     "scatter": (

@@ -77,11 +77,11 @@ def _iota(dims: Iterable[int], order: Any) -> str:
 
 def _named(proto: Any, warnings: list[str]) -> str:
     mesh = proto.mesh
-    parts = [_mesh(mesh)]
+    parts = [f"mesh[{_mesh_axes(mesh)}]", *_device_ids(mesh)]
     if not mesh.axes and mesh.device_ids:  # the sharding of one device
         parts = [f"maximal_mesh[device_ids={mesh.device_ids[0]}]"]
     dims = ", ".join(_dimension(mesh, dim) for dim in proto.dim_shardings)
-    parts.append(f"[{dims}]")
+    parts.append(f"[{dims}]" if dims or mesh.axes or mesh.device_ids else "replicated")
     for word, axes in (
         ("replicated", proto.replicated_axes),
         ("unreduced", proto.unreduced_axes),
@@ -94,14 +94,20 @@ def _named(proto: Any, warnings: list[str]) -> str:
 
 
 def _mesh(mesh: Any) -> str:
-    parts = [f"'{text(axis.name)}'={axis.size}" for axis in mesh.axes]
+    return f"mesh[{','.join(filter(None, (_mesh_axes(mesh), *_device_ids(mesh))))}]"
+
+
+def _mesh_axes(mesh: Any) -> str:
+    return ",".join(f"'{text(axis.name)}'={axis.size}" for axis in mesh.axes)
+
+
+def _device_ids(mesh: Any) -> Iterator[str]:
     if mesh.HasField("iota_transform"):
         iota = mesh.iota_transform
         order = _iota(iota.reshape_dims, iota.transpose_perm).removeprefix("<=")
-        parts.append(f"device_ids=({order})")
+        yield f"device_ids=({order})"
     elif mesh.device_ids:
-        parts.append(f"device_ids=({','.join(map(str, mesh.device_ids))})")
-    return f"mesh[{','.join(parts)}]"
+        yield f"device_ids=({','.join(map(str, mesh.device_ids))})"
 
 
 def _dimension(mesh: Any, dim: Any) -> str:

@@ -38,7 +38,8 @@ _DOMAIN = re.compile(r"""\{\s*kind=(["']).*?\1\s*,\s*entry=(.*),\s*exit=(.*)\}""
 
 
 def _domain() -> Row:
-    fields = ("domain_entry_sharding", "domain_exit_sharding")
+    # XLA's proto calls entry what its text calls exit.
+    fields = ("domain_exit_sharding", "domain_entry_sharding")
 
     def read(entry: Entry) -> Verbatim:
         before, after = (_text(entry, field) for field in fields)

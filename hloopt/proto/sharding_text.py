@@ -131,9 +131,13 @@ def _named(proto: Any, tokens: Tokens) -> None:
                 tokens.accept(",")
             continue
         word = tokens.take()
+        if word == "replicated" and tokens.next != "=":
+            continue  # a mesh without axes shards nothing
         tokens.expect("=")
         if word == "metadata":
             _metadata(proto.metadata, tokens)
+        elif word == "device_ids":
+            _device_ids(proto.mesh, tokens, maximal=False)
         elif word in {"replicated", "unreduced", "manual"}:
             tokens.expect("{")
             while not tokens.accept("}"):

@@ -63,6 +63,13 @@ FORMS = {
         "f32[4]{0}",
     ),
     "f32[4]{0:T(128)S(1)} copy(p0)": ("f32[4]{0}",),
+    "s32[8,2]{1,0} copy(p0), sharding={mesh['x'=2,'y'=2], device_ids=(3,2,1,0), [{'x'}, {}]}": (
+        "s32[8,2]{1,0}",
+    ),
+    "f32[4]{0} copy(p0), sharding={mesh[], replicated}": ("f32[4]{0}",),
+    'f32[4]{0} domain(p0), domain={kind="sharding", entry={maximal device=0}, exit={maximal device=1}}': (
+        "f32[4]{0}",
+    ),
     "f32[<=4]{0} set-dimension-size(p0, p1), dimensions={0}": ("f32[4]{0}", "s32[]"),
     "(f32[4]{0}, u32[]) rng-bit-generator(p0), algorithm=rng_three_fry": ("f32[4]{0}",),
 }
