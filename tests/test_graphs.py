@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
-from graphs import graph_difference
 
+from graphs import graph_difference
 from hloopt.ir import Module, build, edit
 from hloopt.text.parser import parse_module
 from hloopt.types import Text, array, scalar

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+
 from neighbours import Pair, check_pair
 
 ONE_TO_ONE = "output_to_operand_aliasing={{}: (0, {})}"

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import pytest
-from neighbours import Pair, check_pair
 
 import hloopt
 from hloopt.types import IotaList
 from hloopt.verify import violations
+from neighbours import Pair, check_pair
 
 SUM = """
 sum {
