@@ -86,7 +86,7 @@ def zipped() -> bytes:
         (b"", "there is no module in it: it is empty"),
         (b" \n\t\n", "there is no module in it: it is empty"),
         (zipped(), "this is a zip archive, not HLO text"),
-        (gzip.compress(TEXT.encode()), "this is gzip data within gzip data, not HLO text"),
+        (gzip.compress(TEXT.encode(), mtime=0), "this is gzip data within gzip data, not HLO text"),
         (b"\x28\xb5\x2f\xfd\x04\x00", "this is zstd data, not HLO text"),
         (b"ML\xefR\x01\x03", "this is MLIR bytecode (StableHLO?), not HLO text"),
         (b"BC\xc0\xde5\x14", "this is LLVM bitcode, not HLO text"),
