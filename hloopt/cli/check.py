@@ -21,6 +21,14 @@ _MOST_ERRORS = 20
 @click.command("check")
 @files_argument
 @strict_option(default=True)
+@click.option(
+    "--rules",
+    is_flag=True,
+    is_eager=True,
+    expose_value=False,
+    callback=lambda ctx, _, wanted: _list_rules(ctx) if wanted else None,
+    help="List the constraints that errors name in brackets, and exit.",
+)
 @json_option
 @click.pass_context
 def command(ctx: click.Context, files: tuple[str, ...], as_json: bool) -> None:
@@ -31,6 +39,7 @@ def command(ctx: click.Context, files: tuple[str, ...], as_json: bool) -> None:
     \b
     Example:
       hloopt check dump --module jit_train
+      hloopt check --rules
     """
     rows: list[dict[str, Any]] = []
     code = 0
@@ -45,6 +54,18 @@ def command(ctx: click.Context, files: tuple[str, ...], as_json: bool) -> None:
 
         write_json("check", {"ok": code == 0, "files": rows})
     ctx.exit(code)
+
+
+def _list_rules(ctx: click.Context) -> None:
+    from hloopt.report.console import product, table
+    from hloopt.verify import RULES
+
+    made = table("rule", "meaning", left=2)
+    made.columns[0].no_wrap = True
+    for name, meaning in sorted(RULES.items()):
+        made.add_row(name, meaning)
+    product().print(made)
+    ctx.exit()
 
 
 def _check(text: Text, *, as_json: bool, alone: bool) -> tuple[dict[str, Any], int]:

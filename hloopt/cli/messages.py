@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from hloopt.errors import HlooptError, ParseError, SourceError
+from hloopt.errors import HlooptError, ParseError, SourceError, VerifyError
 
 if TYPE_CHECKING:
     from hloopt.ir import Module
@@ -62,6 +62,7 @@ def show_warnings(module: Module, name: str) -> None:
 def error_json(error: HlooptError, *, alone: bool = False) -> dict[str, Any]:
     """An error as JSON values: ``line`` and ``column`` where it has a place, ``notes`` where it has some.
 
+    An offence of the verifier has the name of the constraint under ``rule``.
     Unless it is to stand alone, ``others`` are what was found beside it, and ``more`` says whether the
     reading stopped there.
     """
@@ -71,6 +72,8 @@ def error_json(error: HlooptError, *, alone: bool = False) -> dict[str, Any]:
             found |= {"line": error.line, "column": error.column}
         if error.notes:
             found["notes"] = list(error.notes)
+    if isinstance(error, VerifyError) and error.rule:
+        found["rule"] = error.rule
     if isinstance(error, ParseError) and error.others and not alone:
         found["others"] = [error_json(other) for other in error.others]
         found["more"] = error.more

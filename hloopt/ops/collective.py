@@ -194,6 +194,8 @@ def _check_parts(args: InferArgs, shapes: list[ArrayShape], size: int | None) ->
 def _collective_permute(args: InferArgs) -> Shape:
     """The operands' shapes; the in-place form (input, output, starts, starts) has the output's."""
     if "slice_sizes" in args.attributes:
+        if len(args.operands) != 4:
+            raise error(args, f"with slice_sizes= it takes 4 operands, not {len(args.operands)}")
         return like(args, args.operands[1])
     return _same(args)
 

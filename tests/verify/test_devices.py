@@ -294,6 +294,14 @@ def test_devices(pair: Pair) -> None:
     check_pair(pair)
 
 
+def test_an_in_place_permutation_has_input_output_and_starts() -> None:
+    """With fewer operands it is refused, and nothing fails on the way."""
+    line = "r = f32[4] collective-permute(p), source_target_pairs={{0,1}}, slice_sizes={{4}}"
+    (error,) = violations(hloopt.parse(one(line)))
+    said = "%r: collective-permute: with slice_sizes= it takes 4 operands, not 1"
+    assert (error.message, error.line) == (said, 4)
+
+
 def test_an_iota_permutes_its_dimensions() -> None:
     """What the parser refuses, a module made by hand may have."""
     module = hloopt.parse(reduced("replica_groups=[2,4]<=[4,2]T(1,0)"))
