@@ -29,6 +29,9 @@ def command(ctx: click.Context, files: tuple[str, ...], as_json: bool) -> None:
     of attributes, of computations and of independent instructions, and defaults that may be written or
     not.  Literals that are left out of the text ({...}) count as equal.
 
+    XLA's protocol buffers do not hold all that a text's header says (replica_count,
+    allow_spmd_sharding_propagation_to_output ...): the digests of the two can differ by that.
+
     \b
     Example:
       hloopt hash dump/*.before_optimizations.txt | sort | uniq -w32 --all-repeated=separate
