@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import gc
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -15,7 +17,16 @@ from hloopt.ir.walk import callees_first, calls_by_attribute
 from hloopt.ops import InferArgs, Signature
 from hloopt.types import ArrayShape, Literal, Metadata, Shape, array
 
-__all__ = ["clone", "clone_computation", "clone_module", "constant", "infer_shape", "make", "splat"]
+__all__ = [
+    "clone",
+    "clone_computation",
+    "clone_module",
+    "constant",
+    "infer_shape",
+    "make",
+    "no_collection",
+    "splat",
+]
 
 
 def infer_shape(instruction: Instruction, declared: Shape | None = None) -> Shape:
@@ -154,3 +165,15 @@ def _mapped_calls(value: Any, callees: Mapping[Computation, Computation] | None)
     if isinstance(value, tuple) and value and isinstance(value[0], Computation):
         return tuple(callees.get(entry, entry) for entry in value)
     return value
+
+
+@contextmanager
+def no_collection() -> Iterator[None]:
+    """Everything made while a module is built stays alive: let the garbage collector not look through it."""
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()

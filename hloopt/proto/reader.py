@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -10,6 +9,7 @@ from typing import Any
 
 from hloopt.errors import ParseError
 from hloopt.ir import Computation, Instruction, Module, edit
+from hloopt.ir.build import no_collection
 from hloopt.ops import MANY, op_of
 from hloopt.proto import header
 from hloopt.proto.annotations import metadata_text
@@ -43,7 +43,7 @@ def read_module(data: bytes, name: str) -> Module:
     ``module.warnings`` names what has no text form (at offset -1: there is no text).
     """
     reading = Reading()
-    with parse_errors(name), _no_collection():
+    with parse_errors(name), no_collection():
         return _ModuleReader(reading, name).module(decode("Module", data, reading.warnings))
 
 
@@ -54,18 +54,6 @@ def parse_errors(name: str) -> Iterator[None]:
         yield
     except Problem as problem:
         raise ParseError(str(problem), name=name) from None
-
-
-@contextmanager
-def _no_collection() -> Iterator[None]:
-    """Everything made while reading stays alive: let the garbage collector not look through it."""
-    enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if enabled:
-            gc.enable()
 
 
 class _ModuleReader:

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import gc
 import re
-from collections.abc import Iterator
-from contextlib import contextmanager
 
 from hloopt.errors import ParseError
 from hloopt.ir import Module
+from hloopt.ir.build import no_collection
 from hloopt.source import Source
 from hloopt.text.foreign import foreign
 from hloopt.text.grammar import read
@@ -40,7 +38,7 @@ def parse_module(text: str, name: str = "<text>", *, strict: bool = False) -> Mo
     parser refuses.
     """
     source = Source(text, name)
-    with _no_collection():
+    with no_collection():
         try:
             return _read(source, text, strict)
         except Problem as problem:
@@ -92,15 +90,3 @@ def _error(source: Source, text: str, strict: bool, first: Problem, has_parts: b
     ]
     errors[0].others, errors[0].more = tuple(errors[1:]), more
     return errors[0]
-
-
-@contextmanager
-def _no_collection() -> Iterator[None]:
-    """Everything made while reading stays alive: let the garbage collector not look through it."""
-    enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if enabled:
-            gc.enable()
