@@ -1,0 +1,240 @@
+"""gather and scatter: windows at computed places, one element at a time."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import product
+
+import numpy as np
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from combiners import argmax, binary, chosen, crossed, python, twice_less
+from elements import ELEMENTS, INTEGERS, entry, seeds, shape_of, values
+from hloopt.types import DTYPES
+from statement import check
+
+OPCODES = ("gather", "scatter")
+
+names = st.sampled_from(ELEMENTS)
+
+
+@dataclass(frozen=True)
+class Places:
+    """The windows of a gather or scatter over an array of ``dims``.
+
+    ``dropped`` are collapsed or inserted dimensions; ``vector`` is the indices' dimension that holds an
+    index vector; ``result`` are the dimensions of a gather's result and of a scatter's updates.
+    """
+
+    dims: tuple[int, ...]
+    sizes: tuple[int, ...]
+    dropped: tuple[int, ...]
+    mapped: tuple[int, ...]
+    batching: tuple[int, ...]
+    indices_batching: tuple[int, ...]
+    vector: int
+    indices: tuple[int, ...]
+    window_dims: tuple[int, ...]
+    result: tuple[int, ...]
+
+    @property
+    def kept(self):
+        return [d for d in range(len(self.dims)) if d not in self.dropped + self.batching]
+
+    def split(self, index):
+        """An index of the result: its batch part, and its place in the window for all of ``dims``."""
+        batch = [i for d, i in enumerate(index) if d not in self.window_dims]
+        offset = [0] * len(self.dims)
+        for d, where in zip(self.kept, self.window_dims, strict=True):
+            offset[d] = index[where]
+        return batch, offset
+
+    def start(self, indices, batch):
+        """Where the window of a batch position is told to start."""
+        whole = [*batch[: self.vector], 0, *batch[self.vector :]]
+        begin = [0] * len(self.dims)
+        for k, d in enumerate(self.mapped):
+            whole[self.vector] = k
+            begin[d] = int(indices[tuple(whole[: indices.ndim])])
+        for d, where in zip(self.batching, self.indices_batching, strict=True):
+            begin[d] = whole[where]
+        return begin
+
+
+@st.composite
+def places(draw, smallest=0):
+    """Every role of a dimension, batch dimensions in any order, the index vector anywhere or nowhere."""
+    rank = draw(st.integers(0, 4))
+    roles = [
+        draw(st.sampled_from(["dropped", "batching", "window", "window"])) for _ in range(rank)
+    ]
+    dims = tuple(draw(st.integers(smallest, 4)) for _ in range(rank))
+    sizes = tuple(
+        draw(st.integers(0, n)) if role == "window" else min(1, n)
+        for n, role in zip(dims, roles, strict=True)
+    )
+    batching = tuple(d for d in range(rank) if roles[d] == "batching")
+    free = [d for d in range(rank) if roles[d] != "batching"]
+    mapped = tuple(draw(st.permutations([d for d in free if draw(st.booleans())])))
+    batch = [(d, dims[d]) for d in batching]
+    batch += [(-1, draw(st.integers(0, 3))) for _ in range(draw(st.integers(0, 2)))]
+    batch = draw(st.permutations(batch))
+    shape = [size for _, size in batch]
+    implicit = len(mapped) == 1 and draw(st.booleans())
+    vector = len(batch) if implicit else draw(st.integers(0, len(batch)))
+    if not implicit:
+        shape.insert(vector, len(mapped))
+    at = {d: n + (n >= vector) for n, (d, _) in enumerate(batch)}
+    window = [sizes[d] for d in range(rank) if roles[d] == "window"]
+    total = len(batch) + len(window)
+    window_dims = tuple(sorted(draw(st.permutations(range(total)))[: len(window)]))
+    from_batch, from_window = iter([size for _, size in batch]), iter(window)
+    result = tuple(next(from_window if d in window_dims else from_batch) for d in range(total))
+    return Places(
+        dims,
+        sizes,
+        tuple(d for d in range(rank) if roles[d] == "dropped"),
+        mapped,
+        batching,
+        tuple(at[d] for d in batching),
+        vector,
+        tuple(shape),
+        window_dims,
+        result,
+    )
+
+
+def start_indices(kind, dims, chooser):
+    """Indices around small arrays, one in eight at an end of the type."""
+    row = DTYPES[kind]
+    signed = row.kind == "signed"
+    low, high = (
+        (-(1 << row.bits - 1), (1 << row.bits - 1) - 1) if signed else (0, (1 << row.bits) - 1)
+    )
+    result = np.empty(dims, row.numpy)
+    for index in product(*map(range, dims)):
+        near = chooser.randint(max(low, -2), min(high, 4))
+        result[index] = chooser.choice([low, high]) if chooser.random() < 0.125 else near
+    return result
+
+
+def listed(numbers):
+    return "{" + ",".join(map(str, numbers)) + "}"
+
+
+def batching_text(case, of_array, of_indices):
+    if not case.batching:
+        return ""
+    return f", {of_array}={listed(case.batching)}, {of_indices}={listed(case.indices_batching)}"
+
+
+@given(places(), names, st.sampled_from(INTEGERS), seeds)
+@settings(max_examples=100)
+def test_gather_takes_slices_at_clamped_starts(case, name, kind, chooser):
+    """Each start is moved so that its slice is inside; an operand without elements gives zeros."""
+    x, indices = values(name, case.dims, chooser), start_indices(kind, case.indices, chooser)
+    want = np.zeros(case.result, x.dtype)
+    if x.size:
+        for index in product(*map(range, case.result)):
+            batch, offset = case.split(index)
+            begin = case.start(indices, batch)
+            bounds = zip(begin, case.dims, case.sizes, strict=True)
+            begin = [min(max(b, 0), n - size) for b, n, size in bounds]
+            want[index] = x[tuple(b + o for b, o in zip(begin, offset, strict=True))]
+    text = (
+        f"{shape_of(name, case.result)} gather(p0, p1), offset_dims={listed(case.window_dims)}, "
+        f"collapsed_slice_dims={listed(case.dropped)}, start_index_map={listed(case.mapped)}"
+        + batching_text(case, "operand_batching_dims", "start_indices_batching_dims")
+        + f", index_vector_dim={case.vector}, slice_sizes={listed(case.sizes)}"
+    )
+    shapes = [shape_of(name, case.dims), shape_of(kind, case.indices)]
+    check(entry(text, shapes), [x, indices], want)
+
+
+def scattered(case, arrays, indices, updates, combiner):
+    """Updates one after the other; a window that is not inside is left out as a whole."""
+    results = [x.copy() for x in arrays]
+    for index in product(*map(range, case.result)):
+        batch, offset = case.split(index)
+        begin = case.start(indices, batch)
+        sizes = [size if d in case.kept else 1 for d, size in enumerate(case.sizes)]
+        bounds = zip(begin, case.dims, sizes, strict=True)
+        if any(b < 0 or b > n - size for b, n, size in bounds):
+            continue
+        at = tuple(b + o for b, o in zip(begin, offset, strict=True))
+        left = [python(x[at], kind) for x, kind in zip(results, combiner.kinds, strict=True)]
+        right = [python(u[index], kind) for u, kind in zip(updates, combiner.kinds, strict=True)]
+        for x, number in zip(results, combiner.function(left, right), strict=True):
+            x[at] = number
+    return results
+
+
+def check_scatter(case, combiner, kind, chooser):
+    arrays = [values(name, case.dims, chooser) for name in combiner.kinds]
+    updates = [values(name, case.result, chooser) for name in combiner.kinds]
+    indices = start_indices(kind, case.indices, chooser)
+    with np.errstate(all="ignore"):
+        want = scattered(case, arrays, indices, updates, combiner)
+    count = len(arrays)
+    operands = ", ".join(f"p{number}" for number in range(2 * count + 1))
+    results = ", ".join(shape_of(name, case.dims) for name in combiner.kinds)
+    text = (
+        f"{results if count == 1 else f'({results})'} scatter({operands}), "
+        f"update_window_dims={listed(case.window_dims)}, inserted_window_dims={listed(case.dropped)}, "
+        f"scatter_dims_to_operand_dims={listed(case.mapped)}"
+        + batching_text(case, "input_batching_dims", "scatter_indices_batching_dims")
+        + f", index_vector_dim={case.vector}, to_apply=combine"
+    )
+    shapes = [shape_of(name, case.dims) for name in combiner.kinds]
+    shapes += [shape_of(kind, case.indices)]
+    shapes += [shape_of(name, case.result) for name in combiner.kinds]
+    check(entry(text, shapes, combiner.text), [*arrays, indices, *updates], want)
+
+
+COMBINERS = (
+    binary("add", "s8"),
+    binary("add", "u4"),
+    binary("add", "f32"),
+    binary("add", "bf16"),
+    binary("add", "c64"),
+    binary("multiply", "s16"),
+    binary("multiply", "f16"),
+    binary("maximum", "f32"),
+    binary("maximum", "u8"),
+    binary("minimum", "bf16", swapped=True),
+    binary("and", "pred"),
+    binary("or", "u32", swapped=True),
+    binary("xor", "s64"),
+    binary("subtract", "f64"),
+    binary("subtract", "s32", swapped=True),
+    chosen(0, "f32"),
+    chosen(1, "f8e4m3fn"),
+    twice_less("s32"),
+    twice_less("bf16"),
+    crossed("s32", "u8"),
+    argmax("f32", "s32"),
+    argmax("bf16", "u32", "LT"),
+)
+
+
+@given(places(), st.sampled_from(COMBINERS), st.sampled_from(INTEGERS), seeds)
+@settings(max_examples=150)
+def test_scatter_combines_windows_that_are_inside(case, combiner, kind, chooser):
+    """combine(current, update) for every window in row-major order of the batch."""
+    check_scatter(case, combiner, kind, chooser)
+
+
+@given(places(), names, seeds)
+@settings(max_examples=60)
+def test_scatter_assigns_elements_of_any_type(case, name, chooser):
+    """Of several updates of one place the last one stays."""
+    check_scatter(case, chosen(1, name), "s32", chooser)
+
+
+@given(st.integers(1, 3), st.integers(9, 40), st.sampled_from(COMBINERS), seeds)
+@settings(max_examples=80)
+def test_scatter_of_many_updates_of_few_places_keeps_their_order(size, count, combiner, chooser):
+    """Every place is combined in the order of its updates, however many there are."""
+    case = Places((size, 2), (1, 2), (0,), (0,), (), (), 1, (count, 1), (1,), (count, 2))
+    check_scatter(case, combiner, "s32", chooser)
