@@ -17,6 +17,8 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from hloopt.errors import UnsupportedError
+from hloopt.interpret.host import Host
+from hloopt.interpret.participants import Participant
 from hloopt.ir import Computation, Instruction
 from hloopt.types import ArrayShape, DType, Shape, TupleShape
 
@@ -44,13 +46,15 @@ class Context(ABC):
     """The state of one evaluation of a module.
 
     ``excess_precision`` is the named mode in which bf16 and f16 chains keep float32.  ``memory``
-    holds what outlives one instruction (the state of ``rng-get-and-update-state``), by keys of
-    its owners' choice.
+    holds what outlives one instruction, by keys of its owners' choice.  ``participant`` is who evaluates: the only participant, or one of several.
+    ``host`` is what it talks to.
     """
 
     def __init__(self, *, excess_precision: bool = False) -> None:
         self.excess_precision = excess_precision
         self.memory: dict[Any, Any] = {}
+        self.participant = Participant()
+        self.host = Host()
 
     @abstractmethod
     def call(self, computation: Computation, args: Sequence[Value]) -> Value:

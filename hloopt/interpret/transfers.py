@@ -1,0 +1,154 @@
+"""Transfers between devices: send, recv and their ends.
+
+Who sends to whom is what ``frontend_attributes={_xla_send_recv_source_target_pairs=...}`` say: partitions
+where the op has a positive channel, else replicas.  Without pairs, what one participant sends over a
+channel is received by the one that receives from it.
+
+A send does not wait: what it sends is kept until it is received, in order.  A ``recv`` does not wait
+either; its context word is the number of the request, and ``recv-done`` waits for the data.  A participant
+that no pair sends to receives zeros.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Hashable
+
+import numpy as np
+
+from hloopt.interpret.context import Context, Value, array_of
+from hloopt.interpret.control import zeros
+from hloopt.interpret.failures import failure
+from hloopt.interpret.participants import Participant
+from hloopt.ir import Instruction
+from hloopt.types import ArrayShape, Shape, TupleShape, Verbatim
+
+__all__ = ["check_transfer", "pairs_of", "recv", "recv_done", "send", "send_done"]
+
+_PAIRS = re.compile(r'_xla_send_recv_source_target_pairs="?(\{(?:\s*\{[^{}]*\}\s*,?)*\s*\})"?')
+_PAIR = re.compile(r"\{\s*(\d+)\s*,\s*(\d+)\s*\}")
+
+
+def pairs_of(instruction: Instruction) -> tuple[tuple[int, int], ...] | None:
+    """The (source, target) pairs of a send or recv; None where it has none."""
+    value = instruction.attributes.get("frontend_attributes")
+    found = _PAIRS.search(value.text) if isinstance(value, Verbatim) else None
+    if found is None:
+        return None
+    return tuple((int(source), int(target)) for source, target in _PAIR.findall(found[1]))
+
+
+def _own_id(instruction: Instruction, participant: Participant) -> tuple[int, int]:
+    """What the pairs call this participant, and what tells its group from others."""
+    if (instruction.attributes.get("channel_id") or 0) > 0:
+        return participant.partition, participant.replica
+    return participant.replica, participant.partition
+
+
+def _channel(instruction: Instruction) -> int:
+    return int(instruction.attributes.get("channel_id") or 0)
+
+
+def send(instruction: Instruction, operands: tuple[Value, ...], context: Context) -> Value:
+    """Keep the operand for whoever receives it."""
+    participant = context.participant
+    data = operands[0]
+    pairs, channel = pairs_of(instruction), _channel(instruction)
+    if pairs is None:
+        participant.claim(instruction, ("sends", channel))
+        participant.post(channel, data)
+    else:
+        own, other = _own_id(instruction, participant)
+        for source, target in pairs:
+            if source == own:
+                participant.post((channel, other, source, target), data)
+    return (data, np.zeros((), np.uint32), np.zeros((), np.bool_))
+
+
+def send_done(instruction: Instruction, operands: tuple[Value, ...], context: Context) -> Value:
+    """A token: nothing waits for a send."""
+    return np.zeros((), np.bool_)
+
+
+def recv(instruction: Instruction, operands: tuple[Value, ...], context: Context) -> Value:
+    """Ask for data; the context word is the number of the request."""
+    participant = context.participant
+    shape = instruction.shape
+    assert isinstance(shape, TupleShape)
+    pairs, channel = pairs_of(instruction), _channel(instruction)
+    key: Hashable | None = None
+    if pairs is None:
+        participant.claim(instruction, ("receives", channel))
+        key = channel
+    else:
+        own, other = _own_id(instruction, participant)
+        source = next((source for source, target in pairs if target == own), None)
+        if source is not None:
+            key = (channel, other, source, own)
+    request = participant.request(key)
+    return (
+        zeros(shape.elements[0], context),
+        np.array(request, np.uint32),
+        np.zeros((), np.bool_),
+    )
+
+
+def recv_done(instruction: Instruction, operands: tuple[Value, ...], context: Context) -> Value:
+    """The data, and a token; waits for a sender."""
+    state = operands[0]
+    assert isinstance(state, tuple)
+    shape = instruction.shape
+    assert isinstance(shape, TupleShape)
+    participant = context.participant
+    key = participant.close(instruction, int(array_of(state[1])))
+    token = np.zeros((), np.bool_)
+    if key is None:
+        return (zeros(shape.elements[0], context), token)
+    data = participant.take(instruction, key)
+    if not _fits(data, shape.elements[0], context):
+        raise failure(instruction, f"is sent {_said(data)}, not {shape.elements[0]}")
+    return (data, token)
+
+
+def check_transfer(instruction: Instruction, replicas: int, partitions: int) -> str | None:
+    """Why a send or recv between devices cannot be run among so many, or None."""
+    if instruction.opcode not in ("send", "recv") or instruction.attributes.get("is_host_transfer"):
+        return None
+    pairs, channel = pairs_of(instruction), _channel(instruction)
+    if pairs is None:
+        if channel > 0:
+            return None
+        return f"{instruction.opcode} has neither source-target pairs nor a channel_id"
+    count, what = (partitions, "partitions") if channel > 0 else (replicas, "replicas")
+    for pair in pairs:
+        for device in pair:
+            if device >= count:
+                return f"{instruction.opcode} with device {device}; only {count} {what} are run"
+    return None
+
+
+def _fits(value: Value, shape: Shape, context: Context) -> bool:
+    if isinstance(shape, TupleShape):
+        return (
+            isinstance(value, tuple)
+            and len(value) == len(shape.elements)
+            and all(
+                _fits(part, element, context)
+                for part, element in zip(value, shape.elements, strict=True)
+            )
+        )
+    if isinstance(value, tuple) or not isinstance(shape, ArrayShape):
+        return False
+    if value.dtype != context.carrier(shape.dtype) or value.ndim != shape.rank:
+        return False
+    dynamic = shape.dynamic or (False,) * shape.rank
+    return all(
+        size == bound or (varies and size < bound)
+        for size, bound, varies in zip(value.shape, shape.dims, dynamic, strict=True)
+    )
+
+
+def _said(value: Value) -> str:
+    if isinstance(value, tuple):
+        return f"({', '.join(map(_said, value))})"
+    return f"{value.dtype.name}{list(value.shape)}"
