@@ -10,6 +10,7 @@ import re
 from dataclasses import dataclass
 
 from reread import NOT_ITS_OWN
+from stages import WITHIN_SPREAD
 
 __all__ = ["RULES", "Rule", "excuse"]
 
@@ -38,6 +39,32 @@ RULES: tuple[Rule, ...] = (
         RUNS,
         "the value of this constant is left out of the text",
         "the constant was elided when the text was dumped: refused by name and line",
+    ),
+    Rule(
+        RUNS,
+        "not so with reductions in two steps",
+        "XLA reduces long dimensions in windows, each from the init: it takes the init to be the reducer's "
+        "identity, and the reducer to be associative",
+    ),
+    Rule(
+        RUNS,
+        "not so with reductions of one element without their init",
+        "XLA takes the init to be the reducer's identity, and leaves it out where there is one element",
+    ),
+    Rule(
+        RUNS,
+        "not so with a clamp for its maximum with its lower bound",
+        "XLA takes it that a clamp's lower bound is not above its upper one",
+    ),
+    Rule(
+        RUNS,
+        "the loop does not end",
+        "XLA takes it that every loop ends, and drops one whose result does not depend on its trips",
+    ),
+    Rule(
+        RUNS,
+        WITHIN_SPREAD,
+        "the module is ill-conditioned: XLA's own result is no nearer to the true one",
     ),
     Rule(
         RUNS,

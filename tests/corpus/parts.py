@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from memory import LARGE
-from stages import READING_STAGES, REFUSAL_STAGES, RESULT_STAGES, TEXT_STAGES
+from records import WEAK, flags
+from stages import GOLDEN_STAGES, READING_STAGES, REFUSAL_STAGES, RESULT_STAGES, TEXT_STAGES
 
 __all__ = ["XLA_STAGES", "Task", "tasks"]
 
@@ -70,6 +71,10 @@ def _tests(corpus: Path, xla: bool) -> Iterator[Task]:
             continue
         if row["accepted"] is True:
             yield Task("xla-tests", path, _stages(path, READING_STAGES, xla))
+            if row.get("golden"):
+                weak = flags(folder / "golden" / f"{path.stem}.json") & WEAK
+                part = "xla-golden.weak" if weak else "xla-golden"
+                yield Task(part, path, GOLDEN_STAGES)
         elif row["accepted"] is False and "was parsing" in (said := _said(row["error"])):
             yield Task("xla-tests.refused", path, REFUSAL_STAGES, said)
 

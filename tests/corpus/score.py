@@ -51,7 +51,10 @@ def package_key() -> str:
         for path in sorted((ROOT / folder).rglob("*"))
         if path.suffix in (".py", ".lark", ".toml")
     ]
-    own = [HERE / f"{name}.py" for name in ("judge", "memory", "reread", "stages")]
+    own = [
+        HERE / f"{name}.py"
+        for name in ("explanations", "judge", "memory", "records", "reread", "stages")
+    ]
     shared = [HERE.parent / f"{name}.py" for name in ("graphs", "support")]
     return digest([*sources, *own, *shared, HERE.parent / "oracle" / "xla_child.py"])
 
@@ -59,7 +62,8 @@ def package_key() -> str:
 def file_key(task: Task) -> str:
     """A hash of a file, of what is recorded beside it, and of what is asked."""
     stem = task.path.with_name(task.path.name.split(".")[0])
-    beside = [stem.with_name(stem.name + suffix) for suffix in (".npz", ".json")]
+    golden = stem.parent.parent / "golden" / stem.name
+    beside = [one.with_name(one.name + end) for one in (stem, golden) for end in (".npz", ".json")]
     return digest([task.path, *(one for one in beside if one.exists())], " ".join(task.stages))
 
 

@@ -21,19 +21,24 @@ refused     it is refused, strictly
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import hloopt
+from explanations import rewritten
 from hloopt.errors import HlooptError, ParseError, UnsupportedError
-from hloopt.ir import build, edit
 from judge import check_place, round_trip
-from support import Recorded, mismatch, recorded
+from records import record_of, spread
+from support import Recorded, mismatch
 
 READING_STAGES = ("parsed", "strict", "printed", "verified")
 TEXT_STAGES = (*READING_STAGES, "optimised")
 RESULT_STAGES = ("evaluated", "excess", "ran", "evaluated_o2", "ran_o2")
+GOLDEN_STAGES = ("evaluated", "ran", "evaluated_o2", "ran_o2")
 REFUSAL_STAGES = ("answered", "refused")
+
+WITHIN_SPREAD = "moving the inputs by one ULP changes as much"
 
 Outcome = dict[str, str]
 """Stage -> ``ok``, ``refused: message`` or ``failed: message``."""
@@ -77,19 +82,12 @@ def examine(path: Path, stages: tuple[str, ...], printed: Path | None = None) ->
     better = None
     if "optimised" in stages or "ran_o2" in stages:
         better = attempt("optimised", lambda: _optimised(module))
-    record = recorded(path.with_name(path.name.split(".")[0])) if "evaluated" in stages else None
+    record = record_of(path) if "evaluated" in stages else None
     if record is not None:
-        inputs = record.inputs
-        attempt("evaluated", lambda: _agree(lambda m: hloopt.evaluate(m, inputs), module, record))
-        attempt("excess", lambda: _agree(lambda m: _evaluate_wide(m, inputs), module, record))
-        attempt("ran", lambda: _agree(lambda m: hloopt.compile(m).run(inputs), module, record))
-        if better is not None:
-            attempt(
-                "evaluated_o2", lambda: _agree(lambda m: hloopt.evaluate(m, inputs), better, record)
-            )
-            attempt(
-                "ran_o2", lambda: _agree(lambda m: hloopt.compile(m).run(inputs), better, record)
-            )
+        for stage, evaluate in _WAYS.items():
+            subject = better if stage.endswith("_o2") else module
+            if stage in stages and subject is not None:
+                attempt(stage, partial(_agree, evaluate, subject, record))
     return outcome
 
 
@@ -123,41 +121,33 @@ def _optimised(module: Any) -> Any:
     return better
 
 
+def _executed(module: Any, inputs: list[Any]) -> list[Any]:
+    return hloopt.compile(module).run(inputs)
+
+
 def _evaluate_wide(module: Any, inputs: list[Any]) -> list[Any]:
     return hloopt.evaluate(module, inputs, excess_precision=True)
 
 
-def _agree(run: Callable[[Any], list[Any]], module: Any, record: Recorded) -> None:
-    """Raise where the results are not the recorded ones.
+_Evaluate = Callable[[Any, list[Any]], list[Any]]
+_WAYS: dict[str, _Evaluate] = {
+    "evaluated": hloopt.evaluate,
+    "excess": _evaluate_wide,
+    "ran": _executed,
+    "evaluated_o2": hloopt.evaluate,
+    "ran_o2": _executed,
+}
 
-    Where they are not, the run is repeated as XLA compiles divisions by constants; the message says when
-    that alone explains the difference.
-    """
-    difference = mismatch(run(module), record)
+
+def _agree(evaluate: _Evaluate, module: Any, record: Recorded) -> None:
+    """Raise where the results are not the recorded ones; the message says what explains it, if anything does."""
+    difference = mismatch(evaluate(module, record.inputs), record)
     if not difference:
         return
-    rewritten = _with_reciprocals(module)
-    if rewritten is not None and not mismatch(run(rewritten), record):
-        raise AssertionError(f"{difference}; not so with reciprocals of constant divisors")
+    for name, copy in rewritten(module):
+        if not mismatch(evaluate(copy, record.inputs), record):
+            raise AssertionError(f"{difference}; not so with {name}")
+    wider = spread(partial(evaluate, module), record)
+    if not mismatch(evaluate(module, record.inputs), wider):
+        raise AssertionError(f"{difference}; {WITHIN_SPREAD}")
     raise AssertionError(difference)
-
-
-def _with_reciprocals(module: Any) -> Any:
-    """``x / c`` as ``x * (1 / c)``, which rounds twice: a rewrite that XLA makes and hloopt does not.
-
-    None where the module has no such division.
-    """
-    copy = build.clone_module(module)
-    found = False
-    for instruction in list(copy.instructions()):
-        if instruction.opcode != "divide" or not instruction.array.dtype.is_float:
-            continue
-        divisor = instruction.operands[1]
-        source = divisor.operands[0] if divisor.opcode == "broadcast" else divisor
-        if source.literal is not None and source.literal.is_scalar:
-            one = instruction.array.dtype.numpy.type(1)
-            reciprocal = build.splat(instruction, instruction.array, one / source.literal.array[()])
-            product = build.make(instruction, "multiply", (instruction.operands[0], reciprocal))
-            edit.replace_instruction(instruction, product)
-            found = True
-    return copy if found else None

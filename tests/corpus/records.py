@@ -1,0 +1,103 @@
+"""What XLA's CPU compiler gave for a file of the corpus, and how much that may move."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from hloopt.runtime.compare import TOLERANCES
+from support import Array, Recorded, as_type, recorded
+
+__all__ = ["WEAK", "flags", "moved", "record_of", "spread"]
+
+WEAK = frozenset({
+    "all_outputs_zero", "collective", "custom_call", "no_outputs", "rng_default", "some_output_all_nan",
+    "unstable_sort",
+})  # fmt: skip
+"""Flags of results that show little: anything would give them, or XLA is free to give others."""
+
+_DRAWS = 3
+_TIMES = 6.0
+"""A result may be off by this many times what moving the inputs by one ULP changes in it."""
+
+
+def record_of(path: Path) -> Recorded | None:
+    """Inputs and results recorded for a text: beside it, or in ``golden/`` beside its folder."""
+    stem = path.name.split(".")[0]
+    golden = path.parent.parent / "golden" / stem
+    if golden.with_name(f"{stem}.npz").exists():
+        return _golden(golden)
+    return recorded(path.with_name(stem))
+
+
+def flags(golden: Path) -> frozenset[str]:
+    """What is said of a golden result in its ``.json``."""
+    return frozenset(json.loads(golden.read_text())["flags"])
+
+
+def _golden(stem: Path) -> Recorded:
+    """Results with the tolerances of their types."""
+    meta = json.loads(stem.with_name(f"{stem.name}.json").read_text())
+    with np.load(stem.with_name(f"{stem.name}.npz")) as arrays:
+        inputs, outputs = (
+            [
+                as_type(arrays[f"{prefix}_{index}"], spec["dtype"])
+                for index, spec in enumerate(meta[key])
+            ]
+            for prefix, key in (("in", "inputs"), ("out", "outputs"))
+        )
+    specs = [
+        _tolerance(output, spec["dtype"])
+        for output, spec in zip(outputs, meta["outputs"], strict=True)
+    ]
+    return Recorded(inputs, outputs, specs)
+
+
+def _tolerance(output: Array, name: str) -> dict[str, Any]:
+    tolerance = TOLERANCES.get(name)
+    if tolerance is None:
+        return {}
+    magnitude = np.abs(_wide(output))
+    largest = float(magnitude[np.isfinite(magnitude)].max(initial=0.0))
+    return {"rtol": tolerance.rtol, "atol": tolerance.scaled_atol * largest}
+
+
+def moved(inputs: list[Array], draw: int) -> list[Array]:
+    """The inputs with every f32 and f64 that is no integer moved by one ULP, up or down."""
+    rng = np.random.default_rng(draw)
+    arrays = []
+    for values in inputs:
+        if values.dtype not in (np.float32, np.float64):
+            arrays.append(values)
+            continue
+        towards = np.where(rng.random(values.shape) < 0.5, -np.inf, np.inf).astype(values.dtype)
+        fraction = values != np.trunc(values)
+        arrays.append(
+            np.where(fraction, np.nextafter(values, towards), values).astype(values.dtype)
+        )
+    return arrays
+
+
+def spread(run: Any, record: Recorded) -> Recorded:
+    """The record with tolerances as wide as what moving its inputs by one ULP changes in ``run``'s results."""
+    first = [_wide(output) for output in run(record.inputs)]
+    change = [0.0] * len(first)
+    for draw in range(_DRAWS):
+        for index, output in enumerate(run(moved(record.inputs, draw))):
+            with np.errstate(all="ignore"):
+                difference = np.abs(_wide(output) - first[index])
+            finite = difference[np.isfinite(difference)]
+            change[index] = max(change[index], float(finite.max(initial=0.0)))
+    specs = [
+        {**spec, "atol": max(spec.get("atol", 0.0), _TIMES * most)}
+        for spec, most in zip(record.specs, change, strict=True)
+    ]
+    return replace(record, specs=specs)
+
+
+def _wide(values: Array) -> Array:
+    return values.astype(np.complex128 if values.dtype.kind == "c" else np.float64)

@@ -1,0 +1,170 @@
+"""What XLA's rewrites explain, and what they do not."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import hloopt
+import records
+from explanations import EXPLANATIONS, rewritten
+from known import excuse
+from records import moved, record_of, spread
+from stages import GOLDEN_STAGES, examine
+from support import Recorded
+
+F32 = np.float32
+
+ADD = """
+add {
+  a = f32[] parameter(0)
+  b = f32[] parameter(1)
+  ROOT r = f32[] add(a, b)
+}
+"""
+
+RECIPROCAL = """HloModule m
+ENTRY e {
+  x = f32[3] parameter(0)
+  c = f32[] constant(3)
+  d = f32[3] broadcast(c), dimensions={}
+  ROOT q = f32[3] divide(x, d)
+}
+"""
+
+TREE = f"""HloModule m
+{ADD}
+ENTRY e {{
+  x = f32[70] parameter(0)
+  i = f32[] parameter(1)
+  ROOT r = f32[] reduce(x, i), dimensions={{0}}, to_apply=add
+}}
+"""
+
+ONE_ELEMENT = f"""HloModule m
+{ADD}
+ENTRY e {{
+  x = f32[1,1] parameter(0)
+  i = f32[] parameter(1)
+  ROOT r = f32[] reduce(x, i), dimensions={{0,1}}, to_apply=add
+}}
+"""
+
+CLAMP = """HloModule m
+ENTRY e {
+  a = f32[] parameter(0)
+  x = f32[] parameter(1)
+  b = f32[] parameter(2)
+  c = f32[] clamp(a, x, b)
+  ROOT r = f32[] maximum(a, c)
+}
+"""
+
+CASES = {
+    "reciprocals of constant divisors": (
+        RECIPROCAL,
+        [np.array([1, 5, 7], F32)],
+        np.array([1, 5, 7], F32) * (F32(1) / F32(3)),
+    ),
+    "reductions in two steps": (TREE, [np.ones(70, F32), F32(1)], F32(70 + 3 + 1)),
+    "reductions of one element without their init": (
+        ONE_ELEMENT,
+        [np.full((1, 1), 2, F32), F32(1)],
+        F32(2),
+    ),
+    "a clamp for its maximum with its lower bound": (CLAMP, [F32(5), F32(1), F32(3)], F32(3)),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_a_rewrite_does_what_xla_does(name: str) -> None:
+    """It applies where it should, gives a valid module and XLA's results, and leaves the original alone."""
+    text, inputs, want = CASES[name]
+    module = hloopt.parse(text)
+    before = module.to_text()
+    inputs = [np.asarray(one) for one in inputs]
+    copy = dict(rewritten(module))[name]
+    hloopt.verify(copy)
+    assert np.array_equal(hloopt.evaluate(copy, inputs)[0], want)
+    assert not np.array_equal(hloopt.evaluate(module, inputs)[0], want)
+    assert module.to_text() == before
+
+
+def test_every_rewrite_is_tried() -> None:
+    """A case for each, and a module to which none applies has none."""
+    assert set(CASES) == {explanation.name for explanation in EXPLANATIONS}
+    plain = "HloModule m\n\nENTRY e {\n  p = f32[3] parameter(0)\n  ROOT n = f32[3] negate(p)\n}\n"
+    assert not list(rewritten(hloopt.parse(plain)))
+
+
+def golden(folder: Path, text: str, inputs: list[np.ndarray], output: np.ndarray) -> Path:
+    """A text with a record of its results, as they lie in the corpus."""
+    (folder / "texts").mkdir()
+    (folder / "golden").mkdir()
+    path = folder / "texts" / "g.hlo"
+    path.write_text(text)
+    arrays = {f"in_{index}": values for index, values in enumerate(inputs)}
+    np.savez(folder / "golden" / "g.npz", **arrays, out_0=output)
+    spec = [{"dtype": "f32"}]
+    meta = {"inputs": spec * len(inputs), "outputs": spec, "flags": ["unstable_sort", "wrapped"]}
+    (folder / "golden" / "g.json").write_text(json.dumps(meta))
+    return path
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_a_rewrite_that_explains_is_named(name: str, tmp_path: Path) -> None:
+    """Every way of running the module says so, and a rule lets it off."""
+    text, inputs, want = CASES[name]
+    if name == "reciprocals of constant divisors":
+        pytest.skip("no tolerance is as small as what this one changes")
+    path = golden(tmp_path, text, [np.asarray(one) for one in inputs], np.asarray(want))
+    outcome = examine(path, GOLDEN_STAGES)
+    assert outcome["evaluated"].endswith(f"not so with {name}")
+    assert all(excuse(stage, outcome[stage]) for stage in GOLDEN_STAGES)
+
+
+def test_results_that_nothing_explains_fail(tmp_path: Path) -> None:
+    """A wrong number stays one."""
+    path = golden(tmp_path, TREE, [np.ones(70, F32), np.asarray(F32(1))], np.asarray(F32(72)))
+    outcome = examine(path, GOLDEN_STAGES)
+    assert outcome["evaluated"] == "failed: AssertionError: out_0: 100.00% of the elements differ"
+    assert not excuse("evaluated", outcome["evaluated"])
+
+
+def test_flags_tell_what_shows_little(tmp_path: Path) -> None:
+    """Among them only the weak ones count."""
+    golden(tmp_path, TREE, [np.ones(70, F32), np.asarray(F32(1))], np.asarray(F32(71)))
+    found = records.flags(tmp_path / "golden" / "g.json")
+    assert found == {"unstable_sort", "wrapped"}
+    assert found & records.WEAK == {"unstable_sort"}
+
+
+def test_a_record_has_the_tolerances_of_its_types(tmp_path: Path) -> None:
+    """Relative to the largest magnitude where the type has one."""
+    path = golden(tmp_path, TREE, [np.ones(70, F32), np.asarray(F32(1))], np.asarray(F32(71)))
+    record = record_of(path)
+    assert record is not None
+    assert record.specs == [{"rtol": 2e-5, "atol": pytest.approx(71 * 2e-6)}]
+    assert record_of(tmp_path / "texts" / "other.hlo") is None
+
+
+def test_inputs_move_by_one_ulp() -> None:
+    """Only fractions do: integers often mean themselves."""
+    values = np.array([0.5, 2.0, 0.1], F32)
+    (after,) = moved([values], 0)
+    assert after[1] == 2.0
+    assert set(np.abs(after.view(np.int32) - values.view(np.int32))) == {0, 1}
+    (same,) = moved([np.arange(3)], 0)
+    assert same.tolist() == [0, 1, 2]
+
+
+def test_a_result_may_be_off_by_what_its_inputs_move() -> None:
+    """An ill-conditioned module has a wide tolerance, another has its own."""
+    record = Recorded([np.array([0.1], F32)], [np.zeros(1, F32)], [{"rtol": 0.0, "atol": 1e-9}])
+    steep = spread(lambda inputs: [np.sin(np.exp(inputs[0] * 150))], record)
+    assert steep.specs[0]["atol"] > 0.01
+    flat = spread(lambda inputs: [inputs[0] * 0], record)
+    assert flat.specs == record.specs
