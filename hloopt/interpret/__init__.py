@@ -15,12 +15,15 @@ from typing import Any
 
 import numpy as np
 
+from hloopt.errors import EvaluationError, UsageError
 from hloopt.interpret import (
     bitcast,
     collective,
     control,
     custom_calls,
+    distributions,
     elementwise,
+    feeds,
     fft,
     indexing,
     linalg,
@@ -35,8 +38,11 @@ from hloopt.interpret import (
     tuples,
     window,
 )
+from hloopt.interpret.collective_checks import check_among
 from hloopt.interpret.context import Check, Context, Evaluator, Value
+from hloopt.interpret.host import Host
 from hloopt.interpret.interpreter import Interpreter
+from hloopt.interpret.participants import Participant, Participants
 from hloopt.interpret.values import flatten_results, parameter_values
 from hloopt.ir import Computation, Instruction, Module
 from hloopt.ir.walk import called_computations
@@ -46,9 +52,13 @@ __all__ = [
     "EVALUATORS",
     "Context",
     "Evaluator",
+    "Host",
     "Value",
+    "check_inputs",
     "evaluate_module",
+    "evaluate_participants",
     "has_evaluation",
+    "participant_counts",
     "supported",
 ]
 
@@ -66,9 +76,11 @@ _FAMILIES = (
     collective,
     control,
     custom_calls,
+    feeds,
     fft,
     linalg,
     random,
+    distributions,
     sort,
     tuples,
 )
@@ -88,18 +100,72 @@ def has_evaluation(opcode: str) -> bool:
 
 
 def evaluate_module(
-    module: Module, inputs: Sequence[np.ndarray[Any, Any]], *, excess_precision: bool = False
+    module: Module,
+    inputs: Sequence[np.ndarray[Any, Any]],
+    *,
+    excess_precision: bool = False,
+    host: Host | None = None,
 ) -> list[np.ndarray[Any, Any]]:
     """Evaluate the entry on arrays in parameter order; the flat list of result arrays.
 
     Inputs have the storage types of their element types, or views of these (see
-    ``values.parameter_values``); results have storage types, tokens are left out.
+    ``values.parameter_values``); results have storage types, tokens are left out.  ``host`` is where
+    infeed and outfeed lead to; without one, each evaluation has its own, which draws from seed 0.
 
-    Raises ``UnsupportedError`` before anything runs, ``EvaluationError`` when the inputs do not
-    fit.
+    Raises ``UnsupportedError`` before anything runs, ``EvaluationError`` when the inputs, or the
+    host's, do not fit.
     """
     supported(module)
+    return _evaluate(module, inputs, host or Host(), Participant(), excess_precision)
+
+
+def evaluate_participants(
+    module: Module,
+    inputs: Sequence[Sequence[np.ndarray[Any, Any]]],
+    replicas: int | None = None,
+    partitions: int | None = None,
+    *,
+    excess_precision: bool = False,
+    host: Host | None = None,
+) -> list[list[np.ndarray[Any, Any]]]:
+    """Evaluate the entry once for each participant, in lock step; the results of each.
+
+    Participant ``replica * partitions + partition`` gets ``inputs[number]`` and ``host.of(number)``.  Where
+    counts are not given they are the module's.  Collectives exchange what the participants have.
+
+    Raises as ``evaluate_module``, and ``EvaluationError`` when participants wait for each other without
+    end.
+    """
+    replicas, partitions = participant_counts(module, replicas, partitions)
+    supported(module, replicas, partitions)
+    hosts = host or Host()
+
+    def evaluate(participant: Participant) -> list[np.ndarray[Any, Any]]:
+        given = inputs[participant.number]
+        own = hosts.of(participant.number)
+        return _evaluate(module, given, own, participant, excess_precision)
+
+    check_inputs(inputs, replicas, partitions)
+    return Participants[list[np.ndarray[Any, Any]]](replicas, partitions).run(evaluate)
+
+
+def check_inputs(inputs: Sequence[object], replicas: int, partitions: int) -> None:
+    """Raise ``EvaluationError`` where there are not as many inputs as participants."""
+    if len(inputs) != replicas * partitions:
+        raise EvaluationError(
+            f"{len(inputs)} lists of inputs for {replicas * partitions} participants"
+        )
+
+
+def _evaluate(
+    module: Module,
+    inputs: Sequence[np.ndarray[Any, Any]],
+    host: Host,
+    participant: Participant,
+    excess_precision: bool,
+) -> list[np.ndarray[Any, Any]]:
     interpreter = Interpreter(module, EVALUATORS, excess_precision=excess_precision)
+    interpreter.host, interpreter.participant = host, participant
     entry = module.entry
     with np.errstate(all="ignore"):
         arguments = parameter_values(entry, inputs, interpreter)
@@ -107,17 +173,31 @@ def evaluate_module(
         return flatten_results(result, entry.result_shape, interpreter)
 
 
-def supported(module: Module) -> None:
+def participant_counts(
+    module: Module, replicas: int | None = None, partitions: int | None = None
+) -> tuple[int, int]:
+    """Replicas and partitions to run: what is given, else ``replica_count`` and ``num_partitions``."""
+    found = []
+    for given, name in ((replicas, "replica_count"), (partitions, "num_partitions")):
+        written = module.attributes.get(name, 1)
+        count = given if given is not None else (written if isinstance(written, int) else 1)
+        if count < 1:
+            raise UsageError(f"{count} participants cannot be run")
+        found.append(count)
+    return found[0], found[1]
+
+
+def supported(module: Module, replicas: int = 1, partitions: int = 1) -> None:
     """Raise ``UnsupportedError`` for the first instruction the entry can reach that has no
     evaluation.
 
     That is an opcode or custom-call target without one, a constant whose value the text leaves out
-    (``{...}``), or a dynamic dimension.
+    (``{...}``), a dynamic dimension, or a collective that so many participants cannot run.
     """
     context = Interpreter(module, EVALUATORS)
     for computation in _reached(module.entry):
         for instruction in computation:
-            reason = _obstacle(instruction)
+            reason = _obstacle(instruction, replicas, partitions)
             if reason is not None:
                 raise context.unsupported(instruction, reason)
 
@@ -135,7 +215,7 @@ def _reached(entry: Computation) -> Iterator[Computation]:
                     pending.append(called)
 
 
-def _obstacle(instruction: Instruction) -> str | None:
+def _obstacle(instruction: Instruction, replicas: int, partitions: int) -> str | None:
     opcode = instruction.opcode
     if not has_evaluation(opcode):
         return f"{opcode} has no evaluation"
@@ -149,6 +229,8 @@ def _obstacle(instruction: Instruction) -> str | None:
         isinstance(leaf, ArrayShape) and any(leaf.dynamic) for leaf in leaves(instruction.shape)
     ):
         return f"dynamic dimensions ({instruction.shape}) have no evaluation"
+    if replicas * partitions > 1 and opcode in collective.CHECKS:
+        return check_among(instruction, replicas, partitions)
     check = _CHECKS.get(opcode)
     return check(instruction) if check is not None else None
 

@@ -46,8 +46,8 @@ class Context(ABC):
     """The state of one evaluation of a module.
 
     ``excess_precision`` is the named mode in which bf16 and f16 chains keep float32.  ``memory``
-    holds what outlives one instruction, by keys of its owners' choice.  ``participant`` is who evaluates: the only participant, or one of several.
-    ``host`` is what it talks to.
+    holds what outlives one instruction, by keys of its owners' choice.  ``participant`` is who
+    evaluates: the only participant, or one of several; ``host`` is what it talks to.
     """
 
     def __init__(self, *, excess_precision: bool = False) -> None:

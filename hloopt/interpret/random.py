@@ -2,8 +2,7 @@
 
 The block functions are those of Salmon et al., "Parallel random numbers: as easy as 1, 2, 3" (2011),
 with the constants of the Random123 library; how a state of words becomes counters and blocks become an
-array of a shape is XLA's.  ``rng`` is not here: the key of its bits is made by a compiler, out of a seed
-and of its own numbering of instructions.
+array of a shape is XLA's.  ``distributions`` makes numbers of such bits.
 """
 
 from __future__ import annotations
@@ -19,9 +18,12 @@ from hloopt.types import ArrayShape, TupleShape, array, leaves, without_layout
 
 __all__ = [
     "EVALUATORS",
+    "joined_pairs",
+    "paired_dims",
     "philox4x32",
     "philox_bits",
     "random_bits",
+    "split_pairs",
     "threefry2x32",
     "threefry_bits",
 ]
@@ -87,13 +89,7 @@ def threefry_bits(state: Array, dims: tuple[int, ...], bits: int) -> tuple[Array
     after = np.array([key, (counter + count) & _WORD], _U64)
     if bits == 64:
         return after, _wide(y0, y1).reshape(dims)
-    if not dims:
-        return after, y0.reshape(())
-    split = _split_dimension(dims)
-    pairs = np.stack([y0.reshape(half), y1.reshape(half)], axis=split + 1)
-    joined = pairs.reshape(*dims[:split], 2 * half[split], *dims[split + 1 :])
-    keep = (slice(None),) * split + (slice(dims[split]),)
-    return after, np.ascontiguousarray(joined[keep])
+    return after, joined_pairs(y0.reshape(half), y1.reshape(half), dims)
 
 
 def philox_bits(state: Array, dims: tuple[int, ...], bits: int) -> tuple[Array, Array]:
@@ -124,7 +120,9 @@ def philox_bits(state: Array, dims: tuple[int, ...], bits: int) -> tuple[Array, 
 def random_bits(
     algorithm: str, state: Array, dims: tuple[int, ...], storage: np.dtype[Any], bits: int
 ) -> tuple[Array, Array]:
-    """``rng-bit-generator``: the new state and an integer array of type ``storage`` (``bits`` wide).
+    """``rng-bit-generator``: the new state and an array of type ``storage`` (``bits`` wide).
+
+    The elements of a float type have random bits, too: infinities and NaN are among them.
 
     ``algorithm`` is ``rng_three_fry``, ``rng_philox`` or ``rng_default``, which is Philox on CPU and
     GPU.
@@ -149,6 +147,7 @@ def rng_bit_generator(
     assert isinstance(bits_shape, ArrayShape)
     kind = bits_shape.dtype
     after, values = random_bits(algorithm, state, bits_shape.dims, kind.numpy, kind.bits)
+    values = context.round(values, kind)
     return (after, values) if isinstance(shape, TupleShape) else values
 
 
@@ -156,8 +155,8 @@ def _check_bit_generator(instruction: Instruction) -> str | None:
     algorithm = str(instruction.attributes["algorithm"])
     shape = instruction.shape
     *_, bits = leaves(shape)
-    if not isinstance(bits, ArrayShape) or not bits.dtype.is_integer:
-        return f"random bits of type {bits}; only integers have them"
+    if not isinstance(bits, ArrayShape) or not (bits.dtype.is_integer or bits.dtype.is_float):
+        return f"random bits of type {bits}; integers and floats have them"
     words = (2,) if algorithm == "rng_three_fry" else (2, 3)
     state = without_layout(instruction.operands[0].shape)
     if state not in [without_layout(array("u64", (count,))) for count in words]:
@@ -171,12 +170,41 @@ def rng_get_and_update_state(
 ) -> Value:
     """Evaluate ``rng-get-and-update-state``: the state before ``delta`` is added, low word first.
 
-    Each instruction has a state of its own, as on XLA's CPU, that starts anew with each evaluation.
+    Each instruction has a state of its own, as on XLA's CPU, that starts anew with each host.
     """
-    memo = (rng_get_and_update_state, instruction)
-    state = int(context.memory.get(memo, _INITIAL_STATE))
-    context.memory[memo] = state + int(instruction.attributes["delta"])
+    states, memo = context.host.states, (rng_get_and_update_state, instruction)
+    state = states.get(memo, _INITIAL_STATE)
+    states[memo] = state + int(instruction.attributes["delta"])
     return np.array([state & _WORD, state >> 64 & _WORD], _U64)
+
+
+def split_pairs(pairs: Array, dims: tuple[int, ...]) -> tuple[Array, Array]:
+    """The halves of an array of ``paired_dims(dims)``."""
+    axis = _split_dimension(dims) + 1 if dims else 0
+    first, second = np.moveaxis(pairs, axis, 0)
+    return first, second
+
+
+def joined_pairs(first: Array, second: Array, dims: tuple[int, ...]) -> Array:
+    """An array of ``dims`` out of two halves, whose elements take turns along one dimension.
+
+    That is the first dimension of even size, else the first of the largest; what is too much is dropped.
+    """
+    if not dims:
+        return first.reshape(())
+    split = _split_dimension(dims)
+    pairs = np.stack([first, second], axis=split + 1)
+    joined = pairs.reshape(*dims[:split], 2 * first.shape[split], *dims[split + 1 :])
+    keep = (slice(None),) * split + (slice(dims[split]),)
+    return np.ascontiguousarray(joined[keep])
+
+
+def paired_dims(dims: tuple[int, ...]) -> tuple[int, ...]:
+    """The dimensions of pairs of numbers that make an array of ``dims``: one more, of size 2."""
+    if not dims:
+        return (2,)
+    half, split = _half_shape(dims), _split_dimension(dims)
+    return (*half[: split + 1], 2, *half[split + 1 :])
 
 
 def _half_shape(dims: tuple[int, ...]) -> tuple[int, ...]:

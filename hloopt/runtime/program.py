@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+
+if TYPE_CHECKING:
+    from hloopt.interpret import Host
 
 __all__ = ["Array", "Program"]
 
@@ -24,10 +27,11 @@ class Program(ABC):
     launches: int
 
     @abstractmethod
-    def run(self, inputs: Sequence[Array]) -> list[Array]:
+    def run(self, inputs: Sequence[Array], host: Host | None = None) -> list[Array]:
         """Arrays in parameter order in, the flat list of result arrays out; tokens are left out.
 
+        ``host`` is where infeed and outfeed lead to; without one, each run has its own (of seed 0).
         Inputs are not changed and results share no memory with them.  Threads that run one program wait
         for each other.
-        Raises ``EvaluationError`` when the inputs do not fit the parameters.
+        Raises ``EvaluationError`` when the inputs do not fit the parameters, or the host's what is read.
         """

@@ -127,7 +127,8 @@ def test_opcodes_without_evaluation_say_so():
     """``has_evaluation`` is what the interpreter's tables hold, and constants and parameters."""
     assert has_evaluation("add")
     assert has_evaluation("parameter")
-    assert not has_evaluation("infeed")
+    assert has_evaluation("infeed")
+    assert not has_evaluation("outflow")
     assert set(EVALUATORS) <= set(OPS)
 
 

@@ -184,7 +184,19 @@ def test_the_op_returns_the_new_state_and_the_bits() -> None:
             "rng_philox",
             "rng_philox with state u64[4]; it has u64[2] or u64[3]",
         ),
-        ("u64[2]", "f32[5]", "rng_philox", "random bits of type f32[5]; only integers have them"),
+        (
+            "u64[2]",
+            "pred[5]",
+            "rng_philox",
+            "random bits of type pred[5]; integers and floats have them",
+        ),
+        (
+            "u64[2]",
+            "c64[5]",
+            "rng_three_fry",
+            "random bits of type c64[5]; integers and floats have them",
+        ),
+        ("u32[4]", "u32[5]", "rng_philox", "rng_philox with state u32[4]; it has u64[2] or u64[3]"),
     ],
 )
 def test_what_is_not_defined_is_refused_by_name(state, bits, algorithm, message) -> None:
@@ -230,17 +242,3 @@ ENTRY e {
         last, other = hloopt.evaluate(module, [])
         assert last.tolist() == [117515157 + 3 * 7, 0]
         assert other.tolist() == [117515157, 0]
-
-
-def test_rng_has_no_evaluation() -> None:
-    text = """HloModule m
-
-ENTRY e {
-  low = f32[] constant(0)
-  high = f32[] constant(1)
-  ROOT noise = f32[3] rng(low, high), distribution=rng_uniform
-}
-"""
-    with pytest.raises(UnsupportedError, match="noise") as error:
-        hloopt.evaluate(hloopt.parse(text), [])
-    assert error.value.line == 6

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from hloopt.interpret import EVALUATORS, supported
+from hloopt.interpret import EVALUATORS, Host, supported
 from hloopt.interpret.context import Value
 from hloopt.interpret.control import branch_number, branches
 from hloopt.interpret.interpreter import Interpreter
@@ -49,13 +49,13 @@ class NumpyProgram(Program):
         self.kernels = module_kernels(module)
         self.launches = 0
 
-    def run(self, inputs: Sequence[Array]) -> list[Array]:
+    def run(self, inputs: Sequence[Array], host: Host | None = None) -> list[Array]:
         """Run the entry on arrays in parameter order."""
         entry = self._module.entry
-        # A run keeps its count and the state of generators here: one at a time.
+        # A run keeps its count and its host here: one at a time.
         with self._running, np.errstate(all="ignore"):
             self._launches[0] = 0
-            self._compiler.begin()
+            self._compiler.host = host or Host()
             values = parameter_values(entry, inputs, self._compiler)
             flat = self._entry(*[leaf for value in values for leaf in unpack(value)])
             (result,) = pack([entry.result_shape])(*flat)
@@ -73,13 +73,6 @@ class _Compiler(Interpreter):
         self._functions: dict[tuple[Computation, bool], Function] = {}
         self._packers: dict[Computation, Function] = {}
         self._sizes: dict[Computation, int] = {}
-
-    def begin(self) -> None:
-        """Forget what belongs to an earlier run: evaluators keep that by instruction (the state of a
-        generator), and what they know of a region by computation.
-        """
-        for key in [key for key in self.memory if isinstance(key[-1], Instruction)]:
-            del self.memory[key]
 
     def call(self, computation: Computation, args: Sequence[Value]) -> Value:
         """Run a computation that a structural op calls."""

@@ -1,0 +1,125 @@
+"""Ops that talk to the host: infeed, outfeed, and send and recv with ``is_host_transfer=true``.
+
+An instruction takes from its stream, or adds to it, when it is executed, in the order of its computation:
+which is the order that the passes keep, and that tokens ask for.  ``recv`` takes, ``recv-done`` hands on;
+``send`` gives, ``send-done`` waits for nothing.  Transfers between devices are the business of ``transfers``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TypeAlias
+
+import numpy as np
+
+from hloopt.errors import EvaluationError
+from hloopt.interpret import transfers
+from hloopt.interpret.context import Array, Context, Evaluator, Value
+from hloopt.interpret.failures import failure
+from hloopt.interpret.values import flatten_results, from_storage
+from hloopt.ir import Instruction
+from hloopt.types import UNBOUNDED, ArrayShape, Shape, TupleShape
+
+__all__ = ["EVALUATORS"]
+
+_Take: TypeAlias = "Callable[[ArrayShape], tuple[str, Array]]"
+
+
+def _infeed(instruction: Instruction, operands: tuple[Value, ...], context: Context) -> Value:
+    """(data, token)."""
+    return (_read(instruction, context.host.infeed, context), _token())
+
+
+def _outfeed(instruction: Instruction, operands: tuple[Value, ...], context: Context) -> Value:
+    for array in flatten_results(operands[0], instruction.operands[0].shape, context):
+        context.host.outfeed(array)
+    return _token()
+
+
+def _send(instruction: Instruction, operands: tuple[Value, ...], context: Context) -> Value:
+    """(data, context word, token)."""
+    if not _is_host_transfer(instruction):
+        return transfers.send(instruction, operands, context)
+    channel = _channel(instruction)
+    for array in flatten_results(operands[0], instruction.operands[0].shape, context):
+        context.host.send(channel, array)
+    return (operands[0], np.zeros((), np.uint32), _token())
+
+
+def _send_done(instruction: Instruction, operands: tuple[Value, ...], context: Context) -> Value:
+    if not _is_host_transfer(instruction):
+        return transfers.send_done(instruction, operands, context)
+    return _token()
+
+
+def _recv(instruction: Instruction, operands: tuple[Value, ...], context: Context) -> Value:
+    """(data, context word, token)."""
+    if not _is_host_transfer(instruction):
+        return transfers.recv(instruction, operands, context)
+    channel = _channel(instruction)
+    data = _read(instruction, lambda shape: context.host.receive(channel, shape), context)
+    return (data, np.zeros((), np.uint32), _token())
+
+
+def _recv_done(instruction: Instruction, operands: tuple[Value, ...], context: Context) -> Value:
+    """(data, token)."""
+    if not _is_host_transfer(instruction):
+        return transfers.recv_done(instruction, operands, context)
+    started = operands[0]
+    assert isinstance(started, tuple)
+    return (started[0], _token())
+
+
+def _read(instruction: Instruction, take: _Take, context: Context) -> Value:
+    """A value for the first element of the instruction's shape; errors name the instruction."""
+    shape = instruction.shape
+    assert isinstance(shape, TupleShape)
+    try:
+        return _value(shape.elements[0], take, context)
+    except EvaluationError as error:
+        raise failure(instruction, error.message) from error
+
+
+def _value(shape: Shape, take: _Take, context: Context) -> Value:
+    if isinstance(shape, TupleShape):
+        return tuple(_value(element, take, context) for element in shape.elements)
+    assert isinstance(shape, ArrayShape)
+    if not shape.dtype.is_array:
+        return _token()
+    name, array = take(shape)
+    if not _fits(array.shape, shape):
+        raise EvaluationError(
+            f"{name} has dimensions {list(array.shape)}, but {shape} is to be read"
+        )
+    return context.round(from_storage(array, shape.dtype, name), shape.dtype)
+
+
+def _fits(dims: tuple[int, ...], shape: ArrayShape) -> bool:
+    """A dynamic dimension may be smaller than its bound."""
+    dynamic = shape.dynamic or (False,) * shape.rank
+    return len(dims) == shape.rank and all(
+        size == bound or (may_differ and (size < bound or bound == UNBOUNDED))
+        for size, bound, may_differ in zip(dims, shape.dims, dynamic, strict=True)
+    )
+
+
+def _token() -> Array:
+    return np.zeros((), np.bool_)
+
+
+def _is_host_transfer(instruction: Instruction) -> bool:
+    return bool(instruction.attributes.get("is_host_transfer"))
+
+
+def _channel(instruction: Instruction) -> int:
+    return int(instruction.attributes.get("channel_id") or 0)
+
+
+EVALUATORS: dict[str, Evaluator] = {
+    "infeed": _infeed,
+    "outfeed": _outfeed,
+    "recv": _recv,
+    "recv-done": _recv_done,
+    "send": _send,
+    "send-done": _send_done,
+}

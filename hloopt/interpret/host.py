@@ -1,0 +1,160 @@
+"""The host: where infeed and recv take from, where outfeed and send give to, and what rng draws from.
+
+Arrays have names, counted in the order in which instructions are executed; the elements of a tuple stand in its
+place, each with a number of its own:
+
+    infeed_0, infeed_1, ...             what infeed reads
+    recv_CHANNEL_0, ...                 what recv reads over a channel of the host
+    outfeed_0, ... send_CHANNEL_0, ...  what outfeed and send write
+
+Of several participants, each reads such a stream from its start; ``pN_`` before a name is a stream that
+participant N alone reads, or writes (of participant 0, written names have no such prefix).  A stream of which
+nothing is given is drawn from the seed, element by element as inputs are: the array of a number is the same
+whoever asks for it, so that all forms of a module read the same.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import numpy as np
+
+from hloopt.errors import EvaluationError, UsageError
+from hloopt.interpret.drawn import drawn
+from hloopt.types import ArrayShape
+
+__all__ = ["Host"]
+
+_Array = np.ndarray[Any, Any]
+_READ = re.compile(r"(?P<stream>(?:p(?:0|[1-9]\d*)_)?(?:infeed|recv_-?\d+))_(?P<number>0|[1-9]\d*)")
+# The words beside seed and number that tell apart what is drawn for parameters (none), infeed and recv.
+_INFEED, _RECV = 1, 2
+_WORD = (1 << 64) - 1
+
+
+class Host:
+    """One side of a conversation, from the start of its streams.
+
+    A host goes on where it is: two runs with the same one read on.  ``restarted`` gives one at the start.
+
+    ``seed`` and ``number`` (of the participant) say what is drawn; ``states`` are the states of random
+    generators, by keys of their owners' choice.
+
+    Raises ``UsageError`` for names that are not of this form or leave a number out.
+    """
+
+    def __init__(self, given: Mapping[str, _Array] | None = None, *, seed: int = 0) -> None:
+        self.seed = seed
+        self.number = 0
+        self.states: dict[Any, int] = {}
+        self._streams = _streams(given or {})
+        self._positions: dict[str, int] = {}
+        self._written: dict[str, _Array] = {}
+        self._others: dict[int, Host] = {}
+
+    def of(self, number: int) -> Host:
+        """The host of a participant; participant 0 has this one."""
+        if number == self.number:
+            return self
+        if number not in self._others:
+            other = self._others[number] = Host(seed=self.seed)
+            other.number, other._streams = number, self._streams
+        return self._others[number]
+
+    def restarted(self) -> Host:
+        """A host of the same streams and seed that nobody has talked to."""
+        other = Host(seed=self.seed)
+        other._streams = self._streams
+        return other
+
+    def infeed(self, shape: ArrayShape) -> tuple[str, _Array]:
+        """The next array for an infeed of a shape, and its name.
+
+        Raises ``EvaluationError`` at the end of what is given; whether the array fits is the caller's business.
+        """
+        return self._take("infeed", shape, (_INFEED,))
+
+    def receive(self, channel: int, shape: ArrayShape) -> tuple[str, _Array]:
+        """The next array over a channel, as ``infeed``."""
+        return self._take(f"recv_{channel}", shape, (_RECV, channel & _WORD))
+
+    def outfeed(self, array: _Array) -> None:
+        """Keep a copy of an array that an outfeed writes."""
+        self._put("outfeed", array)
+
+    def send(self, channel: int, array: _Array) -> None:
+        """Keep a copy of an array that is sent over a channel."""
+        self._put(f"send_{channel}", array)
+
+    @property
+    def written(self) -> dict[str, _Array]:
+        """All that was written, by name: by participant, in order of execution."""
+        found = dict(self._written)
+        for number in sorted(self._others):
+            found |= self._others[number].written
+        return found
+
+    @property
+    def unread(self) -> list[str]:
+        """The names of given arrays that nobody has read."""
+        read: dict[str, int] = {}
+        for host in self._hosts():
+            for stream, position in host._positions.items():
+                read[stream] = max(position, read.get(stream, 0))
+        return [
+            f"{stream}_{number}"
+            for stream, arrays in self._streams.items()
+            for number in range(read.get(stream, 0), len(arrays))
+        ]
+
+    def _hosts(self) -> Iterator[Host]:
+        yield self
+        for other in self._others.values():
+            yield from other._hosts()
+
+    def _take(self, plain: str, shape: ArrayShape, words: tuple[int, ...]) -> tuple[str, _Array]:
+        stream = f"p{self.number}_{plain}"
+        if stream not in self._streams:
+            stream = plain
+        number = self._positions.get(stream, 0)
+        name = f"{stream}_{number}"
+        given = self._streams.get(stream)
+        if given is None:
+            rng = np.random.default_rng([self.seed, number, *words, self.number])
+            array: _Array = drawn(rng, shape)
+        elif number < len(given):
+            array = given[number]
+        else:
+            raise EvaluationError(
+                f"{name} is not given: the stream ends after {stream}_{number - 1}"
+            )
+        self._positions[stream] = number + 1
+        return name, array
+
+    def _put(self, plain: str, array: _Array) -> None:
+        stream = f"p{self.number}_{plain}" if self.number else plain
+        number = self._positions.get(stream, 0)
+        self._positions[stream] = number + 1
+        self._written[f"{stream}_{number}"] = np.array(array, order="C")
+
+
+def _streams(given: Mapping[str, _Array]) -> dict[str, list[_Array]]:
+    numbers: dict[str, set[int]] = {}
+    for name in given:
+        found = _READ.fullmatch(name)
+        if found is None:
+            raise UsageError(
+                f"'{name}' is no name of an array for the host; "
+                "these are infeed_0, infeed_1, ... and recv_CHANNEL_0, ..."
+            )
+        numbers.setdefault(found["stream"], set()).add(int(found["number"]))
+    for stream, present in numbers.items():
+        missing = next(number for number in range(len(present) + 1) if number not in present)
+        if missing < len(present):
+            raise UsageError(f"{stream}_{missing} is missing, {stream}_{max(present)} is given")
+    return {
+        stream: [np.asarray(given[f"{stream}_{number}"]) for number in range(len(present))]
+        for stream, present in numbers.items()
+    }
