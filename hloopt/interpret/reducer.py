@@ -72,12 +72,17 @@ class Reducer:
 
     @property
     def groupable(self) -> bool:
-        """Whether a fold may be grouped: exactly, or but for the rounding of sums and products."""
-        return self.associative or self.name in ("add", "multiply")
+        """Whether a fold may be grouped: exactly, or but for the rounding of sums made in ``wide``."""
+        return self.associative or self.wide is not None
+
+    @property
+    def accumulating(self) -> np.ufunc | None:
+        """A ufunc that does what ``apply`` does on accumulators of type ``wide``, if any."""
+        return np.add if self.wide is not None else self.ufunc()
 
     def combine(self) -> Apply:
         """``apply``, or a ufunc that does the same, on accumulators of type ``wide``, if any."""
-        ufunc = np.add if self.wide is not None else self.ufunc()
+        ufunc = self.accumulating
         if ufunc is None:
             return self.apply
         return lambda left, right: [np.asarray(ufunc(left[0], right[0]))]

@@ -19,7 +19,8 @@ def reduce(
 ) -> list[Array]:
     """The fold of each operand over ``dimensions``, from ``inits``, in row-major order.
 
-    Sums of floats are accumulated in double precision; the caller rounds them to the element type.
+    Sums of floats are accumulated in double precision, in any order; the caller rounds them to the
+    element type.
     """
     if len(operands) == 1:
         quick = _quick(operands[0], inits[0], tuple(dimensions), reducer)
@@ -49,6 +50,9 @@ def _quick(
         )
     ufunc = reducer.ufunc()
     if ufunc is not None:
+        if not reducer.associative:
+            # NumPy goes through the elements as they lie in memory.
+            operand = np.asarray(operand, order="C")
         return np.asarray(
             ufunc.reduce(operand, axis=dimensions, dtype=operand.dtype, initial=init[()])
         )

@@ -64,7 +64,7 @@ def reduce_window(
     """Each output is the fold of its window, from ``inits``, in row-major order of the window.
 
     Positions outside of the operand, or between dilated elements, take no part.  Sums of floats are
-    accumulated in double precision; the caller rounds them to the element type.
+    accumulated in double precision, in any order; the caller rounds them to the element type.
     """
     dims = operands[0].shape
     output = tuple(map(output_size, dims, window.dims))
@@ -73,8 +73,12 @@ def reduce_window(
         operands = [x.astype(reducer.dtypes[0].compute).astype(reducer.wide) for x in operands]
         inits = [init.astype(reducer.wide) for init in inits]
     sizes = [dim.size for dim in window.dims]
-    if reducer.groupable and prod(sizes) > _MANY_POSITIONS:
-        return _by_doubling(operands, inits, window, output, combine)
+    if prod(sizes) > _MANY_POSITIONS:
+        running = _running_axis(dims, window, output)
+        if running is not None and (reducer.accumulating is not None or not reducer.groupable):
+            return _running(operands, inits, running, window.dims[running], output, reducer)
+        if reducer.groupable:
+            return _by_doubling(operands, inits, window, output, combine)
     results = [np.full(output, init) for init in inits]
     for places in product(
         *[window_places(*args) for args in zip(dims, window.dims, output, strict=True)]
@@ -85,6 +89,46 @@ def reduce_window(
         for result, array in zip(results, new, strict=True):
             result[target] = array
     return results
+
+
+def _running_axis(dims: Sequence[int], window: Window, output: Sequence[int]) -> int | None:
+    """The one axis along which all windows begin with the first element and the others are single
+    elements, so that each window is the beginning of the next: a cumulative sum, product ...
+    """
+    axes = [axis for axis, dim in enumerate(window.dims) if dim != WindowDim(1)]
+    if len(axes) != 1:
+        return None
+    (axis,) = axes
+    dim = window.dims[axis]
+    plain = dim.base_dilation == dim.window_dilation == 1
+    return axis if plain and (output[axis] - 1) * dim.stride <= dim.pad_low else None
+
+
+def _running(
+    operands: Sequence[Array],
+    inits: Sequence[Array],
+    axis: int,
+    window: WindowDim,
+    output: Sequence[int],
+    reducer: Reducer,
+) -> list[Array]:
+    """Windows that all begin with the first element: what the fold is after each element, picked."""
+    columns = [np.moveaxis(x, axis, 0) for x in operands]
+    count = columns[0].shape[0]
+    starts = [np.broadcast_to(init, x.shape[1:]) for init, x in zip(inits, columns, strict=True)]
+    ufunc = reducer.accumulating
+    if ufunc is not None:
+        whole = np.concatenate([starts[0][np.newaxis], columns[0]])
+        folds = [ufunc.accumulate(whole, axis=0, dtype=whole.dtype)]
+    else:
+        folds = [np.empty((count + 1, *x.shape[1:]), x.dtype) for x in columns]
+        for at in range(count + 1):
+            for fold, start in zip(folds, starts, strict=True):
+                fold[at] = start
+            if at < count:
+                starts = reducer.apply(starts, [column[at] for column in columns])
+    ends = np.arange(output[axis]) * window.stride - window.pad_low + window.size
+    return [np.moveaxis(fold[np.clip(ends, 0, count)], 0, axis) for fold in folds]
 
 
 def _by_doubling(

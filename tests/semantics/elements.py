@@ -21,6 +21,7 @@ __all__ = [
     "UNSIGNED",
     "drawn_dims",
     "entry",
+    "moderate",
     "seeds",
     "shape_of",
     "values",
@@ -56,6 +57,15 @@ def values(name: str, dims: Sequence[int], chooser: random.Random) -> Array:
     bits = [chooser.choice(_special(row)) if chooser.random() < 0.4 else chooser.getrandbits(row.bits)
             for _ in range(count)]  # fmt: skip
     return from_bits(bits, row).reshape(dims)
+
+
+def moderate(name: str, dims: Sequence[int], chooser: random.Random) -> Array:
+    """As ``values``, but floats are between a half and two, so that long products stay finite."""
+    row = DTYPES[name]
+    if not row.is_float:
+        return values(name, dims, chooser)
+    numbers = [chooser.choice([-1, 1]) * 2.0 ** chooser.uniform(-1, 1) for _ in range(prod(dims))]
+    return np.array(numbers).astype(row.numpy).reshape(tuple(dims))
 
 
 def from_bits(bits: Sequence[int], row: DType) -> Array:
