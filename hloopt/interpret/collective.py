@@ -1,146 +1,284 @@
-"""Collectives among one participant: device 0 talks to itself.
+"""Collectives: what each member of a group gets from the values of all, and who is in which group.
 
-A module for several devices, or a group of more than one of them, is refused before anything runs.
+The functions of arrays are plain: from the members' arrays, in the order of the group, to those of the
+members.  Evaluators find the group and meet the others there (``participants``).  A participant that is alone
+meets itself: it keeps what it has.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+from typing import TypeAlias
+
 import numpy as np
 
-from hloopt.interpret.context import Check, Context, Evaluator, Value
+from hloopt.interpret.collective_checks import CHECKS
+from hloopt.interpret.context import Array, Context, Evaluator, Value, array_of, arrays_of
 from hloopt.interpret.control import zeros
+from hloopt.interpret.failures import failure
+from hloopt.interpret.groups import Group, groups_of
+from hloopt.interpret.permutation import meet, permute, permute_start
+from hloopt.interpret.reducer import Reducer, reducer_of
 from hloopt.ir import Instruction
-from hloopt.types import IotaList, TupleShape, compatible, leaves
+from hloopt.types import TupleShape
 
-__all__ = ["CHECKS", "EVALUATORS"]
+__all__ = [
+    "CHECKS",
+    "EVALUATORS",
+    "all_gather",
+    "all_to_all",
+    "combined",
+    "ragged_all_to_all",
+    "scattered",
+]
 
-_DEVICE_COUNTS = ("replica_count", "num_partitions")
+
+# ---- arrays of all members ----------------------------------------------------------------------
 
 
-def _identity(instruction: Instruction, operands: tuple[Value, ...], context: Context) -> Value:
-    """The operand, or all operands where the shape is a tuple: what one participant has it keeps."""
-    return operands if isinstance(instruction.shape, TupleShape) else operands[0]
+def combined(parts: Sequence[Array], reducer: Reducer) -> Array:
+    """f(... f(f(part 0, part 1), part 2) ...): the fold in the order of the group."""
+    ufunc = reducer.ufunc()
+    total = parts[0]
+    for part in parts[1:]:
+        total = np.asarray(ufunc(total, part)) if ufunc else reducer.apply([total], [part])[0]
+    return total
 
 
-def _start(instruction: Instruction, operands: tuple[Value, ...], context: Context) -> Value:
-    """(operand, result, context words); an older form has the shape of the result."""
+def all_gather(parts: Sequence[Array], axis: int) -> Array:
+    """The parts one after another."""
+    return np.concatenate(parts, axis=axis)
+
+
+def scattered(whole: Array, count: int, axis: int) -> list[Array]:
+    """The whole cut into equal parts, one for each member.
+
+    Raises ``ValueError`` when it does not divide.
+    """
+    if whole.shape[axis] % count:
+        raise ValueError(f"dimension {axis} of {list(whole.shape)} does not divide by {count}")
+    return np.split(whole, count, axis=axis)
+
+
+def all_to_all(parts: Sequence[Array], axis: int) -> list[Array]:
+    """Each part cut into as many slices; member i gets slice i of all, one after another.
+
+    Raises ``ValueError`` when a part does not divide.
+    """
+    cut = [scattered(part, len(parts), axis) for part in parts]
+    return [np.concatenate(slices, axis=axis) for slices in zip(*cut, strict=True)]
+
+
+def ragged_all_to_all(members: Sequence[Sequence[Array]]) -> list[Array]:
+    """Rows of run-time numbers exchanged; what each member has at the end in its output.
+
+    A member's arrays are input, output, input offsets, send sizes, output offsets and receive sizes.  The last
+    four have ``updates`` numbers for each member of the group: ``sizes[i * updates + k]`` rows of the
+    input at the input offset go to member i's output at the output offset (which is said by the sender).
+    Raises ``ValueError`` where rows are not there, or sender and receiver disagree on a size.
+    """
+    results = [member[1].copy() for member in members]
+    count = len(members)
+    tables = [
+        [array.reshape(count, -1).astype(np.int64) for array in member[2:]] for member in members
+    ]
+    for sender, (arrays, (starts, sizes, targets, _)) in enumerate(
+        zip(members, tables, strict=True)
+    ):
+        for receiver in range(count):
+            for update in range(starts.shape[1]):
+                size, start = int(sizes[receiver, update]), int(starts[receiver, update])
+                target = int(targets[receiver, update])
+                wanted = int(tables[receiver][3][sender, update])
+                if size != wanted:
+                    raise ValueError(
+                        f"member {sender} sends {size} rows to member {receiver}, which receives {wanted}"
+                    )
+                _check_rows("input", arrays[0], start, size, sender)
+                _check_rows("output", results[receiver], target, size, receiver)
+                results[receiver][target : target + size] = arrays[0][start : start + size]
+    return results
+
+
+def _check_rows(what: str, array: Array, start: int, size: int, member: int) -> None:
+    if size < 0 or start < 0 or start + size > array.shape[0]:
+        raise ValueError(
+            f"rows {start} to {start + size} of the {what} of member {member}, which has "
+            f"{array.shape[0]}"
+        )
+
+
+# ---- meeting the others -------------------------------------------------------------------------
+
+_Operands: TypeAlias = "tuple[Value, ...]"
+_Give: TypeAlias = Callable[[Sequence[_Operands]], Sequence[Value]]
+"""From all members' operands to what each of them gets; may raise ``ValueError``."""
+
+
+def _group(instruction: Instruction, context: Context) -> Group:
+    """The participants of this one's group, in order; empty where no group has it."""
+    participant = context.participant
+    if participant.count == 1:
+        return (0,)
+    known = participant.groups.get(instruction)
+    if known is None:
+        groups = groups_of(instruction, participant.replicas, participant.partitions)
+        known = next((group for group in groups if participant.number in group), ())
+        participant.groups[instruction] = known
+    return known
+
+
+def _exchange(
+    instruction: Instruction, operands: _Operands, context: Context, give: _Give
+) -> Value:
+    group = _group(instruction, context)
+    if not group:
+        raise failure(instruction, f"no group has participant {context.participant.number}")
+    return meet(instruction, operands, context, group, give)
+
+
+def _listed(instruction: Instruction, results: Sequence[Value]) -> Value:
+    """One result for each operand, in a tuple where there are several or the shape is one."""
+    several = isinstance(instruction.shape, TupleShape) or len(results) > 1
+    return tuple(results) if several else results[0]
+
+
+def _all_reduce(instruction: Instruction, operands: _Operands, context: Context) -> Value:
+    def give(members: Sequence[_Operands]) -> Sequence[Value]:
+        total = _listed(instruction, _totals(instruction, members, context))
+        return [total] * len(members)
+
+    return _exchange(instruction, operands, context, give)
+
+
+def _reduce_scatter(instruction: Instruction, operands: _Operands, context: Context) -> Value:
+    (axis,) = instruction.attributes["dimensions"]
+
+    def give(members: Sequence[_Operands]) -> Sequence[Value]:
+        totals = _totals(instruction, members, context)
+        cut = [scattered(total, len(members), axis) for total in totals]
+        return [_listed(instruction, parts) for parts in zip(*cut, strict=True)]
+
+    return _exchange(instruction, operands, context, give)
+
+
+def _totals(
+    instruction: Instruction, members: Sequence[_Operands], context: Context
+) -> list[Array]:
+    """Each operand combined over the members; a reducer of a wider type than theirs rounds once."""
+    reducer = reducer_of(instruction.attributes["to_apply"], context)
+    wide = reducer.dtypes[0]
+    totals = []
+    for operand, parts in zip(instruction.operands, zip(*members, strict=True), strict=True):
+        given = [context.round(part, wide) for part in arrays_of(parts)]
+        totals.append(context.round(combined(given, reducer), operand.array.dtype))
+    return totals
+
+
+def _all_gather(instruction: Instruction, operands: _Operands, context: Context) -> Value:
+    return _listed(instruction, _gathered(instruction, operands, context))
+
+
+def _gathered(instruction: Instruction, operands: _Operands, context: Context) -> Sequence[Value]:
+    (axis,) = instruction.attributes["dimensions"]
+
+    def give(members: Sequence[_Operands]) -> Sequence[Value]:
+        whole = tuple(all_gather(arrays_of(parts), axis) for parts in zip(*members, strict=True))
+        return [whole] * len(members)
+
+    found = _exchange(instruction, operands, context, give)
+    assert isinstance(found, tuple)
+    return found
+
+
+def _all_gather_start(instruction: Instruction, operands: _Operands, context: Context) -> Value:
+    """(operand, result, context words ...); an older form has the shape of the result."""
+    results = _gathered(instruction, operands, context)
     shape = instruction.shape
     if not isinstance(shape, TupleShape):
-        return _collect(instruction, operands, context)
-    sent = operands if len(operands) > 1 else operands[0]
-    words = (zeros(word, context) for word in shape.elements[2:])
-    return (sent, _collect(instruction, operands, context), *words)
+        return results[0]
+    if len(operands) > 1 or isinstance(shape.elements[1], TupleShape):
+        whole: Value = tuple(results)
+    else:
+        whole = results[0]
+    sent = operands if isinstance(shape.elements[0], TupleShape) else operands[0]
+    return (sent, whole, *(zeros(word, context) for word in shape.elements[2:]))
 
 
-def _collect(instruction: Instruction, operands: tuple[Value, ...], context: Context) -> Value:
-    if instruction.opcode.startswith("collective-permute"):
-        return _permute(instruction, operands, context)
-    return operands if len(operands) > 1 else operands[0]
+def _all_to_all(instruction: Instruction, operands: _Operands, context: Context) -> Value:
+    dimensions = instruction.attributes.get("dimensions")
+
+    def give(members: Sequence[_Operands]) -> Sequence[Value]:
+        if not dimensions:
+            if len(members) != len(operands):
+                raise ValueError(f"{len(operands)} operands in a group of {len(members)}")
+            return [tuple(parts) for parts in zip(*members, strict=True)]
+        parts = all_to_all([array_of(member[0]) for member in members], dimensions[0])
+        return [_listed(instruction, [part]) for part in parts]
+
+    return _exchange(instruction, operands, context, give)
 
 
-def _permute(instruction: Instruction, operands: tuple[Value, ...], context: Context) -> Value:
-    """The operand where device 0 sends to itself; a device nobody sends to has zeros."""
-    pairs = instruction.attributes["source_target_pairs"]
-    return operands[0] if (0, 0) in pairs else zeros(instruction.operands[0].shape, context)
+def _ragged_all_to_all(instruction: Instruction, operands: _Operands, context: Context) -> Value:
+    return _exchange(
+        instruction,
+        operands,
+        context,
+        lambda members: ragged_all_to_all([arrays_of(member) for member in members]),
+    )
 
 
-def _broadcast(instruction: Instruction, operands: tuple[Value, ...], context: Context) -> Value:
+def _broadcast(instruction: Instruction, operands: _Operands, context: Context) -> Value:
+    """What the first of the group has; zeros where no group names this one."""
+    participant = context.participant
+    alone = participant.count == 1
+    if not (_names_first(instruction) if alone else _group(instruction, context)):
+        return zeros(instruction.shape, context)
+    return _exchange(
+        instruction,
+        operands,
+        context,
+        lambda members: [_listed(instruction, members[0])] * len(members),
+    )
+
+
+def _names_first(instruction: Instruction) -> bool:
+    """Whether a group has device 0, the only one there is."""
     groups = instruction.attributes.get("replica_groups", ())
-    if isinstance(groups, IotaList) or not groups or any(0 in group for group in groups):
-        return _identity(instruction, operands, context)
-    return zeros(instruction.shape, context)
+    return not isinstance(groups, tuple) or not groups or any(0 in group for group in groups)
 
 
-def _done(instruction: Instruction, operands: tuple[Value, ...], context: Context) -> Value:
+def _partition_id(instruction: Instruction, operands: _Operands, context: Context) -> Value:
+    return np.array(context.participant.partition, instruction.array.dtype.numpy)
+
+
+def _replica_id(instruction: Instruction, operands: _Operands, context: Context) -> Value:
+    return np.array(context.participant.replica, instruction.array.dtype.numpy)
+
+
+def _done(instruction: Instruction, operands: _Operands, context: Context) -> Value:
     started = operands[0]
     return started[1] if isinstance(started, tuple) else started
 
 
-def _all_reduce_done(
-    instruction: Instruction, operands: tuple[Value, ...], context: Context
-) -> Value:
+def _all_reduce_done(instruction: Instruction, operands: _Operands, context: Context) -> Value:
     return operands[0]
 
 
-def _device_id(instruction: Instruction, operands: tuple[Value, ...], context: Context) -> Value:
-    return np.zeros((), instruction.array.dtype.numpy)
-
-
-def _check_devices(instruction: Instruction) -> str | None:
-    computation = instruction.computation
-    module = computation.module if computation is not None else None
-    for name in _DEVICE_COUNTS if module is not None else ():
-        count = int(module.attributes.get(name, 1)) if module is not None else 1
-        if count > 1:
-            return f"{instruction.opcode} in a module with {name}={count}; only one device is run"
-    return None
-
-
-def _check_groups(instruction: Instruction) -> str | None:
-    groups = instruction.attributes.get("replica_groups", ())
-    if isinstance(groups, IotaList):
-        largest = groups.dims[-1]
-    elif isinstance(groups, tuple):
-        largest = max((len(group) for group in groups), default=1)
-    else:
-        return f"replica_groups={groups} of {instruction.opcode} are not known here"
-    if largest > 1:
-        return f"{instruction.opcode} among {largest} participants; only one is run"
-    shape = instruction.shape
-    pairs_allowed = instruction.opcode == "all-gather-start"
-    results = len(shape.elements) if isinstance(shape, TupleShape) else 1
-    if not pairs_allowed and results != len(instruction.operands):
-        return f"{len(instruction.operands)} operands of {instruction.opcode} for {shape}"
-    return _check_result(instruction) or _check_devices(instruction)
-
-
-def _check_result(instruction: Instruction) -> str | None:
-    """One participant's parts are the whole: a result of another size is shared among several."""
-    given = [leaf for operand in instruction.operands for leaf in leaves(operand.shape)]
-    results = list(leaves(instruction.shape))[-len(given) :]
-    for operand, result in zip(given, results, strict=True):
-        if not compatible(operand, result):
-            return f"{instruction.opcode} of {operand} to {result}; only one participant is run"
-    return None
-
-
-def _check_pairs(instruction: Instruction) -> str | None:
-    if len(instruction.operands) != 1 or instruction.attributes.get("slice_sizes"):
-        return f"{instruction.opcode} of slices into a given buffer"
-    pairs = instruction.attributes["source_target_pairs"]
-    others = [device for pair in pairs for device in pair if device != 0]
-    if others:
-        return f"{instruction.opcode} with device {others[0]}; only device 0 is run"
-    return _check_devices(instruction)
-
-
 EVALUATORS: dict[str, Evaluator] = {
-    "all-gather": _identity,
+    "all-gather": _all_gather,
     "all-gather-done": _done,
-    "all-gather-start": _start,
-    "all-reduce": _identity,
+    "all-gather-start": _all_gather_start,
+    "all-reduce": _all_reduce,
     "all-reduce-done": _all_reduce_done,
-    "all-reduce-start": _identity,
-    "all-to-all": _identity,
+    "all-reduce-start": _all_reduce,
+    "all-to-all": _all_to_all,
     "collective-broadcast": _broadcast,
-    "collective-permute": _permute,
+    "collective-permute": permute,
     "collective-permute-done": _done,
-    "collective-permute-start": _start,
-    "partition-id": _device_id,
-    "reduce-scatter": _identity,
-    "replica-id": _device_id,
-}
-
-CHECKS: dict[str, Check] = {
-    "all-gather": _check_groups,
-    "all-gather-start": _check_groups,
-    "all-reduce": _check_groups,
-    "all-reduce-start": _check_groups,
-    "all-to-all": _check_groups,
-    "collective-broadcast": _check_groups,
-    "collective-permute": _check_pairs,
-    "collective-permute-start": _check_pairs,
-    "partition-id": _check_devices,
-    "reduce-scatter": _check_groups,
-    "replica-id": _check_devices,
+    "collective-permute-start": permute_start,
+    "partition-id": _partition_id,
+    "ragged-all-to-all": _ragged_all_to_all,
+    "reduce-scatter": _reduce_scatter,
+    "replica-id": _replica_id,
 }

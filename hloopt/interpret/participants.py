@@ -47,6 +47,7 @@ class Participant:
         self.partitions = partitions
         self.number = replica * partitions + partition
         self.count = replicas * partitions
+        self.groups: dict[Instruction, tuple[int, ...]] = {}  # that are known already
         self._requests: dict[int, Hashable | None] = {}
         self._requested = 0
         self._mail: defaultdict[Hashable, deque[Value]] = defaultdict(deque)

@@ -14,7 +14,7 @@ from hloopt.types import ArrayShape, IotaList, Shape, TupleShape, Verbatim
 from hloopt.verify.places import Fault
 from hloopt.verify.sharding_text import Mesh, read_mesh
 
-__all__ = ["DeviceChecks"]
+__all__ = ["DeviceChecks", "Groups", "group_mode", "replica_groups"]
 
 _GLOBAL = ("all-gather", "all-gather-start", "all-reduce", "all-reduce-start", "reduce-scatter")
 _UNEVEN = ("all-reduce", "all-reduce-start")
@@ -41,7 +41,7 @@ class DeviceChecks:
     def _grouped(self, instruction: Instruction) -> Iterator[Fault]:
         if instruction.opcode in _UNEVEN:
             yield from self._layouts(instruction)
-        mode = _mode(instruction)
+        mode = group_mode(instruction)
         if not mode:
             yield Fault(
                 instruction, "replica-groups", "use_global_device_ids=true needs a channel_id="
@@ -50,7 +50,7 @@ class DeviceChecks:
         channel = instruction.attributes.get("channel_id")
         if instruction.opcode == "all-reduce" and channel is not None and channel < 1:
             yield Fault(instruction, "channel", f"channel_id={channel} is not positive")
-        groups = _groups(instruction)
+        groups = replica_groups(instruction)
         if groups is None:
             return
         message = self._groups_message(instruction, groups, mode)
@@ -156,8 +156,8 @@ def _count(module: Module, name: str) -> int:
     return count if isinstance(count, int) and count > 0 else 1
 
 
-def _mode(instruction: Instruction) -> str:
-    """How ids are meant: as written, or by channel and flag; empty for what may not be."""
+def group_mode(instruction: Instruction) -> str:
+    """How a collective means ids: as written, or by channel and flag; empty for what may not be."""
     attributes = instruction.attributes
     written = attributes.get("mode")
     if isinstance(written, str):
@@ -170,7 +170,8 @@ def _mode(instruction: Instruction) -> str:
     return "cross_replica_and_partition" if channel else "cross_replica"
 
 
-def _groups(instruction: Instruction) -> Groups | None:
+def replica_groups(instruction: Instruction) -> Groups | None:
+    """The groups as they are written; None for a form that is not known."""
     value = instruction.attributes.get("replica_groups", ())
     if isinstance(value, Verbatim):
         return read_mesh(value.text)

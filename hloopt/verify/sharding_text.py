@@ -6,6 +6,7 @@ A tuple sharding is flat: one sharding for each leaf of the shape.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import product
 from math import prod
 
 from hloopt.verify.readings import Tokens
@@ -212,19 +213,31 @@ def _axes_of_mesh(tokens: Tokens) -> tuple[dict[str, int], str, tuple[int, ...] 
 
 
 def _device_ids(tokens: Tokens) -> tuple[int, ...] | None:
-    """The devices where they are listed; None for an iota, which names each once."""
+    """The devices in the mesh's order; None where they are in their own, or the form is not known."""
     if not tokens.accept("("):
         return (int(tokens.take()),)
     listed: list[int] = []
+    iota: list[tuple[int, ...]] = []
     while not tokens.accept(")"):
         if tokens.next == "[":
-            tokens.integers("[", "]")
-            listed.clear()
+            iota.append(tokens.integers("[", "]"))
         elif tokens.accept("T"):
-            tokens.integers("(", ")")
+            iota.append(tokens.integers("(", ")"))
         elif not tokens.accept("<=") and not tokens.accept(","):
             listed.append(int(tokens.take()))
+    if len(iota) == 3:
+        _, dims, order = iota
+        if sorted(order) != list(range(len(dims))):
+            raise ValueError(f"{order} is no permutation")
+        return _transposed(dims, order)
     return tuple(listed) or None
+
+
+def _transposed(dims: tuple[int, ...], order: tuple[int, ...]) -> tuple[int, ...]:
+    """The numbers 0, 1, ... of an array of ``dims``, read with its dimensions in another order."""
+    strides = [prod(dims[at + 1 :]) for at in range(len(dims))]
+    steps = (range(0, dims[at] * strides[at], strides[at]) for at in order)
+    return tuple(map(sum, product(*steps)))
 
 
 def _uses(tokens: Tokens) -> list[tuple[str, int, int | None]]:

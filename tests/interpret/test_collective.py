@@ -115,12 +115,12 @@ def test_the_only_device_is_number_0() -> None:
         (
             "ROOT r = f32[4] collective-permute(p), source_target_pairs={{0,1},{1,0}}",
             "",
-            "r: collective-permute with device 1; only device 0 is run",
+            "r: collective-permute with participant 1; only number 0 is run",
         ),
         (
             "ROOT r = f32[4] all-reduce(p), replica_groups={}, to_apply=add",
             ", replica_count=8",
-            "r: all-reduce in a module with replica_count=8; only one device is run",
+            "r: all-reduce in a module with replica_count=8; only one participant is run",
         ),
         (
             "ROOT r = f32[2] reduce-scatter(p), replica_groups={}, dimensions={0}, to_apply=add",
@@ -130,12 +130,12 @@ def test_the_only_device_is_number_0() -> None:
         (
             "ROOT r = u32[] partition-id()",
             ", num_partitions=2",
-            "r: partition-id in a module with num_partitions=2; only one device is run",
+            "r: partition-id in a module with num_partitions=2; only one participant is run",
         ),
     ],
 )
 def test_more_than_one_participant_is_refused(body: str, header: str, message: str) -> None:
     with pytest.raises(UnsupportedError) as error:
         run(f"  {body}", header)
-    assert error.value.message == message
+    assert error.value.message == f"{message} (--replicas and --partitions run several)"
     assert error.value.line == 11

@@ -1,0 +1,204 @@
+"""Which participants a collective brings together.
+
+The modes are those of XLA (``GetCollectiveOpGroupMode``): ids are replicas of the same partition
+(``cross_replica``), partitions of the same replica (``cross_partition``), replicas with all their partitions
+(``cross_replica_and_partition``), or ``replica * partitions + partition`` (``flattened_id``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import pairwise
+from math import prod
+
+import numpy as np
+
+from hloopt.ir import Instruction
+from hloopt.types import IotaList
+from hloopt.verify.devices import Groups, group_mode, replica_groups
+from hloopt.verify.sharding_text import Mesh
+
+__all__ = ["Group", "check_groups", "check_pairs", "groups_of", "links", "listed_groups"]
+
+Group = tuple[int, ...]
+
+
+def listed_groups(groups: Groups) -> tuple[Group, ...]:
+    """The groups of ids, written out; an iota is cut into rows, a mesh into groups along its axes.
+
+    Raises ``ValueError`` for a mesh that cannot be cut so.
+    """
+    if isinstance(groups, IotaList):
+        ids = np.arange(prod(groups.reshape)).reshape(groups.reshape)
+        if groups.permutation:
+            ids = ids.transpose(groups.permutation)
+        return _rows(ids.reshape(-1, groups.dims[-1]))
+    if isinstance(groups, Mesh):
+        return _along_axes(groups)
+    return groups
+
+
+def _along_axes(mesh: Mesh) -> tuple[Group, ...]:
+    """One group for each place in the axes that are not used; its members follow the used ones.
+
+    A use ``'x':(2)4`` is a part of an axis: 2 before it, 4 its own size.
+    """
+    for name, _, _ in mesh.uses:
+        if name not in mesh.sizes:
+            raise ValueError(f"the mesh has no axis '{name}'")
+    dims: list[int] = []
+    parts: dict[tuple[str, int], int] = {}
+    for axis, size in mesh.sizes.items():
+        cuts = {1, size}
+        for name, before, own in mesh.uses:
+            if name == axis:
+                cuts |= {before, before * (own or size // before)}
+        edges = sorted(cuts)
+        for before, after in pairwise(edges):
+            parts[axis, before] = len(dims)
+            dims.append(after // before)
+    used = [
+        parts[name, edge]
+        for name, before, own in mesh.uses
+        for edge in _edges(parts, name, before, before * (own or mesh.sizes[name] // before))
+    ]
+    devices = np.arange(mesh.count) if mesh.devices is None else np.array(mesh.devices)
+    kept = [axis for axis in range(len(dims)) if axis not in used]
+    ids = devices.reshape(dims).transpose([*kept, *used])
+    return _rows(ids.reshape(-1, prod(dims[axis] for axis in used)))
+
+
+def _edges(parts: dict[tuple[str, int], int], name: str, first: int, end: int) -> list[int]:
+    return sorted(edge for axis, edge in parts if axis == name and first <= edge < end)
+
+
+def _rows(ids: np.ndarray[tuple[int, ...], np.dtype[np.int64]]) -> tuple[Group, ...]:
+    return tuple(tuple(row) for row in ids.tolist())
+
+
+def groups_of(instruction: Instruction, replicas: int, partitions: int) -> tuple[Group, ...]:
+    """All groups of a collective among ``replicas * partitions`` participants, by their numbers.
+
+    Raises ``ValueError`` where the groups are of no known form, or empty where they must not be.
+    """
+    mode = group_mode(instruction)
+    written = replica_groups(instruction)
+    if not mode or written is None:
+        raise ValueError("the groups are of no known form")
+    ids = listed_groups(written)
+    if not ids:
+        if mode == "flattened_id":
+            raise ValueError("use_global_device_ids=true needs groups")
+        ids = (tuple(range(_ids(mode, replicas, partitions))),)
+    if mode == "cross_replica":
+        return tuple(
+            tuple(replica * partitions + partition for replica in group)
+            for group in ids
+            for partition in range(partitions)
+        )
+    if mode == "cross_partition":
+        return tuple(
+            tuple(replica * partitions + partition for partition in group)
+            for group in ids
+            for replica in range(replicas)
+        )
+    if mode == "cross_replica_and_partition":
+        return tuple(
+            tuple(
+                replica * partitions + partition
+                for replica in group
+                for partition in range(partitions)
+            )
+            for group in ids
+        )
+    return ids
+
+
+def _ids(mode: str, replicas: int, partitions: int) -> int:
+    """How many ids there are in a mode."""
+    if mode == "flattened_id":
+        return replicas * partitions
+    return partitions if mode == "cross_partition" else replicas
+
+
+def check_groups(
+    instruction: Instruction, replicas: int, partitions: int, *, complete: bool = True
+) -> str | None:
+    """Why a collective's groups do not fit so many participants, or None.
+
+    ``complete`` asks that every participant is in a group.
+    """
+    mode = group_mode(instruction)
+    written = replica_groups(instruction)
+    if not mode or written is None:
+        return f"replica_groups= of {instruction.opcode} are of no known form"
+    seen: set[int] = set()
+    count = _ids(mode, replicas, partitions)
+    try:
+        ids = listed_groups(written)
+    except ValueError as error:
+        return f"replica_groups= of {instruction.opcode}: {error}"
+    for group in ids:
+        for number in group:
+            if not 0 <= number < count:
+                return (
+                    f"{instruction.opcode} names {number} in mode {mode}; there are {count} of them"
+                )
+            if number in seen:
+                return f"{instruction.opcode} names {number} twice"
+            seen.add(number)
+    if mode == "flattened_id" and not ids:
+        return f"{instruction.opcode} with use_global_device_ids=true needs groups"
+    missing = next((number for number in range(count) if number not in seen), None)
+    if complete and ids and missing is not None:
+        return f"{instruction.opcode} has no group with {missing} in mode {mode}"
+    return None
+
+
+def check_pairs(
+    instruction: Instruction, pairs: Sequence[Sequence[int]], replicas: int, partitions: int
+) -> str | None:
+    """Why (source, target) pairs do not fit so many participants, or None."""
+    mode = group_mode(instruction)
+    count = _ids(mode, replicas, partitions)
+    for pair in pairs:
+        for number in pair:
+            if not 0 <= number < count:
+                return (
+                    f"{instruction.opcode} names {number} in mode {mode}; there are {count} of them"
+                )
+    return None
+
+
+def links(
+    instruction: Instruction,
+    pairs: Sequence[Sequence[int]],
+    participant: int,
+    replicas: int,
+    partitions: int,
+) -> tuple[Group, tuple[tuple[int, int], ...]]:
+    """Whom a participant meets in a permutation, and the pairs among them, all by participants' numbers.
+
+    Those are all that pairs connect it with, in their order; without pairs it meets nobody else.
+    """
+    replica, partition = divmod(participant, partitions)
+    if group_mode(instruction) == "cross_partition":
+        own, first, stride = partition, replica * partitions, 1
+    else:
+        own, first, stride = replica, partition, partitions
+    near, pending = {own}, [own]
+    neighbours: dict[int, list[int]] = {}
+    for source, target in pairs:
+        neighbours.setdefault(source, []).append(target)
+        neighbours.setdefault(target, []).append(source)
+    while pending:
+        for other in neighbours.get(pending.pop(), ()):
+            if other not in near:
+                near.add(other)
+                pending.append(other)
+    group = tuple(first + stride * number for number in sorted(near))
+    return group, tuple(
+        (first + stride * source, first + stride * target)
+        for source, target in pairs
+        if source in near
+    )
