@@ -125,6 +125,11 @@ def command(
     one is executed on the device and compared, by element type, with the interpreter (and with --expect).
     Exits with 1 when results differ.
 
+    Inputs made from a seed suit the module: indices, labels and positions are in range, weights are scaled by
+    their fan-in so that results stay finite through any number of layers, variances are positive, matrices to
+    be factored are positive definite, keys of generators are random bits; all other floats are standard
+    normal, integers -4 to 4. The same module and seed give the same inputs.
+
     A snapshot of XLA (--xla_dump_hlo_snapshots) brings inputs and results of its own; --inputs, --expect and
     --seed take their place.
 

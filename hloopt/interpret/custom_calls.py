@@ -1,4 +1,5 @@
-"""Custom calls by target: markers that pass a value on, ``TopK``, routines of LAPACK, cuBLAS and cuDNN.
+"""Custom calls by target: markers that pass a value on, ``TopK``, Threefry, routines of LAPACK, cuBLAS and
+cuDNN.
 
 What the user supplies (``plugins``) comes first.  Any other target is refused before anything runs; what it
 computes is known to its library alone.
@@ -6,13 +7,19 @@ computes is known to its library alone.
 
 from __future__ import annotations
 
-from hloopt.interpret import gpu_libraries, lapack, plugins
+from hloopt.interpret import gpu_libraries, gpu_random, lapack, plugins
+from hloopt.interpret.bounded import (
+    check_pad_to_static,
+    check_slice_to_dynamic,
+    pad_to_static,
+    slice_to_dynamic,
+)
 from hloopt.interpret.context import Check, Context, Evaluator, Value, array_of
 from hloopt.interpret.sort import topk
 from hloopt.ir import Instruction
 from hloopt.types import ArrayShape, BufferShape, Shape, TupleShape, compatible, leaves
 
-__all__ = ["CHECKS", "CUSTOM_CALLS", "CUSTOM_CHECKS", "EVALUATORS"]
+__all__ = ["CHECKS", "CUSTOM_CALLS", "CUSTOM_CHECKS", "EVALUATORS", "MARKERS"]
 
 
 def _identity(instruction: Instruction, operands: tuple[Value, ...], context: Context) -> Value:
@@ -68,7 +75,7 @@ def _target(instruction: Instruction) -> str:
     return str(instruction.attributes["custom_call_target"])
 
 
-_MARKERS = (
+MARKERS = (
     "LayoutConstraint",
     "MoveToDevice",
     "MoveToHost",
@@ -85,19 +92,26 @@ _MARKERS = (
     "xla.sdy.LocalToGlobalShape",
     "xla.sdy.Sharding",
 )
+"""Targets whose result is their operand (their operands)."""
 
 CUSTOM_CALLS: dict[str, Evaluator] = {
-    **dict.fromkeys(_MARKERS, _identity),
+    **dict.fromkeys(MARKERS, _identity),
+    "PadToStatic": pad_to_static,
+    "SliceToDynamic": slice_to_dynamic,
     "TopK": _topk,
     **gpu_libraries.EVALUATORS,
+    **gpu_random.EVALUATORS,
     **lapack.EVALUATORS,
 }
 """What each target computes."""
 
 CUSTOM_CHECKS: dict[str, Check] = {
-    **dict.fromkeys(_MARKERS, _check_identity),
+    **dict.fromkeys(MARKERS, _check_identity),
+    "PadToStatic": check_pad_to_static,
+    "SliceToDynamic": check_slice_to_dynamic,
     "TopK": _check_topk,
     **gpu_libraries.CHECKS,
+    **gpu_random.CHECKS,
     **lapack.CHECKS,
 }
 """Why a call of a known target cannot be evaluated, as in ``CHECKS``."""

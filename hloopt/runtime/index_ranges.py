@@ -1,21 +1,20 @@
 """Which integer parameters are indices, and how far they may go.
 
 Follows each index operand (of gather, scatter, dynamic-slice, dynamic-update-slice, conditional) back through
-ops that keep or select its elements to the entry's parameters, through calls, fusions, tuples and loops.  A
-parameter used as an index in several places gets the smallest range.
+ops that keep or select its elements to the entry's parameters.  What is compared with an ``iota`` is an index
+too: a label, or a position.  A parameter used as an index in several places gets the smallest range.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TypeAlias
 
-from hloopt.ir import Computation, Instruction, Module, walk
+from hloopt.interpret.control import branches
+from hloopt.ir import Instruction, Module
+from hloopt.runtime.origins import Place, by_table, entry_places
 from hloopt.types import GatherDims, ScatterDims
 
-__all__ = ["Place", "index_ranges"]
-
-Place: TypeAlias = "tuple[Instruction, tuple[int, ...]]"
+__all__ = ["index_ranges"]
 
 # Through which operands an element of the result comes unchanged, or moved by a wrap-around correction.
 _TRANSPARENT: dict[str, tuple[int, ...]] = {
@@ -37,6 +36,9 @@ _TRANSPARENT: dict[str, tuple[int, ...]] = {
     "transpose": (0,),
 }
 
+# An iota seen through these counts the same numbers.
+_SAME_NUMBERS = frozenset({"bitcast", "broadcast", "convert", "copy", "reshape", "transpose"})
+
 
 def index_ranges(module: Module) -> dict[Place, int]:
     """Exclusive upper bounds of the entry's parameters that are used as indices.
@@ -45,19 +47,11 @@ def index_ranges(module: Module) -> dict[Place, int]:
     """
     found: dict[Place, int] = {}
     seen: set[Place] = set()
+    through = by_table(_TRANSPARENT)
     # The smallest limit goes first: whatever it reaches needs no other.
     for operand, limit in sorted(_all_indices(module), key=lambda pair: pair[1]):
-        pending: list[Place] = [(operand, ())]
-        while pending:
-            place = pending.pop()
-            if place in seen:
-                continue
-            seen.add(place)
-            instruction, index = place
-            if instruction.opcode == "parameter" and instruction.computation is module.entry:
-                found[place] = limit
-            else:
-                pending.extend(_sources(instruction, index))
+        for place in entry_places(module, [(operand, ())], through, seen):
+            found[place] = limit
     return found
 
 
@@ -77,7 +71,9 @@ def _indices(instruction: Instruction) -> Iterator[tuple[Instruction, int]]:
         yield from _starts(operands[2:], operands[0].array.dims, operands[1].array.dims)
     elif instruction.opcode == "conditional":
         if operands[0].array.dtype.is_integer:
-            yield operands[0], len(_branches(instruction))
+            yield operands[0], len(branches(instruction))
+    elif instruction.opcode == "compare":
+        yield from _compared_with_iota(instruction)
     elif instruction.opcode == "gather":
         dims, gather = operands[0].array.dims, GatherDims.of(instruction.attributes)
         limits = [dims[axis] - gather.slice_sizes[axis] + 1 for axis in gather.start_index_map]
@@ -109,46 +105,12 @@ def _valid_starts(size: int, taken: int) -> int:
     return size - taken + 1
 
 
-def _sources(instruction: Instruction, index: tuple[int, ...]) -> Iterator[Place]:
-    opcode, operands = instruction.opcode, instruction.operands
-    if opcode == "parameter":
-        yield from _arguments(instruction, index)
-    elif opcode == "get-tuple-element":
-        yield operands[0], (instruction.attributes["index"], *index)
-    elif opcode == "tuple":
-        if index:
-            yield operands[index[0]], index[1:]
-    elif opcode == "concatenate":
-        yield from ((operand, index) for operand in operands)
-    elif opcode == "while":
-        yield operands[0], index
-        yield instruction.attributes["body"].root, index
-    elif opcode in ("call", "fusion", "conditional"):
-        for called in walk.called_computations(instruction):
-            yield called.root, index
-    else:
-        yield from ((operands[at], index) for at in _TRANSPARENT.get(opcode, ()))
-
-
-def _arguments(parameter: Instruction, index: tuple[int, ...]) -> Iterator[Place]:
-    """What callers give for a parameter."""
-    computation = parameter.computation
-    assert computation is not None
-    number = parameter.parameter_number
-    for caller in computation.callers:
-        if caller.opcode in ("call", "fusion"):
-            yield caller.operands[number], index
-        elif caller.opcode == "while":
-            yield caller, index
-        elif caller.opcode == "conditional":
-            for at, branch in enumerate(_branches(caller)):
-                if branch is computation:
-                    yield caller.operands[at + 1], index
-
-
-def _branches(conditional: Instruction) -> tuple[Computation, ...]:
-    attributes = conditional.attributes
-    if "branch_computations" in attributes:
-        branches: tuple[Computation, ...] = attributes["branch_computations"]
-        return branches
-    return attributes["true_computation"], attributes["false_computation"]
+def _compared_with_iota(compare: Instruction) -> Iterator[tuple[Instruction, int]]:
+    for this, other in (compare.operands, compare.operands[::-1]):
+        counted = this
+        while counted.opcode in _SAME_NUMBERS:
+            counted = counted.operands[0]
+        if counted.opcode == "iota":
+            count = counted.array.dims[counted.attributes["iota_dimension"]]
+            if count > 1:
+                yield other, count

@@ -16,31 +16,40 @@ from typing import Any
 import numpy as np
 
 from hloopt.errors import EvaluationError, UsageError
+from hloopt.interpret.drawn import Role, drawn
 from hloopt.interpret.values import from_storage
 from hloopt.ir import Instruction, Module
-from hloopt.runtime.index_ranges import index_ranges
-from hloopt.types import ArrayShape, DType, Shape, TupleShape
+from hloopt.runtime.roles import roles
+from hloopt.types import ArrayShape, Shape, TupleShape
 
 __all__ = ["generate", "load_expected", "load_inputs"]
 
 Array = np.ndarray[Any, Any]
 
-_SMALL = 4  # integers that are no indices: -4 .. 4, so that products and powers stay in range
-
 
 def generate(module: Module, seed: int = 0) -> list[Array]:
-    """Inputs for every array of the entry's parameters, in order.
+    """Inputs for every array of the entry's parameters, in order; the same for a module and a seed.
 
-    Floats are standard normal, integers small, pred a fair coin; integers that the module uses as indices
-    lie in the range it shows for them.  Each parameter has a stream of its own (``[seed, number]``), so that
-    one parameter's change leaves the others as they were.
+    Floats are standard normal, integers -4 to 4 (0 to 4 without sign), pred a fair coin, but for what the
+    module asks of a parameter (``runtime.roles``):
+
+    - indices, labels and positions lie in the range it shows for them;
+    - weights of products are divided by the square root of the number of products in a sum, so that results
+      are as large as the data, however many layers there are;
+    - of what a square root or a logarithm is taken, such as a variance, is uniform in [0.5, 1.5), and
+      integers there and bounds of loops are 1 to 4;
+    - matrices to be factored or solved with are symmetric and positive definite;
+    - keys of generators are random bits.
+
+    Each parameter has a stream of its own (``[seed, number]``), so that one parameter's change leaves the
+    others as they were.
     """
-    ranges = index_ranges(module)
+    asked = roles(module)
     arrays: list[Array] = []
     for number, parameter in enumerate(module.entry.parameters):
         rng = np.random.default_rng([seed, number])
         for index, shape in _positions(parameter.shape):
-            arrays.append(_draw(rng, shape, ranges.get((parameter, index))))
+            arrays.append(drawn(rng, shape, asked.get((parameter, index), Role())))
     return arrays
 
 
@@ -53,29 +62,6 @@ def _positions(
             yield from _positions(element, (*index, number))
     elif isinstance(shape, ArrayShape) and shape.dtype.is_array:
         yield index, shape
-
-
-def _draw(rng: np.random.Generator, shape: ArrayShape, limit: int | None) -> Array:
-    kind, dims = shape.dtype, shape.dims
-    if kind.is_pred:
-        return rng.integers(0, 2, dims).astype(np.bool_)
-    if kind.is_integer:
-        low, high = _integer_range(kind, limit)
-        return rng.integers(low, high + 1, dims).astype(kind.numpy)
-    if kind.is_complex:
-        values = rng.standard_normal(dims) + 1j * rng.standard_normal(dims)
-        return values.astype(kind.numpy)
-    if kind.name == "f8e8m0fnu":
-        return np.exp2(rng.integers(-4, 5, dims)).astype(kind.numpy)
-    return np.asarray(rng.standard_normal(dims)).astype(kind.numpy)
-
-
-def _integer_range(kind: DType, limit: int | None) -> tuple[int, int]:
-    most = (1 << (kind.bits - 1)) - 1 if kind.kind == "signed" else (1 << kind.bits) - 1
-    if limit is not None:
-        return 0, max(0, min(limit - 1, most))
-    low = -min(_SMALL, most + 1) if kind.kind == "signed" else 0
-    return low, min(_SMALL, most)
 
 
 def load_inputs(path: Path, module: Module) -> list[Array]:
