@@ -41,6 +41,7 @@ __all__ = [
     "VerifyError",
     "compile",
     "evaluate",
+    "evaluate_participants",
     "optimize",
     "parse",
     "verify",
@@ -76,13 +77,28 @@ def optimize(module: Module, pipeline: str = "O2", target: str | None = None) ->
     return optimize_module(module, pipeline, target)
 
 
-def compile(module: Module, device: str = "cpu", *, excess_precision: bool = False) -> Program:
+def compile(
+    module: Module,
+    device: str = "cpu",
+    *,
+    excess_precision: bool = False,
+    replicas: int = 1,
+    partitions: int = 1,
+) -> Program:
     """Make a module executable.  Raises ``UnsupportedError`` before anything runs, ``DeviceError``
     when there is no such device.
+
+    A program of several participants is run by ``program.run_participants`` with a list of inputs for each.
     """
     from hloopt.runtime import compile_module
 
-    return compile_module(module, device, excess_precision=excess_precision)
+    return compile_module(
+        module,
+        device,
+        excess_precision=excess_precision,
+        replicas=replicas,
+        partitions=partitions,
+    )
 
 
 def evaluate(
@@ -95,6 +111,24 @@ def evaluate(
     from hloopt.interpret import evaluate_module
 
     return evaluate_module(module, inputs, excess_precision=excess_precision)
+
+
+def evaluate_participants(
+    module: Module,
+    inputs: Sequence[Sequence[np.ndarray[Any, Any]]],
+    replicas: int | None = None,
+    partitions: int | None = None,
+    *,
+    excess_precision: bool = False,
+) -> list[list[np.ndarray[Any, Any]]]:
+    """Run the reference interpreter once for each participant, in lock step; collectives exchange data.
+
+    Participant ``replica * partitions + partition`` takes ``inputs[number]``; the results come in the same
+    order.  Counts that are not given are the module's ``replica_count`` and ``num_partitions``.
+    """
+    from hloopt.interpret import evaluate_participants as evaluate_all
+
+    return evaluate_all(module, inputs, replicas, partitions, excess_precision=excess_precision)
 
 
 def __getattr__(name: str) -> Any:

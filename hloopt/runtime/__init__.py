@@ -14,9 +14,14 @@ DEVICES = ("cpu", "gpu", "emulator")
 
 
 def compile_module(
-    module: Module, device: str = "cpu", *, excess_precision: bool = False
+    module: Module,
+    device: str = "cpu",
+    *,
+    excess_precision: bool = False,
+    replicas: int = 1,
+    partitions: int = 1,
 ) -> Program:
-    """Make a module executable on ``device``.
+    """Make a module executable on ``device``, by one participant or ``replicas * partitions`` of them.
 
     Raises ``UnsupportedError`` for the first instruction that cannot be run, before anything runs;
     ``DeviceError`` for a device this version has no executor for; ``UsageError`` for an unknown name.
@@ -24,7 +29,9 @@ def compile_module(
     check_device(device)
     from hloopt.runtime.numpy.program import NumpyProgram
 
-    return NumpyProgram(module, excess_precision=excess_precision)
+    return NumpyProgram(
+        module, excess_precision=excess_precision, replicas=replicas, partitions=partitions
+    )
 
 
 def check_device(device: str) -> None:

@@ -20,7 +20,7 @@ class Program(ABC):
     """A module made executable for one device.
 
     ``kernels`` counts the instructions of the program that do work (``runtime.kernels``); ``launches``
-    those of the last run, each as often as it ran.
+    those of the last run (of participant 0), each as often as it ran.
     """
 
     kernels: int
@@ -34,4 +34,15 @@ class Program(ABC):
         Inputs are not changed and results share no memory with them.  Threads that run one program wait
         for each other.
         Raises ``EvaluationError`` when the inputs do not fit the parameters, or the host's what is read.
+        """
+
+    @abstractmethod
+    def run_participants(
+        self, inputs: Sequence[Sequence[Array]], host: Host | None = None
+    ) -> list[list[Array]]:
+        """As ``run``, once for each of the participants the program was compiled for, in lock step.
+
+        Participant ``replica * partitions + partition`` takes ``inputs[number]`` and talks to
+        ``host.of(number)``; the results come in the same order.  Raises ``EvaluationError`` when participants
+        wait for each other without end, too.
         """

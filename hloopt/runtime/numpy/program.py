@@ -8,10 +8,14 @@ from typing import Any
 
 import numpy as np
 
-from hloopt.interpret import EVALUATORS, Host, supported
+from hloopt.errors import EvaluationError
+from hloopt.interpret import EVALUATORS, Host, check_inputs, supported
 from hloopt.interpret.context import Value
 from hloopt.interpret.control import branch_number, branches
+from hloopt.interpret.dynamic import evaluator
 from hloopt.interpret.interpreter import Interpreter
+from hloopt.interpret.participants import Participant, Participants
+from hloopt.interpret.sizes import is_dynamic
 from hloopt.interpret.values import flatten_results, parameter_values
 from hloopt.ir import Computation, Instruction, Module
 from hloopt.ir.walk import has_side_effect
@@ -38,9 +42,17 @@ class NumpyProgram(Program):
     Raises ``UnsupportedError`` for the first instruction that cannot be run.
     """
 
-    def __init__(self, module: Module, *, excess_precision: bool = False) -> None:
-        supported(module)
+    def __init__(
+        self,
+        module: Module,
+        *,
+        excess_precision: bool = False,
+        replicas: int = 1,
+        partitions: int = 1,
+    ) -> None:
+        supported(module, replicas, partitions)
         self._module = module
+        self._replicas, self._partitions = replicas, partitions
         self._launches = [0]
         self._running = Lock()
         self._compiler = _Compiler(module, self._launches, excess_precision=excess_precision)
@@ -51,17 +63,52 @@ class NumpyProgram(Program):
 
     def run(self, inputs: Sequence[Array], host: Host | None = None) -> list[Array]:
         """Run the entry on arrays in parameter order."""
-        entry = self._module.entry
-        # A run keeps its count and its host here: one at a time.
-        with self._running, np.errstate(all="ignore"):
+        count = self._replicas * self._partitions
+        if count > 1:
+            raise EvaluationError(f"this program has {count} participants; see run_participants")
+        # A run keeps its count, its participant and its host here: one at a time.
+        with self._running:
             self._launches[0] = 0
-            self._compiler.host = host or Host()
+            self._enter(Participant(), host or Host())
+            outputs = self._run(inputs)
+            self.launches = self._launches[0]
+        return outputs
+
+    def run_participants(
+        self, inputs: Sequence[Sequence[Array]], host: Host | None = None
+    ) -> list[list[Array]]:
+        """Run the entry once for each participant, in lock step."""
+        check_inputs(inputs, self._replicas, self._partitions)
+        if len(inputs) == 1:
+            return [self.run(inputs[0], host)]
+        hosts = host or Host()
+        counts = [0] * len(inputs)
+        running = [0]
+
+        def entered(participant: Participant) -> None:
+            counts[running[0]] = self._launches[0]
+            running[0] = participant.number
+            self._launches[0] = counts[participant.number]
+            self._enter(participant, hosts.of(participant.number))
+
+        with self._running:
+            self._launches[0] = 0
+            several = Participants[list[Array]](self._replicas, self._partitions, entered)
+            outputs = several.run(lambda participant: self._run(inputs[participant.number]))
+            counts[running[0]] = self._launches[0]
+            self.launches = counts[0]
+        return outputs
+
+    def _enter(self, participant: Participant, host: Host) -> None:
+        self._compiler.participant, self._compiler.host = participant, host
+
+    def _run(self, inputs: Sequence[Array]) -> list[Array]:
+        entry = self._module.entry
+        with np.errstate(all="ignore"):
             values = parameter_values(entry, inputs, self._compiler)
             flat = self._entry(*[leaf for value in values for leaf in unpack(value)])
             (result,) = pack([entry.result_shape])(*flat)
-            outputs = flatten_results(result, entry.result_shape, self._compiler)
-            self.launches = self._launches[0]
-        return outputs
+            return flatten_results(result, entry.result_shape, self._compiler)
 
 
 class _Compiler(Interpreter):
@@ -149,7 +196,8 @@ class _Compiler(Interpreter):
             function = self._conditional(instruction, counted=counted)
             return self._several(builder, instruction, operands, function)
         arrays = [slots for slots in operands if isinstance(slots, int)]
-        if len(arrays) == len(operands):
+        # What is planned here goes by the sizes of shapes.
+        if len(arrays) == len(operands) and not is_dynamic(instruction):
             if instruction.op.is_elementwise:
                 return elementwise(builder, instruction, arrays)
             emitter = _EMITTERS.get(opcode)
@@ -188,7 +236,7 @@ class _Compiler(Interpreter):
         self, builder: Builder, instruction: Instruction, operands: list[Slots]
     ) -> Slots:
         """Through the interpreter's evaluator; its results may share memory with any operand."""
-        evaluate = EVALUATORS[instruction.opcode]
+        evaluate = evaluator(instruction, EVALUATORS[instruction.opcode])
         packed = pack([operand.shape for operand in instruction.operands])
 
         def run(*flat: Any) -> Any:
