@@ -22,6 +22,7 @@ from hloopt.interpret import (
     control,
     custom_calls,
     distributions,
+    dynamic,
     elementwise,
     feeds,
     fft,
@@ -46,7 +47,7 @@ from hloopt.interpret.participants import Participant, Participants
 from hloopt.interpret.values import flatten_results, parameter_values
 from hloopt.ir import Computation, Instruction, Module
 from hloopt.ir.walk import called_computations
-from hloopt.types import ArrayShape, Literal, leaves
+from hloopt.types import Literal
 
 __all__ = [
     "EVALUATORS",
@@ -192,7 +193,8 @@ def supported(module: Module, replicas: int = 1, partitions: int = 1) -> None:
     evaluation.
 
     That is an opcode or custom-call target without one, a constant whose value the text leaves out
-    (``{...}``), a dynamic dimension, or a collective that so many participants cannot run.
+    (``{...}``), dynamic dimensions whose sizes are open, or a collective that so many participants
+    cannot run.
     """
     context = Interpreter(module, EVALUATORS)
     for computation in _reached(module.entry):
@@ -225,10 +227,9 @@ def _obstacle(instruction: Instruction, replicas: int, partitions: int) -> str |
             "the value of this constant is left out of the text ({...}); "
             "dump with --xla_dump_large_constants=true"
         )
-    if any(
-        isinstance(leaf, ArrayShape) and any(leaf.dynamic) for leaf in leaves(instruction.shape)
-    ):
-        return f"dynamic dimensions ({instruction.shape}) have no evaluation"
+    reason = dynamic.obstacle(instruction)
+    if reason is not None:
+        return reason
     if replicas * partitions > 1 and opcode in collective.CHECKS:
         return check_among(instruction, replicas, partitions)
     check = _CHECKS.get(opcode)

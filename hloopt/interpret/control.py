@@ -85,7 +85,7 @@ def _same_bits(left: Value, right: Value) -> bool:
         return True
     if isinstance(left, tuple) or isinstance(right, tuple):
         return all(map(_same_bits, left, right))
-    return left.tobytes() == right.tobytes()
+    return left.shape == right.shape and left.tobytes() == right.tobytes()
 
 
 def _conditional(instruction: Instruction, operands: tuple[Value, ...], context: Context) -> Value:

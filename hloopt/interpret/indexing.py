@@ -16,10 +16,13 @@ from hloopt.types import GatherDims, ScatterDims
 
 __all__ = [
     "EVALUATORS",
+    "Windows",
     "dynamic_slice",
     "dynamic_update_slice",
     "gather",
     "scatter",
+    "start_indices",
+    "windows_of",
 ]
 
 
@@ -31,7 +34,7 @@ def _clamped(starts: Sequence[Array], dims: Sequence[int], sizes: Sequence[int])
     ]
 
 
-def _starts(values: Sequence[Value], rank: int) -> list[Array]:
+def start_indices(values: Sequence[Value], rank: int) -> list[Array]:
     """One scalar a dimension; the older form has them all in one vector."""
     arrays = arrays_of(values)
     if len(arrays) == 1 and arrays[0].ndim == 1:
@@ -57,7 +60,7 @@ def dynamic_update_slice(operand: Array, update: Array, starts: Sequence[Array])
 
 
 @dataclass(frozen=True)
-class _Windows:
+class Windows:
     """Where the windows of a gather or scatter start.
 
     ``starts`` maps operand dimensions to start indices, an int64 array over the batch dimensions
@@ -74,7 +77,7 @@ def _windows(
     index_map: Sequence[int],
     batching: Sequence[int],
     indices_batching: Sequence[int],
-) -> _Windows:
+) -> Windows:
     if index_vector_dim == indices.ndim:
         indices = indices[..., np.newaxis]
     vectors = np.moveaxis(indices, index_vector_dim, -1)
@@ -85,7 +88,7 @@ def _windows(
         place = [1] * len(batch)
         place[axis] = batch[axis]
         starts[dim] = np.broadcast_to(np.arange(batch[axis]).reshape(place), batch)
-    return _Windows(batch, starts)
+    return Windows(batch, starts)
 
 
 def _as_int64(indices: Array) -> Array:
@@ -94,19 +97,24 @@ def _as_int64(indices: Array) -> Array:
     return indices.astype(np.int64)
 
 
-def gather(operand: Array, indices: Array, dims: GatherDims) -> Array:
-    """Slices of ``operand`` at ``indices``, clamped so that each is inside.
-
-    Offset dimensions of the result are those of the slices (collapsed and batching ones left
-    out), the others are those of the indices.  An operand without elements gives zeros.
-    """
-    windows = _windows(
+def windows_of(indices: Array, dims: GatherDims) -> Windows:
+    """Where the windows of a gather start, before they are clamped."""
+    return _windows(
         indices,
         dims.index_vector_dim,
         dims.start_index_map,
         dims.operand_batching_dims,
         dims.start_indices_batching_dims,
     )
+
+
+def gather(operand: Array, indices: Array, dims: GatherDims) -> Array:
+    """Slices of ``operand`` at ``indices``, clamped so that each is inside.
+
+    Offset dimensions of the result are those of the slices (collapsed and batching ones left
+    out), the others are those of the indices.  An operand without elements gives zeros.
+    """
+    windows = windows_of(indices, dims)
     sizes = dims.slice_sizes
     dropped = {*dims.collapsed_slice_dims, *dims.operand_batching_dims}
     offset = [dim for dim in range(operand.ndim) if dim not in dropped]
@@ -201,7 +209,7 @@ def scatter(
 
 
 def _target_rows(
-    windows: _Windows,
+    windows: Windows,
     shape: Sequence[int],
     size: Sequence[int],
     picked: Sequence[int],
@@ -225,14 +233,14 @@ def _target_rows(
 def _dynamic_slice(instruction: Instruction, values: tuple[Value, ...], context: Context) -> Value:
     operand = array_of(values[0])
     sizes = instruction.attributes["dynamic_slice_sizes"]
-    return dynamic_slice(operand, _starts(values[1:], operand.ndim), sizes)
+    return dynamic_slice(operand, start_indices(values[1:], operand.ndim), sizes)
 
 
 def _dynamic_update_slice(
     instruction: Instruction, values: tuple[Value, ...], context: Context
 ) -> Value:
     operand, update = arrays_of(values[:2])
-    return dynamic_update_slice(operand, update, _starts(values[2:], operand.ndim))
+    return dynamic_update_slice(operand, update, start_indices(values[2:], operand.ndim))
 
 
 def _gather(instruction: Instruction, values: tuple[Value, ...], context: Context) -> Value:

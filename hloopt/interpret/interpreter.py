@@ -14,6 +14,7 @@ import numpy as np
 
 from hloopt.errors import EvaluationError, UnsupportedError
 from hloopt.interpret.context import Array, Context, Evaluator, Value, leaf_arrays, map_arrays
+from hloopt.interpret.dynamic import evaluator
 from hloopt.interpret.elementwise import bound, elementwise
 from hloopt.interpret.regions import LIFTED, liftable
 from hloopt.ir import Computation, Instruction, Module
@@ -46,6 +47,7 @@ class _Plan:
             run = table[instruction.opcode]
             if run is elementwise:
                 run = bound(instruction, context)
+            run = evaluator(instruction, run)
             pending.append((run, instruction, operands, slot))
         self.size = len(slots)
         self.root = slots[computation.root]

@@ -142,6 +142,7 @@ EVALUATORS: Mapping[str, Evaluator] = {
     "broadcast": _broadcast,
     "concatenate": _concatenate,
     "copy": _copy,
+    "dynamic-reshape": _reshape,
     "iota": _iota,
     "pad": _pad,
     "reshape": _reshape,

@@ -156,7 +156,7 @@ def _checked(
     if not isinstance(shape, ArrayShape):
         return np.zeros((), np.bool_)
     array = np.asarray(result)
-    if array.dtype != shape.dtype.numpy or array.shape != shape.dims:
+    if array.dtype != shape.dtype.numpy or not shape.holds(array.shape):
         place = f" for {index}" if index else ""
         raise _failed(
             instruction, f"gave {array.dtype.name}{list(array.shape)} instead of {shape}{place}"

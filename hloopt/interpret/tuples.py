@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from hloopt.interpret.context import Check, Context, Evaluator, Value
+from hloopt.interpret.context import Check, Context, Evaluator, Value, array_of
 from hloopt.interpret.control import zeros
 from hloopt.ir import Instruction
 from hloopt.types import TupleShape
@@ -53,7 +53,7 @@ def _copy_done(instruction: Instruction, operands: tuple[Value, ...], context: C
 def _get_dimension_size(
     instruction: Instruction, operands: tuple[Value, ...], context: Context
 ) -> Value:
-    return np.array(instruction.operands[0].array.dims[_dimension(instruction)], np.int32)
+    return np.array(array_of(operands[0]).shape[_dimension(instruction)], np.int32)
 
 
 def _dimension(instruction: Instruction) -> int:
@@ -62,8 +62,10 @@ def _dimension(instruction: Instruction) -> int:
 
 
 def _check_set_dimension_size(instruction: Instruction) -> str | None:
-    """Setting the full size changes nothing; a smaller one would have to travel with the value."""
+    """In a static dimension there is nothing but the full size to set."""
     dimension, bound = _dimension(instruction), instruction.array.dims[_dimension(instruction)]
+    if instruction.array.dynamic and instruction.array.dynamic[dimension]:
+        return None
     literal = instruction.operands[1].literal
     if literal is not None and literal.array is not None and int(literal.array) == bound:
         return None

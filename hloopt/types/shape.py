@@ -6,7 +6,7 @@ holds its bound and is marked in ``dynamic``; an unbounded one (``?``) holds ``U
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from math import prod
@@ -95,6 +95,18 @@ class ArrayShape:
 
     def __str__(self) -> str:
         return self._text
+
+    def holds(self, sizes: Sequence[int]) -> bool:
+        """Whether an array of these sizes is a value of the shape.
+
+        Static dimensions have their size, bounded ones any size up to the bound, unbounded ones any.
+        """
+        if not self.dynamic:
+            return tuple(sizes) == self.dims
+        return len(sizes) == len(self.dims) and all(
+            size == bound or (mark and (bound == UNBOUNDED or size <= bound))
+            for size, bound, mark in zip(sizes, self.dims, self.dynamic, strict=True)
+        )
 
     def with_dtype(self, element: DType) -> ArrayShape:
         """The same dimensions and layout with another element type."""

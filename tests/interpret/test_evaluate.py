@@ -111,10 +111,10 @@ def test_only_what_the_entry_reaches_has_to_be_supported():
         supported(hloopt.parse(f"HloModule m\n{called}"))
 
 
-def test_dynamic_dimensions_are_refused():
-    """A bounded dynamic dimension has no evaluation yet."""
-    with pytest.raises(UnsupportedError, match="dynamic dimension"):
-        run("ENTRY e { ROOT p = f32[<=4] parameter(0) }", np.zeros(4, np.float32))
+def test_unbounded_dimensions_are_refused():
+    """A dimension without a bound has no evaluation."""
+    with pytest.raises(UnsupportedError, match=r"p: unbounded dimensions \(f32\[\?\]\)"):
+        run("ENTRY e { ROOT p = f32[?] parameter(0) }", np.zeros(4, np.float32))
 
 
 def test_memory_that_is_not_there_names_the_instruction():

@@ -1,0 +1,166 @@
+"""Instructions with bounded dynamic dimensions: how they are evaluated, and which are refused.
+
+Most evaluators take sizes from their operands and need nothing but operands of one size (``sizes.ties``);
+``bounded`` has the others.  An op to which XLA gives sizes that contradict its definition, or none at all, is
+refused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from hloopt.interpret import bounded, plugins
+from hloopt.interpret.context import Check, Context, Evaluator, Value
+from hloopt.interpret.control import branches
+from hloopt.interpret.custom_calls import MARKERS
+from hloopt.interpret.reshaping import ambiguous
+from hloopt.interpret.sizes import aligned, checked, drops_marks, is_dynamic, marks, ties
+from hloopt.ir import Instruction
+from hloopt.ir.walk import called_computations
+from hloopt.types import (
+    UNBOUNDED,
+    ArrayShape,
+    ConvDims,
+    ScatterDims,
+    Shape,
+    TupleShape,
+    Window,
+    leaves,
+)
+
+__all__ = ["evaluator", "obstacle"]
+
+
+def evaluator(instruction: Instruction, evaluate: Evaluator) -> Evaluator:
+    """What evaluates an instruction: ``evaluate`` itself, unless a dimension is dynamic."""
+    if not is_dynamic(instruction):
+        return evaluate
+    run = bounded.EVALUATORS.get(instruction.opcode, evaluate)
+    guard = bounded.GUARDS.get(instruction.opcode)
+    tied = ties(instruction)
+
+    def sized(_: Instruction, values: tuple[Value, ...], context: Context) -> Value:
+        operands = tuple(aligned(instruction, tied, values)) if tied else values
+        if guard is not None:
+            operands = guard(instruction, operands)
+        return checked(instruction, instruction.shape, run(instruction, operands, context))
+
+    return sized
+
+
+def obstacle(instruction: Instruction) -> str | None:
+    """Why the dynamic dimensions of an instruction cannot be evaluated, or None."""
+    shapes = (instruction.shape, *(operand.shape for operand in instruction.operands))
+    for shape in shapes:
+        if any(isinstance(leaf, ArrayShape) and UNBOUNDED in leaf.dims for leaf in leaves(shape)):
+            return f"unbounded dimensions ({shape}) have no evaluation"
+    if not is_dynamic(instruction):
+        return None
+    opcode = instruction.opcode
+    if not (instruction.op.is_elementwise or opcode in _EVALUATED):
+        told = next(shape for shape in shapes if "<=" in str(shape))
+        return f"{opcode} of dynamic dimensions ({told}) has no evaluation"
+    for source, target in _passed(instruction):
+        if drops_marks(source, target):
+            return f"{source} is passed on as {target}, whose dimensions are not dynamic"
+    check = _CHECKS.get(opcode)
+    return check(instruction) if check is not None else None
+
+
+# Their evaluators take sizes from the operands, or are in ``bounded``.
+_EVALUATED = frozenset(
+    {
+        "add-dependency", "after-all", "async-done", "async-start", "async-update",
+        "batch-norm-grad", "batch-norm-inference", "batch-norm-training", "bitcast-convert", "broadcast",
+        "call", "cholesky", "concatenate", "conditional", "constant", "convolution", "copy", "copy-done",
+        "copy-start", "custom-call", "domain", "dot", "dynamic-reshape", "dynamic-slice",
+        "dynamic-update-slice", "fusion", "gather", "get-dimension-size", "get-tuple-element", "infeed",
+        "iota", "map", "opt-barrier", "outfeed", "pad", "parameter", "recv", "recv-done", "reduce",
+        "reduce-window", "reshape", "reverse", "rng", "rng-bit-generator", "scatter",
+        "select-and-scatter", "send", "send-done", "set-dimension-size", "slice", "sort", "topk",
+        "transpose", "triangular-solve", "tuple", "while",
+    }
+)  # fmt: skip
+
+
+def _passed(instruction: Instruction) -> Iterator[tuple[Shape, Shape]]:
+    """Shapes of values and those under which they are passed on as they are."""
+    opcode, shape = instruction.opcode, instruction.shape
+    given = [operand.shape for operand in instruction.operands]
+    if opcode == "get-tuple-element":
+        assert isinstance(given[0], TupleShape)
+        yield given[0].elements[instruction.attributes["index"]], shape
+    elif opcode == "tuple":
+        assert isinstance(shape, TupleShape)
+        yield from zip(given, shape.elements, strict=True)
+    elif opcode in ("add-dependency", "copy", "domain", "opt-barrier"):
+        yield given[0], shape
+    elif opcode in ("call", "fusion"):
+        (called,) = called_computations(instruction)
+        yield from zip(given, called.parameter_shapes, strict=True)
+        yield called.result_shape, shape
+    elif opcode == "conditional":
+        for argument, branch in zip(given[1:], branches(instruction), strict=True):
+            yield argument, branch.parameter_shapes[0]
+            yield branch.result_shape, shape
+    elif opcode == "while":
+        yield given[0], shape
+        body = instruction.attributes["body"]
+        yield body.result_shape, shape
+        for called in (instruction.attributes["condition"], body):
+            yield shape, called.parameter_shapes[0]
+
+
+def _check_reduce_window(instruction: Instruction) -> str | None:
+    shape = instruction.operands[0].array
+    window = Window.given(instruction.attributes.get("window"), shape.rank)
+    for dimension, (mark, entry) in enumerate(zip(marks(shape), window.dims, strict=True)):
+        if mark and (entry.pad_low or entry.pad_high or entry.base_dilation != 1):
+            return (
+                f"the dynamic dimension {dimension} of {shape} is padded or dilated, which XLA leaves "
+                "out of the result's size"
+            )
+    return None
+
+
+def _check_convolution(instruction: Instruction) -> str | None:
+    lhs, rhs = (operand.array for operand in instruction.operands[:2])
+    dims: ConvDims = instruction.attributes["dim_labels"]
+    grouped = [
+        *([dims.input_feature] if instruction.attributes.get("feature_group_count", 1) > 1 else []),
+        *([dims.input_batch] if instruction.attributes.get("batch_group_count", 1) > 1 else []),
+    ]
+    if any(marks(lhs)[dim] for dim in grouped):
+        return f"a dynamic dimension of {lhs} is divided into groups"
+    if any(mark and dim != dims.kernel_input_feature for dim, mark in enumerate(marks(rhs))):
+        return f"the kernel {rhs} has other dynamic dimensions than the input features"
+    return None
+
+
+def _check_scatter(instruction: Instruction) -> str | None:
+    target, updates = instruction.operands[0].array, instruction.operands[-1].array
+    dims = ScatterDims.of(instruction.attributes)
+    inserted = {*dims.inserted_window_dims, *dims.input_batching_dims}
+    window = [dim for dim in range(target.rank) if dim not in inserted]
+    for dim, axis in zip(window, dims.update_window_dims, strict=True):
+        if marks(updates)[axis] and updates.dims[axis] != target.dims[dim]:
+            return f"windows of a dynamic size that are a part of dimension {dim} of {target}"
+    return None
+
+
+def _check_custom_call(instruction: Instruction) -> str | None:
+    target = str(instruction.attributes["custom_call_target"])
+    if target in _TARGETS or plugins.named(target) is not None:
+        return None
+    return f"custom call to {target} of dynamic dimensions has no evaluation"
+
+
+_TARGETS = frozenset({*MARKERS, "PadToStatic", "SliceToDynamic"})
+
+_CHECKS: Mapping[str, Check] = {
+    "convolution": _check_convolution,
+    "custom-call": _check_custom_call,
+    "reduce-window": _check_reduce_window,
+    "reshape": ambiguous,
+    "scatter": _check_scatter,
+}
