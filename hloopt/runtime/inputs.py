@@ -3,6 +3,8 @@
 Files hold ``in_0``, ``in_1``, ... in the order of the entry's parameters (the elements of a tuple parameter in
 its place) and ``out_0``, ... in the order of the flat result list: one ``.npz``, or a folder of ``.npy`` files
 of those names.  Element types NumPy lacks are stored as unsigned views of the same item size.
+
+Of several participants ``in_0`` is what all of them have, ``in_0.3`` what number 3 has.
 """
 
 from __future__ import annotations
@@ -20,9 +22,17 @@ from hloopt.interpret.drawn import Role, drawn
 from hloopt.interpret.values import from_storage
 from hloopt.ir import Instruction, Module
 from hloopt.runtime.roles import roles
+from hloopt.runtime.sharing import data_keys
 from hloopt.types import ArrayShape, Shape, TupleShape
 
-__all__ = ["generate", "load_expected", "load_inputs"]
+__all__ = [
+    "generate",
+    "generate_all",
+    "load_all_expected",
+    "load_all_inputs",
+    "load_expected",
+    "load_inputs",
+]
 
 Array = np.ndarray[Any, Any]
 
@@ -44,13 +54,29 @@ def generate(module: Module, seed: int = 0) -> list[Array]:
     Each parameter has a stream of its own (``[seed, number]``), so that one parameter's change leaves the
     others as they were.
     """
+    return generate_all(module, seed, 1, 1)[0]
+
+
+def generate_all(module: Module, seed: int, replicas: int, partitions: int) -> list[list[Array]]:
+    """As ``generate``, for each participant; the inputs of participant 0 are those of a single one.
+
+    Participants have different data but where the parameter says that they share it
+    (``runtime.sharing``): the stream of another one is ``[seed, number, participant]``.
+    """
     asked = roles(module)
-    arrays: list[Array] = []
+    found: list[list[Array]] = [[] for _ in range(replicas * partitions)]
     for number, parameter in enumerate(module.entry.parameters):
-        rng = np.random.default_rng([seed, number])
-        for index, shape in _positions(parameter.shape):
-            arrays.append(drawn(rng, shape, asked.get((parameter, index), Role())))
-    return arrays
+        places = list(_positions(parameter.shape))
+        keys = data_keys(parameter, replicas, partitions)
+        made: dict[int, list[Array]] = {}
+        for key in sorted({key for leaf in keys for key in leaf}):
+            rng = np.random.default_rng([seed, number, key] if key else [seed, number])
+            made[key] = [
+                drawn(rng, shape, asked.get((parameter, index), Role())) for index, shape in places
+            ]
+        for participant, arrays in enumerate(found):
+            arrays += (made[leaf[participant]][at] for at, leaf in enumerate(keys))
+    return found
 
 
 def _positions(
@@ -69,39 +95,72 @@ def load_inputs(path: Path, module: Module) -> list[Array]:
 
     Raises ``UsageError`` naming the entry that is missing, surplus, or of the wrong shape or type.
     """
+    return load_all_inputs(path, module, 1)[0]
+
+
+def load_all_inputs(path: Path, module: Module, participants: int) -> list[list[Array]]:
+    """As ``load_inputs``, for each participant."""
     wanted = [
         (f"parameter {parameter.name}", shape)
         for parameter in module.entry.parameters
         for shape in _arrays(parameter)
     ]
-    return _load(path, "in", wanted)
+    return _load(path, "in", wanted, participants)
 
 
 def load_expected(path: Path, module: Module) -> list[Array]:
     """The expected results in a file or folder, as the results' element types."""
+    return load_all_expected(path, module, 1)[0]
+
+
+def load_all_expected(path: Path, module: Module, participants: int) -> list[list[Array]]:
+    """As ``load_expected``, for each participant."""
     wanted = [("result", shape) for shape in _arrays(module.entry.root)]
-    return _load(path, "out", wanted)
+    return _load(path, "out", wanted, participants)
 
 
 def _arrays(instruction: Instruction) -> list[ArrayShape]:
     return [shape for _, shape in _positions(instruction.shape)]
 
 
-def _load(path: Path, prefix: str, wanted: list[tuple[str, ArrayShape]]) -> list[Array]:
+def _load(
+    path: Path, prefix: str, wanted: list[tuple[str, ArrayShape]], participants: int
+) -> list[list[Array]]:
     stored = _stored(path)
     found = sorted(
         (name for name in stored if name.startswith(f"{prefix}_")),
         key=lambda name: (len(name), name),
     )
     names = [f"{prefix}_{number}" for number in range(len(wanted))]
-    missing = [name for name in names if name not in stored]
-    surplus = [name for name in found if name not in names]
+    own = [_names(stored, names, participant, participants) for participant in range(participants)]
+    used = {name for listed in own for name in listed}
+    missing = sorted(used - stored.keys(), key=lambda name: (len(name), name))
+    # What all of them have may lie beside what each has.
+    surplus = [name for name in found if name not in used and name not in names]
     if missing or surplus:
         lack = f"it has no {_few(missing)}" if missing else f"{_few(surplus)} too many"
-        raise UsageError(f"{path}: {lack}; {_need(prefix, names)}")
+        raise UsageError(f"{path}: {lack}; {_need(prefix, names, participants)}")
+    loaded = {
+        (name, number): _as_shape(stored[name], shape, f"{path}: {name} ({what})")
+        for number, (what, shape) in enumerate(wanted)
+        for name in {listed[number] for listed in own}
+    }
+    return [[loaded[name, number] for number, name in enumerate(listed)] for listed in own]
+
+
+def _names(
+    stored: dict[str, Array], names: list[str], participant: int, participants: int
+) -> list[str]:
+    """What a participant takes: ``in_0.3`` where it is there (or nothing is), else ``in_0``."""
+    if participants == 1:
+        return [
+            f"{name}.0" if name not in stored and f"{name}.0" in stored else name for name in names
+        ]
     return [
-        _as_shape(stored[name], shape, f"{path}: {name} ({what})")
-        for name, (what, shape) in zip(names, wanted, strict=True)
+        name
+        if name in stored and f"{name}.{participant}" not in stored
+        else f"{name}.{participant}"
+        for name in names
     ]
 
 
@@ -110,7 +169,10 @@ def _few(names: list[str]) -> str:
     return f"{shown} and {len(names) - 5} more" if len(names) > 5 else shown
 
 
-def _need(prefix: str, names: list[str]) -> str:
+def _need(prefix: str, names: list[str], participants: int) -> str:
+    if participants > 1 and names:
+        last = participants - 1
+        return f"{names[0]} is for all {participants} participants, {names[0]}.{last} for number {last}"
     what = "input" if prefix == "in" else "result"
     if not names:
         return f"the module has no {what}s"
