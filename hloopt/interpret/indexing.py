@@ -251,7 +251,8 @@ def _gather(instruction: Instruction, values: tuple[Value, ...], context: Contex
 def _scatter(instruction: Instruction, values: tuple[Value, ...], context: Context) -> Value:
     count = len(values) // 2
     arrays = arrays_of(values)
-    reducer = reducer_of(instruction.attributes["to_apply"], context)
+    kinds = [operand.array.dtype for operand in instruction.operands[:count]]
+    reducer = reducer_of(instruction.attributes["to_apply"], context, kinds)
     results = scatter(
         arrays[:count],
         arrays[count],

@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from hloopt.interpret.context import Array, Context, leaf_arrays
-from hloopt.interpret.regions import combiner, is_associative
+from hloopt.interpret.regions import combiner, is_associative, passed
 from hloopt.ir import Computation
 from hloopt.types import DType
 
@@ -88,17 +88,22 @@ class Reducer:
         return lambda left, right: [np.asarray(ufunc(left[0], right[0]))]
 
 
-def reducer_of(computation: Computation, context: Context) -> Reducer:
-    """The reducer that a computation of an instruction is."""
-    key = ("reducer", computation)
+def reducer_of(computation: Computation, context: Context, kinds: Sequence[DType] = ()) -> Reducer:
+    """The reducer that a computation of an instruction is.
+
+    ``kinds`` are the element types of the values it is used on, where they may be others than those the
+    computation works in: each value is then converted, and no ufunc does the same.
+    """
+    key = ("reducer", tuple(kinds), computation)
     if key not in context.memory:
         count = len(computation.parameters) // 2
         dtypes = tuple(parameter.array.dtype for parameter in computation.parameters[:count])
 
         def apply(left: Sequence[Array], right: Sequence[Array]) -> list[Array]:
-            return list(leaf_arrays(context.apply(computation, [*left, *right])))
+            taken = passed(computation, [*left, *right], context)
+            return list(leaf_arrays(context.apply(computation, taken)))
 
-        name = combiner(computation)
+        name = combiner(computation) if not kinds or tuple(kinds) == dtypes else None
         exact = name is not None and (dtypes[0].is_integer or dtypes[0].is_pred)
         associative = exact or is_associative(computation, context)
         context.memory[key] = Reducer(name, dtypes, apply, associative)

@@ -7,7 +7,7 @@ as one likes without changing any bit of its result.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from itertools import product
 
 import numpy as np
@@ -25,7 +25,7 @@ from hloopt.ir import Computation, Instruction
 from hloopt.ir.walk import called_computations
 from hloopt.types import ArrayShape, DType, TupleShape, leaves
 
-__all__ = ["LIFTED", "combiner", "is_associative", "liftable"]
+__all__ = ["LIFTED", "combiner", "is_associative", "liftable", "passed"]
 
 
 def _identity(instruction: Instruction, values: tuple[Value, ...], context: Context) -> Value:
@@ -114,6 +114,12 @@ LIFTED: Mapping[str, Evaluator] = {
 """Structural ops of regions, on arrays that stand for many scalars."""
 
 _PLAIN = frozenset({"constant", "copy", "get-tuple-element", "parameter", "tuple"})
+
+
+def passed(computation: Computation, arrays: Sequence[Array], context: Context) -> Sequence[Array]:
+    """Arrays of elements as a region takes them: it may work in float types of its own."""
+    pairs = zip(arrays, computation.parameters, strict=True)
+    return [context.round(array, parameter.array.dtype) for array, parameter in pairs]
 
 
 def liftable(computation: Computation) -> bool:

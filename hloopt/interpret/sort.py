@@ -15,6 +15,7 @@ import numpy as np
 
 from hloopt.interpret.comparator import SortKey, sort_keys
 from hloopt.interpret.context import Array, Context, Evaluator, Value, array_of, arrays_of
+from hloopt.interpret.regions import passed
 from hloopt.ir import Instruction
 from hloopt.types import DType, TupleShape, of_numpy
 
@@ -73,19 +74,18 @@ def key_order(keys: Sequence[tuple[Array, SortKey]], axis: int) -> Array | None:
     return np.lexsort(columns[::-1], axis=axis)
 
 
-def merge_order(arrays: Sequence[Array], axis: int, less: Less, *, in_turn: bool = False) -> Array:
+def merge_order(arrays: Sequence[Array], axis: int, less: Less) -> Array:
     """The permutation along ``axis`` of a stable bottom-up merge sort by ``less``.
 
-    Where ``less`` is no order on the elements, which pairs are compared matters to the result; with
-    ``in_turn`` those are compared that merging head by head compares, at a step an element.
+    Where ``less`` is no order on the elements, which pairs are compared matters to the result: those
+    that merging neighbouring runs head by head compares.
     """
     lanes = [_to_lanes(array, axis) for array in arrays]
     count = lanes[0].shape[1]
     order = np.tile(np.arange(count), (lanes[0].shape[0], 1))
     width = 1
     while width < count:
-        merge = _merge_in_turn if in_turn else _merge_runs
-        order = merge(lanes, order, width, less)
+        order = _merge_runs(lanes, order, width, less)
         width *= 2
     shape = np.moveaxis(arrays[0], axis, -1).shape
     return np.moveaxis(order.reshape(shape), -1, axis)
@@ -101,7 +101,7 @@ def sort_order(
     if keys is None:
         return merge_order(arrays, axis, less)
     order = key_order(keys, axis)
-    return merge_order(arrays, axis, less, in_turn=True) if order is None else order
+    return merge_order(arrays, axis, less) if order is None else order
 
 
 def topk(array: Array, k: int, *, largest: bool = True) -> tuple[Array, Array]:
@@ -154,10 +154,28 @@ def _merge_runs(lanes: Sequence[Array], order: Array, width: int, less: Less) ->
     target = (run // 2) * (2 * width) + place % width + low
     merged = np.full_like(order, -1)
     np.put_along_axis(merged, target, order, axis=1)
-    if (merged < 0).any():
-        # Two elements at one place: the comparator is no order on these.
+    from_left = np.zeros(order.shape, np.bool_)
+    np.put_along_axis(from_left, target, np.broadcast_to(is_left, order.shape), axis=1)
+    # Two elements at one place, or another answer on the way: the comparator is no order on these.
+    if (merged < 0).any() or not _is_way(lanes, order, from_left, width, less):
         return _merge_in_turn(lanes, order, width, less)
     return merged
+
+
+def _is_way(lanes: Sequence[Array], order: Array, from_left: Array, width: int, less: Less) -> bool:
+    """Whether merging head by head takes elements from the left runs where ``from_left`` says so."""
+    count = order.shape[1]
+    place = np.arange(count)
+    start = place // (2 * width) * (2 * width)
+    before = np.cumsum(from_left, axis=1) - from_left
+    left = start + before - before[:, start]
+    right = width + place - (left - start)
+    open_ = (left < np.minimum(start + width, count)) & (
+        right < np.minimum(start + 2 * width, count)
+    )
+    heads = [np.take_along_axis(order, np.minimum(at, count - 1), axis=1) for at in (right, left)]
+    right_first = np.asarray(less(_take_pairs(lanes, *heads)), np.bool_)
+    return not (open_ & (right_first == from_left)).any()
 
 
 def _merge_in_turn(lanes: Sequence[Array], order: Array, width: int, less: Less) -> Array:
@@ -192,7 +210,7 @@ def _evaluate_sort(
     comparator = instruction.attributes["to_apply"]
 
     def less(pairs: list[Array]) -> Array:
-        return array_of(context.apply(comparator, pairs))
+        return array_of(context.apply(comparator, passed(comparator, pairs, context)))
 
     # Kept for the evaluation: a key is a computation that the context may have prepared.
     memo = (sort_keys, comparator)
@@ -201,7 +219,10 @@ def _evaluate_sort(
     found: tuple[SortKey, ...] | None = context.memory[memo]
     keys = None
     if found is not None:
-        keys = [(array_of(context.apply(key.function, arrays)), key) for key in found]
+        keys = [
+            (array_of(context.apply(key.function, passed(key.function, arrays, context))), key)
+            for key in found
+        ]
     order = sort_order(arrays, axis, keys, less)
     results = tuple(np.take_along_axis(array, order, axis=axis) for array in arrays)
     return results if isinstance(instruction.shape, TupleShape) else results[0]

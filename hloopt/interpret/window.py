@@ -12,6 +12,7 @@ from hloopt.interpret.context import Array, Context, Evaluator, Value, array_of,
 from hloopt.interpret.duplicates import combine_at
 from hloopt.interpret.movement import place
 from hloopt.interpret.reducer import Apply, Reducer, reducer_of
+from hloopt.interpret.regions import passed
 from hloopt.ir import Instruction
 from hloopt.types import Window, WindowDim
 
@@ -274,10 +275,10 @@ def _select_and_scatter(
 ) -> Value:
     operand, source, init = arrays_of(values)
     region = instruction.attributes["select"]
-    reducer = reducer_of(instruction.attributes["scatter"], context)
+    reducer = reducer_of(instruction.attributes["scatter"], context, [instruction.array.dtype])
 
     def select(selected: Array, candidate: Array) -> Array:
-        return array_of(context.apply(region, [selected, candidate]))
+        return array_of(context.apply(region, passed(region, [selected, candidate], context)))
 
     return select_and_scatter(operand, source, init, _window(instruction), select, reducer)
 

@@ -9,8 +9,8 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from combiners import argmax, binary, chosen, crossed, python, twice_less
-from elements import ELEMENTS, INTEGERS, entry, seeds, shape_of, values
+from combiners import argmax, binary, chosen, crossed, python, stored, twice_less
+from elements import ELEMENTS, INTEGERS, entry, moderate, seeds, shape_of, values
 from hloopt.types import DTYPES
 from statement import check
 
@@ -238,3 +238,24 @@ def test_scatter_of_many_updates_of_few_places_keeps_their_order(size, count, co
     """Every place is combined in the order of its updates, however many there are."""
     case = Places((size, 2), (1, 2), (0,), (0,), (), (), 1, (count, 1), (1,), (count, 2))
     check_scatter(case, combiner, "s32", chooser)
+
+
+@given(st.sampled_from(["add", "multiply", "maximum"]), st.booleans(), seeds)
+@settings(max_examples=20)
+def test_scatter_converts_to_the_precision_of_its_computation(op, narrow, chooser):
+    """A computation may work in another float type: elements are rounded to it before, and after it."""
+    outer, inner = ("f32", "bf16") if narrow else ("bf16", "f32")
+    combiner = binary(op, inner)
+    x, updates = moderate(outer, (3,), chooser), moderate(outer, (12,), chooser)
+    indices = start_indices("s32", (12, 1), chooser)
+    want = x.copy()
+    for place, update in zip(indices[:, 0].tolist(), updates, strict=True):
+        if 0 <= place < 3:
+            pair = [stored(float(want[place]), inner)], [stored(float(update), inner)]
+            want[place] = stored(combiner.function(*pair)[0], outer)
+    text = (
+        f"{outer}[3] scatter(p0, p1, p2), update_window_dims={{}}, inserted_window_dims={{0}}, "
+        "scatter_dims_to_operand_dims={0}, index_vector_dim=1, to_apply=combine"
+    )
+    shapes = [f"{outer}[3]", "s32[12,1]", f"{outer}[12]"]
+    check(entry(text, shapes, combiner.text), [x, indices, updates], want)
