@@ -20,7 +20,7 @@ from hloopt.errors import UnsupportedError
 from hloopt.interpret.host import Host
 from hloopt.interpret.participants import Participant
 from hloopt.ir import Computation, Instruction
-from hloopt.types import ArrayShape, DType, Shape, TupleShape
+from hloopt.types import ArrayShape, DType, Shape, TupleShape, rounded
 
 __all__ = [
     "Array",
@@ -80,11 +80,11 @@ class Context(ABC):
 
     def round(self, array: Array, dtype: DType) -> Array:
         """To the carrier of ``dtype``: the rounding of an op's result."""
-        return array.astype(self.carrier(dtype), copy=False)
+        return rounded(array, self.carrier(dtype))
 
     def narrow(self, array: Array, dtype: DType) -> Array:
         """To the storage type of ``dtype``, whatever the mode: for ops that look at bits."""
-        return array.astype(dtype.numpy, copy=False)
+        return rounded(array, dtype.numpy)
 
     def widen(self, array: Array, dtype: DType) -> Array:
         """To the type in which arithmetic on ``dtype`` is done."""

@@ -9,7 +9,7 @@ import numpy as np
 from hloopt.interpret.context import Array, Context, Evaluator, Value
 from hloopt.ir import Instruction
 from hloopt.ops import OPS, ScalarArgs
-from hloopt.types import DType
+from hloopt.types import DType, rounded
 
 __all__ = ["EVALUATORS", "bound", "convert", "elementwise", "evaluate_op"]
 
@@ -46,8 +46,7 @@ def bound(instruction: Instruction, context: Context) -> Evaluator:
             value if value.dtype is wide else value.astype(wide, copy=False)  # type: ignore[union-attr]
             for value, wide in zip(values, compute, strict=True)
         ]
-        computed = np.asarray(function(args, *arrays))
-        return computed if computed.dtype is carrier else computed.astype(carrier, copy=False)
+        return rounded(np.asarray(function(args, *arrays)), carrier)
 
     return run
 

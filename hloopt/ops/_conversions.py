@@ -34,7 +34,9 @@ def integer_bounds(element: DType) -> tuple[int, int]:
 def convert(args: ScalarArgs, x: Array) -> Array:
     """Floats to integers truncate and saturate, NaN to 0; integers wrap; the rest rounds.
 
-    Whatever is not 0 becomes true.  The real part stands for a complex number.
+    Whatever is not 0 becomes true, a subnormal number too, which XLA's CPU code flushes.  As in XLA, f64
+    becomes f16 and bf16 by way of f32, and narrower types at once; integers become narrow floats by
+    way of f32.  The real part stands for a complex number.
     """
     target = args.result
     if target.is_pred:
@@ -45,7 +47,18 @@ def convert(args: ScalarArgs, x: Array) -> Array:
         return _saturate(x, target)
     if x.dtype.kind == "V":  # s4 and its like do not cast to one another
         x = x.astype(np.int8)
+    if x.dtype == np.float64 and target.bits < 16:
+        return _sticky(x)
     return x.astype(target.compute)
+
+
+def _sticky(x: Array) -> Array:
+    """f64 as f32, rounded to odd: what is rounded again, to 22 bits or fewer, is as if rounded once."""
+    near = x.astype(np.float32)
+    wide = near.astype(np.float64)
+    inward = np.where(np.abs(wide) > np.abs(x), np.nextafter(near, np.float32(0)), near)
+    bits = inward.view(np.uint32) | np.where((wide != x) & ~np.isnan(x), np.uint32(1), np.uint32(0))
+    return np.asarray(bits).view(np.float32)
 
 
 def _saturate(x: Array, target: DType) -> Array:

@@ -1,17 +1,18 @@
 """Elementwise ops: each result element depends on the operands' elements at the same index.
 
-``evaluate`` runs a row on arrays: widen to the compute types, apply, round to the result type.
+A row's function takes arrays in their compute types; whoever calls it widens before and rounds after.
+Subnormal numbers are kept everywhere; XLA's CPU code flushes those of f32 and f64 to zero.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import wraps
 from typing import Any
 
 import numpy as np
 
-from hloopt.ops import _conversions, _floats, _integers
+from hloopt.ops import _complex, _conversions, _floats, _integers
 from hloopt.ops._elementwise_shapes import (
     infer_clamp,
     infer_compare,
@@ -24,54 +25,13 @@ from hloopt.ops._elementwise_shapes import (
     same_shape,
 )
 from hloopt.ops._erf import erf
+from hloopt.ops._steady import STEADY
 from hloopt.ops.attributes import RESULT_ACCURACY
 from hloopt.ops.opdef import Attribute, Infer, Kind, OpDef, ScalarArgs
-from hloopt.types import DTYPES
 
-__all__ = ["ROWS", "evaluate", "round_to", "widen"]
+__all__ = ["ROWS", "STEADY"]
 
 Array = np.ndarray[Any, Any]
-
-_WIDER = {row.numpy: row.compute for row in DTYPES.values() if row.is_narrow_float}
-_PASSING = frozenset(("copy", "select"))
-
-
-def widen(array: Array) -> Array:
-    """The array in its compute type: f16, bf16 and narrower floats as float32, all else as it is."""
-    wide = _WIDER.get(array.dtype)
-    return array if wide is None else array.astype(wide)
-
-
-def round_to(array: Array, args: ScalarArgs, *, keep_wide: bool = False) -> Array:
-    """The array in the storage type of ``args.result``, rounded once.
-
-    ``keep_wide`` leaves f16 and bf16 results in float32: the excess-precision mode.
-    """
-    target = args.result
-    if array.dtype == target.numpy or (
-        keep_wide and target.bits == 16 and target.is_narrow_float and array.dtype == target.compute
-    ):
-        return array
-    with np.errstate(all="ignore"):
-        return array.astype(target.numpy)
-
-
-def evaluate(
-    row: OpDef, args: ScalarArgs, arrays: Sequence[Array], *, keep_wide: bool = False
-) -> Array:
-    """Apply an elementwise row to arrays in storage types (or wide ones), of one shape or rank 0.
-
-    The result has the storage type of ``args.result``; with ``keep_wide``, f16 and bf16 results stay
-    float32.  Raises ``TypeError`` for a row that is not elementwise.
-    """
-    if row.numpy is None:
-        raise TypeError(f"{row.opcode} is not elementwise")
-    if row.opcode in _PASSING and len({array.dtype for array in arrays[-2:]}) == 1:
-        # Nothing is computed, so that NaN payloads of narrow types pass as they are.
-        return round_to(np.asarray(row.numpy(args, *arrays)), args, keep_wide=keep_wide)
-    value = row.numpy(args, *(widen(array) for array in arrays))
-    return round_to(value, args, keep_wide=keep_wide)
-
 
 Function = Callable[..., Any]
 
@@ -113,6 +73,21 @@ def _split(integers: Function, floats: Function) -> Function:
 def _both(function: Function) -> Function:
     plain = _plain(function)
     return _split(plain, plain)
+
+
+def _complex_too(reals: Function, complexes: Function) -> Function:
+    """One function for floats, another, of arrays alone, for complex numbers."""
+
+    def either(args: ScalarArgs, *arrays: Array) -> Array:
+        if arrays[0].dtype.kind == "c":
+            return np.asarray(complexes(*arrays))
+        return np.asarray(reals(args, *arrays))
+
+    return either
+
+
+def _steady(opcode: str) -> Function:
+    return _plain(STEADY[opcode])
 
 
 def _integer(function: Function) -> Function:
@@ -224,7 +199,12 @@ def _binary(
 _ARITHMETIC = (
     _binary("add", _ALL, _both(np.add), "x + y; or of preds", algebra=True, identity=0),
     _binary("and", _BITS, _both(np.bitwise_and), "bits of both", algebra=True, identity=-1),
-    _binary("divide", _NUMBERS, _split(_integers.divide, _floats.divide), "x / y"),
+    _binary(
+        "divide",
+        _NUMBERS,
+        _split(_integers.divide, _complex_too(_plain(np.divide), _complex.divide)),
+        "x / y",
+    ),
     _binary(
         "maximum",
         _ORDERED,
@@ -249,7 +229,14 @@ _ARITHMETIC = (
         commutative=True,
         doc="the upper half of x * y",
     ),
-    _binary("multiply", _ALL, _both(np.multiply), "x * y; and of preds", algebra=True, identity=1),
+    _binary(
+        "multiply",
+        _ALL,
+        _split(_plain(np.multiply), _complex_too(_plain(np.multiply), _complex.multiply)),
+        "x * y; and of preds",
+        algebra=True,
+        identity=1,
+    ),
     _binary("or", _BITS, _both(np.bitwise_or), "bits of either", algebra=True, identity=0),
     _binary(
         "remainder", _REALS, _split(_integers.remainder, _plain(np.fmod)), "with the sign of x"
@@ -269,7 +256,12 @@ _ARITHMETIC = (
     ),
     _binary("subtract", _NUMBERS, _both(np.subtract), "x - y"),
     _binary("xor", _BITS, _both(np.bitwise_xor), "bits of one", algebra=True, identity=0),
-    _unary("abs", _SIGNED, _both(np.abs), "the size"),
+    _unary(
+        "abs",
+        _SIGNED,
+        _split(_plain(np.abs), _complex_too(_plain(np.abs), _complex.absolute)),
+        "the size",
+    ),
     _unary("ceil", _FLOAT, _plain(np.ceil), "the next integer above"),
     _unary(
         "count-leading-zeros",
@@ -283,38 +275,53 @@ _ARITHMETIC = (
     _unary("popcnt", _INTEGERS, _integer(_integers.population_count), "the number of bits set"),
     _unary("round-nearest-afz", _FLOAT, _floats.round_away, "to an integer, halves away from zero"),
     _unary("round-nearest-even", _FLOAT, _plain(np.rint), "to an integer, halves to even"),
-    _unary("sign", _SIGNED, _split(_plain(np.sign), _floats.sign), "-1, 0 or 1; x / |x|"),
+    _unary(
+        "sign",
+        _SIGNED,
+        _split(_plain(np.sign), _complex_too(_floats.sign, _complex.sign)),
+        "-1, 0 or 1; x / |x|",
+    ),
 )
 
 _FUNCTIONS = (
-    _transcendental("acos", _plain(np.arccos), "inverse cosine"),
-    _transcendental("acosh", _plain(np.arccosh), "inverse hyperbolic cosine"),
-    _transcendental("asin", _plain(np.arcsin), "inverse sine"),
-    _transcendental("asinh", _plain(np.arcsinh), "inverse hyperbolic sine"),
-    _transcendental("atan2", _floats.atan2, "the angle of (y, x)", arity=2),
-    _transcendental("atanh", _plain(np.arctanh), "inverse hyperbolic tangent"),
-    _transcendental("cbrt", _floats.cbrt, "cube root", kinds=_FLOAT),
-    _transcendental("cosine", _plain(np.cos), "cosine"),
-    _transcendental("cosh", _plain(np.cosh), "hyperbolic cosine"),
+    _transcendental("acos", _steady("acos"), "inverse cosine"),
+    _transcendental("acosh", _steady("acosh"), "inverse hyperbolic cosine"),
+    _transcendental("asin", _steady("asin"), "inverse sine"),
+    _transcendental("asinh", _steady("asinh"), "inverse hyperbolic sine"),
+    _transcendental(
+        "atan2", _complex_too(_steady("atan2"), _complex.atan2), "the angle of (y, x)", arity=2
+    ),
+    _transcendental("atanh", _steady("atanh"), "inverse hyperbolic tangent"),
+    _transcendental("cbrt", _steady("cbrt"), "cube root", kinds=_FLOAT),
+    _transcendental("cosine", _steady("cosine"), "cosine"),
+    _transcendental("cosh", _steady("cosh"), "hyperbolic cosine"),
     _transcendental("erf", _plain(erf), "error function", kinds=_FLOAT),
-    _transcendental("exponential", _plain(np.exp), "e^x"),
-    _transcendental("exponential-minus-one", _floats.expm1, "e^x - 1"),
-    _transcendental("log", _plain(np.log), "natural logarithm"),
-    _transcendental("log-plus-one", _floats.log1p, "log(1 + x)"),
-    _transcendental("logistic", _floats.logistic, "1 / (1 + e^-x)"),
+    _transcendental("exponential", _steady("exponential"), "e^x"),
+    _transcendental(
+        "exponential-minus-one",
+        _complex_too(_steady("exponential-minus-one"), _complex.expm1),
+        "e^x - 1",
+    ),
+    _transcendental("log", _steady("log"), "natural logarithm"),
+    _transcendental(
+        "log-plus-one", _complex_too(_steady("log-plus-one"), _complex.log1p), "log(1 + x)"
+    ),
+    _transcendental(
+        "logistic", _complex_too(_floats.logistic, _complex.logistic), "1 / (1 + e^-x)"
+    ),
     _transcendental(
         "power",
-        _split(_integers.power, _floats.power),
+        _split(_integers.power, _complex_too(_steady("power"), _complex.power)),
         "x^y; 1 where x is 1 or y is 0",
         arity=2,
         kinds=_NUMBERS,
     ),
-    _transcendental("rsqrt", _floats.rsqrt, "1 / sqrt(x)"),
-    _transcendental("sine", _plain(np.sin), "sine"),
-    _transcendental("sinh", _plain(np.sinh), "hyperbolic sine"),
-    _transcendental("sqrt", _plain(np.sqrt), "square root"),
-    _transcendental("tan", _plain(np.tan), "tangent"),
-    _transcendental("tanh", _plain(np.tanh), "hyperbolic tangent"),
+    _transcendental("rsqrt", _complex_too(_floats.rsqrt, _complex.rsqrt), "1 / sqrt(x)"),
+    _transcendental("sine", _steady("sine"), "sine"),
+    _transcendental("sinh", _steady("sinh"), "hyperbolic sine"),
+    _transcendental("sqrt", _complex_too(_plain(np.sqrt), _complex.sqrt), "square root"),
+    _transcendental("tan", _steady("tan"), "tangent"),
+    _transcendental("tanh", _steady("tanh"), "hyperbolic tangent"),
 )
 
 _DIRECTIONS = ("EQ", "NE", "GE", "GT", "LE", "LT")
@@ -331,7 +338,7 @@ _SELECTION = (
         Attribute("type", Kind.WORD, words=_ORDERS),
         doc="x == y, x < y ... by direction",
     ),
-    _row("complex", 2, infer_complex, _floats.make_complex, doc="a number from its parts"),
+    _row("complex", 2, infer_complex, _complex.make_complex, doc="a number from its parts"),
     _row(
         "convert",
         1,

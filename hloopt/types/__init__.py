@@ -15,7 +15,7 @@ from hloopt.types.attrs import (
     Window,
     WindowDim,
 )
-from hloopt.types.dtype import DTYPES, DType, dtype, of_numpy
+from hloopt.types.dtype import DTYPES, DType, dtype, of_numpy, rounded
 from hloopt.types.literal import Literal, scalar
 from hloopt.types.shape import (
     UNBOUNDED,
@@ -61,6 +61,7 @@ __all__ = [
     "dtype",
     "leaves",
     "of_numpy",
+    "rounded",
     "same_dimensions",
     "scalar",
     "without_layout",

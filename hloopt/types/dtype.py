@@ -13,7 +13,7 @@ from typing import Any, Literal
 import ml_dtypes
 import numpy as np
 
-__all__ = ["DTYPES", "DType", "dtype", "of_numpy"]
+__all__ = ["DTYPES", "DType", "dtype", "of_numpy", "rounded"]
 
 Kind = Literal["pred", "signed", "unsigned", "float", "complex", "token", "opaque"]
 
@@ -116,6 +116,8 @@ DTYPES: dict[str, DType] = {
     )
 }
 
+_WITHOUT_NAN = frozenset(DTYPES[name].numpy for name in ("f4e2m1fn", "f6e3m2fn", "f6e2m3fn"))
+
 _BY_NUMPY: dict[np.dtype[Any], DType] = {row.numpy: row for row in DTYPES.values() if row.is_array}
 
 
@@ -127,3 +129,15 @@ def dtype(name: str) -> DType:
 def of_numpy(storage: np.dtype[Any]) -> DType:
     """The element type stored as ``storage``; raises ``KeyError`` when there is none."""
     return _BY_NUMPY[np.dtype(storage)]
+
+
+def rounded(array: np.ndarray[Any, Any], storage: np.dtype[Any]) -> np.ndarray[Any, Any]:
+    """The array in a storage type: floats to nearest even, without a copy where it has that type.
+
+    A NaN of any sign becomes -0 in a type that has none, as in XLA; ml_dtypes turns its sign over.
+    """
+    if array.dtype is storage:
+        return array
+    if storage in _WITHOUT_NAN and array.dtype != storage:
+        array = np.where(np.isnan(array), np.abs(array), array)
+    return array.astype(storage, copy=False)

@@ -8,8 +8,7 @@ import numpy as np
 from hypothesis import settings
 
 from hloopt.ops import OPS, ScalarArgs
-from hloopt.ops.elementwise import evaluate
-from hloopt.types import dtype
+from hloopt.types import dtype, of_numpy, rounded
 
 Array = np.ndarray[Any, Any]
 
@@ -23,7 +22,6 @@ def apply(
     *operands: Any,
     result: str | None = None,
     last: str | None = None,
-    keep_wide: bool = False,
     **attributes: Any,
 ) -> Array:
     """``element`` is the operands' type where they are no arrays yet, ``last`` that of the last."""
@@ -33,7 +31,12 @@ def apply(
         for operand in operands
     ]
     args = ScalarArgs(dtype(last or element), dtype(result or element), attributes)
-    return evaluate(OPS[opcode], args, arrays, keep_wide=keep_wide)
+    function = OPS[opcode].numpy
+    assert function is not None
+    if opcode not in ("copy", "select"):  # these pass NaN payloads as they are
+        arrays = [array.astype(of_numpy(array.dtype).compute, copy=False) for array in arrays]
+    with np.errstate(all="ignore"):
+        return rounded(function(args, *arrays), args.result.numpy)
 
 
 def all_pairs(element: str) -> tuple[Array, Array]:

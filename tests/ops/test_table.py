@@ -8,8 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from ops.scalars import FEW, all_pairs, apply
 
-from hloopt.ops import COMMON_ATTRIBUTES, MANY, OPS, Kind, OpDef, ScalarArgs
-from hloopt.ops.elementwise import evaluate
+from hloopt.ops import COMMON_ATTRIBUTES, MANY, OPS, Kind, OpDef
 from hloopt.types import dtype
 
 ELEMENTWISE = [row for row in OPS.values() if row.is_elementwise]
@@ -53,12 +52,6 @@ def test_side_effects_are_those_of_the_world_outside() -> None:
         "collective",
         "random",
     }
-
-
-def test_evaluating_a_structural_row_elementwise_is_a_type_error() -> None:
-    args = ScalarArgs(dtype("f32"), dtype("f32"), {})
-    with pytest.raises(TypeError, match="dot is not elementwise"):
-        evaluate(OPS["dot"], args, [np.zeros(2), np.zeros(2)])
 
 
 COMMUTATIVE = [row.opcode for row in OPS.values() if row.commutative]

@@ -15,9 +15,10 @@ import numpy as np
 from hloopt.interpret.context import Context
 from hloopt.ir import Instruction
 from hloopt.ops import ScalarArgs
+from hloopt.ops.elementwise import STEADY
 from hloopt.runtime.numpy.builder import Builder
 from hloopt.runtime.numpy.plan import Function
-from hloopt.types import DType
+from hloopt.types import DType, rounded
 
 __all__ = ["elementwise"]
 
@@ -42,42 +43,26 @@ _BITS = _INTEGERS | {"pred"}
 _REALS = _FLOATS | _INTEGERS
 _NUMBERS = _REALS | _COMPLEX
 
-# opcode -> ufunc and the element types for which the op's row does nothing else.
-_UFUNCS: Mapping[str, tuple[np.ufunc, frozenset[str]]] = {
+# opcode -> ufunc (or what takes ``out=`` like one) and the element types for which the op's row does
+# nothing else.
+_UFUNCS: Mapping[str, tuple[Function, frozenset[str]]] = {
+    **{opcode: (function, _FLOATS) for opcode, function in STEADY.items()},
     "abs": (np.absolute, _REALS),
-    "acos": (np.arccos, _FLOATS),
-    "acosh": (np.arccosh, _FLOATS),
     "add": (np.add, _NUMBERS | {"pred"}),
     "and": (np.bitwise_and, _BITS),
-    "asin": (np.arcsin, _FLOATS),
-    "asinh": (np.arcsinh, _FLOATS),
-    "atan2": (np.arctan2, _FLOATS),
-    "atanh": (np.arctanh, _FLOATS),
-    "cbrt": (np.cbrt, _FLOATS),
     "ceil": (np.ceil, _FLOATS),
-    "cosh": (np.cosh, _FLOATS),
-    "cosine": (np.cos, _FLOATS),
     "divide": (np.divide, _FLOATS),
-    "exponential": (np.exp, _FLOATS),
-    "exponential-minus-one": (np.expm1, _FLOATS),
     "floor": (np.floor, _FLOATS),
-    "log": (np.log, _FLOATS),
-    "log-plus-one": (np.log1p, _FLOATS),
     "maximum": (np.maximum, _BITS),
     "minimum": (np.minimum, _BITS),
     "multiply": (np.multiply, _REALS | {"pred"}),
     "negate": (np.negative, _NUMBERS),
     "not": (np.invert, _BITS),
     "or": (np.bitwise_or, _BITS),
-    "power": (np.power, _FLOATS),
     "remainder": (np.fmod, _FLOATS),
     "round-nearest-even": (np.rint, _FLOATS),
-    "sine": (np.sin, _FLOATS),
-    "sinh": (np.sinh, _FLOATS),
     "sqrt": (np.sqrt, _FLOATS),
     "subtract": (np.subtract, _NUMBERS),
-    "tan": (np.tan, _FLOATS),
-    "tanh": (np.tanh, _FLOATS),
     "xor": (np.bitwise_xor, _BITS),
 }
 _COMPARISONS: Mapping[str, np.ufunc] = {
@@ -129,7 +114,7 @@ def _by_row(instruction: Instruction, context: Context, kinds: list[DType]) -> _
     view = instruction.opcode in _PASSING
     if all(context.carrier(kind) == kind.compute for kind in kinds):
         return _Lowered(
-            lambda *arrays: np.asarray(function(args, *arrays)).astype(carrier, copy=False),
+            lambda *arrays: rounded(np.asarray(function(args, *arrays)), carrier),
             view=view,
         )
     types = [kind.compute for kind in kinds]
@@ -138,7 +123,7 @@ def _by_row(instruction: Instruction, context: Context, kinds: list[DType]) -> _
         wide = [
             array.astype(compute, copy=False) for array, compute in zip(arrays, types, strict=True)
         ]
-        return np.asarray(function(args, *wide)).astype(carrier, copy=False)
+        return rounded(np.asarray(function(args, *wide)), carrier)
 
     return _Lowered(widened, view=view)
 
@@ -165,7 +150,7 @@ def _convert(instruction: Instruction, context: Context, known: Known) -> _Lower
         or (source.is_narrow_float and target.name in _FLOATS)
         or (source.name == "f32" and target.is_narrow_float)
     )
-    return _Lowered(lambda x: x.astype(carrier)) if plain else None
+    return _Lowered(lambda x: rounded(x, carrier)) if plain else None
 
 
 def _is_finite(instruction: Instruction, context: Context, known: Known) -> _Lowered | None:
@@ -174,19 +159,13 @@ def _is_finite(instruction: Instruction, context: Context, known: Known) -> _Low
 
 
 def _extremum(instruction: Instruction, context: Context, known: Known) -> _Lowered | None:
-    """NumPy's maximum but where the result is a zero, whose sign it leaves open."""
+    """NumPy's maximum where no result can be a zero, whose sign it leaves open."""
     if instruction.array.dtype.name not in _FLOATS:
         return None
     quick = np.maximum if instruction.opcode == "maximum" else np.minimum
     if any(array is not None and _decides(array) for array in known):
         return _Lowered(quick, ufunc=True)
-    exact = _by_row(instruction, context, [instruction.array.dtype] * 2).function
-
-    def extremum(x: Any, y: Any) -> Any:
-        result = np.asarray(quick(x, y))
-        return result if result.all() else exact(x, y)
-
-    return _Lowered(extremum)
+    return None
 
 
 def _decides(array: Any) -> bool:
