@@ -57,17 +57,9 @@ def _value(
     array = np.asarray(next(inputs))
     if not shape.holds(array.shape):
         raise EvaluationError(
-            f"{what} has dimensions {_told(shape)}, but the input has {list(array.shape)}"
+            f"{what} has dimensions {shape.sizes_text}, but the input has {list(array.shape)}"
         )
     return context.round(from_storage(array, shape.dtype, what), shape.dtype)
-
-
-def _told(shape: ArrayShape) -> str:
-    sizes = [
-        f"at most {size}" if mark else str(size)
-        for size, mark in zip(shape.dims, shape.dynamic or (False,) * shape.rank, strict=True)
-    ]
-    return f"[{', '.join(sizes)}]"
 
 
 def from_storage(array: Array, dtype: DType, what: str) -> Array:

@@ -10,6 +10,7 @@ import numpy as np
 from hloopt.errors import UnsupportedError, UsageError
 from hloopt.interpret import EVALUATORS, Value
 from hloopt.interpret.interpreter import Interpreter
+from hloopt.interpret.sizes import is_dynamic
 from hloopt.ir import Instruction, Module, build, edit
 from hloopt.ir.walk import wrapped_computations
 from hloopt.passes.effects import Effects
@@ -97,7 +98,9 @@ class ConstantFolding(Pass):
         )
         allowed = max(self.limit, largest)
         leaves = _leaves(instruction.shape)
-        if any(leaf.elements > max(allowed, self.work) or any(leaf.dynamic) for leaf in leaves):
+        if any(leaf.elements > max(allowed, self.work) for leaf in leaves) or is_dynamic(
+            instruction
+        ):
             return False
         try:
             with np.errstate(all="ignore"):

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 
 from hloopt.ir import Computation, Instruction, edit
 from hloopt.rewrite.pass_ import PassLog
-from hloopt.rewrite.pattern import match
+from hloopt.rewrite.pattern import Bindings, match
 from hloopt.rewrite.rule import Match, Rule, RuleSet
 from hloopt.types import (
     ArrayShape,
@@ -98,8 +98,8 @@ class _Driver:
             return False
         for rule in self.rules.candidates(instruction):
             for bound in match(rule.pattern, instruction):
-                if _is_dynamic(instruction):
-                    return False
+                if _is_dynamic(instruction, bound):
+                    continue
                 found = Match(instruction, bound, self.fast_math)
                 result = rule.apply(found)
                 if result is None or not _acceptable(found, result, rule):
@@ -157,8 +157,10 @@ def _may_rewrite(instruction: Instruction) -> bool:
     )
 
 
-def _is_dynamic(instruction: Instruction) -> bool:
-    shapes = (instruction.shape, *(operand.shape for operand in instruction.operands))
+def _is_dynamic(instruction: Instruction, bound: Bindings) -> bool:
+    """Whether a rule would have to know sizes that nobody knows yet."""
+    seen = (instruction, *instruction.operands, *bound.values())
+    shapes = [entry.shape for entry in seen]
     return any(
         isinstance(leaf, ArrayShape) and any(leaf.dynamic)
         for shape in shapes

@@ -12,6 +12,7 @@ from __future__ import annotations
 import zipfile
 import zlib
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +24,7 @@ from hloopt.interpret.values import from_storage
 from hloopt.ir import Instruction, Module
 from hloopt.runtime.roles import roles
 from hloopt.runtime.sharing import data_keys
-from hloopt.types import ArrayShape, Shape, TupleShape
+from hloopt.types import UNBOUNDED, ArrayShape, Shape, TupleShape
 
 __all__ = [
     "generate",
@@ -35,6 +36,8 @@ __all__ = [
 ]
 
 Array = np.ndarray[Any, Any]
+
+_SIZES = 1 << 32  # the stream that sizes are drawn from: no parameter has this number
 
 
 def generate(module: Module, seed: int = 0) -> list[Array]:
@@ -50,6 +53,8 @@ def generate(module: Module, seed: int = 0) -> list[Array]:
       integers there and bounds of loops are 1 to 4;
     - matrices to be factored or solved with are symmetric and positive definite;
     - keys of generators are random bits.
+
+    Dynamic dimensions have sizes from 1 to their bounds, one for each bound.
 
     Each parameter has a stream of its own (``[seed, number]``), so that one parameter's change leaves the
     others as they were.
@@ -72,11 +77,28 @@ def generate_all(module: Module, seed: int, replicas: int, partitions: int) -> l
         for key in sorted({key for leaf in keys for key in leaf}):
             rng = np.random.default_rng([seed, number, key] if key else [seed, number])
             made[key] = [
-                drawn(rng, shape, asked.get((parameter, index), Role())) for index, shape in places
+                drawn(rng, _with_sizes(shape, seed), asked.get((parameter, index), Role()))
+                for index, shape in places
             ]
         for participant, arrays in enumerate(found):
             arrays += (made[leaf[participant]][at] for at, leaf in enumerate(keys))
     return found
+
+
+def _with_sizes(shape: ArrayShape, seed: int) -> ArrayShape:
+    """A static shape of sizes within the bounds.
+
+    Dynamic dimensions of one bound have one size in a module: those that have to agree do.
+    """
+    if not shape.dynamic:
+        return shape
+    dims = tuple(
+        int(np.random.default_rng([seed, bound, _SIZES]).integers(min(bound, 1), bound + 1))
+        if mark and bound != UNBOUNDED
+        else bound
+        for bound, mark in zip(shape.dims, shape.dynamic, strict=True)
+    )
+    return replace(shape, dims=dims, dynamic=())
 
 
 def _positions(
@@ -196,8 +218,8 @@ def _stored(path: Path) -> dict[str, Array]:
 
 
 def _as_shape(values: Array, shape: ArrayShape, what: str) -> Array:
-    if values.shape != shape.dims:
-        raise UsageError(f"{what} has dimensions {list(values.shape)}, not {list(shape.dims)}")
+    if not shape.holds(values.shape):
+        raise UsageError(f"{what} has dimensions {list(values.shape)}, not {shape.sizes_text}")
     try:
         return from_storage(values, shape.dtype, what)
     except EvaluationError as error:

@@ -83,6 +83,16 @@ class ArrayShape:
         """Bytes of a dense buffer: elements narrower than a byte are packed, as XLA counts them."""
         return (self.elements * self.dtype.bits + 7) // 8
 
+    @property
+    def sizes_text(self) -> str:
+        """``[2, 3]``, or ``[2, at most 3]`` for people."""
+        marks = self.dynamic or (False,) * self.rank
+        sizes = [
+            f"at most {size}" if mark else str(size)
+            for size, mark in zip(self.dims, marks, strict=True)
+        ]
+        return f"[{', '.join(sizes)}]"
+
     @cached_property
     def _text(self) -> str:
         sizes = map(str, self.dims)

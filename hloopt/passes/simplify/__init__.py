@@ -16,6 +16,7 @@ from hloopt.passes.simplify import (
     conversion,
     movement,
     reduction,
+    sizes,
     slices,
     tuples,
 )
@@ -33,6 +34,7 @@ RULES = RuleSet(
         *reduction.RULES,
         *control.RULES,
         *tuples.RULES,
+        *sizes.RULES,
     )
 )
 
