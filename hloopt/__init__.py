@@ -24,6 +24,7 @@ from hloopt.errors import (
 if TYPE_CHECKING:
     import numpy as np
 
+    from hloopt.interpret import Host
     from hloopt.ir import Module
     from hloopt.runtime import Program
 
@@ -33,6 +34,7 @@ __all__ = [
     "DeviceError",
     "EvaluationError",
     "HlooptError",
+    "Host",
     "Module",
     "ParseError",
     "ShapeError",
@@ -106,11 +108,15 @@ def evaluate(
     inputs: Sequence[np.ndarray[Any, Any]],
     *,
     excess_precision: bool = False,
+    host: Host | None = None,
 ) -> list[np.ndarray[Any, Any]]:
-    """Run the reference interpreter: arrays in parameter order in, flat list of result arrays out."""
+    """Run the reference interpreter: arrays in parameter order in, flat list of result arrays out.
+
+    ``host`` is where infeed, outfeed and transfers with the host lead to, and what ``rng`` draws from.
+    """
     from hloopt.interpret import evaluate_module
 
-    return evaluate_module(module, inputs, excess_precision=excess_precision)
+    return evaluate_module(module, inputs, excess_precision=excess_precision, host=host)
 
 
 def evaluate_participants(
@@ -133,6 +139,10 @@ def evaluate_participants(
 
 def __getattr__(name: str) -> Any:
     # NumPy is loaded with the graph; a command that only prints its help must not wait for that.
+    if name == "Host":
+        from hloopt.interpret import Host
+
+        return Host
     if name == "Module":
         from hloopt.ir import Module
 

@@ -85,7 +85,7 @@ def uniform(state: Array, dims: tuple[int, ...], kind: DType, low: Any, high: An
     rounded = _typed(values, kind)
     if low < high:
         last = np.nextafter(high.astype(kind.numpy), low.astype(kind.numpy))
-        return np.where(rounded.astype(kind.compute) < high, rounded, last)
+        return np.where(rounded.astype(kind.compute) >= high, last, rounded)
     return rounded
 
 
@@ -103,7 +103,7 @@ def _integers(state: Array, dims: tuple[int, ...], kind: DType, low: int, high: 
     """``low`` and the upper half of a 64-bit word times the number of values."""
     count = np.full(dims, max(high - low, 1), np.uint64)
     _, words = philox_bits(state, dims, 64)
-    multiply_high, args = OPS["multiply-high"].numpy, ScalarArgs(_U64, _U64, {})
+    multiply_high, args = OPS["mulhi"].numpy, ScalarArgs(_U64, _U64, {})
     assert multiply_high is not None
     # The arithmetic of u64 wraps as that of s64 does.
     values = multiply_high(args, words, count) + np.uint64(low & _WORD)

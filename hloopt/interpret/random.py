@@ -42,8 +42,11 @@ _PHILOX_MULTIPLIERS = (0xD2511F53, 0xCD9E8D57)
 _PHILOX_WEYL = (0x9E3779B9, 0xBB67AE85)
 
 
-def threefry2x32(key: tuple[int, int], x0: Array, x1: Array) -> tuple[Array, Array]:
-    """The 20-round block function: two u32 words of counter each element to two words of output."""
+def threefry2x32(key: tuple[Any, Any], x0: Array, x1: Array) -> tuple[Array, Array]:
+    """The 20-round block function: two u32 words of counter each element to two words of output.
+
+    The words of the key are integers, or u32 arrays with a key for each element.
+    """
     keys = (*key, _THREEFRY_PARITY ^ key[0] ^ key[1])
     x0 = x0 + _U32(keys[0])
     x1 = x1 + _U32(keys[1])
