@@ -1,7 +1,7 @@
 """Control flow: call, fusion, while, conditional, and asynchronous calls.
 
 The value of an ``async-start`` is what its shape says: (operands, result, context words ...); the
-computation runs at once, which no program can tell from any other moment.
+computation runs as soon as it has all its operands, which no program can tell from any other moment.
 """
 
 from __future__ import annotations
@@ -97,25 +97,56 @@ def _conditional(instruction: Instruction, operands: tuple[Value, ...], context:
 
 
 def _async_start(instruction: Instruction, operands: tuple[Value, ...], context: Context) -> Value:
-    result = context.call(instruction.attributes["calls"], operands)
     shape = instruction.shape
     assert isinstance(shape, TupleShape)
-    return (tuple(operands), result, *(zeros(word, context) for word in shape.elements[2:]))
+    words = [zeros(word, context) for word in shape.elements[2:]]
+    return _bound(instruction, operands, (zeros(shape.elements[1], context), *words), context)
+
+
+def _async_update(instruction: Instruction, operands: tuple[Value, ...], context: Context) -> Value:
+    state, *more = operands
+    assert isinstance(state, tuple)
+    before, *rest = state
+    assert isinstance(before, tuple)
+    if not more:
+        return state
+    return _bound(_async_chain(instruction)[0], (*before, *more), tuple(rest), context)
+
+
+def _bound(
+    start: Instruction, operands: tuple[Value, ...], rest: tuple[Value, ...], context: Context
+) -> Value:
+    """The state with these operands; the computation runs when it has all of them."""
+    computation: Computation = start.attributes["calls"]
+    if len(operands) == len(computation.parameters):
+        rest = (context.call(computation, operands), *rest[1:])
+    return (operands, *rest)
+
+
+def _async_chain(instruction: Instruction) -> list[Instruction]:
+    """What leads to an asynchronous instruction, from its async-start."""
+    chain = [instruction]
+    while chain[-1].opcode in ("async-done", "async-update"):
+        chain.append(chain[-1].operands[0])
+    return chain[::-1]
 
 
 def _check_async_start(instruction: Instruction) -> str | None:
     shape = instruction.shape
     if not isinstance(shape, TupleShape) or len(shape.elements) < 2:
         return f"the shape {shape} is not (operands, result, context)"
-    expected = len(instruction.attributes["calls"].parameters)
-    if len(instruction.operands) != expected:
-        # Newer XLA lets async-update bring the rest.
-        return f"{len(instruction.operands)} operands for a computation of {expected} parameters"
     return None
 
 
-def _async_update(instruction: Instruction, operands: tuple[Value, ...], context: Context) -> Value:
-    return operands[0]
+def _check_async_done(instruction: Instruction) -> str | None:
+    start, *updates = _async_chain(instruction)[:-1]
+    if start.opcode != "async-start":
+        return f"ends {start.name}, which is {start.opcode}, not async-start"
+    given = len(start.operands) + sum(len(update.operands) - 1 for update in updates)
+    expected = len(start.attributes["calls"].parameters)
+    if given != expected:
+        return f"{given} operands for a computation of {expected} parameters"
+    return None
 
 
 def _async_done(instruction: Instruction, operands: tuple[Value, ...], context: Context) -> Value:
@@ -134,4 +165,4 @@ EVALUATORS: dict[str, Evaluator] = {
     "while": _while,
 }
 
-CHECKS: dict[str, Check] = {"async-start": _check_async_start}
+CHECKS: dict[str, Check] = {"async-done": _check_async_done, "async-start": _check_async_start}

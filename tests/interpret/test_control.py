@@ -215,17 +215,3 @@ def test_a_size_that_depends_on_data_is_refused() -> None:
         run(entry, np.zeros(4, np.float32), np.int32(2))
     message = "r: dimension 0 of f32[4] may be set to a size other than 4"
     assert error.value.message == message
-
-
-def test_an_async_start_that_waits_for_operands_is_refused() -> None:
-    entry = """
-  x = f32[] parameter(0)
-  s = ((f32[], f32[]), f32[], s32[]) async-start(x), calls=sum
-  ROOT d = f32[] async-done(s)
-"""
-    total = (
-        "sum {\n  x = f32[] parameter(0)\n  y = f32[] parameter(1)\n  ROOT z = f32[] add(x, y)\n}\n"
-    )
-    with pytest.raises(UnsupportedError) as error:
-        run(entry, f32(3), computations=total)
-    assert error.value.message == "s: 1 operands for a computation of 2 parameters"
