@@ -44,6 +44,7 @@ from hloopt.interpret.context import Check, Context, Evaluator, Value
 from hloopt.interpret.host import Host
 from hloopt.interpret.interpreter import Interpreter
 from hloopt.interpret.participants import Participant, Participants
+from hloopt.interpret.progress import Progress
 from hloopt.interpret.values import flatten_results, parameter_values
 from hloopt.ir import Computation, Instruction, Module
 from hloopt.ir.walk import called_computations
@@ -61,6 +62,7 @@ __all__ = [
     "has_evaluation",
     "participant_counts",
     "supported",
+    "tells_participants_apart",
 ]
 
 _FAMILIES = (
@@ -128,11 +130,13 @@ def evaluate_participants(
     *,
     excess_precision: bool = False,
     host: Host | None = None,
+    progress: Progress | None = None,
 ) -> list[list[np.ndarray[Any, Any]]]:
     """Evaluate the entry once for each participant, in lock step; the results of each.
 
     Participant ``replica * partitions + partition`` gets ``inputs[number]`` and ``host.of(number)``.  Where
     counts are not given they are the module's.  Collectives exchange what the participants have.
+    ``progress`` says, to another thread, how far the participant that runs has come.
 
     Raises as ``evaluate_module``, and ``EvaluationError`` when participants wait for each other without
     end.
@@ -144,9 +148,11 @@ def evaluate_participants(
     def evaluate(participant: Participant) -> list[np.ndarray[Any, Any]]:
         given = inputs[participant.number]
         own = hosts.of(participant.number)
-        return _evaluate(module, given, own, participant, excess_precision)
+        return _evaluate(module, given, own, participant, excess_precision, progress)
 
     check_inputs(inputs, replicas, partitions)
+    if len(inputs) == 1:
+        return [evaluate(Participant())]
     return Participants[list[np.ndarray[Any, Any]]](replicas, partitions).run(evaluate)
 
 
@@ -164,13 +170,14 @@ def _evaluate(
     host: Host,
     participant: Participant,
     excess_precision: bool,
+    progress: Progress | None = None,
 ) -> list[np.ndarray[Any, Any]]:
     interpreter = Interpreter(module, EVALUATORS, excess_precision=excess_precision)
     interpreter.host, interpreter.participant = host, participant
     entry = module.entry
     with np.errstate(all="ignore"):
         arguments = parameter_values(entry, inputs, interpreter)
-        result = interpreter.call(entry, arguments)
+        result = interpreter.enter(entry, arguments, progress or Progress())
         return flatten_results(result, entry.result_shape, interpreter)
 
 
@@ -186,6 +193,18 @@ def participant_counts(
             raise UsageError(f"{count} participants cannot be run")
         found.append(count)
     return found[0], found[1]
+
+
+def tells_participants_apart(module: Module) -> bool:
+    """Whether anything the entry can reach is not the same for each participant: a collective, its own
+    number, a transfer between devices.
+    """
+    return any(
+        instruction.opcode in collective.CHECKS
+        and not instruction.attributes.get("is_host_transfer")
+        for computation in _reached(module.entry)
+        for instruction in computation
+    )
 
 
 def supported(module: Module, replicas: int = 1, partitions: int = 1) -> None:

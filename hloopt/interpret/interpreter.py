@@ -7,7 +7,7 @@ recursion per instruction, only per called computation.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -16,6 +16,7 @@ from hloopt.errors import EvaluationError, UnsupportedError
 from hloopt.interpret.context import Array, Context, Evaluator, Value, leaf_arrays, map_arrays
 from hloopt.interpret.dynamic import evaluator
 from hloopt.interpret.elementwise import bound, elementwise
+from hloopt.interpret.progress import Progress
 from hloopt.interpret.regions import LIFTED, liftable
 from hloopt.ir import Computation, Instruction, Module
 from hloopt.types import Literal
@@ -86,12 +87,19 @@ class Interpreter(Context):
             plan = self._plans[computation] = _Plan(computation, self._table, self)
         return self._run(plan, args)
 
-    def _run(self, plan: _Plan, args: Sequence[Value]) -> Value:
+    def enter(self, entry: Computation, args: Sequence[Value], progress: Progress) -> Value:
+        """As ``call``, for a whole program: says how far it has come."""
+        plan = _Plan(entry, self._table, self)
+        return self._run(plan, args, progress.through(plan.steps))
+
+    def _run(
+        self, plan: _Plan, args: Sequence[Value], steps: Iterable[_Step] | None = None
+    ) -> Value:
         values: list[Any] = [None] * plan.size
         values[: len(args)] = args
         instruction = None
         try:
-            for run, instruction, operands, slot, dead in plan.steps:
+            for run, instruction, operands, slot, dead in plan.steps if steps is None else steps:
                 values[slot] = run(instruction, tuple([values[index] for index in operands]), self)
                 for index in dead:
                     values[index] = None

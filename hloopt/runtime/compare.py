@@ -20,6 +20,8 @@ __all__ = ["TOLERANCES", "Comparison", "Tolerance", "compare", "compare_all", "u
 
 Array = np.ndarray[Any, Any]
 
+_AT_ONCE = 1 << 18  # elements: the doubles made of them stay in a cache
+
 
 @dataclass(frozen=True, slots=True)
 class Tolerance:
@@ -85,9 +87,50 @@ def compare(
     if got.dtype != want.dtype or got.shape != want.shape:
         problem = f"{got.dtype}{list(got.shape)} instead of {want.dtype}{list(want.shape)}"
         return Comparison(kind.name, want.size, want.size, inf, inf, 0, (), 0.0, 0.0, problem)
-    left, right = _wide(got, kind), _wide(want, kind)
+    left, right = np.ascontiguousarray(got).reshape(-1), np.ascontiguousarray(want).reshape(-1)
+    found = _Found()
     with np.errstate(all="ignore"):
         rtol, atol = _tolerance(kind, right, rtol, atol)
+        for start in range(0, right.size, _AT_ONCE):
+            part = slice(start, start + _AT_ONCE)
+            found.add(left[part], right[part], kind, rtol, atol, start)
+    failed = found.mismatches > 0
+    place = found.worst_failing if failed else found.worst
+    return Comparison(
+        kind.name,
+        want.size,
+        found.mismatches,
+        found.failing if failed else found.absolute,
+        found.relative,
+        found.ulp,
+        tuple(int(at) for at in np.unravel_index(place, want.shape)) if want.size else (),
+        rtol,
+        atol,
+    )
+
+
+@dataclass(slots=True)
+class _Found:
+    """The largest errors so far and the places of the worst, in elements from the first.
+
+    ``failing`` is the largest error of an element that does not pass.
+    """
+
+    mismatches: int = 0
+    absolute: float = 0.0
+    failing: float = 0.0
+    relative: float = 0.0
+    ulp: int = 0
+    worst: int = 0
+    worst_failing: int = 0
+    _rank: float = -1.0
+    _failing_rank: float = -1.0
+
+    def add(
+        self, got: Array, want: Array, kind: DType, rtol: float, atol: float, start: int
+    ) -> None:
+        """Look at some more elements, the first of which is number ``start``."""
+        left, right = _wide(got, kind), _wide(want, kind)
         ulps = ulp_distance(got, want, kind)
         if kind.is_integer or kind.is_pred:
             # Wide integers that differ may be the same double.
@@ -96,25 +139,25 @@ def compare(
             same = (left == right) | (np.isnan(left) & np.isnan(right))
             error = np.where(same, 0.0, np.abs(left - right))
         finite = np.isfinite(left) & np.isfinite(right)
-        # An infinite bound would let anything pass for an infinity.
-        passes = same | (finite & (error <= atol + rtol * np.abs(right)))
-        bounded = np.where(finite, error, 0.0)
         scale = np.abs(right)
+        # An infinite bound would let anything pass for an infinity.
+        fails = ~(same | (finite & (error <= atol + rtol * scale)))
+        bounded = np.where(finite, error, 0.0)
         relative = np.where(finite & (scale > 0), bounded / scale, 0.0)
-    mismatches = int(want.size - np.count_nonzero(passes))
-    return Comparison(
-        kind.name,
-        want.size,
-        mismatches,
-        float(bounded.max(initial=0.0))
-        if not mismatches
-        else float(error[~passes].max(initial=0.0)),
-        float(relative.max(initial=0.0)),
-        int(ulps[finite].max(initial=0)),
-        _worst(error, passes),
-        rtol,
-        atol,
-    )
+        self.absolute = max(self.absolute, float(bounded.max()))
+        self.relative = max(self.relative, float(relative.max()))
+        self.ulp = max(self.ulp, int(ulps[finite].max(initial=0)))
+        # A NaN against a number is worse than any number.
+        rank = np.where(np.isnan(error), inf, error)
+        at = int(np.argmax(rank))
+        if rank[at] > self._rank:
+            self._rank, self.worst = float(rank[at]), start + at
+        if fails.any():
+            self.mismatches += int(np.count_nonzero(fails))
+            self.failing = float(np.maximum(self.failing, error[fails].max()))  # NaN stays
+            at = int(np.argmax(np.where(fails, rank, -1.0)))
+            if rank[at] > self._failing_rank:
+                self._failing_rank, self.worst_failing = float(rank[at]), start + at
 
 
 def compare_all(
@@ -176,17 +219,14 @@ def _tolerance(
     if default is None:
         return 0.0, 0.0
     if atol is None:
-        magnitude = np.abs(want)
-        largest = magnitude[np.isfinite(magnitude)].max(initial=0.0)
-        atol = default.scaled_atol * float(largest)
+        atol = default.scaled_atol * _largest(want, kind)
     return (default.rtol if rtol is None else rtol), atol
 
 
-def _worst(error: Array, passes: Array) -> tuple[int, ...]:
-    """Where the worst mismatch is; a NaN against a number is worse than any number."""
-    if error.size == 0 or error.ndim == 0:
-        return ()
-    rank = np.where(np.isnan(error), inf, error)
-    if not passes.all():
-        rank = np.where(passes, -1.0, rank)
-    return tuple(int(at) for at in np.unravel_index(int(np.argmax(rank)), error.shape))
+def _largest(values: Array, kind: DType) -> float:
+    """The largest finite magnitude."""
+    largest = 0.0
+    for start in range(0, values.size, _AT_ONCE):
+        magnitude = np.abs(_wide(values[start : start + _AT_ONCE], kind))
+        largest = max(largest, float(magnitude[np.isfinite(magnitude)].max(initial=0.0)))
+    return largest

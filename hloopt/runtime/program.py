@@ -10,6 +10,7 @@ import numpy as np
 
 if TYPE_CHECKING:
     from hloopt.interpret import Host
+    from hloopt.interpret.progress import Progress
 
 __all__ = ["Array", "Program"]
 
@@ -20,11 +21,13 @@ class Program(ABC):
     """A module made executable for one device.
 
     ``kernels`` counts the instructions of the program that do work (``runtime.kernels``); ``launches``
-    those of the last run (of participant 0), each as often as it ran.
+    those of the last run (of participant 0), each as often as it ran.  ``progress`` says, to another thread,
+    how far a run has come.
     """
 
     kernels: int
     launches: int
+    progress: Progress
 
     @abstractmethod
     def run(self, inputs: Sequence[Array], host: Host | None = None) -> list[Array]:

@@ -160,3 +160,20 @@ def test_bf16_is_compared_in_its_own_type() -> None:
     assert found.ulp == 1
     assert found.dtype == "bf16"
     assert found.passed
+
+
+def test_large_arrays_are_looked_at_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Counts, largest errors and the place of the worst are those of the whole."""
+    rng = np.random.default_rng(0)
+    want = rng.standard_normal((7, 5, 4)).astype(np.float32)
+    got = want * np.float32(1.000001)
+    got[2, 3, 1] += 1
+    want[5, 0, 3] = want[6, 4, 3] = 1
+    got[5, 0, 3] = got[6, 4, 3] = 3
+    whole = compare(got, want)
+    monkeypatch.setattr("hloopt.runtime.compare._AT_ONCE", 9)
+    assert compare(got, want) == whole
+    assert (whole.mismatches, whole.where) == (3, (5, 0, 3))
+    got[0, 0, 1] = np.nan
+    assert compare(got, want).where == (0, 0, 1)
+    assert np.isnan(compare(got, want).absolute)

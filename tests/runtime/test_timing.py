@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
+import pytest
+
+from hloopt.runtime import timing
 from hloopt.runtime.timing import Timing, measure
 
 
@@ -20,3 +25,33 @@ def test_the_step_runs_once_to_warm_up() -> None:
 
     assert len(timing.seconds) == 5
     assert len(calls) == 6
+
+
+@pytest.mark.parametrize(("seconds", "calls"), [(0.9, 4), (1.0, 3)])
+def test_a_long_run_needs_no_warm_up(
+    monkeypatch: pytest.MonkeyPatch, seconds: float, calls: int
+) -> None:
+    """It is the first of the timed runs itself."""
+    now = [0.0]
+    monkeypatch.setattr(timing, "time", SimpleNamespace(perf_counter=lambda: now[0]))
+    made: list[int] = []
+
+    def step() -> None:
+        made.append(1)
+        now[0] += seconds
+
+    assert measure(step, 3).seconds == pytest.approx((seconds,) * 3)
+    assert len(made) == calls
+
+
+def test_slow_runs_are_fewer(monkeypatch: pytest.MonkeyPatch) -> None:
+    """None is begun once all of them have taken so many seconds, but for the first."""
+    now = [0.0]
+    monkeypatch.setattr(timing, "time", SimpleNamespace(perf_counter=lambda: now[0]))
+
+    def step() -> None:
+        now[0] += 4.0
+
+    assert len(measure(step, 5, seconds=10.0).seconds) == 3
+    assert len(measure(step, 5, warm_up=False, seconds=1.0).seconds) == 1
+    assert len(measure(step, 5).seconds) == 5

@@ -17,12 +17,15 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
+from hloopt.interpret.progress import Progress
+
 __all__ = ["Dims", "Function", "Line", "Step"]
 
 Dims: TypeAlias = "tuple[int, ...]"
 Function: TypeAlias = "Callable[..., Any]"
 
 _NEVER = 1 << 60  # after the last step: results are read there
+_TOLD_EVERY = 8  # steps, so that telling costs next to nothing
 
 
 @dataclass(slots=True)
@@ -123,17 +126,23 @@ class Line:
                 copy = self.slot(self.kinds[result], self.dims[result])
                 self.results[position] = self.step(_copied, (result,), copy)
 
-    def compile(self, launches: list[int]) -> Function:
+    def compile(self, launches: list[int], progress: Progress | None = None) -> Function:
         """The line as a function from arrays to a tuple of arrays.
 
-        ``launches[0]`` is increased by ``kernels`` on each run.
+        ``launches[0]`` is increased by ``kernels`` on each run; ``progress`` is kept up to date, if not
+        to the step.
         """
         self._choose_memory()
         deaths = self._deaths()
         scope: dict[str, Any] = {f"v{slot}": value for slot, value in self.constants.items()}
         scope["launches"] = launches
         lines = [f"def line({', '.join(f'v{slot}' for slot in self.inputs)}):"]
+        if progress is not None:
+            scope["progress"] = progress
+            lines.append(f"    progress.total = {len(self.steps)}")
         for number, step in enumerate(self.steps):
+            if progress is not None and number % _TOLD_EVERY == 0:
+                lines.append(f"    progress.done = {number}")
             scope[f"f{number}"] = step.function
             arguments = [f"v{slot}" for slot in step.ins]
             if step.into >= 0:

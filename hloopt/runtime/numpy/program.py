@@ -15,6 +15,7 @@ from hloopt.interpret.control import branch_number, branches
 from hloopt.interpret.dynamic import evaluator
 from hloopt.interpret.interpreter import Interpreter
 from hloopt.interpret.participants import Participant, Participants
+from hloopt.interpret.progress import Progress
 from hloopt.interpret.sizes import is_dynamic
 from hloopt.interpret.values import flatten_results, parameter_values
 from hloopt.ir import Computation, Instruction, Module
@@ -55,9 +56,10 @@ class NumpyProgram(Program):
         self._replicas, self._partitions = replicas, partitions
         self._launches = [0]
         self._running = Lock()
+        self.progress = Progress()
         self._compiler = _Compiler(module, self._launches, excess_precision=excess_precision)
         with np.errstate(all="ignore"):
-            self._entry = self._compiler.function(module.entry, counted=True)
+            self._entry = self._compiler.program(self.progress)
         self.kernels = module_kernels(module)
         self.launches = 0
 
@@ -128,6 +130,11 @@ class _Compiler(Interpreter):
             self._packers[computation] = pack([computation.result_shape])
         result: Value = self._packers[computation](*function(*unpack(tuple(args))))[0]
         return result
+
+    def program(self, progress: Progress) -> Function:
+        """The entry as a function that says how far it has come."""
+        line = self._line(self._module.entry, counted=True)
+        return line.compile(self._launches, progress)
 
     def function(self, computation: Computation, *, counted: bool) -> Function:
         """The computation as a function from flat arrays to a tuple of flat arrays.
