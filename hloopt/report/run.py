@@ -23,7 +23,10 @@ _ONE_TABLE = 112  # columns that the whole table may need
 
 @dataclass(frozen=True)
 class Row:
-    """One way of running the module; ``comparisons`` are of its results against ``against``."""
+    """One way of running the module; ``comparisons`` are of its results against ``against``.
+
+    Those of participant 0 come first, then those of participant 1, as many of each.
+    """
 
     name: str
     kernels: int | None = None
@@ -46,6 +49,13 @@ class RunReport:
     baseline: str
     rows: list[Row] = field(default_factory=list)
     pipeline: str = ""
+    replicas: int = 1
+    partitions: int = 1
+
+    @property
+    def participants(self) -> int:
+        """How many run the program."""
+        return self.replicas * self.partitions
 
     @property
     def passed(self) -> bool:
@@ -57,14 +67,16 @@ class RunReport:
         about = f"  inputs: {self.inputs}  {self.precision}"
         if not any(row.name.startswith(f"{self.pipeline},") for row in self.rows):
             about += f"  passes: {self.pipeline or 'none'}"
+        if self.participants > 1:
+            about += f"  participants: {self.replicas} x {self.partitions}"
         console.print(Text.assemble((self.module, "bold"), about), soft_wrap=True)
         if console.width >= _ONE_TABLE:
             made = table("run", *_TIMES, *_ERRORS)
             for row in self.rows:
-                made.add_row(row.name, *self._times(row), *_errors(row))
+                made.add_row(row.name, *self._times(row), *self._errors(row))
             console.print(made)
         else:
-            for columns, cells in ((_TIMES, self._times), (_ERRORS, _errors)):
+            for columns, cells in ((_TIMES, self._times), (_ERRORS, self._errors)):
                 made = table("run", *columns)
                 for row in self.rows:
                     if any(cells(row)):
@@ -73,11 +85,13 @@ class RunReport:
         for row in self.rows:
             for number, entry in enumerate(row.comparisons):
                 if not entry.passed:
-                    what = difference(row, number, entry)
+                    what = difference(row, self.place(row, number), entry)
                     console.print(Text.assemble(("differs", "red"), f" {what}"), soft_wrap=True)
         if self.passed:
-            count = max((len(row.comparisons) for row in self.rows), default=0)
+            count = max((len(row.comparisons) for row in self.rows), default=0) // self.participants
             what = f" {count} result{'s' * (count != 1)} within tolerance"
+            if self.participants > 1:
+                what = f" {count} result{'s' * (count != 1)} of each participant within tolerance"
             console.print(Text.assemble(("ok", "green"), what))
 
     def _times(self, row: Row) -> list[str]:
@@ -100,27 +114,61 @@ class RunReport:
             "baseline": self.baseline,
             "pipeline": self.pipeline,
             "passed": self.passed,
-            "rows": [_row_json(row) for row in self.rows],
+            "replicas": self.replicas,
+            "partitions": self.partitions,
+            "rows": [self._row_json(row) for row in self.rows],
+        }
+
+    def _output(self, row: Row, number: int) -> tuple[int, int]:
+        """The participant and the output that a row's comparison is of."""
+        return divmod(number, max(1, len(row.comparisons) // self.participants))
+
+    def place(self, row: Row, number: int) -> str:
+        """``out_0``; of several participants ``out_0.3``, as in files of expected results."""
+        participant, output = self._output(row, number)
+        return f"out_{output}.{participant}" if self.participants > 1 else f"out_{output}"
+
+    def _errors(self, row: Row) -> list[str]:
+        if not row.comparisons:
+            return ["", "", "", "", ""]
+        number, worst = max(enumerate(row.comparisons), key=lambda pair: pair[1].absolute)
+        place = ",".join(map(str, worst.where))
+        return [
+            row.against,
+            error(worst.absolute),
+            error(max(entry.relative for entry in row.comparisons)),
+            str(max(entry.ulp for entry in row.comparisons)),
+            f"{self.place(row, number)}[{place}]" if worst.absolute else "",
+        ]
+
+    def _row_json(self, row: Row) -> dict[str, Any]:
+        return {
+            "name": row.name,
+            "kernels": row.kernels,
+            "launches": row.launches,
+            "seconds": list(row.timing.seconds) if row.timing else None,
+            "median": row.timing.median if row.timing else None,
+            "against": row.against,
+            "comparisons": [
+                {
+                    **dict(zip(("participant", "output"), self._output(row, number), strict=True)),
+                    **_comparison_json(entry),
+                }
+                for number, entry in enumerate(row.comparisons)
+            ],
         }
 
 
-def _errors(row: Row) -> list[str]:
-    if not row.comparisons:
-        return ["", "", "", "", ""]
-    number, worst = max(enumerate(row.comparisons), key=lambda pair: pair[1].absolute)
-    place = ",".join(map(str, worst.where))
-    return [
-        row.against,
-        error(worst.absolute),
-        error(max(entry.relative for entry in row.comparisons)),
-        str(max(entry.ulp for entry in row.comparisons)),
-        f"out_{number}[{place}]" if worst.absolute else "",
-    ]
+def _comparison_json(entry: Comparison) -> dict[str, Any]:
+    return {
+        key: value if not isinstance(value, float) or isfinite(value) else str(value)
+        for key, value in {**asdict(entry), "passed": entry.passed}.items()
+    }
 
 
-def difference(row: Row, number: int, entry: Comparison) -> str:
-    """A sentence about one output that does not pass."""
-    start = f"{row.name}: out_{number} against {row.against}: "
+def difference(row: Row, output: str, entry: Comparison) -> str:
+    """A sentence about one output that does not pass; participants' are called ``out_0.3``."""
+    start = f"{row.name}: {output} against {row.against}: "
     if entry.problem:
         return start + entry.problem
     place = ",".join(map(str, entry.where))
@@ -128,24 +176,6 @@ def difference(row: Row, number: int, entry: Comparison) -> str:
         f"{start}{entry.mismatches} of {entry.elements} elements of {entry.dtype} beyond "
         f"atol {entry.atol:.2g} + rtol {entry.rtol:.2g}, worst at [{place}]"
     )
-
-
-def _row_json(row: Row) -> dict[str, Any]:
-    return {
-        "name": row.name,
-        "kernels": row.kernels,
-        "launches": row.launches,
-        "seconds": list(row.timing.seconds) if row.timing else None,
-        "median": row.timing.median if row.timing else None,
-        "against": row.against,
-        "comparisons": [
-            {
-                key: value if not isinstance(value, float) or isfinite(value) else str(value)
-                for key, value in {**asdict(entry), "passed": entry.passed}.items()
-            }
-            for entry in row.comparisons
-        ],
-    }
 
 
 def _count(value: int | None) -> str:

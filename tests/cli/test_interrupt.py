@@ -113,15 +113,17 @@ def test_while_a_long_text_is_read(tmp_path: Path, words: list[str]) -> None:
     assert sorted(path.name for path in tmp_path.iterdir()) == ["long.hlo", "small.hlo"]
 
 
-def test_while_a_long_program_runs(tmp_path: Path) -> None:
-    """A loop that does not end."""
+@pytest.mark.parametrize(
+    "options", [["--save-snapshot", "out.pb"], ["--replicas", "3"]], ids=["alone", "several"]
+)
+def test_while_a_long_program_runs(tmp_path: Path, options: list[str]) -> None:
+    """A loop that does not end, be it in a participant's thread."""
     (tmp_path / "endless.hlo").write_text(ENDLESS)
     result = interrupted(
-        "hloopt.interpret:evaluate_module",
+        "hloopt.interpret:evaluate_participants",
         "run",
         "endless.hlo",
-        "--save-snapshot",
-        "out.pb",
+        *options,
         folder=tmp_path,
         after=0.3,
     )
