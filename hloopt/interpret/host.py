@@ -7,8 +7,8 @@ place, each with a number of its own:
     recv_CHANNEL_0, ...                 what recv reads over a channel of the host
     outfeed_0, ... send_CHANNEL_0, ...  what outfeed and send write
 
-Of several participants, each reads such a stream from its start; ``pN_`` before a name is a stream that
-participant N alone reads, or writes (of participant 0, written names have no such prefix).  A stream of which
+Of several participants, each reads such a stream from its start; ``infeed_0.3`` is of a stream that
+participant 3 alone reads, and all names of what several participants write end like that.  A stream of which
 nothing is given is drawn from the seed, element by element as inputs are: the array of a number is the same
 whoever asks for it, so that all forms of a module read the same.
 """
@@ -28,7 +28,9 @@ from hloopt.types import ArrayShape
 __all__ = ["Host"]
 
 _Array = np.ndarray[Any, Any]
-_READ = re.compile(r"(?P<stream>(?:p(?:0|[1-9]\d*)_)?(?:infeed|recv_-?\d+))_(?P<number>0|[1-9]\d*)")
+_READ = re.compile(
+    r"(?P<stream>infeed|recv_-?\d+)_(?P<number>0|[1-9]\d*)(?:\.(?P<participant>0|[1-9]\d*))?"
+)
 # The words beside seed and number that tell apart what is drawn for parameters (none), infeed and recv.
 _INFEED, _RECV = 1, 2
 _WORD = (1 << 64) - 1
@@ -81,20 +83,24 @@ class Host:
         return self._take(f"recv_{channel}", shape, (_RECV, channel & _WORD))
 
     def outfeed(self, array: _Array) -> None:
-        """Keep a copy of an array that an outfeed writes."""
+        """Keep an array that an outfeed writes; it may not change any more."""
         self._put("outfeed", array)
 
     def send(self, channel: int, array: _Array) -> None:
-        """Keep a copy of an array that is sent over a channel."""
+        """Keep an array that is sent over a channel."""
         self._put(f"send_{channel}", array)
 
     @property
     def written(self) -> dict[str, _Array]:
         """All that was written, by name: by participant, in order of execution."""
-        found = dict(self._written)
-        for number in sorted(self._others):
-            found |= self._others[number].written
-        return found
+        if not self._others:
+            return dict(self._written)
+        hosts = sorted(self._hosts(), key=lambda host: host.number)
+        return {
+            f"{name}.{host.number}": array
+            for host in hosts
+            for name, array in host._written.items()
+        }
 
     @property
     def unread(self) -> list[str]:
@@ -104,22 +110,21 @@ class Host:
             for stream, position in host._positions.items():
                 read[stream] = max(position, read.get(stream, 0))
         return [
-            f"{stream}_{number}"
+            _name(stream, number)
             for stream, arrays in self._streams.items()
             for number in range(read.get(stream, 0), len(arrays))
         ]
 
     def _hosts(self) -> Iterator[Host]:
         yield self
-        for other in self._others.values():
-            yield from other._hosts()
+        yield from self._others.values()
 
     def _take(self, plain: str, shape: ArrayShape, words: tuple[int, ...]) -> tuple[str, _Array]:
-        stream = f"p{self.number}_{plain}"
+        stream = f"{plain}.{self.number}"
         if stream not in self._streams:
             stream = plain
         number = self._positions.get(stream, 0)
-        name = f"{stream}_{number}"
+        name = _name(stream, number)
         given = self._streams.get(stream)
         if given is None:
             rng = np.random.default_rng([self.seed, number, *words, self.number])
@@ -127,34 +132,42 @@ class Host:
         elif number < len(given):
             array = given[number]
         else:
-            raise EvaluationError(
-                f"{name} is not given: the stream ends after {stream}_{number - 1}"
-            )
+            last = _name(stream, number - 1)
+            raise EvaluationError(f"{name} is not given: the stream ends after {last}")
         self._positions[stream] = number + 1
         return name, array
 
-    def _put(self, plain: str, array: _Array) -> None:
-        stream = f"p{self.number}_{plain}" if self.number else plain
+    def _put(self, stream: str, array: _Array) -> None:
         number = self._positions.get(stream, 0)
         self._positions[stream] = number + 1
-        self._written[f"{stream}_{number}"] = np.array(array, order="C")
+        self._written[f"{stream}_{number}"] = array
+
+
+def _name(stream: str, number: int) -> str:
+    plain, dot, participant = stream.partition(".")
+    return f"{plain}_{number}{dot}{participant}"
 
 
 def _streams(given: Mapping[str, _Array]) -> dict[str, list[_Array]]:
-    numbers: dict[str, set[int]] = {}
-    for name in given:
+    """The arrays of each stream, which is called ``infeed``, or ``infeed.3`` where one participant reads it."""
+    numbers: dict[str, dict[int, _Array]] = {}
+    for name, array in given.items():
         found = _READ.fullmatch(name)
         if found is None:
             raise UsageError(
                 f"'{name}' is no name of an array for the host; "
                 "these are infeed_0, infeed_1, ... and recv_CHANNEL_0, ..."
             )
-        numbers.setdefault(found["stream"], set()).add(int(found["number"]))
-    for stream, present in numbers.items():
-        missing = next(number for number in range(len(present) + 1) if number not in present)
-        if missing < len(present):
-            raise UsageError(f"{stream}_{missing} is missing, {stream}_{max(present)} is given")
+        participant = found["participant"]
+        stream = found["stream"] if participant is None else f"{found['stream']}.{participant}"
+        numbers.setdefault(stream, {})[int(found["number"])] = np.asarray(array)
+    for stream, arrays in numbers.items():
+        missing = next(number for number in range(len(arrays) + 1) if number not in arrays)
+        if missing < len(arrays):
+            raise UsageError(
+                f"{_name(stream, missing)} is missing, {_name(stream, max(arrays))} is given"
+            )
     return {
-        stream: [np.asarray(given[f"{stream}_{number}"]) for number in range(len(present))]
-        for stream, present in numbers.items()
+        stream: [arrays[number] for number in range(len(arrays))]
+        for stream, arrays in numbers.items()
     }

@@ -23,7 +23,8 @@ class CallInliner(Pass):
     alone: calls marked ``inlineable="false"`` or for another device or stream, calls with a
     backend_config (it says something about the call as a whole), calls to another execution thread,
     calls that share buffers between operands and result, calls whose parameters or result have another
-    layout inside, and calls in bodies of fusions and of asynchronous calls.
+    layout inside, calls in bodies of fusions and of asynchronous calls, and where several calls share the
+    state of an rng-get-and-update-state: copies of it would each have their own.
 
     single_call_site   whether to inline only computations that are called once
     """
@@ -57,6 +58,7 @@ class CallInliner(Pass):
             or callee.execution_thread != caller.execution_thread
             or "output_to_operand_aliasing" in call.attributes
             or "backend_config" in call.attributes
+            or _shares_state(callee)
             or not same_layout(callee.result_shape, call.shape)
             or not all(same_layout(shape, operand.shape) for shape, operand in shapes)
         )
@@ -65,6 +67,12 @@ class CallInliner(Pass):
 def _callee(call: Instruction) -> Computation:
     callee: Computation = call.attributes["to_apply"]
     return callee
+
+
+def _shares_state(callee: Computation) -> bool:
+    return sum(callee.callers.values()) > 1 and any(
+        inner.opcode == "rng-get-and-update-state" for inner in callee
+    )
 
 
 def _inline(call: Instruction, module: Module) -> None:

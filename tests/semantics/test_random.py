@@ -503,3 +503,107 @@ def test_a_seed_says_which_numbers():
     assert again == runs[0]
     assert len({tuple(numbers) for numbers in (*runs, other)}) == 3
     assert alone[0] == alone[1]
+
+
+SHARED = """HloModule m
+
+twice {
+  a = f32[] parameter(0)
+  b = f32[] parameter(1)
+  x = f32[3] rng(a, b), distribution=rng_uniform
+  unused = f32[5] rng(a, b), distribution=rng_normal
+  y = f32[3] rng(a, b), distribution=rng_uniform
+  ROOT s = f32[3] subtract(x, y)
+}
+
+nothing {
+  a = f32[] parameter(0)
+  zero = f32[] constant(0)
+  ROOT z = f32[3] broadcast(zero), dimensions={}
+}
+
+noise {
+  a = f32[] parameter(0)
+  one = f32[] constant(1)
+  ROOT z = f32[3] rng(a, one), distribution=rng_normal
+}
+
+step {
+  s = (s32[], f32[3]) parameter(0)
+  i = s32[] get-tuple-element(s), index=0
+  x = f32[3] get-tuple-element(s), index=1
+  one = s32[] constant(1)
+  n = s32[] add(i, one)
+  a = f32[] constant(0)
+  b = f32[] constant(1)
+  y = f32[3] call(a, b), to_apply=twice
+  z = f32[3] add(x, y)
+  ROOT r = (s32[], f32[3]) tuple(n, z)
+}
+
+more {
+  s = (s32[], f32[3]) parameter(0)
+  i = s32[] get-tuple-element(s), index=0
+  e = s32[] constant(TRIPS)
+  ROOT c = pred[] compare(i, e), direction=LT
+}
+
+ENTRY e {
+  a = f32[] constant(0)
+  b = f32[] constant(1)
+  p = pred[] parameter(0)
+  first = f32[3] call(a, b), to_apply=twice
+  second = f32[3] call(a, b), to_apply=twice
+  same = f32[3] rng(a, b), distribution=rng_uniform
+  equal = f32[3] rng(a, b), distribution=rng_uniform
+  chosen = f32[3] conditional(p, a, a), true_computation=noise, false_computation=nothing
+  zero = s32[] constant(0)
+  s = (s32[], f32[3]) tuple(zero, second)
+  w = (s32[], f32[3]) while(s), condition=more, body=step
+  loop = f32[3] get-tuple-element(w), index=1
+  last = f32[3] rng(a, b), distribution=rng_uniform
+  nil = f32[3] multiply(last, last)
+  ROOT t = (f32[3], f32[3], f32[3], f32[3], f32[3], f32[3]) tuple(first, same, equal, chosen, loop, nil)
+}
+"""
+
+
+@pytest.mark.parametrize("trips", [0, 1, 3])
+@pytest.mark.parametrize("taken", [False, True])
+@pytest.mark.parametrize("pipeline", ["O1", "O2", "O3", "call-inliner,cse,dce", "simplify"])
+def test_passes_shift_no_numbers(trips, taken, pipeline):
+    """Through calls that are inlined, loops of few trips, branches, equal and unused rng instructions."""
+    module = hloopt.parse(SHARED.replace("TRIPS", str(trips)))
+    better = hloopt.optimize(module, pipeline)
+    inputs = [np.array(taken)]
+    want = hloopt.evaluate(module, inputs)
+    for got in (
+        hloopt.compile(module).run(inputs),
+        hloopt.evaluate(better, inputs),
+        hloopt.compile(better).run(inputs),
+        hloopt.evaluate(hloopt.parse(better.to_text()), inputs),
+    ):
+        for left, right in zip(got, want, strict=True):
+            assert_same(left, right, pipeline, rtol=1e-6, atol=1e-6)
+    same, equal = want[1].tolist(), want[2].tolist()
+    assert same != equal
+
+
+def test_calls_that_share_a_state_are_not_inlined():
+    """Two calls of one computation count on the same state; copies of it would each begin anew."""
+    text = """HloModule m
+
+next {
+  ROOT r = u64[2] rng-get-and-update-state(), delta=3
+}
+
+ENTRY e {
+  a = u64[2] call(), to_apply=next
+  b = u64[2] call(), to_apply=next
+  ROOT t = (u64[2], u64[2]) tuple(a, b)
+}
+"""
+    module = hloopt.parse(text)
+    for form in (module, hloopt.optimize(module, "O2"), hloopt.optimize(module, "call-inliner")):
+        states = [state.tolist() for state in hloopt.evaluate(form, [])]
+        assert states == [[0x7012395, 0], [0x7012398, 0]]
