@@ -64,11 +64,22 @@ def _check_topk(instruction: Instruction) -> str | None:
         operand, values = dims[0], dims[1]
         if operand and operand[:-1] == values[:-1] and operand[-1] >= values[-1]:
             return None
-    return f"TopK with the result {instruction.shape} is not (values, indices) of one operand"
+    result = f"the result {instruction.shape}"
+    return f"{_target(instruction)} with {result} is not (values, indices) of one operand"
 
 
 def _dims(shape: Shape) -> tuple[int, ...]:
     return shape.dims if isinstance(shape, ArrayShape) else ()
+
+
+def _nothing(instruction: Instruction, operands: tuple[Value, ...], context: Context) -> Value:
+    return ()
+
+
+def _check_nothing(instruction: Instruction) -> str | None:
+    if compatible(instruction.shape, TupleShape(())):
+        return None
+    return f"{_target(instruction)} with the result {instruction.shape}, which is not ()"
 
 
 def _target(instruction: Instruction) -> str:
@@ -86,10 +97,13 @@ MARKERS = (
     "ShardBarrierTo",
     "Sharding",
     "Unpin",
+    "__xla_internal_call_marker_after",
+    "__xla_internal_call_marker_before",
     "annotate_device_placement",
     "xla.sdy.FuncResultSharding",
     "xla.sdy.GlobalToLocalShape",
     "xla.sdy.LocalToGlobalShape",
+    "xla.sdy.PropagationBarrier",
     "xla.sdy.Sharding",
 )
 """Targets whose result is their operand (their operands)."""
@@ -99,6 +113,8 @@ CUSTOM_CALLS: dict[str, Evaluator] = {
     "PadToStatic": pad_to_static,
     "SliceToDynamic": slice_to_dynamic,
     "TopK": _topk,
+    "__gpu$TopK": _topk,
+    "xla.sdy.ShardingGroup": _nothing,
     **gpu_libraries.EVALUATORS,
     **gpu_random.EVALUATORS,
     **lapack.EVALUATORS,
@@ -110,6 +126,8 @@ CUSTOM_CHECKS: dict[str, Check] = {
     "PadToStatic": check_pad_to_static,
     "SliceToDynamic": check_slice_to_dynamic,
     "TopK": _check_topk,
+    "__gpu$TopK": _check_topk,
+    "xla.sdy.ShardingGroup": _check_nothing,
     **gpu_libraries.CHECKS,
     **gpu_random.CHECKS,
     **lapack.CHECKS,

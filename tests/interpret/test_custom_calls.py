@@ -48,28 +48,6 @@ def test_every_target_has_its_check() -> None:
     assert CUSTOM_CALLS.keys() == CUSTOM_CHECKS.keys()
 
 
-@pytest.mark.parametrize(
-    "target",
-    [
-        "Sharding",
-        "SPMDFullToShardShape",
-        "xla.sdy.FuncResultSharding",
-        "MoveToHost",
-        "annotate_device_placement",
-    ],
-)
-def test_markers_pass_their_operand_on(target: str) -> None:
-    x = np.arange(4, dtype=np.float32)
-    (found,) = run("f32[4]", {"f32[4]": x}, target)
-    assert found.tolist() == x.tolist()
-
-
-def test_a_marker_of_several_operands_gives_a_tuple() -> None:
-    x, y = np.arange(4, dtype=np.float32), np.arange(3, dtype=np.int32)
-    found = run("(f32[4], s32[3])", {"f32[4]": x, "s32[3]": y}, "xla.sdy.GlobalToLocalShape")
-    assert [part.tolist() for part in found] == [x.tolist(), y.tolist()]
-
-
 def test_a_marker_passes_a_tuple_on() -> None:
     """The tuple itself, and not a tuple that contains it."""
     x, y = np.arange(4, dtype=np.float32), np.arange(3, dtype=np.int32)
@@ -85,29 +63,6 @@ def test_a_marker_passes_a_tuple_on() -> None:
 def test_a_marker_that_changes_the_shape_needs_more_devices() -> None:
     message = refusal("f32[2]", {"f32[4]": np.zeros(4, np.float32)}, "SPMDFullToShardShape")
     assert message == "r: SPMDFullToShardShape of (f32[4]) to f32[2]; only one device is run"
-
-
-def test_pinned_buffers_hold_their_value() -> None:
-    text = """HloModule m
-
-ENTRY e {
-  x = s32[2] parameter(0)
-  b = b(s32[2]) custom-call(x), custom_call_target="Pin", output_to_operand_aliasing={{}: (0, {})}
-  ROOT r = s32[2] custom-call(b), custom_call_target="Unpin", output_to_operand_aliasing={{}: (0, {})}
-}
-"""
-    (found,) = hloopt.evaluate(hloopt.parse(text), [np.array([5, 7], np.int32)])
-    assert found.tolist() == [5, 7]
-
-
-def test_topk_takes_the_largest_whatever_its_comparator() -> None:
-    """XLA's CPU backend ignores the computation."""
-    x = np.array([[3, 1, np.nan, 3], [-0.0, 0.0, -np.inf, -1]], np.float32)
-    values, indices = run("(f32[2,3], s32[2,3])", {"f32[2,4]": x}, "TopK")
-    assert indices.tolist() == [[2, 0, 3], [1, 0, 3]]
-    assert (
-        values.view(np.int32).tolist() == np.take_along_axis(x, indices, 1).view(np.int32).tolist()
-    )
 
 
 def test_topk_of_more_than_there_are_is_refused() -> None:

@@ -21,6 +21,7 @@ __all__ = [
     "UNSIGNED",
     "drawn_dims",
     "entry",
+    "from_bits",
     "moderate",
     "seeds",
     "shape_of",
