@@ -9,6 +9,7 @@ import numpy as np
 from hloopt.interpret.context import Array, Context, Evaluator, Value
 from hloopt.ir import Instruction
 from hloopt.ops import OPS, ScalarArgs
+from hloopt.ops.elementwise import keeps_bits
 from hloopt.types import DType, rounded
 
 __all__ = ["EVALUATORS", "bound", "convert", "elementwise", "evaluate_op"]
@@ -28,8 +29,8 @@ def evaluate_op(opcode: str, args: ScalarArgs, arrays: list[Array]) -> Array:
 def bound(instruction: Instruction, context: Context) -> Evaluator:
     """The evaluator of one elementwise instruction, with all but the values looked up before.
 
-    Operands are widened to the compute types of their element types (bf16 to float32), the result is
-    rounded once; ``select`` only passes elements on.  The arrays may have more dimensions than the
+    Operands are widened to the compute types of their element types (bf16 to float32), but for ops that
+    look at their bits; the result is rounded once.  The arrays may have more dimensions than the
     shapes say: regions of scalars are applied to whole arrays this way.
     """
     function = instruction.op.numpy
@@ -38,8 +39,8 @@ def bound(instruction: Instruction, context: Context) -> Evaluator:
     result = instruction.array.dtype
     args = ScalarArgs(kinds[-1], result, instruction.attributes)
     carrier = context.carrier(result)
-    passes = instruction.opcode == "select"
-    compute = [context.carrier(kind) if passes else kind.compute for kind in kinds]
+    stored = keeps_bits(instruction.opcode, instruction.attributes, kinds[-1])
+    compute = [context.carrier(kind) if stored else kind.compute for kind in kinds]
 
     def run(_: Instruction, values: tuple[Value, ...], __: Context) -> Value:
         arrays = [

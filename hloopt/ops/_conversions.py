@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import ml_dtypes
@@ -10,7 +11,14 @@ import numpy as np
 from hloopt.ops.opdef import ScalarArgs
 from hloopt.types import DType
 
-__all__ = ["compare", "convert", "integer_bounds", "reduce_precision", "stochastic_convert"]
+__all__ = [
+    "compare",
+    "convert",
+    "integer_bounds",
+    "keeps_bits",
+    "reduce_precision",
+    "stochastic_convert",
+]
 
 Array = np.ndarray[Any, Any]
 
@@ -22,6 +30,20 @@ _COMPARISONS = {
     "LE": np.less_equal,
     "LT": np.less,
 }
+
+
+_ORDERED_BY_CODES = frozenset({"f16", "bf16", "f8e5m2", "f8e4m3", "f8e3m4"})
+
+
+def keeps_bits(opcode: str, attributes: Mapping[str, Any], kind: DType) -> bool:
+    """Whether an op sees operands of a type as they are stored, where others see them widened.
+
+    Widening would change the NaNs that ``select`` passes on and a total order compares; the types with
+    a single NaN are compared as f32, in which that of ``fnuz`` types is below everything.
+    """
+    if opcode == "compare":
+        return attributes.get("type") == "TOTALORDER" and kind.name in _ORDERED_BY_CODES
+    return opcode == "select"
 
 
 def integer_bounds(element: DType) -> tuple[int, int]:
@@ -81,13 +103,12 @@ def _ordered(x: Array) -> Array:
 
 
 def compare(args: ScalarArgs, x: Array, y: Array) -> Array:
-    """By ``direction``; NaN compares unequal unless ``type=TOTALORDER``."""
+    """By ``direction``; NaN compares unequal unless ``type=TOTALORDER``.
+
+    So does the NaN of f8e8m0fnu, as in compiled code; XLA's evaluator compares that type by its codes.
+    """
     function = _COMPARISONS[args.attributes["direction"]]
-    if args.operand.name == "f8e8m0fnu":
-        # Without sign and infinity the NaN code is simply the greatest.
-        infinity = np.float32(np.inf)
-        x, y = (np.where(np.isnan(side), infinity, side) for side in (x, y))
-    elif args.attributes.get("type") == "TOTALORDER" and x.dtype.kind == "f":
+    if args.attributes.get("type") == "TOTALORDER" and args.operand.is_float:
         x, y = _ordered(x), _ordered(y)
     return np.asarray(function(x, y))
 
@@ -96,12 +117,15 @@ def reduce_precision(args: ScalarArgs, x: Array) -> Array:
     """Round to fewer bits: mantissa to nearest even, then overflow to infinity and tiny to zero.
 
     Works on the bits of f16 and bf16 themselves, as their subnormals round at other places than the
-    same numbers in f32.
+    same numbers in f32; 8-bit types with a sign are reduced in f16, as XLA's CPU code does.  A NaN
+    stays one, in compiled code also without a mantissa, where XLA's evaluator makes it infinite.
     """
     wide = x.dtype
     narrow = args.operand
     if narrow.name in ("f16", "bf16"):
         x = x.astype(narrow.numpy)
+    elif narrow.bits == 8 and narrow.name != "f8e8m0fnu":
+        x = x.astype(np.float16)
     info: Any = ml_dtypes.finfo(x.dtype)  # type: ignore[no-untyped-call]
     return _reduce_bits(
         x,
@@ -132,8 +156,7 @@ def _reduce_bits(x: Array, source: tuple[int, int], target: tuple[int, int]) -> 
         too_large = exponent > word.type((source_bias + target_bias) << mantissa_bits)
         too_small = exponent <= word.type((source_bias - target_bias) << mantissa_bits)
         rounded = np.where(too_small, sign, np.where(too_large, infinity, rounded))
-    # Without a mantissa there is no NaN.
-    result = np.where(np.isnan(x), infinity if target[1] == 0 else bits, rounded)
+    result = np.where(np.isnan(x), bits, rounded)
     return np.ascontiguousarray(result).view(x.dtype).reshape(x.shape)
 
 

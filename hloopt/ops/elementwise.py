@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from hloopt.ops import _complex, _conversions, _floats, _integers
+from hloopt.ops._conversions import keeps_bits
 from hloopt.ops._elementwise_shapes import (
     infer_clamp,
     infer_compare,
@@ -29,7 +30,7 @@ from hloopt.ops._steady import STEADY
 from hloopt.ops.attributes import RESULT_ACCURACY
 from hloopt.ops.opdef import Attribute, Infer, Kind, OpDef, ScalarArgs
 
-__all__ = ["ROWS", "STEADY"]
+__all__ = ["ROWS", "STEADY", "keeps_bits"]
 
 Array = np.ndarray[Any, Any]
 

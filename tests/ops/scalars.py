@@ -8,6 +8,7 @@ import numpy as np
 from hypothesis import settings
 
 from hloopt.ops import OPS, ScalarArgs
+from hloopt.ops.elementwise import keeps_bits
 from hloopt.types import dtype, of_numpy, rounded
 
 Array = np.ndarray[Any, Any]
@@ -33,7 +34,7 @@ def apply(
     args = ScalarArgs(dtype(last or element), dtype(result or element), attributes)
     function = OPS[opcode].numpy
     assert function is not None
-    if opcode not in ("copy", "select"):  # these pass NaN payloads as they are
+    if opcode != "copy" and not keeps_bits(opcode, attributes, args.operand):
         arrays = [array.astype(of_numpy(array.dtype).compute, copy=False) for array in arrays]
     with np.errstate(all="ignore"):
         return rounded(function(args, *arrays), args.result.numpy)

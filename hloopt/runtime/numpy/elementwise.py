@@ -15,7 +15,7 @@ import numpy as np
 from hloopt.interpret.context import Context
 from hloopt.ir import Instruction
 from hloopt.ops import ScalarArgs
-from hloopt.ops.elementwise import STEADY
+from hloopt.ops.elementwise import STEADY, keeps_bits
 from hloopt.runtime.numpy.builder import Builder
 from hloopt.runtime.numpy.plan import Function
 from hloopt.types import DType, rounded
@@ -112,7 +112,8 @@ def _by_row(instruction: Instruction, context: Context, kinds: list[DType]) -> _
     args = ScalarArgs(kinds[-1], instruction.array.dtype, instruction.attributes)
     carrier = context.carrier(instruction.array.dtype)
     view = instruction.opcode in _PASSING
-    if all(context.carrier(kind) == kind.compute for kind in kinds):
+    stored = keeps_bits(instruction.opcode, instruction.attributes, kinds[-1])
+    if stored or all(context.carrier(kind) == kind.compute for kind in kinds):
         return _Lowered(
             lambda *arrays: rounded(np.asarray(function(args, *arrays)), carrier),
             view=view,
