@@ -13,8 +13,9 @@ from typing import Any
 import numpy as np
 
 from hloopt.interpret.context import Array, Check, Context, Evaluator, Value, array_of
+from hloopt.interpret.convolution import convolution
 from hloopt.interpret.linalg import triangular_solve
-from hloopt.interpret.linear import accumulated, convolution, dot
+from hloopt.interpret.linear import accumulated, dot
 from hloopt.ir import Instruction
 from hloopt.types import ArrayShape, ConvDims, DotDims, Shape, TupleShape, Window, WindowDim
 

@@ -1,4 +1,4 @@
-"""dot and convolution: transposed, reshaped and given to NumPy's matrix product.
+"""dot: transposed, reshaped and given to NumPy's matrix product; what all sums of products share.
 
 The functions take operands that are already in one type; the evaluators convert operands to the
 result type first, accumulate narrow floats in float32 and integers in int64, and round once, as
@@ -7,38 +7,64 @@ XLA's evaluator does.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from itertools import product
+from collections.abc import Callable, Mapping, Sequence
 from math import prod
 
 import numpy as np
 
-from hloopt.interpret.context import Array, Check, Context, Evaluator, Value, array_of
+from hloopt.interpret.context import Array, Context, Evaluator, Value, array_of
 from hloopt.interpret.elementwise import convert
-from hloopt.interpret.window import output_size, window_places
 from hloopt.ir import Instruction
-from hloopt.types import ConvDims, DotDims, DType, Window, of_numpy
+from hloopt.types import DotDims, DType, of_numpy
 
-__all__ = ["CHECKS", "EVALUATORS", "accumulated", "convolution", "dot", "matmul", "wrapped"]
+__all__ = ["EVALUATORS", "accumulated", "dot", "integral", "matmul", "sum_operands", "wrapped"]
 
-# Columns of a convolution that are laid out at once, in elements.
-_MOST_COLUMNS = 1 << 24
-_EXACT_IN_DOUBLE = 2.0**53
+# Up to which magnitude every integer is a float of the type; the quicker type first.
+_EXACT = {np.float32: 1 << 24, np.float64: 1 << 53}
+
+
+def integral(product: Callable[[Array, Array], Array], lhs: Array, rhs: Array, terms: int) -> Array:
+    """``product`` of int64 arrays modulo 2**64, made of products of floats, which BLAS does.
+
+    ``product`` is linear in both arrays and sums at most ``terms`` products of their elements for an
+    element of its result.  Each float product is small enough to be exact: where whole numbers are
+    not, they are cut into limbs.
+    """
+    if not lhs.size or not rhs.size:
+        return product(lhs.astype(np.float64), rhs.astype(np.float64)).astype(np.int64)
+    bound = _largest(lhs) * _largest(rhs) * terms
+    for kind, exact in _EXACT.items():
+        if bound <= exact:
+            return product(lhs.astype(kind), rhs.astype(kind)).astype(np.int64)
+    bits = (53 - terms.bit_length()) // 2
+    right = _limbs(rhs, bits)
+    total: Array | None = None
+    for number, high in enumerate(_limbs(lhs, bits)):
+        for other, low in enumerate(right):
+            shift = bits * (number + other)
+            if shift < 64:
+                part = product(high, low).astype(np.int64) << shift
+                total = part if total is None else total + part
+    assert total is not None
+    return total
+
+
+def _largest(array: Array) -> int:
+    """The largest magnitude."""
+    return max(-int(array.min()), int(array.max()))
+
+
+def _limbs(array: Array, bits: int) -> list[Array]:
+    """float64 arrays whose sum, each shifted by ``bits`` more than the one before, is ``array``."""
+    count = _largest(array).bit_length() // bits + 1
+    limbs = [(array >> (bits * number)) & ((1 << bits) - 1) for number in range(count - 1)]
+    return [limb.astype(np.float64) for limb in (*limbs, array >> (bits * (count - 1)))]
 
 
 def matmul(lhs: Array, rhs: Array) -> Array:
-    """[..., m, k] times [..., k, n]; int64 wraps.
-
-    Integers go through the float64 product, which BLAS does, where every sum is exact in it.
-    """
-    if lhs.dtype != np.int64:
-        return np.asarray(np.matmul(lhs, rhs))
-    if not lhs.size or not rhs.size:
-        return np.asarray(np.matmul(lhs, rhs))
-    left, right = lhs.astype(np.float64), rhs.astype(np.float64)
-    bound = np.abs(left).max() * np.abs(right).max() * lhs.shape[-1]
-    if bound < _EXACT_IN_DOUBLE:
-        return np.asarray(np.matmul(left, right).astype(np.int64))
+    """[..., m, k] times [..., k, n]; int64 wraps."""
+    if lhs.dtype == np.int64:
+        return integral(np.matmul, lhs, rhs, lhs.shape[-1])
     return np.asarray(np.matmul(lhs, rhs))
 
 
@@ -62,83 +88,6 @@ def dot(lhs: Array, rhs: Array, dims: DotDims) -> Array:
 
 def _free(rank: int, *taken: Sequence[int]) -> list[int]:
     return [axis for axis in range(rank) if not any(axis in dims for dims in taken)]
-
-
-def convolution(
-    lhs: Array,
-    rhs: Array,
-    window: Window,
-    dims: ConvDims,
-    feature_groups: int = 1,
-    batch_groups: int = 1,
-) -> Array:
-    """A convolution with any dimension numbers, dilations, reversal, and feature or batch groups.
-
-    Padding and the gaps of a dilated ``lhs`` take no part in the sum (an infinite weight meets no
-    zero there).  Raises ``ValueError`` when both group counts exceed 1, which HLO does not allow.
-    """
-    if feature_groups > 1 and batch_groups > 1:
-        raise ValueError("feature_group_count and batch_group_count cannot both exceed 1")
-    groups = feature_groups * batch_groups
-    x = lhs.transpose([dims.input_batch, *dims.input_spatial, dims.input_feature])
-    if batch_groups > 1:
-        x = x.reshape(groups, x.shape[0] // groups, *x.shape[1:])
-    else:
-        x = x.reshape(*x.shape[:-1], groups, x.shape[-1] // groups)
-        x = np.moveaxis(x, -2, 0)
-    kernel = rhs.transpose(
-        [*dims.kernel_spatial, dims.kernel_input_feature, dims.kernel_output_feature]
-    )
-    kernel = kernel.reshape(*kernel.shape[:-1], groups, kernel.shape[-1] // groups)
-    kernel = np.moveaxis(kernel, -2, 0)
-    out = _grouped(x, kernel, window)
-    # [groups, batch, spatial, features] -> [batch, spatial, all features] -> the labels' order
-    merged = np.moveaxis(out, 0, -2)
-    merged = merged.reshape(*merged.shape[:-2], merged.shape[-2] * merged.shape[-1])
-    order = [dims.output_batch, *dims.output_spatial, dims.output_feature]
-    return merged.transpose(np.argsort(order))
-
-
-def _grouped(x: Array, kernel: Array, window: Window) -> Array:
-    """``x`` [g, n, spatial, c] and kernel [g, window, c, o] to [g, n, output spatial, o]."""
-    spatial = x.shape[2:-1]
-    output = tuple(map(output_size, spatial, window.dims))
-    for axis, dim in enumerate(window.dims):
-        if dim.reversal:
-            kernel = np.flip(kernel, axis + 1)
-    groups, batch, channels, features = x.shape[0], x.shape[1], x.shape[-1], kernel.shape[-1]
-    places = list(product(*map(window_places, spatial, window.dims, output)))
-    weights = kernel.reshape(groups, len(places), channels, features)
-    result = np.zeros((groups, batch, *output, features), x.dtype)
-    if not result.size:
-        return result
-    finite = x.dtype.kind == "i" or bool(np.isfinite(weights).all())
-    at_once = max(1, _MOST_COLUMNS // max(1, prod((groups, batch, *output, channels))))
-    for begin in range(0, len(places), at_once if finite else 1):
-        part = places[begin : begin + (at_once if finite else 1)]
-        if len(part) == 1:
-            source, target = _indexes(part[0])
-            piece = x[source]
-            flat = matmul(piece.reshape(groups, -1, channels), weights[:, begin])
-            result[target] += flat.reshape(*piece.shape[:-1], features)
-            continue
-        columns = np.zeros((groups, batch, *output, len(part), channels), x.dtype)
-        for number, where in enumerate(part):
-            source, target = _indexes(where)
-            columns[..., number, :][target] = x[source]
-        flat = matmul(
-            columns.reshape(groups, -1, len(part) * channels),
-            weights[:, begin : begin + len(part)].reshape(groups, -1, features),
-        )
-        result += flat.reshape(result.shape)
-    return result
-
-
-def _indexes(
-    places: Sequence[tuple[slice, slice]],
-) -> tuple[tuple[slice, ...], tuple[slice, ...]]:
-    whole = (slice(None), slice(None))
-    return (*whole, *(source for source, _ in places)), (*whole, *(to for _, to in places))
 
 
 def accumulated(array: Array, source: DType, result: DType, context: Context) -> Array:
@@ -173,20 +122,9 @@ def wrapped(total: Array, result: DType, context: Context) -> Array:
     return context.round(total, result)
 
 
-def _saturated(total: Array, result: DType, context: Context) -> Array:
-    if total.dtype.kind == "f" and result.is_integer:
-        return convert(total, of_numpy(total.dtype), result, context)
-    if result.kind == "signed":
-        half = 1 << (result.bits - 1)
-        total = np.clip(total, -half, half - 1)
-    elif result.kind == "unsigned":
-        total = np.clip(total, 0, min((1 << result.bits) - 1, np.iinfo(np.int64).max))
-    elif result.is_pred:
-        return np.not_equal(total, 0)
-    return context.round(total, result)
-
-
-def _operands(instruction: Instruction, values: Sequence[Value], context: Context) -> list[Array]:
+def sum_operands(
+    instruction: Instruction, values: Sequence[Value], context: Context
+) -> list[Array]:
     result = instruction.array.dtype
     return [
         accumulated(array_of(value), operand.array.dtype, result, context)
@@ -195,31 +133,9 @@ def _operands(instruction: Instruction, values: Sequence[Value], context: Contex
 
 
 def _dot(instruction: Instruction, values: tuple[Value, ...], context: Context) -> Value:
-    lhs, rhs = _operands(instruction, values, context)
+    lhs, rhs = sum_operands(instruction, values, context)
     total = dot(lhs, rhs, DotDims.of(instruction.attributes))
     return wrapped(total, instruction.array.dtype, context)
 
 
-def _convolution(instruction: Instruction, values: tuple[Value, ...], context: Context) -> Value:
-    lhs, rhs = _operands(instruction, values, context)
-    dims: ConvDims = instruction.attributes["dim_labels"]
-    window = Window.given(instruction.attributes.get("window"), len(dims.input_spatial))
-    total = convolution(
-        lhs,
-        rhs,
-        window,
-        dims,
-        instruction.attributes.get("feature_group_count", 1),
-        instruction.attributes.get("batch_group_count", 1),
-    )
-    return _saturated(total, instruction.array.dtype, context)
-
-
-def _check_convolution(instruction: Instruction) -> str | None:
-    if len(instruction.operands) != 2 or "sparsity_config" in instruction.attributes:
-        return "sparse convolutions cannot be evaluated"
-    return None
-
-
-EVALUATORS: Mapping[str, Evaluator] = {"convolution": _convolution, "dot": _dot}
-CHECKS: Mapping[str, Check] = {"convolution": _check_convolution}
+EVALUATORS: Mapping[str, Evaluator] = {"dot": _dot}

@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hloopt.interpret.linear import convolution, dot, matmul
+from hloopt.interpret.convolution import convolution
+from hloopt.interpret.linear import dot, matmul
 from hloopt.interpret.ragged import ragged_dot, rescaled
 from hloopt.interpret.window import output_size
 from hloopt.types import ConvDims, DotDims, Window, WindowDim
