@@ -13,7 +13,7 @@ from hloopt.errors import HlooptError, ParseError, SourceError, VerifyError
 if TYPE_CHECKING:
     from hloopt.ir import Module
 
-__all__ = ["each_error", "error_json", "show_error", "show_errors", "show_warnings"]
+__all__ = ["each_error", "error_json", "show_error", "show_errors", "show_unread", "show_warnings"]
 
 _MOST_WARNINGS = 20
 
@@ -57,6 +57,13 @@ def show_warnings(module: Module, name: str) -> None:
     rest = len(module.warnings) - _MOST_WARNINGS
     if rest > 0:
         click.echo(f"{name}: {rest} more warnings (hloopt check lists them)", err=True)
+
+
+def show_unread(path: str, names: Sequence[str]) -> None:
+    """Warn of arrays in a file of streams that the module has not asked for, on stderr."""
+    if names:
+        more = f" and {len(names) - 5} more" if len(names) > 5 else ""
+        click.echo(f"{path}: warning: never read: {', '.join(names[:5])}{more}", err=True)
 
 
 def error_json(error: HlooptError, *, alone: bool = False) -> dict[str, Any]:

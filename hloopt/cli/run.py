@@ -51,7 +51,7 @@ _TOLERANCE = _Tolerance(0)
     default=0,
     show_default=True,
     type=click.IntRange(0),
-    help="Makes inputs where none are given.",
+    help="Makes inputs where none are given, and what rng draws.",
 )
 @click.option(
     "--expect", metavar="PATH", help="out_0, out_1, ... (or out_0.3) to compare with as well."
@@ -60,6 +60,16 @@ _TOLERANCE = _Tolerance(0)
     "--save-snapshot",
     metavar="FILE",
     help="Write module, inputs and the interpreter's results as XLA's HloSnapshot.",
+)
+@click.option(
+    "--infeed",
+    metavar="PATH",
+    help="What the module reads from the host: infeed_0, ... and recv_CHANNEL_0, ... as --inputs.",
+)
+@click.option(
+    "--outfeed",
+    metavar="FILE.npz",
+    help="Write what the module gives to the host: outfeed_0, ... and send_CHANNEL_0, ...",
 )
 @click.option(
     "--rtol", type=_TOLERANCE, help="Relative tolerance; the default depends on the type."
@@ -107,6 +117,8 @@ def command(
     seed: int,
     expect: str | None,
     save_snapshot: str | None,
+    infeed: str | None,
+    outfeed: str | None,
     rtol: float | None,
     atol: float | None,
     repeat: int,
@@ -135,6 +147,12 @@ def command(
     apart. Participant replica * P + partition has inputs of its own from the seed (parameters that are
     annotated as replicated are alike), and its results are compared each with its own. Participants that wait
     for each other without end are an error that says who waits where.
+
+    What infeed, and recv from the host, read comes from --infeed, in the order in which the instructions run:
+    an array for every element of a tuple. A stream that is not there is made from the seed. Every form of the
+    module reads its streams from the start; what outfeed and send write is compared as results are, and
+    --outfeed writes what the interpreter's run gave. What rng draws is not defined by XLA: here the seed
+    decides, and every form of the module draws the same.
 
     A snapshot of XLA (--xla_dump_hlo_snapshots) brings inputs and results of its own; --inputs, --expect and
     --seed take their place.
@@ -165,10 +183,13 @@ def command(
         repeat,
         excess_precision,
         (replicas, partitions),
+        infeed,
+        outfeed,
     )
     texts = open_texts(files)
-    if inputs or expect or save_snapshot:
-        one_text(texts, "--inputs, --expect and --save-snapshot belong")
+    if inputs or expect or save_snapshot or infeed or outfeed:
+        options = "--inputs, --expect, --save-snapshot, --infeed and --outfeed"
+        one_text(texts, f"{options} belong")
     runner.check()
 
     def step(found: Input) -> dict[str, Any]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import partial
 from math import prod
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypedDict
@@ -16,7 +15,10 @@ from hloopt.errors import UnsupportedError, UsageError
 from hloopt.ir import Module
 
 if TYPE_CHECKING:
+    from hloopt.interpret import Host
     from hloopt.report.run import RunReport
+    from hloopt.runtime import Program
+    from hloopt.runtime.timing import Timing
 
 __all__ = ["Runner", "Tolerances", "physical_memory"]
 
@@ -45,6 +47,8 @@ class Runner:
     repeat: int
     excess_precision: bool
     counts: tuple[int | None, int | None]
+    infeed: str | None = None
+    outfeed: str | None = None
 
     def check(self) -> None:
         """Raise ``UsageError`` or ``DeviceError`` for what is wrong whatever the module."""
@@ -53,10 +57,12 @@ class Runner:
 
         parse_pipeline(self.pipeline)
         check_device(self.device)
-        if self.save_snapshot is not None and (
-            self.save_snapshot in {"", "-"} or is_folder(self.save_snapshot)
+        for option, path in (
+            ("--save-snapshot", self.save_snapshot),
+            ("--outfeed", self.outfeed),
         ):
-            raise UsageError(f"--save-snapshot needs a file, not '{self.save_snapshot}'")
+            if path is not None and (path in {"", "-"} or is_folder(path)):
+                raise UsageError(f"{option} needs a file, not '{path}'")
 
     def run(self, found: Input) -> RunReport:
         """Run one module in all its forms."""
@@ -65,6 +71,8 @@ class Runner:
         from hloopt.pipelines import parse_pipeline
         from hloopt.report.run import Row, RunReport
         from hloopt.runtime import compile_module
+        from hloopt.runtime.compare import compare_named
+        from hloopt.runtime.streams import load_host
         from hloopt.runtime.timing import measure
 
         module, name = found.module, found.name
@@ -85,14 +93,22 @@ class Runner:
             for form in (module, better)
         )
         arrays, origin = self._inputs(found, counts)
+        # Each run begins at the start of the same streams.
+        host = load_host(Path(self.infeed) if self.infeed else None, self.seed or 0)
+        heard = host
         reference: list[list[Any]] = []
 
         def interpret() -> None:
-            reference[:] = evaluate_participants(module, arrays, *counts, excess_precision=excess)
+            nonlocal heard
+            heard = host.restarted()
+            reference[:] = evaluate_participants(
+                module, arrays, *counts, excess_precision=excess, host=heard
+            )
 
         timing = measure(interpret, self.repeat, warm_up=False, seconds=_INTERPRETER_SECONDS)
         if self.save_snapshot is not None:
             self._save(module, arrays, reference)
+        self._hear(heard)
         expected, against = self._expected(found, counts)
         baseline = f"given, {self.device}"
         report = RunReport(
@@ -107,14 +123,16 @@ class Runner:
         compared = self._against(reference, expected, against)
         report.rows.append(Row("interpreter", timing=timing, **compared))
         for label, program in ((baseline, given), (f"{self.label}, {self.device}", optimised)):
-            outputs = program.run_participants(arrays)
+            own = host.restarted()
+            outputs = program.run_participants(arrays, own)
             launches = program.launches
             row = Row(
                 label,
                 program.kernels,
                 launches,
-                measure(partial(program.run_participants, arrays), self.repeat, warm_up=False),
+                self._measured(program, arrays, host),
                 **self._against(outputs, reference, "interpreter"),
+                written=tuple(compare_named(own.written, heard.written, **self.tolerance)),
             )
             report.rows.append(row)
         if expected is not None:
@@ -172,6 +190,24 @@ class Runner:
         from hloopt.proto import write_snapshot
 
         write_bytes(self.save_snapshot, write_snapshot(module, inputs[0], results[0]), module.name)
+
+    def _measured(self, program: Program, arrays: list[list[Any]], host: Host) -> Timing:
+        from hloopt.runtime.timing import measure
+
+        def run() -> None:
+            program.run_participants(arrays, host.restarted())
+
+        return measure(run, self.repeat, warm_up=False)
+
+    def _hear(self, host: Host) -> None:
+        """Write what a module has sent to the host, and tell what of its streams it has not read."""
+        from hloopt.cli.messages import show_unread
+        from hloopt.runtime.streams import npz
+
+        if self.outfeed is not None:
+            write_bytes(self.outfeed, npz(host.written), self.outfeed)
+        if self.infeed is not None:
+            show_unread(self.infeed, host.unread)
 
     def _against(
         self,

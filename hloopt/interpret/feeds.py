@@ -18,7 +18,7 @@ from hloopt.interpret.context import Array, Context, Evaluator, Value
 from hloopt.interpret.failures import failure
 from hloopt.interpret.values import flatten_results, from_storage
 from hloopt.ir import Instruction
-from hloopt.types import UNBOUNDED, ArrayShape, Shape, TupleShape
+from hloopt.types import ArrayShape, Shape, TupleShape
 
 __all__ = ["EVALUATORS"]
 
@@ -87,20 +87,11 @@ def _value(shape: Shape, take: _Take, context: Context) -> Value:
     if not shape.dtype.is_array:
         return _token()
     name, array = take(shape)
-    if not _fits(array.shape, shape):
+    if not shape.holds(array.shape):
         raise EvaluationError(
             f"{name} has dimensions {list(array.shape)}, but {shape} is to be read"
         )
     return context.round(from_storage(array, shape.dtype, name), shape.dtype)
-
-
-def _fits(dims: tuple[int, ...], shape: ArrayShape) -> bool:
-    """A dynamic dimension may be smaller than its bound."""
-    dynamic = shape.dynamic or (False,) * shape.rank
-    return len(dims) == shape.rank and all(
-        size == bound or (may_differ and (size < bound or bound == UNBOUNDED))
-        for size, bound, may_differ in zip(dims, shape.dims, dynamic, strict=True)
-    )
 
 
 def _token() -> Array:

@@ -25,7 +25,8 @@ _ONE_TABLE = 112  # columns that the whole table may need
 class Row:
     """One way of running the module; ``comparisons`` are of its results against ``against``.
 
-    Those of participant 0 come first, then those of participant 1, as many of each.
+    Those of participant 0 come first, then those of participant 1, as many of each.  ``written`` are
+    the comparisons of what went to the host, by name.
     """
 
     name: str
@@ -34,6 +35,7 @@ class Row:
     timing: Timing | None = None
     against: str = ""
     comparisons: tuple[Comparison, ...] = ()
+    written: tuple[tuple[str, Comparison], ...] = ()
 
 
 @dataclass
@@ -60,7 +62,7 @@ class RunReport:
     @property
     def passed(self) -> bool:
         """Whether all comparisons pass."""
-        return all(entry.passed for row in self.rows for entry in row.comparisons)
+        return all(entry.passed for row in self.rows for _, entry in self.compared(row))
 
     def show(self, console: Console) -> None:
         """Print the table (as two, one below the other, on a narrow terminal) and what differs."""
@@ -83,15 +85,18 @@ class RunReport:
                         made.add_row(row.name, *cells(row))
                 console.print(made)
         for row in self.rows:
-            for number, entry in enumerate(row.comparisons):
+            for name, entry in self.compared(row):
                 if not entry.passed:
-                    what = difference(row, self.place(row, number), entry)
+                    what = difference(row, name, entry)
                     console.print(Text.assemble(("differs", "red"), f" {what}"), soft_wrap=True)
         if self.passed:
             count = max((len(row.comparisons) for row in self.rows), default=0) // self.participants
             what = f" {count} result{'s' * (count != 1)} within tolerance"
             if self.participants > 1:
                 what = f" {count} result{'s' * (count != 1)} of each participant within tolerance"
+            sent = max((len(row.written) for row in self.rows), default=0)
+            if sent:
+                what += f", and {sent} array{'s' * (sent != 1)} written to the host"
             console.print(Text.assemble(("ok", "green"), what))
 
     def _times(self, row: Row) -> list[str]:
@@ -128,17 +133,23 @@ class RunReport:
         participant, output = self._output(row, number)
         return f"out_{output}.{participant}" if self.participants > 1 else f"out_{output}"
 
+    def compared(self, row: Row) -> list[tuple[str, Comparison]]:
+        """All comparisons of a row, each with the name of its array."""
+        results = [(self.place(row, at), entry) for at, entry in enumerate(row.comparisons)]
+        return [*results, *row.written]
+
     def _errors(self, row: Row) -> list[str]:
-        if not row.comparisons:
+        compared = self.compared(row)
+        if not compared:
             return ["", "", "", "", ""]
-        number, worst = max(enumerate(row.comparisons), key=lambda pair: pair[1].absolute)
+        name, worst = max(compared, key=lambda pair: pair[1].absolute)
         place = ",".join(map(str, worst.where))
         return [
             row.against,
             error(worst.absolute),
-            error(max(entry.relative for entry in row.comparisons)),
-            str(max(entry.ulp for entry in row.comparisons)),
-            f"{self.place(row, number)}[{place}]" if worst.absolute else "",
+            error(max(entry.relative for _, entry in compared)),
+            str(max(entry.ulp for _, entry in compared)),
+            f"{name}[{place}]" if worst.absolute else "",
         ]
 
     def _row_json(self, row: Row) -> dict[str, Any]:
@@ -156,6 +167,7 @@ class RunReport:
                 }
                 for number, entry in enumerate(row.comparisons)
             ],
+            "written": [{"name": name, **_comparison_json(entry)} for name, entry in row.written],
         }
 
 

@@ -7,7 +7,7 @@ the largest finite magnitude wanted, since an element near zero carries the roun
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import inf
 from typing import Any
@@ -16,7 +16,15 @@ import numpy as np
 
 from hloopt.types import DType, dtype, of_numpy
 
-__all__ = ["TOLERANCES", "Comparison", "Tolerance", "compare", "compare_all", "ulp_distance"]
+__all__ = [
+    "TOLERANCES",
+    "Comparison",
+    "Tolerance",
+    "compare",
+    "compare_all",
+    "compare_named",
+    "ulp_distance",
+]
 
 Array = np.ndarray[Any, Any]
 
@@ -171,6 +179,28 @@ def compare_all(
     return [
         compare(left, right, rtol=rtol, atol=atol) for left, right in zip(got, want, strict=True)
     ]
+
+
+def compare_named(
+    got: Mapping[str, Array],
+    want: Mapping[str, Array],
+    *,
+    rtol: float | None = None,
+    atol: float | None = None,
+) -> list[tuple[str, Comparison]]:
+    """Compare arrays of the same name; one that only one side has is a problem."""
+    found = []
+    for name in [*want, *(name for name in got if name not in want)]:
+        if name in got and name in want:
+            entry = compare(got[name], want[name], rtol=rtol, atol=atol)
+        else:
+            one = want.get(name, got.get(name))
+            assert one is not None
+            problem = "is not written" if name in want else "is written, too"
+            kind = of_numpy(one.dtype).name
+            entry = Comparison(kind, one.size, one.size, inf, inf, 0, (), 0.0, 0.0, problem)
+        found.append((name, entry))
+    return found
 
 
 def ulp_distance(got: Array, want: Array, kind: DType) -> Array:

@@ -33,6 +33,7 @@ __all__ = [
     "load_all_inputs",
     "load_expected",
     "load_inputs",
+    "stored",
 ]
 
 Array = np.ndarray[Any, Any]
@@ -148,22 +149,22 @@ def _arrays(instruction: Instruction) -> list[ArrayShape]:
 def _load(
     path: Path, prefix: str, wanted: list[tuple[str, ArrayShape]], participants: int
 ) -> list[list[Array]]:
-    stored = _stored(path)
+    there = stored(path)
     found = sorted(
-        (name for name in stored if name.startswith(f"{prefix}_")),
+        (name for name in there if name.startswith(f"{prefix}_")),
         key=lambda name: (len(name), name),
     )
     names = [f"{prefix}_{number}" for number in range(len(wanted))]
-    own = [_names(stored, names, participant, participants) for participant in range(participants)]
+    own = [_names(there, names, participant, participants) for participant in range(participants)]
     used = {name for listed in own for name in listed}
-    missing = sorted(used - stored.keys(), key=lambda name: (len(name), name))
+    missing = sorted(used - there.keys(), key=lambda name: (len(name), name))
     # What all of them have may lie beside what each has.
     surplus = [name for name in found if name not in used and name not in names]
     if missing or surplus:
         lack = f"it has no {_few(missing)}" if missing else f"{_few(surplus)} too many"
         raise UsageError(f"{path}: {lack}; {_need(prefix, names, participants)}")
     loaded = {
-        (name, number): _as_shape(stored[name], shape, f"{path}: {name} ({what})")
+        (name, number): _as_shape(there[name], shape, f"{path}: {name} ({what})")
         for number, (what, shape) in enumerate(wanted)
         for name in {listed[number] for listed in own}
     }
@@ -171,17 +172,15 @@ def _load(
 
 
 def _names(
-    stored: dict[str, Array], names: list[str], participant: int, participants: int
+    there: dict[str, Array], names: list[str], participant: int, participants: int
 ) -> list[str]:
     """What a participant takes: ``in_0.3`` where it is there (or nothing is), else ``in_0``."""
     if participants == 1:
         return [
-            f"{name}.0" if name not in stored and f"{name}.0" in stored else name for name in names
+            f"{name}.0" if name not in there and f"{name}.0" in there else name for name in names
         ]
     return [
-        name
-        if name in stored and f"{name}.{participant}" not in stored
-        else f"{name}.{participant}"
+        name if name in there and f"{name}.{participant}" not in there else f"{name}.{participant}"
         for name in names
     ]
 
@@ -203,7 +202,8 @@ def _need(prefix: str, names: list[str], participants: int) -> str:
     return f"the module has {len(names)} {what}s, {names[0]} to {names[-1]}"
 
 
-def _stored(path: Path) -> dict[str, Array]:
+def stored(path: Path) -> dict[str, Array]:
+    """The arrays of a file or folder by name.  Raises ``UsageError`` where they cannot be read."""
     try:
         if path.is_dir():
             return {entry.stem: np.load(entry) for entry in sorted(path.glob("*.npy"))}

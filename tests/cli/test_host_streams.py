@@ -1,0 +1,164 @@
+"""``hloopt run --infeed --outfeed``: streams of the host in files."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from support import invoke
+
+FEED = """HloModule feed
+
+step {
+  s = (s32[], f32[2], token[]) parameter(0)
+  i = s32[] get-tuple-element(s), index=0
+  x = f32[2] get-tuple-element(s), index=1
+  t = token[] get-tuple-element(s), index=2
+  one = s32[] constant(1)
+  n = s32[] add(i, one)
+  fed = ((f32[2], bf16[2]), token[]) infeed(t)
+  data = (f32[2], bf16[2]) get-tuple-element(fed), index=0
+  y = f32[2] get-tuple-element(data), index=0
+  b = bf16[2] get-tuple-element(data), index=1
+  t2 = token[] get-tuple-element(fed), index=1
+  z = f32[2] add(x, y)
+  c = s4[2] convert(z)
+  out = (bf16[2], s4[2]) tuple(b, c)
+  t3 = token[] outfeed(out, t2)
+  up = (f32[2], u32[], token[]) send(z, t3), channel_id=5, is_host_transfer=true
+  t4 = token[] send-done(up), channel_id=5, is_host_transfer=true
+  ROOT r = (s32[], f32[2], token[]) tuple(n, z, t4)
+}
+
+more {
+  s = (s32[], f32[2], token[]) parameter(0)
+  i = s32[] get-tuple-element(s), index=0
+  e = s32[] constant(2)
+  ROOT c = pred[] compare(i, e), direction=LT
+}
+
+ENTRY e {
+  x = f32[2] parameter(0)
+  zero = s32[] constant(0)
+  t = token[] after-all()
+  s = (s32[], f32[2], token[]) tuple(zero, x, t)
+  w = (s32[], f32[2], token[]) while(s), condition=more, body=step
+  ROOT r = f32[2] get-tuple-element(w), index=1
+}
+"""
+
+ONE = np.array([0x3F80, 0xC000], np.uint16)  # bf16: 1 and -2
+
+
+@pytest.fixture
+def feed(tmp_path: Path) -> Path:
+    """The module in a file."""
+    path = tmp_path / "feed.hlo"
+    path.write_text(FEED)
+    np.savez(tmp_path / "in.npz", in_0=np.array([1, 2], np.float32))
+    return path
+
+
+def save(path: Path, count: int) -> str:
+    """A stream of ``count`` arrays, f32 and bf16 in turns."""
+    arrays = [np.full(2, at, np.float32) if at % 2 == 0 else ONE for at in range(count)]
+    np.savez(path, **{f"infeed_{at}": array for at, array in enumerate(arrays)})
+    return str(path)
+
+
+def test_streams_come_from_a_file_and_go_to_one(feed: Path, tmp_path: Path) -> None:
+    """Types that NumPy lacks as their bits; every form is compared; the file can be given back."""
+    given = save(tmp_path / "stream.npz", 4)
+    out = tmp_path / "new" / "out.npz"
+    words = ("run", str(feed), "--inputs", str(tmp_path / "in.npz"), "--repeat", "2")
+    result = invoke(*words, "--infeed", given, "--outfeed", str(out))
+    assert result.exit_code == 0, result.stderr
+    assert result.stderr == ""
+    assert "ok 1 result within tolerance, and 6 arrays written to the host" in result.stdout
+    with np.load(out) as written:
+        found = {name: (written[name].dtype.name, written[name].tolist()) for name in written}
+    assert found == {
+        "outfeed_0": ("uint16", ONE.tolist()),
+        "outfeed_1": ("int8", [1, 2]),
+        "send_5_0": ("float32", [1, 2]),
+        "outfeed_2": ("uint16", ONE.tolist()),
+        "outfeed_3": ("int8", [3, 4]),
+        "send_5_1": ("float32", [3, 4]),
+    }
+    before = out.read_bytes()
+    assert invoke(*words, "--infeed", given, "--outfeed", str(out)).exit_code == 0
+    assert out.read_bytes() == before
+
+
+def test_json_has_what_was_written(feed: Path) -> None:
+    """By name, beside the results; without a file the streams are made from the seed."""
+    result = invoke("run", str(feed), "--repeat", "1", "--json", "--seed", "3")
+    (module,) = json.loads(result.stdout)["modules"]
+    rows = {row["name"]: row for row in module["rows"]}
+    assert rows["interpreter"]["written"] == []
+    for name in ("given, cpu", "O2, cpu"):
+        written = rows[name]["written"]
+        assert [entry["name"] for entry in written[:3]] == ["outfeed_0", "outfeed_1", "send_5_0"]
+        assert all(entry["passed"] for entry in written)
+
+
+def test_what_nobody_reads_is_told(feed: Path, tmp_path: Path) -> None:
+    """A warning; the run goes on."""
+    given = save(tmp_path / "long.npz", 6)
+    result = invoke("run", str(feed), "--repeat", "1", "--infeed", given)
+    assert result.exit_code == 0
+    assert result.stderr == f"{given}: warning: never read: infeed_4, infeed_5\n"
+
+
+def test_a_stream_that_ends_names_the_instruction(feed: Path, tmp_path: Path) -> None:
+    """With its place in the text, as exit code 3."""
+    given = save(tmp_path / "short.npz", 3)
+    result = invoke("run", str(feed), "--infeed", given)
+    assert result.exit_code == 3
+    assert result.stderr == (
+        f"hloopt: error: {feed}:10:3: fed: infeed_3 is not given: the stream ends after infeed_2\n"
+    )
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("--infeed", "no.npz"), "no.npz: no such file or folder"),
+        (("--outfeed", "-"), "--outfeed needs a file, not '-'"),
+        (("--outfeed", "folder/"), "--outfeed needs a file, not 'folder/'"),
+    ],
+)
+def test_files_that_cannot_be_are_usage_errors(feed: Path, words, message: str) -> None:
+    """Before anything runs."""
+    result = invoke("run", str(feed), *words)
+    assert result.exit_code == 2
+    assert result.stderr.rstrip().endswith(message)
+
+
+def test_a_name_that_is_none_is_refused_with_its_file(feed: Path, tmp_path: Path) -> None:
+    """``in_0`` is an input, no stream."""
+    given = tmp_path / "in.npz"
+    result = invoke("run", str(feed), "--infeed", str(given))
+    assert result.exit_code == 2
+    assert f"{given}: 'in_0' is no name of an array for the host" in result.stderr
+
+
+def test_the_forms_of_a_module_are_compared_in_what_they_write(feed: Path, monkeypatch) -> None:
+    """A pass that loses an outfeed does not go unnoticed."""
+    from hloopt.interpret.host import Host
+
+    plain, calls = Host.send, []
+
+    def losing(self: Host, channel: int, array: np.ndarray) -> None:
+        calls.append(channel)
+        if len(calls) != 3:  # the interpreter sends twice, then each form twice
+            plain(self, channel, array)
+
+    monkeypatch.setattr(Host, "send", losing)
+    result = invoke("run", str(feed), "--repeat", "1")
+    assert result.exit_code == 1
+    assert "given, cpu: send_5_0 against interpreter: 2 of 2 elements" in result.stdout
+    assert "given, cpu: send_5_1 against interpreter: is not written" in result.stdout
