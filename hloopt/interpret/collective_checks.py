@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from hloopt.interpret.context import Check
-from hloopt.interpret.groups import check_groups, check_pairs, groups_of
+from hloopt.interpret.groups import check_groups, check_pairs, groups_of, listed_groups
 from hloopt.interpret.transfers import check_transfer
 from hloopt.ir import Instruction
 from hloopt.types import UNBOUNDED, ArrayShape, IotaList, TupleShape, compatible, leaves
+from hloopt.verify.devices import replica_groups
 
 __all__ = ["CHECKS", "check_among"]
 
@@ -34,13 +35,16 @@ def _check_devices(instruction: Instruction) -> str | None:
 
 
 def _check_groups(instruction: Instruction) -> str | None:
-    groups = instruction.attributes.get("replica_groups", ())
+    groups = replica_groups(instruction)
+    if groups is None:
+        return f"replica_groups= of {instruction.opcode} are of no known form"
     if isinstance(groups, IotaList):
         largest = groups.dims[-1]
-    elif isinstance(groups, tuple):
-        largest = max((len(group) for group in groups), default=1)
     else:
-        return f"{instruction.opcode} with replica_groups={groups}; only one participant is run {_HINT}"
+        try:
+            largest = max(map(len, listed_groups(groups)), default=1)
+        except ValueError as error:
+            return f"replica_groups= of {instruction.opcode}: {error}"
     if largest > 1:
         return f"{instruction.opcode} among {largest} participants; only one is run {_HINT}"
     if instruction.opcode == "ragged-all-to-all":

@@ -34,16 +34,15 @@ __all__ = ["ROWS", "group_size"]
 def group_size(args: InferArgs) -> int | None:
     """Devices in a group; None where the module's device counts decide."""
     groups = args.attributes.get("replica_groups")
+    # With a channel but no global ids every replica group spans all partitions.
+    if "channel_id" in args.attributes and not args.attributes.get("use_global_device_ids"):
+        return None
     if isinstance(groups, IotaList):
         return groups.dims[-1]
-    if not isinstance(groups, tuple) or not groups:
+    if not isinstance(groups, tuple):
         return None
     sizes = {len(group) for group in groups}
-    if len(sizes) != 1:
-        return None
-    # With a channel but no global ids every replica group spans all partitions.
-    spans = "channel_id" in args.attributes and not args.attributes.get("use_global_device_ids")
-    return None if spans else sizes.pop()
+    return sizes.pop() if len(sizes) == 1 else None
 
 
 def _same(args: InferArgs) -> Shape:
