@@ -1,0 +1,171 @@
+"""Transfers between devices: who sends to whom, in which order, and what does not work out."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import hloopt
+from hloopt.errors import EvaluationError
+from lockstep import RUNNERS, Runner, column, module, scalars
+
+RING = "frontend_attributes={_xla_send_recv_source_target_pairs={{0,1},{1,2}}}"
+
+
+@RUNNERS
+def test_send_and_recv_along_pairs(run: Runner) -> None:
+    """Data go from source to target; whoever nobody sends to has zeros, whoever sends to nobody goes on."""
+    text = module(
+        f"""
+  k = token[] after-all()
+  r = (f32[], u32[], token[]) recv(k), {RING}
+  s = (f32[], u32[], token[]) send(p, k), {RING}
+  sd = token[] send-done(s)
+  rd = (f32[], token[]) recv-done(r)
+  ROOT x = f32[] get-tuple-element(rd), index=0"""
+    )
+    assert scalars(run(text, column(5, 6, 7), 3)) == [[0], [5], [6]]
+    # Partitions where a channel is given: here each replica has one.
+    channel = text.replace(f", {RING}", f", channel_id=2, {RING}").replace(
+        "-done(s)", "-done(s), channel_id=2"
+    )
+    channel = channel.replace("-done(r)", "-done(r), channel_id=2")
+    found = run(channel, column(1, 2, 3, 4, 5, 6), 2, 3)
+    assert scalars(found) == [[0], [1], [2], [0], [4], [5]]
+
+
+@RUNNERS
+def test_transfers_go_through_a_loop_in_order(run: Runner) -> None:
+    """What a loop begins in one trip it ends in the next; the first one sent is the first received."""
+    pairs = "frontend_attributes={_xla_send_recv_source_target_pairs={{0,1}}}"
+    text = module(
+        f"""
+  k = token[] after-all()
+  r0 = (f32[], u32[], token[]) recv(k), {pairs}
+  s0 = (f32[], u32[], token[]) send(p, k), {pairs}
+  zero = s32[] constant(0)
+  z = f32[] constant(0)
+  t = (s32[], f32[], f32[], (f32[], u32[], token[]), (f32[], u32[], token[])) tuple(zero, p, z, r0, s0)
+  w = (s32[], f32[], f32[], (f32[], u32[], token[]), (f32[], u32[], token[])) while(t), condition=less, body=step
+  rn = (f32[], u32[], token[]) get-tuple-element(w), index=3
+  sn = (f32[], u32[], token[]) get-tuple-element(w), index=4
+  rd = (f32[], token[]) recv-done(rn)
+  sd = token[] send-done(sn)
+  last = f32[] get-tuple-element(rd), index=0
+  sum = f32[] get-tuple-element(w), index=2
+  ROOT x = (f32[], f32[]) tuple(sum, last)""",
+        f"""
+less {{
+  t = (s32[], f32[], f32[], (f32[], u32[], token[]), (f32[], u32[], token[])) parameter(0)
+  i = s32[] get-tuple-element(t), index=0
+  n = s32[] constant(2)
+  ROOT c = pred[] compare(i, n), direction=LT
+}}
+step {{
+  t = (s32[], f32[], f32[], (f32[], u32[], token[]), (f32[], u32[], token[])) parameter(0)
+  i = s32[] get-tuple-element(t), index=0
+  one = s32[] constant(1)
+  j = s32[] add(i, one)
+  x = f32[] get-tuple-element(t), index=1
+  ten = f32[] constant(10)
+  y = f32[] multiply(x, ten)
+  r = (f32[], u32[], token[]) get-tuple-element(t), index=3
+  s = (f32[], u32[], token[]) get-tuple-element(t), index=4
+  rd = (f32[], token[]) recv-done(r)
+  sd = token[] send-done(s)
+  got = f32[] get-tuple-element(rd), index=0
+  sum = f32[] get-tuple-element(t), index=2
+  new = f32[] add(sum, got)
+  k = token[] after-all(sd)
+  rr = (f32[], u32[], token[]) recv(k), {pairs}
+  ss = (f32[], u32[], token[]) send(y, k), {pairs}
+  ROOT u = (s32[], f32[], f32[], (f32[], u32[], token[]), (f32[], u32[], token[])) tuple(j, y, new, rr, ss)
+}}
+""",
+    )
+    assert scalars(run(text, column(1, 2), 2)) == [[0, 0], [11, 100]]
+
+
+CHANNEL = """
+sends {
+  x = f32[] parameter(0)
+  k = token[] after-all()
+  s = (f32[], u32[], token[]) send(x, k), channel_id=7
+  sd = token[] send-done(s), channel_id=7
+  ROOT z = f32[] constant(0)
+}
+receives {
+  x = f32[] parameter(0)
+  k = token[] after-all()
+  r = (f32[], u32[], token[]) recv(k), channel_id=7
+  rd = (f32[], token[]) recv-done(r), channel_id=7
+  ROOT y = f32[] get-tuple-element(rd), index=0
+}
+neither {
+  ROOT x = f32[] parameter(0)
+}
+"""
+WHO = """
+  i = s32[] convert(p)
+  ROOT r = f32[] conditional(i, p, p, p), branch_computations={sends, receives, neither}"""
+
+
+@RUNNERS
+def test_a_channel_of_two(run: Runner) -> None:
+    """Without pairs the one that sends and the one that receives belong together, in either order."""
+    assert scalars(run(module(WHO, CHANNEL), column(0, 1, 2), 3)) == [[0], [0], [2]]
+    assert scalars(run(module(WHO, CHANNEL), column(1, 2, 0.5), 3)) == [[0.5], [2], [0]]
+
+
+@RUNNERS
+@pytest.mark.parametrize(
+    ("inputs", "message"),
+    [
+        (
+            (1, 2, 2),
+            (
+                "m.hlo:14:3: rd: participant 0 waits for data that nobody sends in recv-done; "
+                "1 and 2 have ended"
+            ),
+        ),
+        (
+            (0, 0, 1),
+            "m.hlo:6:3: s: participants 0 and 1 use one channel without source-target pairs",
+        ),
+        (
+            (0, 1, 1),
+            "m.hlo:13:3: r: participants 1 and 2 use one channel without source-target pairs",
+        ),
+    ],
+)
+def test_a_channel_that_does_not_work_out(
+    run: Runner, inputs: tuple[float, ...], message: str
+) -> None:
+    """Nobody that sends, or more than one: HLO does not say who is meant."""
+    with pytest.raises(EvaluationError) as error:
+        run(module(WHO, CHANNEL), column(*inputs), 3)
+    assert error.value.message == message
+
+
+def test_the_only_participant_sends_to_itself() -> None:
+    """What it sent first; and it cannot wait for more."""
+    text = module(
+        """
+  k = token[] after-all()
+  s = (f32[], u32[], token[]) send(p, k), channel_id=1
+  sd = token[] send-done(s), channel_id=1
+  r = (f32[], u32[], token[]) recv(k), channel_id=1
+  rd = (f32[], token[]) recv-done(r), channel_id=1
+  ROOT x = f32[] get-tuple-element(rd), index=0"""
+    )
+    parsed = hloopt.parse(text, "m.hlo")
+    assert hloopt.evaluate(parsed, [np.array(3, np.float32)])[0] == 3
+    alone = hloopt.parse(
+        text.replace("  s =", "  n =")
+        .replace(" send(p, k), channel_id=1", " send(p, k), channel_id=2")
+        .replace("send-done(s), channel_id=1", "send-done(n), channel_id=2"),
+        "m.hlo",
+    )
+    with pytest.raises(EvaluationError) as error:
+        hloopt.evaluate(alone, [np.array(3, np.float32)])
+    assert error.value.message == "m.hlo:16:3: rd: waits for data that nobody sends"
