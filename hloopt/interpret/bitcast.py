@@ -11,8 +11,9 @@ from __future__ import annotations
 import numpy as np
 
 from hloopt.interpret.context import Array, Check, Context, Evaluator, Value, array_of
+from hloopt.interpret.tiling import is_tiled, order, taken_elements
 from hloopt.ir import Instruction
-from hloopt.types import ArrayShape, DType, descending
+from hloopt.types import ArrayShape, DType
 
 __all__ = [
     "CHECKS",
@@ -74,10 +75,20 @@ def bitcast(array: Array, source: ArrayShape, target: ArrayShape) -> Array:
 
     The target may take fewer bytes than the source: it is the beginning of the buffer.
     """
-    flat = to_physical(array, _order(source))
+    if is_tiled(source) or is_tiled(target):
+        return _tiled(array, source, target)
+    flat = to_physical(array, order(source))
     if source.dtype is not target.dtype:
         flat = from_bytes(packed_bytes(flat, source.dtype), target.dtype, target.elements)
-    return from_physical(flat[: target.elements], target.dims, _order(target))
+    return from_physical(flat[: target.elements], target.dims, order(target))
+
+
+def _tiled(array: Array, source: ArrayShape, target: ArrayShape) -> Array:
+    """``bitcast`` between layouts with tiles, of elements of one width."""
+    flat = np.ascontiguousarray(array).reshape(-1)[taken_elements(source, target)]
+    if source.dtype is not target.dtype:
+        flat = from_bytes(packed_bytes(flat, source.dtype), target.dtype, target.elements)
+    return flat.reshape(target.dims)
 
 
 def bitcast_convert(array: Array, source: DType, target: DType) -> Array:
@@ -95,14 +106,6 @@ def bitcast_convert(array: Array, source: DType, target: DType) -> Array:
     return from_bytes(packed_bytes(array.reshape(-1), source), target, count).reshape(dims)
 
 
-def _order(shape: ArrayShape) -> tuple[int, ...]:
-    """Minor to major; a layout that only says how it is tiled (``{:T(128)}``) is of rank 0 or 1."""
-    layout = shape.layout or descending(shape.rank)
-    if len(layout.minor_to_major) != shape.rank:
-        return descending(shape.rank).minor_to_major
-    return layout.minor_to_major
-
-
 def _evaluate_bitcast(
     instruction: Instruction, operands: tuple[Value, ...], context: Context
 ) -> Value:
@@ -118,13 +121,23 @@ def _check_bitcast(instruction: Instruction) -> str | None:
     for shape in (source, target):
         if not isinstance(shape, ArrayShape):
             return f"bitcast of {shape}, which is not an array"
-        if shape.layout is not None and "T(" in shape.layout.suffix:
-            return f"bitcast of {shape}: the order of elements in a tiled layout is not known here"
     assert isinstance(source, ArrayShape)
     assert isinstance(target, ArrayShape)
+    if is_tiled(source) or is_tiled(target):
+        return _check_tiled(source, target)
     bits = [shape.elements * shape.dtype.bits for shape in (source, target)]
     if min(source.dtype.bits, target.dtype.bits) < 8 and bits[0] != bits[1]:
         return f"bitcast of {source} to {target}: {bits[0]} bits are not {bits[1]}"
+    return None
+
+
+def _check_tiled(source: ArrayShape, target: ArrayShape) -> str | None:
+    if source.dtype.bits != target.dtype.bits:
+        return f"bitcast of {source} to {target}: tiles of elements of different widths"
+    try:
+        taken_elements(source, target)
+    except ValueError as error:
+        return f"bitcast of {source} to {target}: {error}"
     return None
 
 

@@ -145,12 +145,3 @@ ENTRY e {
     value = np.array([1.0078125], ml_dtypes.bfloat16)
     (found,) = hloopt.evaluate(hloopt.parse(text), [value], excess_precision=True)
     assert found.astype(np.float32).tolist() == [1.015625]
-
-
-@pytest.mark.parametrize("target", ["f32[8,128]{1,0:T(8,128)}", "f32[128,8]{1,0:T(8,128)}"])
-def test_tiled_layouts_are_refused_before_anything_runs(target: str) -> None:
-    with pytest.raises(UnsupportedError) as error:
-        run("f32[8,128]{1,0}", target, np.zeros((8, 128), np.float32), "bitcast")
-    assert "the order of elements in a tiled layout is not known here" in error.value.message
-    assert error.value.message.startswith("r: bitcast of f32")
-    assert error.value.line == 5

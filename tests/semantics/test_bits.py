@@ -184,7 +184,8 @@ def test_bitcast_to_another_type_reads_the_bytes_of_the_buffer(case, chooser, da
         (
             "f32[8,128]{1,0}",
             "f32[128,8]{1,0:T(8,128)}",
-            "bitcast of f32[128,8]{1,0:T(8,128)}: the order of elements in a tiled layout is not known here",
+            "bitcast of f32[8,128]{1,0} to f32[128,8]{1,0:T(8,128)}: "
+            "elements of the result lie in the padding of the operand's tiles",
         ),
         ("s4[4]{0}", "s8[4]{0}", "bitcast of s4[4]{0} to s8[4]{0}: 16 bits are not 32"),
     ],

@@ -9,10 +9,11 @@ from typing import Any
 import numpy as np
 
 from hloopt.interpret.movement import iota
+from hloopt.interpret.tiling import is_tiled, order
 from hloopt.ir import Instruction
 from hloopt.runtime.numpy.builder import Builder
 from hloopt.runtime.numpy.plan import Dims
-from hloopt.types import ArrayShape, descending
+from hloopt.types import ArrayShape
 
 __all__ = ["EMITTERS", "Emitter"]
 
@@ -110,18 +111,13 @@ def _bitcast(builder: Builder, instruction: Instruction, operands: Sequence[int]
         return None
     if source.dtype is not target.dtype or source.elements != target.elements:
         return None
-    before, after = _major_first(source), _major_first(target)
+    if is_tiled(source) or is_tiled(target):
+        return None
+    before, after = order(source)[::-1], order(target)[::-1]
     slot = builder.full(operands[0], source.dims)
     slot = _transposed(builder, slot, before)
     slot = _reshaped(builder, slot, tuple(target.dims[axis] for axis in after))
     return _transposed(builder, slot, [after.index(axis) for axis in range(target.rank)])
-
-
-def _major_first(shape: ArrayShape) -> tuple[int, ...]:
-    layout = shape.layout
-    if layout is None or len(layout.minor_to_major) != shape.rank:
-        layout = descending(shape.rank)
-    return layout.minor_to_major[::-1]
 
 
 def _concatenate(builder: Builder, instruction: Instruction, operands: Sequence[int]) -> int:
