@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from math import prod
 
 from hloopt.ir import Instruction, Module, build, edit
-from hloopt.types import ArrayShape, Window, WindowDim
+from hloopt.types import ArrayShape, Window, WindowDim, leaves
 
 __all__ = ["EXPLANATIONS", "Explanation", "rewritten"]
 
@@ -94,12 +94,17 @@ def _without_init(module: Module) -> bool:
     """A reduction or window of one element as that element, whatever its init."""
     found = False
     for instruction in [*_all(module, "reduce"), *_all(module, "reduce-window")]:
-        shape = instruction.shape
-        operand = instruction.operands[0]
-        if isinstance(shape, ArrayShape) and prod(shape.dims) == prod(operand.array.dims) == 1:
-            element = build.make(instruction, "reshape", (operand,), shape=shape)
-            edit.replace_instruction(instruction, element)
-            found = True
+        operands = instruction.operands[: len(instruction.operands) // 2]
+        shapes = list(leaves(instruction.shape))
+        if any(prod(shape.dims) != 1 for shape in (operands[0].array, *shapes)):  # type: ignore[union-attr]
+            continue
+        elements = tuple(
+            build.make(instruction, "reshape", (operand,), shape=shape)
+            for operand, shape in zip(operands, shapes, strict=True)
+        )
+        whole = elements[0] if len(elements) == 1 else build.make(instruction, "tuple", elements)
+        edit.replace_instruction(instruction, whole)
+        found = True
     return found
 
 

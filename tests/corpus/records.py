@@ -20,9 +20,10 @@ WEAK = frozenset({
 })  # fmt: skip
 """Flags of results that show little: anything would give them, or XLA is free to give others."""
 
-_DRAWS = 3
+_DRAWS = 4
+_ULPS = 4
 _TIMES = 6.0
-"""A result may be off by this many times what moving the inputs by one ULP changes in it."""
+"""A result may be off by this many times what moving the inputs by a few ULPs changes in it."""
 
 
 def record_of(path: Path) -> Recorded | None:
@@ -67,23 +68,23 @@ def _tolerance(output: Array, name: str) -> dict[str, Any]:
 
 
 def moved(inputs: list[Array], draw: int) -> list[Array]:
-    """The inputs with every f32 and f64 that is no integer moved by one ULP, up or down."""
+    """The inputs with every f32 and f64 that is no integer moved by up to ``_ULPS``, up or down."""
     rng = np.random.default_rng(draw)
     arrays = []
     for values in inputs:
         if values.dtype not in (np.float32, np.float64):
             arrays.append(values)
             continue
-        towards = np.where(rng.random(values.shape) < 0.5, -np.inf, np.inf).astype(values.dtype)
-        fraction = values != np.trunc(values)
-        arrays.append(
-            np.where(fraction, np.nextafter(values, towards), values).astype(values.dtype)
-        )
+        steps = rng.integers(1, _ULPS + 1, values.shape) * rng.choice([-1, 1], values.shape)
+        bits = values.view(f"i{values.dtype.itemsize}")
+        nudged = (bits + steps.astype(bits.dtype)).view(values.dtype)
+        fraction = np.isfinite(values) & (values != np.trunc(values))
+        arrays.append(np.where(fraction, nudged, values))
     return arrays
 
 
 def spread(run: Any, record: Recorded) -> Recorded:
-    """The record with tolerances as wide as what moving its inputs by one ULP changes in ``run``'s results."""
+    """The record with tolerances as wide as what moving its inputs by a few ULPs changes in ``run``'s results."""
     first = [_wide(output) for output in run(record.inputs)]
     change = [0.0] * len(first)
     for draw in range(_DRAWS):
