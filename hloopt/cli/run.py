@@ -79,10 +79,8 @@ _TOLERANCE = _Tolerance(0)
 )
 @click.option(
     "--repeat",
-    default=5,
-    show_default=True,
     type=click.IntRange(1),
-    help="Timed runs of each program.",
+    help="Timed runs of each program; the default is 5, or as many as begin within 10 seconds.",
 )
 @click.option(
     "--replicas",
@@ -121,7 +119,7 @@ def command(
     outfeed: str | None,
     rtol: float | None,
     atol: float | None,
-    repeat: int,
+    repeat: int | None,
     replicas: int | None,
     partitions: int | None,
     level: str | None,
@@ -135,6 +133,10 @@ def command(
     The module as given is evaluated by the reference interpreter and executed on the device; the optimised
     one is executed on the device and compared, by element type, with the interpreter (and with --expect).
     Exits with 1 when results differ.
+
+    The table says of each program how long a run takes, how much memory was resident at most (inputs and
+    results included; measured, where the system is Linux), and how much the order of its instructions
+    keeps alive at once. A run of a second or more is not repeated to warm up.
 
     Inputs made from a seed suit the module: indices, labels and positions are in range, weights are scaled by
     their fan-in so that results stay finite through any number of layers, variances are positive, matrices to
@@ -193,7 +195,7 @@ def command(
     runner.check()
 
     def step(found: Input) -> dict[str, Any]:
-        with patience(f"running {found.name}", alone=len(texts) == 1):
+        with patience(lambda: f"running {found.name}: {runner.stage}", alone=len(texts) == 1):
             report = runner.run(found)
         if not as_json:
             report.show(product())

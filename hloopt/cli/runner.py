@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
-from dataclasses import dataclass
-from math import prod
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from math import inf, prod
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypedDict
 
@@ -16,13 +16,15 @@ from hloopt.ir import Module
 
 if TYPE_CHECKING:
     from hloopt.interpret import Host
-    from hloopt.report.run import RunReport
+    from hloopt.interpret.progress import Progress
+    from hloopt.report.run import Row, RunReport
     from hloopt.runtime import Program
-    from hloopt.runtime.timing import Timing
 
-__all__ = ["Runner", "Tolerances", "physical_memory"]
+__all__ = ["Runner", "Stage", "Tolerances", "physical_memory"]
 
 _INTERPRETER_SECONDS = 1.0  # it defines the results; how long it takes matters less
+_REPEAT = 5
+_PROGRAM_SECONDS = 10.0  # unless somebody says how many runs there shall be
 
 
 class Tolerances(TypedDict):
@@ -32,9 +34,25 @@ class Tolerances(TypedDict):
     atol: float | None
 
 
+@dataclass
+class Stage:
+    """What is being done just now, and how far it has come; read by another thread."""
+
+    name: str = ""
+    progress: Progress | None = None
+
+    def enter(self, name: str, progress: Progress | None = None) -> None:
+        """Begin with something else."""
+        self.name, self.progress = name, progress
+
+    def __str__(self) -> str:
+        progress = self.progress
+        return self.name if progress is None else f"{self.name}, {progress.percent} %"
+
+
 @dataclass(frozen=True)
 class Runner:
-    """The options of one call."""
+    """The options of one call; ``repeat`` is None where none is given.  ``stage`` is what it is at."""
 
     device: str
     pipeline: str
@@ -44,11 +62,12 @@ class Runner:
     expect: str | None
     save_snapshot: str | None
     tolerance: Tolerances
-    repeat: int
+    repeat: int | None
     excess_precision: bool
     counts: tuple[int | None, int | None]
     infeed: str | None = None
     outfeed: str | None = None
+    stage: Stage = field(default_factory=Stage)
 
     def check(self) -> None:
         """Raise ``UsageError`` or ``DeviceError`` for what is wrong whatever the module."""
@@ -66,46 +85,27 @@ class Runner:
 
     def run(self, found: Input) -> RunReport:
         """Run one module in all its forms."""
-        from hloopt.interpret import evaluate_participants, supported
+        from hloopt.interpret import supported
         from hloopt.ir import build
         from hloopt.pipelines import parse_pipeline
         from hloopt.report.run import Row, RunReport
-        from hloopt.runtime import compile_module
         from hloopt.runtime.compare import compare_named
         from hloopt.runtime.streams import load_host
-        from hloopt.runtime.timing import measure
 
         module, name = found.module, found.name
         counts = self._participants(module)
         supported(module, *counts)
-        _check_memory(module, name, prod(counts))
+        bytes_alive = _check_memory(module, name, prod(counts))
+        self.stage.enter("passes")
         better = build.clone_module(module)
         parse_pipeline(self.pipeline).run(better)
-        excess = self.excess_precision
-        given, optimised = (
-            compile_module(
-                form,
-                self.device,
-                excess_precision=excess,
-                replicas=counts[0],
-                partitions=counts[1],
-            )
-            for form in (module, better)
-        )
+        self.stage.enter("compilation")
+        given, optimised = (self._compiled(form, counts) for form in (module, better))
+        self.stage.enter("inputs")
         arrays, origin = self._inputs(found, counts)
         # Each run begins at the start of the same streams.
         host = load_host(Path(self.infeed) if self.infeed else None, self.seed or 0)
-        heard = host
-        reference: list[list[Any]] = []
-
-        def interpret() -> None:
-            nonlocal heard
-            heard = host.restarted()
-            reference[:] = evaluate_participants(
-                module, arrays, *counts, excess_precision=excess, host=heard
-            )
-
-        timing = measure(interpret, self.repeat, warm_up=False, seconds=_INTERPRETER_SECONDS)
+        row, reference, heard = self._interpreted(module, counts, arrays, host)
         if self.save_snapshot is not None:
             self._save(module, arrays, reference)
         self._hear(heard)
@@ -119,22 +119,23 @@ class Runner:
             pipeline=self.pipeline,
             replicas=counts[0],
             partitions=counts[1],
+            notes=self._notes(reference),
         )
         compared = self._against(reference, expected, against)
-        report.rows.append(Row("interpreter", timing=timing, **compared))
-        for label, program in ((baseline, given), (f"{self.label}, {self.device}", optimised)):
-            own = host.restarted()
-            outputs = program.run_participants(arrays, own)
-            launches = program.launches
-            row = Row(
-                label,
-                program.kernels,
-                launches,
-                self._measured(program, arrays, host),
-                **self._against(outputs, reference, "interpreter"),
-                written=tuple(compare_named(own.written, heard.written, **self.tolerance)),
+        report.rows.append(replace(row, alive=bytes_alive, **compared))
+        for label, form, program in (
+            (baseline, module, given),
+            (f"{self.label}, {self.device}", better, optimised),
+        ):
+            row, outputs, own = self._executed(label, program, arrays, host)
+            report.rows.append(
+                replace(
+                    row,
+                    alive=_bytes_alive(form, prod(counts)),
+                    **self._against(outputs, reference, "interpreter"),
+                    written=tuple(compare_named(own.written, heard.written, **self.tolerance)),
+                )
             )
-            report.rows.append(row)
         if expected is not None:
             compared = self._against(outputs, expected, against)
             report.rows.append(Row(f"{self.label}, {self.device}", **compared))
@@ -191,13 +192,98 @@ class Runner:
 
         write_bytes(self.save_snapshot, write_snapshot(module, inputs[0], results[0]), module.name)
 
-    def _measured(self, program: Program, arrays: list[list[Any]], host: Host) -> Timing:
+    def _compiled(self, module: Module, counts: tuple[int, int]) -> Program:
+        from hloopt.runtime import compile_module
+
+        return compile_module(
+            module,
+            self.device,
+            excess_precision=self.excess_precision,
+            replicas=counts[0],
+            partitions=counts[1],
+        )
+
+    def _interpreted(
+        self, module: Module, counts: tuple[int, int], arrays: list[list[Any]], host: Host
+    ) -> tuple[Row, list[list[Any]], Host]:
+        """The interpreter's row, its results, and what it has said to the host."""
+        from hloopt.interpret import evaluate_participants
+        from hloopt.interpret.progress import Progress
+        from hloopt.report.run import Row
+
+        progress = Progress()
+
+        def run(own: Host) -> list[list[Any]]:
+            return evaluate_participants(
+                module,
+                arrays,
+                *counts,
+                excess_precision=self.excess_precision,
+                host=own,
+                progress=progress,
+            )
+
+        self.stage.enter("interpreter", progress)
+        return self._measured(
+            Row("interpreter"), run, arrays, host, warm_up=False, seconds=_INTERPRETER_SECONDS
+        )
+
+    def _executed(
+        self, label: str, program: Program, arrays: list[list[Any]], host: Host
+    ) -> tuple[Row, list[list[Any]], Host]:
+        """A program's row, its results, and what it has said to the host."""
+        from hloopt.report.run import Row
+
+        def run(own: Host) -> list[list[Any]]:
+            return program.run_participants(arrays, own)
+
+        self.stage.enter(label, program.progress)
+        seconds = _PROGRAM_SECONDS if self.repeat is None else inf
+        row, outputs, own = self._measured(
+            Row(label), run, arrays, host, warm_up=True, seconds=seconds
+        )
+        return replace(row, kernels=program.kernels, launches=program.launches), outputs, own
+
+    def _measured(
+        self,
+        row: Row,
+        run: Callable[[Host], list[list[Any]]],
+        arrays: list[list[Any]],
+        host: Host,
+        **how: Any,
+    ) -> tuple[Row, list[list[Any]], Host]:
+        """The row with times and peak memory, the results of the last run and its host."""
+        from hloopt.runtime.memory import peak_memory
         from hloopt.runtime.timing import measure
 
-        def run() -> None:
-            program.run_participants(arrays, host.restarted())
+        own = host
+        outputs: list[list[Any]] = []
 
-        return measure(run, self.repeat, warm_up=False)
+        def step() -> None:
+            nonlocal own
+            own = host.restarted()
+            outputs.clear()
+            outputs.extend(run(own))
+
+        with peak_memory() as memory:
+            timing = measure(step, self.repeat or _REPEAT, **how)
+        held = sum(array.nbytes for given in arrays for array in given)
+        peak = None if memory.peak is None else memory.peak + held
+        return replace(row, timing=timing, memory=peak), outputs, own
+
+    def _notes(self, results: list[list[Any]]) -> list[str]:
+        """What a reader should know who sees that all results agree."""
+        from hloopt.runtime.compare import not_finite
+
+        counts = [not_finite(array) for arrays in results for array in arrays]
+        broken = [number for number, count in enumerate(counts) if count]
+        if not broken:
+            return []
+        first, each = broken[0], max(1, len(results[0]))
+        participant = f".{first // each}" if len(results) > 1 else ""
+        size = results[first // each][first % each].size
+        place = f"{counts[first]} of {size} elements of out_{first % each}{participant}"
+        return [f"{len(broken)} of {len(counts)} results hold NaN or infinity: {place}"]
 
     def _hear(self, host: Host) -> None:
         """Write what a module has sent to the host, and tell what of its streams it has not read."""
@@ -228,17 +314,27 @@ class Runner:
         return {"against": against, "comparisons": tuple(found)}
 
 
-def _check_memory(module: Module, name: str, participants: int) -> None:
-    """Raise ``UnsupportedError`` for what cannot fit: the system would end the process without a word."""
+def _bytes_alive(module: Module, participants: int) -> int:
+    """The most bytes alive at once, parameters included."""
     from hloopt.analysis.liveness import peak
+
+    return peak(module.entry).byte_size * participants
+
+
+def _check_memory(module: Module, name: str, participants: int) -> int:
+    """The most bytes alive at once.
+
+    Raises ``UnsupportedError`` for what cannot fit: the system would end the process without a word.
+    """
     from hloopt.report.numbers import byte_size
 
-    memory, needed = physical_memory(), peak(module.entry).byte_size * participants
+    memory, needed = physical_memory(), _bytes_alive(module, participants)
     if memory is not None and needed > memory:
         raise UnsupportedError(
             f"this needs {byte_size(needed)} of memory at once, the machine has {byte_size(memory)}",
             name=name,
         )
+    return needed
 
 
 def physical_memory() -> int | None:

@@ -40,10 +40,11 @@ def progress(items: Sequence[Item], called: Callable[[Item], str]) -> Iterator[I
 
 
 @contextmanager
-def patience(what: str, *, alone: bool = True) -> Iterator[None]:
+def patience(what: str | Callable[[], str], *, alone: bool = True) -> Iterator[None]:
     """What is being done and for how many seconds, when it takes more than two of them.
 
-    Nothing unless ``alone``: ``progress`` tells of one among several.
+    A function is asked anew each second, in another thread.  Nothing unless ``alone``: ``progress`` tells
+    of one among several.
     """
     if not alone or not sys.stderr.isatty():
         yield
@@ -58,13 +59,14 @@ def patience(what: str, *, alone: bool = True) -> Iterator[None]:
         teller.join()
 
 
-def _tell(what: str, done: threading.Event) -> None:
+def _tell(what: str | Callable[[], str], done: threading.Event) -> None:
     seconds = _PATIENCE
     if done.wait(seconds):
         return
     while True:
         width = shutil.get_terminal_size().columns
-        sys.stderr.write(_CLEAR + f"{what}: {seconds:.0f} s"[: width - 1])
+        told = what if isinstance(what, str) else what()
+        sys.stderr.write(_CLEAR + f"{told}: {seconds:.0f} s"[: width - 1])
         sys.stderr.flush()
         if done.wait(1.0):
             break

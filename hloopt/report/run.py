@@ -10,15 +10,16 @@ from rich.console import Console
 from rich.text import Text
 
 from hloopt.report.console import table
-from hloopt.report.numbers import error, seconds
+from hloopt.report.numbers import byte_size, error, seconds
 from hloopt.runtime.compare import Comparison
 from hloopt.runtime.timing import Timing
 
 __all__ = ["Row", "RunReport"]
 
-_TIMES = ("kernels", "launches", "time", "speed-up")
+_TIMES = ("kernels", "launches", "time", "speed-up", "memory", "alive")
 _ERRORS = ("against", "max abs", "max rel", "max ULP", "where")
-_ONE_TABLE = 112  # columns that the whole table may need
+_LEAST_MEMORY = 1 << 20  # bytes
+_ONE_TABLE = 132  # columns that the whole table may need
 
 
 @dataclass(frozen=True)
@@ -26,7 +27,8 @@ class Row:
     """One way of running the module; ``comparisons`` are of its results against ``against``.
 
     Those of participant 0 come first, then those of participant 1, as many of each.  ``written`` are
-    the comparisons of what went to the host, by name.
+    the comparisons of what went to the host, by name.  ``memory`` is the most bytes that were resident while
+    it ran, inputs included, None where nobody can tell; ``alive`` the most bytes that are alive at once.
     """
 
     name: str
@@ -36,6 +38,8 @@ class Row:
     against: str = ""
     comparisons: tuple[Comparison, ...] = ()
     written: tuple[tuple[str, Comparison], ...] = ()
+    memory: int | None = None
+    alive: int | None = None
 
 
 @dataclass
@@ -53,6 +57,7 @@ class RunReport:
     pipeline: str = ""
     replicas: int = 1
     partitions: int = 1
+    notes: list[str] = field(default_factory=list)
 
     @property
     def participants(self) -> int:
@@ -84,6 +89,8 @@ class RunReport:
                     if any(cells(row)):
                         made.add_row(row.name, *cells(row))
                 console.print(made)
+        for note in self.notes:
+            console.print(Text.assemble(("note", "yellow"), f" {note}"), soft_wrap=True)
         for row in self.rows:
             for name, entry in self.compared(row):
                 if not entry.passed:
@@ -102,13 +109,14 @@ class RunReport:
     def _times(self, row: Row) -> list[str]:
         cells = [_count(row.kernels), _count(row.launches)]
         if row.timing is None:
-            return [*cells, "", ""]
+            return [*cells, "", "", "", ""]
         time = seconds(row.timing.median)
         if len(row.timing.seconds) > 1:
             time += f" ± {seconds(row.timing.spread)}"
         base = next((entry.timing for entry in self.rows if entry.name == self.baseline), None)
         ratio = base.median / row.timing.median if base and row.timing.median else 0.0
-        return [*cells, time, f"{ratio:.2f}x" if ratio else ""]
+        sizes = [_resident(row.memory), "" if row.alive is None else byte_size(row.alive)]
+        return [*cells, time, f"{ratio:.2f}x" if ratio else "", *sizes]
 
     def json(self) -> dict[str, Any]:
         """The report as JSON values; infinities are strings."""
@@ -121,6 +129,7 @@ class RunReport:
             "passed": self.passed,
             "replicas": self.replicas,
             "partitions": self.partitions,
+            "notes": self.notes,
             "rows": [self._row_json(row) for row in self.rows],
         }
 
@@ -159,6 +168,8 @@ class RunReport:
             "launches": row.launches,
             "seconds": list(row.timing.seconds) if row.timing else None,
             "median": row.timing.median if row.timing else None,
+            "peak_memory": row.memory,
+            "bytes_alive": row.alive,
             "against": row.against,
             "comparisons": [
                 {
@@ -188,6 +199,13 @@ def difference(row: Row, output: str, entry: Comparison) -> str:
         f"{start}{entry.mismatches} of {entry.elements} elements of {entry.dtype} beyond "
         f"atol {entry.atol:.2g} + rtol {entry.rtol:.2g}, worst at [{place}]"
     )
+
+
+def _resident(size: int | None) -> str:
+    """Memory is resident in pages, of which a small run finds enough that are there already."""
+    if size is None:
+        return ""
+    return byte_size(size) if size >= _LEAST_MEMORY else f"< {byte_size(_LEAST_MEMORY)}"
 
 
 def _count(value: int | None) -> str:

@@ -23,6 +23,7 @@ __all__ = [
     "compare",
     "compare_all",
     "compare_named",
+    "not_finite",
     "ulp_distance",
 ]
 
@@ -201,6 +202,18 @@ def compare_named(
             entry = Comparison(kind, one.size, one.size, inf, inf, 0, (), 0.0, 0.0, problem)
         found.append((name, entry))
     return found
+
+
+def not_finite(array: Array) -> int:
+    """How many elements are NaN or infinite."""
+    kind = of_numpy(array.dtype)
+    if not (kind.is_float or kind.is_complex):
+        return 0
+    flat = np.ascontiguousarray(array).reshape(-1)
+    return sum(
+        int(np.count_nonzero(~np.isfinite(flat[start : start + _AT_ONCE].astype(kind.compute))))
+        for start in range(0, flat.size, _AT_ONCE)
+    )
 
 
 def ulp_distance(got: Array, want: Array, kind: DType) -> Array:

@@ -294,6 +294,57 @@ def test_run_json_has_the_figures() -> None:
     assert rows["O2, cpu"]["comparisons"][0]["passed"] is True
 
 
+def test_run_tells_memory_and_what_is_alive() -> None:
+    """Bytes: resident at most while it ran, and by liveness."""
+    text = """HloModule m
+ENTRY e {
+  x = f32[1000,1000] parameter(0)
+  a = f32[1000,1000] negate(x)
+  ROOT r = f32[1000,1000] multiply(a, x)
+}
+"""
+    result = invoke("run", "--repeat", "1", "-O0", "--json", stdin=text)
+    (module,) = json.loads(result.stdout)["modules"]
+    assert module["notes"] == []
+    for row in module["rows"]:
+        assert row["bytes_alive"] == 12_000_000
+        if Path("/proc/self/clear_refs").exists():
+            assert 11_000_000 < row["peak_memory"] < 60_000_000
+
+
+def test_run_tells_of_results_that_are_not_finite() -> None:
+    """All agree that they are NaN, which shows little."""
+    text = """HloModule m
+ENTRY e {
+  x = f32[2,3] parameter(0)
+  n = f32[] constant(nan)
+  y = f32[6] constant({1, inf, nan, 2, 3, -inf})
+  i = s32[] constant(1)
+  ROOT t = (f32[2,3], f32[6], s32[], f32[]) tuple(x, y, i, n)
+}
+"""
+    result = invoke("run", "--repeat", "1", stdin=text)
+    assert result.exit_code == 0
+    assert "note 2 of 4 results hold NaN or infinity: 3 of 6 elements of out_1\n" in result.stdout
+
+
+@pytest.mark.parametrize(("options", "runs"), [([], 3), (["--repeat", "5"], 5)])
+def test_slow_programs_run_less_often_unless_told(
+    monkeypatch: pytest.MonkeyPatch, options: list[str], runs: int
+) -> None:
+    """No run of 4 seconds is begun after 10 of them; the first needs no warm-up."""
+    now = [0.0]
+
+    def clock() -> float:
+        now[0] += 4.0
+        return now[0]
+
+    monkeypatch.setattr("hloopt.runtime.timing.time.perf_counter", clock)
+    result = invoke("run", "--json", *options, stdin=SOFTMAX)
+    (module,) = json.loads(result.stdout)["modules"]
+    assert [len(row["seconds"]) for row in module["rows"]] == [1, runs, runs]
+
+
 def test_run_with_other_expectations_exits_with_1(tmp_path: Path, softmax: Path) -> None:
     """The place of the worst difference is named."""
     arrays = {"in_0": np.zeros((4, 8), np.float32), "out_0": np.ones((4, 8), np.float32)}

@@ -9,6 +9,8 @@ from types import SimpleNamespace
 import pytest
 
 from hloopt.cli import waiting
+from hloopt.cli.runner import Stage
+from hloopt.interpret.progress import Progress
 
 
 class Terminal(io.StringIO):
@@ -92,3 +94,15 @@ def test_several_items_have_a_bar(terminal: Terminal) -> None:
     with waiting.progress(["one", "two"], str) as each:
         assert list(each) == ["one", "two"]
     assert "two" in terminal.getvalue()
+
+
+def test_what_is_done_may_change(terminal: Terminal) -> None:
+    """A function is asked again each second."""
+    stage = Stage()
+    progress = Progress()
+    with waiting.patience(lambda: f"running m: {stage}"):
+        stage.enter("inputs")
+        wait_for(terminal, "running m: inputs: ")
+        stage.enter("interpreter", progress)
+        progress.done, progress.total = 3, 4
+        wait_for(terminal, "running m: interpreter, 75 %: ")

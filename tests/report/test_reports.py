@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -86,7 +87,7 @@ def test_names_are_no_markup() -> None:
     assert "[/]" in stream.getvalue()
 
 
-@pytest.mark.parametrize("width", [60, 80, 112, 200])
+@pytest.mark.parametrize("width", [60, 80, 132, 200])
 def test_tables_fit_the_terminal(width: int) -> None:
     """No row is longer than the terminal; names from files are not taken for markup."""
     stream = io.StringIO()
@@ -110,6 +111,37 @@ def test_a_wrong_result_is_told() -> None:
         "differs O2, cpu: out_0 against interpreter: 1 of 12 elements of f32" in stream.getvalue()
     )
     assert "worst at [1,2]" in stream.getvalue()
+
+
+@pytest.mark.parametrize(
+    ("memory", "shown"),
+    [
+        (None, "2.00x           16 B"),
+        (4000, "< 1 MiB"),
+        (3 << 20, "3 MiB"),
+        (5 << 30, "5 GiB"),
+    ],
+)
+def test_memory_is_shown_where_it_is_known(memory: int | None, shown: str) -> None:
+    """A small run finds its memory already there."""
+    made = report()
+    made.rows[1] = replace(made.rows[1], memory=memory, alive=16)
+    stream = io.StringIO()
+    made.show(Console(file=stream, width=200))
+    (line,) = [line for line in stream.getvalue().splitlines() if line.startswith("O2")]
+    assert shown in line
+    row = made.json()["rows"][1]
+    assert (row["peak_memory"], row["bytes_alive"]) == (memory, 16)
+
+
+def test_notes_stand_below_the_table() -> None:
+    """Before what differs."""
+    made = report()
+    made.notes.append("1 of 1 results hold NaN")
+    stream = io.StringIO()
+    made.show(Console(file=stream, width=200))
+    assert "\nnote 1 of 1 results hold NaN\ndiffers " in stream.getvalue()
+    assert made.json()["notes"] == ["1 of 1 results hold NaN"]
 
 
 def test_a_sentence_is_one_line() -> None:
