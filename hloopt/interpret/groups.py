@@ -114,6 +114,18 @@ def groups_of(instruction: Instruction, replicas: int, partitions: int) -> tuple
     return ids
 
 
+_NAMES = {"cross_partition": "partition", "flattened_id": "participant"}
+
+
+def _unknown(instruction: Instruction, number: int, mode: str, count: int) -> str | None:
+    """What is wrong with an id, if anything."""
+    if 0 <= number < count:
+        return None
+    what = _NAMES.get(mode, "replica")
+    runs = f"{count} {what}s are run" if count > 1 else f"only one {what} is run"
+    return f"{instruction.opcode} names {what} {number}; {runs}"
+
+
 def _ids(mode: str, replicas: int, partitions: int) -> int:
     """How many ids there are in a mode."""
     if mode == "flattened_id":
@@ -140,18 +152,17 @@ def check_groups(
         return f"replica_groups= of {instruction.opcode}: {error}"
     for group in ids:
         for number in group:
-            if not 0 <= number < count:
-                return (
-                    f"{instruction.opcode} names {number} in mode {mode}; there are {count} of them"
-                )
-            if number in seen:
-                return f"{instruction.opcode} names {number} twice"
+            message = _unknown(instruction, number, mode, count)
+            if message is None and number in seen:
+                message = f"{instruction.opcode} names {_NAMES.get(mode, 'replica')} {number} twice"
+            if message is not None:
+                return message
             seen.add(number)
     if mode == "flattened_id" and not ids:
         return f"{instruction.opcode} with use_global_device_ids=true needs groups"
     missing = next((number for number in range(count) if number not in seen), None)
     if complete and ids and missing is not None:
-        return f"{instruction.opcode} has no group with {missing} in mode {mode}"
+        return f"{instruction.opcode} has no group with {_NAMES.get(mode, 'replica')} {missing}"
     return None
 
 
@@ -163,10 +174,9 @@ def check_pairs(
     count = _ids(mode, replicas, partitions)
     for pair in pairs:
         for number in pair:
-            if not 0 <= number < count:
-                return (
-                    f"{instruction.opcode} names {number} in mode {mode}; there are {count} of them"
-                )
+            message = _unknown(instruction, number, mode, count)
+            if message is not None:
+                return message
     return None
 
 

@@ -21,12 +21,12 @@ from lockstep import RUNNERS, Array, Runner, column, module, scalars
         (
             "f32[] all-reduce(p), replica_groups={{0,1},{2,4}}, to_apply=add",
             (4, 1),
-            "all-reduce names 4 in mode cross_replica; there are 4 of them",
+            "all-reduce names replica 4; 4 replicas are run",
         ),
         (
             "f32[] all-reduce(p), replica_groups={{0,1}}, to_apply=add",
             (4, 1),
-            "all-reduce has no group with 2 in mode cross_replica",
+            "all-reduce has no group with replica 2",
         ),
         (
             (
@@ -34,7 +34,7 @@ from lockstep import RUNNERS, Array, Runner, column, module, scalars
                 "use_global_device_ids=true, to_apply=add"
             ),
             (2, 4),
-            "all-reduce has no group with 4 in mode flattened_id",
+            "all-reduce has no group with participant 4",
         ),
         (
             "f32[4] all-gather(q), replica_groups={}, dimensions={0}",
@@ -54,7 +54,7 @@ from lockstep import RUNNERS, Array, Runner, column, module, scalars
         (
             "f32[] collective-permute(p), source_target_pairs={{0,1}}, channel_id=1",
             (2, 1),
-            "collective-permute names 1 in mode cross_partition; there are 1 of them",
+            "collective-permute names partition 1; only one partition is run",
         ),
         (
             "(f32[], u32[], token[]) send(p, k), channel_id=0",
