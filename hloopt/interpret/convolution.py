@@ -15,11 +15,10 @@ import numpy as np
 from numpy.lib.stride_tricks import as_strided
 
 from hloopt.interpret.context import Array, Check, Context, Evaluator, Value
-from hloopt.interpret.elementwise import convert
-from hloopt.interpret.linear import integral, sum_operands
+from hloopt.interpret.linear import Product, integral
 from hloopt.interpret.window import output_size, window_places
 from hloopt.ir import Instruction
-from hloopt.types import ConvDims, DType, Window, WindowDim, of_numpy
+from hloopt.types import ConvDims, Window, WindowDim
 
 __all__ = ["CHECKS", "EVALUATORS", "convolution"]
 
@@ -295,33 +294,19 @@ def _cuts(sizes: Sequence[int], most: int) -> list[list[slice]]:
     return cuts
 
 
-def _saturated(total: Array, result: DType, context: Context) -> Array:
-    """A sum as the result's element type: integers saturate, floats round."""
-    if total.dtype.kind == "f" and result.is_integer:
-        return convert(total, of_numpy(total.dtype), result, context)
-    if result.kind == "signed":
-        half = 1 << (result.bits - 1)
-        total = np.clip(total, -half, half - 1)
-    elif result.kind == "unsigned":
-        total = np.clip(total, 0, min((1 << result.bits) - 1, np.iinfo(np.int64).max))
-    elif result.is_pred:
-        return np.not_equal(total, 0)
-    return context.round(total, result)
-
-
 def _convolution(instruction: Instruction, values: tuple[Value, ...], context: Context) -> Value:
-    lhs, rhs = sum_operands(instruction, values, context)
+    operands = Product.of(instruction, values, context)
     dims: ConvDims = instruction.attributes["dim_labels"]
     window = Window.given(instruction.attributes.get("window"), len(dims.input_spatial))
     total = convolution(
-        lhs,
-        rhs,
+        operands.lhs,
+        operands.rhs,
         window,
         dims,
         instruction.attributes.get("feature_group_count", 1),
         instruction.attributes.get("batch_group_count", 1),
     )
-    return _saturated(total, instruction.array.dtype, context)
+    return operands.result(total, instruction, context)
 
 
 def _check_convolution(instruction: Instruction) -> str | None:

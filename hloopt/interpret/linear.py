@@ -1,23 +1,34 @@
 """dot: transposed, reshaped and given to NumPy's matrix product; what all sums of products share.
 
 The functions take operands that are already in one type; the evaluators convert operands to the
-result type first, accumulate narrow floats in float32 and integers in int64, and round once, as
-XLA's evaluator does.
+type of the sum first, accumulate narrow floats in float32 and integers in int64, and round once.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from math import prod
+from functools import cache
+from math import frexp, prod
+from typing import NamedTuple
 
+import ml_dtypes
 import numpy as np
 
 from hloopt.interpret.context import Array, Context, Evaluator, Value, array_of
 from hloopt.interpret.elementwise import convert
 from hloopt.ir import Instruction
-from hloopt.types import DotDims, DType, of_numpy
+from hloopt.types import DotDims, DType
 
-__all__ = ["EVALUATORS", "accumulated", "dot", "integral", "matmul", "sum_operands", "wrapped"]
+__all__ = [
+    "EVALUATORS",
+    "Product",
+    "accumulated",
+    "dot",
+    "integral",
+    "matmul",
+    "rounded",
+    "sum_type",
+]
 
 # Up to which magnitude every integer is a float of the type; the quicker type first.
 _EXACT = {np.float32: 1 << 24, np.float64: 1 << 53}
@@ -90,52 +101,76 @@ def _free(rank: int, *taken: Sequence[int]) -> list[int]:
     return [axis for axis in range(rank) if not any(axis in dims for dims in taken)]
 
 
-def accumulated(array: Array, source: DType, result: DType, context: Context) -> Array:
-    """An operand converted to the result's element type and then to the type sums are made in.
+def sum_type(operands: Sequence[DType], result: DType) -> DType:
+    """The type whose arithmetic a product has: of those of the operands and of the result the one with
+    most range, then most precision, as in XLA's compilers.
 
-    Floats whose product is an integer stay floats until it is made, as in XLA's compilers.
+    Complex types come before floats, floats before integers, signed integers before unsigned ones of
+    their width.  (XLA's evaluator makes products in the type of the result.)
     """
-    if source.is_float and result.is_integer:
-        return context.widen(array, source)
-    converted = convert(array, source, result, context)
-    if result.is_integer or result.is_pred:
-        return _int64(converted)
-    return context.widen(converted, result)
+    return max((result, *operands), key=_reach)
 
 
-def _int64(array: Array) -> Array:
-    return array.view(np.int64) if array.dtype == np.uint64 else array.astype(np.int64)
+@cache
+def _reach(dtype: DType) -> tuple[bool, int, int, int, bool]:
+    exponent = precision = -1
+    if dtype.is_float or dtype.is_complex:
+        limits = ml_dtypes.finfo(dtype.numpy)  # type: ignore[no-untyped-call]
+        exponent, precision = int(frexp(float(limits.max))[1]), int(limits.nmant)
+    bits = 1 if dtype.is_pred else dtype.bits
+    return dtype.is_complex, exponent, precision, bits, dtype.kind == "signed"
 
 
-def wrapped(total: Array, result: DType, context: Context) -> Array:
-    """A sum as the result's element type: integers wrap, floats round."""
-    if total.dtype.kind == "f" and result.is_integer:
-        return convert(total, of_numpy(total.dtype), result, context)
-    if result.is_pred:
-        return np.not_equal(total, 0)
-    if result.is_integer:
-        shift = 64 - result.bits
-        if result.kind == "signed":
+def accumulated(array: Array, source: DType, kind: DType, context: Context) -> Array:
+    """An operand converted to a product's type and then to the type sums are made in: int64, or what
+    floats are computed in.
+    """
+    converted = convert(array, source, kind, context)
+    if not (kind.is_integer or kind.is_pred):
+        return context.widen(converted, kind)
+    return converted.view(np.int64) if kind.numpy == np.uint64 else converted.astype(np.int64)
+
+
+def rounded(total: Array, kind: DType, result: DType, context: Context) -> Array:
+    """A sum as an element of its type, where integers wrap and floats round, and then of the result's."""
+    if kind.is_pred:
+        total = np.not_equal(total, 0)
+    elif kind.is_integer:
+        shift = 64 - kind.bits
+        if kind.kind == "signed":
             total = (total << shift) >> shift
-        elif result.bits < 64:
-            total = total & ((1 << result.bits) - 1)
-    return context.round(total, result)
+        elif shift:
+            total = total & ((1 << kind.bits) - 1)
+    return convert(context.round(total, kind), kind, result, context)
 
 
-def sum_operands(
-    instruction: Instruction, values: Sequence[Value], context: Context
-) -> list[Array]:
-    result = instruction.array.dtype
-    return [
-        accumulated(array_of(value), operand.array.dtype, result, context)
-        for value, operand in zip(values, instruction.operands, strict=True)
-    ]
+class Product(NamedTuple):
+    """The operands of a sum of products, in the type it is made in, and the way back."""
+
+    lhs: Array
+    rhs: Array
+    kind: DType
+
+    @staticmethod
+    def of(instruction: Instruction, values: Sequence[Value], context: Context) -> Product:
+        """The first two operands."""
+        types = [operand.array.dtype for operand in instruction.operands[:2]]
+        kind = sum_type(types, instruction.array.dtype)
+        lhs, rhs = (
+            accumulated(array_of(value), source, kind, context)
+            for value, source in zip(values[:2], types, strict=True)
+        )
+        return Product(lhs, rhs, kind)
+
+    def result(self, total: Array, instruction: Instruction, context: Context) -> Array:
+        """A sum as the instruction's result."""
+        return rounded(total, self.kind, instruction.array.dtype, context)
 
 
 def _dot(instruction: Instruction, values: tuple[Value, ...], context: Context) -> Value:
-    lhs, rhs = sum_operands(instruction, values, context)
-    total = dot(lhs, rhs, DotDims.of(instruction.attributes))
-    return wrapped(total, instruction.array.dtype, context)
+    product = Product.of(instruction, values, context)
+    total = dot(product.lhs, product.rhs, DotDims.of(instruction.attributes))
+    return product.result(total, instruction, context)
 
 
 EVALUATORS: Mapping[str, Evaluator] = {"dot": _dot}

@@ -85,7 +85,10 @@ def _doubles(values: tuple[Value, ...]) -> list[Array]:
 
 
 def _settings(instruction: Instruction) -> tuple[float, int]:
-    return instruction.attributes["epsilon"], instruction.attributes["feature_index"]
+    """epsilon, which HLO keeps in single precision, and the feature dimension."""
+    return float(np.float32(instruction.attributes["epsilon"])), instruction.attributes[
+        "feature_index"
+    ]
 
 
 def _dtype(instruction: Instruction) -> DType:

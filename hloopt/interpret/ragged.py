@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 import numpy as np
 
 from hloopt.interpret.context import Array, Context, Evaluator, Value, array_of, arrays_of
-from hloopt.interpret.linear import accumulated, dot, wrapped
+from hloopt.interpret.linear import Product, dot
 from hloopt.interpret.movement import broadcast
 from hloopt.ir import Instruction
 from hloopt.types import DotDims
@@ -100,22 +100,18 @@ def rescaled(array: Array, scale: Array) -> Array:
 
 
 def _ragged_dot(instruction: Instruction, values: tuple[Value, ...], context: Context) -> Value:
-    result = instruction.array.dtype
-    lhs, rhs = (
-        accumulated(array_of(value), operand.array.dtype, result, context)
-        for value, operand in zip(values[:2], instruction.operands[:2], strict=True)
-    )
+    product = Product.of(instruction, values, context)
     (ragged,) = instruction.attributes["lhs_ragged_dims"]
     group_dims = instruction.attributes.get("rhs_group_dims", ())
     total = ragged_dot(
-        lhs,
-        rhs,
+        product.lhs,
+        product.rhs,
         array_of(values[2]),
         DotDims.of(instruction.attributes),
         ragged,
         group_dims[0] if group_dims else None,
     )
-    return wrapped(total, result, context)
+    return product.result(total, instruction, context)
 
 
 def _scaled_dot(instruction: Instruction, values: tuple[Value, ...], context: Context) -> Value:
