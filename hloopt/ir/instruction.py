@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from hloopt.ops import OPS, OpDef, op_of
+from hloopt.ops import OPS, OpDef, attributes_of, op_of
 from hloopt.types import ArrayShape, Literal, Metadata, Shape
 
 if TYPE_CHECKING:
@@ -78,6 +78,12 @@ class Instruction:
         """The op's row in the table, or ``ops.op_of``'s for an opcode that is not in it."""
         row = OPS.get(self.opcode)
         return row if row is not None else op_of(self.opcode)
+
+    @property
+    def is_understood(self) -> bool:
+        """Whether opcode and attributes are all in the table: else nobody knows what it does."""
+        known = attributes_of(self.opcode)
+        return known is not None and self.attributes.keys() <= known
 
     @property
     def array(self) -> ArrayShape:

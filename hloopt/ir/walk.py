@@ -76,10 +76,10 @@ def _callees(computation: Computation) -> Iterator[Computation]:
 def has_side_effect(instruction: Instruction) -> bool:
     """Whether running the instruction does more than make its result.
 
-    By its row, by ``custom_call_has_side_effect=true``, or because a computation it calls contains
-    such an instruction.
+    By its row, by ``custom_call_has_side_effect=true``, by an attribute that nobody knows, or because a
+    computation it calls contains such an instruction.
     """
-    if instruction.op.side_effect or instruction.attributes.get("custom_call_has_side_effect"):
+    if _has_own_effect(instruction):
         return True
     pending = list(called_computations(instruction))
     seen: set[Computation] = set()
@@ -89,10 +89,18 @@ def has_side_effect(instruction: Instruction) -> bool:
             continue
         seen.add(computation)
         for inner in computation:
-            if inner.op.side_effect or inner.attributes.get("custom_call_has_side_effect"):
+            if _has_own_effect(inner):
                 return True
             pending.extend(called_computations(inner))
     return False
+
+
+def _has_own_effect(instruction: Instruction) -> bool:
+    return (
+        instruction.op.side_effect
+        or bool(instruction.attributes.get("custom_call_has_side_effect"))
+        or not instruction.is_understood
+    )
 
 
 def post_order(computation: Computation) -> list[Instruction]:

@@ -74,6 +74,17 @@ _CALLING = tuple(
 )
 
 
+_KNOWN_ATTRIBUTES = {
+    opcode: frozenset(entry.name for entry in (*COMMON_ATTRIBUTES, *row.attributes))
+    for opcode, row in OPS.items()
+}
+
+
+def attributes_of(opcode: str) -> frozenset[str] | None:
+    """The names of the attributes an op may have; None for an opcode that is not in the table."""
+    return _KNOWN_ATTRIBUTES.get(opcode)
+
+
 @cache
 def op_of(opcode: str) -> OpDef:
     """The row of an opcode.
@@ -109,5 +120,6 @@ __all__ = [
     "OpDef",
     "ScalarArgs",
     "Signature",
+    "attributes_of",
     "op_of",
 ]

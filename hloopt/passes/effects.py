@@ -27,5 +27,6 @@ class Effects:
             instruction.op.side_effect
             or instruction.op.family in ("collective", "async", "host")
             or bool(instruction.attributes.get("custom_call_has_side_effect"))
+            or not instruction.is_understood
             or any(called in self._computations for called in called_computations(instruction))
         )

@@ -176,6 +176,7 @@ def _is_dead(instruction: Instruction) -> bool:
         or instruction.control_predecessors
         or instruction.control_successors
         or instruction.op.side_effect
+        or not instruction.is_understood
         or instruction.op.family in ("collective", "async", "host", "custom")
         or any(called for called in instruction.attributes.values() if _calls(called))
     )

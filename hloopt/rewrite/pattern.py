@@ -170,7 +170,9 @@ def match(
 ) -> Iterator[Bindings]:
     """All ways in which ``instruction`` fits; each is the map from names to instructions."""
     bound = {} if bound is None else bound
-    if pattern.opcodes is not None and instruction.opcode not in pattern.opcodes:
+    if pattern.opcodes is not None and not (
+        instruction.opcode in pattern.opcodes and instruction.is_understood
+    ):
         return
     for key, value in pattern.attributes.items():
         if instruction.attributes.get(key) != value:
