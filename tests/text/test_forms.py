@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
-from hloopt.errors import ParseError
+from hloopt.errors import ParseError, UnsupportedError
 from hloopt.interpret import supported
 from hloopt.ir import Instruction, Module
 from hloopt.pipelines import optimize_module
@@ -125,10 +127,14 @@ def test_unknown_ops_stay_where_they_are(pipeline: str) -> None:
 
 
 def test_unknown_ops_are_not_run() -> None:
-    """The interpreter refuses them by name before anything runs."""
-    with pytest.raises(Exception, match="one: frobnicate has no evaluation") as caught:
+    """The interpreter refuses them, and what has attributes nobody knows, before anything runs."""
+    with pytest.raises(UnsupportedError, match="x: multiply has no attribute 'colour'") as caught:
         supported(parse_module(UNKNOWN))
-    assert caught.value.line == 12  # type: ignore[attr-defined]
+    assert caught.value.line == 11
+    known = re.sub(r"(multiply\(%?p, %?p\)).*", r"\1", UNKNOWN)
+    with pytest.raises(UnsupportedError, match="one: frobnicate has no evaluation") as caught:
+        supported(parse_module(known))
+    assert caught.value.line == 12
 
 
 @pytest.mark.parametrize(
