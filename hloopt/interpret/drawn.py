@@ -26,6 +26,7 @@ class Role:
     fan_in    products summed into each element of a result of which this is the weight
     positive  a square root, a logarithm or the like is taken of it, or it bounds a loop
     definite  matrices to be factored or solved with
+    bound     the size of a dynamic dimension of this bound, for whoever knows the sizes; 0: none
     bits      random bits: the key or the state of a generator
     """
 
@@ -33,6 +34,7 @@ class Role:
     fan_in: int = 1
     positive: bool = False
     definite: bool = False
+    bound: int = 0
     bits: bool = False
 
 

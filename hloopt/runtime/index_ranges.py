@@ -2,8 +2,7 @@
 
 Follows each index operand (of gather, scatter, dynamic-slice, dynamic-update-slice, conditional) back through
 ops that keep or select its elements to the entry's parameters.  What is compared with an ``iota`` is an index
-too: a label, or a position; and so is a size that ``set-dimension-size`` sets.  A parameter used as an index in
-several places gets the smallest range.
+too: a label, or a position.  A parameter used as an index in several places gets the smallest range.
 """
 
 from __future__ import annotations
@@ -70,9 +69,6 @@ def _indices(instruction: Instruction) -> Iterator[tuple[Instruction, int]]:
         yield from _starts(operands[1:], operands[0].array.dims, sizes)
     elif instruction.opcode == "dynamic-update-slice":
         yield from _starts(operands[2:], operands[0].array.dims, operands[1].array.dims)
-    elif instruction.opcode == "set-dimension-size":
-        (dimension,) = instruction.attributes["dimensions"]
-        yield operands[1], instruction.array.dims[dimension] + 1
     elif instruction.opcode == "conditional":
         if operands[0].array.dtype.is_integer:
             yield operands[0], len(branches(instruction))

@@ -55,7 +55,8 @@ def generate(module: Module, seed: int = 0) -> list[Array]:
     - matrices to be factored or solved with are symmetric and positive definite;
     - keys of generators are random bits.
 
-    Dynamic dimensions have sizes from 1 to their bounds, one for each bound.
+    Dynamic dimensions have sizes from 1 to their bounds, one for each bound, and so have parameters that
+    set such a size.
 
     Each parameter has a stream of its own (``[seed, number]``), so that one parameter's change leaves the
     others as they were.
@@ -78,7 +79,7 @@ def generate_all(module: Module, seed: int, replicas: int, partitions: int) -> l
         for key in sorted({key for leaf in keys for key in leaf}):
             rng = np.random.default_rng([seed, number, key] if key else [seed, number])
             made[key] = [
-                drawn(rng, _with_sizes(shape, seed), asked.get((parameter, index), Role()))
+                _drawn(rng, shape, asked.get((parameter, index), Role()), seed)
                 for index, shape in places
             ]
         for participant, arrays in enumerate(found):
@@ -86,20 +87,22 @@ def generate_all(module: Module, seed: int, replicas: int, partitions: int) -> l
     return found
 
 
-def _with_sizes(shape: ArrayShape, seed: int) -> ArrayShape:
-    """A static shape of sizes within the bounds.
-
-    Dynamic dimensions of one bound have one size in a module: those that have to agree do.
-    """
+def _drawn(rng: np.random.Generator, shape: ArrayShape, role: Role, seed: int) -> Array:
+    """Dynamic dimensions of one bound have one size in a module: those that have to agree do."""
+    if role.bound and shape.dtype.is_integer:
+        return np.full(shape.dims, _size(role.bound, seed), shape.dtype.numpy)
     if not shape.dynamic:
-        return shape
+        return drawn(rng, shape, role)
     dims = tuple(
-        int(np.random.default_rng([seed, bound, _SIZES]).integers(min(bound, 1), bound + 1))
-        if mark and bound != UNBOUNDED
-        else bound
+        _size(bound, seed) if mark and bound != UNBOUNDED else bound
         for bound, mark in zip(shape.dims, shape.dynamic, strict=True)
     )
-    return replace(shape, dims=dims, dynamic=())
+    return drawn(rng, replace(shape, dims=dims, dynamic=()), role)
+
+
+def _size(bound: int, seed: int) -> int:
+    rng = np.random.default_rng([seed, bound, _SIZES])
+    return int(rng.integers(min(bound, 1), bound, endpoint=True))
 
 
 def _positions(

@@ -30,6 +30,8 @@ def roles(module: Module) -> dict[Place, Role]:
 
     for place, limit in index_ranges(module).items():
         role(place).limit = limit
+    for place, bound in _bounds(module).items():
+        role(place).bound = bound
     for place, fan_in in _fans(module).items():
         role(place).fan_in = fan_in
     for place in _asked(module, _positive, _keeps_sign):
@@ -39,6 +41,21 @@ def roles(module: Module) -> dict[Place, Role]:
     for place in _asked(module, _random_bits, by_table(MOVES)):
         role(place).bits = True
     return found
+
+
+def _bounds(module: Module) -> dict[Place, int]:
+    """For what set-dimension-size sets as a size, the smallest bound of such a dimension."""
+    bounds: dict[Place, int] = {}
+    for computation in module:
+        for instruction in computation:
+            if instruction.opcode != "set-dimension-size":
+                continue
+            (dimension,) = instruction.attributes["dimensions"]
+            bound = instruction.array.dims[dimension]
+            start = [(instruction.operands[1], ())]
+            for place in entry_places(module, start, by_table(MOVES), set()):
+                bounds[place] = min(bound, bounds.get(place, bound))
+    return bounds
 
 
 def _asked(

@@ -42,13 +42,20 @@ def test_sizes_leave_the_other_parameters_as_they_were():
     assert (generate(static, 7)[3] == generate(dynamic, 7)[3]).all()
 
 
-def test_a_size_that_is_set_is_drawn_within_the_bound():
-    """A parameter that set-dimension-size reads is from 0 to the bound."""
+def test_a_size_that_is_set_is_that_of_its_bound():
+    """A parameter that set-dimension-size reads is from 1 to the bound, as other dimensions of that bound."""
     module = hloopt.parse(
         "HloModule m\nENTRY e {\n  x = f32[6] parameter(0)\n  n = s32[] parameter(1)\n"
-        "  ROOT r = f32[<=6] set-dimension-size(x, n), dimensions={0}\n}"
+        "  y = f32[<=6] parameter(2)\n  i = s32[1] reshape(n)\n  m = s32[] reshape(i)\n"
+        "  s = f32[<=6] set-dimension-size(x, m), dimensions={0}\n"
+        "  ROOT r = f32[<=6] add(s, y)\n}"
     )
-    assert {int(generate(module, seed)[1]) for seed in range(60)} == set(range(7))
+    seen = set()
+    for seed in range(60):
+        _, size, array = inputs = generate(module, seed)
+        assert hloopt.evaluate(module, inputs)[0].shape == array.shape == (size,)
+        seen.add(int(size))
+    assert seen == set(range(1, 7))
 
 
 def test_files_may_hold_less_than_the_bound(tmp_path):
