@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from math import inf, prod
@@ -20,7 +19,7 @@ if TYPE_CHECKING:
     from hloopt.report.run import Row, RunReport
     from hloopt.runtime import Program
 
-__all__ = ["Runner", "Stage", "Tolerances", "physical_memory"]
+__all__ = ["Runner", "Stage", "Tolerances"]
 
 _INTERPRETER_SECONDS = 1.0  # it defines the results; how long it takes matters less
 _REPEAT = 5
@@ -327,19 +326,12 @@ def _check_memory(module: Module, name: str, participants: int) -> int:
     Raises ``UnsupportedError`` for what cannot fit: the system would end the process without a word.
     """
     from hloopt.report.numbers import byte_size
+    from hloopt.runtime.memory import memory_limit
 
-    memory, needed = physical_memory(), _bytes_alive(module, participants)
-    if memory is not None and needed > memory:
+    limit, needed = memory_limit(), _bytes_alive(module, participants)
+    if limit is not None and needed > limit:
         raise UnsupportedError(
-            f"this needs {byte_size(needed)} of memory at once, the machine has {byte_size(memory)}",
+            f"this needs {byte_size(needed)} of memory at once, {byte_size(limit)} can be had",
             name=name,
         )
     return needed
-
-
-def physical_memory() -> int | None:
-    """The machine's memory in bytes; None where the system does not tell."""
-    try:
-        return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    except (AttributeError, ValueError, OSError):
-        return None

@@ -7,17 +7,20 @@ elsewhere nothing is said, since a peak that cannot be reset is the one of all t
 from __future__ import annotations
 
 import ctypes
+import os
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-__all__ = ["Memory", "peak_memory"]
+__all__ = ["Memory", "memory_limit", "peak_memory"]
 
 _STATUS = Path("/proc/self/status")
 _RESET = Path("/proc/self/clear_refs")
 _RESET_PEAK = "5"
+_GROUPS = Path("/proc/self/cgroup")
+_GROUP_FILES = Path("/sys/fs/cgroup")
 
 
 @dataclass(slots=True)
@@ -42,6 +45,38 @@ def peak_memory() -> Iterator[Memory]:
         after = _resident("VmHWM")
         if before is not None and after is not None:
             memory.peak = max(0, after - before)
+
+
+def memory_limit() -> int | None:
+    """The bytes of memory this process may have: the machine's, or those of its control group (as of a
+    container) where these are less; None where the system does not tell.
+    """
+    limits = list(_group_limits())
+    with suppress(AttributeError, ValueError, OSError):
+        limits.append(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"))
+    return min(limits, default=None)
+
+
+def _group_limits() -> Iterator[int]:
+    """Of the process's group and those it lies in, by either version of control groups."""
+    try:
+        lines = _GROUPS.read_text().splitlines()
+    except OSError:
+        return
+    for line in lines:
+        number, kinds, path = line.split(":", 2)
+        if number == "0":
+            root, name = _GROUP_FILES, "memory.max"
+        elif "memory" in kinds.split(","):
+            root, name = _GROUP_FILES / "memory", "memory.limit_in_bytes"
+        else:
+            continue
+        group = root / path.lstrip("/")
+        for folder in (group, *group.parents):
+            with suppress(OSError, ValueError):
+                yield int((folder / name).read_text())
+            if folder == root:
+                break
 
 
 def _give_back() -> None:

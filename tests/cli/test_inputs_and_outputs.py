@@ -341,7 +341,7 @@ ENTRY e {
 @pytest.mark.parametrize(
     ("memory", "message"),
     [
-        (1 << 30, "this needs 7276 TiB of memory at once, the machine has 1 GiB"),
+        (1 << 30, "this needs 7276 TiB of memory at once, 1 GiB can be had"),
         (None, "out of memory"),
     ],
 )
@@ -349,7 +349,7 @@ def test_an_array_too_large_for_the_machine_is_a_message(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, memory: int | None, message: str
 ) -> None:
     """Not a defect: what the module asks for is not there; the next module runs."""
-    monkeypatch.setattr("hloopt.cli.runner.physical_memory", lambda: memory)
+    monkeypatch.setattr("hloopt.runtime.memory.memory_limit", lambda: memory)
     (tmp_path / "a.hlo").write_text(HUGE)
     (tmp_path / "b.hlo").write_text(GOOD)
     result = invoke("run", str(tmp_path), "--repeat", "1", "--json")

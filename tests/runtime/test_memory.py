@@ -60,3 +60,40 @@ def test_a_run_that_fails_is_measured_too() -> None:
     with pytest.raises(ValueError, match="no"), peak_memory() as found:
         fails()
     assert found.peak is not None
+
+
+@pytest.mark.parametrize(
+    ("groups", "files", "limit"),
+    [
+        ("0::/a/b\n", {"a/memory.max": "4096", "a/b/memory.max": "max"}, 4096),
+        ("0::/\n", {"memory.max": "8192"}, 8192),
+        (
+            "3:cpu:/c\n4:memory,hugetlb:/c/d\n0::/\n",
+            {
+                "memory/c/d/memory.limit_in_bytes": "3000",
+                "memory/memory.limit_in_bytes": "9223372036854771712",
+                "c/memory.max": "1",
+            },
+            3000,
+        ),
+        ("0::/gone\n", {}, None),
+    ],
+)
+def test_a_control_group_limits_memory(
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    groups: str,
+    files: dict[str, str],
+    limit: int | None,
+) -> None:
+    """The least of its own and its parents' limits; without any, the machine's memory."""
+    (tmp_path / "cgroup").write_text(groups)
+    for name, text in files.items():
+        path = tmp_path / "files" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text + "\n")
+    monkeypatch.setattr(memory, "_GROUPS", tmp_path / "none")
+    machine = memory.memory_limit()
+    monkeypatch.setattr(memory, "_GROUPS", tmp_path / "cgroup")
+    monkeypatch.setattr(memory, "_GROUP_FILES", tmp_path / "files")
+    assert memory.memory_limit() == (machine if limit is None else limit)
