@@ -11,7 +11,7 @@ import numpy as np
 from hloopt.errors import EvaluationError
 from hloopt.interpret.context import Check, Context, Evaluator, Value, array_of
 from hloopt.ir import Computation, Instruction
-from hloopt.ir.walk import has_side_effect
+from hloopt.ir.walk import called_computations
 from hloopt.types import ArrayShape, Shape, TupleShape
 
 __all__ = ["CHECKS", "EVALUATORS", "branch_number", "branches", "check_progress", "zeros"]
@@ -61,16 +61,20 @@ def _while(instruction: Instruction, operands: tuple[Value, ...], context: Conte
         state = context.materialize(context.call(body, [state]), instruction.shape)
         trips += 1
         if trips & (trips - 1) == 0:
-            check_progress(instruction, trips, before, state)
+            alone = context.participant.count == 1
+            check_progress(instruction, trips, before, state, alone=alone)
     return state
 
 
-def check_progress(instruction: Instruction, trips: int, before: Value, after: Value) -> None:
+def check_progress(
+    instruction: Instruction, trips: int, before: Value, after: Value, *, alone: bool
+) -> None:
     """Raise ``EvaluationError`` where a trip has changed nothing, so that no other will end the loop.
 
-    To be asked now and then: at trips that are powers of two it costs next to nothing.
+    To be asked now and then: at trips that are powers of two it costs next to nothing.  ``alone`` says that
+    there are no other participants.
     """
-    if not _same_bits(before, after) or has_side_effect(instruction):
+    if not _same_bits(before, after) or _hears(instruction, alone):
         return
     computation = instruction.computation
     module = computation.module if computation is not None else None
@@ -78,6 +82,30 @@ def check_progress(instruction: Instruction, trips: int, before: Value, after: V
     raise EvaluationError(
         f"{place}{instruction.name}: the loop does not end: trip {trips} has not changed its state"
     )
+
+
+def _hears(instruction: Instruction, alone: bool) -> bool:
+    """Whether a trip may learn what is not in the loop's state: from the host, chance, or other participants.
+
+    What a loop only tells the host (``outfeed``, ``send``) does not come back to it.
+    """
+    pending, seen = [instruction], set[Computation]()
+    while pending:
+        one = pending.pop()
+        if one.opcode not in _TOLD and (
+            one.op.side_effect
+            or (one.op.family == "collective" and not alone)
+            or one.attributes.get("custom_call_has_side_effect")
+        ):
+            return True
+        for computation in called_computations(one):
+            if computation not in seen:
+                seen.add(computation)
+                pending.extend(computation)
+    return False
+
+
+_TOLD = frozenset({"outfeed", "send", "send-done"})
 
 
 def _same_bits(left: Value, right: Value) -> bool:

@@ -164,6 +164,43 @@ condition {
     )
 
 
+UNTIL = """HloModule m
+
+body {{
+  s = (s32[], pred[]) parameter(0)
+  i = s32[] get-tuple-element(s), index=0
+  t = token[] after-all()
+  {line}
+  ROOT r = (s32[], pred[]) tuple(i, again)
+}}
+
+condition {{
+  s = (s32[], pred[]) parameter(0)
+  ROOT c = pred[] get-tuple-element(s), index=1
+}}
+
+ENTRY e {{
+  zero = s32[] constant(0)
+  yes = pred[] constant(true)
+  start = (s32[], pred[]) tuple(zero, yes)
+  ROOT w = (s32[], pred[]) while(start), condition=condition, body=body
+}}
+"""
+
+
+def test_a_loop_that_only_tells_the_host_something_does_not_end() -> None:
+    """What an outfeed writes does not come back; what an infeed reads may end the loop at any trip."""
+    line = "o = token[] outfeed(i, t)\n  again = pred[] get-tuple-element(s), index=1"
+    with pytest.raises(EvaluationError, match="w: the loop does not end"):
+        hloopt.evaluate(hloopt.parse(UNTIL.format(line=line)), [])
+    line = "f = (pred[], token[]) infeed(t)\n  again = pred[] get-tuple-element(f), index=0"
+    given = {f"infeed_{at}": np.array(at < 40) for at in range(41)}
+    host = hloopt.Host(given)
+    _, again = hloopt.evaluate(hloopt.parse(UNTIL.format(line=line)), [], host=host)
+    assert not again
+    assert host.unread == []
+
+
 def test_calls_and_fusions_of_any_kind_are_their_computations() -> None:
     entry = """
   x = f32[] parameter(0)
