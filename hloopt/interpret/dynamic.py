@@ -33,7 +33,7 @@ __all__ = ["evaluator", "obstacle"]
 
 def evaluator(instruction: Instruction, evaluate: Evaluator) -> Evaluator:
     """What evaluates an instruction: ``evaluate`` itself, unless a dimension is dynamic."""
-    if not is_dynamic(instruction):
+    if not is_dynamic(instruction) or instruction.op.family == "async":
         return evaluate
     run = bounded.EVALUATORS.get(instruction.opcode, evaluate)
     guard = bounded.GUARDS.get(instruction.opcode)
@@ -70,15 +70,15 @@ def obstacle(instruction: Instruction) -> str | None:
 # Their evaluators take sizes from the operands, or are in ``bounded``.
 _EVALUATED = frozenset(
     {
-        "add-dependency", "after-all", "async-done", "async-start", "async-update",
-        "batch-norm-grad", "batch-norm-inference", "batch-norm-training", "bitcast-convert", "broadcast",
-        "call", "cholesky", "concatenate", "conditional", "constant", "convolution", "copy", "copy-done",
-        "copy-start", "custom-call", "domain", "dot", "dynamic-reshape", "dynamic-slice",
-        "dynamic-update-slice", "fusion", "gather", "get-dimension-size", "get-tuple-element", "infeed",
-        "iota", "map", "opt-barrier", "outfeed", "pad", "parameter", "recv", "recv-done", "reduce",
-        "reduce-window", "reshape", "reverse", "rng", "rng-bit-generator", "scatter",
-        "select-and-scatter", "send", "send-done", "set-dimension-size", "slice", "sort", "topk",
-        "transpose", "triangular-solve", "tuple", "while",
+        "add-dependency", "after-all", "all-reduce", "all-reduce-done", "all-reduce-start",
+        "async-done", "async-start", "async-update", "batch-norm-grad", "batch-norm-inference",
+        "batch-norm-training", "bitcast-convert", "broadcast", "call", "cholesky", "concatenate",
+        "conditional", "constant", "convolution", "copy", "copy-done", "copy-start", "custom-call",
+        "domain", "dot", "dynamic-reshape", "dynamic-slice", "dynamic-update-slice", "fusion", "gather",
+        "get-dimension-size", "get-tuple-element", "infeed", "iota", "map", "opt-barrier", "outfeed",
+        "pad", "parameter", "recv", "recv-done", "reduce", "reduce-window", "reshape", "reverse", "rng",
+        "rng-bit-generator", "scatter", "select-and-scatter", "send", "send-done", "set-dimension-size",
+        "slice", "sort", "topk", "transpose", "triangular-solve", "tuple", "while",
     }
 )  # fmt: skip
 
