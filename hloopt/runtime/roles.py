@@ -36,7 +36,7 @@ def roles(module: Module) -> dict[Place, Role]:
         role(place).fan_in = fan_in
     for place in _asked(module, _positive, _keeps_sign):
         role(place).positive = True
-    for place in _asked(module, _definite, by_table(MOVES)):
+    for place in _asked(module, _definite, by_table(_KEEP_DEFINITE)):
         role(place).definite = True
     for place in _asked(module, _random_bits, by_table(MOVES)):
         role(place).bits = True
@@ -211,4 +211,6 @@ _KEEP_SIGN = {
     "rsqrt": (0,),
     "sqrt": (0,),
 }
+# (a + a^T) / 2 is how a matrix is made symmetric before it is factored.
+_KEEP_DEFINITE = {**MOVES, "add": (0, 1), "divide": (0,), "multiply": (0, 1)}
 _FACTORED = re.compile(r"lapack_[sdcz](getrf|potrf|trsm)_ffi")

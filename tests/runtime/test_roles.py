@@ -267,13 +267,18 @@ def test_labels_are_below_the_number_of_classes() -> None:
     assert other.min() < 0
 
 
-@pytest.mark.parametrize("kind", ["f32", "f64", "c64"])
-def test_matrices_to_be_factored_are_definite(kind: str) -> None:
+@pytest.mark.parametrize(("kind", "two"), [("f32", "2"), ("f64", "2"), ("c64", "(2, 0)")])
+def test_matrices_to_be_factored_are_definite(kind: str, two: str) -> None:
     """Cholesky decomposition and solving by a triangle give finite results."""
     module = module_of(f"""a = {kind}[3,20,20] parameter(0)
     t = {kind}[40,40] parameter(1)
     b = {kind}[40,2] parameter(2)
-    c = {kind}[3,20,20] cholesky(a), lower=true
+    h = {kind}[3,20,20] transpose(a), dimensions={{0,2,1}}
+    z = {kind}[3,20,20] add(a, h)
+    two = {kind}[] constant({two})
+    twos = {kind}[3,20,20] broadcast(two), dimensions={{}}
+    y = {kind}[3,20,20] divide(z, twos)
+    c = {kind}[3,20,20] cholesky(y), lower=true
     s = {kind}[40,2] triangular-solve(t, b), left_side=true, lower=true, transpose_a=NO_TRANSPOSE
     ROOT r = ({kind}[3,20,20], {kind}[40,2]) tuple(c, s)""")
     assert all(np.isfinite(result).all() for result in results(module))
