@@ -35,6 +35,8 @@ def bound(instruction: Instruction, context: Context) -> Evaluator:
     """
     function = instruction.op.numpy
     assert function is not None
+    # A row silences NumPy's warnings around its function; here a whole evaluation does so once.
+    function = getattr(function, "__wrapped__", function)
     kinds = [operand.array.dtype for operand in instruction.operands]
     result = instruction.array.dtype
     args = ScalarArgs(kinds[-1], result, instruction.attributes)
