@@ -46,9 +46,12 @@ def inference(
 def training(
     x: Array, scale: Array, offset: Array, epsilon: float, feature: int
 ) -> tuple[Array, Array, Array]:
-    """The normalised array, the mean and the (biased) variance of each feature."""
-    mean = x.mean(axis=_axes(x, feature))
-    variance = x.var(axis=_axes(x, feature))
+    """The normalised array, the mean and the (biased) variance of each feature: NaN where it has no element."""
+    axes = _axes(x, feature)
+    count = x.size // x.shape[feature] if x.size else 0
+    with np.errstate(invalid="ignore"):
+        mean = x.sum(axis=axes) / count
+        variance = np.square(x - _spread(mean, x, feature)).sum(axis=axes) / count
     return inference(x, scale, offset, mean, variance, epsilon, feature), mean, variance
 
 

@@ -1,18 +1,12 @@
-"""cholesky, triangular-solve and the factorisations: what their factors multiply to."""
+"""The factorisations that LAPACK calls ask for: what their factors multiply to."""
 
 from __future__ import annotations
 
 import numpy as np
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-import hloopt
-from hloopt.errors import UnsupportedError
 from hloopt.interpret import linalg
-
-TYPES = {"f32": np.float32, "f64": np.float64, "c64": np.complex64, "c128": np.complex128}
-LOOSE = {"f32": 2e-5, "c64": 2e-5, "f64": 1e-12, "c128": 1e-12}
 
 seeds = st.integers(0, 2**32 - 1)
 batches = st.lists(st.integers(0, 3), max_size=2).map(tuple)
@@ -28,29 +22,6 @@ def adjoint(array: np.ndarray) -> np.ndarray:
     return np.swapaxes(array, -1, -2).conj()
 
 
-@given(seeds, batches, st.integers(0, 7), st.booleans(), st.booleans())
-def test_cholesky_factors_multiply_to_the_matrix(seed, batch, size, lower, is_complex) -> None:
-    root = normal(seed, (*batch, size, size), is_complex)
-    matrix = root @ adjoint(root) + np.eye(size)
-    # What stands in the other triangle must not matter.
-    given_ = np.tril(matrix) if lower else np.triu(matrix)
-    garbage = given_ + (np.triu(root, 1) if lower else np.tril(root, -1))
-    factor = linalg.cholesky(garbage, lower=lower)
-    product = factor @ adjoint(factor) if lower else adjoint(factor) @ factor
-    np.testing.assert_allclose(product, matrix, atol=1e-10)
-    other = np.triu(factor, 1) if lower else np.tril(factor, -1)
-    assert not other.any()
-
-
-def test_a_matrix_that_is_not_positive_definite_gives_nan_and_no_other_does() -> None:
-    """As XLA's CPU backend answers: NaN in every element of that matrix."""
-    good, bad, nan = np.eye(3), np.diag([1.0, -1.0, 1.0]), np.full((3, 3), np.nan)
-    found = linalg.cholesky(np.stack([good, bad, nan]), lower=True)
-    assert (found[0] == good).all()
-    assert np.isnan(found[1]).all()
-    assert np.isnan(found[2]).all()
-
-
 def test_potrf_says_which_minor_failed_and_leaves_the_other_triangle() -> None:
     matrix = np.array([[4.0, 7.0, 7.0], [2.0, 1.0, 7.0], [1.0, 1.0, 1.0]])
     factor, info = linalg.cholesky_in_place(matrix, lower=True)
@@ -59,45 +30,6 @@ def test_potrf_says_which_minor_failed_and_leaves_the_other_triangle() -> None:
     factor, info = linalg.cholesky_in_place(np.eye(2) * 4 + np.tril([[0, 0], [9, 0]]), lower=False)
     assert info == 0
     assert factor.tolist() == [[2, 0], [9, 2]]
-
-
-@given(
-    seeds,
-    batches,
-    st.integers(1, 40),
-    st.integers(0, 3),
-    st.tuples(st.booleans(), st.booleans(), st.booleans(), st.booleans()),
-    st.sampled_from(["NO_TRANSPOSE", "TRANSPOSE", "ADJOINT"]),
-)
-def test_triangular_solutions_solve_their_system(seed, batch, size, columns, flags, op) -> None:
-    left_side, lower, unit_diagonal, is_complex = flags
-    full = normal(seed, (*batch, size, size), is_complex) / size
-    full = full + 3 * np.eye(size)
-    right = normal(seed + 1, (*batch, size, columns), is_complex)
-    if not left_side:
-        right = np.swapaxes(right, -1, -2)
-    found = linalg.triangular_solve(
-        full,
-        right,
-        left_side=left_side,
-        lower=lower,
-        unit_diagonal=unit_diagonal,
-        transpose_a=op,
-    )
-    triangle = np.tril(full, -1) if lower else np.triu(full, 1)
-    triangle = triangle + np.eye(size) * (1 if unit_diagonal else full)
-    applied = {
-        "NO_TRANSPOSE": triangle,
-        "TRANSPOSE": np.swapaxes(triangle, -1, -2),
-        "ADJOINT": adjoint(triangle),
-    }[op]
-    product = applied @ found if left_side else found @ applied
-    np.testing.assert_allclose(product, right, atol=1e-9)
-
-
-def test_a_zero_on_the_diagonal_divides() -> None:
-    found = linalg.triangular_solve(np.array([[1.0, 0.0], [1.0, 0.0]]), np.array([[1.0], [3.0]]))
-    assert found.tolist() == [[1.0], [np.inf]]
 
 
 @given(seeds, batches, st.integers(0, 6), st.integers(0, 6), st.booleans())
@@ -192,44 +124,3 @@ def test_nan_does_not_stop_the_iterations() -> None:
     singular, *_ = linalg.svd(matrices, full_matrices=True)
     assert singular[0].tolist() == [1, 1]
     assert not np.isfinite(singular[1]).any()
-
-
-@pytest.mark.parametrize("name", TYPES)
-def test_the_ops_round_to_their_type(name: str) -> None:
-    kind, is_complex = TYPES[name], name.startswith("c")
-    root = normal(0, (2, 3, 3), is_complex)
-    matrix = (root @ adjoint(root) + np.eye(3)).astype(kind)
-    right = normal(1, (2, 3, 4), is_complex).astype(kind)
-    text = f"""HloModule m
-
-ENTRY e {{
-  a = {name}[2,3,3] parameter(0)
-  b = {name}[2,3,4] parameter(1)
-  l = {name}[2,3,3] cholesky(a), lower=true
-  y = {name}[2,3,4] triangular-solve(l, b), left_side=true, lower=true, transpose_a=NO_TRANSPOSE
-  x = {name}[2,3,4] triangular-solve(l, y), left_side=true, lower=true, transpose_a=ADJOINT
-  u = {name}[2,3,3] cholesky(a), lower=false
-  ROOT all = ({name}[2,3,3], {name}[2,3,4], {name}[2,3,3]) tuple(l, x, u)
-}}
-"""
-    module = hloopt.parse(text)
-    hloopt.verify(module)
-    lower, solution, upper = hloopt.evaluate(module, [matrix, right])
-    assert {lower.dtype, solution.dtype, upper.dtype} == {np.dtype(kind)}
-    np.testing.assert_allclose(matrix @ solution, right, atol=LOOSE[name] * 10)
-    np.testing.assert_allclose(adjoint(upper), lower, atol=LOOSE[name])
-
-
-def test_a_system_without_its_direction_is_refused() -> None:
-    text = """HloModule m
-
-ENTRY e {
-  a = f32[2,2] parameter(0)
-  ROOT x = f32[2,2] triangular-solve(a, a), left_side=true, lower=true
-}
-"""
-    with pytest.raises(UnsupportedError) as error:
-        hloopt.evaluate(hloopt.parse(text), [np.eye(2, dtype=np.float32)])
-    assert error.value.message == (
-        "x: transpose_a is not given, so that the system to solve is not known"
-    )
