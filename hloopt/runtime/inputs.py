@@ -24,7 +24,7 @@ from hloopt.interpret.values import from_storage
 from hloopt.ir import Instruction, Module
 from hloopt.runtime.roles import roles
 from hloopt.runtime.sharing import data_keys
-from hloopt.types import UNBOUNDED, ArrayShape, Shape, TupleShape
+from hloopt.types import UNBOUNDED, ArrayShape, Shape, TupleShape, leaves
 
 __all__ = [
     "generate",
@@ -74,7 +74,13 @@ def generate_all(module: Module, seed: int, replicas: int, partitions: int) -> l
     found: list[list[Array]] = [[] for _ in range(replicas * partitions)]
     for number, parameter in enumerate(module.entry.parameters):
         places = list(_positions(parameter.shape))
-        keys = data_keys(parameter, replicas, partitions)
+        keys = [
+            key
+            for key, leaf in zip(
+                data_keys(parameter, replicas, partitions), leaves(parameter.shape), strict=True
+            )
+            if isinstance(leaf, ArrayShape) and leaf.dtype.is_array
+        ]
         made: dict[int, list[Array]] = {}
         for key in sorted({key for leaf in keys for key in leaf}):
             rng = np.random.default_rng([seed, number, key] if key else [seed, number])
