@@ -10,6 +10,7 @@ import numpy as np
 
 from hloopt.interpret.context import Array, Context, leaf_arrays
 from hloopt.interpret.regions import combiner, is_associative, passed
+from hloopt.interpret.scalars import Step, scalar_function
 from hloopt.ir import Computation
 from hloopt.types import DType
 
@@ -36,12 +37,14 @@ class Reducer:
     dtypes       element types of the ``n`` values
     apply        the computation on whole arrays, element by element
     associative  whether grouping changes no bit of a fold's result
+    scalars      gives the computation on scalars, where it has that form
     """
 
     name: str | None
     dtypes: tuple[DType, ...]
     apply: Apply
     associative: bool
+    scalars: Callable[[], Step | None] = lambda: None
 
     @property
     def wide(self) -> np.dtype[Any] | None:
@@ -103,9 +106,16 @@ def reducer_of(computation: Computation, context: Context, kinds: Sequence[DType
             taken = passed(computation, [*left, *right], context)
             return list(leaf_arrays(context.apply(computation, taken)))
 
-        name = combiner(computation) if not kinds or tuple(kinds) == dtypes else None
+        alike = not kinds or tuple(kinds) == dtypes
+        name = combiner(computation) if alike else None
         exact = name is not None and (dtypes[0].is_integer or dtypes[0].is_pred)
         associative = exact or is_associative(computation, context)
-        context.memory[key] = Reducer(name, dtypes, apply, associative)
+        context.memory[key] = Reducer(
+            name,
+            dtypes,
+            apply,
+            associative,
+            lambda: scalar_function(computation, context) if alike else None,
+        )
     reducer: Reducer = context.memory[key]
     return reducer

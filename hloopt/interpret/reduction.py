@@ -9,6 +9,7 @@ import numpy as np
 
 from hloopt.interpret.context import Array, Context, Evaluator, Value, arrays_of
 from hloopt.interpret.reducer import Reducer, reducer_of
+from hloopt.interpret.scalars import FEW_LANES, folded
 from hloopt.ir import Instruction
 
 __all__ = ["EVALUATORS", "fold", "reduce"]
@@ -79,6 +80,9 @@ def fold(columns: Sequence[Array], inits: Sequence[Array], reducer: Reducer) -> 
     if not count:
         return start
     if not reducer.associative:
+        step = reducer.scalars() if prod(dims) <= FEW_LANES < count else None
+        if step is not None:
+            return folded(columns, inits, step)
         for index in range(count):
             start = reducer.apply(start, [column[index] for column in columns])
         return start

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 import numpy as np
 
 from hloopt.interpret.context import Array, Context, Evaluator, Value, arrays_of, leaf_arrays
+from hloopt.interpret.scalars import scalar_function
 from hloopt.ir import Instruction
 from hloopt.types import TupleShape
 
@@ -55,19 +56,24 @@ def _scan(instruction: Instruction, values: tuple[Value, ...], context: Context)
     made = leaves[: len(leaves) - carries]
     scalar = all(not parameter.array.dims for parameter in region.parameters)
 
+    function = scalar_function(region, context) if scalar else None
+
     def step(operands: list[Array]) -> list[Array]:
+        if function is not None:
+            return list(function(*operands))
         value = context.apply(region, operands) if scalar else context.call(region, operands)
         return list(leaf_arrays(value))
 
     results = scan(
         arrays[:inputs],
-        arrays[inputs:],
+        [carry[()] for carry in arrays[inputs:]] if scalar else arrays[inputs:],
         dimension,
         step,
         [(leaf.dims, context.carrier(leaf.dtype)) for leaf in made],  # type: ignore[union-attr]
         reverse=attributes.get("is_reverse", False),
     )
-    return tuple(results) if isinstance(shape, TupleShape) else results[0]
+    values_ = tuple(map(np.asarray, results))
+    return values_ if isinstance(shape, TupleShape) else values_[0]
 
 
 EVALUATORS: Mapping[str, Evaluator] = {"scan": _scan}

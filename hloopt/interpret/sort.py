@@ -16,6 +16,7 @@ import numpy as np
 from hloopt.interpret.comparator import SortKey, sort_keys
 from hloopt.interpret.context import Array, Context, Evaluator, Value, array_of, arrays_of
 from hloopt.interpret.regions import passed
+from hloopt.interpret.scalars import Step, scalar_function
 from hloopt.ir import Instruction
 from hloopt.types import DType, TupleShape, of_numpy
 
@@ -28,6 +29,9 @@ __all__ = [
     "sort_order",
     "topk",
 ]
+
+# Fewer pairs of runs than this are merged by scalars rather than by arrays of their heads.
+_FEW_PAIRS = 64
 
 Less: TypeAlias = Callable[[list[Array]], Array]
 """Pairs of elements, two arrays an operand, to the comparator's answers."""
@@ -74,18 +78,23 @@ def key_order(keys: Sequence[tuple[Array, SortKey]], axis: int) -> Array | None:
     return np.lexsort(columns[::-1], axis=axis)
 
 
-def merge_order(arrays: Sequence[Array], axis: int, less: Less) -> Array:
+def merge_order(
+    arrays: Sequence[Array], axis: int, less: Less, scalars: Step | None = None
+) -> Array:
     """The permutation along ``axis`` of a stable bottom-up merge sort by ``less``.
 
     Where ``less`` is no order on the elements, which pairs are compared matters to the result: those
-    that merging neighbouring runs head by head compares.
+    that merging neighbouring runs head by head compares.  ``scalars`` is ``less`` of scalars.
     """
     lanes = [_to_lanes(array, axis) for array in arrays]
     count = lanes[0].shape[1]
     order = np.tile(np.arange(count), (lanes[0].shape[0], 1))
     width = 1
     while width < count:
-        order = _merge_runs(lanes, order, width, less)
+        merged = _merge_runs(lanes, order, width, less)
+        if merged is None and scalars is not None and order.size < 2 * width * _FEW_PAIRS:
+            merged = _merge_scalars(lanes, order, width, scalars)
+        order = _merge_in_turn(lanes, order, width, less) if merged is None else merged
         width *= 2
     shape = np.moveaxis(arrays[0], axis, -1).shape
     return np.moveaxis(order.reshape(shape), -1, axis)
@@ -96,12 +105,11 @@ def sort_order(
     axis: int,
     keys: Sequence[tuple[Array, SortKey]] | None,
     less: Less,
+    scalars: Step | None = None,
 ) -> Array:
     """The permutation along ``axis``: by the keys where they decide, else by asking ``less``."""
-    if keys is None:
-        return merge_order(arrays, axis, less)
-    order = key_order(keys, axis)
-    return merge_order(arrays, axis, less) if order is None else order
+    order = None if keys is None else key_order(keys, axis)
+    return merge_order(arrays, axis, less, scalars) if order is None else order
 
 
 def topk(array: Array, k: int, *, largest: bool = True) -> tuple[Array, Array]:
@@ -132,9 +140,11 @@ def _take_pairs(lanes: Sequence[Array], first: Array, second: Array) -> list[Arr
     return pairs
 
 
-def _merge_runs(lanes: Sequence[Array], order: Array, width: int, less: Less) -> Array:
+def _merge_runs(lanes: Sequence[Array], order: Array, width: int, less: Less) -> Array | None:
     """Merge sorted runs of ``width`` in pairs: each element's new place is its place in its run plus
     how many elements of the other run go before it, found by binary search for all at once.
+
+    None where merging head by head would give another result: ``less`` is no order on these elements.
     """
     count = order.shape[1]
     place = np.arange(count)
@@ -156,10 +166,9 @@ def _merge_runs(lanes: Sequence[Array], order: Array, width: int, less: Less) ->
     np.put_along_axis(merged, target, order, axis=1)
     from_left = np.zeros(order.shape, np.bool_)
     np.put_along_axis(from_left, target, np.broadcast_to(is_left, order.shape), axis=1)
-    # Two elements at one place, or another answer on the way: the comparator is no order on these.
-    if (merged < 0).any() or not _is_way(lanes, order, from_left, width, less):
-        return _merge_in_turn(lanes, order, width, less)
-    return merged
+    # Two elements at one place, or another answer on the way.
+    lost = (merged < 0).any() or not _is_way(lanes, order, from_left, width, less)
+    return None if lost else merged
 
 
 def _is_way(lanes: Sequence[Array], order: Array, from_left: Array, width: int, less: Less) -> bool:
@@ -176,6 +185,29 @@ def _is_way(lanes: Sequence[Array], order: Array, from_left: Array, width: int, 
     heads = [np.take_along_axis(order, np.minimum(at, count - 1), axis=1) for at in (right, left)]
     right_first = np.asarray(less(_take_pairs(lanes, *heads)), np.bool_)
     return not (open_ & (right_first == from_left)).any()
+
+
+def _merge_scalars(lanes: Sequence[Array], order: Array, width: int, less: Step) -> Array:
+    """Merge pairs of runs head by head, one comparison after the other."""
+    merged = np.empty_like(order)
+    for row, places in enumerate(order.tolist()):
+        items = list(zip(*(lane[row] for lane in lanes), strict=True))
+        out: list[int] = []
+        for start in range(0, len(places), 2 * width):
+            middle, end = start + width, min(start + 2 * width, len(places))
+            left, right = start, middle
+            while left < middle and right < end:
+                first, second = places[right], places[left]
+                pairs = zip(items[first], items[second], strict=True)
+                if less(*(element for pair in pairs for element in pair))[0]:
+                    out.append(first)
+                    right += 1
+                else:
+                    out.append(second)
+                    left += 1
+            out += places[left : min(middle, end)] + places[right:end]
+        merged[row] = out
+    return merged
 
 
 def _merge_in_turn(lanes: Sequence[Array], order: Array, width: int, less: Less) -> Array:
@@ -223,7 +255,10 @@ def _evaluate_sort(
             (array_of(context.apply(key.function, passed(key.function, arrays, context))), key)
             for key in found
         ]
-    order = sort_order(arrays, axis, keys, less)
+    kinds = tuple(parameter.array.dtype for parameter in comparator.parameters[::2])
+    alike = kinds == tuple(operand.array.dtype for operand in instruction.operands)
+    scalars = scalar_function(comparator, context) if alike else None
+    order = sort_order(arrays, axis, keys, less, scalars)
     results = tuple(np.take_along_axis(array, order, axis=axis) for array in arrays)
     return results if isinstance(instruction.shape, TupleShape) else results[0]
 

@@ -13,6 +13,7 @@ from hloopt.interpret.duplicates import combine_at
 from hloopt.interpret.movement import place
 from hloopt.interpret.reducer import Apply, Reducer, reducer_of
 from hloopt.interpret.regions import passed
+from hloopt.interpret.scalars import FEW_LANES, running
 from hloopt.ir import Instruction
 from hloopt.types import Window, WindowDim
 
@@ -118,9 +119,12 @@ def _running(
     count = columns[0].shape[0]
     starts = [np.broadcast_to(init, x.shape[1:]) for init, x in zip(inits, columns, strict=True)]
     ufunc = reducer.accumulating
+    step = reducer.scalars() if starts[0].size <= FEW_LANES else None
     if ufunc is not None:
         whole = np.concatenate([starts[0][np.newaxis], columns[0]])
         folds = [ufunc.accumulate(whole, axis=0, dtype=whole.dtype)]
+    elif step is not None:
+        folds = running(columns, inits, step)
     else:
         folds = [np.empty((count + 1, *x.shape[1:]), x.dtype) for x in columns]
         for at in range(count + 1):
