@@ -607,3 +607,18 @@ ENTRY e {
     for form in (module, hloopt.optimize(module, "O2"), hloopt.optimize(module, "call-inliner")):
         states = [state.tolist() for state in hloopt.evaluate(form, [])]
         assert states == [[0x7012395, 0], [0x7012398, 0]]
+
+
+def test_participants_draw_numbers_of_their_own():
+    """The key has the participant's number in it; participant 0 draws what a single one does."""
+    module = hloopt.parse(module_of("f32", (8,), "rng_uniform"))
+    ends = [np.float32(0), np.float32(1)]
+    host = hloopt.Host(seed=5)
+    numbers = [hloopt.evaluate(module, ends, host=host.of(at))[0].tolist() for at in range(4)]
+    assert len({tuple(one) for one in numbers}) == 4
+    assert numbers[0] == hloopt.evaluate(module, ends, host=hloopt.Host(seed=5))[0].tolist()
+    state = first_state(5)
+    for number, drawn_by_one in enumerate(numbers):
+        key = [state[0] ^ number, *state[1:]]
+        want = [(element_philox(key, (8,), (at,), wide=False) >> 9) * 2.0**-23 for at in range(8)]
+        assert drawn_by_one == want
