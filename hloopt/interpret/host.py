@@ -31,8 +31,8 @@ _Array = np.ndarray[Any, Any]
 _READ = re.compile(
     r"(?P<stream>infeed|recv_-?\d+)_(?P<number>0|[1-9]\d*)(?:\.(?P<participant>0|[1-9]\d*))?"
 )
-# The words beside seed and number that tell apart what is drawn for parameters (none), infeed and recv.
-_INFEED, _RECV = 1, 2
+# The words beside seed and number that tell infeed and recv from the parameters of any participant.
+_INFEED, _RECV = (1 << 40) + 1, (1 << 40) + 2
 _WORD = (1 << 64) - 1
 
 

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 import hloopt
 from elements import ELEMENTS, drawn_dims, seeds, shape_of, values
 from hloopt.errors import EvaluationError, UsageError
+from hloopt.runtime.inputs import generate_all
 from hloopt.types import DTYPES
 
 OPCODES = ("infeed", "outfeed", "recv", "recv-done", "send", "send-done")
@@ -384,6 +385,37 @@ def test_a_host_goes_on_where_it_is_and_can_be_restarted():
     hloopt.compile(module).run([], fresh)
     assert fresh.written["outfeed_0"].tolist() == [1, 1]
     assert fresh.unread == ["infeed_2", "infeed_3", "infeed_4"]
+
+
+def test_a_dynamic_dimension_takes_any_size_up_to_its_bound():
+    """The array has its own size; a larger one is refused."""
+    text = """HloModule m
+
+ENTRY e {
+  start = token[] after-all()
+  fed = (f32[<=4,2], token[]) infeed(start)
+  x = f32[<=4,2] get-tuple-element(fed), index=0
+  after = token[] get-tuple-element(fed), index=1
+  y = f32[<=4,2] add(x, x)
+  ROOT t = token[] outfeed(y, after)
+}
+"""
+    for size in (0, 3, 4):
+        given = np.arange(size * 2, dtype=np.float32).reshape(size, 2)
+        for _, put in run(text, {"infeed_0": given}):
+            assert put["outfeed_0"].tolist() == [[4 * at, 4 * at + 2] for at in range(size)]
+    with pytest.raises(
+        EvaluationError, match=r"infeed_0 has dimensions \[5, 2\], but f32\[<=4,2\]"
+    ):
+        run(text, {"infeed_0": np.zeros((5, 2), np.float32)})
+
+
+def test_what_is_drawn_is_not_what_parameters_are():
+    """No stream begins with the data of a parameter, of whichever participant."""
+    module = hloopt.parse(FEED.replace("start = token", "p = f32[2] parameter(0)\n  start = token"))
+    inputs = [array.tolist() for some in generate_all(module, 0, 3, 1) for array in some]
+    fed = [array.tolist() for array in hloopt.evaluate(module, [np.zeros(2, np.float32)])]
+    assert not [array for array in fed if array in inputs]
 
 
 def test_types_that_numpy_lacks_come_and_go_as_their_bits():
