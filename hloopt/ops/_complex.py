@@ -65,12 +65,13 @@ def absolute(x: Array) -> Array:
 
 
 def sign(x: Array) -> Array:
-    """Both parts over |x|; 0 for 0."""
-    size = absolute(x)
-    safe = np.where(size == 0, size.dtype.type(1), size)
-    zero = size.dtype.type(0)
-    parts = [np.where(size == 0, zero, part / safe) for part in (x.real, x.imag)]
-    return _parts(parts[0], parts[1], x.dtype)
+    """Both parts over |x|, scaled so that it does not overflow (in XLA's CPU code it does); 0 for 0."""
+    z = _wide(x)
+    shift = -_exponent(z.real, z.imag)
+    a, b = np.ldexp(z.real, shift), np.ldexp(z.imag, shift)
+    size = np.hypot(a, b)
+    safe = np.where(size == 0, 1.0, size)
+    return _parts(np.where(size == 0, 0.0, a / safe), np.where(size == 0, 0.0, b / safe), x.dtype)
 
 
 def multiply(x: Array, y: Array) -> Array:
