@@ -56,10 +56,9 @@ def _solved(instruction: Instruction) -> Iterator[Group]:
         dynamic = [dim for dim in group.target if marks(target)[dim]]
         if inferred in group.target:
             dynamic = [inferred]
-        elif len(dynamic) > 1 and len(group.source) > 1:
+        elif len(dynamic) > 1:
             raise LookupError
-        # Where one dimension is split XLA takes the last.
-        yield Group(group.source, group.target, dynamic[-1] if dynamic else None)
+        yield Group(group.source, group.target, dynamic[0] if dynamic else None)
 
 
 def ambiguous(instruction: Instruction) -> str | None:
