@@ -60,21 +60,18 @@ def _while(instruction: Instruction, operands: tuple[Value, ...], context: Conte
         before = state
         state = context.materialize(context.call(body, [state]), instruction.shape)
         trips += 1
-        if trips & (trips - 1) == 0:
-            alone = context.participant.count == 1
-            check_progress(instruction, trips, before, state, alone=alone)
+        if trips & (trips - 1) == 0 and _same_bits(before, state):
+            check_progress(instruction, trips, alone=context.participant.count == 1)
     return state
 
 
-def check_progress(
-    instruction: Instruction, trips: int, before: Value, after: Value, *, alone: bool
-) -> None:
-    """Raise ``EvaluationError`` where a trip has changed nothing, so that no other will end the loop.
+def check_progress(instruction: Instruction, trips: int, *, alone: bool) -> None:
+    """Raise ``EvaluationError`` where a trip that has changed nothing means that no other will end the loop.
 
-    To be asked now and then: at trips that are powers of two it costs next to nothing.  ``alone`` says that
-    there are no other participants.
+    Whoever runs a loop compares its state now and then: at trips that are powers of two it costs next to
+    nothing.  ``alone`` says that there are no other participants.
     """
-    if not _same_bits(before, after) or _hears(instruction, alone):
+    if _hears(instruction, alone):
         return
     computation = instruction.computation
     module = computation.module if computation is not None else None

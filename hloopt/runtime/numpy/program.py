@@ -11,7 +11,7 @@ import numpy as np
 from hloopt.errors import EvaluationError
 from hloopt.interpret import EVALUATORS, Host, check_inputs, supported
 from hloopt.interpret.context import Value
-from hloopt.interpret.control import branch_number, branches
+from hloopt.interpret.control import branch_number, branches, check_progress
 from hloopt.interpret.dynamic import evaluator
 from hloopt.interpret.interpreter import Interpreter
 from hloopt.interpret.participants import Participant, Participants
@@ -24,6 +24,7 @@ from hloopt.runtime.kernels import is_kernel, module_kernels
 from hloopt.runtime.numpy import movement, structural
 from hloopt.runtime.numpy.builder import Builder
 from hloopt.runtime.numpy.elementwise import elementwise
+from hloopt.runtime.numpy.loops import loop
 from hloopt.runtime.numpy.plan import Function, Line, Step
 from hloopt.runtime.numpy.values import Slots, leaf_slots, pack, unpack
 from hloopt.runtime.program import Array, Program
@@ -295,9 +296,12 @@ class _Compiler(Interpreter):
         kept = self._kept(instruction.shape)
         writes = tuple(at for at, slot in enumerate(line.inputs) if slot in written)
 
+        def stuck(trips: int) -> None:
+            check_progress(instruction, trips, alone=self.participant.count == 1)
+
         def choose(own: frozenset[int]) -> Function:
             copied = [at for at in writes if at not in own]
-            return _loop(condition, body, kept, copied)
+            return loop(condition, body, kept, copied, stuck)
 
         return self._several(
             builder, instruction, operands, choose(frozenset()), writes=writes, choose=choose
@@ -327,21 +331,6 @@ class _Compiler(Interpreter):
             return _same
         packed = pack([shape])
         return lambda flat: unpack(self.materialize(packed(*flat)[0], shape))
-
-
-def _loop(condition: Function, body: Function, kept: Function, copied: list[int]) -> Function:
-    def loop(*state: Any) -> tuple[Any, ...]:
-        if copied:
-            private = list(state)
-            for at in copied:
-                private[at] = np.array(private[at])
-            state = tuple(private)
-        state = kept(state)
-        while condition(*state)[0]:
-            state = kept(body(*state))
-        return state
-
-    return loop
 
 
 def _same(flat: tuple[Any, ...]) -> tuple[Any, ...]:
