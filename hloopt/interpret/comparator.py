@@ -5,6 +5,7 @@ Most are built from single comparisons ``compare(f(a), f(b))``: the same functio
 a key, joined so that a later key decides where the earlier ones are equal:
 
     compare(f(a), f(b)), direction=LT                         the key f, ascending
+    compare(f(a), f(b)), direction=LE                         the same, of equal elements the later first
     or(A, and(compare(f(a), f(b)), direction=EQ), B))         the key of A, then those of B
     select(compare(f(a), f(b)), direction=EQ, B, A)           the same
     select(compare(A, A with a and b swapped) = EQ, B, A)     the keys of A, then those of B
@@ -29,11 +30,13 @@ class SortKey:
     descending  whether larger keys come first
     total       whether floats are compared in total order (-NaN < -inf ... -0 < +0 ... < +NaN); if not,
                 the key has no place for a NaN
+    later_first whether of equal elements the later one goes first (``<=``): of the last key only
     """
 
     function: Computation
     descending: bool
     total: bool
+    later_first: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +50,7 @@ class _Comparison:
     right: Instruction
     descending: bool
     total: bool
+    later_first: bool
 
 
 def sort_keys(comparator: Computation) -> tuple[SortKey, ...] | None:
@@ -57,7 +61,12 @@ def sort_keys(comparator: Computation) -> tuple[SortKey, ...] | None:
     if comparisons is None:
         return None
     return tuple(
-        SortKey(_key_function(comparator, entry.left), entry.descending, entry.total)
+        SortKey(
+            _key_function(comparator, entry.left),
+            entry.descending,
+            entry.total,
+            entry.later_first,
+        )
         for entry in comparisons
     )
 
@@ -81,15 +90,16 @@ def _lexicographic(node: Instruction) -> list[_Comparison] | None:
 def _comparison(node: Instruction) -> _Comparison | None:
     direction = node.attributes["direction"]
     left, right = node.operands
-    if direction not in ("LT", "GT") or not _swapped(left, right):
+    if direction not in ("LT", "GT", "LE", "GE") or not _swapped(left, right):
         return None
     parities = _parities(left)
     if parities not in ({0}, {1}):
         return None
-    descending = direction == "GT"
+    descending = direction in ("GT", "GE")
     if parities == {1}:
         left, right, descending = right, left, not descending
-    return _Comparison(left, right, descending, _is_total(node))
+    later_first = direction in ("LE", "GE")
+    return _Comparison(left, right, descending, _is_total(node), later_first)
 
 
 def _is_total(node: Instruction) -> bool:
@@ -100,7 +110,7 @@ def _joined_by_or(first: Instruction, second: Instruction) -> list[_Comparison] 
     if second.opcode != "and":
         return None
     before = _lexicographic(first)
-    if before is None or len(before) != 1:
+    if before is None or len(before) != 1 or before[0].later_first:
         return None
     for equal, rest in (second.operands, second.operands[::-1]):
         if _is_tie(equal, before[0]):
@@ -115,7 +125,7 @@ def _joined_by_select(
     if condition.opcode != "compare" or condition.attributes["direction"] != "EQ":
         return None
     before = _lexicographic(on_false)
-    if before is None:
+    if before is None or before[-1].later_first:
         return None
     left, right = condition.operands
     tie = len(before) == 1 and _is_tie(condition, before[0])

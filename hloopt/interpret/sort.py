@@ -75,6 +75,11 @@ def key_order(keys: Sequence[tuple[Array, SortKey]], axis: int) -> Array | None:
         if np.isnan(wide).any():
             return None
         columns.append(-wide if key.descending else wide)
+    if keys[-1][1].later_first:
+        place = [1] * columns[0].ndim
+        place[axis] = -1
+        late = -np.arange(columns[0].shape[axis]).reshape(place)
+        columns.append(np.broadcast_to(late, columns[0].shape))
     return np.lexsort(columns[::-1], axis=axis)
 
 

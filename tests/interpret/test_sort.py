@@ -250,8 +250,21 @@ def test_total_order_by_bits_is_one_key(rng) -> None:
     assert found.view(np.int32).tolist() == values[expected].view(np.int32).tolist()
 
 
+def test_less_or_equal_is_a_key_whose_ties_are_reversed() -> None:
+    """The right element goes first where the comparator says so, also of equal ones."""
+    (key,) = keys_of(two("ROOT r = pred[] compare(b, a), direction=LE"))
+    assert (key.descending, key.later_first) == (True, True)
+    (key,) = keys_of(two("ROOT r = pred[] compare(a, b), direction=LE"))
+    assert (key.descending, key.later_first) == (False, True)
+
+
 NOT_KEYS = {
-    "less or equal": "ROOT r = pred[] compare(a, b), direction=LE",
+    "not equal": "ROOT r = pred[] compare(a, b), direction=NE",
+    "less or equal, then another": "eq = pred[] compare(a, b), direction=EQ\n"
+    "  le = pred[] compare(a, b), direction=LE\n"
+    "  gt = pred[] compare(i, j), direction=GT\n"
+    "  both = pred[] and(eq, gt)\n"
+    "  ROOT r = pred[] or(le, both)",
     "different functions": "n = s32[] negate(a)\n  ROOT r = pred[] compare(n, b), direction=LT",
     "both elements in one side": "s = s32[] add(a, b)\n  ROOT r = pred[] compare(s, s), direction=LT",
     "constant": "ROOT r = pred[] constant(false)",
