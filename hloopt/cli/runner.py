@@ -118,7 +118,7 @@ class Runner:
             pipeline=self.pipeline,
             replicas=counts[0],
             partitions=counts[1],
-            notes=self._notes(reference),
+            notes=self._notes(reference) + _open_numbers(module, expected),
         )
         compared = self._against(reference, expected, against)
         report.rows.append(replace(row, alive=bytes_alive, **compared))
@@ -318,6 +318,17 @@ def _bytes_alive(module: Module, participants: int) -> int:
     from hloopt.analysis.liveness import peak
 
     return peak(module.entry).byte_size * participants
+
+
+def _open_numbers(module: Module, expected: Sequence[Any] | None) -> list[str]:
+    """A word about expected results of a module that draws numbers as it likes."""
+    drawn = (one for computation in module for one in computation if one.opcode == "rng")
+    first = next(drawn, None)
+    if expected is None or first is None:
+        return []
+    return [
+        f"XLA leaves open what rng draws ({first.name}): expected results may rest on other numbers"
+    ]
 
 
 def _check_memory(module: Module, name: str, participants: int) -> int:

@@ -147,18 +147,35 @@ def test_a_name_that_is_none_is_refused_with_its_file(feed: Path, tmp_path: Path
 
 
 def test_the_forms_of_a_module_are_compared_in_what_they_write(feed: Path, monkeypatch) -> None:
-    """A pass that loses an outfeed does not go unnoticed."""
-    from hloopt.interpret.host import Host
+    """A program that writes something more does not go unnoticed, nor what that shifts."""
+    from hloopt.runtime.numpy.program import NumpyProgram
 
-    plain, calls = Host.send, []
+    plain = NumpyProgram.run_participants
+    other = np.full(2, 99, np.float32)
 
-    def losing(self: Host, channel: int, array: np.ndarray) -> None:
-        calls.append(channel)
-        if len(calls) != 3:  # the interpreter sends twice, then each form twice
-            plain(self, channel, array)
+    def run(self, inputs, host):
+        host.send(5, other)
+        return plain(self, inputs, host)
 
-    monkeypatch.setattr(Host, "send", losing)
+    monkeypatch.setattr(NumpyProgram, "run_participants", run)
     result = invoke("run", str(feed), "--repeat", "1")
     assert result.exit_code == 1
     assert "given, cpu: send_5_0 against interpreter: 2 of 2 elements" in result.stdout
-    assert "given, cpu: send_5_1 against interpreter: is not written" in result.stdout
+    assert "given, cpu: send_5_2 against interpreter: is written, too" in result.stdout
+
+
+def test_expected_results_of_rng_get_a_note(tmp_path: Path) -> None:
+    """What XLA drew when it made them nobody can know."""
+    path = tmp_path / "noise.hlo"
+    path.write_text(
+        "HloModule m\nENTRY e { a = f32[] parameter(0)\n b = f32[] parameter(1)\n"
+        "ROOT noise = f32[4] rng(a, b), distribution=rng_uniform }\n"
+    )
+    ends = {"in_0": np.array(0, np.float32), "in_1": np.array(1, np.float32)}
+    np.savez(tmp_path / "io.npz", **ends, out_0=np.full(4, 0.5, np.float32))
+    words = ("run", str(path), "--repeat", "1", "--inputs", str(tmp_path / "io.npz"))
+    note = "XLA leaves open what rng draws (noise)"
+    assert note not in invoke(*words).stdout
+    result = invoke(*words, "--expect", str(tmp_path / "io.npz"))
+    assert result.exit_code == 1
+    assert note in result.stdout
