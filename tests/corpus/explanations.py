@@ -10,6 +10,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from math import prod
 
+import ml_dtypes
+
 from hloopt.ir import Instruction, Module, build, edit
 from hloopt.types import ArrayShape, Window, WindowDim, leaves
 
@@ -90,6 +92,20 @@ def _window(size: int, is_reduced: bool) -> WindowDim:
     return WindowDim(length, length, missing // 2, missing - missing // 2)
 
 
+def _rounded_sums(module: Module) -> bool:
+    """Sums of 16 bits and less rounded after every addition, not once at their end as XLA's evaluator has it."""
+    found = False
+    for instruction in [*_all(module, "reduce"), *_all(module, "reduce-window")]:
+        region = instruction.attributes["to_apply"]
+        root = region.root
+        if root.opcode == "add" and root.array.dtype.is_float and root.array.dtype.bits <= 16:
+            kind = ml_dtypes.finfo(root.array.dtype.numpy)
+            bits = {"exponent_bits": int(kind.nexp), "mantissa_bits": int(kind.nmant)}
+            edit.set_root(region, build.make(region, "reduce-precision", (root,), bits))
+            found = True
+    return found
+
+
 def _without_init(module: Module) -> bool:
     """A reduction or window of one element as that element, whatever its init."""
     found = False
@@ -120,6 +136,21 @@ def _bounded_by_clamp(module: Module) -> bool:
     return found
 
 
+def _lost_infinities(module: Module) -> bool:
+    """Complex quotients whose numerator has NaN as its real part as NaN, be the imaginary part infinite."""
+    found = False
+    for instruction in _all(module, "divide"):
+        if not instruction.array.dtype.is_complex:
+            continue
+        copy = build.clone(instruction, instruction, instruction.operands)
+        real = build.make(instruction, "real", instruction.operands[:1])
+        lost = build.make(instruction, "compare", (real, real), {"direction": "NE"})
+        nan = build.splat(instruction, instruction.array, complex("nan+nanj"))
+        edit.replace_instruction(instruction, build.make(instruction, "select", (lost, nan, copy)))
+        found = True
+    return found
+
+
 def _all(module: Module, opcode: str) -> list[Instruction]:
     return [one for one in module.instructions() if one.opcode == opcode]
 
@@ -127,6 +158,8 @@ def _all(module: Module, opcode: str) -> list[Instruction]:
 EXPLANATIONS = (
     Explanation("reciprocals of constant divisors", _reciprocals),
     Explanation("reductions in two steps", _trees),
+    Explanation("sums that are rounded after every addition", _rounded_sums),
     Explanation("reductions of one element without their init", _without_init),
+    Explanation("complex quotients that lose an infinity beside a NaN", _lost_infinities),
     Explanation("a clamp for its maximum with its lower bound", _bounded_by_clamp),
 )

@@ -48,6 +48,16 @@ RULES: tuple[Rule, ...] = (
     ),
     Rule(
         RUNS,
+        "not so with sums that are rounded after every addition",
+        "a bf16 sum that XLA's CPU compiler rounds at every step, its evaluator (and hloopt) once",
+    ),
+    Rule(
+        RUNS,
+        "not so with complex quotients that lose an infinity beside a NaN",
+        "C's rules, and XLA's evaluator, make (nan+inf*i)/c infinite, XLA's CPU compiler NaN",
+    ),
+    Rule(
+        RUNS,
         "not so with reductions of one element without their init",
         "XLA takes the init to be the reducer's identity, and leaves it out where there is one element",
     ),
