@@ -194,10 +194,10 @@ def width(name: str) -> int:
 
 
 def bits_of(name: str, array: Array) -> list[int]:
-    """The bits of the elements, as unsigned numbers."""
+    """The bits of the elements, as unsigned numbers; those of c128 one part after the other."""
     raw = np.ascontiguousarray(array).reshape(-1)
     mask = (1 << width(name)) - 1
-    return [int(code) & mask for code in raw.view(f"u{raw.dtype.itemsize}")]
+    return [int(code) & mask for code in raw.view(f"u{min(raw.dtype.itemsize, 8)}")]
 
 
 def numbers(name: str, array: Array) -> list[Number]:
