@@ -8,11 +8,14 @@ import numpy as np
 
 from hloopt.interpret.context import Array
 from hloopt.interpret.reducer import Apply, Reducer
+from hloopt.interpret.scalars import FEW_LANES, Step
 
 __all__ = ["combine_at"]
 
-# Up to here, rounds of distinct places are quicker than anything done for duplicates.
+# Up to here, rounds of distinct places are quicker than a tree.
 _FEW_ROUNDS = 8
+# From here on, whole blocks are quicker than the elements one by one.
+_WIDE_BLOCK = 64
 
 
 def combine_at(
@@ -23,7 +26,7 @@ def combine_at(
 ) -> None:
     """``target[rows[i]] = f(target[rows[i]], source[i])`` for ``i`` in order, in place.
 
-    Targets have shape [places, block], sources [n, block], ``rows`` [n].
+    Targets have shape [places, block] and lie in order in memory; sources [n, block], ``rows`` [n].
     """
     if not rows.size or reducer.name == "first":
         return
@@ -31,19 +34,48 @@ def combine_at(
         for target, source in zip(targets, sources, strict=True):
             target[rows] = source  # of duplicates the last one stays
         return
-    apply = reducer.apply
-    order = np.argsort(rows, kind="stable")
+    ufunc = reducer.ufunc(step_by_step=True)
+    if ufunc is not None and targets[0].shape[1] < _WIDE_BLOCK:
+        _at(ufunc, targets[0], rows, sources[0])
+        return
+    order = np.argsort(_narrowed(rows, len(targets[0])), kind="stable")
     ranks = _ranks(rows[order])
     rounds = int(ranks.max()) + 1
-    ufunc = reducer.ufunc()
-    if rounds <= _FEW_ROUNDS:
-        _in_rounds(targets, rows, sources, apply, order, ranks)
-    elif ufunc is not None and len(targets) == 1:
-        ufunc.at(targets[0], rows, sources[0])
-    elif reducer.associative:
-        _as_tree(targets, rows, sources, apply, order, ranks)
+    if ufunc is not None:
+        _in_rounds(targets, rows, sources, reducer.stepping(), order, ranks)
+    elif reducer.associative and rounds > _FEW_ROUNDS:
+        _as_tree(targets, rows, sources, reducer.apply, order, ranks)
     else:
-        _in_rounds(targets, rows, sources, apply, order, ranks)
+        step = reducer.scalars() if sources[0].size <= FEW_LANES * rounds else None
+        if step is not None:
+            _one_by_one(targets, rows, sources, step)
+        else:
+            _in_rounds(targets, rows, sources, reducer.apply, order, ranks)
+
+
+def _at(ufunc: np.ufunc, target: Array, rows: Array, source: Array) -> None:
+    """The ufunc's own loop, element by element in order, which is quick on flat arrays alone."""
+    block = target.shape[1]
+    places = rows if block == 1 else (rows[:, np.newaxis] * block + np.arange(block)).reshape(-1)
+    assert target.flags.c_contiguous
+    ufunc.at(target.reshape(-1), places, source.reshape(-1))
+
+
+def _narrowed(rows: Array, count: int) -> Array:
+    """The rows as the narrowest type: NumPy sorts 16 bits by their digits."""
+    return rows.astype(np.min_scalar_type(max(count - 1, 0)))
+
+
+def _one_by_one(
+    targets: Sequence[Array], rows: Array, sources: Sequence[Array], step: Step
+) -> None:
+    for column in range(targets[0].shape[1]):
+        cells = [target[:, column] for target in targets]
+        updates = zip(*(source[:, column] for source in sources), strict=True)
+        for row, new in zip(rows.tolist(), updates, strict=True):
+            made = step(*(cell[row] for cell in cells), *new)
+            for cell, number in zip(cells, made, strict=True):
+                cell[row] = number
 
 
 def _ranks(rows: Array) -> Array:

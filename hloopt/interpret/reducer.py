@@ -59,19 +59,24 @@ class Reducer:
             return np.dtype(np.float64)
         return np.dtype(np.complex128) if self.dtypes[0].is_complex else None
 
-    def ufunc(self) -> np.ufunc | None:
+    def ufunc(self, *, step_by_step: bool = False) -> np.ufunc | None:
         """A ufunc that does what ``apply`` does, bit for bit, on arrays of the storage type.
 
-        Not for types NumPy has not, nor for the maximum of floats: NumPy takes either of +0 and -0.
+        Not for types NumPy has not, nor for the maximum of floats: NumPy takes either of +0 and -0.  Its
+        reductions of f16 round once for many elements; ``step_by_step`` says that none is asked for.
         """
         ufunc = _UFUNCS.get(self.name or "")
-        if ufunc is None or self.dtypes[0].numpy.kind not in "biufc":
+        kind = self.dtypes[0]
+        if ufunc is None:
             return None
+        if kind.is_narrow_float:
+            rounds = kind.name == "bf16" or (kind.name == "f16" and step_by_step)
+            return ufunc if rounds and self.name in ("add", "multiply") else None
+        code = kind.numpy.kind
         ordered = self.name in ("maximum", "minimum")
-        kind = self.dtypes[0].numpy.kind
-        if (ordered and kind in "fc") or (kind == "b" and self.name in ("add", "multiply")):
+        if code not in "biufc" or (ordered and code in "fc"):
             return None
-        return None if self.dtypes[0].is_narrow_float else ufunc
+        return None if code == "b" and self.name in ("add", "multiply") else ufunc
 
     @property
     def groupable(self) -> bool:
@@ -81,11 +86,17 @@ class Reducer:
     @property
     def accumulating(self) -> np.ufunc | None:
         """A ufunc that does what ``apply`` does on accumulators of type ``wide``, if any."""
-        return np.add if self.wide is not None else self.ufunc()
+        return np.add if self.wide is not None else self.ufunc(step_by_step=True)
 
     def combine(self) -> Apply:
         """``apply``, or a ufunc that does the same, on accumulators of type ``wide``, if any."""
-        ufunc = self.accumulating
+        return self._applied(self.accumulating)
+
+    def stepping(self) -> Apply:
+        """``apply``, or a ufunc that does the same, every step rounded to the element type."""
+        return self._applied(self.ufunc(step_by_step=True))
+
+    def _applied(self, ufunc: np.ufunc | None) -> Apply:
         if ufunc is None:
             return self.apply
         return lambda left, right: [np.asarray(ufunc(left[0], right[0]))]

@@ -197,6 +197,9 @@ COMBINERS = (
     binary("add", "u4"),
     binary("add", "f32"),
     binary("add", "bf16"),
+    binary("add", "f16"),
+    binary("add", "f8e4m3fn"),
+    binary("multiply", "bf16"),
     binary("add", "c64"),
     binary("multiply", "s16"),
     binary("multiply", "f16"),
@@ -237,6 +240,14 @@ def test_scatter_assigns_elements_of_any_type(case, name, chooser):
 def test_scatter_of_many_updates_of_few_places_keeps_their_order(size, count, combiner, chooser):
     """Every place is combined in the order of its updates, however many there are."""
     case = Places((size, 2), (1, 2), (0,), (0,), (), (), 1, (count, 1), (1,), (count, 2))
+    check_scatter(case, combiner, "s32", chooser)
+
+
+@given(st.sampled_from([1, 70]), st.integers(2, 20), st.sampled_from(COMBINERS), seeds)
+@settings(max_examples=60)
+def test_scatter_of_rows_combines_them_element_by_element(block, count, combiner, chooser):
+    """Whole rows, narrow and wide, some of them at the same place."""
+    case = Places((5, block), (1, block), (0,), (0,), (), (), 1, (count, 1), (1,), (count, block))
     check_scatter(case, combiner, "s32", chooser)
 
 
