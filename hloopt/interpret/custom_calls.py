@@ -7,7 +7,7 @@ computes is known to its library alone.
 
 from __future__ import annotations
 
-from hloopt.interpret import gpu_libraries, gpu_random, lapack, plugins
+from hloopt.interpret import gpu_libraries, gpu_random, lapack, plugins, solvers
 from hloopt.interpret.bounded import (
     check_pad_to_static,
     check_slice_to_dynamic,
@@ -118,6 +118,7 @@ CUSTOM_CALLS: dict[str, Evaluator] = {
     **gpu_libraries.EVALUATORS,
     **gpu_random.EVALUATORS,
     **lapack.EVALUATORS,
+    **solvers.EVALUATORS,
 }
 """What each target computes."""
 
@@ -131,6 +132,7 @@ CUSTOM_CHECKS: dict[str, Check] = {
     **gpu_libraries.CHECKS,
     **gpu_random.CHECKS,
     **lapack.CHECKS,
+    **solvers.CHECKS,
 }
 """Why a call of a known target cannot be evaluated, as in ``CHECKS``."""
 

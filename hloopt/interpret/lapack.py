@@ -12,18 +12,20 @@ from typing import NamedTuple, TypeAlias
 
 import numpy as np
 
-from hloopt.interpret import linalg
+from hloopt.interpret import linalg, reflectors
 from hloopt.interpret.context import Array, Check, Context, Evaluator, Value, array_of
 from hloopt.ir import Instruction
 from hloopt.types import ArrayShape, TupleShape, leaves
 
-__all__ = ["CHECKS", "EVALUATORS", "call_options"]
+__all__ = ["CHECKS", "EVALUATORS", "Results", "Row", "call_options", "checker", "evaluator"]
 
 _OPTION = re.compile(r"\s*(\w+)\s*=\s*(true|false|-?\d+)\s*(?::\s*[a-z]+\d+\s*)?(?:,|$)")
 
 Options: TypeAlias = Mapping[str, int]
-Routine: TypeAlias = Callable[[Sequence[Array], Options], tuple[Array, ...]]
-"""Operands and options to the arrays of the result, in double precision."""
+Results: TypeAlias = "tuple[Array | None, ...]"
+"""In double precision; None stands for what nobody may read, which is zeros here."""
+Routine: TypeAlias = Callable[[Sequence[Array], Options], Results]
+"""Operands and options to results."""
 
 
 def call_options(instruction: Instruction) -> dict[str, int]:
@@ -46,19 +48,19 @@ def call_options(instruction: Instruction) -> dict[str, int]:
     return options
 
 
-def _potrf(operands: Sequence[Array], options: Options) -> tuple[Array, ...]:
+def _potrf(operands: Sequence[Array], options: Options) -> Results:
     return linalg.cholesky_in_place(operands[0], lower=_letter(options, "uplo") == "L")
 
 
-def _getrf(operands: Sequence[Array], options: Options) -> tuple[Array, ...]:
+def _getrf(operands: Sequence[Array], options: Options) -> Results:
     return linalg.lu(operands[0])
 
 
-def _geqrf(operands: Sequence[Array], options: Options) -> tuple[Array, ...]:
+def _geqrf(operands: Sequence[Array], options: Options) -> Results:
     return (*linalg.qr_raw(operands[0]), _no_info(operands[0]))
 
 
-def _orgqr(operands: Sequence[Array], options: Options) -> tuple[Array, ...]:
+def _orgqr(operands: Sequence[Array], options: Options) -> Results:
     return linalg.householder_product(operands[0], operands[1]), _no_info(operands[0])
 
 
@@ -66,7 +68,7 @@ def _no_info(matrices: Array) -> Array:
     return np.zeros(matrices.shape[:-2], np.int32)
 
 
-def _trsm(operands: Sequence[Array], options: Options) -> tuple[Array, ...]:
+def _trsm(operands: Sequence[Array], options: Options) -> Results:
     transposes = {"N": "NO_TRANSPOSE", "T": "TRANSPOSE", "C": "ADJOINT"}
     solution = linalg.triangular_solve(
         operands[0],
@@ -79,7 +81,7 @@ def _trsm(operands: Sequence[Array], options: Options) -> tuple[Array, ...]:
     return (solution,)
 
 
-def _evd(operands: Sequence[Array], options: Options) -> tuple[Array, ...]:
+def _evd(operands: Sequence[Array], options: Options) -> Results:
     """Eigenvectors (columns), ascending eigenvalues, info.
 
     Vectors are LAPACK's own of double precision: determined up to a factor of modulus 1, and up to a
@@ -88,74 +90,139 @@ def _evd(operands: Sequence[Array], options: Options) -> tuple[Array, ...]:
     return linalg.eigh(operands[0], lower=_letter(options, "uplo") == "L")
 
 
-def _gesdd(operands: Sequence[Array], options: Options) -> tuple[Array, ...]:
+def _gesdd(operands: Sequence[Array], options: Options) -> Results:
     """The operand (LAPACK destroys it), singular values, U, Vᴴ, info; vectors as for ``_evd``."""
     singular = linalg.svd(operands[0], full_matrices=_letter(options, "mode") == "A")
     return (operands[0], *singular)
 
 
-_CHOICES = {"diag": "NU", "mode": "ANSV", "side": "LR", "trans_x": "NTC", "uplo": "LU"}
-"""The letters an option may have.  Where ``mode`` is N, LAPACK computes no vectors and nobody may read
-them; here they are computed all the same."""
+def _geev(operands: Sequence[Array], options: Options) -> Results:
+    """Eigenvalues (of real matrices their real and imaginary parts), left and right eigenvectors, info."""
+    values, vectors, info = linalg.eig(operands[0])
+    parts = (values,) if np.iscomplexobj(operands[0]) else (values.real, values.imag)
+    return (*parts, None, vectors, info)
 
 
-class _Row(NamedTuple):
-    """A routine, the letters of its types, its options, how many operands and results it may have."""
+def _gehrd(operands: Sequence[Array], options: Options) -> Results:
+    return (*reflectors.hessenberg(operands[0]), _no_info(operands[0]))
+
+
+def _sytrd(operands: Sequence[Array], options: Options) -> Results:
+    form = reflectors.tridiagonal_form(operands[0], lower=_letter(options, "uplo") == "L")
+    return (*form, _no_info(operands[0]))
+
+
+def _geqp3(operands: Sequence[Array], options: Options) -> Results:
+    return reflectors.qr_pivoted(operands[0], operands[1])
+
+
+def _ormqr(operands: Sequence[Array], options: Options) -> Results:
+    product = reflectors.apply_reflections(
+        operands[0],
+        operands[1],
+        operands[2],
+        left=bool(options["left"]),
+        adjoint=bool(options["transpose"]),
+    )
+    return (product,)
+
+
+def _gtsv(operands: Sequence[Array], options: Options) -> Results:
+    return linalg.tridiagonal_solve(*operands)
+
+
+Choices: TypeAlias = str | tuple[int, ...] | None
+"""The letters that an option may have, or its numbers, or any number."""
+
+_FLAG = (0, 1)
+_UPLO = {"uplo": "LU"}
+_VECTORS: dict[str, Choices] = {"mode": "ANSV"}
+"""Where ``mode`` is N, LAPACK computes no vectors and nobody may read them; here they are computed all the
+same."""
+
+
+class Row(NamedTuple):
+    """A routine, its options, how many operands and results it may have."""
 
     routine: Routine
-    types: str
-    options: tuple[str, ...]
+    options: Mapping[str, Choices]
     operands: int
     results: tuple[int, ...]
 
 
-_ROUTINES: dict[str, _Row] = {
-    "potrf": _Row(_potrf, "sdcz", ("uplo",), 1, (2,)),
-    "getrf": _Row(_getrf, "sdcz", (), 1, (3,)),
-    "geqrf": _Row(_geqrf, "sdcz", (), 1, (2, 3)),
-    "orgqr": _Row(_orgqr, "sd", (), 2, (1, 2)),
-    "ungqr": _Row(_orgqr, "cz", (), 2, (1, 2)),
-    "trsm": _Row(_trsm, "sdcz", ("diag", "side", "trans_x", "uplo"), 2, (1,)),
-    "syevd": _Row(_evd, "sd", ("mode", "uplo"), 1, (3,)),
-    "heevd": _Row(_evd, "cz", ("mode", "uplo"), 1, (3,)),
-    "gesdd": _Row(_gesdd, "sdcz", ("mode",), 1, (5,)),
+_TRSM: dict[str, Choices] = {"diag": "NU", "side": "LR", "trans_x": "NTC", "uplo": "LU"}
+# Left eigenvectors are not NumPy's to give.
+_GEEV: dict[str, Choices] = {"compute_left": "N", "compute_right": "NV"}
+
+_ROUTINES: dict[str, tuple[str, Row]] = {
+    "potrf": ("sdcz", Row(_potrf, _UPLO, 1, (2,))),
+    "getrf": ("sdcz", Row(_getrf, {}, 1, (3,))),
+    "geqrf": ("sdcz", Row(_geqrf, {}, 1, (2, 3))),
+    "geqp3": ("sdcz", Row(_geqp3, {}, 2, (3,))),
+    "orgqr": ("sd", Row(_orgqr, {}, 2, (1, 2))),
+    "ungqr": ("cz", Row(_orgqr, {}, 2, (1, 2))),
+    "ormqr": ("sd", Row(_ormqr, {"left": _FLAG, "transpose": _FLAG}, 3, (1,))),
+    "unmqr": ("cz", Row(_ormqr, {"left": _FLAG, "transpose": _FLAG}, 3, (1,))),
+    "trsm": ("sdcz", Row(_trsm, _TRSM, 2, (1,))),
+    "gtsv": ("sdcz", Row(_gtsv, {}, 4, (5,))),
+    "syevd": ("sd", Row(_evd, {"mode": "NV", **_UPLO}, 1, (3,))),
+    "heevd": ("cz", Row(_evd, {"mode": "NV", **_UPLO}, 1, (3,))),
+    "sytrd": ("sd", Row(_sytrd, _UPLO, 1, (5,))),
+    "hetrd": ("cz", Row(_sytrd, _UPLO, 1, (5,))),
+    "gehrd": ("sdcz", Row(_gehrd, {"high": None, "low": (1,)}, 1, (3,))),
+    "geev": ("sd", Row(_geev, _GEEV, 1, (5,))),
+    "gesdd": ("sdcz", Row(_gesdd, _VECTORS, 1, (5,))),
+    "gesvd": ("sdcz", Row(_gesdd, _VECTORS, 1, (5,))),
 }
-"""By LAPACK's name.  Older jaxlib has one result more for geqrf and orgqr, an ``info`` that is 0."""
+"""By LAPACK's name, with the letters of its types.  Older jaxlib has one result more for geqrf and orgqr,
+an ``info`` that is 0."""
+
+_COMPLEX_GEEV = Row(_geev, _GEEV, 1, (4,))
 
 
 def _letter(options: Options, name: str) -> str:
     return chr(options[name])
 
 
-def _evaluator(routine: Routine) -> Evaluator:
+def evaluator(routine: Routine) -> Evaluator:
+    """Results in the types and shapes of the instruction."""
+
     def evaluate(instruction: Instruction, operands: tuple[Value, ...], context: Context) -> Value:
         arrays = [array_of(operand) for operand in operands]
         results = routine(arrays, call_options(instruction))
-        rounded = []
+        converted = []
         for array, shape in zip(results, leaves(instruction.shape), strict=False):
             assert isinstance(shape, ArrayShape)
+            if array is None:
+                array = np.zeros(shape.dims)
             if array.shape != shape.dims:
                 message = f"result {list(array.shape)} where the instruction has {shape}"
                 raise context.unsupported(instruction, f"{_target(instruction)}: {message}")
             with np.errstate(over="ignore"):
-                rounded.append(context.round(array, shape.dtype))
-        return tuple(rounded) if isinstance(instruction.shape, TupleShape) else rounded[0]
+                converted.append(context.round(array, shape.dtype))
+        return tuple(converted) if isinstance(instruction.shape, TupleShape) else converted[0]
 
     return evaluate
 
 
-def _checker(row: _Row) -> Check:
+def checker(row: Row) -> Check:
+    """Why a call of the routine cannot be evaluated, or None."""
+
     def check(instruction: Instruction) -> str | None:
         target = _target(instruction)
         try:
             options = call_options(instruction)
         except ValueError as error:
             return f"{target}: {error}"
-        for name in row.options:
+        for name, choices in row.options.items():
             if name not in options:
                 return f"{target} without {name} in its backend_config"
-            if options[name] not in map(ord, _CHOICES[name]):
-                return f"{target} with {name}={options[name]}, not one of {_codes(name)}"
+            allowed = tuple(map(ord, choices)) if isinstance(choices, str) else choices
+            if allowed is not None and options[name] not in allowed:
+                return f"{target} with {name}={options[name]}, not one of {_codes(choices)}"
+        parts = [*(operand.shape for operand in instruction.operands), *leaves(instruction.shape)]
+        if not all(isinstance(part, ArrayShape) for part in parts):
+            return f"{target} of what are no arrays"
         found = len(instruction.operands), len(list(leaves(instruction.shape)))
         if found[0] != row.operands or found[1] not in row.results:
             return f"{target} with {found[0]} operands and {found[1]} results"
@@ -164,22 +231,23 @@ def _checker(row: _Row) -> Check:
     return check
 
 
-def _codes(name: str) -> str:
-    return ", ".join(f"{ord(letter)} ({letter})" for letter in _CHOICES[name])
+def _codes(choices: Choices) -> str:
+    if isinstance(choices, str):
+        return ", ".join(f"{ord(letter)} ({letter})" for letter in choices)
+    return ", ".join(map(str, choices or ()))
 
 
 def _target(instruction: Instruction) -> str:
     return str(instruction.attributes["custom_call_target"])
 
 
-EVALUATORS: dict[str, Evaluator] = {
-    f"lapack_{letter}{name}_ffi": _evaluator(row.routine)
-    for name, row in _ROUTINES.items()
-    for letter in row.types
-}
+_ROWS: dict[str, Row] = {
+    f"lapack_{letter}{name}_ffi": row
+    for name, (letters, row) in _ROUTINES.items()
+    for letter in letters
+} | {f"lapack_{letter}geev_ffi": _COMPLEX_GEEV for letter in "cz"}
 
-CHECKS: dict[str, Check] = {
-    f"lapack_{letter}{name}_ffi": _checker(row)
-    for name, row in _ROUTINES.items()
-    for letter in row.types
-}
+EVALUATORS: dict[str, Evaluator] = {name: evaluator(row.routine) for name, row in _ROWS.items()}
+"""By target, as in ``custom_calls.CUSTOM_CALLS``."""
+
+CHECKS: dict[str, Check] = {name: checker(row) for name, row in _ROWS.items()}

@@ -18,12 +18,15 @@ __all__ = [
     "EVALUATORS",
     "cholesky",
     "cholesky_in_place",
+    "eig",
     "eigh",
     "householder_product",
     "lu",
     "qr_raw",
     "svd",
     "triangular_solve",
+    "tridiagonal_solve",
+    "wide",
 ]
 
 _BLOCK = 16
@@ -51,7 +54,7 @@ def cholesky_in_place(matrices: Array, *, lower: bool) -> tuple[Array, Array]:
     ``info`` (s32, one a matrix) is 0, or the 1-based order of the first leading minor that is not
     positive; then the columns from there on are not factors.
     """
-    result = _wide(matrices).copy()
+    result = wide(matrices).copy()
     work = result if lower else _adjoint(result).copy()
     size = work.shape[-1]
     info = np.zeros(work.shape[:-2], np.int32)
@@ -89,7 +92,7 @@ def triangular_solve(
     not its diagonal where that is ``unit_diagonal``.  Shapes: a [..., n, n], b [..., n, m], or
     [..., m, n] where not ``left_side``.  A zero on the diagonal divides: inf and NaN, no error.
     """
-    triangle, right = _wide(a), _wide(b)
+    triangle, right = wide(a), wide(b)
     if transpose_a != "NO_TRANSPOSE":
         triangle, lower = np.swapaxes(triangle, -1, -2), not lower
     if transpose_a == "ADJOINT":
@@ -115,7 +118,7 @@ def lu(matrices: Array) -> tuple[Array, Array, Array]:
     with row pivots[i]), and ``info`` (s32): 0, or the 1-based index of the first zero pivot.
     """
     dims = matrices.shape
-    work = _wide(matrices).reshape(prod(dims[:-2]), *dims[-2:]).copy()
+    work = wide(matrices).reshape(prod(dims[:-2]), *dims[-2:]).copy()
     count, rows, columns = work.shape
     steps = min(rows, columns)
     every = np.arange(count)
@@ -123,8 +126,8 @@ def lu(matrices: Array) -> tuple[Array, Array, Array]:
     info = np.zeros(count, np.int32)
     for step in range(steps):
         column = work[:, step:, step]
-        # LAPACK weighs a complex element by |re| + |im|, and a NaN never wins.
-        weight = np.abs(column.real) + np.abs(column.imag)
+        # A NaN never wins.
+        weight = _weight(column)
         chosen = step + np.argmax(np.where(np.isnan(weight), -1.0, weight), axis=1)
         pivots[:, step] = chosen + 1
         swapped = work[every, chosen].copy()
@@ -143,11 +146,11 @@ def qr_raw(matrices: Array) -> tuple[Array, Array]:
     """LAPACK's ``geqrf``: R on and above the diagonal, Householder vectors below it (their leading 1 is
     not stored), and the factors tau of H = 1 - tau v vᴴ; Q = H₀ H₁ ...
     """
-    wide = _wide(matrices)
-    if 0 in wide.shape:
-        steps = min(wide.shape[-2:])
-        return wide, np.zeros((*wide.shape[:-2], steps), wide.dtype)
-    reflectors, taus = np.linalg.qr(wide, mode="raw")
+    double = wide(matrices)
+    if 0 in double.shape:
+        steps = min(double.shape[-2:])
+        return double, np.zeros((*double.shape[:-2], steps), double.dtype)
+    reflectors, taus = np.linalg.qr(double, mode="raw")
     return np.swapaxes(reflectors, -1, -2), taus
 
 
@@ -157,7 +160,7 @@ def householder_product(reflectors: Array, taus: Array) -> Array:
 
     Shapes: reflectors [..., m, n] as of ``qr_raw``, taus [..., k] with k <= n <= m.
     """
-    vectors, factors = _wide(reflectors), _wide(taus)
+    vectors, factors = wide(reflectors), wide(taus)
     rows, columns = vectors.shape[-2:]
     product = np.broadcast_to(np.eye(rows, columns, dtype=vectors.dtype), vectors.shape).copy()
     for step in reversed(range(factors.shape[-1])):
@@ -175,16 +178,82 @@ def eigh(matrices: Array, *, lower: bool) -> tuple[Array, Array, Array]:
     Only the named triangle is read.  Where the iteration does not converge ``info`` (s32) is 1 and the
     rest NaN.
     """
-    wide = _wide(matrices)
-    dims = wide.shape
-    values, vectors = np.full(dims[:-1], np.nan), np.full(dims, np.nan, wide.dtype)
+    double = wide(matrices)
+    dims = double.shape
+    values, vectors = np.full(dims[:-1], np.nan), np.full(dims, np.nan, double.dtype)
     info = np.zeros(dims[:-2], np.int32)
     for index in np.ndindex(*dims[:-2]):
         try:
-            values[index], vectors[index] = np.linalg.eigh(wide[index], "L" if lower else "U")
+            values[index], vectors[index] = np.linalg.eigh(double[index], "L" if lower else "U")
         except np.linalg.LinAlgError:
             info[index] = 1
     return vectors, values, info
+
+
+def eig(matrices: Array) -> tuple[Array, Array, Array]:
+    """LAPACK's ``geev``: eigenvalues and, in columns, right eigenvectors of length 1, complex128; ``info``.
+
+    The largest element of an eigenvector is real.  Where the iteration does not converge, or elements are
+    not finite, ``info`` (s32) is 1 and the rest NaN.
+    """
+    double = wide(matrices)
+    dims = double.shape
+    values = np.full(dims[:-1], np.nan, np.complex128)
+    vectors = np.full(dims, np.nan, np.complex128)
+    info = np.zeros(dims[:-2], np.int32)
+    for index in np.ndindex(*dims[:-2]):
+        try:
+            values[index], vectors[index] = np.linalg.eig(double[index])
+        except np.linalg.LinAlgError:
+            info[index] = 1
+    return values, vectors, info
+
+
+@_QUIET
+def tridiagonal_solve(
+    lower: Array, diagonal: Array, upper: Array, right: Array
+) -> tuple[Array, Array, Array, Array, Array]:
+    """LAPACK's ``gtsv``: x of A x = b by elimination with partial pivoting.
+
+    ``lower`` [..., n] stands below the diagonal (its first element does not count), ``upper`` above (its
+    last does not).  b and x: [..., n, m].  Returns what is left of the three, x, and ``info`` (s32): 0, or
+    the 1-based number of the first zero on the diagonal.
+    """
+    size = diagonal.shape[-1]
+    low, d, up, x = (wide(array).copy() for array in (lower, diagonal, upper, right))
+    below = low[..., 1:]
+    info = np.zeros(d.shape[:-1], np.int32)
+    for row in range(size - 1):
+        here, next_, side = d[..., row].copy(), below[..., row].copy(), up[..., row].copy()
+        swaps = _weight(here) < _weight(next_)
+        factor = np.where(swaps, here, next_) / np.where(swaps, next_, here)
+        info = np.where((info == 0) & ~swaps & (here == 0), np.int32(row + 1), info)
+        after = d[..., row + 1].copy()
+        d[..., row] = np.where(swaps, next_, here)
+        d[..., row + 1] = np.where(swaps, side - factor * after, after - factor * side)
+        up[..., row] = np.where(swaps, after, side)
+        if row < size - 2:
+            beyond = up[..., row + 1].copy()
+            below[..., row] = np.where(swaps, beyond, 0)
+            up[..., row + 1] = np.where(swaps, -factor * beyond, beyond)
+        first, second = x[..., row, :].copy(), x[..., row + 1, :].copy()
+        x[..., row, :] = np.where(swaps[..., None], second, first)
+        other = np.where(swaps[..., None], first, second)
+        x[..., row + 1, :] = other - factor[..., None] * x[..., row, :]
+    if size:
+        info = np.where((info == 0) & (d[..., -1] == 0), np.int32(size), info)
+    for row in reversed(range(size)):
+        if row < size - 1:
+            x[..., row, :] -= up[..., row, None] * x[..., row + 1, :]
+        if row < size - 2:
+            x[..., row, :] -= below[..., row, None] * x[..., row + 2, :]
+        x[..., row, :] /= d[..., row, None]
+    return low, d, up, x, info
+
+
+def _weight(elements: Array) -> Array:
+    """|re| + |im|, which LAPACK takes for the size of a complex element."""
+    return np.asarray(np.abs(elements.real) + np.abs(elements.imag))
 
 
 def svd(matrices: Array, *, full_matrices: bool) -> tuple[Array, Array, Array, Array]:
@@ -193,23 +262,24 @@ def svd(matrices: Array, *, full_matrices: bool) -> tuple[Array, Array, Array, A
     Shapes: [..., k], [..., m, m or k], [..., n or k, n] with k = min(m, n).  Where the iteration does
     not converge ``info`` (s32) is 1 and the rest NaN.
     """
-    wide = _wide(matrices)
-    *batch, rows, columns = wide.shape
+    double = wide(matrices)
+    *batch, rows, columns = double.shape
     steps = min(rows, columns)
     sides = (rows, columns) if full_matrices else (steps, steps)
     values = np.full((*batch, steps), np.nan)
-    left = np.full((*batch, rows, sides[0]), np.nan, wide.dtype)
-    right = np.full((*batch, sides[1], columns), np.nan, wide.dtype)
+    left = np.full((*batch, rows, sides[0]), np.nan, double.dtype)
+    right = np.full((*batch, sides[1], columns), np.nan, double.dtype)
     info = np.zeros(batch, np.int32)
     for index in np.ndindex(*batch):
         try:
-            left[index], values[index], right[index] = np.linalg.svd(wide[index], full_matrices)
+            left[index], values[index], right[index] = np.linalg.svd(double[index], full_matrices)
         except np.linalg.LinAlgError:
             info[index] = 1
     return values, left, right, info
 
 
-def _wide(array: Array) -> Array:
+def wide(array: Array) -> Array:
+    """In double precision."""
     return array.astype(np.complex128 if array.dtype.kind == "c" else np.float64)
 
 

@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hloopt.interpret import linalg
+from hloopt.interpret import linalg, reflectors
 
 seeds = st.integers(0, 2**32 - 1)
 batches = st.lists(st.integers(0, 3), max_size=2).map(tuple)
@@ -124,3 +124,117 @@ def test_nan_does_not_stop_the_iterations() -> None:
     singular, *_ = linalg.svd(matrices, full_matrices=True)
     assert singular[0].tolist() == [1, 1]
     assert not np.isfinite(singular[1]).any()
+
+
+@given(seeds, batches, st.integers(1, 6), st.booleans())
+def test_a_hessenberg_form_is_similar_to_its_matrix(seed, batch, size, is_complex) -> None:
+    matrix = normal(seed, (*batch, size, size), is_complex)
+    packed, taus = reflectors.hessenberg(matrix)
+    assert taus.shape == (*batch, size - 1)
+    q = np.broadcast_to(np.eye(size, dtype=matrix.dtype), matrix.shape).copy()
+    q[..., 1:, 1:] = linalg.householder_product(packed[..., 1:, :-1], taus)
+    form = np.triu(packed, -1)
+    np.testing.assert_allclose(q @ form @ adjoint(q), matrix, atol=1e-10)
+    np.testing.assert_allclose(q @ adjoint(q), np.broadcast_to(np.eye(size), q.shape), atol=1e-10)
+
+
+@given(seeds, batches, st.integers(1, 6), st.booleans(), st.booleans())
+def test_a_tridiagonal_form_is_similar_to_its_matrix(seed, batch, size, lower, is_complex) -> None:
+    """Only one triangle is read, and the other stays what it was."""
+    matrix = normal(seed, (*batch, size, size), is_complex)
+    matrix = matrix + adjoint(matrix)
+    garbage = (np.tril if lower else np.triu)(matrix) + (np.triu if lower else np.tril)(
+        np.full_like(matrix, 7), 1 if lower else -1
+    )
+    packed, diagonal, beside, taus = reflectors.tridiagonal_form(garbage, lower=lower)
+    other = (np.triu if lower else np.tril)(packed, 1 if lower else -1)
+    assert (other == (np.triu if lower else np.tril)(garbage, 1 if lower else -1)).all()
+    q = np.broadcast_to(np.eye(size, dtype=matrix.dtype), matrix.shape).copy()
+    if lower:
+        q[..., 1:, 1:] = linalg.householder_product(packed[..., 1:, :-1], taus)
+    else:
+        turned = packed[..., ::-1, ::-1][..., 1:, :-1]
+        q[..., 1:, 1:] = linalg.householder_product(turned, taus[..., ::-1])
+        q = q[..., ::-1, ::-1]
+    place, form = np.arange(size), np.zeros_like(matrix)
+    form[..., place, place] = diagonal
+    form[..., place[1:], place[:-1]] = form[..., place[:-1], place[1:]] = beside
+    np.testing.assert_allclose(q @ form @ adjoint(q), matrix, atol=1e-9)
+    stored = packed[..., place[1:], place[:-1]] if lower else packed[..., place[:-1], place[1:]]
+    np.testing.assert_array_equal(stored, beside)
+
+
+@given(
+    seeds, batches, st.integers(0, 5), st.integers(1, 5), st.lists(st.integers(0, 1)), st.booleans()
+)
+def test_pivoted_qr_takes_the_largest_column_next(
+    seed, batch, rows, columns, fixed, is_complex
+) -> None:
+    """But columns that are to come first do, in the order they had."""
+    matrix = normal(seed, (*batch, rows, columns), is_complex)
+    wanted = np.resize(np.array([*fixed, 0], np.int32), columns)
+    packed, order, taus = reflectors.qr_pivoted(matrix, np.broadcast_to(wanted, (*batch, columns)))
+    steps, held = min(rows, columns), int((wanted != 0).sum())
+    q = linalg.householder_product(packed[..., :steps], taus)
+    r = np.triu(packed)[..., :steps, :]
+    chosen = np.take_along_axis(matrix, order[..., None, :] - 1, axis=-1)
+    np.testing.assert_allclose(q @ r, chosen, atol=1e-10)
+    first = np.flatnonzero(wanted) + 1
+    assert (order[..., :held] == first).all()
+    for step in range(held, steps):
+        rests = (np.abs(r[..., step:, step:]) ** 2).sum(axis=-2)
+        assert (rests[..., :1] >= rests - 1e-9).all()
+
+
+@given(seeds, batches, st.tuples(st.booleans(), st.booleans(), st.booleans()))
+def test_reflections_are_applied_from_either_side(seed, batch, flags) -> None:
+    left, adjoint_, is_complex = flags
+    packed, taus = linalg.qr_raw(normal(seed, (*batch, 5, 3), is_complex))
+    whole = np.concatenate([packed, np.zeros_like(packed[..., :2])], axis=-1)
+    q = linalg.householder_product(whole, taus)
+    q = adjoint(q) if adjoint_ else q
+    matrix = normal(seed + 1, (*batch, 5, 4) if left else (*batch, 4, 5), is_complex)
+    found = reflectors.apply_reflections(packed, taus, matrix, left=left, adjoint=adjoint_)
+    np.testing.assert_allclose(found, q @ matrix if left else matrix @ q, atol=1e-10)
+
+
+@given(seeds, batches, st.integers(1, 6), st.integers(0, 3), st.booleans())
+def test_tridiagonal_systems_are_solved(seed, batch, size, columns, is_complex) -> None:
+    """Pivoting keeps small diagonals harmless; what stands outside of the matrix does not count."""
+    low, diagonal, up = (normal(seed + k, (*batch, size), is_complex) for k in range(3))
+    diagonal[..., 0] *= 1e-14
+    right = normal(seed + 3, (*batch, size, columns), is_complex)
+    *_, found, info = linalg.tridiagonal_solve(low, diagonal, up, right)
+    matrix = np.zeros((*batch, size, size), low.dtype)
+    place = np.arange(size)
+    matrix[..., place, place] = diagonal
+    matrix[..., place[1:], place[:-1]] = low[..., 1:]
+    matrix[..., place[:-1], place[1:]] = up[..., :-1]
+    assert not info.any()
+    exact = np.linalg.solve(matrix, right)
+    np.testing.assert_allclose(found, exact, rtol=1e-6, atol=1e-8 * (1 + abs(exact).max(initial=0)))
+
+
+def test_a_singular_tridiagonal_matrix_is_told() -> None:
+    """By the number of the first zero on the diagonal."""
+    zero, ones = np.zeros(3), np.ones(3)
+    *_, info = linalg.tridiagonal_solve(zero, np.array([1.0, 0.0, 1.0]), zero, np.ones((3, 1)))
+    assert info == 2
+    *_, info = linalg.tridiagonal_solve(
+        np.array([9.0, 1.0, 1.0]), ones * 0, ones * 0, np.ones((3, 1))
+    )
+    assert info == 3
+
+
+@given(seeds, batches, st.integers(1, 5), st.booleans())
+def test_eigenvectors_keep_their_direction(seed, batch, size, is_complex) -> None:
+    """Length 1, whatever the matrix is; NaN is told by info."""
+    matrix = normal(seed, (*batch, size, size), is_complex)
+    values, vectors, info = linalg.eig(matrix)
+    assert not info.any()
+    np.testing.assert_allclose(matrix @ vectors, vectors * values[..., None, :], atol=1e-9)
+    np.testing.assert_allclose(np.linalg.norm(vectors, axis=-2), 1, atol=1e-12)
+    matrix[...] = np.nan
+    values, vectors, info = linalg.eig(matrix)
+    assert (info == 1).all()
+    assert np.isnan(values).all()
