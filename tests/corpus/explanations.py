@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from math import prod
 
 import ml_dtypes
 
@@ -107,12 +106,12 @@ def _rounded_sums(module: Module) -> bool:
 
 
 def _without_init(module: Module) -> bool:
-    """A reduction or window of one element as that element, whatever its init."""
+    """Reductions and windows of one element each as these elements, whatever their init."""
     found = False
     for instruction in [*_all(module, "reduce"), *_all(module, "reduce-window")]:
         operands = instruction.operands[: len(instruction.operands) // 2]
         shapes = list(leaves(instruction.shape))
-        if any(prod(shape.dims) != 1 for shape in (operands[0].array, *shapes)):  # type: ignore[union-attr]
+        if not _folds_single_elements(instruction):
             continue
         elements = tuple(
             build.make(instruction, "reshape", (operand,), shape=shape)
@@ -122,6 +121,14 @@ def _without_init(module: Module) -> bool:
         edit.replace_instruction(instruction, whole)
         found = True
     return found
+
+
+def _folds_single_elements(instruction: Instruction) -> bool:
+    dims = instruction.operands[0].array.dims
+    if instruction.opcode == "reduce":
+        return all(dims[dim] == 1 for dim in instruction.attributes["dimensions"])
+    window = Window.given(instruction.attributes.get("window"), len(dims))
+    return all(entry == WindowDim(1) for entry in window.dims)
 
 
 def _bounded_by_clamp(module: Module) -> bool:

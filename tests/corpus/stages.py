@@ -40,6 +40,7 @@ GOLDEN_STAGES = ("evaluated", "ran", "evaluated_o2", "ran_o2")
 REFUSAL_STAGES = ("answered", "refused")
 
 WITHIN_SPREAD = "moving the inputs by a few ULPs changes as much"
+ORDER_OPEN = "a sort that is not stable leaves the order of equal keys open"
 
 Outcome = dict[str, str]
 """Stage -> ``ok``, ``refused: message`` or ``failed: message``."""
@@ -153,4 +154,10 @@ def _agree(evaluate: _Evaluate, module: Any, record: Recorded) -> None:
     for name, copy in rewritten(module):
         if not mismatch(evaluate(copy, record.inputs), wider):
             raise AssertionError(f"{difference}; not so with {name}")
+    if any(_leaves_order_open(instruction) for instruction in module.instructions()):
+        raise AssertionError(f"{difference}; {ORDER_OPEN}")
     raise AssertionError(difference)
+
+
+def _leaves_order_open(instruction: Any) -> bool:
+    return instruction.opcode == "sort" and not instruction.attributes.get("is_stable")

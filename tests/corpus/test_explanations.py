@@ -15,7 +15,7 @@ from explanations import EXPLANATIONS, rewritten
 from hloopt.types import of_numpy
 from known import excuse
 from records import moved, record_of, spread
-from stages import GOLDEN_STAGES, examine
+from stages import GOLDEN_STAGES, ORDER_OPEN, examine
 from support import Recorded
 
 F32 = np.float32
@@ -245,3 +245,26 @@ def test_a_result_may_be_off_by_what_its_inputs_move() -> None:
     assert spread(lambda inputs: [inputs[0].view(np.int32)], bits).specs[0]["atol"] >= 6
     flat = spread(lambda inputs: [inputs[0] * 0], record)
     assert flat.specs == record.specs
+
+
+def test_an_open_order_is_told(tmp_path: Path) -> None:
+    """Of a sort that is not stable; one that is has no such excuse."""
+    sort = """HloModule m
+less {
+  a = f32[] parameter(0)
+  b = f32[] parameter(1)
+  ROOT r = pred[] compare(a, b), direction=LT
+}
+
+ENTRY e {
+  x = f32[2] parameter(0)
+  ROOT s = f32[2] sort(x), dimensions={0}, to_apply=less
+}
+"""
+    given, wrong = np.array([2, 1], F32), np.array([2, 1], F32)
+    path = golden(tmp_path, sort, [given], wrong)
+    open_order = examine(path, GOLDEN_STAGES)["ran"]
+    assert open_order.endswith(ORDER_OPEN)
+    assert excuse("ran", open_order)
+    path.write_text(sort.replace("={0}, to", "={0}, is_stable=true, to"))
+    assert examine(path, GOLDEN_STAGES)["ran"].endswith("of the elements differ")
