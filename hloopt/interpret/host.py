@@ -44,10 +44,12 @@ class Host:
     ``seed`` and ``number`` (of the participant) say what is drawn; ``states`` are the states of random
     generators, by keys of their owners' choice.
 
-    Raises ``UsageError`` for names that are not of this form or leave a number out.
+    Raises ``UsageError`` for names that are not of this form or leave a number out, and for a negative seed.
     """
 
     def __init__(self, given: Mapping[str, _Array] | None = None, *, seed: int = 0) -> None:
+        if seed < 0:
+            raise UsageError(f"a seed is not negative: {seed}")
         self.seed = seed
         self.number = 0
         self.states: dict[Any, int] = {}

@@ -366,6 +366,12 @@ def test_names_that_make_no_streams_are_refused(names, message):
     assert error.value.message == message
 
 
+def test_a_negative_seed_is_refused():
+    """Where the host is made, not where it first draws."""
+    with pytest.raises(UsageError, match="a seed is not negative: -1"):
+        hloopt.Host(seed=-1)
+
+
 def test_a_host_goes_on_where_it_is_and_can_be_restarted():
     """Streams, numbers of what is written, and what nobody has read."""
     text = FEED.replace(
