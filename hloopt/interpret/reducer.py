@@ -9,6 +9,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from hloopt.interpret.context import Array, Context, leaf_arrays
+from hloopt.interpret.pairs import Choice, choice_of
 from hloopt.interpret.regions import combiner, is_associative, passed
 from hloopt.interpret.scalars import Step, scalar_function
 from hloopt.ir import Computation
@@ -38,6 +39,7 @@ class Reducer:
     apply        the computation on whole arrays, element by element
     associative  whether grouping changes no bit of a fold's result
     scalars      gives the computation on scalars, where it has that form
+    choice       gives what it chooses, where it chooses between pairs of a value and an index
     """
 
     name: str | None
@@ -45,6 +47,7 @@ class Reducer:
     apply: Apply
     associative: bool
     scalars: Callable[[], Step | None] = lambda: None
+    choice: Callable[[], Choice | None] = lambda: None
 
     @property
     def wide(self) -> np.dtype[Any] | None:
@@ -127,6 +130,7 @@ def reducer_of(computation: Computation, context: Context, kinds: Sequence[DType
             apply,
             associative,
             lambda: scalar_function(computation, context) if alike else None,
+            lambda: choice_of(computation, context) if alike else None,
         )
     reducer: Reducer = context.memory[key]
     return reducer

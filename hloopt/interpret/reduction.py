@@ -8,11 +8,12 @@ from math import prod
 import numpy as np
 
 from hloopt.interpret.context import Array, Context, Evaluator, Value, arrays_of
+from hloopt.interpret.pairs import best
 from hloopt.interpret.reducer import Reducer, reducer_of
 from hloopt.interpret.scalars import FEW_LANES, folded
 from hloopt.ir import Instruction
 
-__all__ = ["EVALUATORS", "fold", "reduce"]
+__all__ = ["EVALUATORS", "extremum", "fold", "reduce"]
 
 
 def reduce(
@@ -32,7 +33,27 @@ def reduce(
     dims = operands[0].shape
     count = prod(dims[axis] for axis in reduced)
     shape = (count, *(dims[axis] for axis in kept))
-    return fold([x.transpose([*reduced, *kept]).reshape(shape) for x in operands], inits, reducer)
+    columns = [x.transpose([*reduced, *kept]).reshape(shape) for x in operands]
+    return _chosen(columns, inits, reducer) or fold(columns, inits, reducer)
+
+
+def _chosen(
+    columns: Sequence[Array], inits: Sequence[Array], reducer: Reducer
+) -> list[Array] | None:
+    """The best of pairs of a value and an index by NumPy's reductions, or None."""
+    if len(columns) != 2 or len(columns[0]) <= FEW_LANES:
+        return None
+    choice = reducer.choice()
+    kind = reducer.dtypes[0]
+    if choice is None or np.isnan(inits[0].astype(kind.compute)).any():
+        return None
+    wide = columns[0].astype(kind.compute, copy=False)
+    found = best(wide, columns[1], choice)
+    if found is None:
+        return None
+    dims = columns[0].shape[1:]
+    starts = [np.broadcast_to(init, dims) for init in inits]
+    return reducer.apply(starts, [found[0].astype(columns[0].dtype), found[1]])
 
 
 def _quick(
@@ -57,16 +78,37 @@ def _quick(
         return np.asarray(
             ufunc.reduce(operand, axis=dimensions, dtype=operand.dtype, initial=init[()])
         )
-    dtype = reducer.dtypes[0]
-    if reducer.name in ("maximum", "minimum") and dtype.is_float:
-        largest = np.maximum if reducer.name == "maximum" else np.minimum
-        values = operand.astype(dtype.compute, copy=False)
-        result = np.asarray(
-            largest.reduce(values, axis=dimensions, initial=init.astype(dtype.compute)[()])
+    if reducer.name in ("maximum", "minimum") and reducer.dtypes[0].is_float:
+        kind = reducer.dtypes[0].compute
+        return extremum(
+            operand.astype(kind, copy=False),
+            init.astype(kind),
+            dimensions,
+            largest=reducer.name == "maximum",
         )
-        # NumPy takes either of +0 and -0, the op +0 for the larger one.
-        return None if (result == 0).any() else result
     return None
+
+
+def extremum(array: Array, init: Array, dimensions: tuple[int, ...], *, largest: bool) -> Array:
+    """The largest or smallest float, by NumPy's reduction, which leaves the sign of a zero open."""
+    ufunc = np.maximum if largest else np.minimum
+    result = np.asarray(ufunc.reduce(array, axis=dimensions, initial=init[()]))
+    zeros = result == 0
+    if zeros.any():
+        np.copyto(result, _signed_zero(array, init, dimensions, largest=largest), where=zeros)
+    return result
+
+
+def _signed_zero(array: Array, init: Array, dimensions: tuple[int, ...], *, largest: bool) -> Array:
+    """The zero that is the largest (smallest) element: +0 (-0) where there is one, the other else."""
+
+    def wanted(values: Array) -> Array:
+        found: Array = (values == 0) & (np.signbit(values) != largest)
+        return found
+
+    found = np.asarray(np.logical_or.reduce(wanted(array), axis=dimensions)) | wanted(init)
+    zero: Array = np.where(found == largest, 0.0, -0.0).astype(array.dtype)
+    return zero
 
 
 def fold(columns: Sequence[Array], inits: Sequence[Array], reducer: Reducer) -> list[Array]:

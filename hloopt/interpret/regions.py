@@ -25,7 +25,7 @@ from hloopt.ir import Computation, Instruction
 from hloopt.ir.walk import called_computations
 from hloopt.types import ArrayShape, DType, TupleShape, leaves
 
-__all__ = ["LIFTED", "combiner", "is_associative", "liftable", "passed"]
+__all__ = ["LIFTED", "combiner", "is_associative", "liftable", "only_orders", "passed"]
 
 
 def _identity(instruction: Instruction, values: tuple[Value, ...], context: Context) -> Value:
@@ -216,12 +216,13 @@ def is_associative(computation: Computation, context: Context) -> bool:
     """
     key = ("is_associative", computation)
     if key not in context.memory:
-        context.memory[key] = _only_orders(computation) and _is_associative(computation, context)
+        context.memory[key] = only_orders(computation) and _is_associative(computation, context)
     answer: bool = context.memory[key]
     return answer
 
 
-def _only_orders(computation: Computation) -> bool:
+def only_orders(computation: Computation) -> bool:
+    """Whether a region only compares and chooses, and takes its results and as many other values."""
     for instruction in computation:
         opcode = instruction.opcode
         if opcode not in _ORDER_OPS:

@@ -33,6 +33,9 @@ __all__ = [
 # Fewer pairs of runs than this are merged by scalars rather than by arrays of their heads.
 _FEW_PAIRS = 64
 
+# Of so many times more elements the first ones are picked before they are sorted.
+_FEW_OF = 4
+
 Less: TypeAlias = Callable[[list[Array]], Array]
 """Pairs of elements, two arrays an operand, to the comparator's answers."""
 
@@ -124,7 +127,15 @@ def topk(array: Array, k: int, *, largest: bool = True) -> tuple[Array, Array]:
     one at the lower index comes first.
     """
     bits = ordered_bits(array)
-    order = np.argsort(~bits if largest else bits, axis=-1, kind="stable")[..., :k]
+    keys = ~bits if largest else bits
+    count = array.shape[-1]
+    if k * _FEW_OF < count and bits.dtype.itemsize <= 4 and count < 1 << 31:
+        # Key and index in one number: no two are equal, so that no order of ties can be lost.
+        signed = keys.astype(np.int64) - (1 << 31 if keys.dtype.kind == "u" else 0)
+        whole = (signed << 32) + np.arange(count)
+        order = np.sort(np.partition(whole, max(k - 1, 0), axis=-1)[..., :k], axis=-1) & 0xFFFFFFFF
+    else:
+        order = np.argsort(keys, axis=-1, kind="stable")[..., :k]
     return np.take_along_axis(array, order, axis=-1), order.astype(np.int32)
 
 

@@ -16,7 +16,17 @@ import numpy as np
 
 from hloopt.types import DTYPES
 
-__all__ = ["Combiner", "argmax", "binary", "chosen", "crossed", "python", "stored", "twice_less"]
+__all__ = [
+    "Combiner",
+    "arg_by",
+    "argmax",
+    "binary",
+    "chosen",
+    "crossed",
+    "python",
+    "stored",
+    "twice_less",
+]
 
 Function = Callable[[Sequence[Any], Sequence[Any]], tuple[Any, ...]]
 
@@ -175,3 +185,20 @@ def argmax(kind: str, index: str, direction: str = "GT") -> Combiner:
         return (x if wins else y), (i if wins or (x == y and i < j) else j)
 
     return _of(f"arg {direction}", [kind, index], body, function)
+
+
+def arg_by(direction: str, kind: str, index: str) -> Combiner:
+    """One comparison of the values decides which pair is taken: ties and NaNs as it says."""
+    body = f"""
+  take = pred[] compare(x0, y0), direction={direction}
+  v = {kind}[] select(take, x0, y0)
+  i = {index}[] select(take, x1, y1)
+  ROOT r = ({kind}[], {index}[]) tuple(v, i)"""
+    compare = {"GT": operator.gt, "GE": operator.ge, "LT": operator.lt, "LE": operator.le}[
+        direction
+    ]
+
+    def function(left: Sequence[Any], right: Sequence[Any]) -> tuple[Any, ...]:
+        return tuple(left if compare(left[0], right[0]) else right)
+
+    return _of(f"arg by {direction}", [kind, index], body, function)

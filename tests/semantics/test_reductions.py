@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from combiners import argmax, binary, chosen, crossed, python, stored, twice_less
+from combiners import arg_by, argmax, binary, chosen, crossed, python, stored, twice_less
 from elements import drawn_dims, entry, moderate, seeds, shape_of, values
 from hloopt.types import DTYPES
 from statement import check, evaluate
@@ -96,6 +96,11 @@ COMBINERS = (
     argmax("f64", "s64", "LT"),
     argmax("bf16", "u32"),
     argmax("s32", "s32", "LT"),
+    argmax("u8", "s16"),
+    arg_by("GT", "f32", "s32"),
+    arg_by("GE", "bf16", "u8"),
+    arg_by("LT", "s32", "s32"),
+    arg_by("LE", "f64", "s64"),
 )
 
 

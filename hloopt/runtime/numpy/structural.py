@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from hloopt.interpret.context import Context
+from hloopt.interpret.reduction import extremum
 from hloopt.interpret.regions import combiner
 from hloopt.ir import Instruction
 from hloopt.runtime.numpy.builder import Builder
@@ -84,7 +85,7 @@ def _widening(kind: DType, context: Context) -> Function:
 
 
 def _reduce(builder: Builder, instruction: Instruction, operands: Sequence[int]) -> int | None:
-    """The largest or smallest float by NumPy's reduction, which leaves the sign of a zero open."""
+    """The largest or smallest float, of operands as they are."""
     if len(operands) != 2:
         return None
     kind = instruction.array.dtype
@@ -92,29 +93,14 @@ def _reduce(builder: Builder, instruction: Instruction, operands: Sequence[int])
     carrier = builder.context.carrier(kind)
     if name not in ("maximum", "minimum") or not kind.is_float or carrier != kind.compute:
         return None
-    ufunc = np.maximum if name == "maximum" else np.minimum
     axes = tuple(instruction.attributes["dimensions"])
+    largest = name == "maximum"
 
     def reduce(array: Any, init: Any) -> Any:
-        result = np.asarray(ufunc.reduce(array, axis=axes, initial=init[()]))
-        zeros = result == 0
-        if zeros.any():
-            np.copyto(result, _signed_zero(array, init, axes, name), where=zeros)
-        return result
+        return extremum(array, init, axes, largest=largest)
 
     out = builder.line.slot(carrier, instruction.array.dims)
     return builder.line.step(reduce, _full(builder, instruction, operands), out)
-
-
-def _signed_zero(array: Any, init: Any, axes: tuple[int, ...], name: str) -> Any:
-    """The zero that is the largest (smallest) element: +0 (-0) where there is one, the other else."""
-
-    def wanted(values: Any) -> Any:
-        signs = np.signbit(values)
-        return (values == 0) & (signs if name == "minimum" else ~signs)
-
-    found = np.logical_or.reduce(wanted(array), axis=axes) | wanted(init)
-    return np.where(found == (name == "maximum"), 0.0, -0.0).astype(array.dtype)
 
 
 def _starts(indices: Sequence[Instruction]) -> Function:
