@@ -3,8 +3,8 @@
 Infinities, NaN and signed zeros follow C's Annex G (``std::complex``, with which XLA's evaluator
 folds constants).  XLA's CPU code agrees wherever it gives no NaN, but for the sign of
 ``sqrt(-1 - 0i)``, which it takes to be that of ``-1 + 0i``; where C says infinite or zero for an
-infinite operand, it mostly gives NaN.  Its multiplication and division are defined everywhere, so
-that they are followed: products are the plain formula, in which an infinity may become NaN.
+infinite operand, it mostly gives NaN.  Products are the plain formula, as in compiled code: beside
+an infinity they may be NaN.
 
 c64 is computed in c128 and rounded once.
 """
@@ -82,26 +82,23 @@ def multiply(x: Array, y: Array) -> Array:
 
 
 def divide(x: Array, y: Array) -> Array:
-    """The quotient by ``x * conj(y) / |y|^2``, operands scaled; infinities and zeros by Annex G.5.1.
-
-    The rules for an infinite operand hold whether or not the formula gives a number in one part.
-    """
+    """The quotient by ``x * conj(y) / |y|^2``, operands scaled; by Annex G.5.1 where that is NaN."""
     z, w = _wide(x), _wide(y)
     a, b, c, d = (np.asarray(part) for part in (z.real, z.imag, w.real, w.imag))
     real, imag = _quotient(a, b, c, d)
-    by_zero = (c == 0) & (d == 0)
-    infinite_x, infinite_y = np.isinf(a) | np.isinf(b), np.isinf(c) | np.isinf(d)
-    if by_zero.any() or infinite_x.any() or infinite_y.any():
+    broken = np.isnan(real) & np.isnan(imag)
+    if broken.any():
+        infinite_x, infinite_y = np.isinf(a) | np.isinf(b), np.isinf(c) | np.isinf(d)
         finite_x, finite_y = np.isfinite(a) & np.isfinite(b), np.isfinite(c) & np.isfinite(d)
         large = np.copysign(np.inf, c)
         rules = (
-            (by_zero, large * a, large * b),
+            ((c == 0) & (d == 0), large * a, large * b),
             (infinite_x & finite_y, *_product(np.inf, _boxed(a), _boxed(b), c, d)),
             (infinite_y & finite_x, *_product(0.0, a, b, _boxed(c), _boxed(d))),
         )
         for applies, other_real, other_imag in reversed(rules):
-            real = np.where(applies, other_real, real)
-            imag = np.where(applies, other_imag, imag)
+            real = np.where(broken & applies, other_real, real)
+            imag = np.where(broken & applies, other_imag, imag)
     return _parts(real, imag, x.dtype)
 
 
