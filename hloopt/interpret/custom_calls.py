@@ -7,7 +7,7 @@ computes is known to its library alone.
 
 from __future__ import annotations
 
-from hloopt.interpret import gpu_libraries, gpu_random, lapack, plugins, solvers
+from hloopt.interpret import attention, cublas, cudnn, gpu_random, lapack, plugins, solvers
 from hloopt.interpret.bounded import (
     check_pad_to_static,
     check_slice_to_dynamic,
@@ -15,6 +15,7 @@ from hloopt.interpret.bounded import (
     slice_to_dynamic,
 )
 from hloopt.interpret.context import Check, Context, Evaluator, Value, array_of
+from hloopt.interpret.shards import is_boundary, shards
 from hloopt.interpret.sort import topk
 from hloopt.ir import Instruction
 from hloopt.types import ArrayShape, BufferShape, Shape, TupleShape, compatible, leaves
@@ -41,7 +42,7 @@ def _check_identity(instruction: Instruction) -> str | None:
     if isinstance(result, TupleShape) and compatible(TupleShape(given), result):
         return None
     operands = ", ".join(str(operand.shape) for operand in instruction.operands)
-    return f"{_target(instruction)} of ({operands}) to {shape}; only one device is run"
+    return f"{_target(instruction)} of ({operands}) to {shape}; only one participant is run"
 
 
 def _contents(shape: Shape) -> Shape:
@@ -115,7 +116,9 @@ CUSTOM_CALLS: dict[str, Evaluator] = {
     "TopK": _topk,
     "__gpu$TopK": _topk,
     "xla.sdy.ShardingGroup": _nothing,
-    **gpu_libraries.EVALUATORS,
+    **attention.EVALUATORS,
+    **cublas.EVALUATORS,
+    **cudnn.EVALUATORS,
     **gpu_random.EVALUATORS,
     **lapack.EVALUATORS,
     **solvers.EVALUATORS,
@@ -129,7 +132,9 @@ CUSTOM_CHECKS: dict[str, Check] = {
     "TopK": _check_topk,
     "__gpu$TopK": _check_topk,
     "xla.sdy.ShardingGroup": _check_nothing,
-    **gpu_libraries.CHECKS,
+    **attention.CHECKS,
+    **cublas.CHECKS,
+    **cudnn.CHECKS,
     **gpu_random.CHECKS,
     **lapack.CHECKS,
     **solvers.CHECKS,
@@ -148,6 +153,8 @@ def _custom_call(instruction: Instruction, operands: tuple[Value, ...], context:
     function = plugins.named(_target(instruction))
     if function is not None:
         return plugins.evaluate(function, instruction, operands, context)
+    if context.participant.count > 1 and is_boundary(instruction):
+        return shards(instruction, operands, context)
     evaluate = CUSTOM_CALLS.get(_target(instruction))
     if evaluate is None:
         raise context.unsupported(instruction, _unknown(_target(instruction)))

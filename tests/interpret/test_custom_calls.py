@@ -62,7 +62,7 @@ def test_a_marker_passes_a_tuple_on() -> None:
 
 def test_a_marker_that_changes_the_shape_needs_more_devices() -> None:
     message = refusal("f32[2]", {"f32[4]": np.zeros(4, np.float32)}, "SPMDFullToShardShape")
-    assert message == "r: SPMDFullToShardShape of (f32[4]) to f32[2]; only one device is run"
+    assert message == "r: SPMDFullToShardShape of (f32[4]) to f32[2]; only one participant is run"
 
 
 def test_topk_of_more_than_there_are_is_refused() -> None:
@@ -183,16 +183,16 @@ F = {"f32[2,2]": np.eye(2, dtype=np.float32)}
     [
         ("foo", "f32[2,2]", "", "custom call to foo has no evaluation"),
         (
-            "__cublas$lt$matmul$f8",
+            "__cublas$lt$groupedMatmul",
             "f32[2,2]",
             "",
-            "custom call to __cublas$lt$matmul$f8, a routine of cuBLAS, has no evaluation",
+            "custom call to __cublas$lt$groupedMatmul, a routine of cuBLAS, has no evaluation",
         ),
         (
-            "__cudnn$fmhaSoftmax",
+            "__cudnn$fmhaSoftmaxBackward",
             "f32[2,2]",
             "",
-            "custom call to __cudnn$fmhaSoftmax, a routine of cuDNN, has no evaluation",
+            "custom call to __cudnn$fmhaSoftmaxBackward, a routine of cuDNN, has no evaluation",
         ),
         (
             "lapack_spotrf_ffi",

@@ -181,7 +181,98 @@ def test_fused_convolutions(mode: str, activate: object) -> None:
     np.testing.assert_allclose(found, wanted, rtol=1e-5, atol=1e-5)
 
 
-F32 = "f32[2,2]{1,0}"
+F32, S, LABELS = "f32[2,2]{1,0}", "f32[]", ", dim_labels=bf_io->bf"
+
+
+def graph(text: str) -> object:
+    return {"cudnn_conv_backend_config": {"serialized_graph": text}}
+
+
+def results(text: str, *arrays: np.ndarray) -> list[np.ndarray]:
+    module = hloopt.parse(text)
+    hloopt.verify(module)
+    found = hloopt.evaluate(module, list(arrays))
+    for ours, theirs in zip(found, hloopt.compile(module).run(list(arrays)), strict=True):
+        np.testing.assert_array_equal(ours, theirs)
+    return found
+
+
+def whole_call(target: str, result: str, shapes: list[str], attributes: str, config: object) -> str:
+    """A module whose root is the call with all its results."""
+    parameters = "\n".join(f"  p{n} = {shape} parameter({n})" for n, shape in enumerate(shapes))
+    names = ", ".join(f"p{n}" for n in range(len(shapes)))
+    return f"""HloModule m
+ENTRY e {{
+{parameters}
+  ROOT r = {result} custom-call({names}), custom_call_target="{target}"{attributes}, backend_config={json.dumps(config)}
+}}
+"""
+
+
+@pytest.mark.parametrize("older", [False, True])
+@pytest.mark.parametrize("to", ["f32", "f8e4m3fn"])
+def test_products_of_8_bits_have_scales(older: bool, to: str) -> None:
+    """d_scale max(a_scale b_scale A B + bias, 0), saturated, and the largest magnitude before d_scale."""
+    e4m3 = hloopt.types.DTYPES["f8e4m3fn"].numpy
+    a = (RNG.integers(-6, 7, (2, 4)) / 2).astype(e4m3)
+    b = (RNG.integers(-6, 7, (4, 3)) / 2).astype(e4m3)
+    bias = np.array([1.0, -2.0, 40.0], np.float32)
+    scales = [np.float32(4), np.float32(0.5)]
+    narrow = to != "f32"
+    more = [np.float32(7), np.float32(16)] if older else [np.float32(16)] if narrow else []
+    shapes = ["f8e4m3fn[2,4]", "f8e4m3fn[4,3]", S, S, *[S] * len(more), "f32[3]"]
+    result = f"({to}[2,3], f32[], u8[4])" if narrow else f"({to}[2,3], u8[4])"
+    text = whole_call(
+        "__cublas$lt$matmul$f8", result, shapes, "", gemm_config(epilogue="BIAS_RELU")
+    )
+    found = results(text, a, b, *scales, *more, bias)
+    total = np.zeros((2, 3))
+    for i, j in np.ndindex(2, 3):
+        products = [float(a[i, k]) * float(b[k, j]) for k in range(4)]
+        total[i, j] = max(2 * sum(products) + float(bias[j]), 0)
+    factor = 16 if older or narrow else 1
+    wanted = total * factor
+    if narrow:
+        assert (wanted > 448).any(), "some element saturates"
+        wanted = np.minimum(wanted, 448).astype(e4m3)
+        assert found[1] == total.max()
+    np.testing.assert_array_equal(found[0].astype(np.float32), wanted.astype(np.float32))
+
+
+def test_products_of_blocks_with_scales() -> None:
+    """Each row of one operand meets each row of the other."""
+    lhs, rhs = normal(2, 3, 4), normal(2, 5, 4)
+    left, right = normal(2, 3, 2), normal(2, 5, 1)
+    shapes = ["f32[2,3,4]", "f32[2,5,4]", "f32[2,3,2]", "f32[2,5,1]"]
+    text = whole_call("__op$block_scaled_dot", "f32[2,3,5]", shapes, "", {})
+    (found,) = results(text, lhs, rhs, left, right)
+    for n, i, j in np.ndindex(2, 3, 5):
+        terms = [
+            lhs[n, i, k] * left[n, i, k // 2] * rhs[n, j, k] * right[n, j, 0] for k in range(4)
+        ]
+        assert found[n, i, j] == pytest.approx(sum(terms), rel=1e-4, abs=1e-5)
+
+
+def test_a_graph_of_steps_after_a_convolution() -> None:
+    """Operands come as the steps need them; largest magnitudes are results after the first."""
+    x, k = normal(1, 3, 3, 2), normal(4, 1, 1, 2)
+    scale, side, divisor = np.float32(100), normal(1, 3, 3, 4), np.float32(0.5)
+    steps = "1:[f32]conv();5:[f32]scale(1);2:[f32]add(5);9:[f32]relu(2);4:[f32]amax(9);7:[f8e5m2]invscale(9);"
+    shapes = ["f32[1,3,3,2]", "f32[4,1,1,2]", S, "f32[1,3,3,4]", S]
+    text = whole_call(
+        "__cudnn$convForwardGraph",
+        "(f8e5m2[1,3,3,4], f32[], u8[0])",
+        shapes,
+        ", window={size=1x1}, dim_labels=b01f_o01i->b01f",
+        graph(steps),
+    )
+    found, largest, _ = results(text, x, k, scale, side, divisor)
+    wanted = np.maximum(x @ k[:, 0, 0].T * scale + side, 0)
+    assert largest == pytest.approx(wanted.max(), rel=1e-5)
+    kind = hloopt.types.DTYPES["f8e5m2"].numpy
+    np.testing.assert_allclose(
+        found.astype(float), (wanted * 2).astype(kind).astype(float), rtol=0.26
+    )
 
 
 @pytest.mark.parametrize(
@@ -194,7 +285,52 @@ F32 = "f32[2,2]{1,0}"
         ("__cublas$gemm", [F32, F32], "", gemm_config(epilogue="TANH"), "with the epilogue TANH"),
         ("__cublas$gemm", [F32, "f32[3,2]{1,0}"], "", gemm_config(), "dimensions do not meet"),
         ("__cublas$triangularSolve", [F32, F32], "", {}, "which system is to be solved"),
-        ("__cublas$lt$matmul$f8", [F32, F32], "", {}, "a routine of cuBLAS, has no evaluation"),
+        ("__cublas$lt$matmul$f8", [F32, F32], "", {}, "which dimensions meet"),
+        ("__cublas$lt$matmul$f8", [F32, F32], "", gemm_config(), "0 scales instead of 2, 3 or 4"),
+        (
+            "__cublas$lt$matmul$f8",
+            [F32, F32, S, S],
+            "",
+            gemm_config(epilogue="BIAS"),
+            "4 operands instead of 5",
+        ),
+        ("__op$block_scaled_dot", [F32, F32, F32], "", {}, "is not one product"),
+        ("__cudnn$convForwardGraph", [F32, F32], LABELS, graph(""), "without a serialized_graph"),
+        (
+            "__cudnn$convForwardGraph",
+            [F32, F32],
+            LABELS,
+            graph("1:[f32]conv();x"),
+            "without a serialized_graph",
+        ),
+        (
+            "__cudnn$convForwardGraph",
+            [F32, F32],
+            LABELS,
+            graph("1:[f32]conv();2:[f32]tanh(1);"),
+            "with the step f32 tanh",
+        ),
+        (
+            "__cudnn$convForwardGraph",
+            [F32, F32],
+            LABELS,
+            graph("1:[f32]conv();2:[f32]add(1);"),
+            "2 operands instead of 3",
+        ),
+        (
+            "__cudnn$convForwardGraph",
+            [F32, F32],
+            LABELS,
+            graph("1:[f32]conv();2:[f32]relu(7);"),
+            "the step relu of 1",
+        ),
+        (
+            "__cudnn$convForwardGraph",
+            [F32, F32],
+            LABELS,
+            graph("1:[f32]conv();2:[f32]amax(1);"),
+            "2 results instead of 3",
+        ),
         ("__cudnn$convForward", [F32, F32], "", {}, "without dim_labels"),
         (
             "__cudnn$convForward",

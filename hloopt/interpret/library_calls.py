@@ -1,0 +1,109 @@
+"""What calls of NVIDIA's libraries share: options in JSON, and results beside scratch space."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any, TypeAlias
+
+import ml_dtypes
+import numpy as np
+
+from hloopt.interpret.context import Array, Context, Value, array_of
+from hloopt.interpret.linear import accumulated, sum_type
+from hloopt.ir import Instruction
+from hloopt.types import ArrayShape, DotDims, DType, Shape, TupleShape
+
+__all__ = [
+    "Config",
+    "config",
+    "dot_dims",
+    "is_arrays",
+    "operands_of",
+    "result_shape",
+    "saturated",
+    "target",
+    "with_scratch",
+]
+
+Config: TypeAlias = Mapping[str, Any]
+
+
+def config(instruction: Instruction, part: str) -> Config:
+    """The named part of ``backend_config``; dumps of before 2023 have its fields at the top.
+
+    Raises ``ValueError`` where it is no JSON object.
+    """
+    found = json.loads(str(instruction.attributes.get("backend_config", "{}")))
+    if isinstance(found, str):  # JSON in a string
+        found = json.loads(found)
+    found = found.get(part, found) if isinstance(found, dict) else found
+    if not isinstance(found, dict):
+        raise ValueError(f"{part} is not a JSON object")  # noqa: TRY004 - wrong text, not a wrong type
+    return found
+
+
+def operands_of(instruction: Instruction, values: Sequence[Value], context: Context) -> list[Array]:
+    """All operands in the type that a product of the first two is made in."""
+    types = [operand.array.dtype for operand in instruction.operands]
+    kind = sum_type(types[:2], result_shape(instruction).dtype)
+    return [
+        accumulated(array_of(value), source, kind, context)
+        for value, source in zip(values, types, strict=True)
+    ]
+
+
+def result_shape(instruction: Instruction) -> ArrayShape:
+    """The shape of the product."""
+    shape = instruction.shape
+    first = shape.elements[0] if isinstance(shape, TupleShape) else shape
+    assert isinstance(first, ArrayShape), "the check looked at it"
+    return first
+
+
+def with_scratch(instruction: Instruction, results: Sequence[Array], context: Context) -> Value:
+    """Results rounded to their types, and zeros for the rest of the tuple."""
+    shape = instruction.shape
+    if not isinstance(shape, TupleShape):
+        return context.round(results[0], result_shape(instruction).dtype)
+    parts: list[Value] = []
+    for number, element in enumerate(shape.elements):
+        assert isinstance(element, ArrayShape), "the check looked at it"
+        if number < len(results):
+            parts.append(context.round(results[number], element.dtype))
+        else:
+            parts.append(np.zeros(element.dims, element.dtype.numpy))
+    return tuple(parts)
+
+
+def is_arrays(shape: Shape) -> bool:
+    """Whether this is an array or a tuple of arrays."""
+    parts = shape.elements if isinstance(shape, TupleShape) else (shape,)
+    return bool(parts) and all(isinstance(part, ArrayShape) for part in parts)
+
+
+def dot_dims(numbers: Mapping[str, Any]) -> DotDims:
+    """Dimension numbers of a dot, as XLA's protocol buffer has them in JSON."""
+
+    def dims(name: str) -> tuple[int, ...]:
+        return tuple(int(axis) for axis in numbers.get(name, ()))
+
+    return DotDims(
+        dims("lhs_contracting_dimensions"),
+        dims("rhs_contracting_dimensions"),
+        dims("lhs_batch_dimensions"),
+        dims("rhs_batch_dimensions"),
+    )
+
+
+def saturated(array: Array, dtype: DType) -> Array:
+    """With what is beyond the largest number of a type of 8 bits moved to it, as the libraries convert."""
+    if not dtype.is_float or dtype.bits > 8:
+        return array
+    most = float(ml_dtypes.finfo(dtype.numpy).max)  # type: ignore[no-untyped-call]
+    return np.clip(array, -most, most)
+
+
+def target(instruction: Instruction) -> str:
+    """What is called."""
+    return str(instruction.attributes["custom_call_target"])
