@@ -46,6 +46,7 @@ from hloopt.interpret.host import Host
 from hloopt.interpret.interpreter import Interpreter
 from hloopt.interpret.participants import Participant, Participants
 from hloopt.interpret.progress import Progress
+from hloopt.interpret.shards import check_shards, is_boundary
 from hloopt.interpret.values import flatten_results, parameter_values
 from hloopt.ir import Computation, Instruction, Module
 from hloopt.ir.walk import called_computations
@@ -200,7 +201,7 @@ def participant_counts(
 
 def tells_participants_apart(module: Module) -> bool:
     """Whether anything the entry can reach is not the same for each participant: a collective, its own
-    number, a transfer between devices.
+    number, a transfer between devices, its part of an array.
     """
     return any(
         instruction.opcode in collective.CHECKS
@@ -255,8 +256,11 @@ def _obstacle(instruction: Instruction, replicas: int, partitions: int) -> str |
     reason = dynamic.obstacle(instruction)
     if reason is not None:
         return reason
-    if replicas * partitions > 1 and opcode in collective.CHECKS:
-        return check_among(instruction, replicas, partitions)
+    if replicas * partitions > 1:
+        if opcode in collective.CHECKS:
+            return check_among(instruction, replicas, partitions)
+        if is_boundary(instruction):
+            return check_shards(instruction, partitions)
     check = _CHECKS.get(opcode)
     return check(instruction) if check is not None else None
 

@@ -159,6 +159,8 @@ def _move(
             "HLO does not say whose starts count"
         )
     slices = sizes[place * count + at]
+    if len(slices) != buffer.ndim:
+        raise ValueError(f"a slice of {list(slices)} is taken of {list(buffer.shape)}")
     for array, first, what in ((given, starts, "input"), (buffer, ends, "output")):
         if any(
             start < 0 or start + size > bound

@@ -23,7 +23,7 @@ from hloopt.interpret.drawn import Role, drawn
 from hloopt.interpret.values import from_storage
 from hloopt.ir import Instruction, Module
 from hloopt.runtime.roles import roles
-from hloopt.runtime.sharing import data_keys
+from hloopt.runtime.sharing import data_keys, is_about_whole_arrays
 from hloopt.types import UNBOUNDED, ArrayShape, Shape, TupleShape, leaves
 
 __all__ = [
@@ -70,14 +70,16 @@ def generate_all(module: Module, seed: int, replicas: int, partitions: int) -> l
     Participants have different data but where the parameter says that they share it
     (``runtime.sharing``): the stream of another one is ``[seed, number, participant]``.
     """
-    asked = roles(module)
+    asked, whole = roles(module), is_about_whole_arrays(module)
     found: list[list[Array]] = [[] for _ in range(replicas * partitions)]
     for number, parameter in enumerate(module.entry.parameters):
         places = list(_positions(parameter.shape))
         keys = [
             key
             for key, leaf in zip(
-                data_keys(parameter, replicas, partitions), leaves(parameter.shape), strict=True
+                data_keys(parameter, replicas, partitions, whole=whole),
+                leaves(parameter.shape),
+                strict=True,
             )
             if isinstance(leaf, ArrayShape) and leaf.dtype.is_array
         ]

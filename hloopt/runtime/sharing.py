@@ -1,7 +1,8 @@
 """Which participants have the same data for a parameter, as its annotations say.
 
 A parameter that is replicated over partitions (``sharding={replicated}``, or a last tile dimension that is) is
-the same in all of them; ``parameter_replication={true}`` says so of replicas.
+the same in all of them; ``parameter_replication={true}`` says so of replicas.  A program that has not been
+partitioned, but has regions for one device, is about whole arrays: all partitions have them.
 """
 
 from __future__ import annotations
@@ -11,22 +12,32 @@ from math import prod
 
 import numpy as np
 
-from hloopt.ir import Instruction
+from hloopt.interpret.shards import is_boundary
+from hloopt.ir import Instruction, Module
 from hloopt.types import Verbatim, leaves
 from hloopt.verify.sharding_text import Tiles, read_sharding
 
-__all__ = ["data_keys"]
+__all__ = ["data_keys", "is_about_whole_arrays"]
 
 _REPLICATED = re.compile(r"\{\s*replicated\b")
 
 
-def data_keys(parameter: Instruction, replicas: int, partitions: int) -> list[tuple[int, ...]]:
+def is_about_whole_arrays(module: Module) -> bool:
+    """Whether partitions take their parts of arrays inside the program."""
+    return any(is_boundary(instruction) for computation in module for instruction in computation)
+
+
+def data_keys(
+    parameter: Instruction, replicas: int, partitions: int, *, whole: bool = False
+) -> list[tuple[int, ...]]:
     """For each leaf of a parameter a key for each participant; those with the same key share data.
 
-    A key is the number of the first participant that has it.
+    A key is the number of the first participant that has it.  ``whole`` says that partitions share all.
     """
     count = len(list(leaves(parameter.shape)))
-    across_partitions = _partition_keys(parameter, count, partitions)
+    across_partitions = (
+        [(0,) * partitions] * count if whole else _partition_keys(parameter, count, partitions)
+    )
     across_replicas = _replicated(parameter, count)
     return [
         tuple(

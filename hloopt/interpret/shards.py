@@ -1,0 +1,254 @@
+"""Programs that have not been partitioned: between whole arrays and the parts that devices work on.
+
+A program before XLA's SPMD partitioner is about whole arrays, but for the regions that its author wrote for one
+device (``shard_map``).  ``xla.sdy.GlobalToLocalShape`` and ``SPMDFullToShardShape`` lead into such a region,
+``xla.sdy.LocalToGlobalShape`` and ``SPMDShardToFullShape`` out of it.  Run by several participants, each has
+the whole arrays outside, takes its part on the way in, and puts the parts of all together on the way out.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import prod
+
+import numpy as np
+
+from hloopt.interpret.context import Array, Context, Value, array_of
+from hloopt.interpret.permutation import meet
+from hloopt.ir import Instruction, Module
+from hloopt.types import ArrayShape, TupleShape, Verbatim, leaves
+from hloopt.verify.readings import frontend
+from hloopt.verify.sharding_text import read_sharding
+
+__all__ = ["INWARD", "OUTWARD", "check_shards", "is_boundary", "shards", "tilings"]
+
+INWARD = ("SPMDFullToShardShape", "xla.sdy.GlobalToLocalShape")
+OUTWARD = ("SPMDShardToFullShape", "xla.sdy.LocalToGlobalShape")
+
+_REPLICATED = re.compile(r"\s*\{\s*replicated\b")
+_MESH = re.compile(r"(\w+)\s*=\s*#sdy\.mesh<\[([^\]]*)\](?:,\s*device_ids\s*=\s*\[([^\]]*)\])?>")
+_AXIS = re.compile(r'"([^"]*)"\s*(?:=\s*|:\s*\()?(\d+)?(?:\)\s*(\d+))?')
+_VALUE = re.compile(r"<@(\w+),\s*\[((?:\{[^{}]*\}[^,\[\]{}]*,?\s*)*)\]")
+_DIMENSION = re.compile(r"\{([^{}]*)\}")
+
+
+@dataclass(frozen=True, slots=True)
+class Tiling:
+    """How an array is cut: ``counts`` of parts along its dimensions.
+
+    Of each partition ``places`` is where its part lies, and ``rests`` what tells it from others with the same.
+    """
+
+    counts: tuple[int, ...]
+    places: tuple[tuple[int, ...], ...]
+    rests: tuple[tuple[int, ...], ...]
+
+
+def is_boundary(instruction: Instruction) -> bool:
+    """Whether an instruction leads into or out of a region for one device."""
+    target = instruction.attributes.get("custom_call_target")
+    return instruction.opcode == "custom-call" and str(target) in (*INWARD, *OUTWARD)
+
+
+# ---- how arrays are cut -------------------------------------------------------------------------
+
+
+def tilings(instruction: Instruction, partitions: int) -> list[Tiling]:
+    """How the whole array of each operand is cut.
+
+    Raises ``ValueError`` where the annotations do not say it.
+    """
+    target = str(instruction.attributes["custom_call_target"])
+    if not target.startswith("xla.sdy."):
+        holder = instruction.operands[0] if target in INWARD else instruction
+        return [_of_tiles(holder, _rank(instruction.operands[0]), partitions)]
+    name = "xla.sdy.in_shardings" if target in INWARD else "xla.sdy.out_shardings"
+    found = _VALUE.findall(_plain(frontend(instruction).get(name, "")))
+    if len(found) != len(instruction.operands):
+        raise ValueError(
+            f"{name} has {len(found)} shardings for {len(instruction.operands)} operands"
+        )
+    computation = instruction.computation
+    module = computation.module if computation is not None else None
+    meshes = _meshes(module)
+    return [
+        _of_mesh(meshes.get(mesh), mesh, dims, _rank(operand))
+        for (mesh, dims), operand in zip(found, instruction.operands, strict=True)
+    ]
+
+
+def _rank(operand: Instruction) -> int:
+    return operand.shape.rank if isinstance(operand.shape, ArrayShape) else 0
+
+
+def _plain(text: str) -> str:
+    return text.replace("\\", "")
+
+
+def _of_tiles(holder: Instruction, rank: int, partitions: int) -> Tiling:
+    """``sharding={devices=[2,4]<=[8]}``; what is replicated is one part, which each has."""
+    value = holder.attributes.get("sharding")
+    text = value.text if isinstance(value, Verbatim) else str(value or "")
+    if _REPLICATED.match(text):
+        whole = (0,) * rank
+        own = tuple((partition,) for partition in range(partitions))
+        return Tiling((1,) * rank, (whole,) * partitions, own)
+    sharding = read_sharding(text) if text else None
+    if sharding is None or sharding.tiles is None or sharding.elements is not None:
+        raise ValueError(f"sharding={text or '{}'} of {holder.name} does not say how it is cut")
+    tiles = sharding.tiles
+    if len(tiles.dims) - tiles.subgroups != rank:
+        raise ValueError(f"sharding={text} of {holder.name} is not one of {rank} dimensions")
+    if tiles.devices is None:
+        ids = np.arange(prod(tiles.iota)).reshape(tiles.iota)
+        devices = (ids.transpose(tiles.permutation) if tiles.permutation else ids).ravel()
+    else:
+        devices = np.array(tiles.devices)
+    return _tiling([int(device) for device in devices], tiles.dims, [[at] for at in range(rank)])
+
+
+def _of_mesh(mesh: _Mesh | None, name: str, dims: str, rank: int) -> Tiling:
+    r"""``[{"x"}, {"y":(1)2}]``: the axes that cut each dimension, the slow ones first."""
+    if mesh is None:
+        raise ValueError(f"the module has no mesh '{name}'")
+    cuts = [
+        [
+            (axis, int(before or 1), int(own) if own else None)
+            for axis, before, own in _AXIS.findall(text)
+        ]
+        for text in _DIMENSION.findall(dims)
+    ]
+    if len(cuts) != rank:
+        raise ValueError(f"a sharding of {len(cuts)} dimensions for an array of {rank}")
+    whole = dict(mesh.axes)
+    for axis in (use[0] for cut in cuts for use in cut):
+        if axis not in whole:
+            raise ValueError(f"the mesh has no axis '{axis}'")
+    sizes: list[int] = []
+    parts: dict[tuple[str, int], int] = {}
+    for axis, size in mesh.axes:
+        edges = {1, size}
+        for name_, before, own in (use for cut in cuts for use in cut):
+            if name_ == axis:
+                edges |= {before, before * own if own else size}
+        ordered = sorted(edges)
+        for at, edge in enumerate(ordered[:-1]):
+            parts[axis, edge] = len(sizes)
+            sizes.append(ordered[at + 1] // edge)
+    used = [
+        [
+            parts[key]
+            for axis, before, own in cut
+            for key in sorted(parts)
+            if key[0] == axis and before <= key[1] < (before * own if own else whole[axis])
+        ]
+        for cut in cuts
+    ]
+    return _tiling(mesh.devices, tuple(sizes), used)
+
+
+def _tiling(devices: Sequence[int], dims: tuple[int, ...], used: list[list[int]]) -> Tiling:
+    """Devices in a grid, of whose dimensions each dimension of the array uses some."""
+    if prod(dims) != len(devices) or sorted(devices) != list(range(len(devices))):
+        raise ValueError("the devices are not numbered from 0")
+    at = dict(zip(devices, np.ndindex(*dims), strict=True))
+    free = [number for number in range(len(dims)) if not any(number in axes for axes in used)]
+    counts = tuple(prod(dims[number] for number in axes) for axes in used)
+    places, rests = [], []
+    for device in range(len(devices)):
+        index = at[device]
+        place = []
+        for axes in used:
+            number = 0
+            for axis in axes:
+                number = number * dims[axis] + index[axis]
+            place.append(number)
+        places.append(tuple(place))
+        rests.append(tuple(index[number] for number in free))
+    return Tiling(counts, tuple(places), tuple(rests))
+
+
+@dataclass(frozen=True, slots=True)
+class _Mesh:
+    axes: tuple[tuple[str, int], ...]
+    devices: tuple[int, ...]
+
+
+def _meshes(module: Module | None) -> dict[str, _Mesh]:
+    """The meshes of ``frontend_attributes={xla.sdy.meshes={mesh = #sdy.mesh<["x"=2, "y"=4]>}}``."""
+    value = module.attributes.get("frontend_attributes") if module is not None else None
+    text = _plain(value.text) if isinstance(value, Verbatim) else ""
+    found = {}
+    for name, axes, ids in _MESH.findall(text):
+        sizes = tuple((axis, int(size or 1)) for axis, size, _ in _AXIS.findall(axes))
+        count = prod(size for _, size in sizes)
+        devices = tuple(map(int, ids.split(","))) if ids.strip() else tuple(range(count))
+        found[name] = _Mesh(sizes, devices)
+    return found
+
+
+# ---- in and out ---------------------------------------------------------------------------------
+
+
+def check_shards(instruction: Instruction, partitions: int) -> str | None:
+    """Why so many partitions cannot cross this boundary, or None."""
+    target = str(instruction.attributes["custom_call_target"])
+    try:
+        found = tilings(instruction, partitions)
+    except ValueError as error:
+        return f"{target}: {error}"
+    results = [leaf for leaf in leaves(instruction.shape) if isinstance(leaf, ArrayShape)]
+    for operand, result, tiling in zip(instruction.operands, results, found, strict=False):
+        if len(tiling.places) != partitions:
+            return f"{target} among {len(tiling.places)} partitions; {partitions} are run"
+        whole, part = (operand.array, result) if target in INWARD else (result, operand.array)
+        wanted = tuple(n * count for n, count in zip(part.dims, tiling.counts, strict=True))
+        if whole.dims != wanted:
+            return f"{target} of {operand.shape} to {result}, in {list(tiling.counts)} parts"
+    return None
+
+
+def shards(instruction: Instruction, operands: tuple[Value, ...], context: Context) -> Value:
+    """A participant's part of each operand, or the whole of which each operand is its part."""
+    inward = str(instruction.attributes["custom_call_target"]) in INWARD
+    participant = context.participant
+    results: list[Value] = []
+    for operand, tiling in zip(operands, tilings(instruction, participant.partitions), strict=True):
+        array = array_of(operand)
+        if inward:
+            results.append(_part(array, tiling, participant.partition).copy())
+        else:
+            results.append(_whole(instruction, array, tiling, context))
+    several = isinstance(instruction.shape, TupleShape)
+    return tuple(results) if several else results[0]
+
+
+def _part(whole: Array, tiling: Tiling, partition: int) -> Array:
+    """A view of a partition's part."""
+    index = []
+    for size, count, place in zip(
+        whole.shape, tiling.counts, tiling.places[partition], strict=True
+    ):
+        length = size // count
+        index.append(slice(place * length, (place + 1) * length))
+    return whole[tuple(index)]
+
+
+def _whole(instruction: Instruction, array: Array, tiling: Tiling, context: Context) -> Value:
+    """The parts of those that have the other parts."""
+    participant = context.participant
+    rest = tiling.rests[participant.partition]
+    members = [number for number, other in enumerate(tiling.rests) if other == rest]
+    first = participant.replica * participant.partitions
+
+    def give(values: Sequence[tuple[Value, ...]]) -> Sequence[Value]:
+        dims = [n * count for n, count in zip(array.shape, tiling.counts, strict=True)]
+        whole = np.empty(dims, array.dtype)
+        for member, value in zip(members, values, strict=True):
+            _part(whole, tiling, member)[...] = array_of(value[0])
+        return [whole] * len(members)
+
+    group = tuple(first + member for member in members)
+    return meet(instruction, (array,), context, group, give)
