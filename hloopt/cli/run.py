@@ -146,9 +146,10 @@ def command(
     With --replicas R --partitions P the program is run once for each of R * P participants in lock step, on one
     machine; collectives, and send and recv between devices, exchange what the participants have. A module of
     which replica_count or num_partitions are more than 1 is run by as many where anything in it tells them
-    apart. Participant replica * P + partition has inputs of its own from the seed (parameters that are
-    annotated as replicated are alike, and all arrays of a program that XLA has not partitioned yet), and its results are compared each with its own. Participants that wait
-    for each other without end are an error that says who waits where.
+    apart. Participant replica * P + partition has inputs of its own from the seed, but where the module says
+    that they share them (parameters that are replicated; all, where it has not been partitioned yet), and its
+    results are compared each with its own. Participants that wait for each other without end are an error that
+    says who waits where.
 
     What infeed, and recv from the host, read comes from --infeed, in the order in which the instructions run:
     an array for every element of a tuple. A stream that is not there is made from the seed. Every form of the

@@ -148,24 +148,28 @@ def test_a_channel_that_does_not_work_out(
 
 
 def test_the_only_participant_sends_to_itself() -> None:
-    """What it sent first; and it cannot wait for more."""
+    """What it sent first comes first, and it cannot wait for more."""
     text = module(
         """
   k = token[] after-all()
+  n = f32[] negate(p)
   s = (f32[], u32[], token[]) send(p, k), channel_id=1
   sd = token[] send-done(s), channel_id=1
+  t = (f32[], u32[], token[]) send(n, sd), channel_id=CHANNEL
+  td = token[] send-done(t), channel_id=CHANNEL
   r = (f32[], u32[], token[]) recv(k), channel_id=1
   rd = (f32[], token[]) recv-done(r), channel_id=1
-  ROOT x = f32[] get-tuple-element(rd), index=0"""
+  q = (f32[], u32[], token[]) recv(k), channel_id=1
+  qd = (f32[], token[]) recv-done(q), channel_id=1
+  x = f32[] get-tuple-element(rd), index=0
+  y = f32[] get-tuple-element(qd), index=0
+  ROOT v = (f32[], f32[]) tuple(x, y)"""
     )
-    parsed = hloopt.parse(text, "m.hlo")
-    assert hloopt.evaluate(parsed, [np.array(3, np.float32)])[0] == 3
-    alone = hloopt.parse(
-        text.replace("  s =", "  n =")
-        .replace(" send(p, k), channel_id=1", " send(p, k), channel_id=2")
-        .replace("send-done(s), channel_id=1", "send-done(n), channel_id=2"),
-        "m.hlo",
-    )
+    three = [np.array(3, np.float32)]
+    parsed = hloopt.parse(text.replace("CHANNEL", "1"), "m.hlo")
+    for found in (hloopt.evaluate(parsed, three), hloopt.compile(parsed).run(three)):
+        assert [float(x) for x in found] == [3, -3]
+    other = hloopt.parse(text.replace("CHANNEL", "2"), "m.hlo")
     with pytest.raises(EvaluationError) as error:
-        hloopt.evaluate(alone, [np.array(3, np.float32)])
-    assert error.value.message == "m.hlo:16:3: rd: waits for data that nobody sends"
+        hloopt.evaluate(other, three)
+    assert error.value.message == "m.hlo:20:3: qd: waits for data that nobody sends"
