@@ -24,7 +24,6 @@ from hloopt.interpret.library_calls import (
 )
 from hloopt.interpret.linalg import triangular_solve
 from hloopt.interpret.linear import dot
-from hloopt.interpret.ragged import rescaled
 from hloopt.ir import Instruction
 from hloopt.types import ArrayShape, DotDims, TupleShape
 
@@ -117,15 +116,34 @@ def _tells_largest(instruction: Instruction) -> bool:
     return len(parts) == 3 and isinstance(parts[1], ArrayShape) and not parts[1].rank
 
 
+# The blocks of the formats of the Open Compute Project, and of NVIDIA's 4 bits, by the types of their scales.
+_BLOCKS = {"f8e8m0fnu": 32, "f8e4m3fn": 16}
+
+
+def _block(side: ArrayShape, scale: ArrayShape) -> int | None:
+    """Elements of a row that share a scale; padded scales do not divide the row.  None: it is not known."""
+    if scale.dims[-1] and side.dims[-1] % scale.dims[-1] == 0 and side.dims[:-1] == scale.dims[:-1]:
+        return side.dims[-1] // scale.dims[-1]
+    block = _BLOCKS.get(scale.dtype.name)
+    reach = (*side.dims[:-1], -(-side.dims[-1] // block)) if block else side.dims
+    return block if all(a >= b for a, b in zip(scale.dims, reach, strict=True)) else None
+
+
 def _block_scaled(instruction: Instruction, values: tuple[Value, ...], context: Context) -> Value:
-    """Rows of both operands meet; each of their blocks has a scale."""
+    """Rows of both operands meet; each of their blocks has a scale.  A scalar at the end scales the result."""
+    shapes = [operand.array for operand in instruction.operands]
     arrays = [array_of(value).astype(np.float32) for value in values]
-    lhs = rescaled(arrays[0], arrays[2])
-    rhs = rescaled(arrays[1], arrays[3]) if len(arrays) > 3 else arrays[1]
-    batch = tuple(range(lhs.ndim - 2))
-    last = (lhs.ndim - 1,)
-    total = dot(lhs, rhs, DotDims(last, last, batch, batch))
-    return context.round(total, instruction.array.dtype)
+    factor = arrays.pop() if not arrays[-1].ndim else np.float32(1)
+    sides = arrays[:2]
+    for number, scale in enumerate(arrays[2:]):
+        block = _block(shapes[number], shapes[number + 2])
+        assert block is not None, "the check looked at it"
+        spread = scale.repeat(block, axis=-1)
+        side = sides[number]
+        sides[number] = side * spread[tuple(slice(size) for size in side.shape)]
+    batch, last = tuple(range(sides[0].ndim - 2)), (sides[0].ndim - 1,)
+    total = dot(sides[0], sides[1], DotDims(last, last, batch, batch)) * factor
+    return context.round(np.asarray(total), instruction.array.dtype)
 
 
 def _check_gemm(instruction: Instruction) -> str | None:
@@ -172,17 +190,21 @@ def _check_product(instruction: Instruction) -> str | None:
 
 
 def _check_block_scaled(instruction: Instruction) -> str | None:
-    shapes = [operand.shape for operand in instruction.operands]
     name = target(instruction)
-    if len(shapes) not in (3, 4) or not isinstance(instruction.shape, ArrayShape):
+    found = [o.shape for o in instruction.operands if isinstance(o.shape, ArrayShape)]
+    scales = found[2:-1] if found and not found[-1].rank else found[2:]
+    if (
+        len(found) != len(instruction.operands)
+        or len(scales) not in (1, 2)
+        or not isinstance(instruction.shape, ArrayShape)
+    ):
         return f"{name} is not one product of two operands and one or two scales"
-    found = [shape for shape in shapes if isinstance(shape, ArrayShape)]
-    if len(found) != len(shapes) or len({shape.rank for shape in found}) != 1 or found[0].rank < 2:
+    if len({shape.rank for shape in (*found[:2], *scales)}) != 1 or found[0].rank < 2:
         return f"{name} of operands and scales of different ranks"
     if found[0].dims[:-2] != found[1].dims[:-2] or found[0].dims[-1] != found[1].dims[-1]:
         return f"{name} of {found[0]} and {found[1]}, whose dimensions do not meet"
-    for side, scale in zip(found, found[2:], strict=False):
-        if any(not part or whole % part for whole, part in zip(side.dims, scale.dims, strict=True)):
+    for side, scale in zip(found, scales, strict=False):
+        if _block(side, scale) is None:
             return f"{name} with the scale {scale}, which does not divide {side} into blocks"
     return None
 

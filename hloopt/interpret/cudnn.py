@@ -106,13 +106,35 @@ def _leaky(settings: Config) -> Callable[[Array], Array]:
     return lambda x: np.where(x > 0, x, slope * x)
 
 
+def _logistic(x: Array) -> Array:
+    return np.asarray(1 / (1 + np.exp(-x)))
+
+
 _CONV_ACTIVATIONS: dict[str, Callable[[Config], Callable[[Array], Array]]] = {
     "kNone": lambda _: np.asarray,
+    "kSigmoid": lambda _: _logistic,
     "kRelu": lambda _: _relu,
     "kRelu6": lambda _: _relu6,
+    "kTanh": lambda _: np.tanh,
     "kElu": lambda _: _elu,
     "kLeakyRelu": _leaky,
 }
+# Dumps of before 2023 have numbers.
+_NUMBERS = {
+    "0": "kNone",
+    "1": "kSigmoid",
+    "2": "kRelu",
+    "3": "kRelu6",
+    "5": "kTanh",
+    "7": "kElu",
+    "8": "kLeakyRelu",
+}
+
+
+def _activation(settings: Config) -> str:
+    mode = str(settings.get("activation_mode", "kNone"))
+    return _NUMBERS.get(mode, mode)
+
 
 _CONVOLUTIONS: dict[str, Callable[..., Array]] = {
     "__cudnn$convForward": _forward,
@@ -140,7 +162,7 @@ def _conv(instruction: Instruction, values: tuple[Value, ...], context: Context)
             along = [1] * total.ndim
             along[dims.output_feature] = -1
             total = total + others[0].reshape(along)
-        activate = _CONV_ACTIVATIONS[str(settings.get("activation_mode", "kNone"))](settings)
+        activate = _CONV_ACTIVATIONS[_activation(settings)](settings)
         total = activate(total)
     return with_scratch(instruction, [total.astype(kind)], context)
 
@@ -243,7 +265,7 @@ def _check_conv(instruction: Instruction) -> str | None:
     if complaint is not None:
         return complaint
     name = target(instruction)
-    mode = str(config(instruction, "cudnn_conv_backend_config").get("activation_mode", "kNone"))
+    mode = _activation(config(instruction, "cudnn_conv_backend_config"))
     if mode not in _CONV_ACTIVATIONS:
         return f"{name} with the activation {mode}"
     most = 4 if name.endswith("BiasActivationForward") else 2
@@ -266,7 +288,8 @@ def _check_conv_call(instruction: Instruction) -> str | None:
         if not isinstance(operand.shape, ArrayShape) or not operand.shape.dtype.is_float:
             return f"{name} of {operand.shape}; only floats are convolved as cuDNN does it"
     window = instruction.attributes.get("window")
-    if window is not None and any(dim.base_dilation != 1 for dim in window.dims):
+    dilated = window is not None and any(dim.base_dilation != 1 for dim in window.dims)
+    if dilated and "Backward" in name:
         return f"{name} with a dilated input"
     return None
 

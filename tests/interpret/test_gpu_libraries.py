@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 
 import numpy as np
 import pytest
@@ -152,6 +153,9 @@ ENTRY e {{
         ("kRelu6", lambda z: np.clip(z, 0, 6)),
         ("kElu", lambda z: np.where(z > 0, z, np.expm1(z))),
         ("kLeakyRelu", lambda z: np.where(z > 0, z, 0.25 * z)),
+        ("kSigmoid", lambda z: 1 / (1 + np.exp(-z))),
+        ("kTanh", np.tanh),
+        ("2", lambda z: np.maximum(z, 0)),
     ],
 )
 def test_fused_convolutions(mode: str, activate: object) -> None:
@@ -239,18 +243,23 @@ def test_products_of_8_bits_have_scales(older: bool, to: str) -> None:
     np.testing.assert_array_equal(found[0].astype(np.float32), wanted.astype(np.float32))
 
 
-def test_products_of_blocks_with_scales() -> None:
-    """Each row of one operand meets each row of the other."""
-    lhs, rhs = normal(2, 3, 4), normal(2, 5, 4)
-    left, right = normal(2, 3, 2), normal(2, 5, 1)
-    shapes = ["f32[2,3,4]", "f32[2,5,4]", "f32[2,3,2]", "f32[2,5,1]"]
+@pytest.mark.parametrize("padded", [False, True])
+def test_products_of_blocks_with_scales(padded: bool) -> None:
+    """Each row of one operand meets each row of the other; padded scales have the blocks of their format."""
+    lhs, rhs = normal(2, 3, 40), normal(2, 5, 40)
+    kind = hloopt.types.DTYPES["f8e8m0fnu"].numpy
+    dims = [(2, 4, 4), (2, 8, 4)] if padded else [(2, 3, 2), (2, 5, 1)]
+    left, right = ((2.0 ** RNG.integers(-2, 3, d)).astype(kind) for d in dims)
+    blocks = (32, 32) if padded else (20, 40)
+    shapes = ["f32[2,3,40]", "f32[2,5,40]", *(f"f8e8m0fnu[{d[0]},{d[1]},{d[2]}]" for d in dims), S]
     text = whole_call("__op$block_scaled_dot", "f32[2,3,5]", shapes, "", {})
-    (found,) = results(text, lhs, rhs, left, right)
+    (found,) = results(text, lhs, rhs, left, right, np.float32(3))
     for n, i, j in np.ndindex(2, 3, 5):
-        terms = [
-            lhs[n, i, k] * left[n, i, k // 2] * rhs[n, j, k] * right[n, j, 0] for k in range(4)
-        ]
-        assert found[n, i, j] == pytest.approx(sum(terms), rel=1e-4, abs=1e-5)
+        total = 0.0
+        for k in range(40):
+            one = float(lhs[n, i, k]) * float(left[n, i, k // blocks[0]])
+            total += one * float(rhs[n, j, k]) * float(right[n, j, k // blocks[1]])
+        assert found[n, i, j] == pytest.approx(3 * total, rel=1e-4, abs=1e-3)
 
 
 def test_a_graph_of_steps_after_a_convolution() -> None:
@@ -294,7 +303,7 @@ def test_a_graph_of_steps_after_a_convolution() -> None:
             gemm_config(epilogue="BIAS"),
             "4 operands instead of 5",
         ),
-        ("__op$block_scaled_dot", [F32, F32, F32], "", {}, "is not one product"),
+        ("__op$block_scaled_dot", [F32, F32], "", {}, "is not one product"),
         ("__cudnn$convForwardGraph", [F32, F32], LABELS, graph(""), "without a serialized_graph"),
         (
             "__cudnn$convForwardGraph",
@@ -357,3 +366,19 @@ def test_calls_that_do_not_say_what_they_compute_are_refused(
         hloopt.evaluate(module, [np.zeros((2, 2), np.float32)] * len(shapes))
     assert message in caught.value.message
     assert caught.value.line == 3 + len(shapes)
+
+
+@pytest.mark.parametrize(
+    ("scale", "message"),
+    [
+        ("f32[2,4]", "which does not divide f32[2,2] into blocks"),
+        ("f8e8m0fnu[1,1]", "which does not divide f32[2,2] into blocks"),
+        ("f32[2]", "of operands and scales of different ranks"),
+    ],
+)
+def test_scales_that_fit_no_block_are_refused(scale: str, message: str) -> None:
+    module = hloopt.parse(
+        whole_call("__op$block_scaled_dot", "f32[2,2]", ["f32[2,2]", "f32[2,2]", scale], "", {})
+    )
+    with pytest.raises(UnsupportedError, match=re.escape(message)):
+        hloopt.compile(module)
