@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from math import prod
 
 from hloopt.interpret.failures import failure
-from hloopt.interpret.sizes import marks
+from hloopt.interpret.sizes import drops_marks, marks
 from hloopt.ir import Instruction
 
 __all__ = ["Group", "ambiguous", "groups", "result_sizes"]
@@ -30,7 +30,7 @@ class Group:
 
 def groups(source: Sequence[int], target: Sequence[int]) -> Iterator[Group]:
     """The groups of two lists of bounds with one product; ones at the end belong to the last."""
-    if 0 in source or 0 in target or not source or not target:
+    if 0 in source or not source or not target:
         yield Group(range(len(source)), range(len(target)))
         return
     i = j = 0
@@ -52,12 +52,20 @@ def _solved(instruction: Instruction) -> Iterator[Group]:
     """The groups with their free dimensions; raises ``LookupError`` where that is ambiguous."""
     source, target = instruction.operands[0].array, instruction.array
     inferred = instruction.attributes.get("inferred_dimension", -1)
-    for group in groups(source.dims, target.dims):
+    found = groups(source.dims, target.dims)
+    if source.dims == target.dims and not drops_marks(source, target):
+        found = (Group(range(dim, dim + 1), range(dim, dim + 1)) for dim in range(source.rank))
+    elif sum(marks(target)) == 1:
+        # All else is static: it adapts to the whole, also to a size of 0 that another dimension of 1 has.
+        found = iter([Group(range(source.rank), range(target.rank))])
+    for group in found:
         dynamic = [dim for dim in group.target if marks(target)[dim]]
         if inferred in group.target:
             dynamic = [inferred]
         elif len(dynamic) > 1:
             raise LookupError
+        if dynamic and not prod(target.dims[dim] for dim in group.target if dim != dynamic[0]):
+            raise LookupError  # no elements, however many there are of this dimension
         yield Group(group.source, group.target, dynamic[0] if dynamic else None)
 
 
@@ -80,7 +88,7 @@ def result_sizes(instruction: Instruction, sizes: Sequence[int]) -> list[int]:
     for group in _solved(instruction):
         count = prod(sizes[dim] for dim in group.source)
         others = prod(result[dim] for dim in group.target if dim != group.free)
-        if group.free is not None and others:
+        if group.free is not None:
             result[group.free] = count // others
         if prod(result[dim] for dim in group.target) != count:
             raise failure(

@@ -230,9 +230,12 @@ def test_what_is_refused_says_where_and_why(body, message):
     assert (line, column, said) == (LINE, 6, message)
 
 
-@pytest.mark.parametrize(("source", "target"), [("[<=3,<=4]", "[<=4,<=3]"), ("[<=6]", "[<=3,<=2]")])
+@pytest.mark.parametrize(
+    ("source", "target"),
+    [("[<=3,<=4]", "[<=4,<=3]"), ("[<=6]", "[<=3,<=2]"), ("[<=6,0]", "[<=3,0,2]")],
+)
 def test_an_ambiguous_reshape_is_refused(source, target):
-    """Two dynamic dimensions in one group, and nothing says which one adapts."""
+    """Two dynamic dimensions in one group, or no elements to count, and nothing says what adapts."""
     text = (
         f"HloModule m\nENTRY e {{ x = s32{source} parameter(0)\n ROOT r = s32{target} reshape(x) }}"
     )

@@ -234,6 +234,7 @@ def test_broadcast_keeps_the_operands_sizes():
         ("2,<=3", "2,<=3,1", 2, [[[1], [2]], [[4], [5]]]),
         ("<=3,2", "<=6", 2, [1, 2, 3, 4]),
         ("<=3,2", "2,<=3", 2, [[1, 2], [3, 4]]),
+        ("<=3,2", "<=3,2", 2, [[1, 2], [3, 4]]),
     ],
 )
 def test_reshape_puts_elements_within_the_sizes_in_order(source, target, size, want):
@@ -247,6 +248,17 @@ def test_reshape_puts_elements_within_the_sizes_in_order(source, target, size, w
     shape = [int(part) for part in bounds.split(",")]
     x = np.arange(1, 7, dtype=np.int32).reshape(shape)
     assert both(text, x, np.int32(size)) == [want]
+
+
+def test_reshape_of_sizes_that_are_one_or_none():
+    """Dimensions of bound 1 may be dynamic, and there may be no elements at all."""
+    text = """ENTRY e {{ x = s32{} parameter(0)
+      r = s32{} reshape(x)
+      ROOT n = s32[] get-dimension-size(r), dimensions={{{}}} }}"""
+    assert both(text.format("[<=1,4,1]", "[1,4,<=1]", 2), np.zeros((0, 4, 1), np.int32)) == [0]
+    assert both(text.format("[<=1,4,1]", "[1,4,<=1]", 2), np.zeros((1, 4, 1), np.int32)) == [1]
+    assert both(text.format("[<=4,0]", "[<=4,0]", 0), np.zeros((3, 0), np.int32)) == [3]
+    assert both(text.format("[<=4,<=2]", "[<=4,1,<=2]", 2), np.zeros((3, 0), np.int32)) == [0]
 
 
 def test_reshape_with_an_inferred_dimension():
