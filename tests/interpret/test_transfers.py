@@ -172,4 +172,4 @@ def test_the_only_participant_sends_to_itself() -> None:
     other = hloopt.parse(text.replace("CHANNEL", "2"), "m.hlo")
     with pytest.raises(EvaluationError) as error:
         hloopt.evaluate(other, three)
-    assert error.value.message == "m.hlo:20:3: qd: waits for data that nobody sends"
+    assert error.value.message == "m.hlo:21:3: qd: waits for data that nobody sends"
