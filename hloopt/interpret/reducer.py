@@ -1,4 +1,14 @@
-"""What reduce, reduce-window and scatter know about the computation that combines two values."""
+"""What reduce, reduce-window and scatter know about the computation that combines two values.
+
+How folds associate.  An accumulator starts at the initial value and takes one element after the other, in
+row-major order of the reduced dimensions or of the window; every step is rounded to the element type.  So a
+product of bf16 is rounded after each factor.  One computation is defined otherwise: a **sum of floats or of
+complex numbers** in reduce and reduce-window (the region is an ``add`` of its parameters, perhaps between
+conversions to f32 and back) is made in double precision and rounded to the element type once.  XLA's evaluator
+sums so in ``reduce``, whatever the type, and XLA's compilers keep at least f32 beside bf16 and f16; what order
+they add in is theirs.  The sum in double is made in any order, which shows in f64 and c128 alone.  scatter and
+select-and-scatter add one update after the other and round each.
+"""
 
 from __future__ import annotations
 

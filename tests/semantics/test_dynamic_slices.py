@@ -5,6 +5,7 @@ from __future__ import annotations
 from itertools import product
 
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -81,3 +82,19 @@ def test_dynamic_update_slice_is_moved_to_be_inside(name, kind, dims, chooser, a
     shapes = [shape_of(name, dims), shape_of(name, sizes), *shapes]
     check(entry(text, shapes), [x, update, *arrays], want)
     assert x.tobytes() == before.tobytes()
+
+
+@pytest.mark.parametrize("kind", ["s8", "u8", "s16", "u16", "s32", "u32", "s64", "u64"])
+def test_the_ends_of_every_index_type_are_clamped(kind):
+    """The greatest unsigned index is beyond the end, not before the beginning."""
+    row = DTYPES[kind]
+    low = -(1 << row.bits - 1) if row.kind == "signed" else 0
+    x, update = np.arange(5, dtype=np.float32), np.array([8, 9], np.float32)
+    taken = "f32[2] dynamic-slice(p0, p1), dynamic_slice_sizes={2}"
+    put = "f32[5] dynamic-update-slice(p0, p1, p2)"
+    for number, begin in ((low, 0), (low + (1 << row.bits) - 1, 3)):
+        start = np.array(number, row.numpy)
+        check(entry(taken, ["f32[5]", f"{kind}[]"]), [x, start], x[begin : begin + 2].copy())
+        want = x.copy()
+        want[begin], want[begin + 1] = 8, 9
+        check(entry(put, ["f32[5]", "f32[2]", f"{kind}[]"]), [x, update, start], want)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import random
 from dataclasses import dataclass
 from itertools import product
 
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -142,14 +144,17 @@ def test_gather_takes_slices_at_clamped_starts(case, name, kind, chooser):
             bounds = zip(begin, case.dims, case.sizes, strict=True)
             begin = [min(max(b, 0), n - size) for b, n, size in bounds]
             want[index] = x[tuple(b + o for b, o in zip(begin, offset, strict=True))]
+    check(gather_text(case, name, kind), [x, indices], want)
+
+
+def gather_text(case, name, kind):
     text = (
         f"{shape_of(name, case.result)} gather(p0, p1), offset_dims={listed(case.window_dims)}, "
         f"collapsed_slice_dims={listed(case.dropped)}, start_index_map={listed(case.mapped)}"
         + batching_text(case, "operand_batching_dims", "start_indices_batching_dims")
         + f", index_vector_dim={case.vector}, slice_sizes={listed(case.sizes)}"
     )
-    shapes = [shape_of(name, case.dims), shape_of(kind, case.indices)]
-    check(entry(text, shapes), [x, indices], want)
+    return entry(text, [shape_of(name, case.dims), shape_of(kind, case.indices)])
 
 
 def scattered(case, arrays, indices, updates, combiner):
@@ -176,7 +181,11 @@ def check_scatter(case, combiner, kind, chooser):
     indices = start_indices(kind, case.indices, chooser)
     with np.errstate(all="ignore"):
         want = scattered(case, arrays, indices, updates, combiner)
-    count = len(arrays)
+    check(scatter_text(case, combiner, kind), [*arrays, indices, *updates], want)
+
+
+def scatter_text(case, combiner, kind):
+    count = len(combiner.kinds)
     operands = ", ".join(f"p{number}" for number in range(2 * count + 1))
     results = ", ".join(shape_of(name, case.dims) for name in combiner.kinds)
     text = (
@@ -189,7 +198,7 @@ def check_scatter(case, combiner, kind, chooser):
     shapes = [shape_of(name, case.dims) for name in combiner.kinds]
     shapes += [shape_of(kind, case.indices)]
     shapes += [shape_of(name, case.result) for name in combiner.kinds]
-    check(entry(text, shapes, combiner.text), [*arrays, indices, *updates], want)
+    return entry(text, shapes, combiner.text)
 
 
 COMBINERS = (
@@ -235,12 +244,43 @@ def test_scatter_assigns_elements_of_any_type(case, name, chooser):
     check_scatter(case, chosen(1, name), "s32", chooser)
 
 
-@given(st.integers(1, 3), st.integers(9, 40), st.sampled_from(COMBINERS), seeds)
-@settings(max_examples=80)
-def test_scatter_of_many_updates_of_few_places_keeps_their_order(size, count, combiner, chooser):
+@pytest.mark.parametrize("combiner", COMBINERS, ids=str)
+@pytest.mark.parametrize(
+    ("size", "count", "block"), [(2, 40, 2), (5, 90, 1), (60, 400, 1), (20, 400, 1)]
+)
+def test_scatter_of_many_updates_keeps_their_order(size, count, block, combiner):
     """Every place is combined in the order of its updates, however many there are."""
-    case = Places((size, 2), (1, 2), (0,), (0,), (), (), 1, (count, 1), (1,), (count, 2))
-    check_scatter(case, combiner, "s32", chooser)
+    chooser = random.Random(size)
+    arrays = [moderate(name, (size, block), chooser) for name in combiner.kinds]
+    updates = [moderate(name, (count, block), chooser) for name in combiner.kinds]
+    indices = np.array([[chooser.randint(-1, size)] for _ in range(count)], np.int32)
+    case = Places(
+        (size, block), (1, block), (0,), (0,), (), (), 1, (count, 1), (1,), (count, block)
+    )
+    with np.errstate(all="ignore"):
+        want = scattered(case, arrays, indices, updates, combiner)
+    check(scatter_text(case, combiner, "s32"), [*arrays, indices, *updates], want)
+
+
+@pytest.mark.parametrize("kind", INTEGERS)
+def test_indices_are_read_as_their_type_says(kind):
+    """The ends of every integer type: clamped by a gather, left out by a scatter."""
+    row = DTYPES[kind]
+    low = -(1 << row.bits - 1) if row.kind == "signed" else 0
+    numbers = [low, low + (1 << row.bits) - 1, 0, *(n for n in (3, 4, 5, -1) if low <= n <= -low - 1 or
+               (low == 0 <= n < 1 << row.bits))]  # fmt: skip
+    indices = np.array(numbers, np.uint64 if kind == "u64" else np.int64).astype(row.numpy)
+    indices = indices.reshape(-1, 1)
+    x = np.arange(10, 15, dtype=np.float32)
+    case = Places((5,), (2,), (), (0,), (), (), 1, indices.shape, (1,), (len(numbers), 2))
+    want = np.empty(case.result, np.float32)
+    for place, number in enumerate(numbers):
+        begin = min(max(number, 0), 3)
+        want[place] = x[begin], x[begin + 1]
+    check(gather_text(case, "f32", kind), [x, indices], want)
+    updates = np.arange(2 * len(numbers), dtype=np.float32).reshape(case.result)
+    want = scattered(case, [x], indices, [updates], binary("add", "f32"))
+    check(scatter_text(case, binary("add", "f32"), kind), [x, indices, updates], want)
 
 
 @given(st.sampled_from([1, 70]), st.integers(2, 20), st.sampled_from(COMBINERS), seeds)

@@ -151,6 +151,51 @@ ENTRY e {{
     check(text, [x, init], reduced([turned], [init], [0, 2], combiner))
 
 
+@given(
+    st.sampled_from(["f32", "bf16", "f64", "f16"]),
+    st.sampled_from(["maximum", "minimum"]),
+    st.integers(1, 6),
+    seeds,
+)
+@settings(max_examples=80)
+def test_reduce_knows_which_zero_is_the_larger_one(kind, op, count, chooser):
+    """+0 is the maximum of zeros, -0 the minimum, wherever they stand."""
+    other = -1.0 if op == "maximum" else 1.0
+    x = np.empty((3, count), DTYPES[kind].numpy)
+    for index in product(range(3), range(count)):
+        x[index] = chooser.choice(
+            [0.0, -0.0, -0.0, other] if op == "maximum" else [-0.0, 0.0, 0.0, other]
+        )
+    init = np.asarray(chooser.choice([0.0, -0.0, other])).astype(x.dtype)
+    combiner = binary(op, kind)
+    check(reduce_text(x.shape, [1], combiner), [x, init], reduced([x], [init], [1], combiner))
+
+
+PAIRS = (
+    argmax("f32", "s32"),
+    argmax("bf16", "u8", "LT"),
+    argmax("s8", "s64"),
+    *(arg_by(direction, "f32", "s32") for direction in ("GT", "GE", "LT", "LE")),
+    arg_by("GE", "u8", "s32"),
+)
+
+
+@given(st.sampled_from(PAIRS), st.integers(17, 60), st.booleans(), seeds)
+@settings(max_examples=120)
+def test_reduce_to_the_best_value_and_its_index(combiner, count, with_nan, chooser):
+    """Many ties, both zeros among them, now and then a NaN; indices in any order."""
+    kind, index = combiner.kinds
+    numbers = [0.0, -0.0, -1.0, -2.0, 1.0][: chooser.choice([2, 3, 4, 5])] + [math.nan] * with_nan
+    x, i = np.empty((2, count), DTYPES[kind].numpy), np.empty((2, count), DTYPES[index].numpy)
+    for at in product(range(2), range(count)):
+        number = chooser.choice(numbers)
+        x[at] = number if DTYPES[kind].is_float else abs(int(number)) if number == number else 0
+        i[at] = chooser.randint(0, 100)
+    inits = [x[0, 0].reshape(()), np.asarray(chooser.randint(0, 100)).astype(i.dtype)]
+    want = reduced([x, i], inits, [1], combiner)
+    check(reduce_text(x.shape, [1], combiner), [x, i, *inits], want)
+
+
 def exact_sum(numbers):
     """The sum as a fraction, or what infinities and NaNs make of it; of zeros, -0 if all are."""
     if any(math.isnan(x) for x in numbers) or {math.inf, -math.inf} <= set(numbers):

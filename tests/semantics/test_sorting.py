@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import math
+import random
 from itertools import product
 
 import numpy as np
@@ -110,6 +111,20 @@ def differing(kinds):
   ROOT r = pred[] compare(d, zero), direction=LT
 }}"""
     return text, lambda x, y: stored(python(x[0], kind) - python(y[0], kind), kind) < 0
+
+
+def cyclic(kinds):
+    """0 < 1 < 2 < 3 < 0, by the last two bits: an order of neighbours alone."""
+    (kind, *_) = kinds
+    text = f"""less {{
+{parameters(kinds)}
+  one = {kind}[] constant(1)
+  three = {kind}[] constant(3)
+  d = {kind}[] subtract(y0, x0)
+  m = {kind}[] and(d, three)
+  ROOT r = pred[] compare(m, one), direction=EQ
+}}"""
+    return text, lambda x, y: (int(y[0]) - int(x[0])) % 4 == 1
 
 
 def constant(kinds, answer):
@@ -246,6 +261,13 @@ def test_sort_by_any_computation(kind, dims, comparator, chooser, data):
     check_sort(kinds, dims, axis, made, chooser)
 
 
+@given(st.sampled_from(["s32", "u8"]), st.integers(2, 60), seeds)
+@settings(max_examples=40)
+def test_sort_by_a_circle_compares_what_merging_compares(kind, count, chooser):
+    """What is no order at all still has one result."""
+    check_sort([kind, "s32"], (count,), 0, cyclic([kind, "s32"]), chooser, few=False)
+
+
 @given(st.lists(st.sampled_from([1.0, -0.0, 0.0, 2.5, -3.0, math.inf]), max_size=40), st.booleans())
 @settings(max_examples=40)
 def test_sort_is_pythons_stable_sort_where_the_comparator_is_an_order(numbers, descending):
@@ -306,6 +328,20 @@ def test_topk_takes_the_first_in_total_order_and_their_indices(kind, dims, large
     result = f"({shape_of(kind, want.shape)}, {shape_of('s32', want.shape)})"
     text = f"{result} topk(p0), k={k}, largest={str(largest).lower()}"
     check(entry(text, [shape_of(kind, dims)]), [x], [want, indices])
+
+
+@pytest.mark.parametrize("largest", [True, False])
+@pytest.mark.parametrize("kind", ORDERED)
+def test_topk_of_few_out_of_many_is_the_beginning_of_the_sorted_ones(kind, largest):
+    """In every type, also where the elements are picked before they are sorted."""
+    x = values(kind, (2, 60), random.Random(len(kind)))
+    want, indices = np.empty((2, 3), x.dtype), np.empty((2, 3), np.int32)
+    for lane in range(2):
+        ranks = [rank(element, kind) for element in x[lane]]
+        order = sorted(range(60), key=lambda i, r=ranks: -r[i] if largest else r[i])[:3]
+        want[lane], indices[lane] = [x[lane, i] for i in order], order
+    text = f"({kind}[2,3], s32[2,3]) topk(p0), k=3, largest={str(largest).lower()}"
+    check(entry(text, [f"{kind}[2,60]"]), [x], [want, indices])
 
 
 @pytest.mark.parametrize("region", ["bf16", "f32"])
