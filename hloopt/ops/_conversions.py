@@ -164,8 +164,8 @@ def stochastic_convert(args: ScalarArgs, x: Array, random: Array) -> Array:
     """To a signed integer; the fraction is the probability of rounding away from zero.
 
     ``random`` is uniform over its unsigned type: the size grows by one where it is below
-    ``fraction * 2**bits``.  Out of range saturates, NaN gives 0; when the growth leaves the range the
-    result is the least number.
+    ``fraction * 2**bits``.  Out of range saturates, NaN gives 0; what is less than the greatest number
+    never grows beyond it.
     """
     least, greatest = integer_bounds(args.result)
     wide = x.astype(np.float64)
@@ -176,7 +176,6 @@ def stochastic_convert(args: ScalarArgs, x: Array, random: Array) -> Array:
     count = np.where(outside, 0.0, whole).astype(np.int64)
     grows = (size > whole) & (random.astype(np.uint64) < _to_u64(np.where(outside, 0.0, threshold)))
     signed = np.where(wide < 0, -(count + grows), count + grows)
-    signed = np.where(grows & (count == greatest), least, signed)
     return np.where(outside, _saturate(x, args.result).astype(np.int64), signed).astype(
         args.result.numpy
     )

@@ -198,10 +198,7 @@ def test_reduce_precision_of_any_number_to_any_format(name):
 
 
 def stochastic(value, random, bits, target):
-    """Away from zero by one where ``random`` is below the fraction's share of 2^bits.
-
-    Growing out of the range gives the least number.
-    """
+    """Away from zero by one where ``random`` is below the fraction's share of 2^bits."""
     least, greatest = bounds(target)
     if math.isnan(value):
         return 0
@@ -212,8 +209,6 @@ def stochastic(value, random, bits, target):
     size = abs(Fraction(value))
     whole = math.floor(size)
     grows = size > whole and random < math.floor((size - whole) * 2**bits)
-    if grows and whole == greatest:
-        return least
     return (whole + grows) * (-1 if value < 0 else 1)
 
 

@@ -12,6 +12,7 @@ from fractions import Fraction
 from typing import Any
 
 import mpmath
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -304,8 +305,13 @@ def test_a_constant_exponent_is_as_good_as_any(name: str, exponent: float) -> No
         (f"{name}[{size}]", "power(p0, r1)"),
         (f"{name}[{size}]", "power(p0, p1)"),
     ]
+    for at in range(size):  # a single base has the stride of a constant too
+        first = len(calls)
+        calls += [(f"{name}[1]", f"slice(p{side}), slice={{[{at}:{at + 1}]}}") for side in (0, 1)]
+        calls.append((f"{name}[1]", f"power(r{first}, r{first + 1})"))
     inputs = [array_of(name, values), array_of(name, [exponent] * size)]
     for results in evaluate(module([f"{name}[{size}]"] * 2, calls), inputs):
         assert_same(results[2], results[3], "a constant exponent")
+        assert_same(np.concatenate(results[6::3]), results[3], "one base at a time")
         for value, found in zip(values, numbers(name, results[2]), strict=True):
             assert repr(found) in allowed(name, exact(power(value, exponent))), value
