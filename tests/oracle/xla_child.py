@@ -2,6 +2,8 @@
 
     python xla_child.py accepts FILE...          one JSON line a file: null or XLA's message
     python xla_child.py run FILE IN.npz OUT.npz  compile for the CPU and run
+    python xla_child.py participants FILE IN.npz OUT.npz REPLICAS PARTITIONS
+                                                 the same by several, each with in_0.N and out_0.N of its own
     python xla_child.py times FILE COUNT         seconds of each reading and printing, as JSON
     python xla_child.py answer                   reads questions, a line of JSON each: see ``answer``
 
@@ -108,12 +110,63 @@ def run(path: str, inputs: str, outputs: str) -> None:
     np.savez(outputs, **{f"out_{index}": value for index, value in enumerate(results)})
 
 
+def participants(path: str, inputs: str, outputs: str, replicas: int, partitions: int) -> None:
+    """Run a module on as many devices of XLA's CPU backend; no array is a scalar.
+
+    With partitions its instructions must be annotated as manual, or XLA's partitioner cuts them.
+    """
+    import os
+
+    count = replicas * partitions
+    os.environ["XLA_FLAGS"] = f"--xla_force_host_platform_device_count={count}"
+    import jax
+    import jaxlib._hlo as hlo
+    import jaxlib._jax as backend
+    import numpy as np
+    from jax.sharding import Mesh, NamedSharding, PartitionSpec
+    from jaxlib import xla_client
+
+    devices = jax.devices("cpu")
+    computation = hlo.XlaComputation(read(path).as_serialized_hlo_module_proto())
+    options = xla_client.CompileOptions()
+    options.num_replicas, options.num_partitions = replicas, partitions
+    options.executable_build_options.use_spmd_partitioning = partitions > 1
+    order = np.arange(count).reshape(replicas, partitions)
+    options.device_assignment = xla_client.DeviceAssignment.create(order)
+    program = devices[0].client.compile_and_load(
+        backend.mlir.xla_computation_to_mlir_module(computation),
+        backend.DeviceList(tuple(devices)),
+        options,
+    )
+    sharding = NamedSharding(Mesh(np.array(devices), ("all",)), PartitionSpec("all"))
+    values = []
+    with np.load(inputs) as arrays:
+        for index, wanted in enumerate(computation.program_shape().parameter_shapes()):
+            parts = [
+                jax.device_put(_typed(arrays[f"in_{index}.{number}"], wanted), device)
+                for number, device in enumerate(devices)
+            ]
+            dims = (count * parts[0].shape[0], *parts[0].shape[1:])
+            values.append(jax.make_array_from_single_device_arrays(dims, sharding, parts))
+    results = program.execute_sharded(values).disassemble_into_single_device_arrays()
+    np.savez(
+        outputs,
+        **{
+            f"out_{index}.{number}": np.asarray(part)
+            for index, parts in enumerate(results)
+            for number, part in enumerate(parts)
+        },
+    )
+
+
 if __name__ == "__main__":
     command, *arguments = sys.argv[1:]
     if command == "accepts":
         accepts(arguments)
     elif command == "answer":
         answer()
+    elif command == "participants":
+        participants(*arguments[:3], *map(int, arguments[3:]))
     elif command == "times":
         times(arguments[0], int(arguments[1]))
     else:
