@@ -50,15 +50,15 @@ def evaluator(instruction: Instruction, evaluate: Evaluator) -> Evaluator:
 
 def obstacle(instruction: Instruction) -> str | None:
     """Why the dynamic dimensions of an instruction cannot be evaluated, or None."""
-    shapes = (instruction.shape, *(operand.shape for operand in instruction.operands))
+    if not is_dynamic(instruction):
+        return None
+    shapes = [instruction.shape, *(operand.shape for operand in instruction.operands)]
     for shape in shapes:
         if any(isinstance(leaf, ArrayShape) and UNBOUNDED in leaf.dims for leaf in leaves(shape)):
             return f"unbounded dimensions ({shape}) have no evaluation"
-    if not is_dynamic(instruction):
-        return None
     opcode = instruction.opcode
     if not (instruction.op.is_elementwise or opcode in _EVALUATED):
-        told = next(shape for shape in shapes if "<=" in str(shape))
+        told = next(shape for shape in shapes if shape.is_dynamic)
         return f"{opcode} of dynamic dimensions ({told}) has no evaluation"
     for source, target in _passed(instruction):
         if drops_marks(source, target):

@@ -38,15 +38,9 @@ def marks(shape: Shape) -> tuple[bool, ...]:
 
 def is_dynamic(instruction: Instruction) -> bool:
     """Whether a dimension of the result or of an operand is dynamic."""
-    return _has_marks(instruction.shape) or any(
-        _has_marks(operand.shape) for operand in instruction.operands
+    return instruction.shape.is_dynamic or any(
+        operand.shape.is_dynamic for operand in instruction.operands
     )
-
-
-def _has_marks(shape: Shape) -> bool:
-    if isinstance(shape, ArrayShape):
-        return any(shape.dynamic)
-    return any(isinstance(leaf, ArrayShape) and any(leaf.dynamic) for leaf in leaves(shape))
 
 
 def drops_marks(source: Shape, target: Shape) -> bool:

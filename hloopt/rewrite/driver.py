@@ -25,7 +25,6 @@ from hloopt.types import (
     TupleShape,
     compatible,
     descending,
-    leaves,
 )
 
 __all__ = ["OSCILLATION_LIMIT", "apply_rules", "same_layout"]
@@ -160,12 +159,7 @@ def _may_rewrite(instruction: Instruction) -> bool:
 def _is_dynamic(instruction: Instruction, bound: Bindings) -> bool:
     """Whether a rule would have to know sizes that nobody knows yet."""
     seen = (instruction, *instruction.operands, *bound.values())
-    shapes = [entry.shape for entry in seen]
-    return any(
-        isinstance(leaf, ArrayShape) and any(leaf.dynamic)
-        for shape in shapes
-        for leaf in ((shape,) if isinstance(shape, ArrayShape) else leaves(shape))
-    )
+    return any(entry.shape.is_dynamic for entry in seen)
 
 
 def _is_dead(instruction: Instruction) -> bool:

@@ -106,6 +106,11 @@ class ArrayShape:
     def __str__(self) -> str:
         return self._text
 
+    @property
+    def is_dynamic(self) -> bool:
+        """Whether the size of a dimension is known at run time only."""
+        return bool(self.dynamic) and any(self.dynamic)
+
     def holds(self, sizes: Sequence[int]) -> bool:
         """Whether an array of these sizes is a value of the shape.
 
@@ -147,6 +152,11 @@ class TupleShape:
         return self._text
 
     @cached_property
+    def is_dynamic(self) -> bool:
+        """Whether the size of a dimension of any leaf is known at run time only."""
+        return any(element.is_dynamic for element in self.elements)
+
+    @cached_property
     def byte_size(self) -> int:
         """Bytes of all leaves together; the table of pointers is not counted."""
         return sum(element.byte_size for element in self.elements)
@@ -160,6 +170,11 @@ class BufferShape:
 
     def __str__(self) -> str:
         return f"b({self.element})"
+
+    @property
+    def is_dynamic(self) -> bool:
+        """Whether the size of a dimension of the buffer is known at run time only."""
+        return self.element.is_dynamic
 
     @property
     def byte_size(self) -> int:
