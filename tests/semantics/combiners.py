@@ -165,8 +165,11 @@ def crossed(first: str, second: str) -> Combiner:
     return _of("crossed", [first, second], body, function)
 
 
-def argmax(kind: str, index: str, direction: str = "GT") -> Combiner:
-    """The greater value (or, with LT, the lesser) and its index: a NaN wins, ties go to the lower index."""
+def argmax(kind: str, index: str, direction: str = "GT", *, whole: bool = False) -> Combiner:
+    """The greater value (or, with LT, the lesser) and its index: a NaN wins, ties go to the lower index.
+
+    ``whole`` says that the value is that of the same pair as the index; zeros may differ in sign.
+    """
     body = f"""
   better = pred[] compare(x0, y0), direction={direction}
   isnan = pred[] compare(x0, x0), direction=NE
@@ -175,14 +178,15 @@ def argmax(kind: str, index: str, direction: str = "GT") -> Combiner:
   lower = pred[] compare(x1, y1), direction=LT
   tie = pred[] and(equal, lower)
   first = pred[] or(wins, tie)
-  v = {kind}[] select(wins, x0, y0)
+  v = {kind}[] select({"first" if whole else "wins"}, x0, y0)
   i = {index}[] select(first, x1, y1)
   ROOT r = ({kind}[], {index}[]) tuple(v, i)"""
 
     def function(left: Sequence[Any], right: Sequence[Any]) -> tuple[Any, ...]:
         (x, i), (y, j) = left, right
         wins = (x > y if direction == "GT" else x < y) or x != x
-        return (x if wins else y), (i if wins or (x == y and i < j) else j)
+        first = wins or (x == y and i < j)
+        return (x if (first if whole else wins) else y), (i if first else j)
 
     return _of(f"arg {direction}", [kind, index], body, function)
 

@@ -172,6 +172,8 @@ def test_reduce_knows_which_zero_is_the_larger_one(kind, op, count, chooser):
 
 
 PAIRS = (
+    argmax("f32", "s32", whole=True),
+    argmax("f64", "s32", "LT", whole=True),
     argmax("f32", "s32"),
     argmax("bf16", "u8", "LT"),
     argmax("s8", "s64"),
