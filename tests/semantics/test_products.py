@@ -104,6 +104,21 @@ def test_dot_of_any_types(data, names, chooser):
     check_dot(case, names, operands(case, names, chooser, small))
 
 
+@given(
+    st.data(),
+    st.sampled_from(
+        [("bf16", "bf16", "s32"), ("bf16", "f16", "f16"), ("f16", "f16", "s16"), ("f8e4m3fn", "f8e4m3fn", "s16"),
+         ("f8e5m2", "f8e5m2", "pred"), ("s8", "s8", "pred"), ("f32", "f32", "s8"), ("s32", "f32", "u8")]
+    ),
+    seeds,
+)  # fmt: skip
+@settings(max_examples=40)
+def test_dot_is_rounded_to_its_own_type_before_it_becomes_the_results(data, names, chooser):
+    """257 as a sum of bf16 is 256 as an s32, too."""
+    case = Case(data.draw)
+    check_dot(case, names, operands(case, names, chooser, small))
+
+
 @given(st.data(), st.sampled_from(["f32", "f64", "bf16", "f16", "f8e5m2", "f8e4m3fn"]), seeds)
 @settings(max_examples=30)
 def test_dot_of_infinities(data, name, chooser):
