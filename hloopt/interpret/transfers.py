@@ -139,13 +139,7 @@ def _fits(value: Value, shape: Shape, context: Context) -> bool:
         )
     if isinstance(value, tuple) or not isinstance(shape, ArrayShape):
         return False
-    if value.dtype != context.carrier(shape.dtype) or value.ndim != shape.rank:
-        return False
-    dynamic = shape.dynamic or (False,) * shape.rank
-    return all(
-        size == bound or (varies and size < bound)
-        for size, bound, varies in zip(value.shape, shape.dims, dynamic, strict=True)
-    )
+    return value.dtype == context.carrier(shape.dtype) and shape.holds(value.shape)
 
 
 def _said(value: Value) -> str:
