@@ -14,6 +14,7 @@ import numpy as np
 
 from hloopt.errors import EvaluationError, UnsupportedError
 from hloopt.interpret.context import Array, Context, Evaluator, Value, leaf_arrays, map_arrays
+from hloopt.interpret.control import zeros
 from hloopt.interpret.dynamic import evaluator
 from hloopt.interpret.elementwise import bound, elementwise
 from hloopt.interpret.progress import Progress
@@ -138,9 +139,10 @@ class Interpreter(Context):
             results.append(self.call(computation, element))
         if results:
             return map_arrays(lambda *leaves: np.stack(leaves).reshape(dims), *results)
-        zeros = map_arrays(lambda leaf: np.zeros((), leaf.dtype), tuple(arrays))
-        assert isinstance(zeros, tuple)
-        return map_arrays(lambda leaf: np.empty(dims, leaf.dtype), self.call(computation, zeros))
+        # Nothing is run, not even to see what it gives: it might not end.
+        return map_arrays(
+            lambda leaf: np.empty(dims, leaf.dtype), zeros(computation.root.shape, self)
+        )
 
     def unsupported(self, instruction: Instruction, message: str) -> UnsupportedError:
         """An error to raise, with the instruction's name and line."""

@@ -334,12 +334,14 @@ def test_map_runs_loops_and_branches_for_each_element(dims, chooser):
     check(entry(text, [shape_of("s64", dims)], COLLATZ), [x], want)
 
 
-def test_map_of_arrays_without_elements_computes_nothing():
+@pytest.mark.parametrize("with_array", [False, True])
+def test_map_of_arrays_without_elements_computes_nothing(with_array):
     """A loop without end in the computation does no harm where there is no element."""
-    endless = """
-always { x = s32[] parameter(0) ROOT t = pred[] constant(true) }
-same { ROOT x = s32[] parameter(0) }
-combine { x = s32[] parameter(0) ROOT w = s32[] while(x), condition=always, body=same }"""
+    array = "b = s32[2] broadcast(x), dimensions={}" if with_array else ""
+    endless = f"""
+always {{ x = s32[] parameter(0) ROOT t = pred[] constant(true) }}
+same {{ ROOT x = s32[] parameter(0) }}
+combine {{ x = s32[] parameter(0) {array} ROOT w = s32[] while(x), condition=always, body=same }}"""
     text = "s32[2,0] map(p0), dimensions={0,1}, to_apply=combine"
     empty = np.zeros((2, 0), np.int32)
     check(entry(text, ["s32[2,0]"], endless), [empty], empty)
