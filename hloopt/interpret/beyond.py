@@ -8,9 +8,10 @@ elements and a larger one shows them again; here an array has its sizes only.  `
 from __future__ import annotations
 
 import weakref
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from hloopt.interpret.context import Array, Context
+if TYPE_CHECKING:
+    from hloopt.interpret.context import Array, Context
 
 __all__ = ["known", "remember"]
 

@@ -17,6 +17,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from hloopt.errors import UnsupportedError
+from hloopt.interpret.beyond import known, remember
 from hloopt.interpret.host import Host
 from hloopt.interpret.participants import Participant
 from hloopt.ir import Computation, Instruction
@@ -105,7 +106,11 @@ class Context(ABC):
         if not isinstance(shape, ArrayShape) or shape.dtype.name not in _WIDENED:
             return value
         array = array_of(value)
-        return array.astype(shape.dtype.numpy).astype(_FLOAT32)
+        kept = array.astype(shape.dtype.numpy).astype(_FLOAT32)
+        whole = known(self, array)
+        if whole is array:
+            return kept
+        return remember(self, kept, whole.astype(shape.dtype.numpy).astype(_FLOAT32))
 
 
 def map_arrays(function: Callable[..., Array], *values: Value) -> Value:

@@ -271,6 +271,43 @@ ENTRY e {{ x = s32[<=6] parameter(0)
         evaluate_participants(module, [[X[:2]], [Y[:1]]])
 
 
+def test_excess_precision_keeps_what_is_beyond_the_sizes():
+    """A loop that rounds what it carries grows an array as one that does not."""
+    text = """HloModule m
+cond { s = (bf16[<=4], s32[]) parameter(0)
+  b = bf16[<=4] get-tuple-element(s), index=0
+  n = s32[] get-dimension-size(b), dimensions={0}
+  last = s32[] get-tuple-element(s), index=1
+  ROOT r = pred[] compare(n, last), direction=LT }
+body { s = (bf16[<=4], s32[]) parameter(0)
+  b = bf16[<=4] get-tuple-element(s), index=0
+  last = s32[] get-tuple-element(s), index=1
+  n = s32[] get-dimension-size(b), dimensions={0}
+  one = s32[] constant(1)
+  more = s32[] add(n, one)
+  grown = bf16[<=4] set-dimension-size(b, more), dimensions={0}
+  ROOT r = (bf16[<=4], s32[]) tuple(grown, last) }
+ENTRY e {
+  x = bf16[4] parameter(0)
+  last = s32[] parameter(1)
+  y = bf16[4] add(x, x)
+  none = s32[] constant(0)
+  empty = bf16[<=4] set-dimension-size(y, none), dimensions={0}
+  t = (bf16[<=4], s32[]) tuple(empty, last)
+  w = (bf16[<=4], s32[]) while(t), condition=cond, body=body
+  ROOT r = bf16[<=4] get-tuple-element(w), index=0
+}"""
+    module = hloopt.parse(text, "m.hlo")
+    x = np.arange(4, dtype=np.float32).astype(module.entry.parameters[0].array.dtype.numpy)
+    for excess in (False, True):
+        inputs = [x, np.int32(3)]
+        for got in (
+            hloopt.evaluate(module, inputs, excess_precision=excess),
+            hloopt.compile(module, excess_precision=excess).run(inputs),
+        ):
+            assert got[0].astype(np.float32).tolist() == [0, 2, 4]
+
+
 def test_excess_precision_keeps_sizes():
     """The mode that carries bf16 in float32 has the same sizes."""
     text = """HloModule m
