@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from itertools import product
 from unittest import mock
@@ -201,6 +202,26 @@ def test_convolution_of_infinities(data, name, chooser):
         return small(*args, special=True)
 
     check_case(Case(data.draw, most=2), [name] * 3, chooser, special)
+
+
+@pytest.mark.parametrize(
+    ("pad", "weights", "want"),
+    [
+        ("1_1", [math.inf, 1.0, math.inf], [math.inf, math.inf]),
+        ("0_2", [1.0, math.inf, math.inf], [math.inf, 2.0]),
+        ("2_0", [math.inf, math.inf, 1.0], [1.0, math.inf]),
+        ("0_1 lhs_dilate=2", [1.0, math.inf, 1.0], [3.0, math.inf]),
+    ],
+)
+def test_an_infinite_weight_over_an_end_or_a_gap_adds_nothing(pad, weights, want):
+    """Were there zeros, infinity times zero would be NaN."""
+    text = entry(
+        f"f32[1,2,1] convolution(p0, p1), window={{size=3 pad={pad}}}, dim_labels=b0f_0io->b0f",
+        ["f32[1,2,1]", "f32[3,1,1]"],
+    )
+    arrays = [np.array(values_, np.float32) for values_ in ([1.0, 2.0], weights)]
+    wanted = np.array(want, np.float32).reshape(1, 2, 1)
+    check(text, [arrays[0].reshape(1, 2, 1), arrays[1].reshape(3, 1, 1)], wanted)
 
 
 @given(st.data(), st.integers(1, 40), st.integers(1, 20), st.integers(0, 8), seeds)
