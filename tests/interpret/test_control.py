@@ -38,16 +38,6 @@ def f32(value: float) -> np.ndarray:
     return np.array(value, np.float32)
 
 
-@pytest.mark.parametrize(("index", "expected"), [(0, 6), (1, 9), (2, -3), (3, -3), (-1, -3)])
-def test_a_branch_index_out_of_range_takes_the_last_branch(index: int, expected: float) -> None:
-    entry = (
-        "  i = s32[] parameter(0)\n  x = f32[] parameter(1)\n"
-        "  ROOT c = f32[] conditional(i, x, x, x), branch_computations={double, square, minus}"
-    )
-    (found,) = run(entry, np.int32(index), f32(3))
-    assert found == expected
-
-
 @pytest.mark.parametrize(("value", "expected"), [(True, 6), (False, 9)])
 def test_a_true_predicate_takes_the_first_branch(value: bool, expected: float) -> None:
     for branches in (
@@ -85,50 +75,6 @@ never {
     )
     (found,) = run(entry, np.bool_(True), f32(3), computations=COMPUTATIONS + loops)
     assert found == 6
-
-
-@pytest.mark.parametrize("trips", [0, 1, 7])
-def test_while_runs_until_its_condition_is_false(trips: int) -> None:
-    loop = """
-body {
-  s = (s32[], s32[], (f32[], f32[])) parameter(0)
-  i = s32[] get-tuple-element(s), index=0
-  n = s32[] get-tuple-element(s), index=1
-  pair = (f32[], f32[]) get-tuple-element(s), index=2
-  a = f32[] get-tuple-element(pair), index=0
-  b = f32[] get-tuple-element(pair), index=1
-  one = s32[] constant(1)
-  next = s32[] add(i, one)
-  sum = f32[] add(a, b)
-  swapped = (f32[], f32[]) tuple(b, sum)
-  ROOT r = (s32[], s32[], (f32[], f32[])) tuple(next, n, swapped)
-}
-
-condition {
-  s = (s32[], s32[], (f32[], f32[])) parameter(0)
-  i = s32[] get-tuple-element(s), index=0
-  n = s32[] get-tuple-element(s), index=1
-  ROOT c = pred[] compare(i, n), direction=LT
-}
-"""
-    entry = """
-  n = s32[] parameter(0)
-  zero = s32[] constant(0)
-  a = f32[] constant(0)
-  b = f32[] constant(1)
-  pair = (f32[], f32[]) tuple(a, b)
-  start = (s32[], s32[], (f32[], f32[])) tuple(zero, n, pair)
-  ROOT w = (s32[], s32[], (f32[], f32[])) while(start), condition=condition, body=body
-"""
-    a, b = 0, 1
-    for _ in range(trips):
-        a, b = b, a + b
-    assert [int(part) for part in run(entry, np.int32(trips), computations=loop)] == [
-        trips,
-        trips,
-        a,
-        b,
-    ]
 
 
 def test_a_loop_that_changes_nothing_is_an_error() -> None:
@@ -199,26 +145,6 @@ def test_a_loop_that_only_tells_the_host_something_does_not_end() -> None:
     _, again = hloopt.evaluate(hloopt.parse(UNTIL.format(line=line)), [], host=host)
     assert not again
     assert host.unread == []
-
-
-def test_calls_and_fusions_of_any_kind_are_their_computations() -> None:
-    entry = """
-  x = f32[] parameter(0)
-  a = f32[] call(x), to_apply=double
-  b = f32[] fusion(a), kind=kLoop, calls=square
-  ROOT c = f32[] fusion(b), kind=kCustom, calls=minus
-"""
-    assert run(entry, f32(3)) == [-36]
-
-
-def test_asynchronous_calls_give_the_result_of_their_computation() -> None:
-    entry = """
-  x = f32[] parameter(0)
-  s = ((f32[]), f32[], s32[]) async-start(x), calls=square
-  u = ((f32[]), f32[], s32[]) async-update(s)
-  ROOT d = f32[] async-done(u)
-"""
-    assert run(entry, f32(3)) == [9]
 
 
 def test_copies_barriers_and_dependencies_pass_values_on() -> None:

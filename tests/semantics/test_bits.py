@@ -53,7 +53,7 @@ def converted(draw):
 
 
 @given(converted(), drawn_dims(max_size=3), seeds)
-@settings(max_examples=120)
+@settings(max_examples=60)
 def test_bitcast_convert_sees_the_same_bits_as_another_type(types, dims, chooser):
     """Equal widths keep the dimensions; a wide element is a last dimension of narrow ones, lowest bits
     first, and the other way round.
@@ -118,7 +118,7 @@ def layout(order):
 
 
 @given(st.sampled_from(ELEMENTS), drawn_dims(max_rank=4), seeds, st.data())
-@settings(max_examples=100)
+@settings(max_examples=60)
 def test_bitcast_reads_the_buffer_in_another_order(name, dims, chooser, data):
     """The element at a place of the operand's layout is at that place of the result's."""
     order = data.draw(st.permutations(range(len(dims))))
@@ -159,7 +159,7 @@ def buffers(draw):
 
 
 @given(buffers(), seeds, st.data())
-@settings(max_examples=120)
+@settings(max_examples=60)
 def test_bitcast_to_another_type_reads_the_bytes_of_the_buffer(case, chooser, data):
     """Elements in the order of the layout, types narrower than a byte densely, lowest bits first."""
     source, dims, target, result = case
@@ -184,8 +184,10 @@ def test_bitcast_to_another_type_reads_the_bytes_of_the_buffer(case, chooser, da
         (
             "f32[8,128]{1,0}",
             "f32[128,8]{1,0:T(8,128)}",
-            "bitcast of f32[8,128]{1,0} to f32[128,8]{1,0:T(8,128)}: "
-            "elements of the result lie in the padding of the operand's tiles",
+            (
+                "bitcast of f32[8,128]{1,0} to f32[128,8]{1,0:T(8,128)}: "
+                "elements of the result lie in the padding of the operand's tiles"
+            ),
         ),
         ("s4[4]{0}", "s8[4]{0}", "bitcast of s4[4]{0} to s8[4]{0}: 16 bits are not 32"),
     ],

@@ -92,7 +92,7 @@ class Lines:
 
 
 @given(trees(), st.booleans(), seeds, st.data())
-@settings(max_examples=80)
+@settings(max_examples=40)
 def test_tuples_hold_values_and_give_them_back(tree, whole, chooser, data):
     """tuple puts values together in order, get-tuple-element takes one out, however they are nested."""
     leaves, lines = leaves_of(tree), Lines()

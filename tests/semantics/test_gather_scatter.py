@@ -132,7 +132,7 @@ def batching_text(case, of_array, of_indices):
 
 
 @given(places(), names, st.sampled_from(INTEGERS), seeds)
-@settings(max_examples=100)
+@settings(max_examples=80)
 def test_gather_takes_slices_at_clamped_starts(case, name, kind, chooser):
     """Each start is moved so that its slice is inside; an operand without elements gives zeros."""
     x, indices = values(name, case.dims, chooser), start_indices(kind, case.indices, chooser)
@@ -231,14 +231,14 @@ COMBINERS = (
 
 
 @given(places(), st.sampled_from(COMBINERS), st.sampled_from(INTEGERS), seeds)
-@settings(max_examples=150)
+@settings(max_examples=90)
 def test_scatter_combines_windows_that_are_inside(case, combiner, kind, chooser):
     """combine(current, update) for every window in row-major order of the batch."""
     check_scatter(case, combiner, kind, chooser)
 
 
 @given(places(), names, seeds)
-@settings(max_examples=60)
+@settings(max_examples=40)
 def test_scatter_assigns_elements_of_any_type(case, name, chooser):
     """Of several updates of one place the last one stays."""
     check_scatter(case, chosen(1, name), "s32", chooser)
@@ -284,7 +284,7 @@ def test_indices_are_read_as_their_type_says(kind):
 
 
 @given(st.sampled_from([1, 70]), st.integers(2, 20), st.sampled_from(COMBINERS), seeds)
-@settings(max_examples=60)
+@settings(max_examples=40)
 def test_scatter_of_rows_combines_them_element_by_element(block, count, combiner, chooser):
     """Whole rows, narrow and wide, some of them at the same place."""
     case = Places((5, block), (1, block), (0,), (0,), (), (), 1, (count, 1), (1,), (count, block))

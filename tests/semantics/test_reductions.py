@@ -105,7 +105,7 @@ COMBINERS = (
 
 
 @given(drawn_dims(max_rank=4), st.sampled_from(COMBINERS), seeds, st.data())
-@settings(max_examples=200)
+@settings(max_examples=110)
 def test_reduce_folds_in_row_major_order_from_its_initial_value(dims, combiner, chooser, data):
     """Any dimensions, any computation, initial values that are no identity, empty arrays."""
     axes = data.draw(
@@ -157,7 +157,7 @@ ENTRY e {{
     st.integers(1, 6),
     seeds,
 )
-@settings(max_examples=80)
+@settings(max_examples=50)
 def test_reduce_knows_which_zero_is_the_larger_one(kind, op, count, chooser):
     """+0 is the maximum of zeros, -0 the minimum, wherever they stand."""
     other = -1.0 if op == "maximum" else 1.0
@@ -183,7 +183,7 @@ PAIRS = (
 
 
 @given(st.sampled_from(PAIRS), st.integers(17, 60), st.booleans(), seeds)
-@settings(max_examples=120)
+@settings(max_examples=70)
 def test_reduce_to_the_best_value_and_its_index(combiner, count, with_nan, chooser):
     """Many ties, both zeros among them, now and then a NaN; indices in any order."""
     kind, index = combiner.kinds
@@ -215,7 +215,7 @@ def exact_sum(numbers):
     st.booleans(),
     seeds,
 )
-@settings(max_examples=120)
+@settings(max_examples=70)
 def test_reduce_sums_floats_in_double_and_rounds_once(name, count, finite, chooser):
     """The exact sum, rounded once: no accumulator of the element type loses the small terms.
 
@@ -388,7 +388,7 @@ def test_scan_carries_scalars_from_step_to_step(size, reverse, chooser):
 
 
 @given(drawn_dims(1, 3), st.booleans(), st.booleans(), seeds, st.data())
-@settings(max_examples=60)
+@settings(max_examples=40)
 def test_scan_slices_its_inputs_along_one_dimension(dims, reverse, with_output, chooser, data):
     """The computation sees arrays without the scanned dimension; outputs have it back at its place."""
     axis = data.draw(st.integers(0, len(dims) - 1))

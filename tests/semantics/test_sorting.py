@@ -194,7 +194,7 @@ lanes = st.one_of(drawn_dims(1, 3, max_size=6), st.tuples(st.integers(0, 40)))
     seeds,
     st.data(),
 )
-@settings(max_examples=150)
+@settings(max_examples=70)
 def test_sort_by_one_comparison(kind, dims, direction, total, stable, chooser, data):
     """Any type and dimension, in total or partial order: ties keep their order, but where ``LE`` and
     ``GE`` say that the right one goes first; NaNs go where the comparison leaves them.
@@ -214,7 +214,7 @@ def test_sort_by_one_comparison(kind, dims, direction, total, stable, chooser, d
     seeds,
     st.data(),
 )
-@settings(max_examples=80)
+@settings(max_examples=40)
 def test_sort_moves_all_operands_together(kinds, key, dims, direction, chooser, data):
     """Operands of any types follow the one that is compared, whichever that is."""
     axis = data.draw(st.integers(0, len(dims) - 1))
@@ -235,7 +235,7 @@ def test_sort_moves_all_operands_together(kinds, key, dims, direction, chooser, 
     seeds,
     st.data(),
 )
-@settings(max_examples=100)
+@settings(max_examples=60)
 def test_sort_by_two_keys(first, second, dims, one, two, total, form, chooser, data):
     """The second key decides between elements whose first keys are equal; with NaNs, as comparisons say."""
     axis = data.draw(st.integers(0, len(dims) - 1))
@@ -252,7 +252,7 @@ def test_sort_by_two_keys(first, second, dims, one, two, total, form, chooser, d
     seeds,
     st.data(),
 )
-@settings(max_examples=100)
+@settings(max_examples=60)
 def test_sort_by_any_computation(kind, dims, comparator, chooser, data):
     """Also one that is no order: runs are merged head by head, from single elements upwards."""
     axis = data.draw(st.integers(0, len(dims) - 1))
@@ -314,7 +314,7 @@ def test_sort_agrees_with_functools_on_a_comparator_with_keys_and_code():
 
 
 @given(st.sampled_from(ORDERED), lanes, st.booleans(), seeds, st.data())
-@settings(max_examples=120)
+@settings(max_examples=60)
 def test_topk_takes_the_first_in_total_order_and_their_indices(kind, dims, largest, chooser, data):
     """Along the last dimension; of equal elements the one at the lower index comes first."""
     k = data.draw(st.integers(0, dims[-1]))

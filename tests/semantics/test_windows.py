@@ -144,7 +144,7 @@ COMBINERS = (
 
 
 @given(slides(), st.sampled_from(COMBINERS), seeds)
-@settings(max_examples=200)
+@settings(max_examples=90)
 def test_reduce_window_folds_what_its_window_meets(slides_, combiner, chooser):
     """Strides, padding of either sign, both dilations, any initial value, any computation."""
     dims = [s.size for s in slides_]
@@ -181,7 +181,7 @@ def test_reduce_window_of_many_positions_is_the_same_fold(case, combiner):
     st.one_of(slides(), st.sampled_from(LARGE)),
     seeds,
 )
-@settings(max_examples=60)
+@settings(max_examples=40)
 def test_reduce_window_sums_floats_in_double_and_rounds_once(name, slides_, chooser):
     """As reduce does: the exact sum of terms that a double holds, rounded to the element type."""
     dims = [s.size for s in slides_]
@@ -260,7 +260,7 @@ def scattered(x, source, init, slides_, select, combiner):
     seeds,
     st.data(),
 )
-@settings(max_examples=200)
+@settings(max_examples=90)
 def test_select_and_scatter_combines_into_what_each_window_selects(
     slides_, direction, kind, special, chooser, data
 ):
