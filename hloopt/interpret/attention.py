@@ -91,6 +91,16 @@ def _check_norm(instruction: Instruction) -> str | None:
     return None if fits else f"{name} of {x} with the scale {scale}"
 
 
+def _scores(scores: Array, settings: Config, bias: Array | None) -> Array:
+    """What the softmax is taken of: scaled, with the bias, and -inf where a query may not see a key."""
+    scores = scores * float(settings.get("fmha_scale", 1))
+    if bias is not None:
+        scores = scores + bias
+    if settings.get("mask_type") == "CAUSAL":
+        scores = np.where(np.triu(np.ones(scores.shape[-2:], np.bool_), 1), -np.inf, scores)
+    return scores
+
+
 def _attention(instruction: Instruction, values: tuple[Value, ...], context: Context) -> Value:
     """softmax(scale Q Kᵀ + bias) V, and the logarithms of the sums of exponentials.
 
@@ -98,14 +108,9 @@ def _attention(instruction: Instruction, values: tuple[Value, ...], context: Con
     """
     settings = config(instruction, "cudnn_fmha_backend_config")
     query, key, value, *bias = _doubles(values)
-    scores = dot(query, key, dot_dims(settings["bmm1_dot_dimension_numbers"]))
-    scores = scores * float(settings.get("fmha_scale", 1))
+    product = dot(query, key, dot_dims(settings["bmm1_dot_dimension_numbers"]))
     with np.errstate(all="ignore"):
-        if bias:
-            scores = scores + bias[0]
-        if settings.get("mask_type") == "CAUSAL":
-            hidden = np.triu(np.ones(scores.shape[-2:], np.bool_), 1)
-            scores = np.where(hidden, -np.inf, scores)
+        scores = _scores(product, settings, bias[0] if bias else None)
         most = scores.max(axis=-1, keepdims=True, initial=-np.inf)
         weights = np.exp(scores - most)
         total = weights.sum(axis=-1, keepdims=True)
@@ -115,6 +120,52 @@ def _attention(instruction: Instruction, values: tuple[Value, ...], context: Con
     return with_scratch(instruction, [result, logarithm][: _wanted(instruction)], context)
 
 
+_GRADIENTS = tuple(
+    f"bmm{bmm}_grad_gemm{gemm}_dot_dimension_numbers" for bmm in "12" for gemm in "12"
+)
+
+
+def _laid(array: Array, settings: Config, product: int) -> Array:
+    """[batch, heads, places, features] of the second operand of one of the backward products."""
+    dims = dot_dims(settings[_GRADIENTS[product]])
+    (met,) = dims.rhs_contracting
+    (other,) = (axis for axis in range(array.ndim) if axis not in (*dims.rhs_batch, met))
+    # The gradient of the weights is summed over features, the others over places.
+    places = (other, met) if product == 3 else (met, other)
+    return array.transpose([*dims.rhs_batch, *places])
+
+
+def _attention_gradient(
+    instruction: Instruction, values: tuple[Value, ...], context: Context
+) -> Value:
+    """The gradients of Q, K and V, each [batch, heads, places, features], and of the bias where that is a
+    result.
+
+    Operands: Q, K, V, the logarithms that the forward call gave, the gradient, the bias, the result of the
+    forward call.
+    """
+    settings = config(instruction, "cudnn_fmha_backend_config")
+    query, key, value, logarithm, gradient, *bias, result = _doubles(values)
+    query, key = _laid(query, settings, 0), _laid(key, settings, 1)
+    gradient, result = _laid(gradient, settings, 2), _laid(result, settings, 2)
+    value = _laid(value, settings, 3)
+    scale = float(settings.get("fmha_scale", 1))
+    with np.errstate(all="ignore"):
+        scores = _scores(query @ key.swapaxes(-1, -2), settings, bias[0] if bias else None)
+        weights = np.exp(scores - logarithm[..., None])
+        of_weights = gradient @ value.swapaxes(-1, -2)
+        of_scores = weights * (of_weights - (gradient * result).sum(axis=-1, keepdims=True))
+    results = [
+        scale * (of_scores @ key),
+        scale * (of_scores.swapaxes(-1, -2) @ query),
+        weights.swapaxes(-1, -2) @ gradient,
+    ]
+    if _wanted(instruction) == 4:
+        axes = tuple(axis for axis, size in enumerate(bias[0].shape) if size == 1)
+        results.append(of_scores.sum(axis=axes, keepdims=True))
+    return with_scratch(instruction, results, context)
+
+
 def _wanted(instruction: Instruction) -> int:
     """The results before the scratch space."""
     shape = instruction.shape
@@ -122,24 +173,30 @@ def _wanted(instruction: Instruction) -> int:
 
 
 def _check_attention(instruction: Instruction) -> str | None:
-    name = target(instruction)
+    name, backward = target(instruction), target(instruction).endswith("Backward")
+    numbers = (
+        _GRADIENTS if backward else ("bmm1_dot_dimension_numbers", "bmm2_dot_dimension_numbers")
+    )
     try:
         settings = config(instruction, "cudnn_fmha_backend_config")
-        for part in ("bmm1_dot_dimension_numbers", "bmm2_dot_dimension_numbers"):
-            dot_dims(settings[part])
+        dims = [dot_dims(settings[part]) for part in numbers]
     except (ValueError, KeyError, TypeError, AttributeError):
         return f"{name} without a cudnn_fmha_backend_config that says which dimensions meet"
     complaint = _other_attention(settings)
     if complaint is not None:
         return f"{name} with {complaint}"
-    wanted = 4 if name.endswith("ScaleBiasSoftmax") else 3
+    biased = "ScaleBias" in name
+    wanted = (6 if backward else 3) + biased
     if len(instruction.operands) != wanted:
         return f"{name} with {len(instruction.operands)} operands instead of {wanted}"
-    shapes = [operand.shape for operand in instruction.operands]
-    if not is_arrays(instruction.shape) or not all(isinstance(s, ArrayShape) for s in shapes):
+    shapes = [o.shape for o in instruction.operands if isinstance(o.shape, ArrayShape)]
+    if not is_arrays(instruction.shape) or len(shapes) != wanted:
         return f"{name} of what are no arrays"
-    if _wanted(instruction) not in (1, 2):
+    if _wanted(instruction) not in ((3, 3 + biased) if backward else (1, 2)):
         return f"{name} with {_wanted(instruction) + 1} results"
+    whole = all(len(d.rhs_batch) == 2 and len(d.rhs_contracting) == 1 for d in dims)
+    if not whole or any(shape.rank != 4 for shape in (*shapes[:3], shapes[-1])):
+        return f"{name} of what is not batch, heads, places and features"
     return None
 
 
@@ -158,12 +215,17 @@ def _other_attention(settings: Config) -> str | None:
 
 
 _FORWARD = ("__cudnn$fmhaScaleBiasSoftmax", "__cudnn$fmhaSoftmax")
+_BACKWARD = ("__cudnn$fmhaScaleBiasSoftmaxBackward", "__cudnn$fmhaSoftmaxBackward")
 
-EVALUATORS: dict[str, Evaluator] = {"__cudnn$norm": _norm, **dict.fromkeys(_FORWARD, _attention)}
+EVALUATORS: dict[str, Evaluator] = {
+    "__cudnn$norm": _norm,
+    **dict.fromkeys(_FORWARD, _attention),
+    **dict.fromkeys(_BACKWARD, _attention_gradient),
+}
 """By target, as in ``custom_calls.CUSTOM_CALLS``."""
 
 CHECKS: dict[str, Check] = {
     "__cudnn$norm": _check_norm,
-    **dict.fromkeys(_FORWARD, _check_attention),
+    **dict.fromkeys((*_FORWARD, *_BACKWARD), _check_attention),
 }
 """Why a call cannot be evaluated, or None."""

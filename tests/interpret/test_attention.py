@@ -135,6 +135,73 @@ def test_attention(mask: str, biased: bool) -> None:
         assert logarithms[n, 0, i] == pytest.approx(math.log(total), rel=1e-5, abs=1e-5)
 
 
+@pytest.mark.parametrize("heads_first", [True, False])
+@pytest.mark.parametrize("mask", ["NO_MASK", "CAUSAL"])
+def test_gradients_of_attention_are_differences_of_its_values(heads_first: bool, mask: str) -> None:
+    """A small step in any operand changes the weighted sum of the results by its gradient."""
+    batch = 1 if heads_first else 2
+    order = (0, 1, 2, 3) if heads_first else (0, 2, 1, 3)
+    query, key, value, g = (
+        normal(1, 2, 3, 2),
+        normal(1, 2, 4, 2),
+        normal(1, 2, 4, 3),
+        normal(1, 2, 3, 3),
+    )
+    bias = normal(1, 1, 3, 4)
+
+    def forward(*parts: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        q, k, v, b = (part.astype(float) for part in parts)
+        scores = 0.5 * q @ k.swapaxes(-1, -2) + b
+        if mask == "CAUSAL":
+            scores = np.where(np.arange(4) > np.arange(3)[:, None], -np.inf, scores)
+        total = np.exp(scores).sum(axis=-1)
+        return np.exp(scores) / total[..., None] @ v, np.log(total)
+
+    def numbers(left: int, right: int, rows: int) -> object:
+        return {
+            "lhs_batch_dimensions": ["0", "1"],
+            "rhs_batch_dimensions": ["0", str(batch)],
+            "lhs_contracting_dimensions": [str(left)],
+            "rhs_contracting_dimensions": [str(right if right == 3 else rows)],
+        }
+
+    places = 2 if heads_first else 1
+    fields = {
+        "bmm1_grad_gemm1_dot_dimension_numbers": numbers(2, 2, places),
+        "bmm1_grad_gemm2_dot_dimension_numbers": numbers(3, 2, places),
+        "bmm2_grad_gemm1_dot_dimension_numbers": numbers(2, 2, places),
+        "bmm2_grad_gemm2_dot_dimension_numbers": numbers(3, 3, places),
+    }
+    inputs = [query, key, value, bias]
+    result, logarithm = forward(*inputs)
+    laid = [np.ascontiguousarray(a.transpose(order)) for a in (query, key, value, g)]
+    shape = "(f32[1,2,3,2], f32[1,2,4,2], f32[1,2,4,3], f32[1,1,3,4], u8[0])"
+    *found, _ = evaluate(
+        "__cudnn$fmhaScaleBiasSoftmaxBackward",
+        shape,
+        attention(mask_type=mask, **fields),
+        *laid[:3],
+        logarithm.astype(np.float32),
+        laid[3],
+        bias,
+        np.ascontiguousarray(result.transpose(order)).astype(np.float32),
+    )
+    for which, gradient in enumerate(found):
+        for index in np.ndindex(*gradient.shape):
+            step = np.zeros(gradient.shape)
+            step[index] = 1e-5
+            up, down = (
+                (
+                    forward(*[a + sign * step if n == which else a for n, a in enumerate(inputs)])[
+                        0
+                    ]
+                    * g
+                ).sum()
+                for sign in (1, -1)
+            )
+            assert gradient[index] == pytest.approx((up - down) / 2e-5, rel=1e-3, abs=1e-3)
+
+
 @pytest.mark.parametrize(
     ("target", "count", "result", "config", "message"),
     [
@@ -147,7 +214,8 @@ def test_attention(mask: str, biased: bool) -> None:
         ("__cudnn$fmhaSoftmax", 3, "(f32[2,2], u8[0])", attention(mask_type="PADDING"), "the mask PADDING"),
         ("__cudnn$fmhaSoftmax", 3, "(f32[2,2], u8[0])", attention(sliding_window_length=4), "a sliding window"),
         ("__cudnn$fmhaSoftmax", 3, "(f32[2,2], u8[0])", attention(max_seg_per_batch=2), "packed sequences"),
-        ("__cudnn$fmhaSoftmaxBackward", 3, "(f32[2,2], u8[0])", attention(), "has no evaluation"),
+        ("__cudnn$fmhaSoftmax", 3, "(f32[2,2], u8[0])", attention(), "not batch, heads, places"),
+        ("__cudnn$fmhaSoftmaxBackward", 3, "(f32[2,2], u8[0])", attention(), "which dimensions meet"),
         ("__cudnn$fmhaSoftmaxDropout", 3, "(f32[2,2], u8[0])", attention(), "has no evaluation"),
     ],
 )  # fmt: skip

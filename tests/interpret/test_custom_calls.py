@@ -189,10 +189,10 @@ F = {"f32[2,2]": np.eye(2, dtype=np.float32)}
             "custom call to __cublas$lt$groupedMatmul, a routine of cuBLAS, has no evaluation",
         ),
         (
-            "__cudnn$fmhaSoftmaxBackward",
+            "__cudnn$fmhaSoftmaxDropout",
             "f32[2,2]",
             "",
-            "custom call to __cudnn$fmhaSoftmaxBackward, a routine of cuDNN, has no evaluation",
+            "custom call to __cudnn$fmhaSoftmaxDropout, a routine of cuDNN, has no evaluation",
         ),
         (
             "lapack_spotrf_ffi",
