@@ -67,8 +67,8 @@ class Participant:
         """Keep a value for whoever takes it by this key; the first one posted is taken first."""
         self._mail[key].append(_private(value))
 
-    def take(self, instruction: Instruction, key: Hashable) -> Value:
-        """What was posted by this key; waits where nothing is there yet."""
+    def take(self, instruction: Instruction, key: Hashable, sender: int | None) -> Value:
+        """What was posted by this key (by ``sender``, where that is known); waits until it is there."""
         if not self._mail[key]:
             raise failure(instruction, "waits for data that nobody sends")
         return self._mail[key].popleft()
@@ -150,9 +150,10 @@ class _Member(Participant):
             if member.waits is not None and member.waits.key == key:
                 member.waits = None
 
-    def take(self, instruction: Instruction, key: Hashable) -> Value:
+    def take(self, instruction: Instruction, key: Hashable, sender: int | None) -> Value:
         while not self._mail[key]:
-            self._world.wait(self, _Wait(instruction, key=key))
+            senders = () if sender is None else (sender,)
+            self._world.wait(self, _Wait(instruction, senders, key))
         return self._mail[key].popleft()
 
 
@@ -293,12 +294,13 @@ class Participants(Generic[T]):
         assert wait is not None
         instruction = wait.instruction
         here = [member.number for member in self.members if member.waits == wait]
-        if wait.members:
-            away = [number for number in wait.members if number not in here]
-            what = f"wait for {_listed(away)}" if len(here) > 1 else f"waits for {_listed(away)}"
+        away = [number for number in wait.members if number not in here or wait.key is not None]
+        what = "wait for" if len(here) > 1 else "waits for"
+        if away:
+            what += f"{' data from' if wait.key is not None else ''} {_listed(away)}"
         else:
             away = [member.number for member in self.members if member.number not in here]
-            what = "waits for data that nobody sends"
+            what += " data that nobody sends"
         where = "; ".join(self._whereabouts(away))
         name = f"participant{'s' * (len(here) > 1)} {_listed(here)}"
         return failure(instruction, f"{name} {what} in {instruction.opcode}; {where}")

@@ -104,10 +104,20 @@ def recv_done(instruction: Instruction, operands: tuple[Value, ...], context: Co
     token = np.zeros((), np.bool_)
     if key is None:
         return (zeros(shape.elements[0], context), token)
-    data = participant.take(instruction, key)
+    data = participant.take(instruction, key, _sender(key, participant))
     if not _fits(data, shape.elements[0], context):
         raise failure(instruction, f"is sent {_said(data)}, not {shape.elements[0]}")
     return (data, token)
+
+
+def _sender(key: Hashable, participant: Participant) -> int | None:
+    """Who sends what a key stands for; None where only the channel is known."""
+    if not isinstance(key, tuple):
+        return None
+    channel, other, source, _ = key
+    if channel > 0:
+        return int(other * participant.partitions + source)
+    return int(source * participant.partitions + other)
 
 
 def check_transfer(instruction: Instruction, replicas: int, partitions: int) -> str | None:

@@ -7,7 +7,7 @@ import pytest
 
 import hloopt
 from hloopt.errors import EvaluationError
-from lockstep import RUNNERS, Runner, column, module, scalars
+from lockstep import ADD, RUNNERS, Runner, column, module, scalars
 
 RING = "frontend_attributes={_xla_send_recv_source_target_pairs={{0,1},{1,2}}}"
 
@@ -173,3 +173,38 @@ def test_the_only_participant_sends_to_itself() -> None:
     with pytest.raises(EvaluationError) as error:
         hloopt.evaluate(other, three)
     assert error.value.message == "m.hlo:21:3: qd: waits for data that nobody sends"
+
+
+@RUNNERS
+def test_the_sender_is_elsewhere(run: Runner) -> None:
+    """The error says from whom data do not come, and where that one is."""
+    pairs = "frontend_attributes={_xla_send_recv_source_target_pairs={{1,0}}}"
+    text = module(
+        f"""
+  k = token[] after-all()
+  r = (f32[], u32[], token[]) recv(k), {pairs}
+  a = f32[] conditional(i, p, p), branch_computations={{end, sum}}
+  rd = (f32[], token[]) recv-done(r)
+  s = (f32[], u32[], token[]) send(a, k), {pairs}
+  sd = token[] send-done(s)
+  ROOT x = f32[] get-tuple-element(rd), index=0""".replace(
+            "  a =", "  i = s32[] convert(p)\n  a ="
+        ),
+        ADD
+        + """
+sum {
+  x = f32[] parameter(0)
+  ROOT a = f32[] all-reduce(x), replica_groups={}, to_apply=add
+}
+end {
+  ROOT x = f32[] parameter(0)
+}
+""",
+    )
+    assert scalars(run(text, column(1, 1), 2)) == [[2], [0]]
+    with pytest.raises(EvaluationError) as error:
+        run(text, column(0, 1), 2)
+    assert error.value.message == (
+        "m.hlo:24:3: rd: participant 0 waits for data from 1 in recv-done; "
+        "1 is at m.hlo:11:8: a (all-reduce)"
+    )
