@@ -11,7 +11,8 @@ import pytest
 import hloopt
 from hloopt.interpret.elementwise import evaluate_op
 from hloopt.ops import OPS, ScalarArgs
-from hloopt.runtime.numpy.elementwise import _UFUNCS
+from hloopt.runtime.numpy.elementwise import _UFUNCS, _lower
+from hloopt.runtime.numpy.program import NumpyProgram
 from hloopt.types import DTYPES, DType
 
 CASES = [(opcode, name) for opcode, (_, names) in sorted(_UFUNCS.items()) for name in sorted(names)]
@@ -140,3 +141,56 @@ def check(text: str, inputs: list[np.ndarray[Any, Any]], excess: bool = False) -
         plain = wanted.dtype.kind in "biufc"
         pair = (got, wanted) if plain else (got.astype(np.float32), wanted.astype(np.float32))
         assert same_bits(*pair)
+
+
+TYPES = ("pred", "s4", "s32", "u8", "u32", "f8e4m3fn", "bf16", "f16", "f32", "f64", "c64")
+RESULTS = {"compare": "pred", "is-finite": "pred", "real": "f32", "imag": "f32", "complex": "c64"}
+WRITTEN = {
+    "compare": ", direction=LT",
+    "reduce-precision": ", exponent_bits=5, mantissa_bits=10",
+}
+
+
+def calls(opcode: str) -> list[str]:
+    """Modules of one instruction, over the types it takes; conversions between all of them."""
+    arity = OPS[opcode].arity[0]
+    texts = []
+    for given, result in product(TYPES, TYPES):
+        if (opcode == "convert") == (result == RESULTS.get(opcode, given)):
+            continue
+        kinds = ["pred", given, given] if opcode == "select" else [given] * arity
+        if opcode == "stochastic-convert":
+            kinds, result = ["f32", "u32"], "s32"
+        lines = [f"p{n} = {kind}[2,3] parameter({n})" for n, kind in enumerate(kinds)]
+        names = ", ".join(f"p{n}" for n in range(len(kinds)))
+        lines.append(f"ROOT r = {result}[2,3] {opcode}({names}){WRITTEN.get(opcode, '')}")
+        texts.append("HloModule m\nENTRY e {\n" + "\n".join(lines) + "\n}\n")
+    return texts
+
+
+@pytest.mark.parametrize("excess", [False, True])
+@pytest.mark.parametrize(
+    "opcode", [name for name, row in OPS.items() if row.numpy is not None and row.arity[0]]
+)
+def test_only_views_share_memory_with_operands(opcode: str, excess: bool) -> None:
+    """Any other result is an array of its own, which may be written over while the operands are needed."""
+    checked = 0
+    for text in calls(opcode):
+        try:
+            module = hloopt.parse(text)
+            hloopt.verify(module)
+        except hloopt.errors.HlooptError:
+            continue
+        root = module.entry.root
+        program = NumpyProgram(module, excess_precision=excess)
+        context = program._compiler
+        arrays = [
+            np.ones((2, 3), context.carrier(operand.array.dtype)) for operand in root.operands
+        ]
+        with np.errstate(all="ignore"):
+            lowered = _lower(root, context, [None] * len(arrays))
+            result = lowered.function(*arrays)
+        if not lowered.view:
+            assert not any(np.shares_memory(result, array) for array in arrays), text
+        checked += 1
+    assert checked

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -11,7 +12,16 @@ from hypothesis import strategies as st
 
 import hloopt
 from hloopt.runtime.inputs import generate
+from hloopt.runtime.numpy import plan
 from hloopt.runtime.numpy.program import NumpyProgram
+
+
+@pytest.fixture(scope="module", autouse=True)
+def small_arrays_are_kept() -> Iterator[None]:
+    """As large ones are for the next that needs one like it."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(plan, "_LARGE", 0)
+        yield
 
 
 def agree(text: str, *, excess_precision: bool = False) -> NumpyProgram:
@@ -438,3 +448,109 @@ def test_results_do_not_share_memory() -> None:
     a, b, c = hloopt.compile(module).run([given_])
     assert not identical(a, b)
     assert not identical(c, given_)
+
+
+def negations(between: int) -> plan.Line:
+    """100 elements that are read last, ``between`` that come and go, two more hundreds, then 1000 at once."""
+    line = plan.Line()
+    kind = np.dtype(np.float32)
+    given = line.slot(kind, (100,))
+    line.inputs = [given]
+
+    def negated() -> int:
+        return line.step(np.negative, (given,), line.slot(kind, (100,)), ufunc=True)
+
+    def made(count: int) -> int:
+        zeros = line.step(lambda: np.zeros(count, kind), (), line.slot(kind, (count,)))
+        return line.step(np.sum, (zeros,), line.slot(kind, ()))
+
+    total = line.step(np.sum, (negated(),), line.slot(kind, ()))
+    line.results = [total, made(between), negated(), negated(), made(1000)]
+    return line
+
+
+@pytest.mark.parametrize(("between", "kept"), [(10, True), (1000, True), (1200, False)])
+def test_what_is_left_is_kept_where_it_costs_nothing(between: int, kept: bool) -> None:
+    """For one other array, unless more would be alive at once than at any time without."""
+    line = negations(between)
+    run = line.compile([0])
+    first, second, third = [step for step in line.steps if step.ufunc]
+    assert second.into == (first.outs[0] if kept else -1)
+    assert (first.into, third.into) == (-1, -1)
+    _, _, left, right, _ = run(np.ones(100, np.float32))
+    assert not np.shares_memory(left, right)
+    assert left.tolist() == right.tolist() == [-1.0] * 100
+
+
+@given(data=st.data())
+def test_no_array_is_written_over_while_it_is_needed(data: st.DataObject) -> None:
+    """Any steps on arrays of one size, most of which die on the way, against a run that keeps them all."""
+    line = plan.Line()
+    kind, size = np.dtype(np.float32), 5
+    line.inputs = [line.slot(kind, (size,)) for _ in range(2)]
+    values = {slot: np.arange(size, dtype=kind) + 10 * slot for slot in line.inputs}
+    for _ in range(data.draw(st.integers(4, 24))):
+        # The latest are drawn most, so that the others die.
+        near = sorted(values)[-data.draw(st.integers(1, 6)) :]
+        x, y = (data.draw(st.sampled_from(near)) for _ in range(2))
+        out = line.slot(kind, (size,))
+        choice = data.draw(st.sampled_from(["negative", "add", "reversed", "written", "rolled"]))
+        if choice == "negative":
+            line.step(np.negative, (x,), out, ufunc=True)
+            values[out] = -values[x]
+        elif choice == "add":
+            line.step(np.add, (x, y), out, ufunc=True)
+            values[out] = values[x] + values[y]
+        elif choice == "reversed":
+            line.step(lambda a: a[::-1], (x,), out, view=True)
+            values[out] = values[x][::-1]
+        elif choice == "rolled":
+            line.step(lambda a: np.roll(a, 1), (x,), out)
+            values[out] = np.roll(values[x], 1)
+        else:
+            line.step(_set_in_copy, (x,), out, view=True, writes=(0,), choose=_setting)
+            values[out] = np.concatenate([values[x][:2], [7], values[x][3:]]).astype(kind)
+    drawn = st.lists(st.sampled_from(sorted(values)), min_size=1, max_size=3, unique=True)
+    line.results = data.draw(drawn)
+    # Room for all: what is kept is never refused for its size.
+    room = line.step(lambda: np.zeros(1000, kind), (), line.slot(kind, (1000,)))
+    line.results.append(room)
+    given = [values[slot].copy() for slot in line.inputs]
+    found = line.compile([0])(*given)
+    for slot, array in zip(line.results[:-1], found, strict=False):
+        assert array.tolist() == values[slot].tolist()
+    assert [array.tolist() for array in given] == [values[slot].tolist() for slot in line.inputs]
+
+
+def _set(array: Any) -> Any:
+    array[2] = 7
+    return array
+
+
+def _set_in_copy(array: Any) -> Any:
+    return _set(array.copy())
+
+
+def _setting(own: frozenset[int]) -> plan.Function:
+    return _set if own else _set_in_copy
+
+
+def test_a_conversion_without_rounding_is_no_new_array() -> None:
+    """Where bf16 is carried as f32 the array that is converted lives on under the other name."""
+    program = agree(
+        """HloModule m
+ENTRY e {
+  p = f32[8,8] parameter(0)
+  x = f32[8,8] negate(p)
+  c = bf16[8,8] convert(x)
+  n = bf16[8,8] negate(c)
+  w = f32[8,8] convert(n)
+  q = f32[8,8] negate(p)
+  z = f32[8,8] multiply(q, w)
+  y = f32[8,8] add(z, w)
+  ROOT r = f32[8,8] add(y, x)
+}
+""",
+        excess_precision=True,
+    )
+    assert program.kernels == 8

@@ -151,7 +151,8 @@ def _convert(instruction: Instruction, context: Context, known: Known) -> _Lower
         or (source.is_narrow_float and target.name in _FLOATS)
         or (source.name == "f32" and target.is_narrow_float)
     )
-    return _Lowered(lambda x: rounded(x, carrier)) if plain else None
+    same = context.carrier(source) == carrier
+    return _Lowered(lambda x: rounded(x, carrier), view=same) if plain else None
 
 
 def _is_finite(instruction: Instruction, context: Context, known: Known) -> _Lowered | None:

@@ -11,8 +11,10 @@ gave away, ``Line.owned``) and none is read later.  What is free may be written 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
+from itertools import accumulate
+from math import prod
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -25,6 +27,8 @@ Dims: TypeAlias = "tuple[int, ...]"
 Function: TypeAlias = "Callable[..., Any]"
 
 _NEVER = 1 << 60  # after the last step: results are read there
+_LARGE = 1 << 17  # bytes of an array that is worth keeping
+_SOON = 64  # steps
 _TOLD_EVERY = 8  # steps, so that telling costs next to nothing
 
 
@@ -38,6 +42,7 @@ class Step:
                position; ``choose(own)`` gives the function for the set of those positions that are free,
                which has to copy the others first
     keep       to be run even when nobody reads the outs
+    into       the slot whose array ``function`` gets as ``out=``, or -1
     """
 
     function: Function
@@ -54,6 +59,10 @@ class Step:
     def fresh(self) -> tuple[int, ...]:
         """The outs that are new arrays of their own."""
         return tuple(self.outs[at] for at in self.writes) if self.view else self.outs
+
+    def taken(self) -> tuple[int, ...]:
+        """The slot whose array the step writes into, if there is one."""
+        return () if self.into < 0 else (self.into,)
 
     def linked(self) -> tuple[int, ...]:
         """The slots that may share memory because of this step."""
@@ -163,18 +172,27 @@ class Line:
     def _choose_memory(self) -> None:
         """Let steps write into what is free."""
         sharing = _Sharing(self, self.owned)
+        left = _Left(self, sharing)
         for number, step in enumerate(self.steps):
             if step.choose is not None:
-                step.function = step.choose(sharing.free_writes(number, step))
+                own = sharing.free_writes(number, step)
+                step.function = step.choose(own)
+                for at in own:
+                    left.use(step.ins[at])
             elif step.ufunc:
                 step.into = sharing.free_operand(number, step)
+                if step.into < 0:
+                    step.into = left.take(number, step)
+                if step.into >= 0:
+                    left.use(step.into)
+            left.add(number, step)
 
     def _deaths(self) -> list[list[int]]:
         """For each step the slots that no later step and no result needs."""
         alive = {*self.results, *self.constants}
         dead: list[list[int]] = []
         for step in reversed(self.steps):
-            gone = sorted({*step.ins, *step.outs} - alive)
+            gone = sorted({*step.ins, *step.outs, *step.taken()} - alive)
             alive.update(gone)
             dead.append(gone)
         return dead[::-1]
@@ -231,6 +249,24 @@ class _Sharing:
                 return slot
         return -1
 
+    def left_by(self, number: int, step: Step) -> list[tuple[int, int]]:
+        """Classes that nobody reads after a step, each with one of its slots that is a new array."""
+        found = {}
+        for slot in (*step.ins, *step.outs):
+            if slot in self._own and slot not in self._inputs and self._is_free(slot, number):
+                found[self._find(slot)] = slot
+        return list(found.items())
+
+    def lives(self) -> Iterator[tuple[int, int, int]]:
+        """Each slot of a new array with the steps that make it and read its class last."""
+        for number, step in enumerate(self._line.steps):
+            for slot in step.fresh():
+                yield slot, number, self._last[self._find(slot)]
+
+    def kind(self, slot: int) -> int:
+        """The class of a slot."""
+        return self._find(slot)
+
     def is_own_result(self, slot: int) -> bool:
         """Whether a result is an array of its own, which no other result shares."""
         same = [other for other in self._line.results if self._find(other) == self._find(slot)]
@@ -253,6 +289,53 @@ class _Sharing:
         while parent[slot] != slot:
             parent[slot] = parent[parent[slot]]
             slot = parent[slot]
+        return slot
+
+
+class _Left:
+    """Large arrays that nobody reads any more, kept for a ufunc soon after that needs one like it.
+
+    Fresh memory is not free: the system clears each page of it.  An array is kept only where that does not
+    raise the most bytes that are alive at once.
+    """
+
+    def __init__(self, line: Line, sharing: _Sharing) -> None:
+        self._line, self._sharing = line, sharing
+        self._left: dict[tuple[Dims, np.dtype[Any]], list[tuple[int, int]]] = {}
+        self._used: set[int] = set()
+        change = [0] * (len(line.steps) + 1)
+        for slot, start, end in sharing.lives():
+            change[start] += self._bytes(slot)
+            change[min(end + 1, len(line.steps))] -= self._bytes(slot)
+        self._alive = list(accumulate(change))
+        self._most = max(self._alive)
+
+    def _bytes(self, slot: int) -> int:
+        return prod(self._line.dims[slot]) * self._line.kinds[slot].itemsize
+
+    def use(self, slot: int) -> None:
+        """The memory of a slot is another one's from now on."""
+        self._used.add(self._sharing.kind(slot))
+
+    def add(self, number: int, step: Step) -> None:
+        """Keep what a step reads last."""
+        for kind, slot in self._sharing.left_by(number, step):
+            if kind not in self._used and self._bytes(slot) >= _LARGE:
+                key = (self._line.dims[slot], self._line.kinds[slot])
+                self._left.setdefault(key, []).append((number, slot))
+
+    def take(self, number: int, step: Step) -> int:
+        """A slot whose array a step may write its result into, or -1."""
+        out = step.outs[0]
+        candidates = self._left.get((self._line.dims[out], self._line.kinds[out]))
+        if not candidates:
+            return -1
+        died, slot = candidates.pop()
+        between, size = range(died + 1, number), self._bytes(slot)
+        if len(between) > _SOON or any(self._alive[at] + size > self._most for at in between):
+            return -1
+        for at in between:
+            self._alive[at] += size
         return slot
 
 
