@@ -15,7 +15,7 @@ import numpy as np
 from numpy.lib.stride_tricks import as_strided
 
 from hloopt.interpret.context import Array, Check, Context, Evaluator, Value
-from hloopt.interpret.linear import Product, integral
+from hloopt.interpret.linear import Product, check_precision, integral
 from hloopt.interpret.window import output_size, window_places
 from hloopt.ir import Instruction
 from hloopt.types import ConvDims, Window, WindowDim
@@ -312,7 +312,7 @@ def _convolution(instruction: Instruction, values: tuple[Value, ...], context: C
 def _check_convolution(instruction: Instruction) -> str | None:
     if len(instruction.operands) != 2 or "sparsity_config" in instruction.attributes:
         return "sparse convolutions cannot be evaluated"
-    return None
+    return check_precision(instruction)
 
 
 EVALUATORS: Mapping[str, Evaluator] = {"convolution": _convolution}

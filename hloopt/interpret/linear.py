@@ -6,6 +6,7 @@ type of the sum first, accumulate narrow floats in float32 and integers in int64
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from math import frexp, prod
@@ -14,15 +15,17 @@ from typing import NamedTuple
 import ml_dtypes
 import numpy as np
 
-from hloopt.interpret.context import Array, Context, Evaluator, Value, array_of
+from hloopt.interpret.context import Array, Check, Context, Evaluator, Value, array_of
 from hloopt.interpret.elementwise import convert
 from hloopt.ir import Instruction
 from hloopt.types import DotDims, DType
 
 __all__ = [
+    "CHECKS",
     "EVALUATORS",
     "Product",
     "accumulated",
+    "check_precision",
     "dot",
     "integral",
     "matmul",
@@ -173,4 +176,16 @@ def _dot(instruction: Instruction, values: tuple[Value, ...], context: Context) 
     return product.result(total, instruction, context)
 
 
+_PRECISIONS = frozenset({"default", "high", "highest"})
+
+
+def check_precision(instruction: Instruction) -> str | None:
+    """Precisions allow rounding, which changes nothing here; older XLA had one that packs two numbers."""
+    for word in re.findall(r"\w+", str(instruction.attributes.get("operand_precision", ""))):
+        if word not in _PRECISIONS:
+            return f"operands of the precision {word} cannot be evaluated"
+    return None
+
+
 EVALUATORS: Mapping[str, Evaluator] = {"dot": _dot}
+CHECKS: Mapping[str, Check] = {"dot": check_precision}

@@ -6,13 +6,13 @@ from collections.abc import Iterator, Mapping
 
 import numpy as np
 
-from hloopt.interpret.context import Array, Context, Evaluator, Value, array_of, arrays_of
-from hloopt.interpret.linear import Product, dot
+from hloopt.interpret.context import Array, Check, Context, Evaluator, Value, array_of, arrays_of
+from hloopt.interpret.linear import Product, check_precision, dot
 from hloopt.interpret.movement import broadcast
 from hloopt.ir import Instruction
 from hloopt.types import DotDims
 
-__all__ = ["EVALUATORS", "ragged_dot", "rescaled"]
+__all__ = ["CHECKS", "EVALUATORS", "ragged_dot", "rescaled"]
 
 
 def ragged_dot(
@@ -122,4 +122,5 @@ def _scaled_dot(instruction: Instruction, values: tuple[Value, ...], context: Co
     return context.round(total, instruction.array.dtype)
 
 
+CHECKS: Mapping[str, Check] = dict.fromkeys(("ragged-dot", "scaled-dot"), check_precision)
 EVALUATORS: Mapping[str, Evaluator] = {"ragged-dot": _ragged_dot, "scaled-dot": _scaled_dot}

@@ -10,8 +10,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import hloopt
 from elements import INTEGERS, entry, seeds, shape_of, values
 from formats import array_of, numbers, rounded
+from hloopt.errors import UnsupportedError
 from statement import check
 from sums import KINDS, converted, small, summed, widest
 
@@ -161,6 +163,21 @@ def test_precision_and_algorithm_change_nothing(more):
     attributes = "lhs_contracting_dims={0}, rhs_contracting_dims={0}"
     text = entry(f"f32[] dot(p0, p1), {attributes}{more}", ["f32[2]", "f32[2]"])
     check(text, [lhs, rhs], np.array(2.0**-20, np.float32))
+
+
+@pytest.mark.parametrize("opcode", ["dot", "convolution"])
+def test_packed_operands_are_refused(opcode):
+    """A precision of older XLA: each element holds two numbers."""
+    attributes = {
+        "dot": "lhs_contracting_dims={1}, rhs_contracting_dims={0}",
+        "convolution": "dim_labels=bf_io->bf",
+    }[opcode]
+    more = f"{attributes}, operand_precision={{packed_nibble,packed_nibble}}"
+    text = entry(f"s32[2,2] {opcode}(p0, p1), {more}", ["s8[2,2]", "s8[2,2]"])
+    with pytest.raises(UnsupportedError) as error:
+        hloopt.compile(hloopt.parse(text))
+    message = "r: operands of the precision packed_nibble cannot be evaluated"
+    assert (error.value.line, error.value.message) == (6, message)
 
 
 def test_a_long_sum_of_large_integers_is_exact():
