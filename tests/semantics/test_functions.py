@@ -315,3 +315,13 @@ def test_a_constant_exponent_is_as_good_as_any(name: str, exponent: float) -> No
         assert_same(np.concatenate(results[6::3]), results[3], "one base at a time")
         for value, found in zip(values, numbers(name, results[2]), strict=True):
             assert repr(found) in allowed(name, exact(power(value, exponent))), value
+
+
+@pytest.mark.parametrize("wanted", ["mode=highest", "tolerance={atol=0, rtol=0.001, ulps=4}"])
+def test_a_tolerance_that_is_asked_for_changes_nothing(wanted: str) -> None:
+    """Every result is within the smallest tolerance: no less accurate way is ever taken."""
+    values = telling("f32")
+    shape = f"f32[{len(values)}]"
+    calls = [(shape, "tanh(p0)"), (shape, f"tanh(p0), result_accuracy={{{wanted}}}")]
+    for plain, asked in evaluate(module([shape], calls), [array_of("f32", values)]):
+        assert_same(asked, plain, wanted)
