@@ -33,8 +33,8 @@ REAL += ["logistic", "rsqrt", "sine", "sinh", "sqrt", "tan", "tanh", "abs"]
 PAIRS = ["atan2", "divide", "multiply", "power", "remainder"]
 ONLY_REAL = ("cbrt", "erf", "remainder")
 COUNT = 40
-SLICES = [slice(0, n) for n in range(1, COUNT)]
-SLICES += [slice(3, 40), slice(5, 6), slice(0, 40, 3), slice(1, 40, 7)]
+SOME = [slice(3, 40), slice(5, 6), slice(0, 40, 3), slice(1, 40, 7), slice(0, 2), slice(0, 17)]
+EVERY = [*SOME, *(slice(0, n) for n in range(1, COUNT))]
 
 
 class Calls:
@@ -84,7 +84,7 @@ def test_any_length_and_stride_and_direction(opcode: str, name: str) -> None:
     operands = [f"p{number}" for number in range(arity)]
     calls = Calls(opcode, name)
     calls.apply(operands, str(COUNT), slice(None))
-    for part in SLICES:
+    for part in EVERY if name in ("f32", "f64") else SOME:
         size = len(range(COUNT)[part])
         cut = f"slice({{}}), slice={{{{[{part.start}:{part.stop}:{part.step or 1}]}}}}"
         calls.apply(calls.view(size, cut, operands), str(size), part)
