@@ -104,8 +104,8 @@ def recorded(stem: Path) -> Recorded | None:
 def mismatch(got: list[Array], record: Recorded) -> str:
     """What differs beyond the recorded tolerances, or an empty string.
 
-    An element passes when it is equal, both are NaN, or ``|got - want| <= atol + rtol * |want|``; an
-    output passes when the failing fraction is at most ``max_mismatch_fraction``.
+    An element passes when it is equal, both are NaN, or ``|got - want| <= atol + rtol * |want|``, of integers
+    ``<= spread``; an output passes when the failing fraction is at most ``max_mismatch_fraction``.
     """
     if len(got) != len(record.outputs):
         return f"{len(got)} outputs, not {len(record.outputs)}"
@@ -114,17 +114,25 @@ def mismatch(got: list[Array], record: Recorded) -> str:
     ):
         if left.shape != right.shape or left.dtype != right.dtype:
             return f"out_{index}: {left.dtype}{left.shape}, not {right.dtype}{right.shape}"
-        bad = _failing(left, right, spec.get("rtol", 0.0), spec.get("atol", 0.0))
+        if left.dtype.kind in "biu":
+            bad = _failing_integers(left, right, spec.get("spread", 0.0))
+        else:
+            bad = _failing(left, right, spec.get("rtol", 0.0), spec.get("atol", 0.0))
         if bad > spec.get("max_mismatch_fraction", 0.0):
             return f"out_{index}: {bad:.2%} of the elements differ"
     return ""
 
 
+def _failing_integers(got: Array, want: Array, spread: float) -> float:
+    bad = got != want
+    if spread:
+        bad &= np.abs(got.astype(np.float64) - want.astype(np.float64)) > spread
+    return float(bad.mean()) if bad.size else 0.0
+
+
 def _failing(got: Array, want: Array, rtol: float, atol: float) -> float:
     if got.size == 0:
         return 0.0
-    if got.dtype.kind in "biu" and not (rtol or atol):
-        return float((got != want).mean())
     wide = np.complex128 if got.dtype.kind == "c" else np.float64
     left, right = got.astype(wide), want.astype(wide)
     with np.errstate(invalid="ignore", over="ignore"):

@@ -30,6 +30,7 @@ def differs(got: Any, want: Any, **spec: float) -> str:
         ([101.0], [100.0], {"rtol": 0.01}),
         ([1.0, 2.0, 3.0, 9.0], [1.0, 2.0, 3.0, 4.0], {"max_mismatch_fraction": 0.25}),
         ([], [], {}),
+        (np.array([3, 9], np.int32), np.array([4, 4], np.int32), {"spread": 5.0}),
         (np.array([1 + 1j]), np.array([1 + 1.5j]), {"atol": 0.5}),
     ],
 )
@@ -49,6 +50,7 @@ def test_what_passes(got: Any, want: Any, spec: dict[str, float]) -> None:
         ([1.0, 2.0, 9.0, 9.0], [1.0, 2.0, 3.0, 4.0], {"max_mismatch_fraction": 0.25}),
         (np.array([3], np.int32), np.array([4], np.int32), {"atol": 5.0}),
         (np.array([True]), np.array([False]), {"atol": 5.0}),
+        (np.array([3], np.int32), np.array([9], np.int32), {"spread": 5.0}),
         (np.array([1 + 1j]), np.array([1 - 1j]), {"atol": 1.5}),
     ],
 )

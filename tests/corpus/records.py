@@ -94,7 +94,7 @@ def spread(run: Any, record: Recorded) -> Recorded:
             finite = difference[np.isfinite(difference)]
             change[index] = max(change[index], float(finite.max(initial=0.0)))
     specs = [
-        {**spec, "atol": max(spec.get("atol", 0.0), _TIMES * most)}
+        {**spec, "spread": _TIMES * most, "atol": max(spec.get("atol", 0.0), _TIMES * most)}
         for spec, most in zip(record.specs, change, strict=True)
     ]
     return replace(record, specs=specs)
