@@ -182,7 +182,7 @@ _PRECISIONS = frozenset({"default", "high", "highest"})
 def check_precision(instruction: Instruction) -> str | None:
     """Precisions allow rounding, which changes nothing here; older XLA had one that packs two numbers."""
     for word in re.findall(r"\w+", str(instruction.attributes.get("operand_precision", ""))):
-        if word not in _PRECISIONS:
+        if word.lower() not in _PRECISIONS:
             return f"operands of the precision {word} cannot be evaluated"
     return None
 

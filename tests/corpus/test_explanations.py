@@ -268,3 +268,17 @@ ENTRY e {
     assert excuse("ran", open_order)
     path.write_text(sort.replace("={0}, to", "={0}, is_stable=true, to"))
     assert examine(path, GOLDEN_STAGES)["ran"].endswith("of the elements differ")
+
+
+def test_what_a_pass_has_folded_away_is_explained_by_what_was_given(tmp_path: Path) -> None:
+    """A quotient of constants is a constant after O2; a result that O2 alone gives is not explained."""
+    text = """HloModule m
+ENTRY e {
+  x = c64[] constant((nan, inf))
+  y = c64[] constant((1, 1))
+  ROOT q = c64[] divide(x, y)
+}
+"""
+    path = golden(tmp_path, text, [], np.asarray(np.complex64(complex("nan+nanj"))))
+    outcome = examine(path, GOLDEN_STAGES)
+    assert outcome["ran_o2"].endswith("beside a NaN")

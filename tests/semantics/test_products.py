@@ -155,7 +155,8 @@ def test_dot_of_any_integers_wraps(data, name, chooser):
 @pytest.mark.parametrize(
     "more",
     [", algorithm=dot_bf16_bf16_f32", ", algorithm=dot_tf32_tf32_f32", ", algorithm=dot_bf16_bf16_f32_x3",
-     ", algorithm=dot_bf16_bf16_f32_x6", ", algorithm=dot_bf16_bf16_f32_x9", ", operand_precision={highest,default}"],
+     ", algorithm=dot_bf16_bf16_f32_x6", ", algorithm=dot_bf16_bf16_f32_x9", ", operand_precision={highest,default}",
+     ", operand_precision={HIGHEST,High}"],
 )  # fmt: skip
 def test_precision_and_algorithm_change_nothing(more):
     """They allow a device to round operands; what is computed is the product of the operands."""
