@@ -20,6 +20,7 @@ from hloopt.interpret.elementwise import bound, elementwise
 from hloopt.interpret.progress import Progress
 from hloopt.interpret.regions import LIFTED, liftable
 from hloopt.ir import Computation, Instruction, Module
+from hloopt.ir.walk import execution_order
 from hloopt.types import Literal
 
 __all__ = ["Interpreter"]
@@ -40,7 +41,7 @@ class _Plan:
             parameter: number for number, parameter in enumerate(computation.parameters)
         }
         pending: list[tuple[Evaluator, Instruction, tuple[int, ...], int]] = []
-        for instruction in computation:
+        for instruction in execution_order(computation):
             if instruction.opcode == "parameter":
                 continue
             operands = tuple(slots[operand] for operand in instruction.operands)

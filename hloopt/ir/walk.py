@@ -13,6 +13,7 @@ __all__ = [
     "called_computations",
     "callees_first",
     "calls_by_attribute",
+    "execution_order",
     "has_side_effect",
     "post_order",
     "reachable",
@@ -101,6 +102,36 @@ def _has_own_effect(instruction: Instruction) -> bool:
         or bool(instruction.attributes.get("custom_call_has_side_effect"))
         or not instruction.is_understood
     )
+
+
+def execution_order(computation: Computation) -> list[Instruction]:
+    """The order in which a computation is run: its own, but nobody waits for data before others may send it.
+
+    In a module that is not scheduled, the order of the text is one of many: what does not depend on a
+    ``recv-done`` between devices goes before it, so that a ring of participants does not wait for itself.
+    """
+    module = computation.module
+    order = list(computation)
+    if (module is not None and module.attributes.get("is_scheduled")) or not any(
+        map(_waits, order)
+    ):
+        return order
+    remaining, order = order, []
+    while remaining:
+        behind: dict[Instruction, None] = {}
+        for instruction in remaining:
+            needed = (*instruction.operands, *instruction.control_predecessors)
+            if _waits(instruction) or any(one in behind for one in needed):
+                behind[instruction] = None
+            else:
+                order.append(instruction)
+        order += list(behind)[:1]
+        remaining = list(behind)[1:]
+    return order
+
+
+def _waits(instruction: Instruction) -> bool:
+    return instruction.opcode == "recv-done" and not instruction.attributes.get("is_host_transfer")
 
 
 def post_order(computation: Computation) -> list[Instruction]:

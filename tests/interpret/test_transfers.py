@@ -208,3 +208,35 @@ end {
         "m.hlo:24:3: rd: participant 0 waits for data from 1 in recv-done; "
         "1 is at m.hlo:11:8: a (all-reduce)"
     )
+
+
+AROUND = "frontend_attributes={_xla_send_recv_source_target_pairs={{0,1},{1,2},{2,0}}}"
+ROUND = f"""
+  k = token[] after-all()
+  r = (f32[], u32[], token[]) recv(k), {AROUND}
+  rd = (f32[], token[]) recv-done(r)
+  x = f32[] get-tuple-element(rd), index=0
+  r2 = (f32[], u32[], token[]) recv(k), {AROUND}
+  rd2 = (f32[], token[]) recv-done(r2)
+  s = (f32[], u32[], token[]) send(p, k), {AROUND}
+  sd = token[] send-done(s)
+  again = (f32[], u32[], token[]) send(x, sd), {AROUND}
+  sd2 = token[] send-done(again)
+  y = f32[] get-tuple-element(rd2), index=0
+  ROOT z = (f32[], f32[]) tuple(x, y)"""
+
+
+@RUNNERS
+def test_nobody_waits_before_sending_what_is_there(run: Runner) -> None:
+    """In a module without a schedule: what was sent goes around, and so does what was received."""
+    assert scalars(run(module(ROUND), column(5, 6, 7), 3)) == [[7, 6], [5, 7], [6, 5]]
+
+
+@RUNNERS
+def test_a_schedule_is_kept(run: Runner) -> None:
+    """Everybody waits where the schedule has it so."""
+    text = module(ROUND, header=", is_scheduled=true")
+    with pytest.raises(
+        EvaluationError, match="m.hlo:14:3: rd: participant 0 waits for data from 2"
+    ):
+        run(text, column(5, 6, 7), 3)

@@ -19,7 +19,7 @@ from hloopt.interpret.progress import Progress
 from hloopt.interpret.sizes import is_dynamic
 from hloopt.interpret.values import flatten_results, parameter_values
 from hloopt.ir import Computation, Instruction, Module
-from hloopt.ir.walk import has_side_effect
+from hloopt.ir.walk import execution_order, has_side_effect
 from hloopt.runtime.kernels import is_kernel, module_kernels
 from hloopt.runtime.numpy import movement, structural
 from hloopt.runtime.numpy.builder import Builder
@@ -166,7 +166,7 @@ class _Compiler(Interpreter):
     ) -> Slots:
         """Append a computation's steps to a line; the slots of its root."""
         slots: dict[Instruction, Slots] = dict(zip(computation.parameters, arguments, strict=True))
-        for instruction in computation:
+        for instruction in execution_order(computation):
             if instruction.opcode != "parameter":
                 operands = [slots[operand] for operand in instruction.operands]
                 slots[instruction] = self._add(builder, instruction, operands, counted=counted)
