@@ -237,6 +237,6 @@ def test_a_schedule_is_kept(run: Runner) -> None:
     """Everybody waits where the schedule has it so."""
     text = module(ROUND, header=", is_scheduled=true")
     with pytest.raises(
-        EvaluationError, match="m.hlo:14:3: rd: participant 0 waits for data from 2"
+        EvaluationError, match=r"m\.hlo:14:3: rd: participant 0 waits for data from 2"
     ):
         run(text, column(5, 6, 7), 3)
