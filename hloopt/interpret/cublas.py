@@ -222,11 +222,18 @@ def _triangular(instruction: Instruction, values: tuple[Value, ...], context: Co
     return with_scratch(instruction, [solution], context)
 
 
+_TRANSPOSES = ("ADJOINT", "NO_TRANSPOSE", "TRANSPOSE")
+_FLAGS = ("left_side", "lower", "unit_diagonal")
+
+
 def _check_triangular(instruction: Instruction) -> str | None:
     try:
-        known = "transpose_a" in config(instruction, "triangular_solve_options")
+        settings = config(instruction, "triangular_solve_options")
     except ValueError:
-        known = False
+        settings = {}
+    known = settings.get("transpose_a") in _TRANSPOSES and all(
+        isinstance(settings.get(name, False), bool) for name in _FLAGS
+    )
     if not known or len(instruction.operands) != 2 or not is_arrays(instruction.shape):
         return f"{target(instruction)} without options that say which system is to be solved"
     return None

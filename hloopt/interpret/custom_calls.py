@@ -15,6 +15,7 @@ from hloopt.interpret.bounded import (
     slice_to_dynamic,
 )
 from hloopt.interpret.context import Check, Context, Evaluator, Value, array_of
+from hloopt.interpret.library_calls import guarded
 from hloopt.interpret.shards import is_boundary, shards
 from hloopt.interpret.sort import topk
 from hloopt.ir import Instruction
@@ -116,12 +117,11 @@ CUSTOM_CALLS: dict[str, Evaluator] = {
     "TopK": _topk,
     "__gpu$TopK": _topk,
     "xla.sdy.ShardingGroup": _nothing,
-    **attention.EVALUATORS,
-    **cublas.EVALUATORS,
-    **cudnn.EVALUATORS,
-    **gpu_random.EVALUATORS,
-    **lapack.EVALUATORS,
-    **solvers.EVALUATORS,
+    **{
+        target: guarded(evaluate)
+        for library in (attention, cublas, cudnn, gpu_random, lapack, solvers)
+        for target, evaluate in library.EVALUATORS.items()
+    },
 }
 """What each target computes."""
 

@@ -9,15 +9,17 @@ from typing import Any, TypeAlias
 import ml_dtypes
 import numpy as np
 
-from hloopt.interpret.context import Array, Context, Value, array_of
+from hloopt.interpret.context import Array, Context, Evaluator, Value, array_of, leaf_arrays
+from hloopt.interpret.failures import failure
 from hloopt.interpret.linear import accumulated, sum_type
 from hloopt.ir import Instruction
-from hloopt.types import ArrayShape, DotDims, DType, Shape, TupleShape
+from hloopt.types import ArrayShape, DotDims, DType, Shape, TupleShape, leaves
 
 __all__ = [
     "Config",
     "config",
     "dot_dims",
+    "guarded",
     "is_arrays",
     "operands_of",
     "result_shape",
@@ -34,13 +36,41 @@ def config(instruction: Instruction, part: str) -> Config:
 
     Raises ``ValueError`` where it is no JSON object.
     """
-    found = json.loads(str(instruction.attributes.get("backend_config", "{}")))
-    if isinstance(found, str):  # JSON in a string
-        found = json.loads(found)
+    try:
+        found = json.loads(str(instruction.attributes.get("backend_config", "{}")))
+        if isinstance(found, str):  # JSON in a string
+            found = json.loads(found)
+    except RecursionError as error:
+        raise ValueError(f"{part} is nested too deeply") from error
     found = found.get(part, found) if isinstance(found, dict) else found
     if not isinstance(found, dict):
         raise ValueError(f"{part} is not a JSON object")  # noqa: TRY004 - wrong text, not a wrong type
     return found
+
+
+def guarded(evaluate: Evaluator) -> Evaluator:
+    """An evaluator of a call for which nothing but the call itself says what is right.
+
+    HLO has no rule for the shapes of custom calls, so that no verifier has looked at them, nor at the numbers
+    of ``backend_config``: where these contradict each other, or the result has other sizes than the call
+    says, ``EvaluationError`` is raised.
+    """
+
+    def run(instruction: Instruction, values: tuple[Value, ...], context: Context) -> Value:
+        try:
+            result = evaluate(instruction, values, context)
+        except (ArithmeticError, LookupError, TypeError, ValueError) as error:
+            message = f"operands and options of {target(instruction)} do not fit: {error}"
+            raise failure(instruction, message) from error
+        for array, shape in zip(leaf_arrays(result), leaves(instruction.shape), strict=True):
+            if isinstance(shape, ArrayShape) and not shape.holds(array.shape):
+                raise failure(
+                    instruction,
+                    f"{target(instruction)} of these operands gives {list(array.shape)}, not {shape}",
+                )
+        return result
+
+    return run
 
 
 def operands_of(instruction: Instruction, values: Sequence[Value], context: Context) -> list[Array]:

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import hloopt
-from hloopt.errors import UnsupportedError
+from hloopt.errors import EvaluationError, UnsupportedError
 
 RNG = np.random.default_rng(0)
 
@@ -294,6 +294,14 @@ def test_a_graph_of_steps_after_a_convolution() -> None:
         ("__cublas$gemm", [F32, F32], "", gemm_config(epilogue="TANH"), "with the epilogue TANH"),
         ("__cublas$gemm", [F32, "f32[3,2]{1,0}"], "", gemm_config(), "dimensions do not meet"),
         ("__cublas$triangularSolve", [F32, F32], "", {}, "which system is to be solved"),
+        ("__cublas$triangularSolve", [F32, F32], "", {"transpose_a": "T"}, "which system"),
+        (
+            "__cublas$triangularSolve",
+            [F32, F32],
+            "",
+            {"transpose_a": "TRANSPOSE", "lower": "false"},
+            "which system",
+        ),
         ("__cublas$lt$matmul$f8", [F32, F32], "", {}, "which dimensions meet"),
         ("__cublas$lt$matmul$f8", [F32, F32], "", gemm_config(), "0 scales instead of 2, 3 or 4"),
         (
@@ -382,3 +390,44 @@ def test_scales_that_fit_no_block_are_refused(scale: str, message: str) -> None:
     )
     with pytest.raises(UnsupportedError, match=re.escape(message)):
         hloopt.compile(module)
+
+
+GEMM = "__cublas$lt$matmul"
+CONV = ", window={size=3x3}, dim_labels=bf01_oi01->bf01"
+
+
+@pytest.mark.parametrize(
+    ("target", "shapes", "attributes", "config", "message"),
+    [
+        (GEMM, [F32, F32], "", gemm_config(alpha_real="x"), "convert string to float: 'x'"),
+        (GEMM, [F32, F32], "", gemm_config(alpha_real=None), "do not fit: float"),
+        (GEMM, [F32, F32, "f32[5]"], "", gemm_config(epilogue="BIAS"), "do not fit: operands"),
+        (GEMM, [F32, "f32[2,3]"], "", gemm_config(), r"gives \[2, 3\], not f32\[2,2\]"),
+        ("__cudnn$convForward", ["f32[1,2,5]", "f32[3,2,3]"], CONV, {}, "do not fit: axes"),
+        (
+            "__cudnn$convForward",
+            ["f32[1,2,4,4]", "f32[3,2,3,3]"],
+            CONV,
+            {},
+            r"gives \[1, 3, 2, 2\], not f32\[2,2\]",
+        ),
+    ],
+)
+def test_calls_whose_shapes_and_options_contradict_each_other_stop_with_their_place(
+    target: str, shapes: list[str], attributes: str, config: object, message: str
+) -> None:
+    """No verifier has looked at the shapes of a custom call."""
+    module = hloopt.parse(call(target, "f32[2,2]", shapes, attributes, config), "m")
+    inputs = [np.ones(parameter.array.dims, np.float32) for parameter in module.entry.parameters]
+    place = rf"m:{3 + len(shapes)}:3: call: "
+    with pytest.raises(EvaluationError, match=rf"{place}.*{message}"):
+        hloopt.evaluate(module, inputs)
+    with pytest.raises(EvaluationError, match=rf"{place}.*{message}"):
+        hloopt.compile(module).run(inputs)
+
+
+def test_options_nested_without_end_are_refused() -> None:
+    """No options of a library are as deep as Python's stack."""
+    text = call(GEMM, "f32[2,2]", [F32, F32], "", {}).replace("{}", '"' + "[" * 100_000 + '"')
+    with pytest.raises(UnsupportedError, match="which dimensions meet"):
+        hloopt.evaluate(hloopt.parse(text), [np.ones((2, 2), np.float32)] * 2)
