@@ -97,6 +97,8 @@ EVALUATORS: Mapping[str, Evaluator] = {
 _CHECKS: Mapping[str, Check] = {
     opcode: check for family in _FAMILIES for opcode, check in getattr(family, "CHECKS", {}).items()
 }
+# Each has a thread and inputs of its own; a header may ask for any number.
+_MOST_PARTICIPANTS = 1 << 16
 # Run by the interpreter itself.
 _OWN = frozenset({"constant", "parameter"})
 
@@ -196,6 +198,10 @@ def participant_counts(
         if count < 1:
             raise UsageError(f"{count} participants cannot be run")
         found.append(count)
+    if found[0] * found[1] > _MOST_PARTICIPANTS:
+        raise UsageError(
+            f"{found[0] * found[1]} participants cannot be run, at most {_MOST_PARTICIPANTS}"
+        )
     return found[0], found[1]
 
 

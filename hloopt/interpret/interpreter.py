@@ -12,11 +12,12 @@ from typing import Any
 
 import numpy as np
 
-from hloopt.errors import EvaluationError, UnsupportedError
+from hloopt.errors import UnsupportedError
 from hloopt.interpret.context import Array, Context, Evaluator, Value, leaf_arrays, map_arrays
 from hloopt.interpret.control import zeros
 from hloopt.interpret.dynamic import evaluator
 from hloopt.interpret.elementwise import bound, elementwise
+from hloopt.interpret.failures import failure
 from hloopt.interpret.progress import Progress
 from hloopt.interpret.regions import LIFTED, liftable
 from hloopt.ir import Computation, Instruction, Module
@@ -107,8 +108,8 @@ class Interpreter(Context):
                     values[index] = None
         except MemoryError as error:
             assert instruction is not None
-            raise EvaluationError(
-                f"{instruction.name}: no memory for {instruction.opcode} of {instruction.shape}"
+            raise failure(
+                instruction, f"no memory for {instruction.opcode} of {instruction.shape}"
             ) from error
         result: Value = values[plan.root]
         return result

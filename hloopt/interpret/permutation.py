@@ -75,7 +75,7 @@ def permute(instruction: Instruction, operands: _Operands, context: Context) -> 
 
     def give(members: Sequence[_Operands]) -> Sequence[Value]:
         sent = dict(zip(group, members, strict=True))
-        if sizes:
+        if sizes is not None:
             return [moved(sent, pairs, number, sizes) for number in group]
         source_of = {target: source for source, target in pairs}
         results: list[Value] = []
@@ -163,7 +163,7 @@ def _move(
         raise ValueError(f"a slice of {list(slices)} is taken of {list(buffer.shape)}")
     for array, first, what in ((given, starts, "input"), (buffer, ends, "output")):
         if any(
-            start < 0 or start + size > bound
+            start < 0 or size < 0 or start + size > bound
             for start, size, bound in zip(first, slices, array.shape, strict=True)
         ):
             raise ValueError(

@@ -30,14 +30,21 @@ def is_tiled(shape: ArrayShape) -> bool:
 
 
 def tiles_of(shape: ArrayShape) -> tuple[tuple[int | str, ...], ...]:
-    """The tiles of a layout, each with its sizes from major to minor; ``*`` stands as it is, and never last."""
+    """The tiles of a layout, each with its sizes from major to minor; ``*`` stands as it is.
+
+    Raises ``ValueError`` for a tile without elements, and where ``*`` is last: nothing is there to join.
+    """
     found = _TILES.search(shape.layout.suffix) if shape.layout is not None else None
     if found is None:
         return ()
-    return tuple(
+    tiles = tuple(
         tuple(size if size == _JOINED else int(size) for size in tile.split(",") if size)
         for tile in _TILE.findall(found[1])
     )
+    for tile in tiles:
+        if 0 in tile or tile[-1:] == (_JOINED,):
+            raise ValueError(f"({','.join(map(str, tile))}) is not a tile")
+    return tiles
 
 
 def elements_in_memory(shape: ArrayShape) -> Array:

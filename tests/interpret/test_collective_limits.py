@@ -104,6 +104,9 @@ def test_counts_come_from_the_module() -> None:
     assert len(hloopt.evaluate_participants(parsed, column(*range(6)))) == 6
     with pytest.raises(UsageError):
         participant_counts(parsed, 0)
+    assert participant_counts(parsed, 256, 256) == (256, 256)
+    with pytest.raises(UsageError, match="65537 participants cannot be run, at most 65536"):
+        participant_counts(parsed, 65537, 1)
 
 
 @pytest.mark.parametrize(
@@ -219,6 +222,13 @@ ENTRY e {
     ):
         with pytest.raises(EvaluationError) as error:
             run(text, inputs(first, second), 2)
+        assert error.value.message == place + message
+    for sizes, message in (
+        ("{{-1}}", "a slice of [-1] at [1] is not inside the input of [4]"),
+        ("{}", "participant 0 sends 1 times, 0 slices are given"),
+    ):
+        with pytest.raises(EvaluationError) as error:
+            run(text.replace("{{2}}", sizes), inputs((1, 2), (0, 2)), 2)
         assert error.value.message == place + message
 
 

@@ -105,6 +105,8 @@ def test_equal_tiles_keep_what_is_where() -> None:
         ),
         ("f32[3,3]{1,0:T(2,2)}", "f32[3,3]{1,0}", "lie in the padding of the operand's tiles"),
         ("f32[4]{0:T(4)}", "u16[8]{0:T(8)}", "tiles of elements of different widths"),
+        ("f32[4]{0:T(0)}", "f32[4]{0}", "(0) is not a tile"),
+        ("f32[4]{0:T(2)}", "f32[4]{0:T(4)(2,*)}", "(2,*) is not a tile"),
     ],
 )
 def test_bitcasts_that_read_padding_are_refused(source: str, target: str, reason: str) -> None:
