@@ -182,7 +182,10 @@ def _check_attention(instruction: Instruction) -> str | None:
         dims = [dot_dims(settings[part]) for part in numbers]
     except (ValueError, KeyError, TypeError, AttributeError):
         return f"{name} without a cudnn_fmha_backend_config that says which dimensions meet"
-    complaint = _other_attention(settings)
+    try:
+        complaint = _other_attention(settings)
+    except (TypeError, ValueError) as error:
+        complaint = f"an option that is no number: {error}"
     if complaint is not None:
         return f"{name} with {complaint}"
     biased = "ScaleBias" in name

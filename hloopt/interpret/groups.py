@@ -52,8 +52,12 @@ def _along_axes(mesh: Mesh) -> tuple[Group, ...]:
         cuts = {1, size}
         for name, before, own in mesh.uses:
             if name == axis:
-                cuts |= {before, before * (own or size // before)}
+                cuts |= {before, before * own if own else size}
         edges = sorted(cuts)
+        if (edges[0], edges[-1]) != (1, size) or any(
+            after % before for before, after in pairwise(edges)
+        ):
+            raise ValueError(f"axis '{axis}' of {size} cannot be cut at {edges}")
         for before, after in pairwise(edges):
             parts[axis, before] = len(dims)
             dims.append(after // before)

@@ -11,6 +11,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from math import prod
 
 import numpy as np
@@ -134,6 +135,10 @@ def _of_mesh(mesh: _Mesh | None, name: str, dims: str, rank: int) -> Tiling:
             if name_ == axis:
                 edges |= {before, before * own if own else size}
         ordered = sorted(edges)
+        if (ordered[0], ordered[-1]) != (1, size) or any(
+            after % before for before, after in pairwise(ordered)
+        ):
+            raise ValueError(f"axis '{axis}' of {size} cannot be cut at {ordered}")
         for at, edge in enumerate(ordered[:-1]):
             parts[axis, edge] = len(sizes)
             sizes.append(ordered[at + 1] // edge)

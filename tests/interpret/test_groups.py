@@ -53,6 +53,14 @@ def test_groups_as_they_are_written(written: str, groups: tuple[tuple[int, ...],
     assert groups_of(collective(f"replica_groups={written}"), 8, 1) == groups
 
 
+@pytest.mark.parametrize("part", ["(0)2", "(3)2", "(4)2"])
+def test_parts_that_an_axis_does_not_have(part: str) -> None:
+    """An axis is cut where its size divides, from 1 to the whole."""
+    one = collective(f"replica_groups=mesh['a'=2,'b'=4] {{'b':{part}}}")
+    with pytest.raises(ValueError, match="axis 'b' of 4 cannot be cut"):
+        groups_of(one, 8, 1)
+
+
 @pytest.mark.parametrize(
     ("opcode", "attributes", "groups"),
     [

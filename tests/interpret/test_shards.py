@@ -198,6 +198,18 @@ def test_tiles(
             "l: xla.sdy.GlobalToLocalShape: the mesh has no axis 'z'",
         ),
         (
+            sdy('{"x":(0)2}, {}', "{}, {}", "s32[3,4]", "s32[3,4]"),
+            "l: xla.sdy.GlobalToLocalShape: axis 'x' of 2 cannot be cut at [0, 1, 2]",
+        ),
+        (
+            sdy('{"x":(4)8}, {}', "{}, {}", "s32[3,4]", "s32[3,4]"),
+            "l: xla.sdy.GlobalToLocalShape: axis 'x' of 2 cannot be cut at [1, 2, 4, 32]",
+        ),
+        (
+            sdy("{}, {}", "{}, {}", "s32[6,4]", "s32[6,4]", MESH.replace("=2", "=0")),
+            "l: xla.sdy.GlobalToLocalShape: axis 'x' of 0 cannot be cut at [0, 1]",
+        ),
+        (
             sdy("{}, {}", "{}, {}", "s32[6,4]", "s32[6,4]").replace("@mesh", "@other"),
             "l: xla.sdy.GlobalToLocalShape: the module has no mesh 'other'",
         ),
