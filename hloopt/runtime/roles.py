@@ -45,16 +45,19 @@ def roles(module: Module) -> dict[Place, Role]:
 
 def _bounds(module: Module) -> dict[Place, int]:
     """For what set-dimension-size sets as a size, the smallest bound of such a dimension."""
-    bounds: dict[Place, int] = {}
+    sizes: list[tuple[int, Instruction]] = []
     for computation in module:
         for instruction in computation:
-            if instruction.opcode != "set-dimension-size":
-                continue
-            (dimension,) = instruction.attributes["dimensions"]
-            bound = instruction.array.dims[dimension]
-            start = [(instruction.operands[1], ())]
-            for place in entry_places(module, start, by_table(MOVES), set()):
-                bounds[place] = min(bound, bounds.get(place, bound))
+            if instruction.opcode == "set-dimension-size":
+                (dimension,) = instruction.attributes["dimensions"]
+                sizes.append((instruction.array.dims[dimension], instruction.operands[1]))
+    bounds: dict[Place, int] = {}
+    seen: set[Place] = set()
+    through = by_table(MOVES)
+    # The smallest bound goes first: whatever it reaches needs no other.
+    for bound, size in sorted(sizes, key=lambda pair: pair[0]):
+        for place in entry_places(module, [(size, ())], through, seen):
+            bounds[place] = bound
     return bounds
 
 

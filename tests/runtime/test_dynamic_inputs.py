@@ -58,6 +58,19 @@ def test_a_size_that_is_set_is_that_of_its_bound():
     assert seen == set(range(1, 7))
 
 
+def test_a_size_of_several_dimensions_is_within_the_smallest_bound():
+    """Whichever of them the module sets first, and through however many steps."""
+    module = hloopt.parse(
+        "HloModule m\nENTRY e {\n  x = f32[6] parameter(0)\n  y = f32[3] parameter(1)\n"
+        "  n = s32[] parameter(2)\n  m = s32[] copy(n)\n"
+        "  s = f32[<=6] set-dimension-size(x, n), dimensions={0}\n"
+        "  t = f32[<=3] set-dimension-size(y, m), dimensions={0}\n"
+        "  u = f32[<=6] set-dimension-size(x, m), dimensions={0}\n"
+        "  ROOT r = (f32[<=6], f32[<=3], f32[<=6]) tuple(s, t, u)\n}"
+    )
+    assert {int(generate(module, seed)[2]) for seed in range(40)} == {1, 2, 3}
+
+
 def test_files_may_hold_less_than_the_bound(tmp_path):
     """Stored inputs and results have any size up to the bound."""
     module = hloopt.parse(TEXT, "m.hlo")
