@@ -54,9 +54,28 @@ class ShapeError(HlooptError):
 
 
 class EvaluationError(HlooptError):
-    """The inputs do not fit the module's parameters, or evaluation cannot go on."""
+    """The inputs do not fit the module's parameters, or evaluation cannot go on.
+
+    An evaluation that has begun knows where it stopped: ``place`` is ``name:line:column``, with which
+    ``message`` begins, ``excerpt`` the line and a caret.  ``line`` and ``column`` count from 1; without a
+    text both are 0 and ``excerpt`` is empty.
+    """
 
     exit_code = 3
+
+    def __init__(
+        self, message: str, *, place: str = "", line: int = 0, column: int = 0, excerpt: str = ""
+    ) -> None:
+        super().__init__(f"{place}: {message}" if place else message)
+        self.place = place
+        self.line = line
+        self.column = column
+        self.excerpt = excerpt
+
+    @property
+    def reason(self) -> str:
+        """The message without the place."""
+        return self.message.removeprefix(f"{self.place}: ")
 
 
 class DeviceError(HlooptError):

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from hloopt.errors import HlooptError, ParseError, SourceError, VerifyError
+from hloopt.errors import EvaluationError, HlooptError, ParseError, SourceError, VerifyError
 
 if TYPE_CHECKING:
     from hloopt.ir import Module
@@ -33,14 +33,21 @@ def show_errors(errors: Sequence[HlooptError], *, more: bool = False) -> None:
     """Errors of one text on stderr: with place and excerpt where they have one; of several the count."""
     sys.stdout.flush()
     for error in errors:
-        text = str(error) if isinstance(error, SourceError) else f"hloopt: error: {error}"
-        click.echo(text, err=True)
+        click.echo(_told(error), err=True)
     if len(errors) > 1 or more:
         name = next((error.name for error in errors if isinstance(error, SourceError)), "hloopt")
         count = (
             f"the first {len(errors)} errors; there are more" if more else f"{len(errors)} errors"
         )
         click.echo(f"{name}: {count}", err=True)
+
+
+def _told(error: HlooptError) -> str:
+    if isinstance(error, SourceError):
+        return str(error)
+    if isinstance(error, EvaluationError) and error.place:
+        return f"{error.place}: error: {error.reason}\n{error.excerpt}".rstrip("\n")
+    return f"hloopt: error: {error}"
 
 
 def show_warnings(module: Module, name: str) -> None:
@@ -74,11 +81,12 @@ def error_json(error: HlooptError, *, alone: bool = False) -> dict[str, Any]:
     reading stopped there.
     """
     found: dict[str, Any] = {"kind": type(error).__name__, "message": error.message}
-    if isinstance(error, SourceError):
-        if error.line:
-            found |= {"line": error.line, "column": error.column}
-        if error.notes:
-            found["notes"] = list(error.notes)
+    if isinstance(error, EvaluationError):
+        found["message"] = error.reason
+    if isinstance(error, (SourceError, EvaluationError)) and error.line:
+        found |= {"line": error.line, "column": error.column}
+    if isinstance(error, SourceError) and error.notes:
+        found["notes"] = list(error.notes)
     if isinstance(error, VerifyError) and error.rule:
         found["rule"] = error.rule
     if isinstance(error, ParseError) and error.others and not alone:

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from hloopt.errors import EvaluationError
 from hloopt.interpret.context import Check, Context, Evaluator, Value, array_of
+from hloopt.interpret.failures import failure
 from hloopt.ir import Computation, Instruction
 from hloopt.ir.walk import called_computations
 from hloopt.types import ArrayShape, Shape, TupleShape
@@ -73,12 +73,7 @@ def check_progress(instruction: Instruction, trips: int, *, alone: bool) -> None
     """
     if _hears(instruction, alone):
         return
-    computation = instruction.computation
-    module = computation.module if computation is not None else None
-    place = f"{module.place(instruction)}: " if module is not None else ""
-    raise EvaluationError(
-        f"{place}{instruction.name}: the loop does not end: trip {trips} has not changed its state"
-    )
+    raise failure(instruction, f"the loop does not end: trip {trips} has not changed its state")
 
 
 def _hears(instruction: Instruction, alone: bool) -> bool:

@@ -10,7 +10,22 @@ __all__ = ["failure", "place"]
 
 def failure(instruction: Instruction, message: str) -> EvaluationError:
     """An error to raise: ``file:line:col: name: message``."""
-    return EvaluationError(f"{place(instruction)}{instruction.name}: {message}")
+    text = f"{instruction.name}: {message}"
+    computation = instruction.computation
+    module = computation.module if computation is not None else None
+    if module is None:
+        return EvaluationError(text)
+    source, offset = module.source, instruction.offset
+    if source is None or offset < 0:
+        return EvaluationError(text, place=module.name)
+    line, column = source.line_column(offset)
+    return EvaluationError(
+        text,
+        place=module.place(instruction),
+        line=line,
+        column=column,
+        excerpt=source.excerpt(offset),
+    )
 
 
 def place(instruction: Instruction) -> str:

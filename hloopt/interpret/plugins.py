@@ -25,6 +25,7 @@ import numpy as np
 
 from hloopt.errors import EvaluationError, UsageError
 from hloopt.interpret.context import Context, Value
+from hloopt.interpret.failures import failure
 from hloopt.ir import Instruction
 from hloopt.types import ArrayShape, Shape, TupleShape
 
@@ -171,11 +172,8 @@ def _kind(result: Any) -> str:
 
 
 def _failed(instruction: Instruction, message: str) -> EvaluationError:
-    computation = instruction.computation
-    module = computation.module if computation is not None else None
-    place = f"{module.place(instruction)}: " if module is not None else ""
     target = instruction.attributes["custom_call_target"]
-    return EvaluationError(f"{place}{instruction.name}: the function for {target} {message}")
+    return failure(instruction, f"the function for {target} {message}")
 
 
 def _told(error: Exception) -> str:
