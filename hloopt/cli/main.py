@@ -107,7 +107,7 @@ def cli() -> None:
       0  ok
       1  results differ
       2  usage
-      3  a module that cannot be read or is not valid
+      3  a module that cannot be read, is not valid, or stops while it runs
       4  a module that cannot be executed here
       5  no such device
     """
