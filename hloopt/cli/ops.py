@@ -37,6 +37,9 @@ def command(unsupported: bool, as_json: bool) -> None:
     if as_json:
         write_json("ops", {"ops": rows})
         return
+    if not rows:
+        click.echo(f"note: all {len(OPS)} opcodes can be evaluated", err=True)
+        return
     made = table("opcode", "family", "operands", "evaluation", "attributes", left=5)
     made.columns[0].no_wrap = True
     for row in rows:

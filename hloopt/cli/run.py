@@ -169,10 +169,10 @@ def command(
       hloopt run dump.txt --inputs inputs.npz --expect outputs.npz -O2 --repeat 20
     """
     from hloopt.interpret.plugins import load
+    from hloopt.ir.walk import custom_call_targets
     from hloopt.report.console import product, write_json
 
-    for text in custom_calls:
-        load(text)
+    unused = dict.fromkeys(map(load, custom_calls))
     given = ctx.get_parameter_source("seed") is not ParameterSource.DEFAULT
     runner = Runner(
         device,
@@ -198,6 +198,8 @@ def command(
     def step(found: Input) -> dict[str, Any]:
         with patience(lambda: f"running {found.name}: {runner.stage}", alone=len(texts) == 1):
             report = runner.run(found)
+        for target in custom_call_targets(found.module):
+            unused.pop(target, None)
         if not as_json:
             report.show(product())
         return report.json()
@@ -205,4 +207,7 @@ def command(
     rows, code = each_input(texts, step)
     if as_json:
         write_json("run", {"modules": rows})
+    if rows:
+        for target in unused:
+            click.echo(f"note: no custom call that was run has the target {target}", err=True)
     ctx.exit(max([code, *(1 for row in rows if not row.get("passed", True))]))

@@ -170,9 +170,8 @@ def _check_custom_call(instruction: Instruction) -> str | None:
 
 def _unknown(target: str) -> str:
     library = next((name for key, name in _LIBRARIES.items() if target.startswith(key)), None)
-    if library is not None:
-        return f"custom call to {target}, a routine of {library}, has no evaluation"
-    return f"custom call to {target} has no evaluation"
+    what = target if library is None else f"{target}, a routine of {library},"
+    return f"custom call to {what} has no evaluation; --custom-call {target}=module:function gives it one"
 
 
 EVALUATORS: dict[str, Evaluator] = {"custom-call": _custom_call}

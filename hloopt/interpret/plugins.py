@@ -61,8 +61,8 @@ def register(target: str, function: Function) -> None:
     _GIVEN[target] = function
 
 
-def load(text: str) -> None:
-    """Register what ``TARGET=module:function`` names; without a target that is the function's name.
+def load(text: str) -> str:
+    """Register what ``TARGET=module:function`` names; the target, which by default is the function's name.
 
     The module is looked for in the current directory, too.  Raises ``UsageError``.
     """
@@ -81,7 +81,9 @@ def load(text: str) -> None:
         found = getattr(found, part, None)
     if not callable(found):
         raise UsageError(f"'{module_name}' has no function '{function_name}'")
-    register(target or function_name.rpartition(".")[2], found)
+    target = target or function_name.rpartition(".")[2]
+    register(target, found)
+    return target
 
 
 def named(target: str) -> Function | None:

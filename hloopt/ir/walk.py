@@ -13,6 +13,7 @@ __all__ = [
     "called_computations",
     "callees_first",
     "calls_by_attribute",
+    "custom_call_targets",
     "execution_order",
     "has_side_effect",
     "post_order",
@@ -102,6 +103,15 @@ def _has_own_effect(instruction: Instruction) -> bool:
         or bool(instruction.attributes.get("custom_call_has_side_effect"))
         or not instruction.is_understood
     )
+
+
+def custom_call_targets(module: Module) -> set[str]:
+    """The targets of all custom calls."""
+    return {
+        str(instruction.attributes["custom_call_target"])
+        for instruction in module.instructions()
+        if instruction.opcode == "custom-call"
+    }
 
 
 def execution_order(computation: Computation) -> list[Instruction]:

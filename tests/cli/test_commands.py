@@ -447,6 +447,8 @@ def test_ops_lists_every_opcode() -> None:
 
     assert len(every) > 120
     assert lacking == [row for row in every if not row["evaluation"]]
+    told = f"note: all {len(every)} opcodes can be evaluated\n"
+    assert (invoke("ops", "--unsupported").stderr == told) == (not lacking)
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])

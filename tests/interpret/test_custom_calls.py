@@ -181,18 +181,29 @@ F = {"f32[2,2]": np.eye(2, dtype=np.float32)}
 @pytest.mark.parametrize(
     ("target", "shape", "options", "message"),
     [
-        ("foo", "f32[2,2]", "", "custom call to foo has no evaluation"),
+        (
+            "foo",
+            "f32[2,2]",
+            "",
+            "custom call to foo has no evaluation; --custom-call foo=module:function gives it one",
+        ),
         (
             "__cublas$lt$groupedMatmul",
             "f32[2,2]",
             "",
-            "custom call to __cublas$lt$groupedMatmul, a routine of cuBLAS, has no evaluation",
+            (
+                "custom call to __cublas$lt$groupedMatmul, a routine of cuBLAS, has no evaluation; "
+                "--custom-call __cublas$lt$groupedMatmul=module:function gives it one"
+            ),
         ),
         (
             "__cudnn$fmhaSoftmaxDropout",
             "f32[2,2]",
             "",
-            "custom call to __cudnn$fmhaSoftmaxDropout, a routine of cuDNN, has no evaluation",
+            (
+                "custom call to __cudnn$fmhaSoftmaxDropout, a routine of cuDNN, has no evaluation; "
+                "--custom-call __cudnn$fmhaSoftmaxDropout=module:function gives it one"
+            ),
         ),
         (
             "lapack_spotrf_ffi",

@@ -105,6 +105,10 @@ def test_run_takes_functions(spec: str, tmp_path: Path, monkeypatch: pytest.Monk
     result = invoke("run", "m.hlo", "--custom-call", spec)
     assert result.exit_code == 0, result.stderr
     assert "ok" in result.stdout
+    assert "note" not in result.stderr
+    extra = invoke("run", "m.hlo", "--custom-call", spec, "--custom-call", "users_calls:More")
+    assert extra.exit_code == 0
+    assert "note: no custom call that was run has the target More\n" in extra.stderr
 
 
 @pytest.mark.parametrize(
