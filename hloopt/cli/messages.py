@@ -13,7 +13,15 @@ from hloopt.errors import EvaluationError, HlooptError, ParseError, SourceError,
 if TYPE_CHECKING:
     from hloopt.ir import Module
 
-__all__ = ["each_error", "error_json", "show_error", "show_errors", "show_unread", "show_warnings"]
+__all__ = [
+    "each_error",
+    "error_json",
+    "show_error",
+    "show_errors",
+    "show_silent",
+    "show_unread",
+    "show_warnings",
+]
 
 _MOST_WARNINGS = 20
 
@@ -71,6 +79,11 @@ def show_unread(path: str, names: Sequence[str]) -> None:
     if names:
         more = f" and {len(names) - 5} more" if len(names) > 5 else ""
         click.echo(f"{path}: warning: never read: {', '.join(names[:5])}{more}", err=True)
+
+
+def show_silent(path: str) -> None:
+    """Warn, on stderr, that a module has given nothing to the host and a file is empty."""
+    click.echo(f"{path}: warning: empty: the module gives nothing to the host", err=True)
 
 
 def error_json(error: HlooptError, *, alone: bool = False) -> dict[str, Any]:

@@ -85,7 +85,7 @@ _TOLERANCE = _Tolerance(0)
 @click.option(
     "--replicas",
     type=click.IntRange(1),
-    help="Participants run side by side; the default is the module's replica_count, see below.",
+    help="Participants run side by side; the default is the module's replica_count.",
 )
 @click.option(
     "--partitions",

@@ -286,11 +286,13 @@ class Runner:
 
     def _hear(self, host: Host) -> None:
         """Write what a module has sent to the host, and tell what of its streams it has not read."""
-        from hloopt.cli.messages import show_unread
+        from hloopt.cli.messages import show_silent, show_unread
         from hloopt.runtime.streams import npz
 
         if self.outfeed is not None:
             write_bytes(self.outfeed, npz(host.written), self.outfeed)
+            if not host.written:
+                show_silent(self.outfeed)
         if self.infeed is not None:
             show_unread(self.infeed, host.unread)
 

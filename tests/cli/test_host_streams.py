@@ -180,3 +180,14 @@ def test_expected_results_of_rng_get_a_note(tmp_path: Path) -> None:
     result = invoke(*words, "--expect", str(tmp_path / "io.npz"))
     assert result.exit_code == 1
     assert note in result.stdout
+
+
+def test_a_module_that_writes_nothing_is_told(tmp_path: Path) -> None:
+    """The file is there, without arrays."""
+    path, out = tmp_path / "m.hlo", tmp_path / "o.npz"
+    path.write_text("HloModule m\nENTRY e {\n  ROOT p = f32[2] parameter(0)\n}\n")
+    result = invoke("run", str(path), "--repeat", "1", "--outfeed", str(out))
+    assert result.exit_code == 0
+    assert result.stderr == f"{out}: warning: empty: the module gives nothing to the host\n"
+    with np.load(out) as arrays:
+        assert arrays.files == []
