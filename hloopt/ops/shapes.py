@@ -50,6 +50,9 @@ __all__ = [
     "tuple_operand",
 ]
 
+LARGEST_SIZE = (1 << 63) - 1
+"""Sizes of dimensions are numbers of 64 bits in XLA."""
+
 PRED = dtype("pred")
 S32 = dtype("s32")
 U32 = dtype("u32")
@@ -202,6 +205,9 @@ def result(
         and dims_agree(written.dims, sizes)
     ):
         return written
+    for size in sizes:
+        if size > LARGEST_SIZE:
+            raise error(args, f"the result has a dimension of {size}, more than {LARGEST_SIZE}")
     return row_major(element, sizes, dynamic)
 
 

@@ -8,6 +8,7 @@ from ops.cases import BAD, GOOD, Case, shape
 from hloopt.errors import ShapeError
 from hloopt.ops import OPS
 from hloopt.types import ArrayShape, TupleShape, compatible, without_layout
+from one import shape_messages
 
 # Whatever the operands are, these ops have a result.
 CANNOT_FAIL = {
@@ -98,3 +99,12 @@ def _marked(text: str, mark: str) -> str:
     sizes = [size.removeprefix("<=") for size in dims.split(",")] if dims else []
     marked = ",".join(mark + (size if mark == "<=" else "") for size in sizes)
     return f"{element}[{marked}]"
+
+
+def test_sizes_have_64_bits() -> None:
+    """Padding that makes a dimension larger than any can be written is told, not inferred."""
+    window = "window={size=2 pad=9223372036854775807_100}"
+    line = f"f32[5] reduce-window(f32[5], f32[]), {window}, to_apply=<f32[] f32[] -> f32[]>"
+    assert shape_messages(line) == [
+        "reduce-window: the result has a dimension of 9223372036854775911, more than 9223372036854775807"
+    ]
