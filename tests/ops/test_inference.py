@@ -106,5 +106,5 @@ def test_sizes_have_64_bits() -> None:
     window = "window={size=2 pad=9223372036854775807_100}"
     line = f"f32[5] reduce-window(f32[5], f32[]), {window}, to_apply=<f32[] f32[] -> f32[]>"
     assert shape_messages(line) == [
-        "reduce-window: the result has a dimension of 9223372036854775911, more than 9223372036854775807"
+        "%r: reduce-window: the result has a dimension of 9223372036854775911, more than 9223372036854775807"
     ]
