@@ -37,7 +37,7 @@ class CommonSubexpressionElimination(Pass):
         for computation in callees_first(module):
             merger.merge(computation)
         if merger.merged:
-            log.hit("merge equal instructions", merger.merged)
+            log.hit("merge equal instructions", count=merger.merged)
         return merger.merged > 0
 
 

@@ -30,9 +30,9 @@ class DeadCodeElimination(Pass):
         instructions = sum(_sweep(computation, effects) for computation in module)
         computations = _remove_uncalled(module)
         if instructions:
-            log.hit("remove an instruction", instructions)
+            log.hit("remove an instruction", count=instructions)
         if computations:
-            log.hit("remove a computation", computations)
+            log.hit("remove a computation", count=computations)
         return bool(instructions or computations)
 
 

@@ -84,7 +84,7 @@ class _Driver:
 
     def run(self) -> bool:
         changed = False
-        while self.pending:
+        while self.pending and self.log.allows():
             instruction = self.pending.popleft()
             self.listed.discard(instruction)
             if _may_rewrite(instruction):
@@ -103,6 +103,8 @@ class _Driver:
                 result = rule.apply(found)
                 if result is None or not _acceptable(found, result, rule):
                     _discard(found.created)
+                    if found.refusal:
+                        self.log.miss(rule.name, instruction, found.refusal)
                     continue
                 self.replace(found, result, rule)
                 return True
@@ -110,7 +112,7 @@ class _Driver:
 
     def replace(self, found: Match, result: Instruction, rule: Rule) -> None:
         root = found.root
-        self.log.hit(rule.name)
+        self.log.hit(rule.name, root)
         before = self.history.get(root)
         length = before.length + 1 if before else 1
         history = _History(rule, length, before)

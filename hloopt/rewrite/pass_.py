@@ -12,33 +12,77 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import ClassVar
+from typing import ClassVar, Literal, TypeAlias
 
-from hloopt.ir import Module
+from hloopt.ir import Instruction, Module
 
-__all__ = ["Pass", "PassLog"]
+__all__ = ["Pass", "PassLog", "Remark", "RemarkKind"]
+
+RemarkKind: TypeAlias = Literal["passed", "missed"]
+
+
+@dataclass(frozen=True, slots=True)
+class Remark:
+    """A rewrite that was made (``passed``) or nearly made (``missed``), with its reason.
+
+    ``rule`` is the equation or step, ``instruction`` the name of what it is about, as it was called before.
+    """
+
+    kind: RemarkKind
+    rule: str
+    instruction: str
+    opcode: str
+    computation: str
+    reason: str
 
 
 @dataclass
 class PassLog:
-    """What a pass tells about itself while it runs.
+    """What a pass tells about itself while it runs, and how far it may go.
 
-    ``hits`` says how often each rule or step applied; ``notes`` are sentences a user should see (a
-    rule set that does not come to rest, a limit that stopped the work); ``records`` are whole plans,
-    for whoever explains them.
+    hits      how often each rule or step applied
+    notes     sentences a user should see (a rule set that does not come to rest, a limit that stopped
+              the work)
+    records   whole plans, for whoever explains them
+    remarks   each rewrite and near miss of the ``kinds`` somebody asked for
+    fuel      how many more rewrites the pass may make; None is without limit
     """
 
     hits: Counter[str] = field(default_factory=Counter)
     notes: list[str] = field(default_factory=list)
     records: list[object] = field(default_factory=list)
+    remarks: list[Remark] = field(default_factory=list)
+    kinds: frozenset[RemarkKind] = frozenset()
+    fuel: int | None = None
 
-    def hit(self, rule: str, count: int = 1) -> None:
+    def allows(self) -> bool:
+        """Whether the pass may make one more rewrite; every pass asks right before it makes one."""
+        return self.fuel is None or self.fuel > 0
+
+    def hit(
+        self, rule: str, instruction: Instruction | None = None, reason: str = "", count: int = 1
+    ) -> None:
         """Count an application of a rule, named by its equation, or of a step of the pass."""
         self.hits[rule] += count
+        if self.fuel is not None:
+            self.fuel -= count
+        if instruction is not None and "passed" in self.kinds:
+            self.remarks.append(_remark("passed", rule, instruction, reason))
+
+    def miss(self, rule: str, instruction: Instruction, reason: str) -> None:
+        """Tell of a rewrite that was nearly made: all but ``reason`` was as the rule wants it."""
+        if "missed" in self.kinds:
+            self.remarks.append(_remark("missed", rule, instruction, reason))
 
     def note(self, sentence: str) -> None:
         """Tell the user something that is not a change."""
         self.notes.append(sentence)
+
+
+def _remark(kind: RemarkKind, rule: str, instruction: Instruction, reason: str) -> Remark:
+    computation = instruction.computation
+    where = computation.name if computation is not None else ""
+    return Remark(kind, rule, instruction.name, instruction.opcode, where, reason)
 
 
 class Pass(ABC):
@@ -46,12 +90,14 @@ class Pass(ABC):
 
     ``keeps_schedule`` says that the order of the instructions that stay is untouched; after any other
     pass that changed the module the runner drops ``is_scheduled``.  ``rules`` are the equations of a pass
-    that applies rules, each with whether it needs the option ``fast_math``.
+    that applies rules, each with whether it needs the option ``fast_math``.  ``example`` is the text of a
+    module that the pass, with its default options, changes.
     """
 
     name: ClassVar[str]
     keeps_schedule: ClassVar[bool] = False
     rules: ClassVar[Mapping[str, bool]] = MappingProxyType({})
+    example: ClassVar[str] = ""
 
     @abstractmethod
     def run(self, module: Module, log: PassLog) -> bool:

@@ -27,6 +27,14 @@ class Match:
     bound: Bindings
     fast_math: bool = False
     created: list[Instruction] = field(default_factory=list)
+    refusal: str = ""
+
+    def refuse(self, reason: str) -> None:
+        """Say why the rule does not apply after all: ``return match.refuse("...")``.
+
+        The reason names the threshold and the value that met it; a user sees it as a missed remark.
+        """
+        self.refusal = reason
 
     def __getattr__(self, name: str) -> Instruction:
         try:
@@ -74,7 +82,7 @@ class Rule:
     name            the equation: doc line, statistics key, off-switch and test name
     rewrite         a pattern to build (variables stand for what they matched), or a function that
                     returns the replacement, or None where the rule does not apply after all
-    when            a condition on the whole match
+    when            a condition on the whole match; either may ``return match.refuse("why")``
     fast_math       only with the pass option of that name: results may change beyond their bits
     example         instructions of an entry computation in which the rule applies; ``$T`` is each of
                     ``types`` in turn.  A text that begins with ``HloModule`` is a whole module
@@ -86,7 +94,7 @@ class Rule:
     rewrite: Pattern | Rewrite
     example: str
     counterexample: str
-    when: Callable[[Match], bool] | None = None
+    when: Callable[[Match], bool | None] | None = None
     fast_math: bool = False
     types: tuple[str, ...] = ("f32",)
 
