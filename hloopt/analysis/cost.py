@@ -10,6 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from math import ceil, log2, prod
 
+from hloopt.analysis.library_calls import library_flops, result_bytes
 from hloopt.analysis.trip_count import trip_count
 from hloopt.analysis.windows import valid_multiply_adds, window_dims
 from hloopt.ir import Computation, Instruction, Module, walk
@@ -256,6 +257,11 @@ def _branches(instruction: Instruction) -> tuple[Computation, ...]:
     return tuple(walk.called_computations(instruction))
 
 
+def _custom_call(_: _Analysis, instruction: Instruction) -> Cost:
+    read = sum(operand.shape.byte_size for operand in instruction.operands)
+    return Cost(library_flops(instruction), 0, read, result_bytes(instruction))
+
+
 def _call(analysis: _Analysis, instruction: Instruction) -> Cost:
     return analysis.computation(instruction.attributes["to_apply"])
 
@@ -328,6 +334,7 @@ _RULES: dict[str, Callable[[_Analysis, Instruction], Cost]] = {
     "cholesky": _cholesky,
     "conditional": _conditional,
     "convolution": _convolution,
+    "custom-call": _custom_call,
     "dot": _dot,
     "dynamic-update-slice": _update,
     "fft": _fft,

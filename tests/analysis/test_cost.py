@@ -213,3 +213,45 @@ def test_a_window_left_out_costs_as_one_of_single_elements(window: str) -> None:
     )
     assert _cost(convolution).flops == 2 * 2 * 9 * 4 * 5
     assert _cost(reduce_window).flops == 0
+
+
+def test_library_calls_cost_what_their_ops_would() -> None:
+    """A product handed to cuBLAS has the flops of the dot, and its scratch space is no result."""
+    config = (
+        'backend_config={"gemm_backend_config":{"dot_dimension_numbers":'
+        '{"lhs_contracting_dimensions":["1"],"rhs_contracting_dimensions":["0"]}}}'
+    )
+    params = "a = f32[4,5] parameter(0)\nb = f32[5,6] parameter(1)\n"
+    target = 'custom_call_target="__cublas$gemm"'
+    call = f"{params}ROOT r = (f32[4,6], s8[999]) custom-call(a, b), {target}, {config}"
+    dot = f"{params}ROOT r = f32[4,6] dot(a, b), lhs_contracting_dims={{1}}, rhs_contracting_dims={{0}}"
+    assert _cost(call) == _cost(dot) == Cost(2 * 4 * 6 * 5, 0, 4 * (20 + 30), 4 * 24)
+    silent = f"{params}ROOT r = (f32[4,6], s8[999]) custom-call(a, b), {target}"
+    assert _cost(silent).flops == 0
+
+
+def test_convolutions_of_cudnn_cost_the_same_in_all_directions() -> None:
+    """Forward, the gradient of the input and that of the kernel multiply as often."""
+    x, k, y = "f32[2,3,8,8]", "f32[3,4,3,3]", "f32[2,4,6,6]"
+
+    def cost(target: str, left: str, right: str, result: str) -> Cost:
+        return _cost(
+            f"a = {left} parameter(0)\nb = {right} parameter(1)\n"
+            f"ROOT r = ({result}, u8[0]) custom-call(a, b), window={{size=3x3}}, "
+            f'dim_labels=bf01_io01->bf01, custom_call_target="__cudnn$conv{target}"'
+        )
+
+    plain = _cost(
+        f"a = {x} parameter(0)\nb = {k} parameter(1)\n"
+        f"ROOT r = {y} convolution(a, b), window={{size=3x3}}, dim_labels=bf01_io01->bf01"
+    )
+    assert plain.flops == 2 * 2 * 3 * 4 * 36 * 9
+    assert cost("Forward", x, k, y) == plain
+    assert cost("BackwardInput", y, k, x).flops == plain.flops
+    assert cost("BackwardFilter", x, y, k).flops == plain.flops
+
+
+def test_other_custom_calls_cost_their_bytes() -> None:
+    """Nobody knows what they compute."""
+    call = 'p = f32[8] parameter(0)\nROOT r = f32[2] custom-call(p), custom_call_target="mine"'
+    assert _cost(call) == Cost(0, 0, 32, 8)

@@ -1,0 +1,88 @@
+"""Flops of library calls: products, triangular systems and convolutions handed to cuBLAS and cuDNN.
+
+XLA's HLO cost analysis gives custom calls none; here a call does what the op it stands for would.
+Epilogues are not counted: they are a flop or two per element of a product.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from math import prod
+
+from hloopt.analysis.windows import valid_multiply_adds, window_dims
+from hloopt.interpret import cublas, cudnn
+from hloopt.interpret.library_calls import config, dot_dims, result_shape
+from hloopt.ir import Instruction
+from hloopt.types import ArrayShape, TupleShape
+
+__all__ = ["library_flops", "result_bytes"]
+
+
+def library_flops(instruction: Instruction) -> int:
+    """Multiplications and additions of a custom call; 0 for other targets and for unclear calls."""
+    name = str(instruction.attributes.get("custom_call_target"))
+    rule = _RULES.get(name)
+    if rule is None or _CHECKS[name](instruction) is not None:
+        return 0
+    return rule(instruction)
+
+
+def result_bytes(instruction: Instruction) -> int:
+    """Bytes a custom call writes that anybody reads: of a library's call all but the scratch space."""
+    shape = instruction.shape
+    known = instruction.attributes.get("custom_call_target") in _RULES
+    if known and isinstance(shape, TupleShape) and len(shape.elements) > 1:
+        return sum(element.byte_size for element in shape.elements[:-1])
+    return shape.byte_size
+
+
+def _product(instruction: Instruction) -> int:
+    dims = dot_dims(config(instruction, "gemm_backend_config")["dot_dimension_numbers"])
+    lhs = instruction.operands[0].array
+    contracted = prod(lhs.dims[axis] for axis in dims.lhs_contracting)
+    return 2 * result_shape(instruction).elements * contracted
+
+
+def _triangular(instruction: Instruction) -> int:
+    return result_shape(instruction).elements * instruction.operands[0].array.dims[-1] // 2
+
+
+def _convolution(instruction: Instruction) -> int:
+    """As many as the forward convolution has, whichever of its three arrays is the result."""
+    lhs, rhs = (operand.array for operand in instruction.operands[:2])
+    source, kernel, result = _ROLES[instruction.attributes["custom_call_target"]](
+        lhs, rhs, result_shape(instruction)
+    )
+    labels = instruction.attributes["dim_labels"]
+    spatial = 1
+    for axis, dimension in enumerate(window_dims(instruction)):
+        spatial *= valid_multiply_adds(
+            dimension,
+            source.dims[labels.input_spatial[axis]],
+            result.dims[labels.output_spatial[axis]],
+        )
+    inputs = kernel.dims[labels.kernel_input_feature]
+    outputs = kernel.dims[labels.kernel_output_feature]
+    batch: int = source.dims[labels.input_batch]
+    return 2 * batch * inputs * outputs * spatial
+
+
+_Roles = Callable[[ArrayShape, ArrayShape, ArrayShape], tuple[ArrayShape, ArrayShape, ArrayShape]]
+# Input, kernel and result of the forward convolution, out of two operands and what the call gives.
+_ROLES: dict[str, _Roles] = {
+    "__cudnn$convForward": lambda lhs, rhs, result: (lhs, rhs, result),
+    "__cudnn$convBiasActivationForward": lambda lhs, rhs, result: (lhs, rhs, result),
+    "__cudnn$convForwardGraph": lambda lhs, rhs, result: (lhs, rhs, result),
+    "__cudnn$convBackwardInput": lambda lhs, rhs, result: (result, rhs, lhs),
+    "__cudnn$convBackwardFilter": lambda lhs, rhs, result: (lhs, result, rhs),
+}
+
+_RULES: dict[str, Callable[[Instruction], int]] = {
+    "__cublas$gemm": _product,
+    "__cublas$lt$matmul": _product,
+    "__cublas$lt$matmul$f8": _product,
+    "__cublas$triangularSolve": _triangular,
+    **dict.fromkeys(_ROLES, _convolution),
+}
+
+_CHECKS = {**cublas.CHECKS, **cudnn.CHECKS}
