@@ -61,10 +61,11 @@ def _convolution(instruction: Instruction) -> int:
             source.dims[labels.input_spatial[axis]],
             result.dims[labels.output_spatial[axis]],
         )
+    batch = source.dims[labels.input_batch]
     inputs = kernel.dims[labels.kernel_input_feature]
     outputs = kernel.dims[labels.kernel_output_feature]
-    batch: int = source.dims[labels.input_batch]
-    return 2 * batch * inputs * outputs * spatial
+    total: int = 2 * batch * inputs * outputs * spatial
+    return total
 
 
 _Roles = Callable[[ArrayShape, ArrayShape, ArrayShape], tuple[ArrayShape, ArrayShape, ArrayShape]]
