@@ -42,17 +42,16 @@ class InstructionFusion(Limits, Pass):
     fuel: int = -1
 
     def run(self, module: Module, log: PassLog) -> bool:
-        plan = self.fuse(module)
-        for step in plan.steps:
-            log.hit(f"fuse {step.producer_opcode} into {step.consumer_opcode}")
+        plan = self.fuse(module, log)
         log.records.append(plan)
         return bool(plan.steps)
 
-    def fuse(self, module: Module) -> FusionPlan:
+    def fuse(self, module: Module, log: PassLog | None = None) -> FusionPlan:
         """Fuse in place; what was done and what was refused and why."""
-        plan = FusionPlan(self.name)
+        plan, log = FusionPlan(self.name), log or PassLog()
         for computation in fusible_computations(module):
-            _Fuser(self, computation, plan).run()
+            if log.allows():
+                _Fuser(self, computation, plan, log).run()
         if plan.steps:
             module.attributes.pop("is_scheduled", None)
         return plan
@@ -79,9 +78,14 @@ class _Fuser:
     """One computation while it is fused."""
 
     def __init__(
-        self, options: InstructionFusion, computation: Computation, plan: FusionPlan
+        self,
+        options: InstructionFusion,
+        computation: Computation,
+        plan: FusionPlan,
+        log: PassLog,
     ) -> None:
         self.options = options
+        self.log = log
         self.limits = options.limits()
         self.computation = computation
         self.plan = plan
@@ -163,6 +167,8 @@ class _Fuser:
         )
         if decision and 0 <= self.options.fuel <= len(self.plan.steps):
             return forbid("out-of-fuel", limit=self.options.fuel)
+        if decision and not self.log.allows():
+            return forbid("out-of-fuel", limit=len(self.plan.steps))
         return decision
 
     def _note(self, producer: Instruction, consumer: Instruction, decision: Decision) -> None:
@@ -180,6 +186,10 @@ class _Fuser:
 
     def _fuse(self, producer: Instruction, consumer: Instruction) -> Instruction:
         state = self._state(consumer)
+        hero = consumer if state.body is None else state.body.root
+        self.log.hit(
+            f"fuse {producer.opcode} into {hero.opcode}", producer, f"into {consumer.name}"
+        )
         fusion = consumer
         consumer_name = consumer.name
         if state.body is None:

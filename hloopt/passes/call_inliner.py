@@ -41,9 +41,11 @@ class CallInliner(Pass):
             if computation in wrapped:
                 continue
             for instruction in computation:
+                if not log.allows():
+                    return changed
                 if instruction.opcode == "call" and self.may_inline(instruction, computation):
+                    log.hit("inline a call", instruction, f"of {_callee(instruction).name}")
                     _inline(instruction, module)
-                    log.hit("inline a call")
                     changed = True
         return changed
 

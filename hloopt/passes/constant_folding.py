@@ -58,12 +58,11 @@ class ConstantFolding(Pass):
             if computation in wrapped:
                 continue
             for instruction in computation:
+                if not log.allows():
+                    return changed
                 if effects.has(instruction) or not self.is_candidate(instruction):
                     continue
-                opcode = instruction.opcode
-                if self.fold(instruction, context):
-                    log.hit(f"fold {opcode}")
-                    changed = True
+                changed |= self.fold(instruction, context, log)
         return changed
 
     def is_candidate(self, instruction: Instruction) -> bool:
@@ -90,7 +89,7 @@ class ConstantFolding(Pass):
                 work *= lhs.dims[dimension]
         return work <= self.work
 
-    def fold(self, instruction: Instruction, context: Interpreter) -> bool:
+    def fold(self, instruction: Instruction, context: Interpreter, log: PassLog) -> bool:
         """Replace by a constant, unless the result is too large or has no evaluation."""
         largest = max(
             (entry.array.elements for entry in instruction.operands if entry.opcode == "constant"),
@@ -114,6 +113,7 @@ class ConstantFolding(Pass):
         folded = _build(instruction, literals)
         if "sharding" in instruction.attributes:
             edit.set_attribute(folded, "sharding", instruction.attributes["sharding"])
+        log.hit(f"fold {instruction.opcode}", instruction)
         edit.replace_instruction(instruction, folded)
         return True
 

@@ -33,12 +33,10 @@ class CommonSubexpressionElimination(Pass):
 
     def run(self, module: Module, log: PassLog) -> bool:
         """One pass over each computation, callees first, with a hash table."""
-        merger = _Merger(Effects(module))
+        merger = _Merger(Effects(module), log)
         for computation in callees_first(module):
             merger.merge(computation)
-        if merger.merged:
-            log.hit("merge equal instructions", count=merger.merged)
-        return merger.merged > 0
+        return merger.changed
 
 
 @dataclass
@@ -46,7 +44,8 @@ class _Merger:
     """``numbers`` gives computations of the same structure the same number."""
 
     effects: Effects
-    merged: int = 0
+    log: PassLog
+    changed: bool = False
     structures: dict[Hashable, int] = field(default_factory=dict)
     numbers: dict[Computation, int] = field(default_factory=dict)
     shapes: dict[Shape, Shape] = field(default_factory=dict)
@@ -57,12 +56,13 @@ class _Merger:
         position: dict[Instruction, int] = {}
         for instruction in computation:
             key = self.key(instruction, position)
-            if self.may_merge(instruction):
+            if self.may_merge(instruction) and self.log.allows():
                 first = seen.setdefault(key, instruction)
                 if first is not instruction:
+                    self.log.hit("merge equal instructions", instruction, f"equal to {first.name}")
                     edit.replace_uses(instruction, first)
                     edit.remove(instruction)
-                    self.merged += 1
+                    self.changed = True
                     continue
             position[instruction] = len(rows)
             rows.append((key, tuple(position[e] for e in instruction.control_predecessors)))

@@ -27,23 +27,21 @@ class DeadCodeElimination(Pass):
     def run(self, module: Module, log: PassLog) -> bool:
         """Remove in one sweep per computation, then the computations that lost their last caller."""
         effects = Effects(module)
-        instructions = sum(_sweep(computation, effects) for computation in module)
-        computations = _remove_uncalled(module)
-        if instructions:
-            log.hit("remove an instruction", count=instructions)
-        if computations:
-            log.hit("remove a computation", count=computations)
-        return bool(instructions or computations)
+        changed = False
+        for computation in module:
+            changed |= _sweep(computation, effects, log)
+        return _remove_uncalled(module, log) or changed
 
 
-def _sweep(computation: Computation, effects: Effects) -> int:
+def _sweep(computation: Computation, effects: Effects, log: PassLog) -> bool:
     needed = reachable([entry for entry in computation if _is_root(entry, effects)])
-    removed = 0
+    changed = False
     for instruction in reversed(computation):
-        if instruction not in needed:
+        if instruction not in needed and log.allows():
+            log.hit("remove an instruction", instruction, "nothing needs it")
             edit.remove(instruction)
-            removed += 1
-    return removed
+            changed = True
+    return changed
 
 
 def _is_root(instruction: Instruction, effects: Effects) -> bool:
@@ -56,13 +54,14 @@ def _is_root(instruction: Instruction, effects: Effects) -> bool:
     )
 
 
-def _remove_uncalled(module: Module) -> int:
+def _remove_uncalled(module: Module, log: PassLog) -> bool:
     pending = [entry for entry in module if not entry.callers and entry is not module.entry]
-    removed = 0
-    while pending:
+    changed = False
+    while pending and log.allows():
         computation = pending.pop()
         called = {entry for caller in computation for entry in called_computations(caller)}
+        log.hit("remove a computation", computation.root, "nothing calls it")
         edit.remove_computation(computation)
-        removed += 1
+        changed = True
         pending.extend(entry for entry in called if not entry.callers)
-    return removed
+    return changed

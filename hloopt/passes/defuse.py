@@ -26,15 +26,23 @@ class Defuse(Pass):
         bodies: dict[Computation, None] = {}
         for computation in walk.callees_first(module):
             for instruction in list(computation):
-                if instruction.opcode == "fusion":
-                    bodies[instruction.attributes["calls"]] = None
+                if instruction.opcode == "fusion" and log.allows():
+                    body = instruction.attributes["calls"]
+                    bodies[body] = None
+                    log.hit("inline a fusion", instruction, f"of {body.name}")
                     _inline(instruction)
-                    log.hit("inline a fusion")
         for body in reversed(bodies):
             if not body.callers:
                 edit.remove_computation(body)
-        scheduled = module.attributes.pop("is_scheduled", None) is not None
-        return bool(bodies) or scheduled
+        return _drop_schedule(module, log) or bool(bodies)
+
+
+def _drop_schedule(module: Module, log: PassLog) -> bool:
+    if "is_scheduled" not in module.attributes or not log.allows():
+        return False
+    log.hit("drop the schedule")
+    del module.attributes["is_scheduled"]
+    return True
 
 
 def _inline(fusion: Instruction) -> None:
