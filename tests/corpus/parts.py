@@ -7,13 +7,15 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from beside import FIGURES
 from memory import LARGE
 from records import WEAK, flags
 from stages import GOLDEN_STAGES, READING_STAGES, REFUSAL_STAGES, RESULT_STAGES, TEXT_STAGES
 
-__all__ = ["XLA_STAGES", "Task", "tasks"]
+__all__ = ["COMPILED", "XLA_STAGES", "Task", "tasks"]
 
-XLA_STAGES = ("reread", "same")
+COMPILED = "compiled"
+XLA_STAGES = ("reread", "same", COMPILED)
 
 
 @dataclass(frozen=True)
@@ -43,7 +45,17 @@ def _dumps(corpus: Path, xla: bool) -> Iterator[Task]:
     for stage in ("before", "after", "h200", "prefusion", "fused"):
         recorded = RESULT_STAGES if stage in ("before", "after", "h200") else ()
         for path in sorted((corpus / "jax").glob(f"*.{stage}.hlo")):
-            yield Task(f"jax.{stage}", path, _stages(path, TEXT_STAGES + recorded, xla))
+            stages = TEXT_STAGES + recorded
+            if stage == "before":
+                stages += ("alone", *_before(path, xla))
+            yield Task(f"jax.{stage}", path, _stages(path, stages, xla))
+
+
+def _before(path: Path, xla: bool) -> tuple[str, ...]:
+    stem = path.name.removesuffix(".before.hlo")
+    beside = path.with_name(f"{stem}.prefusion.hlo").exists()
+    recorded = path.with_name(f"{stem}.npz").exists()
+    return (FIGURES if beside else ()) + ((COMPILED,) if xla and recorded else ())
 
 
 def _models(corpus: Path, xla: bool) -> Iterator[Task]:
@@ -53,7 +65,7 @@ def _models(corpus: Path, xla: bool) -> Iterator[Task]:
 
 def _stages(path: Path, stages: tuple[str, ...], xla: bool) -> tuple[str, ...]:
     measured = ("memory",) if path.stat().st_size >= LARGE else ()
-    return stages + (XLA_STAGES if xla else ()) + measured
+    return stages + (("reread", "same") if xla else ()) + measured
 
 
 def _tests(corpus: Path, xla: bool) -> Iterator[Task]:

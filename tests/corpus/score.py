@@ -26,10 +26,12 @@ HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent.parent
 sys.path[:0] = [str(HERE), str(HERE.parent), str(HERE.parent / "oracle"), str(ROOT)]
 
-import fuzz  # noqa: E402 - the paths come first
+import beside  # noqa: E402 - the paths come first
+import fuzz  # noqa: E402
 import memory  # noqa: E402
+from compiled import compiled  # noqa: E402
 from oracle import available  # noqa: E402
-from parts import XLA_STAGES, Task, tasks  # noqa: E402
+from parts import COMPILED, XLA_STAGES, Task, tasks  # noqa: E402
 from reread import reread, xla_worker  # noqa: E402
 from stages import GOLDEN_STAGES  # noqa: E402
 from store import digest, rows  # noqa: E402
@@ -55,8 +57,10 @@ def package_key() -> str:
     ]
     own = [
         HERE / f"{name}.py"
-        for name in ("explanations", "judge", "memory", "records", "reread", "stages")
-    ]
+        for name in (
+            "beside", "compiled", "explanations", "judge", "memory", "records", "reread", "stages",
+        )
+    ]  # fmt: skip
     shared = [HERE.parent / f"{name}.py" for name in ("graphs", "support")]
     return digest([*sources, *own, *shared, HERE.parent / "oracle" / "xla_child.py"])
 
@@ -70,13 +74,14 @@ def file_key(task: Task) -> str:
 
 
 def work() -> None:
-    """The child: read ``{"path", "stages", "printed"}`` lines, answer one outcome a line."""
+    """The child: read ``{"path", "stages", "printed", "emitted"}`` lines, answer one outcome a line."""
     from stages import examine
 
     for line in sys.stdin:
         task = json.loads(line)
         printed = Path(task["printed"]) if task["printed"] else None
-        outcome = examine(Path(task["path"]), tuple(task["stages"]), printed)
+        emitted = Path(task["emitted"]) if task["emitted"] else None
+        outcome = examine(Path(task["path"]), tuple(task["stages"]), printed, emitted)
         print(json.dumps(outcome), flush=True)
 
 
@@ -88,6 +93,7 @@ class Examiner:
         self.hloopt = Worker(command, TIME_LIMIT)
         self.xla = xla_worker()
         self.printed = folder / "printed.hlo"
+        self.emitted = folder / "emitted.hlo"
 
     def outcome(self, task: Task) -> dict[str, str]:
         """Stage -> what came of it."""
@@ -96,15 +102,19 @@ class Examiner:
             "path": str(task.path),
             "stages": task.stages,
             "printed": str(self.printed) if asks_xla else "",
+            "emitted": str(self.emitted) if COMPILED in task.stages else "",
         }
         self.hloopt.time_limit = TEST_LIMIT if task.stages == GOLDEN_STAGES else TIME_LIMIT
-        self.printed.unlink(missing_ok=True)
+        for written in (self.printed, self.emitted):
+            written.unlink(missing_ok=True)
         try:
             outcome = dict(self.hloopt.ask(question))
         except NoAnswer as reason:
             return {task.stages[0]: f"failed: {reason}"}
         if self.printed.exists():
             outcome |= reread(self.xla, task.path, self.printed)
+        if self.emitted.exists():
+            outcome |= compiled(task.path, self.emitted)
         if "memory" in task.stages:
             outcome["memory"] = memory.outcome(task.path)
         if task.said and outcome.get("refused", "ok") != "ok":
@@ -164,7 +174,8 @@ def examine_all(
 def score(results: dict[str, dict[str, dict[str, str]]]) -> Board:
     """Part -> stage -> how many files are ok, refused, excused, failed.
 
-    ``memory`` has the ``most`` as well: times a file's size, rounded up.
+    ``memory`` has the ``most`` as well: times a file's size, rounded up; what is compared with XLA's work the
+    geometric mean in ``percent``.
     """
     from known import excuse
 
@@ -182,6 +193,11 @@ def score(results: dict[str, dict[str, dict[str, str]]]) -> Board:
         times = [outcome["memory"] for outcome in files.values() if "memory" in outcome]
         if times:
             board[part]["memory"] |= {"most": max(map(memory.times, times))}
+        for figure in beside.FIGURES:
+            rows = [outcome[figure] for outcome in files.values() if figure in outcome]
+            if rows:
+                mean = beside.geometric_mean(float(row.split()[1]) for row in rows)
+                board[part][figure] |= {"percent": round(100 * mean)}
     return board
 
 

@@ -9,6 +9,10 @@ evaluated   the interpreter gives the recorded outputs, rounding after every op
 excess      ... and in the mode in which bf16/f16 chains keep f32
 ran         the executor gives the recorded outputs
 evaluated_o2, ran_o2    ... and the interpreter and the executor do so from the module O2 made
+settled     O2 changes nothing of what O2 made
+alone       every pass, alone, leaves the module valid and what the interpreter makes of it as it was
+compiled    XLA compiles what O2 made, fusions taken apart, and runs it to the recorded outputs
+flops, bytes, count     O2 without fusion leaves no more than XLA does before its fusion passes, see beside.py
 memory      reading takes at most so many times the file's size, see memory.py
 reread, same    XLA reads the printed text, and reads the same module from it, see reread.py
 
@@ -27,30 +31,40 @@ from pathlib import Path
 from typing import Any
 
 import hloopt
+from beside import FIGURES, MOST, ratios
 from explanations import rewritten
 from hloopt.errors import HlooptError, ParseError, UnsupportedError
+from hloopt.ir import fingerprint
+from hloopt.ir.build import clone_module
+from hloopt.pipelines import PASSES, parse_pipeline
 from hloopt.verify import violations
 from judge import check_place, round_trip
 from records import record_of, spread
 from support import Recorded, mismatch
 
 READING_STAGES = ("parsed", "strict", "printed", "verified")
-TEXT_STAGES = (*READING_STAGES, "optimised")
+TEXT_STAGES = (*READING_STAGES, "optimised", "settled")
 RESULT_STAGES = ("evaluated", "excess", "ran", "evaluated_o2", "ran_o2")
-GOLDEN_STAGES = ("evaluated", "ran", "evaluated_o2", "ran_o2")
+GOLDEN_STAGES = ("evaluated", "ran", "evaluated_o2", "ran_o2", "settled", "alone")
 REFUSAL_STAGES = ("answered", "refused")
 
 WITHIN_SPREAD = "moving the inputs by a few ULPs changes as much"
 ORDER_OPEN = "a sort that is not stable leaves the order of equal keys open"
 
 Outcome = dict[str, str]
-"""Stage -> ``ok``, ``refused: message`` or ``failed: message``."""
+"""Stage -> ``ok``, ``refused: message`` or ``failed: message``; figures are ``ok: 0.98`` where they are."""
 
 
-def examine(path: Path, stages: tuple[str, ...], printed: Path | None = None) -> Outcome:
+def examine(
+    path: Path,
+    stages: tuple[str, ...],
+    printed: Path | None = None,
+    emitted: Path | None = None,
+) -> Outcome:
     """Go through the stages of a file; later ones are skipped when it cannot be read.
 
-    ``printed`` is where the printed text goes, for those that ask XLA about it.
+    ``printed`` is where the printed text goes, and ``emitted`` what O2 made as XLA compiles it, for those that
+    ask XLA about them.
     """
     outcome: Outcome = {}
     if "answered" in stages:
@@ -85,12 +99,20 @@ def examine(path: Path, stages: tuple[str, ...], printed: Path | None = None) ->
     better = None
     if "optimised" in stages or "ran_o2" in stages:
         better = attempt("optimised", lambda: _optimised(module))
+    if "settled" in stages and better is not None:
+        attempt("settled", lambda: _settled(better))
+    if emitted is not None and better is not None:
+        attempt("compiled", lambda: _emit(better, emitted))
+    if FIGURES[0] in stages:
+        outcome |= _beside(path)
     record = record_of(path) if "evaluated" in stages else None
     if record is not None:
         for stage, evaluate in _WAYS.items():
             subject = better if stage.endswith("_o2") else module
             if stage in stages and subject is not None:
                 attempt(stage, partial(_agree, evaluate, subject, record, module))
+    if "alone" in stages:
+        attempt("alone", lambda: _alone(module, record))
     return outcome
 
 
@@ -123,6 +145,49 @@ def _optimised(module: Any) -> Any:
         hloopt.verify(better)
     hloopt.parse(better.to_text(), "optimised")
     return better
+
+
+def _settled(better: Any) -> None:
+    copy = clone_module(better)
+    report = parse_pipeline("O2").run(copy)
+    changing = [run.instance.name for run in report.runs if run.changed]
+    if changing:
+        raise AssertionError(f"O2 changes it again, first by {changing[0]}")
+
+
+def _emit(better: Any, emitted: Path) -> None:
+    elided = [entry for entry in better.instructions() if entry.literal and entry.literal.elided]
+    if elided:
+        raise UnsupportedError("XLA makes up values for constants left out of the text")
+    emitted.write_text(hloopt.optimize(better, "defuse").to_text())
+
+
+def _alone(module: Any, record: Recorded | None) -> None:
+    """Passes of default options, one at a time; what several make alike is evaluated once."""
+    if violations(module):
+        return
+    seen = {fingerprint(module)}
+    want: Recorded | None = None
+    for name in PASSES:
+        copy = clone_module(module)
+        parse_pipeline(name).run(copy, verify_each=True)
+        mark = fingerprint(copy)
+        if mark in seen or record is None:
+            continue
+        seen.add(mark)
+        if want is None:
+            want = replace(record, outputs=hloopt.evaluate(module, record.inputs))
+        difference = mismatch(hloopt.evaluate(copy, record.inputs), want)
+        if difference:
+            raise AssertionError(f"{name}: {difference}")
+
+
+def _beside(path: Path) -> Outcome:
+    found = {}
+    for figure, ratio in ratios(path).items():
+        word = "ok" if ratio <= MOST else "failed"
+        found[figure] = f"{word}: {ratio:.4f} times XLA's"
+    return found
 
 
 def _executed(module: Any, inputs: list[Any]) -> list[Any]:
