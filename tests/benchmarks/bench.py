@@ -30,6 +30,7 @@ from rich.console import Console  # noqa: E402
 from rich.table import Table  # noqa: E402
 
 import hloopt  # noqa: E402
+from optimizing import OPTIMIZING, optimizing  # noqa: E402
 from oracle import ask, available  # noqa: E402
 from support import as_type, sample_table  # noqa: E402
 
@@ -146,26 +147,32 @@ def show(title: str, rows: list[dict[str, Any]], console: Console) -> None:
     console.print(table)
 
 
+TABLES = {
+    "reading": (reading, READING),
+    "optimizing": (optimizing, OPTIMIZING),
+    "running": (running, RUNNING),
+}
+
+
 def main() -> None:
     """Measure and print."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--count", type=int, default=7)
     parser.add_argument("--json", action="store_true")
-    parser.add_argument("--only", choices=("reading", "running"), help="one of the two tables")
+    parser.add_argument("--only", choices=tuple(TABLES), help="one of the tables")
     parser.add_argument("--read", metavar="FILE", help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.read:
         print(json.dumps(read_repeatedly(options.read, options.count)))
         return
-    tables = {"reading": (reading, READING), "running": (running, RUNNING)}
-    chosen = [options.only] if options.only else list(tables)
-    figures = {name: tables[name][0](options.count) for name in chosen}
+    chosen = [options.only] if options.only else list(TABLES)
+    figures = {name: TABLES[name][0](options.count) for name in chosen}
     if options.json:
         print(json.dumps({"schema": 1, **figures}))
         return
     console = Console()
     for name, rows in figures.items():
-        show(tables[name][1], rows, console)
+        show(TABLES[name][1], rows, console)
 
 
 if __name__ == "__main__":
