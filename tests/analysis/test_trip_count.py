@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import operator
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 import hloopt
-from hloopt.analysis.trip_count import count_trips, trip_count
+from hloopt.analysis.progressions import first_within, limits, wrapped
+from hloopt.analysis.trip_count import TripBounds, trip_bounds, trip_count
 from hloopt.ir import Instruction
 from hloopt.types import dtype
 
@@ -71,6 +73,7 @@ ENTRY e {{
         ("10", "10", "compare(i, n), direction=LT", "add(i, k)", "1", 0),
         ("5", "5", "compare(i, n), direction=NE", "add(i, k)", "1", 0),
         ("7", "3", "compare(i, n), direction=LE", "add(i, k)", "1", 0),
+        ("0", "100000", "compare(i, n), direction=LT", "subtract(i, k)", "1", 2**31 + 1),
     ],
 )
 def test_closed_forms(
@@ -84,8 +87,7 @@ def test_closed_forms(
 @pytest.mark.parametrize(
     ("start", "bound", "test", "step", "amount"),
     [
-        ("0", "100000", "compare(i, n), direction=LT", "subtract(i, k)", "1"),
-        ("0", "1000000", "compare(i, n), direction=NE", "add(i, k)", "3"),
+        ("0", "1000001", "compare(i, n), direction=NE", "add(i, k)", "4"),
         ("0", "100000", "compare(i, n), direction=LT", "add(i, k)", "0"),
         ("0", "100000", "compare(i, n), direction=LT", "subtract(k, i)", "1"),
         ("0", "2147483647", "compare(i, n), direction=LE", "add(i, k)", "1"),
@@ -93,12 +95,12 @@ def test_closed_forms(
     ],
 )
 def test_loops_without_a_count(start: str, bound: str, test: str, step: str, amount: str) -> None:
-    """Wrong way, missed bound, no step, wrap-around: nothing is claimed."""
+    """A bound that is never met, no step, a variable turned over, and one that goes round for ever."""
     assert _loop(start=start, bound=bound, test=test, step=step, amount=amount) is None
 
 
-def test_wrap_around_is_no_closed_form_but_may_be_evaluated() -> None:
-    """``i <= 125`` in s8 with step 3 reaches 126 and ends; with step 5 from 121 it wraps below."""
+def test_a_count_that_goes_round() -> None:
+    """``i <= 125`` in s8 with step 3 reaches 126 and ends; ``i <= 127`` always holds."""
     assert _loop(kind="s8", start="120", bound="125", test="compare(i, n), direction=LE",
                  amount="3") == 2  # fmt: skip
     assert _loop(kind="s8", start="0", bound="127", test="compare(i, n), direction=LE") is None
@@ -155,10 +157,10 @@ def test_invariant_state_is_as_good_as_a_constant() -> None:
     assert trip_count(_while(hloopt.parse(INVARIANT.format(passed="n", bound="n")))) == 3
 
 
-@pytest.mark.parametrize(("passed", "bound"), [("j", "n"), ("n", "p")])
-def test_a_bound_that_changes_or_is_an_input_gives_nothing(passed: str, bound: str) -> None:
+def test_a_bound_that_changes_is_followed_and_one_that_is_an_input_gives_nothing() -> None:
     """The body writes the bound, or the caller chooses it."""
-    assert trip_count(_while(hloopt.parse(INVARIANT.format(passed=passed, bound=bound)))) is None
+    assert trip_count(_while(hloopt.parse(INVARIANT.format(passed="j", bound="n")))) == 1
+    assert trip_count(_while(hloopt.parse(INVARIANT.format(passed="n", bound="p")))) is None
 
 
 def test_scalar_state() -> None:
@@ -192,24 +194,214 @@ ENTRY e { z = f32[] constant(1) ROOT w = f32[] while(z), condition=cond, body=bo
     assert trip_count(_while(hloopt.parse(text))) is None
 
 
-_BYTE = st.integers(-128, 127)
+_COMPARE = {
+    "LT": operator.lt, "LE": operator.le, "GT": operator.gt, "GE": operator.ge,
+    "NE": operator.ne, "EQ": operator.eq,
+}  # fmt: skip
+_NARROW = ("s4", "u4", "s8", "u8")
 
 
-@given(
-    _BYTE, _BYTE, st.integers(-9, 9).filter(bool), st.sampled_from(["LT", "LE", "GT", "GE", "NE"])
+@given(st.data())
+def test_where_a_number_that_goes_round_gets_first(data: st.DataObject) -> None:
+    """The least t is the one that trying all of them finds, of any modulus."""
+    modulus = data.draw(st.integers(1, 300))
+    start, step, low, size = (data.draw(st.integers(-400, 400)) for _ in range(4))
+    wanted = {(low + more) % modulus for more in range(max(0, size + 1))}
+    tried = (t for t in range(modulus) if (start + t * step) % modulus in wanted)
+    assert first_within(start, step, modulus, low, low + size) == next(tried, None)
+
+
+COUNTER = """HloModule m
+cond {{
+  s = (s32[], {kind}{dims}, s64[]) parameter(0)
+  i = {kind}{dims} get-tuple-element(s), index=1
+  n = {kind}[] constant({bound})
+  ib = {kind}[] reshape(i)
+  iw = {seen}[] convert(ib)
+  nw = {seen}[] convert(n)
+  ROOT c = pred[] compare({sides}), direction={direction}
+}}
+body {{
+  s = (s32[], {kind}{dims}, s64[]) parameter(0)
+  i = {kind}{dims} get-tuple-element(s), index=1
+  k = {kind}[] constant({step})
+  kb = {kind}{dims} broadcast(k), dimensions={{}}
+  j = {kind}{dims} {opcode}(i, kb)
+  other = s32[] get-tuple-element(s), index=0
+  ran = s64[] get-tuple-element(s), index=2
+  one = s64[] constant(1)
+  more = s64[] add(ran, one)
+  ROOT r = (s32[], {kind}{dims}, s64[]) tuple(other, j, more)
+}}
+ENTRY e {{
+  p = s32[] parameter(0)
+  z = {kind}[] constant({start})
+  zb = {kind}{dims} broadcast(z), dimensions={{}}
+  none = s64[] constant(0)
+  t = (s32[], {kind}{dims}, s64[]) tuple(p, zb, none)
+  w = (s32[], {kind}{dims}, s64[]) while(t), condition=cond, body=body
+  ROOT ran = s64[] get-tuple-element(w), index=2
+}}
+"""
+
+
+def _runs(start: int, step: int, kind: str, holds: object, bound: int, seen: str) -> int | None:
+    """How often a counter of at most 8 bits runs; None for ever."""
+    value = start
+    for trips in range(257):
+        if not holds(wrapped(value, dtype(seen)), wrapped(bound, dtype(seen))):  # type: ignore[operator]
+            return trips
+        value = wrapped(value + step, dtype(kind))
+    return None
+
+
+@given(st.data())
+def test_the_count_is_how_often_the_interpreter_runs_the_body(data: st.DataObject) -> None:
+    """Types, starts, steps, bounds, directions, sides and conversions of any kind, round and round."""
+    kind = data.draw(st.sampled_from(_NARROW))
+    seen = data.draw(st.sampled_from([kind, kind, "s8", "u8", "s32", "u16"]))
+    number = st.integers(*limits(dtype(kind)))
+    start, bound, step = data.draw(number), data.draw(number), data.draw(number)
+    direction = data.draw(st.sampled_from(list(_COMPARE)))
+    turned, opcode = data.draw(st.booleans()), data.draw(st.sampled_from(["add", "subtract"]))
+    text = COUNTER.format(
+        kind=kind, dims=data.draw(st.sampled_from(["[]", "[1]"])), seen=seen, start=start,
+        bound=bound, step=step, direction=direction, opcode=opcode,
+        sides="nw, iw" if turned else "iw, nw",
+    )  # fmt: skip
+    module = hloopt.parse(text)
+    compare = _COMPARE[direction]
+    holds = (lambda a, b: compare(b, a)) if turned else compare
+    expected = _runs(start, step if opcode == "add" else -step, kind, holds, bound, seen)
+    assert trip_count(_while(module), limit=0) == expected
+    bounds = trip_bounds(_while(module))
+    if expected is None:
+        assert bounds.endless
+    else:
+        assert bounds == TripBounds(expected, expected)
+        (ran,) = hloopt.evaluate(module, [np.int32(0)])
+        assert int(ran) == expected
+
+
+@pytest.mark.parametrize(
+    ("kind", "start", "bound", "amount", "direction", "expected"),
+    [
+        ("s64", "-9223372036854775808", "9223372036854775807", "1", "LT", 2**64 - 1),
+        ("u64", "0", "18446744073709551615", "2", "LE", None),
+        ("u64", "0", "18446744073709551615", "3", "NE", (2**64 - 1) // 3),
+        ("s32", "0", "7", "3", "NE", 2863311533),
+        ("s32", "2147483647", "0", "1", "GT", 1),
+        ("u32", "7", "7", "2", "EQ", 1),
+    ],
 )
-def test_the_closed_form_is_what_running_gives(
-    start: int, bound: int, step: int, direction: str
+def test_wide_counters_go_round_too(
+    kind: str, start: str, bound: str, amount: str, direction: str, expected: int | None
 ) -> None:
-    """Counting by running an s8 loop that does not wrap gives the same number."""
-    compare = {
-        "LT": operator.lt, "LE": operator.le, "GT": operator.gt, "GE": operator.ge,
-        "NE": operator.ne,
-    }[direction]  # fmt: skip
-    value, trips, wrapped = start, 0, False
-    while compare(value, bound) and not wrapped:
-        value += step
-        trips += 1
-        wrapped = not -128 <= value <= 127
-    expected = None if wrapped else trips
-    assert count_trips(start, bound, step, direction, dtype("s8")) == expected
+    """Counts that nobody could run come from the closed form; ``u64 <= highest`` never ends."""
+    test = f"compare(i, n), direction={direction}"
+    assert _loop(kind=kind, start=start, bound=bound, amount=amount, test=test) == expected
+
+
+STATE = """HloModule m
+{more}
+cond {{
+  s = (s32[], u8[], pred[], f32[]) parameter(0)
+  i = s32[] get-tuple-element(s), index=0
+  j = u8[] get-tuple-element(s), index=1
+  go = pred[] get-tuple-element(s), index=2
+  x = f32[] get-tuple-element(s), index=3
+  {condition}
+}}
+body {{
+  s = (s32[], u8[], pred[], f32[]) parameter(0)
+  i = s32[] get-tuple-element(s), index=0
+  j = u8[] get-tuple-element(s), index=1
+  go = pred[] get-tuple-element(s), index=2
+  x = f32[] get-tuple-element(s), index=3
+  one = s32[] constant(1)
+  three = u8[] constant(3)
+  ten = s32[] constant(10)
+  no = pred[] constant(false)
+  i1 = s32[] add(i, one)
+  j1 = u8[] subtract(j, three)
+  y = f32[] multiply(x, x)
+  small = pred[] compare(i, ten), direction=LT
+  ROOT r = (s32[], u8[], pred[], f32[]) tuple(i1, j1, {go}, y)
+}}
+ENTRY e {{
+  x = f32[] parameter(0)
+  n = s32[] parameter(1)
+  z = s32[] constant(0)
+  j = u8[] constant(200)
+  yes = pred[] constant(true)
+  t = (s32[], u8[], pred[], f32[]) tuple(z, j, yes, x)
+  ROOT w = (s32[], u8[], pred[], f32[]) while(t), condition=cond, body=body
+}}
+"""
+_TESTS = """
+  ten = s32[] constant(10)
+  hundred = u8[] constant(100)
+  two = f32[] constant(2)
+  a = pred[] compare(i, ten), direction=LT
+  b = pred[] compare(hundred, j), direction=LT
+  c = pred[] compare(x, two), direction=LT
+"""
+
+
+@pytest.mark.parametrize(
+    ("condition", "least", "most"),
+    [
+        ("ROOT r = pred[] and(a, b)", 10, 10),
+        ("ROOT r = pred[] or(a, b)", 34, 34),
+        ("n = pred[] not(a)\n ROOT r = pred[] not(n)", 10, 10),
+        ("ROOT r = pred[] and(c, b)", 0, 34),
+        ("ROOT r = pred[] or(c, b)", 34, None),
+        ("ROOT r = pred[] copy(go)", 11, 11),
+        (("w = s64[] convert(i)\n m = s64[] constant(4294967297)\n"
+         "ROOT r = pred[] compare(w, m), direction=NE"), 0, None),
+        (("w = u8[] convert(i)\n m = u8[] constant(7)\n"
+         "ROOT r = pred[] compare(w, m), direction=NE"), 7, 7),
+        ("w = s32[] convert(j)\n ROOT r = pred[] compare(i, w), direction=LT", 50, 50),
+        (("k = s32[] constant(2)\n m = s32[] multiply(k, i)\n d = s32[] add(m, i)\n"
+         "w = s32[] constant(50)\n ROOT r = pred[] compare(w, d), direction=GT"), 17, 17),
+        (("v = s32[] convert(x)\n u = s32[] constant(40)\n l = s32[] constant(5)\n"
+         "m = s32[] clamp(l, v, u)\n ROOT r = pred[] compare(m, i), direction=GT"), 5, 40),
+    ],
+)  # fmt: skip
+def test_conditions_of_several_parts(condition: str, least: int, most: int | None) -> None:
+    """and, or, not, a carried answer, conversions, several counters, and bounds between two numbers."""
+    text = STATE.format(condition=_TESTS + condition, go="small", more="")
+    found = trip_bounds(_while(hloopt.parse(text)))
+    assert (found.least, found.most) == (least, most)
+    assert trip_count(_while(hloopt.parse(text))) == (least if least == most else None)
+
+
+def test_a_condition_that_the_body_makes_false() -> None:
+    """An element nobody knows before, which the body sets to false: at most once."""
+    text = STATE.format(condition="ROOT r = pred[] copy(go)", go="no", more="")
+    text = text.replace("yes = pred[] constant(true)", "yes = pred[] compare(x, x), direction=EQ")
+    assert trip_bounds(_while(hloopt.parse(text))) == TripBounds(0, 1)
+
+
+def test_conditions_inside_calls_and_fusions() -> None:
+    """A count is seen through the body of a fusion in the condition and of a call in the body."""
+    fused = """
+fused { a = s32[] parameter(1)\n b = s32[] parameter(0)\n k = s32[] constant(2)
+  m = s32[] multiply(a, k)\n ROOT c = pred[] compare(m, b), direction=LT }
+"""
+    condition = "n = s32[] constant(31)\n ROOT r = pred[] fusion(n, i), kind=kLoop, calls=fused"
+    assert (
+        trip_count(_while(hloopt.parse(STATE.format(condition=condition, go="go", more=fused))))
+        == 16
+    )
+
+
+def test_an_endless_loop_has_no_count() -> None:
+    """Neither one that goes round without meeting its bound, nor one that nothing ever changes."""
+    text = STATE.format(condition="ROOT r = pred[] copy(go)", go="go", more="")
+    found = trip_bounds(_while(hloopt.parse(text)))
+    assert found.endless
+    assert found.exact is None
+    assert found.most is None
+    assert _loop(bound="1000000", test="compare(i, n), direction=NE", amount="2") == 500000
+    assert _loop(bound="1000001", test="compare(i, n), direction=NE", amount="2") is None
