@@ -13,6 +13,7 @@ from hloopt.passes.constant_folding import ConstantFolding
 from hloopt.passes.cse import CommonSubexpressionElimination
 from hloopt.passes.dce import DeadCodeElimination
 from hloopt.passes.defuse import Defuse
+from hloopt.passes.map_inliner import MapInliner
 from hloopt.passes.simplify import Simplify
 from hloopt.passes.tuple_simplifier import TupleSimplifier
 from hloopt.rewrite import Pass, Pipeline
@@ -21,6 +22,7 @@ __all__ = ["PASSES", "PIPELINES", "optimize_module", "parse_pipeline"]
 
 _ALL: tuple[type[Pass], ...] = (
     CallInliner,
+    MapInliner,
     TupleSimplifier,
     Simplify,
     ConstantFolding,

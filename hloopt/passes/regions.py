@@ -1,0 +1,144 @@
+"""Regions applied element by element, and the same ops on whole arrays."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+from hloopt.interpret.regions import combiner
+from hloopt.ir import Computation, Instruction, Module, build, edit
+from hloopt.types import ArrayShape, TupleShape, array
+
+__all__ = [
+    "EXACT",
+    "IDEMPOTENT",
+    "Make",
+    "combiner_computation",
+    "is_exact",
+    "is_liftable",
+    "lifted",
+    "named_combiner",
+    "typed",
+]
+
+EXACT = frozenset({"maximum", "minimum", "and", "or", "xor"})
+"""Folds with these may be grouped and ordered as one likes, for every element type."""
+
+IDEMPOTENT = frozenset({"maximum", "minimum", "and", "or"})
+"""f(x, x) is x."""
+
+Make = Callable[[str, tuple[Instruction, ...], dict[str, object], ArrayShape], Instruction]
+
+_STRUCTURE = frozenset({"parameter", "constant", "tuple", "get-tuple-element"})
+_MARKS = ("sharding", "frontend_attributes")
+
+
+def named_combiner(computation: Computation) -> str:
+    """The opcode that a region of two scalars is, or an empty string.
+
+    Out of add, multiply, maximum, minimum, and, or, xor; narrow floats may be converted to f32 before and
+    back after it, which rounds as the narrow op does.
+    """
+    if any(not isinstance(shape, ArrayShape) for shape in computation.parameter_shapes):
+        return ""
+    if not isinstance(computation.result_shape, ArrayShape):
+        return ""
+    name = combiner(computation)
+    return "" if name in (None, "first", "second") else str(name)
+
+
+def combiner_computation(module: Module, opcode: str, element: str) -> Computation:
+    """A region that is ``opcode`` of two scalars; the module's own where an earlier call made one."""
+    name = f"{opcode}_{element}"
+    known = module.computations.get(name)
+    shape = array(element)
+    if known is not None and named_combiner(known) == opcode and known.result_shape == shape:
+        return known
+    region = Computation(name)
+    operands = tuple(
+        build.make(region, "parameter", (), {"parameter_number": at}, shape=shape, name=letter)
+        for at, letter in enumerate("ab")
+    )
+    edit.set_root(region, build.make(region, opcode, operands, {}, shape=shape))
+    return edit.add_computation(module, region)
+
+
+def is_exact(opcode: str, shape: ArrayShape) -> bool:
+    """Whether a fold with ``opcode`` over elements of the type has the same bits in any order."""
+    kind = shape.dtype.kind
+    if opcode in EXACT:
+        return kind != "complex"
+    return opcode in ("add", "multiply") and kind in ("signed", "unsigned", "pred")
+
+
+def is_liftable(computation: Computation, operands: Sequence[Instruction]) -> bool:
+    """Whether ``lifted`` can apply a region of scalars to arrays of the operands' element types.
+
+    It can where every instruction is elementwise, a constant whose value is known, or a tuple at the
+    root, and none has control edges, a sharding or attributes of a front end.
+    """
+    types = zip(computation.parameter_shapes, operands, strict=True)
+    if any(
+        not isinstance(shape, ArrayShape)
+        or not isinstance(operand.shape, ArrayShape)
+        or shape.dtype is not operand.shape.dtype
+        for shape, operand in types
+    ):
+        return False
+    return all(map(_lifts, computation))
+
+
+def _lifts(instruction: Instruction) -> bool:
+    if instruction.control_predecessors or instruction.control_successors:
+        return False
+    if not instruction.is_understood or any(mark in instruction.attributes for mark in _MARKS):
+        return False
+    if isinstance(instruction.shape, TupleShape):
+        return instruction.opcode == "tuple" and instruction.is_root
+    if not isinstance(instruction.shape, ArrayShape) or instruction.shape.dims:
+        return False
+    if instruction.opcode == "constant":
+        return instruction.literal is not None and instruction.literal.array is not None
+    if instruction.opcode in ("rng", "rng-bit-generator", "rng-get-and-update-state"):
+        return False
+    return instruction.opcode == "parameter" or instruction.op.is_elementwise
+
+
+def lifted(
+    computation: Computation,
+    operands: Sequence[Instruction],
+    like: ArrayShape,
+    make: Make,
+) -> tuple[Instruction, ...]:
+    """The results of a liftable region, applied at each index of ``operands``.
+
+    The operands have the dimensions of ``like``; new arrays have these and its layout.
+    """
+    values: dict[Instruction, Instruction] = dict(
+        zip(computation.parameters, operands, strict=True)
+    )
+    for instruction in computation:
+        if instruction.opcode == "parameter" or isinstance(instruction.shape, TupleShape):
+            continue
+        shape = typed(like, instruction.array)
+        if instruction.opcode == "constant":
+            single = make("constant", (), dict(instruction.attributes), instruction.array)
+            values[instruction] = single
+            if like.dims:
+                values[instruction] = make("broadcast", (single,), {"dimensions": ()}, shape)
+            continue
+        inputs = tuple(values[operand] for operand in instruction.operands)
+        values[instruction] = make(instruction.opcode, inputs, dict(instruction.attributes), shape)
+    root = computation.root
+    results = root.operands if isinstance(root.shape, TupleShape) else (root,)
+    return tuple(values[result] for result in results)
+
+
+def typed(like: ArrayShape, element: ArrayShape) -> ArrayShape:
+    """The dimensions and layout of one shape with the element type of another."""
+    if like.dtype is element.dtype:
+        return like
+    layout = like.layout
+    if layout is not None and layout.element_bits:
+        layout = replace(layout, suffix="", element_bits=0)
+    return replace(like, dtype=element.dtype, layout=layout)

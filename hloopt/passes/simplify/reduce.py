@@ -1,0 +1,497 @@
+"""Rules for reduce: what is reduced, moved before or after."""
+
+from __future__ import annotations
+
+from hloopt.ir import Instruction
+from hloopt.passes.regions import (
+    IDEMPOTENT,
+    combiner_computation,
+    is_exact,
+    is_liftable,
+    lifted,
+    named_combiner,
+)
+from hloopt.passes.simplify.conditions import (
+    FLOAT,
+    INTEGER,
+    PRED,
+    is_all_ones,
+    is_highest,
+    is_lowest,
+    is_negative_zero,
+    never_negative_zero,
+    resized,
+    scalar_value,
+)
+from hloopt.rewrite import Match, Rule, op, splat_literal, var
+from hloopt.types import ArrayShape, TupleShape, array
+
+__all__ = ["ADD", "MAX", "RULES", "is_neutral", "is_plain", "reduced_dims"]
+
+A, INIT = var("A"), var("INIT")
+
+ADD = "add { a = $T[] parameter(0)\n b = $T[] parameter(1)\n ROOT s = $T[] add(a, b) }\n"
+MAX = "max { a = $T[] parameter(0)\n b = $T[] parameter(1)\n ROOT s = $T[] maximum(a, b) }\n"
+_SUBTRACT = "sub { a = $T[] parameter(0)\n b = $T[] parameter(1)\n ROOT s = $T[] subtract(a, b) }\n"
+_MOST_PIECES = 4
+
+
+def is_plain(root: Instruction) -> bool:
+    """Whether this is a reduce of one array."""
+    return len(root.operands) == 2 and isinstance(root.shape, ArrayShape)
+
+
+def reduced_dims(root: Instruction) -> tuple[int, ...]:
+    """The dimensions a reduce folds, in order."""
+    return tuple(sorted(root.attributes["dimensions"]))
+
+
+def is_neutral(opcode: str, init: Instruction, values: Instruction) -> bool:
+    """Whether ``opcode(init, x)`` keeps every x of ``values``, bit for bit."""
+    scalar, kind = scalar_value(init), init.array.dtype.kind
+    if scalar is None:
+        return False
+    if opcode == "add" and kind in (FLOAT, *INTEGER) and not float(scalar):
+        return kind != FLOAT or is_negative_zero(init) or never_negative_zero(values)
+    if opcode == "multiply" and kind in (FLOAT, *INTEGER):
+        return float(scalar) == 1
+    if opcode == "maximum":
+        return is_lowest(init)
+    if opcode == "minimum":
+        return is_highest(init)
+    if opcode == "and" and kind in (PRED, *INTEGER):
+        return is_all_ones(init)
+    return opcode in ("or", "xor") and kind in (PRED, *INTEGER) and not int(scalar)
+
+
+def _same_init(left: Instruction, right: Instruction) -> bool:
+    literal = splat_literal(left)
+    return left is right or (literal is not None and literal == splat_literal(right))
+
+
+def _reduce(
+    match: Match, operand: Instruction, dims: tuple[int, ...], shape: ArrayShape
+) -> Instruction:
+    """The root's fold, of another operand."""
+    attributes = {**match.root.attributes, "dimensions": dims}
+    return match.make("reduce", (operand, *match.root.operands[1:]), attributes, shape)
+
+
+def _kept(rank: int, reduced: tuple[int, ...]) -> list[int]:
+    return [dim for dim in range(rank) if dim not in reduced]
+
+
+def _reduces_nothing(match: Match) -> Instruction | None:
+    """The reduced dimensions have one element, and starting from the init changes nothing."""
+    root = match.root
+    if not is_plain(root) or any(match.A.array.dims[d] != 1 for d in reduced_dims(root)):
+        return None
+    if not is_neutral(named_combiner(root.attributes["to_apply"]), match.INIT, match.A):
+        return None
+    return match.make("reshape", (match.A,), {}, root.shape)
+
+
+def _applies_once(match: Match) -> Instruction | None:
+    """One element each: the region takes it and the initial value, as an op on whole arrays.
+
+    A sum in double precision of two numbers, rounded once, is the sum rounded in the narrower type,
+    which has less than half the digits.
+    """
+    root = match.root
+    count = len(root.operands) // 2
+    values, inits = root.operands[:count], root.operands[count:]
+    if any(values[0].array.dims[dim] != 1 for dim in reduced_dims(root)):
+        return None
+    region = root.attributes["to_apply"]
+    shapes = root.shape.elements if isinstance(root.shape, TupleShape) else (root.shape,)
+    if not is_liftable(region, (*inits, *values)) or not isinstance(shapes[0], ArrayShape):
+        return None
+    like = shapes[0]
+    starts, elements = [], []
+    for init, value, shape in zip(inits, values, shapes, strict=True):
+        assert isinstance(shape, ArrayShape)
+        if shape.rank:
+            init = match.make("broadcast", (init,), {"dimensions": ()}, shape)
+        starts.append(init)
+        elements.append(match.make("reshape", (value,), {}, shape))
+    results = lifted(region, (*starts, *elements), like, match.make)
+    if isinstance(root.shape, TupleShape):
+        return match.make("tuple", results, {}, root.shape)
+    return results[0]
+
+
+def _reduces_empty(match: Match) -> Instruction | None:
+    root = match.root
+    count = len(root.operands) // 2
+    if root.operands[0].array.elements:
+        return None
+    shapes = root.shape.elements if isinstance(root.shape, TupleShape) else (root.shape,)
+    if any(not isinstance(shape, ArrayShape) or not shape.elements for shape in shapes):
+        return None
+    results = tuple(
+        match.make("broadcast", (init,), {"dimensions": ()}, shape)
+        for init, shape in zip(root.operands[count:], shapes, strict=True)
+    )
+    if isinstance(root.shape, TupleShape):
+        return match.make("tuple", results, {}, root.shape)
+    return results[0]
+
+
+def _reduce_once(match: Match) -> Instruction | None:
+    """Floating-point sums in two steps round in between; the others have one result."""
+    outer, inner = match.root, match.root.operands[0]
+    if not (is_plain(outer) and is_plain(inner)) or len(inner.users) != 1:
+        return None
+    opcode = named_combiner(outer.attributes["to_apply"])
+    if not opcode or opcode != named_combiner(inner.attributes["to_apply"]):
+        return None
+    if not (match.fast_math or is_exact(opcode, outer.array)):
+        match.refuse(f"floating-point {opcode} in two steps rounds in between")
+        return None
+    if not _same_init(match.J, match.INIT):
+        return None
+    if opcode not in IDEMPOTENT and not is_neutral(opcode, match.INIT, match.A):
+        return None
+    reduced = reduced_dims(inner)
+    kept = _kept(match.A.array.rank, reduced)
+    dims = tuple(sorted({*reduced, *(kept[d] for d in reduced_dims(outer))}))
+    return _reduce(match, match.A, dims, outer.array)
+
+
+def _of_transpose(match: Match) -> Instruction | None:
+    """Fold the transposed array's source; what is left of the transpose comes after."""
+    root, order = match.root, match.root.operands[0].attributes["dimensions"]
+    if not is_plain(root):
+        return None
+    reduced = tuple(order[dim] for dim in reduced_dims(root))
+    opcode = named_combiner(root.attributes["to_apply"])
+    in_order = list(reduced) == sorted(reduced)
+    if not (in_order or match.fast_math or is_exact(opcode, root.array)):
+        match.refuse(f"elements would be folded in another order, dimensions {reduced}")
+        return None
+    kept = [order[dim] for dim in _kept(len(order), reduced_dims(root))]
+    dims, straight = tuple(sorted(reduced)), sorted(kept)
+    if kept == straight:
+        return _reduce(match, match.A, dims, root.array)
+    shape = resized(root.array, tuple(match.A.array.dims[dim] for dim in straight))
+    inner = _reduce(match, match.A, dims, shape)
+    back = tuple(straight.index(dim) for dim in kept)
+    return match.make("transpose", (inner,), {"dimensions": back}, root.shape)
+
+
+def _factors(before: tuple[int, ...], after: tuple[int, ...]) -> list[tuple[list[int], list[int]]]:
+    """Dimensions other than ones, cut where the running products of both sides agree."""
+    left = [dim for dim, size in enumerate(before) if size != 1]
+    right = [dim for dim, size in enumerate(after) if size != 1]
+    pieces: list[tuple[list[int], list[int]]] = []
+    i = j = 0
+    while i < len(left):
+        piece: tuple[list[int], list[int]] = ([left[i]], [right[j]])
+        x, y = before[left[i]], after[right[j]]
+        i, j = i + 1, j + 1
+        while x != y:
+            if x < y:
+                piece[0].append(left[i])
+                x, i = x * before[left[i]], i + 1
+            else:
+                piece[1].append(right[j])
+                y, j = y * after[right[j]], j + 1
+        pieces.append(piece)
+    return pieces
+
+
+def _of_reshape(match: Match) -> Instruction | None:
+    """Where each piece of the reshape is folded whole or kept whole, row-major order stays as it is."""
+    root, source = match.root, match.A.array
+    if not is_plain(root) or not source.elements:
+        return None
+    given = reduced_dims(root)
+    reduced: list[int] = []
+    for before, after in _factors(source.dims, root.operands[0].array.dims):
+        folded = [dim for dim in after if dim in given]
+        if not folded:
+            continue
+        if len(folded) < len(after):
+            return None
+        reduced += before
+    if not reduced:
+        return None
+    dims = tuple(source.dims[dim] for dim in _kept(source.rank, tuple(reduced)))
+    shape = root.array if dims == root.array.dims else resized(root.array, dims)
+    inner = _reduce(match, match.A, tuple(reduced), shape)
+    return inner if shape is root.array else match.make("reshape", (inner,), {}, root.shape)
+
+
+def _of_concatenate_across(match: Match) -> Instruction | None:
+    """Each result folds elements of one piece alone."""
+    root, joined = match.root, match.root.operands[0]
+    (along,) = joined.attributes["dimensions"]
+    given = reduced_dims(root)
+    if not is_plain(root) or along in given or len(joined.users) != 1:
+        return None
+    if len(joined.operands) > _MOST_PIECES:
+        pieces = len(joined.operands)
+        match.refuse(f"{pieces} pieces are more than the {_MOST_PIECES} taken apart")
+        return None
+    place = _kept(joined.array.rank, given).index(along)
+    parts = []
+    for piece in joined.operands:
+        dims = list(root.array.dims)
+        dims[place] = piece.array.dims[along]
+        parts.append(_reduce(match, piece, given, resized(root.array, tuple(dims))))
+    return match.make("concatenate", tuple(parts), {"dimensions": (place,)}, root.shape)
+
+
+def _of_concatenate_along(match: Match) -> Instruction | None:
+    root, joined = match.root, match.root.operands[0]
+    (along,) = joined.attributes["dimensions"]
+    opcode = named_combiner(root.attributes["to_apply"])
+    if not is_plain(root) or not opcode or along not in reduced_dims(root):
+        return None
+    if len(joined.users) != 1 or len(joined.operands) > _MOST_PIECES:
+        return None
+    if not (match.fast_math or is_exact(opcode, root.array)):
+        match.refuse(f"floating-point {opcode} of parts rounds in between")
+        return None
+    if opcode not in IDEMPOTENT and not all(
+        is_neutral(opcode, match.INIT, piece) for piece in joined.operands
+    ):
+        return None
+    parts = [_reduce(match, piece, reduced_dims(root), root.array) for piece in joined.operands]
+    result = parts[0]
+    for part in parts[1:]:
+        result = match.make(opcode, (result, part), {}, root.shape)
+    return result
+
+
+def _of_broadcast(match: Match) -> Instruction | None:
+    """Where equal elements count once, or none is folded: what is left to fold is what was broadcast."""
+    root, wide = match.root, match.root.operands[0]
+    opcode = named_combiner(root.attributes["to_apply"])
+    given, mapped = reduced_dims(root), wide.attributes.get("dimensions", ())
+    if not is_plain(root) or not wide.array.elements or len(mapped) == wide.array.rank:
+        return None
+    # Without repeated elements in it every fold is that of the source's elements, in their order.
+    as_is = all(dim in mapped for dim in given) and list(mapped) == sorted(mapped)
+    if not as_is and opcode not in IDEMPOTENT:
+        return None
+    inner = tuple(place for place, dim in enumerate(mapped) if dim in given)
+    outer = _kept(wide.array.rank, given)
+    stays = [(place, dim) for place, dim in enumerate(mapped) if dim not in given]
+    dims = tuple(match.A.array.dims[place] for place, _ in stays)
+    shape = resized(root.array, dims)
+    if inner or match.A.array.rank:
+        small = _reduce(match, match.A, inner, shape)
+    else:
+        small = match.make(opcode, (match.A, match.INIT), {}, shape)
+    target = tuple(outer.index(dim) for _, dim in stays)
+    if dims == root.array.dims and target == tuple(range(len(dims))):
+        return small
+    return match.make("broadcast", (small,), {"dimensions": target}, root.shape)
+
+
+def _sum_of_broadcast(match: Match) -> Instruction | None:
+    """N equal terms: n times one.
+
+    Sums of floats are made in double precision, where the partial sums k x of a type of at most 24
+    digits are exact; so one product by an exact n rounds the same number, and + 0 gives the same zero.
+    """
+    root, wide = match.root, match.root.operands[0]
+    given, mapped = reduced_dims(root), wide.attributes.get("dimensions", ())
+    if not is_plain(root) or named_combiner(root.attributes["to_apply"]) != "add":
+        return None
+    if any(dim in given for dim in mapped) or not wide.array.elements:
+        return None
+    value, dtype = scalar_value(match.INIT), root.array.dtype
+    if value is None or dtype.kind not in (FLOAT, *INTEGER) or float(value):
+        return None
+    count = wide.array.elements // root.array.elements
+    if dtype.kind == FLOAT and not match.fast_math:
+        if dtype.name not in ("f32", "f16", "bf16"):
+            match.refuse(f"partial sums of {dtype.name} round")
+            return None
+        if float(dtype.numpy.type(count)) != count or count >= 1 << 29:
+            match.refuse(f"{count} is no {dtype.name}")
+            return None
+    elif count >= 1 << (dtype.bits - 1):
+        return None
+    outer = _kept(wide.array.rank, given)
+    target = tuple(outer.index(dim) for dim in mapped)
+    term = match.A
+    if target != tuple(range(root.array.rank)):
+        term = match.make("broadcast", (term,), {"dimensions": target}, root.shape)
+    product = match.make("multiply", (term, match.splat(root.array, count)), {}, root.shape)
+    if dtype.kind != FLOAT or match.fast_math:
+        return product
+    zero = splat_literal(match.INIT)
+    assert zero is not None
+    return match.make("add", (product, match.splat_of(root.array, zero)), {}, root.shape)
+
+
+def _of_widening(match: Match) -> Instruction | None:
+    """The order of numbers is the same in a type that holds all of them."""
+    root, source, target = match.root, match.A.array.dtype, match.root.array.dtype
+    opcode = named_combiner(root.attributes["to_apply"])
+    if not is_plain(root) or opcode not in ("maximum", "minimum"):
+        return None
+    if (source.name, target.name) not in _WIDENINGS:
+        return None
+    neutral = is_lowest(match.INIT) if opcode == "maximum" else is_highest(match.INIT)
+    return None if not neutral else _narrow_fold(match, opcode)
+
+
+_WIDENINGS = frozenset(
+    {("bf16", "f32"), ("f16", "f32"), ("bf16", "f64"), ("f16", "f64"), ("f32", "f64")}
+)
+
+
+def _narrow_fold(match: Match, opcode: str) -> Instruction:
+    root, element = match.root, match.A.array.dtype
+    module = root.computation.module if root.computation is not None else None
+    assert module is not None
+    region = combiner_computation(module, opcode, element.name)
+    bound = float("-inf") if opcode == "maximum" else float("inf")
+    init = match.splat(array(element), bound)
+    attributes = {**root.attributes, "to_apply": region}
+    small = match.make("reduce", (match.A, init), attributes, root.array.with_dtype(element))
+    return match.make("convert", (small,), {}, root.shape)
+
+
+RULES = (
+    Rule(
+        "reduce(A) over single elements => reshape(A)",
+        op("reduce", A, INIT),
+        _reduces_nothing,
+        example=f"HloModule m\n{MAX}ENTRY e {{ x = $T[3,1] parameter(0)\n"
+        "i = $T[] constant(-inf)\n"
+        "ROOT r = $T[3] reduce(x, i), dimensions={1}, to_apply=max }",
+        counterexample=f"HloModule m\n{ADD}ENTRY e {{ x = $T[3,1] parameter(0)\n"
+        "i = $T[] constant(0)\n"
+        "ROOT r = $T[3] reduce(x, i), dimensions={1}, to_apply=add }",
+        types=("f32", "bf16"),
+    ),
+    Rule(
+        "reduce(A, INIT) over single elements => to_apply(INIT, reshape(A))",
+        op("reduce"),
+        _applies_once,
+        example=f"HloModule m\n{_SUBTRACT}ENTRY e {{ x = $T[3,1] parameter(0)\n"
+        "i = $T[] parameter(1)\n"
+        "ROOT r = $T[3] reduce(x, i), dimensions={1}, to_apply=sub }",
+        counterexample=f"HloModule m\n{_SUBTRACT}ENTRY e {{ x = $T[3,2] parameter(0)\n"
+        "i = $T[] parameter(1)\n"
+        "ROOT r = $T[3] reduce(x, i), dimensions={1}, to_apply=sub }",
+        types=("f32", "bf16", "s32"),
+    ),
+    Rule(
+        "reduce(empty, INIT) => broadcast(INIT)",
+        op("reduce"),
+        _reduces_empty,
+        example=f"HloModule m\n{ADD}ENTRY e {{ x = $T[3,0] parameter(0)\n"
+        "i = $T[] parameter(1)\n"
+        "ROOT r = $T[3] reduce(x, i), dimensions={1}, to_apply=add }",
+        counterexample=f"HloModule m\n{ADD}ENTRY e {{ x = $T[3,2] parameter(0)\n"
+        "i = $T[] parameter(1)\n"
+        "ROOT r = $T[3] reduce(x, i), dimensions={1}, to_apply=add }",
+        types=("f32", "s32"),
+    ),
+    Rule(
+        "reduce(reduce(A)) => reduce(A)",
+        op("reduce", op("reduce", A, var("J")), INIT),
+        _reduce_once,
+        example=f"HloModule m\n{ADD}ENTRY e {{ x = s32[2,3,4] parameter(0)\n"
+        "i = s32[] constant(0)\n y = s32[2,4] reduce(x, i), dimensions={1}, to_apply=add\n"
+        "ROOT r = s32[2] reduce(y, i), dimensions={1}, to_apply=add }",
+        counterexample=f"HloModule m\n{ADD}ENTRY e {{ x = s32[2,3,4] parameter(0)\n"
+        "i = s32[] constant(1)\n y = s32[2,4] reduce(x, i), dimensions={1}, to_apply=add\n"
+        "ROOT r = s32[2] reduce(y, i), dimensions={1}, to_apply=add }",
+        types=("s32",),
+    ),
+    Rule(
+        "reduce(transpose(A)) => transpose(reduce(A))",
+        op("reduce", op("transpose", A), INIT),
+        _of_transpose,
+        example=f"HloModule m\n{ADD}ENTRY e {{ x = $T[2,3,4] parameter(0)\n"
+        "i = $T[] parameter(1)\n y = $T[4,3,2] transpose(x), dimensions={2,1,0}\n"
+        "ROOT r = $T[4,2] reduce(y, i), dimensions={1}, to_apply=add }",
+        counterexample=f"HloModule m\n{ADD}ENTRY e {{ x = f32[2,3,4] parameter(0)\n"
+        "i = f32[] parameter(1)\n y = f32[4,3,2] transpose(x), dimensions={2,1,0}\n"
+        "ROOT r = f32[4] reduce(y, i), dimensions={1,2}, to_apply=add }",
+        types=("f32", "s32", "bf16"),
+    ),
+    Rule(
+        "reduce(reshape(A)) => reshape(reduce(A))",
+        op("reduce", op("reshape", A), INIT),
+        _of_reshape,
+        example=f"HloModule m\n{ADD}ENTRY e {{ x = $T[2,6,4] parameter(0)\n"
+        "i = $T[] parameter(1)\n y = $T[2,2,3,2,2] reshape(x)\n"
+        "ROOT r = $T[2,2,2] reduce(y, i), dimensions={1,2}, to_apply=add }",
+        counterexample=f"HloModule m\n{ADD}ENTRY e {{ x = f32[2,6,4] parameter(0)\n"
+        "i = f32[] parameter(1)\n y = f32[2,2,3,2,2] reshape(x)\n"
+        "ROOT r = f32[2,2,2,2] reduce(y, i), dimensions={2}, to_apply=add }",
+        types=("f32", "s32", "bf16"),
+    ),
+    Rule(
+        "reduce(concatenate(A, B)) across => concatenate(reduce(A), reduce(B))",
+        op("reduce", op("concatenate"), INIT),
+        _of_concatenate_across,
+        example=f"HloModule m\n{ADD}ENTRY e {{ x = $T[2,6] parameter(0)\n"
+        "y = $T[3,6] parameter(1)\n i = $T[] parameter(2)\n"
+        "c = $T[5,6] concatenate(x, y), dimensions={0}\n"
+        "ROOT r = $T[5] reduce(c, i), dimensions={1}, to_apply=add }",
+        counterexample=f"HloModule m\n{ADD}ENTRY e {{ x = f32[2,6] parameter(0)\n"
+        "y = f32[3,6] parameter(1)\n i = f32[] parameter(2)\n"
+        "c = f32[5,6] concatenate(x, y), dimensions={0}\n"
+        "ROOT r = f32[6] reduce(c, i), dimensions={0}, to_apply=add }",
+        types=("f32", "s32"),
+    ),
+    Rule(
+        "reduce(concatenate(A, B)) along => to_apply(reduce(A), reduce(B))",
+        op("reduce", op("concatenate"), INIT),
+        _of_concatenate_along,
+        example=f"HloModule m\n{MAX}ENTRY e {{ x = $T[2,6] parameter(0)\n"
+        "y = $T[3,6] parameter(1)\n i = $T[] parameter(2)\n"
+        "c = $T[5,6] concatenate(x, y), dimensions={0}\n"
+        "ROOT r = $T[6] reduce(c, i), dimensions={0}, to_apply=max }",
+        counterexample=f"HloModule m\n{ADD}ENTRY e {{ x = f32[2,6] parameter(0)\n"
+        "y = f32[3,6] parameter(1)\n i = f32[] constant(0)\n"
+        "c = f32[5,6] concatenate(x, y), dimensions={0}\n"
+        "ROOT r = f32[6] reduce(c, i), dimensions={0}, to_apply=add }",
+        types=("f32", "s32"),
+    ),
+    Rule(
+        "reduce(broadcast(A)) => broadcast(reduce(A))",
+        op("reduce", op("broadcast", A), INIT),
+        _of_broadcast,
+        example=f"HloModule m\n{MAX}ENTRY e {{ x = $T[2,3] parameter(0)\n"
+        "i = $T[] parameter(1)\n y = $T[5,2,3,4] broadcast(x), dimensions={1,2}\n"
+        "ROOT r = $T[5,2] reduce(y, i), dimensions={2,3}, to_apply=max }",
+        counterexample=f"HloModule m\n{ADD}ENTRY e {{ x = $T[2,3] parameter(0)\n"
+        "i = $T[] parameter(1)\n y = $T[5,2,3,4] broadcast(x), dimensions={1,2}\n"
+        "ROOT r = $T[5,2] reduce(y, i), dimensions={2,3}, to_apply=add }",
+        types=("f32", "s32", "bf16"),
+    ),
+    Rule(
+        "reduce(broadcast(A), 0) => A * n",
+        op("reduce", op("broadcast", A), INIT),
+        _sum_of_broadcast,
+        example=f"HloModule m\n{ADD}ENTRY e {{ x = $T[3] parameter(0)\n"
+        "i = $T[] constant(0)\n y = $T[5,3,4] broadcast(x), dimensions={1}\n"
+        "ROOT r = $T[3,4] reduce(y, i), dimensions={0}, to_apply=add }",
+        counterexample=f"HloModule m\n{ADD.replace('$T', 'f64')}ENTRY e {{ x = f64[3] parameter(0)\n"
+        "i = f64[] constant(0)\n y = f64[5,3,4] broadcast(x), dimensions={1}\n"
+        "ROOT r = f64[3,4] reduce(y, i), dimensions={0}, to_apply=add }",
+        types=("f32", "s32", "bf16", "f16"),
+    ),
+    Rule(
+        "reduce-max(convert(A)) => convert(reduce-max(A))",
+        op("reduce", op("convert", A), INIT),
+        _of_widening,
+        example=f"HloModule m\n{MAX.replace('$T', 'f32')}ENTRY e {{ x = $T[3,5] parameter(0)\n"
+        "i = f32[] constant(-inf)\n y = f32[3,5] convert(x)\n"
+        "ROOT r = f32[3] reduce(y, i), dimensions={1}, to_apply=max }",
+        counterexample=f"HloModule m\n{MAX.replace('$T', 'f32')}ENTRY e {{ x = $T[3,5] parameter(0)\n"
+        "i = f32[] constant(1.0001)\n y = f32[3,5] convert(x)\n"
+        "ROOT r = f32[3] reduce(y, i), dimensions={1}, to_apply=max }",
+        types=("bf16", "f16"),
+    ),
+)
