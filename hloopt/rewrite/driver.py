@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections import deque
 from dataclasses import dataclass, field
 
+from hloopt.analysis.values import Values
 from hloopt.ir import Computation, Instruction, edit
 from hloopt.rewrite.pass_ import PassLog
 from hloopt.rewrite.pattern import Bindings, match
@@ -76,6 +77,7 @@ class _Driver:
     pending: deque[Instruction] = field(default_factory=deque)
     listed: set[Instruction] = field(default_factory=set)
     history: dict[Instruction, _History] = field(default_factory=dict)
+    values: Values = field(default_factory=Values)
 
     def push(self, instruction: Instruction) -> None:
         if instruction not in self.listed:
@@ -99,7 +101,7 @@ class _Driver:
             for bound in match(rule.pattern, instruction):
                 if _is_dynamic(instruction, bound):
                     continue
-                found = Match(instruction, bound, self.fast_math)
+                found = Match(instruction, bound, self.fast_math, values=self.values)
                 result = rule.apply(found)
                 if result is None or not _acceptable(found, result, rule):
                     _discard(found.created)
@@ -126,6 +128,8 @@ class _Driver:
             self.history[instruction] = history
             self.push(instruction)
         self.push_users(moved)
+        different = self.values.refresh(moved)
+        self.push_users([user for entry in different for user in (entry, *entry.users)])
         self.remove_unused(operands)
         self.remove_unused(tuple(found.created))
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, TypeAlias
 
+from hloopt.analysis.values import Values
 from hloopt.errors import UsageError
 from hloopt.ir import Instruction, build
 from hloopt.rewrite.pattern import Bindings, Pattern
@@ -20,7 +21,8 @@ __all__ = ["Match", "Rewrite", "Rule", "RuleSet"]
 class Match:
     """A pattern found at ``root``; ``match.A`` is what the variable ``A`` stands for.
 
-    ``make``, ``constant`` and ``splat`` build right before the root and carry its metadata.
+    ``make``, ``constant`` and ``splat`` build right before the root and carry its metadata;
+    ``values.of(match.A)`` is what is known of the values of ``A``.
     """
 
     root: Instruction
@@ -28,6 +30,7 @@ class Match:
     fast_math: bool = False
     created: list[Instruction] = field(default_factory=list)
     refusal: str = ""
+    values: Values = field(default_factory=Values)
 
     def refuse(self, reason: str) -> None:
         """Say why the rule does not apply after all: ``return match.refuse("...")``.

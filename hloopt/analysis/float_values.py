@@ -1,0 +1,265 @@
+"""Bounds of floating-point arithmetic, and whether NaN or -0.0 can come out of it.
+
+Rounding is monotone: if x <= y, then x rounded is no more than y rounded.  So the bounds of a sum are the
+sums of the bounds, computed and rounded as the op itself does.  Of the functions without such a
+property (exponential, tanh ...) only what no implementation breaks is claimed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from math import inf, isnan
+from typing import Final, TypeAlias
+
+import numpy as np
+
+from hloopt.analysis.value_range import UNKNOWN, ValueRange
+from hloopt.types import DType, rounded
+
+__all__ = ["FLOAT_RULES", "after_rounding", "rounded_to", "square"]
+
+Rule: TypeAlias = Callable[[DType, tuple[ValueRange, ...]], ValueRange]
+
+
+def rounded_to(value: float, dtype: DType) -> float:
+    """An integer or float as ``convert`` has it: by way of the compute type."""
+    with np.errstate(all="ignore"):
+        return float(rounded(np.asarray(value).astype(dtype.compute), dtype.numpy))
+
+
+def _computed(function: Callable[..., object], dtype: DType, *numbers: float) -> float:
+    """One number by the op itself: in the compute type, then rounded; NaN stands for no bound."""
+    with np.errstate(all="ignore"):
+        operands = [dtype.compute.type(number) for number in numbers]
+        return float(rounded(np.asarray(function(*operands)), dtype.numpy))
+
+
+def after_rounding(source: ValueRange, dtype: DType) -> ValueRange:
+    """The range after one rounding to ``dtype``: bounds rounded, and what is tiny and negative is -0.0."""
+    return ValueRange(
+        rounded_to(source.low, dtype),
+        rounded_to(source.high, dtype),
+        source.nan,
+        source.negative_zero or (source.low < 0 and not source.whole),
+        source.whole,
+    )
+
+
+def _or_low(value: float) -> float:
+    return -inf if isnan(value) else value
+
+
+def _or_high(value: float) -> float:
+    return inf if isnan(value) else value
+
+
+def _add(dtype: DType, operands: tuple[ValueRange, ...]) -> ValueRange:
+    """-0.0 only of two; NaN of two infinities.  No sum is rounded to zero."""
+    a, b = operands
+    opposite = (a.high == inf and b.low == -inf) or (a.low == -inf and b.high == inf)
+    return ValueRange(
+        _or_low(_computed(np.add, dtype, a.low, b.low)),
+        _or_high(_computed(np.add, dtype, a.high, b.high)),
+        a.nan or b.nan or opposite,
+        a.negative_zero and b.negative_zero,
+        a.whole and b.whole,
+    )
+
+
+def _subtract(dtype: DType, operands: tuple[ValueRange, ...]) -> ValueRange:
+    return _add(dtype, (operands[0], _negate(dtype, operands[1:])))
+
+
+def _mixed_signs(a: ValueRange, b: ValueRange) -> bool:
+    """Whether a product or quotient may be of two signs: then it may be, or be rounded to, -0.0."""
+    return (a.has_sign and b.has_no_sign) or (a.has_no_sign and b.has_sign)
+
+
+def _multiply(dtype: DType, operands: tuple[ValueRange, ...]) -> ValueRange:
+    a, b = operands
+    zero_by_infinity = (a.has_zero and b.may_be_infinite) or (a.may_be_infinite and b.has_zero)
+    low, high = _product_bounds(dtype, a, b)
+    return ValueRange(
+        low,
+        high,
+        a.nan or b.nan or zero_by_infinity,
+        _mixed_signs(a, b),
+        a.whole and b.whole,
+    )
+
+
+def _product_bounds(dtype: DType, a: ValueRange, b: ValueRange) -> tuple[float, float]:
+    corners = [
+        _computed(np.multiply, dtype, x, y) for x in (a.low, a.high) for y in (b.low, b.high)
+    ]
+    # Zero by infinity is NaN there, and beside it are zeros: 0 bounds them.
+    values = [0.0 if isnan(value) else value for value in corners]
+    return min(values), max(values)
+
+
+def square(dtype: DType, operand: ValueRange) -> ValueRange:
+    """``x * x``: never negative, and NaN only for NaN."""
+    furthest = max(abs(operand.low), abs(operand.high))
+    least = 0.0 if operand.has_zero else min(abs(operand.low), abs(operand.high))
+    return ValueRange(
+        _computed(np.multiply, dtype, least, least),
+        _computed(np.multiply, dtype, furthest, furthest),
+        operand.nan,
+        whole=operand.whole,
+    )
+
+
+def _divide(dtype: DType, operands: tuple[ValueRange, ...]) -> ValueRange:
+    a, b = operands
+    nan = a.nan or b.nan or (a.has_zero and b.has_zero) or (a.may_be_infinite and b.may_be_infinite)
+    mixed = _mixed_signs(a, b)
+    if b.low > 0:
+        corners = [
+            _computed(np.divide, dtype, x, y) for x in (a.low, a.high) for y in (b.low, b.high)
+        ]
+        low, high = min(map(_or_low, corners)), max(map(_or_high, corners))
+        if a.low >= 0:
+            low = max(low, 0.0)
+        return ValueRange(low, high, nan, mixed)
+    if a.low >= 0 and not a.negative_zero and b.low >= 0 and not b.negative_zero:
+        return ValueRange(0.0, inf, nan)
+    return ValueRange(-inf, inf, nan, mixed)
+
+
+def _remainder(_: DType, operands: tuple[ValueRange, ...]) -> ValueRange:
+    """Of the dividend's sign and no larger; exact."""
+    a, b = operands
+    return ValueRange(
+        min(a.low, 0.0),
+        max(a.high, 0.0),
+        a.nan or b.nan or a.may_be_infinite or b.has_zero,
+        a.has_sign,
+        a.whole and b.whole,
+    )
+
+
+def _negate(_: DType, operands: tuple[ValueRange, ...]) -> ValueRange:
+    (a,) = operands
+    return ValueRange(-a.high, -a.low, a.nan, a.has_zero, a.whole)
+
+
+def _abs(_: DType, operands: tuple[ValueRange, ...]) -> ValueRange:
+    (a,) = operands
+    low = 0.0 if a.has_zero else min(abs(a.low), abs(a.high))
+    return ValueRange(low, max(abs(a.low), abs(a.high)), a.nan, whole=a.whole)
+
+
+def _sign(_: DType, operands: tuple[ValueRange, ...]) -> ValueRange:
+    (a,) = operands
+    low = -1.0 if a.low < 0 else float(a.low > 0)
+    high = 1.0 if a.high > 0 else -float(a.high < 0)
+    return ValueRange(low, high, a.nan, a.negative_zero, whole=True)
+
+
+def _maximum(_: DType, operands: tuple[ValueRange, ...]) -> ValueRange:
+    a, b = operands
+    zero = (a.negative_zero and b.has_sign) or (b.negative_zero and a.has_sign)
+    return ValueRange(
+        max(a.low, b.low), max(a.high, b.high), a.nan or b.nan, zero, a.whole and b.whole
+    )
+
+
+def _minimum(_: DType, operands: tuple[ValueRange, ...]) -> ValueRange:
+    a, b = operands
+    return ValueRange(
+        min(a.low, b.low),
+        min(a.high, b.high),
+        a.nan or b.nan,
+        a.negative_zero or b.negative_zero,
+        a.whole and b.whole,
+    )
+
+
+def _clamp(dtype: DType, operands: tuple[ValueRange, ...]) -> ValueRange:
+    least, a, greatest = operands
+    return _minimum(dtype, (_maximum(dtype, (least, a)), greatest))
+
+
+def _rounding(down: Callable[..., object], up: Callable[..., object]) -> Rule:
+    """By functions that give no more, and no less, than the op."""
+
+    def rule(dtype: DType, operands: tuple[ValueRange, ...]) -> ValueRange:
+        (a,) = operands
+        low, high = _computed(down, dtype, a.low), _computed(up, dtype, a.high)
+        return ValueRange(low, high, a.nan, a.has_sign, whole=True)
+
+    return rule
+
+
+def _exponential(_: DType, operands: tuple[ValueRange, ...]) -> ValueRange:
+    return ValueRange(0.0, inf, operands[0].nan)
+
+
+def _logistic(_: DType, operands: tuple[ValueRange, ...]) -> ValueRange:
+    return ValueRange(0.0, 1.0, operands[0].nan)
+
+
+def _tanh(_: DType, operands: tuple[ValueRange, ...]) -> ValueRange:
+    (a,) = operands
+    low = 0.0 if a.low >= 0 else -1.0
+    return ValueRange(low, 1.0, a.nan, a.has_sign)
+
+
+def _wave(_: DType, operands: tuple[ValueRange, ...]) -> ValueRange:
+    (a,) = operands
+    return ValueRange(-1.0, 1.0, a.nan or a.may_be_infinite, negative_zero=True)
+
+
+def _sqrt(_: DType, operands: tuple[ValueRange, ...]) -> ValueRange:
+    (a,) = operands
+    return ValueRange(0.0, max(a.high, 1.0), a.nan or a.low < 0, a.negative_zero)
+
+
+def _rsqrt(dtype: DType, operands: tuple[ValueRange, ...]) -> ValueRange:
+    """Twice the root of a positive lower bound's reciprocal is beyond any rounding."""
+    (a,) = operands
+    if a.negative_zero:
+        return ValueRange(-inf, inf, a.nan or a.low < 0)
+    high = rounded_to(2.0 / float(np.sqrt(a.low)), dtype) if a.low > 0 else inf
+    return ValueRange(0.0, high, a.nan or a.low < 0)
+
+
+def _log(_: DType, operands: tuple[ValueRange, ...]) -> ValueRange:
+    (a,) = operands
+    return ValueRange(-inf, inf, a.nan or a.low < 0, negative_zero=True)
+
+
+def _power(_: DType, operands: tuple[ValueRange, ...]) -> ValueRange:
+    """A base without a sign gives a power without one; only a NaN gives NaN."""
+    a, b = operands
+    if a.low >= 0 and not a.negative_zero:
+        return ValueRange(0.0, inf, a.nan or b.nan)
+    return UNKNOWN
+
+
+FLOAT_RULES: Final[Mapping[str, Rule]] = {
+    "abs": _abs,
+    "add": _add,
+    "ceil": _rounding(np.ceil, np.ceil),
+    "clamp": _clamp,
+    "cosine": _wave,
+    "divide": _divide,
+    "exponential": _exponential,
+    "floor": _rounding(np.floor, np.floor),
+    "log": _log,
+    "logistic": _logistic,
+    "maximum": _maximum,
+    "minimum": _minimum,
+    "multiply": _multiply,
+    "negate": _negate,
+    "power": _power,
+    "remainder": _remainder,
+    "round-nearest-afz": _rounding(np.floor, np.ceil),
+    "round-nearest-even": _rounding(np.rint, np.rint),
+    "rsqrt": _rsqrt,
+    "sign": _sign,
+    "sine": _wave,
+    "sqrt": _sqrt,
+    "subtract": _subtract,
+    "tanh": _tanh,
+}

@@ -1,0 +1,277 @@
+"""What hloopt.analysis.values claims of values holds of the values that the interpreter computes."""
+
+from __future__ import annotations
+
+import random
+from math import inf
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+import hloopt
+from hloopt.analysis.value_range import ValueRange
+from hloopt.analysis.values import Values, decided
+from hloopt.ir import Instruction, Module
+from proof import inputs, special_values
+
+FLOATS = ("f32", "f64", "f16", "bf16")
+INTEGERS = ("s8", "u8", "s4", "u4", "s32", "u32", "s1", "u64", "s64")
+TYPES = (*FLOATS, *INTEGERS, "pred")
+UNARY = {
+    "float": ("abs", "negate", "sign", "floor", "ceil", "round-nearest-afz", "round-nearest-even", "sqrt",
+              "rsqrt", "exponential", "tanh", "logistic", "sine", "cosine", "log"),
+    "signed": ("abs", "negate", "sign", "not", "popcnt", "count-leading-zeros"),
+    "unsigned": ("not", "popcnt", "count-leading-zeros"),
+    "pred": ("not",),
+}  # fmt: skip
+ARITHMETIC = ("add", "subtract", "multiply", "divide", "remainder", "maximum", "minimum", "power")
+BITS = ("and", "or", "xor", "shift-left", "shift-right-logical", "shift-right-arithmetic")
+BINARY = {
+    "float": ARITHMETIC,
+    "signed": (*ARITHMETIC, *BITS),
+    "unsigned": (*ARITHMETIC, *BITS),
+    "pred": ("add", "multiply", "and", "or", "xor", "maximum", "minimum"),
+}  # fmt: skip
+DIRECTIONS = ("EQ", "NE", "LT", "LE", "GT", "GE")
+SIZE = 16
+CLAMP = (
+    "x = s32[] parameter(0)\n l = s32[] constant(-3)\n h = s32[] constant(5)\n"
+    "ROOT r = s32[] clamp(l, x, h)"
+)
+
+
+def kind(element: str) -> str:
+    return str(hloopt.types.DTYPES[element].kind)
+
+
+class Maker:
+    """Lines of an entry computation; all arrays have ``SIZE`` elements."""
+
+    def __init__(self, chooser: random.Random) -> None:
+        self.chooser = chooser
+        self.lines: list[str] = []
+        self.names: dict[str, list[str]] = {}
+        for number, element in enumerate(chooser.sample(TYPES, 3)):
+            self.add(element, f"parameter({number})")
+        for _ in range(chooser.randint(4, 24)):
+            self.step()
+
+    def add(self, element: str, text: str) -> str:
+        name = f"v{len(self.lines)}"
+        self.lines.append(f"{name} = {element}[{SIZE}] {text}")
+        self.names.setdefault(element, []).append(name)
+        return name
+
+    def pick(self, element: str) -> str:
+        known = self.names.get(element)
+        if known and self.chooser.random() < 0.7:
+            return self.chooser.choice(known[-3:])
+        if self.chooser.random() < 0.3 and element != "pred":
+            return self.add(element, "iota(), iota_dimension=0")
+        return self.constant(element)
+
+    def constant(self, element: str) -> str:
+        values = special_values(hloopt.types.DTYPES[element]).astype(np.float64)
+        if kind(element) != "float":
+            values = values[np.abs(values) <= 127]
+        text = str(float(self.chooser.choice(list(values))))
+        if kind(element) == "pred":
+            text = "true" if float(text) else "false"
+        elif kind(element) != "float":
+            text = str(int(float(text)))
+        self.lines.append(f"k{len(self.lines)} = {element}[] constant({text})")
+        return self.add(element, f"broadcast(k{len(self.lines) - 1}), dimensions={{}}")
+
+    def element(self) -> str:
+        known = list(self.names)
+        return self.chooser.choice(known if self.chooser.random() < 0.8 else TYPES)
+
+    def step(self) -> None:
+        element, choice = self.element(), self.chooser.random()
+        x = self.pick(element)
+        if choice < 0.2:
+            self.add(element, f"{self.chooser.choice(UNARY[kind(element)])}({x})")
+        elif choice < 0.5:
+            y = x if self.chooser.random() < 0.1 else self.pick(element)
+            self.add(element, f"{self.chooser.choice(BINARY[kind(element)])}({x}, {y})")
+        elif choice < 0.6:
+            self.add(self.chooser.choice(TYPES), f"convert({x})")
+        elif choice < 0.7:
+            self.add(element, f"clamp({self.pick(element)}, {x}, {self.pick(element)})")
+        elif choice < 0.8:
+            direction = self.chooser.choice(DIRECTIONS)
+            self.add("pred", f"compare({x}, {self.pick(element)}), direction={direction}")
+        elif choice < 0.9:
+            self.add(element, f"select({self.pick('pred')}, {x}, {self.pick(element)})")
+        else:
+            self.wrap(element, x)
+
+    def wrap(self, element: str, x: str) -> None:
+        """What index arithmetic does to negative numbers."""
+        y, direction = self.pick(element), self.chooser.choice(DIRECTIONS)
+        test = self.add("pred", f"compare({x}, {y}), direction={direction}")
+        opcode = self.chooser.choice(("add", "multiply" if element == "pred" else "subtract"))
+        moved = self.add(element, f"{opcode}({x}, {self.pick(element)})")
+        self.add(element, f"select({test}, {moved}, {x})")
+
+    def text(self) -> str:
+        names = [line.split()[0] for line in self.lines]
+        shapes = [line.split()[2] for line in self.lines]
+        root = f"ROOT r = ({', '.join(shapes)}) tuple({', '.join(names)})"
+        return "HloModule m\nENTRY e {\n" + "\n".join([*self.lines, root]) + "\n}\n"
+
+
+def holds(claim: ValueRange, array: np.ndarray) -> bool:
+    if array.dtype.kind == "b" or np.can_cast(array.dtype, np.int64) or array.dtype == np.uint64:
+        return all(claim.low <= int(x) <= claim.high for x in array.reshape(-1))
+    wide = array.astype(np.float64)
+    real = wide[~np.isnan(wide)]
+    return bool(
+        np.all((claim.low <= real) & (real <= claim.high))
+        and (claim.nan or not np.isnan(wide).any())
+        and (claim.negative_zero or not np.any((real == 0) & np.signbit(real)))
+        and (not claim.whole or np.all(np.trunc(real) == real))
+    )
+
+
+def check_all(module: Module, seeds: int) -> list[ValueRange]:
+    values = Values()
+    root = module.entry.root
+    claims = [values.of(operand) for operand in root.operands]
+    for seed in range(seeds):
+        arrays = hloopt.evaluate(module, inputs(module, seed))
+        for operand, claim, array in zip(root.operands, claims, arrays, strict=True):
+            assert holds(claim, array), f"{operand}: {claim}\n{array}\n{module.to_text()}"
+    return claims
+
+
+@settings(max_examples=120, deadline=None, suppress_health_check=list(HealthCheck))
+@given(chooser=st.randoms(use_true_random=False))
+def test_what_is_claimed_holds(chooser: random.Random) -> None:
+    """Of random expressions over special values, in all types whose arithmetic is followed."""
+    check_all(hloopt.parse(Maker(chooser).text()), 3)
+
+
+def entry(text: str) -> tuple[Module, dict[str, Instruction]]:
+    module = hloopt.parse(f"HloModule m, num_partitions=4\n{text}")
+    hloopt.verify(module)
+    return module, module.entry.by_name
+
+
+def claim_of(body: str, name: str = "r") -> ValueRange:
+    _, names = entry(f"ENTRY e {{\n{body}\n}}")
+    return Values().of(names[name])
+
+
+@pytest.mark.parametrize(
+    ("body", "low", "high"),
+    [
+        ("x = u8[4] parameter(0)\n ROOT r = s32[4] convert(x)", 0, 255),
+        ("x = s8[4] parameter(0)\n ROOT r = u8[4] convert(x)", 0, 255),
+        ("x = pred[4] parameter(0)\n ROOT r = s8[4] convert(x)", 0, 1),
+        ("ROOT r = s32[5] iota(), iota_dimension=0", 0, 4),
+        ("ROOT r = s8[2,300] iota(), iota_dimension=1", -128, 127),
+        ("ROOT r = u32[] partition-id()", 0, 3),
+        ("ROOT r = u32[] replica-id()", 0, (1 << 32) - 1),
+        ("c = s32[3] constant({4, -2, 7})\n ROOT r = s32[3] reverse(c), dimensions={0}", -2, 7),
+        ("x = s32[] parameter(0)\n c = s32[] constant(10)\n ROOT r = s32[] remainder(x, c)", -9, 9),
+        ("x = u32[] parameter(0)\n c = u32[] constant(10)\n ROOT r = u32[] remainder(x, c)", 0, 9),
+        ("x = s32[] parameter(0)\n c = s32[] constant(10)\n ROOT r = s32[] and(x, c)", 0, 10),
+        ("x = s8[] parameter(0)\n c = s8[] constant(3)\n ROOT r = s8[] shift-right-logical(x, c)", 0, 31),
+        ("x = s8[] parameter(0)\n c = s8[] constant(3)\n ROOT r = s8[] shift-right-arithmetic(x, c)",
+         -16, 15),
+        (CLAMP, -3, 5),
+        ("x = s8[] parameter(0)\n ROOT r = s8[] abs(x)", -128, 127),
+        ("x = f32[] parameter(0)\n ROOT r = s8[] convert(x)", -128, 127),
+        ("x = f32[] parameter(0)\n t = f32[] logistic(x)\n ROOT r = s32[] convert(t)", 0, 1),
+        ("x = bf16[] parameter(0)\n ROOT r = bf16[] multiply(x, x)", 0, inf),
+        ("x = u8[] parameter(0)\n ROOT r = f32[] convert(x)", 0, 255),
+        ("x = s8[2] parameter(0)\n y = s8[] constant(-7)\n ROOT r = s8[3] pad(x, y), padding=0_1",
+         -128, 127),
+        ("t = (s8[2], u8[2]) parameter(0)\n ROOT r = u8[2] get-tuple-element(t), index=1", 0, 255),
+    ],
+)  # fmt: skip
+def test_the_bounds(body: str, low: float, high: float) -> None:
+    """What is found for one op of each sort, no less."""
+    claim = claim_of(body)
+    assert (claim.low, claim.high) == (low, high)
+
+
+def test_a_wrapped_index_is_in_range() -> None:
+    """In select(i < 0, i + n, i) each arm sees only its part of the range of i."""
+    claim = claim_of(
+        "x = u8[] parameter(0)\n y = s32[] convert(x)\n o = s32[] constant(-10)\n"
+        "i = s32[] add(y, o)\n z = s32[] constant(0)\n n = s32[] constant(10)\n"
+        "m = s32[] add(n, i)\n c = pred[] compare(z, i), direction=GT\n"
+        "ROOT r = s32[] select(c, m, i)"
+    )
+    assert (claim.low, claim.high) == (0, 245)
+
+
+def test_floats_of_integers_are_finite_and_whole() -> None:
+    """No NaN, no infinity and no -0 comes out of convert; a product by a fraction is not whole."""
+    body = (
+        "x = s8[4] parameter(0)\n f = f16[4] convert(x)\n h = f16[] constant(0.5)\n"
+        "b = f16[4] broadcast(h), dimensions={}\n ROOT r = f16[4] multiply(f, b)"
+    )
+    assert claim_of(body, "f") == ValueRange(-128, 127, whole=True)
+    assert claim_of(body) == ValueRange(-64, 63.5, negative_zero=True)
+    assert claim_of("x = u32[4] parameter(0)\n ROOT r = f16[4] convert(x)").high == inf
+
+
+def test_types_without_infinity_are_not_followed() -> None:
+    """In f8e4m3fn too large a sum is NaN: nothing is claimed of it."""
+    claim = claim_of("x = pred[] parameter(0)\n y = f8e4m3fn[] convert(x)\n"
+                     "ROOT r = f8e4m3fn[] add(y, y)")  # fmt: skip
+    assert claim.nan
+    assert claim.low == -inf
+
+
+def test_a_long_chain_is_followed_to_its_end() -> None:
+    """Neither the depth of a chain nor that of Python's stack limits what is known."""
+    lines = ["x0 = pred[] parameter(0)", "y0 = s32[] convert(x0)"]
+    lines += [f"y{i} = s32[] maximum(y{i - 1}, y{i - 1})" for i in range(1, 3000)]
+    lines.append("ROOT r = s32[] negate(y2999)")
+    assert claim_of("\n".join(lines)).low == -1
+
+
+@pytest.mark.parametrize(
+    ("direction", "left", "right", "answer"),
+    [
+        ("LT", ValueRange(0, 3), ValueRange(4, 5), True),
+        ("LT", ValueRange(0, 4), ValueRange(4, 5), None),
+        ("LT", ValueRange(4, 6), ValueRange(1, 4), False),
+        ("GE", ValueRange(4, 6), ValueRange(1, 4), True),
+        ("EQ", ValueRange(4, 4), ValueRange(4, 4), True),
+        ("NE", ValueRange(1, 3), ValueRange(4, 4), True),
+        ("LT", ValueRange(0, 3, nan=True), ValueRange(4, 5), None),
+        ("GT", ValueRange(0, 3, nan=True), ValueRange(4, 5), False),
+        ("LE", ValueRange(4, 6), ValueRange(1, 3, nan=True), False),
+        ("EQ", ValueRange(4, 4, nan=True), ValueRange(4, 4), None),
+        ("NE", ValueRange(0, 3, nan=True), ValueRange(4, 5), True),
+    ],
+)
+def test_comparisons_decided_by_ranges(
+    direction: str, left: ValueRange, right: ValueRange, answer: bool | None
+) -> None:
+    """NaN is unequal to all, and neither less nor greater."""
+    assert decided(direction, left, right) is answer
+
+
+def test_changed_operands_change_what_is_known_above() -> None:
+    """refresh finds the answers that became different, and only those that were asked for."""
+    module, names = entry(
+        "ENTRY e {\n x = s32[] parameter(0)\n c = s32[] constant(3)\n y = s32[] multiply(x, c)\n"
+        "n = s32[] negate(y)\n m = s32[] maximum(n, c)\n k = s32[] not(m)\n"
+        "ROOT r = (s32[], s32[]) tuple(k, m)\n}"
+    )
+    values = Values()
+    before = values.of(names["m"])
+    hloopt.ir.edit.set_operand(names["n"], 0, names["c"])
+    assert values.refresh([names["n"]]) == [names["n"], names["m"]]
+    assert (before.low, values.of(names["m"]).low) == (3, 3)
+    assert values.of(names["m"]).high == 3
+    assert values.of(names["k"]).low == -4
+    del module
