@@ -1,27 +1,18 @@
 """Which buffers live when, in the order in which a computation stands.
 
-A buffer belongs to an instruction and a tuple index.  Tuples, get-tuple-element, bitcasts and the like
-own none: they pass on the buffers of their operands.  A ``while`` works in the buffers of its initial
-state, as XLA's buffer assignment does.
+Who has a buffer, and who takes one over, is told in ``analysis/memory.py``.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import TypeAlias
 
+from hloopt.analysis.memory import MemoryModel, memory_model
 from hloopt.ir import Computation, Instruction, Module, walk
-from hloopt.types import Shape, TupleShape
 
-__all__ = ["Buffer", "Peak", "largest_buffers", "live_ranges", "peak"]
+__all__ = ["Buffer", "Peak", "called_bytes", "largest_buffers", "live_ranges", "peak"]
 
-_ALIASES = frozenset({
-    "bitcast", "get-tuple-element", "tuple", "while", "opt-barrier", "domain",
-    "add-dependency", "copy-done", "async-done", "async-update", "all-reduce-done",
-    "all-gather-done", "collective-permute-done",
-})  # fmt: skip
-_UNSIZED = frozenset({"token", "opaque"})
+_CALLS = ("while", "conditional", "call", "async-start")
 
 
 @dataclass(slots=True, eq=False)
@@ -55,34 +46,44 @@ class Peak:
     buffers: tuple[Buffer, ...] = field(default=())
 
 
-_Value: TypeAlias = "Buffer | tuple[_Value, ...] | None"
-
-
 def live_ranges(computation: Computation) -> list[Buffer]:
     """Every buffer of a computation with its live range, in order of definition.
 
     Positions count instructions in the computation's order.  Parameters live from the start, results
-    to the end.
+    to the end; a buffer that an update takes over in place lives on as the update's.
     """
-    buffers: list[Buffer] = []
-    values: dict[Instruction, _Value] = {}
-    last = len(computation) - 1
-    for position, instruction in enumerate(computation):
-        value = _passed_on(instruction, values)
-        if value is None:
-            value = _defined(instruction, instruction.shape, (), position, buffers)
-        values[instruction] = value
-        if instruction.opcode not in ("tuple", "get-tuple-element", "bitcast"):
-            for operand in instruction.operands:
-                for buffer in _leaves(values[operand]):
-                    buffer.end = position
-    for buffer in _leaves(values[computation.root]):
-        buffer.end = last
-        buffer.is_result = True
-    for buffer in buffers:
-        if buffer.kind == "parameter":
-            buffer.start, buffer.end = 0, last
-    return buffers
+    model = memory_model(computation)
+    left, last = model.uses(), len(computation) - 1
+    buffers: dict[int, Buffer] = {}
+    inherited: set[int] = set()
+    for buffer in model.parameters:
+        buffers[buffer] = _buffer(model, buffer, 0, last)
+    for number in range(len(model.instructions)):
+        heirs = {
+            target: source
+            for source, target in model.taken[number]
+            if left[source] == 1 and model.may_take(source)
+        }
+        for buffer in model.touched[number]:
+            left[buffer] -= 1
+            buffers[buffer].end = max(buffers[buffer].end, number)
+        for buffer in model.defined[number]:
+            if buffer in heirs:
+                buffers[buffer] = buffers[heirs[buffer]]
+                inherited.add(buffer)
+            else:
+                buffers[buffer] = _buffer(model, buffer, number, number)
+    for buffer in model.results:
+        buffers[buffer].end = last
+        buffers[buffer].is_result = True
+    return [buffers[number] for number in range(len(model.sizes)) if number not in inherited]
+
+
+def _buffer(model: MemoryModel, number: int, start: int, end: int) -> Buffer:
+    owner, index = model.owners[number]
+    instruction = model.instructions[owner]
+    kind = instruction.opcode if instruction.opcode in ("parameter", "constant") else "temporary"
+    return Buffer(instruction, index, model.sizes[number], start, end, kind)
 
 
 def peak(computation: Computation) -> Peak:
@@ -119,7 +120,7 @@ def _peak(computation: Computation, known: dict[Computation, int]) -> Peak:
     alive, best, best_called, at, where = 0, -1, 0, 0, None
     for position, instruction in enumerate(computation):
         alive += change[position]
-        called = _called_bytes(instruction, known)
+        called = called_bytes(instruction, known)
         if alive + called > best:
             best, best_called, at, where = alive + called, called, position, instruction
     living = [buffer for buffer in buffers if buffer.start <= at <= buffer.end]
@@ -127,8 +128,12 @@ def _peak(computation: Computation, known: dict[Computation, int]) -> Peak:
     return Peak(max(best, 0), where, best_called, tuple(living))
 
 
-def _called_bytes(instruction: Instruction, known: dict[Computation, int]) -> int:
-    if instruction.opcode not in ("while", "conditional", "call", "async-start"):
+def called_bytes(instruction: Instruction, known: dict[Computation, int]) -> int:
+    """The bytes that computations called through control flow need beside what is passed to them.
+
+    ``known`` remembers them by computation.
+    """
+    if instruction.opcode not in _CALLS:
         return 0
     most = 0
     for called in walk.called_computations(instruction):
@@ -138,50 +143,3 @@ def _called_bytes(instruction: Instruction, known: dict[Computation, int]) -> in
             known[called] = max(0, inner.byte_size - passed)
         most = max(most, known[called])
     return most
-
-
-def _passed_on(instruction: Instruction, values: dict[Instruction, _Value]) -> _Value:
-    """The value an instruction passes on without a buffer of its own; None where it defines one."""
-    opcode = instruction.opcode
-    if opcode == "tuple":
-        return tuple(values[operand] for operand in instruction.operands)
-    if opcode == "get-tuple-element":
-        whole = values[instruction.operands[0]]
-        index = instruction.attributes["index"]
-        return whole[index] if isinstance(whole, tuple) and index < len(whole) else None
-    if opcode in _ALIASES and instruction.operands:
-        value = values[instruction.operands[0]]
-        return value if _fits(value, instruction.shape) else None
-    return None
-
-
-def _fits(value: _Value, shape: Shape) -> bool:
-    if isinstance(shape, TupleShape):
-        return isinstance(value, tuple) and len(value) == len(shape.elements)
-    return isinstance(value, Buffer)
-
-
-def _defined(
-    instruction: Instruction,
-    shape: Shape,
-    index: tuple[int, ...],
-    position: int,
-    buffers: list[Buffer],
-) -> _Value:
-    if isinstance(shape, TupleShape):
-        return tuple(
-            _defined(instruction, element, (*index, number), position, buffers)
-            for number, element in enumerate(shape.elements)
-        )
-    kind = instruction.opcode if instruction.opcode in ("parameter", "constant") else "temporary"
-    buffer = Buffer(instruction, index, shape.byte_size, position, position, kind)
-    buffers.append(buffer)
-    return buffer
-
-
-def _leaves(value: _Value) -> Iterator[Buffer]:
-    if isinstance(value, Buffer):
-        yield value
-    elif value is not None:
-        for element in value:
-            yield from _leaves(element)

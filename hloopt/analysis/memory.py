@@ -1,0 +1,241 @@
+"""The buffers of a computation as numbers: what each instruction allocates, touches and frees.
+
+A buffer belongs to an instruction and a tuple index.  Tuples, get-tuple-element, bitcasts and the like own
+none: they pass on the buffers of their operands.  A ``while`` works in the buffers of its initial state, as
+XLA's buffer assignment does, and what updates an operand in place (``analysis/in_place.py``) takes over the
+operand's buffer if it is the last to use it.
+
+All but the last is the same in any order of the instructions, so that a scheduler asks ``peak_of`` about
+many orders of one model.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from hloopt.analysis.in_place import in_place_pairs
+from hloopt.ir import Computation, Instruction
+from hloopt.types import Shape, TupleShape
+
+__all__ = ["MemoryModel", "Moment", "memory_model"]
+
+_ALIASES = frozenset({
+    "bitcast", "get-tuple-element", "tuple", "while", "opt-barrier", "domain",
+    "add-dependency", "copy-done", "async-done", "async-update", "all-reduce-done",
+    "all-gather-done", "collective-permute-done",
+})  # fmt: skip
+_VIEWS = ("tuple", "get-tuple-element", "bitcast")
+
+_Value: TypeAlias = "int | tuple[_Value, ...]"
+
+
+@dataclass(frozen=True, slots=True)
+class Moment:
+    """The bytes alive at one instruction: ``peak`` while it runs, ``after`` once it has."""
+
+    peak: int
+    after: int
+
+
+@dataclass(frozen=True)
+class MemoryModel:
+    """Buffers numbered from 0 in the order of definition, instructions in the computation's order.
+
+    owners      instruction number and tuple index of each buffer
+    sizes       bytes of each buffer
+    defined     the buffers each instruction allocates
+    touched     the buffers each instruction reads or writes, each once
+    taken       pairs (buffer of an operand, buffer of the result): written in place if nobody else
+                needs the first one any more
+    results     buffers handed to the caller: they live to the end
+    parameters  buffers that are there from the start and live to the end
+    writable    parameters that may be written: a loop's state, donated ones
+    """
+
+    instructions: tuple[Instruction, ...]
+    owners: tuple[tuple[int, tuple[int, ...]], ...]
+    sizes: tuple[int, ...]
+    defined: tuple[tuple[int, ...], ...]
+    touched: tuple[tuple[int, ...], ...]
+    taken: tuple[tuple[tuple[int, int], ...], ...]
+    results: frozenset[int]
+    parameters: frozenset[int]
+    writable: frozenset[int]
+
+    def uses(self) -> list[int]:
+        """How many instructions touch each buffer, and one more for a result's caller."""
+        counts = [0] * len(self.sizes)
+        for touched in self.touched:
+            for buffer in touched:
+                counts[buffer] += 1
+        for buffer in self.results:
+            counts[buffer] += 1
+        return counts
+
+    def moments(self, order: Sequence[int], called: Sequence[int]) -> Iterator[Moment]:
+        """Step through an order of the instructions; ``called`` is what each one's callees need.
+
+        A buffer counts from the instruction that defines it to the last one that touches it, both
+        included; what nobody touches counts at its definition.
+        """
+        sizes, left = self.sizes, self.uses()
+        alive = sum(sizes[buffer] for buffer in self.parameters)
+        heir: dict[int, int] = {}
+        for number in order:
+            defined = self.defined[number]
+            inherited: set[int] = set()
+            for source, target in self.taken[number]:
+                if left[source] == 1 and self.may_take(source):
+                    inherited.add(target)
+                    heir[target] = heir.get(source, source)
+            alive += sum(sizes[buffer] for buffer in defined if buffer not in inherited)
+            peak = alive + called[number]
+            given = {source for source, target in self.taken[number] if target in inherited}
+            for buffer in self.touched[number]:
+                left[buffer] -= 1
+                if left[buffer] == 0 and buffer not in given:
+                    alive -= self._freed(buffer, heir)
+            for buffer in defined:
+                if left[buffer] == 0:
+                    alive -= self._freed(buffer, heir)
+            yield Moment(peak, alive)
+
+    def may_take(self, buffer: int) -> bool:
+        """Whether a buffer may be written by whoever is the last to use it."""
+        owner = self.instructions[self.owners[buffer][0]]
+        return owner.opcode != "constant" and (
+            buffer not in self.parameters or buffer in self.writable
+        )
+
+    def _freed(self, buffer: int, heir: dict[int, int]) -> int:
+        first = heir.get(buffer, buffer)
+        return 0 if first in self.parameters else self.sizes[first]
+
+    def peak_of(self, order: Sequence[int], called: Sequence[int]) -> int:
+        """The most bytes alive at once in an order; 0 for an empty one."""
+        return max((moment.peak for moment in self.moments(order, called)), default=0)
+
+
+def memory_model(computation: Computation) -> MemoryModel:
+    """The model of a computation; one look at each instruction."""
+    return _Builder(computation).build()
+
+
+class _Builder:
+    def __init__(self, computation: Computation) -> None:
+        self.computation = computation
+        self.owners: list[tuple[int, tuple[int, ...]]] = []
+        self.sizes: list[int] = []
+        self.values: dict[Instruction, _Value] = {}
+
+    def build(self) -> MemoryModel:
+        instructions = tuple(self.computation)
+        defined: list[tuple[int, ...]] = []
+        touched: list[tuple[int, ...]] = []
+        taken: list[tuple[tuple[int, int], ...]] = []
+        parameters: list[int] = []
+        for number, instruction in enumerate(instructions):
+            first = len(self.sizes)
+            value = self.passed_on(instruction)
+            if value is None:
+                value = self.define(instruction.shape, number, ())
+            self.values[instruction] = value
+            made = tuple(range(first, len(self.sizes)))
+            if instruction.opcode == "parameter":
+                parameters += made
+                made = ()
+            defined.append(made)
+            touched.append(() if instruction.opcode in _VIEWS else self.touched(instruction))
+            taken.append(self.taken(instruction) if made else ())
+        return MemoryModel(
+            instructions,
+            tuple(self.owners),
+            tuple(self.sizes),
+            tuple(defined),
+            tuple(touched),
+            tuple(taken),
+            frozenset(_leaves(self.values[self.computation.root])),
+            frozenset(parameters),
+            frozenset(self.writable(parameters)),
+        )
+
+    def define(self, shape: Shape, number: int, index: tuple[int, ...]) -> _Value:
+        if isinstance(shape, TupleShape):
+            return tuple(
+                self.define(element, number, (*index, position))
+                for position, element in enumerate(shape.elements)
+            )
+        self.owners.append((number, index))
+        self.sizes.append(shape.byte_size)
+        return len(self.sizes) - 1
+
+    def touched(self, instruction: Instruction) -> tuple[int, ...]:
+        found: dict[int, None] = {}
+        for operand in instruction.operands:
+            found.update(dict.fromkeys(_leaves(self.values[operand])))
+        return tuple(found)
+
+    def taken(self, instruction: Instruction) -> tuple[tuple[int, int], ...]:
+        found = []
+        for pair in in_place_pairs(instruction):
+            source = _part(self.values[instruction.operands[pair.operand]], pair.operand_index)
+            target = _part(self.values[instruction], pair.output_index)
+            if (
+                isinstance(source, int)
+                and isinstance(target, int)
+                and self.sizes[source] == self.sizes[target]
+            ):
+                found.append((source, target))
+        return tuple(found)
+
+    def passed_on(self, instruction: Instruction) -> _Value | None:
+        """The value an instruction passes on without a buffer of its own; None where it defines one."""
+        opcode = instruction.opcode
+        if opcode == "tuple":
+            return tuple(self.values[operand] for operand in instruction.operands)
+        if opcode == "get-tuple-element":
+            return _part(self.values[instruction.operands[0]], (instruction.attributes["index"],))
+        if opcode in _ALIASES and instruction.operands:
+            value = self.values[instruction.operands[0]]
+            return value if _fits(value, instruction.shape) else None
+        return None
+
+    def writable(self, parameters: Iterable[int]) -> Iterator[int]:
+        computation = self.computation
+        if any(
+            caller.opcode == "while" and caller.attributes["body"] is computation
+            for caller in computation.callers
+        ):
+            yield from parameters
+        module = computation.module
+        if module is None or module.entry is not computation:
+            return
+        for entry in module.attributes.get("input_output_alias", ()):
+            value = self.values[computation.parameters[entry.parameter]]
+            part = _part(value, entry.parameter_index)
+            if part is not None:
+                yield from _leaves(part)
+
+
+def _part(value: _Value, index: tuple[int, ...]) -> _Value | None:
+    for number in index:
+        if not isinstance(value, tuple) or number >= len(value):
+            return None
+        value = value[number]
+    return value
+
+
+def _fits(value: _Value, shape: Shape) -> bool:
+    if isinstance(shape, TupleShape):
+        return isinstance(value, tuple) and len(value) == len(shape.elements)
+    return isinstance(value, int)
+
+
+def _leaves(value: _Value) -> Iterator[int]:
+    if isinstance(value, int):
+        yield value
+    else:
+        for element in value:
+            yield from _leaves(element)

@@ -1,0 +1,293 @@
+"""An order of every computation that needs little memory at once.
+
+Finding the best order is NP-hard.  Of several orders, each found in time n log n, the one with the lowest
+peak is taken (``analysis/memory.py`` says what a buffer is and when it is freed):
+
+1. the order the module came with;
+2. depth first from the result, the operand first whose part of the graph needs most beyond what it leaves
+   (Sethi and Ullman's rule, exact for trees);
+3. list scheduling: of all instructions that are ready the one that frees most bytes beyond those it
+   allocates; between equals, the one that came first;
+4. list scheduling from the end backwards, by the same measure.
+
+Example: ``a`` and ``b`` of 4 KiB each are made first and then summed up to ``s`` and ``t``, one number each.
+Peak 8 KiB; in the order a, s, b, t it is 4 KiB.
+
+Left out: no order is sought that needs other copies or recomputes values (``copy-insertion`` and
+``rematerialize`` come after), and time does not count.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+from hloopt.analysis.liveness import called_bytes, peak
+from hloopt.analysis.memory import MemoryModel, memory_model
+from hloopt.ir import Computation, Instruction, Module, edit
+from hloopt.ir.walk import callees_first, execution_order, top_level_computations
+from hloopt.passes.effects import Effects
+from hloopt.rewrite import Pass, PassLog
+
+__all__ = ["Schedule", "ScheduleRecord"]
+
+
+@dataclass(frozen=True, slots=True)
+class ScheduleRecord:
+    """The peak of the entry, in bytes, in the order given and in the order chosen."""
+
+    before: int
+    after: int
+
+
+@dataclass(frozen=True)
+class Schedule(Pass):
+    """Put every computation into an order with a low peak of memory, and call the module scheduled.
+
+    The peak is never above that of the order given.  Side effects, collectives and transfers keep their
+    order among each other, control edges hold.  Bodies of fusions and regions of reduce, sort and the like
+    are not run one by one and stay.  The log has a ``ScheduleRecord``.
+
+    memory  seek an order with a lower peak; without it the order given becomes the schedule
+    """
+
+    name: ClassVar[str] = "schedule"
+    keeps_schedule: ClassVar[bool] = True
+    example: ClassVar[str] = """HloModule sums
+
+add {
+  x = f32[] parameter(0)
+  y = f32[] parameter(1)
+  ROOT z = f32[] add(x, y)
+}
+
+ENTRY main {
+  p = f32[] parameter(0)
+  zero = f32[] constant(0)
+  a = f32[1024]{0} broadcast(p), dimensions={}
+  q = f32[] negate(p)
+  b = f32[1024]{0} broadcast(q), dimensions={}
+  s = f32[] reduce(a, zero), dimensions={0}, to_apply=add
+  t = f32[] reduce(b, zero), dimensions={0}, to_apply=add
+  ROOT r = f32[] add(s, t)
+}
+"""
+
+    memory: bool = True
+
+    def run(self, module: Module, log: PassLog) -> bool:
+        """Callees first, so that a caller knows what they need."""
+        before = peak(module.entry).byte_size
+        changed = False
+        if self.memory:
+            known: dict[Computation, int] = {}
+            effects = Effects(module)
+            run = set(top_level_computations(module))
+            for computation in callees_first(module):
+                if computation in run:
+                    changed |= _schedule(computation, effects, known, log)
+        if not module.attributes.get("is_scheduled") and log.allows():
+            module.attributes["is_scheduled"] = True
+            log.hit("call the module scheduled")
+            changed = True
+        after = peak(module.entry).byte_size
+        log.records.append(ScheduleRecord(before, after))
+        if after < before:
+            log.note(f"peak memory of the entry: {before} bytes before, {after} after")
+        return changed
+
+
+def _schedule(
+    computation: Computation, effects: Effects, known: dict[Computation, int], log: PassLog
+) -> bool:
+    """Improve the order until none of the ways finds a better one: equals are broken by the order given."""
+    changed = False
+    while (order := _better_order(computation, effects, known)) is not None and log.allows():
+        for instruction in order:
+            _move_to_end(computation, instruction)
+        changed = True
+        log.hit("reorder a computation", computation.root)
+    return changed
+
+
+def _better_order(
+    computation: Computation, effects: Effects, known: dict[Computation, int]
+) -> list[Instruction] | None:
+    model = memory_model(computation)
+    called = [called_bytes(instruction, known) for instruction in model.instructions]
+    graph = _graph(model, effects)
+    best = _given(computation, model)
+    least = model.peak_of(best, called)
+    for order in (
+        _depth_first(model, graph),
+        _list_order(model, graph, called),
+        _backward_order(model, graph, called),
+    ):
+        needed = model.peak_of(order, called)
+        if needed < least:
+            best, least = order, needed
+    if best == list(range(len(best))):
+        return None
+    return [model.instructions[number] for number in best]
+
+
+def _given(computation: Computation, model: MemoryModel) -> list[int]:
+    """The order in which the computation is run now."""
+    position = {instruction: at for at, instruction in enumerate(model.instructions)}
+    return [position[instruction] for instruction in execution_order(computation)]
+
+
+def _move_to_end(computation: Computation, instruction: Instruction) -> None:
+    last = next(reversed(computation))
+    if last is not instruction:
+        edit.move_before(last, instruction)
+        edit.move_before(instruction, last)
+
+
+@dataclass(frozen=True)
+class _Graph:
+    """What comes before and after each instruction, by number and each once."""
+
+    before: tuple[tuple[int, ...], ...]
+    after: tuple[tuple[int, ...], ...]
+
+
+def _graph(model: MemoryModel, effects: Effects) -> _Graph:
+    position = {instruction: at for at, instruction in enumerate(model.instructions)}
+    before: list[dict[int, None]] = []
+    last_effect: int | None = None
+    for at, instruction in enumerate(model.instructions):
+        needed = (*instruction.operands, *instruction.control_predecessors)
+        entry = dict.fromkeys(position[other] for other in needed)
+        if effects.has(instruction):
+            if last_effect is not None:
+                entry[last_effect] = None
+            last_effect = at
+        before.append(entry)
+    after: list[list[int]] = [[] for _ in before]
+    for at, entry in enumerate(before):
+        for source in entry:
+            after[source].append(at)
+    return _Graph(tuple(map(tuple, before)), tuple(map(tuple, after)))
+
+
+def _depth_first(model: MemoryModel, graph: _Graph) -> list[int]:
+    """Post-order from what nobody needs; the operand that needs most beyond what it leaves comes first."""
+    kept = [sum(model.sizes[buffer] for buffer in defined) for defined in model.defined]
+    needed: list[int] = []
+    ranked: list[list[int]] = []
+    for at, before in enumerate(graph.before):
+        operands = sorted(before, key=lambda other: (kept[other] - needed[other], other))
+        ranked.append(operands)
+        most, held = 0, 0
+        for other in operands:
+            most = max(most, held + needed[other])
+            held += kept[other]
+        needed.append(max(most, held + kept[at]))
+    done = [False] * len(ranked)
+    order: list[int] = []
+    starts = [at for at, after in enumerate(graph.after) if not after]
+    for start in starts:
+        stack = [(start, iter(ranked[start]))]
+        entered = {start}
+        while stack:
+            at, operands_left = stack[-1]
+            following = next(operands_left, None)
+            if following is None:
+                stack.pop()
+                if not done[at]:
+                    done[at] = True
+                    order.append(at)
+            elif not done[following] and following not in entered:
+                entered.add(following)
+                stack.append((following, iter(ranked[following])))
+    return order
+
+
+def _list_order(model: MemoryModel, graph: _Graph, called: Sequence[int]) -> list[int]:
+    """Take what is ready and frees most; a priority is set anew when a buffer has one user left.
+
+    What needs much memory only while it runs (a loop) waits behind what lowers the level first.
+    """
+    left = model.uses()
+    sizes = model.sizes
+    waiting = [len(before) for before in graph.before]
+    users: list[list[int]] = [[] for _ in sizes]
+    for at, touched in enumerate(model.touched):
+        for buffer in touched:
+            users[buffer].append(at)
+    done = [False] * len(waiting)
+
+    def entry(at: int) -> tuple[int, int, int]:
+        freed = sum(
+            sizes[buffer]
+            for buffer in model.touched[at]
+            if left[buffer] == 1 and buffer not in model.parameters
+        )
+        made = sum(sizes[buffer] for buffer in model.defined[at] if left[buffer])
+        return made - freed, called[at], at
+
+    ready = [entry(at) for at, count in enumerate(waiting) if count == 0]
+    heapq.heapify(ready)
+    order: list[int] = []
+    while ready:
+        priority = heapq.heappop(ready)
+        at = priority[2]
+        if done[at]:
+            continue
+        done[at] = True
+        order.append(at)
+        for buffer in model.touched[at]:
+            left[buffer] -= 1
+            if left[buffer] == 1:
+                for user in users[buffer]:
+                    if not done[user] and waiting[user] == 0:
+                        heapq.heappush(ready, entry(user))
+        for user in graph.after[at]:
+            waiting[user] -= 1
+            if waiting[user] == 0:
+                heapq.heappush(ready, entry(user))
+    return order
+
+
+def _backward_order(model: MemoryModel, graph: _Graph, called: Sequence[int]) -> list[int]:
+    """From the end: take what ends the lives of most bytes beyond those it brings to life."""
+    sizes = model.sizes
+    waiting = [len(after) for after in graph.after]
+    alive = [buffer in model.results or buffer in model.parameters for buffer in range(len(sizes))]
+    users: list[list[int]] = [[] for _ in sizes]
+    for at, touched in enumerate(model.touched):
+        for buffer in touched:
+            users[buffer].append(at)
+
+    def entry(at: int) -> tuple[int, int, int]:
+        ended = sum(sizes[buffer] for buffer in model.defined[at] if alive[buffer])
+        begun = sum(sizes[buffer] for buffer in model.touched[at] if not alive[buffer])
+        return begun - ended, called[at], -at
+
+    ready = [entry(at) for at, count in enumerate(waiting) if count == 0]
+    heapq.heapify(ready)
+    done = [False] * len(waiting)
+    order: list[int] = []
+    while ready:
+        at = -heapq.heappop(ready)[2]
+        if done[at]:
+            continue
+        done[at] = True
+        order.append(at)
+        woken: set[int] = set()
+        for buffer in model.touched[at]:
+            if not alive[buffer]:
+                alive[buffer] = True
+                woken.update(users[buffer])
+                woken.add(model.owners[buffer][0])
+        for source in graph.before[at]:
+            waiting[source] -= 1
+            woken.add(source)
+        for other in woken:
+            if not done[other] and waiting[other] == 0:
+                heapq.heappush(ready, entry(other))
+    order.reverse()
+    return order
