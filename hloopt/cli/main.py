@@ -110,6 +110,8 @@ def cli() -> None:
       3  a module that cannot be read, is not valid, or stops while it runs
       4  a module that cannot be executed here
       5  no such device
+     70  a defect of hloopt
+    130  interrupted
     """
 
 

@@ -81,6 +81,8 @@ class Runner:
         ):
             if path is not None and (path in {"", "-"} or is_folder(path)):
                 raise UsageError(f"{option} needs a file, not '{path}'")
+        if self.outfeed is not None and not self.outfeed.endswith(".npz"):
+            raise UsageError(f"--outfeed writes arrays: {self.outfeed} has to end in .npz")
 
     def run(self, found: Input) -> RunReport:
         """Run one module in all its forms."""

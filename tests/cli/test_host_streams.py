@@ -130,6 +130,7 @@ def test_a_stream_that_ends_names_the_instruction(feed: Path, tmp_path: Path) ->
         (("--infeed", "no.npz"), "no.npz: no such file or folder"),
         (("--outfeed", "-"), "--outfeed needs a file, not '-'"),
         (("--outfeed", "folder/"), "--outfeed needs a file, not 'folder/'"),
+        (("--outfeed", "out.txt"), "--outfeed writes arrays: out.txt has to end in .npz"),
     ],
 )
 def test_files_that_cannot_be_are_usage_errors(feed: Path, words, message: str) -> None:
