@@ -8,23 +8,20 @@ Each gives the exact count, or bounds, or nothing.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from math import inf
 from typing import Final
 
+from hloopt.analysis.loop_config import known_trip_count
 from hloopt.analysis.loop_conditions import Conditions
 from hloopt.analysis.loop_reader import Loop, Slot
 from hloopt.analysis.loop_values import Scalar, Values
 from hloopt.ir import Instruction
 
-__all__ = ["MAX_EVALUATED_TRIPS", "TripBounds", "annotated_trip_count", "trip_bounds", "trip_count"]
+__all__ = ["MAX_EVALUATED_TRIPS", "TripBounds", "trip_bounds", "trip_count"]
 
 MAX_EVALUATED_TRIPS: Final = 128
-
-_KNOWN = re.compile(r'"?known_trip_count"?\s*:\s*\{\s*"?n"?\s*:\s*"?(\d+)"?\s*\}')
-
 
 @dataclass(frozen=True, slots=True)
 class TripBounds:
@@ -49,21 +46,14 @@ def trip_count(loop: Instruction, limit: int = MAX_EVALUATED_TRIPS) -> int | Non
     Reads through tuples, copies, views, calls and fusions, and state elements that the body passes on
     unchanged.  ``limit`` is how many iterations are run by hand where there is no closed form; 0 for none.
     """
-    known = annotated_trip_count(loop)
+    known = known_trip_count(loop)
     return known if known is not None else _bounds(loop, limit, only_exact=True).exact
 
 
 def trip_bounds(loop: Instruction, limit: int = MAX_EVALUATED_TRIPS) -> TripBounds:
     """How often the body of a ``while`` runs at least and at most."""
-    known = annotated_trip_count(loop)
+    known = known_trip_count(loop)
     return TripBounds(known, known) if known is not None else _bounds(loop, limit, only_exact=False)
-
-
-def annotated_trip_count(loop: Instruction) -> int | None:
-    """The count in the backend_config."""
-    config = loop.attributes.get("backend_config")
-    found = _KNOWN.search(str(config)) if config is not None else None
-    return int(found.group(1)) if found else None
 
 
 def _bounds(instruction: Instruction, limit: int, *, only_exact: bool) -> TripBounds:

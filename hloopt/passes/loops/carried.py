@@ -1,0 +1,281 @@
+"""Changing what a while carries: the one place that keeps state, condition, body and users in step."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Sequence
+from typing import TypeAlias
+
+from hloopt.analysis.loop_config import Config, config_text, loop_config
+from hloopt.ir import Computation, Instruction, build, edit
+from hloopt.ir.walk import called_computations
+from hloopt.types import Shape, TupleShape
+
+__all__ = [
+    "Carried",
+    "init_elements",
+    "obstacle",
+    "reads",
+    "remove_uncalled",
+    "tuple_of",
+    "uses",
+    "whole_uses",
+]
+
+_BY_ELEMENT = ("origin", "statistics")
+_Change: TypeAlias = Callable[[list[Shape]], list[Shape]]
+
+
+def obstacle(loop: Instruction) -> str:
+    """Why the state of a loop cannot be changed, or an empty string."""
+    shape = loop.shape
+    body, condition = loop.attributes["body"], loop.attributes["condition"]
+    parts = (
+        loop, loop.operands[0], body.parameters[0], body.root, condition.parameters[0],
+    )  # fmt: skip
+    if not isinstance(shape, TupleShape):
+        return "its state is no tuple"
+    if shape.is_dynamic:
+        return "its state has dynamic dimensions"
+    if not all(part.is_understood for part in parts):
+        return "it has attributes nobody here knows"
+    if any(str(part.attributes.get("sharding", "")).startswith("{{") for part in parts):
+        return "its sharding is told element by element"
+    return ""
+
+
+def reads(state: Instruction, index: int) -> list[Instruction]:
+    """The get-tuple-elements of one element."""
+    return [
+        user
+        for user in state.users
+        if user.opcode == "get-tuple-element" and user.attributes["index"] == index
+    ]
+
+
+def uses(loop: Instruction, index: int) -> list[Instruction]:
+    """The reads of an element in condition, body and behind the loop that have users themselves."""
+    states = (
+        loop.attributes["condition"].parameters[0],
+        loop.attributes["body"].parameters[0],
+        loop,
+    )
+    return [read for state in states for read in reads(state, index) if read.users or read.is_root]
+
+
+def whole_uses(state: Instruction) -> list[Instruction]:
+    """The users that take more than one element."""
+    return [user for user in state.users if user.opcode != "get-tuple-element"]
+
+
+def init_elements(loop: Instruction) -> tuple[Instruction, ...]:
+    """The elements before the loop, taken out of their tuple right before it where that is needed."""
+    source = loop.operands[0]
+    return source.operands if source.opcode == "tuple" else _elements(source, loop)
+
+
+def _elements(source: Instruction, position: Instruction) -> tuple[Instruction, ...]:
+    shape = source.shape
+    assert isinstance(shape, TupleShape)
+    return tuple(
+        build.make(position, "get-tuple-element", (source,), {"index": index}, shape=element)
+        for index, element in enumerate(shape.elements)
+    )
+
+
+class Carried:
+    """A loop that is being changed: its operand and its body's root are tuples of its own, which nobody
+    else uses, its condition and body are called by it alone, and only get-tuple-elements read its state.
+    """
+
+    def __init__(self, loop: Instruction) -> None:
+        self.loop = loop
+        _own(loop, "condition")
+        _own(loop, "body")
+        self.condition: Computation = loop.attributes["condition"]
+        self.body: Computation = loop.attributes["body"]
+        self.states = (self.condition.parameters[0], self.body.parameters[0])
+        self._own_init()
+        self._own_root()
+        for state in (*self.states, loop):
+            _only_read(state)
+
+    @property
+    def init(self) -> Instruction:
+        """The tuple before the loop."""
+        return self.loop.operands[0]
+
+    @property
+    def root(self) -> Instruction:
+        """The tuple that the body returns."""
+        return self.body.root
+
+    @property
+    def shapes(self) -> tuple[Shape, ...]:
+        """The shapes of the elements."""
+        assert isinstance(self.loop.shape, TupleShape)
+        return self.loop.shape.elements
+
+    def replace_outside(self, index: int, value: Instruction) -> None:
+        """Let users of the loop's result have ``value``."""
+        for read in reads(self.loop, index):
+            edit.replace_uses(read, value)
+
+    def drop(self, indices: Collection[int]) -> None:
+        """Take elements out of the state; nothing but their own next values may need them."""
+        gone = set(indices)
+        kept = [index for index in range(len(self.shapes)) if index not in gone]
+        edit.set_operands(self.init, tuple(self.init.operands[index] for index in kept))
+        edit.set_operands(self.root, tuple(self.root.operands[index] for index in kept))
+        for state in (*self.states, self.loop):
+            for index in sorted(gone):
+                for read in reads(state, index):
+                    if state is self.loop:
+                        edit.remove(read)
+                    else:
+                        _remove_with_users(read)
+            renumbered = {old: new for new, old in enumerate(kept)}
+            for user in state.users:
+                edit.set_attribute(user, "index", renumbered[user.attributes["index"]])
+        self.reshape(lambda shapes: [shapes[index] for index in kept])
+        self.renumber_config({old: new for new, old in enumerate(kept)})
+
+    def add(self, values: Sequence[Instruction]) -> range:
+        """Carry values of outside, which the body hands on; the new elements' indices."""
+        first = len(self.shapes)
+        more = [value.shape for value in values]
+        edit.set_operands(self.init, (*self.init.operands, *values))
+        self.reshape(lambda shapes: [*shapes, *more])
+        added = range(first, first + len(more))
+        handed = tuple(self.read(self.states[1], index, self.root) for index in added)
+        edit.set_operands(self.root, (*self.root.operands, *handed))
+        return added
+
+    def read(self, state: Instruction, index: int, position: Instruction) -> Instruction:
+        """A get-tuple-element of the state, right before an instruction."""
+        shape = state.shape
+        assert isinstance(shape, TupleShape)
+        attributes = {"index": index}
+        return build.make(
+            position, "get-tuple-element", (state,), attributes, shape=shape.elements[index]
+        )
+
+    def reshape(self, change: _Change) -> None:
+        """Change the shapes of the elements everywhere; what is told by element only is dropped."""
+        for part in (self.init, self.root, *self.states, self.loop):
+            shape = part.shape
+            assert isinstance(shape, TupleShape)
+            edit.set_shape(part, TupleShape(tuple(change(list(shape.elements)))))
+            for name in _BY_ELEMENT:
+                if name in part.attributes:
+                    edit.set_attribute(part, name, None)
+
+    def renumber_config(self, renumbered: dict[int, int]) -> None:
+        """Let the backend_config speak of elements by their new indices; those without one are gone."""
+        config = loop_config(self.loop)
+        if config:
+            edit.set_attribute(
+                self.loop, "backend_config", config_text(self.loop, _moved(config, renumbered))
+            )
+
+    def _own_init(self) -> None:
+        source = self.loop.operands[0]
+        if source.opcode == "tuple" and len(source.users) == 1 and not source.is_root:
+            return
+        elements = init_elements(self.loop)
+        edit.set_operands(self.loop, (tuple_of(self.loop, elements, self.loop.shape),))
+
+    def _own_root(self) -> None:
+        root = self.body.root
+        if root.opcode == "tuple" and not root.users:
+            return
+        elements = root.operands if root.opcode == "tuple" else None
+        if elements is None:
+            shape = root.shape
+            assert isinstance(shape, TupleShape)
+            elements = tuple(
+                build.make(self.body, "get-tuple-element", (root,), {"index": index}, shape=one)
+                for index, one in enumerate(shape.elements)
+            )
+        edit.set_root(self.body, tuple_of(self.body, elements, root.shape))
+
+
+def _moved(config: Config, renumbered: dict[int, int]) -> Config:
+    """Numbers of elements in XLA's description of a loop, where the elements are still there."""
+    changed = dict(config)
+    variable = config.get("known_induction_variable")
+    if isinstance(variable, dict):
+        index = renumbered.get(int(variable.get("tuple_index", 0)))
+        if index is None:
+            del changed["known_induction_variable"]
+            changed.pop("known_init_step", None)
+        else:
+            changed["known_induction_variable"] = {**variable, "tuple_index": str(index)}
+    dynamic = config.get("dynamic_variables")
+    if isinstance(dynamic, list):
+        rows = ((row, renumbered.get(int(row.get("tuple_index", 0)))) for row in dynamic)
+        changed["dynamic_variables"] = [
+            {**row, "tuple_index": str(index)} for row, index in rows if index is not None
+        ]
+    return changed
+
+
+def _own(loop: Instruction, name: str) -> None:
+    """A computation that this loop alone calls."""
+    called: Computation = loop.attributes[name]
+    module = called.module
+    assert module is not None
+    if sum(called.callers.values()) > 1:
+        copy = edit.add_computation(module, build.clone_computation(called))
+        edit.set_attribute(loop, name, copy)
+
+
+def tuple_of(
+    position: Instruction | Computation, elements: Iterable[Instruction], shape: Shape
+) -> Instruction:
+    """A tuple with exactly this shape, right before an instruction or at the end of a computation."""
+    return build.make(position, "tuple", tuple(elements), shape=shape)
+
+
+def _only_read(state: Instruction) -> None:
+    """Give users of a whole state a tuple of its elements."""
+    computation = state.computation
+    users = whole_uses(state)
+    assert computation is not None
+    if not users and not state.is_root:
+        return
+    # Made before the state, then behind it: the graph has no other end to hold on to.
+    elements = _elements(state, state)
+    whole = tuple_of(state, elements, state.shape)
+    edit.move_before(elements[0] if elements else whole, state)
+    for user in users:
+        if user is not whole:
+            edit.set_operands(user, tuple(whole if one is state else one for one in user.operands))
+    if state.is_root:
+        edit.set_root(computation, whole)
+
+
+def _remove_with_users(instruction: Instruction) -> None:
+    """Remove an instruction and all that depends on it."""
+    stack = [instruction]
+    while stack:
+        top = stack[-1]
+        if top.computation is None:
+            stack.pop()
+        elif top.users:
+            stack.extend(top.users)
+        else:
+            edit.remove(top)
+            stack.pop()
+
+
+def remove_uncalled(computations: Iterable[Computation]) -> None:
+    """Remove those of some computations that nobody calls, and what they called alone."""
+    pending = list(computations)
+    while pending:
+        computation = pending.pop()
+        module = computation.module
+        if module is None or computation.callers or computation is module.entry:
+            continue
+        called = {one for caller in computation for one in called_computations(caller)}
+        edit.remove_computation(computation)
+        pending.extend(called)

@@ -1,0 +1,184 @@
+"""Counters of a loop: what they are behind it, and one in place of two."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from hloopt.analysis.induction import Affine, Inductions
+from hloopt.analysis.loop_reader import Loop, Slot
+from hloopt.analysis.progressions import limits, wrapped
+from hloopt.analysis.trip_count import trip_count
+from hloopt.ir import Instruction, build, edit
+from hloopt.passes.effects import Effects
+from hloopt.passes.loops import elements
+from hloopt.passes.loops.carried import Carried, reads, uses
+from hloopt.rewrite import PassLog
+from hloopt.types import ArrayShape, DType, Literal, array
+
+__all__ = ["asked", "constant_like", "counters", "final_values", "merge"]
+
+
+def counters(loop: Instruction) -> dict[int, Affine]:
+    """The integers of a loop's state that are known numbers of the iteration, by their index."""
+    found = Inductions(Loop(loop))
+    variables = {
+        index: found.variable(Slot(index))
+        for index in range(elements.count(loop))
+        if _is_integer(loop, index)
+    }
+    return {index: variable for index, variable in variables.items() if variable is not None}
+
+
+def _is_integer(loop: Instruction, index: int) -> bool:
+    shape = Loop(loop).shape(Slot(index))
+    return shape is not None and shape.dtype.is_integer and shape.elements > 0
+
+
+def constant_like(position: Instruction, like: Instruction, value: int) -> Instruction:
+    """An integer in every element of the shape of ``like``, with its metadata."""
+    shape = like.shape
+    assert isinstance(shape, ArrayShape)
+    made = _integer(position, shape.dtype, value)
+    if shape.dims:
+        made = build.make(position, "broadcast", (made,), {"dimensions": ()}, shape=shape)
+    made.metadata = like.metadata
+    return made
+
+
+def _integer(position: Instruction, kind: DType, value: int) -> Instruction:
+    number = np.array(wrapped(value, kind)).astype(kind.numpy)
+    return build.constant(position, Literal(array(kind), number))
+
+
+def final_values(loop: Instruction, effects: Effects, log: PassLog) -> bool:
+    """A counter behind a loop of known count is a number."""
+    name = "counter after the loop"
+    read = [user for user in loop.users if user.opcode == "get-tuple-element"]
+    used = [one for one in read if one.users or one.is_root]
+    if not any(_is_integer(loop, one.attributes["index"]) for one in used):
+        return False
+    trips = trip_count(loop)
+    known = counters(loop) if trips is not None else {}
+    changed = False
+    for one in used:
+        variable = known.get(one.attributes["index"])
+        if variable is None or trips is None or not elements.is_plain(one):
+            continue
+        if not log.allows():
+            break
+        log.hit(name, one)
+        edit.replace_uses(one, constant_like(one, one, variable.at(trips)))
+        changed = True
+    return changed
+
+
+@dataclass(frozen=True)
+class _Following:
+    """``follower = factor * leader + offset`` in every iteration."""
+
+    leader: int
+    follower: int
+    factor: int
+    offset: int
+
+
+def merge(loop: Instruction, effects: Effects, log: PassLog) -> bool:
+    """Compute a counter from another one that takes as large steps or smaller ones."""
+    name = "counter that follows another"
+    changed = False
+    while (pair := next(_pairs(loop), None)) is not None:
+        read = [one for state in (*_states(loop), loop) for one in reads(state, pair.follower)]
+        if not all(map(elements.is_plain, read)):
+            log.miss(name, loop, f"element {pair.follower} has a sharding or control edges")
+            break
+        if not log.allows():
+            break
+        sum_text = f"{pair.factor} * element {pair.leader} + {pair.offset}"
+        log.hit(name, loop, f"element {pair.follower} = {sum_text}")
+        carried = Carried(loop)
+        for use in uses(loop, pair.follower):
+            edit.replace_uses(use, _computed(carried, use, pair))
+        carried.drop([pair.follower])
+        changed = True
+    return changed
+
+
+def _states(loop: Instruction) -> tuple[Instruction, Instruction]:
+    return loop.attributes["condition"].parameters[0], loop.attributes["body"].parameters[0]
+
+
+def _pairs(loop: Instruction) -> Iterator[_Following]:
+    if sum(_is_integer(loop, index) for index in range(elements.count(loop))) < 2:
+        return
+    known = {
+        index: variable
+        for index, variable in counters(loop).items()
+        if variable.step and not _dims(loop, index)
+    }
+    if len(known) < 2:
+        return
+    first = asked(loop)
+    order = sorted(known, key=lambda index: (index not in first, abs(known[index].step), index))
+    trips = trip_count(loop)
+    leaders: list[int] = []
+    for index in order:
+        for leader in leaders:
+            pair = _following(known, leader, index, trips)
+            if pair is not None:
+                yield pair
+                break
+        else:
+            leaders.append(index)
+
+
+def asked(loop: Instruction) -> set[int]:
+    """The elements that the condition reads."""
+    state = _states(loop)[0]
+    return {
+        read.attributes["index"]
+        for read in state.users
+        if read.opcode == "get-tuple-element" and (read.users or read.is_root)
+    }
+
+
+def _dims(loop: Instruction, index: int) -> tuple[int, ...]:
+    shape = Loop(loop).shape(Slot(index))
+    return shape.dims if shape is not None else ()
+
+
+def _following(
+    known: dict[int, Affine], leader: int, follower: int, trips: int | None
+) -> _Following | None:
+    one, other = known[leader], known[follower]
+    factor, rest = divmod(other.step, one.step)
+    if rest or (other.dtype.bits > one.dtype.bits and not _stays(one, trips)):
+        return None
+    offset = wrapped(other.first - factor * one.first, other.dtype)
+    return _Following(leader, follower, factor, offset)
+
+
+def _stays(variable: Affine, trips: int | None) -> bool:
+    """Whether a counter never goes round, so that a wider one can be computed from it."""
+    low, high = limits(variable.dtype)
+    return trips is not None and low <= variable.first + trips * variable.step <= high
+
+
+def _computed(carried: Carried, use: Instruction, pair: _Following) -> Instruction:
+    value = carried.read(use.operands[0], pair.leader, use)
+    kind = use.array.dtype
+    made = []
+    if value.array.dtype is not kind:
+        value = build.make(use, "convert", (value,), shape=use.shape)
+        made.append(value)
+    if pair.factor != 1:
+        value = build.make(use, "multiply", (value, _integer(use, kind, pair.factor)))
+        made.append(value)
+    if pair.offset:
+        value = build.make(use, "add", (value, _integer(use, kind, pair.offset)))
+        made.append(value)
+    for one in made:
+        one.metadata = use.metadata
+    return value

@@ -1,0 +1,248 @@
+"""Questions about the elements that a while carries: which are needed, handed on, constant or twice there."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterator
+from typing import Any
+
+from hloopt.ir import Computation, Instruction
+from hloopt.passes.effects import Effects
+from hloopt.passes.loops.carried import reads, whole_uses
+from hloopt.rewrite.driver import same_layout
+from hloopt.types import ArrayShape, Literal, TupleShape, descending
+
+__all__ = [
+    "count",
+    "duplicates",
+    "following",
+    "is_handed_on",
+    "is_plain",
+    "may_merge",
+    "may_replace",
+    "may_replace_result",
+    "needed",
+    "same_constant",
+]
+
+_MOST_ROUNDS = 16
+_NOT_EQUAL = frozenset({"parameter", "rng", "rng-bit-generator", "rng-get-and-update-state",
+                        "opt-barrier", "after-all", "domain", "add-dependency"})  # fmt: skip
+
+
+def count(loop: Instruction) -> int:
+    """The number of elements of the state."""
+    assert isinstance(loop.shape, TupleShape)
+    return len(loop.shape.elements)
+
+
+def following(body: Computation, index: int) -> Instruction | None:
+    """The instruction that makes an element's next value, where the body returns a tuple."""
+    return body.root.operands[index] if body.root.opcode == "tuple" else None
+
+
+def is_handed_on(body: Computation, index: int) -> bool:
+    """Whether the body returns an element of its state as it is."""
+    state = body.parameters[0]
+    result = following(body, index)
+    if result is None:
+        return body.root is state
+    return (
+        result.opcode == "get-tuple-element"
+        and result.operands[0] is state
+        and result.attributes["index"] == index
+    )
+
+
+def may_replace_result(loop: Instruction, index: int, state: Instruction) -> bool:
+    """Whether an element of a loop's result may be that of ``state``, the tuple before the loop."""
+    assert isinstance(loop.shape, TupleShape)
+    assert isinstance(state.shape, TupleShape)
+    value = state.operands[index] if state.opcode == "tuple" else None
+    sharding = value.attributes.get("sharding") if value is not None else None
+    return same_layout(loop.shape.elements[index], state.shape.elements[index]) and all(
+        is_plain(read, sharding) for read in reads(loop, index)
+    )
+
+
+def may_replace(read: Instruction, value: Instruction) -> bool:
+    """Whether ``value`` may stand for ``read``."""
+    return is_plain(read, value.attributes.get("sharding")) and same_layout(read.shape, value.shape)
+
+
+def may_merge(loop: Instruction, index: int, first: int) -> bool:
+    """Whether layouts and shardings let one element stand for another."""
+    states = (
+        loop.attributes["condition"].parameters[0],
+        loop.attributes["body"].parameters[0],
+        loop,
+    )
+    for state in states:
+        assert isinstance(state.shape, TupleShape)
+        if not same_layout(state.shape.elements[index], state.shape.elements[first]):
+            return False
+    return all(is_plain(read, None) for state in states for read in reads(state, index))
+
+
+def is_plain(read: Instruction, sharding: object = None) -> bool:
+    """Whether a read has no control edges, and no sharding but this."""
+    return (
+        not read.control_predecessors
+        and not read.control_successors
+        and read.attributes.get("sharding") in (None, sharding)
+    )
+
+
+def needed(loop: Instruction, effects: Effects) -> set[int]:
+    """Elements that the result, the condition or an effect needs, and those their next values need."""
+    everything = set(range(count(loop)))
+    if whole_uses(loop) or loop.is_root:
+        return everything
+    body, condition = loop.attributes["body"], loop.attributes["condition"]
+    search = _Backwards(body)
+    found = {
+        user.attributes["index"]
+        for user in loop.users
+        if user.users or user.is_root or user.control_predecessors or user.control_successors
+    }
+    found |= _Backwards(condition).slots([condition.root, *_acting(condition, effects)], everything)
+    found |= search.slots(_acting(body, effects), everything)
+    pending = list(found)
+    while pending:
+        result = following(body, pending.pop())
+        more = search.slots([result if result is not None else body.root], everything) - found
+        found |= more
+        pending.extend(more)
+    return found
+
+
+def _acting(computation: Computation, effects: Effects) -> list[Instruction]:
+    return [
+        one
+        for one in computation
+        if effects.has(one) or one.control_predecessors or one.control_successors
+    ]
+
+
+class _Backwards:
+    """What instructions need of the state; each instruction is looked at once."""
+
+    def __init__(self, computation: Computation) -> None:
+        self._state = computation.parameters[0]
+        self._seen: set[Instruction] = set()
+
+    def slots(self, starts: list[Instruction], everything: set[int]) -> set[int]:
+        found: set[int] = set()
+        pending = [one for one in starts if one not in self._seen]
+        self._seen.update(pending)
+        while pending:
+            instruction = pending.pop()
+            if instruction is self._state:
+                return set(everything)
+            if instruction.opcode == "get-tuple-element" and instruction.operands[0] is self._state:
+                found.add(instruction.attributes["index"])
+                continue
+            for before in (*instruction.operands, *instruction.control_predecessors):
+                if before not in self._seen:
+                    self._seen.add(before)
+                    pending.append(before)
+        return found
+
+
+def same_constant(left: Instruction, right: Instruction) -> bool:
+    """Whether both are constants of the same bits and shape."""
+    return (
+        left.literal is not None
+        and right.literal is not None
+        and left.literal == right.literal
+        and same_layout(left.shape, right.shape)
+    )
+
+
+def duplicates(loop: Instruction, effects: Effects) -> dict[int, int]:
+    """Elements that always equal an earlier one, with it.
+
+    All with the same value before the loop are taken for equal at first; those whose next values differ,
+    as long as the others are equal, are told apart, until no more are.
+    """
+    init, body = loop.operands[0], loop.attributes["body"]
+    if init.opcode != "tuple" or body.root.opcode != "tuple":
+        return {}
+    keys = list(map(_init_key, init.operands))
+    if len(set(keys)) == len(keys):
+        return {}
+    classes = _numbered(keys)
+    for _ in range(_MOST_ROUNDS):
+        numbers = _Numbers(classes, effects)
+        refined = _numbered(list(zip(classes, numbers.of_results(body), strict=True)))
+        if refined == classes:
+            break
+        classes = refined
+    else:
+        return {}
+    first: dict[int, int] = {}
+    found = {}
+    for index, number in enumerate(classes):
+        if first.setdefault(number, index) != index:
+            found[index] = first[number]
+    return found
+
+
+def _numbered(keys: list[Any]) -> list[int]:
+    numbers: dict[Hashable, int] = {}
+    return [numbers.setdefault(key, len(numbers)) for key in keys]
+
+
+def _init_key(value: Instruction) -> Hashable:
+    if value.literal is not None and value.opcode == "constant":
+        return value.literal, _shape_key(value)
+    if value.opcode == "broadcast" and value.operands[0].literal is not None:
+        return value.operands[0].literal, _shape_key(value), value.attributes["dimensions"]
+    return value
+
+
+def _shape_key(instruction: Instruction) -> Hashable:
+    shape = instruction.shape
+    if isinstance(shape, ArrayShape) and shape.layout is None:
+        return ArrayShape(shape.dtype, shape.dims, descending(shape.rank), shape.dynamic)
+    return shape
+
+
+class _Numbers:
+    """Numbers of values: equal where elements of the same class are."""
+
+    def __init__(self, classes: list[int], effects: Effects) -> None:
+        self._classes = classes
+        self._effects = effects
+        self._known: dict[Hashable, int] = {}
+
+    def of_results(self, body: Computation) -> Iterator[int]:
+        found: dict[Instruction, int] = {}
+        state = body.parameters[0]
+        for instruction in body:
+            found[instruction] = self._known.setdefault(
+                self._key(instruction, state, found), len(self._known)
+            )
+        return (found[one] for one in body.root.operands)
+
+    def _key(
+        self, instruction: Instruction, state: Instruction, found: dict[Instruction, int]
+    ) -> Hashable:
+        if instruction.opcode == "get-tuple-element" and instruction.operands[0] is state:
+            index = instruction.attributes["index"]
+            return "element", self._classes[index], _shape_key(instruction)
+        if instruction.opcode in _NOT_EQUAL or self._effects.has(instruction):
+            return instruction
+        operands = tuple(found[operand] for operand in instruction.operands)
+        if len(operands) == 2 and operands[0] > operands[1] and instruction.op.commutative:
+            operands = operands[::-1]
+        attributes = tuple(
+            (name, _value_key(value))
+            for name, value in sorted(instruction.attributes.items())
+            if name not in ("origin", "statistics")
+        )
+        return instruction.opcode, _shape_key(instruction), operands, attributes
+
+
+def _value_key(value: object) -> Hashable:
+    """Called computations are equal when they are the same one."""
+    return value.key if isinstance(value, Literal) else value

@@ -1,0 +1,100 @@
+"""Tuples within the state of a loop become elements of it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from hloopt.ir import Instruction, edit
+from hloopt.passes.effects import Effects
+from hloopt.passes.loops.carried import Carried, reads, tuple_of
+from hloopt.passes.loops.inline import elements_of
+from hloopt.rewrite import PassLog
+from hloopt.types import Shape, TupleShape
+
+__all__ = ["flatten"]
+
+NAME = "tuple within the state"
+
+
+def flatten(loop: Instruction, effects: Effects, log: PassLog) -> bool:
+    """Open tuples within the state, level by level."""
+    changed = False
+    while any(isinstance(shape, TupleShape) for shape in _shapes(loop)):
+        reason = _obstacle(loop)
+        if reason:
+            log.miss(NAME, loop, reason)
+            break
+        if not log.allows():
+            break
+        log.hit(NAME, loop)
+        _open(Carried(loop))
+        changed = True
+    return changed
+
+
+def _shapes(part: Instruction) -> tuple[Shape, ...]:
+    assert isinstance(part.shape, TupleShape)
+    return part.shape.elements
+
+
+def _obstacle(loop: Instruction) -> str:
+    states = (
+        loop.attributes["condition"].parameters[0],
+        loop.attributes["body"].parameters[0],
+        loop,
+    )
+    for state in states:
+        for index, shape in enumerate(_shapes(state)):
+            if isinstance(shape, TupleShape):
+                for read in reads(state, index):
+                    if "sharding" in read.attributes:
+                        return f"{read.name} has a sharding"
+                    if read.control_predecessors or read.control_successors:
+                        return f"{read.name} has control edges"
+    return ""
+
+
+def _open(carried: Carried) -> None:
+    """Replace each tuple within the state by its elements."""
+    sizes = [len(_elements(shape)) for shape in carried.shapes]
+    offsets = [sum(sizes[:index]) for index in range(len(sizes))]
+    nested = [isinstance(shape, TupleShape) for shape in carried.shapes]
+    for part in (carried.init, carried.root):
+        opened = [
+            element
+            for operand, is_tuple in zip(part.operands, nested, strict=True)
+            for element in (elements_of(operand, part) if is_tuple else [operand])
+        ]
+        edit.set_operands(part, tuple(opened))
+    found = {
+        state: [reads(state, index) for index in range(len(sizes))]
+        for state in (*carried.states, carried.loop)
+    }
+    carried.reshape(lambda shapes: [one for shape in shapes for one in _elements(shape)])
+    for state, lists in found.items():
+        for index, group in enumerate(lists):
+            for read in group:
+                if nested[index]:
+                    _reread(
+                        carried, state, read, range(offsets[index], offsets[index] + sizes[index])
+                    )
+                else:
+                    edit.set_attribute(read, "index", offsets[index])
+    carried.renumber_config(
+        {index: offset for index, offset in enumerate(offsets) if not nested[index]}
+    )
+
+
+def _elements(shape: Shape) -> Sequence[Shape]:
+    return shape.elements if isinstance(shape, TupleShape) else (shape,)
+
+
+def _reread(carried: Carried, state: Instruction, read: Instruction, indices: range) -> None:
+    """Let users of a tuple that was an element have the new elements."""
+    fresh = [carried.read(state, index, read) for index in indices]
+    for user in list(read.users):
+        if user.opcode == "get-tuple-element":
+            edit.replace_instruction(user, fresh[user.attributes["index"]])
+    if read.users or read.is_root:
+        edit.replace_uses(read, tuple_of(read, fresh, read.shape))
+    edit.remove(read)

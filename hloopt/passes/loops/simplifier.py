@@ -1,0 +1,229 @@
+"""Loops that carry less, run never or once, or count one thing instead of two."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import ClassVar
+
+from hloopt.analysis.trip_count import trip_count
+from hloopt.ir import Instruction, Module, build, edit
+from hloopt.ir.walk import callees_first, wrapped_computations
+from hloopt.passes.effects import Effects
+from hloopt.passes.loops import counters, elements, flatten
+from hloopt.passes.loops.carried import Carried, obstacle, reads, uses, whole_uses
+from hloopt.passes.loops.inline import copy_body, elements_of, removal_obstacle, replace_loop
+from hloopt.rewrite import Pass, PassLog
+from hloopt.types import TupleShape
+
+__all__ = ["WhileLoopSimplifier"]
+
+
+@dataclass(frozen=True)
+class WhileLoopSimplifier(Pass):
+    """Let loops carry only what they need, and run what runs at most once without a loop.
+
+    1. A loop that never runs gives way to its initial state, one that runs once to its body.
+    2. Tuples within the state become elements of it.
+    3. The result of an element that the body hands on is what it was before the loop; one whose next value
+       is the constant it begins with becomes that constant inside, too.
+    4. Of elements that are always equal, one stays.
+    5. A counter that is a multiple of another plus a number is computed from it; after a loop of known
+       count, a counter is a number.
+    6. Elements that only their own next values need are dropped, in cycles, too.
+
+    A loop with side effects in body or condition is never taken apart (1), nor is one with control edges,
+    or whose result has a sharding.  An endless loop stays one: nothing is said about a loop whose count is
+    not known.  Bodies of fusions and of asynchronous calls are left alone, as are dynamic dimensions and
+    shardings told element by element.
+    """
+
+    name: ClassVar[str] = "while-loop-simplifier"
+    example: ClassVar[str] = """HloModule example
+
+less {
+  s = (s32[], s32[], f32[4], f32[4]) parameter(0)
+  i = s32[] get-tuple-element(s), index=0
+  n = s32[] constant(10)
+  ROOT c = pred[] compare(i, n), direction=LT
+}
+
+next {
+  s = (s32[], s32[], f32[4], f32[4]) parameter(0)
+  i = s32[] get-tuple-element(s), index=0
+  j = s32[] get-tuple-element(s), index=1
+  x = f32[4] get-tuple-element(s), index=2
+  w = f32[4] get-tuple-element(s), index=3
+  one = s32[] constant(1)
+  two = s32[] constant(2)
+  i1 = s32[] add(i, one)
+  j1 = s32[] add(j, two)
+  y = f32[4] multiply(x, w)
+  ROOT r = (s32[], s32[], f32[4], f32[4]) tuple(i1, j1, y, w)
+}
+
+ENTRY main {
+  x = f32[4] parameter(0)
+  w = f32[4] parameter(1)
+  zero = s32[] constant(0)
+  t = (s32[], s32[], f32[4], f32[4]) tuple(zero, zero, x, w)
+  loop = (s32[], s32[], f32[4], f32[4]) while(t), condition=less, body=next
+  j = s32[] get-tuple-element(loop), index=1
+  y = f32[4] get-tuple-element(loop), index=2
+  v = f32[4] get-tuple-element(loop), index=3
+  ROOT r = (s32[], f32[4], f32[4]) tuple(j, y, v)
+}
+"""
+
+    def run(self, module: Module, log: PassLog) -> bool:
+        """Inner loops first, again and again: what happens to one shows more of another."""
+        changed = False
+        while _round(module, log):
+            changed = True
+        return changed
+
+
+_Step = Callable[[Instruction, Effects, PassLog], bool]
+
+
+def _round(module: Module, log: PassLog) -> bool:
+    effects, wrapped = Effects(module), wrapped_computations(module)
+    changed = False
+    for computation in callees_first(module):
+        if computation.module is None or computation in wrapped:
+            continue
+        for instruction in list(computation):
+            if instruction.opcode == "while" and instruction.computation is computation:
+                computations = len(module.computations)
+                changed |= _simplify(instruction, effects, log)
+                if len(module.computations) > computations:  # of shared ones, copies were made
+                    effects = Effects(module)
+    return changed
+
+
+def _simplify(loop: Instruction, effects: Effects, log: PassLog) -> bool:
+    if _taken_apart(loop, effects, log):
+        return True
+    if not isinstance(loop.shape, TupleShape):
+        return False
+    reason = obstacle(loop)
+    changed = False
+    for name, step in _STEPS:
+        if not log.allows():
+            break
+        if reason:
+            log.miss(name, loop, reason)
+            break
+        changed |= step(loop, effects, log)
+    return changed
+
+
+def _taken_apart(loop: Instruction, effects: Effects, log: PassLog) -> bool:
+    """Step 1."""
+    trips = trip_count(loop)
+    if trips not in (0, 1):
+        return False
+    name = "loop that never runs" if trips == 0 else "loop that runs once"
+    body, condition = loop.attributes["body"], loop.attributes["condition"]
+    reason = removal_obstacle(loop)
+    acting = [condition, *([body] if trips else [])]
+    if not reason and any(effects.has(one) for called in acting for one in called):
+        reason = "body or condition have side effects"
+    if reason:
+        log.miss(name, loop, reason)
+        return False
+    if not log.allows():
+        return False
+    log.hit(name, loop)
+    state = elements_of(loop.operands[0], loop)
+    replace_loop(loop, copy_body(body, loop, state, loop=loop) if trips else state)
+    return True
+
+
+def _hand_on(loop: Instruction, effects: Effects, log: PassLog) -> bool:
+    """Step 3, results: what the body hands on is what it was."""
+    name = "element that the body hands on"
+    body, source = loop.attributes["body"], loop.operands[0]
+    whole = bool(whole_uses(loop)) or loop.is_root
+    changed = False
+    for index in range(elements.count(loop)):
+        used = whole or any(one.users or one.is_root for one in reads(loop, index))
+        if not used or not elements.is_handed_on(body, index):
+            continue
+        if not elements.may_replace_result(loop, index, source):
+            log.miss(name, loop, f"element {index} of the result has another layout or sharding")
+            continue
+        if not log.allows():
+            break
+        log.hit(name, loop, f"element {index}")
+        carried = Carried(loop)
+        source, whole, changed = carried.init, False, True
+        carried.replace_outside(index, source.operands[index])
+    return changed
+
+
+def _constants(loop: Instruction, effects: Effects, log: PassLog) -> bool:
+    """Step 3, inside: an element that begins with a constant and is set to it again."""
+    name = "element that is always the same constant"
+    source, changed = loop.operands[0], False
+    for index in range(elements.count(loop) if source.opcode == "tuple" else 0):
+        value = loop.operands[0].operands[index]
+        again = elements.following(loop.attributes["body"], index)
+        if again is None or not elements.same_constant(value, again):
+            continue
+        found = uses(loop, index)
+        if not found or not all(elements.may_replace(one, value) for one in found):
+            continue
+        if not log.allows():
+            break
+        log.hit(name, loop, f"element {index}")
+        Carried(loop)
+        for use in uses(loop, index):
+            edit.replace_uses(use, build.clone(value, use, ()))
+        changed = True
+    return changed
+
+
+def _merge(loop: Instruction, effects: Effects, log: PassLog) -> bool:
+    """Step 4."""
+    name = "element that equals another"
+    changed = False
+    for index, first in sorted(elements.duplicates(loop, effects).items(), reverse=True):
+        if not elements.may_merge(loop, index, first):
+            log.miss(name, loop, f"element {index} has another layout or sharding than {first}")
+            continue
+        if not log.allows():
+            break
+        log.hit(name, loop, f"element {index} equals {first}")
+        carried = Carried(loop)
+        for use in uses(loop, index):
+            other = carried.read(use.operands[0], first, use)
+            other.metadata = use.metadata
+            edit.replace_uses(use, other)
+        carried.drop([index])
+        changed = True
+    return changed
+
+
+def _drop(loop: Instruction, effects: Effects, log: PassLog) -> bool:
+    """Step 6."""
+    live = elements.needed(loop, effects)
+    dead = [index for index in range(elements.count(loop)) if index not in live]
+    if len(dead) == elements.count(loop):
+        del dead[0]  # the state of an endless loop that nobody reads is not empty
+    if not dead or not log.allows():
+        return False
+    log.hit("element that nothing needs", loop, f"elements {dead}", count=len(dead))
+    Carried(loop).drop(dead)
+    return True
+
+
+_STEPS: tuple[tuple[str, _Step], ...] = (
+    ("tuple within the state", flatten.flatten),
+    ("element that the body hands on", _hand_on),
+    ("element that is always the same constant", _constants),
+    ("element that equals another", _merge),
+    ("counter after the loop", counters.final_values),
+    ("counter that follows another", counters.merge),
+    ("element that nothing needs", _drop),
+)
