@@ -1,0 +1,1 @@
+"""Gather and scatter: canonical forms, and slices in their place."""

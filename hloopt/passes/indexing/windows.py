@@ -1,0 +1,153 @@
+"""Where the windows of a gather or scatter start, column by column of the start indices."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import prod
+
+import numpy as np
+
+from hloopt.interpret.context import Array
+from hloopt.ir import Instruction
+from hloopt.passes.indexing.known import KnownArrays
+from hloopt.passes.site import Site, row_major
+from hloopt.types import GatherDims, ScatterDims, SliceRange
+
+__all__ = ["Affine", "Starts", "affine", "is_inside"]
+
+
+@dataclass(frozen=True)
+class Starts:
+    """The start indices of windows.
+
+    indices     the operand that holds them
+    vector_dim  its dimension along which one start index vector lies
+    columns     operand dimension of each element of a vector
+    batching    pairs of an operand dimension and the batch dimension that it follows one by one
+    """
+
+    indices: Instruction
+    vector_dim: int
+    columns: tuple[int, ...]
+    batching: tuple[tuple[int, int], ...]
+
+    @classmethod
+    def of_gather(cls, gather: Instruction, dims: GatherDims) -> Starts:
+        """Those of a gather."""
+        return cls._of(
+            gather.operands[1],
+            dims.index_vector_dim,
+            dims.start_index_map,
+            dims.operand_batching_dims,
+            dims.start_indices_batching_dims,
+        )
+
+    @classmethod
+    def of_scatter(cls, scatter: Instruction, dims: ScatterDims) -> Starts:
+        """Those of a scatter."""
+        return cls._of(
+            scatter.operands[len(scatter.operands) // 2],
+            dims.index_vector_dim,
+            dims.scatter_dims_to_operand_dims,
+            dims.input_batching_dims,
+            dims.scatter_indices_batching_dims,
+        )
+
+    @classmethod
+    def _of(
+        cls,
+        indices: Instruction,
+        vector_dim: int,
+        columns: tuple[int, ...],
+        operand_dims: Sequence[int],
+        indices_dims: Sequence[int],
+    ) -> Starts:
+        pairs = zip(operand_dims, indices_dims, strict=True)
+        batching = tuple((dim, axis - (axis > vector_dim)) for dim, axis in pairs)
+        return cls(indices, vector_dim, columns, batching)
+
+    @property
+    def batch(self) -> tuple[int, ...]:
+        """Sizes of the batch dimensions: those of the indices without that of the vectors."""
+        dims = self.indices.array.dims
+        return dims[: self.vector_dim] + dims[self.vector_dim + 1 :]
+
+    def _piece(self, column: int) -> tuple[Instruction, int]:
+        """The instruction a column comes from, and its number in that."""
+        source = self.indices
+        while source.opcode == "concatenate" and source.attributes["dimensions"] == (
+            self.vector_dim,
+        ):
+            for operand in source.operands:
+                size = operand.array.dims[self.vector_dim]
+                if column < size:
+                    source = operand
+                    break
+                column -= size
+        return source, column
+
+    def known(self, column: int, arrays: KnownArrays) -> Array | None:
+        """The values of a column over the batch dimensions as int64, or None."""
+        source, number = self._piece(column)
+        array = arrays.of(source)
+        if array is None:
+            return None
+        if self.vector_dim < array.ndim:
+            array = array.take(number, axis=self.vector_dim)
+        if array.dtype == np.uint64:
+            array = np.minimum(array, np.uint64(np.iinfo(np.int64).max))
+        return array.astype(np.int64)
+
+    def scalar(self, column: int, site: Site) -> Instruction:
+        """The one start index of a column, where there is one window only."""
+        source, number = self._piece(column)
+        rank = source.array.rank
+        if rank > self.vector_dim and source.array.dims[self.vector_dim] > 1:
+            ranges = [SliceRange(0, size) for size in source.array.dims]
+            ranges[self.vector_dim] = SliceRange(number, number + 1)
+            shape = row_major(source.array, tuple(entry.size for entry in ranges))
+            source = site.make("slice", (source,), {"slice": tuple(ranges)}, shape)
+        while source.array.rank and source.opcode in ("reshape", "broadcast"):
+            if source.operands[0].array.elements != 1:
+                break
+            source = source.operands[0]
+        return site.reshape(source, row_major(source.array, ()))
+
+    @property
+    def is_single(self) -> bool:
+        """Whether there is exactly one window."""
+        return prod(self.batch) == 1
+
+
+@dataclass(frozen=True)
+class Affine:
+    """``offset + sum(strides[j] * b[j])`` at batch index b."""
+
+    offset: int
+    strides: tuple[int, ...]
+
+
+def affine(values: Array) -> Affine | None:
+    """The values as an affine function of their index, or None; strides along single elements are 0."""
+    if not values.size:
+        return None
+    offset = int(values.reshape(-1)[0])
+    strides: list[int] = []
+    expected = np.full(values.shape, offset, np.int64)
+    for axis, size in enumerate(values.shape):
+        step = 0
+        if size > 1:
+            place = [0] * values.ndim
+            place[axis] = 1
+            step = int(values[tuple(place)]) - offset
+        strides.append(step)
+        line = [1] * values.ndim
+        line[axis] = size
+        expected = expected + step * np.arange(size, dtype=np.int64).reshape(line)
+    return Affine(offset, tuple(strides)) if np.array_equal(expected, values) else None
+
+
+def is_inside(values: Array, size: int, window: int) -> bool:
+    """Whether windows that start at ``values`` are all within a dimension."""
+    return bool(((values >= 0) & (values <= size - window)).all())

@@ -1,0 +1,112 @@
+"""The place of an instruction that is about to be replaced."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from hloopt.ir import Instruction, build, edit
+from hloopt.types import ArrayShape, Literal, Shape, array, descending, scalar
+
+__all__ = ["Site", "is_replaceable", "row_major"]
+
+_MARKS = ("sharding", "frontend_attributes")
+
+
+def is_replaceable(instruction: Instruction) -> bool:
+    """Whether a pass may put others in its place: it is understood, static and without control edges."""
+    return (
+        instruction.is_understood
+        and not instruction.control_predecessors
+        and not instruction.control_successors
+        and not instruction.shape.is_dynamic
+        and not any(operand.shape.is_dynamic for operand in instruction.operands)
+    )
+
+
+def row_major(shape: ArrayShape, dims: tuple[int, ...]) -> ArrayShape:
+    """The element type with other dimensions, row-major; without a layout where ``shape`` has none."""
+    return ArrayShape(shape.dtype, dims, None if shape.layout is None else descending(len(dims)))
+
+
+class Site:
+    """Makes instructions right before ``instruction``, with its metadata, and puts one in its place."""
+
+    def __init__(self, instruction: Instruction) -> None:
+        self.instruction = instruction
+        self.created: set[Instruction] = set()
+
+    def make(
+        self,
+        opcode: str,
+        operands: tuple[Instruction, ...],
+        attributes: Mapping[str, Any] | None = None,
+        shape: Shape | None = None,
+    ) -> Instruction:
+        """A new instruction; its shape is inferred unless given."""
+        metadata = self.instruction.metadata
+        made = build.make(
+            self.instruction, opcode, operands, attributes, shape=shape, metadata=metadata
+        )
+        self.created.add(made)
+        return made
+
+    def constant(self, element: str, value: object) -> Instruction:
+        """A scalar."""
+        literal = scalar(element, value)
+        return self.make("constant", (), {"literal": literal}, literal.shape)
+
+    def splat(self, shape: ArrayShape, value: object) -> Instruction:
+        """``value`` in every element of ``shape``."""
+        return self.fill(shape, self.constant(shape.dtype.name, value))
+
+    def literal(self, literal: Literal) -> Instruction:
+        """An array constant."""
+        return self.make("constant", (), {"literal": literal}, literal.shape)
+
+    def fill(self, shape: ArrayShape, value: Instruction) -> Instruction:
+        """A scalar in every element of ``shape``."""
+        if not shape.dims:
+            return value
+        return self.make("broadcast", (value,), {"dimensions": ()}, shape)
+
+    def reshape(self, operand: Instruction, shape: ArrayShape) -> Instruction:
+        """The operand itself where it has the dimensions already."""
+        if operand.array.dims == shape.dims:
+            return operand
+        return self.make("reshape", (operand,), {}, shape)
+
+    def transpose(self, operand: Instruction, order: tuple[int, ...]) -> Instruction:
+        """Dimension ``order[k]`` of the operand is dimension ``k`` of the result."""
+        if order == tuple(range(len(order))):
+            return operand
+        dims = tuple(operand.array.dims[dim] for dim in order)
+        shape = row_major(operand.array, dims)
+        return self.make("transpose", (operand,), {"dimensions": order}, shape)
+
+    def discard(self, made: Instruction) -> None:
+        """Take back something that turned out not to be needed."""
+        self.created.discard(made)
+        edit.remove(made)
+
+    def replace(self, result: Instruction) -> None:
+        """Let ``result`` take the place, the layout and the marks of the instruction.
+
+        A result that was there before is copied where it would lose a mark or change the layout.
+        """
+        old = self.instruction
+        marks = {name: old.attributes[name] for name in _MARKS if name in old.attributes}
+        if result not in self.created and (marks or not _alike(old.shape, result.shape)):
+            result = self.make("copy", (result,), {}, old.shape)
+        if result in self.created:
+            edit.set_shape(result, old.shape)
+            for name, value in marks.items():
+                edit.set_attribute(result, name, value)
+        edit.replace_instruction(old, result)
+
+
+def _alike(left: Shape, right: Shape) -> bool:
+    if isinstance(left, ArrayShape) and isinstance(right, ArrayShape):
+        default = array(left.dtype, left.dims).layout
+        return (left.layout or default) == (right.layout or default)
+    return left == right
