@@ -80,7 +80,8 @@ def identical(left: np.ndarray[Any, Any], right: np.ndarray[Any, Any]) -> bool:
             if not np.array_equal(a, b):
                 return False
             continue
-        wide, other = a.astype(np.float64), b.astype(np.float64)
+        with np.errstate(invalid="ignore"):  # a signalling NaN
+            wide, other = a.astype(np.float64), b.astype(np.float64)
         same = (wide == other) & (np.signbit(wide) == np.signbit(other))
         if not np.all(same | (np.isnan(wide) & np.isnan(other))):
             return False

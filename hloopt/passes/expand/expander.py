@@ -1,0 +1,76 @@
+"""What all expanders share: find the op, ask whether it may go, write what takes its place."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from typing import ClassVar
+
+from hloopt.ir import Instruction, Module
+from hloopt.ir.walk import wrapped_computations
+from hloopt.passes.expand.writer import Term, Writer
+from hloopt.rewrite import Pass, PassLog
+
+__all__ = ["Expander"]
+
+
+class Expander(Pass):
+    """Base of the passes that replace an op by simpler ones.
+
+    New instructions stand where the op stood and carry its metadata; the result has its name, layout,
+    sharding and control edges.  Its backend_config goes: it says how that op was to be run.
+    """
+
+    keeps_schedule: ClassVar[bool] = True
+    opcodes: ClassVar[frozenset[str]]
+
+    @abstractmethod
+    def expand(self, instruction: Instruction, write: Writer) -> Term:
+        """Write what computes the instruction's result."""
+
+    def is_candidate(self, instruction: Instruction) -> bool:
+        """Whether this is what the pass is about."""
+        return instruction.opcode in self.opcodes
+
+    def step(self, instruction: Instruction) -> str:
+        """What expanding this one is called in statistics and remarks."""
+        return f"expand {instruction.opcode}"
+
+    def obstacle(self, instruction: Instruction) -> str | None:
+        """Why this one stays, or None."""
+        return None
+
+    def run(self, module: Module, log: PassLog) -> bool:
+        """Expand every candidate outside of fusions and asynchronous calls."""
+        wrapped = wrapped_computations(module)
+        changed = False
+        for computation in module:
+            if computation in wrapped:
+                continue
+            for instruction in computation:
+                if self.is_candidate(instruction):
+                    changed |= self._visit(instruction, log)
+        return changed
+
+    def _visit(self, instruction: Instruction, log: PassLog) -> bool:
+        step = self.step(instruction)
+        reason = _unknown(instruction) or self.obstacle(instruction)
+        if reason is not None:
+            log.miss(step, instruction, reason)
+            return False
+        if not log.allows():
+            return False
+        write = Writer.before(instruction)
+        result = self.expand(instruction, write)
+        log.hit(step, instruction)
+        write.replace(instruction, result)
+        return True
+
+
+def _unknown(instruction: Instruction) -> str | None:
+    if not instruction.is_understood:
+        known = instruction.op.attributes
+        return f"it has attributes beside those of {instruction.opcode} ({len(known)} are known)"
+    for entry in (instruction, *instruction.operands):
+        if entry.shape.is_dynamic:
+            return f"{entry.name} has shape {entry.shape}, whose size is known at run time only"
+    return None
