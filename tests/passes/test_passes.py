@@ -16,7 +16,7 @@ from hloopt.passes.constant_folding import ConstantFolding
 from hloopt.passes.cse import CommonSubexpressionElimination
 from hloopt.passes.dce import DeadCodeElimination
 from hloopt.passes.simplify.conversion import is_lossless
-from hloopt.passes.simplify.movement import unmodified_dimensions
+from hloopt.passes.simplify.dimensions import unmodified_dimensions
 from hloopt.pipelines import PASSES, PIPELINES, optimize_module, parse_pipeline
 from hloopt.rewrite import Pass, PassLog
 from hloopt.types import DTYPES, DType
@@ -232,10 +232,11 @@ def test_work_is_linear(instance: Pass) -> None:
 
 
 def concatenates(length: int) -> Module:
-    """Each of the one before and one row more."""
-    lines = ["x = f32[1] parameter(0)", "v1 = f32[1] copy(x)"]
+    """Each of the one before and one row more, of two in turn."""
+    lines = ["x = f32[1] parameter(0)", "y = f32[1] parameter(1)", "v1 = f32[1] copy(x)"]
     lines += [
-        f"v{n} = f32[{n}] concatenate(v{n - 1}, x), dimensions={{0}}" for n in range(2, length + 1)
+        f"v{n} = f32[{n}] concatenate(v{n - 1}, {'xy'[n % 2]}), dimensions={{0}}"
+        for n in range(2, length + 1)
     ]
     return read("\n".join([*lines[:-1], f"ROOT {lines[-1]}"]))
 

@@ -1,19 +1,27 @@
-"""Rules for convert, bitcast-convert, bitcast, reduce-precision and copy."""
+"""Rules for convert and reduce-precision."""
 
 from __future__ import annotations
 
 from hloopt.ir import Instruction
-from hloopt.passes.simplify.conditions import COMPLEX, FLOAT, INTEGER, PRED, SIGNED
-from hloopt.rewrite import Match, Rule, op, same_layout, var
-from hloopt.types import ArrayShape, DType
+from hloopt.passes.simplify.conditions import (
+    COMPLEX,
+    FLOAT,
+    INTEGER,
+    PRED,
+    SIGNED,
+    UNSIGNED,
+    scalar_value,
+)
+from hloopt.passes.simplify.dimensions import own_attributes
+from hloopt.rewrite import Match, Rule, op, splat, var
+from hloopt.types import DType
 
 __all__ = ["RULES", "is_lossless"]
 
-A, B = var("A"), var("B")
+A, B, P = var("A"), var("B"), var("P")
 
 # (exponent bits, mantissa bits) of the IEEE-like types; the 8-bit types are not all nested in each other.
 _FORMAT = {"f16": (5, 10), "bf16": (8, 7), "f32": (8, 23), "f64": (11, 52)}
-_COMPLEX_PART = {"c64": "f32", "c128": "f64"}
 
 
 def is_lossless(source: DType, target: DType) -> bool:
@@ -65,30 +73,130 @@ def _keeps_format(match: Match) -> bool:
     return bool(attributes["exponent_bits"] >= exponent and attributes["mantissa_bits"] >= mantissa)
 
 
-def _one_bitcast_convert(match: Match) -> Instruction | None:
-    shapes = [match.A.array, match.root.operands[0].array, match.root.array]
-    if len({(shape.dtype.bits, shape.dims) for shape in shapes}) != 1:
+# Modulo a power of two: the low bits of the result come from the low bits of the operands.
+_MODULAR = ("add", "subtract", "multiply", "negate", "and", "or", "xor", "not")
+# Of no negative number: what does not fit cannot come out.
+_UNSIGNED = ("divide", "remainder")
+# The result is one of the operands, picked by order, sign or a third operand.
+_PICKING = ("maximum", "minimum", "select", "clamp")
+_SIGNS = ("abs", "negate")
+
+
+def _stays_narrow(opcode: str, narrow: DType, wide: DType) -> bool:
+    """Whether ``convert(f(convert(A), ...))`` is ``f(A, ...)`` to the last bit, from narrow and back."""
+    if narrow.kind in INTEGER and wide.kind in INTEGER and narrow.bits >= 8:
+        if opcode in _MODULAR:
+            return narrow.bits <= wide.bits
+        if opcode in _UNSIGNED:
+            return narrow.kind == wide.kind == UNSIGNED and narrow.bits <= wide.bits
+    if narrow.kind == FLOAT and opcode in _SIGNS:
+        return narrow.name in _FORMAT and is_lossless(narrow, wide)
+    if narrow.kind == FLOAT or (narrow.kind in INTEGER and narrow.bits >= 8):
+        return (
+            opcode in _PICKING
+            and is_lossless(narrow, wide)
+            and (narrow.kind != FLOAT or narrow.name in _FORMAT)
+        )
+    return False
+
+
+def _narrowed(operand: Instruction, narrow: DType, match: Match) -> Instruction | None:
+    """What was converted up, or a constant that the narrow type has too."""
+    if operand.opcode == "convert" and operand.operands[0].array.dtype is narrow:
+        return operand.operands[0]
+    value = scalar_value(operand)
+    if value is None or narrow.kind not in INTEGER:
         return None
-    return match.make("bitcast-convert", (match.A,), {}, match.root.shape)
-
-
-def _same_shape(match: Match) -> bool:
-    given, wanted = match.A.shape, match.root.shape
-    if not isinstance(given, ArrayShape) or not isinstance(wanted, ArrayShape):
-        return False
-    return given.dtype is wanted.dtype and given.dims == wanted.dims
-
-
-def _bitcast_identity(match: Match) -> bool:
-    return _same_shape(match) and same_layout(match.A.shape, match.root.shape)
-
-
-def _one_bitcast(match: Match) -> Instruction | None:
-    shapes = (match.A.shape, match.root.operands[0].shape, match.root.shape)
-    widths = {shape.dtype.bits if isinstance(shape, ArrayShape) else 0 for shape in shapes}
-    if len(widths) != 1 or 0 in widths:
+    low, high = _bounds(narrow)
+    if not low <= int(value) <= high:
         return None
-    return match.make("bitcast", (match.A,), {}, match.root.shape)
+    return match.splat(operand.array.with_dtype(narrow), int(value))
+
+
+def _bounds(dtype: DType) -> tuple[int, int]:
+    if dtype.kind == UNSIGNED:
+        return 0, (1 << dtype.bits) - 1
+    return -(1 << (dtype.bits - 1)), (1 << (dtype.bits - 1)) - 1
+
+
+def _narrow(match: Match) -> Instruction | None:
+    """Compute in the type that operands come from and the result goes back to."""
+    computed, root = match.F, match.root
+    narrow, wide = root.array.dtype, computed.array.dtype
+    if narrow is wide or not _stays_narrow(computed.opcode, narrow, wide):
+        return None
+    operands: list[Instruction] = []
+    for index, operand in enumerate(computed.operands):
+        if computed.opcode == "select" and index == 0:
+            operands.append(operand)
+            continue
+        small = _narrowed(operand, narrow, match)
+        if small is None:
+            return None
+        operands.append(small)
+    if all(entry.opcode in ("constant", "broadcast") for entry in operands):
+        return None
+    return match.make(computed.opcode, tuple(operands), own_attributes(computed), root.shape)
+
+
+def _of_iota(match: Match) -> Instruction | None:
+    """Where both types have every number of the iota."""
+    iota = match.I
+    dimension = iota.attributes["iota_dimension"]
+    largest = iota.array.dims[dimension] - 1
+    if not all(_has_number(shape.dtype, largest) for shape in (iota.array, match.root.array)):
+        return None
+    return match.make("iota", (), {"iota_dimension": dimension}, match.root.shape)
+
+
+def _has_number(dtype: DType, largest: int) -> bool:
+    """Whether all integers from 0 are values of the type."""
+    if dtype.kind in INTEGER:
+        return largest <= _bounds(dtype)[1]
+    if dtype.name in _FORMAT:
+        return largest <= 1 << (_FORMAT[dtype.name][1] + 1)
+    return False
+
+
+def _order_kept(match: Match) -> Instruction | None:
+    """Compare before a conversion that keeps every value and their order."""
+    source, wide = match.A.array.dtype, match.root.operands[0].array.dtype
+    if source is not match.B.array.dtype or not is_lossless(source, wide):
+        return None
+    if match.root.attributes.get("type") == "TOTALORDER" or source.kind == PRED:
+        return None
+    if source.kind == FLOAT and source.name not in _FORMAT:
+        return None
+    attributes = {"direction": match.root.attributes["direction"]}
+    return match.make("compare", (match.A, match.B), attributes, match.root.shape)
+
+
+def _truth(match: Match) -> Instruction | None:
+    """A truth value as a number, compared with 0 or 1."""
+    value = scalar_value(match.root.operands[1])
+    direction = match.root.attributes["direction"]
+    if match.root.attributes.get("type") == "TOTALORDER" or match.A.array.dtype.kind != PRED:
+        return None
+    if not is_lossless(match.A.array.dtype, match.root.operands[1].array.dtype):
+        return None
+    if value is None or complex(value) not in (0, 1):
+        return None
+    one = complex(value) == 1
+    if (direction, one) in (("NE", False), ("GT", False), ("EQ", True), ("GE", True)):
+        return match.A
+    if (direction, one) in (("EQ", False), ("LE", False), ("NE", True), ("LT", True)):
+        return match.make("not", (match.A,), {}, match.root.shape)
+    return None
+
+
+def _select_of_splats(match: Match) -> Instruction:
+    """Two constants are converted before the program runs."""
+    root = match.root
+    operands = tuple(
+        match.make("convert", (operand,), {}, operand.array.with_dtype(root.array.dtype))
+        for operand in match.F.operands[1:]
+    )
+    return match.make("select", (match.P, *operands), {}, root.shape)
 
 
 RULES = (
@@ -111,6 +219,56 @@ RULES = (
         types=("bf16", "f16", "f8e4m3fn", "s8", "u16", "pred"),
     ),
     Rule(
+        "convert(f(convert(A), convert(B))) => f(A, B)",
+        op("convert", op((*_MODULAR, *_UNSIGNED, *_PICKING, *_SIGNS[:1])).bind("F").one_use),
+        _narrow,
+        example="x = $T[6] parameter(0)\n y = $T[6] parameter(1)\n a = s64[6] convert(x)\n"
+        "b = s64[6] convert(y)\n m = s64[6] maximum(a, b)\n ROOT r = $T[6] convert(m)",
+        counterexample="x = bf16[6] parameter(0)\n y = bf16[6] parameter(1)\n"
+        "a = f32[6] convert(x)\n b = f32[6] convert(y)\n m = f32[6] add(a, b)\n"
+        "ROOT r = bf16[6] convert(m)",
+        types=("s32", "u8"),
+    ),
+    Rule(
+        "convert(iota) => iota",
+        op("convert", op("iota").bind("I")),
+        _of_iota,
+        example="i = s32[2,6] iota(), iota_dimension=1\n ROOT r = $T[2,6] convert(i)",
+        counterexample="i = s32[300] iota(), iota_dimension=0\n ROOT r = bf16[300] convert(i)",
+        types=("f32", "bf16", "u8", "s64"),
+    ),
+    Rule(
+        "convert(select(P, C, D)) => select(P, convert(C), convert(D))",
+        op("convert", op("select", P, splat(), splat()).bind("F").one_use),
+        _select_of_splats,
+        example="p = pred[6] parameter(0)\n c = s32[] constant(3)\n d = s32[] constant(4)\n"
+        "x = s32[6] broadcast(c), dimensions={}\n y = s32[6] broadcast(d), dimensions={}\n"
+        "s = s32[6] select(p, x, y)\n ROOT r = f32[6] convert(s)",
+        counterexample="p = pred[6] parameter(0)\n c = s32[] constant(3)\n"
+        "x = s32[6] broadcast(c), dimensions={}\n y = s32[6] parameter(1)\n"
+        "s = s32[6] select(p, x, y)\n ROOT r = f32[6] convert(s)",
+    ),
+    Rule(
+        "compare(convert(A), convert(B)) => compare(A, B)",
+        op("compare", op("convert", A), op("convert", B)),
+        _order_kept,
+        example="x = $T[6] parameter(0)\n y = $T[6] parameter(1)\n a = f32[6] convert(x)\n"
+        "b = f32[6] convert(y)\n ROOT r = pred[6] compare(a, b), direction=LT",
+        counterexample="x = s32[6] parameter(0)\n y = s32[6] parameter(1)\n a = f32[6] convert(x)\n"
+        "b = f32[6] convert(y)\n ROOT r = pred[6] compare(a, b), direction=LT",
+        types=("bf16", "f16", "s8", "u16"),
+    ),
+    Rule(
+        "compare(convert(P), 0) => P",
+        op("compare", op("convert", A), splat()),
+        _truth,
+        example="x = pred[6] parameter(0)\n a = $T[6] convert(x)\n c = $T[] constant(0)\n"
+        "z = $T[6] broadcast(c), dimensions={}\n ROOT r = pred[6] compare(a, z), direction=NE",
+        counterexample="x = s8[6] parameter(0)\n a = f32[6] convert(x)\n c = f32[] constant(0)\n"
+        "z = f32[6] broadcast(c), dimensions={}\n ROOT r = pred[6] compare(a, z), direction=NE",
+        types=("s32", "f32", "u8"),
+    ),
+    Rule(
         "reduce-precision(A) => A",
         op("reduce-precision", A),
         A,
@@ -119,46 +277,5 @@ RULES = (
         "ROOT r = bf16[6] reduce-precision(x), exponent_bits=8, mantissa_bits=7",
         counterexample="x = f32[6] parameter(0)\n"
         "ROOT r = f32[6] reduce-precision(x), exponent_bits=8, mantissa_bits=7",
-    ),
-    Rule(
-        "bitcast-convert(A) => A",
-        op("bitcast-convert", A),
-        A,
-        when=_same_shape,
-        example="x = u32[6] parameter(0)\n ROOT r = u32[6] bitcast-convert(x)",
-        counterexample="x = u32[6] parameter(0)\n ROOT r = f32[6] bitcast-convert(x)",
-    ),
-    Rule(
-        "bitcast-convert(bitcast-convert(A)) => bitcast-convert(A)",
-        op("bitcast-convert", op("bitcast-convert", A)),
-        _one_bitcast_convert,
-        example="x = s32[6] parameter(0)\n y = u32[6] bitcast-convert(x)\n"
-        "ROOT r = f32[6] bitcast-convert(y)",
-        counterexample="x = s32[6] parameter(0)\n y = u16[6,2] bitcast-convert(x)\n"
-        "ROOT r = f32[6] bitcast-convert(y)",
-    ),
-    Rule(
-        "bitcast(A) => A",
-        op("bitcast", A),
-        A,
-        when=_bitcast_identity,
-        example="x = f32[2,3]{0,1} parameter(0)\n ROOT r = f32[2,3]{0,1} bitcast(x)",
-        counterexample="x = f32[3,3]{0,1} parameter(0)\n ROOT r = f32[3,3]{1,0} bitcast(x)",
-    ),
-    Rule(
-        "bitcast(bitcast(A)) => bitcast(A)",
-        op("bitcast", op("bitcast", A)),
-        _one_bitcast,
-        example="x = f32[2,3]{0,1} parameter(0)\n y = f32[3,2]{1,0} bitcast(x)\n"
-        "ROOT r = f32[6]{0} bitcast(y)",
-        counterexample="x = f32[2,3]{1,0} parameter(0)\n y = f32[6]{0} reshape(x)\n"
-        "ROOT r = f32[3,2]{1,0} bitcast(y)",
-    ),
-    Rule(
-        "copy(A) => A",
-        op("copy", A),
-        A,
-        example="x = f32[2,3] parameter(0)\n y = f32[2,3] negate(x)\n ROOT r = f32[2,3] copy(y)",
-        counterexample="x = f32[2,3]{1,0} parameter(0)\n ROOT r = f32[2,3]{0,1} copy(x)",
     ),
 )

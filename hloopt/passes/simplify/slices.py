@@ -1,36 +1,61 @@
-"""Rules for slice, dynamic-slice, dynamic-update-slice, pad and concatenate."""
+"""Rules for slice: it moves towards the parameters, so that less is computed and moved."""
 
 from __future__ import annotations
 
-from itertools import pairwise
+from math import prod
 
 from hloopt.ir import Instruction
-from hloopt.passes.simplify.conditions import resized, scalar_value
-from hloopt.rewrite import Match, Rule, op, splat, splat_literal, var
-from hloopt.types import PaddingDim, SliceRange
+from hloopt.passes.simplify.conditions import exact_or_fast, resized, scalar_value
+from hloopt.passes.simplify.dimensions import (
+    ELEMENTWISE,
+    all_users_are,
+    common_factors,
+    concatenated,
+    dimensions,
+    is_scalar,
+    own_attributes,
+    paddings,
+    ranges,
+    used_once,
+    with_dims,
+)
+from hloopt.rewrite import Match, Rule, op, splat_literal, var
+from hloopt.types import DotDims, PaddingDim, SliceRange
 
 __all__ = ["RULES"]
 
-A, B, S = var("A"), var("B"), splat(name="S")
+A, B = var("A"), var("B")
 
 
-def _ranges(instruction: Instruction) -> tuple[SliceRange, ...]:
-    found: tuple[SliceRange, ...] = instruction.attributes["slice"]
-    return found
+def _slice(match: Match, operand: Instruction, taken: tuple[SliceRange, ...]) -> Instruction:
+    return match.make("slice", (operand,), {"slice": taken}, match.root.shape)
 
 
-def _padding(instruction: Instruction) -> tuple[PaddingDim, ...]:
-    found: tuple[PaddingDim, ...] = instruction.attributes["padding"]
-    return found
+def _part(match: Match, operand: Instruction, taken: tuple[SliceRange, ...]) -> Instruction:
+    """A slice that is not the result; the operand itself where nothing is cut off."""
+    sizes = tuple(entry.size for entry in taken)
+    if sizes == operand.array.dims:
+        return operand
+    return match.make("slice", (operand,), {"slice": taken}, with_dims(operand.array, sizes))
 
 
-def _dimension(concatenate: Instruction) -> int:
-    dimension: int = concatenate.attributes["dimensions"][0]
-    return dimension
+_MOST_SLICES = 8
+_MOST_ROWS = 64
 
 
-def _slice(match: Match, operand: Instruction, ranges: tuple[SliceRange, ...]) -> Instruction:
-    return match.make("slice", (operand,), {"slice": ranges}, match.root.shape)
+def _is_only_sliced(instruction: Instruction) -> bool:
+    """Whether a few slices are all that needs it: the whole is not made any more."""
+    return len(instruction.users) <= _MOST_SLICES and all_users_are(instruction, "slice")
+
+
+def _is_taken_apart(reshape: Instruction) -> bool:
+    """Whether it goes away without another reshape coming for it: slices that are reshaped again."""
+    users = reshape.users
+    return (
+        len(users) <= _MOST_ROWS
+        and all_users_are(reshape, "slice")
+        and all(len(user.users) == 1 and all_users_are(user, "reshape") for user in users)
+    )
 
 
 def _same_dims(match: Match) -> bool:
@@ -38,7 +63,7 @@ def _same_dims(match: Match) -> bool:
 
 
 def _slice_once(match: Match) -> Instruction:
-    inner, outer = _ranges(match.root.operands[0]), _ranges(match.root)
+    inner, outer = ranges(match.root.operands[0]), ranges(match.root)
     return _slice(match, match.A, tuple(map(_composed, inner, outer)))
 
 
@@ -50,176 +75,303 @@ def _composed(inner: SliceRange, outer: SliceRange) -> SliceRange:
     return SliceRange(start, start + (size - 1) * stride + 1, stride if size > 1 else 1)
 
 
+def _without_stride(match: Match) -> Instruction | None:
+    """A stride means nothing where one element is taken."""
+    taken = ranges(match.root)
+    plain = tuple(
+        SliceRange(entry.start, entry.start + 1) if entry.size == 1 else entry for entry in taken
+    )
+    return _slice(match, match.A, plain) if plain != taken else None
+
+
 def _slice_of_broadcast(match: Match) -> Instruction:
     """Slice what is broadcast, where a dimension of it is cut, and broadcast less."""
-    inner, ranges = match.root.operands[0], _ranges(match.root)
-    dims: tuple[int, ...] = inner.attributes.get("dimensions", ())
-    kept = tuple(ranges[d] for d in dims)
-    source, shape = match.A, match.A.array
-    sizes = tuple(entry.size for entry in kept)
-    if sizes != shape.dims:
-        source = match.make("slice", (source,), {"slice": kept}, resized(shape, sizes))
+    dims = dimensions(match.root.operands[0])
+    taken = ranges(match.root)
+    source = _part(match, match.A, tuple(taken[d] for d in dims))
     return match.make("broadcast", (source,), {"dimensions": dims}, match.root.shape)
 
 
 def _slice_of_concatenate(match: Match) -> Instruction | None:
     """Take the one operand in which the whole range lies."""
-    inner, ranges = match.root.operands[0], _ranges(match.root)
-    dimension = _dimension(inner)
-    wanted = ranges[dimension]
+    inner, taken = match.root.operands[0], ranges(match.root)
+    dimension = concatenated(inner)
+    wanted = taken[dimension]
     offset = 0
     for operand in inner.operands:
         size = operand.array.dims[dimension]
         if offset <= wanted.start and wanted.limit <= offset + size:
             moved = SliceRange(wanted.start - offset, wanted.limit - offset, wanted.stride)
-            changed = (*ranges[:dimension], moved, *ranges[dimension + 1 :])
-            return _slice(match, operand, changed)
+            return _slice(match, operand, _with(taken, dimension, moved))
         offset += size
     return None
+
+
+def _with(
+    taken: tuple[SliceRange, ...], dimension: int, entry: SliceRange
+) -> tuple[SliceRange, ...]:
+    return (*taken[:dimension], entry, *taken[dimension + 1 :])
+
+
+def _slice_before_concatenate(match: Match) -> Instruction | None:
+    """Join only what is taken; the whole is then needed by nobody."""
+    inner, taken = match.F, ranges(match.root)
+    dimension = concatenated(inner)
+    wanted = taken[dimension]
+    if wanted.stride != 1 or not wanted.size or not _is_only_sliced(inner):
+        return None
+    pieces: list[Instruction] = []
+    offset = 0
+    for operand in inner.operands:
+        size = operand.array.dims[dimension]
+        first, limit = max(0, wanted.start - offset), min(size, wanted.limit - offset)
+        if first < limit:
+            pieces.append(_part(match, operand, _with(taken, dimension, SliceRange(first, limit))))
+        offset += size
+    if len(pieces) < 2:
+        return None
+    return match.make("concatenate", tuple(pieces), {"dimensions": (dimension,)}, match.root.shape)
 
 
 def _slice_of_pad(match: Match) -> Instruction | None:
     """Where the slice reads data only, read it before the padding."""
     moved: list[SliceRange] = []
     pads = zip(
-        _ranges(match.root), _padding(match.root.operands[0]), match.A.array.dims, strict=True
+        ranges(match.root), paddings(match.root.operands[0]), match.A.array.dims, strict=True
     )
     for wanted, padding, size in pads:
-        start, limit = wanted.start - padding.low, wanted.limit - padding.low
-        if padding.interior or start < 0 or limit > size or wanted.size == 0:
+        step, count = padding.interior + 1, wanted.size
+        first, rest = divmod(wanted.start - padding.low, step)
+        stride, between = divmod(wanted.stride, step) if count > 1 else (1, 0)
+        last = first + (count - 1) * stride
+        if not count or rest or between or first < 0 or last >= size:
             return None
-        moved.append(SliceRange(start, limit, wanted.stride))
+        moved.append(SliceRange(first, last + 1, stride))
     return _slice(match, match.A, tuple(moved))
 
 
-def _first_is_whole(match: Match) -> Instruction | None:
-    operand = match.root.operands[0]
-    return operand if operand.array.dims == match.root.array.dims else None
-
-
-def _constant_starts(match: Match) -> Instruction | None:
-    """Starts are clamped so that the slice stays inside."""
-    operand, starts = match.root.operands[0], match.root.operands[1:]
-    dims, sizes = operand.array.dims, match.root.array.dims
-    if len(starts) != len(dims):
-        return None
-    ranges: list[SliceRange] = []
-    for start, dim, size in zip(starts, dims, sizes, strict=True):
-        value = scalar_value(start)
-        if value is None or start.array.dims:
-            if dim != size:
-                return None
-            ranges.append(SliceRange(0, size))
-            continue
-        first = max(0, min(int(value), dim - size))
-        ranges.append(SliceRange(first, first + size))
-    return _slice(match, operand, tuple(ranges))
-
-
-def _scalar_broadcast(match: Match) -> Instruction | None:
-    operand = match.root.operands[0]
-    source = operand.operands[0]
-    if source.array.dims:
-        return None
-    return match.make("broadcast", (source,), {"dimensions": ()}, match.root.shape)
-
-
-def _update_is_whole(match: Match) -> Instruction | None:
-    update = match.root.operands[1]
-    return update if update.array.dims == match.root.array.dims else None
-
-
-def _update_is_itself(match: Match) -> Instruction | None:
-    """Writing back what was read at the same place."""
-    operand, update, *starts = match.root.operands
-    same = update.operands[0] is operand and list(update.operands[1:]) == starts
-    return operand if same else None
-
-
-def _pads_nothing(match: Match) -> bool:
-    nothing = PaddingDim(0, 0, 0)
-    return _same_dims(match) and all(
-        entry == nothing or (not (entry.low or entry.high) and size <= 1)
-        for entry, size in zip(_padding(match.root), match.A.array.dims, strict=True)
+def _slice_of_padding(match: Match) -> Instruction | None:
+    """In one dimension nothing but padding is taken."""
+    pads = zip(
+        ranges(match.root), paddings(match.root.operands[0]), match.A.array.dims, strict=True
     )
+    for wanted, padding, size in pads:
+        step, last = padding.interior + 1, wanted.start + (wanted.size - 1) * wanted.stride
+        end = padding.low + (size - 1) * step
+        outside = not size or last < padding.low or wanted.start > end
+        start, stride = wanted.start - padding.low, wanted.stride if wanted.size > 1 else step
+        if outside or (start % step and stride % step == 0):
+            return match.make("broadcast", (match.B,), {"dimensions": ()}, match.root.shape)
+    return None
 
 
-def _pads_with_itself(match: Match) -> Instruction | None:
-    left, right = splat_literal(match.S), splat_literal(match.root.operands[1])
-    if left is None or left != right:
+def _slice_before_pad(match: Match) -> Instruction | None:
+    """Pad only as far as is taken; the whole is then needed by nobody."""
+    inner = match.F
+    if not _is_only_sliced(inner) or 0 in match.root.array.dims:
         return None
-    return match.splat_of(match.root.array, left)
-
-
-def _one_operand(match: Match) -> Instruction | None:
-    return match.root.operands[0] if len(match.root.operands) == 1 else None
-
-
-def _without_empty(match: Match) -> Instruction | None:
-    root = match.root
-    kept = tuple(operand for operand in root.operands if operand.array.elements)
-    if not kept or len(kept) == len(root.operands):
-        return None
-    return match.make("concatenate", kept, {"dimensions": (_dimension(root),)}, root.shape)
-
-
-def _flattened(match: Match) -> Instruction | None:
-    """A whole tree at once, from its last concatenate: step by step would copy operands again and again."""
-    root = match.root
-    dimension = _dimension(root)
-    if _goes_into_another(root):
-        return None
-    operands: list[Instruction] = []
-    pending = [root]
-    while pending:
-        operand = pending.pop()
-        if operand is root or (
-            operand.opcode == "concatenate"
-            and _dimension(operand) == dimension
-            and _goes_into_another(operand)
-        ):
-            pending.extend(reversed(operand.operands))
-        else:
-            operands.append(operand)
-    if len(operands) == len(root.operands):
-        return None
-    return match.make("concatenate", tuple(operands), {"dimensions": (dimension,)}, root.shape)
-
-
-def _goes_into_another(concatenate: Instruction) -> bool:
-    """Whether its only use is in a concatenate along the same dimension."""
-    if len(concatenate.users) != 1 or concatenate.is_root:
-        return False
-    ((user, count),) = concatenate.users.items()
-    same = user.opcode == "concatenate" and _dimension(user) == _dimension(concatenate)
-    return same and count == 1
-
-
-def _concatenated_splats(match: Match) -> Instruction | None:
-    first = splat_literal(match.root.operands[0])
-    if first is None or any(splat_literal(operand) != first for operand in match.root.operands):
-        return None
-    return match.splat_of(match.root.array, first)
-
-
-def _adjacent_slices(match: Match) -> Instruction | None:
-    """One slice, where each operand goes on where the one before ended."""
-    operands = match.root.operands
-    if len(operands) < 2 or any(
-        operand.opcode != "slice" or operand.operands[0] is not operands[0].operands[0]
-        for operand in operands
+    taken: list[SliceRange] = []
+    padded: list[PaddingDim] = []
+    for wanted, entry, size in zip(
+        ranges(match.root), paddings(inner), match.A.array.dims, strict=True
     ):
+        if wanted.stride != 1 or (entry.interior and wanted.size != inner.array.dims[len(taken)]):
+            return None
+        if entry.interior or wanted.size == inner.array.dims[len(taken)]:
+            taken.append(SliceRange(0, size))
+            padded.append(entry)
+            continue
+        first, limit = max(0, wanted.start - entry.low), min(size, wanted.limit - entry.low)
+        if first >= limit:
+            return None
+        taken.append(SliceRange(first, limit))
+        low = first + entry.low - wanted.start
+        padded.append(PaddingDim(low, wanted.size - low - (limit - first)))
+    source = _part(match, match.A, tuple(taken))
+    return match.make("pad", (source, match.B), {"padding": tuple(padded)}, match.root.shape)
+
+
+def _slice_before_reverse(match: Match) -> Instruction | None:
+    """Take the same elements from the other end, and turn fewer."""
+    inner = match.F
+    turned, taken = dimensions(inner), list(ranges(match.root))
+    for d in turned:
+        entry, size = taken[d], match.A.array.dims[d]
+        last = entry.start + (entry.size - 1) * entry.stride
+        taken[d] = SliceRange(size - 1 - last, size - entry.start, entry.stride)
+        if not entry.size:
+            taken[d] = SliceRange(0, 0)
+    source = _part(match, match.A, tuple(taken))
+    return match.make("reverse", (source,), {"dimensions": turned}, match.root.shape)
+
+
+def _slice_before_transpose(match: Match) -> Instruction | None:
+    inner = match.F
+    taken: dict[int, SliceRange] = dict(zip(dimensions(inner), ranges(match.root), strict=True))
+    source = _part(match, match.A, tuple(taken[d] for d in range(len(taken))))
+    return match.make("transpose", (source,), {"dimensions": dimensions(inner)}, match.root.shape)
+
+
+def _slice_before_reshape(match: Match) -> Instruction | None:
+    """What is taken of each group of dimensions is a range of the dimensions before the reshape."""
+    inner = match.F
+    if not (used_once(inner) or _is_taken_apart(inner)):
         return None
-    dimension = _dimension(match.root)
-    ranges = [list(_ranges(operand)) for operand in operands]
-    along = [entry.pop(dimension) for entry in ranges]
-    if any(left.limit != right.start for left, right in pairwise(along)):
+    if 0 in inner.array.dims or 0 in match.root.array.dims:
         return None
-    if any(entry.stride != 1 for entry in along) or any(rest != ranges[0] for rest in ranges):
+    before, after = match.A.array.dims, inner.array.dims
+    taken = [SliceRange(0, size) for size in before]
+    for old, new in common_factors(before, after):
+        whole = [ranges(match.root)[d] for d in new]
+        sizes = [after[d] for d in new]
+        moved = _regrouped(whole, sizes, [before[d] for d in old])
+        if moved is None:
+            return None
+        for d, entry in zip(old, moved, strict=True):
+            taken[d] = entry
+    source = _part(match, match.A, tuple(taken))
+    return match.make("reshape", (source,), {}, match.root.shape)
+
+
+def _regrouped(
+    taken: list[SliceRange], sizes: list[int], before: list[int]
+) -> list[SliceRange] | None:
+    """A block of dimensions of ``sizes`` as a block of ``before``, which have the same product.
+
+    The same dimension apart from ones, or a run of neighbouring elements that is a block before too.
+    """
+    cut = [(entry, size) for entry, size in zip(taken, sizes, strict=True) if size != 1]
+    if all(entry.size == size for entry, size in cut):
+        return [SliceRange(0, size) for size in before]
+    places = [d for d, size in enumerate(before) if size != 1]
+    result = [SliceRange(0, size) for size in before]
+    if len(cut) == 1 and len(places) == 1:
+        result[places[0]] = cut[0][0]
+        return result
+    run = _run(cut)
+    if run is None:
         return None
-    whole = ranges[0]
-    whole.insert(dimension, SliceRange(along[0].start, along[-1].limit))
-    return _slice(match, operands[0].operands[0], tuple(whole))
+    start, count = run
+    for place in places:
+        inner = prod(before[place + 1 :])
+        if start % inner == 0 and count % inner == 0:
+            first, number = start // inner, count // inner
+            if first + number <= before[place]:
+                result[place] = SliceRange(first, first + number)
+                return result
+            return None
+        # One row of this dimension: the run lies within it.
+        row = start // inner
+        if row != (start + count - 1) // inner:
+            return None
+        result[place] = SliceRange(row, row + 1)
+        start -= row * inner
+    return None
+
+
+def _run(cut: list[tuple[SliceRange, int]]) -> tuple[int, int] | None:
+    """First element and number of elements of a block whose elements are neighbours."""
+    start, count = 0, 1
+    inner = 1
+    whole = True
+    for entry, size in reversed(cut):
+        if not whole and entry.size != 1:
+            return None
+        if entry.size > 1 and entry.stride != 1:
+            return None
+        start += entry.start * inner
+        count *= entry.size
+        inner *= size
+        whole = whole and entry.size == size
+    return start, count
+
+
+def _slice_of_iota(match: Match) -> Instruction | None:
+    """The iota from its first number on, in the steps of the slice."""
+    iota = match.root.operands[0]
+    dimension = iota.attributes["iota_dimension"]
+    wanted, dtype = ranges(match.root)[dimension], iota.array.dtype
+    shape = match.root.array
+    numbers = match.make("iota", (), {"iota_dimension": dimension}, shape)
+    if not wanted.size or (wanted.start == 0 and (wanted.stride == 1 or wanted.size == 1)):
+        return numbers
+    if not dtype.is_integer or dtype.bits < 8:
+        return None
+    limit = (1 << (dtype.bits - (dtype.kind == "signed"))) - 1
+    if wanted.limit > limit:
+        return None
+    if wanted.stride != 1 and wanted.size > 1:
+        stride = match.splat(shape, wanted.stride)
+        numbers = match.make("multiply", (numbers, stride), {}, shape)
+    if wanted.start:
+        numbers = match.make("add", (numbers, match.splat(shape, wanted.start)), {}, shape)
+    return numbers
+
+
+def _slice_before_elementwise(match: Match) -> Instruction | None:
+    """Compute only what is taken; nothing else needs the rest."""
+    computed, root, taken = match.F, match.root, ranges(match.root)
+    sizes = root.array.dims
+    operands = tuple(
+        operand if is_scalar(operand) else _piece(match, operand, taken)
+        for operand in computed.operands
+    )
+    shape = with_dims(computed.array, sizes)
+    return match.make(computed.opcode, operands, own_attributes(computed), shape)
+
+
+def _piece(match: Match, operand: Instruction, taken: tuple[SliceRange, ...]) -> Instruction:
+    literal = splat_literal(operand)
+    sizes = tuple(entry.size for entry in taken)
+    if literal is not None:
+        return match.splat_of(resized(operand.array, sizes), literal)
+    return _part(match, operand, taken)
+
+
+def _slice_before_dot(match: Match) -> Instruction | None:
+    """Multiply only the rows and columns that are taken."""
+    dot, taken = match.F, ranges(match.root)
+    dims = DotDims.of(dot.attributes)
+    if own_attributes(dot).keys() & {"sparsity", "sparsity_config"}:
+        return match.refuse("the dot has sparse operands")
+    batch = len(dims.lhs_batch)
+    sides: list[Instruction] = []
+    free = batch
+    for operand, batches, contracting in (
+        (match.A, dims.lhs_batch, dims.lhs_contracting),
+        (match.B, dims.rhs_batch, dims.rhs_contracting),
+    ):
+        part = [SliceRange(0, size) for size in operand.array.dims]
+        for position, d in enumerate(batches):
+            part[d] = taken[position]
+        for d in range(operand.array.rank):
+            if d not in batches and d not in contracting:
+                part[d] = taken[free]
+                free += 1
+        sides.append(_part(match, operand, tuple(part)))
+    return match.make("dot", tuple(sides), own_attributes(dot), match.root.shape)
+
+
+def _slice_of_update(match: Match) -> Instruction | None:
+    """At a known place: what is taken lies within what was written, or beside it."""
+    updated = match.F
+    operand, update, *starts = updated.operands
+    if len(starts) != operand.array.rank:
+        return None
+    inside, moved = True, []
+    for wanted, start, size, total in zip(
+        ranges(match.root), starts, update.array.dims, operand.array.dims, strict=True
+    ):
+        value = scalar_value(start)
+        if value is None and size != total:
+            return None
+        first = 0 if value is None else max(0, min(int(value), total - size))
+        last = wanted.start + (wanted.size - 1) * wanted.stride
+        if not wanted.size or last < first or wanted.start >= first + size:
+            return _slice(match, operand, ranges(match.root))
+        inside = inside and first <= wanted.start and last < first + size
+        moved.append(SliceRange(wanted.start - first, last - first + 1, wanted.stride))
+    return _slice(match, update, tuple(moved)) if inside else None
 
 
 RULES = (
@@ -239,6 +391,14 @@ RULES = (
         "ROOT r = f32[2] slice(y), slice={[1:5:2]}",
         counterexample="x = f32[20] parameter(0)\n y = f32[20] reverse(x), dimensions={0}\n"
         "ROOT r = f32[2] slice(y), slice={[1:5:2]}",
+    ),
+    Rule(
+        "slice(A) of one element => slice(A) without stride",
+        op("slice", A),
+        _without_stride,
+        example="x = f32[8,3] parameter(0)\n ROOT r = f32[1,3] slice(x), slice={[2:8:7], [0:3]}",
+        counterexample="x = f32[8,3] parameter(0)\n"
+        "ROOT r = f32[2,3] slice(x), slice={[2:8:5], [0:3]}",
     ),
     Rule(
         "slice(broadcast(A)) => broadcast(slice(A))",
@@ -261,6 +421,17 @@ RULES = (
         "ROOT r = f32[2,2] slice(c), slice={[0:2], [2:4]}",
     ),
     Rule(
+        "slice(concatenate(A, B)) => concatenate(slice(A), slice(B))",
+        op("slice", op("concatenate").bind("F")),
+        _slice_before_concatenate,
+        example="x = f32[3,2] parameter(0)\n y = f32[3,2] parameter(1)\n z = f32[3,2] parameter(2)\n"
+        "c = f32[9,2] concatenate(x, y, z), dimensions={0}\n"
+        "ROOT r = f32[5,1] slice(c), slice={[2:7], [1:2]}",
+        counterexample="x = f32[3] parameter(0)\n y = f32[3] parameter(1)\n"
+        "c = f32[6] concatenate(x, y), dimensions={0}\n s = f32[4] slice(c), slice={[1:5]}\n"
+        "ROOT t = (f32[4], f32[6]) tuple(s, c)",
+    ),
+    Rule(
         "slice(pad(A, B)) => slice(A)",
         op("slice", op("pad", A, B)),
         _slice_of_pad,
@@ -270,122 +441,92 @@ RULES = (
         "p = f32[9] pad(x, z), padding=2_3\n ROOT r = f32[3] slice(p), slice={[1:4]}",
     ),
     Rule(
-        "dynamic-slice(A, ...) => A",
-        op("dynamic-slice"),
-        _first_is_whole,
-        example="x = f32[4] parameter(0)\n i = s32[] parameter(1)\n"
-        "ROOT r = f32[4] dynamic-slice(x, i), dynamic_slice_sizes={4}",
-        counterexample="x = f32[4] parameter(0)\n i = s32[] parameter(1)\n"
-        "ROOT r = f32[3] dynamic-slice(x, i), dynamic_slice_sizes={3}",
+        "slice(pad(A, B)) => broadcast(B)",
+        op("slice", op("pad", A, B)),
+        _slice_of_padding,
+        example="x = f32[4] parameter(0)\n z = f32[] parameter(1)\n p = f32[9] pad(x, z), padding=2_3\n"
+        "ROOT r = f32[2] slice(p), slice={[7:9]}",
+        counterexample="x = f32[4] parameter(0)\n z = f32[] parameter(1)\n"
+        "p = f32[9] pad(x, z), padding=2_3\n ROOT r = f32[4] slice(p), slice={[5:9]}",
     ),
     Rule(
-        "dynamic-slice(A, C) => slice(A)",
-        op("dynamic-slice"),
-        _constant_starts,
-        example="x = f32[4,5] parameter(0)\n i = s32[] constant(3)\n j = s32[] constant(-1)\n"
-        "ROOT r = f32[2,3] dynamic-slice(x, i, j), dynamic_slice_sizes={2,3}",
-        counterexample="x = f32[4,5] parameter(0)\n i = s32[] parameter(1)\n j = s32[] constant(1)\n"
-        "ROOT r = f32[2,3] dynamic-slice(x, i, j), dynamic_slice_sizes={2,3}",
+        "slice(pad(A, B)) => pad(slice(A), B)",
+        op("slice", op("pad", A, B).bind("F")),
+        _slice_before_pad,
+        example="x = f32[4,3] parameter(0)\n z = f32[] parameter(1)\n"
+        "p = f32[9,5] pad(x, z), padding=2_3x0_0_1\n"
+        "ROOT r = f32[3,5] slice(p), slice={[1:4], [0:5]}",
+        counterexample="x = f32[4] parameter(0)\n z = f32[] parameter(1)\n"
+        "p = f32[9] pad(x, z), padding=2_3\n ROOT r = f32[3] slice(p), slice={[1:7:2]}",
     ),
     Rule(
-        "dynamic-slice(broadcast(scalar), ...) => broadcast(scalar)",
-        op("dynamic-slice"),
-        lambda match: (
-            _scalar_broadcast(match) if match.root.operands[0].opcode == "broadcast" else None
-        ),
-        example="x = f32[] parameter(0)\n b = f32[6] broadcast(x), dimensions={}\n"
-        "i = s32[] parameter(1)\n ROOT r = f32[2] dynamic-slice(b, i), dynamic_slice_sizes={2}",
-        counterexample="x = f32[6] parameter(0)\n b = f32[6,2] broadcast(x), dimensions={0}\n"
-        "i = s32[] parameter(1)\n"
-        "ROOT r = f32[2,2] dynamic-slice(b, i, i), dynamic_slice_sizes={2,2}",
+        "slice(reverse(A)) => reverse(slice(A))",
+        op("slice", op("reverse", A).bind("F").one_use),
+        _slice_before_reverse,
+        example="x = f32[8,3] parameter(0)\n y = f32[8,3] reverse(x), dimensions={0}\n"
+        "ROOT r = f32[3,2] slice(y), slice={[1:7:2], [1:3]}",
+        counterexample="x = f32[8] parameter(0)\n y = f32[8] reverse(x), dimensions={0}\n"
+        "s = f32[3] slice(y), slice={[1:4]}\n ROOT t = (f32[3], f32[8]) tuple(s, y)",
     ),
     Rule(
-        "dynamic-update-slice(A, B, ...) => B",
-        op("dynamic-update-slice"),
-        _update_is_whole,
-        example="x = f32[4] parameter(0)\n y = f32[4] parameter(1)\n i = s32[] parameter(2)\n"
-        "ROOT r = f32[4] dynamic-update-slice(x, y, i)",
-        counterexample="x = f32[4] parameter(0)\n y = f32[3] parameter(1)\n i = s32[] parameter(2)\n"
-        "ROOT r = f32[4] dynamic-update-slice(x, y, i)",
+        "slice(transpose(A)) => transpose(slice(A))",
+        op("slice", op("transpose", A).bind("F").one_use),
+        _slice_before_transpose,
+        example="x = f32[8,3] parameter(0)\n y = f32[3,8] transpose(x), dimensions={1,0}\n"
+        "ROOT r = f32[2,3] slice(y), slice={[1:3], [1:7:2]}",
+        counterexample="x = f32[8,3] parameter(0)\n y = f32[3,8] transpose(x), dimensions={1,0}\n"
+        "s = f32[2,8] slice(y), slice={[1:3], [0:8]}\n"
+        "ROOT t = (f32[2,8], f32[3,8]) tuple(s, y)",
     ),
     Rule(
-        "dynamic-update-slice(A, dynamic-slice(A, I), I) => A",
-        op("dynamic-update-slice"),
-        lambda match: (
-            _update_is_itself(match) if match.root.operands[1].opcode == "dynamic-slice" else None
-        ),
-        example="x = f32[4] parameter(0)\n i = s32[] parameter(1)\n"
-        "y = f32[2] dynamic-slice(x, i), dynamic_slice_sizes={2}\n"
-        "ROOT r = f32[4] dynamic-update-slice(x, y, i)",
-        counterexample="x = f32[4] parameter(0)\n i = s32[] parameter(1)\n j = s32[] parameter(2)\n"
-        "y = f32[2] dynamic-slice(x, i), dynamic_slice_sizes={2}\n"
-        "ROOT r = f32[4] dynamic-update-slice(x, y, j)",
+        "slice(reshape(A)) => reshape(slice(A))",
+        op("slice", op("reshape", A).bind("F")),
+        _slice_before_reshape,
+        example="x = f32[6,4,5] parameter(0)\n y = f32[24,5] reshape(x)\n"
+        "ROOT r = f32[8,2] slice(y), slice={[4:12], [1:5:2]}",
+        counterexample="x = f32[6,4] parameter(0)\n y = f32[24] reshape(x)\n"
+        "ROOT r = f32[6] slice(y), slice={[1:7]}",
     ),
     Rule(
-        "pad(A, B) => A",
-        op("pad", A, B),
-        A,
-        when=_pads_nothing,
-        example="x = f32[4,1] parameter(0)\n z = f32[] constant(0)\n"
-        "ROOT r = f32[4,1] pad(x, z), padding=0_0x0_0_3",
-        counterexample="x = f32[4] parameter(0)\n z = f32[] constant(0)\n"
-        "ROOT r = f32[4] pad(x, z), padding=1_-1",
+        "slice(iota) => C + D * iota",
+        op("slice", op("iota")),
+        _slice_of_iota,
+        example="x = $T[2,9] iota(), iota_dimension=1\n"
+        "ROOT r = $T[1,3] slice(x), slice={[1:2], [2:9:3]}",
+        counterexample="x = f32[9] iota(), iota_dimension=0\n ROOT r = f32[3] slice(x), slice={[2:5]}",
+        types=("s32", "u8"),
     ),
     Rule(
-        "pad(broadcast(C), C) => broadcast(C)",
-        op("pad", S, splat()),
-        _pads_with_itself,
-        example="z = $T[] constant(1)\n b = $T[3] broadcast(z), dimensions={}\n"
-        "ROOT r = $T[8] pad(b, z), padding=1_2_1",
-        counterexample="z = f32[] constant(0)\n m = f32[] constant(-0.0)\n"
-        "b = f32[3] broadcast(z), dimensions={}\n ROOT r = f32[6] pad(b, m), padding=1_2",
-        types=("f32", "s32"),
+        "slice(f(A, B)) => f(slice(A), slice(B))",
+        op("slice", op(ELEMENTWISE).bind("F").one_use),
+        _slice_before_elementwise,
+        example="x = f32[8] parameter(0)\n y = f32[8] parameter(1)\n c = f32[] constant(2)\n"
+        "k = f32[8] broadcast(c), dimensions={}\n m = f32[8] clamp(x, y, k)\n"
+        "ROOT r = f32[3] slice(m), slice={[2:5]}",
+        counterexample="x = f32[8] parameter(0)\n m = f32[8] negate(x)\n"
+        "s = f32[3] slice(m), slice={[2:5]}\n ROOT r = (f32[3], f32[8]) tuple(s, m)",
     ),
     Rule(
-        "concatenate(A) => A",
-        op("concatenate"),
-        _one_operand,
-        example="x = f32[4] parameter(0)\n ROOT r = f32[4] concatenate(x), dimensions={0}",
-        counterexample="x = f32[4] parameter(0)\n ROOT r = f32[8] concatenate(x, x), dimensions={0}",
+        "slice(dot(A, B)) => dot(slice(A), slice(B))",
+        op("slice", op("dot", A, B).bind("F").one_use),
+        _slice_before_dot,
+        when=exact_or_fast,
+        example="x = s32[2,4,3] parameter(0)\n y = s32[2,3,5] parameter(1)\n"
+        "d = s32[2,4,5] dot(x, y), lhs_batch_dims={0}, rhs_batch_dims={0}, "
+        "lhs_contracting_dims={2}, rhs_contracting_dims={1}\n"
+        "ROOT r = s32[1,2,2] slice(d), slice={[1:2], [1:3], [0:4:2]}",
+        counterexample="x = f32[4,3] parameter(0)\n y = f32[3,5] parameter(1)\n"
+        "d = f32[4,5] dot(x, y), lhs_contracting_dims={1}, rhs_contracting_dims={0}\n"
+        "ROOT r = f32[2,5] slice(d), slice={[1:3], [0:5]}",
     ),
     Rule(
-        "concatenate(A, empty) => concatenate(A)",
-        op("concatenate"),
-        _without_empty,
-        example="x = f32[4] parameter(0)\n y = f32[0] parameter(1)\n"
-        "ROOT r = f32[8] concatenate(x, y, x), dimensions={0}",
-        counterexample="x = f32[0] parameter(0)\n ROOT r = f32[0] concatenate(x, x), dimensions={0}",
-    ),
-    Rule(
-        "concatenate(concatenate(A, B), C) => concatenate(A, B, C)",
-        op("concatenate"),
-        _flattened,
-        example="x = f32[4,2] parameter(0)\n y = f32[4,3] parameter(1)\n"
-        "c = f32[4,5] concatenate(x, y), dimensions={1}\n"
-        "ROOT r = f32[4,7] concatenate(x, c), dimensions={1}",
-        counterexample="x = f32[4,2] parameter(0)\n y = f32[4,2] parameter(1)\n"
-        "c = f32[4,4] concatenate(x, y), dimensions={1}\n"
-        "ROOT r = f32[8,4] concatenate(c, c), dimensions={0}",
-    ),
-    Rule(
-        "concatenate(broadcast(C), broadcast(C)) => broadcast(C)",
-        op("concatenate"),
-        _concatenated_splats,
-        example="z = f32[] constant(7)\n a = f32[3] broadcast(z), dimensions={}\n"
-        "b = f32[2] broadcast(z), dimensions={}\n ROOT r = f32[5] concatenate(a, b), dimensions={0}",
-        counterexample="z = f32[] constant(0)\n m = f32[] constant(-0.0)\n"
-        "a = f32[3] broadcast(z), dimensions={}\n b = f32[2] broadcast(m), dimensions={}\n"
-        "ROOT r = f32[5] concatenate(a, b), dimensions={0}",
-    ),
-    Rule(
-        "concatenate(slice(A), slice(A)) => slice(A)",
-        op("concatenate"),
-        _adjacent_slices,
-        example="x = f32[8,2] parameter(0)\n a = f32[2,2] slice(x), slice={[1:3], [0:2]}\n"
-        "b = f32[4,2] slice(x), slice={[3:7], [0:2]}\n"
-        "ROOT r = f32[6,2] concatenate(a, b), dimensions={0}",
-        counterexample="x = f32[8,2] parameter(0)\n a = f32[2,2] slice(x), slice={[1:3], [0:2]}\n"
-        "b = f32[4,2] slice(x), slice={[3:7], [0:2]}\n"
-        "ROOT r = f32[6,2] concatenate(b, a), dimensions={0}",
+        "slice(dynamic-update-slice(A, B, C)) => slice(B)",
+        op("slice", op("dynamic-update-slice").bind("F")),
+        _slice_of_update,
+        example="x = f32[8] parameter(0)\n u = f32[3] parameter(1)\n i = s32[] constant(2)\n"
+        "d = f32[8] dynamic-update-slice(x, u, i)\n a = f32[2] slice(d), slice={[3:5]}\n"
+        "b = f32[2] slice(d), slice={[6:8]}\n ROOT r = f32[2] add(a, b)",
+        counterexample="x = f32[8] parameter(0)\n u = f32[3] parameter(1)\n i = s32[] parameter(2)\n"
+        "d = f32[8] dynamic-update-slice(x, u, i)\n ROOT r = f32[2] slice(d), slice={[3:5]}",
     ),
 )

@@ -1,0 +1,227 @@
+"""Rules for copy, bitcast and bitcast-convert: what reads the same bytes, or the same values, again."""
+
+from __future__ import annotations
+
+from hloopt.ir import Instruction
+from hloopt.passes.simplify.dimensions import (
+    ELEMENTWISE,
+    dimensions,
+    dimensions_besides_ones,
+    is_scalar,
+    lies_alike,
+    only_ones_differ,
+    own_attributes,
+    unmodified_dimensions,
+    used_once,
+)
+from hloopt.rewrite import Match, Rule, op, same_layout, splat_literal, var
+from hloopt.types import ArrayShape
+
+__all__ = ["RULES"]
+
+A, S = var("A"), var("S", is_scalar)
+
+# What may write its result in any order, so that a copy into another order is not needed after it.
+_MOVES = ("broadcast", "reshape", "transpose", "copy")
+
+
+def _one_bitcast_convert(match: Match) -> Instruction | None:
+    """Bits are only named; a pred has more of them than it shows."""
+    shapes = [match.A.array, match.root.operands[0].array, match.root.array]
+    if any(shape.dtype.is_pred for shape in shapes):
+        return None
+    source, _, result = shapes
+    if source.dtype.bits != result.dtype.bits or source.dims != result.dims:
+        return None
+    return match.make("bitcast-convert", (match.A,), {}, match.root.shape)
+
+
+def _same_shape(match: Match) -> bool:
+    given, wanted = match.A.shape, match.root.shape
+    if not isinstance(given, ArrayShape) or not isinstance(wanted, ArrayShape):
+        return False
+    return given.dtype is wanted.dtype and given.dims == wanted.dims
+
+
+def _bitcast_identity(match: Match) -> bool:
+    return _same_shape(match) and same_layout(match.A.shape, match.root.shape)
+
+
+def _one_bitcast(match: Match) -> Instruction | None:
+    shapes = (match.A.shape, match.root.operands[0].shape, match.root.shape)
+    widths = {shape.dtype.bits if isinstance(shape, ArrayShape) else 0 for shape in shapes}
+    if len(widths) != 1 or 0 in widths:
+        return None
+    return match.make("bitcast", (match.A,), {}, match.root.shape)
+
+
+def _row_major(shape: ArrayShape) -> bool:
+    """Whether elements lie in the order of their indices, without tiles or spaces of memory."""
+    if shape.layout is None:
+        return True
+    order = [d for d in shape.layout.minor_to_major[::-1] if shape.dims[d] != 1]
+    return not shape.layout.suffix and order == sorted(order)
+
+
+def _bitcast_of_broadcast(match: Match) -> Instruction | None:
+    """Where both sides are row-major, a bitcast is a reshape; one value is one in any order."""
+    inner, root = match.root.operands[0].array, match.root.array
+    if inner.dtype is not root.dtype or inner.elements != root.elements or not inner.elements:
+        return None
+    dims = dimensions(match.root.operands[0])
+    if dims:
+        if not (_row_major(inner) and _row_major(root)):
+            return None
+        kept = unmodified_dimensions(inner.dims, root.dims)
+        if not all(d in kept for d in dims):
+            return None
+        dims = tuple(kept[d] for d in dims)
+    return match.make("broadcast", (match.A,), {"dimensions": dims}, match.root.shape)
+
+
+def _bitcast_undone(match: Match) -> Instruction | None:
+    """Compute in the shape that both bitcasts come from and go back to."""
+    root, computed = match.root, match.F
+    operands: list[Instruction] = []
+    undone = False
+    for operand in computed.operands:
+        if not lies_alike(operand.array, computed.array) and not is_scalar(operand):
+            return None
+        literal = splat_literal(operand)
+        if is_scalar(operand):
+            operands.append(operand)
+        elif operand.opcode == "bitcast":
+            source = operand.operands[0]
+            if source.array.dtype is not operand.array.dtype or not lies_alike(
+                source.array, root.array
+            ):
+                return None
+            operands.append(source)
+            undone = True
+        elif literal is not None:
+            operands.append(match.splat_of(root.array.with_dtype(operand.array.dtype), literal))
+        else:
+            return None
+    if not undone or computed.array.dtype is not root.array.dtype:
+        return None
+    return match.make(computed.opcode, tuple(operands), own_attributes(computed), root.shape)
+
+
+def _space(shape: ArrayShape) -> str:
+    """Tiles and space of memory; a copy may be there for them."""
+    return shape.layout.suffix if shape.layout else ""
+
+
+def _copied_result(match: Match) -> Instruction | None:
+    """The op writes in the order that the copy makes."""
+    root, moved = match.root, match.F
+    shapes = [root.array, moved.array, *(operand.array for operand in moved.operands)]
+    if len({_space(shape) for shape in shapes}) > 1:
+        return match.refuse("the copy changes tiles or the space of memory")
+    return match.make(moved.opcode, moved.operands, own_attributes(moved), root.shape)
+
+
+def _copy_around_bitcast(match: Match) -> Instruction | None:
+    """Copies on both sides of a bitcast that only adds or drops ones: a reshape does it all."""
+    root, bitcast, inner = match.root, match.B, match.C
+    if not (used_once(bitcast) and used_once(inner)):
+        return None
+    before, after = inner.array, bitcast.array
+    shapes = (match.A.array, before, after, root.array)
+    if len({(_space(shape), shape.dtype) for shape in shapes}) > 1:
+        return None
+    if 0 in before.dims or not only_ones_differ(before.dims, after.dims):
+        return None
+    if _order(before) != _order(after):
+        return None
+    return match.make("reshape", (match.A,), {}, root.shape)
+
+
+def _order(shape: ArrayShape) -> list[int]:
+    """The numbers, among dimensions that are not one, in the order in which they lie in memory."""
+    number = {d: place for place, d in enumerate(dimensions_besides_ones(shape.dims))}
+    major = tuple(range(shape.rank))
+    if shape.layout is not None:
+        major = shape.layout.minor_to_major[::-1]
+    return [number[d] for d in major if d in number]
+
+
+RULES = (
+    Rule(
+        "bitcast-convert(A) => A",
+        op("bitcast-convert", A),
+        A,
+        when=_same_shape,
+        example="x = u32[6] parameter(0)\n ROOT r = u32[6] bitcast-convert(x)",
+        counterexample="x = u32[6] parameter(0)\n ROOT r = f32[6] bitcast-convert(x)",
+    ),
+    Rule(
+        "bitcast-convert(bitcast-convert(A)) => bitcast-convert(A)",
+        op("bitcast-convert", op("bitcast-convert", A)),
+        _one_bitcast_convert,
+        example="x = s32[6] parameter(0)\n y = u16[6,2] bitcast-convert(x)\n"
+        "z = u32[6] bitcast-convert(y)\n ROOT r = f32[6] bitcast-convert(z)",
+        counterexample="x = s32[6] parameter(0)\n y = u16[6,2] bitcast-convert(x)\n"
+        "ROOT r = u8[6,2,2] bitcast-convert(y)",
+    ),
+    Rule(
+        "bitcast(A) => A",
+        op("bitcast", A),
+        A,
+        when=_bitcast_identity,
+        example="x = f32[2,3]{0,1} parameter(0)\n ROOT r = f32[2,3]{0,1} bitcast(x)",
+        counterexample="x = f32[3,3]{0,1} parameter(0)\n ROOT r = f32[3,3]{1,0} bitcast(x)",
+    ),
+    Rule(
+        "bitcast(bitcast(A)) => bitcast(A)",
+        op("bitcast", op("bitcast", A)),
+        _one_bitcast,
+        example="x = f32[2,3]{0,1} parameter(0)\n y = f32[3,2]{1,0} bitcast(x)\n"
+        "ROOT r = f32[6]{0} bitcast(y)",
+        counterexample="x = f32[2,3]{1,0} parameter(0)\n y = f32[6]{0} reshape(x)\n"
+        "ROOT r = f32[3,2]{1,0} bitcast(y)",
+    ),
+    Rule(
+        "bitcast(broadcast(A)) => broadcast(A)",
+        op("bitcast", op("broadcast", A)),
+        _bitcast_of_broadcast,
+        example="x = f32[3] parameter(0)\n y = f32[3,4]{1,0} broadcast(x), dimensions={0}\n"
+        "ROOT r = f32[1,3,2,2]{3,2,1,0} bitcast(y)",
+        counterexample="x = f32[3] parameter(0)\n y = f32[3,4]{0,1} broadcast(x), dimensions={0}\n"
+        "ROOT r = f32[4,3]{1,0} bitcast(y)",
+    ),
+    Rule(
+        "bitcast(f(bitcast(A))) => f(A)",
+        op("bitcast", op(ELEMENTWISE).bind("F").one_use),
+        _bitcast_undone,
+        example="x = f32[2,3]{0,1} parameter(0)\n y = f32[6]{0} bitcast(x)\n"
+        "n = f32[6]{0} negate(y)\n ROOT r = f32[2,3]{0,1} bitcast(n)",
+        counterexample="x = f32[2,3]{0,1} parameter(0)\n y = f32[6]{0} bitcast(x)\n"
+        "n = f32[6]{0} negate(y)\n ROOT r = f32[2,3]{1,0} bitcast(n)",
+    ),
+    Rule(
+        "copy(A) => A",
+        op("copy", A),
+        A,
+        example="x = f32[2,3] parameter(0)\n y = f32[2,3] negate(x)\n ROOT r = f32[2,3] copy(y)",
+        counterexample="x = f32[2,3]{1,0} parameter(0)\n ROOT r = f32[2,3]{0,1} copy(x)",
+    ),
+    Rule(
+        "copy(f(A)) => f(A)",
+        op("copy", op(_MOVES).bind("F").one_use),
+        _copied_result,
+        example="x = f32[2,3]{1,0} parameter(0)\n"
+        "t = f32[3,2]{1,0} transpose(x), dimensions={1,0}\n ROOT r = f32[3,2]{0,1} copy(t)",
+        counterexample="x = f32[2,3]{1,0} parameter(0)\n"
+        "t = f32[3,2]{1,0} transpose(x), dimensions={1,0}\n ROOT r = f32[3,2]{0,1:S(5)} copy(t)",
+    ),
+    Rule(
+        "copy(bitcast(copy(A))) => reshape(A)",
+        op("copy", op("bitcast", op("copy", A).bind("C")).bind("B")),
+        _copy_around_bitcast,
+        example="x = f32[2,3]{1,0} parameter(0)\n a = f32[2,3]{0,1} copy(x)\n"
+        "b = f32[2,1,3]{0,2,1} bitcast(a)\n ROOT r = f32[2,1,3]{2,1,0} copy(b)",
+        counterexample="x = f32[2,3]{1,0} parameter(0)\n a = f32[2,3]{0,1} copy(x)\n"
+        "b = f32[3,2]{1,0} bitcast(a)\n ROOT r = f32[3,2]{0,1} copy(b)",
+    ),
+)

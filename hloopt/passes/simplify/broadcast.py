@@ -1,0 +1,266 @@
+"""Rules for broadcast."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from hloopt.ir import Instruction
+from hloopt.passes.simplify.conditions import resized
+from hloopt.passes.simplify.dimensions import (
+    ELEMENTWISE,
+    dimensions,
+    is_scalar,
+    only_ones_differ,
+    own_attributes,
+    unmodified_dimensions,
+)
+from hloopt.rewrite import Match, Rule, op, var
+from hloopt.types import ArrayShape
+
+__all__ = ["RULES"]
+
+A = var("A")
+
+
+def _broadcast(match: Match, operand: Instruction, dims: tuple[int, ...]) -> Instruction:
+    return match.make("broadcast", (operand,), {"dimensions": dims}, match.root.shape)
+
+
+def _broadcast_once(match: Match) -> Instruction:
+    inner, outer = match.root.operands[0], match.root
+    return _broadcast(match, match.A, tuple(dimensions(outer)[d] for d in dimensions(inner)))
+
+
+def _broadcast_is_reshape(match: Match) -> Instruction | None:
+    dims = dimensions(match.root)
+    if match.A.array.elements != match.root.array.elements or list(dims) != sorted(dims):
+        return None
+    if match.A.array.rank in (0, match.root.array.rank):
+        return None
+    return match.make("reshape", (match.A,), {}, match.root.shape)
+
+
+def _broadcast_is_transpose(match: Match) -> Instruction | None:
+    dims = dimensions(match.root)
+    if len(dims) != match.root.array.rank or list(dims) == sorted(dims):
+        return None
+    permutation = tuple(sorted(range(len(dims)), key=dims.__getitem__))
+    return match.make("transpose", (match.A,), {"dimensions": permutation}, match.root.shape)
+
+
+def _broadcast_identity(match: Match) -> bool:
+    rank = match.root.array.rank
+    return match.A.array.rank == rank and dimensions(match.root) == tuple(range(rank))
+
+
+def _broadcast_of_reshape(match: Match) -> Instruction | None:
+    reshape, dims = match.root.operands[0], dimensions(match.root)
+    before, after = match.A.array.dims, reshape.array.dims
+    if 0 in before or not only_ones_differ(before, after):
+        return None
+    kept = unmodified_dimensions(before, after)
+    if len(kept) < len(before):
+        return None
+    return _broadcast(match, match.A, tuple(dims[kept[d]] for d in range(len(before))))
+
+
+def _broadcast_of_transpose(match: Match) -> Instruction | None:
+    permutation, dims = dimensions(match.root.operands[0]), dimensions(match.root)
+    moved = {source: dims[d] for d, source in enumerate(permutation)}
+    order = tuple(moved[d] for d in range(len(dims)))
+    return _broadcast(match, match.A, order) if list(order) == sorted(order) else None
+
+
+def _broadcast_of_iota(match: Match) -> Instruction:
+    inner = match.root.operands[0]
+    dimension = dimensions(match.root)[inner.attributes["iota_dimension"]]
+    return match.make("iota", (), {"iota_dimension": dimension}, match.root.shape)
+
+
+def _sorts_equals(match: Match) -> Instruction | None:
+    """Along the sorted dimension all elements are one."""
+    (dimension,) = dimensions(match.root)
+    operand = match.root.operands[0]
+    return None if dimension in dimensions(operand) else operand
+
+
+@dataclass(frozen=True, slots=True)
+class _Repeated:
+    """An operand that repeats its elements: what is repeated, and where its dimensions go."""
+
+    operand: Instruction
+    dims: tuple[int, ...]
+
+    @property
+    def source(self) -> Instruction | None:
+        return self.operand.operands[0] if self.operand.operands else None
+
+
+def _repeated(operand: Instruction) -> _Repeated | None:
+    if operand.opcode == "iota":
+        return _Repeated(operand, (operand.attributes["iota_dimension"],))
+    return _Repeated(operand, dimensions(operand)) if operand.opcode == "broadcast" else None
+
+
+def _sink_broadcast(match: Match) -> Instruction | None:
+    """Compute before the broadcast: all operands repeat the same dimensions, or are one value."""
+    found = _operands(match.root)
+    if found is None:
+        return None
+    kept = {entry.dims for entry in found if entry.dims}
+    if len(kept) > 1 or any(entry.operand.opcode == "iota" for entry in found):
+        return None
+    sources = [entry.source.array for entry in found if entry.source is not None and entry.dims]
+    if len({(shape.dims, shape.layout) for shape in sources}) > 1:
+        return None
+    inner = sources[0] if sources else found[0].operand.operands[0].array
+    return _computed(match, inner, kept.pop() if kept else ())
+
+
+def _sink_partly(match: Match) -> Instruction | None:
+    """Compute in the dimensions that some operand has, and repeat in the others afterwards."""
+    found = _operands(match.root)
+    if found is None or any(list(entry.dims) != sorted(entry.dims) for entry in found):
+        return None
+    dims = tuple(sorted({d for entry in found for d in entry.dims}))
+    root = match.root.array
+    return _computed(match, resized(root, tuple(root.dims[d] for d in dims)), dims)
+
+
+def _operands(root: Instruction) -> list[_Repeated] | None:
+    """All operands but scalars, where each repeats its elements."""
+    found: list[_Repeated] = []
+    for operand in root.operands:
+        if is_scalar(operand) and root.array.dims:
+            continue
+        entry = _repeated(operand)
+        if entry is None:
+            return None
+        found.append(entry)
+    return found or None
+
+
+def _computed(match: Match, inner: ArrayShape, dims: tuple[int, ...]) -> Instruction | None:
+    root = match.root
+    if inner.elements >= root.array.elements:
+        return None
+    operands = tuple(_before(match, operand, inner, dims) for operand in root.operands)
+    shape = inner.with_dtype(root.array.dtype)
+    return _broadcast(match, match.make(root.opcode, operands, own_attributes(root), shape), dims)
+
+
+def _before(
+    match: Match, operand: Instruction, inner: ArrayShape, dims: tuple[int, ...]
+) -> Instruction:
+    """An operand without the dimensions that are repeated afterwards."""
+    if is_scalar(operand):
+        return operand
+    entry = _repeated(operand)
+    assert entry is not None
+    shape = inner.with_dtype(operand.array.dtype)
+    source = entry.source
+    if source is None:
+        return match.make("iota", (), {"iota_dimension": dims.index(entry.dims[0])}, shape)
+    if entry.dims == dims:
+        return source
+    places = tuple(dims.index(d) for d in entry.dims)
+    return match.make("broadcast", (source,), {"dimensions": places}, shape)
+
+
+RULES = (
+    Rule(
+        "broadcast(A) => A",
+        op("broadcast", A),
+        A,
+        when=_broadcast_identity,
+        example="x = f32[2,3] parameter(0)\n ROOT r = f32[2,3] broadcast(x), dimensions={0,1}",
+        counterexample="x = f32[3,3] parameter(0)\n"
+        "ROOT r = f32[3,3] broadcast(x), dimensions={1,0}",
+    ),
+    Rule(
+        "broadcast(broadcast(A)) => broadcast(A)",
+        op("broadcast", op("broadcast", A)),
+        _broadcast_once,
+        example="x = f32[3] parameter(0)\n y = f32[3,2] broadcast(x), dimensions={0}\n"
+        "ROOT r = f32[2,4,3] broadcast(y), dimensions={2,0}",
+        counterexample="x = f32[3] parameter(0)\n y = f32[3,2] broadcast(x), dimensions={0}\n"
+        "z = f32[3,2] negate(y)\n ROOT r = f32[3,2,4] broadcast(z), dimensions={0,1}",
+    ),
+    Rule(
+        "broadcast(A) => reshape(A)",
+        op("broadcast", A),
+        _broadcast_is_reshape,
+        example="x = f32[3,2] parameter(0)\n ROOT r = f32[3,1,2] broadcast(x), dimensions={0,2}",
+        counterexample="x = f32[3,2] parameter(0)\n"
+        "ROOT r = f32[2,1,3] broadcast(x), dimensions={2,0}",
+    ),
+    Rule(
+        "broadcast(A) => transpose(A)",
+        op("broadcast", A),
+        _broadcast_is_transpose,
+        example="x = f32[2,3,4] parameter(0)\nROOT r = f32[4,2,3] broadcast(x), dimensions={1,2,0}",
+        counterexample="x = f32[2,3] parameter(0)\n"
+        "ROOT r = f32[3,2,4] broadcast(x), dimensions={1,0}",
+    ),
+    Rule(
+        "broadcast(reshape(A)) => broadcast(A)",
+        op("broadcast", op("reshape", A)),
+        _broadcast_of_reshape,
+        example="x = f32[3,2] parameter(0)\n y = f32[3,1,2] reshape(x)\n"
+        "ROOT r = f32[3,1,2,4] broadcast(y), dimensions={0,1,2}",
+        counterexample="x = f32[3,2] parameter(0)\n y = f32[6] reshape(x)\n"
+        "ROOT r = f32[6,4] broadcast(y), dimensions={0}",
+    ),
+    Rule(
+        "broadcast(transpose(A)) => broadcast(A)",
+        op("broadcast", op("transpose", A)),
+        _broadcast_of_transpose,
+        example="x = f32[2,3] parameter(0)\n y = f32[3,2] transpose(x), dimensions={1,0}\n"
+        "ROOT r = f32[2,4,3] broadcast(y), dimensions={2,0}",
+        counterexample="x = f32[2,3] parameter(0)\n y = f32[3,2] transpose(x), dimensions={1,0}\n"
+        "ROOT r = f32[3,4,2] broadcast(y), dimensions={0,2}",
+    ),
+    Rule(
+        "broadcast(iota) => iota",
+        op("broadcast", op("iota")),
+        _broadcast_of_iota,
+        example="x = s32[3] iota(), iota_dimension=0\n"
+        "ROOT r = s32[2,3] broadcast(x), dimensions={1}",
+        counterexample="x = s32[3] iota(), iota_dimension=0\n y = s32[3] negate(x)\n"
+        "ROOT r = s32[2,3] broadcast(y), dimensions={1}",
+    ),
+    Rule(
+        "sort(broadcast(A)) => broadcast(A)",
+        op("sort", op("broadcast", A)),
+        _sorts_equals,
+        example="HloModule m\nless { a = $T[] parameter(0)\n b = $T[] parameter(1)\n"
+        "ROOT c = pred[] compare(a, b), direction=LT }\nENTRY e { x = $T[3] parameter(0)\n"
+        "y = $T[3,4] broadcast(x), dimensions={0}\n"
+        "ROOT r = $T[3,4] sort(y), dimensions={1}, to_apply=less }\n",
+        counterexample="HloModule m\nless { a = f32[] parameter(0)\n b = f32[] parameter(1)\n"
+        "ROOT c = pred[] compare(a, b), direction=LT }\nENTRY e { x = f32[3] parameter(0)\n"
+        "y = f32[3,4] broadcast(x), dimensions={0}\n"
+        "ROOT r = f32[3,4] sort(y), dimensions={0}, to_apply=less }\n",
+    ),
+    Rule(
+        "f(broadcast(A), broadcast(B)) => broadcast(f(A, B))",
+        op(ELEMENTWISE),
+        _sink_broadcast,
+        example="x = f32[3] parameter(0)\n y = f32[3] parameter(1)\n c = f32[] constant(2)\n"
+        "a = f32[3,4] broadcast(x), dimensions={0}\n b = f32[3,4] broadcast(y), dimensions={0}\n"
+        "d = f32[3,4] broadcast(c), dimensions={}\n ROOT r = f32[3,4] clamp(a, d, b)",
+        counterexample="x = f32[4] parameter(0)\n a = f32[4,4] broadcast(x), dimensions={0}\n"
+        "b = f32[4,4] broadcast(x), dimensions={1}\n ROOT r = f32[4,4] add(a, b)",
+    ),
+    Rule(
+        "f(broadcast(A), iota) => broadcast(f(broadcast(A), iota))",
+        op(ELEMENTWISE),
+        _sink_partly,
+        example="x = s32[3] parameter(0)\n y = s32[3,2] parameter(1)\n"
+        "a = s32[3,4,2] broadcast(x), dimensions={0}\n"
+        "b = s32[3,4,2] broadcast(y), dimensions={0,2}\n"
+        "i = s32[3,4,2] iota(), iota_dimension=2\n ROOT r = s32[3,4,2] clamp(a, b, i)",
+        counterexample="x = s32[3] parameter(0)\n a = s32[3,4] broadcast(x), dimensions={0}\n"
+        "i = s32[3,4] iota(), iota_dimension=1\n ROOT r = s32[3,4] add(a, i)",
+    ),
+)

@@ -1,0 +1,274 @@
+"""Rules for concatenate."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from itertools import pairwise
+
+from hloopt.ir import Instruction
+from hloopt.passes.simplify.conditions import resized
+from hloopt.passes.simplify.dimensions import concatenated, dimensions, ranges, with_dims
+from hloopt.rewrite import Match, Rule, op, same_layout, splat_literal
+from hloopt.types import PaddingDim, SliceRange
+
+__all__ = ["RULES"]
+
+
+def _concatenate(match: Match, operands: tuple[Instruction, ...]) -> Instruction:
+    attributes = {"dimensions": dimensions(match.root)}
+    return match.make("concatenate", operands, attributes, match.root.shape)
+
+
+def _one_operand(match: Match) -> Instruction | None:
+    return match.root.operands[0] if len(match.root.operands) == 1 else None
+
+
+def _without_empty(match: Match) -> Instruction | None:
+    root = match.root
+    kept = tuple(operand for operand in root.operands if operand.array.elements)
+    if not kept or len(kept) == len(root.operands):
+        return None
+    return _concatenate(match, kept)
+
+
+def _flattened(match: Match) -> Instruction | None:
+    """A whole tree at once, from its last concatenate: step by step would copy operands again and again."""
+    root = match.root
+    dimension = concatenated(root)
+    if _goes_into_another(root):
+        return None
+    operands: list[Instruction] = []
+    pending = [root]
+    while pending:
+        operand = pending.pop()
+        if operand is root or (
+            operand.opcode == "concatenate"
+            and concatenated(operand) == dimension
+            and _goes_into_another(operand)
+        ):
+            pending.extend(reversed(operand.operands))
+        else:
+            operands.append(operand)
+    return _concatenate(match, tuple(operands)) if len(operands) != len(root.operands) else None
+
+
+def _goes_into_another(concatenate: Instruction) -> bool:
+    """Whether its only use is in a concatenate along the same dimension."""
+    if len(concatenate.users) != 1 or concatenate.is_root:
+        return False
+    ((user, count),) = concatenate.users.items()
+    same = user.opcode == "concatenate" and concatenated(user) == concatenated(concatenate)
+    return same and count == 1
+
+
+_Join = Callable[[Match, list[Instruction]], Instruction]
+
+
+def _joined_runs(
+    match: Match, belongs: Callable[[Instruction, Instruction], bool], join: _Join
+) -> Instruction | None:
+    """Neighbours that belong together become one operand; all of them, the result."""
+    operands = match.root.operands
+    if len(operands) < 2:
+        return None
+    runs = [[operands[0]]]
+    for left, right in pairwise(operands):
+        if belongs(left, right):
+            runs[-1].append(right)
+        else:
+            runs.append([right])
+    if len(runs) == len(operands):
+        return None
+    whole = tuple(join(match, run) if len(run) > 1 else run[0] for run in runs)
+    return whole[0] if len(whole) == 1 else _concatenate(match, whole)
+
+
+def _length(match: Match, run: list[Instruction]) -> tuple[int, ...]:
+    """The sizes of neighbours together."""
+    dimension = concatenated(match.root)
+    dims = list(run[0].array.dims)
+    dims[dimension] = sum(operand.array.dims[dimension] for operand in run)
+    return tuple(dims)
+
+
+def _same_value(left: Instruction, right: Instruction) -> bool:
+    literal = splat_literal(left)
+    return literal is not None and literal == splat_literal(right)
+
+
+def _one_splat(match: Match, run: list[Instruction]) -> Instruction:
+    literal = splat_literal(run[0])
+    assert literal is not None
+    return match.splat_of(with_dims(match.root.array, _length(match, run)), literal)
+
+
+def _splats(match: Match) -> Instruction | None:
+    return _joined_runs(match, _same_value, _one_splat)
+
+
+def _slices(match: Match) -> Instruction | None:
+    """One slice, where each operand goes on where the one before ended."""
+    dimension = concatenated(match.root)
+
+    def follows(left: Instruction, right: Instruction) -> bool:
+        if not left.opcode == right.opcode == "slice" or left.operands != right.operands:
+            return False
+        before, after = list(ranges(left)), list(ranges(right))
+        first, second = before.pop(dimension), after.pop(dimension)
+        adjacent = first.limit == second.start and first.stride == second.stride == 1
+        return adjacent and before == after
+
+    return _joined_runs(match, follows, _one_slice)
+
+
+def _one_slice(match: Match, run: list[Instruction]) -> Instruction:
+    dimension = concatenated(match.root)
+    taken = list(ranges(run[0]))
+    taken[dimension] = SliceRange(taken[dimension].start, ranges(run[-1])[dimension].limit)
+    source = run[0].operands[0]
+    dims = _length(match, run)
+    if dims == source.array.dims == match.root.array.dims and same_layout(
+        source.shape, match.root.shape
+    ):
+        return source
+    return match.make("slice", (source,), {"slice": tuple(taken)}, with_dims(source.array, dims))
+
+
+def _broadcasts(match: Match) -> Instruction | None:
+    """The same thing repeated along the joined dimension, which it does not have."""
+    dimension = concatenated(match.root)
+
+    def repeats(left: Instruction, right: Instruction) -> bool:
+        return (
+            left.opcode == right.opcode == "broadcast"
+            and left.operands == right.operands
+            and dimensions(left) == dimensions(right)
+            and dimension not in dimensions(left)
+        )
+
+    def join(match: Match, run: list[Instruction]) -> Instruction:
+        shape = with_dims(match.root.array, _length(match, run))
+        attributes = {"dimensions": dimensions(run[0])}
+        return match.make("broadcast", run[0].operands, attributes, shape)
+
+    return _joined_runs(match, repeats, join)
+
+
+def _is_pad(match: Match) -> Instruction | None:
+    """One operand between equal values is padded with them."""
+    root, dimension = match.root, concatenated(match.root)
+    if _goes_into_another(root):
+        return None
+    literals = [splat_literal(operand) for operand in root.operands]
+    inner = [index for index, literal in enumerate(literals) if literal is None]
+    values = {literal for literal in literals if literal is not None}
+    if len(inner) != 1 or len(values) != 1:
+        return None
+    (place,) = inner
+    sizes = [operand.array.dims[dimension] for operand in root.operands]
+    entries = [PaddingDim(0, 0)] * root.array.rank
+    entries[dimension] = PaddingDim(sum(sizes[:place]), sum(sizes[place + 1 :]))
+    value = match.constant(values.pop())
+    attributes = {"padding": tuple(entries)}
+    return match.make("pad", (root.operands[place], value), attributes, root.shape)
+
+
+def _tiles(match: Match) -> Instruction | None:
+    """All operands are the same: repeat it."""
+    root, dimension = match.root, concatenated(match.root)
+    source, count = root.operands[0], len(root.operands)
+    if count < 2 or any(operand is not source for operand in root.operands):
+        return None
+    if _goes_into_another(root):
+        return None
+    if 0 in source.array.dims or splat_literal(source) is not None:
+        return None
+    rank = source.array.rank
+    places = (*range(dimension), *range(dimension + 1, rank + 1))
+    dims = (*source.array.dims[:dimension], count, *source.array.dims[dimension:])
+    tiled = match.make("broadcast", (source,), {"dimensions": places}, resized(root.array, dims))
+    return match.make("reshape", (tiled,), {}, root.shape)
+
+
+RULES = (
+    Rule(
+        "concatenate(A) => A",
+        op("concatenate"),
+        _one_operand,
+        example="x = f32[4] parameter(0)\n ROOT r = f32[4] concatenate(x), dimensions={0}",
+        counterexample="x = f32[4] parameter(0)\n ROOT r = f32[8] concatenate(x, x), dimensions={0}",
+    ),
+    Rule(
+        "concatenate(A, empty) => concatenate(A)",
+        op("concatenate"),
+        _without_empty,
+        example="x = f32[4] parameter(0)\n y = f32[0] parameter(1)\n"
+        "ROOT r = f32[8] concatenate(x, y, x), dimensions={0}",
+        counterexample="x = f32[0] parameter(0)\n ROOT r = f32[0] concatenate(x, x), dimensions={0}",
+    ),
+    Rule(
+        "concatenate(concatenate(A, B), C) => concatenate(A, B, C)",
+        op("concatenate"),
+        _flattened,
+        example="x = f32[4,2] parameter(0)\n y = f32[4,3] parameter(1)\n"
+        "c = f32[4,5] concatenate(x, y), dimensions={1}\n"
+        "ROOT r = f32[4,7] concatenate(x, c), dimensions={1}",
+        counterexample="x = f32[4,2] parameter(0)\n y = f32[4,2] parameter(1)\n"
+        "c = f32[4,4] concatenate(x, y), dimensions={1}\n"
+        "ROOT r = f32[8,4] concatenate(c, c), dimensions={0}",
+    ),
+    Rule(
+        "concatenate(broadcast(C), broadcast(C)) => broadcast(C)",
+        op("concatenate"),
+        _splats,
+        example="z = f32[] constant(7)\n x = f32[2] parameter(0)\n"
+        "a = f32[3] broadcast(z), dimensions={}\n b = f32[2] broadcast(z), dimensions={}\n"
+        "ROOT r = f32[9] concatenate(a, b, x, b), dimensions={0}",
+        counterexample="z = f32[] constant(0)\n m = f32[] constant(-0.0)\n"
+        "a = f32[3] broadcast(z), dimensions={}\n b = f32[2] broadcast(m), dimensions={}\n"
+        "ROOT r = f32[5] concatenate(a, b), dimensions={0}",
+    ),
+    Rule(
+        "concatenate(slice(A), slice(A)) => slice(A)",
+        op("concatenate"),
+        _slices,
+        example="x = f32[8,2] parameter(0)\n y = f32[1,2] parameter(1)\n"
+        "a = f32[2,2] slice(x), slice={[1:3], [0:2]}\n"
+        "b = f32[4,2] slice(x), slice={[3:7], [0:2]}\n"
+        "ROOT r = f32[7,2] concatenate(y, a, b), dimensions={0}",
+        counterexample="x = f32[8,2] parameter(0)\n a = f32[2,2] slice(x), slice={[1:3], [0:2]}\n"
+        "b = f32[4,2] slice(x), slice={[3:7], [0:2]}\n"
+        "ROOT r = f32[6,2] concatenate(b, a), dimensions={0}",
+    ),
+    Rule(
+        "concatenate(broadcast(A), broadcast(A)) => broadcast(A)",
+        op("concatenate"),
+        _broadcasts,
+        example="x = f32[3] parameter(0)\n a = f32[2,3] broadcast(x), dimensions={1}\n"
+        "b = f32[4,3] broadcast(x), dimensions={1}\n"
+        "ROOT r = f32[6,3] concatenate(a, b), dimensions={0}",
+        counterexample="x = f32[3] parameter(0)\n a = f32[2,3] broadcast(x), dimensions={1}\n"
+        "b = f32[2,3] broadcast(x), dimensions={1}\n"
+        "ROOT r = f32[2,6] concatenate(a, b), dimensions={1}",
+    ),
+    Rule(
+        "concatenate(A, broadcast(C)) => pad(A, C)",
+        op("concatenate"),
+        _is_pad,
+        example="x = $T[2,3] parameter(0)\n z = $T[] constant(1)\n"
+        "a = $T[1,3] broadcast(z), dimensions={}\n b = $T[3,3] broadcast(z), dimensions={}\n"
+        "ROOT r = $T[6,3] concatenate(a, x, b), dimensions={0}",
+        counterexample="x = f32[2] parameter(0)\n z = f32[] constant(1)\n o = f32[] constant(2)\n"
+        "a = f32[1] broadcast(z), dimensions={}\n b = f32[3] broadcast(o), dimensions={}\n"
+        "ROOT r = f32[6] concatenate(a, x, b), dimensions={0}",
+        types=("f32", "s32"),
+    ),
+    Rule(
+        "concatenate(A, A) => reshape(broadcast(A))",
+        op("concatenate"),
+        _tiles,
+        example="x = f32[2,3] parameter(0)\nROOT r = f32[2,9] concatenate(x, x, x), dimensions={1}",
+        counterexample="x = f32[2,3] parameter(0)\n y = f32[2,3] parameter(1)\n"
+        "ROOT r = f32[2,9] concatenate(x, y, x), dimensions={1}",
+    ),
+)

@@ -1,0 +1,118 @@
+"""Rules for constants, iotas and arrays without elements."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from hloopt.ir import Instruction
+from hloopt.ops import OPS
+from hloopt.passes.simplify.dimensions import is_scalar
+from hloopt.rewrite import Match, Rule, op
+from hloopt.types import ArrayShape, Literal, TupleShape, array
+
+__all__ = ["EMPTY_OPCODES", "RULES"]
+
+_FAMILIES = ("elementwise", "movement", "indexing", "linear", "reduction")
+EMPTY_OPCODES = tuple(
+    name for name, row in OPS.items() if row.family in _FAMILIES and not row.side_effect
+)
+"""Ops that do nothing but make their result."""
+
+
+def _splat_constant(match: Match) -> Instruction | None:
+    literal, shape = match.root.literal, match.root.shape
+    if literal is None or not isinstance(shape, ArrayShape):
+        return None
+    if not shape.dims or literal.splat is None:
+        return None
+    return match.splat_of(shape, Literal(array(shape.dtype), literal.splat))
+
+
+def _progression(match: Match) -> Instruction | None:
+    """``first + step * iota`` in the type's own arithmetic, modulo its range."""
+    literal, shape = match.root.literal, match.root.shape
+    if literal is None or literal.array is None or not isinstance(shape, ArrayShape):
+        return None
+    if shape.rank != 1 or shape.elements < 2 or not shape.dtype.is_integer or shape.dtype.bits < 8:
+        return None
+    values = literal.array.astype(object)
+    first, step = int(values[0]), int(values[1]) - int(values[0])
+    if step == 0 or not np.array_equal(values, first + step * np.arange(shape.elements)):
+        return None
+    if shape.dtype.kind == "unsigned" and step < 0:
+        return None
+    numbers = match.make("iota", (), {"iota_dimension": 0}, shape)
+    if step != 1:
+        numbers = match.make("multiply", (numbers, match.splat(shape, step)), {}, shape)
+    if first:
+        numbers = match.make("add", (numbers, match.splat(shape, first)), {}, shape)
+    return numbers
+
+
+def _tuple_constant(match: Match) -> Instruction | None:
+    literal, shape = match.root.literal, match.root.shape
+    if literal is None or literal.elided or not isinstance(shape, TupleShape):
+        return None
+    elements = tuple(match.constant(element) for element in literal.elements)
+    return match.make("tuple", elements, {}, shape)
+
+
+def _iota_of_one(match: Match) -> Instruction | None:
+    shape = match.root.array
+    if shape.elements == 0 or shape.dims[match.root.attributes["iota_dimension"]] != 1:
+        return None
+    return match.splat(shape, 0)
+
+
+def _without_elements(match: Match) -> Instruction | None:
+    root = match.root
+    if not isinstance(root.shape, ArrayShape) or root.array.elements:
+        return None
+    if root.opcode == "broadcast" and is_scalar(root.operands[0]):
+        return None
+    return match.splat(root.array, 0)
+
+
+RULES = (
+    Rule(
+        "f(A) without elements => broadcast(0)",
+        op(EMPTY_OPCODES),
+        _without_elements,
+        example="x = $T[0,3] parameter(0)\n y = $T[3,4] parameter(1)\n"
+        "ROOT r = $T[0,4] dot(x, y), lhs_contracting_dims={1}, rhs_contracting_dims={0}",
+        counterexample="x = f32[2,0] parameter(0)\n y = f32[0,4] parameter(1)\n"
+        "ROOT r = f32[2,4] dot(x, y), lhs_contracting_dims={1}, rhs_contracting_dims={0}",
+    ),
+    Rule(
+        "constant(C, C, ...) => broadcast(C)",
+        op("constant"),
+        _splat_constant,
+        example="ROOT r = $T[3] constant({1, 1, 1})",
+        counterexample="ROOT r = f32[3] constant({0, -0.0, 0})",
+        types=("f32", "bf16", "s32"),
+    ),
+    Rule(
+        "constant(C, C + D, C + 2 * D, ...) => C + D * iota",
+        op("constant"),
+        _progression,
+        example="ROOT r = $T[4] constant({3, 5, 7, 9})",
+        counterexample="ROOT r = s32[4] constant({3, 5, 7, 8})",
+        types=("s32", "u8", "s64"),
+    ),
+    Rule(
+        "constant((C, D)) => tuple(constant(C), constant(D))",
+        op("constant"),
+        _tuple_constant,
+        example="ROOT r = (f32[], s32[2]) constant((1, {4, 7}))",
+        counterexample="x = f32[] constant(1)\n y = s32[2] constant({4, 7})\n"
+        "ROOT r = (f32[], s32[2]) tuple(x, y)",
+    ),
+    Rule(
+        "iota of one => 0",
+        op("iota"),
+        _iota_of_one,
+        example="ROOT r = $T[3,1,2] iota(), iota_dimension=1",
+        counterexample="ROOT r = s32[3,1,2] iota(), iota_dimension=0",
+        types=("s32", "f32", "u8"),
+    ),
+)

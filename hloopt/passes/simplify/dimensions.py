@@ -1,0 +1,187 @@
+"""What rules about moved data ask: dimension lists, ranges, users."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from hloopt.ir import Instruction
+from hloopt.ops import OPS
+from hloopt.passes.simplify.conditions import resized
+from hloopt.rewrite import same_layout
+from hloopt.types import ArrayShape, PaddingDim, SliceRange
+
+__all__ = [
+    "ELEMENTWISE",
+    "all_users_are",
+    "before_transpose",
+    "common_factors",
+    "concatenated",
+    "dimensions",
+    "dimensions_besides_ones",
+    "is_scalar",
+    "lies_alike",
+    "only_ones_differ",
+    "own_attributes",
+    "paddings",
+    "ranges",
+    "unmodified_dimensions",
+    "used_once",
+    "with_dims",
+]
+
+_NOT_MOVED = ("copy", "reduce-precision", "stochastic-convert")
+ELEMENTWISE = tuple(
+    name for name, row in OPS.items() if row.family == "elementwise" and name not in _NOT_MOVED
+)
+"""Elementwise ops that data movement may pass; a copy is there for its layout."""
+
+
+def is_scalar(instruction: Instruction) -> bool:
+    """Whether this is an array of rank 0."""
+    return isinstance(instruction.shape, ArrayShape) and not instruction.shape.dims
+
+
+def dimensions(instruction: Instruction) -> tuple[int, ...]:
+    """The attribute ``dimensions``; nothing where there is none."""
+    found: tuple[int, ...] = instruction.attributes.get("dimensions", ())
+    return found
+
+
+def ranges(instruction: Instruction) -> tuple[SliceRange, ...]:
+    """What a slice takes, a range a dimension."""
+    found: tuple[SliceRange, ...] = instruction.attributes["slice"]
+    return found
+
+
+def paddings(instruction: Instruction) -> tuple[PaddingDim, ...]:
+    """What a pad adds, an entry a dimension."""
+    found: tuple[PaddingDim, ...] = instruction.attributes["padding"]
+    return found
+
+
+def concatenated(concatenate: Instruction) -> int:
+    """The dimension along which a concatenate joins."""
+    return dimensions(concatenate)[0]
+
+
+def used_once(instruction: Instruction) -> bool:
+    """Whether exactly one operand slot refers to the instruction, and it is not the root."""
+    users = instruction.users
+    return len(users) == 1 and not instruction.is_root and next(iter(users.values())) == 1
+
+
+def all_users_are(instruction: Instruction, *opcodes: str) -> bool:
+    """Whether all users are of these opcodes, and the instruction is not the root."""
+    return not instruction.is_root and all(user.opcode in opcodes for user in instruction.users)
+
+
+def common_factors(
+    before: tuple[int, ...], after: tuple[int, ...]
+) -> list[tuple[tuple[int, ...], tuple[int, ...]]]:
+    """The smallest groups of neighbouring dimensions that a reshape makes out of each other.
+
+    Each pair is the numbers of dimensions before and of those after with the same product; all groups
+    together are all dimensions of more than one element, in order.  A dimension of one element goes with
+    its left neighbour, or with the first.  No dimension may be 0.
+    """
+    groups: list[tuple[tuple[int, ...], tuple[int, ...]]] = []
+    i = j = 0
+    while i < len(before) or j < len(after):
+        first, second = i, j
+        left = right = 1
+        while i < len(before) and left == 1:
+            left, i = left * before[i], i + 1
+        while j < len(after) and right == 1:
+            right, j = right * after[j], j + 1
+        while left != right:
+            if left < right:
+                left, i = left * before[i], i + 1
+            else:
+                right, j = right * after[j], j + 1
+        while i < len(before) and before[i] == 1:
+            i += 1
+        while j < len(after) and after[j] == 1:
+            j += 1
+        groups.append((tuple(range(first, i)), tuple(range(second, j))))
+    return groups
+
+
+def unmodified_dimensions(before: tuple[int, ...], after: tuple[int, ...]) -> dict[int, int]:
+    """Dimensions that a reshape leaves alone, from their number before to that after.
+
+    Both lists are cut where their running products agree; a piece that holds, apart from ones, a single
+    equal dimension on both sides is unmodified.
+    """
+    found: dict[int, int] = {}
+    i = j = 0
+    while i < len(before) and j < len(after):
+        if before[i] == after[j]:
+            found[i] = j
+            i, j = i + 1, j + 1
+        elif before[i] == 1:
+            i += 1
+        elif after[j] == 1:
+            j += 1
+        else:
+            left, right = before[i], after[j]
+            i, j = i + 1, j + 1
+            while left != right:
+                if left < right and i < len(before):
+                    left, i = left * before[i], i + 1
+                elif j < len(after):
+                    right, j = right * after[j], j + 1
+                else:
+                    return found
+    return found
+
+
+def dimensions_besides_ones(dims: tuple[int, ...]) -> list[int]:
+    """The numbers of the dimensions that do not have exactly one element."""
+    return [number for number, size in enumerate(dims) if size != 1]
+
+
+def only_ones_differ(before: tuple[int, ...], after: tuple[int, ...]) -> bool:
+    """Whether two lists of sizes agree apart from ones."""
+    return [size for size in before if size != 1] == [size for size in after if size != 1]
+
+
+def before_transpose(
+    permutation: tuple[int, ...], dims: tuple[int, ...], after: tuple[int, ...]
+) -> tuple[tuple[int, ...], tuple[int, ...]] | None:
+    """How ``reshape(transpose(x))`` is a ``transpose(reshape(x))``: sizes in between, and permutation.
+
+    ``dims`` are the sizes after the transpose, ``after`` those after the reshape.  None unless what the
+    reshape merges or splits lies together, in order, before the transpose too.
+    """
+    if 0 in dims:
+        return None
+    sources = sorted(source for source, size in zip(permutation, dims, strict=True) if size != 1)
+    rank = {source: number for number, source in enumerate(sources)}
+    placed: list[tuple[int, int, tuple[int, ...]]] = []
+    for number, (group, made) in enumerate(common_factors(dims, after)):
+        ranks = [rank[permutation[d]] for d in group if dims[d] != 1]
+        if ranks and ranks != list(range(ranks[0], ranks[0] + len(ranks))):
+            return None
+        placed.append((ranks[0] if ranks else len(rank), number, made))
+    order = [d for _, _, made in sorted(placed) for d in made]
+    back = {d: position for position, d in enumerate(order)}
+    return tuple(after[d] for d in order), tuple(back[d] for d in range(len(after)))
+
+
+def lies_alike(left: ArrayShape, right: ArrayShape) -> bool:
+    """Whether two arrays agree in sizes and layout, whatever their element types."""
+    return left.dims == right.dims and same_layout(left.with_dtype(right.dtype), right)
+
+
+def own_attributes(instruction: Instruction) -> dict[str, Any]:
+    """The attributes that say what the op computes: those of its row."""
+    schema = {entry.name for entry in instruction.op.attributes}
+    return {name: value for name, value in instruction.attributes.items() if name in schema}
+
+
+def with_dims(shape: ArrayShape, dims: tuple[int, ...]) -> ArrayShape:
+    """The shape with other sizes: in the same order in memory for the same rank, else row-major."""
+    if len(dims) != shape.rank:
+        return resized(shape, dims)
+    return replace(shape, dims=dims, dynamic=())

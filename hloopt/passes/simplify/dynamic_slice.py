@@ -1,0 +1,487 @@
+"""Rules for dynamic-slice: it moves towards the parameters; starts are clamped as the op clamps them."""
+
+from __future__ import annotations
+
+from hloopt.ir import Instruction
+from hloopt.passes.simplify.conditions import INTEGER, resized, scalar_value
+from hloopt.passes.simplify.conversion import is_lossless
+from hloopt.passes.simplify.dimensions import (
+    ELEMENTWISE,
+    concatenated,
+    dimensions,
+    dimensions_besides_ones,
+    is_scalar,
+    only_ones_differ,
+    own_attributes,
+    ranges,
+    used_once,
+    with_dims,
+)
+from hloopt.rewrite import Match, Pattern, Rule, op, splat_literal
+from hloopt.types import DType, SliceRange, array
+
+__all__ = ["RULES", "clamped", "largest", "number", "starts_of"]
+
+
+def _over(opcode: str | tuple[str, ...], *, once: bool = False) -> Pattern:
+    """A dynamic-slice of one of these; ``once``: which nothing else uses."""
+    wanted = (opcode,) if isinstance(opcode, str) else opcode
+
+    def test(instruction: Instruction) -> bool:
+        operand = instruction.operands[0]
+        return operand.opcode in wanted and (not once or used_once(operand))
+
+    return op("dynamic-slice").where(test)
+
+
+def starts_of(instruction: Instruction) -> tuple[Instruction, ...]:
+    """The scalar start indices of a dynamic-slice or dynamic-update-slice; nothing for the old form."""
+    given = instruction.operands[1 if instruction.opcode == "dynamic-slice" else 2 :]
+    if len(given) != instruction.operands[0].array.rank or not all(map(is_scalar, given)):
+        return ()
+    return given
+
+
+def largest(dtype: DType) -> int:
+    """The largest number of an integer type."""
+    return (1 << (dtype.bits - (dtype.kind == "signed"))) - 1
+
+
+def number(start: Instruction, dim: int, size: int) -> int | None:
+    """Where a part of ``size`` out of ``dim`` begins, clamped, if that is known."""
+    if dim == size:
+        return 0
+    value = scalar_value(start)
+    return None if value is None else max(0, min(int(value), dim - size))
+
+
+def clamped(match: Match, start: Instruction, dim: int, size: int) -> Instruction | None:
+    """The start as the op clamps it; None where the index type does not reach the end."""
+    known, dtype = number(start, dim, size), start.array.dtype
+    if dim - size > largest(dtype):
+        return None
+    if known is not None:
+        return match.splat(array(dtype), known)
+    bounds = (match.splat(array(dtype), 0), match.splat(array(dtype), dim - size))
+    return match.make("clamp", (bounds[0], start, bounds[1]), {}, array(dtype))
+
+
+def _take(
+    match: Match, operand: Instruction, starts: tuple[Instruction, ...], sizes: tuple[int, ...]
+) -> Instruction:
+    """A part of an operand; the operand itself where nothing is cut off."""
+    if operand.array.dims == sizes:
+        return operand
+    shape = with_dims(operand.array, sizes)
+    return match.make("dynamic-slice", (operand, *starts), {"dynamic_slice_sizes": sizes}, shape)
+
+
+def _first_is_whole(match: Match) -> Instruction | None:
+    operand = match.root.operands[0]
+    return operand if operand.array.dims == match.root.array.dims else None
+
+
+def _constant_starts(match: Match) -> Instruction | None:
+    operand, starts = match.root.operands[0], starts_of(match.root)
+    dims, sizes = operand.array.dims, match.root.array.dims
+    if not starts:
+        return None
+    taken: list[SliceRange] = []
+    for start, dim, size in zip(starts, dims, sizes, strict=True):
+        first = number(start, dim, size)
+        if first is None:
+            return None
+        taken.append(SliceRange(first, first + size))
+    return match.make("slice", (operand,), {"slice": tuple(taken)}, match.root.shape)
+
+
+def _whole_from_zero(match: Match) -> Instruction | None:
+    """Where the whole dimension is taken, the start is clamped to 0."""
+    root, starts = match.root, starts_of(match.root)
+    part = root.array if root.opcode == "dynamic-slice" else root.operands[1].array
+    dims = root.operands[0].array.dims
+    known = [
+        dim == size and scalar_value(start) != 0
+        for start, dim, size in zip(starts, dims, part.dims, strict=False)
+    ]
+    if not any(known):
+        return None
+    zero = match.splat(array(starts[0].array.dtype), 0)
+    new = tuple(zero if turn else start for start, turn in zip(starts, known, strict=True))
+    first = root.operands[: len(root.operands) - len(starts)]
+    return match.make(root.opcode, (*first, *new), own_attributes(root), root.shape)
+
+
+def _of_broadcast(match: Match) -> Instruction | None:
+    """Cut what is broadcast, in the dimensions it has."""
+    root, dims = match.root, dimensions(match.root.operands[0])
+    starts = starts_of(root)
+    if not starts:
+        return None
+    sizes = tuple(root.array.dims[d] for d in dims)
+    source = _take(match, match.root.operands[0].operands[0], tuple(starts[d] for d in dims), sizes)
+    return match.make("broadcast", (source,), {"dimensions": dims}, root.shape)
+
+
+def _of_transpose(match: Match) -> Instruction | None:
+    root, permutation, starts = (
+        match.root,
+        dimensions(match.root.operands[0]),
+        starts_of(match.root),
+    )
+    if not starts:
+        return None
+    place = sorted(range(len(permutation)), key=permutation.__getitem__)
+    sizes = tuple(root.array.dims[d] for d in place)
+    source = _take(
+        match, match.root.operands[0].operands[0], tuple(starts[d] for d in place), sizes
+    )
+    return match.make("transpose", (source,), {"dimensions": permutation}, root.shape)
+
+
+def _of_reshape(match: Match) -> Instruction | None:
+    """Past a reshape that only adds or drops ones."""
+    root, starts = match.root, starts_of(match.root)
+    before, after = match.root.operands[0].operands[0].array.dims, match.root.operands[0].array.dims
+    if not starts or 0 in root.array.dims or not only_ones_differ(before, after):
+        return None
+    place = dict(zip(dimensions_besides_ones(before), dimensions_besides_ones(after), strict=True))
+    if not before:
+        return None
+    zero = starts[0] if len(place) == len(before) else match.splat(array(starts[0].array.dtype), 0)
+    moved = tuple(starts[place[d]] if d in place else zero for d in range(len(before)))
+    sizes = tuple(root.array.dims[place[d]] if d in place else 1 for d in range(len(before)))
+    source = _take(match, match.root.operands[0].operands[0], moved, sizes)
+    return match.make("reshape", (source,), {}, root.shape)
+
+
+def _of_elementwise(match: Match) -> Instruction | None:
+    """Compute only what is taken; nothing else needs the rest."""
+    root, computed, starts = match.root, match.root.operands[0], starts_of(match.root)
+    if not starts:
+        return None
+    operands: list[Instruction] = []
+    for operand in computed.operands:
+        literal = splat_literal(operand)
+        if is_scalar(operand):
+            operands.append(operand)
+        elif literal is not None:
+            operands.append(match.splat_of(resized(operand.array, root.array.dims), literal))
+        else:
+            operands.append(_take(match, operand, starts, root.array.dims))
+    shape = with_dims(computed.array, root.array.dims)
+    return match.make(computed.opcode, tuple(operands), own_attributes(computed), shape)
+
+
+def _of_iota(match: Match) -> Instruction | None:
+    """The iota from the clamped start on."""
+    root, iota, starts = match.root, match.root.operands[0], starts_of(match.root)
+    dimension = iota.attributes["iota_dimension"]
+    dim, size = iota.array.dims[dimension], root.array.dims[dimension]
+    dtype = iota.array.dtype
+    if not starts or not dtype.is_integer or dtype.bits < 8 or dim - 1 > largest(dtype):
+        return None
+    first = clamped(match, starts[dimension], dim, size)
+    if first is None:
+        return None
+    if first.array.dtype is not dtype:
+        first = match.make("convert", (first,), {}, array(dtype))
+    offset = match.make("broadcast", (first,), {"dimensions": ()}, root.shape)
+    if size == 1:
+        return offset
+    numbers = match.make("iota", (), {"iota_dimension": dimension}, root.shape)
+    return match.make("add", (numbers, offset), {}, root.shape)
+
+
+def _of_dynamic_slice(match: Match) -> Instruction | None:
+    """One part out of the whole; each start is clamped as it was."""
+    root, inner = match.root, match.root.operands[0]
+    outer_starts, inner_starts = starts_of(root), starts_of(inner)
+    if not outer_starts or not inner_starts:
+        return None
+    if outer_starts[0].array.dtype is not inner_starts[0].array.dtype:
+        return None
+    dtype = outer_starts[0].array.dtype
+    starts: list[Instruction] = []
+    for d, (first, second) in enumerate(zip(inner_starts, outer_starts, strict=True)):
+        dim, middle, size = (
+            match.root.operands[0].operands[0].array.dims[d],
+            inner.array.dims[d],
+            root.array.dims[d],
+        )
+        if middle == size:
+            starts.append(first)
+        elif dim == middle:
+            starts.append(second)
+        else:
+            left, right = clamped(match, first, dim, middle), clamped(match, second, middle, size)
+            if left is None or right is None or dim - size > largest(dtype):
+                return None
+            starts.append(match.make("add", (left, right), {}, array(dtype)))
+    return _take(match, match.root.operands[0].operands[0], tuple(starts), root.array.dims)
+
+
+def _of_slice(match: Match) -> Instruction | None:
+    """Out of a slice that cuts only where the start is known, or nothing."""
+    root, inner, starts = match.root, match.root.operands[0], starts_of(match.root)
+    moved: list[Instruction] = []
+    for d, start in enumerate(starts):
+        entry, dim = ranges(inner)[d], match.root.operands[0].operands[0].array.dims[d]
+        if entry.size == dim:
+            moved.append(start)
+            continue
+        first = number(start, entry.size, root.array.dims[d])
+        if first is None or (entry.stride != 1 and root.array.dims[d] > 1):
+            return None
+        place, dtype = entry.start + first * entry.stride, start.array.dtype
+        if place > largest(dtype):
+            return None
+        moved.append(match.splat(array(dtype), place))
+    return (
+        _take(match, match.root.operands[0].operands[0], tuple(moved), root.array.dims)
+        if moved
+        else None
+    )
+
+
+def _of_concatenate(match: Match) -> Instruction | None:
+    """Where the start along the joined dimension is known, out of one operand."""
+    root, inner, starts = match.root, match.root.operands[0], starts_of(match.root)
+    if not starts:
+        return None
+    d = concatenated(inner)
+    first, size = number(starts[d], inner.array.dims[d], root.array.dims[d]), root.array.dims[d]
+    if first is None:
+        return None
+    for operand in inner.operands:
+        dim = operand.array.dims[d]
+        if first >= 0 and first + size <= dim:
+            start = match.splat(array(starts[d].array.dtype), first)
+            return _take(match, operand, (*starts[:d], start, *starts[d + 1 :]), root.array.dims)
+        first -= dim
+    return None
+
+
+def _of_update(match: Match) -> Instruction | None:
+    """Reading back what was written at the same place."""
+    updated = match.root.operands[0]
+    _, update, *starts = updated.operands
+    same = list(match.root.operands[1:]) == starts
+    return update if same and update.array.dims == match.root.array.dims else None
+
+
+def _start_is_clamped(match: Match) -> Instruction | None:
+    """What the op itself clamps need not be clamped before: ``0 <= start <= dim - size``."""
+    root, starts = match.root, starts_of(match.root)
+    part = root.array if root.opcode == "dynamic-slice" else root.operands[1].array
+    dims = root.operands[0].array.dims
+    free = tuple(
+        _unclamped(start, dim - size)
+        for start, dim, size in zip(starts, dims, part.dims, strict=False)
+    )
+    if free == starts:
+        return None
+    first = root.operands[: len(root.operands) - len(starts)]
+    return match.make(root.opcode, (*first, *free), own_attributes(root), root.shape)
+
+
+def _unclamped(start: Instruction, last: int) -> Instruction:
+    """An index before it was limited to a range that holds 0 to ``last``."""
+    if start.opcode == "clamp":
+        low, inner, high = start.operands
+        if _at_most(low, 0) and _at_least(high, last):
+            return inner
+    if start.opcode in ("maximum", "minimum"):
+        for inner, bound in (start.operands, start.operands[::-1]):
+            limit = _at_most(bound, 0) if start.opcode == "maximum" else _at_least(bound, last)
+            if limit:
+                return inner
+    return start
+
+
+def _at_most(instruction: Instruction, bound: int) -> bool:
+    value = scalar_value(instruction)
+    return value is not None and int(value) <= bound
+
+
+def _at_least(instruction: Instruction, bound: int) -> bool:
+    value = scalar_value(instruction)
+    return value is not None and int(value) >= bound
+
+
+def _start_is_converted(match: Match) -> Instruction | None:
+    """All starts come from one narrower integer type, or are numbers that it has."""
+    root, starts = match.root, starts_of(match.root)
+    sources = {start.operands[0].array.dtype for start in starts if start.opcode == "convert"}
+    if len(sources) != 1:
+        return None
+    (narrow,) = sources
+    part = root.array if root.opcode == "dynamic-slice" else root.operands[1].array
+    if narrow.kind not in INTEGER or narrow.bits < 8:
+        return None
+    if not is_lossless(narrow, starts[0].array.dtype):
+        return None
+    indices: list[Instruction] = []
+    for start, dim, size in zip(starts, root.operands[0].array.dims, part.dims, strict=True):
+        if start.opcode == "convert":
+            indices.append(start.operands[0])
+            continue
+        known = number(start, dim, size)
+        if known is None or known > largest(narrow):
+            return None
+        indices.append(match.splat(array(narrow), known))
+    first = root.operands[: len(root.operands) - len(starts)]
+    return match.make(root.opcode, (*first, *indices), own_attributes(root), root.shape)
+
+
+_BOTH = ("dynamic-slice", "dynamic-update-slice")
+
+RULES = (
+    Rule(
+        "dynamic-slice(A, ...) => A",
+        op("dynamic-slice"),
+        _first_is_whole,
+        example="x = f32[4] parameter(0)\n i = s32[] parameter(1)\n"
+        "ROOT r = f32[4] dynamic-slice(x, i), dynamic_slice_sizes={4}",
+        counterexample="x = f32[4] parameter(0)\n i = s32[] parameter(1)\n"
+        "ROOT r = f32[3] dynamic-slice(x, i), dynamic_slice_sizes={3}",
+    ),
+    Rule(
+        "dynamic-slice(A, C) => slice(A)",
+        op("dynamic-slice"),
+        _constant_starts,
+        example="x = f32[4,5] parameter(0)\n i = s32[] constant(3)\n j = s32[] constant(-1)\n"
+        "ROOT r = f32[2,3] dynamic-slice(x, i, j), dynamic_slice_sizes={2,3}",
+        counterexample="x = f32[4,5] parameter(0)\n i = s32[] parameter(1)\n j = s32[] constant(1)\n"
+        "ROOT r = f32[2,3] dynamic-slice(x, i, j), dynamic_slice_sizes={2,3}",
+    ),
+    Rule(
+        "dynamic-slice(A, I) of a whole dimension => dynamic-slice(A, 0)",
+        op(_BOTH),
+        _whole_from_zero,
+        example="x = f32[4,5] parameter(0)\n i = s32[] parameter(1)\n j = s32[] parameter(2)\n"
+        "ROOT r = f32[2,5] dynamic-slice(x, i, j), dynamic_slice_sizes={2,5}",
+        counterexample="x = f32[4,5] parameter(0)\n i = s32[] parameter(1)\n z = s32[] constant(0)\n"
+        "ROOT r = f32[2,5] dynamic-slice(x, i, z), dynamic_slice_sizes={2,5}",
+    ),
+    Rule(
+        "dynamic-slice(A, clamp(0, I, n)) => dynamic-slice(A, I)",
+        op(_BOTH),
+        _start_is_clamped,
+        example="x = f32[9] parameter(0)\n i = s32[] parameter(1)\n z = s32[] constant(0)\n"
+        "n = s32[] constant(7)\n j = s32[] clamp(z, i, n)\n"
+        "ROOT r = f32[2] dynamic-slice(x, j), dynamic_slice_sizes={2}",
+        counterexample="x = f32[9] parameter(0)\n i = s32[] parameter(1)\n z = s32[] constant(0)\n"
+        "n = s32[] constant(6)\n j = s32[] clamp(z, i, n)\n"
+        "ROOT r = f32[2] dynamic-slice(x, j), dynamic_slice_sizes={2}",
+    ),
+    Rule(
+        "dynamic-slice(A, convert(I)) => dynamic-slice(A, I)",
+        op(_BOTH),
+        _start_is_converted,
+        example="x = f32[9,3] parameter(0)\n i = s32[] parameter(1)\n j = s64[] convert(i)\n"
+        "z = s64[] constant(1)\n"
+        "ROOT r = f32[2,1] dynamic-slice(x, j, z), dynamic_slice_sizes={2,1}",
+        counterexample="x = f32[9] parameter(0)\n i = s64[] parameter(1)\n j = s32[] convert(i)\n"
+        "ROOT r = f32[2] dynamic-slice(x, j), dynamic_slice_sizes={2}",
+    ),
+    Rule(
+        "dynamic-slice(broadcast(A), I) => broadcast(dynamic-slice(A, I))",
+        _over("broadcast"),
+        _of_broadcast,
+        example="x = f32[6] parameter(0)\n b = f32[6,2] broadcast(x), dimensions={0}\n"
+        "i = s32[] parameter(1)\n"
+        "ROOT r = f32[2,2] dynamic-slice(b, i, i), dynamic_slice_sizes={2,2}",
+        counterexample="x = f32[6] parameter(0)\n b = f32[6,2] broadcast(x), dimensions={0}\n"
+        "n = f32[6,2] negate(b)\n i = s32[] parameter(1)\n"
+        "ROOT r = f32[2,2] dynamic-slice(n, i, i), dynamic_slice_sizes={2,2}",
+    ),
+    Rule(
+        "dynamic-slice(transpose(A), I) => transpose(dynamic-slice(A, I))",
+        _over("transpose", once=True),
+        _of_transpose,
+        example="x = f32[6,5] parameter(0)\n i = s32[] parameter(1)\n j = s32[] parameter(2)\n"
+        "t = f32[5,6] transpose(x), dimensions={1,0}\n"
+        "ROOT r = f32[2,3] dynamic-slice(t, i, j), dynamic_slice_sizes={2,3}",
+        counterexample="x = f32[6,5] parameter(0)\n i = s32[] parameter(1)\n"
+        "t = f32[5,6] transpose(x), dimensions={1,0}\n"
+        "s = f32[2,3] dynamic-slice(t, i, i), dynamic_slice_sizes={2,3}\n"
+        "ROOT r = (f32[2,3], f32[5,6]) tuple(s, t)",
+    ),
+    Rule(
+        "dynamic-slice(reshape(A), I) => reshape(dynamic-slice(A, I))",
+        _over("reshape", once=True),
+        _of_reshape,
+        example="x = f32[1,6,5] parameter(0)\n i = s32[] parameter(1)\n j = s32[] parameter(2)\n"
+        "t = f32[6,5] reshape(x)\n"
+        "ROOT r = f32[2,3] dynamic-slice(t, i, j), dynamic_slice_sizes={2,3}",
+        counterexample="x = f32[6,5] parameter(0)\n i = s32[] parameter(1)\n t = f32[30] reshape(x)\n"
+        "ROOT r = f32[5] dynamic-slice(t, i), dynamic_slice_sizes={5}",
+    ),
+    Rule(
+        "dynamic-slice(f(A, B), I) => f(dynamic-slice(A, I), dynamic-slice(B, I))",
+        _over(ELEMENTWISE, once=True),
+        _of_elementwise,
+        example="x = f32[8] parameter(0)\n y = f32[8] parameter(1)\n i = s32[] parameter(2)\n"
+        "c = f32[] constant(2)\n k = f32[8] broadcast(c), dimensions={}\n"
+        "m = f32[8] clamp(x, y, k)\nROOT r = f32[3] dynamic-slice(m, i), dynamic_slice_sizes={3}",
+        counterexample="x = f32[8] parameter(0)\n i = s32[] parameter(1)\n m = f32[8] negate(x)\n"
+        "s = f32[3] dynamic-slice(m, i), dynamic_slice_sizes={3}\n"
+        "ROOT r = (f32[3], f32[8]) tuple(s, m)",
+    ),
+    Rule(
+        "dynamic-slice(iota, I) => iota + I",
+        _over("iota"),
+        _of_iota,
+        example="x = $T[2,9] iota(), iota_dimension=1\n i = s32[] parameter(0)\n"
+        "ROOT r = $T[1,3] dynamic-slice(x, i, i), dynamic_slice_sizes={1,3}",
+        counterexample="x = f32[9] iota(), iota_dimension=0\n i = s32[] parameter(0)\n"
+        "ROOT r = f32[3] dynamic-slice(x, i), dynamic_slice_sizes={3}",
+        types=("s32", "u8"),
+    ),
+    Rule(
+        "dynamic-slice(dynamic-slice(A, I), J) => dynamic-slice(A, I + J)",
+        _over("dynamic-slice", once=True),
+        _of_dynamic_slice,
+        example="x = f32[9,4] parameter(0)\n i = s32[] parameter(1)\n j = s32[] parameter(2)\n"
+        "a = f32[5,2] dynamic-slice(x, i, j), dynamic_slice_sizes={5,2}\n"
+        "ROOT r = f32[3,2] dynamic-slice(a, j, i), dynamic_slice_sizes={3,2}",
+        counterexample="x = f32[9] parameter(0)\n i = s32[] parameter(1)\n j = s64[] parameter(2)\n"
+        "a = f32[5] dynamic-slice(x, i), dynamic_slice_sizes={5}\n"
+        "ROOT r = f32[3] dynamic-slice(a, j), dynamic_slice_sizes={3}",
+    ),
+    Rule(
+        "dynamic-slice(slice(A), I) => dynamic-slice(A, I)",
+        _over("slice", once=True),
+        _of_slice,
+        example="x = f32[9,8] parameter(0)\n i = s32[] parameter(1)\n z = s32[] constant(1)\n"
+        "a = f32[9,3] slice(x), slice={[0:9], [2:8:2]}\n"
+        "ROOT r = f32[3,1] dynamic-slice(a, i, z), dynamic_slice_sizes={3,1}",
+        counterexample="x = f32[9] parameter(0)\n i = s32[] parameter(1)\n"
+        "a = f32[5] slice(x), slice={[2:7]}\n"
+        "ROOT r = f32[3] dynamic-slice(a, i), dynamic_slice_sizes={3}",
+    ),
+    Rule(
+        "dynamic-slice(concatenate(A, B), C) => dynamic-slice(B, I)",
+        _over("concatenate"),
+        _of_concatenate,
+        example="x = f32[2,5] parameter(0)\n y = f32[4,5] parameter(1)\n i = s32[] parameter(2)\n"
+        "z = s32[] constant(3)\n c = f32[6,5] concatenate(x, y), dimensions={0}\n"
+        "ROOT r = f32[2,3] dynamic-slice(c, z, i), dynamic_slice_sizes={2,3}",
+        counterexample="x = f32[2,5] parameter(0)\n y = f32[4,5] parameter(1)\n"
+        "i = s32[] parameter(2)\n z = s32[] constant(1)\n"
+        "c = f32[6,5] concatenate(x, y), dimensions={0}\n"
+        "ROOT r = f32[2,3] dynamic-slice(c, z, i), dynamic_slice_sizes={2,3}",
+    ),
+    Rule(
+        "dynamic-slice(dynamic-update-slice(A, B, I), I) => B",
+        _over("dynamic-update-slice"),
+        _of_update,
+        example="x = f32[9] parameter(0)\n u = f32[3] parameter(1)\n i = s32[] parameter(2)\n"
+        "d = f32[9] dynamic-update-slice(x, u, i)\n"
+        "ROOT r = f32[3] dynamic-slice(d, i), dynamic_slice_sizes={3}",
+        counterexample="x = f32[9] parameter(0)\n u = f32[3] parameter(1)\n i = s32[] parameter(2)\n"
+        "d = f32[9] dynamic-update-slice(x, u, i)\n"
+        "ROOT r = f32[2] dynamic-slice(d, i), dynamic_slice_sizes={2}",
+    ),
+)

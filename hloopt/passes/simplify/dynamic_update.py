@@ -1,0 +1,172 @@
+"""Rules for dynamic-update-slice."""
+
+from __future__ import annotations
+
+from hloopt.ir import Instruction
+from hloopt.passes.simplify.dimensions import used_once
+from hloopt.passes.simplify.dynamic_slice import clamped, largest, number, starts_of
+from hloopt.rewrite import Match, Pattern, Rule, op, splat_literal
+from hloopt.types import PaddingDim, array
+
+__all__ = ["RULES"]
+
+_UPDATE = "dynamic-update-slice"
+
+
+def _update_is_whole(match: Match) -> Instruction | None:
+    update = match.root.operands[1]
+    return update if update.array.dims == match.root.array.dims else None
+
+
+def _update_is_itself(match: Match) -> Instruction | None:
+    """Writing back what was read at the same place."""
+    operand, update, *starts = match.root.operands
+    same = update.operands[0] is operand and list(update.operands[1:]) == starts
+    return operand if same else None
+
+
+def _update_is_empty(match: Match) -> Instruction | None:
+    operand, update = match.root.operands[:2]
+    return operand if not update.array.elements else None
+
+
+def _is_pad(match: Match) -> Instruction | None:
+    """One value around an update at a known place."""
+    root = match.root
+    operand, update, starts = *root.operands[:2], starts_of(root)
+    literal = splat_literal(operand)
+    if literal is None or not starts or not update.array.elements:
+        return None
+    padding: list[PaddingDim] = []
+    for start, dim, size in zip(starts, root.array.dims, update.array.dims, strict=True):
+        low = number(start, dim, size)
+        if low is None:
+            return None
+        padding.append(PaddingDim(low, dim - size - low))
+    value = match.constant(literal) if operand.array.dims else operand
+    return match.make("pad", (update, value), {"padding": tuple(padding)}, root.shape)
+
+
+def _covers_earlier(match: Match) -> Instruction | None:
+    """The part written before is written again, all of it."""
+    root, earlier = match.root, match.root.operands[0]
+    if not used_once(earlier) or len(root.operands) != len(earlier.operands):
+        return None
+    pairs = zip(root.operands[2:], earlier.operands[2:], strict=True)
+    sizes = (root.array.dims, root.operands[1].array.dims, earlier.operands[1].array.dims)
+    if not starts_of(root):
+        return None
+    for (start, before), dim, size, old in zip(pairs, *sizes, strict=True):
+        if start is before and size == old:
+            continue
+        first, old_first = number(start, dim, size), number(before, dim, old)
+        if first is None or old_first is None:
+            return None
+        if not first <= old_first <= old_first + old <= first + size:
+            return None
+    return match.make(_UPDATE, (earlier.operands[0], *root.operands[1:]), {}, root.shape)
+
+
+def _joined(match: Match) -> Instruction | None:
+    """Writing into a part that is written back: straight into the whole, at both starts together."""
+    root = match.root
+    operand, inner, *_ = root.operands
+    part = inner.operands[0]
+    outer_starts, inner_starts = starts_of(root), starts_of(inner)
+    if not (used_once(inner) and outer_starts and inner_starts):
+        return None
+    same = part.opcode == "dynamic-slice" and part.operands[0] is operand
+    if not same or part.operands[1:] != outer_starts:
+        return None
+    dtype = outer_starts[0].array.dtype
+    if inner_starts[0].array.dtype is not dtype:
+        return None
+    update = inner.operands[1]
+    starts: list[Instruction] = []
+    for d, (first, second) in enumerate(zip(outer_starts, inner_starts, strict=True)):
+        dim, middle, size = root.array.dims[d], part.array.dims[d], update.array.dims[d]
+        if middle == size:
+            starts.append(first)
+        elif dim == middle:
+            starts.append(second)
+        else:
+            left, right = clamped(match, first, dim, middle), clamped(match, second, middle, size)
+            if left is None or right is None or dim - size > largest(dtype):
+                return None
+            starts.append(match.make("add", (left, right), {}, array(dtype)))
+    return match.make(_UPDATE, (operand, update, *starts), {}, root.shape)
+
+
+def _over(opcode: str, index: int) -> Pattern:
+    return op(_UPDATE).where(lambda instruction: instruction.operands[index].opcode == opcode)
+
+
+RULES = (
+    Rule(
+        "dynamic-update-slice(A, B, ...) => B",
+        op("dynamic-update-slice"),
+        _update_is_whole,
+        example="x = f32[4] parameter(0)\n y = f32[4] parameter(1)\n i = s32[] parameter(2)\n"
+        "ROOT r = f32[4] dynamic-update-slice(x, y, i)",
+        counterexample="x = f32[4] parameter(0)\n y = f32[3] parameter(1)\n i = s32[] parameter(2)\n"
+        "ROOT r = f32[4] dynamic-update-slice(x, y, i)",
+    ),
+    Rule(
+        "dynamic-update-slice(A, dynamic-slice(A, I), I) => A",
+        _over("dynamic-slice", 1),
+        _update_is_itself,
+        example="x = f32[4] parameter(0)\n i = s32[] parameter(1)\n"
+        "y = f32[2] dynamic-slice(x, i), dynamic_slice_sizes={2}\n"
+        "ROOT r = f32[4] dynamic-update-slice(x, y, i)",
+        counterexample="x = f32[4] parameter(0)\n i = s32[] parameter(1)\n j = s32[] parameter(2)\n"
+        "y = f32[2] dynamic-slice(x, i), dynamic_slice_sizes={2}\n"
+        "ROOT r = f32[4] dynamic-update-slice(x, y, j)",
+    ),
+    Rule(
+        "dynamic-update-slice(A, empty, I) => A",
+        op(_UPDATE),
+        _update_is_empty,
+        example="x = f32[4] parameter(0)\n y = f32[0] parameter(1)\n i = s32[] parameter(2)\n"
+        "ROOT r = f32[4] dynamic-update-slice(x, y, i)",
+        counterexample="x = f32[4] parameter(0)\n y = f32[1] parameter(1)\n i = s32[] parameter(2)\n"
+        "ROOT r = f32[4] dynamic-update-slice(x, y, i)",
+    ),
+    Rule(
+        "dynamic-update-slice(broadcast(C), B, I) => pad(B, C)",
+        op(_UPDATE).where(lambda update: splat_literal(update.operands[0]) is not None),
+        _is_pad,
+        example="c = f32[] constant(2)\n x = f32[8,3] broadcast(c), dimensions={}\n"
+        "u = f32[2,3] parameter(0)\n i = s32[] constant(7)\n j = s32[] parameter(1)\n"
+        "ROOT r = f32[8,3] dynamic-update-slice(x, u, i, j)",
+        counterexample="c = f32[] constant(2)\n x = f32[8] broadcast(c), dimensions={}\n"
+        "u = f32[2] parameter(0)\n i = s32[] parameter(1)\n"
+        "ROOT r = f32[8] dynamic-update-slice(x, u, i)",
+    ),
+    Rule(
+        "dynamic-update-slice(dynamic-update-slice(A, B, I), C, I) => dynamic-update-slice(A, C, I)",
+        _over(_UPDATE, 0),
+        _covers_earlier,
+        example="x = f32[8,4] parameter(0)\n u = f32[2,1] parameter(1)\n v = f32[3,1] parameter(2)\n"
+        "i = s32[] constant(2)\n j = s32[] constant(1)\n k = s32[] parameter(3)\n"
+        "a = f32[8,4] dynamic-update-slice(x, u, i, k)\n"
+        "ROOT r = f32[8,4] dynamic-update-slice(a, v, j, k)",
+        counterexample="x = f32[8] parameter(0)\n u = f32[2] parameter(1)\n v = f32[3] parameter(2)\n"
+        "i = s32[] constant(2)\n j = s32[] constant(3)\n"
+        "a = f32[8] dynamic-update-slice(x, u, i)\n"
+        "ROOT r = f32[8] dynamic-update-slice(a, v, j)",
+    ),
+    Rule(
+        "dynamic-update-slice(A, dynamic-update-slice(dynamic-slice(A, I), B, J), I) => "
+        "dynamic-update-slice(A, B, I + J)",
+        _over(_UPDATE, 1),
+        _joined,
+        example="x = f32[8] parameter(0)\n u = f32[2] parameter(1)\n i = s32[] parameter(2)\n"
+        "j = s32[] parameter(3)\n p = f32[5] dynamic-slice(x, i), dynamic_slice_sizes={5}\n"
+        "q = f32[5] dynamic-update-slice(p, u, j)\n"
+        "ROOT r = f32[8] dynamic-update-slice(x, q, i)",
+        counterexample="x = f32[8] parameter(0)\n u = f32[2] parameter(1)\n i = s32[] parameter(2)\n"
+        "j = s32[] parameter(3)\n p = f32[5] dynamic-slice(x, j), dynamic_slice_sizes={5}\n"
+        "q = f32[5] dynamic-update-slice(p, u, j)\n"
+        "ROOT r = f32[8] dynamic-update-slice(x, q, i)",
+    ),
+)

@@ -1,0 +1,180 @@
+"""Rules for pad."""
+
+from __future__ import annotations
+
+from hloopt.ir import Instruction
+from hloopt.passes.simplify.conditions import resized
+from hloopt.passes.simplify.dimensions import dimensions, paddings, with_dims
+from hloopt.rewrite import Match, Rule, op, splat, splat_literal, var
+from hloopt.types import PaddingDim, SliceRange
+
+__all__ = ["RULES"]
+
+A, B, S = var("A"), var("B"), splat(name="S")
+
+_NOTHING = PaddingDim(0, 0, 0)
+
+
+def _pads_nothing(match: Match) -> bool:
+    return match.A.array.dims == match.root.array.dims and all(
+        entry == _NOTHING or (not (entry.low or entry.high) and size <= 1)
+        for entry, size in zip(paddings(match.root), match.A.array.dims, strict=True)
+    )
+
+
+def _pads_with_itself(match: Match) -> Instruction | None:
+    left, right = splat_literal(match.S), splat_literal(match.root.operands[1])
+    if left is None or left != right:
+        return None
+    return match.splat_of(match.root.array, left)
+
+
+def _pad(
+    match: Match, operand: Instruction, value: Instruction, entries: tuple[PaddingDim, ...]
+) -> Instruction:
+    return match.make("pad", (operand, value), {"padding": entries}, match.root.shape)
+
+
+def _of_nothing(match: Match) -> Instruction | None:
+    if match.A.array.elements or not match.root.array.elements:
+        return None
+    return match.make("broadcast", (match.B,), {"dimensions": ()}, match.root.shape)
+
+
+def _without_interior(match: Match) -> Instruction | None:
+    """There is nothing between the elements of a dimension that has one."""
+    entries = paddings(match.root)
+    plain = tuple(
+        PaddingDim(entry.low, entry.high) if size <= 1 else entry
+        for entry, size in zip(entries, match.A.array.dims, strict=True)
+    )
+    return _pad(match, match.A, match.B, plain) if plain != entries else None
+
+
+def _cut_first(match: Match) -> Instruction | None:
+    """Elements that negative padding drops are dropped before; between elements nothing is added."""
+    entries = paddings(match.root)
+    if all(entry.low >= 0 and entry.high >= 0 for entry in entries):
+        return None
+    taken: list[SliceRange] = []
+    rest: list[PaddingDim] = []
+    for entry, size in zip(entries, match.A.array.dims, strict=True):
+        low, high = max(0, -entry.low), size - max(0, -entry.high)
+        if (entry.interior and (low or high < size)) or low >= high:
+            return None
+        taken.append(SliceRange(low, high))
+        rest.append(PaddingDim(max(0, entry.low), max(0, entry.high), entry.interior))
+    sizes = tuple(entry.size for entry in taken)
+    shape = with_dims(match.A.array, sizes)
+    if shape.dims == match.root.array.dims:
+        shape = match.root.array
+    cut = match.make("slice", (match.A,), {"slice": tuple(taken)}, shape)
+    return (
+        cut if all(entry == _NOTHING for entry in rest) else _pad(match, cut, match.B, tuple(rest))
+    )
+
+
+def _pad_once(match: Match) -> Instruction | None:
+    """Two rims of one value."""
+    inner = match.root.operands[0]
+    values = [inner.operands[1], match.root.operands[1]]
+    literals = [splat_literal(value) for value in values]
+    if values[0] is not values[1] and (literals[0] is None or literals[0] != literals[1]):
+        return None
+    both: list[PaddingDim] = []
+    for first, second in zip(paddings(inner), paddings(match.root), strict=True):
+        if second.interior or min(first.low, first.high, second.low, second.high) < 0:
+            return None
+        both.append(PaddingDim(first.low + second.low, first.high + second.high, first.interior))
+    return _pad(match, match.A, values[1], tuple(both))
+
+
+def _before_broadcast(match: Match) -> Instruction | None:
+    """Pad before repeating, where a dimension that is repeated is not padded."""
+    dims, entries = dimensions(match.root.operands[0]), paddings(match.root)
+    if list(dims) != sorted(dims):
+        return None
+    kept = tuple(d for d in range(len(entries)) if d in dims or entries[d] != _NOTHING)
+    if len(kept) == len(entries) or not kept:
+        return None
+    source = match.A
+    if kept != dims:
+        shape = match.root.operands[0].array
+        small = resized(shape, tuple(shape.dims[d] for d in kept))
+        places = tuple(kept.index(d) for d in dims)
+        source = match.make("broadcast", (source,), {"dimensions": places}, small)
+    sizes = tuple(match.root.array.dims[d] for d in kept)
+    attributes = {"padding": tuple(entries[d] for d in kept)}
+    padded = match.make("pad", (source, match.B), attributes, resized(match.root.array, sizes))
+    return match.make("broadcast", (padded,), {"dimensions": kept}, match.root.shape)
+
+
+RULES = (
+    Rule(
+        "pad(A, B) => A",
+        op("pad", A, B),
+        A,
+        when=_pads_nothing,
+        example="x = f32[4,1] parameter(0)\n z = f32[] constant(0)\n"
+        "ROOT r = f32[4,1] pad(x, z), padding=0_0x0_0_3",
+        counterexample="x = f32[4] parameter(0)\n z = f32[] constant(0)\n"
+        "ROOT r = f32[4] pad(x, z), padding=1_-1",
+    ),
+    Rule(
+        "pad(broadcast(C), C) => broadcast(C)",
+        op("pad", S, splat()),
+        _pads_with_itself,
+        example="z = $T[] constant(1)\n b = $T[3] broadcast(z), dimensions={}\n"
+        "ROOT r = $T[8] pad(b, z), padding=1_2_1",
+        counterexample="z = f32[] constant(0)\n m = f32[] constant(-0.0)\n"
+        "b = f32[3] broadcast(z), dimensions={}\n ROOT r = f32[6] pad(b, m), padding=1_2",
+        types=("f32", "s32"),
+    ),
+    Rule(
+        "pad(empty, B) => broadcast(B)",
+        op("pad", A, B),
+        _of_nothing,
+        example="x = f32[0,3] parameter(0)\n z = f32[] parameter(1)\n"
+        "ROOT r = f32[2,4] pad(x, z), padding=1_1x0_1",
+        counterexample="x = f32[1,3] parameter(0)\n z = f32[] parameter(1)\n"
+        "ROOT r = f32[3,4] pad(x, z), padding=1_1x0_1",
+    ),
+    Rule(
+        "pad(A, B) between no elements => pad(A, B)",
+        op("pad", A, B),
+        _without_interior,
+        example="x = f32[1,3] parameter(0)\n z = f32[] parameter(1)\n"
+        "ROOT r = f32[3,7] pad(x, z), padding=1_1_4x1_1_1",
+        counterexample="x = f32[1,3] parameter(0)\n z = f32[] parameter(1)\n"
+        "ROOT r = f32[3,7] pad(x, z), padding=1_1x1_1_1",
+    ),
+    Rule(
+        "pad(A, B) of less than nothing => pad(slice(A), B)",
+        op("pad", A, B),
+        _cut_first,
+        example="x = f32[8,3] parameter(0)\n z = f32[] parameter(1)\n"
+        "ROOT r = f32[7,5] pad(x, z), padding=-2_1x0_0_1",
+        counterexample="x = f32[8,3] parameter(0)\n z = f32[] parameter(1)\n"
+        "ROOT r = f32[13,3] pad(x, z), padding=-2_0_1x0_0",
+    ),
+    Rule(
+        "pad(pad(A, B), B) => pad(A, B)",
+        op("pad", op("pad", A, B), var("C")),
+        _pad_once,
+        example="x = f32[3] parameter(0)\n z = f32[] parameter(1)\n"
+        "p = f32[8] pad(x, z), padding=1_2_1\n ROOT r = f32[11] pad(p, z), padding=3_0",
+        counterexample="x = f32[3] parameter(0)\n z = f32[] parameter(1)\n y = f32[] parameter(2)\n"
+        "p = f32[8] pad(x, z), padding=1_2_1\n ROOT r = f32[11] pad(p, y), padding=3_0",
+    ),
+    Rule(
+        "pad(broadcast(A), B) => broadcast(pad(broadcast(A), B))",
+        op("pad", op("broadcast", A), B),
+        _before_broadcast,
+        example="x = f32[3] parameter(0)\n z = f32[] parameter(1)\n"
+        "b = f32[2,3,4] broadcast(x), dimensions={1}\n"
+        "ROOT r = f32[2,5,6] pad(b, z), padding=0_0x1_1x2_0",
+        counterexample="x = f32[3] parameter(0)\n z = f32[] parameter(1)\n"
+        "b = f32[2,3] broadcast(x), dimensions={1}\n"
+        "ROOT r = f32[3,3] pad(b, z), padding=1_0x0_0",
+    ),
+)

@@ -1,0 +1,295 @@
+"""Rules for reshape."""
+
+from __future__ import annotations
+
+from hloopt.ir import Instruction
+from hloopt.passes.simplify.conditions import resized
+from hloopt.passes.simplify.dimensions import (
+    ELEMENTWISE,
+    before_transpose,
+    concatenated,
+    dimensions,
+    dimensions_besides_ones,
+    is_scalar,
+    lies_alike,
+    only_ones_differ,
+    own_attributes,
+    paddings,
+    unmodified_dimensions,
+    used_once,
+    with_dims,
+)
+from hloopt.rewrite import Match, Rule, op, var
+from hloopt.types import PaddingDim, array
+
+__all__ = ["RULES"]
+
+A, B, S = var("A"), var("B"), var("S", is_scalar)
+
+
+def _same_dims(match: Match) -> bool:
+    return match.A.array.dims == match.root.array.dims
+
+
+def _scalar_to_array(match: Match) -> Instruction | None:
+    return _broadcast(match, match.S, ()) if match.root.array.dims else None
+
+
+def _broadcast(match: Match, operand: Instruction, dims: tuple[int, ...]) -> Instruction:
+    return match.make("broadcast", (operand,), {"dimensions": dims}, match.root.shape)
+
+
+def _reshaped(match: Match, operand: Instruction, dims: tuple[int, ...]) -> Instruction:
+    """The operand with other sizes; what a reshape made is taken from before it."""
+    if operand.array.dims == dims:
+        return operand
+    if operand.opcode == "reshape":
+        source = operand.operands[0]
+        if lies_alike(source.array, with_dims(source.array, dims)):
+            return source
+        operand = source
+    return match.make("reshape", (operand,), {}, resized(operand.array, dims))
+
+
+def _reshape_of_broadcast(match: Match) -> Instruction | None:
+    inner = match.root.operands[0]
+    if 0 in inner.array.dims:
+        return None
+    kept = unmodified_dimensions(inner.array.dims, match.root.array.dims)
+    dims = dimensions(inner)
+    if not all(d in kept for d in dims):
+        return None
+    return _broadcast(match, match.A, tuple(kept[d] for d in dims))
+
+
+def _reshape_of_iota(match: Match) -> Instruction | None:
+    inner = match.root.operands[0]
+    if 0 in inner.array.dims:
+        return None
+    kept = unmodified_dimensions(inner.array.dims, match.root.array.dims)
+    dim = inner.attributes["iota_dimension"]
+    if dim not in kept:
+        return None
+    return match.make("iota", (), {"iota_dimension": kept[dim]}, match.root.shape)
+
+
+def _past_transpose(match: Match) -> Instruction | None:
+    """Reshape once, before the transpose, where whole groups of dimensions are what it moves."""
+    transpose = match.T
+    found = before_transpose(dimensions(transpose), transpose.array.dims, match.root.array.dims)
+    if found is None:
+        return None
+    dims, permutation = found
+    source = match.A
+    if source.array.dims != dims:
+        source = match.make("reshape", (source,), {}, resized(source.array, dims))
+    return match.make("transpose", (source,), {"dimensions": permutation}, match.root.shape)
+
+
+def _undone(match: Match) -> Instruction | None:
+    """Compute in the shape that both reshapes come from and go back to."""
+    root, computed = match.root, match.F
+    operands: list[Instruction] = []
+    undone = False
+    for operand in computed.operands:
+        if is_scalar(operand):
+            operands.append(operand)
+        elif operand.opcode == "reshape":
+            if not lies_alike(operand.operands[0].array, root.array):
+                return None
+            operands.append(operand.operands[0])
+            undone = True
+        elif operand.opcode == "broadcast" and 0 not in operand.array.dims:
+            kept = unmodified_dimensions(operand.array.dims, root.array.dims)
+            if not all(d in kept for d in dimensions(operand)):
+                return None
+            shape = root.array.with_dtype(operand.array.dtype)
+            dims = {"dimensions": tuple(kept[d] for d in dimensions(operand))}
+            operands.append(match.make("broadcast", operand.operands, dims, shape))
+        else:
+            return None
+    if not undone:
+        return None
+    return match.make(computed.opcode, tuple(operands), own_attributes(computed), root.shape)
+
+
+def _comes_back(operand: Instruction, dims: tuple[int, ...]) -> bool:
+    """Whether reshaping to these sizes undoes a reshape, or is part of a broadcast."""
+    if operand.opcode == "reshape":
+        return operand.operands[0].array.dims == dims
+    return operand.opcode == "broadcast"
+
+
+def _past_concatenate(match: Match) -> Instruction | None:
+    """Only ones come or go, and each operand is a reshape that is undone, or a broadcast."""
+    root, inner = match.root, match.F
+    before, after = inner.array.dims, root.array.dims
+    dimension = concatenated(inner)
+    if 0 in before or not only_ones_differ(before, after) or before[dimension] == 1:
+        return None
+    along = unmodified_dimensions(before, after)[dimension]
+    sizes = [
+        (*after[:along], operand.array.dims[dimension], *after[along + 1 :])
+        for operand in inner.operands
+    ]
+    if not all(map(_comes_back, inner.operands, sizes)):
+        return None
+    operands = tuple(
+        _reshaped(match, operand, dims) for operand, dims in zip(inner.operands, sizes, strict=True)
+    )
+    return match.make("concatenate", operands, {"dimensions": (along,)}, root.shape)
+
+
+def _past_pad(match: Match) -> Instruction | None:
+    """Only ones come or go after a pad, and a reshape before it is merged with this one."""
+    root, inner = match.root, match.F
+    before, after = inner.array.dims, root.array.dims
+    if 0 in before or 0 in match.A.array.dims or not only_ones_differ(before, after):
+        return None
+    entries = paddings(inner)
+    padded = match.A.array.dims
+    if any(entries[d] != PaddingDim(0, 0) for d, size in enumerate(before) if size == 1):
+        return None
+    sizes, moved = [1] * len(after), [PaddingDim(0, 0)] * len(after)
+    for old, new in zip(
+        dimensions_besides_ones(before), dimensions_besides_ones(after), strict=True
+    ):
+        sizes[new], moved[new] = padded[old], entries[old]
+    source = _reshaped(match, match.A, tuple(sizes))
+    return match.make("pad", (source, match.B), {"padding": tuple(moved)}, root.shape)
+
+
+def _past_update(match: Match) -> Instruction | None:
+    """Only ones come or go, and operand or update is a reshape that is undone, or a broadcast."""
+    root, inner = match.root, match.F
+    operand, update, *starts = inner.operands
+    before, after = inner.array.dims, root.array.dims
+    if 0 in update.array.dims or 0 in before or not only_ones_differ(before, after):
+        return None
+    if len(starts) != len(before):
+        return None
+    zero = match.splat(array(starts[0].array.dtype), 0) if len(after) > len(before) else starts[0]
+    indices, sizes = [zero] * len(after), [1] * len(after)
+    old_dims = dimensions_besides_ones(before)
+    ones = [start for d, start in enumerate(starts) if d not in old_dims]
+    for new in range(len(after)):
+        if after[new] == 1:
+            indices[new] = ones.pop() if ones else zero
+    for old, new in zip(old_dims, dimensions_besides_ones(after), strict=True):
+        indices[new], sizes[new] = starts[old], update.array.dims[old]
+    if not (_comes_back(operand, after) or _comes_back(update, tuple(sizes))):
+        return None
+    operands = (_reshaped(match, operand, after), _reshaped(match, update, tuple(sizes)))
+    return match.make("dynamic-update-slice", (*operands, *indices), {}, root.shape)
+
+
+def _of_copy(match: Match) -> Instruction | None:
+    """The copy only reorders memory, which the reshape that reads it does as well."""
+    copy = match.root.operands[0]
+    layouts = [shape.layout.suffix if shape.layout else "" for shape in (copy.array, match.A.array)]
+    if not used_once(copy) or layouts[0] != layouts[1]:
+        return None
+    return match.make("reshape", (match.A,), {}, match.root.shape)
+
+
+RULES = (
+    Rule(
+        "reshape(A) => A",
+        op("reshape", A),
+        A,
+        when=_same_dims,
+        example="x = f32[2,3] parameter(0)\n ROOT r = f32[2,3] reshape(x)",
+        counterexample="x = f32[2,3] parameter(0)\n ROOT r = f32[3,2] reshape(x)",
+    ),
+    Rule(
+        "reshape(reshape(A)) => reshape(A)",
+        op("reshape", op("reshape", A)),
+        op("reshape", A),
+        example="x = f32[2,3] parameter(0)\n y = f32[6] reshape(x)\n ROOT r = f32[3,2] reshape(y)",
+        counterexample="x = f32[2,3] parameter(0)\n"
+        "y = f32[3,2] transpose(x), dimensions={1,0}\n ROOT r = f32[6] reshape(y)",
+    ),
+    Rule(
+        "reshape(scalar) => broadcast(scalar)",
+        op("reshape", S),
+        _scalar_to_array,
+        example="x = f32[] parameter(0)\n ROOT r = f32[1,1] reshape(x)",
+        counterexample="x = f32[1] parameter(0)\n ROOT r = f32[1,1] reshape(x)",
+    ),
+    Rule(
+        "reshape(broadcast(A)) => broadcast(A)",
+        op("reshape", op("broadcast", A)),
+        _reshape_of_broadcast,
+        example="x = f32[3] parameter(0)\n y = f32[3,4,2] broadcast(x), dimensions={0}\n"
+        "ROOT r = f32[1,3,8] reshape(y)",
+        counterexample="x = f32[3] parameter(0)\n y = f32[3,4] broadcast(x), dimensions={0}\n"
+        "ROOT r = f32[12] reshape(y)",
+    ),
+    Rule(
+        "reshape(iota) => iota",
+        op("reshape", op("iota")),
+        _reshape_of_iota,
+        example="x = s32[3,4] iota(), iota_dimension=0\n ROOT r = s32[1,3,2,2] reshape(x)",
+        counterexample="x = s32[3,4] iota(), iota_dimension=0\n ROOT r = s32[12] reshape(x)",
+    ),
+    Rule(
+        "reshape(transpose(reshape(A))) => transpose(reshape(A))",
+        op("reshape", op("transpose", op("reshape", A)).bind("T").one_use),
+        _past_transpose,
+        example="x = f32[6,4] parameter(0)\n y = f32[2,3,4] reshape(x)\n"
+        "t = f32[4,2,3] transpose(y), dimensions={2,0,1}\n ROOT r = f32[2,2,6] reshape(t)",
+        counterexample="x = f32[6,4] parameter(0)\n y = f32[2,3,4] reshape(x)\n"
+        "t = f32[4,3,2] transpose(y), dimensions={2,1,0}\n ROOT r = f32[4,6] reshape(t)",
+    ),
+    Rule(
+        "reshape(f(reshape(A))) => f(A)",
+        op("reshape", op(ELEMENTWISE).bind("F").one_use),
+        _undone,
+        example="x = f32[2,3] parameter(0)\n p = f32[6] reshape(x)\n c = f32[] constant(2)\n"
+        "b = f32[6] broadcast(c), dimensions={}\n m = f32[6] multiply(p, b)\n"
+        "ROOT r = f32[2,3] reshape(m)",
+        counterexample="x = f32[2,3] parameter(0)\n y = f32[6] parameter(1)\n"
+        "p = f32[6] reshape(x)\n m = f32[6] multiply(p, y)\n ROOT r = f32[2,3] reshape(m)",
+    ),
+    Rule(
+        "reshape(concatenate(reshape(A), reshape(B))) => concatenate(A, B)",
+        op("reshape", op("concatenate").bind("F").one_use),
+        _past_concatenate,
+        example="x = f32[2,3] parameter(0)\n y = f32[4,3] parameter(1)\n"
+        "a = f32[2,1,3] reshape(x)\n b = f32[4,1,3] reshape(y)\n"
+        "c = f32[6,1,3] concatenate(a, b), dimensions={0}\n ROOT r = f32[6,3] reshape(c)",
+        counterexample="x = f32[3] parameter(0)\n y = f32[3] parameter(1)\n"
+        "a = f32[1,3] reshape(x)\n b = f32[1,3] reshape(y)\n"
+        "c = f32[2,3] concatenate(a, b), dimensions={0}\n ROOT r = f32[6] reshape(c)",
+    ),
+    Rule(
+        "reshape(pad(reshape(A), B)) => pad(reshape(A), B)",
+        op("reshape", op("pad", op("reshape").bind("A"), B).bind("F").one_use),
+        _past_pad,
+        example="x = f32[2,3] parameter(0)\n z = f32[] parameter(1)\n y = f32[1,2,3] reshape(x)\n"
+        "p = f32[1,4,3] pad(y, z), padding=0_0x1_1x0_0\n ROOT r = f32[4,1,3] reshape(p)",
+        counterexample="x = f32[2,3] parameter(0)\n z = f32[] parameter(1)\n"
+        "y = f32[1,2,3] reshape(x)\n p = f32[1,4,3] pad(y, z), padding=0_0x1_1x0_0\n"
+        "ROOT r = f32[12] reshape(p)",
+    ),
+    Rule(
+        "reshape(dynamic-update-slice(reshape(A), B, I)) => dynamic-update-slice(A, reshape(B), I)",
+        op("reshape", op("dynamic-update-slice").bind("F").one_use),
+        _past_update,
+        example="x = f32[4,5] parameter(0)\n u = f32[2,1,3] parameter(1)\n i = s32[] parameter(2)\n"
+        "j = s32[] parameter(3)\n k = s32[] parameter(4)\n y = f32[4,1,5] reshape(x)\n"
+        "d = f32[4,1,5] dynamic-update-slice(y, u, i, j, k)\n ROOT r = f32[4,5] reshape(d)",
+        counterexample="x = f32[4,1,5] parameter(0)\n u = f32[2,1,3] parameter(1)\n"
+        "i = s32[] parameter(2)\n"
+        "d = f32[4,1,5] dynamic-update-slice(x, u, i, i, i)\n ROOT r = f32[4,5] reshape(d)",
+    ),
+    Rule(
+        "reshape(copy(A)) => reshape(A)",
+        op("reshape", op("copy", A)),
+        _of_copy,
+        example="x = f32[2,3]{1,0} parameter(0)\n y = f32[2,3]{0,1} copy(x)\n"
+        "ROOT r = f32[6]{0} reshape(y)",
+        counterexample="x = f32[2,3]{1,0} parameter(0)\n y = f32[2,3]{0,1:S(5)} copy(x)\n"
+        "ROOT r = f32[6]{0} reshape(y)",
+    ),
+)

@@ -1,0 +1,190 @@
+"""Rules for reverse: it moves towards the parameters, and cancels."""
+
+from __future__ import annotations
+
+from hloopt.ir import Instruction
+from hloopt.passes.simplify.dimensions import (
+    ELEMENTWISE,
+    dimensions,
+    dimensions_besides_ones,
+    is_scalar,
+    only_ones_differ,
+    own_attributes,
+    with_dims,
+)
+from hloopt.rewrite import Match, Rule, op, splat_literal, var
+
+__all__ = ["RULES"]
+
+A = var("A")
+
+
+def _reverse_nothing(match: Match) -> bool:
+    return all(match.A.array.dims[d] <= 1 for d in dimensions(match.root))
+
+
+def _reverse(match: Match, operand: Instruction, dims: tuple[int, ...]) -> Instruction:
+    shape = operand.array
+    if shape.dims == match.root.array.dims:
+        shape = match.root.array.with_dtype(shape.dtype)
+    return match.make("reverse", (operand,), {"dimensions": dims}, shape)
+
+
+def _reverse_once(match: Match) -> Instruction:
+    inner, outer = set(dimensions(match.root.operands[0])), set(dimensions(match.root))
+    return _reverse(match, match.A, tuple(sorted(inner ^ outer)))
+
+
+def _without_ones(match: Match) -> Instruction | None:
+    dims = dimensions(match.root)
+    kept = tuple(d for d in dims if match.A.array.dims[d] > 1)
+    return _reverse(match, match.A, kept) if 0 < len(kept) < len(dims) else None
+
+
+def _of_broadcast(match: Match) -> Instruction:
+    """Reverse what is repeated, in the dimensions it has."""
+    dims = dimensions(match.root.operands[0])
+    turned = tuple(place for place, d in enumerate(dims) if d in dimensions(match.root))
+    source = _reverse(match, match.A, turned) if turned else match.A
+    return match.make("broadcast", (source,), {"dimensions": dims}, match.root.shape)
+
+
+def _past_elementwise(match: Match) -> Instruction | None:
+    """Past an op with one operand that is no splat; a narrowing convert is better done before."""
+    computed = match.F
+    moved = [
+        operand
+        for operand in computed.operands
+        if not is_scalar(operand) and splat_literal(operand) is None
+    ]
+    if len(set(moved)) != 1 or moved[0].array.dtype.bits > computed.array.dtype.bits:
+        return None
+    turned = _reverse(match, moved[0], dimensions(match.root))
+    operands = tuple(turned if operand is moved[0] else operand for operand in computed.operands)
+    return match.make(computed.opcode, operands, own_attributes(computed), match.root.shape)
+
+
+def _past_reshape(match: Match) -> Instruction | None:
+    """Past a reshape that only adds or drops ones."""
+    before, after = match.A.array.dims, match.root.array.dims
+    if 0 in before or not only_ones_differ(before, after):
+        return None
+    place = dict(zip(dimensions_besides_ones(after), dimensions_besides_ones(before), strict=True))
+    dims = tuple(place[d] for d in dimensions(match.root) if d in place)
+    turned = _reverse(match, match.A, dims) if dims else match.A
+    return match.make("reshape", (turned,), {}, match.root.shape)
+
+
+def _of_concatenate(match: Match) -> Instruction | None:
+    """Pieces of one element along the dimension need no turning, only another order."""
+    inner = match.F
+    (dimension,) = dimensions(inner)
+    if dimensions(match.root) != (dimension,):
+        return None
+    if any(operand.array.dims[dimension] != 1 for operand in inner.operands):
+        return None
+    return match.make(
+        "concatenate", inner.operands[::-1], {"dimensions": (dimension,)}, match.root.shape
+    )
+
+
+def _of_iota(match: Match) -> Instruction | None:
+    """The last number less the iota; where the iota runs along another dimension, itself."""
+    iota = match.I
+    dimension = iota.attributes["iota_dimension"]
+    if dimension not in dimensions(match.root):
+        return iota
+    if not iota.array.dtype.is_integer:
+        return None
+    last = match.splat(
+        with_dims(match.root.array, iota.array.dims), _wrapped(iota, iota.array.dims[dimension] - 1)
+    )
+    counted = match.make("iota", (), {"iota_dimension": dimension}, match.root.shape)
+    return match.make("subtract", (last, counted), {}, match.root.shape)
+
+
+def _wrapped(iota: Instruction, number: int) -> int:
+    """A number as an element of the iota's type, modulo its range."""
+    dtype = iota.array.dtype
+    number &= (1 << dtype.bits) - 1
+    if dtype.kind == "signed" and number >> (dtype.bits - 1):
+        number -= 1 << dtype.bits
+    return number
+
+
+RULES = (
+    Rule(
+        "reverse(A) => A",
+        op("reverse", A),
+        A,
+        when=_reverse_nothing,
+        example="x = f32[2,1] parameter(0)\n ROOT r = f32[2,1] reverse(x), dimensions={1}",
+        counterexample="x = f32[2,1] parameter(0)\n ROOT r = f32[2,1] reverse(x), dimensions={0,1}",
+    ),
+    Rule(
+        "reverse(reverse(A)) => reverse(A)",
+        op("reverse", op("reverse", A)),
+        _reverse_once,
+        example="x = f32[2,3] parameter(0)\n y = f32[2,3] reverse(x), dimensions={0,1}\n"
+        "ROOT r = f32[2,3] reverse(y), dimensions={1}",
+        counterexample="x = f32[2,2] parameter(0)\n y = f32[2,2] transpose(x), dimensions={1,0}\n"
+        "ROOT r = f32[2,2] reverse(y), dimensions={1}",
+    ),
+    Rule(
+        "reverse(A) along ones => reverse(A)",
+        op("reverse", A),
+        _without_ones,
+        example="x = f32[2,1,3] parameter(0)\nROOT r = f32[2,1,3] reverse(x), dimensions={0,1}",
+        counterexample="x = f32[2,1,3] parameter(0)\n"
+        "ROOT r = f32[2,1,3] reverse(x), dimensions={0,2}",
+    ),
+    Rule(
+        "reverse(broadcast(A)) => broadcast(reverse(A))",
+        op("reverse", op("broadcast", A)),
+        _of_broadcast,
+        example="x = f32[3] parameter(0)\n y = f32[2,3] broadcast(x), dimensions={1}\n"
+        "ROOT r = f32[2,3] reverse(y), dimensions={0,1}",
+        counterexample="x = f32[3] parameter(0)\n y = f32[2,3] broadcast(x), dimensions={1}\n"
+        "z = f32[2,3] negate(y)\n ROOT r = f32[2,3] reverse(z), dimensions={1}",
+    ),
+    Rule(
+        "reverse(f(A, C)) => f(reverse(A), C)",
+        op("reverse", op(ELEMENTWISE).bind("F").one_use),
+        _past_elementwise,
+        example="x = f32[2,3] parameter(0)\n c = f32[] constant(2)\n"
+        "b = f32[2,3] broadcast(c), dimensions={}\n m = f32[2,3] multiply(x, b)\n"
+        "ROOT r = f32[2,3] reverse(m), dimensions={1}",
+        counterexample="x = f32[2,3] parameter(0)\n m = bf16[2,3] convert(x)\n"
+        "ROOT r = bf16[2,3] reverse(m), dimensions={1}",
+    ),
+    Rule(
+        "reverse(reshape(A)) => reshape(reverse(A))",
+        op("reverse", op("reshape", A).bind("R").one_use),
+        _past_reshape,
+        example="x = f32[2,3] parameter(0)\n y = f32[2,1,3] reshape(x)\n"
+        "ROOT r = f32[2,1,3] reverse(y), dimensions={2}",
+        counterexample="x = f32[2,3] parameter(0)\n y = f32[6] reshape(x)\n"
+        "ROOT r = f32[6] reverse(y), dimensions={0}",
+    ),
+    Rule(
+        "reverse(concatenate(A, B)) => concatenate(B, A)",
+        op("reverse", op("concatenate").bind("F").one_use),
+        _of_concatenate,
+        example="x = f32[1,3] parameter(0)\n y = f32[1,3] parameter(1)\n"
+        "c = f32[2,3] concatenate(x, y), dimensions={0}\n"
+        "ROOT r = f32[2,3] reverse(c), dimensions={0}",
+        counterexample="x = f32[2,3] parameter(0)\n y = f32[1,3] parameter(1)\n"
+        "c = f32[3,3] concatenate(x, y), dimensions={0}\n"
+        "ROOT r = f32[3,3] reverse(c), dimensions={0}",
+    ),
+    Rule(
+        "reverse(iota) => n - 1 - iota",
+        op("reverse", op("iota").bind("I")),
+        _of_iota,
+        example="i = $T[3,5] iota(), iota_dimension=1\n"
+        "ROOT r = $T[3,5] reverse(i), dimensions={0,1}",
+        counterexample="i = f32[3,5] iota(), iota_dimension=1\n"
+        "ROOT r = f32[3,5] reverse(i), dimensions={1}",
+        types=("s32", "u8"),
+    ),
+)
