@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 
     from hloopt.interpret import Host
     from hloopt.ir import Module
+    from hloopt.pipelines import Given
+    from hloopt.rewrite import Fix, Pass, PassLog, Pipeline
     from hloopt.runtime import Program
 
 __version__ = "0.1.0"
@@ -33,10 +35,14 @@ __version__ = "0.1.0"
 __all__ = [
     "DeviceError",
     "EvaluationError",
+    "Fix",
     "HlooptError",
     "Host",
     "Module",
     "ParseError",
+    "Pass",
+    "PassLog",
+    "Pipeline",
     "ShapeError",
     "UnsupportedError",
     "UsageError",
@@ -46,6 +52,7 @@ __all__ = [
     "evaluate_participants",
     "optimize",
     "parse",
+    "parse_pipeline",
     "verify",
 ]
 
@@ -68,15 +75,27 @@ def verify(module: Module) -> None:
     verify_module(module)
 
 
-def optimize(module: Module, pipeline: str = "O2", target: str | None = None) -> Module:
-    """Run a pipeline (``O0``..``O3`` or text like ``simplify,cse{...}``) over a copy of the module.
+def optimize(module: Module, pipeline: Given = "O2", target: str | None = None) -> Module:
+    """Run a pipeline over a copy of the module.
 
+    ``pipeline`` is a name (``O0``..``O3``, ``xla-gpu-2026`` ...), a text like ``simplify,fix(cse,dce)``, the
+    ``Path`` of a TOML file, a ``Pass``, a ``Fix``, a ``Pipeline``, or a list of all these in order.
     ``target`` names a device description; passes that do not ask for one ignore it.
     Raises ``UsageError`` for an unknown pass, option or target.
     """
     from hloopt.pipelines import optimize_module
 
     return optimize_module(module, pipeline, target)
+
+
+def parse_pipeline(text: str) -> Pipeline:
+    """The pipeline of a text: its ``entries`` are passes and groups, ``run(module)`` changes a module in place.
+
+    Raises ``UsageError`` for an unknown pass or option.
+    """
+    from hloopt.pipelines import parse_pipeline as read
+
+    return read(text)
 
 
 def compile(
@@ -147,6 +166,10 @@ def __getattr__(name: str) -> Any:
         from hloopt.ir import Module
 
         return Module
+    if name in ("Fix", "Pass", "PassLog", "Pipeline"):
+        from hloopt import rewrite
+
+        return getattr(rewrite, name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 

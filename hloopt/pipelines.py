@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Final
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Final, TypeAlias
 
+from hloopt.errors import UsageError
 from hloopt.fusion.instruction_fusion import InstructionFusion
 from hloopt.ir import Module
 from hloopt.ir.build import clone_module
@@ -13,23 +15,57 @@ from hloopt.passes.constant_folding import ConstantFolding
 from hloopt.passes.cse import CommonSubexpressionElimination
 from hloopt.passes.dce import DeadCodeElimination
 from hloopt.passes.defuse import Defuse
+from hloopt.passes.expand.reduce_window_rewriter import ReduceWindowRewriter
+from hloopt.passes.expand.rng_expander import RngExpander
+from hloopt.passes.indexing.gather_to_slice import GatherToSlice
+from hloopt.passes.indexing.scatter_to_slice import ScatterToSlice
+from hloopt.passes.loops.constant_sinking import WhileConstantSinking
+from hloopt.passes.loops.invariant_motion import WhileInvariantMotion
+from hloopt.passes.loops.simplifier import WhileLoopSimplifier
+from hloopt.passes.loops.trip_count import TripCount
 from hloopt.passes.map_inliner import MapInliner
+from hloopt.passes.schedule import Schedule
 from hloopt.passes.simplify import Simplify
 from hloopt.passes.tuple_simplifier import TupleSimplifier
-from hloopt.rewrite import Pass, Pipeline
+from hloopt.presets import XLA_PRESETS, preset_text
+from hloopt.rewrite import Fix, Pass, Pipeline
+from hloopt.rewrite.entries import make_entries
+from hloopt.rewrite.plugins import installed, installed_names, load_file
+from hloopt.rewrite.spec import Spec, parse
+from hloopt.rewrite.toml_form import read_toml
 
-__all__ = ["PASSES", "PIPELINES", "optimize_module", "parse_pipeline"]
+__all__ = [
+    "PASSES",
+    "PIPELINES",
+    "Given",
+    "all_names",
+    "find_pass",
+    "load_passes",
+    "make_pipeline",
+    "optimize_module",
+    "parse_pipeline",
+    "read_pipeline",
+]
 
 _ALL: tuple[type[Pass], ...] = (
     CallInliner,
     MapInliner,
+    ReduceWindowRewriter,
+    RngExpander,
     TupleSimplifier,
     Simplify,
+    GatherToSlice,
+    ScatterToSlice,
     ConstantFolding,
+    WhileConstantSinking,
+    WhileLoopSimplifier,
+    WhileInvariantMotion,
+    TripCount,
     CommonSubexpressionElimination,
     DeadCodeElimination,
     InstructionFusion,
     Defuse,
+    Schedule,
 )
 
 PASSES: Final[Mapping[str, type[Pass]]] = {entry.name: entry for entry in _ALL}
@@ -41,16 +77,78 @@ PIPELINES: Final[Mapping[str, str]] = {
     "O1": "fix(call-inliner,tuple-simplifier,simplify,constant-folding,cse,dce)",
     "O2": "O1,instruction-fusion{may_duplicate=false},instruction-fusion,cse,dce",
     "O3": "O1,fix(instruction-fusion{may_duplicate=false},instruction-fusion,cse,dce)",
+    **{name: preset_text(rows) for name, rows in XLA_PRESETS.items()},
 }
 
 
-def parse_pipeline(text: str) -> Pipeline:
-    """A pipeline from text, named pipelines included; raises ``UsageError``."""
-    return Pipeline.parse(text, PASSES, PIPELINES)
+Given: TypeAlias = "Pipeline | Pass | Fix | str | Path | Sequence[Given]"
+"""What a pipeline can be made of: texts, TOML files (a ``Path``), pass objects, and lists of all these."""
 
 
-def optimize_module(module: Module, pipeline: str = "O2", target: str | None = None) -> Module:
+def all_names() -> tuple[str, ...]:
+    """The names of all passes that can be had: hloopt's own and those of installed packages."""
+    return (*PASSES, *(name for name in installed_names() if name not in PASSES))
+
+
+def find_pass(name: str, extra: Mapping[str, type[Pass]] | None = None) -> type[Pass] | None:
+    """The pass of a name: hloopt's own, one of ``extra``, or one of an installed package.
+
+    Raises ``UsageError`` when the installed package's cannot be loaded.
+    """
+    found = PASSES.get(name) or (extra or {}).get(name)
+    return found if found is not None else installed(name)
+
+
+def load_passes(path: str) -> Mapping[str, type[Pass]]:
+    """The passes that a Python file defines, by name; runs the file.  Raises ``UsageError``."""
+    return load_file(path, {*PASSES, *PIPELINES, "fix"})
+
+
+def parse_pipeline(text: str, extra: Mapping[str, type[Pass]] | None = None) -> Pipeline:
+    """A pipeline from text, named pipelines and passes of ``extra`` included; raises ``UsageError``."""
+    return _pipeline(parse(text), extra or {})
+
+
+def read_pipeline(path: str | Path, extra: Mapping[str, type[Pass]] | None = None) -> Pipeline:
+    """A pipeline from a TOML file (see ``rewrite/toml_form.py``).  Raises ``UsageError``."""
+    try:
+        content = Path(path).read_bytes()
+    except OSError as error:
+        raise UsageError(f"{path}: {error.strerror or error}") from error
+    try:
+        return _pipeline(read_toml(content, str(path)), extra or {})
+    except UsageError as error:
+        start = "" if error.message.startswith(str(path)) else f"{path}: "
+        raise UsageError(f"{start}{error.message}") from error
+
+
+def make_pipeline(given: Given) -> Pipeline:
+    """A pipeline of texts, files, pass objects and lists of them.  Raises ``UsageError``."""
+    if isinstance(given, Pipeline):
+        return given
+    if isinstance(given, str):
+        return parse_pipeline(given)
+    if isinstance(given, Path):
+        return read_pipeline(given)
+    if isinstance(given, (Pass, Fix)):
+        return Pipeline((given,))
+    if isinstance(given, Sequence):
+        return Pipeline(tuple(entry for part in given for entry in make_pipeline(part).entries))
+    raise UsageError(f"a pipeline is made of texts and passes, not of {type(given).__name__}")
+
+
+def _pipeline(specs: tuple[Spec, ...], extra: Mapping[str, type[Pass]]) -> Pipeline:
+    def find(name: str) -> type[Pass] | None:
+        return find_pass(name, extra)
+
+    def names() -> tuple[str, ...]:
+        return (*all_names(), *extra)
+
+    return Pipeline(tuple(make_entries(specs, find, names, PIPELINES)))
+
+
+def optimize_module(module: Module, pipeline: Given = "O2", target: str | None = None) -> Module:
     """Run a pipeline over a copy of the module; ``target`` is for passes that ask for a device."""
     copy = clone_module(module)
-    parse_pipeline(pipeline).run(copy)
+    make_pipeline(pipeline).run(copy)
     return copy

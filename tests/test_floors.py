@@ -29,6 +29,7 @@ FLOORS = {
     "fusion": 7,
     "kernels": 8,
     "codegen": 9,
+    "presets": 5,
     "pipelines": 9,
     "runtime": 10,
     "report": 11,

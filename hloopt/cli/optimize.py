@@ -7,34 +7,40 @@ from typing import Any
 import click
 
 from hloopt.cli.files import Input, each_input, open_texts
+from hloopt.cli.help import GroupedCommand
 from hloopt.cli.options import (
     files_argument,
     hlo_proto,
     hlo_text,
     json_option,
-    pipeline_options,
-    pipeline_text,
     print_options,
     strict_option,
 )
 from hloopt.cli.outputs import check_output, proto_wanted, write_bytes, write_text
+from hloopt.cli.pipeline_options import PASS_OPTIONS, chosen, pipeline_options
+from hloopt.cli.watching import WATCH_OPTIONS, watch_options, watching
 from hloopt.errors import UsageError
 from hloopt.ir import Module
 
 __all__ = ["command"]
 
 
-@click.command("optimize")
+@click.command(
+    "optimize",
+    cls=GroupedCommand,
+    groups={
+        "Passes": PASS_OPTIONS,
+        "Looking on": WATCH_OPTIONS,
+        "Input": ("module", "stage", "strict"),
+        "Output": ("output", "emit", "canonical", "no_layouts", "no_metadata", "as_json"),
+    },
+    bare={"--print-changed": "hlo"},
+)
 @files_argument
 @strict_option()
 @click.option("-o", "--output", metavar="OUT", help="A file or directory; '-' is stdout.")
 @pipeline_options
-@click.option(
-    "--print-after", multiple=True, metavar="PASS", help="Print HLO after a pass, or 'all'."
-)
-@click.option("--time-passes", is_flag=True, help="Print the seconds each pass took.")
-@click.option("--stats", "show_stats", is_flag=True, help="Print how often each rule applied.")
-@click.option("--verify-each", is_flag=True, help="Verify the module after every pass.")
+@watch_options
 @click.option(
     "--emit",
     type=click.Choice(["hlo", "xla", "proto"]),
@@ -46,17 +52,7 @@ __all__ = ["command"]
 @json_option
 @click.pass_context
 def command(
-    ctx: click.Context,
-    files: tuple[str, ...],
-    output: str | None,
-    level: str | None,
-    passes: str | None,
-    print_after: tuple[str, ...],
-    time_passes: bool,
-    show_stats: bool,
-    verify_each: bool,
-    emit: str,
-    as_json: bool,
+    ctx: click.Context, files: tuple[str, ...], output: str | None, emit: str, as_json: bool
 ) -> None:
     """Run passes over modules and print them as HLO.
 
@@ -66,12 +62,15 @@ def command(
     \b
     Example:
       hloopt optimize dump.txt --passes 'simplify,cse,dce' --stats -o better.hlo
+      hloopt optimize dump.txt --print-changed=diff -o /dev/null
+      hloopt optimize dump.txt --remarks-out remarks.sarif --dump-dir stages
     """
     from hloopt.pipelines import parse_pipeline
-    from hloopt.report.console import messages, write_json
-    from hloopt.report.pipeline import pipeline_json, show_hits, show_times
+    from hloopt.report.console import write_json
+    from hloopt.report.pipeline import pipeline_json
 
-    pipeline = parse_pipeline(pipeline_text(level, passes))
+    choice, watch = chosen(), watching()
+    watch.check(choice.pipeline)
     texts = open_texts(files)
     proto = emit == "proto" or proto_wanted(output)
     if output is not None or not as_json:
@@ -81,19 +80,16 @@ def command(
 
     def step(found: Input) -> dict[str, Any]:
         module, name = found.module, found.name
-        report = pipeline.run(
-            module, verify_each=verify_each, print_after=print_after, sink=_to_stderr, show=hlo_text
+        report = choice.pipeline.run(
+            module,
+            controls=watch.controls(choice.controls),
+            watchers=watch.watchers(found, choice.label, heading=len(texts) > 1),
         )
         if emit == "xla":
             parse_pipeline("defuse").run(module)
             _warn_of_elided(name, module)
-        for note in report.notes:
-            click.echo(f"{name}: note: {note}", err=True)
-        if time_passes and not as_json:
-            show_times(report, messages())
-        if show_stats and not as_json:
-            show_hits(report, messages())
-        row = {"module": module.name, "pipeline": str(pipeline), **pipeline_json(report)}
+        watch.tell(report, found, as_json=as_json)
+        row = {"module": module.name, "pipeline": str(choice.pipeline), **pipeline_json(report)}
         if proto:
             write_bytes(output, hlo_proto(module), name)
             return row
@@ -103,6 +99,7 @@ def command(
         return {**row, "text": hlo} if as_json and output is None else row
 
     rows, code = each_input(texts, step)
+    watch.finish()
     if as_json:
         write_json("optimize", {"modules": rows})
     ctx.exit(code)
@@ -122,7 +119,3 @@ def _warn_of_elided(name: str, module: Module) -> None:
             "XLA would run this with made-up values (dump with --xla_dump_large_constants=true)",
             err=True,
         )
-
-
-def _to_stderr(text: str) -> None:
-    click.echo(text, err=True, nl=False)

@@ -22,8 +22,6 @@ __all__ = [
     "hlo_proto",
     "hlo_text",
     "json_option",
-    "pipeline_options",
-    "pipeline_text",
     "print_options",
     "strict_option",
 ]
@@ -188,23 +186,3 @@ def hlo_proto(module: Module) -> bytes:
 
         module = parse_module(hlo_text(module), module.name)
     return write_module(module)
-
-
-def pipeline_options(function: Function) -> Function:
-    """``-O0`` .. ``-O3`` and ``--passes``."""
-    function = click.option(
-        "--passes", "passes", metavar="TEXT", help="A pipeline, such as 'simplify,fix(cse,dce)'."
-    )(function)
-    return click.option(
-        "-O",
-        "level",
-        type=click.Choice(["0", "1", "2", "3"]),
-        help="A named pipeline: -O0 does nothing, -O2 is the default.",
-    )(function)
-
-
-def pipeline_text(level: str | None, passes: str | None) -> str:
-    """The pipeline that the two options ask for; raises ``click.UsageError`` when both are given."""
-    if level is not None and passes is not None:
-        raise click.UsageError(f"-O{level} and --passes both name a pipeline: give one of them")
-    return passes if passes is not None else f"O{level or '2'}"

@@ -9,15 +9,16 @@ import click
 from click.core import ParameterSource
 
 from hloopt.cli.files import Input, each_input, one_text, open_texts
+from hloopt.cli.help import GroupedCommand
 from hloopt.cli.options import (
     files_argument,
     json_option,
-    pipeline_options,
-    pipeline_text,
     strict_option,
 )
+from hloopt.cli.pipeline_options import PASS_OPTIONS, chosen, pipeline_options
 from hloopt.cli.runner import Runner
 from hloopt.cli.waiting import patience
+from hloopt.cli.watching import check_options, watching
 
 __all__ = ["command"]
 
@@ -37,7 +38,30 @@ class _Tolerance(click.FloatRange):
 _TOLERANCE = _Tolerance(0)
 
 
-@click.command("run")
+@click.command(
+    "run",
+    cls=GroupedCommand,
+    groups={
+        "Passes": (*PASS_OPTIONS, "dump_dir", "verify_each"),
+        "Input": ("module", "stage", "strict", "inputs", "seed", "infeed"),
+        "Execution": (
+            "device",
+            "repeat",
+            "replicas",
+            "partitions",
+            "excess_precision",
+            "custom_calls",
+        ),
+        "Comparison and output": (
+            "expect",
+            "rtol",
+            "atol",
+            "outfeed",
+            "save_snapshot",
+            "as_json",
+        ),
+    },
+)
 @files_argument
 @strict_option()
 @click.option("--device", default="cpu", show_default=True, help="Where the optimised module runs.")
@@ -93,6 +117,7 @@ _TOLERANCE = _Tolerance(0)
     help="Participants each replica is split into; the default is the module's num_partitions.",
 )
 @pipeline_options
+@check_options
 @click.option(
     "--excess-precision",
     is_flag=True,
@@ -122,8 +147,6 @@ def command(
     repeat: int | None,
     replicas: int | None,
     partitions: int | None,
-    level: str | None,
-    passes: str | None,
     excess_precision: bool,
     custom_calls: tuple[str, ...],
     as_json: bool,
@@ -176,8 +199,8 @@ def command(
     given = ctx.get_parameter_source("seed") is not ParameterSource.DEFAULT
     runner = Runner(
         device,
-        pipeline_text(level, passes),
-        "passes" if level is None and passes is not None else pipeline_text(level, passes),
+        chosen(),
+        watching(),
         inputs,
         seed if given else None,
         expect,

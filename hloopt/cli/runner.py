@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any, TypedDict
 
 from hloopt.cli.files import Input
 from hloopt.cli.outputs import is_folder, write_bytes
+from hloopt.cli.pipeline_options import Chosen
+from hloopt.cli.watching import Watching
 from hloopt.errors import UnsupportedError, UsageError
 from hloopt.ir import Module
 
@@ -54,8 +56,8 @@ class Runner:
     """The options of one call; ``repeat`` is None where none is given.  ``stage`` is what it is at."""
 
     device: str
-    pipeline: str
-    label: str
+    chosen: Chosen
+    watch: Watching
     inputs: str | None
     seed: int | None
     expect: str | None
@@ -70,10 +72,8 @@ class Runner:
 
     def check(self) -> None:
         """Raise ``UsageError`` or ``DeviceError`` for what is wrong whatever the module."""
-        from hloopt.pipelines import parse_pipeline
         from hloopt.runtime import check_device
 
-        parse_pipeline(self.pipeline)
         check_device(self.device)
         for option, path in (
             ("--save-snapshot", self.save_snapshot),
@@ -88,7 +88,6 @@ class Runner:
         """Run one module in all its forms."""
         from hloopt.interpret import supported
         from hloopt.ir import build
-        from hloopt.pipelines import parse_pipeline
         from hloopt.report.run import Row, RunReport
         from hloopt.runtime.compare import compare_named
         from hloopt.runtime.streams import load_host
@@ -99,7 +98,11 @@ class Runner:
         bytes_alive = _check_memory(module, name, prod(counts))
         self.stage.enter("passes")
         better = build.clone_module(module)
-        parse_pipeline(self.pipeline).run(better)
+        passes = self.chosen.pipeline.run(
+            better,
+            controls=self.watch.controls(self.chosen.controls),
+            watchers=self.watch.watchers(found, self.chosen.label, heading=False),
+        )
         self.stage.enter("compilation")
         given, optimised = (self._compiled(form, counts) for form in (module, better))
         self.stage.enter("inputs")
@@ -117,16 +120,16 @@ class Runner:
             "excess precision" if self.excess_precision else "strict rounding",
             origin,
             baseline,
-            pipeline=self.pipeline,
+            pipeline=self.chosen.text,
             replicas=counts[0],
             partitions=counts[1],
-            notes=self._notes(reference) + _open_numbers(module, expected),
+            notes=passes.notes + self._notes(reference) + _open_numbers(module, expected),
         )
         compared = self._against(reference, expected, against)
         report.rows.append(replace(row, alive=bytes_alive, **compared))
         for label, form, program in (
             (baseline, module, given),
-            (f"{self.label}, {self.device}", better, optimised),
+            (f"{self.chosen.label}, {self.device}", better, optimised),
         ):
             row, outputs, own = self._executed(label, program, arrays, host)
             report.rows.append(
@@ -139,7 +142,7 @@ class Runner:
             )
         if expected is not None:
             compared = self._against(outputs, expected, against)
-            report.rows.append(Row(f"{self.label}, {self.device}", **compared))
+            report.rows.append(Row(f"{self.chosen.label}, {self.device}", **compared))
         return report
 
     def _participants(self, module: Module) -> tuple[int, int]:

@@ -8,7 +8,7 @@ from rich.console import Console
 
 from hloopt.report.console import table
 from hloopt.report.numbers import seconds
-from hloopt.rewrite.pipeline import PipelineReport
+from hloopt.rewrite import PipelineReport
 
 __all__ = ["pipeline_json", "show_hits", "show_times"]
 

@@ -1,13 +1,18 @@
 """Rewriting: what a pass is, rules and the driver that applies them, pipelines and their text."""
 
 from hloopt.rewrite.driver import apply_rules, same_layout
+from hloopt.rewrite.entries import Fix
+from hloopt.rewrite.outcome import FixRun, PassRun, PipelineReport, Told
 from hloopt.rewrite.pass_ import Pass, PassLog, Remark
 from hloopt.rewrite.pattern import Pattern, constant, op, splat, splat_literal, var
-from hloopt.rewrite.pipeline import Fix, PassRun, Pipeline, PipelineReport
+from hloopt.rewrite.pipeline import Pipeline
 from hloopt.rewrite.rule import Match, Rewrite, Rule, RuleSet
+from hloopt.rewrite.runner import Controls, Watcher
 
 __all__ = [
+    "Controls",
     "Fix",
+    "FixRun",
     "Match",
     "Pass",
     "PassLog",
@@ -19,6 +24,8 @@ __all__ = [
     "Rewrite",
     "Rule",
     "RuleSet",
+    "Told",
+    "Watcher",
     "apply_rules",
     "constant",
     "op",

@@ -15,6 +15,7 @@ from types import MappingProxyType
 from typing import ClassVar, Literal, TypeAlias
 
 from hloopt.ir import Instruction, Module
+from hloopt.types import Metadata
 
 __all__ = ["Pass", "PassLog", "Remark", "RemarkKind"]
 
@@ -25,7 +26,8 @@ RemarkKind: TypeAlias = Literal["passed", "missed"]
 class Remark:
     """A rewrite that was made (``passed``) or nearly made (``missed``), with its reason.
 
-    ``rule`` is the equation or step, ``instruction`` the name of what it is about, as it was called before.
+    ``rule`` is the equation or step, ``instruction`` the name of what it is about, as it was called before;
+    ``metadata`` and ``offset`` are those of the instruction, for whoever looks up its lines.
     """
 
     kind: RemarkKind
@@ -34,6 +36,8 @@ class Remark:
     opcode: str
     computation: str
     reason: str
+    metadata: Metadata | None = None
+    offset: int = -1
 
 
 @dataclass
@@ -54,6 +58,7 @@ class PassLog:
     remarks: list[Remark] = field(default_factory=list)
     kinds: frozenset[RemarkKind] = frozenset()
     fuel: int | None = None
+    _told: set[Remark] = field(default_factory=set, repr=False)
 
     def allows(self) -> bool:
         """Whether the pass may make one more rewrite; every pass asks right before it makes one."""
@@ -70,9 +75,15 @@ class PassLog:
             self.remarks.append(_remark("passed", rule, instruction, reason))
 
     def miss(self, rule: str, instruction: Instruction, reason: str) -> None:
-        """Tell of a rewrite that was nearly made: all but ``reason`` was as the rule wants it."""
+        """Tell of a rewrite that was nearly made: all but ``reason`` was as the rule wants it.
+
+        A pass may come by again and again; the same is told once.
+        """
         if "missed" in self.kinds:
-            self.remarks.append(_remark("missed", rule, instruction, reason))
+            remark = _remark("missed", rule, instruction, reason)
+            if remark not in self._told:
+                self._told.add(remark)
+                self.remarks.append(remark)
 
     def note(self, sentence: str) -> None:
         """Tell the user something that is not a change."""
@@ -82,7 +93,16 @@ class PassLog:
 def _remark(kind: RemarkKind, rule: str, instruction: Instruction, reason: str) -> Remark:
     computation = instruction.computation
     where = computation.name if computation is not None else ""
-    return Remark(kind, rule, instruction.name, instruction.opcode, where, reason)
+    return Remark(
+        kind,
+        rule,
+        instruction.name,
+        instruction.opcode,
+        where,
+        reason,
+        instruction.metadata,
+        instruction.offset,
+    )
 
 
 class Pass(ABC):

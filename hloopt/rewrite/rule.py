@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, TypeAlias
+from typing import Any, Never, TypeAlias
 
 from hloopt.analysis.values import Values
 from hloopt.errors import UsageError
@@ -32,12 +32,13 @@ class Match:
     refusal: str = ""
     values: Values = field(default_factory=Values)
 
-    def refuse(self, reason: str) -> None:
+    def refuse(self, reason: str) -> Never | None:  # noqa: RUF020 - mypy lets it be returned
         """Say why the rule does not apply after all: ``return match.refuse("...")``.
 
         The reason names the threshold and the value that met it; a user sees it as a missed remark.
         """
         self.refusal = reason
+        return None
 
     def __getattr__(self, name: str) -> Instruction:
         try:

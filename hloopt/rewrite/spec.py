@@ -9,7 +9,8 @@
     value    := WORD | STRING | "[" [value ("," value)*] "]"
 
 A WORD is made of letters, digits and ``_ . + - / :``; a STRING is a JSON string, for everything else
-(``disable=["A + 0 => A"]``).  Blanks are free.  What an option may be comes from the type of the
+(``disable=["A + 0 => A"]``).  Blanks and line ends are free, and ``#`` begins a comment that goes on to the
+end of its line.  What an option may be comes from the type of the
 dataclass field: ``int``, ``float``, ``bool``, ``str``, ``Literal[...]`` words, ``tuple[..., ...]`` of those,
 and ``None`` where the type allows it.  ``pass_text`` writes a text that gives the same pass back.
 """
@@ -34,6 +35,7 @@ __all__ = [
     "PassSpec",
     "Spec",
     "Value",
+    "check_options",
     "did_you_mean",
     "make_pass",
     "parse",
@@ -42,8 +44,11 @@ __all__ = [
 
 Value: TypeAlias = "str | tuple[Value, ...]"
 
-_TOKEN = re.compile(r'\s*(?:([A-Za-z0-9_.+\-/:]+)|("(?:[^"\\]|\\.)*")|([{}()\[\],=])|(\S))')
-_MAX_LISTED = 60
+_TOKEN = re.compile(
+    r'(?:\s|#[^\n]*)*+(?:([A-Za-z0-9_.+\-/:]+)|("(?:[^"\\]|\\.)*")|([{}()\[\],=])|([^\s#]))'
+)
+_MAX_LISTED = 16
+_MAX_DEPTH = 50
 _WORD = re.compile(r"[A-Za-z0-9_.+\-/:]+")
 
 
@@ -86,6 +91,7 @@ class _Reader:
             kind = ("word", "string", match.group(group), "stray")[group - 1]
             self.tokens.append((kind, match.group(group), match.start(group)))
         self.position = 0
+        self.depth = 0
 
     @property
     def peek(self) -> str:
@@ -93,11 +99,13 @@ class _Reader:
         return self.tokens[self.position][0] if self.position < len(self.tokens) else ""
 
     def fail(self, expected: str) -> NoReturn:
+        found, offset = "the end", len(self.text)
         if self.position < len(self.tokens):
             _, text, offset = self.tokens[self.position]
-            found, marker = repr(text), f"\n  {self.text}\n  {' ' * offset}^"
-        else:
-            found, marker = "the end", f"\n  {self.text}\n  {' ' * len(self.text)}^"
+            found = repr(text)
+        start = self.text.rfind("\n", 0, offset) + 1
+        line = self.text[start:].partition("\n")[0]
+        marker = f"\n  {line}\n  {' ' * (offset - start)}^"
         raise UsageError(f"in the pipeline text: expected {expected}, found {found}{marker}")
 
     def take(self, kind: str, expected: str) -> str:
@@ -105,6 +113,11 @@ class _Reader:
             self.fail(expected)
         self.position += 1
         return self.tokens[self.position - 1][1]
+
+    def enter(self, wanted: str) -> None:
+        self.depth += 1
+        if self.depth > _MAX_DEPTH:
+            self.fail(f"{wanted} in no more than {_MAX_DEPTH} brackets")
 
     def entries(self) -> tuple[Spec, ...]:
         found = [self.entry()]
@@ -119,7 +132,9 @@ class _Reader:
         if name != "fix":
             return PassSpec(name, options)
         self.take("(", "'(' after fix")
+        self.enter("a pass")
         entries = self.entries()
+        self.depth -= 1
         self.take(")", "',' or ')'")
         return FixSpec(entries, options)
 
@@ -137,17 +152,27 @@ class _Reader:
 
     def value(self) -> Value:
         if self.peek == "string":
-            return str(json.loads(self.take("string", "")))
+            return self.string()
         if self.peek != "[":
             return self.take("word", "a value")
         self.position += 1
+        self.enter("a value")
         found: list[Value] = []
         while self.peek != "]":
             if found:
                 self.take(",", "',' or ']'")
             found.append(self.value())
         self.position += 1
+        self.depth -= 1
         return tuple(found)
+
+    def string(self) -> str:
+        try:
+            return str(json.loads(self.tokens[self.position][1], strict=False))
+        except ValueError:
+            self.fail("a string as JSON writes it")
+        finally:
+            self.position += 1
 
 
 def make_pass(spec: PassSpec, passes: Mapping[str, type[Pass]]) -> Pass:
@@ -178,16 +203,34 @@ def read_options(
 def did_you_mean(wrong: str, valid: Iterable[str]) -> str:
     """``; did you mean 'x'? (valid: ...)``, to be put after a message about an unknown name.
 
-    Of very many valid names only the nearest are shown.
+    Of many valid names only the nearest are shown.
     """
-    names = sorted(valid)
+    names = sorted(set(valid))
     close = get_close_matches(wrong, names, 1)
     hint = f"; did you mean '{close[0]}'?" if close else ""
     if len(names) <= _MAX_LISTED:
         return f"{hint} (valid: {', '.join(names)})"
-    near = get_close_matches(wrong, names, 5, 0.3)
-    nearest = f"; near: {', '.join(near)}" if near else ""
-    return f"{hint} ({len(names)} are valid{nearest})"
+    near = get_close_matches(wrong, names, 3, 0.3)
+    return hint or (f"; near: {', '.join(near)}" if near else f" ({len(names)} are valid)")
+
+
+def check_options(kind: type[Any], types: Mapping[str, Any]) -> None:
+    """Raise ``TypeError`` for an option whose type has no text form."""
+    for field in dataclasses.fields(kind):
+        if field.init and not _has_text_form(types[field.name]):
+            raise TypeError(f"the option '{field.name}' is a {field.type}, which has no text form")
+
+
+def _has_text_form(kind: Any) -> bool:
+    origin, inner = typing.get_origin(kind), typing.get_args(kind)
+    if origin in (typing.Union, UnionType):
+        rest = [entry for entry in inner if entry is not NoneType]
+        return len(rest) == 1 and _has_text_form(rest[0])
+    if origin is tuple:
+        return len(inner) == 2 and inner[1] is Ellipsis and _has_text_form(inner[0])
+    if origin is typing.Literal:
+        return all(isinstance(word, str) for word in inner)
+    return kind in (bool, int, float, str)
 
 
 def _convert(value: Value, kind: Any, where: str) -> Any:

@@ -7,9 +7,9 @@ from typing import ClassVar
 
 import pytest
 
-from hloopt.errors import UsageError, VerifyError
+from hloopt.errors import VerifyError
 from hloopt.ir import Computation, Module, build, edit
-from hloopt.rewrite import Fix, Pass, PassLog, Pipeline
+from hloopt.rewrite import Fix, Pass, PassLog, PassRun, Pipeline, Watcher
 from hloopt.types import array
 
 F32 = array("f32", (2,))
@@ -133,30 +133,40 @@ def test_a_group_inside_a_group_counts_as_one_entry() -> None:
     assert report.changed
 
 
-def test_hooks_see_every_pass() -> None:
-    """before_pass comes before, after_pass with the run's facts after each pass."""
+def test_watchers_see_every_pass() -> None:
+    """A watcher is told before a pass and, with the run's facts, after it."""
     seen: list[str] = []
-    Pipeline((DropOne(), Nothing())).run(
-        make_module(),
-        before_pass=lambda instance, module: seen.append(f"before {instance.name}"),
-        after_pass=lambda run, module: seen.append(
-            f"after {run.instance.name} {run.changed} {run.instructions}"
-        ),
-    )
+
+    class Notes(Watcher):
+        def begin(self, module: Module) -> None:
+            seen.append("begin")
+
+        def before(self, number: int, instance: Pass, module: Module) -> None:
+            seen.append(f"before {number} {instance.name}")
+
+        def after(self, run: PassRun, module: Module) -> None:
+            seen.append(f"after {run.number} {run.instance.name} {run.changed} {run.instructions}")
+
+        def end(self, module: Module) -> None:
+            seen.append("end")
+
+    Pipeline((DropOne(), Nothing())).run(make_module(), watchers=(Notes(),))
     assert seen == [
-        "before drop-one",
-        "after drop-one True 3",
-        "before nothing",
-        "after nothing False 3",
+        "begin",
+        "before 1 drop-one",
+        "after 1 drop-one True 3",
+        "before 2 nothing",
+        "after 2 nothing False 3",
+        "end",
     ]
 
 
 def test_statistics_are_summed_by_pass() -> None:
-    """Hits, notes and seconds of all runs of a pass come together."""
+    """Hits, notes and seconds of all runs of a pass come together; what was noted before is not repeated."""
     report = Pipeline((Fix((DropOne(), Nothing())),)).run(make_module(3))
     assert report.hits()["drop-one"] == {"drop": 3}
     assert set(report.seconds()) == {"drop-one", "nothing"}
-    assert report.notes == ["nothing: saw it"] * 3
+    assert report.notes == ["nothing: saw it"]
 
 
 def test_a_change_drops_the_schedule() -> None:
@@ -191,37 +201,3 @@ def test_the_pass_that_broke_the_module_is_named() -> None:
         Pipeline((DropOne(), Breaker())).run(make_module(), verify_each=True)
     assert caught.value.message.startswith("after pass breaker: ")
     Pipeline((Breaker(),)).run(make_module())
-
-
-def test_print_after_prints_what_changed() -> None:
-    """The module's text goes to the sink after the named passes, when they changed it."""
-    printed: list[str] = []
-    pipeline = Pipeline((DropOne(), Nothing(), DropOne(2)))
-    pipeline.run(make_module(3), print_after=("drop-one",), sink=printed.append)
-    assert printed[0] == "// run 1: after drop-one\n"
-    assert printed[1].count("negate(") == 2
-    assert len(printed) == 2
-    pipeline.run(make_module(4), print_after=("all",), sink=printed.append)
-    assert len(printed) == 6
-
-
-def test_print_after_tells_which_run_it_was() -> None:
-    """Options and rounds of a fix included, as comments, so that all of it is HLO."""
-    printed: list[str] = []
-    pipeline = Pipeline((Fix((DropOne(1),)), AddOne()))
-    pipeline.run(make_module(3), print_after=("all",), sink=printed.append)
-    assert printed[::2] == [
-        "// run 1, round 1: after drop-one{least=1}\n",
-        "// run 2, round 2: after drop-one{least=1}\n",
-        "// run 4: after add-one\n",
-    ]
-
-
-def test_print_after_an_absent_pass_is_a_mistake() -> None:
-    """A name that is not in the pipeline stops before anything runs."""
-    module = make_module()
-    with pytest.raises(
-        UsageError, match=r"cannot print after 'drop-on': .* did you mean 'drop-one'"
-    ):
-        Pipeline((DropOne(),)).run(module, print_after=("drop-on",))
-    assert module.instruction_count() == 4

@@ -1,0 +1,198 @@
+"""Options that say which passes run, and how far: for every command that runs a pipeline."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from hloopt.errors import UsageError
+
+if TYPE_CHECKING:
+    from hloopt.rewrite import Controls, Pass, Pipeline
+
+__all__ = ["PASS_OPTIONS", "Chosen", "chosen", "pass_file_option", "pass_files", "pipeline_options"]
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+PASS_OPTIONS = (
+    "level", "passes", "pipeline_file", "pass_file", "only", "disable", "fuel", "stop_after",
+)  # fmt: skip
+"""The names of the parameters, for the groups of a command's help."""
+
+_CHOSEN = "hloopt.chosen"
+"""In ``click.Context.meta``: the values of these options by their names."""
+
+
+def _keep(ctx: click.Context, param: click.Parameter, value: Any) -> None:
+    ctx.meta.setdefault(_CHOSEN, {})[str(param.name)] = value
+
+
+def _fuel(ctx: click.Context, param: click.Parameter, value: tuple[str, ...]) -> None:
+    fuel: dict[str, int] = {}
+    for text in value:
+        name, equals, amount = text.partition("=")
+        if not (name and equals and amount.isascii() and amount.isdigit()):
+            raise click.BadParameter(f"'{text}' is not of the form PASS=NUMBER", ctx, param)
+        if name in fuel:
+            raise click.BadParameter(f"the fuel of {name} is given twice", ctx, param)
+        fuel[name] = int(amount)
+    _keep(ctx, param, fuel)
+
+
+def _option(*names: str, **keywords: Any) -> Callable[[Function], Function]:
+    return click.option(*names, expose_value=False, callback=_keep, **keywords)
+
+
+pass_file_option = _option(
+    "--pass-file",
+    "pass_file",
+    multiple=True,
+    metavar="FILE.py",
+    help="Run a Python file and take the passes it defines (may be repeated).",
+)
+
+_OPTIONS = (
+    _option(
+        "-O",
+        "level",
+        type=click.Choice(["0", "1", "2", "3"]),
+        help="A named pipeline: -O0 does nothing, -O2 is the default.",
+    ),
+    _option(
+        "--passes",
+        metavar="TEXT",
+        help="A pipeline, such as 'simplify,fix(cse,dce)', or the name of a .toml file.",
+    ),
+    _option("--pipeline", "pipeline_file", metavar="FILE", help="A pipeline in a TOML file."),
+    pass_file_option,
+    _option(
+        "--only",
+        multiple=True,
+        metavar="PASS",
+        help="Run only this pass of the pipeline (may be repeated).",
+    ),
+    _option(
+        "--disable",
+        multiple=True,
+        metavar="NAME",
+        help="Leave out a pass, or a rule by its equation (may be repeated).",
+    ),
+    click.option(
+        "--fuel",
+        multiple=True,
+        metavar="PASS=N",
+        expose_value=False,
+        callback=_fuel,
+        help="Let a pass make N rewrites in all its runs together, to find the one that matters.",
+    ),
+    _option(
+        "--stop-after",
+        type=click.IntRange(0),
+        metavar="N",
+        help="Stop after N runs of passes.",
+    ),
+)
+
+
+def pipeline_options(function: Function) -> Function:
+    """``-O``, ``--passes``, ``--pipeline``, ``--pass-file``, ``--only``, ``--disable``, ``--fuel``,
+    ``--stop-after``: what ``chosen`` makes a pipeline of.
+    """
+    for option in reversed(_OPTIONS):
+        function = option(function)
+    return function
+
+
+@dataclass(frozen=True)
+class Chosen:
+    """What the options ask for: ``label`` is what a table calls the pipeline, ``text`` says all of it."""
+
+    pipeline: Pipeline
+    controls: Controls
+    label: str
+    text: str
+
+
+def chosen() -> Chosen:
+    """The pipeline and controls that the options of the running command ask for.
+
+    Raises ``UsageError`` for several pipelines at once, and for names that nothing has.
+    """
+    from hloopt.pipelines import parse_pipeline, read_pipeline
+    from hloopt.rewrite import Controls
+
+    given = click.get_current_context().meta.get(_CHOSEN, {})
+    level, text, file = (given.get(name) for name in ("level", "passes", "pipeline_file"))
+    named = {"--passes": text, "--pipeline": file, f"-O{level}": level}
+    several = [name for name, value in named.items() if value is not None]
+    if len(several) > 1:
+        raise UsageError(f"{' and '.join(several)} each name a pipeline: give one of them")
+    extra = pass_files()
+    if file is None and text is not None and text.endswith(".toml"):
+        file = text
+    if file is not None:
+        pipeline, label = read_pipeline(file, extra), "passes"
+    elif text is not None:
+        pipeline, label = parse_pipeline(text, extra), "passes"
+    else:
+        label = f"O{level or '2'}"
+        pipeline = parse_pipeline(label)
+    shown = _cut(pipeline, given.get("only", ()), given.get("disable", ()))
+    controls = Controls(fuel=given.get("fuel") or {}, stop_after=given.get("stop_after"))
+    controls.check(shown.entries)
+    if shown != pipeline:
+        label = "passes"
+    return Chosen(shown, controls, label, label if label != "passes" else str(shown))
+
+
+def pass_files() -> Mapping[str, type[Pass]]:
+    """The passes of ``--pass-file``.  Raises ``UsageError``."""
+    found: dict[str, type[Pass]] = {}
+    for path in click.get_current_context().meta.get(_CHOSEN, {}).get("pass_file") or ():
+        from hloopt.pipelines import load_passes
+
+        for name, kind in load_passes(path).items():
+            if name in found:
+                raise UsageError(f"{path}: another file has a '{name}' already")
+            found[name] = kind
+    return found
+
+
+def _cut(pipeline: Pipeline, only: tuple[str, ...], disable: tuple[str, ...]) -> Pipeline:
+    """The pipeline less what ``--only`` and ``--disable`` leave out."""
+    from hloopt.rewrite.entries import select
+    from hloopt.rewrite.runner import check_names
+
+    check_names(only, pipeline.entries, "run only")
+    names = {instance.name for instance in pipeline.passes()}
+    rules = _rules(pipeline)
+    wrong = [name for name in disable if name not in names and name not in rules]
+    for name in wrong:
+        from hloopt.rewrite.spec import did_you_mean
+
+        hint = did_you_mean(name, [*names, *rules])
+        raise UsageError(f"no pass or rule of the pipeline is called '{name}'{hint}")
+
+    def keep(instance: Pass) -> Pass | None:
+        if instance.name in disable or (only and instance.name not in only):
+            return None
+        off = [rule for rule in disable if rule in type(instance).rules]
+        if not off:
+            return instance
+        present: tuple[str, ...] = instance.disable  # type: ignore[attr-defined]
+        return replace(instance, disable=tuple(dict.fromkeys((*present, *off))))  # type: ignore[type-var]
+
+    return type(pipeline)(select(pipeline.entries, keep))
+
+
+def _rules(pipeline: Pipeline) -> set[str]:
+    """The equations of the rules that can be left out one by one."""
+    return {
+        rule
+        for instance in pipeline.passes()
+        if hasattr(instance, "disable")
+        for rule in type(instance).rules
+    }

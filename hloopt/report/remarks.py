@@ -1,0 +1,243 @@
+"""What passes tell of the rewrites they made and missed: for people, for LLVM's tools, for editors.
+
+A finding is a remark with its places: that of the instruction in the HLO text, and the user's source line that
+the metadata and the module's stack tables name.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
+from urllib.parse import quote
+
+from hloopt.ir import Module
+from hloopt.report.console import SCHEMA
+from hloopt.rewrite import PipelineReport, Told
+from hloopt.types import Metadata
+
+__all__ = ["Finding", "findings", "lines", "remarks_file"]
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """A rewrite that was ``passed`` or ``missed``.
+
+    ``rule`` is its equation or step, ``instruction`` what it is about, ``run`` the first of the ``count`` runs
+    that told it.  ``line`` and ``column`` are places in the HLO text ``hlo``, 0 where it was made by a pass;
+    the ``source_`` fields are those of the user's program, empty and 0 where nothing names it.
+    """
+
+    kind: str
+    pass_name: str
+    rule: str
+    reason: str
+    instruction: str
+    opcode: str
+    computation: str
+    module: str
+    hlo: str
+    line: int
+    column: int
+    source_file: str
+    source_line: int
+    source_column: int
+    source_function: str
+    op_name: str
+    run: int
+    count: int
+
+    @property
+    def message(self) -> str:
+        """What happened, without the places."""
+        about = f": {self.reason}" if self.reason else ""
+        return f"%{self.instruction} in %{self.computation}: {self.rule}{about}"
+
+    @property
+    def rule_id(self) -> str:
+        """``pass/rule``."""
+        return f"{self.pass_name}/{self.rule}"
+
+
+def findings(
+    report: PipelineReport, module: Module, name: str, kinds: str = "all"
+) -> list[Finding]:
+    """The remarks of a report over ``module``; ``name`` is its file's, ``kinds`` passed, missed or all."""
+    return [
+        _finding(told, module, name)
+        for told in report.remarks()
+        if kinds in ("all", told.remark.kind)
+    ]
+
+
+def _finding(told: Told, module: Module, name: str) -> Finding:
+    remark = told.remark
+    line, column = 0, 0
+    if module.source is not None and remark.offset >= 0:
+        line, column = module.source.line_column(remark.offset)
+    fields = remark.metadata.fields if remark.metadata is not None else {}
+    return Finding(
+        remark.kind,
+        told.pass_name,
+        remark.rule,
+        remark.reason,
+        remark.instruction,
+        remark.opcode,
+        remark.computation,
+        module.name,
+        name,
+        line,
+        column,
+        *_source(module, remark.metadata),
+        str(fields.get("op_name", "")),
+        told.run,
+        told.count,
+    )
+
+
+def _source(module: Module, metadata: Metadata | None) -> tuple[str, int, int, str]:
+    """File, line, column and function of the user's program: the innermost frame, or the metadata's own."""
+    if metadata is None:
+        return "", 0, 0, ""
+    fields, tables = metadata.fields, module.stack_tables
+    frame = tables.frames.get(int(fields.get("stack_frame_id", 0)), {})
+    location = tables.locations.get(frame.get("file_location_id", 0))
+    if location is not None:
+        return (
+            tables.file_names.get(location.get("file_name_id", 0), ""),
+            location.get("line", 0),
+            location.get("column", 0),
+            tables.function_names.get(location.get("function_name_id", 0), ""),
+        )
+    return str(fields.get("source_file", "")), int(fields.get("source_line", 0)), 0, ""
+
+
+def lines(found: Sequence[Finding]) -> Iterator[str]:
+    """One line each: ``train.py:12: missed: %add.3 in %main: fold add: 4096 elements, limit 1024 [pass]``."""
+    for entry in found:
+        times = f" ({entry.count} runs)" if entry.count > 1 else ""
+        yield f"{_place(entry)}: {entry.kind}: {entry.message} [{entry.pass_name}]{times}"
+
+
+def _place(entry: Finding) -> str:
+    if entry.source_file:
+        return (
+            f"{entry.source_file}:{entry.source_line}" if entry.source_line else entry.source_file
+        )
+    return f"{entry.hlo}:{entry.line}:{entry.column}" if entry.line else entry.hlo
+
+
+def remarks_file(found: Sequence[Finding], suffix: str, version: str) -> str:
+    """A file's text, by the end of its name: ``.yaml``, ``.json`` or ``.sarif``; ``version`` is hloopt's."""
+    if suffix == ".yaml":
+        return "".join(map(_document, found))
+    if suffix == ".sarif":
+        return json.dumps(_sarif(found, version), indent=2) + "\n"
+    rows = [{("pass" if key == "pass_name" else key): value for key, value in asdict(entry).items()}
+            for entry in found]  # fmt: skip
+    return json.dumps({"schema": SCHEMA, "remarks": rows}, indent=2) + "\n"
+
+
+def _document(entry: Finding) -> str:
+    """A YAML document as LLVM writes its optimisation records: readers join the values of ``Args``."""
+    rows = [f"--- !{entry.kind.capitalize()}", f"Pass:            {_scalar(entry.pass_name)}"]
+    rows.append(f"Name:            {_scalar(entry.rule)}")
+    if entry.source_file:
+        place = f"Line: {entry.source_line}, Column: {entry.source_column}"
+        rows.append(f"DebugLoc:        {{ File: {_scalar(entry.source_file)}, {place} }}")
+    rows.append(f"Function:        {_scalar(entry.computation)}")
+    rows.append("Args:")
+    arguments = [("Instruction", f"%{entry.instruction}"), ("String", ": "), ("Rule", entry.rule)]
+    if entry.reason:
+        arguments += [("String", ": "), ("Reason", entry.reason)]
+    rows += [f"  - {key}: {_scalar(value)}" for key, value in arguments]
+    extra: list[tuple[str, str | int]] = [
+        ("Opcode", entry.opcode), ("OpName", entry.op_name), ("Module", entry.module),
+        ("HloFile", entry.hlo), ("HloLine", entry.line), ("Run", entry.run), ("Count", entry.count),
+    ]  # fmt: skip
+    rows += [f"{key + ':':16} {_scalar(value)}" for key, value in extra if value != ""]
+    return "\n".join([*rows, "...", ""])
+
+
+def _scalar(value: str | int) -> str:
+    """A YAML scalar: JSON's strings are YAML's, but for what YAML does not let stand for itself."""
+    if isinstance(value, int):
+        return str(value)
+    text = json.dumps(value, ensure_ascii=False)
+    return "".join(c if _may_stand(ord(c)) else _escape(ord(c)) for c in text)
+
+
+_PRINTABLE = ((0x20, 0x7F), (0xA0, 0x2028), (0x202A, 0xD800), (0xE000, 0xFEFF), (0xFF00, 0xFFFE),
+              (0x10000, 0x110000))  # fmt: skip
+
+
+def _may_stand(code: int) -> bool:
+    return any(first <= code < end for first, end in _PRINTABLE)
+
+
+def _escape(code: int) -> str:
+    if 0xD800 <= code < 0xE000:  # half a character: a name that is not Unicode
+        code = 0xFFFD
+    return f"\\u{code:04X}"
+
+
+_SARIF_SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
+
+
+def _sarif(found: Sequence[Finding], version: str) -> dict[str, object]:
+    """SARIF 2.1.0: what was missed is a note, what was done is information."""
+    ids = list(dict.fromkeys(entry.rule_id for entry in found))
+    index = {rule: number for number, rule in enumerate(ids)}
+    driver = {
+        "name": "hloopt",
+        "version": version,
+        "rules": [{"id": rule, "shortDescription": {"text": rule}} for rule in ids],
+    }
+    run = {
+        "tool": {"driver": driver},
+        "columnKind": "unicodeCodePoints",
+        "results": [_result(entry, index[entry.rule_id]) for entry in found],
+    }
+    return {"$schema": _SARIF_SCHEMA, "version": "2.1.0", "runs": [run]}
+
+
+def _result(entry: Finding, rule_index: int) -> dict[str, object]:
+    missed = entry.kind == "missed"
+    location: dict[str, object] = {
+        "logicalLocations": [
+            {
+                "name": entry.instruction,
+                "fullyQualifiedName": f"{entry.module}/{entry.computation}/{entry.instruction}",
+                "kind": "member",
+            }
+        ]
+    }
+    text = _physical(entry.hlo, entry.line, entry.column) if entry.line else None
+    source = _physical(entry.source_file, entry.source_line, entry.source_column)
+    if entry.source_file:
+        location["physicalLocation"] = source
+    elif text is not None:
+        location["physicalLocation"] = text
+    result: dict[str, object] = {
+        "ruleId": entry.rule_id,
+        "ruleIndex": rule_index,
+        "kind": "fail" if missed else "informational",
+        "level": "note" if missed else "none",
+        "message": {"text": f"{entry.kind}: {entry.message}"},
+        "locations": [location],
+        "occurrenceCount": entry.count,
+        "properties": {"pass": entry.pass_name, "opcode": entry.opcode, "run": entry.run},
+    }
+    if entry.source_file and text is not None:
+        result["relatedLocations"] = [{"id": 1, "physicalLocation": text}]
+    return result
+
+
+def _physical(file: str, line: int, column: int) -> dict[str, object]:
+    uri = quote(file, safe="/~!$&'()*+,;=@-._")
+    found: dict[str, object] = {
+        "artifactLocation": {"uri": f"file://{uri}" if uri.startswith("/") else uri}
+    }
+    if line:
+        found["region"] = {"startLine": line} | ({"startColumn": column} if column else {})
+    return found

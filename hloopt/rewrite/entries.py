@@ -1,0 +1,102 @@
+"""What a pipeline is made of: passes, and groups of them that are repeated until nothing changes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from hloopt.errors import UsageError
+from hloopt.rewrite import spec
+from hloopt.rewrite.pass_ import Pass
+
+__all__ = ["Entry", "Find", "Fix", "each_pass", "entry_text", "make_entries", "select"]
+
+
+@dataclass(frozen=True)
+class Fix:
+    """``fix(a,b)``: its entries again and again until none of them changes anything.
+
+    ``limit`` is the number of rounds after which the runner gives up and says so.
+    """
+
+    entries: tuple[Entry, ...]
+    limit: int = 25
+
+    def __post_init__(self) -> None:
+        if not self.entries:
+            raise UsageError("fix() repeats nothing: there is no pass in it")
+        if self.limit < 1:
+            raise UsageError(
+                f"fix{{limit={self.limit}}}: the limit counts rounds and is at least 1"
+            )
+
+    def __str__(self) -> str:
+        inner = ",".join(map(entry_text, self.entries))
+        return f"fix{spec.options_text(self, ('entries',))}({inner})"
+
+
+Entry: TypeAlias = Pass | Fix
+
+Find: TypeAlias = Callable[[str], type[Pass] | None]
+"""Gives the pass of a name, None where there is none; looks up what is not built in."""
+
+
+def entry_text(entry: Entry) -> str:
+    """The text an entry can be read back from."""
+    return str(entry) if isinstance(entry, Fix) else spec.pass_text(entry)
+
+
+def each_pass(entries: tuple[Entry, ...]) -> Iterator[Pass]:
+    """All passes, those inside groups included, in the order of the text."""
+    for entry in entries:
+        if isinstance(entry, Fix):
+            yield from each_pass(entry.entries)
+        else:
+            yield entry
+
+
+def select(entries: tuple[Entry, ...], keep: Callable[[Pass], Pass | None]) -> tuple[Entry, ...]:
+    """The entries with each pass as ``keep`` gives it back, or without it; empty groups go."""
+    kept: list[Entry] = []
+    for entry in entries:
+        if isinstance(entry, Fix):
+            inner = select(entry.entries, keep)
+            if inner:
+                kept.append(Fix(inner, entry.limit))
+        elif (instance := keep(entry)) is not None:
+            kept.append(instance)
+    return tuple(kept)
+
+
+@dataclass(frozen=True)
+class _FixOptions:
+    """The options of ``fix`` that have a text form of their own."""
+
+    limit: int = Fix.limit
+
+
+def make_entries(
+    specs: tuple[spec.Spec, ...],
+    find: Find,
+    names: Callable[[], tuple[str, ...]],
+    named: Mapping[str, str],
+) -> Iterator[Entry]:
+    """The entries that specs name; ``named`` are whole pipelines, ``names`` gives all passes for a hint.
+
+    Raises ``UsageError`` for an unknown pass or option, with the nearest name.
+    """
+    for entry in specs:
+        if isinstance(entry, spec.FixSpec):
+            options = spec.read_options(_FixOptions, "fix", entry.options)
+            yield Fix(tuple(make_entries(entry.entries, find, names, named)), **options)
+        elif entry.name in named:
+            if entry.options:
+                raise UsageError(f"{entry.name} is a named pipeline and has no options")
+            yield from make_entries(spec.parse(named[entry.name]), find, names, named)
+        else:
+            kind = find(entry.name)
+            if kind is None:
+                hint = spec.did_you_mean(entry.name, [*names(), *named, "fix"])
+                raise UsageError(f"no pass is called '{entry.name}'{hint}")
+            yield spec.make_pass(entry, {entry.name: kind})
