@@ -219,14 +219,22 @@ def _moved(config: Config, renumbered: dict[int, int]) -> Config:
     return changed
 
 
-def _own(loop: Instruction, name: str) -> None:
-    """A computation that this loop alone calls."""
-    called: Computation = loop.attributes[name]
+def _own(caller: Instruction, name: str) -> None:
+    """A computation that nobody else calls."""
+    called: Computation = caller.attributes[name]
     module = called.module
     assert module is not None
     if sum(called.callers.values()) > 1:
         copy = edit.add_computation(module, build.clone_computation(called))
-        edit.set_attribute(loop, name, copy)
+        edit.set_attribute(caller, name, copy)
+        own_fusion_bodies(copy)
+
+
+def own_fusion_bodies(instructions: Iterable[Instruction]) -> None:
+    """Give each of the fusions among some instructions a body of its own, as a fusion must have."""
+    for instruction in instructions:
+        if instruction.opcode == "fusion":
+            _own(instruction, "calls")
 
 
 def tuple_of(

@@ -5,11 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from hloopt.ir import Computation, Instruction, build, edit
-from hloopt.passes.loops.carried import reads, remove_uncalled, tuple_of, whole_uses
+from hloopt.passes.loops.carried import (
+    own_fusion_bodies,
+    reads,
+    remove_uncalled,
+    tuple_of,
+    whole_uses,
+)
 from hloopt.rewrite.driver import same_layout
 from hloopt.types import TupleShape
 
-__all__ = ["copy_body", "elements_of", "removal_obstacle", "replace_loop"]
+__all__ = ["Body", "elements_of", "removal_obstacle", "replace_loop"]
 
 
 def elements_of(value: Instruction, position: Instruction | Computation) -> list[Instruction]:
@@ -24,45 +30,63 @@ def elements_of(value: Instruction, position: Instruction | Computation) -> list
     ]
 
 
-def copy_body(
-    body: Computation,
-    position: Instruction | Computation,
-    state: Sequence[Instruction],
-    name: Callable[[str], str] = str,
-    loop: Instruction | None = None,
-) -> list[Instruction]:
-    """A copy of what a body computes from these elements of the state; the elements it returns.
+class Body:
+    """What a body was when this was made: copies are of that, even when the body grows by them."""
 
-    Control edges between its instructions are copied; what has no metadata gets the loop's.  Called
-    computations are shared.
-    """
-    parameter = body.parameters[0]
-    mapped: dict[Instruction, Instruction] = {}
-    skipped = {body.root} if body.root.opcode == "tuple" and not body.root.users else set()
-    is_tuple = isinstance(parameter.shape, TupleShape)
-    if not is_tuple:
-        mapped[parameter] = state[0]
-    for inner in body:
-        if inner is parameter or inner in skipped:
-            continue
-        if is_tuple and inner.opcode == "get-tuple-element" and inner.operands[0] is parameter:
-            mapped[inner] = state[inner.attributes["index"]]
-            continue
-        if parameter in inner.operands and parameter not in mapped:
-            mapped[parameter] = tuple_of(position, state, parameter.shape)
-        copy = build.clone(inner, position, tuple(mapped[one] for one in inner.operands))
-        edit.rename(copy, name(inner.name))
-        if loop is not None:
-            copy.metadata = copy.metadata or loop.metadata
-        mapped[inner] = copy
-        for before in inner.control_predecessors:
-            if before in mapped:
-                edit.add_control_edge(mapped[before], copy)
-    if body.root is parameter:
-        return list(state)
-    if skipped:
-        return [mapped[one] for one in body.root.operands]
-    return elements_of(mapped[body.root], position)
+    def __init__(self, body: Computation) -> None:
+        self._parameter = body.parameters[0]
+        self._is_tuple = isinstance(self._parameter.shape, TupleShape)
+        opened = body.root.opcode == "tuple" and not body.root.users
+        self._root = body.root
+        self._copies: list[Instruction] = []
+        self._results = body.root.operands if opened else None
+        self._instructions = [
+            inner
+            for inner in body
+            if inner is not self._parameter and not (opened and inner is body.root)
+        ]
+
+    def copy(
+        self,
+        position: Instruction | Computation,
+        state: Sequence[Instruction],
+        name: Callable[[str], str] = str,
+        loop: Instruction | None = None,
+    ) -> list[Instruction]:
+        """Compute these elements of the state once more; the elements of the next state.
+
+        Control edges between the instructions are copied; what has no metadata gets the loop's.  Called
+        computations are shared, until ``settle``.
+        """
+        parameter = self._parameter
+        mapped: dict[Instruction, Instruction] = {}
+        if not self._is_tuple:
+            mapped[parameter] = state[0]
+        for inner in self._instructions:
+            is_read = self._is_tuple and inner.opcode == "get-tuple-element"
+            if is_read and inner.operands[0] is parameter:
+                mapped[inner] = state[inner.attributes["index"]]
+                continue
+            if parameter in inner.operands and parameter not in mapped:
+                mapped[parameter] = tuple_of(position, state, parameter.shape)
+            copy = build.clone(inner, position, tuple(mapped[one] for one in inner.operands))
+            edit.rename(copy, name(inner.name))
+            if loop is not None:
+                copy.metadata = copy.metadata or loop.metadata
+            mapped[inner] = copy
+            self._copies.append(copy)
+            for before in inner.control_predecessors:
+                if before in mapped:
+                    edit.add_control_edge(mapped[before], copy)
+        if self._results is not None:
+            return [mapped[one] for one in self._results]
+        if self._root is parameter:
+            return list(state)
+        return elements_of(mapped[self._root], position)
+
+    def settle(self) -> None:
+        """Give fusions among the copies bodies of their own; once, when what was copied may be gone."""
+        own_fusion_bodies(self._copies)
 
 
 def removal_obstacle(loop: Instruction) -> str:

@@ -12,7 +12,7 @@ from hloopt.ir.walk import callees_first, wrapped_computations
 from hloopt.passes.effects import Effects
 from hloopt.passes.loops import counters, elements, flatten
 from hloopt.passes.loops.carried import Carried, obstacle, reads, uses, whole_uses
-from hloopt.passes.loops.inline import copy_body, elements_of, removal_obstacle, replace_loop
+from hloopt.passes.loops.inline import Body, elements_of, removal_obstacle, replace_loop
 from hloopt.rewrite import Pass, PassLog
 from hloopt.types import TupleShape
 
@@ -136,7 +136,9 @@ def _taken_apart(loop: Instruction, effects: Effects, log: PassLog) -> bool:
         return False
     log.hit(name, loop)
     state = elements_of(loop.operands[0], loop)
-    replace_loop(loop, copy_body(body, loop, state, loop=loop) if trips else state)
+    once = Body(body)
+    replace_loop(loop, once.copy(loop, state, loop=loop) if trips else state)
+    once.settle()
     return True
 
 

@@ -1,0 +1,295 @@
+"""What a loop computes again and again, computed once before it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import ClassVar
+
+from hloopt.analysis.trip_count import trip_bounds
+from hloopt.errors import UsageError
+from hloopt.ir import Computation, Instruction, Module, build, edit
+from hloopt.ir.walk import called_computations, callees_first, wrapped_computations
+from hloopt.passes.effects import Effects
+from hloopt.passes.loops import elements
+from hloopt.passes.loops.carried import Carried, obstacle, own_fusion_bodies, remove_uncalled
+from hloopt.rewrite import Pass, PassLog
+from hloopt.types import ArrayShape, Shape, TupleShape, leaves
+
+__all__ = ["WhileInvariantMotion"]
+
+_STEP = "move work out of a loop"
+_NEVER = frozenset({"parameter", "opt-barrier", "after-all", "add-dependency", "domain", "rng",
+                    "rng-bit-generator", "rng-get-and-update-state"})  # fmt: skip
+_ARRANGING = frozenset({"bitcast", "broadcast", "copy", "iota", "reshape", "reverse", "transpose"})
+_TUPLES = frozenset({"get-tuple-element", "tuple"})
+_MAYBE_COSTLY = ("control", "custom")
+
+
+@dataclass(frozen=True)
+class WhileInvariantMotion(Pass):
+    """Compute before a loop what is the same in every iteration, and carry it.
+
+    1. Invariant are elements that the body hands on, constants, and whatever is computed from these alone.
+    2. Work is moved: all but what only arranges values (reshape, broadcast, transpose, tuple ...), which
+       moves where work that moves needs it.  Constants move with what they belong to.
+    3. What the rest of the loop reads of the moved values becomes an element of the state.
+
+    Both body and condition give up their work, inner loops first, so that it leaves all loops it does not
+    depend on.  A call, loop, conditional or custom-call moves only out of a loop that runs at least once:
+    it may cost more than anything the program would do.  Never moved: side effects, collectives, random
+    numbers, control edges, barriers, tokens, what has a sharding or dynamic dimensions.
+
+    constants    whether to move constants that the loop reads by themselves, too
+    reshapes     whether to move reshape, broadcast, transpose and the like for their own sake
+    size_ratio   the most bytes of a moved result for each byte of its operands; 0 for no limit
+    """
+
+    name: ClassVar[str] = "while-invariant-motion"
+    example: ClassVar[str] = """HloModule example
+
+less {
+  s = (s32[], f32[8,8], f32[8,8]) parameter(0)
+  i = s32[] get-tuple-element(s), index=0
+  n = s32[] constant(10)
+  ROOT c = pred[] compare(i, n), direction=LT
+}
+
+next {
+  s = (s32[], f32[8,8], f32[8,8]) parameter(0)
+  i = s32[] get-tuple-element(s), index=0
+  x = f32[8,8] get-tuple-element(s), index=1
+  w = f32[8,8] get-tuple-element(s), index=2
+  one = s32[] constant(1)
+  j = s32[] add(i, one)
+  v = f32[8,8] tanh(w)
+  y = f32[8,8] dot(x, v), lhs_contracting_dims={1}, rhs_contracting_dims={0}
+  ROOT r = (s32[], f32[8,8], f32[8,8]) tuple(j, y, w)
+}
+
+ENTRY main {
+  x = f32[8,8] parameter(0)
+  w = f32[8,8] parameter(1)
+  zero = s32[] constant(0)
+  t = (s32[], f32[8,8], f32[8,8]) tuple(zero, x, w)
+  loop = (s32[], f32[8,8], f32[8,8]) while(t), condition=less, body=next
+  ROOT y = f32[8,8] get-tuple-element(loop), index=1
+}
+"""
+
+    constants: bool = False
+    reshapes: bool = False
+    size_ratio: float = 0.0
+
+    def __post_init__(self) -> None:
+        if self.size_ratio < 0:
+            raise UsageError(f"{self.name}: size_ratio is a number of bytes a byte, or 0")
+
+    def run(self, module: Module, log: PassLog) -> bool:
+        """Inner loops first: callees come before their callers."""
+        effects, wrapped = Effects(module), wrapped_computations(module)
+        changed = False
+        for computation in callees_first(module):
+            if computation in wrapped:
+                continue
+            for instruction in list(computation):
+                if instruction.opcode == "while":
+                    computations = len(module.computations)
+                    changed |= self.hoist(instruction, effects, log)
+                    if len(module.computations) > computations:  # a copy of a shared one was made
+                        effects = Effects(module)
+        return changed
+
+    def hoist(self, loop: Instruction, effects: Effects, log: PassLog) -> bool:
+        """Move what is invariant out of one loop's body and condition."""
+        if not isinstance(loop.shape, TupleShape):
+            return False
+        changed = False
+        for name in ("body", "condition"):
+            if not _Search(self, loop, name, effects, log).leaving():
+                continue
+            reason = obstacle(loop)
+            if reason:
+                log.miss(_STEP, loop, reason)
+                break
+            if not log.allows():
+                break
+            carried = Carried(loop)
+            search = _Search(self, loop, name, effects, PassLog())
+            chosen: list[Instruction] = []
+            for value in search.leaving():
+                if not log.allows():
+                    break
+                log.hit(_STEP, value, f"invariant in {loop.name}")
+                chosen.append(value)
+            search.move(carried, chosen)
+            changed = True
+        return changed
+
+    def is_work(self, instruction: Instruction) -> bool:
+        """Whether an invariant instruction moves for its own sake."""
+        if instruction.opcode == "constant":
+            return self.constants
+        if instruction.opcode in _ARRANGING:
+            return self.reshapes
+        if instruction.opcode == "get-tuple-element":
+            source = instruction.operands[0]
+            return source.opcode not in ("parameter", "tuple") and self.is_work(source)
+        return instruction.opcode not in _TUPLES
+
+
+class _Search:
+    """What is invariant in the body or the condition of a loop, and what of it moves."""
+
+    def __init__(
+        self,
+        options: WhileInvariantMotion,
+        loop: Instruction,
+        name: str,
+        effects: Effects,
+        log: PassLog,
+    ) -> None:
+        self.options = options
+        self.loop = loop
+        self.called: Computation = loop.attributes[name]
+        self.state = self.called.parameters[0]
+        self.is_body = name == "body"
+        self.effects = effects
+        self.log = log
+        self._runs: bool | None = None
+        self.invariant: dict[Instruction, None] = {}
+        for instruction in self.called:
+            if self.is_invariant(instruction):
+                self.invariant[instruction] = None
+
+    def is_invariant(self, instruction: Instruction) -> bool:
+        """Whether an instruction, its operands looked at before, is the same in every iteration."""
+        if instruction.opcode == "get-tuple-element" and instruction.operands[0] is self.state:
+            index = instruction.attributes["index"]
+            return elements.is_handed_on(self.loop.attributes["body"], index)
+        return (
+            instruction.opcode not in _NEVER
+            and all(operand in self.invariant for operand in instruction.operands)
+            and self.may_move(instruction)
+        )
+
+    def may_move(self, instruction: Instruction) -> bool:
+        """Whether nothing but its operands ties an instruction to its place."""
+        if (
+            instruction.control_predecessors
+            or instruction.control_successors
+            or "sharding" in instruction.attributes
+            or instruction.shape.is_dynamic
+            or self.effects.has(instruction)
+            or _has_token(instruction.shape)
+        ):
+            return False
+        if isinstance(instruction.shape, TupleShape) and not _is_taken_apart(instruction):
+            return False
+        if not self.options.is_work(instruction) or instruction.opcode in _TUPLES:
+            return True
+        ratio = self.options.size_ratio
+        read = sum(operand.shape.byte_size for operand in instruction.operands)
+        written = instruction.shape.byte_size
+        if ratio and read and written > ratio * read:
+            reason = f"{written} bytes out of {read}, more than size_ratio={ratio:g} times"
+            self.log.miss(_STEP, instruction, reason)
+            return False
+        if instruction.op.family in _MAYBE_COSTLY or instruction.opcode == "fusion":
+            return instruction.opcode == "fusion" or self.runs(instruction)
+        return True
+
+    def runs(self, instruction: Instruction) -> bool:
+        """Whether the instruction is run at all: the condition always is, the body of a loop may not be."""
+        if not self.is_body:
+            return True
+        if self._runs is None:
+            self._runs = trip_bounds(self.loop).least > 0
+        if not self._runs:
+            self.log.miss(_STEP, instruction, "it may be costly, and the loop may not run at all")
+        return self._runs
+
+    def moving(self) -> set[Instruction]:
+        """Work, and what it is made of."""
+        pending = [one for one in self.invariant if self.options.is_work(one) and self.is_made(one)]
+        found = set(pending)
+        while pending:
+            for operand in pending.pop().operands:
+                if operand not in found and self.is_made(operand):
+                    found.add(operand)
+                    pending.append(operand)
+        return found
+
+    def is_made(self, instruction: Instruction) -> bool:
+        """Whether an invariant instruction is computed here: it is no element of the state itself."""
+        return not (
+            instruction.opcode == "get-tuple-element" and instruction.operands[0] is self.state
+        )
+
+    def leaving(self) -> list[Instruction]:
+        """Work whose results the rest of the loop reads, in order."""
+        moving = self.moving()
+        return [
+            one
+            for one in self.invariant
+            if one in moving
+            and self.options.is_work(one)
+            and not isinstance(one.shape, TupleShape)
+            and (one.is_root or any(user not in moving for user in one.users))
+        ]
+
+    def move(self, carried: Carried, leaving: list[Instruction]) -> None:
+        """Copy values, and what they are made of, to before the loop; read them from the state."""
+        needed = _made_of(leaving, self)
+        mapped: dict[Instruction, Instruction] = {}
+        for instruction in self.invariant:
+            if not self.is_made(instruction):
+                mapped[instruction] = carried.init.operands[instruction.attributes["index"]]
+            elif instruction in needed:
+                operands = tuple(mapped[operand] for operand in instruction.operands)
+                mapped[instruction] = build.clone(instruction, carried.init, operands)
+        added = carried.add([mapped[value] for value in leaving])
+        for value, index in zip(leaving, added, strict=True):
+            read = carried.read(self.state, index, value)
+            edit.replace_instruction(value, read)
+        _remove_unused(needed)
+        own_fusion_bodies(mapped.values())
+
+
+def _made_of(values: list[Instruction], search: _Search) -> dict[Instruction, None]:
+    found, pending = dict.fromkeys(values), list(values)
+    while pending:
+        for operand in pending.pop().operands:
+            if operand not in found and search.is_made(operand):
+                found[operand] = None
+                pending.append(operand)
+    return found
+
+
+def _remove_unused(instructions: Iterable[Instruction]) -> None:
+    """Remove those that nothing reads any more, and with them what only they read."""
+    pending = list(instructions)
+    while pending:
+        instruction = pending.pop()
+        if (
+            instruction.computation is not None
+            and not instruction.users
+            and not instruction.is_root
+        ):
+            pending.extend(instruction.operands)
+            called = tuple(called_computations(instruction))
+            if instruction.opcode != "parameter":
+                edit.remove(instruction)
+            remove_uncalled(called)
+
+
+def _has_token(shape: Shape) -> bool:
+    return any(isinstance(leaf, ArrayShape) and not leaf.dtype.is_array for leaf in leaves(shape))
+
+
+def _is_taken_apart(instruction: Instruction) -> bool:
+    """Whether only get-tuple-elements, or other instructions of the same kind, read a tuple."""
+    return not instruction.is_root and all(
+        user.opcode == "get-tuple-element" or instruction.opcode == "tuple"
+        for user in instruction.users
+    )

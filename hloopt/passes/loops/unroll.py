@@ -1,0 +1,251 @@
+"""Loops of known count, written out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+from hloopt.analysis.induction import Affine
+from hloopt.analysis.loop_config import config_text, loop_config
+from hloopt.analysis.trip_count import trip_count
+from hloopt.errors import UsageError
+from hloopt.ir import Computation, Instruction, Module, edit
+from hloopt.ir.walk import callees_first, wrapped_computations
+from hloopt.passes.effects import Effects
+from hloopt.passes.loops.carried import Carried, obstacle
+from hloopt.passes.loops.counters import constant_like, counters
+from hloopt.passes.loops.inline import Body, elements_of, removal_obstacle, replace_loop
+from hloopt.rewrite import Pass, PassLog
+from hloopt.types import TupleShape, Verbatim
+
+__all__ = ["WhileUnroll"]
+
+_FULL = "loop written out"
+_PARTIAL = "loop with several iterations in its body"
+_MARK = "hloopt_unrolled"
+
+
+@dataclass(frozen=True)
+class WhileUnroll(Pass):
+    """Write out loops of known trip count: whole, or ``factor`` iterations at a time.
+
+    1. A loop of at most ``full_max`` trips, whose body has at most ``body_max`` instructions and which
+       comes to at most ``total_max`` of them, gives way to as many copies of its body.
+    2. Of any other of known count n, n modulo ``factor`` iterations come before the loop, and its body
+       becomes ``factor`` copies of itself.  The condition stays as it is: it is asked in iterations at
+       which the whole loop would have asked it, too, the last one included.
+
+    Counters are numbers in each copy, and before the loop: slices at them become static with simplify and
+    constant-folding.  Copies are called ``NAME.unroll.K``, those before the loop ``NAME.peel.K``; metadata
+    and control edges are copied.  Refused: no known count, side effects, collectives and random numbers
+    in body or condition, control edges, a sharding told element by element, dynamic dimensions.  A loop is
+    marked (frontend_attributes) so that it is not taken again.
+
+    factor     iterations in a body; 1 to write out whole loops only
+    full_max   the most trips of a loop that is written out whole; 0 for none
+    body_max   the most instructions in the body of one
+    total_max  the most instructions that the copies come to, whole or in part
+    """
+
+    name: ClassVar[str] = "while-unroll"
+    example: ClassVar[str] = """HloModule example
+
+less {
+  s = (s32[], f32[3,4]) parameter(0)
+  i = s32[] get-tuple-element(s), index=0
+  n = s32[] constant(3)
+  ROOT c = pred[] compare(i, n), direction=LT
+}
+
+next {
+  s = (s32[], f32[3,4]) parameter(0)
+  i = s32[] get-tuple-element(s), index=0
+  x = f32[3,4] get-tuple-element(s), index=1
+  zero = s32[] constant(0)
+  one = s32[] constant(1)
+  row = f32[1,4] dynamic-slice(x, i, zero), dynamic_slice_sizes={1,4}
+  twice = f32[1,4] add(row, row)
+  y = f32[3,4] dynamic-update-slice(x, twice, i, zero)
+  j = s32[] add(i, one)
+  ROOT r = (s32[], f32[3,4]) tuple(j, y)
+}
+
+ENTRY main {
+  x = f32[3,4] parameter(0)
+  zero = s32[] constant(0)
+  t = (s32[], f32[3,4]) tuple(zero, x)
+  loop = (s32[], f32[3,4]) while(t), condition=less, body=next
+  ROOT y = f32[3,4] get-tuple-element(loop), index=1
+}
+"""
+
+    factor: int = 1
+    full_max: int = 64
+    body_max: int = 800
+    total_max: int = 10_000
+
+    def __post_init__(self) -> None:
+        if self.factor < 1 or self.full_max < 0 or self.body_max < 1 or self.total_max < 1:
+            raise UsageError(
+                f"{self.name}: factor, body_max and total_max are at least 1, full_max at least 0"
+            )
+
+    def run(self, module: Module, log: PassLog) -> bool:
+        """Inner loops first, again where an outer one that was written out shows the count of another."""
+        changed = False
+        while self.round(module, log):
+            changed = True
+        return changed
+
+    def round(self, module: Module, log: PassLog) -> bool:
+        """Look at each loop once."""
+        effects, wrapped = Effects(module), wrapped_computations(module)
+        changed = False
+        for computation in callees_first(module):
+            if computation.module is None or computation in wrapped:
+                continue
+            for instruction in list(computation):
+                if instruction.opcode == "while" and instruction.computation is computation:
+                    computations = len(module.computations)
+                    changed |= self.unroll(instruction, effects, log)
+                    if len(module.computations) > computations:  # a copy of a shared one was made
+                        effects = Effects(module)
+        return changed
+
+    def unroll(self, loop: Instruction, effects: Effects, log: PassLog) -> bool:
+        """Write out one loop, if that is possible and within the limits."""
+        if _MARK in str(loop.attributes.get("frontend_attributes", "")):
+            return False
+        trips = trip_count(loop)
+        body: Computation = loop.attributes["body"]
+        if trips is None:
+            log.miss(_FULL, loop, "its trip count is not known")
+            return False
+        size = len(body)
+        whole = self.whole_obstacle(trips, size)
+        if whole and self.factor > 1:
+            step, reason = _PARTIAL, self.part_obstacle(loop, trips, size)
+        else:
+            step, reason = _FULL, whole
+        reason = reason or _obstacle(loop, effects)
+        if reason:
+            log.miss(step, loop, reason)
+            return False
+        if not log.allows():
+            return False
+        if step is _FULL:
+            log.hit(step, loop, f"{trips} trips")
+            state, once = elements_of(loop.operands[0], loop), Body(body)
+            replace_loop(loop, _copies(once, loop, loop, state, trips, "unroll"))
+            once.settle()
+        else:
+            log.hit(step, loop, f"{self.factor} of {trips} trips")
+            _unroll_partly(loop, trips, self.factor)
+        return True
+
+    def whole_obstacle(self, trips: int, size: int) -> str:
+        """Which limit a whole loop goes beyond, or an empty string."""
+        if trips > self.full_max:
+            return f"{trips} trips, more than full_max={self.full_max}"
+        if size > self.body_max:
+            return f"{size} instructions in its body, more than body_max={self.body_max}"
+        if trips * size > self.total_max:
+            return f"{trips * size} instructions in all, more than total_max={self.total_max}"
+        return ""
+
+    def part_obstacle(self, loop: Instruction, trips: int, size: int) -> str:
+        """What speaks against ``factor`` copies and those before the loop, or an empty string."""
+        if trips < self.factor:
+            return f"{trips} trips, fewer than factor={self.factor}"
+        total = size * (self.factor + trips % self.factor)
+        if total > self.total_max:
+            return f"{total} instructions in all, more than total_max={self.total_max}"
+        return obstacle(loop)
+
+
+def _obstacle(loop: Instruction, effects: Effects) -> str:
+    body, condition = loop.attributes["body"], loop.attributes["condition"]
+    for called in (condition, body):
+        for inner in called:
+            if effects.has(inner) or inner.opcode == "rng":
+                return f"{inner.name} does more than compute its result"
+    return removal_obstacle(loop)
+
+
+_Numbers = Callable[[int], dict[int, int]]
+
+
+def _numbers(loop: Instruction, known: dict[int, Affine]) -> _Numbers:
+    """The counters of the state by their index, in an iteration."""
+    return lambda iteration: {index: one.at(iteration) for index, one in known.items()}
+
+
+def _known(loop: Instruction) -> dict[int, Affine]:
+    return counters(loop) if isinstance(loop.shape, TupleShape) else {}
+
+
+def _copies(
+    body: Body,
+    loop: Instruction,
+    position: Instruction,
+    state: Sequence[Instruction],
+    trips: int,
+    word: str,
+) -> list[Instruction]:
+    """The state after the first ``trips`` iterations, computed before an instruction."""
+    numbers = _numbers(loop, _known(loop))
+    state = _counted(position, state, numbers(0))
+    for iteration in range(trips):
+        after = body.copy(position, state, _named(word, iteration), loop)
+        state = _counted(position, after, numbers(iteration + 1))
+    return list(state)
+
+
+def _counted(
+    position: Instruction, state: Sequence[Instruction], numbers: dict[int, int]
+) -> list[Instruction]:
+    """The state with numbers for its counters; what computed them is left to dce."""
+    return [
+        constant_like(position, one, numbers[index]) if index in numbers else one
+        for index, one in enumerate(state)
+    ]
+
+
+def _unroll_partly(loop: Instruction, trips: int, factor: int) -> None:
+    """Iterations that are left over before the loop, then ``factor`` of them in one body."""
+    rest = trips % factor
+    carried = Carried(loop)
+    once, root = Body(carried.body), carried.root
+    if rest:
+        state = carried.init.operands
+        before = _copies(once, loop, carried.init, state, rest, "peel")
+        edit.set_operands(carried.init, tuple(before))
+    for number in range(1, factor):
+        edit.set_operands(root, tuple(once.copy(root, root.operands, _named("unroll", number))))
+    once.settle()
+    old = loop.attributes.get("frontend_attributes")
+    inner = str(old)[1:-1] if old is not None else ""
+    mark = f'{_MARK}="{factor}"'
+    edit.set_attribute(
+        loop, "frontend_attributes", Verbatim(f"{{{inner},{mark}}}" if inner else f"{{{mark}}}")
+    )
+    _rewrite_config(loop, rest, trips // factor, factor)
+
+
+def _named(word: str, number: int) -> Callable[[str], str]:
+    return lambda name: f"{name}.{word}.{number}"
+
+
+def _rewrite_config(loop: Instruction, rest: int, trips: int, factor: int) -> None:
+    """The count that is known, and what XLA wrote about the counter, for the new body."""
+    config = loop_config(loop)
+    if config is None:
+        return
+    changed = {**config, "known_trip_count": {"n": str(trips)}}
+    start = config.get("known_init_step")
+    if isinstance(start, dict):
+        first, step = int(start.get("init", 0)), int(start.get("step", 0))
+        changed["known_init_step"] = {"init": str(first + rest * step), "step": str(factor * step)}
+    changed.pop("dynamic_variables", None)
+    edit.set_attribute(loop, "backend_config", config_text(loop, changed))
