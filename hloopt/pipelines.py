@@ -23,6 +23,7 @@ from hloopt.passes.loops.constant_sinking import WhileConstantSinking
 from hloopt.passes.loops.invariant_motion import WhileInvariantMotion
 from hloopt.passes.loops.simplifier import WhileLoopSimplifier
 from hloopt.passes.loops.trip_count import TripCount
+from hloopt.passes.loops.unroll import WhileUnroll
 from hloopt.passes.map_inliner import MapInliner
 from hloopt.passes.schedule import Schedule
 from hloopt.passes.simplify import Simplify
@@ -60,6 +61,7 @@ _ALL: tuple[type[Pass], ...] = (
     WhileConstantSinking,
     WhileLoopSimplifier,
     WhileInvariantMotion,
+    WhileUnroll,
     TripCount,
     CommonSubexpressionElimination,
     DeadCodeElimination,
