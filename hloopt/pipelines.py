@@ -15,6 +15,11 @@ from hloopt.passes.constant_folding import ConstantFolding
 from hloopt.passes.cse import CommonSubexpressionElimination
 from hloopt.passes.dce import DeadCodeElimination
 from hloopt.passes.defuse import Defuse
+from hloopt.passes.dots.decomposer import DotDecomposer
+from hloopt.passes.dots.dimension_sorter import DotDimensionSorter
+from hloopt.passes.dots.merger import DotMerger
+from hloopt.passes.dots.strength_reduction import DotStrengthReduction
+from hloopt.passes.dots.transpose_folding import TransposeFolding
 from hloopt.passes.expand.reduce_window_rewriter import ReduceWindowRewriter
 from hloopt.passes.expand.rng_expander import RngExpander
 from hloopt.passes.indexing.gather_to_slice import GatherToSlice
@@ -57,6 +62,11 @@ _ALL: tuple[type[Pass], ...] = (
     Simplify,
     GatherToSlice,
     ScatterToSlice,
+    TransposeFolding,
+    DotDimensionSorter,
+    DotMerger,
+    DotStrengthReduction,
+    DotDecomposer,
     ConstantFolding,
     WhileConstantSinking,
     WhileLoopSimplifier,

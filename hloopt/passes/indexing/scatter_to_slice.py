@@ -246,6 +246,11 @@ class _Row:
     count: int
     source: int | None
 
+    @property
+    def low(self) -> int:
+        """The first place."""
+        return min(self.offset, self.offset + (self.count - 1) * self.stride)
+
 
 @dataclass(frozen=True)
 class _Plan:
@@ -343,8 +348,8 @@ def _regular(scatter: Instruction, plan: _Plan, neutral: object) -> None:
         opcode = named_combiner(scatter.attributes["to_apply"])
         result = site.make(opcode, (target, padded), {}, target.shape)
     elif all(abs(row.stride) == 1 for row in plan.rows):
-        index = scatter.operands[1].array.dtype.name
-        places = tuple(site.constant(index, row.offset) for row in plan.rows)
+        index = "s64" if scatter.operands[1].array.dtype.bits == 64 else "s32"
+        places = tuple(site.constant(index, row.low) for row in plan.rows)
         result = site.make("dynamic-update-slice", (target, value, *places), {}, target.shape)
     else:
         padded = _padded(site, value, site.constant(element, 0), plan)
@@ -370,8 +375,7 @@ def _arranged(site: Site, update: Instruction, plan: _Plan) -> Instruction:
 def _padded(site: Site, value: Instruction, filler: Instruction, plan: _Plan) -> Instruction:
     padding: list[PaddingDim] = []
     for size, row in zip(plan.dims, plan.rows, strict=True):
-        last = row.offset + (row.count - 1) * row.stride
-        low, high = min(row.offset, last), max(row.offset, last)
-        padding.append(PaddingDim(low, size - 1 - high, abs(row.stride) - 1))
+        high = row.low + (row.count - 1) * abs(row.stride)
+        padding.append(PaddingDim(row.low, size - 1 - high, abs(row.stride) - 1))
     shape = row_major(value.array, plan.dims)
     return site.make("pad", (value, filler), {"padding": tuple(padding)}, shape)

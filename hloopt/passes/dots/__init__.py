@@ -1,0 +1,1 @@
+"""Dots and convolutions: dimension numbers, merging, taking apart."""

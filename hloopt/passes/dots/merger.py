@@ -1,0 +1,210 @@
+"""Dots that share an operand made into one."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
+
+from hloopt.errors import UsageError
+from hloopt.ir import Computation, Instruction, Module, edit
+from hloopt.ir.walk import wrapped_computations
+from hloopt.passes.dots.numbers import free_dims
+from hloopt.passes.site import Site, is_replaceable, row_major
+from hloopt.rewrite import Pass, PassLog
+from hloopt.types import ArrayShape, DotDims, SliceRange
+
+__all__ = ["DotMerger"]
+
+_MOST_MOVED = 256
+_DIMENSIONS = ("lhs_batch_dims", "lhs_contracting_dims", "rhs_batch_dims", "rhs_contracting_dims")
+
+
+@dataclass(frozen=True)
+class DotMerger(Pass):
+    """Make dots that share an operand into one wider dot.
+
+        dot(a, b), dot(a, c)    =>    d = dot(a, concatenate(b, c)), slice(d), slice(d)
+
+    1. Dots belong together that share an operand on the same side, with the same dimension numbers,
+       element types and precision; the others have one dimension that comes back, and only that differs.
+    2. A dot is a *candidate* when its operands and result together have at most ``max_bytes``.  At most one
+       dot that is not joins a group: merging is for dots too small to fill a device.
+    3. A dot joins the first one of its group when nothing it reads depends on that.  What it reads and
+       comes later is moved before the first one (at most 256 instructions).
+
+    The same products are added; how an executor orders the sums of a wider dot is its own affair.  More
+    bytes move than before, so this pays where launching a dot costs more than copying its operands.
+
+    max_bytes   the most bytes of the operands and the result of a candidate
+    """
+
+    name: ClassVar[str] = "dot-merger"
+    example: ClassVar[str] = """HloModule two_projections
+
+ENTRY main {
+  x = f32[8,16]{1,0} parameter(0)
+  q = f32[16,4]{1,0} parameter(1)
+  k = f32[16,6]{1,0} parameter(2)
+  a = f32[8,4]{1,0} dot(x, q), lhs_contracting_dims={1}, rhs_contracting_dims={0}
+  b = f32[8,6]{1,0} dot(x, k), lhs_contracting_dims={1}, rhs_contracting_dims={0}
+  ROOT r = (f32[8,4]{1,0}, f32[8,6]{1,0}) tuple(a, b)
+}
+"""
+
+    max_bytes: int = 64 << 20
+
+    def __post_init__(self) -> None:
+        if self.max_bytes < 0:
+            raise UsageError(f"{self.name}: max_bytes is not negative")
+
+    def run(self, module: Module, log: PassLog) -> bool:
+        """Group the dots of each computation in one walk, then merge group by group."""
+        wrapped = wrapped_computations(module)
+        changed = False
+        for computation in module:
+            if computation not in wrapped:
+                changed |= self.merge_all(computation, log)
+        return changed
+
+    def merge_all(self, computation: Computation, log: PassLog) -> bool:
+        """Merge by shared left operands first, then what is left by shared right ones."""
+        changed = False
+        for shared in (0, 1):
+            order = _Order(computation)
+            groups: dict[tuple[Any, ...], list[_Group]] = {}
+            for instruction in computation:
+                if instruction.opcode == "dot" and is_replaceable(instruction):
+                    self.place(instruction, shared, groups, order, log)
+            for found in groups.values():
+                for group in found:
+                    if len(group.dots) > 1 and log.allows():
+                        for dot in group.dots:
+                            log.hit("merge dots", dot)
+                        _merge(group.dots, shared)
+                        changed = True
+        return changed
+
+    def place(
+        self,
+        dot: Instruction,
+        shared: int,
+        groups: dict[tuple[Any, ...], list[_Group]],
+        order: _Order,
+        log: PassLog,
+    ) -> None:
+        """Put a dot into the first group that takes it, or begin one."""
+        if _joined_dim(dot, 1 - shared) is None:
+            return
+        size = dot.array.byte_size + sum(operand.array.byte_size for operand in dot.operands)
+        small = size <= self.max_bytes
+        for group in groups.setdefault(_key(dot, shared), []):
+            if not (small or group.all_small):
+                log.miss(
+                    "merge dots",
+                    dot,
+                    f"{size} bytes are more than max_bytes={self.max_bytes}, as in its group already",
+                )
+                continue
+            if order.move_before(group.dots[0], dot, group.dots):
+                group.dots.append(dot)
+                group.all_small &= small
+                return
+        groups[_key(dot, shared)].append(_Group([dot], small))
+
+
+@dataclass
+class _Group:
+    """Dots to be merged, in the order of the computation; whether each of them is a candidate."""
+
+    dots: list[Instruction]
+    all_small: bool
+
+
+@dataclass
+class _Order:
+    """Positions in a computation, kept while operands are moved up."""
+
+    computation: Computation
+    number: dict[Instruction, float] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.number = {entry: at for at, entry in enumerate(self.computation)}
+
+    def move_before(self, first: Instruction, dot: Instruction, group: list[Instruction]) -> bool:
+        """Move what ``dot`` reads before ``first``; False, and nothing moved, where that cannot be."""
+        limit = self.number[first]
+        needed: dict[Instruction, None] = {}
+        pending = [operand for operand in dot.operands if self.number[operand] > limit]
+        while pending:
+            instruction = pending.pop()
+            if instruction in needed:
+                continue
+            if instruction in group or instruction.control_successors:
+                return False
+            needed[instruction] = None
+            if len(needed) > _MOST_MOVED:
+                return False
+            before = (*instruction.operands, *instruction.control_predecessors)
+            if first in before:
+                return False
+            pending.extend(entry for entry in before if self.number[entry] > limit)
+        for instruction in sorted(needed, key=self.number.__getitem__):
+            edit.move_before(first, instruction)
+            # Below the first dot's number, and in order among themselves.
+            self.number[instruction] = limit - 1 / (2 + self.number[instruction])
+        return True
+
+
+def _key(dot: Instruction, shared: int) -> tuple[Any, ...]:
+    other = dot.operands[1 - shared].array
+    joined = _joined_dim(dot, 1 - shared)
+    dims = tuple(size for dim, size in enumerate(other.dims) if dim != joined)
+    attributes = tuple(
+        (name, str(value)) for name, value in sorted(dot.attributes.items()) if name != "metadata"
+    )
+    source = dot.operands[shared]
+    return (source, other.dtype, other.rank, joined, dims, dot.array.dtype, attributes)
+
+
+def _joined_dim(dot: Instruction, side: int) -> int | None:
+    """The one dimension of an operand that comes back in the result."""
+    dims = DotDims.of(dot.attributes)
+    batch = (dims.lhs_batch, dims.rhs_batch)[side]
+    contracting = (dims.lhs_contracting, dims.rhs_contracting)[side]
+    free = free_dims(dot.operands[side].array.rank, batch, contracting)
+    return free[0] if len(free) == 1 else None
+
+
+def _merge(dots: list[Instruction], shared: int) -> None:
+    first, side = dots[0], 1 - shared
+    site, joined = Site(first), _joined_dim(first, 1 - shared)
+    assert joined is not None
+    parts = tuple(dot.operands[side] for dot in dots)
+    sizes = [part.array.dims[joined] for part in parts]
+    wide = site.make(
+        "concatenate",
+        parts,
+        {"dimensions": (joined,)},
+        _resized(parts[0].array, joined, sum(sizes)),
+    )
+    operands = (first.operands[0], wide) if side else (wide, first.operands[1])
+    dims = DotDims.of(first.attributes)
+    batch = len(dims.lhs_batch)
+    axis = first.array.rank - 1 if side else batch
+    attributes = {
+        name: value
+        for name, value in first.attributes.items()
+        if name not in ("sharding", "frontend_attributes")
+    }
+    product = site.make("dot", operands, attributes, _resized(first.array, axis, sum(sizes)))
+    begin = 0
+    for dot, size in zip(dots, sizes, strict=True):
+        ranges = [SliceRange(0, entry) for entry in dot.array.dims]
+        ranges[axis] = SliceRange(begin, begin + size)
+        begin += size
+        place = Site(dot)
+        place.replace(place.make("slice", (product,), {"slice": tuple(ranges)}, dot.array))
+
+
+def _resized(shape: ArrayShape, dim: int, size: int) -> ArrayShape:
+    return row_major(shape, (*shape.dims[:dim], size, *shape.dims[dim + 1 :]))

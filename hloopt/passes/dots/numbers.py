@@ -1,0 +1,101 @@
+"""Dimension numbers of dots and convolutions, read, moved and written."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from hloopt.ir import Instruction
+from hloopt.types import ConvDims, DotDims
+
+__all__ = [
+    "conv_dims",
+    "dot_attributes",
+    "free_dims",
+    "moved_input",
+    "moved_kernel",
+    "moved_output",
+]
+
+
+def free_dims(rank: int, batch: Sequence[int], contracting: Sequence[int]) -> tuple[int, ...]:
+    """Dimensions that come back in the result: neither batch nor contracting ones."""
+    taken = {*batch, *contracting}
+    return tuple(dim for dim in range(rank) if dim not in taken)
+
+
+def dot_attributes(dot: Instruction, dims: DotDims) -> dict[str, Any]:
+    """The attributes of a dot with other dimension numbers; empty lists are left out."""
+    attributes: dict[str, Any] = dict(dot.attributes)
+    lists: Mapping[str, tuple[int, ...]] = {
+        "lhs_batch_dims": dims.lhs_batch,
+        "lhs_contracting_dims": dims.lhs_contracting,
+        "rhs_batch_dims": dims.rhs_batch,
+        "rhs_contracting_dims": dims.rhs_contracting,
+    }
+    for name, value in lists.items():
+        attributes.pop(name, None)
+        if value:
+            attributes[name] = value
+    return attributes
+
+
+def moved_input(dims: ConvDims, order: tuple[int, ...]) -> ConvDims:
+    """Dimension d of the input is now dimension ``order[d]``."""
+    return _written(
+        replace(
+            dims,
+            input_batch=order[dims.input_batch],
+            input_feature=order[dims.input_feature],
+            input_spatial=tuple(order[dim] for dim in dims.input_spatial),
+        )
+    )
+
+
+def moved_kernel(dims: ConvDims, order: tuple[int, ...]) -> ConvDims:
+    """Dimension d of the kernel is now dimension ``order[d]``."""
+    return _written(
+        replace(
+            dims,
+            kernel_input_feature=order[dims.kernel_input_feature],
+            kernel_output_feature=order[dims.kernel_output_feature],
+            kernel_spatial=tuple(order[dim] for dim in dims.kernel_spatial),
+        )
+    )
+
+
+def moved_output(dims: ConvDims, order: tuple[int, ...]) -> ConvDims:
+    """Dimension d of the output is now dimension ``order[d]``."""
+    return _written(
+        replace(
+            dims,
+            output_batch=order[dims.output_batch],
+            output_feature=order[dims.output_feature],
+            output_spatial=tuple(order[dim] for dim in dims.output_spatial),
+        )
+    )
+
+
+def conv_dims(convolution: Instruction) -> ConvDims:
+    """The labels of a convolution's dimensions."""
+    dims: ConvDims = convolution.attributes["dim_labels"]
+    return dims
+
+
+def _written(dims: ConvDims) -> ConvDims:
+    lhs = _labels("bf", (dims.input_batch, dims.input_feature), dims.input_spatial)
+    rhs = _labels(
+        "io", (dims.kernel_input_feature, dims.kernel_output_feature), dims.kernel_spatial
+    )
+    out = _labels("bf", (dims.output_batch, dims.output_feature), dims.output_spatial)
+    return replace(dims, text=f"{lhs}_{rhs}->{out}")
+
+
+def _labels(letters: str, places: tuple[int, int], spatial: tuple[int, ...]) -> str:
+    labels = ["?"] * (len(spatial) + 2)
+    for letter, place in zip(letters, places, strict=True):
+        labels[place] = letter
+    for axis, place in enumerate(spatial):
+        labels[place] = str(axis)
+    return "".join(labels)

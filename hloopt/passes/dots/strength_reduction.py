@@ -1,0 +1,161 @@
+"""Dots of vectors as products and sums."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import prod
+from typing import ClassVar
+
+from hloopt.errors import UsageError
+from hloopt.ir import Instruction, Module
+from hloopt.ir.walk import wrapped_computations
+from hloopt.passes.dots.numbers import free_dims
+from hloopt.passes.regions import combiner_computation
+from hloopt.passes.site import Site, is_replaceable, row_major
+from hloopt.rewrite import Pass, PassLog
+from hloopt.types import DTYPES, ArrayShape, DotDims, DType
+
+__all__ = ["DotStrengthReduction"]
+
+
+@dataclass(frozen=True)
+class DotStrengthReduction(Pass):
+    """Compute dots with a vector on a side by multiply and reduce, which fuse with what is around them.
+
+        dot(a, v)    =>    reduce(multiply(a, broadcast(v)), 0), to_apply=add
+
+    A side is a vector when it has batch and contracting dimensions alone.  Taken are dots of two vectors,
+    and those whose (M + N) * K is at most ``max_work``; and every dot that contracts nothing, whose
+    elements are single products.  Integers come out the same.  The sums of a dot of floats begin with +0
+    and are made in an order and a precision of the executor's choice: those need ``fast_math``.  Narrow
+    floats are multiplied and added in f32 and rounded once.
+
+    fast_math   whether to take dots of floats and complex numbers as well
+    max_work    the most (M + N) * K of a dot with one vector
+    """
+
+    name: ClassVar[str] = "dot-strength-reduction"
+    example: ClassVar[str] = """HloModule matrix_times_vector
+
+ENTRY main {
+  a = s32[8,16]{1,0} parameter(0)
+  v = s32[16]{0} parameter(1)
+  ROOT r = s32[8]{0} dot(a, v), lhs_contracting_dims={1}, rhs_contracting_dims={0}
+}
+"""
+
+    fast_math: bool = False
+    max_work: int = 10_000_000
+
+    def __post_init__(self) -> None:
+        if self.max_work < 0:
+            raise UsageError(f"{self.name}: max_work is not negative")
+
+    def run(self, module: Module, log: PassLog) -> bool:
+        """Look at each dot once."""
+        wrapped = wrapped_computations(module)
+        changed = False
+        for computation in module:
+            if computation in wrapped:
+                continue
+            for instruction in list(computation):
+                if instruction.opcode != "dot" or not is_replaceable(instruction):
+                    continue
+                if not log.allows():
+                    return changed
+                if self.takes(instruction, log):
+                    log.hit("dot => reduce(multiply)", instruction)
+                    _reduce(instruction, module)
+                    changed = True
+        return changed
+
+    def takes(self, dot: Instruction, log: PassLog) -> bool:
+        """Whether the dot is small and exact enough."""
+        dims = DotDims.of(dot.attributes)
+        lhs, rhs = (operand.array for operand in dot.operands)
+        rows = prod(
+            lhs.dims[dim] for dim in free_dims(lhs.rank, dims.lhs_batch, dims.lhs_contracting)
+        )
+        columns = prod(
+            rhs.dims[dim] for dim in free_dims(rhs.rank, dims.rhs_batch, dims.rhs_contracting)
+        )
+        depth = prod(lhs.dims[dim] for dim in dims.lhs_contracting)
+        left = lhs.rank == len(dims.lhs_batch) + len(dims.lhs_contracting)
+        right = rhs.rank == len(dims.rhs_batch) + len(dims.rhs_contracting)
+        if dims.lhs_contracting and not (left or right):
+            return False
+        work = (rows + columns) * depth
+        if dims.lhs_contracting and not (left and right) and work > self.max_work:
+            log.miss(
+                "dot => reduce(multiply)",
+                dot,
+                f"(M + N) * K = {work} is more than max_work={self.max_work}",
+            )
+            return False
+        if not dot.array.dtype.is_integer and not self.fast_math:
+            log.miss("dot => reduce(multiply)", dot, f"sums of {dot.array.dtype.name} round")
+            return False
+        return dot.array.dtype.kind != "pred" and _reaches(dot)
+
+
+def _reaches(dot: Instruction) -> bool:
+    """Whether the result's type can stand for the type the sums are made in."""
+    result = dot.array.dtype
+    sources = [operand.array.dtype for operand in dot.operands]
+    if result.is_integer:
+        return all(source.is_integer and source.bits <= result.bits for source in sources)
+    return all(source.kind == result.kind and source.bits <= result.bits for source in sources)
+
+
+def _reduce(dot: Instruction, module: Module) -> None:
+    site, dims = Site(dot), DotDims.of(dot.attributes)
+    kind = _sum_type(dot.array.dtype)
+    lhs, rhs = (_converted(site, operand, kind) for operand in dot.operands)
+    left = free_dims(lhs.array.rank, dims.lhs_batch, dims.lhs_contracting)
+    right = free_dims(rhs.array.rank, dims.rhs_batch, dims.rhs_contracting)
+    batch, middle = len(dims.lhs_batch), len(left) + len(right)
+    # [batch, left, right, contracted], all in the order of the result.
+    sizes = (*dot.array.dims, *(lhs.array.dims[dim] for dim in dims.lhs_contracting))
+    shape = ArrayShape(kind, sizes, row_major(dot.array, sizes).layout)
+    place = {dim: at for at, dim in enumerate(dims.lhs_batch)}
+    place |= {dim: batch + at for at, dim in enumerate(left)}
+    place |= {dim: batch + middle + at for at, dim in enumerate(dims.lhs_contracting)}
+    other = {dim: at for at, dim in enumerate(dims.rhs_batch)}
+    other |= {dim: batch + len(left) + at for at, dim in enumerate(right)}
+    other |= {dim: batch + middle + at for at, dim in enumerate(dims.rhs_contracting)}
+    a, b = _spread(site, lhs, place, shape), _spread(site, rhs, other, shape)
+    value = site.make("multiply", (a, b), {}, shape)
+    if dims.lhs_contracting:
+        zero = site.constant(kind.name, 0)
+        region = combiner_computation(module, "add", kind.name)
+        contracted = tuple(range(batch + middle, len(sizes)))
+        value = site.make(
+            "reduce",
+            (value, zero),
+            {"dimensions": contracted, "to_apply": region},
+            ArrayShape(kind, dot.array.dims, dot.array.layout),
+        )
+    site.replace(_converted(site, value, dot.array.dtype))
+
+
+def _sum_type(result: DType) -> DType:
+    return DTYPES["f32"] if result.is_narrow_float else result
+
+
+def _converted(site: Site, operand: Instruction, kind: DType) -> Instruction:
+    if operand.array.dtype is kind:
+        return operand
+    shape = row_major(operand.array, operand.array.dims)
+    return site.make("convert", (operand,), {}, ArrayShape(kind, shape.dims, shape.layout))
+
+
+def _spread(
+    site: Site, operand: Instruction, place: dict[int, int], shape: ArrayShape
+) -> Instruction:
+    """The operand with its dimensions at their places, transposed first where their order changes."""
+    order = tuple(sorted(place, key=place.__getitem__))
+    value = site.transpose(operand, order)
+    dims = tuple(place[dim] for dim in order)
+    if dims == tuple(range(shape.rank)):
+        return value
+    return site.make("broadcast", (value,), {"dimensions": dims}, shape)

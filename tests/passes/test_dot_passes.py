@@ -1,0 +1,297 @@
+"""What the passes over dots and convolutions do to dimension numbers, and what they leave alone."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from hloopt.errors import UsageError
+from hloopt.ir import Module
+from hloopt.passes.dots.decomposer import DotDecomposer
+from hloopt.passes.dots.dimension_sorter import DotDimensionSorter
+from hloopt.passes.dots.merger import DotMerger
+from hloopt.passes.dots.strength_reduction import DotStrengthReduction
+from hloopt.passes.dots.transpose_folding import TransposeFolding
+from hloopt.rewrite import Pass
+from proof import check
+from random_modules import module_text
+
+ALL: tuple[Pass, ...] = (
+    TransposeFolding(),
+    DotDimensionSorter(),
+    DotDecomposer(),
+    DotMerger(),
+    DotStrengthReduction(),
+)
+
+
+def module(entry: str) -> str:
+    return f"HloModule m\nENTRY e {{\n{entry}\n}}\n"
+
+
+def opcodes(better: Module) -> list[str]:
+    seen, pending = [], [better.entry.root]
+    while pending:
+        instruction = pending.pop()
+        seen.append(instruction.opcode)
+        pending.extend(instruction.operands)
+    return sorted(set(seen) - {"parameter", "constant"})
+
+
+@pytest.mark.parametrize("instance", ALL, ids=lambda instance: instance.name)
+def test_the_example_is_rewritten(instance: Pass) -> None:
+    """Each pass changes its own example with default options, and once is enough."""
+    check(instance.example, instance, rtol=1e-5)
+
+
+@pytest.mark.parametrize("instance", ALL, ids=lambda instance: instance.name)
+def test_random_modules_stay(instance: Pass) -> None:
+    """Modules without dots stay as they are."""
+    for seed in range(3):
+        check(module_text(random.Random(seed)), instance, changes=False, draws=1)
+
+
+# ---- transpose-folding -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("element", ["f32", "bf16", "s32"])
+def test_a_chain_of_transposes_of_both_sides_is_folded(element: str) -> None:
+    """Batch and contracting dimensions may be anywhere; results keep their bits."""
+    text = module(
+        f"a = {element}[5,3,2] parameter(0)\n b = {element}[4,2,5] parameter(1)\n"
+        f"t = {element}[2,3,5] transpose(a), dimensions={{2,1,0}}\n"
+        f"u = {element}[3,2,5] transpose(t), dimensions={{1,0,2}}\n"
+        f"w = {element}[2,5,4] transpose(b), dimensions={{1,2,0}}\n"
+        f"ROOT r = {element}[2,3,4] dot(u, w), lhs_batch_dims={{1}}, lhs_contracting_dims={{2}}, "
+        "rhs_batch_dims={0}, rhs_contracting_dims={1}"
+    )
+    better, log = check(text, TransposeFolding())
+    assert opcodes(better) == ["dot"]
+    assert log.hits["dot(transpose(A), B) => dot(A, B)"] == 3
+
+
+def test_a_transpose_that_orders_the_result_stays() -> None:
+    """Two dimensions that come back exchanged would make another result."""
+    text = module(
+        "a = f32[5,3,2] parameter(0)\n b = f32[5] parameter(1)\n"
+        "t = f32[2,3,5] transpose(a), dimensions={2,1,0}\n"
+        "ROOT r = f32[2,3] dot(t, b), lhs_contracting_dims={2}, rhs_contracting_dims={0}"
+    )
+    check(text, TransposeFolding(), changes=False)
+
+
+CONVOLUTION = (
+    "x = f32[2,3,8,9] parameter(0)\n w = f32[3,2,4,3] parameter(1)\n"
+    "t = f32[2,8,9,3] transpose(x), dimensions={0,2,3,1}\n"
+    "v = f32[2,3,3,4] transpose(w), dimensions={1,0,3,2}\n"
+    "c = f32[2,7,7,4] convolution(t, v), window={size=2x3}, dim_labels=b01f_01io->b01f\n"
+    "ROOT r = f32[2,4,7,7] transpose(c), dimensions={0,3,1,2}"
+)
+
+
+def test_transposes_around_a_convolution_are_labels() -> None:
+    """Input, kernel and output are read and written where they lie."""
+    better, log = check(module(CONVOLUTION), TransposeFolding(), rtol=1e-5)
+    assert opcodes(better) == ["convolution"]
+    assert str(better.entry.root.attributes["dim_labels"].text) == "bf01_10oi->bf01"
+    assert better.entry.root.name == "r"
+    assert sum(log.hits.values()) == 3
+
+
+def test_only_dots_or_only_convolutions() -> None:
+    """The option says where transposes go."""
+    check(module(CONVOLUTION), TransposeFolding(into="dots"), changes=False)
+    check(TransposeFolding.example, TransposeFolding(into="convolutions"), changes=False)
+    with pytest.raises(UsageError, match="into is one of dots, convolutions, all"):
+        TransposeFolding(into="nothing")
+
+
+# ---- dot-dimension-sorter --------------------------------------------------------------------------------
+
+
+def test_floats_are_sorted_with_fast_math_only() -> None:
+    """Sorting changes the order in which products are added."""
+    text = DotDimensionSorter.example.replace("s32", "f32")
+    check(text, DotDimensionSorter(), changes=False)
+    check(text, DotDimensionSorter(fast_math=True), rtol=1e-5)
+
+
+def test_dimensions_with_a_gap_stay() -> None:
+    """Neither side comes out consecutive."""
+    text = module(
+        "a = s32[3,4,5] parameter(0)\n b = s32[5,4,3] parameter(1)\n"
+        "ROOT r = s32[4,4] dot(a, b), lhs_contracting_dims={2,0}, rhs_contracting_dims={0,2}"
+    )
+    check(text, DotDimensionSorter(), changes=False)
+
+
+# ---- dot-decomposer --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        (
+            "a = f32[4,3] parameter(0)\n b = f32[2,4] parameter(1)\n"
+            "ROOT r = f32[3,2] dot(a, b), lhs_contracting_dims={0}, rhs_contracting_dims={1}"
+        ),
+        (
+            "a = f32[4,3,2] parameter(0)\n b = f32[2] parameter(1)\n"
+            "ROOT r = f32[4,3] dot(a, b), lhs_contracting_dims={2}, rhs_contracting_dims={0}"
+        ),
+        "a = f32[4] parameter(0)\n b = f32[3] parameter(1)\n ROOT r = f32[4,3] dot(a, b)",
+        (
+            "a = f32[2,4,5] parameter(0)\n b = f32[5,4,2] parameter(1)\n"
+            "ROOT r = f32[5] dot(a, b), lhs_batch_dims={2}, rhs_batch_dims={0}, "
+            "lhs_contracting_dims={0,1}, rhs_contracting_dims={2,1}"
+        ),
+    ],
+)
+def test_other_dots_become_canonical(text: str) -> None:
+    """Several, exchanged and missing dimensions: always [batch, M, K] x [batch, K, N]."""
+    better, _ = check(module(text), DotDecomposer(), rtol=1e-5)
+    (dot,) = (entry for entry in better.instructions() if entry.opcode == "dot")
+    assert dot.operands[0].array.rank <= len(dot.attributes.get("lhs_batch_dims", ())) + 2
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        (
+            "a = f32[4,3] parameter(0)\n b = f32[3,2] parameter(1)\n"
+            "ROOT r = f32[4,2] dot(a, b), lhs_contracting_dims={1}, rhs_contracting_dims={0}"
+        ),
+        (
+            "a = f32[3] parameter(0)\n b = f32[3] parameter(1)\n"
+            "ROOT r = f32[] dot(a, b), lhs_contracting_dims={0}, rhs_contracting_dims={0}"
+        ),
+        (
+            "a = f32[6,3] parameter(0)\n b = f32[6,3,2] parameter(1)\n"
+            "ROOT r = f32[6,2] dot(a, b), lhs_batch_dims={0}, rhs_batch_dims={0}, "
+            "lhs_contracting_dims={1}, rhs_contracting_dims={1}"
+        ),
+    ],
+)
+def test_canonical_dots_stay(text: str) -> None:
+    """With a dimension that comes back on each side, or none."""
+    check(module(text), DotDecomposer(), changes=False)
+
+
+# ---- dot-merger ------------------------------------------------------------------------------------------
+
+THREE = module(
+    "x = s32[8,4] parameter(0)\n p = s32[4,2] parameter(1)\n q = s32[4,3] parameter(2)\n"
+    "a = s32[8,2] dot(x, p), lhs_contracting_dims={1}, rhs_contracting_dims={0}\n"
+    "n = s32[8,2] negate(a)\n m = s32[4,3] negate(q)\n"
+    "b = s32[8,3] dot(x, m), lhs_contracting_dims={1}, rhs_contracting_dims={0}\n"
+    "c = s32[8,3] dot(x, q), lhs_contracting_dims={1}, rhs_contracting_dims={0}\n"
+    "ROOT r = (s32[8,2], s32[8,3], s32[8,3]) tuple(n, b, c)"
+)
+
+
+def dots(better: Module) -> int:
+    return sum(entry.opcode == "dot" for entry in better.instructions())
+
+
+def test_three_dots_become_one() -> None:
+    """What the second reads is moved before the first."""
+    better, log = check(THREE, DotMerger())
+    assert dots(better) == 1
+    assert log.hits["merge dots"] == 3
+
+
+def test_a_shared_right_operand() -> None:
+    """The left operands are joined along the dimension that comes back first."""
+    text = module(
+        "x = s32[2,3,4] parameter(0)\n y = s32[2,5,4] parameter(1)\n w = s32[2,4,6] parameter(2)\n"
+        "a = s32[2,3,6] dot(x, w), lhs_batch_dims={0}, rhs_batch_dims={0}, "
+        "lhs_contracting_dims={2}, rhs_contracting_dims={1}\n"
+        "b = s32[2,5,6] dot(y, w), lhs_batch_dims={0}, rhs_batch_dims={0}, "
+        "lhs_contracting_dims={2}, rhs_contracting_dims={1}\n"
+        "ROOT r = (s32[2,3,6], s32[2,5,6]) tuple(a, b)"
+    )
+    better, _ = check(text, DotMerger())
+    assert dots(better) == 1
+
+
+def test_a_dot_that_reads_the_other_stays() -> None:
+    """dot(x, f(dot(x, p))) cannot be computed at the same time."""
+    text = module(
+        "x = s32[4,4] parameter(0)\n p = s32[4,4] parameter(1)\n"
+        "a = s32[4,4] dot(x, p), lhs_contracting_dims={1}, rhs_contracting_dims={0}\n"
+        "n = s32[4,4] negate(a)\n"
+        "ROOT b = s32[4,4] dot(x, n), lhs_contracting_dims={1}, rhs_contracting_dims={0}"
+    )
+    check(text, DotMerger(), changes=False)
+
+
+def test_one_large_dot_joins_a_group_and_a_second_does_not() -> None:
+    """Of three dots over the limit none is merged; with a small one, one of them is."""
+    check(THREE, DotMerger(max_bytes=1), changes=False)
+    better, log = check(THREE, DotMerger(max_bytes=8 * 2 * 4 + 8 * 4 * 4 + 4 * 2 * 4))
+    assert log.hits["merge dots"] == 2
+    assert dots(better) == 2
+
+
+def test_other_precisions_and_types_stay_apart() -> None:
+    """A group is computed in one way."""
+    text = DotMerger.example.replace(
+        "b = f32[8,6]{1,0} dot(x, k), ",
+        "b = f32[8,6]{1,0} dot(x, k), operand_precision={high,high}, ",
+    )
+    check(text, DotMerger(), changes=False, rtol=1e-5)
+    with pytest.raises(UsageError, match="max_bytes"):
+        DotMerger(max_bytes=-1)
+
+
+# ---- dot-strength-reduction ------------------------------------------------------------------------------
+
+BATCHED = module(
+    "a = $T[2,3,5] parameter(0)\n v = $T[5,2] parameter(1)\n"
+    "ROOT r = $T[2,3] dot(a, v), lhs_batch_dims={0}, rhs_batch_dims={1}, "
+    "lhs_contracting_dims={2}, rhs_contracting_dims={0}"
+)
+OUTER = module("a = $T[3] parameter(0)\n b = $T[4] parameter(1)\n ROOT r = $T[3,4] dot(a, b)")
+
+
+@pytest.mark.parametrize("text", [BATCHED, OUTER])
+@pytest.mark.parametrize("element", ["s32", "u8", "s64"])
+def test_integers_are_exact(text: str, element: str) -> None:
+    """Products and sums wrap as those of the dot do."""
+    better, _ = check(text.replace("$T", element), DotStrengthReduction())
+    assert "dot" not in opcodes(better)
+
+
+@pytest.mark.parametrize("text", [BATCHED, OUTER])
+@pytest.mark.parametrize(("element", "rtol"), [("f32", 1e-5), ("bf16", 1e-2), ("c64", 1e-5)])
+def test_floats_need_fast_math(text: str, element: str, rtol: float) -> None:
+    """With it results are near; without it dots stay."""
+    text = text.replace("$T", element)
+    check(text, DotStrengthReduction(), changes=False)
+    if element != "c64":
+        check(text, DotStrengthReduction(fast_math=True), rtol=rtol)
+
+
+def test_narrow_integers_are_widened_first() -> None:
+    """s8 x s8 => s32 multiplies in s32."""
+    text = module(
+        "a = s8[3,5] parameter(0)\n v = s8[5] parameter(1)\n"
+        "ROOT r = s32[3] dot(a, v), lhs_contracting_dims={1}, rhs_contracting_dims={0}"
+    )
+    better, _ = check(text, DotStrengthReduction())
+    assert "convert" in opcodes(better)
+
+
+def test_matrices_and_large_dots_stay() -> None:
+    """Matrix times matrix, and more work than the limit."""
+    text = module(
+        "a = s32[3,5] parameter(0)\n b = s32[5,2] parameter(1)\n"
+        "ROOT r = s32[3,2] dot(a, b), lhs_contracting_dims={1}, rhs_contracting_dims={0}"
+    )
+    check(text, DotStrengthReduction(), changes=False)
+    example = DotStrengthReduction.example
+    check(example, DotStrengthReduction(max_work=143), changes=False)
+    check(example, DotStrengthReduction(max_work=144))
+    with pytest.raises(UsageError, match="max_work"):
+        DotStrengthReduction(max_work=-1)
