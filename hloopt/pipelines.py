@@ -10,8 +10,10 @@ from hloopt.errors import UsageError
 from hloopt.fusion.instruction_fusion import InstructionFusion
 from hloopt.ir import Module
 from hloopt.ir.build import clone_module
+from hloopt.passes.broadcast_sinking import BroadcastSinking
 from hloopt.passes.call_inliner import CallInliner
 from hloopt.passes.constant_folding import ConstantFolding
+from hloopt.passes.convert_pairs import ConvertPairs
 from hloopt.passes.cse import CommonSubexpressionElimination
 from hloopt.passes.dce import DeadCodeElimination
 from hloopt.passes.defuse import Defuse
@@ -20,8 +22,14 @@ from hloopt.passes.dots.dimension_sorter import DotDimensionSorter
 from hloopt.passes.dots.merger import DotMerger
 from hloopt.passes.dots.strength_reduction import DotStrengthReduction
 from hloopt.passes.dots.transpose_folding import TransposeFolding
+from hloopt.passes.expand.batch_norm_expander import BatchNormExpander
+from hloopt.passes.expand.bitcast_dtypes_expander import BitcastDtypesExpander
+from hloopt.passes.expand.comparison_expander import ComparisonExpander
+from hloopt.passes.expand.dynamic_index_splitter import DynamicIndexSplitter
+from hloopt.passes.expand.logistic_expander import LogisticExpander
 from hloopt.passes.expand.reduce_window_rewriter import ReduceWindowRewriter
 from hloopt.passes.expand.rng_expander import RngExpander
+from hloopt.passes.expand.stochastic_convert_expander import StochasticConvertExpander
 from hloopt.passes.indexing.gather_to_slice import GatherToSlice
 from hloopt.passes.indexing.scatter_to_slice import ScatterToSlice
 from hloopt.passes.loops.constant_sinking import WhileConstantSinking
@@ -29,10 +37,13 @@ from hloopt.passes.loops.invariant_motion import WhileInvariantMotion
 from hloopt.passes.loops.simplifier import WhileLoopSimplifier
 from hloopt.passes.loops.trip_count import TripCount
 from hloopt.passes.loops.unroll import WhileUnroll
+from hloopt.passes.layout_normalization import LayoutNormalization
 from hloopt.passes.map_inliner import MapInliner
+from hloopt.passes.reshape_mover import ReshapeMover
 from hloopt.passes.schedule import Schedule
 from hloopt.passes.simplify import Simplify
 from hloopt.passes.tuple_simplifier import TupleSimplifier
+from hloopt.passes.zero_sized import ZeroSized
 from hloopt.presets import XLA_PRESETS, preset_text
 from hloopt.rewrite import Fix, Pass, Pipeline
 from hloopt.rewrite.entries import make_entries
@@ -58,8 +69,18 @@ _ALL: tuple[type[Pass], ...] = (
     MapInliner,
     ReduceWindowRewriter,
     RngExpander,
+    BatchNormExpander,
+    BitcastDtypesExpander,
+    ComparisonExpander,
+    DynamicIndexSplitter,
+    LogisticExpander,
+    StochasticConvertExpander,
     TupleSimplifier,
+    ZeroSized,
     Simplify,
+    BroadcastSinking,
+    ReshapeMover,
+    ConvertPairs,
     GatherToSlice,
     ScatterToSlice,
     TransposeFolding,
@@ -77,6 +98,7 @@ _ALL: tuple[type[Pass], ...] = (
     DeadCodeElimination,
     InstructionFusion,
     Defuse,
+    LayoutNormalization,
     Schedule,
 )
 
