@@ -179,6 +179,10 @@ class Term:
             return self
         return self.writer.make("convert", self, shape=plain(self.shape, kind))
 
+    def wide(self) -> Term:
+        """Floats narrower than f32 as f32; anything else as it is."""
+        return self.convert("f32") if self.dtype.is_narrow_float else self
+
     def bits_as(self, element: str | DType) -> Term:
         """The bits as another element type of the same width; nothing where it is this one."""
         kind = dtype(element) if isinstance(element, str) else element
