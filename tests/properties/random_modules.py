@@ -29,6 +29,8 @@ BINARY = {"f32": FLOATS, "bf16": FLOATS, "s32": INTEGERS, "u8": INTEGERS,
           "pred": ("and", "or", "xor", "add", "multiply")}  # fmt: skip
 REDUCERS = {"f32": ("add", "maximum"), "bf16": ("minimum",), "s32": ("add", "multiply", "or"),
             "u8": ("add", "maximum"), "pred": ("and", "or")}  # fmt: skip
+_COUNTS = ((0, 1, "LT", 3), (0, 1, "LT", 3), (4, -2, "GE", 1), (2, -1, "GT", 0), (7, 3, "LE", 13),
+           (250, 4, "NE", 2), (5, 251, "NE", 246))  # fmt: skip
 DIRECTIONS = ("EQ", "NE", "LT", "LE", "GT", "GE")
 
 
@@ -313,24 +315,44 @@ class _Generator:
         self.unpack(scope, scope.add(shape, text), kinds)
 
     def loop(self, scope: Scope, depth: int) -> None:
-        """A while over a counter and a few arrays, which the body changes, swaps or hands on."""
-        counter = Kind("s32", ())
+        """A while over a counter and a few arrays, which the body changes, swaps or hands on.
+
+        Some of the arrays come twice, the counter may count down or round, and another may go with it.
+        """
+        start, step, direction, limit = self.chooser.choice(_COUNTS)
+        if direction == "LT":
+            limit = self.chooser.randint(0, 3)
+        counter = Kind("u8" if direction == "NE" else "s32", ())
         given = [self.any(scope) for _ in range(self.chooser.randint(1, 4))]
-        given.insert(0, (scope.add(counter, "constant(0)"), counter))
+        given += given[: self.chooser.choice((0, 0, 1))]
+        other = self.chooser.choice((None, None, 1, -2))
+        if other is not None:
+            given.append((scope.add("s32[]", "constant(5)"), Kind("s32", ())))
+        place = self.chooser.randint(0, len(given))
+        given.insert(place, (scope.add(counter, f"constant({start})"), counter))
         kinds = [kind for _, kind in given]
         whole, shape = self.tuple_of(scope, given)
         body, slots = self.state(shape, kinds)
         self.grow(body, self.chooser.randint(1, 5), depth + 1)
-        following = body.add("s32[]", f"add({slots[0]}, {body.add('s32[]', 'constant(1)')})")
-        carried = [(self.pick(body, kind), kind) for kind in kinds[1:]]
-        root, _ = self.tuple_of(body, [(following, counter), *carried])
-        test, (position, *_) = self.state(shape, kinds)
-        limit = test.add(counter, f"constant({self.chooser.randint(0, 3)})")
-        again = test.add("pred[]", f"compare({position}, {limit}), direction=LT")
+        carried = [
+            (slot if self.chooser.random() < 0.3 else self.pick(body, kind), kind)
+            for slot, kind in zip(slots, kinds, strict=True)
+        ]
+        carried[place] = (self.counted(body, slots[place], counter, step), counter)
+        if other is not None:
+            last = len(kinds) - (1 if place < len(kinds) - 1 else 2)
+            carried[last] = (self.counted(body, slots[last], kinds[last], other), kinds[last])
+        root, _ = self.tuple_of(body, carried)
+        test, positions = self.state(shape, kinds)
+        bound = test.add(counter, f"constant({limit})")
+        again = test.add("pred[]", f"compare({positions[place]}, {bound}), direction={direction}")
         body_name = self.close(body, self.fresh("body"), root)
         test_name = self.close(test, self.fresh("test"), again)
         text = f"while({whole}), condition={test_name}, body={body_name}"
         self.unpack(scope, scope.add(shape, text), kinds)
+
+    def counted(self, body: Scope, slot: str, kind: Kind, step: int) -> str:
+        return body.add(str(kind), f"add({slot}, {body.add(str(kind), f'constant({step})')})")
 
 
 def module_text(chooser: random.Random, steps: int = 12) -> str:
