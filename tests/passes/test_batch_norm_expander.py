@@ -20,14 +20,14 @@ def module_of(opcode: str, shape: str, vector: str, feature: int) -> str:
     kinds = {"x": shape, "v": vector}
     lines = [f"  p{at} = {kinds[k]} parameter({at})" for at, k in enumerate(counts[opcode])]
     result = shape if opcode == "inference" else f"({shape}, {vector}, {vector})"
+    marks = f'epsilon=0.001, feature_index={feature}, metadata={{op_name="norm"}}'
     operands = ", ".join(f"p{at}" for at in range(len(counts[opcode])))
     return "\n".join(
         [
             "HloModule norm",
             "ENTRY main {",
             *lines,
-            f"  ROOT r = {result} batch-norm-{opcode}({operands}), epsilon=0.001, feature_index={feature}, "
-            + 'metadata={op_name="norm"}',
+            f"  ROOT r = {result} batch-norm-{opcode}({operands}), {marks}",
             "}",
             "",
         ]
