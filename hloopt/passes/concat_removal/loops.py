@@ -1,0 +1,140 @@
+"""Loops whose state may be carried in more, smaller arrays."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from hloopt.analysis.trip_count import trip_count
+from hloopt.ir import Computation, Instruction, Module
+from hloopt.ir.walk import (
+    called_computations,
+    callees_first,
+    top_level_computations,
+    wrapped_computations,
+)
+from hloopt.types import ArrayShape, TupleShape
+
+__all__ = ["UNKNOWN_TRIPS", "Loop", "Slot", "loops_of", "weights"]
+
+UNKNOWN_TRIPS = 16
+"""How often a loop is taken to run where the module does not show it."""
+
+
+@dataclass(frozen=True, eq=False)
+class Loop:
+    """A ``while`` whose state is only ever looked at element by element."""
+
+    instruction: Instruction
+
+    @property
+    def condition(self) -> Computation:
+        """The computation that says whether to go on."""
+        called: Computation = self.instruction.attributes["condition"]
+        return called
+
+    @property
+    def body(self) -> Computation:
+        """The computation of one iteration."""
+        called: Computation = self.instruction.attributes["body"]
+        return called
+
+    @property
+    def start(self) -> Instruction:
+        """The state before the loop."""
+        return self.instruction.operands[0]
+
+    @property
+    def sources(self) -> tuple[Instruction, Instruction, Instruction]:
+        """The three instructions whose elements are the state: the while and both parameters."""
+        return (self.instruction, self.body.parameters[0], self.condition.parameters[0])
+
+    def elements(self, index: int) -> Iterator[Instruction]:
+        """All instructions that read one element of the state."""
+        for source in self.sources:
+            for user in source.users:
+                if user.attributes["index"] == index:
+                    yield user
+
+
+@dataclass(frozen=True)
+class Slot:
+    """One element of a loop's state."""
+
+    loop: Loop
+    index: int
+
+    @property
+    def shape(self) -> ArrayShape:
+        """The shape of the element."""
+        shape = self.loop.instruction.shape
+        assert isinstance(shape, TupleShape)
+        element = shape.elements[self.index]
+        assert isinstance(element, ArrayShape)
+        return element
+
+
+def loops_of(module: Module) -> dict[Instruction, Loop]:
+    """The loops that may change, by what makes their state: the start and the body's result."""
+    wrapped = wrapped_computations(module)
+    found: dict[Instruction, Loop] = {}
+    for computation in top_level_computations(module):
+        if computation in wrapped:
+            continue
+        for instruction in computation:
+            if instruction.opcode == "while" and _may_change(instruction):
+                found[instruction] = Loop(instruction)
+    return found
+
+
+def _may_change(instruction: Instruction) -> bool:
+    loop = Loop(instruction)
+    return (
+        isinstance(instruction.shape, TupleShape)
+        and instruction.is_understood
+        and not instruction.is_root
+        and "sharding" not in instruction.attributes
+        and sum(loop.body.callers.values()) == 1
+        and sum(loop.condition.callers.values()) == 1
+        and loop.body.root.opcode == "tuple"
+        and not loop.body.root.users
+        and not _is_tied(loop.body.root)
+        and not any(map(_is_tied, loop.sources[1:]))
+        and not any(source.is_root for source in loop.sources)
+        and all(
+            user.opcode == "get-tuple-element" for source in loop.sources for user in source.users
+        )
+    )
+
+
+def _is_tied(instruction: Instruction) -> bool:
+    return bool(
+        instruction.control_predecessors
+        or instruction.control_successors
+        or "sharding" in instruction.attributes
+    )
+
+
+def weights(module: Module) -> dict[Computation, int]:
+    """How often each computation of the control flow runs, with a guess where nobody knows."""
+    found: dict[Computation, int] = {module.entry: 1}
+    wrapped = wrapped_computations(module)
+    for computation in _callers_first(module):
+        weight = found.get(computation, 0)
+        for instruction in computation:
+            if instruction.opcode not in ("while", "conditional", "call"):
+                continue
+            times = weight
+            if instruction.opcode == "while":
+                count = trip_count(instruction)
+                times = weight * max(1, UNKNOWN_TRIPS if count is None else count)
+            for called in called_computations(instruction):
+                found[called] = found.get(called, 0) + times
+    return {
+        computation: times for computation, times in found.items() if computation not in wrapped
+    }
+
+
+def _callers_first(module: Module) -> list[Computation]:
+    reached = set(top_level_computations(module))
+    return [entry for entry in reversed(callees_first(module)) if entry in reached]

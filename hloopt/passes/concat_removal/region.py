@@ -1,0 +1,393 @@
+"""What can be cut into the pieces it is made of, what that saves, and what it costs.
+
+1. From every concatenate (and pad, and update in place at a known place) cuts are followed forward through
+   ops and loop states, until nothing new can be cut.
+2. Only what in the end is read in pieces counts: the rest is dropped.
+3. What hangs together is one region.  It saves the bytes that its concatenates and slices move, and costs
+   those of the slices and concatenates that it needs at its edges; instructions of a loop count as often
+   as it runs.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+from hloopt.analysis.layout import same_layout
+from hloopt.ir import Instruction, Module
+from hloopt.passes.concat_removal.edges import is_cut_inside, is_free, operand_dims
+from hloopt.passes.concat_removal.loops import Loop, Slot, loops_of, weights
+from hloopt.passes.concat_removal.splits import READS, Answer, Split, follow, seed
+from hloopt.types import ArrayShape, TupleShape
+
+__all__ = ["Region", "find_regions"]
+
+Node: TypeAlias = Instruction | Slot
+
+_MOVES = ("concatenate", "slice", "dynamic-slice", "pad", "dynamic-update-slice")
+
+
+@dataclass
+class Region:
+    """Nodes that are cut together; ``whole`` are those of them that somebody needs in one piece, too."""
+
+    nodes: dict[Node, Split] = field(default_factory=dict)
+    readers: dict[Instruction, None] = field(default_factory=dict)
+    whole: set[Instruction] = field(default_factory=set)
+    saved: int = 0
+    cost: int = 0
+
+    def add(self, other: Region) -> None:
+        """Take in another region, to be rewritten in one go."""
+        self.nodes.update(other.nodes)
+        self.readers.update(other.readers)
+        self.whole |= other.whole
+
+    @property
+    def seed(self) -> Instruction:
+        """The instruction the region is named after: its first concatenate."""
+        members = [node for node in self.nodes if isinstance(node, Instruction)]
+        joins = [node for node in members if node.opcode == "concatenate"]
+        return (joins or members)[0]
+
+
+def find_regions(module: Module, pieces: int, *, fast_math: bool) -> list[Region]:
+    """All regions with what they save and cost, in the order of the module."""
+    search = _Search(module, pieces, fast_math)
+    search.grow()
+    search.drop_orphans()
+    return search.regions()
+
+
+class _Search:
+    def __init__(self, module: Module, pieces: int, fast_math: bool) -> None:
+        self.pieces, self.fast_math = pieces, fast_math
+        self.weights = weights(module)
+        self.loops = loops_of(module)
+        self.states: dict[Instruction, list[Loop]] = {}
+        for loop in self.loops.values():
+            self.states.setdefault(loop.body.root, []).append(loop)
+            self.states.setdefault(loop.start, []).append(loop)
+        self.sources = {source: loop for loop in self.loops.values() for source in loop.sources}
+        self.splits: dict[Node, Split] = {}
+        self.blocked: set[Node] = set()
+        self.pending: deque[Node] = deque()
+
+    def grow(self) -> None:
+        """Step 1."""
+        for computation in self.weights:
+            for instruction in computation:
+                if instruction.opcode in ("concatenate", "pad", "dynamic-update-slice"):
+                    self.propose(instruction, seed(instruction))
+        while self.pending:
+            node = self.pending.popleft()
+            split = self.splits.get(node)
+            if split is None:
+                continue
+            if isinstance(node, Slot):
+                for element in node.loop.elements(node.index):
+                    self.propose(element, split)
+                continue
+            for user in node.users:
+                for state in self.slots(user, node):
+                    self.propose(state, split)
+                answer = self.answer(user, node, split)
+                if isinstance(answer, Split):
+                    self.propose(user, answer)
+
+    def propose(self, node: Node, split: Split | None) -> None:
+        """Cut a node, also where it was cut before; not along two dimensions, nor into too many pieces."""
+        if split is None or node in self.blocked or not self.may_cut(node):
+            return
+        known = self.splits.get(node)
+        if known is not None:
+            if known.dim != split.dim:
+                return
+            split = known.also(split.bounds)
+            if split is known:
+                return
+        if len(split.bounds) > self.pieces + 1:
+            self.blocked.add(node)
+            self.splits.pop(node, None)
+            return
+        self.splits[node] = split
+        self.pending.append(node)
+
+    def drop_orphans(self) -> None:
+        """Forget what can only be cut as its operand is, where that could not be cut after all."""
+        pending = list(self.splits)
+        while pending:
+            node = pending.pop()
+            if node not in self.splits or not self.is_orphan(node):
+                continue
+            del self.splits[node]
+            if isinstance(node, Slot):
+                pending += node.loop.elements(node.index)
+                continue
+            for user in node.users:
+                pending += [user, *self.slots(user, node)]
+
+    def is_orphan(self, node: Node) -> bool:
+        if isinstance(node, Slot) or node.opcode not in ("reshape", "get-tuple-element"):
+            return False
+        if node.opcode == "reshape":
+            split = self.splits.get(node.operands[0])
+            answer = None if split is None else self.answer(node, node.operands[0], split)
+            return not (isinstance(answer, Split) and self.is_cut_alike(node, answer))
+        loop = self.sources.get(node.operands[0])
+        return loop is None or Slot(loop, node.attributes["index"]) not in self.splits
+
+    def may_cut(self, node: Node) -> bool:
+        if isinstance(node, Slot):
+            elements = node.loop.elements(node.index)
+            return _slot_may_be_cut(node) and all(map(self.may_cut, elements))
+        return (
+            isinstance(node.shape, ArrayShape)
+            and not node.shape.is_dynamic
+            and node.is_understood
+            and not node.control_predecessors
+            and not node.control_successors
+            and "sharding" not in node.attributes
+            and all(
+                isinstance(operand.shape, (ArrayShape, TupleShape)) for operand in node.operands
+            )
+            and not any(
+                isinstance(operand.shape, ArrayShape) and operand.shape.is_dynamic
+                for operand in node.operands
+            )
+        )
+
+    def slots(self, user: Instruction, node: Instruction) -> list[Slot]:
+        """The loop states that ``node`` becomes through the tuple ``user``."""
+        if user.opcode != "tuple":
+            return []
+        return [
+            Slot(loop, index)
+            for loop in self.states.get(user, ())
+            for index, operand in enumerate(user.operands)
+            if operand is node
+        ]
+
+    def answer(self, user: Instruction, node: Instruction, split: Split) -> Answer:
+        """How a user takes a cut operand, in all the places where it has it."""
+        if user.control_predecessors or user.control_successors or not user.is_understood:
+            return None
+        found: Answer = None
+        for number, operand in enumerate(user.operands):
+            if operand is not node:
+                continue
+            answer = follow(user, number, split, fast_math=self.fast_math)
+            if isinstance(answer, Split) and isinstance(found, Split):
+                if answer.dim != found.dim:
+                    return None
+                answer = found.also(answer.bounds)
+            found = answer
+            if found is None:
+                return None
+        if found is READS and ("sharding" in user.attributes or user.shape.is_dynamic):
+            return None
+        return found
+
+    def regions(self) -> list[Region]:
+        """Steps 2 and 3."""
+        edges = _Edges()
+        for node, split in self.splits.items():
+            self.connect(node, split, edges)
+        useful = edges.useful()
+        groups = edges.groups(useful)
+        regions: dict[Node, Region] = {}
+        for node in self.splits:
+            if node in useful:
+                region = regions.setdefault(groups[node], Region())
+                region.nodes[node] = self.splits[node]
+                region.readers.update(dict.fromkeys(edges.readers.get(node, ())))
+                if isinstance(node, Instruction) and self.is_needed_whole(node, edges, useful):
+                    region.whole.add(node)
+        for region in regions.values():
+            self.weigh(region)
+        return list(regions.values())
+
+    def connect(self, node: Node, split: Split, edges: _Edges) -> None:
+        if isinstance(node, Slot):
+            for element in node.loop.elements(node.index):
+                if self.is_cut_alike(element, split):
+                    edges.add(node, element)
+            return
+        for user in node.users:
+            slots = self.slots(user, node)
+            for slot in slots:
+                if self.is_cut_alike(slot, split):
+                    edges.add(node, slot)
+            answer = self.answer(user, node, split)
+            if answer is READS:
+                edges.readers.setdefault(node, []).append(user)
+            elif isinstance(answer, Split) and self.is_cut_alike(user, answer):
+                edges.add(node, user)
+
+    def is_cut_alike(self, node: Node, split: Split) -> bool:
+        known = self.splits.get(node)
+        return known is not None and known.dim == split.dim
+
+    def is_needed_whole(self, node: Instruction, edges: _Edges, useful: dict[Node, None]) -> bool:
+        """Whether anybody reads the instruction otherwise than in pieces."""
+        if node.is_root:
+            return True
+        reading = set(edges.readers.get(node, ())) | {
+            user for user in edges.after.get(node, ()) if user in useful
+        }
+        return any(not self.is_satisfied(user, node, reading) for user in node.users)
+
+    def is_satisfied(self, user: Instruction, node: Instruction, reading: set[Node]) -> bool:
+        if user.opcode != "tuple":
+            return user in reading
+        return self.only_carries(user) and all(slot in reading for slot in self.slots(user, node))
+
+    def only_carries(self, state: Instruction) -> bool:
+        """Whether a tuple is nothing but the state of loops."""
+        loops = self.states.get(state, ())
+        known = sum(loop.body.root is state for loop in loops) == state.is_root
+        return known and all(user in self.loops for user in state.users)
+
+    def weigh(self, region: Region) -> None:
+        """Fill in the bytes that the region saves and costs."""
+        asked: set[tuple[Instruction, int]] = set()
+        for node, split in region.nodes.items():
+            if isinstance(node, Slot):
+                region.cost += self.ends(node, region, asked)
+                continue
+            if node.opcode in _MOVES:
+                region.saved += _moved(node) * self.weight(node)
+            if node in region.whole:
+                region.cost += 2 * node.array.byte_size * self.weight(node)
+            region.cost += self.inputs(node, split, region, asked)
+        for reader in region.readers:
+            operand = reader.operands[0]
+            if reader.opcode in _MOVES and _is_a_piece(reader, region.nodes[operand]):
+                region.saved += _moved(reader) * self.weight(reader)
+
+    def weight(self, node: Instruction) -> int:
+        assert node.computation is not None
+        return self.weights[node.computation]
+
+    def ends(self, slot: Slot, region: Region, asked: set[tuple[Instruction, int]]) -> int:
+        """What it costs to cut what goes into a loop, where that is not made of pieces."""
+        total, split = 0, region.nodes[slot]
+        for state in (slot.loop.start, slot.loop.body.root):
+            if state.opcode == "tuple":
+                total += self.edge(state.operands[slot.index], split.dim, region, asked)
+            else:
+                total += 2 * slot.shape.byte_size * self.weight(state)
+        return total
+
+    def inputs(
+        self,
+        node: Instruction,
+        split: Split,
+        region: Region,
+        asked: set[tuple[Instruction, int]],
+    ) -> int:
+        """What it costs to cut the operands of a node that are not made of pieces."""
+        if node.opcode == "get-tuple-element":
+            return 0
+        return sum(
+            self.edge(operand, dim, region, asked)
+            for operand, dim in operand_dims(node, split.dim)
+            if is_cut_inside(node, operand, split)
+        )
+
+    def edge(
+        self,
+        operand: Instruction,
+        dim: int,
+        region: Region,
+        asked: set[tuple[Instruction, int]],
+    ) -> int:
+        known = region.nodes.get(operand)
+        if known is not None and known.dim == dim:
+            return 0
+        if (operand, dim) in asked or is_free(operand, dim):
+            return 0
+        asked.add((operand, dim))
+        return 2 * operand.array.byte_size * self.weight(operand)
+
+
+@dataclass
+class _Edges:
+    """Which cut nodes feed which, and who reads their pieces."""
+
+    after: dict[Node, list[Node]] = field(default_factory=dict)
+    before: dict[Node, list[Node]] = field(default_factory=dict)
+    readers: dict[Node, list[Instruction]] = field(default_factory=dict)
+
+    def add(self, source: Node, target: Node) -> None:
+        self.after.setdefault(source, []).append(target)
+        self.before.setdefault(target, []).append(source)
+
+    def useful(self) -> dict[Node, None]:
+        """Nodes from which the cut reaches somebody who reads a piece, and all readers of cut states."""
+        seen: dict[Node, None] = dict.fromkeys(self.readers)
+        pending = list(seen)
+        while pending:
+            node = pending.pop()
+            sources = self.before.get(node, [])
+            if isinstance(node, Slot):
+                sources = sources + self.after.get(node, [])
+            for source in sources:
+                if source not in seen:
+                    seen[source] = None
+                    pending.append(source)
+        return seen
+
+    def groups(self, useful: dict[Node, None]) -> dict[Node, Node]:
+        """One representative for all that hang together."""
+        found: dict[Node, Node] = {}
+        for start in useful:
+            if start in found:
+                continue
+            found[start] = start
+            pending = [start]
+            while pending:
+                node = pending.pop()
+                for other in (*self.after.get(node, ()), *self.before.get(node, ())):
+                    if other in useful and other not in found:
+                        found[other] = start
+                        pending.append(other)
+        return found
+
+
+def _slot_may_be_cut(slot: Slot) -> bool:
+    """Only arrays that have the same layout wherever the state is made."""
+    state = slot.loop.instruction.shape
+    assert isinstance(state, TupleShape)
+    shape = state.elements[slot.index]
+    if not isinstance(shape, ArrayShape) or shape.is_dynamic:
+        return False
+    for source in (*slot.loop.sources, slot.loop.start, slot.loop.body.root):
+        other = source.shape
+        if not isinstance(other, TupleShape) or not same_layout(other.elements[slot.index], shape):
+            return False
+        if source.opcode == "tuple" and not same_layout(source.operands[slot.index].shape, shape):
+            return False
+    return True
+
+
+def _moved(node: Instruction) -> int:
+    """The bytes that an op which only moves data reads and writes."""
+    if node.opcode == "dynamic-update-slice":
+        return 2 * node.operands[1].array.byte_size
+    return 2 * node.array.byte_size
+
+
+def _is_a_piece(reader: Instruction, split: Split) -> bool:
+    """Whether a slice of a cut array is one of its pieces as it is."""
+    if reader.opcode == "dynamic-slice":
+        others = reader.operands[0].array.dims
+        size = reader.array.dims
+        return all(size[d] == others[d] for d in range(len(size)) if d != split.dim)
+    return all(
+        entry.stride == 1 and (entry.start, entry.limit) in split.ranges
+        if dim == split.dim
+        else entry.size == reader.operands[0].array.dims[dim]
+        for dim, entry in enumerate(reader.attributes["slice"])
+    )
