@@ -2,135 +2,177 @@
 
 from __future__ import annotations
 
-import dataclasses
-import inspect
-import re
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from hloopt.cli.options import json_option
+from hloopt.cli.pipeline_options import pass_file_option, pass_files
 from hloopt.errors import UsageError
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from hloopt.rewrite import Pass, Rule
 
 __all__ = ["command"]
 
-_OPTION_LINE = re.compile(r"^ *(\w+) {2,}(\S.*)$")
+_WIDTH = 80  # columns, where nobody says how many there are
 
 
 @click.command("passes")
-@click.argument("name", required=False)
+@click.argument("names", nargs=-1, metavar="[PASS] [RULE]")
+@click.option("--preset", metavar="NAME", help="Print a named pipeline, an entry a line.")
+@click.option(
+    "--xla-rules",
+    is_flag=True,
+    help="List what XLA's algebraic simplifier does, and what does it here or why nothing does.",
+)
+@click.option("--diff", "as_diff", is_flag=True, help="Show examples as a diff.")
+@pass_file_option
 @json_option
-def command(name: str | None, as_json: bool) -> None:
-    """List passes and pipelines, or explain one with its options.
+def command(
+    names: tuple[str, ...], preset: str | None, xla_rules: bool, as_diff: bool, as_json: bool
+) -> None:
+    """List passes and pipelines, or explain one with its options and a worked example.
+
+    A rule of simplify is explained by its equation.
 
     \b
     Example:
       hloopt passes instruction-fusion
+      hloopt passes 'A + 0 => A' --diff
+      hloopt optimize dump.txt --passes "$(hloopt passes --preset xla-gpu-2026)"
     """
-    from hloopt.pipelines import PASSES, PIPELINES
-    from hloopt.report.console import product, table, write_json
+    if (preset is not None) + xla_rules + bool(names) > 1:
+        raise UsageError("PASS, --preset and --xla-rules are different questions: ask one of them")
+    if len(names) > 2:
+        raise UsageError(f"one pass and one rule of it can be explained, not {len(names)} names")
+    if preset is not None:
+        _preset(preset, as_json)
+    elif xla_rules:
+        _xla_rules(as_json)
+    elif names:
+        _explain(names, as_diff, as_json)
+    else:
+        _list(as_json)
 
-    if name is not None:
-        _explain(name, as_json)
-        return
+
+def _console() -> Console:
+    from hloopt.report.console import product
+
+    return product(_WIDTH)
+
+
+def _list(as_json: bool) -> None:
+    from hloopt.pipelines import PIPELINES
+    from hloopt.report.console import table, write_json
+    from hloopt.report.passes import describe, summary
+
+    passes = _known()
     if as_json:
-        rows = [_describe(entry) for entry in PASSES.values()]
+        rows = [describe(kind) for kind in passes.values()]
         write_json("passes", {"passes": rows, "pipelines": dict(PIPELINES)})
         return
     made = table("pass", "what it does", left=2)
-    for entry in PASSES.values():
-        made.add_row(entry.name, _summary(entry))
-    product().print(made)
+    for kind in passes.values():
+        made.add_row(kind.name, summary(kind))
+    _console().print(made)
     named = table("\npipeline", "passes", left=2)
     for label, text in PIPELINES.items():
         named.add_row(label, text or "(none)")
-    product().print(named)
+    _console().print(named)
 
 
-def _explain(name: str, as_json: bool) -> None:
-    from rich.text import Text
+def _known() -> dict[str, type[Pass]]:
+    """All passes by name; an entry point that gives none is a warning."""
+    from hloopt.pipelines import all_names, find_pass
 
-    from hloopt.pipelines import PASSES, PIPELINES, parse_pipeline
-    from hloopt.report.console import product, table, write_json
+    extra = pass_files()
+    found: dict[str, type[Pass]] = {}
+    for name in dict.fromkeys((*all_names(), *extra)):
+        try:
+            kind = find_pass(name, extra)
+        except UsageError as error:
+            click.echo(f"hloopt: warning: {error}", err=True)
+            continue
+        if kind is not None:
+            found[name] = kind
+    return found
+
+
+def _explain(names: tuple[str, ...], as_diff: bool, as_json: bool) -> None:
+    from hloopt.pipelines import PIPELINES, all_names, find_pass, parse_pipeline
+    from hloopt.report.console import write_json
+    from hloopt.report.passes import RULES, describe, example_json, find_rule, show_pass
     from hloopt.rewrite.spec import did_you_mean
 
-    if name in PIPELINES:
+    name, extra = names[0], pass_files()
+    rule = find_rule(name)
+    if rule is not None and len(names) == 1:
+        _show_rule(rule, as_diff, as_json)
+        return
+    if name in PIPELINES and len(names) == 1:
         pipeline = str(parse_pipeline(name))
         if as_json:
             write_json("passes", {"pipeline": name, "passes": pipeline})
         else:
             click.echo(pipeline)
         return
-    if name not in PASSES:
-        known = [*PASSES, *PIPELINES]
-        raise UsageError(f"no pass is called '{name}'" + did_you_mean(name, known))
-    row = _describe(PASSES[name])
-    if as_json:
+    kind = find_pass(name, extra)
+    if kind is None:
+        what = "pass or rule" if "=>" in name else "pass"
+        known = [entry.name for entry in RULES.rules] if "=>" in name else []
+        hint = did_you_mean(name, [*all_names(), *extra, *PIPELINES, *known])
+        raise UsageError(f"no {what} is called '{name}'{hint}")
+    if len(names) == 2:
+        rule = find_rule(names[1])
+        if rule is None or rule.name not in kind.rules:
+            rules = kind.rules
+            hint = did_you_mean(names[1], rules) if rules else " (it has no rules)"
+            raise UsageError(f"{name} has no rule '{names[1]}'{hint}")
+        _show_rule(rule, as_diff, as_json)
+    elif as_json:
+        row: dict[str, Any] = {**describe(kind), "example": example_json(kind)}
         write_json("passes", {"pass": row})
+    else:
+        show_pass(kind, _console(), as_diff=as_diff)
+
+
+def _show_rule(rule: Rule, as_diff: bool, as_json: bool) -> None:
+    from hloopt.report.console import write_json
+    from hloopt.report.passes import rule_json, show_rule
+
+    if as_json:
+        write_json("passes", {"rule": rule_json(rule)})
+    else:
+        show_rule(rule, _console(), as_diff=as_diff)
+
+
+def _preset(name: str, as_json: bool) -> None:
+    from hloopt.pipelines import PIPELINES, parse_pipeline
+    from hloopt.presets import XLA_PRESETS
+    from hloopt.report.console import write_json
+    from hloopt.report.passes import pipeline_lines, preset_json, preset_lines
+    from hloopt.rewrite.spec import did_you_mean
+
+    if name not in PIPELINES:
+        raise UsageError(f"no preset is called '{name}'" + did_you_mean(name, PIPELINES))
+    rows = XLA_PRESETS.get(name)
+    pipeline = parse_pipeline(name)
+    if as_json:
+        steps = {"steps": preset_json(rows)} if rows is not None else {}
+        write_json("passes", {"preset": name, "passes": str(pipeline), **steps})
         return
-    console = product()
-    console.print(Text.assemble((name, "bold"), f"\n{row['doc']}"), soft_wrap=True)
-    if row["options"]:
-        made = table("\noption", "type", "default", "meaning", left=4)
-        for option in row["options"]:
-            kind = option["type"].replace("tuple[str, ...]", "list of words")
-            made.add_row(option["name"], kind, option["default"], option["meaning"])
-        console.print(made)
-    if row["rules"]:
-        made = table("\nrule", "", left=2)
-        for rule in row["rules"]:
-            made.add_row(rule["name"], "fast_math only" if rule["fast_math"] else "")
-        console.print(made)
+    for line in preset_lines(rows) if rows is not None else pipeline_lines(pipeline):
+        click.echo(line)
 
 
-def _summary(entry: Any) -> str:
-    return (inspect.getdoc(entry) or "").split("\n", 1)[0]
+def _xla_rules(as_json: bool) -> None:
+    from hloopt.report.console import write_json
+    from hloopt.report.passes import ENTRIES, entry_json, show_entries
 
-
-def _describe(entry: Any) -> dict[str, Any]:
-    from hloopt.rewrite.spec import value_text
-
-    meanings: dict[str, str] = {}
-    for base in reversed(entry.__mro__):
-        meanings.update(_meanings(inspect.cleandoc(base.__doc__ or "")))
-    return {
-        "name": entry.name,
-        "summary": _summary(entry),
-        "doc": _without_options(inspect.getdoc(entry) or ""),
-        "options": [
-            {
-                "name": option.name,
-                "type": str(option.type),
-                "default": value_text(option.default),
-                "meaning": meanings.get(option.name, ""),
-            }
-            for option in dataclasses.fields(entry)
-        ],
-        "rules": [{"name": rule, "fast_math": fast} for rule, fast in entry.rules.items()],
-    }
-
-
-def _meanings(doc: str) -> dict[str, str]:
-    """The lines ``option   meaning`` of a docstring; an indented line goes on."""
-    found: dict[str, str] = {}
-    last = ""
-    for line in doc.splitlines():
-        match = _OPTION_LINE.match(line)
-        if match:
-            last = match.group(1)
-            found[last] = match.group(2)
-        elif last and line.startswith(" " * 4) and line.strip():
-            found[last] += " " + line.strip()
-        else:
-            last = ""
-    return found
-
-
-def _without_options(doc: str) -> str:
-    kept = []
-    inside = False
-    for line in doc.splitlines():
-        inside = bool(_OPTION_LINE.match(line)) or (inside and line.startswith(" " * 4))
-        if not inside:
-            kept.append(line)
-    return "\n".join(kept).strip()
+    if as_json:
+        write_json("passes", {"xla_rules": [entry_json(entry) for entry in ENTRIES]})
+    else:
+        show_entries(ENTRIES, _console())

@@ -18,9 +18,9 @@ SCHEMA = 1
 _PIPE_WIDTH = 120
 
 
-def product() -> Console:
-    """A console on stdout; in a pipe, lines are as long as a wide terminal's."""
-    return _console(stderr=False)
+def product(width: int = _PIPE_WIDTH) -> Console:
+    """A console on stdout; in a pipe, lines have ``width`` columns unless the environment says how many."""
+    return _console(stderr=False, pipe_width=width)
 
 
 def messages() -> Console:
@@ -36,11 +36,11 @@ class _Console(Console):
         raise BrokenPipeError
 
 
-def _console(*, stderr: bool) -> Console:
+def _console(*, stderr: bool, pipe_width: int = _PIPE_WIDTH) -> Console:
     stream = sys.stderr if stderr else sys.stdout
     if stream.isatty():
         return _Console(file=stream, highlight=False)
-    width = Console().width if _columns_given() else _PIPE_WIDTH
+    width = Console().width if _columns_given() else pipe_width
     return _Console(file=stream, highlight=False, width=width)
 
 

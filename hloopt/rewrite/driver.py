@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 
 from hloopt.analysis.values import Values
 from hloopt.ir import Computation, Instruction, edit
+from hloopt.rewrite.history import Fights, History
 from hloopt.rewrite.pass_ import PassLog
 from hloopt.rewrite.pattern import Bindings, match
 from hloopt.rewrite.rule import Match, Rule, RuleSet
@@ -28,10 +29,7 @@ from hloopt.types import (
     descending,
 )
 
-__all__ = ["OSCILLATION_LIMIT", "apply_rules", "same_layout"]
-
-OSCILLATION_LIMIT = 100
-"""So many rewrites in a row of what came from one instruction mean that rules fight."""
+__all__ = ["apply_rules", "same_layout"]
 
 
 def apply_rules(
@@ -39,44 +37,24 @@ def apply_rules(
 ) -> bool:
     """Rewrite with ``rules`` until nothing matches; whether anything changed.
 
-    Rules that undo each other are stopped after ``OSCILLATION_LIMIT`` rewrites of one instruction and
-    named in a note of the log.
+    Rules that undo each other are stopped and named in a note of the log (see ``rewrite/history.py``).
     """
-    driver = _Driver(rules, log, fast_math)
+    driver = _Driver(computation, rules, log, fast_math)
     for instruction in computation:
         driver.push(instruction)
     return driver.run()
 
 
-@dataclass(frozen=True, slots=True)
-class _History:
-    """The rewrites an instruction came out of, newest first."""
-
-    rule: Rule
-    length: int
-    before: _History | None
-
-    def names(self) -> list[str]:
-        """The distinct rules among the last few."""
-        found: list[str] = []
-        entry: _History | None = self
-        for _ in range(20):
-            if entry is None:
-                break
-            if entry.rule.name not in found:
-                found.append(entry.rule.name)
-            entry = entry.before
-        return found
-
-
 @dataclass
 class _Driver:
+    computation: Computation
     rules: RuleSet
     log: PassLog
     fast_math: bool
     pending: deque[Instruction] = field(default_factory=deque)
     listed: set[Instruction] = field(default_factory=set)
-    history: dict[Instruction, _History] = field(default_factory=dict)
+    history: dict[Instruction, History] = field(default_factory=dict)
+    fights: Fights = field(default_factory=Fights)
     values: Values = field(default_factory=Values)
 
     def push(self, instruction: Instruction) -> None:
@@ -91,11 +69,12 @@ class _Driver:
             self.listed.discard(instruction)
             if _may_rewrite(instruction):
                 changed |= self.visit(instruction)
+        self.fights.tell(self.log, self.computation)
         return changed
 
     def visit(self, instruction: Instruction) -> bool:
         history = self.history.get(instruction)
-        if history is not None and history.length > OSCILLATION_LIMIT:
+        if history is not None and history.fights:
             return False
         for rule in self.rules.candidates(instruction):
             for bound in match(rule.pattern, instruction):
@@ -103,10 +82,11 @@ class _Driver:
                     continue
                 found = Match(instruction, bound, self.fast_math, values=self.values)
                 result = rule.apply(found)
-                if result is None or not _acceptable(found, result, rule):
+                objection = _objection(found, result, rule) if result is not None else found.refusal
+                if result is None or objection:
                     _discard(found.created)
-                    if found.refusal:
-                        self.log.miss(rule.name, instruction, found.refusal)
+                    if objection:
+                        self.log.miss(rule.name, instruction, objection)
                     continue
                 self.replace(found, result, rule)
                 return True
@@ -115,15 +95,13 @@ class _Driver:
     def replace(self, found: Match, result: Instruction, rule: Rule) -> None:
         root = found.root
         self.log.hit(rule.name, root)
+        size = len(self.computation) - len(found.created)
         before = self.history.get(root)
-        length = before.length + 1 if before else 1
-        history = _History(rule, length, before)
+        history = before.then(rule.name, size) if before else History.begin(rule.name, root, size)
         moved, operands = list(root.users), root.operands
-        name = root.name
+        if history.fights:
+            self.fights.add(history)
         edit.replace_instruction(root, result)
-        if length > OSCILLATION_LIMIT:
-            rules = " and ".join(f"'{entry}'" for entry in history.names())
-            self.log.note(f"stopped rewriting {name} after {length} times: {rules} fight")
         for instruction in found.created:
             self.history[instruction] = history
             self.push(instruction)
@@ -188,25 +166,33 @@ def _calls(value: object) -> bool:
     )
 
 
-def _acceptable(found: Match, result: Instruction, rule: Rule) -> bool:
-    """Whether ``result`` may stand for the root; gives a new result the root's layout and sharding."""
+def _objection(found: Match, result: Instruction, rule: Rule) -> str:
+    """Why ``result`` may not stand for the root, or nothing.
+
+    A new result gets the root's layout and what is said about it.
+    """
     root = found.root
     if not compatible(root.shape, result.shape):
         raise AssertionError(f"rule '{rule.name}' makes {result.shape} out of {root.shape}")
-    sharding = root.attributes.get("sharding")
-    if result not in found.created:
-        return same_layout(root.shape, result.shape) and (
-            sharding is None or result.attributes.get("sharding") == sharding
-        )
-    if result.opcode in _LAYOUT_MATTERS and not same_layout(root.shape, result.shape):
-        return False
-    edit.set_shape(result, root.shape)
-    for name in ("sharding", "frontend_attributes"):
-        if name in root.attributes and name not in result.attributes:
-            edit.set_attribute(result, name, root.attributes[name])
-    return True
+    is_new = result in found.created
+    if (not is_new or result.opcode in _LAYOUT_MATTERS) and not same_layout(
+        root.shape, result.shape
+    ):
+        return f"the layout would change from {root.shape} to {result.shape}"
+    for name in _SAID:
+        said = root.attributes.get(name)
+        if said is None or result.attributes.get(name) == said:
+            continue
+        if not is_new:
+            return f"its {name} would be lost"
+        if name not in result.attributes:
+            edit.set_attribute(result, name, said)
+    if is_new:
+        edit.set_shape(result, root.shape)
+    return ""
 
 
+_SAID = ("sharding", "frontend_attributes")
 _LAYOUT_MATTERS = ("bitcast", "get-tuple-element", "custom-call")
 
 

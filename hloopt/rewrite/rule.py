@@ -14,7 +14,7 @@ from hloopt.rewrite.pattern import Bindings, Pattern
 from hloopt.rewrite.spec import did_you_mean
 from hloopt.types import ArrayShape, Literal, Shape, scalar
 
-__all__ = ["Match", "Rewrite", "Rule", "RuleSet"]
+__all__ = ["Match", "Rewrite", "Rule", "RuleSet", "whole_module"]
 
 
 @dataclass(eq=False)
@@ -126,6 +126,13 @@ class Rule:
         if _fits(wanted, operands):
             return True
         return self.pattern.commutative and _fits(wanted, operands[::-1])
+
+
+def whole_module(text: str, element: str) -> str:
+    """An example or counterexample as the text of a module: ``$T`` is ``element``, ``$0`` its zero."""
+    if not text.startswith("HloModule"):
+        text = f"HloModule m\nENTRY e {{\n{text}\n}}\n"
+    return text.replace("$T", element).replace("$0", "false" if element == "pred" else "0")
 
 
 def _fits(wanted: tuple[frozenset[str] | None, ...], operands: tuple[Instruction, ...]) -> bool:

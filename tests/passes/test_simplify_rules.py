@@ -14,6 +14,7 @@ from hloopt.ir import Module, fingerprint
 from hloopt.ir.build import clone_module
 from hloopt.passes.simplify import RULES, Simplify
 from hloopt.rewrite import PassLog, Rule, RuleSet, apply_rules
+from hloopt.rewrite.rule import whole_module
 from proof import identical, inputs, ordinary
 
 DRAWS = 24
@@ -28,10 +29,7 @@ RULE_CASES = [pytest.param(rule, id=rule.name) for rule in RULES.rules]
 
 
 def read(text: str, element: str) -> Module:
-    if not text.startswith("HloModule"):
-        text = f"HloModule m\nENTRY e {{\n{text}\n}}\n"
-    zero = "false" if element == "pred" else "0"
-    return hloopt.parse(text.replace("$T", element).replace("$0", zero), "example")
+    return hloopt.parse(whole_module(text, element), "example")
 
 
 def apply_one(rule: Rule, module: Module) -> tuple[Module, PassLog]:

@@ -117,7 +117,7 @@ def test_a_pass_that_takes_more_than_it_has_is_told() -> None:
 @pytest.mark.parametrize(
     ("fuel", "message"),
     [
-        ({"sce": 1}, r"cannot give fuel to .sce.: it is not in the pipeline; did you mean .cse."),
+        ({"css": 1}, r"cannot give fuel to 'css': it is not in the pipeline; did you mean 'cse'"),
         ({"cse": -1}, "the fuel of cse counts rewrites: -1 is less than 0"),
     ],
 )

@@ -7,10 +7,11 @@ from typing import Any
 import numpy as np
 import pytest
 
+import hloopt
 from hloopt.errors import UsageError
 from hloopt.ir import Computation, Instruction, Module, build, edit
 from hloopt.rewrite import PassLog, Rule, RuleSet, apply_rules, constant, op, splat, var
-from hloopt.rewrite.driver import OSCILLATION_LIMIT
+from hloopt.rewrite.history import OSCILLATION_LIMIT
 from hloopt.rewrite.pattern import match
 from hloopt.types import ArrayShape, Layout, Literal, Metadata, Verbatim, array, scalar
 from support import count_calls
@@ -220,19 +221,59 @@ def test_a_dynamic_shape_is_left_alone() -> None:
     assert not apply_rules(graph.entry, RuleSet((DOUBLE_NEGATION,)), PassLog())
 
 
+FLIP = rule("-abs(A) => abs(-A)", -op("abs", A), op("abs", -A))
+FLOP = rule("abs(-A) => -abs(A)", op("abs", -A), -op("abs", A))
+
+
 def test_rules_that_fight_are_stopped_and_named() -> None:
-    """An instruction rewritten over and over is left valid, with a note that names the rules."""
+    """An instruction rewritten over and over is left valid, with a note that names exactly those rules."""
     graph = Graph()
-    graph.make("negate", graph.make("abs", graph.x))
-    flip = rule("-abs(A) => abs(-A)", -op("abs", A), op("abs", -A))
-    flop = rule("abs(-A) => -abs(A)", op("abs", -A), -op("abs", A))
+    graph.make("negate", graph.make("abs", graph.make("add", graph.x, graph.splat(0))))
     log = PassLog()
-    assert apply_rules(graph.entry, RuleSet((flip, flop)), log)
+    assert apply_rules(graph.entry, RuleSet((ZERO, FLIP, FLOP)), log)
     (note,) = log.notes
-    assert f"after {OSCILLATION_LIMIT + 1} times" in note
-    assert "'-abs(A) => abs(-A)'" in note
-    assert "'abs(-A) => -abs(A)' fight" in note
+    assert f"stopped after {OSCILLATION_LIMIT + 1} rewrites of %negate: " in note
+    assert note.endswith("undo each other")
+    assert sorted(note.split("'")[1::2]) == ["-abs(A) => abs(-A)", "abs(-A) => -abs(A)"]
     assert len(graph.entry) == 4
+
+
+def test_three_rules_that_go_round_are_named_in_order() -> None:
+    """A cycle of any length; what came before it is not part of it."""
+    graph = Graph()
+    graph.make("cosine", graph.x)
+    turns = [
+        rule(f"{old}(A) => {new}(A)", op(old, A), op(new, A))
+        for old, new in (("cosine", "sine"), ("sine", "tan"), ("tan", "tanh"), ("tanh", "sine"))
+    ]
+    log = PassLog()
+    assert apply_rules(graph.entry, RuleSet(turns), log)
+    (note,) = log.notes
+    assert "cosine(A)" not in note
+    for part in ("'sine(A) => tan(A)'", "'tan(A) => tanh(A)'", "'tanh(A) => sine(A)'"):
+        assert part in note
+
+
+def test_a_fight_is_told_with_its_line_and_once() -> None:
+    """Place in the text and the user's line; of many such instructions the first."""
+    text = """HloModule m
+ENTRY e {
+  x = f32[4] parameter(0)
+  y = f32[4] parameter(1)
+  a = f32[4] abs(x), metadata={source_file="train.py" source_line=12}
+  b = f32[4] negate(a), metadata={source_file="train.py" source_line=12}
+  c = f32[4] abs(y)
+  d = f32[4] negate(c)
+  ROOT r = f32[4] add(b, d)
+}
+"""
+    log = PassLog()
+    module = hloopt.parse(text, "m.hlo")
+    apply_rules(module.entry, RuleSet((FLIP, FLOP)), log)
+    (note,) = log.notes
+    assert note.startswith("m.hlo:6:3 (train.py:12): stopped after ")
+    assert "rewrites of %b (and so with 1 more): " in note
+    hloopt.verify(module)
 
 
 def test_a_rule_that_grows_forever_is_stopped() -> None:
@@ -242,7 +283,74 @@ def test_a_rule_that_grows_forever_is_stopped() -> None:
     grow = rule("abs(A) => -abs(A)", op("abs", A), -op("abs", A))
     log = PassLog()
     assert apply_rules(graph.entry, RuleSet((grow,)), log)
-    assert "'abs(A) => -abs(A)' fight" in log.notes[0]
+    assert log.notes[0].endswith("'abs(A) => -abs(A)' applies to its own result")
+
+
+def test_a_long_way_is_no_fight() -> None:
+    """One instruction may be rewritten any number of times while the computation gets smaller."""
+    graph = Graph()
+    last = graph.x
+    for _ in range(5 * OSCILLATION_LIMIT):
+        last = graph.make("abs", last)
+    graph.make("negate", last)
+    sink = rule("-abs(A) => -A", -op("abs", A), -A)
+    log = PassLog()
+    assert apply_rules(graph.entry, RuleSet((sink,)), log)
+    assert log.hits["-abs(A) => -A"] == 5 * OSCILLATION_LIMIT
+    assert not log.notes
+
+
+@pytest.mark.parametrize(
+    ("attributes", "reason"),
+    [
+        ('frontend_attributes={a="b"}', "its frontend_attributes would be lost"),
+        ("sharding={replicated}", "its sharding would be lost"),
+    ],
+)
+def test_what_is_said_of_an_instruction_is_not_lost(attributes: str, reason: str) -> None:
+    """An instruction that was there cannot stand for one of which more is said: a near miss."""
+    text = f"""HloModule m
+ENTRY e {{
+  x = f32[4] parameter(0)
+  a = f32[4] negate(x)
+  b = f32[4] negate(a), {attributes}
+  ROOT r = f32[4] abs(b)
+}}
+"""
+    log = PassLog(kinds=frozenset({"missed"}))
+    assert not apply_rules(hloopt.parse(text).entry, RuleSet((DOUBLE_NEGATION,)), log)
+    (remark,) = log.remarks
+    assert (remark.instruction, remark.reason) == ("b", reason)
+
+
+def test_refusals_are_remarks_once() -> None:
+    """A rule that says why not is a near miss; coming by again does not repeat it; no match is none."""
+    graph = Graph()
+    graph.make("negate", graph.make("abs", graph.make("add", graph.y, graph.splat(0))))
+
+    def refuse(found: Any) -> Any:
+        return found.refuse("4 elements, limit 2")
+
+    shy = rule("-abs(A) => A", -op("abs", A), refuse)
+    other = rule("-cosine(A) => A", -op("cosine", A), refuse)
+    log = PassLog(kinds=frozenset({"missed"}))
+    apply_rules(graph.entry, RuleSet((shy, other, ZERO)), log)
+    assert [(remark.rule, remark.reason) for remark in log.remarks] == [
+        ("-abs(A) => A", "4 elements, limit 2")
+    ]
+
+
+@pytest.mark.parametrize("fuel", [0, 1, 2])
+def test_fuel_stops_the_driver(fuel: int) -> None:
+    """After so many rewrites nothing more is looked at."""
+    graph = Graph()
+    last = graph.x
+    for _ in range(4):
+        last = graph.make("add", last, graph.splat(0))
+    log = PassLog(fuel=fuel)
+    assert apply_rules(graph.entry, RuleSet((ZERO,)), log) is (fuel > 0)
+    assert log.hits["A + 0 => A"] == fuel
+    assert sum(entry.opcode == "add" for entry in graph.entry) == 4 - fuel
 
 
 def test_a_rule_that_changes_the_shape_is_a_bug() -> None:

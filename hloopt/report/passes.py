@@ -1,0 +1,303 @@
+"""What passes and rules are and do: options, rules, worked examples run as they are shown."""
+
+from __future__ import annotations
+
+import dataclasses
+import inspect
+import re
+import textwrap
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+from rich.console import Console
+from rich.text import Text
+
+from hloopt.errors import HlooptError
+from hloopt.ir import Module
+from hloopt.ir.build import clone_module
+from hloopt.passes.simplify import RULES
+from hloopt.passes.simplify.xla import ENTRIES
+from hloopt.passes.simplify.xla.entry import Entry
+from hloopt.presets import Row, preset_rows
+from hloopt.report.console import table
+from hloopt.report.diff import unified_diff
+from hloopt.rewrite import Fix, Pass, PassLog, Pipeline, Rule, RuleSet, apply_rules
+from hloopt.rewrite.entries import Entry as RunEntry
+from hloopt.rewrite.entries import entry_text
+from hloopt.rewrite.rule import whole_module
+from hloopt.rewrite.spec import value_text
+from hloopt.text.parser import parse_module
+
+__all__ = [
+    "ENTRIES",
+    "RULES",
+    "describe",
+    "entry_json",
+    "example_json",
+    "find_rule",
+    "pipeline_lines",
+    "preset_json",
+    "preset_lines",
+    "rule_json",
+    "show_entries",
+    "show_pass",
+    "show_rule",
+    "summary",
+]
+
+_OPTION_LINE = re.compile(r"^ *(\w+) {2,}(\S.*)$")
+
+
+def summary(kind: type[Pass]) -> str:
+    """The first line of a pass's docstring."""
+    return (inspect.getdoc(kind) or "").split("\n", 1)[0]
+
+
+def describe(kind: type[Pass]) -> dict[str, Any]:
+    """A pass as JSON values: what it does, its options and rules."""
+    meanings: dict[str, str] = {}
+    for base in reversed(kind.__mro__):
+        meanings.update(_meanings(inspect.cleandoc(base.__doc__ or "")))
+    options: Any = kind  # every pass is a dataclass
+    return {
+        "name": kind.name,
+        "summary": summary(kind),
+        "doc": _without_options(inspect.getdoc(kind) or ""),
+        "options": [
+            {
+                "name": option.name,
+                "type": str(option.type),
+                "default": value_text(_default(option)),
+                "meaning": meanings.get(option.name, ""),
+            }
+            for option in dataclasses.fields(options)
+            if option.init
+        ],
+        "rules": [{"name": rule, "fast_math": fast} for rule, fast in kind.rules.items()],
+    }
+
+
+def _default(option: dataclasses.Field[Any]) -> Any:
+    if option.default_factory is not dataclasses.MISSING:
+        return option.default_factory()
+    return option.default
+
+
+def example_json(kind: type[Pass]) -> dict[str, str] | None:
+    """The worked example of a pass with its default options, run now; None where it has none."""
+    if not kind.example:
+        return None
+    module = _read(kind.example)
+    before = module.to_text()
+    try:
+        Pipeline((kind(),)).run(module)
+    except HlooptError as error:
+        return {"before": before, "error": error.message}
+    return {"before": before, "after": module.to_text()}
+
+
+def show_pass(kind: type[Pass], console: Console, *, as_diff: bool) -> None:
+    """Everything about a pass; its example before and after, or as a diff."""
+    row = describe(kind)
+    console.print(Text(kind.name, style="bold"))
+    for line in _filled(row["doc"], console.width):
+        console.print(Text(line), soft_wrap=True)
+    if row["options"]:
+        made = table("\noption", "type", "default", "meaning", left=4)
+        for option in row["options"]:
+            made.add_row(
+                option["name"], _words(option["type"]), option["default"], option["meaning"]
+            )
+        console.print(made)
+    for title, fast_math in (("rules", False), ("rules with fast_math only", True)):
+        names = [rule["name"] for rule in row["rules"] if rule["fast_math"] is fast_math]
+        if names:
+            console.print(Text(f"\n{title}", style="bold"))
+            for name in names:
+                _show_equation(name, console)
+    _show_example(example_json(kind), console, as_diff=as_diff)
+
+
+def _show_equation(name: str, console: Console) -> None:
+    """An equation in one line, or in two where it is longer than the line."""
+    left, arrow, right = name.partition(" => ")
+    short = len(name) <= console.width or not arrow
+    for line in (name,) if short else (left, f"    => {right}"):
+        console.print(Text(line), soft_wrap=True)
+
+
+def _filled(doc: str, width: int) -> Iterator[str]:
+    """A docstring's paragraphs in lines that fit; what is indented or numbered stays as it is."""
+    for number, paragraph in enumerate(doc.split("\n\n")):
+        if number:
+            yield ""
+        lines = paragraph.splitlines()
+        if any(not line[:1].isalpha() for line in lines):
+            yield from lines
+        else:
+            yield from textwrap.wrap(" ".join(lines), width, break_on_hyphens=False)
+
+
+def _words(kind: str) -> str:
+    """A type as people say it."""
+    kind = re.sub(r"tuple\[(\w+), \.\.\.\]", r"list of \1", kind)
+    kind = kind.replace("list of str", "list of words").replace(" | None", " or none")
+    found = re.fullmatch(r"Literal\[(.*)\]", kind)
+    return " or ".join(re.findall(r"[\w.-]+", found[1])) if found else kind
+
+
+def _show_example(found: Mapping[str, str] | None, console: Console, *, as_diff: bool) -> None:
+    if found is None:
+        return
+    if as_diff and "after" in found:
+        lines = unified_diff(found["before"], found["after"], context=1000)[1:]
+        _show_text("example, as a diff", "\n".join(lines), console)
+        return
+    _show_text("example", found["before"], console)
+    if "after" in found:
+        _show_text("becomes", found["after"], console)
+    else:
+        _show_text("fails", found["error"], console)
+
+
+def _show_text(title: str, text: str, console: Console) -> None:
+    console.print(Text(f"\n{title}", style="bold"))
+    for line in text.strip("\n").splitlines():
+        console.print(Text(f"  {line}".rstrip()), soft_wrap=True)
+
+
+def find_rule(name: str) -> Rule | None:
+    """The rule of an equation; blanks do not matter."""
+    wanted = "".join(name.split())
+    return next((rule for rule in RULES.rules if "".join(rule.name.split()) == wanted), None)
+
+
+def rule_json(rule: Rule) -> dict[str, Any]:
+    """A rule as JSON values: its example before and after it was applied, and what it leaves alone."""
+    element = rule.types[0]
+    module = _read(whole_module(rule.example, element))
+    before, after = module.to_text(), clone_module(module)
+    for computation in after:
+        apply_rules(computation, RuleSet((rule,)), PassLog(), fast_math=rule.fast_math)
+    return {
+        "name": rule.name,
+        "fast_math": rule.fast_math,
+        "xla": [entry.number for entry in ENTRIES if rule.name in entry.rules],
+        "example": {"before": before, "after": after.to_text()},
+        "left_alone": _read(whole_module(rule.counterexample, element)).to_text(),
+    }
+
+
+def show_rule(rule: Rule, console: Console, *, as_diff: bool) -> None:
+    """A rule, its example, and an example of what it leaves alone."""
+    row = rule_json(rule)
+    only = ", with fast_math only" if rule.fast_math else ""
+    numbers = ", ".join(map(str, row["xla"]))
+    xla = f"; XLA's number {numbers} (hloopt passes --xla-rules)" if numbers else ""
+    console.print(Text.assemble((rule.name, "bold"), f"\nA rule of simplify{only}{xla}."))
+    _show_example(row["example"], console, as_diff=as_diff)
+    _show_text("left alone", row["left_alone"], console)
+
+
+def _read(text: str) -> Module:
+    return parse_module(text, "example")
+
+
+def entry_json(entry: Entry) -> dict[str, Any]:
+    """An entry of the list of what XLA's simplifier does, as JSON values."""
+    return dataclasses.asdict(entry)
+
+
+def show_entries(entries: Iterable[Entry], console: Console) -> None:
+    """What XLA's algebraic simplifier does, by number, and what does it here or why not."""
+    made = table("", "XLA rewrites", "here", left=3)
+    for entry in entries:
+        here = [*entry.rules, *(f"pass {name}" for name in entry.passes)]
+        told = "\n".join([*here, *([f"({entry.reason})"] if entry.reason else [])])
+        made.add_row(str(entry.number), entry.equation, told)
+    console.print(made)
+
+
+def preset_json(rows: tuple[Row, ...]) -> list[dict[str, str]]:
+    """The steps of a preset as JSON values."""
+    return [
+        {"group": group, "xla": step.xla, "entry": step.entry, "reason": step.reason}
+        for group, step in preset_rows(rows)
+    ]
+
+
+def pipeline_lines(pipeline: Pipeline) -> Iterator[str]:
+    """A pipeline's text, an entry a line: still a text that can be read back."""
+    yield from _entry_lines(pipeline.entries, "")
+
+
+def _entry_lines(entries: tuple[RunEntry, ...], indent: str) -> Iterator[str]:
+    for number, entry in enumerate(entries):
+        comma = "" if number == len(entries) - 1 else ","
+        if isinstance(entry, Fix):
+            head, _, _ = str(entry).partition("(")
+            yield f"{indent}{head}("
+            yield from _entry_lines(entry.entries, indent + "  ")
+            yield f"{indent}){comma}"
+        else:
+            yield f"{indent}{entry_text(entry)}{comma}"
+
+
+def preset_lines(rows: tuple[Row, ...]) -> Iterator[str]:
+    """A preset as a pipeline text, an entry a line, with XLA's names and the reasons as comments."""
+    steps = list(preset_rows(rows))
+    written = [number for number, (_, step) in enumerate(steps) if step.entry]
+    last = {group: number for number, (group, step) in enumerate(steps) if step.entry}
+    widest = max((len(steps[number][1].entry) for number in written), default=0)
+    current = ""
+    for number, (group, step) in enumerate(steps):
+        if current and group != current:
+            yield _closing(current, last, written)
+        if group and group != current:
+            yield f"fix(  # {group}" if group in last else f"# {group}:"
+        current = group
+        indent = "  " if group else ""
+        if not step.entry:
+            start = f"{indent}# {step.xla}: "
+            yield from textwrap.wrap(
+                step.reason, 80, initial_indent=start, subsequent_indent=f"{indent}#   "
+            )
+            continue
+        end = last[group] if group else written[-1]
+        entry = step.entry + ("" if number == end else ",")
+        about = f"{step.xla}: {step.reason}" if step.reason else step.xla
+        yield f"{indent}{entry:{widest + 1}}  # {about}"
+    if current:
+        yield _closing(current, last, written)
+
+
+def _closing(group: str, last: Mapping[str, int], written: list[int]) -> str:
+    if group not in last:
+        return f"# end of {group}"
+    return ")" if last[group] == written[-1] else "),"
+
+
+def _meanings(doc: str) -> dict[str, str]:
+    """The lines ``option   meaning`` of a docstring; an indented line goes on."""
+    found: dict[str, str] = {}
+    last = ""
+    for line in doc.splitlines():
+        match = _OPTION_LINE.match(line)
+        if match:
+            last = match.group(1)
+            found[last] = match.group(2)
+        elif last and line.startswith(" " * 4) and line.strip():
+            found[last] += " " + line.strip()
+        else:
+            last = ""
+    return found
+
+
+def _without_options(doc: str) -> str:
+    kept = []
+    inside = False
+    for line in doc.splitlines():
+        inside = bool(_OPTION_LINE.match(line)) or (inside and line.startswith(" " * 4))
+        if not inside:
+            kept.append(line)
+    return "\n".join(kept).strip()
