@@ -1,43 +1,54 @@
-"""Rules for add, subtract, multiply, divide, remainder, power, negate, abs and complex parts."""
+"""Rules for sums, differences and products; constants stand on the right."""
 
 from __future__ import annotations
 
-import numpy as np
+from collections.abc import Callable
 
 from hloopt.ir import Instruction
+from hloopt.ops import OPS
 from hloopt.passes.simplify.conditions import (
     COMPLEX,
     FLOAT,
     INTEGER,
-    UNSIGNED,
+    PRED,
     exact_or_fast,
     has_kind,
+    is_negatable,
     is_negative_zero,
     is_positive_zero,
-    never_negative_zero,
-    power_of_two,
-    scalar_value,
+    real_or_fast,
 )
-from hloopt.rewrite import Match, Rule, op, splat, var
+from hloopt.passes.simplify.folding import folded
+from hloopt.rewrite import Match, Rule, op, splat, splat_literal, var
 
 __all__ = ["RULES"]
 
-A, B = var("A"), var("B")
+A, B, P, Q = var("A"), var("B"), var("P"), var("Q")
 Z, C = splat(0, name="Z"), splat(name="C")
 C1, C2 = splat(name="C1"), splat(name="C2")
-N = splat(name="N")
 
 _NUMBERS = ("f32", "f64", "f16", "bf16", "s32", "u8", "s64")
-_FLOATS = ("f32", "f64", "f16", "bf16")
 _INTEGERS = ("s32", "u32", "s8", "u64")
+_COMMUTATIVE = tuple(name for name, row in OPS.items() if row.commutative)
+
+
+def _is_constant(instruction: Instruction) -> bool:
+    return instruction.opcode == "constant" or splat_literal(instruction) is not None
+
+
+def _constant_right(match: Match) -> Instruction | None:
+    left, right = match.root.operands
+    if not _is_constant(left) or _is_constant(right):
+        return None
+    return match.make(match.root.opcode, (right, left), {}, match.root.shape)
 
 
 def _adds_nothing(match: Match) -> bool:
     # -0.0 + 0.0 is 0.0, so only -0.0 is neutral for every float.
     kind = match.root.array.dtype.kind
-    if match.fast_math or kind in INTEGER or is_negative_zero(match.Z):
+    if match.fast_math or kind in (*INTEGER, PRED) or is_negative_zero(match.Z):
         return True
-    return kind == FLOAT and never_negative_zero(match.A)
+    return kind == FLOAT and not match.values.of(match.A).negative_zero
 
 
 def _subtracts_nothing(match: Match) -> bool:
@@ -45,71 +56,119 @@ def _subtracts_nothing(match: Match) -> bool:
     return match.fast_math or match.root.array.dtype.kind in INTEGER or is_positive_zero(match.Z)
 
 
-def _real_or_fast(match: Match) -> bool:
-    # (a+bi)*(1+0i) computes a*1 - b*0: wrong for infinite b, and it loses signs of zero.
-    return match.fast_math or match.root.array.dtype.kind != COMPLEX
-
-
 def _negates(match: Match) -> bool:
+    # 0.0 - 0.0 is 0.0, and -(0.0) is not.
     return match.fast_math or match.root.array.dtype.kind in INTEGER or is_negative_zero(match.Z)
 
 
-def _negatable(match: Match) -> bool:
-    # f8e8m0fnu has no sign: there -x is NaN, and a rule that removes it would bring a number back.
-    return match.root.array.dtype.name != "f8e8m0fnu"
+def _is_itself_less_itself(match: Match) -> bool:
+    return exact_or_fast(match) or match.values.of(match.A).is_finite
 
 
-def _has_sign(match: Match) -> bool:
-    # The abs of an unsigned number is itself, and its negation is another.
-    return _negatable(match) and match.A.array.dtype.kind != UNSIGNED
+def _negated_constant(match: Match) -> Instruction | None:
+    if not is_negatable(match):
+        return None
+    negated = folded(match, "negate", match.C.array, match.C)
+    return None if negated is None else match.make("add", (match.A, negated), {}, match.root.shape)
 
 
 def _zero(match: Match) -> Instruction:
     return match.splat(match.root.array, 0)
 
 
-def _one(match: Match) -> Instruction:
-    return match.splat(match.root.array, 1)
+def _is_times_zero(match: Match) -> bool:
+    """Of a float: exact where it is finite and has no sign; then the product has that of the zero."""
+    known = match.values.of(match.A)
+    return exact_or_fast(match) or (known.is_finite and known.is_non_negative)
 
 
-def _times_reciprocal(match: Match) -> Instruction | None:
-    """Exact where the reciprocal is: then both round the same real number once."""
-    shape, value = match.root.array, scalar_value(match.C)
-    if value is None or float(value) == 0 or not np.isfinite(float(value)):
-        return None
-    reciprocal = np.array(1 / float(value)).astype(shape.dtype.numpy)
-    if float(reciprocal) == 0 or not np.isfinite(float(reciprocal)):
-        return None
-    mantissa, _ = np.frexp(float(value))
-    if not match.fast_math and (
-        abs(mantissa) != 0.5 or abs(float(reciprocal)) < _smallest_normal(shape.dtype.name)
-    ):
-        return None
-    return match.make("multiply", (match.A, match.splat(shape, reciprocal)), {}, shape)
+def _merged(opcode: str) -> Callable[[Match], Instruction | None]:
+    """``(A op C1) op C2`` as ``A op (C1 op C2)``."""
+
+    def merge(match: Match) -> Instruction | None:
+        if not exact_or_fast(match):
+            return None
+        shape = match.root.array
+        constant = folded(match, opcode, shape, match.C1, match.C2)
+        return None if constant is None else match.make(opcode, (match.A, constant), {}, shape)
+
+    return merge
 
 
-def _smallest_normal(dtype: str) -> float:
-    exponent = {"f16": -14, "bf16": -126, "f32": -126, "f64": -1022}
-    return float(2.0 ** exponent.get(dtype, 1024 - 1))
-
-
-def _shift(match: Match) -> Instruction | None:
-    exponent = power_of_two(match.N)
-    if exponent is None or exponent == 0:
+def _constant_less(match: Match) -> Instruction | None:
+    """``(C1 - A) + C2`` as ``(C1 + C2) - A``."""
+    if not exact_or_fast(match):
         return None
     shape = match.root.array
-    return match.make("shift-right-logical", (match.A, match.splat(shape, exponent)), {}, shape)
+    constant = folded(match, "add", shape, match.C1, match.C2)
+    return None if constant is None else match.make("subtract", (constant, match.A), {}, shape)
 
 
-def _mask(match: Match) -> Instruction | None:
-    exponent = power_of_two(match.N)
-    if exponent is None:
+def _constant_less_sum(match: Match) -> Instruction | None:
+    """``C1 - (A + C2)`` as ``(C1 - C2) - A``."""
+    if not exact_or_fast(match):
         return None
     shape = match.root.array
-    return match.make("and", (match.A, match.splat(shape, (1 << exponent) - 1)), {}, shape)
+    constant = folded(match, "subtract", shape, match.C1, match.C2)
+    return None if constant is None else match.make("subtract", (constant, match.A), {}, shape)
+
+
+def _one_more(match: Match) -> Instruction | None:
+    """``A * C + A`` as ``A * (C + 1)``."""
+    if not exact_or_fast(match) or match.root.array.dtype.kind == PRED:
+        return None
+    shape = match.root.array
+    one = match.splat(shape, 1)
+    constant = folded(match, "add", shape, match.C, one)
+    return None if constant is None else match.make("multiply", (match.A, constant), {}, shape)
+
+
+def _common_factor(match: Match) -> Instruction | None:
+    """A common factor that is no constant on both sides alone: two products become one."""
+    if not exact_or_fast(match) or match.root.array.dtype.kind == PRED:
+        return None
+    shape = match.root.array
+    total = match.make(match.root.opcode, (match.P, match.Q), {}, shape)
+    return match.make("multiply", (total, match.A), {}, shape)
+
+
+def _by_predicate(match: Match) -> Instruction | None:
+    """``convert(P) * A``: 0 * A is 0 where A is finite and has no sign."""
+    known = match.values.of(match.A)
+    kind = match.root.array.dtype.kind
+    if kind == PRED or (kind == COMPLEX and not match.fast_math):
+        return None
+    if kind == FLOAT and not match.fast_math and not (known.is_finite and known.is_non_negative):
+        return match.refuse("the other factor may be negative, infinite or NaN")
+    shape = match.root.array
+    return match.make("select", (match.P, match.A, match.splat(shape, 0)), {}, shape)
+
+
+def _smaller_first(match: Match) -> Instruction | None:
+    """``(A * C) * broadcast(B)`` as ``A * broadcast(B * C)``, where ``B`` has fewer elements."""
+    small, shape = match.B, match.root.array
+    literal = splat_literal(match.C)
+    if literal is None or not exact_or_fast(match) or small.array.elements >= shape.elements:
+        return None
+    if splat_literal(match.P) is not None:
+        return None
+    constant = match.splat_of(small.array, literal)
+    product = match.make("multiply", (small, constant), {}, small.array)
+    wide = match.make("broadcast", (product,), match.P.attributes, match.P.array)
+    return match.make("multiply", (match.A, wide), {}, shape)
 
 
 RULES = (
+    Rule(
+        "C + A => A + C",
+        op(_COMMUTATIVE),
+        _constant_right,
+        example="x = $T[6] parameter(0)\n c = $T[] constant(3)\n"
+        "b = $T[6] broadcast(c), dimensions={}\n ROOT r = $T[6] maximum(b, x)",
+        counterexample="x = f32[] parameter(0)\n c = f32[] constant(3)\n"
+        "ROOT r = f32[] subtract(c, x)",
+        types=("f32", "bf16", "s32", "u8"),
+    ),
     Rule(
         "A + 0 => A",
         A + Z,
@@ -145,16 +204,26 @@ RULES = (
         "A - A => 0",
         A - A,
         _zero,
-        when=exact_or_fast,
+        when=_is_itself_less_itself,
         example="x = $T[6] parameter(0)\n ROOT r = $T[6] subtract(x, x)",
         counterexample="x = f32[6] parameter(0)\n ROOT r = f32[6] subtract(x, x)",
         types=_INTEGERS,
     ),
     Rule(
+        "A - C => A + (-C)",
+        A - C,
+        _negated_constant,
+        example="x = $T[6] parameter(0)\n c = $T[] constant(3)\n"
+        "b = $T[6] broadcast(c), dimensions={}\n ROOT r = $T[6] subtract(x, b)",
+        counterexample="x = f32[] parameter(0)\n c = f32[] constant(3)\n"
+        "ROOT r = f32[] subtract(c, x)",
+        types=_NUMBERS,
+    ),
+    Rule(
         "A * 1 => A",
         A * 1,
         A,
-        when=_real_or_fast,
+        when=real_or_fast,
         example="x = $T[6] parameter(0)\n o = $T[] constant(1)\n"
         "b = $T[6] broadcast(o), dimensions={}\n ROOT r = $T[6] multiply(b, x)",
         counterexample="x = c64[6] parameter(0)\n o = c64[] constant((1, 0))\n"
@@ -165,7 +234,7 @@ RULES = (
         "A * -1 => -A",
         A * -1,
         -A,
-        when=_real_or_fast,
+        when=real_or_fast,
         example="x = $T[] parameter(0)\n o = $T[] constant(-1)\n ROOT r = $T[] multiply(x, o)",
         counterexample="x = c64[] parameter(0)\n o = c64[] constant((-1, 0))\n"
         "ROOT r = c64[] multiply(x, o)",
@@ -174,8 +243,8 @@ RULES = (
     Rule(
         "A * 0 => 0",
         A * Z,
-        _zero,
-        when=exact_or_fast,
+        var("Z"),
+        when=_is_times_zero,
         example="x = $T[6] parameter(0)\n z = $T[] constant(0)\n"
         "b = $T[6] broadcast(z), dimensions={}\n ROOT r = $T[6] multiply(x, b)",
         counterexample="x = f32[] parameter(0)\n z = f32[] constant(0)\n"
@@ -183,55 +252,10 @@ RULES = (
         types=_INTEGERS,
     ),
     Rule(
-        "A / 1 => A",
-        A / 1,
-        A,
-        when=_real_or_fast,
-        example="x = $T[] parameter(0)\n o = $T[] constant(1)\n ROOT r = $T[] divide(x, o)",
-        counterexample="x = f32[] parameter(0)\n o = f32[] constant(1)\n ROOT r = f32[] divide(o, x)",
-        types=_NUMBERS,
-    ),
-    Rule(
-        "A / 2^N => A >> N",
-        op("divide", A, N).where(has_kind(UNSIGNED)),
-        _shift,
-        example="x = $T[6] parameter(0)\n n = $T[] constant(8)\n"
-        "b = $T[6] broadcast(n), dimensions={}\n ROOT r = $T[6] divide(x, b)",
-        counterexample="x = s32[] parameter(0)\n n = s32[] constant(8)\n ROOT r = s32[] divide(x, n)",
-        types=("u32", "u8", "u64"),
-    ),
-    Rule(
-        "A % 2^N => A & (2^N - 1)",
-        op("remainder", A, N).where(has_kind(UNSIGNED)),
-        _mask,
-        example="x = $T[] parameter(0)\n n = $T[] constant(16)\n ROOT r = $T[] remainder(x, n)",
-        counterexample="x = u32[] parameter(0)\n n = u32[] constant(12)\n"
-        "ROOT r = u32[] remainder(x, n)",
-        types=("u32", "u8", "u64"),
-    ),
-    Rule(
-        "A / C => A * (1 / C)",
-        op("divide", A, C).where(has_kind(FLOAT)),
-        _times_reciprocal,
-        example="x = $T[6] parameter(0)\n c = $T[] constant(-8)\n"
-        "b = $T[6] broadcast(c), dimensions={}\n ROOT r = $T[6] divide(x, b)",
-        counterexample="x = f32[] parameter(0)\n c = f32[] constant(3)\n ROOT r = f32[] divide(x, c)",
-        types=_FLOATS,
-    ),
-    Rule(
-        "-(-A) => A",
-        op("negate", -A),
-        A,
-        when=_negatable,
-        example="x = $T[6] parameter(0)\n n = $T[6] negate(x)\n ROOT r = $T[6] negate(n)",
-        counterexample="x = f32[] parameter(0)\n n = f32[] abs(x)\n ROOT r = f32[] negate(n)",
-        types=(*_NUMBERS, "c64"),
-    ),
-    Rule(
         "A + (-B) => A - B",
         A + (-B),
         A - B,
-        when=_negatable,
+        when=is_negatable,
         example="x = $T[6] parameter(0)\n y = $T[6] parameter(1)\n n = $T[6] negate(x)\n"
         "ROOT r = $T[6] add(n, y)",
         counterexample="x = f32[] parameter(0)\n n = f32[] abs(x)\n ROOT r = f32[] add(n, x)",
@@ -241,7 +265,7 @@ RULES = (
         "A - (-B) => A + B",
         A - (-B),
         A + B,
-        when=_negatable,
+        when=is_negatable,
         example="x = $T[6] parameter(0)\n y = $T[6] parameter(1)\n n = $T[6] negate(x)\n"
         "ROOT r = $T[6] subtract(y, n)",
         counterexample="x = f32[] parameter(0)\n y = f32[] parameter(1)\n n = f32[] negate(x)\n"
@@ -252,7 +276,7 @@ RULES = (
         "(-A) * (-B) => A * B",
         (-A) * (-B),
         A * B,
-        when=_negatable,
+        when=is_negatable,
         example="x = $T[6] parameter(0)\n y = $T[6] parameter(1)\n n = $T[6] negate(x)\n"
         "m = $T[6] negate(y)\n ROOT r = $T[6] multiply(n, m)",
         counterexample="x = f32[] parameter(0)\n y = f32[] parameter(1)\n n = f32[] negate(x)\n"
@@ -260,10 +284,18 @@ RULES = (
         types=_NUMBERS,
     ),
     Rule(
+        "abs(A) * abs(A) => A * A",
+        op("abs", var("A", has_kind(FLOAT, *INTEGER))) * op("abs", A),
+        A * A,
+        example="x = $T[6] parameter(0)\n a = $T[6] abs(x)\n ROOT r = $T[6] multiply(a, a)",
+        counterexample="x = c64[6] parameter(0)\n a = f32[6] abs(x)\n"
+        "ROOT r = f32[6] multiply(a, a)",
+        types=("f32", "bf16", "s32", "s8"),
+    ),
+    Rule(
         "(A + C1) + C2 => A + (C1 + C2)",
         (A + C1) + C2,
-        A + (C1 + C2),
-        when=exact_or_fast,
+        _merged("add"),
         example="x = $T[] parameter(0)\n c = $T[] constant(100)\n d = $T[] constant(99)\n"
         "y = $T[] add(x, c)\n ROOT r = $T[] add(d, y)",
         counterexample="x = f32[] parameter(0)\n c = f32[] constant(100)\n d = f32[] constant(0.1)\n"
@@ -271,10 +303,29 @@ RULES = (
         types=_INTEGERS,
     ),
     Rule(
+        "(C1 - A) + C2 => (C1 + C2) - A",
+        op("subtract", C1, A) + C2,
+        _constant_less,
+        example="x = $T[] parameter(0)\n c = $T[] constant(100)\n d = $T[] constant(99)\n"
+        "y = $T[] subtract(c, x)\n ROOT r = $T[] add(y, d)",
+        counterexample="x = f32[] parameter(0)\n c = f32[] constant(100)\n"
+        "d = f32[] constant(0.1)\n y = f32[] subtract(c, x)\n ROOT r = f32[] add(y, d)",
+        types=_INTEGERS,
+    ),
+    Rule(
+        "C1 - (A + C2) => (C1 - C2) - A",
+        op("subtract", C1, A + C2),
+        _constant_less_sum,
+        example="x = $T[] parameter(0)\n c = $T[] constant(100)\n d = $T[] constant(99)\n"
+        "y = $T[] add(x, c)\n ROOT r = $T[] subtract(d, y)",
+        counterexample="x = f32[] parameter(0)\n c = f32[] constant(100)\n"
+        "d = f32[] constant(0.1)\n y = f32[] add(x, c)\n ROOT r = f32[] subtract(d, y)",
+        types=_INTEGERS,
+    ),
+    Rule(
         "(A * C1) * C2 => A * (C1 * C2)",
         (A * C1) * C2,
-        A * (C1 * C2),
-        when=exact_or_fast,
+        _merged("multiply"),
         example="x = $T[] parameter(0)\n c = $T[] constant(100)\n d = $T[] constant(99)\n"
         "y = $T[] multiply(x, c)\n ROOT r = $T[] multiply(d, y)",
         counterexample="x = f32[] parameter(0)\n c = f32[] constant(3)\n d = f32[] constant(0.1)\n"
@@ -304,99 +355,114 @@ RULES = (
         types=_INTEGERS,
     ),
     Rule(
-        "power(A, 0) => 1",
-        op("power", A, Z),
-        _one,
-        when=_real_or_fast,
-        example="x = $T[] parameter(0)\n z = $T[] constant(0)\n ROOT r = $T[] power(x, z)",
-        counterexample="x = f32[] parameter(0)\n z = f32[] constant(0)\n ROOT r = f32[] power(z, x)",
-        types=("f32", "f64", "bf16", "s32"),
-    ),
-    Rule(
-        "power(A, 1) => A",
-        op("power", A, splat(1)),
-        A,
-        when=_real_or_fast,
-        example="x = $T[] parameter(0)\n o = $T[] constant(1)\n ROOT r = $T[] power(x, o)",
-        counterexample="x = f32[] parameter(0)\n t = f32[] constant(2)\n ROOT r = f32[] power(x, t)",
-        types=("f32", "f64", "bf16", "s32"),
-    ),
-    Rule(
-        "power(A, 2) => A * A",
-        op("power", A, splat(2)),
-        A * A,
-        fast_math=True,
-        example="x = f32[] parameter(0)\n t = f32[] constant(2)\n ROOT r = f32[] power(x, t)",
-        counterexample="x = f32[] parameter(0)\n t = f32[] constant(3)\n ROOT r = f32[] power(x, t)",
-    ),
-    Rule(
-        "A / sqrt(B) => A * rsqrt(B)",
-        op("divide", A, op("sqrt", B)),
-        A * op("rsqrt", B),
-        fast_math=True,
-        example="x = f32[] parameter(0)\n y = f32[] parameter(1)\n s = f32[] sqrt(y)\n"
-        "ROOT r = f32[] divide(x, s)",
-        counterexample="x = f32[] parameter(0)\n s = f32[] sqrt(x)\n ROOT r = f32[] divide(s, x)",
-    ),
-    Rule(
-        "exp(A) * exp(B) => exp(A + B)",
-        op("exponential", A).one_use * op("exponential", B).one_use,
-        op("exponential", A + B),
-        fast_math=True,
-        example="x = f32[] parameter(0)\n y = f32[] parameter(1)\n e = f32[] exponential(x)\n"
-        "f = f32[] exponential(y)\n ROOT r = f32[] multiply(e, f)",
-        counterexample="x = f32[] parameter(0)\n e = f32[] exponential(x)\n"
-        "ROOT r = f32[] multiply(e, e)",
-    ),
-    Rule(
-        "log(exp(A)) => A",
-        op("log", op("exponential", A)),
-        A,
-        fast_math=True,
-        example="x = f32[] parameter(0)\n e = f32[] exponential(x)\n ROOT r = f32[] log(e)",
-        counterexample="x = f32[] parameter(0)\n e = f32[] log(x)\n ROOT r = f32[] exponential(e)",
-    ),
-    Rule(
-        "abs(abs(A)) => abs(A)",
-        op("abs", op("abs", A).bind("B")),
+        "A - (A - B) => B",
+        A - (A - B),
         B,
-        example="x = $T[6] parameter(0)\n a = $T[6] abs(x)\n ROOT r = $T[6] abs(a)",
-        counterexample="x = f32[] parameter(0)\n a = f32[] negate(x)\n b = f32[] abs(a)\n"
-        "ROOT r = f32[] negate(b)",
-        types=("f32", "s8", "bf16"),
+        when=exact_or_fast,
+        example="x = $T[6] parameter(0)\n y = $T[6] parameter(1)\n d = $T[6] subtract(x, y)\n"
+        "ROOT r = $T[6] subtract(x, d)",
+        counterexample="x = f32[] parameter(0)\n y = f32[] parameter(1)\n"
+        "d = f32[] subtract(x, y)\n ROOT r = f32[] subtract(x, d)",
+        types=_INTEGERS,
     ),
     Rule(
-        "abs(-A) => abs(A)",
-        op("abs", -A),
-        op("abs", A),
-        when=_has_sign,
-        example="x = $T[6] parameter(0)\n a = $T[6] negate(x)\n ROOT r = $T[6] abs(a)",
-        counterexample="x = f32[] parameter(0)\n a = f32[] abs(x)\n ROOT r = f32[] negate(a)",
-        types=("f32", "s8", "bf16"),
+        "A - (A + B) => -B",
+        A - (A + B),
+        -B,
+        when=exact_or_fast,
+        example="x = $T[6] parameter(0)\n y = $T[6] parameter(1)\n d = $T[6] add(y, x)\n"
+        "ROOT r = $T[6] subtract(x, d)",
+        counterexample="x = f32[] parameter(0)\n y = f32[] parameter(1)\n"
+        "d = f32[] add(x, y)\n ROOT r = f32[] subtract(x, d)",
+        types=_INTEGERS,
     ),
     Rule(
-        "real(complex(A, B)) => A",
-        op("real", op("complex", A, B)),
-        A,
-        example="x = f32[6] parameter(0)\n y = f32[6] parameter(1)\n z = c64[6] complex(x, y)\n"
-        "ROOT r = f32[6] real(z)",
-        counterexample="x = c64[] parameter(0)\n ROOT r = f32[] real(x)",
+        "(A - B) - A => -B",
+        op("subtract", A - B, A),
+        -B,
+        when=exact_or_fast,
+        example="x = $T[6] parameter(0)\n y = $T[6] parameter(1)\n d = $T[6] subtract(x, y)\n"
+        "ROOT r = $T[6] subtract(d, x)",
+        counterexample="x = s32[] parameter(0)\n y = s32[] parameter(1)\n"
+        "d = s32[] subtract(y, x)\n ROOT r = s32[] subtract(d, x)",
+        types=_INTEGERS,
     ),
     Rule(
-        "imag(complex(A, B)) => B",
-        op("imag", op("complex", A, B)),
-        B,
-        example="x = f32[6] parameter(0)\n y = f32[6] parameter(1)\n z = c64[6] complex(x, y)\n"
-        "ROOT r = f32[6] imag(z)",
-        counterexample="x = c64[] parameter(0)\n ROOT r = f32[] imag(x)",
+        "(A + P) - (A + Q) => P - Q",
+        (A + P).one_use - (A + Q),
+        P - Q,
+        when=exact_or_fast,
+        example="x = $T[6] parameter(0)\n y = $T[6] parameter(1)\n z = $T[6] parameter(2)\n"
+        "s = $T[6] add(x, y)\n t = $T[6] add(z, x)\n ROOT r = $T[6] subtract(s, t)",
+        counterexample="x = f32[] parameter(0)\n y = f32[] parameter(1)\n z = f32[] parameter(2)\n"
+        "s = f32[] add(x, y)\n t = f32[] add(x, z)\n ROOT r = f32[] subtract(s, t)",
+        types=_INTEGERS,
     ),
     Rule(
-        "complex(real(A), imag(A)) => A",
-        op("complex", op("real", A), op("imag", A)),
-        A,
-        example="z = c64[6] parameter(0)\n x = f32[6] real(z)\n y = f32[6] imag(z)\n"
-        "ROOT r = c64[6] complex(x, y)",
-        counterexample="z = c64[] parameter(0)\n x = f32[] real(z)\n y = f32[] imag(z)\n"
-        "ROOT r = c64[] complex(y, x)",
+        "A * C + A => A * (C + 1)",
+        (A * C).one_use + A,
+        _one_more,
+        example="x = $T[6] parameter(0)\n c = $T[] constant(7)\n"
+        "b = $T[6] broadcast(c), dimensions={}\n p = $T[6] multiply(x, b)\n"
+        "ROOT r = $T[6] add(x, p)",
+        counterexample="x = f32[] parameter(0)\n c = f32[] constant(7)\n p = f32[] multiply(x, c)\n"
+        "ROOT r = f32[] add(p, x)",
+        types=_INTEGERS,
+    ),
+    Rule(
+        "P * A + Q * A => (P + Q) * A",
+        (P * A).one_use + (Q * A).one_use,
+        _common_factor,
+        example="x = $T[6] parameter(0)\n y = $T[6] parameter(1)\n z = $T[6] parameter(2)\n"
+        "p = $T[6] multiply(x, y)\n q = $T[6] multiply(z, x)\n ROOT r = $T[6] add(p, q)",
+        counterexample="x = f32[6] parameter(0)\n y = f32[6] parameter(1)\n z = f32[6] parameter(2)\n"
+        "p = f32[6] multiply(x, y)\n q = f32[6] multiply(x, z)\n ROOT r = f32[6] add(p, q)",
+        types=_INTEGERS,
+    ),
+    Rule(
+        "P * A - Q * A => (P - Q) * A",
+        (P * A).one_use - (Q * A).one_use,
+        _common_factor,
+        example="x = $T[6] parameter(0)\n y = $T[6] parameter(1)\n z = $T[6] parameter(2)\n"
+        "p = $T[6] multiply(x, y)\n q = $T[6] multiply(z, x)\n ROOT r = $T[6] subtract(p, q)",
+        counterexample="x = f32[6] parameter(0)\n y = f32[6] parameter(1)\n z = f32[6] parameter(2)\n"
+        "p = f32[6] multiply(x, y)\n q = f32[6] multiply(x, z)\n ROOT r = f32[6] subtract(p, q)",
+        types=_INTEGERS,
+    ),
+    Rule(
+        "(A * C1) * (B * C2) => (A * B) * (C1 * C2)",
+        (A * C1).one_use * (B * C2).one_use,
+        (A * B) * (C1 * C2),
+        when=exact_or_fast,
+        example="x = $T[6] parameter(0)\n y = $T[6] parameter(1)\n c = $T[] constant(3)\n"
+        "d = $T[] constant(5)\n cc = $T[6] broadcast(c), dimensions={}\n"
+        "dd = $T[6] broadcast(d), dimensions={}\n p = $T[6] multiply(x, cc)\n"
+        "q = $T[6] multiply(y, dd)\n ROOT r = $T[6] multiply(p, q)",
+        counterexample="x = f32[] parameter(0)\n y = f32[] parameter(1)\n c = f32[] constant(3)\n"
+        "d = f32[] constant(5)\n p = f32[] multiply(x, c)\n q = f32[] multiply(y, d)\n"
+        "ROOT r = f32[] multiply(p, q)",
+        types=_INTEGERS,
+    ),
+    Rule(
+        "(A * C) * broadcast(B) => A * broadcast(B * C)",
+        (A * C).one_use * op("broadcast", B).bind("P"),
+        _smaller_first,
+        example="x = $T[6,2] parameter(0)\n y = $T[2] parameter(1)\n c = $T[] constant(3)\n"
+        "cc = $T[6,2] broadcast(c), dimensions={}\n p = $T[6,2] multiply(x, cc)\n"
+        "q = $T[6,2] broadcast(y), dimensions={1}\n ROOT r = $T[6,2] multiply(q, p)",
+        counterexample="x = f32[6,2] parameter(0)\n y = f32[2] parameter(1)\n c = f32[] constant(3)\n"
+        "cc = f32[6,2] broadcast(c), dimensions={}\n p = f32[6,2] multiply(x, cc)\n"
+        "q = f32[6,2] broadcast(y), dimensions={1}\n ROOT r = f32[6,2] multiply(q, p)",
+        types=_INTEGERS,
+    ),
+    Rule(
+        "convert(P) * A => select(P, A, 0)",
+        op("convert", var("P", has_kind(PRED))) * A,
+        _by_predicate,
+        example="p = pred[6] parameter(0)\n x = u8[6] parameter(1)\n y = $T[6] convert(x)\n"
+        "c = $T[6] convert(p)\n ROOT r = $T[6] multiply(y, c)",
+        counterexample="p = pred[6] parameter(0)\n x = f32[6] parameter(1)\n c = f32[6] convert(p)\n"
+        "ROOT r = f32[6] multiply(x, c)",
+        types=("f32", "bf16", "s32", "u8"),
     ),
 )

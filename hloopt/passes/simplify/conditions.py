@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from hloopt.analysis.value_range import IEEE
 from hloopt.ir import Instruction
 from hloopt.rewrite import Match, splat_literal
 from hloopt.types import ArrayShape, Layout, descending
@@ -21,13 +22,18 @@ __all__ = [
     "UNSIGNED",
     "exact_or_fast",
     "has_kind",
+    "has_known_arithmetic",
     "is_all_ones",
+    "is_exact",
     "is_highest",
     "is_lowest",
+    "is_negatable",
     "is_negative_zero",
     "is_positive_zero",
+    "is_signed_negatable",
     "never_negative_zero",
     "power_of_two",
+    "real_or_fast",
     "resized",
     "scalar_value",
 ]
@@ -49,6 +55,37 @@ def has_kind(*kinds: str) -> Callable[[Instruction], bool]:
 def exact_or_fast(match: Match) -> bool:
     """Whether the root is an integer or pred, where algebra is exact, or ``fast_math`` is on."""
     return match.fast_math or match.root.array.dtype.kind in (SIGNED, UNSIGNED, PRED)
+
+
+def real_or_fast(match: Match) -> bool:
+    """Whether the root is no complex number, or ``fast_math`` is on.
+
+    (a+bi)*(1+0i) computes a*1 - b*0: wrong for infinite b, and it loses signs of zero.
+    """
+    return match.fast_math or match.root.array.dtype.kind != COMPLEX
+
+
+def has_known_arithmetic(instruction: Instruction) -> bool:
+    """Whether elements are integers, pred, or floats with infinities, NaN and both zeros."""
+    shape = instruction.shape
+    if not isinstance(shape, ArrayShape):
+        return False
+    return shape.dtype.kind in (SIGNED, UNSIGNED, PRED) or shape.dtype.name in IEEE
+
+
+def is_exact(match: Match) -> bool:
+    """Whether the root is of integers, pred or such floats: where IEEE's rules keep every bit."""
+    return has_known_arithmetic(match.root)
+
+
+def is_negatable(match: Match) -> bool:
+    """Whether ``-x`` is a number: f8e8m0fnu has no sign, and NaN for all of them."""
+    return match.root.array.dtype.name != "f8e8m0fnu"
+
+
+def is_signed_negatable(match: Match) -> bool:
+    """Whether abs is that of the negation too; an unsigned number's negation is another."""
+    return is_negatable(match) and match.A.array.dtype.kind != UNSIGNED
 
 
 def scalar_value(instruction: Instruction) -> np.ndarray[Any, Any] | None:

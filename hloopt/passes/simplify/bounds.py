@@ -1,0 +1,260 @@
+"""Rules for maximum, minimum and clamp.
+
+-0.0 is less than 0.0 to them, and a NaN on either side is the result: they choose by one total order, whatever
+the order in which operands come, so that chains of them may be put together freely.
+"""
+
+from __future__ import annotations
+
+from hloopt.analysis.value_range import ValueRange
+from hloopt.ir import Instruction
+from hloopt.passes.simplify.conditions import (
+    FLOAT,
+    has_known_arithmetic,
+    is_exact,
+    is_highest,
+    is_lowest,
+)
+from hloopt.passes.simplify.folding import folded, holds
+from hloopt.rewrite import Match, Rule, op, splat, var
+
+__all__ = ["RULES"]
+
+A, B, C, P = var("A"), var("B"), var("C"), var("P")
+C1, C2 = splat(name="C1"), splat(name="C2")
+LOWEST, HIGHEST = splat(name="L").where(is_lowest), splat(name="H").where(is_highest)
+EXTREMA = ("maximum", "minimum")
+
+_ORDERED = ("f32", "bf16", "s32", "pred", "u64")
+_NUMBERS = ("f32", "bf16", "s32", "u8")
+
+
+def _is_above(upper: ValueRange, lower: ValueRange) -> bool:
+    """Whether the maximum is always ``upper``: no smaller, -0.0 beside 0.0 and the NaN of others minded."""
+    if lower.nan or upper.low < lower.high:
+        return False
+    return upper.low > lower.high or upper.low != 0 or not upper.negative_zero
+
+
+def _is_below(lower: ValueRange, upper: ValueRange) -> bool:
+    if upper.nan or lower.high > upper.low:
+        return False
+    # A zero of the upper one that is -0.0 is below a 0.0.
+    return lower.high < upper.low or lower.high != 0 or not upper.negative_zero
+
+
+def _by_ranges(match: Match) -> bool:
+    if not has_known_arithmetic(match.root):
+        return False
+    a, b = match.values.of(match.A), match.values.of(match.B)
+    return _is_above(a, b) if match.root.opcode == "maximum" else _is_below(a, b)
+
+
+def _same_opcode(match: Match) -> Instruction | None:
+    inner = match.C
+    return inner if inner.opcode == match.root.opcode and is_exact(match) else None
+
+
+def _absorbed(match: Match) -> Instruction | None:
+    """``max(A, min(A, B))`` is A, unless B brings a NaN."""
+    inner = match.C
+    if inner.opcode == match.root.opcode or not is_exact(match):
+        return None
+    if (
+        match.root.array.dtype.kind == FLOAT
+        and not match.fast_math
+        and match.values.of(match.B).nan
+    ):
+        return match.refuse("the other operand may be NaN")
+    return match.A
+
+
+def _merged(match: Match) -> Instruction | None:
+    """``max(max(A, C1), C2)`` as ``max(A, max(C1, C2))``."""
+    opcode, shape = match.root.opcode, match.root.array
+    inner = match.P
+    if inner.opcode != opcode or not is_exact(match):
+        return None
+    constant = folded(match, opcode, shape, match.C1, match.C2)
+    return None if constant is None else match.make(opcode, (match.A, constant), {}, shape)
+
+
+def _as_clamp(match: Match) -> Instruction | None:
+    """``max(C2, min(C1, A))`` and ``min(C2, max(C1, A))`` where the bounds do not cross."""
+    inner, outer = match.P.opcode, match.root.opcode
+    if inner == outer or not is_exact(match):
+        return None
+    low, high = (match.C2, match.C1) if outer == "maximum" else (match.C1, match.C2)
+    if not holds("LT", low, high):
+        return None
+    return match.make("clamp", (low, match.A, high), {}, match.root.shape)
+
+
+def _clamp_by_ranges(match: Match) -> Instruction | None:
+    """A bound that is never met is dropped: both, the lower, or the upper one."""
+    low, high = (match.values.of(entry) for entry in (match.P, match.C))
+    known = match.values.of(match.A)
+    if not has_known_arithmetic(match.root):
+        return None
+    never_low, never_high = _is_above(known, low), _is_below(known, high)
+    if never_low and never_high:
+        return match.A
+    if never_low or (never_high and _is_below(low, high)):
+        opcode, bound = ("minimum", match.C) if never_low else ("maximum", match.P)
+        wide = _widened(match, bound)
+        return match.make(opcode, (match.A, wide), {}, match.root.shape)
+    return None
+
+
+def _widened(match: Match, bound: Instruction) -> Instruction:
+    """A scalar bound for all elements."""
+    shape = match.root.array
+    if bound.array.dims == shape.dims:
+        return bound
+    return match.make("broadcast", (bound,), {"dimensions": ()}, shape)
+
+
+def _clamp_to_one(match: Match) -> Instruction | None:
+    """Bounds that are one instruction leave nothing else; a NaN stays."""
+    if match.root.array.dtype.kind == FLOAT and match.values.of(match.A).nan:
+        return None
+    return _widened(match, match.P) if has_known_arithmetic(match.root) else None
+
+
+RULES = (
+    Rule(
+        "max(A, A) => A",
+        op("maximum", A, A),
+        A,
+        example="x = $T[6] parameter(0)\n ROOT r = $T[6] maximum(x, x)",
+        counterexample="x = f32[] parameter(0)\n y = f32[] parameter(1)\n"
+        "ROOT r = f32[] maximum(x, y)",
+        types=("f32", "bf16", "s32", "pred"),
+    ),
+    Rule(
+        "min(A, A) => A",
+        op("minimum", A, A),
+        A,
+        example="x = $T[6] parameter(0)\n ROOT r = $T[6] minimum(x, x)",
+        counterexample="x = f32[] parameter(0)\n y = f32[] parameter(1)\n"
+        "ROOT r = f32[] minimum(x, y)",
+        types=("f32", "bf16", "s32", "pred"),
+    ),
+    Rule(
+        "max(A, lowest) => A",
+        op("maximum", A, LOWEST),
+        A,
+        example="x = $T[6] parameter(0)\n l = $T[] constant(-inf)\n"
+        "b = $T[6] broadcast(l), dimensions={}\n ROOT r = $T[6] maximum(b, x)",
+        counterexample="x = f32[] parameter(0)\n l = f32[] constant(-3e38)\n"
+        "ROOT r = f32[] maximum(x, l)",
+        types=("f32", "f16", "bf16", "f64"),
+    ),
+    Rule(
+        "min(A, highest) => A",
+        op("minimum", A, HIGHEST),
+        A,
+        example="x = s32[] parameter(0)\n h = s32[] constant(2147483647)\n"
+        "ROOT r = s32[] minimum(x, h)",
+        counterexample="x = f32[] parameter(0)\n h = f32[] constant(-inf)\n"
+        "ROOT r = f32[] minimum(x, h)",
+    ),
+    Rule(
+        "max(A, B) => A where A >= B",
+        op(EXTREMA, A, B),
+        A,
+        when=_by_ranges,
+        example="x = u8[6] parameter(0)\n y = $T[6] convert(x)\n c = $T[] constant(0)\n"
+        "cc = $T[6] broadcast(c), dimensions={}\n ROOT r = $T[6] maximum(y, cc)",
+        counterexample="x = f32[6] parameter(0)\n y = f32[6] negate(x)\n z = f32[6] abs(x)\n"
+        "c = f32[] constant(0)\n cc = f32[6] broadcast(c), dimensions={}\n"
+        "ROOT r = f32[6] maximum(y, cc)",
+        types=("f32", "s32", "f16", "u8"),
+    ),
+    Rule(
+        "max(max(A, B), B) => max(A, B)",
+        op(EXTREMA, op(EXTREMA, A, B).bind("C"), B),
+        _same_opcode,
+        example="x = $T[6] parameter(0)\n y = $T[6] parameter(1)\n m = $T[6] maximum(x, y)\n"
+        "ROOT r = $T[6] maximum(y, m)",
+        counterexample="x = f32[6] parameter(0)\n y = f32[6] parameter(1)\n"
+        "m = f32[6] minimum(x, y)\n ROOT r = f32[6] maximum(m, y)",
+        types=_ORDERED,
+    ),
+    Rule(
+        "max(A, min(A, B)) => A",
+        op(EXTREMA, A, op(EXTREMA, A, B).bind("C")),
+        _absorbed,
+        example="x = $T[6] parameter(0)\n y = $T[6] parameter(1)\n m = $T[6] minimum(x, y)\n"
+        "ROOT r = $T[6] maximum(y, m)",
+        counterexample="x = f32[6] parameter(0)\n y = f32[6] parameter(1)\n"
+        "m = f32[6] minimum(x, y)\n ROOT r = f32[6] maximum(m, y)",
+        types=("s32", "u8", "pred"),
+    ),
+    Rule(
+        "max(max(A, C1), C2) => max(A, max(C1, C2))",
+        op(EXTREMA, op(EXTREMA, A, C1).bind("P"), C2),
+        _merged,
+        example="x = $T[6] parameter(0)\n c = $T[] constant(3)\n d = $T[] constant(5)\n"
+        "cc = $T[6] broadcast(c), dimensions={}\n"
+        "dd = $T[6] broadcast(d), dimensions={}\n m = $T[6] minimum(x, cc)\n"
+        "ROOT r = $T[6] minimum(m, dd)",
+        counterexample="x = f32[] parameter(0)\n c = f32[] constant(5)\n d = f32[] constant(3)\n"
+        "m = f32[] minimum(x, d)\n ROOT r = f32[] maximum(m, c)",
+        types=_NUMBERS,
+    ),
+    Rule(
+        "max(min(A, C1), C2) => clamp(C2, A, C1)",
+        op(EXTREMA, op(EXTREMA, A, C1).one_use.bind("P"), C2),
+        _as_clamp,
+        example="x = $T[6] parameter(0)\n c = $T[] constant(3)\n d = $T[] constant(5)\n"
+        "cc = $T[6] broadcast(c), dimensions={}\n"
+        "dd = $T[6] broadcast(d), dimensions={}\n m = $T[6] maximum(x, cc)\n"
+        "ROOT r = $T[6] minimum(dd, m)",
+        counterexample="x = f32[] parameter(0)\n c = f32[] constant(3)\n d = f32[] constant(5)\n"
+        "m = f32[] maximum(x, d)\n ROOT r = f32[] minimum(m, c)",
+        types=_NUMBERS,
+    ),
+    Rule(
+        "clamp(A, clamp(A, B, C), C) => clamp(A, B, C)",
+        op("clamp", A, op("clamp", A, B, C).bind("P"), C),
+        P,
+        example="l = $T[] parameter(0)\n x = $T[6] parameter(1)\n h = $T[] parameter(2)\n"
+        "c = $T[6] clamp(l, x, h)\n ROOT r = $T[6] clamp(l, c, h)",
+        counterexample="l = s32[] parameter(0)\n x = s32[6] parameter(1)\n h = s32[] parameter(2)\n"
+        "c = s32[6] clamp(l, x, h)\n ROOT r = s32[6] clamp(h, c, l)",
+        types=("s32", "u8", "f32", "bf16"),
+        when=is_exact,
+    ),
+    Rule(
+        "clamp(P, A, C) => A where P <= A <= C",
+        op("clamp", P, A, C),
+        _clamp_by_ranges,
+        example="x = u8[6] parameter(0)\n y = $T[6] convert(x)\n l = $T[] constant(0)\n"
+        "h = $T[] constant(255)\n ROOT r = $T[6] clamp(l, y, h)",
+        counterexample="x = f32[6] parameter(0)\n l = f32[] constant(0)\n h = f32[] constant(255)\n"
+        "ROOT r = f32[6] clamp(l, x, h)",
+        types=("f32", "s32", "u16"),
+    ),
+    Rule(
+        "clamp(P, A, P) => P",
+        op("clamp", P, A, P),
+        _clamp_to_one,
+        example="x = $T[6] parameter(0)\n l = $T[] parameter(1)\nROOT r = $T[6] clamp(l, x, l)",
+        counterexample="x = f32[6] parameter(0)\n l = f32[] parameter(1)\n"
+        "ROOT r = f32[6] clamp(l, x, l)",
+        types=("u8", "s32"),
+    ),
+    Rule(
+        "min(clamp(A, B, C), C) => clamp(A, B, C)",
+        op("minimum", op("clamp", A, B, C).bind("P"), C),
+        P,
+        when=is_exact,
+        example="x = $T[6] parameter(0)\n y = $T[6] parameter(1)\n z = $T[6] parameter(2)\n"
+        "c = $T[6] clamp(x, y, z)\n ROOT r = $T[6] minimum(z, c)",
+        counterexample="x = f32[6] parameter(0)\n y = f32[6] parameter(1)\n"
+        "z = f32[6] parameter(2)\n c = f32[6] clamp(x, y, z)\n"
+        "ROOT r = f32[6] minimum(x, c)",
+        types=_NUMBERS,
+    ),
+)
