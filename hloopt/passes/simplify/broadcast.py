@@ -17,7 +17,7 @@ from hloopt.passes.simplify.dimensions import (
 from hloopt.rewrite import Match, Rule, op, var
 from hloopt.types import ArrayShape
 
-__all__ = ["RULES"]
+__all__ = ["RULES", "SINKING"]
 
 A = var("A")
 
@@ -264,3 +264,12 @@ RULES = (
         "i = s32[3,4] iota(), iota_dimension=1\n ROOT r = s32[3,4] add(a, i)",
     ),
 )
+
+_SINKING = (
+    "broadcast(A) => A",
+    "broadcast(broadcast(A)) => broadcast(A)",
+    "f(broadcast(A), broadcast(B)) => broadcast(f(A, B))",
+    "f(broadcast(A), iota) => broadcast(f(broadcast(A), iota))",
+)
+SINKING = tuple(rule for rule in RULES if rule.name in _SINKING)
+"""Those that move broadcasts behind elementwise ops, and merge them."""

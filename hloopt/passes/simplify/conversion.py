@@ -16,7 +16,7 @@ from hloopt.passes.simplify.dimensions import own_attributes
 from hloopt.rewrite import Match, Rule, op, splat, var
 from hloopt.types import DType
 
-__all__ = ["RULES", "is_lossless"]
+__all__ = ["PAIRS", "RULES", "is_lossless"]
 
 A, B, P = var("A"), var("B"), var("P")
 
@@ -199,7 +199,7 @@ def _select_of_splats(match: Match) -> Instruction:
     return match.make("select", (match.P, *operands), {}, root.shape)
 
 
-RULES = (
+PAIRS = (
     Rule(
         "convert(A) => A",
         op("convert", A),
@@ -229,6 +229,11 @@ RULES = (
         "ROOT r = bf16[6] convert(m)",
         types=("s32", "u8"),
     ),
+)
+"""Conversions that follow each other, and what is computed between two."""
+
+RULES = (
+    *PAIRS,
     Rule(
         "convert(iota) => iota",
         op("convert", op("iota").bind("I")),

@@ -1,0 +1,326 @@
+"""Reshapes and transposes moved behind what is computed with them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import ClassVar
+
+import numpy as np
+
+from hloopt.ir import Computation, Instruction, Module, build, edit
+from hloopt.ir.walk import wrapped_computations
+from hloopt.passes.simplify.dimensions import (
+    ELEMENTWISE,
+    dimensions,
+    is_scalar,
+    own_attributes,
+    unmodified_dimensions,
+    used_once,
+)
+from hloopt.passes.site import is_replaceable
+from hloopt.rewrite import Pass, PassLog
+from hloopt.types import ArrayShape, Layout, Literal, array
+
+__all__ = ["ReshapeMover"]
+
+_STEP = "f(move(A), move(B)) => move(f(A, B))"
+_MOVES = ("reshape", "transpose")
+_COMPUTED = frozenset(ELEMENTWISE)
+
+
+@dataclass(frozen=True, slots=True)
+class _Move:
+    """What equal reshapes or transposes do: from which sizes and layout, to which, in which order."""
+
+    opcode: str
+    source: tuple[int, ...]
+    layout: Layout | None
+    result: tuple[int, ...]
+    permutation: tuple[int, ...]
+
+
+@dataclass
+class _Tree:
+    """Elementwise ops that hang together, all of whose operands one kind of move can come after."""
+
+    move: _Move
+    members: dict[Instruction, None] = field(default_factory=dict)
+    moves: dict[Instruction, None] = field(default_factory=dict)
+
+    @property
+    def needless(self) -> list[Instruction]:
+        """The moves that nothing outside uses."""
+        return [
+            move
+            for move in self.moves
+            if not move.is_root and all(user in self.members for user in move.users)
+        ]
+
+    @property
+    def results(self) -> list[Instruction]:
+        """The ops that something outside uses."""
+        return [
+            member
+            for member in self.members
+            if member.is_root or any(user not in self.members for user in member.users)
+        ]
+
+
+@dataclass(frozen=True)
+class ReshapeMover(Pass):
+    """Compute before reshapes and transposes, so that fewer are left and those that are left meet.
+
+    1. Find trees of elementwise ops whose operands are all the same reshape or transpose of something, or
+       can be had in its sizes for nothing: scalars, constants used once, broadcasts and iotas whose
+       dimensions it keeps apart.
+    2. Count the moves that a tree makes needless (nothing else uses them) and those needed behind it: one
+       for each op that something outside uses.
+    3. Where fewer are needed, or as many of no more bytes, compute in the sizes before the move.
+
+    Moves that thereby follow each other are merged by ``simplify``.  Left alone: ops with control edges
+    or a sharding (its dimensions are those of the result), random numbers, sizes not known yet.
+    """
+
+    name: ClassVar[str] = "reshape-mover"
+    example: ClassVar[str] = """HloModule sums
+
+ENTRY main {
+  x = f32[8,16]{1,0} parameter(0)
+  y = f32[8,16]{1,0} parameter(1)
+  a = f32[128]{0} reshape(x)
+  b = f32[128]{0} reshape(y)
+  s = f32[128]{0} add(a, b)
+  t = f32[128]{0} tanh(s)
+  ROOT r = f32[16,8]{1,0} reshape(t)
+}
+"""
+
+    def run(self, module: Module, log: PassLog) -> bool:
+        """Find the trees of a computation in one sweep, and move those that gain."""
+        wrapped = wrapped_computations(module)
+        changed = False
+        for computation in module:
+            if computation in wrapped:
+                continue
+            for tree in _trees(computation):
+                if not _gains(tree, log):
+                    continue
+                if not log.allows():
+                    return changed
+                last = next(reversed(tree.members))
+                log.hit(_STEP, last, f"of a tree of {len(tree.members)}")
+                _sink(tree)
+                changed = True
+        return changed
+
+
+def _may_move(instruction: Instruction) -> bool:
+    return (
+        is_replaceable(instruction)
+        and isinstance(instruction.shape, ArrayShape)
+        and "sharding" not in instruction.attributes
+        and 0 not in instruction.array.dims
+    )
+
+
+def _move_of(instruction: Instruction) -> _Move | None:
+    if instruction.opcode not in _MOVES or not _may_move(instruction):
+        return None
+    operand = instruction.operands[0]
+    if "frontend_attributes" in instruction.attributes or is_scalar(instruction):
+        return None
+    source, result = operand.array, instruction.array
+    if is_scalar(operand) or source.dims == result.dims == () or _keeps_all(instruction):
+        return None
+    return _Move(
+        instruction.opcode, source.dims, source.layout, result.dims, dimensions(instruction)
+    )
+
+
+def _keeps_all(instruction: Instruction) -> bool:
+    """Whether this moves nothing: ``simplify`` removes it."""
+    if instruction.opcode == "transpose":
+        permutation = dimensions(instruction)
+        return permutation == tuple(range(len(permutation)))
+    return instruction.array.dims == instruction.operands[0].array.dims
+
+
+def _trees(computation: Computation) -> list[_Tree]:
+    """All trees, in the order of their first ops; each op is in one at most."""
+    moves: dict[Instruction, _Move] = {}
+    members: dict[Instruction, _Move] = {}
+    groups = _Groups()
+    for instruction in computation:
+        move = _move_of(instruction)
+        if move is not None:
+            moves[instruction] = move
+            continue
+        if instruction.opcode not in _COMPUTED or not _may_move(instruction):
+            continue
+        common = _common_move(instruction, moves, members)
+        if common is not None:
+            members[instruction] = common
+            for operand in instruction.operands:
+                if operand in members or operand in moves:
+                    groups.join(instruction, operand)
+    found: dict[Instruction, _Tree] = {}
+    for member, move in members.items():
+        tree = found.setdefault(groups.first(member), _Tree(move))
+        tree.members[member] = None
+        tree.moves.update((operand, None) for operand in member.operands if operand in moves)
+    return list(found.values())
+
+
+class _Groups:
+    """Which instructions hang together: disjoint sets with path halving."""
+
+    def __init__(self) -> None:
+        self._above: dict[Instruction, Instruction] = {}
+
+    def first(self, instruction: Instruction) -> Instruction:
+        above = self._above
+        while (parent := above.setdefault(instruction, instruction)) is not instruction:
+            above[instruction] = above[parent]
+            instruction = above[instruction]
+        return instruction
+
+    def join(self, left: Instruction, right: Instruction) -> None:
+        self._above[self.first(left)] = self.first(right)
+
+
+def _common_move(
+    instruction: Instruction,
+    moves: dict[Instruction, _Move],
+    members: dict[Instruction, _Move],
+) -> _Move | None:
+    """The one kind of move that all operands can come after; None without one."""
+    kinds = {
+        moves.get(operand) or members[operand]
+        for operand in instruction.operands
+        if operand in moves or operand in members
+    }
+    if len(kinds) != 1:
+        return None
+    (move,) = kinds
+    for operand in instruction.operands:
+        if operand not in moves and operand not in members and not _comes_free(operand, move):
+            return None
+    return move if move.result == instruction.array.dims else None
+
+
+def _comes_free(operand: Instruction, move: _Move) -> bool:
+    """Whether the operand can be had in the sizes before the move without moving data."""
+    if is_scalar(operand):
+        return True
+    if operand.opcode == "constant":
+        literal = operand.literal
+        return literal is not None and literal.array is not None and used_once(operand)
+    return _places(operand, move) is not None
+
+
+def _places(operand: Instruction, move: _Move) -> tuple[int, ...] | None:
+    """Where the dimensions that a broadcast or iota has are before the move."""
+    if operand.opcode == "broadcast":
+        dims = dimensions(operand)
+    elif operand.opcode == "iota":
+        dims = (operand.attributes["iota_dimension"],)
+    else:
+        return None
+    if move.opcode == "transpose":
+        places = tuple(move.permutation[d] for d in dims)
+    else:
+        kept = unmodified_dimensions(move.result, move.source)
+        if any(d not in kept for d in dims):
+            return None
+        places = tuple(kept[d] for d in dims)
+    return places if list(places) == sorted(places) else None
+
+
+def _gains(tree: _Tree, log: PassLog) -> bool:
+    """Fewer moves, or as many of no more bytes."""
+    before, after = tree.needless, tree.results
+    last = next(reversed(tree.members))
+    if len(after) > len(before):
+        log.miss(_STEP, last, f"{len(after)} moves instead of {len(before)}")
+        return False
+    bytes_before = sum(move.array.byte_size for move in before)
+    bytes_after = sum(result.array.byte_size for result in after)
+    if len(after) == len(before) and bytes_after > bytes_before:
+        log.miss(_STEP, last, f"{bytes_after} bytes moved instead of {bytes_before}")
+        return False
+    return True
+
+
+def _sink(tree: _Tree) -> None:
+    """Compute before the moves, and move what is used outside."""
+    move, results = tree.move, set(tree.results)
+    new: dict[Instruction, Instruction] = {}
+    for member in tree.members:
+        operands = tuple(
+            new[operand] if operand in new else _before(member, operand, tree)
+            for operand in member.operands
+        )
+        attributes = own_attributes(member)
+        if "frontend_attributes" in member.attributes:
+            attributes["frontend_attributes"] = member.attributes["frontend_attributes"]
+        shape = ArrayShape(member.array.dtype, move.source, move.layout)
+        new[member] = build.make(
+            member, member.opcode, operands, attributes, shape=shape, metadata=member.metadata
+        )
+    for member in reversed(tree.members):
+        if member in results:
+            attributes = {"dimensions": move.permutation} if move.permutation else {}
+            moved = build.make(
+                member,
+                move.opcode,
+                (new[member],),
+                attributes,
+                shape=member.array,
+                metadata=member.metadata,
+            )
+            edit.replace_instruction(member, moved)
+            continue
+        name, offset = member.name, member.offset
+        operands = member.operands
+        edit.remove(member)
+        edit.rename(new[member], name)
+        new[member].offset = offset
+        _remove_unused(operands)
+    _remove_unused(tuple(tree.moves))
+
+
+def _before(member: Instruction, operand: Instruction, tree: _Tree) -> Instruction:
+    """An operand in the sizes before the move."""
+    move = tree.move
+    if operand in tree.moves:
+        return operand.operands[0]
+    if is_scalar(operand):
+        return operand
+    shape = ArrayShape(operand.array.dtype, move.source, move.layout)
+    metadata = operand.metadata
+    if operand.opcode == "constant":
+        assert operand.literal is not None
+        assert operand.literal.array is not None
+        values = operand.literal.array
+        if move.opcode == "transpose":
+            values = values.transpose(np.argsort(move.permutation))
+        values = np.ascontiguousarray(values).reshape(move.source)
+        literal = Literal(array(shape.dtype, shape.dims), values)
+        return build.make(
+            member, "constant", (), {"literal": literal}, shape=shape, metadata=metadata
+        )
+    places = _places(operand, move)
+    assert places is not None
+    key = {"dimensions": places} if operand.opcode == "broadcast" else {"iota_dimension": places[0]}
+    return build.make(member, operand.opcode, operand.operands, key, shape=shape, metadata=metadata)
+
+
+def _remove_unused(instructions: tuple[Instruction, ...]) -> None:
+    """Take out moves, broadcasts, iotas and constants that nothing needs any more."""
+    for instruction in instructions:
+        unused = instruction.computation is not None and not instruction.users
+        free = instruction.opcode in (*_MOVES, "broadcast", "iota", "constant")
+        if unused and free and not instruction.is_root and is_replaceable(instruction):
+            operands = instruction.operands
+            edit.remove(instruction)
+            _remove_unused(operands)
