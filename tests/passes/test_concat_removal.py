@@ -12,6 +12,7 @@ import proof
 from hloopt.errors import UsageError
 from hloopt.ir import Module
 from hloopt.passes.concat_removal import ConcatRemoval
+from hloopt.pipelines import optimize_module
 from hloopt.rewrite import PassLog
 
 HEAD = """HloModule m
@@ -264,7 +265,96 @@ def test_fuel_stops_between_regions() -> None:
     assert opcodes(module).count("concatenate") == 1
 
 
+@pytest.mark.parametrize(("algorithm", "words"), [("rng_three_fry", 2), ("rng_philox", 3)])
+def test_random_rollout_has_neither_concatenate_nor_rng_in_its_loop(
+    algorithm: str, words: int
+) -> None:
+    """A rollout that draws bits and rebuilds its state by a stack: the loop keeps none of the two."""
+    text = ROLLOUT.replace("ALGORITHM", algorithm).replace("u64[2]", f"u64[{words}]")
+    given = hloopt.parse(text)
+    better = optimize_module(given, ROLLOUT_PIPELINE)
+    hloopt.verify(better)
+    for loop in better.instructions():
+        if loop.opcode == "while":
+            left = {one.opcode for name in ("body", "condition") for one in loop.attributes[name]}
+            assert not {"concatenate", "rng-bit-generator", "call"} & left
+    for seed in range(3):
+        arrays = proof.inputs(given, seed)
+        results = zip(hloopt.evaluate(given, arrays), hloopt.evaluate(better, arrays), strict=True)
+        assert all(proof.identical(one, other) for one, other in results)
+
+
 def test_pieces_is_at_least_two() -> None:
     """One piece is no cut."""
     with pytest.raises(UsageError, match="pieces is at least 2"):
         ConcatRemoval(pieces=1)
+
+
+ROLLOUT_PIPELINE = "simplify,rng-expander{concatenate=false},simplify,concat-removal,dce"
+ROLLOUT = """HloModule rollout
+body {
+  state = (s32[], u64[2]{0}, f32[4,8]{1,0}) parameter(0)
+  i = s32[] get-tuple-element(state), index=0
+  one = s32[] constant(1)
+  next = s32[] add(i, one)
+  key = u64[2]{0} get-tuple-element(state), index=1
+  x = f32[4,8]{1,0} get-tuple-element(state), index=2
+  rbg = (u64[2]{0}, u32[4,8]{1,0}) rng-bit-generator(key), algorithm=ALGORITHM
+  newkey = u64[2]{0} get-tuple-element(rbg), index=0
+  bits = u32[4,8]{1,0} get-tuple-element(rbg), index=1
+  rbg2 = (u64[2]{0}, u32[8]{0}) rng-bit-generator(newkey), algorithm=ALGORITHM
+  newkey2 = u64[2]{0} get-tuple-element(rbg2), index=0
+  act = u32[8]{0} get-tuple-element(rbg2), index=1
+  k9 = u32[] constant(9)
+  k9b = u32[4,8]{1,0} broadcast(k9), dimensions={}
+  sh = u32[4,8]{1,0} shift-right-logical(bits, k9b)
+  fl = f32[4,8]{1,0} convert(sh)
+  sc = f32[] constant(1.1920929e-07)
+  scb = f32[4,8]{1,0} broadcast(sc), dimensions={}
+  reset = f32[4,8]{1,0} multiply(fl, scb)
+  uno = u32[] constant(1)
+  unob = u32[8]{0} broadcast(uno), dimensions={}
+  low = u32[8]{0} and(act, unob)
+  force = f32[8]{0} convert(low)
+  c0 = f32[1,8]{1,0} slice(x), slice={[0:1], [0:8]}
+  r0 = f32[8]{0} reshape(c0)
+  c1 = f32[1,8]{1,0} slice(x), slice={[1:2], [0:8]}
+  r1 = f32[8]{0} reshape(c1)
+  c2 = f32[1,8]{1,0} slice(x), slice={[2:3], [0:8]}
+  r2 = f32[8]{0} reshape(c2)
+  c3 = f32[1,8]{1,0} slice(x), slice={[3:4], [0:8]}
+  r3 = f32[8]{0} reshape(c3)
+  n0 = f32[8]{0} add(r0, r1)
+  n1 = f32[8]{0} add(r1, force)
+  n2 = f32[8]{0} add(r2, r3)
+  sn = f32[8]{0} sine(r2)
+  n3 = f32[8]{0} add(r3, sn)
+  lim = f32[] constant(2.4)
+  limb = f32[8]{0} broadcast(lim), dimensions={}
+  done = pred[8]{0} compare(n0, limb), direction=GT
+  t0 = f32[1,8]{1,0} reshape(n0)
+  t1 = f32[1,8]{1,0} reshape(n1)
+  t2 = f32[1,8]{1,0} reshape(n2)
+  t3 = f32[1,8]{1,0} reshape(n3)
+  stack = f32[4,8]{1,0} concatenate(t0, t1, t2, t3), dimensions={0}
+  doneb = pred[4,8]{1,0} broadcast(done), dimensions={1}
+  newx = f32[4,8]{1,0} select(doneb, reset, stack)
+  ROOT result = (s32[], u64[2]{0}, f32[4,8]{1,0}) tuple(next, newkey2, newx)
+}
+test {
+  state = (s32[], u64[2]{0}, f32[4,8]{1,0}) parameter(0)
+  i = s32[] get-tuple-element(state), index=0
+  ten = s32[] constant(10)
+  ROOT go = pred[] compare(i, ten), direction=LT
+}
+ENTRY main {
+  x = f32[4,8]{1,0} parameter(0)
+  key = u64[2]{0} parameter(1)
+  zero = s32[] constant(0)
+  start = (s32[], u64[2]{0}, f32[4,8]{1,0}) tuple(zero, key, x)
+  loop = (s32[], u64[2]{0}, f32[4,8]{1,0}) while(start), condition=test, body=body
+  out = f32[4,8]{1,0} get-tuple-element(loop), index=2
+  k = u64[2]{0} get-tuple-element(loop), index=1
+  ROOT r = (f32[4,8]{1,0}, u64[2]{0}) tuple(out, k)
+}
+"""
