@@ -37,6 +37,16 @@ class InstructionFusion(Limits, Pass):
     """
 
     name: ClassVar[str] = "instruction-fusion"
+    example: ClassVar[str] = """HloModule example
+
+ENTRY main {
+  x = f32[1024] parameter(0)
+  y = f32[1024] parameter(1)
+  a = f32[1024] multiply(x, y)
+  b = f32[1024] add(a, x)
+  ROOT r = f32[1024] negate(b)
+}
+"""
 
     may_duplicate: bool = True
     fuel: int = -1

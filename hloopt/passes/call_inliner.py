@@ -30,6 +30,19 @@ class CallInliner(Pass):
     """
 
     name: ClassVar[str] = "call-inliner"
+    example: ClassVar[str] = """HloModule example
+
+double {
+  a = f32[4] parameter(0)
+  ROOT b = f32[4] add(a, a)
+}
+
+ENTRY main {
+  x = f32[4] parameter(0)
+  y = f32[4] call(x), to_apply=double
+  ROOT z = f32[4] negate(y)
+}
+"""
 
     single_call_site: bool = False
 

@@ -41,6 +41,16 @@ class ConstantFolding(Pass):
     """
 
     name: ClassVar[str] = "constant-folding"
+    example: ClassVar[str] = """HloModule example
+
+ENTRY main {
+  x = s32[3] parameter(0)
+  a = s32[3] constant({1, 2, 3})
+  b = s32[3] constant({10, 20, 30})
+  c = s32[3] multiply(a, b)
+  ROOT y = s32[3] add(x, c)
+}
+"""
 
     limit: int = 1024
     work: int = 1 << 24

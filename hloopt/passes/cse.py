@@ -30,6 +30,16 @@ class CommonSubexpressionElimination(Pass):
     """
 
     name: ClassVar[str] = "cse"
+    example: ClassVar[str] = """HloModule example
+
+ENTRY main {
+  x = f32[4] parameter(0)
+  y = f32[4] parameter(1)
+  a = f32[4] add(x, y)
+  b = f32[4] add(y, x)
+  ROOT r = f32[4] multiply(a, b)
+}
+"""
 
     def run(self, module: Module, log: PassLog) -> bool:
         """One pass over each computation, callees first, with a hash table."""

@@ -22,6 +22,14 @@ class DeadCodeElimination(Pass):
     """
 
     name: ClassVar[str] = "dce"
+    example: ClassVar[str] = """HloModule example
+
+ENTRY main {
+  x = f32[4] parameter(0)
+  unused = f32[4] exponential(x)
+  ROOT r = f32[4] negate(x)
+}
+"""
     keeps_schedule: ClassVar[bool] = True
 
     def run(self, module: Module, log: PassLog) -> bool:

@@ -21,6 +21,19 @@ class Defuse(Pass):
     """Take all fusions apart, whatever their kind."""
 
     name: ClassVar[str] = "defuse"
+    example: ClassVar[str] = """HloModule example
+
+fused {
+  a = f32[4] parameter(0)
+  b = f32[4] exponential(a)
+  ROOT c = f32[4] negate(b)
+}
+
+ENTRY main {
+  x = f32[4] parameter(0)
+  ROOT r = f32[4] fusion(x), kind=kLoop, calls=fused
+}
+"""
 
     def run(self, module: Module, log: PassLog) -> bool:
         bodies: dict[Computation, None] = {}

@@ -20,6 +20,16 @@ class TupleSimplifier(Pass):
     """Take elements straight from where they were put into a tuple, and whole tuples from theirs."""
 
     name: ClassVar[str] = "tuple-simplifier"
+    example: ClassVar[str] = """HloModule example
+
+ENTRY main {
+  x = f32[4] parameter(0)
+  y = s32[2] parameter(1)
+  t = (f32[4], s32[2]) tuple(x, y)
+  a = f32[4] get-tuple-element(t), index=0
+  ROOT r = f32[4] negate(a)
+}
+"""
 
     def run(self, module: Module, log: PassLog) -> bool:
         """Apply the tuple rules of ``simplify`` where ``simplify`` does."""

@@ -24,6 +24,7 @@ from hloopt.passes.simplify import (
     dot,
     dynamic_slice,
     dynamic_update,
+    factors,
     integers,
     pad,
     powers,
@@ -37,6 +38,7 @@ from hloopt.passes.simplify import (
     sort,
     transpose,
     tuples,
+    updates,
 )
 from hloopt.rewrite import Pass, PassLog, RuleSet, apply_rules
 
@@ -53,6 +55,8 @@ RULES = RuleSet(
         *compare.RULES,
         *select.RULES,
         *bounds.RULES,
+        *updates.RULES,
+        *factors.RULES,
         *conversion.RULES,
         *bitcast.RULES,
         *constants.RULES,
@@ -88,6 +92,18 @@ class Simplify(Pass):
     """
 
     name: ClassVar[str] = "simplify"
+    example: ClassVar[str] = """HloModule example
+
+ENTRY main {
+  x = f32[4] parameter(0)
+  one = f32[] constant(1)
+  ones = f32[4] broadcast(one), dimensions={}
+  y = f32[4] multiply(ones, x)
+  a = f32[4] negate(y)
+  b = f32[4] negate(a)
+  ROOT r = f32[4] exponential(b)
+}
+"""
     rules: ClassVar[Mapping[str, bool]] = {rule.name: rule.fast_math for rule in RULES.rules}
 
     fast_math: bool = False
