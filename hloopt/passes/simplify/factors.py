@@ -1,0 +1,121 @@
+"""Rules for constant factors of convolutions: multiplied with what is smallest."""
+
+from __future__ import annotations
+
+from hloopt.ir import Instruction
+from hloopt.passes.simplify.conditions import COMPLEX, FLOAT, has_kind
+from hloopt.rewrite import Match, Rule, op, splat, splat_literal, var
+
+__all__ = ["RULES"]
+
+A, B, D = var("A"), var("B"), var("D")
+C = splat(name="C")
+CONVOLUTION = op("convolution", A, B).one_use.where(has_kind(FLOAT, COMPLEX)).bind("P")
+
+
+def _scaled(match: Match, operand: Instruction) -> Instruction | None:
+    """An operand times the constant, if both have the element type of the result."""
+    literal = splat_literal(match.C)
+    if literal is None or operand.array.dtype is not match.root.array.dtype:
+        return None
+    factor = match.splat_of(operand.array, literal)
+    return match.make("multiply", (operand, factor), {}, operand.array)
+
+
+def _on_operand(match: Match) -> Instruction | None:
+    """Onto the filter or the input, whichever is smaller, if it is smaller than the result."""
+    at = 0 if match.A.array.elements < match.B.array.elements else 1
+    smaller = (match.A, match.B)[at]
+    if smaller.array.elements >= match.root.array.elements:
+        return None
+    return _convolved(match, at)
+
+
+def _convolved(match: Match, at: int) -> Instruction | None:
+    operands = [match.A, match.B]
+    product = _scaled(match, operands[at])
+    if product is None:
+        return None
+    operands[at] = product
+    return match.make("convolution", tuple(operands), match.P.attributes, match.P.shape)
+
+
+def _with_bias(match: Match) -> Instruction | None:
+    """Filter and bias are constants: then both products are computed once and for all."""
+    if match.B.opcode != "constant" or not _is_constant(match.D):
+        return None
+    convolved, bias = _convolved(match, 1), _scaled(match, match.D)
+    if convolved is None or bias is None:
+        return None
+    return match.make("add", (convolved, bias), {}, match.root.shape)
+
+
+def _is_constant(instruction: Instruction) -> bool:
+    if instruction.opcode == "broadcast":
+        instruction = instruction.operands[0]
+    return instruction.opcode == "constant"
+
+
+def _from_input(match: Match) -> Instruction | None:
+    """From the larger operand to the smaller one."""
+    left, right = match.A.array, match.B.array
+    if left.dtype is not right.dtype or right.elements >= left.elements:
+        return None
+    literal = splat_literal(match.C)
+    if literal is None:
+        return None
+    product = match.make("multiply", (match.B, match.splat_of(right, literal)), {}, right)
+    return match.make("convolution", (match.A, product), match.root.attributes, match.root.shape)
+
+
+RULES = (
+    Rule(
+        "convolution(A, B) * C => convolution(A, B * C)",
+        CONVOLUTION * C,
+        _on_operand,
+        fast_math=True,
+        example="x = f32[1,8,8,2] parameter(0)\n w = f32[3,3,2,4] parameter(1)\n"
+        "y = f32[1,8,8,4] convolution(x, w), window={size=3x3 pad=1_1x1_1}, dim_labels=b01f_01io->b01f\n"
+        "c = f32[] constant(3)\n cc = f32[1,8,8,4] broadcast(c), dimensions={}\n"
+        "ROOT r = f32[1,8,8,4] multiply(y, cc)",
+        counterexample="x = f32[1,8,8,2] parameter(0)\n w = f32[3,3,2,4] parameter(1)\n"
+        "y = f32[1,8,8,4] convolution(x, w), window={size=3x3 pad=1_1x1_1}, dim_labels=b01f_01io->b01f\n"
+        "ROOT r = f32[1,8,8,4] multiply(y, y)",
+    ),
+    Rule(
+        "(convolution(A, B) + D) * C => convolution(A, B * C) + D * C",
+        (CONVOLUTION + D).one_use * C,
+        _with_bias,
+        fast_math=True,
+        example="x = f32[1,4,4,2] parameter(0)\n"
+        "w = f32[1,1,2,4] constant({{{{1,2,3,4},{5,6,7,8}}}})\n"
+        "b = f32[4] constant({1,2,3,4})\n"
+        "y = f32[1,4,4,4] convolution(x, w), window={size=1x1}, dim_labels=b01f_01io->b01f\n"
+        "bb = f32[1,4,4,4] broadcast(b), dimensions={3}\n"
+        "s = f32[1,4,4,4] add(y, bb)\n c = f32[] constant(3)\n"
+        "cc = f32[1,4,4,4] broadcast(c), dimensions={}\n"
+        "ROOT r = f32[1,4,4,4] multiply(s, cc)",
+        counterexample="x = f32[1,4,4,2] parameter(0)\n"
+        "w = f32[1,1,2,4] constant({{{{1,2,3,4},{5,6,7,8}}}})\n"
+        "b = f32[4] parameter(1)\n"
+        "y = f32[1,4,4,4] convolution(x, w), window={size=1x1}, dim_labels=b01f_01io->b01f\n"
+        "bb = f32[1,4,4,4] broadcast(b), dimensions={3}\n"
+        "s = f32[1,4,4,4] add(y, bb)\n c = f32[] constant(3)\n"
+        "cc = f32[1,4,4,4] broadcast(c), dimensions={}\n"
+        "ROOT r = f32[1,4,4,4] multiply(s, cc)",
+    ),
+    Rule(
+        "convolution(A * C, B) => convolution(A, B * C)",
+        op("convolution", (A * C).one_use, B).where(has_kind(FLOAT, COMPLEX)),
+        _from_input,
+        fast_math=True,
+        example="x = f32[1,8,8,2] parameter(0)\n w = f32[3,3,2,4] parameter(1)\n"
+        "c = f32[] constant(3)\n cc = f32[1,8,8,2] broadcast(c), dimensions={}\n"
+        "s = f32[1,8,8,2] multiply(x, cc)\n"
+        "ROOT y = f32[1,8,8,4] convolution(s, w), window={size=3x3 pad=1_1x1_1}, dim_labels=b01f_01io->b01f",
+        counterexample="x = f32[1,2,2,2] parameter(0)\n w = f32[3,3,2,4] parameter(1)\n"
+        "c = f32[] constant(3)\n cc = f32[1,2,2,2] broadcast(c), dimensions={}\n"
+        "s = f32[1,2,2,2] multiply(x, cc)\n"
+        "ROOT y = f32[1,2,2,4] convolution(s, w), window={size=3x3 pad=1_1x1_1}, dim_labels=b01f_01io->b01f",
+    ),
+)

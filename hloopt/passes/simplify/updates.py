@@ -1,0 +1,162 @@
+"""Rules for sums and choices of what is changed in a part only: dynamic-update-slice and scatter."""
+
+from __future__ import annotations
+
+from hloopt.ir import Computation, Instruction
+from hloopt.passes.simplify.conditions import exact_or_fast, is_negative_zero, resized
+from hloopt.rewrite import Match, Rule, op, splat_literal, var
+from hloopt.types import ScatterDims
+
+__all__ = ["RULES"]
+
+A, B, P = var("A"), var("B"), var("P")
+_SCATTERS = (
+    "HloModule m\nplus { a = $T[] parameter(0)\n b = $T[] parameter(1)\n"
+    "ROOT c = $T[] add(a, b) }\n"
+    "ENTRY e { i = s32[3,1] parameter(0)\n u = $T[3,4] parameter(1)\n j = s32[5,1] parameter(2)\n"
+    "v = $T[5,4] parameter(3)\n z = $T[] constant(0)\n zz = $T[7,4] broadcast(z), dimensions={}\n"
+    "s = $T[7,4] scatter(zz, i, u), update_window_dims={1}, inserted_window_dims={0},"
+    " scatter_dims_to_operand_dims={0}, index_vector_dim=1, to_apply=plus\n"
+    "t = $T[7,4] scatter(zz, j, v), update_window_dims={1}, inserted_window_dims={0},"
+    " scatter_dims_to_operand_dims={0}, index_vector_dim=1, to_apply=plus\n"
+    "ROOT r = $T[7,4] add(s, t) }\n"
+)
+UPDATE = op("dynamic-update-slice").one_use.bind("B")
+
+
+def _part(match: Match, whole: Instruction, update: Instruction) -> Instruction:
+    """What is in ``whole`` where the update goes."""
+    sizes = update.operands[1].array.dims
+    shape = resized(whole.array, sizes)
+    operands = (whole, *update.operands[2:])
+    return match.make("dynamic-slice", operands, {"dynamic_slice_sizes": sizes}, shape)
+
+
+def _put_back(match: Match, whole: Instruction, part: Instruction) -> Instruction:
+    operands = (whole, part, *match.B.operands[2:])
+    return match.make("dynamic-update-slice", operands, {}, match.root.shape)
+
+
+def _added_part(match: Match) -> Instruction | None:
+    """Outside the update a zero is added: exact unless that turns -0.0 into 0.0."""
+    zero = match.B.operands[0]
+    literal = splat_literal(zero)
+    if literal is None or literal.array is None or bool(literal.array):
+        return None
+    if not (
+        exact_or_fast(match) or is_negative_zero(zero) or not match.values.of(match.A).negative_zero
+    ):
+        return match.refuse("outside the update -0.0 would become 0.0")
+    update = match.B.operands[1]
+    total = match.make("add", (_part(match, match.A, match.B), update), {}, update.shape)
+    return _put_back(match, match.A, total)
+
+
+def _chosen_part(match: Match) -> Instruction | None:
+    """A choice between an array and the same array with a part changed."""
+    if match.B.operands[0] is not match.A:
+        return None
+    update, predicate = match.B.operands[1], match.P
+    before = _part(match, match.A, match.B)
+    chosen = predicate if not predicate.array.dims else _part(match, predicate, match.B)
+    arms = (before, update) if match.root.operands[1] is match.A else (update, before)
+    choice = match.make("select", (chosen, *arms), {}, update.shape)
+    return _put_back(match, match.A, choice)
+
+
+def _one_scatter(match: Match) -> Instruction | None:
+    """Two sums scattered over zeros: one, of both lists of indices and updates."""
+    first, second = match.A, match.B
+    if not exact_or_fast(match) or first is second or not _scatters_sums(first):
+        return None
+    dims = ScatterDims.of(first.attributes)
+    if not _scatters_sums(second) or dims != ScatterDims.of(second.attributes):
+        return None
+    rank = first.operands[1].array.rank
+    if rank != 2 or dims.index_vector_dim != 1 or second.operands[1].array.rank != rank:
+        return match.refuse("the indices are no list of index vectors")
+    if first.operands[1].array.dtype is not second.operands[1].array.dtype:
+        return match.refuse("the indices have different types")
+    along = next(
+        at for at in range(first.operands[2].array.rank) if at not in dims.update_window_dims
+    )
+    sizes = [list(entry.operands[2].array.dims) for entry in (first, second)]
+    for entry in sizes:
+        entry.pop(along)
+    if sizes[0] != sizes[1]:
+        return match.refuse("the updates have windows of different sizes")
+    joined = [
+        match.make(
+            "concatenate", (first.operands[at], second.operands[at]), {"dimensions": (where,)}
+        )
+        for at, where in ((1, 0), (2, along))
+    ]
+    attributes = {
+        key: value
+        for key, value in first.attributes.items()
+        if key not in ("indices_are_sorted", "unique_indices")
+    }
+    return match.make("scatter", (first.operands[0], *joined), attributes, match.root.shape)
+
+
+def _scatters_sums(scatter: Instruction) -> bool:
+    """Whether updates are added to zeros, with no batching dimensions."""
+    literal = splat_literal(scatter.operands[0])
+    if len(scatter.operands) != 3 or literal is None or literal.array is None:
+        return False
+    dims = ScatterDims.of(scatter.attributes)
+    batched = dims.input_batching_dims or dims.scatter_indices_batching_dims
+    return not bool(literal.array) and not batched and _adds(scatter.attributes["to_apply"])
+
+
+def _adds(computation: Computation) -> bool:
+    root = computation.root
+    return root.opcode == "add" and set(root.operands) == set(computation.parameters)
+
+
+RULES = (
+    Rule(
+        "A + dynamic-update-slice(0, B, I) => dynamic-update-slice(A, dynamic-slice(A, I) + B, I)",
+        A + UPDATE,
+        _added_part,
+        example="x = $T[6] parameter(0)\n u = $T[2] parameter(1)\n i = s32[] parameter(2)\n"
+        "z = $T[] constant(0)\n zz = $T[6] broadcast(z), dimensions={}\n"
+        "d = $T[6] dynamic-update-slice(zz, u, i)\n ROOT r = $T[6] add(d, x)",
+        counterexample="x = f32[6] parameter(0)\n u = f32[2] parameter(1)\n i = s32[] parameter(2)\n"
+        "z = f32[] constant(0)\n zz = f32[6] broadcast(z), dimensions={}\n"
+        "d = f32[6] dynamic-update-slice(zz, u, i)\n ROOT r = f32[6] add(d, x)",
+        types=("s32", "u8"),
+    ),
+    Rule(
+        "select(P, A, dynamic-update-slice(A, B, I)) => dynamic-update-slice(A, select(P, ...), I)",
+        op("select", P, A, UPDATE),
+        _chosen_part,
+        example="x = $T[6] parameter(0)\n u = $T[2] parameter(1)\n i = s32[] parameter(2)\n"
+        "p = pred[6] parameter(3)\n d = $T[6] dynamic-update-slice(x, u, i)\n"
+        "ROOT r = $T[6] select(p, x, d)",
+        counterexample="x = f32[6] parameter(0)\n u = f32[2] parameter(1)\n i = s32[] parameter(2)\n"
+        "p = pred[6] parameter(3)\n n = f32[6] negate(x)\n"
+        "d = f32[6] dynamic-update-slice(n, u, i)\n ROOT r = f32[6] select(p, x, d)",
+        types=("f32", "s8"),
+    ),
+    Rule(
+        "select(P, dynamic-update-slice(A, B, I), A) => dynamic-update-slice(A, select(P, ...), I)",
+        op("select", P, UPDATE, A),
+        _chosen_part,
+        example="x = $T[6] parameter(0)\n u = $T[2] parameter(1)\n i = s32[] parameter(2)\n"
+        "p = pred[] parameter(3)\n d = $T[6] dynamic-update-slice(x, u, i)\n"
+        "ROOT r = $T[6] select(p, d, x)",
+        counterexample="x = f32[6] parameter(0)\n u = f32[2] parameter(1)\n i = s32[] parameter(2)\n"
+        "p = pred[] parameter(3)\n n = f32[6] negate(x)\n"
+        "d = f32[6] dynamic-update-slice(n, u, i)\n ROOT r = f32[6] select(p, d, x)",
+        types=("f32", "s8"),
+    ),
+    Rule(
+        "scatter(0, I, U) + scatter(0, J, V) => scatter(0, concatenate(I, J), concatenate(U, V))",
+        op("scatter").one_use.bind("A") + op("scatter").one_use.bind("B"),
+        _one_scatter,
+        example=_SCATTERS,
+        counterexample=_SCATTERS.replace("$T", "f32"),
+        types=("s32", "u8"),
+    ),
+)
