@@ -21,6 +21,7 @@ __all__ = [
     "may_replace",
     "may_replace_result",
     "needed",
+    "needed_for",
     "same_constant",
 ]
 
@@ -97,13 +98,23 @@ def needed(loop: Instruction, effects: Effects) -> set[int]:
     everything = set(range(count(loop)))
     if whole_uses(loop) or loop.is_root:
         return everything
+    return needed_for(
+        loop,
+        {
+            user.attributes["index"]
+            for user in loop.users
+            if user.users or user.is_root or user.control_predecessors or user.control_successors
+        },
+        effects,
+    )
+
+
+def needed_for(loop: Instruction, results: set[int], effects: Effects) -> set[int]:
+    """Elements that these elements of the result, the condition or an effect need, directly or not."""
+    everything = set(range(count(loop)))
     body, condition = loop.attributes["body"], loop.attributes["condition"]
     search = _Backwards(body)
-    found = {
-        user.attributes["index"]
-        for user in loop.users
-        if user.users or user.is_root or user.control_predecessors or user.control_successors
-    }
+    found = set(results)
     found |= _Backwards(condition).slots([condition.root, *_acting(condition, effects)], everything)
     found |= search.slots(_acting(body, effects), everything)
     pending = list(found)

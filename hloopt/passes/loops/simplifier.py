@@ -146,11 +146,19 @@ def _hand_on(loop: Instruction, effects: Effects, log: PassLog) -> bool:
     """Step 3, results: what the body hands on is what it was."""
     name = "element that the body hands on"
     body, source = loop.attributes["body"], loop.operands[0]
-    whole = bool(whole_uses(loop)) or loop.is_root
+    handed_on = [
+        index for index in range(elements.count(loop)) if elements.is_handed_on(body, index)
+    ]
+    unneeded = set[int]()
+    if handed_on and (whole_uses(loop) or loop.is_root):
+        # A tuple in place of the whole result is worth it for what can then be dropped.
+        others = set(range(elements.count(loop))).difference(handed_on)
+        unneeded = set(handed_on) - elements.needed_for(loop, others, effects)
     changed = False
-    for index in range(elements.count(loop)):
-        used = whole or any(one.users or one.is_root for one in reads(loop, index))
-        if not used or not elements.is_handed_on(body, index):
+    for index in handed_on:
+        if index not in unneeded and not any(
+            one.users or one.is_root for one in reads(loop, index)
+        ):
             continue
         if not elements.may_replace_result(loop, index, source):
             log.miss(name, loop, f"element {index} of the result has another layout or sharding")
@@ -159,7 +167,8 @@ def _hand_on(loop: Instruction, effects: Effects, log: PassLog) -> bool:
             break
         log.hit(name, loop, f"element {index}")
         carried = Carried(loop)
-        source, whole, changed = carried.init, False, True
+        source, changed = carried.init, True
+        unneeded.discard(index)
         carried.replace_outside(index, source.operands[index])
     return changed
 

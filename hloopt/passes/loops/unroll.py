@@ -156,8 +156,8 @@ ENTRY main {
 
     def part_obstacle(self, loop: Instruction, trips: int, size: int) -> str:
         """What speaks against ``factor`` copies and those before the loop, or an empty string."""
-        if trips < self.factor:
-            return f"{trips} trips, fewer than factor={self.factor}"
+        if trips < 2 * self.factor:
+            return f"{trips} trips, fewer than two times factor={self.factor}"
         total = size * (self.factor + trips % self.factor)
         if total > self.total_max:
             return f"{total} instructions in all, more than total_max={self.total_max}"
