@@ -257,6 +257,23 @@ def _convert(values: Values, instruction: Instruction, dtype: DType) -> ValueRan
 _ZERO: Final = ValueRange(0, 0, whole=True)
 
 
+def _bits(values: Values, instruction: Instruction, dtype: DType) -> ValueRange:
+    """Floats without a sign are ordered as their bits are, up to infinity."""
+    source_type, source = instruction.operands[0].array.dtype, values.of(instruction.operands[0])
+    if source_type.bits != dtype.bits or dtype.is_pred or source_type.is_pred:
+        return anything(dtype)
+    if source_type.is_integer and dtype.is_integer:
+        low, high = integer_limits(dtype)
+        return source if low <= source.low and source.high <= high else anything(dtype)
+    if dtype.name in IEEE and source_type.is_integer:
+        word, infinity = np.dtype(f"u{dtype.bits // 8}"), np.array(np.inf, dtype.numpy)
+        if source.low < 0 or source.high > int(infinity.view(word)):
+            return anything(dtype)
+        ends = (np.array(int(end), word).view(dtype.numpy) for end in (source.low, source.high))
+        return ValueRange(*map(float, ends))
+    return anything(dtype)
+
+
 def _compare(values: Values, instruction: Instruction, _: DType) -> ValueRange:
     left, right = instruction.operands
     kind = left.array.dtype
@@ -320,6 +337,7 @@ _ARITHMETIC: Final = frozenset(INTEGER_RULES) | frozenset(FLOAT_RULES)
 _RULES: Final[Mapping[str, Callable[[Values, Instruction, DType], ValueRange]]] = {
     **dict.fromkeys(_MOVES, _move),
     **dict.fromkeys(_COUNTS, _device),
+    "bitcast-convert": _bits,
     "compare": _compare,
     "concatenate": _any_of_them,
     "constant": _constant,

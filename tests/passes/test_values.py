@@ -35,6 +35,14 @@ BINARY = {
     "pred": ("add", "multiply", "and", "or", "xor", "maximum", "minimum"),
 }  # fmt: skip
 DIRECTIONS = ("EQ", "NE", "LT", "LE", "GT", "GE")
+RANDOM = (
+    "x = u32[4] parameter(0)\n n = u32[] constant(9)\n nn = u32[4] broadcast(n), dimensions={}\n"
+    "m = u32[] constant(1065353216)\n mm = u32[4] broadcast(m), dimensions={}\n"
+    "y = u32[4] shift-right-logical(x, nn)\n z = u32[4] or(y, mm)\n f = f32[4] bitcast-convert(z)\n"
+    "o = f32[] constant(1)\n oo = f32[4] broadcast(o), dimensions={}\n ROOT r = f32[4] subtract(f, oo)"
+)
+ALIKE = {name: group for group in (("s8", "u8"), ("f32", "s32", "u32"), ("s64", "u64", "f64"))
+         for name in group}  # fmt: skip
 SIZE = 16
 CLAMP = (
     "x = s32[] parameter(0)\n l = s32[] constant(-3)\n h = s32[] constant(5)\n"
@@ -105,6 +113,8 @@ class Maker:
             self.add("pred", f"compare({x}, {self.pick(element)}), direction={direction}")
         elif choice < 0.9:
             self.add(element, f"select({self.pick('pred')}, {x}, {self.pick(element)})")
+        elif choice < 0.93:
+            self.add(self.chooser.choice(ALIKE.get(element, (element,))), f"bitcast-convert({x})")
         else:
             self.wrap(element, x)
 
@@ -190,6 +200,7 @@ def claim_of(body: str, name: str = "r") -> ValueRange:
         ("x = u8[] parameter(0)\n ROOT r = f32[] convert(x)", 0, 255),
         ("x = s8[2] parameter(0)\n y = s8[] constant(-7)\n ROOT r = s8[3] pad(x, y), padding=0_1",
          -128, 127),
+        (RANDOM, 0, 1 - 2**-23),
         ("t = (s8[2], u8[2]) parameter(0)\n ROOT r = u8[2] get-tuple-element(t), index=1", 0, 255),
     ],
 )  # fmt: skip
