@@ -26,6 +26,7 @@ from hloopt.types import (
     Shape,
     SliceRange,
     TupleShape,
+    Verbatim,
     array,
     dtype,
     of_numpy,
@@ -210,7 +211,8 @@ class Term:
         sizes = tuple(entry.size for entry in entries)
         if sizes == self.dims:
             return self
-        return self.writer.make("slice", self, shape=array(self.dtype, sizes), slice=entries)
+        shape = ArrayShape(self.dtype, sizes, plain(self.shape).layout)
+        return self.writer.make("slice", self, shape=shape, slice=entries)
 
     def element(self, index: int) -> Term:
         """One element of a vector, as a scalar."""
@@ -238,6 +240,41 @@ class Term:
         start = init if isinstance(init, Term) else self.writer.scalar(self.dtype, init)
         region = combiner_computation(self.writer.module, opcode, self.dtype.name)
         return self.writer.make("reduce", self, start, dimensions=dimensions, to_apply=region)
+
+    def conjugate(self) -> Term:
+        """Complex conjugates; anything else as it is."""
+        if not self.dtype.is_complex:
+            return self
+        real, imaginary = self.unary("real"), self.unary("imag")
+        return self.writer.make("complex", real, -imaginary)
+
+    def adjoint(self) -> Term:
+        """Matrices in the last two dimensions, transposed and conjugated."""
+        return self.swapped().conjugate()
+
+    def swapped(self) -> Term:
+        """Matrices in the last two dimensions, transposed."""
+        rank = len(self.dims)
+        return self.transpose(*range(rank - 2), rank - 1, rank - 2)
+
+    def times(self, other: Term) -> Term:
+        """Products of matrices in the last two dimensions, in full precision."""
+        rank = len(self.dims)
+        batch = tuple(range(rank - 2))
+        return self.writer.make(
+            "dot",
+            self,
+            other,
+            lhs_batch_dims=batch,
+            lhs_contracting_dims=(rank - 1,),
+            rhs_batch_dims=batch,
+            rhs_contracting_dims=(rank - 2,),
+            operand_precision=Verbatim("{highest,highest}"),
+        )
+
+    def minor(self, rows: tuple[int, int] | None, columns: tuple[int, int] | None) -> Term:
+        """From row to row and from column to column of matrices in the last two dimensions."""
+        return self.slice(*(None,) * (len(self.dims) - 2), rows, columns)
 
     def part(self, index: int) -> Term:
         """One element of a tuple."""
@@ -321,7 +358,12 @@ class Writer:
         state: Sequence[Term],
         step: Callable[[Writer, Term, list[Term]], Sequence[Term]],
     ) -> list[Term]:
-        """A ``while`` that runs ``step(writer, i, state)`` for each s32 ``i`` below ``trips``."""
+        """A ``while`` that runs ``step(writer, i, state)`` for each s32 ``i`` below ``trips``.
+
+        The state keeps its shapes.  A single trip is written down without a loop.
+        """
+        if trips == 1:
+            return list(step(self, self.scalar(dtype("s32"), 0), list(state)))
         counter = self.scalar(dtype("s32"), 0)
         first = self.pack(counter, *state)
         shape = first.instruction.shape

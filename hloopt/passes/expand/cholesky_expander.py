@@ -1,0 +1,102 @@
+"""Cholesky factorisation by columns."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import nan
+from typing import ClassVar
+
+from hloopt.ir import Instruction
+from hloopt.passes.expand.expander import Expander
+from hloopt.passes.expand.matrices import at, blocks, check_block, place, stretched, taken
+from hloopt.passes.expand.writer import Term, Writer
+
+__all__ = ["CholeskyExpander"]
+
+
+@dataclass(frozen=True)
+class CholeskyExpander(Expander):
+    """Write ``cholesky`` as loops over columns and dots between panels of columns.
+
+    For each panel P of columns of the lower triangle, from the diagonal down:
+
+    1. P is less what the columns before it make of it, by one dot: P - L[i:, :i] L[i:i+k, :i]'.
+    2. A ``while`` takes a column a trip: p = P[:, j] - L L[j, :]', L[:, j] = p / sqrt(p[j]) from row j on.
+
+    A pivot that is not positive makes its column NaN, this makes the last element of the diagonal NaN, and
+    that makes the matrix NaN.  U of the upper triangle is the adjoint of L of the adjoint.
+
+    Equal within rounding; floats narrower than f32 are computed in f32 and rounded once.
+
+    block   columns of a panel
+    """
+
+    name: ClassVar[str] = "cholesky-expander"
+    opcodes: ClassVar[frozenset[str]] = frozenset({"cholesky"})
+    example: ClassVar[str] = """\
+HloModule factor
+
+ENTRY main {
+  a = f32[4,4]{1,0} parameter(0)
+  ROOT l = f32[4,4]{1,0} cholesky(a), lower=true
+}
+"""
+
+    block: int = 64
+
+    def __post_init__(self) -> None:
+        check_block(self.name, self.block)
+
+    def expand(self, instruction: Instruction, write: Writer) -> Term:
+        """Factor the lower triangle, or the adjoint of the upper one."""
+        result = instruction.array
+        if not result.elements:
+            return write.splat(result, 0)
+        lower = bool(instruction.attributes.get("lower"))
+        a = taken(write, instruction.operands[0])
+        factor = _factor(a if lower else a.adjoint(), self.block)
+        size = a.dims[-1]
+        last = stretched(factor.minor((size - 1, size), (size - 1, size)), factor)
+        factor = last.differs(last).select(nan, factor)
+        return (factor if lower else factor.adjoint()).convert(result.dtype)
+
+
+def _factor(a: Term, block: int) -> Term:
+    """L, where every pivot is positive."""
+    size, factor = a.dims[-1], a.like(0)
+    for first, last in blocks(size, block):
+        panel = a.minor((first, size), (first, last))
+        if first:
+            rows = factor.minor((first, size), (0, first))
+            panel = panel - rows.times(rows.minor((0, last - first), None).adjoint())
+        starts, _ = at(panel, None, None)
+        corner = a.writer.scalar(starts[0].dtype, first)
+        factor = factor.updated(_columns(panel), [*starts[:-2], corner, corner])
+    return factor
+
+
+def _columns(panel: Term) -> Term:
+    """The columns of L in a panel, of which all columns before were taken off."""
+
+    def step(inner: Writer, index: Term, state: list[Term]) -> list[Term]:
+        known, panel = state
+        row = known.dynamic_slice(*at(known, index, None))
+        column = panel.dynamic_slice(*at(panel, None, index)) - known.times(row.adjoint())
+        pivot = column.dynamic_slice(*at(column, index, None))
+        root = _root(pivot)
+        scaled = column / stretched(root, column)
+        below = place(column, -2)
+        scaled = below.equals(index).select(stretched(root, column), scaled)
+        scaled = (below >= index).select(scaled, 0)
+        starts, _ = at(known, None, index)
+        return [known.updated(scaled, starts), panel]
+
+    columns, _ = panel.writer.loop(panel.dims[-1], [panel.like(0), panel], step)
+    return columns
+
+
+def _root(pivot: Term) -> Term:
+    """The square root of what is positive, NaN of the rest; of a complex number, of its real part."""
+    size = pivot.unary("real") if pivot.dtype.is_complex else pivot
+    root = (size > 0).select(size.unary("sqrt"), nan)
+    return root.convert(pivot.dtype)
