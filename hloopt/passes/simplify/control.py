@@ -6,9 +6,14 @@ from hloopt.analysis.trip_count import trip_count
 from hloopt.ir import Computation, Instruction
 from hloopt.ir.walk import has_side_effect
 from hloopt.passes.simplify.conditions import scalar_value
-from hloopt.rewrite import Match, Rule, op
+from hloopt.rewrite import Match, Rule, op, var
+from hloopt.types import ArrayShape, TupleShape
 
 __all__ = ["RULES"]
+
+P = var("P")
+_MOST_BRANCHES = 4
+_MOST_OPS = 8
 
 _LESS = "less { s = (s32[]) parameter(0)\n i = s32[] get-tuple-element(s), index=0\n"
 _NEXT = (
@@ -73,6 +78,127 @@ def _known_branch(match: Match) -> Instruction | None:
     return _call(match, branches[index], root.operands[1 + index])
 
 
+def _branches(root: Instruction) -> tuple[Computation, ...]:
+    """The branches in the order of their index; of two with a predicate the true one is first."""
+    if "branch_computations" in root.attributes:
+        found: tuple[Computation, ...] = root.attributes["branch_computations"]
+        return found
+    return root.attributes["true_computation"], root.attributes["false_computation"]
+
+
+def _by_predicate(match: Match) -> Instruction | None:
+    """Index 1 is true: the branches change places."""
+    root = match.root
+    if not match.P.array.dtype.is_pred or "branch_computations" not in root.attributes:
+        return None
+    if len(_branches(root)) != 2:
+        return None
+    zero, one = _branches(root)
+    rest = {name: value for name, value in root.attributes.items() if name != "branch_computations"}
+    attributes = {**rest, "true_computation": one, "false_computation": zero}
+    operands = (match.P, root.operands[2], root.operands[1])
+    return match.make("conditional", operands, attributes, root.shape)
+
+
+def _by_the_other(match: Match) -> Instruction | None:
+    root = match.root
+    if not match.P.array.dtype.is_pred or "true_computation" not in root.attributes:
+        return None
+    first, second = _branches(root)
+    attributes = {**root.attributes, "true_computation": second, "false_computation": first}
+    operands = (match.P, root.operands[2], root.operands[1])
+    return match.make("conditional", operands, attributes, root.shape)
+
+
+def _same_branches(match: Match) -> Instruction | None:
+    root = match.root
+    first, *others = _branches(root)
+    if any(other is not first for other in others):
+        return None
+    if any(operand is not root.operands[1] for operand in root.operands[2:]):
+        return None
+    return _call(match, first, root.operands[1])
+
+
+def _is_free(branch: Computation) -> bool:
+    """Whether all it computes are a few scalars, so that computing them costs less than choosing."""
+    if not isinstance(branch.root.shape, ArrayShape | TupleShape):
+        return False
+    ops = 0
+    for instruction in branch:
+        if instruction.control_predecessors or not instruction.is_understood:
+            return False
+        if "sharding" in instruction.attributes:
+            return False
+        if instruction.opcode in ("parameter", "tuple", "get-tuple-element", "constant"):
+            continue
+        shape = instruction.shape
+        ops += 1
+        if not (instruction.op.is_elementwise and isinstance(shape, ArrayShape)) or shape.dims:
+            return False
+    results = branch.root.shape
+    parts = results.elements if isinstance(results, TupleShape) else (results,)
+    return ops <= _MOST_OPS and all(
+        isinstance(part, ArrayShape) and not part.dims for part in parts
+    )
+
+
+def _selected(match: Match) -> Instruction | None:
+    """Compute all branches and select; an index out of range takes the last."""
+    root = match.root
+    branches = _branches(root)
+    if len(branches) > _MOST_BRANCHES or not all(map(_is_free, branches)):
+        return None
+    if isinstance(root.shape, TupleShape) and not root.shape.elements:
+        return None
+    results = [
+        _inlined(match, branch, operand)
+        for branch, operand in zip(branches, root.operands[1:], strict=True)
+    ]
+    if isinstance(root.shape, TupleShape):
+        columns = [
+            _chosen(match, [_part(match, result, at) for result in results])
+            for at in range(len(root.shape.elements))
+        ]
+        return match.make("tuple", tuple(columns), {}, root.shape)
+    return _chosen(match, results)
+
+
+def _inlined(match: Match, branch: Computation, operand: Instruction) -> Instruction:
+    values = {branch.parameters[0]: operand}
+    for instruction in branch:
+        if instruction.opcode != "parameter":
+            inputs = tuple(values[entry] for entry in instruction.operands)
+            attributes = dict(instruction.attributes)
+            values[instruction] = match.make(
+                instruction.opcode, inputs, attributes, instruction.shape
+            )
+    return values[branch.root]
+
+
+def _part(match: Match, result: Instruction, index: int) -> Instruction:
+    return match.make("get-tuple-element", (result,), {"index": index})
+
+
+def _chosen(match: Match, values: list[Instruction]) -> Instruction:
+    index = match.root.operands[0]
+    chosen = values[-1]
+    for number in reversed(range(len(values) - 1)):
+        condition = index
+        if not index.array.dtype.is_pred:
+            limit = match.splat(index.array, number)
+            condition = match.make("compare", (index, limit), {"direction": "EQ"})
+        operands = (condition, values[number], chosen)
+        chosen = match.make("select", operands, {}, chosen.shape)
+    return chosen
+
+
+_SCALARS = (
+    "HloModule m\none { t = () parameter(0)\n ROOT r = s32[] constant(7) }\n"
+    "two { x = s32[] parameter(0)\n ROOT r = s32[] negate(x) }\n"
+    "three { x = s32[] parameter(0)\n ROOT r = s32[] abs(x) }\n"
+)
+
 RULES = (
     Rule(
         "while(A) that never runs => A",
@@ -97,5 +223,49 @@ RULES = (
         "ROOT r = f32[] conditional(p, x, y), branch_computations={neg, exp} }",
         counterexample=f"{_BRANCHES}ENTRY e {{ p = pred[] parameter(0)\n x = f32[] parameter(1)\n"
         "ROOT r = f32[] conditional(p, x, x), true_computation=neg, false_computation=exp }",
+    ),
+    Rule(
+        "conditional(C, A, A) of one computation => call(A)",
+        op("conditional"),
+        _same_branches,
+        example=f"{_BRANCHES}ENTRY e {{ p = pred[] parameter(0)\n x = f32[] parameter(1)\n"
+        "ROOT r = f32[] conditional(p, x, x), true_computation=neg, false_computation=neg }",
+        counterexample=f"{_BRANCHES}ENTRY e {{ p = pred[] parameter(0)\n x = f32[] parameter(1)\n"
+        "y = f32[] parameter(2)\n"
+        "ROOT r = f32[] conditional(p, x, y), true_computation=neg, false_computation=neg }",
+    ),
+    Rule(
+        "conditional(convert(P), A, B) => conditional(P, B, A)",
+        op("conditional", op("convert", P), var("A"), var("B")),
+        _by_predicate,
+        example=f"{_BRANCHES}ENTRY e {{ p = pred[] parameter(0)\n i = s32[] convert(p)\n"
+        "x = f32[] parameter(1)\n y = f32[] parameter(2)\n"
+        "ROOT r = f32[] conditional(i, x, y), branch_computations={neg, exp} }",
+        counterexample=f"{_BRANCHES}ENTRY e {{ p = u8[] parameter(0)\n i = s32[] convert(p)\n"
+        "x = f32[] parameter(1)\n y = f32[] parameter(2)\n"
+        "ROOT r = f32[] conditional(i, x, y), branch_computations={neg, exp} }",
+    ),
+    Rule(
+        "conditional(not(P), A, B) => conditional(P, B, A)",
+        op("conditional", op("not", P), var("A"), var("B")),
+        _by_the_other,
+        example=f"{_BRANCHES}ENTRY e {{ p = pred[] parameter(0)\n n = pred[] not(p)\n"
+        "x = f32[] parameter(1)\n y = f32[] parameter(2)\n"
+        "ROOT r = f32[] conditional(n, x, y), true_computation=neg, false_computation=exp }",
+        counterexample=f"{_BRANCHES}ENTRY e {{ p = s32[] parameter(0)\n n = s32[] not(p)\n"
+        "x = f32[] parameter(1)\n y = f32[] parameter(2)\n"
+        "ROOT r = f32[] conditional(n, x, y), branch_computations={neg, exp} }",
+    ),
+    Rule(
+        "conditional(I, A, B) of scalars => select(I, A, B)",
+        op("conditional"),
+        _selected,
+        example=f"{_SCALARS}ENTRY e {{ p = s32[] parameter(0)\n x = s32[] parameter(1)\n"
+        "t = () tuple()\n"
+        "ROOT r = s32[] conditional(p, t, x, x), branch_computations={one, two, three} }",
+        counterexample="HloModule m\nneg { x = f32[3] parameter(0)\n ROOT r = f32[3] negate(x) }\n"
+        "exp { x = f32[3] parameter(0)\n ROOT r = f32[3] exponential(x) }\n"
+        "ENTRY e { p = pred[] parameter(0)\n x = f32[3] parameter(1)\n"
+        "ROOT r = f32[3] conditional(p, x, x), true_computation=neg, false_computation=exp }",
     ),
 )

@@ -2,11 +2,20 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from hloopt.ir import Instruction
-from hloopt.rewrite import Match, Rule, op
-from hloopt.types import DotDims
+from hloopt.passes.dots.numbers import dot_attributes, free_dims
+from hloopt.passes.regions import named_combiner
+from hloopt.passes.simplify.conditions import exact_or_fast, resized, scalar_value
+from hloopt.passes.simplify.reduce import ADD, is_plain, reduced_dims
+from hloopt.rewrite import Match, Rule, op, var
+from hloopt.types import DotDims, SliceRange
 
 __all__ = ["RULES"]
+
+A, B, C = var("A"), var("B"), var("C")
+_MOST_PIECES = 4
 
 
 def _contracts_nothing(match: Match) -> Instruction | None:
@@ -16,15 +25,261 @@ def _contracts_nothing(match: Match) -> Instruction | None:
     return match.splat(match.root.array, 0)
 
 
+def _one_type(dot: Instruction) -> bool:
+    return all(operand.array.dtype is dot.array.dtype for operand in dot.operands)
+
+
+def _sum_of_batch(match: Match) -> Instruction | None:
+    """The sum over batch dimensions of a dot contracts them as well."""
+    root, dot = match.root, match.root.operands[0]
+    zero = scalar_value(root.operands[1])
+    if not is_plain(root) or named_combiner(root.attributes["to_apply"]) != "add":
+        return None
+    if zero is None or complex(zero) or not _one_type(dot) or len(dot.users) != 1:
+        return None
+    dims, summed = DotDims.of(dot.attributes), reduced_dims(root)
+    if not summed or any(dim >= len(dims.lhs_batch) for dim in summed):
+        return None
+    if not exact_or_fast(match):
+        match.refuse("floats would be added in another order")
+        return None
+    kept = [place for place in range(len(dims.lhs_batch)) if place not in summed]
+    changed = DotDims(
+        (*dims.lhs_contracting, *(dims.lhs_batch[dim] for dim in summed)),
+        (*dims.rhs_contracting, *(dims.rhs_batch[dim] for dim in summed)),
+        tuple(dims.lhs_batch[dim] for dim in kept),
+        tuple(dims.rhs_batch[dim] for dim in kept),
+    )
+    return match.make("dot", dot.operands, dot_attributes(dot, changed), root.shape)
+
+
+def _sum_of_free(match: Match) -> Instruction | None:
+    """The sum over dimensions of one operand is the dot of that operand's sum."""
+    root, dot = match.root, match.root.operands[0]
+    zero = scalar_value(root.operands[1])
+    if not is_plain(root) or named_combiner(root.attributes["to_apply"]) != "add":
+        return None
+    if zero is None or complex(zero) or not _one_type(dot) or len(dot.users) != 1:
+        return None
+    dims, summed = DotDims.of(dot.attributes), reduced_dims(root)
+    left, right = (operand.array for operand in dot.operands)
+    batch = len(dims.lhs_batch)
+    free = free_dims(left.rank, dims.lhs_batch, dims.lhs_contracting)
+    other = free_dims(right.rank, dims.rhs_batch, dims.rhs_contracting)
+    if not summed or any(dim < batch for dim in summed) or not exact_or_fast(match):
+        return None
+    first = tuple(free[dim - batch] for dim in summed if dim < batch + len(free))
+    second = tuple(other[dim - batch - len(free)] for dim in summed if dim >= batch + len(free))
+    lhs, rhs = _summed(match, dot.operands[0], first), _summed(match, dot.operands[1], second)
+    changed = DotDims(
+        _without(dims.lhs_contracting, first),
+        _without(dims.rhs_contracting, second),
+        _without(dims.lhs_batch, first),
+        _without(dims.rhs_batch, second),
+    )
+    return match.make("dot", (lhs, rhs), dot_attributes(dot, changed), root.shape)
+
+
+def _summed(match: Match, operand: Instruction, dims: tuple[int, ...]) -> Instruction:
+    if not dims:
+        return operand
+    kept = tuple(size for dim, size in enumerate(operand.array.dims) if dim not in dims)
+    attributes = {"dimensions": dims, "to_apply": match.root.attributes["to_apply"]}
+    operands = (operand, match.root.operands[1])
+    return match.make("reduce", operands, attributes, resized(operand.array, kept))
+
+
+def _without(dims: tuple[int, ...], dropped: tuple[int, ...]) -> tuple[int, ...]:
+    """The same dimensions after those that were dropped are gone."""
+    return tuple(dim - sum(gone < dim for gone in dropped) for dim in dims)
+
+
+def _of_concatenate(match: Match) -> Instruction | None:
+    """Pieces along a contracted dimension: a sum of dots, worth it where the other side is a constant."""
+    root, joined = match.root, match.root.operands[0]
+    dims = DotDims.of(root.attributes)
+    (along,) = joined.attributes["dimensions"]
+    if along not in dims.lhs_contracting or match.C.opcode != "constant" or not _one_type(root):
+        return None
+    if len(joined.operands) > _MOST_PIECES or len(joined.users) != 1:
+        return None
+    if not exact_or_fast(match):
+        match.refuse("floats of each piece would be rounded before they are added")
+        return None
+    other = dims.rhs_contracting[dims.lhs_contracting.index(along)]
+    begin, total = 0, None
+    for piece in joined.operands:
+        size = piece.array.dims[along]
+        ranges = [SliceRange(0, extent) for extent in match.C.array.dims]
+        ranges[other] = SliceRange(begin, begin + size)
+        begin += size
+        shape = resized(match.C.array, tuple(entry.size for entry in ranges))
+        part = match.make("slice", (match.C,), {"slice": tuple(ranges)}, shape)
+        product = match.make("dot", (piece, part), dot_attributes(root, dims), root.shape)
+        total = product if total is None else match.make("add", (total, product), {}, root.shape)
+    return total
+
+
+def _of_slice_of_constant(match: Match) -> Instruction | None:
+    """A few rows of a constant times a constant: the whole product can be folded, once for all places."""
+    root, rows = match.root, match.root.operands[0]
+    dims = DotDims.of(root.attributes)
+    if match.C.opcode != "constant" or rows.operands[0].opcode != "constant":
+        return None
+    if rows.operands[0].array.rank != 2 or match.C.array.rank != 2 or dims.lhs_batch:
+        return None
+    if len(rows.operands) != 3 or dims.lhs_contracting not in ((0,), (1,)):
+        return None
+    (inner,) = dims.lhs_contracting
+    table = rows.operands[0].array
+    if rows.array.dims[inner] != table.dims[inner] or not exact_or_fast(match):
+        return None
+    free = 1 - inner
+    shape = resized(root.array, (table.dims[free], root.array.dims[1]))
+    product = match.make("dot", (rows.operands[0], match.C), dot_attributes(root, dims), shape)
+    start = rows.operands[1 + free]
+    literal = match.splat(start.array, 0)
+    attributes = {"dynamic_slice_sizes": root.array.dims}
+    return match.make("dynamic-slice", (product, start, literal), attributes, root.shape)
+
+
+def _matrices(dot: Instruction) -> bool:
+    """Whether this is a product of two matrices over one dimension."""
+    dims = DotDims.of(dot.attributes)
+    ranks = [operand.array.rank for operand in dot.operands]
+    return ranks == [2, 2] and len(dims.lhs_contracting) == 1 and not dims.lhs_batch
+
+
+def _left_first(match: Match) -> Instruction | None:
+    """(A B) C as A (B C), where that multiplies less."""
+    outer, inner = match.root, match.root.operands[0]
+    if not (_matrices(outer) and _matrices(inner)) or not (_one_type(outer) and _one_type(inner)):
+        return None
+    first, second = DotDims.of(inner.attributes), DotDims.of(outer.attributes)
+    if second.lhs_contracting != (1,) or len(inner.users) != 1:
+        return None
+    m, n = inner.array.dims
+    k = match.A.array.dims[first.lhs_contracting[0]]
+    p = outer.array.dims[1]
+    if k * n * p + m * k * p >= m * k * n + m * n * p:
+        return None
+    right = replace(second, lhs_contracting=(1 - first.rhs_contracting[0],))
+    # B's own dimension comes first in B C, so that it is what A meets.
+    shape = resized(inner.array, (k, p))
+    product = match.make("dot", (match.B, match.C), dot_attributes(outer, right), shape)
+    left = replace(first, rhs_contracting=(0,))
+    return match.make("dot", (match.A, product), dot_attributes(outer, left), outer.shape)
+
+
+def _right_first(match: Match) -> Instruction | None:
+    """A (B C) as (A B) C, where that multiplies less."""
+    outer, inner = match.root, match.root.operands[1]
+    if not (_matrices(outer) and _matrices(inner)) or not (_one_type(outer) and _one_type(inner)):
+        return None
+    first, second = DotDims.of(inner.attributes), DotDims.of(outer.attributes)
+    if second.rhs_contracting != (0,) or len(inner.users) != 1:
+        return None
+    n, p = inner.array.dims
+    k = match.B.array.dims[first.lhs_contracting[0]]
+    m = outer.array.dims[0]
+    if m * n * k + m * k * p >= n * k * p + m * n * p:
+        return None
+    left = replace(second, rhs_contracting=(1 - first.lhs_contracting[0],))
+    shape = resized(inner.array, (m, k))
+    product = match.make("dot", (match.A, match.B), dot_attributes(outer, left), shape)
+    right = replace(first, lhs_contracting=(1,))
+    return match.make("dot", (product, match.C), dot_attributes(outer, right), outer.shape)
+
+
+_PRODUCT = "lhs_contracting_dims={1}, rhs_contracting_dims={0}"
+_BATCHED = (
+    "lhs_batch_dims={0,1}, rhs_batch_dims={0,1}, lhs_contracting_dims={3}, rhs_contracting_dims={2}"
+)
+
 RULES = (
     Rule(
         "dot(A, B) over nothing => 0",
         op("dot"),
         _contracts_nothing,
         example="x = $T[3,0] parameter(0)\n y = $T[0,2] parameter(1)\n"
-        "ROOT r = $T[3,2] dot(x, y), lhs_contracting_dims={1}, rhs_contracting_dims={0}",
+        f"ROOT r = $T[3,2] dot(x, y), {_PRODUCT}",
         counterexample="x = f32[3,1] parameter(0)\n y = f32[1,2] parameter(1)\n"
-        "ROOT r = f32[3,2] dot(x, y), lhs_contracting_dims={1}, rhs_contracting_dims={0}",
+        f"ROOT r = f32[3,2] dot(x, y), {_PRODUCT}",
         types=("f32", "bf16", "s32"),
+    ),
+    Rule(
+        "reduce-add(dot(A, B)) over batch dimensions => dot(A, B) that contracts them",
+        op("reduce", op("dot"), var("INIT")),
+        _sum_of_batch,
+        example=f"HloModule m\n{ADD}ENTRY e {{ x = $T[2,3,4,5] parameter(0)\n"
+        "y = $T[2,3,5,6] parameter(1)\n i = $T[] constant(0)\n"
+        f"d = $T[2,3,4,6] dot(x, y), {_BATCHED}\n"
+        "ROOT r = $T[3,4,6] reduce(d, i), dimensions={0}, to_apply=add }",
+        counterexample=f"HloModule m\n{ADD.replace('$T', 'f32')}ENTRY e {{ x = f32[2,3,4,5] parameter(0)\n"
+        "y = f32[2,3,5,6] parameter(1)\n i = f32[] constant(0)\n"
+        f"d = f32[2,3,4,6] dot(x, y), {_BATCHED}\n"
+        "ROOT r = f32[3,4,6] reduce(d, i), dimensions={0}, to_apply=add }",
+        types=("s32", "u8"),
+    ),
+    Rule(
+        "reduce-add(dot(A, B)) over other dimensions => dot(reduce-add(A), B)",
+        op("reduce", op("dot"), var("INIT")),
+        _sum_of_free,
+        example=f"HloModule m\n{ADD}ENTRY e {{ x = $T[2,3,4,5] parameter(0)\n"
+        "y = $T[2,3,5,6] parameter(1)\n i = $T[] constant(0)\n"
+        f"d = $T[2,3,4,6] dot(x, y), {_BATCHED}\n"
+        "ROOT r = $T[2,3] reduce(d, i), dimensions={2,3}, to_apply=add }",
+        counterexample=f"HloModule m\n{ADD.replace('$T', 'f32')}ENTRY e {{ x = f32[2,3,4,5] parameter(0)\n"
+        "y = f32[2,3,5,6] parameter(1)\n i = f32[] constant(0)\n"
+        f"d = f32[2,3,4,6] dot(x, y), {_BATCHED}\n"
+        "ROOT r = f32[2,3] reduce(d, i), dimensions={2,3}, to_apply=add }",
+        types=("s32", "u8"),
+    ),
+    Rule(
+        "dot(concatenate(A, B), C) => dot(A, slice(C)) + dot(B, slice(C))",
+        op("dot", op("concatenate"), C),
+        _of_concatenate,
+        example="x = $T[3,1] parameter(0)\n y = $T[3,2] parameter(1)\n"
+        "j = $T[3,3] concatenate(x, y), dimensions={1}\n"
+        "c = $T[3,2] constant({{1,2},{3,4},{5,6}})\n"
+        f"ROOT r = $T[3,2] dot(j, c), {_PRODUCT}",
+        counterexample="x = $T[3,1] parameter(0)\n y = $T[3,2] parameter(1)\n"
+        "j = $T[3,3] concatenate(x, y), dimensions={1}\n c = $T[3,2] parameter(2)\n"
+        f"ROOT r = $T[3,2] dot(j, c), {_PRODUCT}",
+        types=("s32", "u8"),
+    ),
+    Rule(
+        "dot(dynamic-slice(C), D) of constants => dynamic-slice(dot(C, D))",
+        op("dot", op("dynamic-slice"), C),
+        _of_slice_of_constant,
+        example="t = $T[3,2] constant({{1,2},{3,4},{5,6}})\n i = s32[] parameter(0)\n"
+        "z = s32[] constant(0)\n s = $T[1,2] dynamic-slice(t, i, z), dynamic_slice_sizes={1,2}\n"
+        f"c = $T[2,2] constant({{{{1,2}},{{3,4}}}})\n ROOT r = $T[1,2] dot(s, c), {_PRODUCT}",
+        counterexample="t = $T[3,2] parameter(1)\n i = s32[] parameter(0)\n"
+        "z = s32[] constant(0)\n s = $T[1,2] dynamic-slice(t, i, z), dynamic_slice_sizes={1,2}\n"
+        f"c = $T[2,2] constant({{{{1,2}},{{3,4}}}})\n ROOT r = $T[1,2] dot(s, c), {_PRODUCT}",
+        types=("s32", "u8"),
+    ),
+    Rule(
+        "dot(dot(A, B), C) => dot(A, dot(B, C)) with fewer products",
+        op("dot", op("dot", A, B), C),
+        lambda match: _left_first(match) if exact_or_fast(match) else None,
+        example="x = $T[6,5] parameter(0)\n y = $T[5,4] parameter(1)\n z = $T[4,1] parameter(2)\n"
+        f"d = $T[6,4] dot(x, y), {_PRODUCT}\n ROOT r = $T[6,1] dot(d, z), {_PRODUCT}",
+        counterexample="x = $T[1,5] parameter(0)\n y = $T[5,4] parameter(1)\n"
+        f"z = $T[4,6] parameter(2)\n d = $T[1,4] dot(x, y), {_PRODUCT}\n"
+        f"ROOT r = $T[1,6] dot(d, z), {_PRODUCT}",
+        types=("s32", "u8"),
+    ),
+    Rule(
+        "dot(A, dot(B, C)) => dot(dot(A, B), C) with fewer products",
+        op("dot", A, op("dot", B, C)),
+        lambda match: _right_first(match) if exact_or_fast(match) else None,
+        example="x = $T[1,5] parameter(0)\n y = $T[5,4] parameter(1)\n z = $T[4,6] parameter(2)\n"
+        f"d = $T[5,6] dot(y, z), {_PRODUCT}\n ROOT r = $T[1,6] dot(x, d), {_PRODUCT}",
+        counterexample="x = $T[6,5] parameter(0)\n y = $T[5,4] parameter(1)\n"
+        f"z = $T[4,1] parameter(2)\n d = $T[5,1] dot(y, z), {_PRODUCT}\n"
+        f"ROOT r = $T[6,1] dot(x, d), {_PRODUCT}",
+        types=("s32", "u8"),
     ),
 )

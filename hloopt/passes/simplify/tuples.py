@@ -38,6 +38,30 @@ def _taken_apart(match: Match) -> Instruction | None:
     return match.make("tuple", elements, {}, match.root.shape)
 
 
+def _barred(match: Match) -> Instruction | None:
+    """A barrier of the elements that somebody reads; the others are not held back by it."""
+    root = match.root
+    inner = root.operands[0]
+    if root.is_root or inner.opcode != "tuple" or not root.users:
+        return None
+    if any(user.opcode != "get-tuple-element" for user in root.users):
+        return None
+    used = sorted({user.attributes["index"] for user in root.users})
+    if len(used) == len(inner.operands):
+        return None
+    read = tuple(inner.operands[index] for index in used)
+    kept = read[0]
+    if len(used) > 1:
+        kept = match.make("tuple", read)
+    barrier = match.make("opt-barrier", (kept,), dict(root.attributes), kept.shape)
+    elements = list(inner.operands)
+    for place, index in enumerate(used):
+        elements[index] = barrier
+        if len(used) > 1:
+            elements[index] = match.make("get-tuple-element", (barrier,), {"index": place})
+    return match.make("tuple", tuple(elements), {}, root.shape)
+
+
 RULES = (
     Rule(
         "constant((A, B)) => tuple(constant(A), constant(B))",
@@ -64,5 +88,14 @@ RULES = (
         "b = s32[] get-tuple-element(t), index=1\n ROOT r = (f32[4], s32[]) tuple(a, b)",
         counterexample="t = (s32[], s32[]) parameter(0)\n a = s32[] get-tuple-element(t), index=0\n"
         "b = s32[] get-tuple-element(t), index=1\n ROOT r = (s32[], s32[]) tuple(b, a)",
+    ),
+    Rule(
+        "opt-barrier(tuple(A, B)) where B is not read => tuple(opt-barrier(A), B)",
+        op("opt-barrier"),
+        _barred,
+        example="x = f32[4] parameter(0)\n y = s32[] parameter(1)\n t = (f32[4], s32[]) tuple(x, y)\n"
+        "b = (f32[4], s32[]) opt-barrier(t)\n ROOT r = f32[4] get-tuple-element(b), index=0",
+        counterexample="x = f32[4] parameter(0)\n y = s32[] parameter(1)\n"
+        "t = (f32[4], s32[]) tuple(x, y)\n ROOT b = (f32[4], s32[]) opt-barrier(t)",
     ),
 )

@@ -1,0 +1,93 @@
+"""Rules for collectives in which every participant is alone."""
+
+from __future__ import annotations
+
+from hloopt.interpret.groups import listed_groups
+from hloopt.ir import Instruction
+from hloopt.rewrite import Match, Rule, op, same_layout
+from hloopt.types import ArrayShape, TupleShape
+from hloopt.verify.devices import group_mode, replica_groups
+
+__all__ = ["RULES"]
+
+_GROUPED = ("all-reduce", "all-gather", "reduce-scatter", "all-to-all")
+
+
+def _all_alone(root: Instruction) -> bool:
+    """Whether each group that is written has one member, and that is one device."""
+    mode = group_mode(root)
+    groups = replica_groups(root)
+    if not mode or not groups:
+        # Without groups all participants meet, and how many there are the text need not say.
+        return False
+    if mode == "cross_replica_and_partition":
+        module = root.computation.module if root.computation is not None else None
+        if module is None or module.attributes.get("num_partitions") != 1:
+            return False
+    try:
+        return all(len(group) == 1 for group in listed_groups(groups))
+    except ValueError:
+        # A mesh that cannot be cut is the verifier's to tell.
+        return False
+
+
+def _alone(match: Match) -> Instruction | None:
+    """A participant that is alone keeps what it has."""
+    root = match.root
+    parts = root.shape.elements if isinstance(root.shape, TupleShape) else (root.shape,)
+    if len(parts) != len(root.operands) or not _all_alone(root):
+        return None
+    for part, operand in zip(parts, root.operands, strict=True):
+        if not isinstance(part, ArrayShape) or part.dims != operand.array.dims:
+            return None
+        if not same_layout(part, operand.shape):
+            match.refuse(f"operand {operand.name} has another layout")
+            return None
+    if isinstance(root.shape, TupleShape):
+        return match.make("tuple", root.operands, {}, root.shape)
+    return root.operands[0]
+
+
+def _permutes_nothing(match: Match) -> Instruction | None:
+    """Every participant sends to itself."""
+    root = match.root
+    pairs = root.attributes.get("source_target_pairs", ())
+    module = root.computation.module if root.computation is not None else None
+    if module is None or len(root.operands) != 1 or not isinstance(root.shape, ArrayShape):
+        return None
+    count = "num_partitions" if "channel_id" in root.attributes else "replica_count"
+    wanted = module.attributes.get(count)
+    if wanted is None or not isinstance(pairs, tuple):
+        return None
+    if sorted(pairs) != [(device, device) for device in range(wanted)]:
+        return None
+    return root.operands[0]
+
+
+_HEAD = (
+    "HloModule m\nadd { a = $T[] parameter(0)\n b = $T[] parameter(1)\n ROOT s = $T[] add(a, b) }\n"
+)
+
+RULES = (
+    Rule(
+        "all-reduce(A) of single participants => A",
+        op(_GROUPED),
+        _alone,
+        example=f"{_HEAD}ENTRY e {{ x = $T[4] parameter(0)\n y = $T[4] negate(x)\n"
+        "ROOT r = $T[4] all-reduce(y), replica_groups={{0}}, to_apply=add }",
+        counterexample=f"{_HEAD}ENTRY e {{ x = $T[4] parameter(0)\n y = $T[4] negate(x)\n"
+        "ROOT r = $T[4] all-reduce(y), replica_groups={}, to_apply=add }",
+        types=("f32", "s32"),
+    ),
+    Rule(
+        "collective-permute(A) of each to itself => A",
+        op("collective-permute"),
+        _permutes_nothing,
+        example="HloModule m, replica_count=1\nENTRY e { x = $T[4] parameter(0)\n"
+        "y = $T[4] negate(x)\n"
+        "ROOT r = $T[4] collective-permute(y), source_target_pairs={{0,0}} }",
+        counterexample="HloModule m\nENTRY e { x = $T[4] parameter(0)\n y = $T[4] negate(x)\n"
+        "ROOT r = $T[4] collective-permute(y), source_target_pairs={{0,0}} }",
+        types=("f32", "s32"),
+    ),
+)

@@ -1,0 +1,183 @@
+"""Rules for convolution; transpose-folding changes the labels of dimensions."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from hloopt.ir import Instruction
+from hloopt.passes.dots.numbers import conv_dims
+from hloopt.passes.simplify.conditions import INTEGER, resized, scalar_value
+from hloopt.rewrite import Match, Rule, op, var
+from hloopt.types import PaddingDim, Window, WindowDim
+
+__all__ = ["RULES"]
+
+A, B, C = var("A"), var("B"), var("C")
+_NOTHING = PaddingDim(0, 0, 0)
+
+
+def _window(root: Instruction, spatial: int) -> tuple[WindowDim, ...]:
+    return Window.given(root.attributes.get("window"), spatial).dims
+
+
+def _sums_nothing(match: Match) -> Instruction | None:
+    root = match.root
+    if all(operand.array.elements for operand in root.operands[:2]) or not root.array.elements:
+        return None
+    return match.splat(root.array, 0)
+
+
+def _of_padded_input(match: Match) -> Instruction | None:
+    """Zeros around and between the elements are the window's own padding."""
+    root, dims = match.root, conv_dims(match.root)
+    paddings: tuple[PaddingDim, ...] = root.operands[0].attributes["padding"]
+    zero = scalar_value(match.C)
+    if zero is None or complex(zero) or not _exact(match):
+        return None
+    if any(paddings[dim] != _NOTHING for dim in (dims.input_batch, dims.input_feature)):
+        return None
+    window: list[WindowDim] = []
+    for entry, dim in zip(_window(root, len(dims.input_spatial)), dims.input_spatial, strict=True):
+        padding = paddings[dim]
+        if padding.low < 0 or padding.high < 0:
+            match.refuse("the pad also cuts off")
+            return None
+        if padding != _NOTHING and entry.base_dilation != 1:
+            match.refuse("the window has a base dilation already")
+            return None
+        window.append(
+            replace(
+                entry,
+                pad_low=entry.pad_low + padding.low,
+                pad_high=entry.pad_high + padding.high,
+                base_dilation=entry.base_dilation * (padding.interior + 1),
+            )
+        )
+    attributes = {**root.attributes, "window": Window(tuple(window))}
+    operands = (match.A, *root.operands[1:])
+    return match.make("convolution", operands, attributes, root.shape)
+
+
+def _of_dilated_kernel(match: Match) -> Instruction | None:
+    """Zeros between weights are the window's dilation."""
+    root, dims = match.root, conv_dims(match.root)
+    paddings: tuple[PaddingDim, ...] = root.operands[1].attributes["padding"]
+    zero = scalar_value(match.C)
+    if zero is None or complex(zero) or not _exact(match):
+        return None
+    features = (dims.kernel_input_feature, dims.kernel_output_feature)
+    if any(paddings[dim] != _NOTHING for dim in features):
+        return None
+    window: list[WindowDim] = []
+    pairs = zip(_window(root, len(dims.kernel_spatial)), dims.kernel_spatial, strict=True)
+    for entry, dim in pairs:
+        padding = paddings[dim]
+        if padding.low or padding.high or (padding.interior and entry.window_dilation != 1):
+            return None
+        window.append(
+            replace(
+                entry,
+                size=match.B.array.dims[dim],
+                window_dilation=entry.window_dilation * (padding.interior + 1),
+            )
+        )
+    attributes = {**root.attributes, "window": Window(tuple(window))}
+    operands = (root.operands[0], match.B, *root.operands[2:])
+    return match.make("convolution", operands, attributes, root.shape)
+
+
+def _exact(match: Match) -> bool:
+    """Zeros in a sum change neither integers nor the sum of real numbers.
+
+    A zero times an infinite or NaN weight is NaN, though, where padding takes no part; and an executor may
+    add floats in another order when there are fewer of them.
+    """
+    if match.fast_math or match.root.array.dtype.kind in INTEGER:
+        return True
+    match.refuse("floats may be added in another order, and infinite ones would meet zeros")
+    return False
+
+
+def _of_single_places(match: Match) -> Instruction | None:
+    """A kernel of one place: a product of matrices, whose sums may be made in another order."""
+    root, dims = match.root, conv_dims(match.root)
+    exact = root.array.dtype.kind in INTEGER
+    if any(entry != WindowDim(1) for entry in _window(root, len(dims.input_spatial))):
+        return None
+    if len(root.operands) != 2 or not root.array.elements:
+        return None
+    groups = (root.attributes.get(f"{kind}_group_count", 1) for kind in ("feature", "batch"))
+    if any(count != 1 for count in groups) or "sparsity_config" in root.attributes:
+        return None
+    if not exact and not match.fast_math:
+        match.refuse("a dot may add floats in another order")
+        return None
+    features = sorted((dims.kernel_input_feature, dims.kernel_output_feature))
+    shape = resized(match.B.array, tuple(match.B.array.dims[dim] for dim in features))
+    kernel = match.make("reshape", (match.B,), {}, shape)
+    attributes = {
+        "lhs_contracting_dims": (dims.input_feature,),
+        "rhs_contracting_dims": (features.index(dims.kernel_input_feature),),
+    }
+    if "operand_precision" in root.attributes:
+        attributes["operand_precision"] = root.attributes["operand_precision"]
+    # The dot's result: the input's dimensions but its features, then the output's features.
+    kept = [dim for dim in range(match.A.array.rank) if dim != dims.input_feature]
+    place = dict(zip(dims.input_spatial, dims.output_spatial, strict=True))
+    place[dims.input_batch] = dims.output_batch
+    target = [place[dim] for dim in kept] + [dims.output_feature]
+    sizes = tuple(root.array.dims[dim] for dim in target)
+    product = match.make("dot", (match.A, kernel), attributes, resized(root.array, sizes))
+    order = tuple(target.index(dim) for dim in range(len(target)))
+    if order == tuple(range(len(order))):
+        return product
+    return match.make("transpose", (product,), {"dimensions": order}, root.shape)
+
+
+RULES = (
+    Rule(
+        "convolution(A, B) over nothing => 0",
+        op("convolution"),
+        _sums_nothing,
+        example="x = $T[1,4,0] parameter(0)\n w = $T[2,0,3] parameter(1)\n"
+        "ROOT r = $T[1,3,3] convolution(x, w), window={size=2}, dim_labels=b0f_0io->b0f",
+        counterexample="x = $T[1,4,1] parameter(0)\n w = $T[2,1,3] parameter(1)\n"
+        "ROOT r = $T[1,3,3] convolution(x, w), window={size=2}, dim_labels=b0f_0io->b0f",
+        types=("f32", "s32", "bf16"),
+    ),
+    Rule(
+        "convolution(pad(A, 0), B) => convolution(A, B)",
+        op("convolution", op("pad", A, C), B),
+        _of_padded_input,
+        example="x = $T[2,5,3] parameter(0)\n z = $T[] constant(0)\n"
+        "p = $T[2,10,3] pad(x, z), padding=0_0x1_0_1x0_0\n"
+        "w = $T[2,3,1] parameter(1)\n"
+        "ROOT r = $T[2,9,1] convolution(p, w), window={size=2}, dim_labels=b0f_0io->b0f",
+        counterexample="x = f32[2,5,3] parameter(0)\n z = f32[] constant(0)\n"
+        "p = f32[2,7,3] pad(x, z), padding=0_0x1_1x0_0\n w = f32[2,3,1] parameter(1)\n"
+        "ROOT r = f32[2,6,1] convolution(p, w), window={size=2}, dim_labels=b0f_0io->b0f",
+        types=("s32", "u8"),
+    ),
+    Rule(
+        "convolution(A, pad(B, 0)) => convolution(A, B) with a dilated window",
+        op("convolution", A, op("pad", B, C)),
+        _of_dilated_kernel,
+        example="x = $T[2,7,3] parameter(0)\n z = $T[] constant(0)\n w = $T[2,3,1] parameter(1)\n"
+        "p = $T[3,3,1] pad(w, z), padding=0_0_1x0_0x0_0\n"
+        "ROOT r = $T[2,5,1] convolution(x, p), window={size=3}, dim_labels=b0f_0io->b0f",
+        counterexample="x = f32[2,7,3] parameter(0)\n z = f32[] constant(0)\n"
+        "w = f32[2,3,1] parameter(1)\n p = f32[3,3,1] pad(w, z), padding=0_0_1x0_0x0_0\n"
+        "ROOT r = f32[2,5,1] convolution(x, p), window={size=3}, dim_labels=b0f_0io->b0f",
+        types=("s32", "u8"),
+    ),
+    Rule(
+        "convolution(A, B) of single places => dot(A, B)",
+        op("convolution", A, B),
+        _of_single_places,
+        example="x = $T[2,3,5] parameter(0)\n w = $T[1,3,4] parameter(1)\n"
+        "ROOT r = $T[2,4,5] convolution(x, w), window={size=1}, dim_labels=bf0_0io->bf0",
+        counterexample="x = f32[2,3,5] parameter(0)\n w = f32[1,3,4] parameter(1)\n"
+        "ROOT r = f32[2,4,5] convolution(x, w), window={size=1}, dim_labels=bf0_0io->bf0",
+        types=("s32", "u8"),
+    ),
+)

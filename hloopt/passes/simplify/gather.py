@@ -1,0 +1,231 @@
+"""Rules for the start indices of gather; passes/indexing makes slices of whole gathers."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from hloopt.ir import Instruction
+from hloopt.passes.simplify.conditions import resized, scalar_value
+from hloopt.rewrite import Match, Rule, op, var
+from hloopt.types import GatherDims, PaddingDim
+
+__all__ = ["RULES", "is_counting", "kept_columns", "pieces"]
+
+A, B, INDICES = var("A"), var("B"), var("I")
+
+
+def _attributes(root: Instruction, dims: GatherDims) -> dict[str, Any]:
+    """The attributes of a gather with other dimension numbers.
+
+    What was promised of the order of whole index vectors is not promised of parts of them.
+    """
+    lists = {
+        "offset_dims": dims.offset_dims,
+        "collapsed_slice_dims": dims.collapsed_slice_dims,
+        "start_index_map": dims.start_index_map,
+        "operand_batching_dims": dims.operand_batching_dims,
+        "start_indices_batching_dims": dims.start_indices_batching_dims,
+    }
+    attributes = {
+        name: value for name, value in root.attributes.items() if name != "indices_are_sorted"
+    }
+    for name in ("operand_batching_dims", "start_indices_batching_dims"):
+        attributes.pop(name, None)
+        if not lists[name]:
+            del lists[name]
+    more = {"index_vector_dim": dims.index_vector_dim, "slice_sizes": dims.slice_sizes}
+    return {**attributes, **lists, **more}
+
+
+def pieces(indices: Instruction, vector_dim: int) -> list[Instruction] | None:
+    """The columns of index vectors, where each is an operand of a concatenate."""
+    if indices.opcode != "concatenate" or indices.attributes["dimensions"] != (vector_dim,):
+        return None
+    if any(operand.array.dims[vector_dim] != 1 for operand in indices.operands):
+        return None
+    return list(indices.operands)
+
+
+def kept_columns(
+    match: Match, indices: Instruction, vector_dim: int, kept: list[int]
+) -> Instruction | None:
+    """Index vectors of some columns; None where the columns are not apart already."""
+    columns = pieces(indices, vector_dim)
+    if columns is None:
+        return None
+    chosen = tuple(columns[number] for number in kept)
+    if len(chosen) == 1:
+        return chosen[0]
+    return match.make("concatenate", chosen, {"dimensions": (vector_dim,)})
+
+
+def _moves_nowhere(match: Match) -> Instruction | None:
+    """A start in a dimension that is taken whole is clamped to 0, and 0 is where others start anyway."""
+    root, dims = match.root, GatherDims.of(match.root.attributes)
+    operand, indices = root.operands
+    columns = pieces(indices, dims.index_vector_dim)
+    if columns is None:
+        return None
+    kept = []
+    for number, dim in enumerate(dims.start_index_map):
+        value = scalar_value(columns[number])
+        whole = operand.array.dims[dim] == dims.slice_sizes[dim]
+        if not whole and (value is None or int(value)):
+            kept.append(number)
+    if len(kept) in (0, len(columns)):
+        return None
+    fewer = kept_columns(match, indices, dims.index_vector_dim, kept)
+    assert fewer is not None
+    index_map = tuple(dims.start_index_map[number] for number in kept)
+    attributes = _attributes(root, replace(dims, start_index_map=index_map))
+    return match.make("gather", (operand, fewer), attributes, root.shape)
+
+
+def is_counting(column: Instruction, size: int) -> int | None:
+    """The dimension along which a column of indices is 0, 1, 2 ... up to ``size``, or None."""
+    while column.opcode in ("reshape", "broadcast"):
+        if column.array.elements != column.operands[0].array.elements:
+            break
+        column = column.operands[0]
+    dims = [dim for dim, extent in enumerate(column.array.dims) if extent != 1]
+    if column.opcode != "iota" or dims != [column.attributes["iota_dimension"]]:
+        return None
+    dtype = column.array.dtype
+    fits = dtype.is_integer and size <= 1 << (dtype.bits - 1)
+    return dims[0] if fits and column.array.dims[dims[0]] == size else None
+
+
+def _counts(match: Match) -> Instruction | None:
+    """A column that is the batch index: the operand's dimension goes along with the batch dimension."""
+    root, dims = match.root, GatherDims.of(match.root.attributes)
+    operand, indices = root.operands
+    vector = dims.index_vector_dim
+    columns = pieces(indices, vector)
+    if columns is None or len(columns) < 2:
+        return None
+    batch = [axis for axis in range(indices.array.rank) if axis != vector]
+    for number, dim in enumerate(dims.start_index_map):
+        size = operand.array.dims[dim]
+        if dim not in dims.collapsed_slice_dims or dims.slice_sizes[dim] != 1 or size == 1:
+            continue
+        if is_counting(columns[number], size) is None:
+            continue
+        axes = [axis for axis in batch if indices.array.dims[axis] != 1]
+        # With one batch dimension of more than one element it is clear which one counts.
+        if len(axes) != 1 or axes[0] in dims.start_indices_batching_dims:
+            continue
+        kept = [other for other in range(len(columns)) if other != number]
+        fewer = kept_columns(match, indices, vector, kept)
+        assert fewer is not None
+        pairs = sorted(
+            [*zip(dims.operand_batching_dims, dims.start_indices_batching_dims, strict=True),
+             (dim, axes[0])]
+        )  # fmt: skip
+        changed = replace(
+            dims,
+            collapsed_slice_dims=tuple(d for d in dims.collapsed_slice_dims if d != dim),
+            start_index_map=tuple(dims.start_index_map[other] for other in kept),
+            operand_batching_dims=tuple(pair[0] for pair in pairs),
+            start_indices_batching_dims=tuple(pair[1] for pair in pairs),
+        )
+        return match.make("gather", (operand, fewer), _attributes(root, changed), root.shape)
+    return None
+
+
+def _takes_all(match: Match) -> Instruction | None:
+    """Windows as large as the operand are the operand, once for each batch index."""
+    root, dims = match.root, GatherDims.of(match.root.attributes)
+    operand = root.operands[0]
+    if dims.slice_sizes != operand.array.dims or not operand.array.elements:
+        return None
+    dropped = {*dims.collapsed_slice_dims, *dims.operand_batching_dims}
+    sizes = tuple(size for dim, size in enumerate(operand.array.dims) if dim not in dropped)
+    inner = match.make("reshape", (operand,), {}, resized(operand.array, sizes))
+    return match.make("broadcast", (inner,), {"dimensions": dims.offset_dims}, root.shape)
+
+
+def _of_pad(match: Match) -> Instruction | None:
+    """Dimensions that are taken whole may be padded after."""
+    root, dims = match.root, GatherDims.of(match.root.attributes)
+    pad, source = root.operands[0], match.A.array
+    dropped = {*dims.collapsed_slice_dims, *dims.operand_batching_dims}
+    offsets = [dim for dim in range(source.rank) if dim not in dropped]
+    nothing = PaddingDim(0, 0, 0)
+    after = [nothing] * root.array.rank
+    sizes, result = list(dims.slice_sizes), list(root.array.dims)
+    for dim, padding in enumerate(pad.attributes["padding"]):
+        if padding == nothing:
+            continue
+        whole = dims.slice_sizes[dim] == pad.array.dims[dim]
+        if not whole or dim in dropped or dim in dims.start_index_map or not source.dims[dim]:
+            return None
+        place = dims.offset_dims[offsets.index(dim)]
+        after[place] = padding
+        sizes[dim] = result[place] = source.dims[dim]
+    shape = resized(root.array, tuple(result))
+    attributes = _attributes(root, replace(dims, slice_sizes=tuple(sizes)))
+    inner = match.make("gather", (match.A, match.I), attributes, shape)
+    return match.make("pad", (inner, match.B), {"padding": tuple(after)}, root.shape)
+
+
+_BOTH = (
+    "x = $T[4,5] parameter(0)\n j = s32[4,1] parameter(1)\n i = s32[4,1] iota(), iota_dimension=0\n"
+)
+_ROWS = (
+    "offset_dims={}, collapsed_slice_dims={0,1}, start_index_map={0,1}, index_vector_dim=1, "
+    "slice_sizes={1,1}"
+)
+
+RULES = (
+    Rule(
+        "gather(A, I) of all => broadcast(A)",
+        op("gather"),
+        _takes_all,
+        example="x = $T[2,1,3] parameter(0)\n i = s32[5,4,1] parameter(1)\n"
+        "ROOT r = $T[5,2,4,3] gather(x, i), offset_dims={1,3}, collapsed_slice_dims={1}, "
+        "start_index_map={1}, index_vector_dim=2, slice_sizes={2,1,3}",
+        counterexample="x = $T[2,2,3] parameter(0)\n i = s32[5,4,1] parameter(1)\n"
+        "ROOT r = $T[5,2,4,3] gather(x, i), offset_dims={1,3}, collapsed_slice_dims={1}, "
+        "start_index_map={1}, index_vector_dim=2, slice_sizes={2,1,3}",
+        types=("f32", "s32"),
+    ),
+    Rule(
+        "gather(A, concatenate(0, I)) => gather(A, I)",
+        op("gather", var("A"), op("concatenate")),
+        _moves_nowhere,
+        example="x = $T[4,5] parameter(0)\n j = s32[3,1] parameter(1)\n k = s32[3,1] parameter(2)\n"
+        "v = s32[3,2] concatenate(k, j), dimensions={1}\n"
+        "ROOT r = $T[3,4,2] gather(x, v), offset_dims={1,2}, collapsed_slice_dims={}, "
+        "start_index_map={0,1}, index_vector_dim=1, slice_sizes={4,2}",
+        counterexample="x = $T[4,5] parameter(0)\n j = s32[3,1] parameter(1)\n"
+        "k = s32[3,1] parameter(2)\n v = s32[3,2] concatenate(k, j), dimensions={1}\n"
+        "ROOT r = $T[3,3,2] gather(x, v), offset_dims={1,2}, collapsed_slice_dims={}, "
+        "start_index_map={0,1}, index_vector_dim=1, slice_sizes={3,2}",
+        types=("f32", "s32"),
+    ),
+    Rule(
+        "gather(A, concatenate(iota, I)) => gather(A, I) with a batching dimension",
+        op("gather", var("A"), op("concatenate")),
+        _counts,
+        example=f"{_BOTH} v = s32[4,2] concatenate(i, j), dimensions={{1}}\n"
+        f"ROOT r = $T[4] gather(x, v), {_ROWS}",
+        counterexample=f"{_BOTH} v = s32[4,2] concatenate(j, i), dimensions={{1}}\n"
+        f"ROOT r = $T[4] gather(x, v), {_ROWS}",
+        types=("f32", "s32"),
+    ),
+    Rule(
+        "gather(pad(A, B), I) => pad(gather(A, I), B)",
+        op("gather", op("pad", A, B), INDICES),
+        _of_pad,
+        example="x = $T[4,3] parameter(0)\n z = $T[] parameter(1)\n i = s32[2,1] parameter(2)\n"
+        "p = $T[4,6] pad(x, z), padding=0_0x1_2\n"
+        "ROOT r = $T[2,6] gather(p, i), offset_dims={1}, collapsed_slice_dims={0}, "
+        "start_index_map={0}, index_vector_dim=1, slice_sizes={1,6}",
+        counterexample="x = $T[3,6] parameter(0)\n z = $T[] parameter(1)\n i = s32[2,1] parameter(2)\n"
+        "p = $T[4,6] pad(x, z), padding=1_0x0_0\n"
+        "ROOT r = $T[2,6] gather(p, i), offset_dims={1}, collapsed_slice_dims={0}, "
+        "start_index_map={0}, index_vector_dim=1, slice_sizes={1,6}",
+        types=("f32", "s32"),
+    ),
+)

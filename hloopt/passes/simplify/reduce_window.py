@@ -1,0 +1,234 @@
+"""Rules for reduce-window."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from hloopt.ir import Instruction
+from hloopt.passes.regions import IDEMPOTENT, is_liftable, lifted, named_combiner
+from hloopt.passes.simplify.conditions import COMPLEX, FLOAT, INTEGER, resized, scalar_value
+from hloopt.passes.simplify.reduce import ADD, MAX, is_neutral
+from hloopt.rewrite import Match, Rule, op, splat_literal, var
+from hloopt.types import ArrayShape, PaddingDim, SliceRange, TupleShape, Window, WindowDim
+
+__all__ = ["RULES"]
+
+A, B, INIT = var("A"), var("B"), var("INIT")
+
+# Up to which number each integer is one of the type's.
+_WHOLE = {"f16": 1 << 11, "bf16": 1 << 8, "f32": 1 << 24}
+
+
+def _window(root: Instruction) -> tuple[WindowDim, ...]:
+    return Window.given(root.attributes.get("window"), root.operands[0].array.rank).dims
+
+
+def _is_plain(root: Instruction) -> bool:
+    return len(root.operands) == 2 and isinstance(root.shape, ArrayShape)
+
+
+def _single_positions(match: Match) -> Instruction | None:
+    """Windows of one element, none of it padding: what they start at, and the region once."""
+    root = match.root
+    count = len(root.operands) // 2
+    values, inits = root.operands[:count], root.operands[count:]
+    window = _window(root)
+    if any(replace(dim, stride=1) != WindowDim(1) for dim in window):
+        return None
+    region = root.attributes["to_apply"]
+    if not is_liftable(region, (*inits, *values)):
+        return None
+    shapes = root.shape.elements if isinstance(root.shape, TupleShape) else (root.shape,)
+    strided = tuple(
+        SliceRange(0, size, dim.stride)
+        for size, dim in zip(values[0].array.dims, window, strict=True)
+    )
+    starts, elements = [], []
+    for value, init, shape in zip(values, inits, shapes, strict=True):
+        assert isinstance(shape, ArrayShape)
+        if shape.dims != value.array.dims:
+            value = match.make("slice", (value,), {"slice": strided}, shape)
+        elements.append(value)
+        if shape.dims:
+            init = match.make("broadcast", (init,), {"dimensions": ()}, shape)
+        starts.append(init)
+    like = shapes[0]
+    assert isinstance(like, ArrayShape)
+    results = lifted(region, (*starts, *elements), like, match.make)
+    if isinstance(root.shape, TupleShape):
+        return match.make("tuple", results, {}, root.shape)
+    return results[0]
+
+
+def _whole_dimensions(match: Match) -> Instruction | None:
+    """One window over each of some dimensions, single elements of the others."""
+    root, source = match.root, match.A.array
+    window = _window(root)
+    if not _is_plain(root) or not root.array.elements:
+        return None
+    whole = []
+    for dim, (size, entry) in enumerate(zip(source.dims, window, strict=True)):
+        if entry == WindowDim(1):
+            continue
+        if replace(entry, stride=1) != WindowDim(size):
+            return None
+        whole.append(dim)
+    if not whole:
+        return None
+    opcode, kind = named_combiner(root.attributes["to_apply"]), source.dtype.kind
+    if opcode == "add" and kind in (FLOAT, COMPLEX) and not match.fast_math:
+        match.refuse("an executor may add the floats of a reduce in another order")
+        return None
+    kept = tuple(size for dim, size in enumerate(source.dims) if dim not in whole)
+    attributes = {"dimensions": tuple(whole), "to_apply": root.attributes["to_apply"]}
+    inner = match.make("reduce", (match.A, match.INIT), attributes, resized(root.array, kept))
+    return match.make("reshape", (inner,), {}, root.shape)
+
+
+def _of_pad(match: Match) -> Instruction | None:
+    """Padding that is the initial value counts as much as none, where that may be taken twice."""
+    root, pad = match.root, match.root.operands[0]
+    literal = splat_literal(match.INIT)
+    same = match.B is match.INIT or (literal is not None and literal == splat_literal(match.B))
+    if not _is_plain(root) or not same:
+        return None
+    opcode = named_combiner(root.attributes["to_apply"])
+    value = scalar_value(match.INIT)
+    kind = root.array.dtype.kind
+    # A float sum that starts at +0 stays what it is when the same +0 is added, whatever else is.
+    zero = opcode == "add" and kind == FLOAT and value is not None and not float(value)
+    if opcode not in IDEMPOTENT and not zero and not is_neutral(opcode, match.INIT, match.A):
+        return None
+    dims: list[WindowDim] = []
+    paddings: tuple[PaddingDim, ...] = pad.attributes["padding"]
+    for entry, padding in zip(_window(root), paddings, strict=True):
+        if padding.low < 0 or padding.high < 0:
+            match.refuse("the pad also cuts off")
+            return None
+        if padding != PaddingDim(0, 0) and entry.base_dilation != 1:
+            match.refuse("the window has a base dilation already")
+            return None
+        dims.append(
+            replace(
+                entry,
+                pad_low=entry.pad_low + padding.low,
+                pad_high=entry.pad_high + padding.high,
+                base_dilation=entry.base_dilation * (padding.interior + 1),
+            )
+        )
+    attributes = {**root.attributes, "window": Window(tuple(dims))}
+    return match.make("reduce-window", (match.A, match.INIT), attributes, root.shape)
+
+
+def _one_element_each(match: Match) -> Instruction | None:
+    """Every window meets the one element of each dimension that it moves along."""
+    root, source = match.root, match.A.array
+    window = _window(root)
+    if not _is_plain(root) or root.array.dims == source.dims:
+        return None
+    for size, entry, out in zip(source.dims, window, root.array.dims, strict=True):
+        if entry == WindowDim(1):
+            continue
+        meets = size == 1 and (out - 1) * entry.stride <= entry.pad_low < entry.size
+        if not meets or entry.window_dilation != 1:
+            return None
+    region = root.attributes["to_apply"]
+    if not is_liftable(region, (match.INIT, match.A)):
+        return None
+    start = match.INIT
+    if source.dims:
+        start = match.make("broadcast", (start,), {"dimensions": ()}, source)
+    (value,) = lifted(region, (start, match.A), source, match.make)
+    kept = tuple(dim for dim in range(source.rank) if source.dims[dim] == root.array.dims[dim])
+    shape = resized(source, tuple(source.dims[dim] for dim in kept))
+    small = match.make("reshape", (value,), {}, shape)
+    return match.make("broadcast", (small,), {"dimensions": kept}, root.shape)
+
+
+def _running_sum_of_splat(match: Match) -> Instruction | None:
+    """c, 2 c, 3 c ...: in double precision the sums are exact, and so is the product's one rounding."""
+    root, value = match.root, scalar_value(match.A)
+    if not _is_plain(root) or value is None or named_combiner(root.attributes["to_apply"]) != "add":
+        return None
+    start, shape = scalar_value(match.INIT), root.array
+    moving = [dim for dim, entry in enumerate(_window(root)) if entry != WindowDim(1)]
+    if start is None or len(moving) != 1 or shape.dtype.kind not in (FLOAT, *INTEGER):
+        return None
+    (dim,) = moving
+    size = match.A.array.dims[dim]
+    if _window(root)[dim] != WindowDim(size, pad_low=size - 1) or float(start) or not float(value):
+        return None
+    limit = (
+        _WHOLE.get(shape.dtype.name, 0)
+        if shape.dtype.kind == FLOAT
+        else 1 << (shape.dtype.bits - 1)
+    )
+    if size >= limit:
+        match.refuse(f"{size} is no {shape.dtype.name}")
+        return None
+    counted = match.make("iota", (), {"iota_dimension": dim}, shape)
+    one = match.splat(shape, 1)
+    terms = match.make("add", (counted, one), {}, shape)
+    return match.make("multiply", (terms, match.splat(shape, value)), {}, shape)
+
+
+RULES = (
+    Rule(
+        "reduce-window(A, INIT) of single positions => to_apply(INIT, slice(A))",
+        op("reduce-window"),
+        _single_positions,
+        example=f"HloModule m\n{ADD}ENTRY e {{ x = $T[5,4] parameter(0)\n i = $T[] parameter(1)\n"
+        "ROOT r = $T[3,4] reduce-window(x, i), window={size=1x1 stride=2x1}, to_apply=add }",
+        counterexample=f"HloModule m\n{ADD}ENTRY e {{ x = $T[5,4] parameter(0)\n"
+        "i = $T[] parameter(1)\n"
+        "ROOT r = $T[6,4] reduce-window(x, i), window={size=1x1 pad=1_0x0_0}, to_apply=add }",
+        types=("f32", "s32", "bf16"),
+    ),
+    Rule(
+        "reduce-window(A) over whole dimensions => reshape(reduce(A))",
+        op("reduce-window", A, INIT),
+        _whole_dimensions,
+        example=f"HloModule m\n{MAX}ENTRY e {{ x = $T[5,4,3] parameter(0)\n"
+        "i = $T[] parameter(1)\n"
+        "ROOT r = $T[5,1,1] reduce-window(x, i), window={size=1x4x3}, to_apply=max }",
+        counterexample=f"HloModule m\n{ADD}ENTRY e {{ x = $T[5,4,3] parameter(0)\n"
+        "i = $T[] parameter(1)\n"
+        "ROOT r = $T[5,2,1] reduce-window(x, i), window={size=1x3x3}, to_apply=add }",
+        types=("f32", "s32", "bf16"),
+    ),
+    Rule(
+        "reduce-window(pad(A, INIT), INIT) => reduce-window(A, INIT)",
+        op("reduce-window", op("pad", A, B), INIT),
+        _of_pad,
+        example=f"HloModule m\n{MAX}ENTRY e {{ x = $T[5] parameter(0)\n i = $T[] parameter(1)\n"
+        "p = $T[12] pad(x, i), padding=1_2_1\n"
+        "ROOT r = $T[10] reduce-window(p, i), window={size=3}, to_apply=max }",
+        counterexample=f"HloModule m\n{ADD}ENTRY e {{ x = $T[5] parameter(0)\n"
+        "i = $T[] parameter(1)\n p = $T[12] pad(x, i), padding=1_2_1\n"
+        "ROOT r = $T[10] reduce-window(p, i), window={size=3}, to_apply=add }",
+        types=("f32", "s32", "bf16"),
+    ),
+    Rule(
+        "reduce-window(A, INIT) of one element each => broadcast(to_apply(INIT, A))",
+        op("reduce-window", A, INIT),
+        _one_element_each,
+        example=f"HloModule m\n{ADD}ENTRY e {{ x = $T[3,1] parameter(0)\n i = $T[] parameter(1)\n"
+        "ROOT r = $T[3,4] reduce-window(x, i), window={size=1x4 pad=0_0x3_3}, to_apply=add }",
+        counterexample=f"HloModule m\n{ADD}ENTRY e {{ x = $T[3,1] parameter(0)\n"
+        "i = $T[] parameter(1)\n"
+        "ROOT r = $T[3,5] reduce-window(x, i), window={size=1x4 pad=0_0x4_3}, to_apply=add }",
+        types=("f32", "s32", "bf16"),
+    ),
+    Rule(
+        "reduce-window(broadcast(C), 0) of running sums => (iota + 1) * C",
+        op("reduce-window", A, INIT),
+        _running_sum_of_splat,
+        example=f"HloModule m\n{ADD}ENTRY e {{ c = $T[] constant(3)\n"
+        "x = $T[2,7] broadcast(c), dimensions={}\n i = $T[] constant(0)\n"
+        "ROOT r = $T[2,7] reduce-window(x, i), window={size=1x7 pad=0_0x6_0}, to_apply=add }",
+        counterexample=f"HloModule m\n{ADD}ENTRY e {{ c = $T[] constant(-0.0)\n"
+        "x = $T[2,7] broadcast(c), dimensions={}\n i = $T[] constant(0)\n"
+        "ROOT r = $T[2,7] reduce-window(x, i), window={size=1x7 pad=0_0x6_0}, to_apply=add }",
+        types=("f32", "bf16"),
+    ),
+)
