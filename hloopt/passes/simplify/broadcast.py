@@ -142,7 +142,8 @@ def _operands(root: Instruction) -> list[_Repeated] | None:
 
 def _computed(match: Match, inner: ArrayShape, dims: tuple[int, ...]) -> Instruction | None:
     root = match.root
-    if inner.elements >= root.array.elements:
+    as_many = inner.elements >= root.array.elements
+    if as_many and (inner.rank > 0 or root.array.rank == 0 or inner.elements > 1):
         return None
     operands = tuple(_before(match, operand, inner, dims) for operand in root.operands)
     shape = inner.with_dtype(root.array.dtype)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from hloopt.ir import Instruction
 from hloopt.passes.simplify.dimensions import used_once
-from hloopt.passes.simplify.dynamic_slice import clamped, largest, number, starts_of
+from hloopt.passes.simplify.dynamic_index import clamped, largest, number, starts_of
 from hloopt.rewrite import Match, Pattern, Rule, op, splat_literal
 from hloopt.types import PaddingDim, array
 

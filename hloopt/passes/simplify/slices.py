@@ -5,33 +5,31 @@ from __future__ import annotations
 from math import prod
 
 from hloopt.ir import Instruction
-from hloopt.passes.simplify.conditions import exact_or_fast, resized, scalar_value
+from hloopt.passes.simplify.conditions import exact_or_fast, resized
 from hloopt.passes.simplify.dimensions import (
     ELEMENTWISE,
     all_users_are,
     common_factors,
-    concatenated,
     dimensions,
     is_scalar,
     own_attributes,
-    paddings,
     ranges,
     used_once,
     with_dims,
 )
 from hloopt.rewrite import Match, Rule, op, splat_literal, var
-from hloopt.types import DotDims, PaddingDim, SliceRange
+from hloopt.types import DotDims, SliceRange
 
-__all__ = ["RULES"]
+__all__ = ["RULES", "is_only_sliced", "part", "sliced"]
 
 A, B = var("A"), var("B")
 
 
-def _slice(match: Match, operand: Instruction, taken: tuple[SliceRange, ...]) -> Instruction:
+def sliced(match: Match, operand: Instruction, taken: tuple[SliceRange, ...]) -> Instruction:
     return match.make("slice", (operand,), {"slice": taken}, match.root.shape)
 
 
-def _part(match: Match, operand: Instruction, taken: tuple[SliceRange, ...]) -> Instruction:
+def part(match: Match, operand: Instruction, taken: tuple[SliceRange, ...]) -> Instruction:
     """A slice that is not the result; the operand itself where nothing is cut off."""
     sizes = tuple(entry.size for entry in taken)
     if sizes == operand.array.dims:
@@ -43,7 +41,7 @@ _MOST_SLICES = 8
 _MOST_ROWS = 64
 
 
-def _is_only_sliced(instruction: Instruction) -> bool:
+def is_only_sliced(instruction: Instruction) -> bool:
     """Whether a few slices are all that needs it: the whole is not made any more."""
     return len(instruction.users) <= _MOST_SLICES and all_users_are(instruction, "slice")
 
@@ -64,7 +62,7 @@ def _same_dims(match: Match) -> bool:
 
 def _slice_once(match: Match) -> Instruction:
     inner, outer = ranges(match.root.operands[0]), ranges(match.root)
-    return _slice(match, match.A, tuple(map(_composed, inner, outer)))
+    return sliced(match, match.A, tuple(map(_composed, inner, outer)))
 
 
 def _composed(inner: SliceRange, outer: SliceRange) -> SliceRange:
@@ -81,114 +79,15 @@ def _without_stride(match: Match) -> Instruction | None:
     plain = tuple(
         SliceRange(entry.start, entry.start + 1) if entry.size == 1 else entry for entry in taken
     )
-    return _slice(match, match.A, plain) if plain != taken else None
+    return sliced(match, match.A, plain) if plain != taken else None
 
 
 def _slice_of_broadcast(match: Match) -> Instruction:
     """Slice what is broadcast, where a dimension of it is cut, and broadcast less."""
     dims = dimensions(match.root.operands[0])
     taken = ranges(match.root)
-    source = _part(match, match.A, tuple(taken[d] for d in dims))
+    source = part(match, match.A, tuple(taken[d] for d in dims))
     return match.make("broadcast", (source,), {"dimensions": dims}, match.root.shape)
-
-
-def _slice_of_concatenate(match: Match) -> Instruction | None:
-    """Take the one operand in which the whole range lies."""
-    inner, taken = match.root.operands[0], ranges(match.root)
-    dimension = concatenated(inner)
-    wanted = taken[dimension]
-    offset = 0
-    for operand in inner.operands:
-        size = operand.array.dims[dimension]
-        if offset <= wanted.start and wanted.limit <= offset + size:
-            moved = SliceRange(wanted.start - offset, wanted.limit - offset, wanted.stride)
-            return _slice(match, operand, _with(taken, dimension, moved))
-        offset += size
-    return None
-
-
-def _with(
-    taken: tuple[SliceRange, ...], dimension: int, entry: SliceRange
-) -> tuple[SliceRange, ...]:
-    return (*taken[:dimension], entry, *taken[dimension + 1 :])
-
-
-def _slice_before_concatenate(match: Match) -> Instruction | None:
-    """Join only what is taken; the whole is then needed by nobody."""
-    inner, taken = match.F, ranges(match.root)
-    dimension = concatenated(inner)
-    wanted = taken[dimension]
-    if wanted.stride != 1 or not wanted.size or not _is_only_sliced(inner):
-        return None
-    pieces: list[Instruction] = []
-    offset = 0
-    for operand in inner.operands:
-        size = operand.array.dims[dimension]
-        first, limit = max(0, wanted.start - offset), min(size, wanted.limit - offset)
-        if first < limit:
-            pieces.append(_part(match, operand, _with(taken, dimension, SliceRange(first, limit))))
-        offset += size
-    if len(pieces) < 2:
-        return None
-    return match.make("concatenate", tuple(pieces), {"dimensions": (dimension,)}, match.root.shape)
-
-
-def _slice_of_pad(match: Match) -> Instruction | None:
-    """Where the slice reads data only, read it before the padding."""
-    moved: list[SliceRange] = []
-    pads = zip(
-        ranges(match.root), paddings(match.root.operands[0]), match.A.array.dims, strict=True
-    )
-    for wanted, padding, size in pads:
-        step, count = padding.interior + 1, wanted.size
-        first, rest = divmod(wanted.start - padding.low, step)
-        stride, between = divmod(wanted.stride, step) if count > 1 else (1, 0)
-        last = first + (count - 1) * stride
-        if not count or rest or between or first < 0 or last >= size:
-            return None
-        moved.append(SliceRange(first, last + 1, stride))
-    return _slice(match, match.A, tuple(moved))
-
-
-def _slice_of_padding(match: Match) -> Instruction | None:
-    """In one dimension nothing but padding is taken."""
-    pads = zip(
-        ranges(match.root), paddings(match.root.operands[0]), match.A.array.dims, strict=True
-    )
-    for wanted, padding, size in pads:
-        step, last = padding.interior + 1, wanted.start + (wanted.size - 1) * wanted.stride
-        end = padding.low + (size - 1) * step
-        outside = not size or last < padding.low or wanted.start > end
-        start, stride = wanted.start - padding.low, wanted.stride if wanted.size > 1 else step
-        if outside or (start % step and stride % step == 0):
-            return match.make("broadcast", (match.B,), {"dimensions": ()}, match.root.shape)
-    return None
-
-
-def _slice_before_pad(match: Match) -> Instruction | None:
-    """Pad only as far as is taken; the whole is then needed by nobody."""
-    inner = match.F
-    if not _is_only_sliced(inner) or 0 in match.root.array.dims:
-        return None
-    taken: list[SliceRange] = []
-    padded: list[PaddingDim] = []
-    for wanted, entry, size in zip(
-        ranges(match.root), paddings(inner), match.A.array.dims, strict=True
-    ):
-        if wanted.stride != 1 or (entry.interior and wanted.size != inner.array.dims[len(taken)]):
-            return None
-        if entry.interior or wanted.size == inner.array.dims[len(taken)]:
-            taken.append(SliceRange(0, size))
-            padded.append(entry)
-            continue
-        first, limit = max(0, wanted.start - entry.low), min(size, wanted.limit - entry.low)
-        if first >= limit:
-            return None
-        taken.append(SliceRange(first, limit))
-        low = first + entry.low - wanted.start
-        padded.append(PaddingDim(low, wanted.size - low - (limit - first)))
-    source = _part(match, match.A, tuple(taken))
-    return match.make("pad", (source, match.B), {"padding": tuple(padded)}, match.root.shape)
 
 
 def _slice_before_reverse(match: Match) -> Instruction | None:
@@ -201,14 +100,14 @@ def _slice_before_reverse(match: Match) -> Instruction | None:
         taken[d] = SliceRange(size - 1 - last, size - entry.start, entry.stride)
         if not entry.size:
             taken[d] = SliceRange(0, 0)
-    source = _part(match, match.A, tuple(taken))
+    source = part(match, match.A, tuple(taken))
     return match.make("reverse", (source,), {"dimensions": turned}, match.root.shape)
 
 
 def _slice_before_transpose(match: Match) -> Instruction | None:
     inner = match.F
     taken: dict[int, SliceRange] = dict(zip(dimensions(inner), ranges(match.root), strict=True))
-    source = _part(match, match.A, tuple(taken[d] for d in range(len(taken))))
+    source = part(match, match.A, tuple(taken[d] for d in range(len(taken))))
     return match.make("transpose", (source,), {"dimensions": dimensions(inner)}, match.root.shape)
 
 
@@ -229,7 +128,7 @@ def _slice_before_reshape(match: Match) -> Instruction | None:
             return None
         for d, entry in zip(old, moved, strict=True):
             taken[d] = entry
-    source = _part(match, match.A, tuple(taken))
+    source = part(match, match.A, tuple(taken))
     return match.make("reshape", (source,), {}, match.root.shape)
 
 
@@ -286,28 +185,6 @@ def _run(cut: list[tuple[SliceRange, int]]) -> tuple[int, int] | None:
     return start, count
 
 
-def _slice_of_iota(match: Match) -> Instruction | None:
-    """The iota from its first number on, in the steps of the slice."""
-    iota = match.root.operands[0]
-    dimension = iota.attributes["iota_dimension"]
-    wanted, dtype = ranges(match.root)[dimension], iota.array.dtype
-    shape = match.root.array
-    numbers = match.make("iota", (), {"iota_dimension": dimension}, shape)
-    if not wanted.size or (wanted.start == 0 and (wanted.stride == 1 or wanted.size == 1)):
-        return numbers
-    if not dtype.is_integer or dtype.bits < 8:
-        return None
-    limit = (1 << (dtype.bits - (dtype.kind == "signed"))) - 1
-    if wanted.limit > limit:
-        return None
-    if wanted.stride != 1 and wanted.size > 1:
-        stride = match.splat(shape, wanted.stride)
-        numbers = match.make("multiply", (numbers, stride), {}, shape)
-    if wanted.start:
-        numbers = match.make("add", (numbers, match.splat(shape, wanted.start)), {}, shape)
-    return numbers
-
-
 def _slice_before_elementwise(match: Match) -> Instruction | None:
     """Compute only what is taken; nothing else needs the rest."""
     computed, root, taken = match.F, match.root, ranges(match.root)
@@ -325,7 +202,7 @@ def _piece(match: Match, operand: Instruction, taken: tuple[SliceRange, ...]) ->
     sizes = tuple(entry.size for entry in taken)
     if literal is not None:
         return match.splat_of(resized(operand.array, sizes), literal)
-    return _part(match, operand, taken)
+    return part(match, operand, taken)
 
 
 def _slice_before_dot(match: Match) -> Instruction | None:
@@ -341,37 +218,15 @@ def _slice_before_dot(match: Match) -> Instruction | None:
         (match.A, dims.lhs_batch, dims.lhs_contracting),
         (match.B, dims.rhs_batch, dims.rhs_contracting),
     ):
-        part = [SliceRange(0, size) for size in operand.array.dims]
+        cut = [SliceRange(0, size) for size in operand.array.dims]
         for position, d in enumerate(batches):
-            part[d] = taken[position]
+            cut[d] = taken[position]
         for d in range(operand.array.rank):
             if d not in batches and d not in contracting:
-                part[d] = taken[free]
+                cut[d] = taken[free]
                 free += 1
-        sides.append(_part(match, operand, tuple(part)))
+        sides.append(part(match, operand, tuple(cut)))
     return match.make("dot", tuple(sides), own_attributes(dot), match.root.shape)
-
-
-def _slice_of_update(match: Match) -> Instruction | None:
-    """At a known place: what is taken lies within what was written, or beside it."""
-    updated = match.F
-    operand, update, *starts = updated.operands
-    if len(starts) != operand.array.rank:
-        return None
-    inside, moved = True, []
-    for wanted, start, size, total in zip(
-        ranges(match.root), starts, update.array.dims, operand.array.dims, strict=True
-    ):
-        value = scalar_value(start)
-        if value is None and size != total:
-            return None
-        first = 0 if value is None else max(0, min(int(value), total - size))
-        last = wanted.start + (wanted.size - 1) * wanted.stride
-        if not wanted.size or last < first or wanted.start >= first + size:
-            return _slice(match, operand, ranges(match.root))
-        inside = inside and first <= wanted.start and last < first + size
-        moved.append(SliceRange(wanted.start - first, last - first + 1, wanted.stride))
-    return _slice(match, update, tuple(moved)) if inside else None
 
 
 RULES = (
@@ -410,56 +265,6 @@ RULES = (
         "n = f32[4,5] negate(y)\n ROOT r = f32[2,5] slice(n), slice={[1:3], [0:5]}",
     ),
     Rule(
-        "slice(concatenate(A, B)) => slice(B)",
-        op("slice", op("concatenate")),
-        _slice_of_concatenate,
-        example="x = f32[2,3] parameter(0)\n y = f32[2,5] parameter(1)\n"
-        "c = f32[2,8] concatenate(x, y), dimensions={1}\n"
-        "ROOT r = f32[1,2] slice(c), slice={[1:2], [4:8:2]}",
-        counterexample="x = f32[2,3] parameter(0)\n y = f32[2,5] parameter(1)\n"
-        "c = f32[2,8] concatenate(x, y), dimensions={1}\n"
-        "ROOT r = f32[2,2] slice(c), slice={[0:2], [2:4]}",
-    ),
-    Rule(
-        "slice(concatenate(A, B)) => concatenate(slice(A), slice(B))",
-        op("slice", op("concatenate").bind("F")),
-        _slice_before_concatenate,
-        example="x = f32[3,2] parameter(0)\n y = f32[3,2] parameter(1)\n z = f32[3,2] parameter(2)\n"
-        "c = f32[9,2] concatenate(x, y, z), dimensions={0}\n"
-        "ROOT r = f32[5,1] slice(c), slice={[2:7], [1:2]}",
-        counterexample="x = f32[3] parameter(0)\n y = f32[3] parameter(1)\n"
-        "c = f32[6] concatenate(x, y), dimensions={0}\n s = f32[4] slice(c), slice={[1:5]}\n"
-        "ROOT t = (f32[4], f32[6]) tuple(s, c)",
-    ),
-    Rule(
-        "slice(pad(A, B)) => slice(A)",
-        op("slice", op("pad", A, B)),
-        _slice_of_pad,
-        example="x = f32[4] parameter(0)\n z = f32[] constant(0)\n p = f32[9] pad(x, z), padding=2_3\n"
-        "ROOT r = f32[2] slice(p), slice={[3:6:2]}",
-        counterexample="x = f32[4] parameter(0)\n z = f32[] constant(0)\n"
-        "p = f32[9] pad(x, z), padding=2_3\n ROOT r = f32[3] slice(p), slice={[1:4]}",
-    ),
-    Rule(
-        "slice(pad(A, B)) => broadcast(B)",
-        op("slice", op("pad", A, B)),
-        _slice_of_padding,
-        example="x = f32[4] parameter(0)\n z = f32[] parameter(1)\n p = f32[9] pad(x, z), padding=2_3\n"
-        "ROOT r = f32[2] slice(p), slice={[7:9]}",
-        counterexample="x = f32[4] parameter(0)\n z = f32[] parameter(1)\n"
-        "p = f32[9] pad(x, z), padding=2_3\n ROOT r = f32[4] slice(p), slice={[5:9]}",
-    ),
-    Rule(
-        "slice(pad(A, B)) => pad(slice(A), B)",
-        op("slice", op("pad", A, B).bind("F")),
-        _slice_before_pad,
-        example="x = f32[4,3] parameter(0)\n z = f32[] parameter(1)\n"
-        "p = f32[9,5] pad(x, z), padding=2_3x0_0_1\n"
-        "ROOT r = f32[3,5] slice(p), slice={[1:4], [0:5]}",
-        counterexample="x = f32[4] parameter(0)\n z = f32[] parameter(1)\n"
-        "p = f32[9] pad(x, z), padding=2_3\n ROOT r = f32[3] slice(p), slice={[1:7:2]}",
-    ),
-    Rule(
         "slice(reverse(A)) => reverse(slice(A))",
         op("slice", op("reverse", A).bind("F").one_use),
         _slice_before_reverse,
@@ -488,15 +293,6 @@ RULES = (
         "ROOT r = f32[6] slice(y), slice={[1:7]}",
     ),
     Rule(
-        "slice(iota) => C + D * iota",
-        op("slice", op("iota")),
-        _slice_of_iota,
-        example="x = $T[2,9] iota(), iota_dimension=1\n"
-        "ROOT r = $T[1,3] slice(x), slice={[1:2], [2:9:3]}",
-        counterexample="x = f32[9] iota(), iota_dimension=0\n ROOT r = f32[3] slice(x), slice={[2:5]}",
-        types=("s32", "u8"),
-    ),
-    Rule(
         "slice(f(A, B)) => f(slice(A), slice(B))",
         op("slice", op(ELEMENTWISE).bind("F").one_use),
         _slice_before_elementwise,
@@ -518,15 +314,5 @@ RULES = (
         counterexample="x = f32[4,3] parameter(0)\n y = f32[3,5] parameter(1)\n"
         "d = f32[4,5] dot(x, y), lhs_contracting_dims={1}, rhs_contracting_dims={0}\n"
         "ROOT r = f32[2,5] slice(d), slice={[1:3], [0:5]}",
-    ),
-    Rule(
-        "slice(dynamic-update-slice(A, B, C)) => slice(B)",
-        op("slice", op("dynamic-update-slice").bind("F")),
-        _slice_of_update,
-        example="x = f32[8] parameter(0)\n u = f32[3] parameter(1)\n i = s32[] constant(2)\n"
-        "d = f32[8] dynamic-update-slice(x, u, i)\n a = f32[2] slice(d), slice={[3:5]}\n"
-        "b = f32[2] slice(d), slice={[6:8]}\n ROOT r = f32[2] add(a, b)",
-        counterexample="x = f32[8] parameter(0)\n u = f32[3] parameter(1)\n i = s32[] parameter(2)\n"
-        "d = f32[8] dynamic-update-slice(x, u, i)\n ROOT r = f32[2] slice(d), slice={[3:5]}",
     ),
 )

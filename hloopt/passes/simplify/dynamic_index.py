@@ -1,0 +1,161 @@
+"""Rules for the starts of dynamic-slice and dynamic-update-slice, which both ops clamp alike."""
+
+from __future__ import annotations
+
+from hloopt.ir import Instruction
+from hloopt.passes.simplify.conditions import INTEGER, scalar_value
+from hloopt.passes.simplify.conversion import is_lossless
+from hloopt.passes.simplify.dimensions import is_scalar, own_attributes
+from hloopt.rewrite import Match, Rule, op
+from hloopt.types import DType, array
+
+__all__ = ["RULES", "clamped", "largest", "number", "starts_of"]
+
+_BOTH = ("dynamic-slice", "dynamic-update-slice")
+
+
+def starts_of(instruction: Instruction) -> tuple[Instruction, ...]:
+    """The scalar start indices of a dynamic-slice or dynamic-update-slice; nothing for the old form."""
+    given = instruction.operands[1 if instruction.opcode == "dynamic-slice" else 2 :]
+    if len(given) != instruction.operands[0].array.rank or not all(map(is_scalar, given)):
+        return ()
+    return given
+
+
+def largest(dtype: DType) -> int:
+    """The largest number of an integer type."""
+    return (1 << (dtype.bits - (dtype.kind == "signed"))) - 1
+
+
+def number(start: Instruction, dim: int, size: int) -> int | None:
+    """Where a part of ``size`` out of ``dim`` begins, clamped, if that is known."""
+    if dim == size:
+        return 0
+    value = scalar_value(start)
+    return None if value is None else max(0, min(int(value), dim - size))
+
+
+def clamped(match: Match, start: Instruction, dim: int, size: int) -> Instruction | None:
+    """The start as the op clamps it; None where the index type does not reach the end."""
+    known, dtype = number(start, dim, size), start.array.dtype
+    if dim - size > largest(dtype):
+        return None
+    if known is not None:
+        return match.splat(array(dtype), known)
+    bounds = (match.splat(array(dtype), 0), match.splat(array(dtype), dim - size))
+    return match.make("clamp", (bounds[0], start, bounds[1]), {}, array(dtype))
+
+
+def _whole_from_zero(match: Match) -> Instruction | None:
+    """Where the whole dimension is taken, the start is clamped to 0."""
+    root, starts = match.root, starts_of(match.root)
+    part = root.array if root.opcode == "dynamic-slice" else root.operands[1].array
+    dims = root.operands[0].array.dims
+    known = [
+        dim == size and scalar_value(start) != 0
+        for start, dim, size in zip(starts, dims, part.dims, strict=False)
+    ]
+    if not any(known):
+        return None
+    zero = match.splat(array(starts[0].array.dtype), 0)
+    new = tuple(zero if turn else start for start, turn in zip(starts, known, strict=True))
+    first = root.operands[: len(root.operands) - len(starts)]
+    return match.make(root.opcode, (*first, *new), own_attributes(root), root.shape)
+
+
+def _start_is_clamped(match: Match) -> Instruction | None:
+    """What the op itself clamps need not be clamped before: ``0 <= start <= dim - size``."""
+    root, starts = match.root, starts_of(match.root)
+    part = root.array if root.opcode == "dynamic-slice" else root.operands[1].array
+    dims = root.operands[0].array.dims
+    free = tuple(
+        _unclamped(start, dim - size)
+        for start, dim, size in zip(starts, dims, part.dims, strict=False)
+    )
+    if free == starts:
+        return None
+    first = root.operands[: len(root.operands) - len(starts)]
+    return match.make(root.opcode, (*first, *free), own_attributes(root), root.shape)
+
+
+def _unclamped(start: Instruction, last: int) -> Instruction:
+    """An index before it was limited to a range that holds 0 to ``last``."""
+    if start.opcode == "clamp":
+        low, inner, high = start.operands
+        if _at_most(low, 0) and _at_least(high, last):
+            return inner
+    if start.opcode in ("maximum", "minimum"):
+        for inner, bound in (start.operands, start.operands[::-1]):
+            limit = _at_most(bound, 0) if start.opcode == "maximum" else _at_least(bound, last)
+            if limit:
+                return inner
+    return start
+
+
+def _at_most(instruction: Instruction, bound: int) -> bool:
+    value = scalar_value(instruction)
+    return value is not None and int(value) <= bound
+
+
+def _at_least(instruction: Instruction, bound: int) -> bool:
+    value = scalar_value(instruction)
+    return value is not None and int(value) >= bound
+
+
+def _start_is_converted(match: Match) -> Instruction | None:
+    """All starts come from one narrower integer type, or are numbers that it has."""
+    root, starts = match.root, starts_of(match.root)
+    sources = {start.operands[0].array.dtype for start in starts if start.opcode == "convert"}
+    if len(sources) != 1:
+        return None
+    (narrow,) = sources
+    part = root.array if root.opcode == "dynamic-slice" else root.operands[1].array
+    if narrow.kind not in INTEGER or narrow.bits < 8:
+        return None
+    if not is_lossless(narrow, starts[0].array.dtype):
+        return None
+    indices: list[Instruction] = []
+    for start, dim, size in zip(starts, root.operands[0].array.dims, part.dims, strict=True):
+        if start.opcode == "convert":
+            indices.append(start.operands[0])
+            continue
+        known = number(start, dim, size)
+        if known is None or known > largest(narrow):
+            return None
+        indices.append(match.splat(array(narrow), known))
+    first = root.operands[: len(root.operands) - len(starts)]
+    return match.make(root.opcode, (*first, *indices), own_attributes(root), root.shape)
+
+
+RULES = (
+    Rule(
+        "dynamic-slice(A, I) of a whole dimension => dynamic-slice(A, 0)",
+        op(_BOTH),
+        _whole_from_zero,
+        example="x = f32[4,5] parameter(0)\n i = s32[] parameter(1)\n j = s32[] parameter(2)\n"
+        "ROOT r = f32[2,5] dynamic-slice(x, i, j), dynamic_slice_sizes={2,5}",
+        counterexample="x = f32[4,5] parameter(0)\n i = s32[] parameter(1)\n z = s32[] constant(0)\n"
+        "ROOT r = f32[2,5] dynamic-slice(x, i, z), dynamic_slice_sizes={2,5}",
+    ),
+    Rule(
+        "dynamic-slice(A, clamp(0, I, n)) => dynamic-slice(A, I)",
+        op(_BOTH),
+        _start_is_clamped,
+        example="x = f32[9] parameter(0)\n i = s32[] parameter(1)\n z = s32[] constant(0)\n"
+        "n = s32[] constant(7)\n j = s32[] clamp(z, i, n)\n"
+        "ROOT r = f32[2] dynamic-slice(x, j), dynamic_slice_sizes={2}",
+        counterexample="x = f32[9] parameter(0)\n i = s32[] parameter(1)\n z = s32[] constant(0)\n"
+        "n = s32[] constant(6)\n j = s32[] clamp(z, i, n)\n"
+        "ROOT r = f32[2] dynamic-slice(x, j), dynamic_slice_sizes={2}",
+    ),
+    Rule(
+        "dynamic-slice(A, convert(I)) => dynamic-slice(A, I)",
+        op(_BOTH),
+        _start_is_converted,
+        example="x = f32[9,3] parameter(0)\n i = s32[] parameter(1)\n j = s64[] convert(i)\n"
+        "z = s64[] constant(1)\n"
+        "ROOT r = f32[2,1] dynamic-slice(x, j, z), dynamic_slice_sizes={2,1}",
+        counterexample="x = f32[9] parameter(0)\n i = s64[] parameter(1)\n j = s32[] convert(i)\n"
+        "ROOT r = f32[2] dynamic-slice(x, j), dynamic_slice_sizes={2}",
+    ),
+)

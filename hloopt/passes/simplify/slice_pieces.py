@@ -1,0 +1,304 @@
+"""Rules for slices of what is put together: concatenate, pad, iota, dynamic-update-slice."""
+
+from __future__ import annotations
+
+from hloopt.ir import Instruction
+from hloopt.passes.simplify.conditions import scalar_value
+from hloopt.passes.simplify.dimensions import (
+    ELEMENTWISE,
+    all_users_are,
+    concatenated,
+    is_scalar,
+    own_attributes,
+    paddings,
+    ranges,
+    with_dims,
+)
+from hloopt.passes.simplify.slices import is_only_sliced, part, sliced
+from hloopt.rewrite import Match, Rule, op, splat_literal, var
+from hloopt.types import PaddingDim, SliceRange
+
+__all__ = ["RULES"]
+
+A, B = var("A"), var("B")
+
+
+def _slice_of_concatenate(match: Match) -> Instruction | None:
+    """Take the one operand in which the whole range lies."""
+    inner, taken = match.root.operands[0], ranges(match.root)
+    dimension = concatenated(inner)
+    wanted = taken[dimension]
+    offset = 0
+    for operand in inner.operands:
+        size = operand.array.dims[dimension]
+        if offset <= wanted.start and wanted.limit <= offset + size:
+            moved = SliceRange(wanted.start - offset, wanted.limit - offset, wanted.stride)
+            return sliced(match, operand, _with(taken, dimension, moved))
+        offset += size
+    return None
+
+
+def _with(
+    taken: tuple[SliceRange, ...], dimension: int, entry: SliceRange
+) -> tuple[SliceRange, ...]:
+    return (*taken[:dimension], entry, *taken[dimension + 1 :])
+
+
+def _slice_before_concatenate(match: Match) -> Instruction | None:
+    """Join only what is taken; the whole is then needed by nobody."""
+    inner, taken = match.F, ranges(match.root)
+    dimension = concatenated(inner)
+    wanted = taken[dimension]
+    if wanted.stride != 1 or not wanted.size or not is_only_sliced(inner):
+        return None
+    pieces: list[Instruction] = []
+    offset = 0
+    for operand in inner.operands:
+        size = operand.array.dims[dimension]
+        first, limit = max(0, wanted.start - offset), min(size, wanted.limit - offset)
+        if first < limit:
+            pieces.append(part(match, operand, _with(taken, dimension, SliceRange(first, limit))))
+        offset += size
+    if len(pieces) < 2:
+        return None
+    return match.make("concatenate", tuple(pieces), {"dimensions": (dimension,)}, match.root.shape)
+
+
+_MOST_SLICES = 64
+
+
+def _slice_past_pieces(match: Match) -> Instruction | None:
+    """Compute from pieces alone, where slices, together no more than the whole, take it apart again."""
+    computed, taken = match.F, ranges(match.root)
+    if len(computed.users) > _MOST_SLICES or not all_users_are(computed, "slice"):
+        return None
+    joins = [operand for operand in computed.operands if operand.opcode == "concatenate"]
+    if sum(user.array.elements for user in computed.users) > computed.array.elements or not joins:
+        return None
+    pieces: list[Instruction] = []
+    for operand in computed.operands:
+        literal = splat_literal(operand)
+        if is_scalar(operand):
+            pieces.append(operand)
+        elif operand.opcode == "concatenate":
+            found = _one_piece(match, operand, taken)
+            if found is None:
+                return None
+            pieces.append(found)
+        elif literal is not None:
+            shape = with_dims(operand.array, match.root.array.dims)
+            pieces.append(match.splat_of(shape, literal))
+        elif operand.opcode in _AT_HAND:
+            pieces.append(part(match, operand, taken))
+        else:
+            return match.refuse(f"operand {operand.name} is no concatenate, and no broadcast")
+    shape = with_dims(computed.array, match.root.array.dims)
+    return match.make(computed.opcode, tuple(pieces), own_attributes(computed), shape)
+
+
+_AT_HAND = ("broadcast", "parameter", "get-tuple-element", "iota", "slice", "reshape", "constant")
+
+
+def _one_piece(
+    match: Match, concatenate: Instruction, taken: tuple[SliceRange, ...]
+) -> Instruction | None:
+    """What a slice takes, if it lies in one operand."""
+    dimension = concatenated(concatenate)
+    wanted, offset = taken[dimension], 0
+    for operand in concatenate.operands:
+        size = operand.array.dims[dimension]
+        if offset <= wanted.start and wanted.limit <= offset + size:
+            moved = SliceRange(wanted.start - offset, wanted.limit - offset, wanted.stride)
+            return part(match, operand, _with(taken, dimension, moved))
+        offset += size
+    return None
+
+
+def _slice_of_pad(match: Match) -> Instruction | None:
+    """Where the slice reads data only, read it before the padding."""
+    moved: list[SliceRange] = []
+    pads = zip(
+        ranges(match.root), paddings(match.root.operands[0]), match.A.array.dims, strict=True
+    )
+    for wanted, padding, size in pads:
+        step, count = padding.interior + 1, wanted.size
+        first, rest = divmod(wanted.start - padding.low, step)
+        stride, between = divmod(wanted.stride, step) if count > 1 else (1, 0)
+        last = first + (count - 1) * stride
+        if not count or rest or between or first < 0 or last >= size:
+            return None
+        moved.append(SliceRange(first, last + 1, stride))
+    return sliced(match, match.A, tuple(moved))
+
+
+def _slice_of_padding(match: Match) -> Instruction | None:
+    """In one dimension nothing but padding is taken."""
+    pads = zip(
+        ranges(match.root), paddings(match.root.operands[0]), match.A.array.dims, strict=True
+    )
+    for wanted, padding, size in pads:
+        step, last = padding.interior + 1, wanted.start + (wanted.size - 1) * wanted.stride
+        end = padding.low + (size - 1) * step
+        outside = not size or last < padding.low or wanted.start > end
+        start, stride = wanted.start - padding.low, wanted.stride if wanted.size > 1 else step
+        if outside or (start % step and stride % step == 0):
+            return match.make("broadcast", (match.B,), {"dimensions": ()}, match.root.shape)
+    return None
+
+
+def _slice_before_pad(match: Match) -> Instruction | None:
+    """Pad only as far as is taken; the whole is then needed by nobody."""
+    inner = match.F
+    if not is_only_sliced(inner) or 0 in match.root.array.dims:
+        return None
+    taken: list[SliceRange] = []
+    padded: list[PaddingDim] = []
+    for wanted, entry, size in zip(
+        ranges(match.root), paddings(inner), match.A.array.dims, strict=True
+    ):
+        if wanted.stride != 1 or (entry.interior and wanted.size != inner.array.dims[len(taken)]):
+            return None
+        if entry.interior or wanted.size == inner.array.dims[len(taken)]:
+            taken.append(SliceRange(0, size))
+            padded.append(entry)
+            continue
+        first, limit = max(0, wanted.start - entry.low), min(size, wanted.limit - entry.low)
+        if first >= limit:
+            return None
+        taken.append(SliceRange(first, limit))
+        low = first + entry.low - wanted.start
+        padded.append(PaddingDim(low, wanted.size - low - (limit - first)))
+    source = part(match, match.A, tuple(taken))
+    return match.make("pad", (source, match.B), {"padding": tuple(padded)}, match.root.shape)
+
+
+def _slice_of_iota(match: Match) -> Instruction | None:
+    """The iota from its first number on, in the steps of the slice."""
+    iota = match.root.operands[0]
+    dimension = iota.attributes["iota_dimension"]
+    wanted, dtype = ranges(match.root)[dimension], iota.array.dtype
+    shape = match.root.array
+    numbers = match.make("iota", (), {"iota_dimension": dimension}, shape)
+    if not wanted.size or (wanted.start == 0 and (wanted.stride == 1 or wanted.size == 1)):
+        return numbers
+    if not dtype.is_integer or dtype.bits < 8:
+        return None
+    limit = (1 << (dtype.bits - (dtype.kind == "signed"))) - 1
+    if wanted.limit > limit:
+        return None
+    if wanted.stride != 1 and wanted.size > 1:
+        stride = match.splat(shape, wanted.stride)
+        numbers = match.make("multiply", (numbers, stride), {}, shape)
+    if wanted.start:
+        numbers = match.make("add", (numbers, match.splat(shape, wanted.start)), {}, shape)
+    return numbers
+
+
+def _slice_of_update(match: Match) -> Instruction | None:
+    """At a known place: what is taken lies within what was written, or beside it."""
+    updated = match.F
+    operand, update, *starts = updated.operands
+    if len(starts) != operand.array.rank:
+        return None
+    inside, moved = True, []
+    for wanted, start, size, total in zip(
+        ranges(match.root), starts, update.array.dims, operand.array.dims, strict=True
+    ):
+        value = scalar_value(start)
+        if value is None and size != total:
+            return None
+        first = 0 if value is None else max(0, min(int(value), total - size))
+        last = wanted.start + (wanted.size - 1) * wanted.stride
+        if not wanted.size or last < first or wanted.start >= first + size:
+            return sliced(match, operand, ranges(match.root))
+        inside = inside and first <= wanted.start and last < first + size
+        moved.append(SliceRange(wanted.start - first, last - first + 1, wanted.stride))
+    return sliced(match, update, tuple(moved)) if inside else None
+
+
+RULES = (
+    Rule(
+        "slice(concatenate(A, B)) => slice(B)",
+        op("slice", op("concatenate")),
+        _slice_of_concatenate,
+        example="x = f32[2,3] parameter(0)\n y = f32[2,5] parameter(1)\n"
+        "c = f32[2,8] concatenate(x, y), dimensions={1}\n"
+        "ROOT r = f32[1,2] slice(c), slice={[1:2], [4:8:2]}",
+        counterexample="x = f32[2,3] parameter(0)\n y = f32[2,5] parameter(1)\n"
+        "c = f32[2,8] concatenate(x, y), dimensions={1}\n"
+        "ROOT r = f32[2,2] slice(c), slice={[0:2], [2:4]}",
+    ),
+    Rule(
+        "slice(concatenate(A, B)) => concatenate(slice(A), slice(B))",
+        op("slice", op("concatenate").bind("F")),
+        _slice_before_concatenate,
+        example="x = f32[3,2] parameter(0)\n y = f32[3,2] parameter(1)\n z = f32[3,2] parameter(2)\n"
+        "c = f32[9,2] concatenate(x, y, z), dimensions={0}\n"
+        "ROOT r = f32[5,1] slice(c), slice={[2:7], [1:2]}",
+        counterexample="x = f32[3] parameter(0)\n y = f32[3] parameter(1)\n"
+        "c = f32[6] concatenate(x, y), dimensions={0}\n s = f32[4] slice(c), slice={[1:5]}\n"
+        "ROOT t = (f32[4], f32[6]) tuple(s, c)",
+    ),
+    Rule(
+        "slice(f(concatenate(A, B))) => f(A)",
+        op("slice", op(ELEMENTWISE).bind("F")),
+        _slice_past_pieces,
+        example="x = f32[1,4] parameter(0)\n y = f32[1,4] parameter(1)\n p = pred[4] parameter(2)\n"
+        "c = f32[2,4] concatenate(x, y), dimensions={0}\n"
+        "d = f32[2,4] concatenate(y, x), dimensions={0}\n"
+        "b = pred[2,4] broadcast(p), dimensions={1}\n s = f32[2,4] select(b, c, d)\n"
+        "u = f32[1,4] slice(s), slice={[0:1], [0:4]}\n v = f32[1,4] slice(s), slice={[1:2], [0:4]}\n"
+        "ROOT r = f32[1,4] subtract(u, v)",
+        counterexample="x = f32[4] parameter(0)\n y = f32[4] parameter(1)\n"
+        "c = f32[8] concatenate(x, y), dimensions={0}\n n = f32[8] negate(c)\n"
+        "u = f32[4] slice(n), slice={[2:6]}\n v = f32[4] slice(n), slice={[4:8]}\n"
+        "ROOT r = (f32[4], f32[4], f32[8]) tuple(u, v, n)",
+    ),
+    Rule(
+        "slice(pad(A, B)) => slice(A)",
+        op("slice", op("pad", A, B)),
+        _slice_of_pad,
+        example="x = f32[4] parameter(0)\n z = f32[] constant(0)\n p = f32[9] pad(x, z), padding=2_3\n"
+        "ROOT r = f32[2] slice(p), slice={[3:6:2]}",
+        counterexample="x = f32[4] parameter(0)\n z = f32[] constant(0)\n"
+        "p = f32[9] pad(x, z), padding=2_3\n ROOT r = f32[3] slice(p), slice={[1:4]}",
+    ),
+    Rule(
+        "slice(pad(A, B)) => broadcast(B)",
+        op("slice", op("pad", A, B)),
+        _slice_of_padding,
+        example="x = f32[4] parameter(0)\n z = f32[] parameter(1)\n p = f32[9] pad(x, z), padding=2_3\n"
+        "ROOT r = f32[2] slice(p), slice={[7:9]}",
+        counterexample="x = f32[4] parameter(0)\n z = f32[] parameter(1)\n"
+        "p = f32[9] pad(x, z), padding=2_3\n ROOT r = f32[4] slice(p), slice={[5:9]}",
+    ),
+    Rule(
+        "slice(pad(A, B)) => pad(slice(A), B)",
+        op("slice", op("pad", A, B).bind("F")),
+        _slice_before_pad,
+        example="x = f32[4,3] parameter(0)\n z = f32[] parameter(1)\n"
+        "p = f32[9,5] pad(x, z), padding=2_3x0_0_1\n"
+        "ROOT r = f32[3,5] slice(p), slice={[1:4], [0:5]}",
+        counterexample="x = f32[4] parameter(0)\n z = f32[] parameter(1)\n"
+        "p = f32[9] pad(x, z), padding=2_3\n ROOT r = f32[3] slice(p), slice={[1:7:2]}",
+    ),
+    Rule(
+        "slice(iota) => C + D * iota",
+        op("slice", op("iota")),
+        _slice_of_iota,
+        example="x = $T[2,9] iota(), iota_dimension=1\n"
+        "ROOT r = $T[1,3] slice(x), slice={[1:2], [2:9:3]}",
+        counterexample="x = f32[9] iota(), iota_dimension=0\n ROOT r = f32[3] slice(x), slice={[2:5]}",
+        types=("s32", "u8"),
+    ),
+    Rule(
+        "slice(dynamic-update-slice(A, B, C)) => slice(B)",
+        op("slice", op("dynamic-update-slice").bind("F")),
+        _slice_of_update,
+        example="x = f32[8] parameter(0)\n u = f32[3] parameter(1)\n i = s32[] constant(2)\n"
+        "d = f32[8] dynamic-update-slice(x, u, i)\n a = f32[2] slice(d), slice={[3:5]}\n"
+        "b = f32[2] slice(d), slice={[6:8]}\n ROOT r = f32[2] add(a, b)",
+        counterexample="x = f32[8] parameter(0)\n u = f32[3] parameter(1)\n i = s32[] parameter(2)\n"
+        "d = f32[8] dynamic-update-slice(x, u, i)\n ROOT r = f32[2] slice(d), slice={[3:5]}",
+    ),
+)
