@@ -10,6 +10,8 @@ from hloopt.analysis.value_range import ValueRange
 from hloopt.ir import Instruction
 from hloopt.passes.simplify.conditions import (
     FLOAT,
+    PRED,
+    has_kind,
     has_known_arithmetic,
     is_exact,
     is_highest,
@@ -119,6 +121,12 @@ def _clamp_to_one(match: Match) -> Instruction | None:
     if match.root.array.dtype.kind == FLOAT and match.values.of(match.A).nan:
         return None
     return _widened(match, match.P) if has_known_arithmetic(match.root) else None
+
+
+def _as_logic(match: Match) -> Instruction:
+    """Of pred, maximum and add are or; minimum and multiply are and."""
+    opcode = "or" if match.root.opcode in ("maximum", "add") else "and"
+    return match.make(opcode, (match.A, match.B), {}, match.root.shape)
 
 
 RULES = (
@@ -256,5 +264,14 @@ RULES = (
         "z = f32[6] parameter(2)\n c = f32[6] clamp(x, y, z)\n"
         "ROOT r = f32[6] minimum(x, c)",
         types=_NUMBERS,
+    ),
+    Rule(
+        "pred max(A, B) => A | B",
+        op((*EXTREMA, "add", "multiply"), A, B).where(has_kind(PRED)),
+        _as_logic,
+        example="x = pred[6] parameter(0)\n y = pred[6] parameter(1)\n"
+        "ROOT r = pred[6] maximum(x, y)",
+        counterexample="x = u8[6] parameter(0)\n y = u8[6] parameter(1)\n"
+        "ROOT r = u8[6] maximum(x, y)",
     ),
 )
