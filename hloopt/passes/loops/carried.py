@@ -85,19 +85,23 @@ def _elements(source: Instruction, position: Instruction) -> tuple[Instruction, 
 class Carried:
     """A loop that is being changed: its operand and its body's root are tuples of its own, which nobody
     else uses, its condition and body are called by it alone, and only get-tuple-elements read its state.
+
+    With ``keeps_state``, what the state consists of will not change, and its result is used as it was.
     """
 
-    def __init__(self, loop: Instruction) -> None:
+    def __init__(self, loop: Instruction, *, keeps_state: bool = False) -> None:
         self.loop = loop
         _own(loop, "condition")
         _own(loop, "body")
         self.condition: Computation = loop.attributes["condition"]
         self.body: Computation = loop.attributes["body"]
         self.states = (self.condition.parameters[0], self.body.parameters[0])
-        self._own_init()
         self._own_root()
-        for state in (*self.states, loop):
+        for state in self.states:
             _only_read(state)
+        if not keeps_state:
+            self._own_init()
+            _only_read(loop)
 
     @property
     def init(self) -> Instruction:

@@ -97,7 +97,7 @@ ENTRY main {
             if not log.allows():
                 break
             log.hit(name, loop, f"element {index}")
-            Carried(loop)
+            Carried(loop, keeps_state=True)
             _replace(loop, index, value)
             changed = True
         return changed
@@ -144,9 +144,14 @@ def _replace(loop: Instruction, index: int, value: Instruction) -> None:
         for read in reads(called.parameters[0], index):
             handed_on = called is body and body.root.operands[index] is read
             if read.is_root or sum(read.users.values()) > handed_on:
-                edit.replace_uses(read, _copied(value, read))
+                copy = _copied(value, read)
                 if handed_on:
+                    edit.replace_uses(read, copy)
                     edit.set_operand(body.root, index, read)
+                else:
+                    name = read.name
+                    edit.replace_instruction(read, copy)
+                    edit.rename(copy, name)
 
 
 def _copied(value: Instruction, position: Instruction) -> Instruction:

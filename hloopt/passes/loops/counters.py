@@ -70,7 +70,7 @@ def final_values(loop: Instruction, effects: Effects, log: PassLog) -> bool:
         if not log.allows():
             break
         log.hit(name, one)
-        edit.replace_uses(one, constant_like(one, one, variable.at(trips)))
+        edit.replace_instruction(one, constant_like(one, one, variable.at(trips)))
         changed = True
     return changed
 
@@ -100,7 +100,7 @@ def merge(loop: Instruction, effects: Effects, log: PassLog) -> bool:
         log.hit(name, loop, f"element {pair.follower} = {sum_text}")
         carried = Carried(loop)
         for use in uses(loop, pair.follower):
-            edit.replace_uses(use, _computed(carried, use, pair))
+            edit.replace_instruction(use, _computed(carried, use, pair))
         carried.drop([pair.follower])
         changed = True
     return changed

@@ -38,7 +38,7 @@ class Body:
         self._is_tuple = isinstance(self._parameter.shape, TupleShape)
         opened = body.root.opcode == "tuple" and not body.root.users
         self._root = body.root
-        self._copies: list[Instruction] = []
+        self._copies: dict[Instruction, None] = {}
         self._results = body.root.operands if opened else None
         self._instructions = [
             inner
@@ -74,7 +74,7 @@ class Body:
             if loop is not None:
                 copy.metadata = copy.metadata or loop.metadata
             mapped[inner] = copy
-            self._copies.append(copy)
+            self._copies[copy] = None
             for before in inner.control_predecessors:
                 if before in mapped:
                     edit.add_control_edge(mapped[before], copy)
@@ -83,6 +83,10 @@ class Body:
         if self._root is parameter:
             return list(state)
         return elements_of(mapped[self._root], position)
+
+    def is_copy(self, instruction: Instruction) -> bool:
+        """Whether an instruction was made by ``copy``."""
+        return instruction in self._copies
 
     def settle(self) -> None:
         """Give fusions among the copies bodies of their own; once, when what was copied may be gone."""

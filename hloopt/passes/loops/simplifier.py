@@ -208,9 +208,7 @@ def _merge(loop: Instruction, effects: Effects, log: PassLog) -> bool:
         log.hit(name, loop, f"element {index} equals {first}")
         carried = Carried(loop)
         for use in uses(loop, index):
-            other = carried.read(use.operands[0], first, use)
-            other.metadata = use.metadata
-            edit.replace_uses(use, other)
+            edit.replace_instruction(use, carried.read(use.operands[0], first, use))
         carried.drop([index])
         changed = True
     return changed

@@ -8,6 +8,7 @@ from typing import ClassVar
 
 from hloopt.analysis.induction import Affine
 from hloopt.analysis.loop_config import config_text, loop_config
+from hloopt.analysis.loop_values import constant_value
 from hloopt.analysis.trip_count import trip_count
 from hloopt.errors import UsageError
 from hloopt.ir import Computation, Instruction, Module, edit
@@ -195,21 +196,29 @@ def _copies(
 ) -> list[Instruction]:
     """The state after the first ``trips`` iterations, computed before an instruction."""
     numbers = _numbers(loop, _known(loop))
-    state = _counted(position, state, numbers(0))
+    state = _counted(body, position, state, numbers(0))
     for iteration in range(trips):
         after = body.copy(position, state, _named(word, iteration), loop)
-        state = _counted(position, after, numbers(iteration + 1))
+        state = _counted(body, position, after, numbers(iteration + 1))
     return list(state)
 
 
 def _counted(
-    position: Instruction, state: Sequence[Instruction], numbers: dict[int, int]
+    body: Body, position: Instruction, state: Sequence[Instruction], numbers: dict[int, int]
 ) -> list[Instruction]:
-    """The state with numbers for its counters; what computed them is left to dce."""
-    return [
-        constant_like(position, one, numbers[index]) if index in numbers else one
-        for index, one in enumerate(state)
-    ]
+    """The state with numbers for its counters, under the names of what computed them in a copy."""
+    counted: list[Instruction] = []
+    replaced: dict[Instruction, Instruction] = {}
+    for index, value in enumerate(state):
+        known = replaced.get(value)
+        if known is None and index in numbers and constant_value(value) is None:
+            is_copy = body.is_copy(value)
+            known = constant_like(value if is_copy else position, value, numbers[index])
+            if is_copy:
+                replaced[value] = known
+                edit.replace_instruction(value, known)
+        counted.append(known or value)
+    return counted
 
 
 def _unroll_partly(loop: Instruction, trips: int, factor: int) -> None:
