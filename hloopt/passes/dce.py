@@ -5,61 +5,163 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from hloopt.ir import Computation, Instruction, Module, edit
-from hloopt.ir.walk import called_computations, reachable
+from hloopt.ir import Computation, Module, edit
+from hloopt.ir.walk import called_computations, callees_first
 from hloopt.passes.effects import Effects
+from hloopt.passes.needed import Needed
+from hloopt.passes.signatures import (
+    drop_parameters,
+    keep_branch_elements,
+    keep_results,
+    takes_only,
+    tied,
+)
 from hloopt.rewrite import Pass, PassLog
+from hloopt.types import TupleShape
 
 __all__ = ["DeadCodeElimination"]
 
 
 @dataclass(frozen=True)
 class DeadCodeElimination(Pass):
-    """Remove instructions nothing needs and computations nobody calls.
+    """Remove instructions nothing needs, within computations and across calls, and computations nobody calls.
 
-    Roots: a computation's result, its parameters (they are its signature), side effects and collectives,
-    and both ends of control edges.
+    1. Needed are: the entry's result, side effects and collectives, both ends of control edges, and what
+       these need in turn, through calls, fusions, maps and conditionals.
+    2. Elements of result tuples that no caller takes go, and with them what computed them; a result with
+       one element left becomes that element.
+    3. Parameters that nothing needs go with their operands, and so do elements of the tuple a branch of a
+       conditional is given.
+
+    The entry keeps its signature, and so does what loops, asynchronous ops, composite calls, custom
+    fusions and calls that share buffers with their operands run.
+
+    signatures   whether to do steps 2 and 3
     """
 
     name: ClassVar[str] = "dce"
+    keeps_schedule: ClassVar[bool] = True
     example: ClassVar[str] = """HloModule example
+
+parts {
+  used = f32[4] parameter(0)
+  idle = f32[4] parameter(1)
+  a = f32[4] negate(used)
+  b = f32[4] exponential(used)
+  ROOT t = (f32[4], f32[4]) tuple(a, b)
+}
 
 ENTRY main {
   x = f32[4] parameter(0)
-  unused = f32[4] exponential(x)
-  ROOT r = f32[4] negate(x)
+  y = f32[4] sine(x)
+  c = (f32[4], f32[4]) call(x, y), to_apply=parts
+  ROOT r = f32[4] get-tuple-element(c), index=0
 }
 """
-    keeps_schedule: ClassVar[bool] = True
+
+    signatures: bool = True
 
     def run(self, module: Module, log: PassLog) -> bool:
-        """Remove in one sweep per computation, then the computations that lost their last caller."""
-        effects = Effects(module)
+        """Rounds until nothing is left; another one is needed only where a signature changed."""
+        changed, again = _remove_uncalled(module, log), True
+        while again:
+            removed, again = self._round(module, log)
+            changed |= removed or again
+        return changed
+
+    def _round(self, module: Module, log: PassLog) -> tuple[bool, bool]:
+        needed = Needed(module, Effects(module), signatures=self.signatures)
         changed = False
         for computation in module:
-            changed |= _sweep(computation, effects, log)
-        return _remove_uncalled(module, log) or changed
+            changed |= _sweep(computation, needed, log)
+        narrowed = _narrow_results(needed, log)
+        for computation in callees_first(module):
+            changed |= _sweep(computation, needed, log)
+            narrowed |= _drop_parameters(computation, needed, log)
+            narrowed |= _narrow_argument(computation, needed, log)
+        narrowed |= _remove_uncalled(module, log)
+        return changed, narrowed
 
 
-def _sweep(computation: Computation, effects: Effects, log: PassLog) -> bool:
-    needed = reachable([entry for entry in computation if _is_root(entry, effects)])
+def _sweep(computation: Computation, needed: Needed, log: PassLog) -> bool:
     changed = False
+    whole = _is_fused(computation)
     for instruction in reversed(computation):
-        if instruction not in needed and log.allows():
-            log.hit("remove an instruction", instruction, "nothing needs it")
+        if (
+            instruction not in needed.instructions
+            and instruction.opcode != "parameter"
+            and not instruction.users
+            and not instruction.is_root
+            and (whole or log.allows())
+        ):
+            log.hit("remove an instruction", instruction, "nothing needs it", count=not whole)
             edit.remove(instruction)
             changed = True
     return changed
 
 
-def _is_root(instruction: Instruction, effects: Effects) -> bool:
-    return (
-        instruction.is_root
-        or instruction.opcode == "parameter"
-        or bool(instruction.control_predecessors)
-        or bool(instruction.control_successors)
-        or effects.has(instruction)
-    )
+def _is_fused(computation: Computation) -> bool:
+    """Whether dead code would make a fusion invalid: then what follows from one rewrite costs no fuel."""
+    return any(caller.opcode == "fusion" for caller in computation.callers)
+
+
+def _narrow_results(needed: Needed, log: PassLog) -> bool:
+    """Step 2.  The branches of a conditional are narrowed together, and so count as one rewrite."""
+    changed = False
+    done: set[Computation] = set()
+    for computation, wanted in needed.results.items():
+        shape = computation.root.shape
+        if computation in done or not computation.callers:
+            continue
+        group = tied(computation)
+        done.update(group)
+        assert isinstance(shape, TupleShape)
+        lost = len(shape.elements) - len(wanted)
+        if lost and takes_only(group, wanted) and log.allows():
+            log.hit("drop unused results", computation.root, f"no caller takes {lost} of them")
+            keep_results(group, sorted(wanted))
+            changed = True
+    return changed
+
+
+def _drop_parameters(computation: Computation, needed: Needed, log: PassLog) -> bool:
+    """Step 3 for calls, fusions and maps; a map keeps one operand, which says how large its result is."""
+    if computation not in needed.parameters:
+        return False
+    unused = [
+        parameter
+        for parameter in computation.parameters
+        if parameter not in needed.instructions and not (parameter.users or parameter.is_root)
+    ]
+    if len(unused) == len(computation.parameters) and any(
+        caller.opcode == "map" for caller in computation.callers
+    ):
+        unused = unused[1:]
+    dropped, whole = [], _is_fused(computation)
+    for parameter in unused:
+        if whole or log.allows():
+            log.hit("drop an unused parameter", parameter, "nothing needs it", count=not whole)
+            dropped.append(parameter.parameter_number)
+    drop_parameters(computation, dropped)
+    return bool(dropped)
+
+
+def _narrow_argument(computation: Computation, needed: Needed, log: PassLog) -> bool:
+    """Step 3 for branches."""
+    wanted = needed.elements.get(computation)
+    if wanted is None:
+        return False
+    parameter = computation.parameters[0]
+    shape = parameter.shape
+    assert isinstance(shape, TupleShape)
+    if len(wanted) == len(shape.elements) or not log.allows():
+        return False
+    if any(user.attributes["index"] not in wanted for user in parameter.users):
+        return False
+    lost = len(shape.elements) - len(wanted)
+    log.hit("drop unused elements of an argument", parameter, f"nothing needs {lost} of them")
+    keep_branch_elements(computation, sorted(wanted))
+    return True
 
 
 def _remove_uncalled(module: Module, log: PassLog) -> bool:

@@ -1,0 +1,234 @@
+"""Computations whose signature may change, and how it does, with all their callers.
+
+A signature may change where every caller is a ``call``, a ``fusion`` or a ``map`` of this module and says
+nothing about single operands or results; that of a branch where every caller is a ``conditional``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from hloopt.ir import Computation, Instruction, Module, build, edit
+from hloopt.ir.walk import called_computations
+from hloopt.types import ArrayShape, TupleShape
+
+__all__ = [
+    "branch_operands",
+    "drop_parameters",
+    "keep_branch_elements",
+    "keep_results",
+    "takes_only",
+    "tied",
+    "with_elements",
+    "with_parameters",
+    "with_results",
+]
+
+_CALLS = ("call", "fusion", "map")
+
+
+def branch_operands(
+    conditional: Instruction,
+) -> list[tuple[int, Computation]]:
+    """The branches of a conditional, each with the number of its operand."""
+    return list(enumerate(called_computations(conditional), 1))
+
+
+def with_parameters(module: Module) -> set[Computation]:
+    """Computations that may lose parameters: all callers are calls, fusions and maps."""
+    return {
+        computation
+        for computation in module
+        if computation is not module.entry
+        and computation.callers
+        and all(
+            caller.opcode in _CALLS and not _is_fixed(caller, computation)
+            for caller in computation.callers
+        )
+    }
+
+
+def with_results(module: Module) -> set[Computation]:
+    """Computations that may lose elements of the tuple they return.
+
+    All callers are calls, fusions or conditionals whose results are looked at element by element; of a
+    conditional, all branches may.
+    """
+    found = {
+        computation
+        for computation in module
+        if computation is not module.entry
+        and computation.callers
+        and _is_plain_tuple(computation.root)
+        and all(_is_taken_apart(caller, computation) for caller in computation.callers)
+    }
+    pending = [computation for computation in module if computation not in found]
+    while pending:
+        for caller in pending.pop().callers:
+            if caller.opcode == "conditional":
+                tied = [branch for branch in called_computations(caller) if branch in found]
+                found.difference_update(tied)
+                pending += tied
+    return found
+
+
+def with_elements(module: Module) -> set[Computation]:
+    """Branches that may lose elements of their argument: a tuple made for them and taken apart in them."""
+    return {
+        computation
+        for computation in module
+        if computation.callers
+        and len(computation.parameters) == 1
+        and all(
+            caller.opcode == "conditional" and not _is_fixed(caller, computation)
+            for caller in computation.callers
+        )
+        and _is_taken_apart_inside(computation.parameters[0])
+        and all(
+            caller.operands[number].opcode == "tuple"
+            for caller in computation.callers
+            for number, branch in branch_operands(caller)
+            if branch is computation
+        )
+    }
+
+
+def drop_parameters(computation: Computation, numbers: Iterable[int]) -> None:
+    """Take unused parameters out, and their operands out of every call."""
+    gone = set(numbers)
+    for caller in computation.callers:
+        kept = [operand for k, operand in enumerate(caller.operands) if k not in gone]
+        edit.set_operands(caller, tuple(kept))
+    for number in sorted(gone, reverse=True):
+        edit.remove(computation.parameters[number])
+
+
+def tied(computation: Computation) -> list[Computation]:
+    """The computation, and all that must return the same shape: branches of the same conditionals."""
+    found = {computation: None}
+    pending = [computation]
+    while pending:
+        for caller in pending.pop().callers:
+            for other in called_computations(caller):
+                if other not in found:
+                    found[other] = None
+                    pending.append(other)
+    return list(found)
+
+
+def takes_only(group: list[Computation], wanted: set[int]) -> bool:
+    """Whether no caller takes another element of the results."""
+    return all(
+        user.attributes["index"] in wanted
+        for computation in group
+        for caller in computation.callers
+        for user in caller.users
+    )
+
+
+def keep_results(group: list[Computation], kept: list[int]) -> None:
+    """Let ``tied`` computations return these elements only; a single one without a tuple."""
+    place = {index: position for position, index in enumerate(kept)}
+    callers = dict.fromkeys(caller for computation in group for caller in computation.callers)
+    for computation in group:
+        root = computation.root
+        assert isinstance(root.shape, TupleShape)
+        edit.set_operands(root, tuple(root.operands[index] for index in kept))
+        edit.set_shape(root, TupleShape(tuple(root.shape.elements[index] for index in kept)))
+    alone = len(kept) == 1 and _may_be_alone(group, callers)
+    for caller in callers:
+        edit.set_shape(caller, group[0].root.shape)
+        for user in list(caller.users):
+            edit.set_attribute(user, "index", place[user.attributes["index"]])
+    if alone:
+        _take_out(group[0], callers)
+
+
+def _may_be_alone(group: list[Computation], callers: Iterable[Instruction]) -> bool:
+    """Not results of conditionals, which stay tuples, and not what a fusion only hands on."""
+    (element,) = group[0].root.operands
+    return (
+        isinstance(element.shape, ArrayShape)
+        and element.opcode != "parameter"
+        and all(
+            caller.opcode != "conditional"
+            and all("sharding" not in user.attributes for user in caller.users)
+            for caller in callers
+        )
+    )
+
+
+def _take_out(computation: Computation, callers: Iterable[Instruction]) -> None:
+    root = computation.root
+    (element,) = root.operands
+    edit.set_root(computation, element)
+    edit.remove(root)
+    for caller in callers:
+        edit.set_shape(caller, element.shape)
+        for user in list(caller.users):
+            edit.replace_instruction(user, caller)
+
+
+def keep_branch_elements(computation: Computation, kept: list[int]) -> None:
+    """Take these elements of the argument only."""
+    parameter = computation.parameters[0]
+    assert isinstance(parameter.shape, TupleShape)
+    shape = TupleShape(tuple(parameter.shape.elements[index] for index in kept))
+    edit.set_shape(parameter, shape)
+    for user in list(parameter.users):
+        edit.set_attribute(user, "index", kept.index(user.attributes["index"]))
+    for caller in list(computation.callers):
+        for number, branch in branch_operands(caller):
+            if branch is computation:
+                old = caller.operands[number]
+                operands = tuple(old.operands[index] for index in kept)
+                new = build.make(
+                    caller, "tuple", operands, {}, shape=shape, name=old.name, metadata=old.metadata
+                )
+                edit.set_operand(caller, number, new)
+
+
+def _is_fixed(caller: Instruction, computation: Computation) -> bool:
+    """Whether a caller says something about single operands or results, or is part of another op."""
+    attributes = caller.attributes
+    home = caller.computation
+    return (
+        not caller.is_understood
+        or "output_to_operand_aliasing" in attributes
+        or bool(attributes.get("is_composite"))
+        or str(attributes.get("kind", "")) == "kCustom"
+        or home is None
+        or any(outer.op.family == "async" for outer in home.callers)
+        or (caller.opcode == "map" and len(computation.parameters) != len(caller.operands))
+    )
+
+
+def _is_plain_tuple(root: Instruction) -> bool:
+    return (
+        root.opcode == "tuple"
+        and not root.users
+        and not root.control_predecessors
+        and not root.control_successors
+        and not root.attributes
+    )
+
+
+def _is_taken_apart(caller: Instruction, computation: Computation) -> bool:
+    return (
+        caller.opcode in ("call", "fusion", "conditional")
+        and not _is_fixed(caller, computation)
+        and "sharding" not in caller.attributes
+        and not caller.is_root
+        and all(user.opcode == "get-tuple-element" for user in caller.users)
+    )
+
+
+def _is_taken_apart_inside(parameter: Instruction) -> bool:
+    return (
+        isinstance(parameter.shape, TupleShape)
+        and not parameter.is_root
+        and not parameter.control_predecessors
+        and not parameter.control_successors
+        and "sharding" not in parameter.attributes
+        and all(user.opcode == "get-tuple-element" for user in parameter.users)
+    )
