@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from hloopt.ir import Instruction
-from hloopt.passes.simplify.conditions import scalar_value
+from hloopt.passes.regions import is_exact, named_combiner
+from hloopt.passes.simplify.conditions import resized, scalar_value
 from hloopt.passes.simplify.dimensions import (
     ELEMENTWISE,
     all_users_are,
@@ -16,7 +17,7 @@ from hloopt.passes.simplify.dimensions import (
 )
 from hloopt.passes.simplify.slices import is_only_sliced, part, sliced
 from hloopt.rewrite import Match, Rule, op, splat_literal, var
-from hloopt.types import PaddingDim, SliceRange
+from hloopt.types import PaddingDim, SliceRange, Window, WindowDim
 
 __all__ = ["RULES"]
 
@@ -216,6 +217,28 @@ def _slice_of_update(match: Match) -> Instruction | None:
     return sliced(match, update, tuple(moved)) if inside else None
 
 
+def _slice_of_prefixes(match: Match) -> Instruction | None:
+    """The last of running reductions is the reduction of everything."""
+    scan, root = match.F, match.root
+    rank, opcode = root.array.rank, named_combiner(scan.attributes["to_apply"])
+    if len(scan.operands) != 2 or not (match.fast_math or is_exact(opcode, root.array)):
+        return None
+    window = Window.given(scan.attributes.get("window"), rank).dims
+    long = [d for d in range(rank) if window[d] != WindowDim(1)]
+    if len(long) != 1:
+        return None
+    (along,) = long
+    size, taken = scan.array.dims[along], list(ranges(root))
+    if window[along] != WindowDim(size, pad_low=size - 1) or taken[along].start != size - 1:
+        return None
+    taken[along] = SliceRange(0, size)
+    source = part(match, scan.operands[0], tuple(taken))
+    dims = (*root.array.dims[:along], *root.array.dims[along + 1 :])
+    attributes = {"dimensions": (along,), "to_apply": scan.attributes["to_apply"]}
+    total = match.make("reduce", (source, scan.operands[1]), attributes, resized(root.array, dims))
+    return match.make("reshape", (total,), {}, root.shape)
+
+
 RULES = (
     Rule(
         "slice(concatenate(A, B)) => slice(B)",
@@ -300,5 +323,19 @@ RULES = (
         "b = f32[2] slice(d), slice={[6:8]}\n ROOT r = f32[2] add(a, b)",
         counterexample="x = f32[8] parameter(0)\n u = f32[3] parameter(1)\n i = s32[] parameter(2)\n"
         "d = f32[8] dynamic-update-slice(x, u, i)\n ROOT r = f32[2] slice(d), slice={[3:5]}",
+    ),
+    Rule(
+        "slice(reduce-window(A)) => reshape(reduce(A))",
+        op("slice", op("reduce-window").bind("F").one_use),
+        _slice_of_prefixes,
+        example="HloModule m\nadd { a = $T[] parameter(0)\n b = $T[] parameter(1)\n"
+        "ROOT s = $T[] add(a, b) }\nENTRY e { x = $T[3,5] parameter(0)\n z = $T[] constant(0)\n"
+        "w = $T[3,5] reduce-window(x, z), window={size=1x5 pad=0_0x4_0}, to_apply=add\n"
+        "ROOT r = $T[2,1] slice(w), slice={[1:3], [4:5]} }\n",
+        counterexample="HloModule m\nadd { a = f32[] parameter(0)\n b = f32[] parameter(1)\n"
+        "ROOT s = f32[] add(a, b) }\nENTRY e { x = f32[5] parameter(0)\n z = f32[] constant(0)\n"
+        "w = f32[5] reduce-window(x, z), window={size=5 pad=4_0}, to_apply=add\n"
+        "ROOT r = f32[1] slice(w), slice={[4:5]} }\n",
+        types=("s32", "u8"),
     ),
 )
