@@ -32,16 +32,18 @@ from hloopt.passes.expand.rng_expander import RngExpander
 from hloopt.passes.expand.stochastic_convert_expander import StochasticConvertExpander
 from hloopt.passes.indexing.gather_to_slice import GatherToSlice
 from hloopt.passes.indexing.scatter_to_slice import ScatterToSlice
+from hloopt.passes.layout_normalization import LayoutNormalization
 from hloopt.passes.loops.constant_sinking import WhileConstantSinking
 from hloopt.passes.loops.invariant_motion import WhileInvariantMotion
 from hloopt.passes.loops.simplifier import WhileLoopSimplifier
 from hloopt.passes.loops.trip_count import TripCount
 from hloopt.passes.loops.unroll import WhileUnroll
-from hloopt.passes.layout_normalization import LayoutNormalization
 from hloopt.passes.map_inliner import MapInliner
 from hloopt.passes.reshape_mover import ReshapeMover
 from hloopt.passes.schedule import Schedule
 from hloopt.passes.simplify import Simplify
+from hloopt.passes.sorting.permutation_sort import PermutationSort
+from hloopt.passes.sorting.sort_simplifier import SortSimplifier
 from hloopt.passes.tuple_simplifier import TupleSimplifier
 from hloopt.passes.zero_sized import ZeroSized
 from hloopt.presets import XLA_PRESETS, preset_text
@@ -83,6 +85,8 @@ _ALL: tuple[type[Pass], ...] = (
     ConvertPairs,
     GatherToSlice,
     ScatterToSlice,
+    SortSimplifier,
+    PermutationSort,
     TransposeFolding,
     DotDimensionSorter,
     DotMerger,

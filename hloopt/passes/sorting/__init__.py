@@ -1,0 +1,1 @@
+"""Sorts: operands, comparators and what is sorted already."""

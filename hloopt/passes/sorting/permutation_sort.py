@@ -1,0 +1,155 @@
+"""Sorts of permutations as scatters."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from hloopt.ir import Computation, Instruction, Module, build, edit
+from hloopt.ir.walk import wrapped_computations
+from hloopt.passes.site import Site, is_replaceable, row_major
+from hloopt.passes.sorting.plain import plain_order, sorted_dim
+from hloopt.rewrite import Pass, PassLog
+from hloopt.types import TupleShape, array
+
+__all__ = ["PermutationSort"]
+
+
+@dataclass(frozen=True)
+class PermutationSort(Pass):
+    """Invert a permutation by a scatter instead of sorting it.
+
+        p = sort(x, iota).1; sort(p, y)    =>    iota, scatter(y at p)
+
+    The keys that a sort puts an iota in are every index once, so that an ascending sort of them knows
+    where each element goes: ``argsort(argsort(x))`` is linear.  Every operand but the keys is scattered;
+    the sorted keys are an iota.
+
+    Left alone: keys that are not seen to be a permutation, descending and other comparators, and sorts
+    along another dimension than the one in which the keys were permuted.
+    """
+
+    name: ClassVar[str] = "permutation-sort"
+    example: ClassVar[str] = """HloModule ranks
+
+less {
+  a = f32[] parameter(0)
+  b = f32[] parameter(1)
+  c = s32[] parameter(2)
+  d = s32[] parameter(3)
+  ROOT l = pred[] compare(a, b), direction=LT
+}
+
+lower {
+  a = s32[] parameter(0)
+  b = s32[] parameter(1)
+  c = s32[] parameter(2)
+  d = s32[] parameter(3)
+  ROOT l = pred[] compare(a, b), direction=LT
+}
+
+ENTRY main {
+  x = f32[6]{0} parameter(0)
+  i = s32[6]{0} iota(), iota_dimension=0
+  s = (f32[6]{0}, s32[6]{0}) sort(x, i), dimensions={0}, is_stable=true, to_apply=less
+  p = s32[6]{0} get-tuple-element(s), index=1
+  t = (s32[6]{0}, s32[6]{0}) sort(p, i), dimensions={0}, is_stable=true, to_apply=lower
+  ROOT r = s32[6]{0} get-tuple-element(t), index=1
+}
+"""
+
+    def run(self, module: Module, log: PassLog) -> bool:
+        """Look at each sort once."""
+        wrapped = wrapped_computations(module)
+        changed = False
+        for computation in module:
+            if computation in wrapped:
+                continue
+            for instruction in list(computation):
+                if instruction.opcode != "sort" or not is_replaceable(instruction):
+                    continue
+                if not isinstance(instruction.shape, TupleShape):
+                    continue
+                order = plain_order(instruction.attributes["to_apply"])
+                if order is None or order.descending:
+                    continue
+                if not _is_permutation(
+                    instruction.operands[order.operand], sorted_dim(instruction)
+                ):
+                    continue
+                if not log.allows():
+                    return changed
+                log.hit("sort of a permutation => scatter", instruction)
+                _scatter(instruction, order.operand, module)
+                changed = True
+        return changed
+
+
+def _is_permutation(key: Instruction, dim: int) -> bool:
+    """Whether each line along ``dim`` is 0 to n - 1 in some order: a sorted iota."""
+    if key.opcode != "get-tuple-element" or key.operands[0].opcode != "sort":
+        return False
+    inner = key.operands[0]
+    source = inner.operands[key.attributes["index"]]
+    if source.opcode == "broadcast" and source.operands[0].opcode == "iota":
+        dims, iota = source.attributes["dimensions"], source.operands[0]
+        along = dims[iota.attributes["iota_dimension"]]
+        return along == dim == sorted_dim(inner) and _holds(iota)
+    if source.opcode != "iota" or source.attributes["iota_dimension"] != dim:
+        return False
+    return sorted_dim(inner) == dim and _holds(source)
+
+
+def _holds(iota: Instruction) -> bool:
+    """Whether the type holds all indices, so that none comes twice."""
+    dtype, size = iota.array.dtype, iota.array.dims[iota.attributes["iota_dimension"]]
+    return dtype.is_integer and size <= 1 << (dtype.bits - (dtype.kind == "signed"))
+
+
+def _scatter(sort: Instruction, number: int, module: Module) -> None:
+    site, dim = Site(sort), sorted_dim(sort)
+    key = sort.operands[number]
+    rank = key.array.rank
+    others = tuple(other for other in range(rank) if other != dim)
+    places = site.reshape(key, row_major(key.array, (*key.array.dims, 1)))
+    results: list[Instruction] = []
+    for at, operand in enumerate(sort.operands):
+        if at == number:
+            results.append(site.make("iota", (), {"iota_dimension": dim}, operand.shape))
+            continue
+        # Every element is written, so that what was there before does not matter.
+        attributes = {
+            "update_window_dims": (),
+            "inserted_window_dims": (dim,),
+            "scatter_dims_to_operand_dims": (dim,),
+            "index_vector_dim": rank,
+            "unique_indices": True,
+            "to_apply": _second(module, operand.array.dtype.name),
+        }
+        if others:
+            attributes["input_batching_dims"] = others
+            attributes["scatter_indices_batching_dims"] = others
+        results.append(site.make("scatter", (operand, places, operand), attributes, operand.shape))
+    comparator = sort.attributes["to_apply"]
+    site.replace(site.make("tuple", tuple(results), {}, sort.shape))
+    if not comparator.callers:
+        edit.remove_computation(comparator)
+
+
+def _second(module: Module, element: str) -> Computation:
+    """A region that returns its second parameter; an earlier one where there is one."""
+    name, shape = f"second_{element}", array(element)
+    known = module.computations.get(name)
+    if (
+        known is not None
+        and known.parameter_shapes == (shape, shape)
+        and known.root is known.parameters[1]
+    ):
+        return known
+    region = Computation(name)
+    made = [
+        build.make(region, "parameter", (), {"parameter_number": at}, shape=shape, name=letter)
+        for at, letter in enumerate("ab")
+    ]
+    edit.set_root(region, made[1])
+    return edit.add_computation(module, region)

@@ -1,0 +1,197 @@
+"""Sorts of less, and sorts of what is sorted."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from hloopt.errors import UsageError
+from hloopt.interpret.comparator import SortKey
+from hloopt.interpret.sort import key_order
+from hloopt.ir import Computation, Instruction, Module, build, edit
+from hloopt.ir.walk import wrapped_computations
+from hloopt.passes.indexing.known import KnownArrays
+from hloopt.passes.site import Site, is_replaceable
+from hloopt.passes.sorting.plain import plain_order, sorted_dim
+from hloopt.rewrite import Pass, PassLog
+from hloopt.types import TupleShape
+
+__all__ = ["SortSimplifier"]
+
+
+@dataclass(frozen=True)
+class SortSimplifier(Pass):
+    """Sort fewer operands, not at all where the order is known, and without a promise nobody needs.
+
+    1. A sort whose key comes out of iotas and constants alone, compared by one ``<`` or ``>``, has a known
+       order: where that is the order there is, or the one from the last to the first, the operands stay or
+       are reversed.  So does a sort of the result of a sort with the same order.
+    2. An operand whose sorted form nobody reads, and whose elements the comparator does not look at, goes.
+    3. Of one operand whose equal elements have the same bits, is_stable=true says nothing and goes.
+
+    limit   the most elements of a key that is computed
+    """
+
+    name: ClassVar[str] = "sort-simplifier"
+    example: ClassVar[str] = """HloModule unused
+
+less {
+  a = f32[] parameter(0)
+  b = f32[] parameter(1)
+  c = s32[] parameter(2)
+  d = s32[] parameter(3)
+  ROOT l = pred[] compare(a, b), direction=LT
+}
+
+ENTRY main {
+  x = f32[6]{0} parameter(0)
+  y = s32[6]{0} parameter(1)
+  s = (f32[6]{0}, s32[6]{0}) sort(x, y), dimensions={0}, to_apply=less
+  ROOT r = f32[6]{0} get-tuple-element(s), index=0
+}
+"""
+
+    limit: int = 1 << 16
+
+    def __post_init__(self) -> None:
+        if self.limit < 1:
+            raise UsageError(f"{self.name}: limit is a count and at least 1")
+
+    def run(self, module: Module, log: PassLog) -> bool:
+        """Look at each sort once."""
+        arrays, wrapped = KnownArrays(module, self.limit), wrapped_computations(module)
+        changed = False
+        for computation in module:
+            if computation in wrapped:
+                continue
+            for instruction in list(computation):
+                if instruction.opcode != "sort" or not is_replaceable(instruction):
+                    continue
+                if not log.allows():
+                    return changed
+                if _sorted_already(instruction, arrays, log):
+                    changed = True
+                    continue
+                sort, fewer = _without_unread(instruction, module, log)
+                changed |= fewer
+                changed |= log.allows() and _without_promise(sort, log)
+        return changed
+
+
+def _sorted_already(sort: Instruction, arrays: KnownArrays, log: PassLog) -> bool:
+    order, axis = plain_order(sort.attributes["to_apply"]), sorted_dim(sort)
+    if order is None:
+        return False
+    key = sort.operands[order.operand]
+    if _is_sort_of(key, sort) and order.decides and len(sort.operands) == 1:
+        log.hit("sort(sort(A)) => sort(A)", sort)
+        Site(sort).replace(key)
+        return True
+    known = arrays.of(key)
+    if known is None:
+        return False
+    comparator = sort.attributes["to_apply"]
+    total = comparator.root.attributes.get("type") == "TOTALORDER"
+    # The key is compared as it is: its function, which key_order does not ask for, is the identity.
+    keys = [(known, SortKey(comparator, order.descending, total))]
+    places = key_order(keys, axis)
+    if places is None:
+        return False
+    shape = [1] * known.ndim
+    shape[axis] = known.shape[axis]
+    line = np.arange(known.shape[axis]).reshape(shape)
+    site = Site(sort)
+    results = sort.operands
+    if np.array_equal(places, np.broadcast_to(line, places.shape)):
+        log.hit("sort of a sorted key => operands", sort)
+    elif np.array_equal(places, np.broadcast_to(np.flip(line, axis), places.shape)):
+        log.hit("sort of a key sorted the other way => reverse", sort)
+        results = tuple(
+            site.make("reverse", (operand,), {"dimensions": (axis,)}, operand.shape)
+            for operand in sort.operands
+        )
+    else:
+        return False
+    _put(site, sort, results)
+    return True
+
+
+def _is_sort_of(key: Instruction, sort: Instruction) -> bool:
+    """Whether the key is one sorted operand in the same order."""
+    if key.opcode != "sort" or isinstance(key.shape, TupleShape) or not key.is_understood:
+        return False
+    inner, outer = plain_order(key.attributes["to_apply"]), plain_order(sort.attributes["to_apply"])
+    return inner == outer and sorted_dim(key) == sorted_dim(sort)
+
+
+def _put(site: Site, sort: Instruction, results: tuple[Instruction, ...]) -> None:
+    if isinstance(sort.shape, TupleShape):
+        site.replace(site.make("tuple", results, {}, sort.shape))
+    else:
+        site.replace(results[0])
+
+
+def _without_unread(sort: Instruction, module: Module, log: PassLog) -> tuple[Instruction, bool]:
+    """The sort without operands that neither users nor the comparator look at."""
+    comparator: Computation = sort.attributes["to_apply"]
+    if not isinstance(sort.shape, TupleShape) or sort.is_root:
+        return sort, False
+    if any(user.opcode != "get-tuple-element" for user in sort.users):
+        return sort, False
+    if any(mark in sort.attributes for mark in ("sharding", "frontend_attributes")):
+        log.miss("drop unread operands", sort, "it has a sharding or attributes of a front end")
+        return sort, False
+    read = {user.attributes["index"] for user in sort.users}
+    kept = [
+        number
+        for number in range(len(sort.operands))
+        if number in read or any(map(_is_used, comparator.parameters[2 * number : 2 * number + 2]))
+    ]
+    if len(kept) == len(sort.operands) or not kept:
+        return sort, False
+    log.hit(
+        "drop unread operands", sort, f"{len(sort.operands) - len(kept)} of {len(sort.operands)}"
+    )
+    smaller = build.clone_computation(comparator)
+    for number in reversed(range(len(sort.operands))):
+        if number not in kept:
+            edit.remove(smaller.parameters[2 * number + 1])
+            edit.remove(smaller.parameters[2 * number])
+    edit.add_computation(module, smaller)
+    operands = tuple(sort.operands[number] for number in kept)
+    attributes = {**sort.attributes, "to_apply": smaller}
+    whole = sort.shape
+    parts = tuple(whole.elements[number] for number in kept)
+    shape = parts[0] if len(parts) == 1 else TupleShape(parts)
+    name, offset = sort.name, sort.offset
+    result = Site(sort).make("sort", operands, attributes, shape)
+    for user in list(sort.users):
+        if len(kept) == 1:
+            Site(user).replace(result)
+        else:
+            edit.set_attribute(user, "index", kept.index(user.attributes["index"]))
+            edit.set_operand(user, 0, result)
+    edit.remove(sort)
+    if result.offset < 0 and len(kept) > 1:
+        edit.rename(result, name)
+        result.offset = offset
+    if not comparator.callers:
+        edit.remove_computation(comparator)
+    return result, True
+
+
+def _is_used(parameter: Instruction) -> bool:
+    return bool(parameter.users) or parameter.is_root
+
+
+def _without_promise(sort: Instruction, log: PassLog) -> bool:
+    if not sort.attributes.get("is_stable") or len(sort.operands) != 1:
+        return False
+    order = plain_order(sort.attributes["to_apply"])
+    if order is None or not order.decides:
+        return False
+    log.hit("drop is_stable", sort)
+    edit.set_attribute(sort, "is_stable", None)
+    return True
