@@ -6,7 +6,9 @@ import dataclasses
 import inspect
 import re
 import textwrap
+import typing
 from collections.abc import Iterable, Iterator, Mapping
+from types import NoneType, UnionType
 from typing import Any
 
 from rich.console import Console
@@ -59,6 +61,7 @@ def describe(kind: type[Pass]) -> dict[str, Any]:
     for base in reversed(kind.__mro__):
         meanings.update(_meanings(inspect.cleandoc(base.__doc__ or "")))
     options: Any = kind  # every pass is a dataclass
+    types = typing.get_type_hints(kind)
     return {
         "name": kind.name,
         "summary": summary(kind),
@@ -66,7 +69,7 @@ def describe(kind: type[Pass]) -> dict[str, Any]:
         "options": [
             {
                 "name": option.name,
-                "type": str(option.type),
+                "type": _words(types[option.name]),
                 "default": value_text(_default(option)),
                 "meaning": meanings.get(option.name, ""),
             }
@@ -100,14 +103,12 @@ def show_pass(kind: type[Pass], console: Console, *, as_diff: bool) -> None:
     """Everything about a pass; its example before and after, or as a diff."""
     row = describe(kind)
     console.print(Text(kind.name, style="bold"))
-    for line in _filled(row["doc"], console.width):
+    for line in list(_filled(row["doc"], console.width))[:-1]:
         console.print(Text(line), soft_wrap=True)
     if row["options"]:
         made = table("\noption", "type", "default", "meaning", left=4)
         for option in row["options"]:
-            made.add_row(
-                option["name"], _words(option["type"]), option["default"], option["meaning"]
-            )
+            made.add_row(option["name"], option["type"], option["default"], option["meaning"])
         console.print(made)
     for title, fast_math in (("rules", False), ("rules with fast_math only", True)):
         names = [rule["name"] for rule in row["rules"] if rule["fast_math"] is fast_math]
@@ -126,24 +127,39 @@ def _show_equation(name: str, console: Console) -> None:
         console.print(Text(line), soft_wrap=True)
 
 
+_ITEM = re.compile(r" *(?:\d+\.|[-*]) +")
+
+
 def _filled(doc: str, width: int) -> Iterator[str]:
-    """A docstring's paragraphs in lines that fit; what is indented or numbered stays as it is."""
-    for number, paragraph in enumerate(doc.split("\n\n")):
-        if number:
-            yield ""
-        lines = paragraph.splitlines()
-        if any(not line[:1].isalpha() for line in lines):
-            yield from lines
+    """A docstring's paragraphs and items in lines that fit; formulas, which are indented, stay as they are."""
+    text: list[str] = []
+    hang = ""
+    for line in [*doc.splitlines(), ""]:
+        item = _ITEM.match(line)
+        formula = line.startswith(" ") and not item and not (hang and line.startswith(hang))
+        if item or formula or not line:
+            yield from textwrap.wrap(
+                " ".join(text), width, subsequent_indent=hang, break_on_hyphens=False
+            )
+            text, hang = [], ""
+        if item:
+            text, hang = [line], " " * item.end()
+        elif formula or not line:
+            yield line
         else:
-            yield from textwrap.wrap(" ".join(lines), width, break_on_hyphens=False)
+            text.append(line.strip() if hang else line)
 
 
-def _words(kind: str) -> str:
-    """A type as people say it."""
-    kind = re.sub(r"tuple\[(\w+), \.\.\.\]", r"list of \1", kind)
-    kind = kind.replace("list of str", "list of words").replace(" | None", " or none")
-    found = re.fullmatch(r"Literal\[(.*)\]", kind)
-    return " or ".join(re.findall(r"[\w.-]+", found[1])) if found else kind
+def _words(kind: Any) -> str:
+    """A type as people say it: ``int``, ``list of words``, ``fast or slow``, ``int or none``."""
+    origin, inner = typing.get_origin(kind), typing.get_args(kind)
+    if origin is typing.Literal:
+        return " or ".join(map(str, inner))
+    if origin in (typing.Union, UnionType):
+        return " or ".join("none" if part is NoneType else _words(part) for part in inner)
+    if origin is tuple:
+        return f"list of {'words' if inner[0] is str else _words(inner[0])}"
+    return "word" if kind is str else str(kind.__name__)
 
 
 def _show_example(found: Mapping[str, str] | None, console: Console, *, as_diff: bool) -> None:

@@ -9,6 +9,7 @@ from rich.console import Console
 from hloopt.report.console import table
 from hloopt.report.numbers import seconds
 from hloopt.rewrite import PipelineReport
+from hloopt.rewrite.spec import pass_text
 
 __all__ = ["pipeline_json", "show_hits", "show_times"]
 
@@ -47,4 +48,16 @@ def pipeline_json(report: PipelineReport) -> dict[str, Any]:
         "seconds": report.seconds(),
         "hits": {name: dict(hits) for name, hits in report.hits().items()},
         "notes": report.notes,
+        "runs": [
+            {
+                "number": run.number,
+                "pass": pass_text(run.instance),
+                "round": run.round,
+                "changed": run.changed,
+                "seconds": run.seconds,
+                "instructions": run.instructions,
+                "hits": dict(run.hits),
+            }
+            for run in report.runs
+        ],
     }

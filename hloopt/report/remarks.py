@@ -155,7 +155,7 @@ def _document(entry: Finding) -> str:
         ("Opcode", entry.opcode), ("OpName", entry.op_name), ("Module", entry.module),
         ("HloFile", entry.hlo), ("HloLine", entry.line), ("Run", entry.run), ("Count", entry.count),
     ]  # fmt: skip
-    rows += [f"{key + ':':16} {_scalar(value)}" for key, value in extra if value != ""]
+    rows += [f"{key + ':':16} {_scalar(value)}" for key, value in extra if value]
     return "\n".join([*rows, "...", ""])
 
 

@@ -116,7 +116,7 @@ def _line(error: BaseException, path: str) -> str:
     line = error.lineno if isinstance(error, SyntaxError) else None
     trace = error.__traceback__
     while trace is not None:
-        if trace.tb_frame.f_code.co_filename == str(Path(path)):
+        if Path(trace.tb_frame.f_code.co_filename) == Path(path).absolute():
             line = trace.tb_lineno
         trace = trace.tb_next
     return f":{line}" if line else ""

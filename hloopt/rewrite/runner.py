@@ -9,6 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from hloopt.errors import EvaluationError, HlooptError, UsageError, VerifyError
 from hloopt.ir import Module, fingerprint
@@ -270,7 +271,9 @@ def _raised_at(error: BaseException) -> str:
         trace = trace.tb_next
     if trace is None:
         return ""
-    return f" ({trace.tb_frame.f_code.co_filename}:{trace.tb_lineno})"
+    file = Path(trace.tb_frame.f_code.co_filename)
+    shown = file.relative_to(Path.cwd()) if file.is_relative_to(Path.cwd()) else file
+    return f" ({shown}:{trace.tb_lineno})"
 
 
 def _verify(module: Module) -> None:

@@ -45,7 +45,7 @@ __all__ = [
 Value: TypeAlias = "str | tuple[Value, ...]"
 
 _TOKEN = re.compile(
-    r'(?:\s|#[^\n]*)*+(?:([A-Za-z0-9_.+\-/:]+)|("(?:[^"\\]|\\.)*")|([{}()\[\],=])|([^\s#]))'
+    r'(?:\s|#[^\n]*)*+(?:([A-Za-z0-9_.+\-/:]+)|("(?:[^"\\]|\\.)*")|([{}()\[\],=])|([^\s#])|\Z)'
 )
 _MAX_LISTED = 16
 _MAX_DEPTH = 50
@@ -87,7 +87,9 @@ class _Reader:
         self.text = text
         self.tokens: list[tuple[str, str, int]] = []
         for match in _TOKEN.finditer(text):
-            group = match.lastindex or 4
+            group = match.lastindex
+            if group is None:  # nothing but blanks and comments before the end
+                break
             kind = ("word", "string", match.group(group), "stray")[group - 1]
             self.tokens.append((kind, match.group(group), match.start(group)))
         self.position = 0

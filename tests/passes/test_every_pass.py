@@ -23,6 +23,7 @@ KINDS = [pytest.param(kind, id=name) for name, kind in PASSES.items()]
 ROUNDING = {
     "batch-norm-expander": 1e-5,
     "logistic-expander": 1e-5,
+    "triangular-solve-expander": 1e-4,
 }
 
 
@@ -37,7 +38,8 @@ def rows(kind: type[Pass], wanted: int) -> list[list[np.ndarray[Any, Any]]]:
         try:
             hloopt.evaluate(module, arrays)
         except hloopt.EvaluationError as error:
-            assert "the loop does not end" in str(error)
+            if "the loop does not end" not in str(error):
+                raise
             continue
         found.append(arrays)
     assert len(found) >= wanted

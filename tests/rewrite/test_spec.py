@@ -60,6 +60,35 @@ def test_reads_nested_groups_and_options() -> None:
     )
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "plain  # a\n,everything",
+        "# first\nplain,everything",
+        "plain,everything # last",
+        "plain,#,x\neverything\n#\n",
+    ],
+)
+def test_comments_go_to_the_end_of_the_line(text: str) -> None:
+    """Anywhere between two words, at the end too; in a string a # is one."""
+    assert str(read(text)) == "plain,everything"
+    assert str(read('everything{text="#"}')) == 'everything{text="#"}'
+
+
+@pytest.mark.parametrize("text", ["fix(" * 5000 + "plain", "everything{names=" + "[" * 5000])
+def test_brackets_in_brackets_have_an_end(text: str) -> None:
+    """An error, not the end of Python's stack."""
+    with pytest.raises(UsageError, match="in no more than 50 brackets"):
+        read(text)
+
+
+def test_a_mistake_on_a_later_line_shows_that_line() -> None:
+    """Of a text of many lines only the one with the mistake."""
+    with pytest.raises(UsageError) as caught:
+        read("plain,\n  plain,,\n  plain")
+    assert str(caught.value).splitlines()[1:] == ["    plain,,", "          ^"]
+
+
 def test_empty_text_is_the_empty_pipeline() -> None:
     """O0 has no passes and prints as nothing."""
     assert read("") == Pipeline()
@@ -132,6 +161,7 @@ def test_every_pass_round_trips(instance: Everything) -> None:
         ("everything{count=1", "expected ',' or '}', found the end"),
         ("everything{count}", "expected '=' after the name of an option, found '}'"),
         ("everything{names=[a", "expected ',' or ']', found the end"),
+        ('everything{text="\\q"}', "expected a string as JSON writes it"),
         ("plain;plain", "expected a ',' or the end, found ';'"),
     ],
 )

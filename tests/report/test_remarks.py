@@ -1,0 +1,167 @@
+"""What passes tell, as lines, YAML, JSON and SARIF."""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import replace
+
+import pytest
+
+import hloopt
+from hloopt.pipelines import parse_pipeline
+from hloopt.report.remarks import Finding, findings, lines, remarks_file
+from hloopt.rewrite import Controls
+
+TEXT = """HloModule jit_f
+
+FileNames
+1 "train.py"
+2 "/home/a b/lib.py"
+
+FunctionNames
+1 "main"
+2 "layer"
+
+FileLocations
+1 {file_name_id=1 function_name_id=1 line=3 end_line=3 column=4 end_column=9}
+2 {file_name_id=2 function_name_id=2 line=12 end_line=12 column=8 end_column=20}
+
+StackFrames
+1 {file_location_id=1 parent_frame_id=0}
+2 {file_location_id=2 parent_frame_id=1}
+
+ENTRY main {
+  x = f32[4] parameter(0)
+  u = f32[4] exponential(x), metadata={op_name="jit(f)/exp" stack_frame_id=2}
+  v = f32[4] negate(x), metadata={source_file="old.py" source_line=7}
+  w = f32[4] cosine(x)
+  ROOT t = f32[4] abs(x)
+}
+"""
+FINDING = Finding(
+    "missed", "cse", "a => b", "too large", "x", "add", "main", "m", "m.hlo", 3, 5,
+    "train.py", 7, 2, "f", "jit(f)/add", 2, 3,
+)  # fmt: skip
+
+
+def found(kinds: str = "all") -> list[Finding]:
+    module = hloopt.parse(TEXT, "m.hlo")
+    report = parse_pipeline("dce").run(module, controls=Controls(remarks=True))
+    return findings(report, module, "m.hlo", kinds)
+
+
+def test_the_source_line_comes_from_stack_tables_and_metadata() -> None:
+    """The innermost frame with its column and function; old metadata; else the place in the text."""
+    rows = {entry.instruction: entry for entry in found()}
+    frame = rows["u"]
+    assert (frame.source_file, frame.source_line, frame.source_column) == (
+        "/home/a b/lib.py",
+        12,
+        8,
+    )
+    assert (frame.source_function, frame.op_name) == ("layer", "jit(f)/exp")
+    assert (frame.line, frame.column) == (21, 3)
+    assert (rows["v"].source_file, rows["v"].source_line) == ("old.py", 7)
+    assert rows["w"].source_file == ""
+    assert list(lines(found())) == [
+        "m.hlo:23:3: passed: %w in %main: remove an instruction: nothing needs it [dce]",
+        "old.py:7: passed: %v in %main: remove an instruction: nothing needs it [dce]",
+        "/home/a b/lib.py:12: passed: %u in %main: remove an instruction: nothing needs it [dce]",
+    ]
+    assert found("missed") == []
+
+
+def test_repeated_misses_have_a_count() -> None:
+    """One line, not one a run."""
+    (line,) = lines([FINDING])
+    assert line == "train.py:7: missed: %x in %main: a => b: too large [cse] (3 runs)"
+
+
+def test_yaml_is_llvms() -> None:
+    """Documents with Pass, Name, DebugLoc, Function and Args, as opt-viewer reads them."""
+    assert remarks_file([FINDING], ".yaml", "1") == (
+        "--- !Missed\n"
+        'Pass:            "cse"\n'
+        'Name:            "a => b"\n'
+        'DebugLoc:        { File: "train.py", Line: 7, Column: 2 }\n'
+        'Function:        "main"\n'
+        "Args:\n"
+        '  - Instruction: "%x"\n'
+        '  - String: ": "\n'
+        '  - Rule: "a => b"\n'
+        '  - String: ": "\n'
+        '  - Reason: "too large"\n'
+        'Opcode:          "add"\n'
+        'OpName:          "jit(f)/add"\n'
+        'Module:          "m"\n'
+        'HloFile:         "m.hlo"\n'
+        "HloLine:         3\n"
+        "Run:             2\n"
+        "Count:           3\n"
+        "...\n"
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "scalar"),
+    [
+        ('a "b" \\ c', r'"a \"b\" \\ c"'),
+        ("line\nend\ttab", r'"line\nend\ttab"'),
+        ("\x00\x1f\x7f\x85\u2028\ufeff", r'"\u0000\u001f\u007F\u0085\u2028\uFEFF"'),
+        ("ü 😀 - : # {", '"ü 😀 - : # {"'),
+        ("\ud800", r'"\uFFFD"'),
+    ],
+)
+def test_yaml_scalars_are_quoted(text: str, scalar: str) -> None:
+    """A name in a module may hold anything; no printable character is changed, no other one stays."""
+    document = remarks_file([replace(FINDING, reason=text)], ".yaml", "1")
+    assert f"  - Reason: {scalar}\n" in document
+    document.encode()
+
+
+def test_json_has_every_field() -> None:
+    """With the schema's number."""
+    made = json.loads(remarks_file(found(), ".json", "1"))
+    assert made["schema"] == 1
+    row = made["remarks"][2]
+    assert row["pass"] == "dce"
+    assert row["kind"] == "passed"
+    assert row["reason"] == "nothing needs it"
+    assert set(row) >= {"rule", "instruction", "computation", "source_file", "line", "run", "count"}
+
+
+def test_sarif_has_what_the_standard_asks_for() -> None:
+    """Version, driver, rules by index, messages, levels that go with the kinds, locations as URIs."""
+    made = json.loads(remarks_file([*found(), FINDING], ".sarif", "1.2"))
+    assert made["version"] == "2.1.0"
+    (run,) = made["runs"]
+    driver = run["tool"]["driver"]
+    assert (driver["name"], driver["version"]) == ("hloopt", "1.2")
+    ids = [rule["id"] for rule in driver["rules"]]
+    assert ids == ["dce/remove an instruction", "cse/a => b"]
+    for result in run["results"]:
+        assert ids[result["ruleIndex"]] == result["ruleId"]
+        assert result["message"]["text"]
+        missed = result["message"]["text"].startswith("missed")
+        assert (result["kind"], result["level"]) == (
+            ("fail", "note") if missed else ("informational", "none")
+        )
+        for location in result["locations"] + result.get("relatedLocations", []):
+            place = location["physicalLocation"]
+            assert re.fullmatch(r"[A-Za-z0-9./:%_~-]+", place["artifactLocation"]["uri"])
+            assert place["region"]["startLine"] >= 1
+    framed = run["results"][2]
+    assert framed["locations"][0]["physicalLocation"] == {
+        "artifactLocation": {"uri": "file:///home/a%20b/lib.py"},
+        "region": {"startLine": 12, "startColumn": 8},
+    }
+    assert framed["locations"][0]["logicalLocations"][0]["fullyQualifiedName"] == "jit_f/main/u"
+    assert framed["relatedLocations"][0]["physicalLocation"]["artifactLocation"] == {"uri": "m.hlo"}
+
+
+def test_no_remarks_are_a_valid_file() -> None:
+    """Nothing to tell is no error."""
+    assert remarks_file([], ".yaml", "1") == ""
+    assert json.loads(remarks_file([], ".sarif", "1"))["runs"][0]["results"] == []
+    assert json.loads(remarks_file([], ".json", "1"))["remarks"] == []
