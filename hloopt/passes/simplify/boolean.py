@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from hloopt.ir import Instruction
-from hloopt.passes.simplify.conditions import INTEGER, PRED, is_all_ones
-from hloopt.passes.simplify.folding import folded, holds
+from hloopt.passes.simplify.conditions import is_all_ones
+from hloopt.passes.simplify.folding import folded
 from hloopt.rewrite import Match, Rewrite, Rule, op, splat, var
 
 __all__ = ["RULES"]
@@ -60,28 +60,6 @@ def _de_morgan(other: str) -> Callable[[Match], Instruction]:
         return match.make("not", (match.make(other, (match.A, match.B), {}, shape),), {}, shape)
 
     return rewrite
-
-
-def _same_side(match: Match) -> Instruction | None:
-    """Two bounds of one number, on one side: the tighter for and, the looser for or."""
-    first, second = match.root.operands
-    if first.operands[1] is not match.C1:
-        first, second = second, first
-    direction = first.attributes["direction"]
-    order = first.attributes.get("type", "")
-    if direction in ("EQ", "NE") or second.attributes != first.attributes:
-        return None
-    if order == "TOTALORDER":
-        return None
-    implied = holds("LE" if direction in ("LT", "LE") else "GE", match.C1, match.C2)
-    if implied is None or (not implied and not _is_ordered(match)):
-        return None
-    return first if implied == (match.root.opcode == "and") else second
-
-
-def _is_ordered(match: Match) -> bool:
-    # Beside a NaN, not less says nothing.
-    return match.A.array.dtype.kind in (*INTEGER, PRED)
 
 
 RULES = (
@@ -265,19 +243,5 @@ RULES = (
         counterexample="x = s32[] parameter(0)\n c = s32[] constant(6)\n d = s32[] constant(3)\n"
         "n = s32[] and(x, c)\n ROOT r = s32[] or(n, d)",
         types=("s32", "u8", "u64"),
-    ),
-    Rule(
-        "A < C1 & A < C2 => A < min(C1, C2)",
-        op(("and", "or"), op("compare", A, C1), op("compare", A, C2)),
-        _same_side,
-        example="x = $T[6] parameter(0)\n c = $T[] constant(6)\n d = $T[] constant(3)\n"
-        "cc = $T[6] broadcast(c), dimensions={}\n"
-        "dd = $T[6] broadcast(d), dimensions={}\n"
-        "n = pred[6] compare(x, cc), direction=LT\n"
-        "m = pred[6] compare(x, dd), direction=LT\n ROOT r = pred[6] and(n, m)",
-        counterexample="x = s32[] parameter(0)\n c = s32[] constant(6)\n d = s32[] constant(3)\n"
-        "n = pred[] compare(x, c), direction=LT\n"
-        "m = pred[] compare(x, d), direction=GT\n ROOT r = pred[] and(n, m)",
-        types=("s32", "u8", "f32", "bf16"),
     ),
 )

@@ -173,14 +173,36 @@ def _constant_moved(match: Match) -> Instruction | None:
 
 
 def _difference_is_zero(match: Match) -> Instruction | None:
+    """Integers wrap, all but equality; equal infinities have no difference."""
+    direction, kind = _direction(match), match.A.array.dtype.kind
+    if kind in INTEGER:
+        return _compare(match, match.A, match.B, direction) if direction in ("EQ", "NE") else None
+    if not _is_plain(match) or not has_known_arithmetic(match.A) or kind == PRED:
+        return None
+    finite = any(match.values.of(entry).is_finite for entry in (match.A, match.B))
+    if not match.fast_math and not finite:
+        return match.refuse("both may be infinite")
+    return _compare(match, match.A, match.B, direction)
+
+
+def _bits_are_equal(match: Match) -> Instruction | None:
     direction = _direction(match)
-    if direction not in ("EQ", "NE") or match.A.array.dtype.kind not in INTEGER:
+    if direction not in ("EQ", "NE"):
         return None
     return _compare(match, match.A, match.B, direction)
 
 
-def _is_equality(match: Match) -> bool:
-    return _direction(match) in ("EQ", "NE") and _is_plain(match)
+def _uppermost_bits(match: Match) -> Instruction | None:
+    """``(A >> C1) == C2`` with the greatest C2 there is: ``A >= C2 << C1``."""
+    dtype = match.A.array.dtype
+    amount, value = scalar_value(match.C1), scalar_value(match.C2)
+    if dtype.kind != "unsigned" or amount is None or value is None or int(amount) >= dtype.bits:
+        return None
+    top, direction = (integer_limits(dtype)[1] >> int(amount)), _direction(match)
+    if int(value) != top or direction not in ("EQ", "NE"):
+        return None
+    bound = match.splat(match.A.array, top << int(amount))
+    return _compare(match, match.A, bound, "GE" if direction == "EQ" else "LT")
 
 
 def _both_negated(match: Match) -> Instruction | None:
@@ -364,13 +386,24 @@ RULES = (
     Rule(
         "compare(A ^ B, 0) => compare(A, B)",
         op("compare", var("A", WHOLE) ^ B, Z),
-        _difference_is_zero,
+        _bits_are_equal,
         example="x = $T[6] parameter(0)\n y = $T[6] parameter(1)\n c = $T[] constant(0)\n"
         "cc = $T[6] broadcast(c), dimensions={}\n s = $T[6] xor(x, y)\n"
         "ROOT r = pred[6] compare(s, cc), direction=NE",
         counterexample="x = s32[] parameter(0)\n y = s32[] parameter(1)\n c = s32[] constant(1)\n"
         "s = s32[] xor(x, y)\n ROOT r = pred[] compare(s, c), direction=EQ",
         types=_WHOLE,
+    ),
+    Rule(
+        "(A >> C1) == top => A >= top << C1",
+        op("compare", op("shift-right-logical", A, C1), C2),
+        _uppermost_bits,
+        example="x = $T[6] parameter(0)\n c = $T[] constant(7)\n d = $T[] constant(1)\n"
+        "cc = $T[6] broadcast(c), dimensions={}\n dd = $T[6] broadcast(d), dimensions={}\n"
+        "s = $T[6] shift-right-logical(x, cc)\n ROOT r = pred[6] compare(s, dd), direction=NE",
+        counterexample="x = u8[] parameter(0)\n c = u8[] constant(6)\n d = u8[] constant(1)\n"
+        "s = u8[] shift-right-logical(x, c)\n ROOT r = pred[] compare(s, d), direction=EQ",
+        types=("u8",),
     ),
     Rule(
         "compare(-A, -B) => compare(B, A)",

@@ -28,6 +28,17 @@ def _same_dims(match: Match) -> bool:
     return match.P.array.dims == match.root.array.dims
 
 
+def _inverts(match: Match) -> bool:
+    """Whether the negation of P costs nothing: it is a comparison, which becomes the opposite one."""
+    compare = match.P
+    if compare.opcode != "compare" or not _used_here(compare) or not _same_dims(match):
+        return False
+    kind = compare.operands[0].array.dtype
+    if compare.attributes["direction"] in ("EQ", "NE") or kind.is_integer or kind.is_pred:
+        return True
+    return not any(match.values.of(operand).nan for operand in compare.operands)
+
+
 def _both_same_dims(match: Match) -> bool:
     return match.P.array.dims == match.Q.array.dims
 
@@ -59,6 +70,8 @@ def _converted(on_true: int) -> Callable[[Match], Instruction | None]:
         if not _same_dims(match) or not has_known_arithmetic(match.root) or shape.dtype.is_pred:
             return None
         if shape.dtype.name == "s1" or not _are_one_and_zero(match, on_true):
+            return None
+        if not on_true and not _inverts(match):
             return None
         chosen = match.P
         if not on_true:
@@ -311,28 +324,28 @@ RULES = (
         "select(P, false, A) => not(P) & A",
         op("select", P, FALSE, A),
         ~P & A,
-        when=_same_dims,
-        example="p = pred[6] parameter(0)\n q = pred[6] parameter(1)\n"
-        "t = pred[] constant(true)\n f = pred[] constant(false)\n"
-        "tt = pred[6] broadcast(t), dimensions={}\n"
+        when=_inverts,
+        example="x = s32[6] parameter(0)\n q = pred[6] parameter(1)\n z = s32[6] parameter(2)\n"
+        "p = pred[6] compare(x, z), direction=LT\n t = pred[] constant(true)\n"
+        "f = pred[] constant(false)\n tt = pred[6] broadcast(t), dimensions={}\n"
         "ff = pred[6] broadcast(f), dimensions={}\n ROOT r = pred[6] select(p, ff, q)",
-        counterexample="p = pred[] parameter(0)\n q = pred[6] parameter(1)\n"
-        "t = pred[] constant(true)\n f = pred[] constant(false)\n"
-        "tt = pred[6] broadcast(t), dimensions={}\n"
+        counterexample="x = f32[6] parameter(0)\n q = pred[6] parameter(1)\n z = f32[6] parameter(2)\n"
+        "p = pred[6] compare(x, z), direction=LT\n t = pred[] constant(true)\n"
+        "f = pred[] constant(false)\n tt = pred[6] broadcast(t), dimensions={}\n"
         "ff = pred[6] broadcast(f), dimensions={}\n ROOT r = pred[6] select(p, ff, q)",
     ),
     Rule(
         "select(P, A, true) => not(P) | A",
         op("select", P, A, TRUE),
         ~P | A,
-        when=_same_dims,
-        example="p = pred[6] parameter(0)\n q = pred[6] parameter(1)\n"
-        "t = pred[] constant(true)\n f = pred[] constant(false)\n"
-        "tt = pred[6] broadcast(t), dimensions={}\n"
+        when=_inverts,
+        example="x = s32[6] parameter(0)\n q = pred[6] parameter(1)\n z = s32[6] parameter(2)\n"
+        "p = pred[6] compare(x, z), direction=LT\n t = pred[] constant(true)\n"
+        "f = pred[] constant(false)\n tt = pred[6] broadcast(t), dimensions={}\n"
         "ff = pred[6] broadcast(f), dimensions={}\n ROOT r = pred[6] select(p, q, tt)",
-        counterexample="p = pred[] parameter(0)\n q = pred[6] parameter(1)\n"
-        "t = pred[] constant(true)\n f = pred[] constant(false)\n"
-        "tt = pred[6] broadcast(t), dimensions={}\n"
+        counterexample="x = f32[6] parameter(0)\n q = pred[6] parameter(1)\n z = f32[6] parameter(2)\n"
+        "p = pred[6] compare(x, z), direction=LT\n t = pred[] constant(true)\n"
+        "f = pred[] constant(false)\n tt = pred[6] broadcast(t), dimensions={}\n"
         "ff = pred[6] broadcast(f), dimensions={}\n ROOT r = pred[6] select(p, q, tt)",
     ),
     Rule(
@@ -351,12 +364,13 @@ RULES = (
         "select(P, 0, 1) => convert(not(P))",
         op("select", P, C1, C2),
         _converted(0),
-        example="p = pred[6] parameter(0)\n c = $T[] constant(0)\n d = $T[] constant(1)\n"
-        "cc = $T[6] broadcast(c), dimensions={}\n"
-        "dd = $T[6] broadcast(d), dimensions={}\n ROOT r = $T[6] select(p, cc, dd)",
-        counterexample="p = pred[6] parameter(0)\n c = f32[] constant(0)\n d = f32[] constant(2)\n"
-        "cc = f32[6] broadcast(c), dimensions={}\n"
-        "dd = f32[6] broadcast(d), dimensions={}\n ROOT r = f32[6] select(p, cc, dd)",
+        example="x = s32[6] parameter(0)\n z = s32[6] parameter(1)\n"
+        "p = pred[6] compare(x, z), direction=LT\n c = $T[] constant(0)\n d = $T[] constant(1)\n"
+        "cc = $T[6] broadcast(c), dimensions={}\n dd = $T[6] broadcast(d), dimensions={}\n"
+        "ROOT r = $T[6] select(p, cc, dd)",
+        counterexample="p = pred[6] parameter(0)\n c = f32[] constant(0)\n d = f32[] constant(1)\n"
+        "cc = f32[6] broadcast(c), dimensions={}\n dd = f32[6] broadcast(d), dimensions={}\n"
+        "ROOT r = f32[6] select(p, cc, dd)",
         types=("f32", "bf16", "s32", "u8"),
     ),
     Rule(

@@ -1,0 +1,158 @@
+"""Rules for two comparisons of the same value with constants.
+
+The constants cut the numbers into places: below both, the lesser one, between, the greater one, above both,
+and NaN.  In each place both comparisons are known; what they say together may be what one says.
+"""
+
+from __future__ import annotations
+
+from operator import and_, or_, xor
+from typing import Final
+
+from hloopt.ir import Instruction
+from hloopt.passes.simplify.conditions import FLOAT, has_known_arithmetic, scalar_value
+from hloopt.rewrite import Match, Rule, op, splat, var
+
+__all__ = ["RULES"]
+
+A = var("A", has_known_arithmetic)
+C1, C2 = splat(name="C1"), splat(name="C2")
+
+_LOGIC: Final = {"and": and_, "or": or_, "xor": xor}
+_DIRECTIONS: Final = ("EQ", "NE", "LT", "LE", "GT", "GE")
+_TRUE_AT: Final = {
+    "LT": (True, False, False),
+    "LE": (True, True, False),
+    "EQ": (False, True, False),
+    "NE": (True, False, True),
+    "GE": (False, True, True),
+    "GT": (False, False, True),
+}
+_NAN: Final = "NaN"
+
+
+def _number(instruction: Instruction) -> float | None:
+    """The number that a splat repeats, an int for integers; None for a NaN."""
+    value = scalar_value(instruction)
+    if value is None:
+        return None
+    kind = instruction.array.dtype
+    number = float(value) if kind.is_float else int(value)
+    return None if number != number else number  # noqa: PLR0124 - a NaN
+
+
+def _places(match: Match, low: float, high: float) -> list[tuple[int, int] | str]:
+    """Places where values of A may be: on which side of the lesser and of the greater constant."""
+    known = match.values.of(match.A)
+    whole = not match.A.array.dtype.is_float
+    found: list[tuple[int, int] | str] = []
+    if known.low < low:
+        found.append((-1, -1))
+    if known.low <= low <= known.high:
+        found.append((0, 0 if low == high else -1))
+    if high - low > whole and known.high > low and known.low < high:
+        found.append((1, -1))
+    if low != high and known.low <= high <= known.high:
+        found.append((1, 0))
+    if known.high > high:
+        found.append((1, 1))
+    if known.nan:
+        found.append(_NAN)
+    return found
+
+
+def _says(direction: str, side: int, place: tuple[int, int] | str) -> bool:
+    if isinstance(place, str):
+        return direction == "NE"
+    return _TRUE_AT[direction][place[side] + 1]
+
+
+def _together(match: Match) -> Instruction | None:
+    """One comparison, or a constant, that says the same in all places."""
+    root = match.root
+    first, second = root.operands
+    if first.operands[1] is not match.C1:
+        first, second = second, first
+    one, other = _number(match.C1), _number(match.C2)
+    if one is None or other is None or not _are_plain(first, second):
+        return None
+    sides = (0, 1) if one <= other else (1, 0)
+    places = _places(match, min(one, other), max(one, other))
+    combine = _LOGIC[root.opcode]
+    wanted = [
+        combine(
+            _says(first.attributes["direction"], sides[0], place),
+            _says(second.attributes["direction"], sides[1], place),
+        )
+        for place in places
+    ]
+    if len(set(wanted)) < 2:
+        return match.splat(root.array, bool(wanted and wanted[0]))
+    for compare, side in ((first, sides[0]), (second, sides[1])):
+        for direction in (compare.attributes["direction"], *_DIRECTIONS):
+            if wanted == [_says(direction, side, place) for place in places]:
+                return _as_one(match, compare, direction)
+    return None
+
+
+def _as_one(match: Match, compare: Instruction, direction: str) -> Instruction:
+    if compare.attributes["direction"] == direction:
+        return compare
+    attributes = {**compare.attributes, "direction": direction}
+    return match.make("compare", compare.operands, attributes, match.root.shape)
+
+
+def _are_plain(*compares: Instruction) -> bool:
+    return not any(entry.attributes.get("type") == "TOTALORDER" for entry in compares)
+
+
+_SIZE: Final = {("or", "LT", "GT"): "GT", ("or", "LE", "GE"): "GE",
+                ("and", "GT", "LT"): "LT", ("and", "GE", "LE"): "LE"}  # fmt: skip
+
+
+def _by_size(match: Match) -> Instruction | None:
+    """Two bounds as far from zero as each other are one of the size."""
+    first, second = match.root.operands
+    if first.operands[1] is not match.C1:
+        first, second = second, first
+    low, high = _number(match.C1), _number(match.C2)
+    directions = (first.attributes["direction"], second.attributes["direction"])
+    direction = _SIZE.get((match.root.opcode, *directions))
+    if direction is None or low is None or high is None or low != -high or high < 0:
+        return None
+    if match.A.array.dtype.kind != FLOAT or not _are_plain(first, second):
+        return None
+    size = match.make("abs", (match.A,), {}, match.A.shape)
+    return match.make(
+        "compare", (size, match.C2), {**second.attributes, "direction": direction}, match.root.shape
+    )
+
+
+RULES = (
+    Rule(
+        "A < C1 & A < C2 => A < min(C1, C2)",
+        op(tuple(_LOGIC), op("compare", A, C1), op("compare", A, C2)),
+        _together,
+        example="x = $T[6] parameter(0)\n c = $T[] constant(6)\n d = $T[] constant(3)\n"
+        "cc = $T[6] broadcast(c), dimensions={}\n dd = $T[6] broadcast(d), dimensions={}\n"
+        "n = pred[6] compare(x, cc), direction=NE\n m = pred[6] compare(x, dd), direction=LE\n"
+        "ROOT r = pred[6] and(n, m)",
+        counterexample="x = f32[] parameter(0)\n c = f32[] constant(6)\n d = f32[] constant(3)\n"
+        "n = pred[] compare(x, c), direction=LT\n m = pred[] compare(x, d), direction=GT\n"
+        "ROOT r = pred[] and(n, m)",
+        types=("s32", "u8", "f32", "bf16"),
+    ),
+    Rule(
+        "A < -C | A > C => abs(A) > C",
+        op(("and", "or"), op("compare", A, C1).one_use, op("compare", A, C2).one_use),
+        _by_size,
+        example="x = $T[6] parameter(0)\n c = $T[] constant(-3)\n d = $T[] constant(3)\n"
+        "cc = $T[6] broadcast(c), dimensions={}\n dd = $T[6] broadcast(d), dimensions={}\n"
+        "n = pred[6] compare(x, cc), direction=LT\n m = pred[6] compare(x, dd), direction=GT\n"
+        "ROOT r = pred[6] or(m, n)",
+        counterexample="x = s8[] parameter(0)\n c = s8[] constant(-3)\n d = s8[] constant(3)\n"
+        "n = pred[] compare(x, c), direction=LT\n m = pred[] compare(x, d), direction=GT\n"
+        "ROOT r = pred[] or(n, m)",
+        types=("f32", "bf16", "f64"),
+    ),
+)
