@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import prod
 from typing import ClassVar
 
 import numpy as np
@@ -81,6 +82,8 @@ ENTRY main {
         starts = Starts.of_gather(gather, dims)
         shape = gather.operands[0].array
         if not gather.array.elements or not shape.elements or not starts.indices.array.rank:
+            return False
+        if prod(starts.batch) > self.limit:
             return False
         found = _clamped(starts, shape.dims, dims.slice_sizes, arrays)
         if starts.is_single:

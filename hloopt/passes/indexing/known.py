@@ -26,7 +26,7 @@ class KnownArrays:
 
     def __init__(self, module: Module, limit: int) -> None:
         self._context = Interpreter(module, EVALUATORS)
-        self._limit = limit
+        self.limit = limit
         self._known: dict[Instruction, Array | None] = {}
 
     def of(self, instruction: Instruction) -> Array | None:
@@ -49,7 +49,7 @@ class KnownArrays:
 
     def _is_candidate(self, instruction: Instruction) -> bool:
         shape = instruction.shape
-        if not isinstance(shape, ArrayShape) or shape.is_dynamic or shape.elements > self._limit:
+        if not isinstance(shape, ArrayShape) or shape.is_dynamic or shape.elements > self.limit:
             return False
         if not instruction.is_understood:
             return False

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import prod
 from typing import ClassVar
 
 import numpy as np
@@ -112,7 +113,7 @@ def _rewrite(scatter: Instruction, arrays: KnownArrays, values: Values, log: Pas
         log.hit("one window => slice", scatter)
         _single(scatter, dims, starts, arrays, values)
         return True
-    if count > 1:
+    if count > 1 or prod(starts.batch) > arrays.limit:
         return False
     plan = _plan(scatter, dims, starts, arrays)
     if plan is None:

@@ -14,6 +14,7 @@ __all__ = ["RULES"]
 P = var("P")
 _MOST_BRANCHES = 4
 _MOST_OPS = 8
+_NUMBERS = ("pred", "signed", "unsigned", "float", "complex")
 
 _LESS = "less { s = (s32[]) parameter(0)\n i = s32[] get-tuple-element(s), index=0\n"
 _NEXT = (

@@ -8,11 +8,16 @@ from hloopt.ir import Instruction
 from hloopt.passes.dots.numbers import conv_dims
 from hloopt.passes.simplify.conditions import INTEGER, resized, scalar_value
 from hloopt.rewrite import Match, Rule, op, var
-from hloopt.types import PaddingDim, Window, WindowDim
+from hloopt.types import ArrayShape, PaddingDim, Window, WindowDim
 
 __all__ = ["RULES"]
 
-A, B, C = var("A"), var("B"), var("C")
+
+def _is_array(instruction: Instruction) -> bool:
+    return isinstance(instruction.shape, ArrayShape)
+
+
+A, B, C = var("A", _is_array), var("B", _is_array), var("C")
 _NOTHING = PaddingDim(0, 0, 0)
 
 
@@ -22,6 +27,9 @@ def _window(root: Instruction, spatial: int) -> tuple[WindowDim, ...]:
 
 def _sums_nothing(match: Match) -> Instruction | None:
     root = match.root
+    if any(not isinstance(operand.shape, ArrayShape) for operand in root.operands):
+        # A sparse kernel is a tuple.
+        return None
     if all(operand.array.elements for operand in root.operands[:2]) or not root.array.elements:
         return None
     return match.splat(root.array, 0)

@@ -19,7 +19,6 @@ from hloopt.passes.simplify.conditions import (
     is_highest,
     is_lowest,
     is_negative_zero,
-    never_negative_zero,
     resized,
     scalar_value,
 )
@@ -46,13 +45,15 @@ def reduced_dims(root: Instruction) -> tuple[int, ...]:
     return tuple(sorted(root.attributes["dimensions"]))
 
 
-def is_neutral(opcode: str, init: Instruction, values: Instruction) -> bool:
-    """Whether ``opcode(init, x)`` keeps every x of ``values``, bit for bit."""
+def is_neutral(match: Match, opcode: str, init: Instruction, values: Instruction) -> bool:
+    """Whether ``opcode(init, x)`` keeps every x of ``values``: bit for bit without ``fast_math``."""
     scalar, kind = scalar_value(init), init.array.dtype.kind
     if scalar is None:
         return False
     if opcode == "add" and kind in (FLOAT, *INTEGER) and not float(scalar):
-        return kind != FLOAT or is_negative_zero(init) or never_negative_zero(values)
+        if kind != FLOAT or match.fast_math or is_negative_zero(init):
+            return True
+        return not match.values.of(values).negative_zero
     if opcode == "multiply" and kind in (FLOAT, *INTEGER):
         return float(scalar) == 1
     if opcode == "maximum":
@@ -86,7 +87,7 @@ def _reduces_nothing(match: Match) -> Instruction | None:
     root = match.root
     if not is_plain(root) or any(match.A.array.dims[d] != 1 for d in reduced_dims(root)):
         return None
-    if not is_neutral(named_combiner(root.attributes["to_apply"]), match.INIT, match.A):
+    if not is_neutral(match, named_combiner(root.attributes["to_apply"]), match.INIT, match.A):
         return None
     return match.make("reshape", (match.A,), {}, root.shape)
 
@@ -104,6 +105,9 @@ def _applies_once(match: Match) -> Instruction | None:
         return None
     region = root.attributes["to_apply"]
     shapes = root.shape.elements if isinstance(root.shape, TupleShape) else (root.shape,)
+    if count == 1 and named_combiner(region) == "add" and _is_float_zero(inits[0]):
+        match.refuse(f"{values[0].name} may hold -0, which a sum from 0 makes 0")
+        return None
     if not is_liftable(region, (*inits, *values)) or not isinstance(shapes[0], ArrayShape):
         return None
     like = shapes[0]
@@ -118,6 +122,12 @@ def _applies_once(match: Match) -> Instruction | None:
     if isinstance(root.shape, TupleShape):
         return match.make("tuple", results, {}, root.shape)
     return results[0]
+
+
+def _is_float_zero(init: Instruction) -> bool:
+    """A sum of one element that starts there costs no more than the addition."""
+    value = scalar_value(init)
+    return value is not None and init.array.dtype.kind == FLOAT and not float(value)
 
 
 def _reduces_empty(match: Match) -> Instruction | None:
@@ -150,7 +160,7 @@ def _reduce_once(match: Match) -> Instruction | None:
         return None
     if not _same_init(match.J, match.INIT):
         return None
-    if opcode not in IDEMPOTENT and not is_neutral(opcode, match.INIT, match.A):
+    if opcode not in IDEMPOTENT and not is_neutral(match, opcode, match.INIT, match.A):
         return None
     reduced = reduced_dims(inner)
     kept = _kept(match.A.array.rank, reduced)
@@ -254,7 +264,7 @@ def _of_concatenate_along(match: Match) -> Instruction | None:
         match.refuse(f"floating-point {opcode} of parts rounds in between")
         return None
     if opcode not in IDEMPOTENT and not all(
-        is_neutral(opcode, match.INIT, piece) for piece in joined.operands
+        is_neutral(match, opcode, match.INIT, piece) for piece in joined.operands
     ):
         return None
     parts = [_reduce(match, piece, reduced_dims(root), root.array) for piece in joined.operands]

@@ -97,7 +97,7 @@ def _of_pad(match: Match) -> Instruction | None:
     kind = root.array.dtype.kind
     # A float sum that starts at +0 stays what it is when the same +0 is added, whatever else is.
     zero = opcode == "add" and kind == FLOAT and value is not None and not float(value)
-    if opcode not in IDEMPOTENT and not zero and not is_neutral(opcode, match.INIT, match.A):
+    if opcode not in IDEMPOTENT and not zero and not is_neutral(match, opcode, match.INIT, match.A):
         return None
     dims: list[WindowDim] = []
     paddings: tuple[PaddingDim, ...] = pad.attributes["padding"]
