@@ -29,7 +29,7 @@ BINARY = {"f32": FLOATS, "bf16": FLOATS, "s32": INTEGERS, "u8": INTEGERS,
           "pred": ("and", "or", "xor", "add", "multiply")}  # fmt: skip
 REDUCERS = {"f32": ("add", "maximum"), "bf16": ("minimum",), "s32": ("add", "multiply", "or"),
             "u8": ("add", "maximum"), "pred": ("and", "or")}  # fmt: skip
-_COUNTS = ((0, 1, "LT", 3), (0, 1, "LT", 3), (4, -2, "GE", 1), (2, -1, "GT", 0), (7, 3, "LE", 13),
+_COUNTS = ((0, 1, "LT", 3), (0, 1, "LT", 3), (4, -2, "GE", 1), (0, 2, "LE", 9), (2, -1, "GT", 0), (7, 3, "LE", 13),
            (250, 4, "NE", 2), (5, 251, "NE", 246))  # fmt: skip
 DIRECTIONS = ("EQ", "NE", "LT", "LE", "GT", "GE")
 

@@ -7,7 +7,7 @@ from typing import TypeAlias
 
 from hloopt.analysis.loop_config import Config, config_text, loop_config
 from hloopt.ir import Computation, Instruction, build, edit
-from hloopt.ir.walk import called_computations
+from hloopt.ir.walk import called_computations, has_side_effect
 from hloopt.types import Shape, TupleShape
 
 __all__ = [
@@ -16,6 +16,7 @@ __all__ = [
     "obstacle",
     "reads",
     "remove_uncalled",
+    "remove_unused",
     "tuple_of",
     "uses",
     "whole_uses",
@@ -128,6 +129,7 @@ class Carried:
         """Take elements out of the state; nothing but their own next values may need them."""
         gone = set(indices)
         kept = [index for index in range(len(self.shapes)) if index not in gone]
+        unused = [part.operands[index] for part in (self.init, self.root) for index in gone]
         edit.set_operands(self.init, tuple(self.init.operands[index] for index in kept))
         edit.set_operands(self.root, tuple(self.root.operands[index] for index in kept))
         for state in (*self.states, self.loop):
@@ -142,6 +144,7 @@ class Carried:
                 edit.set_attribute(user, "index", renumbered[user.attributes["index"]])
         self.reshape(lambda shapes: [shapes[index] for index in kept])
         self.renumber_config({old: new for new, old in enumerate(kept)})
+        remove_unused(unused)
 
     def add(self, values: Sequence[Instruction]) -> range:
         """Carry values of outside, which the body hands on; the new elements' indices."""
@@ -278,6 +281,34 @@ def _remove_with_users(instruction: Instruction) -> None:
         else:
             edit.remove(top)
             stack.pop()
+
+
+def remove_unused(instructions: Iterable[Instruction], keep: Collection[Instruction] = ()) -> None:
+    """Remove those of some instructions that nothing needs, and with them what only they needed."""
+    pending = list(instructions)
+    while pending:
+        instruction = pending.pop()
+        if (
+            instruction.computation is not None
+            and instruction not in keep
+            and _is_unused(instruction)
+        ):
+            pending.extend(instruction.operands)
+            called = tuple(called_computations(instruction))
+            edit.remove(instruction)
+            remove_uncalled(called)
+
+
+def _is_unused(instruction: Instruction) -> bool:
+    return not (
+        instruction.users
+        or instruction.is_root
+        or instruction.opcode == "parameter"
+        or instruction.control_predecessors
+        or instruction.control_successors
+        or instruction.op.family in ("collective", "async", "host")
+        or has_side_effect(instruction)
+    )
 
 
 def remove_uncalled(computations: Iterable[Computation]) -> None:

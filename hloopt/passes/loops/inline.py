@@ -9,6 +9,7 @@ from hloopt.passes.loops.carried import (
     own_fusion_bodies,
     reads,
     remove_uncalled,
+    remove_unused,
     tuple_of,
     whole_uses,
 )
@@ -127,6 +128,7 @@ def replace_loop(loop: Instruction, elements: Sequence[Instruction]) -> None:
             whole = tuple_of(loop, elements, loop.shape)
             edit.replace_uses(loop, whole)
             whole.metadata = loop.metadata
-    called = (loop.attributes["condition"], loop.attributes["body"])
+    called, before = (loop.attributes["condition"], loop.attributes["body"]), loop.operands
     edit.remove(loop)
     remove_uncalled(called)
+    remove_unused((*before, *elements))

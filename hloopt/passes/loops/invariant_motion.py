@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import ClassVar
 
 from hloopt.analysis.trip_count import trip_bounds
 from hloopt.errors import UsageError
 from hloopt.ir import Computation, Instruction, Module, build, edit
-from hloopt.ir.walk import called_computations, callees_first, wrapped_computations
+from hloopt.ir.walk import callees_first, wrapped_computations
 from hloopt.passes.effects import Effects
 from hloopt.passes.loops import elements
-from hloopt.passes.loops.carried import Carried, obstacle, own_fusion_bodies, remove_uncalled
+from hloopt.passes.loops.carried import Carried, obstacle, own_fusion_bodies, remove_unused
 from hloopt.rewrite import Pass, PassLog
 from hloopt.types import ArrayShape, Shape, TupleShape, leaves
 
@@ -252,7 +251,7 @@ class _Search:
         for value, index in zip(leaving, added, strict=True):
             read = carried.read(self.state, index, value)
             edit.replace_instruction(value, read)
-        _remove_unused(needed)
+        remove_unused(needed)
         own_fusion_bodies(mapped.values())
 
 
@@ -264,23 +263,6 @@ def _made_of(values: list[Instruction], search: _Search) -> dict[Instruction, No
                 found[operand] = None
                 pending.append(operand)
     return found
-
-
-def _remove_unused(instructions: Iterable[Instruction]) -> None:
-    """Remove those that nothing reads any more, and with them what only they read."""
-    pending = list(instructions)
-    while pending:
-        instruction = pending.pop()
-        if (
-            instruction.computation is not None
-            and not instruction.users
-            and not instruction.is_root
-        ):
-            pending.extend(instruction.operands)
-            called = tuple(called_computations(instruction))
-            if instruction.opcode != "parameter":
-                edit.remove(instruction)
-            remove_uncalled(called)
 
 
 def _has_token(shape: Shape) -> bool:

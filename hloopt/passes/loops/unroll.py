@@ -14,7 +14,7 @@ from hloopt.errors import UsageError
 from hloopt.ir import Computation, Instruction, Module, edit
 from hloopt.ir.walk import callees_first, wrapped_computations
 from hloopt.passes.effects import Effects
-from hloopt.passes.loops.carried import Carried, obstacle
+from hloopt.passes.loops.carried import Carried, obstacle, remove_unused
 from hloopt.passes.loops.counters import constant_like, counters
 from hloopt.passes.loops.inline import Body, elements_of, removal_obstacle, replace_loop
 from hloopt.rewrite import Pass, PassLog
@@ -209,15 +209,18 @@ def _counted(
     """The state with numbers for its counters, under the names of what computed them in a copy."""
     counted: list[Instruction] = []
     replaced: dict[Instruction, Instruction] = {}
+    unused: list[Instruction] = []
     for index, value in enumerate(state):
         known = replaced.get(value)
         if known is None and index in numbers and constant_value(value) is None:
             is_copy = body.is_copy(value)
             known = constant_like(value if is_copy else position, value, numbers[index])
             if is_copy:
-                replaced[value] = known
+                replaced[value], operands = known, value.operands
                 edit.replace_instruction(value, known)
+                unused += operands
         counted.append(known or value)
+    remove_unused(filter(body.is_copy, unused), keep={*counted, *state})
     return counted
 
 
