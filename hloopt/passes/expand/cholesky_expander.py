@@ -7,8 +7,19 @@ from math import nan
 from typing import ClassVar
 
 from hloopt.ir import Instruction
+from hloopt.passes.expand.computations import loop
 from hloopt.passes.expand.expander import Expander
-from hloopt.passes.expand.matrices import at, blocks, check_block, place, stretched, taken
+from hloopt.passes.expand.matrices import (
+    adjoint,
+    at,
+    blocks,
+    check_block,
+    part,
+    place,
+    product,
+    stretched,
+    taken,
+)
 from hloopt.passes.expand.writer import Term, Writer
 
 __all__ = ["CholeskyExpander"]
@@ -54,21 +65,24 @@ ENTRY main {
             return write.splat(result, 0)
         lower = bool(instruction.attributes.get("lower"))
         a = taken(write, instruction.operands[0])
-        factor = _factor(a if lower else a.adjoint(), self.block)
+        factor = _factor(a if lower else adjoint(a), self.block)
         size = a.dims[-1]
-        last = stretched(factor.minor((size - 1, size), (size - 1, size)), factor)
-        factor = last.differs(last).select(nan, factor)
-        return (factor if lower else factor.adjoint()).convert(result.dtype)
+        last = part(factor, (size - 1, size), (size - 1, size))
+        factor = stretched(last.differs(last), factor).select(nan, factor)
+        return (factor if lower else adjoint(factor)).convert(result.dtype)
 
 
 def _factor(a: Term, block: int) -> Term:
     """L, where every pivot is positive."""
-    size, factor = a.dims[-1], a.like(0)
+    size = a.dims[-1]
+    if size <= block:
+        return _columns(a)
+    factor = a.like(0)
     for first, last in blocks(size, block):
-        panel = a.minor((first, size), (first, last))
+        panel = part(a, (first, size), (first, last))
         if first:
-            rows = factor.minor((first, size), (0, first))
-            panel = panel - rows.times(rows.minor((0, last - first), None).adjoint())
+            rows = part(factor, (first, size), (0, first))
+            panel = panel - product(rows, adjoint(part(rows, (0, last - first), None)))
         starts, _ = at(panel, None, None)
         corner = a.writer.scalar(starts[0].dtype, first)
         factor = factor.updated(_columns(panel), [*starts[:-2], corner, corner])
@@ -81,17 +95,16 @@ def _columns(panel: Term) -> Term:
     def step(inner: Writer, index: Term, state: list[Term]) -> list[Term]:
         known, panel = state
         row = known.dynamic_slice(*at(known, index, None))
-        column = panel.dynamic_slice(*at(panel, None, index)) - known.times(row.adjoint())
+        column = panel.dynamic_slice(*at(panel, None, index)) - product(known, adjoint(row))
         pivot = column.dynamic_slice(*at(column, index, None))
-        root = _root(pivot)
-        scaled = column / stretched(root, column)
+        root = stretched(_root(pivot), column)
         below = place(column, -2)
-        scaled = below.equals(index).select(stretched(root, column), scaled)
+        scaled = below.equals(index).select(root, column / root)
         scaled = (below >= index).select(scaled, 0)
         starts, _ = at(known, None, index)
-        return [known.updated(scaled, starts), panel]
+        return [known.updated(scaled, starts)]
 
-    columns, _ = panel.writer.loop(panel.dims[-1], [panel.like(0), panel], step)
+    (columns,) = loop(panel.writer, panel.dims[-1], [panel.like(0)], step, [panel])
     return columns
 
 

@@ -1,16 +1,33 @@
-"""What the expanders of factorisations and solvers share: rows and columns of stacks of matrices in loops."""
+"""Stacks of matrices: what the expanders of factorisations and solvers share.
+
+The matrices are the last two dimensions of a term.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import pairwise
+from typing import Any
 
 from hloopt.errors import UsageError
 from hloopt.ir import Instruction
 from hloopt.passes.expand.writer import Term, Writer
-from hloopt.types import ArrayShape, descending, dtype
+from hloopt.types import ArrayShape, Verbatim, descending, dtype
 
-__all__ = ["at", "blocks", "check_block", "joined", "place", "stretched", "taken"]
+__all__ = [
+    "adjoint",
+    "at",
+    "blocks",
+    "check_block",
+    "conjugate",
+    "joined",
+    "part",
+    "place",
+    "product",
+    "stretched",
+    "taken",
+    "transposed",
+]
 
 _S32 = dtype("s32")
 
@@ -32,6 +49,44 @@ def taken(write: Writer, instruction: Instruction) -> Term:
     shape = term.shape
     row_major = ArrayShape(shape.dtype, shape.dims, descending(shape.rank))
     return write.fitted(term, row_major).wide()
+
+
+def conjugate(matrix: Term) -> Term:
+    """Complex conjugates; real numbers as they are."""
+    if not matrix.dtype.is_complex:
+        return matrix
+    real, imaginary = matrix.unary("real"), matrix.unary("imag")
+    return matrix.writer.make("complex", real, -imaginary)
+
+
+def transposed(matrix: Term) -> Term:
+    """Each matrix transposed."""
+    rank = len(matrix.dims)
+    return matrix.transpose(*range(rank - 2), rank - 1, rank - 2)
+
+
+def adjoint(matrix: Term) -> Term:
+    """Each matrix transposed and conjugated."""
+    return conjugate(transposed(matrix))
+
+
+def product(left: Term, right: Term) -> Term:
+    """Each matrix times its counterpart, in full precision."""
+    rank = len(left.dims)
+    attributes: dict[str, Any] = {
+        "lhs_contracting_dims": (rank - 1,),
+        "rhs_contracting_dims": (rank - 2,),
+        "operand_precision": Verbatim("{highest,highest}"),
+    }
+    if rank > 2:
+        batch = tuple(range(rank - 2))
+        attributes |= {"lhs_batch_dims": batch, "rhs_batch_dims": batch}
+    return left.writer.make("dot", left, right, **attributes)
+
+
+def part(matrix: Term, rows: tuple[int, int] | None, columns: tuple[int, int] | None) -> Term:
+    """From row to row and from column to column of each matrix; None takes all."""
+    return matrix.slice(*(None,) * (len(matrix.dims) - 2), rows, columns)
 
 
 def at(matrix: Term, row: Term | None, column: Term | None) -> tuple[list[Term], list[int]]:

@@ -7,8 +7,9 @@ from typing import ClassVar
 
 from hloopt.ir import Computation, Instruction, build
 from hloopt.ir.walk import has_side_effect
+from hloopt.passes.expand.computations import Region, region
 from hloopt.passes.expand.expander import Expander
-from hloopt.passes.expand.writer import Region, Term, Writer
+from hloopt.passes.expand.writer import Term, Writer
 from hloopt.types import DType, TupleShape, Window, array, dtype
 
 __all__ = ["SelectAndScatterExpander"]
@@ -97,7 +98,7 @@ ENTRY main {
 def _selection(write: Writer, select: Computation, value: DType, place: DType) -> Computation:
     """Of two (value, place): the second where it is an element, and the first none or not kept."""
     shapes = [array(value), array(place)]
-    inner = write.region("selection", *shapes, *shapes)
+    inner = region(write, "selection", *shapes, *shapes)
     value0, place0, value1, place1 = inner.parameters
     keeps = _copied(inner, select, value0, value1)
     stays = (place1 < 0) | ((place0 >= 0) & keeps)

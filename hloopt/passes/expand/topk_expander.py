@@ -7,6 +7,7 @@ from typing import ClassVar
 
 from hloopt.interpret import custom_calls
 from hloopt.ir import Computation, Instruction
+from hloopt.passes.expand.computations import region
 from hloopt.passes.expand.expander import Expander
 from hloopt.passes.expand.writer import Term, Writer, plain
 from hloopt.types import ArrayShape, DType, TupleShape, array, dtype
@@ -84,7 +85,7 @@ ENTRY main {
 def _comparator(write: Writer, kind: DType, direction: str) -> Computation:
     """Whether the first of two values stands so to the second; their indices are not looked at."""
     value, index = array(kind), array(_S32)
-    inner = write.region("comparator", value, value, index, index)
+    inner = region(write, "comparator", value, value, index, index)
     first, second, *_ = inner.parameters
     order = {"type": "TOTALORDER"} if kind.is_float else {}
     return inner.finish(first.binary("compare", second, direction=direction, **order))

@@ -7,15 +7,20 @@ from typing import ClassVar
 
 from hloopt.interpret import linalg
 from hloopt.ir import Instruction
+from hloopt.passes.expand.computations import loop
 from hloopt.passes.expand.expander import Expander
 from hloopt.passes.expand.matrices import (
     at,
     blocks,
     check_block,
+    conjugate,
     joined,
+    part,
     place,
+    product,
     stretched,
     taken,
+    transposed,
 )
 from hloopt.passes.expand.writer import Term, Writer
 
@@ -67,12 +72,12 @@ ENTRY main {
         lower, left = bool(attributes.get("lower")), bool(attributes.get("left_side"))
         transposition = attributes["transpose_a"]
         if transposition == "ADJOINT":
-            a = a.conjugate()
+            a = conjugate(a)
         if (transposition != "NO_TRANSPOSE") == left:
-            a, lower = a.swapped(), not lower
-        b = b if left else b.swapped()
+            a, lower = transposed(a), not lower
+        b = b if left else transposed(b)
         x = _solved(a, b, lower, bool(attributes.get("unit_diagonal")), self.block)
-        return (x if left else x.swapped()).convert(result.dtype)
+        return (x if left else transposed(x)).convert(result.dtype)
 
 
 def _solved(a: Term, b: Term, lower: bool, unit: bool, block: int) -> Term:
@@ -83,14 +88,14 @@ def _solved(a: Term, b: Term, lower: bool, unit: bool, block: int) -> Term:
     for first, last in order if lower else reversed(order):
         count, left = last - first, size - done
         here = (0, count) if lower else (left - count, left)
-        diagonal = a.minor((first, last), (first, last))
-        x = _substituted(diagonal, rest.minor(here, None), lower, unit)
+        diagonal = part(a, (first, last), (first, last))
+        x = _substituted(diagonal, part(rest, here, None), lower, unit)
         parts.append(x)
         done += count
         if done < size:
             ahead = (last, size) if lower else (0, first)
-            rest = rest.minor((count, left) if lower else (0, left - count), None)
-            rest = rest - a.minor(ahead, (first, last)).times(x)
+            rest = part(rest, (count, left) if lower else (0, left - count), None)
+            rest = rest - product(part(a, ahead, (first, last)), x)
     return joined(parts if lower else parts[::-1], -2)
 
 
@@ -100,17 +105,17 @@ def _substituted(a: Term, b: Term, lower: bool, unit: bool) -> Term:
     if size == 1:
         return b if unit else b / stretched(a, b)
     inside = place(a, -2).compare("GT" if lower else "LT", place(a, -1))
-    state = [b.like(0), inside.select(a, 0), b, *(() if unit else (a,))]
+    fixed = [inside.select(a, 0), b, *(() if unit else (a,))]
 
     def step(inner: Writer, index: Term, state: list[Term]) -> list[Term]:
         x, triangle, b, *whole = state
         row = index if lower else (size - 1) - index
         value = b.dynamic_slice(*at(b, row, None))
-        value = value - triangle.dynamic_slice(*at(triangle, row, None)).times(x)
+        value = value - product(triangle.dynamic_slice(*at(triangle, row, None)), x)
         for matrix in whole:
             value = value / stretched(matrix.dynamic_slice(*at(matrix, row, row)), value)
         starts, _ = at(x, row, None)
-        return [x.updated(value, starts), triangle, b, *whole]
+        return [x.updated(value, starts)]
 
-    x, *_ = write.loop(size, state, step)
+    (x,) = loop(write, size, [b.like(0)], step, fixed)
     return x

@@ -7,7 +7,7 @@ before the instruction it replaces and carries that one's metadata.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -25,14 +25,12 @@ from hloopt.types import (
     PaddingDim,
     Shape,
     SliceRange,
-    TupleShape,
-    Verbatim,
     array,
     dtype,
     of_numpy,
 )
 
-__all__ = ["Number", "Region", "Term", "Writer", "plain"]
+__all__ = ["Number", "Term", "Writer", "plain"]
 
 Number: TypeAlias = "int | float"
 _MARKS = ("sharding", "frontend_attributes", "statistics", "origin")
@@ -241,41 +239,6 @@ class Term:
         region = combiner_computation(self.writer.module, opcode, self.dtype.name)
         return self.writer.make("reduce", self, start, dimensions=dimensions, to_apply=region)
 
-    def conjugate(self) -> Term:
-        """Complex conjugates; anything else as it is."""
-        if not self.dtype.is_complex:
-            return self
-        real, imaginary = self.unary("real"), self.unary("imag")
-        return self.writer.make("complex", real, -imaginary)
-
-    def adjoint(self) -> Term:
-        """Matrices in the last two dimensions, transposed and conjugated."""
-        return self.swapped().conjugate()
-
-    def swapped(self) -> Term:
-        """Matrices in the last two dimensions, transposed."""
-        rank = len(self.dims)
-        return self.transpose(*range(rank - 2), rank - 1, rank - 2)
-
-    def times(self, other: Term) -> Term:
-        """Products of matrices in the last two dimensions, in full precision."""
-        rank = len(self.dims)
-        batch = tuple(range(rank - 2))
-        return self.writer.make(
-            "dot",
-            self,
-            other,
-            lhs_batch_dims=batch,
-            lhs_contracting_dims=(rank - 1,),
-            rhs_batch_dims=batch,
-            rhs_contracting_dims=(rank - 2,),
-            operand_precision=Verbatim("{highest,highest}"),
-        )
-
-    def minor(self, rows: tuple[int, int] | None, columns: tuple[int, int] | None) -> Term:
-        """From row to row and from column to column of matrices in the last two dimensions."""
-        return self.slice(*(None,) * (len(self.dims) - 2), rows, columns)
-
     def part(self, index: int) -> Term:
         """One element of a tuple."""
         return self.writer.make("get-tuple-element", self, index=index)
@@ -352,36 +315,6 @@ class Writer:
             return terms[0]
         return self.make("concatenate", *terms, dimensions=(dimension,))
 
-    def loop(
-        self,
-        trips: int,
-        state: Sequence[Term],
-        step: Callable[[Writer, Term, list[Term]], Sequence[Term]],
-    ) -> list[Term]:
-        """A ``while`` that runs ``step(writer, i, state)`` for each s32 ``i`` below ``trips``.
-
-        The state keeps its shapes.  A single trip is written down without a loop.
-        """
-        if trips == 1:
-            return list(step(self, self.scalar(dtype("s32"), 0), list(state)))
-        counter = self.scalar(dtype("s32"), 0)
-        first = self.pack(counter, *state)
-        shape = first.instruction.shape
-        assert isinstance(shape, TupleShape)
-        inner = self.region("condition", shape)
-        index, *_ = inner.parts(shape)
-        condition = inner.finish(index < trips)
-        inner = self.region("body", shape)
-        index, *carried = inner.parts(shape)
-        body = inner.finish(inner.pack(index + 1, *step(inner, index, carried)))
-        final = self.make("while", first, shape=shape, condition=condition, body=body)
-        return [final.part(number) for number in range(1, len(shape.elements))]
-
-    def region(self, name: str, *parameters: Shape) -> Region:
-        """A writer of a new computation of the module; its name begins with ``name``."""
-        computation = edit.add_computation(self.module, Computation(name))
-        return Region(computation, self.module, self.metadata, parameters)
-
     def fitted(self, result: Term, shape: Shape) -> Term:
         """The result in the layout of a shape: a copy, where it has another one."""
         if same_layout(result.instruction.shape, shape):
@@ -409,34 +342,6 @@ class Writer:
         called = list(called_computations(old))
         edit.replace_instruction(old, new)
         _remove_uncalled(called)
-
-
-class Region(Writer):
-    """A writer of a computation with parameters of the given shapes."""
-
-    def __init__(
-        self,
-        computation: Computation,
-        module: Module,
-        metadata: Metadata | None,
-        parameters: Sequence[Shape],
-    ) -> None:
-        super().__init__(computation, module, metadata)
-        self.computation = computation
-        self.parameters = [
-            self.make("parameter", shape=shape, parameter_number=number)
-            for number, shape in enumerate(parameters)
-        ]
-
-    def parts(self, shape: TupleShape) -> list[Term]:
-        """The elements of the one parameter, a tuple."""
-        (parameter,) = self.parameters
-        return [parameter.part(number) for number in range(len(shape.elements))]
-
-    def finish(self, root: Term) -> Computation:
-        """The computation, with its result."""
-        edit.set_root(self.computation, root.instruction)
-        return self.computation
 
 
 def _remove_uncalled(computations: Iterable[Computation]) -> None:
