@@ -18,12 +18,13 @@ from hloopt.passes.simplify.dimensions import (
     used_once,
 )
 from hloopt.passes.site import is_replaceable
-from hloopt.rewrite import Pass, PassLog
+from hloopt.rewrite import Pass, PassLog, same_layout
 from hloopt.types import ArrayShape, Layout, Literal, array
 
 __all__ = ["ReshapeMover"]
 
 _STEP = "f(move(A), move(B)) => move(f(A, B))"
+_ROUNDS = 16
 _MOVES = ("reshape", "transpose")
 _COMPUTED = frozenset(ELEMENTWISE)
 
@@ -65,6 +66,38 @@ class _Tree:
             if member.is_root or any(user not in self.members for user in member.users)
         ]
 
+    @property
+    def undone(self) -> list[Instruction]:
+        """The moves outside that only take a result back to where it comes from."""
+        return [
+            user
+            for member in self.members
+            for user in member.users
+            if user not in self.members and self.undoes(user, member)
+        ]
+
+    def undoes(self, user: Instruction, member: Instruction) -> bool:
+        """Whether ``user`` takes a member back, sizes, order and layout."""
+        move = self.move
+        if (
+            user.opcode != move.opcode
+            or not _may_move(user)
+            or "frontend_attributes" in user.attributes
+        ):
+            return False
+        if move.opcode == "transpose":
+            back = tuple(move.permutation[d] for d in dimensions(user))
+            if back != tuple(range(len(back))):
+                return False
+        shape = ArrayShape(member.array.dtype, move.source, move.layout)
+        return same_layout(user.array, shape) if user.array.dims == move.source else False
+
+    def needs_move(self, member: Instruction) -> bool:
+        """Whether a result has a user whose own move does not merge with the one behind it."""
+        return member.is_root or any(
+            user not in self.members and user.opcode != self.move.opcode for user in member.users
+        )
+
 
 @dataclass(frozen=True)
 class ReshapeMover(Pass):
@@ -73,8 +106,9 @@ class ReshapeMover(Pass):
     1. Find trees of elementwise ops whose operands are all the same reshape or transpose of something, or
        can be had in its sizes for nothing: scalars, constants used once, broadcasts and iotas whose
        dimensions it keeps apart.
-    2. Count the moves that a tree makes needless (nothing else uses them) and those needed behind it: one
-       for each op that something outside uses.
+    2. Count the moves that a tree makes needless: those that nothing else uses, and those behind it that
+       only take a result back.  Count those needed behind it: one for each op that something outside
+       uses that is no such move itself.
     3. Where fewer are needed, or as many of no more bytes, compute in the sizes before the move.
 
     Moves that thereby follow each other are merged by ``simplify``.  Left alone: ops with control edges
@@ -96,22 +130,35 @@ ENTRY main {
 """
 
     def run(self, module: Module, log: PassLog) -> bool:
-        """Find the trees of a computation in one sweep, and move those that gain."""
+        """Find the trees of a computation in one sweep and move those that gain, until none does."""
         wrapped = wrapped_computations(module)
         changed = False
         for computation in module:
             if computation in wrapped:
                 continue
-            for tree in _trees(computation):
-                if not _gains(tree, log):
-                    continue
-                if not log.allows():
-                    return changed
-                last = next(reversed(tree.members))
-                log.hit(_STEP, last, f"of a tree of {len(tree.members)}")
-                _sink(tree)
+            for _ in range(_ROUNDS):
+                if not _sink_all(computation, log):
+                    break
                 changed = True
+            else:
+                log.note(f"{self.name}: more is to be moved in {computation.name}; run it again")
         return changed
+
+
+def _sink_all(computation: Computation, log: PassLog) -> bool:
+    """One sweep: a move behind one tree may begin another, which the next sweep sees."""
+    trees = _trees(computation)
+    kept = {move for tree in trees for move in tree.moves}
+    changed = False
+    for tree in trees:
+        if not _gains(tree, log):
+            continue
+        if not log.allows():
+            break
+        log.hit(_STEP, next(reversed(tree.members)), f"of a tree of {len(tree.members)}")
+        _sink(tree, kept)
+        changed = True
+    return changed
 
 
 def _may_move(instruction: Instruction) -> bool:
@@ -238,21 +285,24 @@ def _places(operand: Instruction, move: _Move) -> tuple[int, ...] | None:
 
 def _gains(tree: _Tree, log: PassLog) -> bool:
     """Fewer moves, or as many of no more bytes."""
-    before, after = tree.needless, tree.results
+    before = [*tree.needless, *tree.undone]
+    after = [result for result in tree.results if tree.needs_move(result)]
     last = next(reversed(tree.members))
     if len(after) > len(before):
         log.miss(_STEP, last, f"{len(after)} moves instead of {len(before)}")
         return False
     bytes_before = sum(move.array.byte_size for move in before)
     bytes_after = sum(result.array.byte_size for result in after)
+    if not before:
+        return False
     if len(after) == len(before) and bytes_after > bytes_before:
         log.miss(_STEP, last, f"{bytes_after} bytes moved instead of {bytes_before}")
         return False
     return True
 
 
-def _sink(tree: _Tree) -> None:
-    """Compute before the moves, and move what is used outside."""
+def _sink(tree: _Tree, kept: set[Instruction]) -> None:
+    """Compute before the moves, and move what is used outside; ``kept`` are moves that trees begin with."""
     move, results = tree.move, set(tree.results)
     new: dict[Instruction, Instruction] = {}
     for member in tree.members:
@@ -269,6 +319,13 @@ def _sink(tree: _Tree) -> None:
         )
     for member in reversed(tree.members):
         if member in results:
+            for user in list(member.users):
+                outside = user not in tree.members and user not in kept
+                if outside and tree.undoes(user, member):
+                    edit.replace_instruction(user, new[member])
+            if not member.users and not member.is_root:
+                edit.remove(member)
+                continue
             attributes = {"dimensions": move.permutation} if move.permutation else {}
             moved = build.make(
                 member,

@@ -8,6 +8,7 @@ import pytest
 
 from hloopt.ir import Module
 from hloopt.passes.reshape_mover import ReshapeMover
+from hloopt.passes.simplify import Simplify
 from proof import check
 from random_modules import module_text
 
@@ -55,6 +56,29 @@ def test_a_tree_with_several_results() -> None:
     better, _ = check(text, ReshapeMover())
     assert opcodes(better).count("reshape") == 2
     assert better.entry.by_name["s"].array.dims == (6,)
+
+
+def test_moves_that_go_back() -> None:
+    """A result that is only taken back to the old sizes needs no move, and nor does its user."""
+    text = module(
+        "x = f32[6] parameter(0)\n a = f32[2,3] reshape(x)\n e = f32[2,3] exponential(a)\n"
+        "n = f32[2,3] negate(e)\n b = f32[6] reshape(e)\n c = f32[6] reshape(n)\n"
+        "ROOT r = (f32[6], f32[6], f32[2,3]) tuple(b, c, n)"
+    )
+    better, _ = check(text, ReshapeMover())
+    assert opcodes(better) == ["exponential", "negate", "reshape", "tuple"]
+
+
+def test_a_move_between_two_trees() -> None:
+    """What goes back behind one tree and begins the next is there for both."""
+    text = module(
+        "x = f32[6] parameter(0)\n a = f32[2,3] reshape(x)\n e = f32[2,3] exponential(a)\n"
+        "b = f32[6] reshape(e)\n n = f32[6] negate(b)\n t = f32[6] tanh(b)\n"
+        "c = f32[2,3] reshape(n)\n ROOT r = (f32[2,3], f32[6]) tuple(c, t)"
+    )
+    check(text, ReshapeMover())
+    better, _ = check(text, ReshapeMover(), Simplify(), ReshapeMover(), Simplify())
+    assert opcodes(better).count("reshape") == 1
 
 
 def test_fewer_bytes_are_moved() -> None:
