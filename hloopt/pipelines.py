@@ -12,6 +12,7 @@ from hloopt.ir import Module
 from hloopt.ir.build import clone_module
 from hloopt.passes.broadcast_sinking import BroadcastSinking
 from hloopt.passes.call_inliner import CallInliner
+from hloopt.passes.concat_removal import ConcatRemoval
 from hloopt.passes.constant_folding import ConstantFolding
 from hloopt.passes.convert_pairs import ConvertPairs
 from hloopt.passes.cse import CommonSubexpressionElimination
@@ -24,12 +25,16 @@ from hloopt.passes.dots.strength_reduction import DotStrengthReduction
 from hloopt.passes.dots.transpose_folding import TransposeFolding
 from hloopt.passes.expand.batch_norm_expander import BatchNormExpander
 from hloopt.passes.expand.bitcast_dtypes_expander import BitcastDtypesExpander
+from hloopt.passes.expand.cholesky_expander import CholeskyExpander
 from hloopt.passes.expand.comparison_expander import ComparisonExpander
 from hloopt.passes.expand.dynamic_index_splitter import DynamicIndexSplitter
 from hloopt.passes.expand.logistic_expander import LogisticExpander
 from hloopt.passes.expand.reduce_window_rewriter import ReduceWindowRewriter
 from hloopt.passes.expand.rng_expander import RngExpander
+from hloopt.passes.expand.select_and_scatter_expander import SelectAndScatterExpander
 from hloopt.passes.expand.stochastic_convert_expander import StochasticConvertExpander
+from hloopt.passes.expand.topk_expander import TopkExpander
+from hloopt.passes.expand.triangular_solve_expander import TriangularSolveExpander
 from hloopt.passes.indexing.gather_to_slice import GatherToSlice
 from hloopt.passes.indexing.scatter_to_slice import ScatterToSlice
 from hloopt.passes.layout_normalization import LayoutNormalization
@@ -71,12 +76,16 @@ _ALL: tuple[type[Pass], ...] = (
     MapInliner,
     ReduceWindowRewriter,
     RngExpander,
+    SelectAndScatterExpander,
     BatchNormExpander,
     BitcastDtypesExpander,
+    CholeskyExpander,
     ComparisonExpander,
     DynamicIndexSplitter,
     LogisticExpander,
     StochasticConvertExpander,
+    TopkExpander,
+    TriangularSolveExpander,
     TupleSimplifier,
     ZeroSized,
     Simplify,
@@ -87,6 +96,7 @@ _ALL: tuple[type[Pass], ...] = (
     ScatterToSlice,
     SortSimplifier,
     PermutationSort,
+    ConcatRemoval,
     TransposeFolding,
     DotDimensionSorter,
     DotMerger,
