@@ -12,6 +12,7 @@ from hloopt.interpret.pairs import best
 from hloopt.interpret.reducer import Reducer, reducer_of
 from hloopt.interpret.scalars import FEW_LANES, folded
 from hloopt.ir import Instruction
+from hloopt.types import TupleShape
 
 __all__ = ["EVALUATORS", "extremum", "fold", "reduce"]
 
@@ -147,7 +148,8 @@ def _reduce(instruction: Instruction, values: tuple[Value, ...], context: Contex
     rounded = tuple(
         context.round(result, dtype) for result, dtype in zip(results, reducer.dtypes, strict=True)
     )
-    return rounded[0] if count == 1 else rounded
+    # One result may still be a tuple, as its region says.
+    return rounded if isinstance(instruction.shape, TupleShape) else rounded[0]
 
 
 def _map(instruction: Instruction, values: tuple[Value, ...], context: Context) -> Value:

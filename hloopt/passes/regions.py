@@ -16,6 +16,7 @@ __all__ = [
     "combiner_computation",
     "is_exact",
     "is_liftable",
+    "lane",
     "lifted",
     "named_combiner",
     "typed",
@@ -142,3 +143,38 @@ def typed(like: ArrayShape, element: ArrayShape) -> ArrayShape:
     if layout is not None and layout.element_bits:
         layout = replace(layout, suffix="", element_bits=0)
     return replace(like, dtype=element.dtype, layout=layout)
+
+
+def lane(computation: Computation, number: int) -> Computation | None:
+    """The region that computes one result of a region of ``n`` accumulated and ``n`` new values.
+
+    None where that result depends on other values than its own two.  The new region is in no module yet.
+    """
+    root = computation.root
+    count = len(computation.parameters) // 2
+    if root.opcode != "tuple" or len(root.operands) != count:
+        return None
+    own = (computation.parameters[number], computation.parameters[count + number])
+    needed: dict[Instruction, None] = {}
+    pending = [root.operands[number]]
+    while pending:
+        instruction = pending.pop()
+        if instruction in needed:
+            continue
+        if instruction.opcode == "parameter" and instruction not in own:
+            return None
+        if instruction.control_predecessors or instruction.control_successors:
+            return None
+        needed[instruction] = None
+        pending.extend(instruction.operands)
+    region = Computation(computation.name)
+    copies: dict[Instruction, Instruction] = {}
+    for at, parameter in enumerate(own):
+        copies[parameter] = build.clone(parameter, region, ())
+        edit.set_attribute(copies[parameter], "parameter_number", at)
+    for instruction in computation:
+        if instruction in needed and instruction not in copies:
+            operands = tuple(copies[operand] for operand in instruction.operands)
+            copies[instruction] = build.clone(instruction, region, operands)
+    edit.set_root(region, copies[root.operands[number]])
+    return region

@@ -19,6 +19,21 @@ def _sorts_nothing(match: Match) -> Instruction | None:
     return root.operands[0]
 
 
+def _sorts_equal(match: Match) -> Instruction | None:
+    """Along a dimension in which every operand repeats itself there is one order."""
+    root = match.root
+    (dimension,) = root.attributes["dimensions"]
+    for operand in root.operands:
+        repeats = operand.opcode == "broadcast" and dimension not in operand.attributes.get(
+            "dimensions", ()
+        )
+        if not repeats:
+            return None
+    if isinstance(root.shape, TupleShape):
+        return match.make("tuple", root.operands, {}, root.shape)
+    return root.operands[0]
+
+
 RULES = (
     Rule(
         "sort(A) of single elements => A",
@@ -33,5 +48,18 @@ RULES = (
         "ROOT l = pred[] compare(a, b), direction=LT }\n"
         "ENTRY e { x = f32[3,1] parameter(0)\n"
         "ROOT r = f32[3,1] sort(x), dimensions={0}, to_apply=less }",
+    ),
+    Rule(
+        "sort(broadcast(A)) along a repeated dimension => broadcast(A)",
+        op("sort"),
+        _sorts_equal,
+        example="HloModule m\nless { a = f32[] parameter(0)\n b = f32[] parameter(1)\n"
+        "ROOT l = pred[] compare(a, b), direction=LE }\n"
+        "ENTRY e { x = f32[3] parameter(0)\n y = f32[3,4] broadcast(x), dimensions={0}\n"
+        "ROOT r = f32[3,4] sort(y), dimensions={1}, to_apply=less }",
+        counterexample="HloModule m\nless { a = f32[] parameter(0)\n b = f32[] parameter(1)\n"
+        "ROOT l = pred[] compare(a, b), direction=LE }\n"
+        "ENTRY e { x = f32[3] parameter(0)\n y = f32[3,4] broadcast(x), dimensions={0}\n"
+        "ROOT r = f32[3,4] sort(y), dimensions={0}, to_apply=less }",
     ),
 )

@@ -1,0 +1,197 @@
+"""Rules for reduce of several arrays at once: arg-max and arg-min, and single results."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from hloopt.interpret import EVALUATORS
+from hloopt.interpret.interpreter import Interpreter
+from hloopt.interpret.pairs import Choice, choice_of
+from hloopt.ir import Computation, Instruction, Module, edit
+from hloopt.passes.regions import lane, named_combiner
+from hloopt.passes.simplify.conditions import exact_or_fast, scalar_value
+from hloopt.passes.simplify.reduce import is_plain, reduced_dims
+from hloopt.rewrite import Match, Rule, op, splat_literal, var
+from hloopt.types import ArrayShape, Literal, TupleShape
+
+__all__ = ["RULES"]
+
+
+def _module(match: Match) -> Module:
+    computation = match.root.computation
+    assert computation is not None
+    assert computation.module is not None
+    return computation.module
+
+
+def _choice(match: Match, region: Computation) -> Choice | None:
+    """What a region of two pairs chooses, proven by trying every order of numbers."""
+    return choice_of(region, Interpreter(_module(match), EVALUATORS))
+
+
+def _alone(match: Match) -> Instruction | None:
+    """A tuple of one result: the reduce of one array."""
+    root = match.root
+    if not isinstance(root.shape, TupleShape) or len(root.operands) != 2:
+        return None
+    return _lane(match, root, 0, root.shape)
+
+
+def _only_one_read(match: Match) -> Instruction | None:
+    """The one result that somebody reads, where its values are combined with each other alone."""
+    reduce, number = match.root.operands[0], match.root.attributes["index"]
+    if not isinstance(reduce.shape, TupleShape) or reduce.is_root:
+        return None
+    if any(user.opcode != "get-tuple-element" for user in reduce.users):
+        return None
+    if any(user.attributes["index"] != number for user in reduce.users):
+        return None
+    return _lane(match, reduce, number, None)
+
+
+def _lane(
+    match: Match, reduce: Instruction, number: int, whole: TupleShape | None
+) -> Instruction | None:
+    region = lane(reduce.attributes["to_apply"], number)
+    if region is None:
+        return None
+    edit.add_computation(_module(match), region)
+    count = len(reduce.operands) // 2
+    assert isinstance(reduce.shape, TupleShape)
+    shape = reduce.shape.elements[number]
+    attributes = {"dimensions": reduce.attributes["dimensions"], "to_apply": region}
+    operands = (reduce.operands[number], reduce.operands[count + number])
+    result = match.make("reduce", operands, attributes, shape)
+    return result if whole is None else match.make("tuple", (result,), {}, whole)
+
+
+def _beside_its_place(match: Match) -> Instruction | None:
+    """The extreme value is the value of the pair that another reduce chooses.
+
+    The pairs are reduced again right here, for cse to make the two reductions one.  Of zeros a choice
+    returns the one it meets, where maximum returns +0: floats need ``fast_math``.
+    """
+    root = match.root
+    opcode = named_combiner(root.attributes["to_apply"])
+    if not is_plain(root) or opcode not in ("maximum", "minimum") or not exact_or_fast(match):
+        return None
+    for user in match.A.users:
+        if user.opcode != "reduce" or len(user.operands) != 4 or not user.is_understood:
+            continue
+        if user.operands[0] is not match.A or reduced_dims(user) != reduced_dims(root):
+            continue
+        places = user.operands[1]
+        starts = [splat_literal(start) for start in user.operands[2:]]
+        if places.opcode != "iota" or starts[0] != splat_literal(match.INIT):
+            continue
+        choice = _choice(match, user.attributes["to_apply"])
+        if choice is None or choice.largest != (opcode == "maximum"):
+            continue
+        inits = tuple(match.constant(start) for start in starts if isinstance(start, Literal))
+        if len(inits) < 2:
+            continue
+        again = match.make("iota", (), dict(places.attributes), places.shape)
+        operands = (match.A, again, *inits)
+        pair = match.make("reduce", operands, dict(user.attributes), user.shape)
+        return match.make("get-tuple-element", (pair,), {"index": 0}, root.shape)
+    return None
+
+
+def _place_in_splat(match: Match) -> Instruction | None:
+    """Of equal values the first is chosen, where it is better than the initial one."""
+    root = match.root
+    if len(root.operands) != 4 or not isinstance(root.shape, TupleShape):
+        return None
+    values, places, start, _ = root.operands
+    value, least = scalar_value(values), scalar_value(start)
+    if value is None or least is None or places.opcode != "iota" or not values.array.elements:
+        return None
+    if places.attributes["iota_dimension"] not in reduced_dims(root):
+        return None
+    choice = _choice(match, root.attributes["to_apply"])
+    if choice is None or choice.ties not in ("lower", "first"):
+        return None
+    wide, bound = value.astype(np.float64), least.astype(np.float64)
+    if values.array.dtype.bits > 32 or not (wide > bound if choice.largest else wide < bound):
+        return None
+    parts = [part for part in root.shape.elements if isinstance(part, ArrayShape)]
+    results = (match.splat(parts[0], value), match.splat(parts[1], 0))
+    return match.make("tuple", results, {}, root.shape)
+
+
+_ARGMAX = (
+    "HloModule m\nmax { a = $T[] parameter(0)\n b = $T[] parameter(1)\n"
+    "ROOT s = $T[] maximum(a, b) }\n"
+    "pair { v = $T[] parameter(0)\n i = s32[] parameter(1)\n w = $T[] parameter(2)\n"
+    "j = s32[] parameter(3)\n g = pred[] compare(v, w), direction=GT\n"
+    "e = pred[] compare(v, w), direction=EQ\n l = pred[] compare(i, j), direction=LT\n"
+    "t = pred[] and(e, l)\n c = pred[] or(g, t)\n x = $T[] select(c, v, w)\n"
+    "y = s32[] select(c, i, j)\n ROOT r = ($T[], s32[]) tuple(x, y) }\n"
+)
+_TWO = (
+    "HloModule m\ntwo { a = $T[] parameter(0)\n b = s32[] parameter(1)\n c = $T[] parameter(2)\n"
+    "d = s32[] parameter(3)\n s = $T[] add(a, c)\n m = s32[] maximum(b, d)\n"
+    "ROOT r = ($T[], s32[]) tuple(s, m) }\n"
+)
+
+RULES = (
+    Rule(
+        "(reduce(A)) => reduce(A)",
+        op("reduce"),
+        _alone,
+        example="HloModule m\none { a = $T[] parameter(0)\n b = $T[] parameter(1)\n"
+        "s = $T[] subtract(a, b)\n ROOT r = ($T[]) tuple(s) }\n"
+        "ENTRY e { x = $T[3,4] parameter(0)\n i = $T[] parameter(1)\n"
+        "ROOT r = ($T[3]) reduce(x, i), dimensions={1}, to_apply=one }",
+        counterexample=f"{_TWO}ENTRY e {{ x = $T[3,4] parameter(0)\n y = s32[3,4] parameter(1)\n"
+        "i = $T[] parameter(2)\n j = s32[] parameter(3)\n"
+        "ROOT r = ($T[3], s32[3]) reduce(x, y, i, j), dimensions={1}, to_apply=two }",
+        types=("f32", "s32"),
+    ),
+    Rule(
+        "get-tuple-element(reduce(A, B)) of one by itself => reduce(A)",
+        op("get-tuple-element", op("reduce")),
+        _only_one_read,
+        example=f"{_TWO}ENTRY e {{ x = $T[3,4] parameter(0)\n y = s32[3,4] parameter(1)\n"
+        "i = $T[] parameter(2)\n j = s32[] parameter(3)\n"
+        "t = ($T[3], s32[3]) reduce(x, y, i, j), dimensions={1}, to_apply=two\n"
+        "ROOT r = s32[3] get-tuple-element(t), index=1 }",
+        counterexample=f"{_ARGMAX}ENTRY e {{ x = $T[3,4] parameter(0)\n y = s32[3,4] parameter(1)\n"
+        "i = $T[] parameter(2)\n j = s32[] parameter(3)\n"
+        "t = ($T[3], s32[3]) reduce(x, y, i, j), dimensions={1}, to_apply=pair\n"
+        "ROOT r = s32[3] get-tuple-element(t), index=1 }",
+        types=("f32", "s32"),
+    ),
+    Rule(
+        "reduce-max(A) beside arg-max(A) => get-tuple-element(arg-max(A))",
+        op("reduce", var("A"), var("INIT")),
+        _beside_its_place,
+        example=f"{_ARGMAX}ENTRY e {{ x = $T[3,4] parameter(0)\n"
+        "y = s32[3,4] iota(), iota_dimension=1\n i = $T[] constant(0)\n j = s32[] constant(0)\n"
+        "t = ($T[3], s32[3]) reduce(x, y, i, j), dimensions={1}, to_apply=pair\n"
+        "g = s32[3] get-tuple-element(t), index=1\n"
+        "n = $T[3] reduce(x, i), dimensions={1}, to_apply=max\n"
+        "ROOT r = (s32[3], $T[3]) tuple(g, n) }",
+        counterexample=f"{_ARGMAX}ENTRY e {{ x = $T[3,4] parameter(0)\n"
+        "y = s32[3,4] iota(), iota_dimension=1\n i = $T[] constant(0)\n j = s32[] constant(0)\n"
+        "k = $T[] constant(3)\n"
+        "t = ($T[3], s32[3]) reduce(x, y, i, j), dimensions={1}, to_apply=pair\n"
+        "g = s32[3] get-tuple-element(t), index=1\n"
+        "n = $T[3] reduce(x, k), dimensions={1}, to_apply=max\n"
+        "ROOT r = (s32[3], $T[3]) tuple(g, n) }",
+        types=("s32", "u8"),
+    ),
+    Rule(
+        "arg-max(broadcast(C)) => (C, 0)",
+        op("reduce"),
+        _place_in_splat,
+        example=f"{_ARGMAX}ENTRY e {{ c = $T[] constant(2)\n x = $T[3,4] broadcast(c), dimensions={{}}\n"
+        "y = s32[3,4] iota(), iota_dimension=1\n i = $T[] constant(0)\n j = s32[] constant(0)\n"
+        "ROOT t = ($T[3], s32[3]) reduce(x, y, i, j), dimensions={1}, to_apply=pair }",
+        counterexample=f"{_ARGMAX}ENTRY e {{ c = $T[] constant(2)\n"
+        "x = $T[3,4] broadcast(c), dimensions={}\n"
+        "y = s32[3,4] iota(), iota_dimension=1\n i = $T[] constant(2)\n j = s32[] constant(9)\n"
+        "ROOT t = ($T[3], s32[3]) reduce(x, y, i, j), dimensions={1}, to_apply=pair }",
+        types=("f32", "s32"),
+    ),
+)
