@@ -15,6 +15,7 @@ from hloopt.passes.call_inliner import CallInliner
 from hloopt.passes.concat_removal import ConcatRemoval
 from hloopt.passes.constant_folding import ConstantFolding
 from hloopt.passes.convert_pairs import ConvertPairs
+from hloopt.passes.copy_insertion import CopyInsertion
 from hloopt.passes.cse import CommonSubexpressionElimination
 from hloopt.passes.dce import DeadCodeElimination
 from hloopt.passes.defuse import Defuse
@@ -114,6 +115,7 @@ _ALL: tuple[type[Pass], ...] = (
     Defuse,
     LayoutNormalization,
     Schedule,
+    CopyInsertion,
 )
 
 PASSES: Final[Mapping[str, type[Pass]]] = {entry.name: entry for entry in _ALL}

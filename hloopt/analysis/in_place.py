@@ -11,8 +11,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from hloopt.analysis.elementwise import is_elementwise
+from hloopt.analysis.layout import is_descending
 from hloopt.ir import Computation, Instruction
-from hloopt.types import ArrayShape
+from hloopt.types import ArrayShape, Shape, TupleShape
 from hloopt.verify.readings import aliases
 
 __all__ = ["InPlace", "in_place_pairs", "may_overwrite"]
@@ -41,27 +42,41 @@ def in_place_pairs(instruction: Instruction) -> tuple[InPlace, ...]:
     )
 
 
-def may_overwrite(instruction: Instruction, number: int) -> bool:
-    """Whether the result may lie in the bytes of operand ``number`` although that is read.
+def may_overwrite(instruction: Instruction, number: int, index: tuple[int, ...] = ()) -> bool:
+    """Whether leaf ``index`` of the result may lie in the bytes of operand ``number``, which is read.
 
-    So it is when each element of the result is computed from the element of the operand at the same place:
-    an elementwise op, or a loop fusion of such ops, of as many bytes and the same order of dimensions.
+    So it is when each element of the results is computed from the element of the operand at the same place
+    in memory: an elementwise op, or a loop fusion of such ops and of reshapes that move nothing.
     """
-    operand, result = instruction.operands[number].shape, instruction.shape
-    if not isinstance(operand, ArrayShape) or not isinstance(result, ArrayShape):
-        return False
-    if operand.dims != result.dims or operand.dtype.bits != result.dtype.bits:
-        return False
-    if operand.layout != result.layout:
+    operand = instruction.operands[number].shape
+    result = _leaf(instruction.shape, index)
+    if result is None or not isinstance(operand, ArrayShape) or not _same_places(operand, result):
         return False
     if instruction.opcode == "fusion":
         body: Computation = instruction.attributes["calls"]
-        return all(
+        return instruction.attributes.get("kind") == "kLoop" and all(
             _is_pointwise(body.parameters[position])
             for position, other in enumerate(instruction.operands)
             if other is instruction.operands[number]
         )
-    return is_elementwise(instruction)
+    return is_elementwise(instruction) and operand.dims == result.dims
+
+
+def _leaf(shape: Shape, index: tuple[int, ...]) -> ArrayShape | None:
+    for number in index:
+        if not isinstance(shape, TupleShape):
+            return None
+        shape = shape.elements[number]
+    return shape if isinstance(shape, ArrayShape) else None
+
+
+def _same_places(left: ArrayShape, right: ArrayShape) -> bool:
+    """Whether elements in the order of memory are as many and as wide."""
+    if left.elements != right.elements or left.dtype.bits != right.dtype.bits:
+        return False
+    if left.dims != right.dims:
+        return is_descending(left) and is_descending(right)
+    return left.layout == right.layout or (is_descending(left) and is_descending(right))
 
 
 def _pairs(instruction: Instruction) -> Iterator[InPlace]:
@@ -105,16 +120,26 @@ def _through_bitcasts(instruction: Instruction) -> Instruction:
 
 
 def _is_pointwise(parameter: Instruction) -> bool:
-    """Whether all that a body makes of a parameter keeps each element in its place."""
+    """Whether a body computes from an element of a parameter only elements at the same place."""
     pending, seen = [parameter], {parameter}
     while pending:
-        for user in pending.pop().users:
-            if user in seen:
+        current = pending.pop()
+        for user in current.users:
+            if user in seen or (user.opcode == "tuple" and user.is_root):
                 continue
-            if not is_elementwise(user) or user.array.dims != parameter.array.dims:
-                return False
-            if user.array.layout != parameter.array.layout:
+            if not _keeps_places(user, current):
                 return False
             seen.add(user)
             pending.append(user)
     return True
+
+
+def _keeps_places(user: Instruction, operand: Instruction) -> bool:
+    shape, result = operand.shape, user.shape
+    if not isinstance(shape, ArrayShape) or not isinstance(result, ArrayShape):
+        return False
+    if user.opcode in ("reshape", "bitcast"):
+        return shape.elements == result.elements and is_descending(shape) and is_descending(result)
+    if not is_elementwise(user) or shape.dims != result.dims:
+        return False
+    return shape.layout == result.layout or (is_descending(shape) and is_descending(result))

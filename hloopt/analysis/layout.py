@@ -6,6 +6,7 @@ from hloopt.ir import Instruction
 from hloopt.types import ArrayShape, Shape
 
 __all__ = [
+    "is_descending",
     "is_effective_scalar",
     "major_to_minor",
     "moves_minor_dimension",
@@ -45,7 +46,7 @@ def transpose_is_bitcast(transpose: Instruction) -> bool:
 
 def reshape_is_bitcast(reshape: Instruction) -> bool:
     """Whether both sides of a reshape are row-major: then the bytes stay where they are."""
-    return _is_descending(reshape.operands[0].array) and _is_descending(reshape.array)
+    return is_descending(reshape.operands[0].array) and is_descending(reshape.array)
 
 
 def moves_minor_dimension(instruction: Instruction) -> bool:
@@ -71,6 +72,7 @@ def _order(shape: ArrayShape) -> list[int]:
     return [dimension for dimension in major_to_minor(shape) if shape.dims[dimension] != 1]
 
 
-def _is_descending(shape: ArrayShape) -> bool:
+def is_descending(shape: ArrayShape) -> bool:
+    """Whether an array is row-major; dimensions of size 1 do not count."""
     order = _order(shape)
     return order == sorted(order)

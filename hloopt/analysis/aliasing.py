@@ -1,0 +1,387 @@
+"""Which values there are, where each of them is, and which must lie in one buffer.
+
+A *position* is a leaf of an instruction's shape: (instruction, tuple index).  A *value* is what a position
+holds; several positions hold the same one: tuples and their elements, bitcasts, barriers, both ends of an
+asynchronous pair, operands of a call and the parameters they become, what a loop hands on unchanged.
+
+Values *must alias* where one buffer has to serve them all, because nobody moves data between them:
+
+* what a loop carries: the initial value, the body's and the condition's parameter, the body's result, the
+  loop's result;
+* the result of a conditional and that of each branch;
+* an operand and the result that updates it in place (``analysis/in_place.py``);
+* a parameter of ENTRY and the result it is donated to (``input_output_alias``).
+
+Whether they may do so, because their lives do not overlap, is not asked here: ``copy-insertion`` sees to it.
+Computations that are called from several places are one: their parameters alias all the operands.
+The analysis takes time in proportion to the leaves of all shapes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import TypeAlias
+
+from hloopt.analysis.in_place import in_place_pairs
+from hloopt.ir import Computation, Instruction, Module
+from hloopt.ir.walk import called_computations, callees_first, top_level_computations
+from hloopt.types import Shape, TupleShape
+
+__all__ = ["AliasSet", "Aliasing", "Position", "Value", "analyze_aliasing"]
+
+_Tree: TypeAlias = "int | tuple[_Tree, ...]"
+
+_SAME = frozenset({
+    "bitcast", "opt-barrier", "domain", "add-dependency", "async-update", "all-reduce-done",
+    "recv-done",
+})  # fmt: skip
+# done ops whose start has the operands and then the result
+_SECOND = frozenset({"async-done", "all-gather-done", "collective-permute-done"})
+_ASYNC_OPERAND = frozenset({"all-gather-start", "collective-permute-start", "send"})
+
+
+_CALLS = ("while", "conditional", "call", "async-start")
+
+
+@dataclass(frozen=True, slots=True)
+class Position:
+    """A leaf of an instruction's shape."""
+
+    instruction: Instruction
+    index: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Value:
+    """A value: ``defined`` is where it comes into being, ``positions`` everywhere it is, in order.
+
+    ``kind`` is that of the definition: ``parameter``, ``constant`` or ``temporary``.
+    """
+
+    number: int
+    defined: Position
+    positions: tuple[Position, ...]
+    byte_size: int
+    kind: str
+
+
+@dataclass(frozen=True, slots=True)
+class AliasSet:
+    """Values that must lie in one buffer, and the bytes of the largest."""
+
+    number: int
+    values: tuple[Value, ...]
+    byte_size: int
+
+
+@dataclass(frozen=True)
+class Aliasing:
+    """Values and must-alias sets of ENTRY and all it runs through control flow.
+
+    ``values`` and ``sets`` are numbered in the order of definition, callees first.
+    """
+
+    values: tuple[Value, ...]
+    sets: tuple[AliasSet, ...]
+    _trees: Mapping[Instruction, _Tree] = field(repr=False)
+    _set_of: tuple[int, ...] = field(repr=False)
+
+    def numbers(self, instruction: Instruction) -> tuple[int, ...]:
+        """The numbers of the values of an instruction's leaves, depth first.
+
+        Raises ``KeyError`` for an instruction that ENTRY does not run.
+        """
+        return tuple(_leaves(self._trees[instruction]))
+
+    def value(self, instruction: Instruction, index: tuple[int, ...] = ()) -> Value:
+        """The value at a position; raises ``KeyError`` where there is no such leaf."""
+        tree = _part(self._trees[instruction], index)
+        if not isinstance(tree, int):
+            raise KeyError(f"{instruction.name} has no leaf {index}")
+        return self.values[tree]
+
+    def alias_set(self, value: Value) -> AliasSet:
+        """The must-alias set of a value."""
+        return self.sets[self._set_of[value.number]]
+
+
+def analyze_aliasing(module: Module) -> Aliasing:
+    """Values and must-alias sets of a module."""
+    return _Analysis(module).result()
+
+
+class _Classes:
+    """Numbers that were found to be the same (union-find with path halving; the smaller one stands)."""
+
+    def __init__(self) -> None:
+        self.above: list[int] = []
+
+    def new(self) -> int:
+        self.above.append(len(self.above))
+        return len(self.above) - 1
+
+    def find(self, number: int) -> int:
+        above = self.above
+        while above[number] != number:
+            above[number] = above[above[number]]
+            number = above[number]
+        return number
+
+    def join(self, left: int, right: int) -> None:
+        left, right = self.find(left), self.find(right)
+        if left != right:
+            self.above[max(left, right)] = min(left, right)
+
+
+class _Analysis:
+    def __init__(self, module: Module) -> None:
+        self.module = module
+        self.same, self.shared = _Classes(), _Classes()
+        self.trees: dict[Instruction, _Tree] = {}
+        self.defined: list[tuple[Instruction, tuple[int, ...], int]] = []
+        run = set(top_level_computations(module))
+        self.computations = [entry for entry in callees_first(module) if entry in run]
+        for computation in self.computations:
+            for instruction in computation:
+                self.trees[instruction] = self.tree(instruction)
+        for entry in module.attributes.get("input_output_alias", ()):
+            self.donate(entry.parameter, entry.parameter_index, entry.output_index)
+
+    # ---- values -------------------------------------------------------------------------------------
+
+    def tree(self, instruction: Instruction) -> _Tree:
+        passed = self.passed_on(instruction)
+        if passed is not None:
+            return passed
+        made = self.define(instruction, instruction.shape, ())
+        opcode = instruction.opcode
+        if opcode == "while":
+            self.loop(instruction, made)
+        elif opcode == "conditional":
+            self.branches(instruction, made)
+        elif opcode in ("call", "async-start"):
+            return self.call(instruction, made)
+        elif opcode in ("copy-start", "recv", *_ASYNC_OPERAND):
+            return self.transfer(instruction, made)
+        else:
+            self.update(instruction, made)
+        return made
+
+    def define(self, instruction: Instruction, shape: Shape, index: tuple[int, ...]) -> _Tree:
+        if isinstance(shape, TupleShape):
+            return tuple(
+                self.define(instruction, element, (*index, number))
+                for number, element in enumerate(shape.elements)
+            )
+        self.same.new()
+        self.defined.append((instruction, index, shape.byte_size))
+        return self.shared.new()
+
+    def passed_on(self, instruction: Instruction) -> _Tree | None:
+        opcode, operands = instruction.opcode, instruction.operands
+        if opcode == "tuple":
+            return tuple(self.trees[operand] for operand in operands)
+        if opcode == "get-tuple-element":
+            return _part(self.trees[operands[0]], (instruction.attributes["index"],))
+        found: _Tree | None = None
+        if opcode in _SAME:
+            found = self.trees[operands[0]]
+        elif opcode in _SECOND:
+            found = _part(self.trees[operands[0]], (1,))
+        elif opcode == "copy-done":
+            found = _part(self.trees[operands[0]], (0,))
+        return found if found is not None and _fits(found, instruction.shape) else None
+
+    def call(self, instruction: Instruction, made: _Tree) -> _Tree:
+        for called in called_computations(instruction):
+            for parameter, operand in zip(called.parameters, instruction.operands, strict=True):
+                self.join(self.same, self.trees[parameter], self.trees[operand])
+            result = made if instruction.opcode == "call" else _part(made, (1,))
+            if result is not None:
+                self.join(self.same, result, self.trees[called.root])
+        if instruction.opcode == "async-start" and isinstance(made, tuple):
+            given = tuple(self.trees[operand] for operand in instruction.operands)
+            if _alike(made[0], given):
+                return (given, *made[1:])
+        return made
+
+    def transfer(self, instruction: Instruction, made: _Tree) -> _Tree:
+        """A start op whose tuple has its operand beside what it makes."""
+        if not isinstance(made, tuple) or instruction.opcode == "recv":
+            return made
+        place = 1 if instruction.opcode == "copy-start" else 0
+        given = self.trees[instruction.operands[0]]
+        if len(instruction.operands) > 1 and instruction.opcode != "send":
+            given = tuple(self.trees[operand] for operand in instruction.operands)
+        if not _alike(made[place], given):
+            return made
+        return (*made[:place], given, *made[place + 1 :])
+
+    def loop(self, instruction: Instruction, made: _Tree) -> None:
+        body: Computation = instruction.attributes["body"]
+        condition: Computation = instruction.attributes["condition"]
+        rows = zip(
+            _leaves(self.trees[instruction.operands[0]]),
+            _leaves(self.trees[body.parameters[0]]),
+            _leaves(self.trees[body.root]),
+            _leaves(self.trees[condition.parameters[0]]),
+            _leaves(made),
+            strict=True,
+        )
+        for initial, parameter, following, tested, result in rows:
+            self.same.join(parameter, tested)
+            if self.same.find(parameter) == self.same.find(following):
+                self.same.join(initial, parameter)
+                self.same.join(initial, result)
+            else:
+                for other in (parameter, following, result):
+                    self.shared.join(initial, other)
+
+    def branches(self, instruction: Instruction, made: _Tree) -> None:
+        branches = list(called_computations(instruction))
+        for branch, operand in zip(branches, instruction.operands[1:], strict=True):
+            self.join(self.same, self.trees[branch.parameters[0]], self.trees[operand])
+        results = [list(_leaves(self.trees[branch.root])) for branch in branches]
+        for number, result in enumerate(_leaves(made)):
+            given = {self.same.find(leaves[number]) for leaves in results}
+            classes = (
+                self.same if len(given) == 1 and self.is_outer(given, branches) else self.shared
+            )
+            for leaves in results:
+                classes.join(result, leaves[number])
+
+    def is_outer(self, given: set[int], branches: list[Computation]) -> bool:
+        """Whether all branches hand on the same operand (a single branch may make the value itself)."""
+        (number,) = given
+        passed = {
+            self.same.find(leaf)
+            for branch in branches
+            for leaf in _leaves(self.trees[branch.parameters[0]])
+        }
+        return number in passed
+
+    def update(self, instruction: Instruction, made: _Tree) -> None:
+        for pair in in_place_pairs(instruction):
+            source = _part(self.trees[instruction.operands[pair.operand]], pair.operand_index)
+            target = _part(made, pair.output_index)
+            if isinstance(source, int) and isinstance(target, int):
+                self.shared.join(source, target)
+
+    def donate(
+        self, parameter: int, parameter_index: tuple[int, ...], output_index: tuple[int, ...]
+    ) -> None:
+        entry = self.module.entry
+        source = _part(self.trees[entry.parameters[parameter]], parameter_index)
+        target = _part(self.trees[entry.root], output_index)
+        if isinstance(source, int) and isinstance(target, int):
+            self.shared.join(source, target)
+
+    def join(self, classes: _Classes, left: _Tree, right: _Tree) -> None:
+        for one, other in zip(_leaves(left), _leaves(right), strict=True):
+            classes.join(one, other)
+
+    # ---- the result ---------------------------------------------------------------------------------
+
+    def result(self) -> Aliasing:
+        count = len(self.defined)
+        for number in range(count):
+            self.shared.join(number, self.same.find(number))
+        order: dict[int, int] = {}
+        for number in range(count):
+            order.setdefault(self.same.find(number), len(order))
+        number_of = [order[self.same.find(number)] for number in range(count)]
+        trees = {instruction: _mapped(tree, number_of) for instruction, tree in self.trees.items()}
+        values = self.values(trees, number_of)
+        sets, set_of = self.sets(values, number_of)
+        return Aliasing(values, sets, MappingProxyType(trees), set_of)
+
+    def values(self, trees: Mapping[Instruction, _Tree], number_of: list[int]) -> tuple[Value, ...]:
+        positions: list[list[Position]] = [[] for _ in range(max(number_of, default=-1) + 1)]
+        for computation in reversed(self.computations):
+            for instruction in computation:
+                for index, number in _places(trees[instruction], ()):
+                    positions[number].append(Position(instruction, index))
+        made = self.definitions(number_of)
+        return tuple(
+            Value(number, made[number][0], tuple(places), made[number][1], _kind(made[number][0]))
+            for number, places in enumerate(positions)
+        )
+
+    def definitions(self, number_of: list[int]) -> list[tuple[Position, int]]:
+        """Where each value is made, and its bytes: calls and their parameters only hand values on."""
+        best: dict[int, tuple[int, Position, int]] = {}
+        for (instruction, index, byte_size), number in zip(self.defined, number_of, strict=True):
+            rank = 2 if instruction.opcode in _CALLS else 0
+            if instruction.opcode == "parameter":
+                rank = 0 if instruction.computation is self.module.entry else 1
+            if number not in best or rank < best[number][0]:
+                best[number] = (rank, Position(instruction, index), byte_size)
+        return [best[number][1:] for number in range(len(best))]
+
+    def sets(
+        self, values: tuple[Value, ...], number_of: list[int]
+    ) -> tuple[tuple[AliasSet, ...], tuple[int, ...]]:
+        members: dict[int, dict[int, None]] = {}
+        for number, value in enumerate(number_of):
+            members.setdefault(self.shared.find(number), {})[value] = None
+        set_of = [0] * len(values)
+        sets = []
+        for number, found in enumerate(members.values()):
+            for value in found:
+                set_of[value] = number
+            of_set = tuple(values[value] for value in found)
+            sets.append(AliasSet(number, of_set, max(value.byte_size for value in of_set)))
+        return tuple(sets), tuple(set_of)
+
+
+def _kind(defined: Position) -> str:
+    opcode = defined.instruction.opcode
+    return opcode if opcode in ("parameter", "constant") else "temporary"
+
+
+def _part(tree: _Tree, index: tuple[int, ...]) -> _Tree | None:
+    for number in index:
+        if not isinstance(tree, tuple) or number >= len(tree):
+            return None
+        tree = tree[number]
+    return tree
+
+
+def _leaves(tree: _Tree) -> Iterator[int]:
+    if isinstance(tree, int):
+        yield tree
+    else:
+        for element in tree:
+            yield from _leaves(element)
+
+
+def _places(tree: _Tree, index: tuple[int, ...]) -> Iterator[tuple[tuple[int, ...], int]]:
+    if isinstance(tree, int):
+        yield index, tree
+    else:
+        for number, element in enumerate(tree):
+            yield from _places(element, (*index, number))
+
+
+def _mapped(tree: _Tree, numbers: list[int]) -> _Tree:
+    if isinstance(tree, int):
+        return numbers[tree]
+    return tuple(_mapped(element, numbers) for element in tree)
+
+
+def _fits(tree: _Tree, shape: Shape) -> bool:
+    if isinstance(shape, TupleShape):
+        return (
+            isinstance(tree, tuple)
+            and len(tree) == len(shape.elements)
+            and all(map(_fits, tree, shape.elements))
+        )
+    return isinstance(tree, int)
+
+
+def _alike(left: _Tree, right: _Tree) -> bool:
+    if isinstance(left, int) or isinstance(right, int):
+        return isinstance(left, int) and isinstance(right, int)
+    return len(left) == len(right) and all(map(_alike, left, right))

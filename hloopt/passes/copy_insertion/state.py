@@ -1,0 +1,103 @@
+"""What is known of one computation while it is looked through: buffers, their writers, and when they end."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from hloopt.analysis.aliasing import Aliasing
+from hloopt.ir import Computation, Instruction
+from hloopt.passes.copy_insertion.tuples import Index, indices
+from hloopt.types import ArrayShape, Shape, TupleShape
+
+__all__ = ["Group", "Key", "State"]
+
+Key = tuple[int, int]
+"""Number of a parameter and of a leaf of it."""
+
+_VIEWS = ("tuple", "get-tuple-element", "bitcast", "opt-barrier", "domain", "add-dependency")
+
+
+@dataclass(eq=False)
+class Group:
+    """Values of a computation that follow each other in one buffer.
+
+    ``start`` is the position that writes it first (-1: it is there before), ``end`` that of its last reader
+    (the number of instructions: it is handed on).  ``parameters`` are the parameters it came in by.
+    """
+
+    writable: bool
+    start: int
+    end: int
+    parameters: set[Key] = field(default_factory=set)
+
+
+class State:
+    """Groups of a computation's values; ``owned`` are parameters whose buffers it may write."""
+
+    def __init__(self, computation: Computation, aliasing: Aliasing, owned: set[Key]) -> None:
+        self.computation = computation
+        self.aliasing = aliasing
+        self.order = list(computation)
+        self.position = {instruction: at for at, instruction in enumerate(self.order)}
+        self.groups: dict[int, Group] = {}
+        self.of_parameter: dict[Key, Group] = {}
+        self.last_use = self._last_uses()
+        self.owned = owned
+
+    def leaves(self, instruction: Instruction) -> list[tuple[Index, int]]:
+        """Index and value of each leaf that has a buffer to write."""
+        pairs = zip(indices(instruction.shape), self.aliasing.numbers(instruction), strict=True)
+        return [(index, number) for index, number in pairs if _is_array(instruction.shape, index)]
+
+    def is_known(self, instruction: Instruction) -> bool:
+        """Whether an instruction was there before copies were made."""
+        return instruction in self.position
+
+    def end(self, number: int) -> int:
+        """The position of the last reader of a value; -1 where nobody reads it."""
+        return self.last_use.get(number, -1)
+
+    def open(self, number: int, position: int, *, writable: bool = True) -> Group:
+        """A buffer of its own for a value."""
+        group = Group(writable, position, max(position, self.end(number)))
+        self.groups[number] = group
+        return group
+
+    def join(self, number: int, group: Group) -> None:
+        """A value that follows others in their buffer."""
+        self.groups[number] = group
+        group.end = max(group.end, self.end(number))
+
+    def take_parameter(self, parameter: Instruction) -> None:
+        """Groups of a parameter's leaves."""
+        number = parameter.parameter_number
+        for at, value in enumerate(self.aliasing.numbers(parameter)):
+            key = (number, at)
+            group = self.groups.get(value)
+            if group is None:
+                group = self.open(value, -1, writable=key in self.owned)
+            group.parameters.add(key)
+            self.of_parameter[key] = group
+
+    def may_give_up(self, number: int, position: int) -> bool:
+        """Whether whoever stands at ``position`` may write into a value's buffer after reading it."""
+        group = self.groups[number]
+        return group.writable and self.end(number) <= position
+
+    def _last_uses(self) -> dict[int, int]:
+        found: dict[int, int] = {}
+        for position, instruction in enumerate(self.order):
+            if instruction.opcode not in _VIEWS:
+                for operand in instruction.operands:
+                    for number in self.aliasing.numbers(operand):
+                        found[number] = position
+        for number in self.aliasing.numbers(self.computation.root):
+            found[number] = len(self.order)
+        return found
+
+
+def _is_array(shape: Shape, index: Index) -> bool:
+    for number in index:
+        assert isinstance(shape, TupleShape)
+        shape = shape.elements[number]
+    return isinstance(shape, ArrayShape) and shape.dtype.is_array
