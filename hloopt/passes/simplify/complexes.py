@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from hloopt.passes.simplify.conditions import COMPLEX, has_kind
-from hloopt.rewrite import Rule, op, var
+from hloopt.passes.simplify.conditions import COMPLEX, FLOAT, has_kind
+from hloopt.rewrite import Rule, op, splat, var
 
 __all__ = ["RULES"]
 
@@ -34,5 +34,21 @@ RULES = (
         "ROOT r = c64[6] complex(x, y)",
         counterexample="z = c64[] parameter(0)\n x = f32[] real(z)\n y = f32[] imag(z)\n"
         "ROOT r = c64[] complex(y, x)",
+    ),
+    Rule(
+        "real(A) => A of a real number",
+        op("real", var("A", has_kind(FLOAT))),
+        A,
+        example="x = $T[6] parameter(0)\n y = $T[6] negate(x)\n ROOT r = $T[6] real(y)",
+        counterexample="x = c64[] parameter(0)\n ROOT r = f32[] real(x)",
+        types=("f32", "bf16"),
+    ),
+    Rule(
+        "imag(A) => 0 of a real number",
+        op("imag", var("A", has_kind(FLOAT))),
+        splat(0),
+        example="x = $T[6] parameter(0)\n ROOT r = $T[6] imag(x)",
+        counterexample="x = c64[] parameter(0)\n ROOT r = f32[] imag(x)",
+        types=("f32", "bf16"),
     ),
 )
