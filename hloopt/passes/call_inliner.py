@@ -6,11 +6,14 @@ import re
 from dataclasses import dataclass
 from typing import ClassVar
 
+from hloopt.errors import UsageError
 from hloopt.ir import Computation, Instruction, Module, build, edit
 from hloopt.ir.walk import callees_first, wrapped_computations
 from hloopt.rewrite import Pass, PassLog, same_layout
 
-__all__ = ["CallInliner"]
+__all__ = ["CallInliner", "inline_call", "inlining_obstacle"]
+
+_STEP = "inline a call"
 
 _NOT_INLINEABLE = re.compile(r'inlineable\s*=\s*"?false|_xla_compute_type|_xla_stream_annotation')
 
@@ -26,7 +29,12 @@ class CallInliner(Pass):
     layout inside, calls in bodies of fusions and of asynchronous calls, and where several calls share the
     state of an rng-get-and-update-state: copies of it would each have their own.
 
+    Recursion cannot be written in HLO: a computation is defined before it is called.
+
     single_call_site   whether to inline only computations that are called once
+    composites         whether to inline composite calls, which name what a library may do in one go
+    only               names of computations to inline, no others; none given: all
+    largest            the most instructions of a computation that is called more than once; 0: no limit
     """
 
     name: ClassVar[str] = "call-inliner"
@@ -45,6 +53,13 @@ ENTRY main {
 """
 
     single_call_site: bool = False
+    composites: bool = True
+    only: tuple[str, ...] = ()
+    largest: int = 0
+
+    def __post_init__(self) -> None:
+        if self.largest < 0:
+            raise UsageError(f"{self.name}: largest counts instructions and is not negative")
 
     def run(self, module: Module, log: PassLog) -> bool:
         """Inline callees first, so that each body is copied once it is final."""
@@ -56,27 +71,50 @@ ENTRY main {
             for instruction in computation:
                 if not log.allows():
                     return changed
-                if instruction.opcode == "call" and self.may_inline(instruction, computation):
-                    log.hit("inline a call", instruction, f"of {_callee(instruction).name}")
-                    _inline(instruction, module)
-                    changed = True
+                if instruction.opcode != "call":
+                    continue
+                if obstacle := self.obstacle(instruction, computation):
+                    log.miss(_STEP, instruction, obstacle)
+                    continue
+                log.hit(_STEP, instruction, f"of {_callee(instruction).name}")
+                inline_call(instruction, module)
+                changed = True
         return changed
 
-    def may_inline(self, call: Instruction, caller: Computation) -> bool:
-        """Whether nothing speaks against inlining this call."""
+    def obstacle(self, call: Instruction, caller: Computation) -> str:
+        """What speaks against inlining a call, or nothing."""
         callee = _callee(call)
-        marks = call.attributes.get("frontend_attributes")
-        shapes = zip(callee.parameter_shapes, call.operands, strict=True)
-        return not (
-            (marks is not None and _NOT_INLINEABLE.search(str(marks)))
-            or (self.single_call_site and sum(callee.callers.values()) > 1)
-            or callee.execution_thread != caller.execution_thread
-            or "output_to_operand_aliasing" in call.attributes
-            or "backend_config" in call.attributes
-            or _shares_state(callee)
-            or not same_layout(callee.result_shape, call.shape)
-            or not all(same_layout(shape, operand.shape) for shape, operand in shapes)
-        )
+        sites = sum(callee.callers.values())
+        if self.only and callee.name not in self.only:
+            return f"{callee.name} is not among the names given"
+        if self.single_call_site and sites > 1:
+            return f"{callee.name} is called {sites} times"
+        if self.largest and sites > 1 and len(callee) > self.largest:
+            return f"{callee.name} has {len(callee)} instructions, the limit is {self.largest}"
+        if not self.composites and call.attributes.get("is_composite"):
+            return "it is a composite call"
+        return inlining_obstacle(call, caller)
+
+
+def inlining_obstacle(call: Instruction, caller: Computation) -> str:
+    """Why the body of a call cannot take its place, or nothing."""
+    callee = _callee(call)
+    marks = call.attributes.get("frontend_attributes")
+    shapes = zip(callee.parameter_shapes, call.operands, strict=True)
+    if marks is not None and _NOT_INLINEABLE.search(str(marks)):
+        return "its frontend_attributes say so"
+    if callee.execution_thread != caller.execution_thread:
+        return f"{callee.name} runs on another thread"
+    for name in ("output_to_operand_aliasing", "backend_config"):
+        if name in call.attributes:
+            return f"it has {name}"
+    if _shares_state(callee):
+        return f"{callee.name} keeps the state of random numbers for several calls"
+    if not same_layout(callee.result_shape, call.shape) or not all(
+        same_layout(shape, operand.shape) for shape, operand in shapes
+    ):
+        return f"parameters or the result of {callee.name} have another layout inside"
+    return ""
 
 
 def _callee(call: Instruction) -> Computation:
@@ -90,7 +128,8 @@ def _shares_state(callee: Computation) -> bool:
     )
 
 
-def _inline(call: Instruction, module: Module) -> None:
+def inline_call(call: Instruction, module: Module) -> None:
+    """Put the body of a call in its place; a computation that nobody calls any more goes."""
     callee = _callee(call)
     mapped = dict(zip(callee.parameters, call.operands, strict=True))
     copies: list[Instruction] = []

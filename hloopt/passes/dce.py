@@ -19,7 +19,7 @@ from hloopt.passes.signatures import (
 from hloopt.rewrite import Pass, PassLog
 from hloopt.types import TupleShape
 
-__all__ = ["DeadCodeElimination"]
+__all__ = ["DeadCodeElimination", "narrow_argument", "narrow_results", "sweep"]
 
 
 @dataclass(frozen=True)
@@ -73,17 +73,18 @@ ENTRY main {
         needed = Needed(module, Effects(module), signatures=self.signatures)
         changed = False
         for computation in module:
-            changed |= _sweep(computation, needed, log)
-        narrowed = _narrow_results(needed, log)
+            changed |= sweep(computation, needed, log)
+        narrowed = narrow_results(needed, log)
         for computation in callees_first(module):
-            changed |= _sweep(computation, needed, log)
+            changed |= sweep(computation, needed, log)
             narrowed |= _drop_parameters(computation, needed, log)
-            narrowed |= _narrow_argument(computation, needed, log)
+            narrowed |= narrow_argument(computation, needed, log)
         narrowed |= _remove_uncalled(module, log)
         return changed, narrowed
 
 
-def _sweep(computation: Computation, needed: Needed, log: PassLog) -> bool:
+def sweep(computation: Computation, needed: Needed, log: PassLog) -> bool:
+    """Remove what nothing needs from one computation."""
     changed = False
     whole = _is_fused(computation)
     for instruction in reversed(computation):
@@ -105,7 +106,7 @@ def _is_fused(computation: Computation) -> bool:
     return any(caller.opcode == "fusion" for caller in computation.callers)
 
 
-def _narrow_results(needed: Needed, log: PassLog) -> bool:
+def narrow_results(needed: Needed, log: PassLog) -> bool:
     """Step 2.  The branches of a conditional are narrowed together, and so count as one rewrite."""
     changed = False
     done: set[Computation] = set()
@@ -146,8 +147,8 @@ def _drop_parameters(computation: Computation, needed: Needed, log: PassLog) -> 
     return bool(dropped)
 
 
-def _narrow_argument(computation: Computation, needed: Needed, log: PassLog) -> bool:
-    """Step 3 for branches."""
+def narrow_argument(computation: Computation, needed: Needed, log: PassLog) -> bool:
+    """Step 3 for a branch: give it those elements of its argument only that it needs."""
     wanted = needed.elements.get(computation)
     if wanted is None:
         return False

@@ -15,6 +15,7 @@ from hloopt.types import ArrayShape, TupleShape
 __all__ = [
     "branch_operands",
     "drop_parameters",
+    "is_tied",
     "keep_branch_elements",
     "keep_results",
     "takes_only",
@@ -186,6 +187,13 @@ def keep_branch_elements(computation: Computation, kept: list[int]) -> None:
                     caller, "tuple", operands, {}, shape=shape, name=old.name, metadata=old.metadata
                 )
                 edit.set_operand(caller, number, new)
+                if not (old.users or old.is_root or is_tied(old)):
+                    edit.replace_instruction(old, new)
+
+
+def is_tied(instruction: Instruction) -> bool:
+    """Whether control edges hold an instruction in its place."""
+    return bool(instruction.control_predecessors or instruction.control_successors)
 
 
 def _is_fixed(caller: Instruction, computation: Computation) -> bool:
@@ -204,13 +212,7 @@ def _is_fixed(caller: Instruction, computation: Computation) -> bool:
 
 
 def _is_plain_tuple(root: Instruction) -> bool:
-    return (
-        root.opcode == "tuple"
-        and not root.users
-        and not root.control_predecessors
-        and not root.control_successors
-        and not root.attributes
-    )
+    return root.opcode == "tuple" and not root.users and not is_tied(root) and not root.attributes
 
 
 def _is_taken_apart(caller: Instruction, computation: Computation) -> bool:
@@ -227,8 +229,7 @@ def _is_taken_apart_inside(parameter: Instruction) -> bool:
     return (
         isinstance(parameter.shape, TupleShape)
         and not parameter.is_root
-        and not parameter.control_predecessors
-        and not parameter.control_successors
+        and not is_tied(parameter)
         and "sharding" not in parameter.attributes
         and all(user.opcode == "get-tuple-element" for user in parameter.users)
     )

@@ -1,0 +1,152 @@
+"""Conditionals of little work as selects."""
+
+from __future__ import annotations
+
+from hloopt.ir import Computation, Instruction, build, edit
+from hloopt.passes.conditional_simplifier.branches import Branch, is_movable
+from hloopt.rewrite import PassLog
+from hloopt.types import ArrayShape, Literal, TupleShape, scalar
+
+__all__ = ["select_instead"]
+
+_STEP = "compute all branches and select"
+_FAMILIES = ("elementwise", "movement", "source", "tuple", "indexing")
+_NOTHING = (
+    "parameter",
+    "constant",
+    "tuple",
+    "get-tuple-element",
+    "broadcast",
+    "reshape",
+    "bitcast",
+)
+
+
+def select_instead(
+    conditional: Instruction, branches: list[Branch], log: PassLog, ops: int, elements: int
+) -> bool:
+    """Compute every branch where all of them together do no more than ``ops`` on small arrays."""
+    if "sharding" in conditional.attributes or not _is_array_or_tuple(conditional):
+        return False
+    if not all(_is_plain(branch.computation) for branch in branches):
+        return False
+    work = sum(_work(branch.computation) for branch in branches)
+    largest = max(_largest(branch.computation) for branch in branches)
+    if work > ops or largest > elements:
+        reason = f"{work} ops on up to {largest} elements; the limits are {ops} and {elements}"
+        log.miss(_STEP, conditional, reason)
+        return False
+    if not log.allows():
+        return False
+    log.hit(_STEP, conditional, f"{work} ops on up to {largest} elements")
+    results = [_inlined(conditional, branch) for branch in branches]
+    edit.replace_instruction(conditional, _selected(conditional, results))
+    return True
+
+
+def _is_array_or_tuple(conditional: Instruction) -> bool:
+    shape = conditional.shape
+    if isinstance(shape, TupleShape):
+        return bool(shape.elements) and all(
+            isinstance(element, ArrayShape) and not element.is_dynamic for element in shape.elements
+        )
+    return isinstance(shape, ArrayShape) and not shape.is_dynamic
+
+
+def _is_plain(computation: Computation) -> bool:
+    return all(
+        instruction.opcode == "parameter"
+        or (is_movable(instruction) and instruction.op.family in _FAMILIES)
+        for instruction in computation
+    )
+
+
+def _work(computation: Computation) -> int:
+    return sum(instruction.opcode not in _NOTHING for instruction in computation)
+
+
+def _largest(computation: Computation) -> int:
+    """The most elements of anything that is computed; what is only handed on is not."""
+    sizes = [
+        instruction.array.elements
+        for instruction in (*computation, computation.root)
+        if isinstance(instruction.shape, ArrayShape)
+        and instruction.opcode not in ("parameter", "get-tuple-element")
+    ]
+    root = computation.root
+    parts = root.shape.elements if isinstance(root.shape, TupleShape) else (root.shape,)
+    sizes += [part.elements for part in parts if isinstance(part, ArrayShape)]
+    return max(sizes, default=0)
+
+
+def _inlined(conditional: Instruction, branch: Branch) -> Instruction:
+    values = {branch.parameter: branch.operand}
+    for instruction in branch.computation:
+        if instruction.opcode != "parameter":
+            operands = tuple(values[entry] for entry in instruction.operands)
+            values[instruction] = build.clone(instruction, conditional, operands)
+    return values[branch.computation.root]
+
+
+def _selected(conditional: Instruction, results: list[Instruction]) -> Instruction:
+    shape = conditional.shape
+    conditions = _conditions(conditional, len(results))
+    if isinstance(shape, ArrayShape):
+        return _choose(conditional, conditions, results, shape)
+    assert isinstance(shape, TupleShape)
+    columns = []
+    for index, part in enumerate(shape.elements):
+        assert isinstance(part, ArrayShape)
+        values = [_element(conditional, result, index) for result in results]
+        columns.append(_choose(conditional, conditions, values, part))
+    return _make(conditional, "tuple", tuple(columns), shape)
+
+
+def _element(conditional: Instruction, result: Instruction, index: int) -> Instruction:
+    if result.opcode == "tuple":
+        return result.operands[index]
+    assert isinstance(result.shape, TupleShape)
+    return build.make(
+        conditional, "get-tuple-element", (result,), {"index": index},
+        shape=result.shape.elements[index], metadata=conditional.metadata,
+    )  # fmt: skip
+
+
+def _conditions(conditional: Instruction, count: int) -> list[Instruction]:
+    """When each branch but the last is taken; an index out of range takes the last."""
+    index = conditional.operands[0]
+    if index.array.dtype.is_pred:
+        return [index]
+    found = []
+    for number in range(count - 1):
+        literal: Literal = scalar(index.array.dtype.name, number)
+        limit = build.constant(conditional, literal)
+        found.append(
+            build.make(
+                conditional, "compare", (index, limit), {"direction": "EQ"},
+                metadata=conditional.metadata,
+            )
+        )  # fmt: skip
+    return found
+
+
+def _choose(
+    conditional: Instruction,
+    conditions: list[Instruction],
+    values: list[Instruction],
+    shape: ArrayShape,
+) -> Instruction:
+    chosen = values[-1]
+    for condition, value in reversed(list(zip(conditions, values[:-1], strict=True))):
+        if value is not chosen:
+            chosen = _make(conditional, "select", (condition, value, chosen), shape)
+    return chosen
+
+
+def _make(
+    conditional: Instruction,
+    opcode: str,
+    operands: tuple[Instruction, ...],
+    shape: ArrayShape | TupleShape,
+) -> Instruction:
+    return build.make(conditional, opcode, operands, {}, shape=shape, metadata=conditional.metadata)
