@@ -36,7 +36,9 @@ from hloopt.passes.expand.select_and_scatter_expander import SelectAndScatterExp
 from hloopt.passes.expand.stochastic_convert_expander import StochasticConvertExpander
 from hloopt.passes.expand.topk_expander import TopkExpander
 from hloopt.passes.expand.triangular_solve_expander import TriangularSolveExpander
+from hloopt.passes.indexing.gather_simplifier import GatherSimplifier
 from hloopt.passes.indexing.gather_to_slice import GatherToSlice
+from hloopt.passes.indexing.scatter_simplifier import ScatterSimplifier
 from hloopt.passes.indexing.scatter_to_slice import ScatterToSlice
 from hloopt.passes.layout_normalization import LayoutNormalization
 from hloopt.passes.loops.constant_sinking import WhileConstantSinking
@@ -95,6 +97,8 @@ _ALL: tuple[type[Pass], ...] = (
     ConvertPairs,
     GatherToSlice,
     ScatterToSlice,
+    GatherSimplifier,
+    ScatterSimplifier,
     SortSimplifier,
     PermutationSort,
     ConcatRemoval,

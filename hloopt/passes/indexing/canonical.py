@@ -1,0 +1,55 @@
+"""What the canonical forms of gather and scatter share: index vectors as the rows of a matrix."""
+
+from __future__ import annotations
+
+from math import prod
+
+from hloopt.ir import Instruction
+from hloopt.passes.indexing.windows import Starts
+from hloopt.passes.site import Site, row_major
+from hloopt.types import DTYPES, ArrayShape
+
+__all__ = ["index_matrix", "inverse", "operand_order"]
+
+
+def index_matrix(starts: Starts, site: Site) -> Instruction:
+    """[N, k]: a row for each batch index in row-major order, a column for each operand dimension that moves.
+
+    Batching dimensions come last, as columns of the batch index they follow.
+    """
+    indices, vector = starts.indices, starts.vector_dim
+    batch = starts.batch
+    rows = prod(batch)
+    if vector < indices.array.rank:
+        axes = [axis for axis in range(indices.array.rank) if axis != vector]
+        indices = site.transpose(indices, (*axes, vector))
+    count = len(starts.columns)
+    matrix = site.reshape(indices, row_major(indices.array, (rows, count)))
+    if not starts.batching:
+        return matrix
+    kind = matrix.array.dtype
+    largest = max(batch[axis] for _, axis in starts.batching)
+    if largest > 1 << (kind.bits - 1):
+        # A narrow index type does not count that far.
+        wide = ArrayShape(DTYPES["s32"], matrix.array.dims, matrix.array.layout)
+        matrix = site.make("convert", (matrix,), {}, wide)
+    parts = [matrix] if count else []
+    for _, axis in starts.batching:
+        counted = row_major(matrix.array, batch)
+        column = site.make("iota", (), {"iota_dimension": axis}, counted)
+        parts.append(site.reshape(column, row_major(matrix.array, (rows, 1))))
+    if len(parts) == 1:
+        return parts[0]
+    shape = row_major(matrix.array, (rows, count + len(starts.batching)))
+    return site.make("concatenate", tuple(parts), {"dimensions": (1,)}, shape)
+
+
+def operand_order(starts: Starts, rank: int) -> tuple[int, ...]:
+    """Operand dimensions: those that move, in the order of the matrix' columns, then the others."""
+    moving = (*starts.columns, *(dim for dim, _ in starts.batching))
+    return (*moving, *(dim for dim in range(rank) if dim not in moving))
+
+
+def inverse(order: tuple[int, ...]) -> tuple[int, ...]:
+    """The permutation that undoes another."""
+    return tuple(order.index(dim) for dim in range(len(order)))

@@ -1,0 +1,116 @@
+"""Gathers in the one form that emitters need to know."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import prod
+from typing import ClassVar
+
+from hloopt.ir import Instruction, Module
+from hloopt.ir.walk import wrapped_computations
+from hloopt.passes.indexing.canonical import index_matrix, inverse, operand_order
+from hloopt.passes.indexing.windows import Starts
+from hloopt.passes.site import Site, is_replaceable, row_major
+from hloopt.rewrite import Pass, PassLog
+from hloopt.types import GatherDims
+
+__all__ = ["GatherSimplifier"]
+
+
+@dataclass(frozen=True)
+class GatherSimplifier(Pass):
+    """Bring gathers into the form ``[N, k]`` indices, ``[N, window...]`` result.
+
+    1. Index vectors become the rows of a matrix; batching dimensions become columns that count.
+    2. The operand is transposed so that the dimensions that move come first, in the order of the columns.
+    3. The gather takes whole windows, none of their dimensions collapsed.
+    4. The result is transposed, and reshaped where dimensions were collapsed or rows belong to several
+       batch dimensions.
+
+    Only data moves, so that results are the same.  Gathers in that form already, with control edges or
+    dynamic shapes are left alone.  It is a form for emitters: simplify makes batching dimensions out of
+    counting columns again, so run this pass after it.
+    """
+
+    name: ClassVar[str] = "gather-simplifier"
+    example: ClassVar[str] = """HloModule columns
+
+ENTRY main {
+  x = f32[4,5]{1,0} parameter(0)
+  i = s32[2,3]{1,0} parameter(1)
+  ROOT r = f32[4,2,3]{2,1,0} gather(x, i), offset_dims={0}, collapsed_slice_dims={1},
+      start_index_map={1}, index_vector_dim=2, slice_sizes={4,1}
+}
+"""
+
+    def run(self, module: Module, log: PassLog) -> bool:
+        """Look at each gather once."""
+        wrapped = wrapped_computations(module)
+        changed = False
+        for computation in module:
+            if computation in wrapped:
+                continue
+            for instruction in list(computation):
+                if instruction.opcode != "gather" or not is_replaceable(instruction):
+                    continue
+                if _is_canonical(instruction):
+                    continue
+                if not log.allows():
+                    return changed
+                log.hit("canonical gather", instruction)
+                _rewrite(instruction)
+                changed = True
+        return changed
+
+
+def _is_canonical(gather: Instruction) -> bool:
+    dims = GatherDims.of(gather.attributes)
+    rank = gather.operands[0].array.rank
+    return (
+        gather.operands[1].array.rank == 2
+        and dims.index_vector_dim == 1
+        and not dims.collapsed_slice_dims
+        and not dims.operand_batching_dims
+        and dims.offset_dims == tuple(range(1, rank + 1))
+        and dims.start_index_map == tuple(range(len(dims.start_index_map)))
+    )
+
+
+def _rewrite(gather: Instruction) -> None:
+    site, dims = Site(gather), GatherDims.of(gather.attributes)
+    starts = Starts.of_gather(gather, dims)
+    operand = gather.operands[0]
+    rank, rows = operand.array.rank, prod(starts.batch)
+    order = operand_order(starts, rank)
+    indices = index_matrix(starts, site)
+    sizes = tuple(dims.slice_sizes[dim] for dim in order)
+    attributes = {
+        name: value
+        for name, value in gather.attributes.items()
+        if name in ("indices_are_sorted", "unique_indices", "backend_config")
+    }
+    if dims.operand_batching_dims:
+        attributes.pop("indices_are_sorted", None)
+    attributes |= {
+        "offset_dims": tuple(range(1, rank + 1)),
+        "collapsed_slice_dims": (),
+        "start_index_map": tuple(range(indices.array.dims[1])),
+        "index_vector_dim": 1,
+        "slice_sizes": sizes,
+    }
+    source = site.transpose(operand, order)
+    windows = site.make(
+        "gather", (source, indices), attributes, row_major(operand.array, (rows, *sizes))
+    )
+    back = inverse(order)
+    windows = site.transpose(windows, (0, *(1 + dim for dim in back)))
+    dropped = {*dims.collapsed_slice_dims, *dims.operand_batching_dims}
+    kept = tuple(size for dim, size in enumerate(dims.slice_sizes) if dim not in dropped)
+    value = site.reshape(windows, row_major(operand.array, (*starts.batch, *kept)))
+    count = len(starts.batch)
+    batch = iter(range(count))
+    places = tuple(
+        count + dims.offset_dims.index(dim) if dim in dims.offset_dims else next(batch)
+        for dim in range(gather.array.rank)
+    )
+    site.replace(site.transpose(value, places))
