@@ -33,14 +33,15 @@ from hloopt.analysis.value_range import (
 from hloopt.ir import Instruction
 from hloopt.types import ArrayShape, DType
 
-__all__ = ["ValueRange", "Values", "decided"]
+__all__ = ["INVERSE", "MIRRORED", "ValueRange", "Values", "decided"]
 
 _MOVES: Final = ("broadcast", "reshape", "transpose", "slice", "reverse", "copy", "bitcast", "gather",
                  "dynamic-slice", "all-gather", "collective-permute")  # fmt: skip
 _COUNTS: Final = {"partition-id": "num_partitions", "replica-id": "replica_count"}
 _EXTREMA: Final = ("maximum", "minimum", "and", "or")
-_INVERSE: Final = {"EQ": "NE", "NE": "EQ", "LT": "GE", "GE": "LT", "GT": "LE", "LE": "GT"}
-_MIRRORED: Final = {"EQ": "EQ", "NE": "NE", "LT": "GT", "GT": "LT", "LE": "GE", "GE": "LE"}
+INVERSE: Final = {"EQ": "NE", "NE": "EQ", "LT": "GE", "GE": "LT", "GT": "LE", "LE": "GT"}
+MIRRORED: Final = {"EQ": "EQ", "NE": "NE", "LT": "GT", "GT": "LT", "LE": "GE", "GE": "LE"}
+"""By direction: that of the negation (unless a NaN takes part), and that with the operands swapped."""
 
 
 @dataclass
@@ -105,7 +106,7 @@ class Values:
 def decided(direction: str, a: ValueRange, b: ValueRange) -> bool | None:
     """Whether ``a DIRECTION b`` holds of any two such numbers, if that is the same for all."""
     if direction in ("GT", "GE"):
-        return decided(_MIRRORED[direction], b, a)
+        return decided(MIRRORED[direction], b, a)
     if a.nan or b.nan:
         never = a.high < b.low or b.high < a.low
         if direction in ("EQ", "NE"):
@@ -269,8 +270,8 @@ def _bits(values: Values, instruction: Instruction, dtype: DType) -> ValueRange:
         word, infinity = np.dtype(f"u{dtype.bits // 8}"), np.array(np.inf, dtype.numpy)
         if source.low < 0 or source.high > int(infinity.view(word)):
             return anything(dtype)
-        ends = (np.array(int(end), word).view(dtype.numpy) for end in (source.low, source.high))
-        return ValueRange(*map(float, ends))
+        ends = np.array((int(source.low), int(source.high)), word).view(dtype.numpy)
+        return ValueRange(float(ends[0]), float(ends[1]))
     return anything(dtype)
 
 
@@ -310,8 +311,8 @@ def _where(values: Values, arm: Instruction, predicate: Instruction, *, holds: b
         return whole
     direction = predicate.attributes["direction"]
     if not holds:
-        direction = _INVERSE[direction]
-    for x, other, way in ((left, right, direction), (right, left, _MIRRORED[direction])):
+        direction = INVERSE[direction]
+    for x, other, way in ((left, right, direction), (right, left, MIRRORED[direction])):
         seen = _cut(values.of(x), way, values.of(other))
         if seen is None:
             continue

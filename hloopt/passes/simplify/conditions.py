@@ -20,6 +20,7 @@ __all__ = [
     "PRED",
     "SIGNED",
     "UNSIGNED",
+    "compared",
     "exact_or_fast",
     "has_kind",
     "has_known_arithmetic",
@@ -29,9 +30,10 @@ __all__ = [
     "is_lowest",
     "is_negatable",
     "is_negative_zero",
+    "is_plain",
     "is_positive_zero",
     "is_signed_negatable",
-    "never_negative_zero",
+    "is_used_here",
     "power_of_two",
     "real_or_fast",
     "resized",
@@ -76,6 +78,29 @@ def has_known_arithmetic(instruction: Instruction) -> bool:
 def is_exact(match: Match) -> bool:
     """Whether the root is of integers, pred or such floats: where IEEE's rules keep every bit."""
     return has_known_arithmetic(match.root)
+
+
+def is_plain(compare: Instruction) -> bool:
+    """Whether a comparison is of integers or numbers, not of the total order of floats."""
+    order, kind = compare.attributes.get("type"), compare.operands[0].array.dtype
+    return order != "TOTALORDER" or not kind.is_float
+
+
+def compared(match: Match, left: Instruction, right: Instruction, direction: str) -> Instruction:
+    """A comparison in place of the one at the root.
+
+    A type that is written out says what the operands are; other operands get their own default.
+    """
+    attributes = {"direction": direction}
+    kept = match.root.attributes.get("type")
+    if kept is not None and left.array.dtype is match.root.operands[0].array.dtype:
+        attributes["type"] = kept
+    return match.make("compare", (left, right), attributes, match.root.shape)
+
+
+def is_used_here(instruction: Instruction) -> bool:
+    """Whether only one instruction uses it."""
+    return len(instruction.users) == 1 and not instruction.is_root
 
 
 def is_negatable(match: Match) -> bool:
@@ -155,50 +180,6 @@ def power_of_two(instruction: Instruction) -> int | None:
         return None
     number = int(value)
     return number.bit_length() - 1 if number > 0 and number & (number - 1) == 0 else None
-
-
-_MOVES = ("broadcast", "reshape", "transpose", "slice", "reverse", "copy", "dynamic-slice")
-
-
-def never_negative_zero(instruction: Instruction, depth: int = 6) -> bool:
-    """Whether no element can be -0.0.
-
-    A sum is -0.0 only when both terms are; exp, abs and whatever comes out of integers never is.
-    Looks at most ``depth`` instructions down.
-    """
-    dtype = instruction.array.dtype
-    if dtype.kind != FLOAT:
-        return dtype.kind in (SIGNED, UNSIGNED, PRED)
-    opcode, operands = instruction.opcode, instruction.operands
-    if opcode in ("exponential", "logistic", "abs", "iota"):
-        return True
-    if opcode == "constant":
-        literal = instruction.literal
-        return (
-            literal is not None
-            and literal.array is not None
-            and not _has_negative_zero(literal.array)
-        )
-    if opcode == "multiply" and operands[0] is operands[1]:
-        return True
-    if depth == 0:
-        return False
-    if opcode == "convert":
-        # A tiny negative number rounds to -0.0 in a narrower type.
-        source = operands[0].array.dtype
-        return source.kind != FLOAT
-    if opcode in _MOVES:
-        return never_negative_zero(operands[0], depth - 1)
-    if opcode == "add":
-        return any(never_negative_zero(operand, depth - 1) for operand in operands)
-    if opcode == "select":
-        return all(never_negative_zero(operand, depth - 1) for operand in operands[1:])
-    return False
-
-
-def _has_negative_zero(values: np.ndarray[Any, Any]) -> bool:
-    wide = values.astype(np.float64)
-    return bool(np.any((wide == 0) & np.signbit(wide)))
 
 
 def resized(shape: ArrayShape, dims: tuple[int, ...]) -> ArrayShape:

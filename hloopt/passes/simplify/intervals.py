@@ -10,7 +10,7 @@ from operator import and_, or_, xor
 from typing import Final
 
 from hloopt.ir import Instruction
-from hloopt.passes.simplify.conditions import FLOAT, has_known_arithmetic, scalar_value
+from hloopt.passes.simplify.conditions import FLOAT, has_known_arithmetic, is_plain, scalar_value
 from hloopt.rewrite import Match, Rule, op, splat, var
 
 __all__ = ["RULES"]
@@ -74,7 +74,7 @@ def _together(match: Match) -> Instruction | None:
     if first.operands[1] is not match.C1:
         first, second = second, first
     one, other = _number(match.C1), _number(match.C2)
-    if one is None or other is None or not _are_plain(first, second):
+    if one is None or other is None or not (is_plain(first) and is_plain(second)):
         return None
     sides = (0, 1) if one <= other else (1, 0)
     places = _places(match, min(one, other), max(one, other))
@@ -102,10 +102,6 @@ def _as_one(match: Match, compare: Instruction, direction: str) -> Instruction:
     return match.make("compare", compare.operands, attributes, match.root.shape)
 
 
-def _are_plain(*compares: Instruction) -> bool:
-    return not any(entry.attributes.get("type") == "TOTALORDER" for entry in compares)
-
-
 _SIZE: Final = {("or", "LT", "GT"): "GT", ("or", "LE", "GE"): "GE",
                 ("and", "GT", "LT"): "LT", ("and", "GE", "LE"): "LE"}  # fmt: skip
 
@@ -120,7 +116,7 @@ def _by_size(match: Match) -> Instruction | None:
     direction = _SIZE.get((match.root.opcode, *directions))
     if direction is None or low is None or high is None or low != -high or high < 0:
         return None
-    if match.A.array.dtype.kind != FLOAT or not _are_plain(first, second):
+    if match.A.array.dtype.kind != FLOAT or not (is_plain(first) and is_plain(second)):
         return None
     size = match.make("abs", (match.A,), {}, match.A.shape)
     return match.make(

@@ -1,13 +1,9 @@
-"""Rules for quotients, powers, roots, exponentials and logarithms of floats."""
+"""Rules for powers, roots, exponentials and logarithms."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
-import numpy as np
-
-from hloopt.analysis.value_range import IEEE
 from hloopt.ir import Instruction
 from hloopt.passes.simplify.conditions import (
     FLOAT,
@@ -16,69 +12,19 @@ from hloopt.passes.simplify.conditions import (
     is_exact,
     real_or_fast,
 )
-from hloopt.rewrite import Match, Rule, op, splat, splat_literal, var
-from hloopt.types import ArrayShape, Literal, array
+from hloopt.rewrite import Match, Rule, op, splat, var
 
 __all__ = ["RULES"]
 
-A, B, C, D = var("A"), var("B"), var("C"), var("D")
+A, B = var("A"), var("B")
 Z = splat(0, name="Z")
 REAL = var("A", has_kind(FLOAT))
 
 _FLOATS = ("f32", "f64", "f16", "bf16")
-_NUMBERS = (*_FLOATS, "s32", "u8", "s64")
-_SMALLEST_NORMAL = {"f16": -14, "bf16": -126, "f32": -126, "f64": -1022}
 
 
 def _one(match: Match) -> Instruction:
     return match.splat(match.root.array, 1)
-
-
-def _times_reciprocal(match: Match) -> Instruction | None:
-    """Exact where the reciprocal is: then both round the same real number once."""
-    shape, literal = match.root.array, _constant_of(match.C)
-    if shape.dtype.kind != FLOAT or shape.dtype.name not in IEEE or literal is None:
-        return None
-    values = literal.astype(np.float64)
-    with np.errstate(all="ignore"):
-        reciprocals = np.asarray(1 / values).astype(shape.dtype.numpy)
-    back = reciprocals.astype(np.float64)
-    if not np.all(np.isfinite(values) & (values != 0) & np.isfinite(back) & (back != 0)):
-        return None
-    mantissas, _ = np.frexp(values)
-    exact = (np.abs(mantissas) == 0.5) & (np.abs(back) >= 2.0 ** _SMALLEST_NORMAL[shape.dtype.name])
-    if not match.fast_math and not exact.all():
-        return match.refuse("the divisor's reciprocal is rounded")
-    return match.make("multiply", (match.A, _with_values(match, reciprocals)), {}, shape)
-
-
-def _constant_of(instruction: Instruction) -> np.ndarray[Any, Any] | None:
-    """The elements of a constant, or the one that a splat repeats."""
-    literal = splat_literal(instruction) or instruction.literal
-    return None if literal is None else literal.array
-
-
-def _is_constant(instruction: Instruction) -> bool:
-    return isinstance(instruction.shape, ArrayShape) and _constant_of(instruction) is not None
-
-
-def _with_values(match: Match, values: np.ndarray[Any, Any]) -> Instruction:
-    shape = match.C.array
-    if values.ndim == 0:
-        return match.splat_of(shape, Literal(array(shape.dtype), values))
-    return match.constant(Literal(shape, values))
-
-
-def _reciprocal_first(match: Match) -> Instruction | None:
-    """``A / broadcast(B)``: one division for each element of the smaller array."""
-    small, wide = match.B, match.root.operands[1]
-    if small.array.elements >= wide.array.elements or splat_literal(wide) is not None:
-        return None
-    if match.A.opcode == "broadcast":
-        return None  # that division sinks below the broadcasts
-    inverse = match.make("divide", (match.splat(small.array, 1), small), {}, small.array)
-    spread = match.make("broadcast", (inverse,), wide.attributes, wide.array)
-    return match.make("multiply", (match.A, spread), {}, match.root.shape)
 
 
 def _scaled(factor: float) -> Callable[[Match], Instruction]:
@@ -119,136 +65,6 @@ _RISING = (*_STEPS, "exponential", "exponential-minus-one", "tanh", "logistic", 
            "asinh")  # fmt: skip
 
 RULES = (
-    Rule(
-        "A / 1 => A",
-        A / 1,
-        A,
-        when=real_or_fast,
-        example="x = $T[] parameter(0)\n o = $T[] constant(1)\n ROOT r = $T[] divide(x, o)",
-        counterexample="x = f32[] parameter(0)\n o = f32[] constant(1)\n ROOT r = f32[] divide(o, x)",
-        types=_NUMBERS,
-    ),
-    Rule(
-        "A / -1 => -A",
-        op("divide", A, splat(-1)),
-        -A,
-        when=is_exact,
-        example="x = $T[] parameter(0)\n o = $T[] constant(-1)\n ROOT r = $T[] divide(x, o)",
-        counterexample="x = c64[] parameter(0)\n o = c64[] constant((-1, 0))\n"
-        "ROOT r = c64[] divide(x, o)",
-        types=("f32", "bf16", "s32", "s8"),
-    ),
-    Rule(
-        "A / C => A * (1 / C)",
-        op("divide", A, var("C", _is_constant)),
-        _times_reciprocal,
-        example="x = $T[6] parameter(0)\n c = $T[] constant(-8)\n"
-        "b = $T[6] broadcast(c), dimensions={}\n ROOT r = $T[6] divide(x, b)",
-        counterexample="x = f32[] parameter(0)\n c = f32[] constant(3)\n ROOT r = f32[] divide(x, c)",
-        types=_FLOATS,
-    ),
-    Rule(
-        "(-A) / (-B) => A / B",
-        (-A) / (-B),
-        A / B,
-        when=lambda match: is_exact(match) and match.root.array.dtype.kind == FLOAT,
-        example="x = $T[6] parameter(0)\n y = $T[6] parameter(1)\n n = $T[6] negate(x)\n"
-        "m = $T[6] negate(y)\n ROOT r = $T[6] divide(n, m)",
-        counterexample="x = s32[] parameter(0)\n y = s32[] parameter(1)\n n = s32[] negate(x)\n"
-        "m = s32[] negate(y)\n ROOT r = s32[] divide(n, m)",
-        types=_FLOATS,
-    ),
-    Rule(
-        "A / broadcast(B) => A * broadcast(1 / B)",
-        op("divide", REAL, op("broadcast", B).one_use),
-        _reciprocal_first,
-        fast_math=True,
-        example="x = f32[6,2] parameter(0)\n y = f32[6] parameter(1)\n"
-        "b = f32[6,2] broadcast(y), dimensions={0}\n ROOT r = f32[6,2] divide(x, b)",
-        counterexample="x = f32[6,1] parameter(0)\n y = f32[6] parameter(1)\n"
-        "b = f32[6,1] broadcast(y), dimensions={0}\n ROOT r = f32[6,1] divide(x, b)",
-    ),
-    Rule(
-        "(A / B) / (C / D) => (A * D) / (B * C)",
-        op("divide", (A / B).one_use, (C / D).one_use).where(has_kind(FLOAT)),
-        (A * D) / (B * C),
-        fast_math=True,
-        example="x = f32[] parameter(0)\n y = f32[] parameter(1)\n z = f32[] parameter(2)\n"
-        "w = f32[] parameter(3)\n q = f32[] divide(x, y)\n p = f32[] divide(z, w)\n"
-        "ROOT r = f32[] divide(q, p)",
-        counterexample="x = f32[] parameter(0)\n y = f32[] parameter(1)\n z = f32[] parameter(2)\n"
-        "q = f32[] divide(x, y)\n p = f32[] multiply(q, z)\n"
-        "ROOT r = f32[] divide(q, p)",
-    ),
-    Rule(
-        "(A / B) / C => A / (B * C)",
-        op("divide", (A / B).one_use, C).where(has_kind(FLOAT)),
-        A / (B * C),
-        fast_math=True,
-        example="x = f32[] parameter(0)\n y = f32[] parameter(1)\n z = f32[] parameter(2)\n"
-        "q = f32[] divide(x, y)\n ROOT r = f32[] divide(q, z)",
-        counterexample="x = s32[] parameter(0)\n y = s32[] parameter(1)\n z = s32[] parameter(2)\n"
-        "q = s32[] divide(x, y)\n ROOT r = s32[] divide(q, z)",
-    ),
-    Rule(
-        "A / (B / C) => (A * C) / B",
-        op("divide", A, (B / C).one_use).where(has_kind(FLOAT)),
-        (A * C) / B,
-        fast_math=True,
-        example="x = f32[] parameter(0)\n y = f32[] parameter(1)\n z = f32[] parameter(2)\n"
-        "q = f32[] divide(y, z)\n ROOT r = f32[] divide(x, q)",
-        counterexample="x = s32[] parameter(0)\n y = s32[] parameter(1)\n z = s32[] parameter(2)\n"
-        "q = s32[] divide(y, z)\n ROOT r = s32[] divide(x, q)",
-    ),
-    Rule(
-        "A / sqrt(B) => A * rsqrt(B)",
-        op("divide", A, op("sqrt", B)),
-        A * op("rsqrt", B),
-        fast_math=True,
-        example="x = f32[] parameter(0)\n y = f32[] parameter(1)\n s = f32[] sqrt(y)\n"
-        "ROOT r = f32[] divide(x, s)",
-        counterexample="x = f32[] parameter(0)\n s = f32[] sqrt(x)\n ROOT r = f32[] divide(s, x)",
-    ),
-    Rule(
-        "A / rsqrt(B) => A * sqrt(B)",
-        op("divide", A, op("rsqrt", B)),
-        A * op("sqrt", B),
-        fast_math=True,
-        example="x = f32[] parameter(0)\n y = f32[] parameter(1)\n s = f32[] rsqrt(y)\n"
-        "ROOT r = f32[] divide(x, s)",
-        counterexample="x = f32[] parameter(0)\n y = f32[] parameter(1)\n s = f32[] rsqrt(x)\n"
-        "ROOT r = f32[] divide(s, y)",
-    ),
-    Rule(
-        "A / exp(B) => A * exp(-B)",
-        op("divide", A, op("exponential", B).one_use),
-        A * op("exponential", -B),
-        fast_math=True,
-        example="x = f32[] parameter(0)\n y = f32[] parameter(1)\n s = f32[] exponential(y)\n"
-        "ROOT r = f32[] divide(x, s)",
-        counterexample="x = f32[] parameter(0)\n y = f32[] parameter(1)\n s = f32[] exponential(x)\n"
-        "ROOT r = f32[] divide(s, y)",
-    ),
-    Rule(
-        "A / power(B, C) => A * power(B, -C)",
-        op("divide", A, op("power", B, C).one_use).where(has_kind(FLOAT)),
-        A * op("power", B, -C),
-        fast_math=True,
-        example="x = f32[] parameter(0)\n y = f32[] parameter(1)\n z = f32[] parameter(2)\n"
-        "s = f32[] power(y, z)\n ROOT r = f32[] divide(x, s)",
-        counterexample="x = s32[] parameter(0)\n y = s32[] parameter(1)\n z = s32[] parameter(2)\n"
-        "s = s32[] power(y, z)\n ROOT r = s32[] divide(x, s)",
-    ),
-    Rule(
-        "exp(A) / exp(B) => exp(A - B)",
-        op("divide", op("exponential", A).one_use, op("exponential", B).one_use),
-        op("exponential", A - B),
-        fast_math=True,
-        example="x = f32[] parameter(0)\n y = f32[] parameter(1)\n s = f32[] exponential(y)\n"
-        "t = f32[] exponential(x)\n ROOT r = f32[] divide(t, s)",
-        counterexample="x = f32[] parameter(0)\n s = f32[] exponential(x)\n"
-        "ROOT r = f32[] divide(s, s)",
-    ),
     Rule(
         "exp(A) * exp(B) => exp(A + B)",
         op("exponential", A).one_use * op("exponential", B).one_use,

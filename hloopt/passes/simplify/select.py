@@ -1,24 +1,23 @@
-"""Rules for select."""
+"""Rules for select: which arm it is, and choices that are logic, numbers or extrema."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
-from hloopt.analysis.elementwise import is_elementwise
 from hloopt.ir import Instruction
 from hloopt.passes.simplify.conditions import (
     INTEGER,
     PRED,
     has_kind,
     has_known_arithmetic,
+    is_used_here,
 )
 from hloopt.passes.simplify.folding import computed
 from hloopt.rewrite import Match, Rule, op, splat, splat_literal, var
-from hloopt.types import Literal
 
 __all__ = ["RULES"]
 
-A, B, C, P, Q = var("A"), var("B"), var("C"), var("P"), var("Q")
+A, B, P = var("A"), var("B"), var("P")
 C1, C2 = splat(name="C1"), splat(name="C2")
 TRUE, FALSE = splat(1).where(has_kind(PRED)), splat(0).where(has_kind(PRED))
 
@@ -31,30 +30,12 @@ def _same_dims(match: Match) -> bool:
 def _inverts(match: Match) -> bool:
     """Whether the negation of P costs nothing: it is a comparison, which becomes the opposite one."""
     compare = match.P
-    if compare.opcode != "compare" or not _used_here(compare) or not _same_dims(match):
+    if compare.opcode != "compare" or not is_used_here(compare) or not _same_dims(match):
         return False
     kind = compare.operands[0].array.dtype
     if compare.attributes["direction"] in ("EQ", "NE") or kind.is_integer or kind.is_pred:
         return True
     return not any(match.values.of(operand).nan for operand in compare.operands)
-
-
-def _both_same_dims(match: Match) -> bool:
-    return match.P.array.dims == match.Q.array.dims
-
-
-def _single(match: Match) -> Instruction | None:
-    """Integers and pred that can have one value only; zeros of floats may differ in sign."""
-    shape, known = match.root.array, match.values.of(match.root)
-    if not known.is_single or not (shape.dtype.is_integer or shape.dtype.is_pred):
-        return None
-    return match.splat(shape, int(known.low))
-
-
-_WHOLE_OPS = ("abs", "add", "and", "clamp", "convert", "count-leading-zeros", "divide", "iota", "maximum",
-              "minimum", "multiply", "negate", "not", "or", "partition-id", "popcnt", "remainder",
-              "replica-id", "select", "shift-left", "shift-right-arithmetic", "shift-right-logical", "sign",
-              "subtract", "xor")  # fmt: skip
 
 
 def _known_choice(match: Match) -> Instruction | None:
@@ -131,92 +112,6 @@ def _as_extremum(match: Match) -> Instruction | None:
     first = match.root.operands[1] is match.A
     opcode = "maximum" if first == (direction in ("GT", "GE")) else "minimum"
     return match.make(opcode, (match.A, match.B), {}, match.root.shape)
-
-
-def _either(match: Match) -> Instruction | None:
-    """Two choices of the same: ``select(P, A, select(Q, A, B))`` takes A where either holds."""
-    if not _both_same_dims(match):
-        return None
-    either = match.make("or", (match.P, match.Q), {}, match.P.shape)
-    return match.make("select", (either, match.A, match.B), {}, match.root.shape)
-
-
-def _both(match: Match) -> Instruction | None:
-    if not _both_same_dims(match):
-        return None
-    both = match.make("and", (match.P, match.Q), {}, match.P.shape)
-    return match.make("select", (both, match.A, match.B), {}, match.root.shape)
-
-
-def _same_op(match: Match) -> Instruction | None:
-    """Arms made by the same op of one operand: one such op of the choice."""
-    predicate, left, right = match.root.operands
-    if (
-        left.opcode != right.opcode
-        or len(left.operands) != 1
-        or not is_elementwise(left)
-        or left.opcode in _NOT_SHARED
-        or left.attributes != right.attributes
-        or left.operands[0].array.dtype is not right.operands[0].array.dtype
-    ):
-        return None
-    if not (_used_here(left) and _used_here(right)):
-        return None
-    operands = (predicate, left.operands[0], right.operands[0])
-    choice = match.make("select", operands, {}, left.operands[0].array)
-    return match.make(left.opcode, (choice,), left.attributes, match.root.shape)
-
-
-def _used_here(instruction: Instruction) -> bool:
-    return len(instruction.users) == 1 and not instruction.is_root
-
-
-_NOT_SHARED = ("copy", "reduce-precision", "bitcast-convert")
-
-
-def _shared_operand(match: Match) -> Instruction | None:
-    """Arms made by the same op, with one operand the same: ``select(P, A + B, A + C)``."""
-    predicate, left, right = match.root.operands
-    if (
-        left.opcode != right.opcode
-        or len(left.operands) != 2
-        or not is_elementwise(left)
-        or left.attributes != right.attributes
-        or left.opcode in ("compare", "stochastic-convert", "complex")
-    ):
-        return None
-    if not (_used_here(left) and _used_here(right)):
-        return None
-    shape = match.root.array
-    for at in (0, 1):
-        if left.operands[at] is right.operands[at]:
-            others = (left.operands[1 - at], right.operands[1 - at])
-            choice = match.make("select", (predicate, *others), {}, shape)
-            operands = (left.operands[0], choice) if at == 0 else (choice, left.operands[1])
-            return match.make(left.opcode, operands, left.attributes, shape)
-    return None
-
-
-def _of_chosen_constants(match: Match) -> Instruction | None:
-    """An op of ``select(P, C1, C2)``, and of a further constant, is computed now for both."""
-    root = match.root
-    shape, choice = root.array, root.operands[0]
-    if choice.opcode != "select" or not _used_here(choice):
-        return None
-    predicate, *chosen = choice.operands
-    found: list[Literal] = []
-    for arm in chosen:
-        operands = (arm, *root.operands[1:])
-        value = computed(root.opcode, shape.dtype, *operands, attributes=root.attributes)
-        if value is None:
-            return None
-        found.append(value)
-    arms = [match.splat_of(shape, value) for value in found]
-    return match.make("select", (predicate, *arms), {}, shape)
-
-
-_COMPUTED = ("add", "subtract", "multiply", "negate", "abs", "maximum", "minimum", "and", "or", "xor", "not",
-             "convert")  # fmt: skip
 
 
 RULES = (
@@ -374,51 +269,6 @@ RULES = (
         types=("f32", "bf16", "s32", "u8"),
     ),
     Rule(
-        "select(P, select(P, A, B), C) => select(P, A, C)",
-        op("select", P, op("select", P, A, B), C),
-        op("select", P, A, C),
-        example="p = pred[6] parameter(0)\n x = f32[6] parameter(1)\n y = f32[6] parameter(2)\n"
-        "z = f32[6] parameter(3)\n s = f32[6] select(p, x, y)\n ROOT r = f32[6] select(p, s, z)",
-        counterexample="p = pred[6] parameter(0)\n q = pred[6] parameter(1)\n"
-        "x = f32[6] parameter(2)\n y = f32[6] parameter(3)\n s = f32[6] select(p, x, y)\n"
-        "ROOT r = f32[6] select(q, s, y)",
-    ),
-    Rule(
-        "select(P, A, select(P, B, C)) => select(P, A, C)",
-        op("select", P, A, op("select", P, B, C)),
-        op("select", P, A, C),
-        example="p = pred[6] parameter(0)\n x = f32[6] parameter(1)\n y = f32[6] parameter(2)\n"
-        "z = f32[6] parameter(3)\n s = f32[6] select(p, x, y)\n ROOT r = f32[6] select(p, z, s)",
-        counterexample="p = pred[6] parameter(0)\n q = pred[6] parameter(1)\n"
-        "x = f32[6] parameter(2)\n y = f32[6] parameter(3)\n s = f32[6] select(p, x, y)\n"
-        "ROOT r = f32[6] select(q, y, s)",
-    ),
-    Rule(
-        "select(P, A, select(Q, A, B)) => select(P | Q, A, B)",
-        op("select", P, A, op("select", Q, A, B).one_use),
-        _either,
-        example="p = pred[6] parameter(0)\n q = pred[6] parameter(1)\n"
-        "x = $T[6] parameter(2)\n y = $T[6] parameter(3)\n"
-        "s = $T[6] select(q, x, y)\n ROOT r = $T[6] select(p, x, s)",
-        counterexample="p = pred[6] parameter(0)\n q = pred[6] parameter(1)\n"
-        "x = f32[6] parameter(2)\n y = f32[6] parameter(3)\n"
-        "s = f32[6] select(q, x, y)\n n = f32[6] negate(x)\n"
-        "ROOT r = f32[6] select(p, n, s)",
-        types=("f32", "s8"),
-    ),
-    Rule(
-        "select(P, select(Q, A, B), B) => select(P & Q, A, B)",
-        op("select", P, op("select", Q, A, B).one_use, B),
-        _both,
-        example="p = pred[6] parameter(0)\n q = pred[6] parameter(1)\n"
-        "x = $T[6] parameter(2)\n y = $T[6] parameter(3)\n"
-        "s = $T[6] select(q, x, y)\n ROOT r = $T[6] select(p, s, y)",
-        counterexample="p = pred[6] parameter(0)\n q = pred[6] parameter(1)\n"
-        "x = f32[6] parameter(2)\n y = f32[6] parameter(3)\n"
-        "s = f32[6] select(q, x, y)\n ROOT r = f32[6] select(p, s, x)",
-        types=("f32", "s8"),
-    ),
-    Rule(
         "select(A == B, A, B) => B",
         op("select", op("compare", A, B), A, B),
         _of_equals,
@@ -457,54 +307,5 @@ RULES = (
         counterexample="x = f32[6] parameter(0)\n y = f32[6] parameter(1)\n"
         "c = pred[6] compare(x, y), direction=LT\n ROOT r = f32[6] select(c, y, x)",
         types=("s32", "u8", "pred"),
-    ),
-    Rule(
-        "select(P, f(A), f(B)) => f(select(P, A, B))",
-        op("select"),
-        _same_op,
-        example="p = pred[6] parameter(0)\n q = pred[6] parameter(1)\n"
-        "x = $T[6] parameter(2)\n y = $T[6] parameter(3)\n n = $T[6] negate(x)\n"
-        "m = $T[6] negate(y)\n ROOT r = $T[6] select(p, n, m)",
-        counterexample="p = pred[6] parameter(0)\n q = pred[6] parameter(1)\n"
-        "x = f32[6] parameter(2)\n y = f32[6] parameter(3)\n n = f32[6] negate(x)\n"
-        "m = f32[6] abs(y)\n ROOT r = f32[6] select(p, n, m)",
-        types=("f32", "s8"),
-    ),
-    Rule(
-        "select(P, f(A, B), f(A, C)) => f(A, select(P, B, C))",
-        op("select"),
-        _shared_operand,
-        example="p = pred[6] parameter(0)\n q = pred[6] parameter(1)\n"
-        "x = $T[6] parameter(2)\n y = $T[6] parameter(3)\n z = $T[6] parameter(4)\n"
-        "n = $T[6] multiply(x, z)\n m = $T[6] multiply(y, z)\n"
-        "ROOT r = $T[6] select(p, n, m)",
-        counterexample="p = pred[6] parameter(0)\n q = pred[6] parameter(1)\n"
-        "x = f32[6] parameter(2)\n y = f32[6] parameter(3)\n"
-        "z = f32[6] parameter(4)\n n = f32[6] subtract(x, z)\n"
-        "m = f32[6] subtract(z, y)\n ROOT r = f32[6] select(p, n, m)",
-        types=("f32", "s8"),
-    ),
-    Rule(
-        "f(select(P, C1, C2)) => select(P, f(C1), f(C2))",
-        op(_COMPUTED),
-        _of_chosen_constants,
-        example="p = pred[6] parameter(0)\n c = $T[] constant(3)\n d = $T[] constant(5)\n"
-        "cc = $T[6] broadcast(c), dimensions={}\n"
-        "dd = $T[6] broadcast(d), dimensions={}\n s = $T[6] select(p, cc, dd)\n"
-        "ROOT r = $T[6] multiply(s, dd)",
-        counterexample="p = pred[6] parameter(0)\n x = f32[6] parameter(1)\n c = f32[] constant(3)\n"
-        "cc = f32[6] broadcast(c), dimensions={}\n s = f32[6] select(p, cc, x)\n"
-        "ROOT r = f32[6] multiply(s, cc)",
-        types=("f32", "bf16", "s32", "u8"),
-    ),
-    Rule(
-        "whole number with one value => constant",
-        op(_WHOLE_OPS).where(has_kind(*INTEGER, PRED)),
-        _single,
-        example="x = u8[6] parameter(0)\n y = $T[6] convert(x)\n c = $T[] constant(300)\n"
-        "cc = $T[6] broadcast(c), dimensions={}\n ROOT r = $T[6] divide(y, cc)",
-        counterexample="x = u8[6] parameter(0)\n y = s32[6] convert(x)\n c = s32[] constant(255)\n"
-        "cc = s32[6] broadcast(c), dimensions={}\n ROOT r = s32[6] divide(y, cc)",
-        types=("s32", "u32", "s64"),
     ),
 )

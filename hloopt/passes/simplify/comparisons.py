@@ -1,0 +1,249 @@
+"""Rules that compare something simpler: without sums, negations, conversions and shifts."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+
+from hloopt.analysis.value_range import integer_limits
+from hloopt.analysis.values import MIRRORED
+from hloopt.ir import Instruction
+from hloopt.passes.simplify.conditions import (
+    INTEGER,
+    PRED,
+    compared,
+    has_kind,
+    has_known_arithmetic,
+    is_plain,
+    scalar_value,
+)
+from hloopt.passes.simplify.folding import folded
+from hloopt.rewrite import Match, Rule, op, splat, var
+from hloopt.types import Literal, array
+
+__all__ = ["RULES"]
+
+A, B = var("A"), var("B")
+C, C1, C2 = splat(name="C"), splat(name="C1"), splat(name="C2")
+Z = splat(0, name="Z")
+WHOLE = has_kind(*INTEGER)
+
+_WHOLE: Final = ("s32", "u8", "s64")
+
+
+def _at_the_end(match: Match) -> Instruction | None:
+    """A bound at the end of the range leaves one number: ``unsigned A <= 0`` is ``A == 0``."""
+    value, known = scalar_value(match.C), match.values.of(match.A)
+    if value is None or match.A.array.dtype.kind not in INTEGER or known.low == known.high:
+        return None
+    bound, direction = int(value), match.root.attributes["direction"]
+    ends = {
+        "LE": (known.low, bound),
+        "LT": (known.low, bound - 1),
+        "GE": (known.high, bound),
+        "GT": (known.high, bound + 1),
+    }
+    end, last = ends.get(direction, (0, 1))
+    if end != last:
+        return None
+    return compared(match, match.A, match.splat(match.A.array, last), "EQ")
+
+
+def _constant_moved(match: Match) -> Instruction | None:
+    """``A + C1 < C2`` as ``A < C2 - C1``; orders need that neither side wraps."""
+    direction, known = match.root.attributes["direction"], match.values.of(match.A)
+    low, high = integer_limits(match.A.array.dtype)
+    first, second = scalar_value(match.C1), scalar_value(match.C2)
+    if first is None or second is None:
+        return None
+    if direction not in ("EQ", "NE"):
+        sums = (known.low + int(first), known.high + int(first))
+        if sums[0] < low or sums[1] > high:
+            return match.refuse("the sum may wrap")
+        if not low <= int(second) - int(first) <= high:
+            return None
+    bound = folded(match, "subtract", match.A.array, match.C2, match.C1)
+    return None if bound is None else compared(match, match.A, bound, direction)
+
+
+def _difference_is_zero(match: Match) -> Instruction | None:
+    """Integers wrap, all but equality; equal infinities have no difference."""
+    direction, kind = match.root.attributes["direction"], match.A.array.dtype.kind
+    if kind in INTEGER:
+        return compared(match, match.A, match.B, direction) if direction in ("EQ", "NE") else None
+    if not is_plain(match.root) or not has_known_arithmetic(match.A) or kind == PRED:
+        return None
+    finite = any(match.values.of(entry).is_finite for entry in (match.A, match.B))
+    if not match.fast_math and not finite:
+        return match.refuse("both may be infinite")
+    return compared(match, match.A, match.B, direction)
+
+
+def _bits_are_equal(match: Match) -> Instruction | None:
+    direction = match.root.attributes["direction"]
+    if direction not in ("EQ", "NE"):
+        return None
+    return compared(match, match.A, match.B, direction)
+
+
+def _uppermost_bits(match: Match) -> Instruction | None:
+    """``(A >> C1) == C2`` with the greatest C2 there is: ``A >= C2 << C1``."""
+    dtype = match.A.array.dtype
+    amount, value = scalar_value(match.C1), scalar_value(match.C2)
+    if dtype.kind != "unsigned" or amount is None or value is None or int(amount) >= dtype.bits:
+        return None
+    top, direction = (integer_limits(dtype)[1] >> int(amount)), match.root.attributes["direction"]
+    if int(value) != top or direction not in ("EQ", "NE"):
+        return None
+    bound = match.splat(match.A.array, top << int(amount))
+    return compared(match, match.A, bound, "GE" if direction == "EQ" else "LT")
+
+
+def _both_negated(match: Match) -> Instruction | None:
+    """``-A < -B`` is ``B < A`` for floats; integers may wrap, all but equality."""
+    kind, direction = match.A.array.dtype, match.root.attributes["direction"]
+    if direction not in ("EQ", "NE") and (
+        kind.kind in INTEGER or not has_known_arithmetic(match.A)
+    ):
+        return None
+    if not is_plain(match.root) or kind.name == "f8e8m0fnu":
+        return None
+    return compared(match, match.B, match.A, direction)
+
+
+def _negated_constant(match: Match) -> Instruction | None:
+    """``-A < C`` as ``A > -C``, for floats, and for integers where no negation wraps."""
+    kind, direction = match.A.array.dtype, match.root.attributes["direction"]
+    if not is_plain(match.root) or not has_known_arithmetic(match.A) or kind.is_pred:
+        return None
+    if kind.kind in INTEGER and direction not in ("EQ", "NE"):
+        low, value = integer_limits(kind)[0], scalar_value(match.C)
+        wraps = kind.kind == "unsigned" or match.values.of(match.A).low == low
+        if wraps or value is None or int(value) == low:
+            return None
+    bound = folded(match, "negate", match.C.array, match.C)
+    return None if bound is None else compared(match, match.A, bound, MIRRORED[direction])
+
+
+def _narrower(match: Match) -> Instruction | None:
+    """Integers widened without loss are compared as they were, where the bound is one of them."""
+    source, wide = match.A.array.dtype, match.root.operands[0].array.dtype
+    value = scalar_value(match.C)
+    if source.kind not in INTEGER or wide.kind not in INTEGER or value is None:
+        return None
+    if source.bits > wide.bits:
+        return None
+    low, high = integer_limits(source)
+    least, greatest = integer_limits(wide)
+    known = match.values.of(match.A)
+    if not (least <= known.low and known.high <= greatest and low <= int(value) <= high):
+        return None
+    literal = Literal(array(source), np.array(int(value)).astype(source.numpy))
+    return compared(
+        match, match.A, match.splat_of(match.A.array, literal), match.root.attributes["direction"]
+    )
+
+
+RULES = (
+    Rule(
+        "compare(A, end of A) => A == C",
+        op("compare", var("A", WHOLE), C),
+        _at_the_end,
+        example="x = $T[6] parameter(0)\n c = $T[] constant(1)\n"
+        "b = $T[6] broadcast(c), dimensions={}\n"
+        "ROOT r = pred[6] compare(x, b), direction=LT",
+        counterexample="x = s32[6] parameter(0)\n c = s32[] constant(1)\n"
+        "b = s32[6] broadcast(c), dimensions={}\n"
+        "ROOT r = pred[6] compare(x, b), direction=LT",
+        types=("u32", "u8", "u64"),
+    ),
+    Rule(
+        "compare(A + C1, C2) => compare(A, C2 - C1)",
+        op("compare", var("A", WHOLE) + C1, C2),
+        _constant_moved,
+        example="x = $T[6] parameter(0)\n c = $T[] constant(100)\n d = $T[] constant(3)\n"
+        "cc = $T[6] broadcast(c), dimensions={}\n"
+        "dd = $T[6] broadcast(d), dimensions={}\n s = $T[6] add(x, cc)\n"
+        "ROOT r = pred[6] compare(s, dd), direction=NE",
+        counterexample="x = s32[] parameter(0)\n c = s32[] constant(100)\n s = s32[] add(x, c)\n"
+        "ROOT r = pred[] compare(s, c), direction=LT",
+        types=_WHOLE,
+    ),
+    Rule(
+        "compare(A - B, 0) => compare(A, B)",
+        op("compare", A - B, Z),
+        _difference_is_zero,
+        example="x = $T[6] parameter(0)\n y = $T[6] parameter(1)\n c = $T[] constant(0)\n"
+        "cc = $T[6] broadcast(c), dimensions={}\n s = $T[6] subtract(x, y)\n"
+        "ROOT r = pred[6] compare(s, cc), direction=EQ",
+        counterexample="x = s32[] parameter(0)\n y = s32[] parameter(1)\n c = s32[] constant(0)\n"
+        "s = s32[] subtract(x, y)\n ROOT r = pred[] compare(s, c), direction=LT",
+        types=_WHOLE,
+    ),
+    Rule(
+        "compare(A ^ B, 0) => compare(A, B)",
+        op("compare", var("A", WHOLE) ^ B, Z),
+        _bits_are_equal,
+        example="x = $T[6] parameter(0)\n y = $T[6] parameter(1)\n c = $T[] constant(0)\n"
+        "cc = $T[6] broadcast(c), dimensions={}\n s = $T[6] xor(x, y)\n"
+        "ROOT r = pred[6] compare(s, cc), direction=NE",
+        counterexample="x = s32[] parameter(0)\n y = s32[] parameter(1)\n c = s32[] constant(1)\n"
+        "s = s32[] xor(x, y)\n ROOT r = pred[] compare(s, c), direction=EQ",
+        types=_WHOLE,
+    ),
+    Rule(
+        "(A >> C1) == top => A >= top << C1",
+        op("compare", op("shift-right-logical", A, C1), C2),
+        _uppermost_bits,
+        example="x = $T[6] parameter(0)\n c = $T[] constant(7)\n d = $T[] constant(1)\n"
+        "cc = $T[6] broadcast(c), dimensions={}\n dd = $T[6] broadcast(d), dimensions={}\n"
+        "s = $T[6] shift-right-logical(x, cc)\n ROOT r = pred[6] compare(s, dd), direction=NE",
+        counterexample="x = u8[] parameter(0)\n c = u8[] constant(6)\n d = u8[] constant(1)\n"
+        "s = u8[] shift-right-logical(x, c)\n ROOT r = pred[] compare(s, d), direction=EQ",
+        types=("u8",),
+    ),
+    Rule(
+        "compare(-A, -B) => compare(B, A)",
+        op("compare", -A, -B),
+        _both_negated,
+        example="x = $T[6] parameter(0)\n y = $T[6] parameter(1)\n n = $T[6] negate(x)\n"
+        "m = $T[6] negate(y)\n ROOT r = pred[6] compare(n, m), direction=LT",
+        counterexample="x = s32[] parameter(0)\n y = s32[] parameter(1)\n n = s32[] negate(x)\n"
+        "m = s32[] negate(y)\n ROOT r = pred[] compare(n, m), direction=LT",
+        types=("f32", "bf16", "f64"),
+    ),
+    Rule(
+        "compare(-A, C) => compare(A, -C)",
+        op("compare", -A, C),
+        _negated_constant,
+        example="x = $T[6] parameter(0)\n c = $T[] constant(3)\n"
+        "cc = $T[6] broadcast(c), dimensions={}\n n = $T[6] negate(x)\n"
+        "ROOT r = pred[6] compare(n, cc), direction=GE",
+        counterexample="x = s32[] parameter(0)\n c = s32[] constant(3)\n n = s32[] negate(x)\n"
+        "ROOT r = pred[] compare(n, c), direction=GE",
+        types=("f32", "bf16", "f64"),
+    ),
+    Rule(
+        "compare(not(A), not(B)) => compare(A, B)",
+        op("compare", ~A, ~B),
+        lambda match: compared(match, match.B, match.A, match.root.attributes["direction"]),
+        example="x = $T[6] parameter(0)\n y = $T[6] parameter(1)\n n = $T[6] not(x)\n"
+        "m = $T[6] not(y)\n ROOT r = pred[6] compare(n, m), direction=LT",
+        counterexample="x = s32[] parameter(0)\n y = s32[] parameter(1)\n n = s32[] not(x)\n"
+        "ROOT r = pred[] compare(n, y), direction=EQ",
+        types=("s32", "u8", "pred"),
+    ),
+    Rule(
+        "compare(convert(A), C) => compare(A, C)",
+        op("compare", op("convert", A), C),
+        _narrower,
+        example="x = $T[6] parameter(0)\n c = s64[] constant(100)\n"
+        "cc = s64[6] broadcast(c), dimensions={}\n n = s64[6] convert(x)\n"
+        "ROOT r = pred[6] compare(n, cc), direction=LT",
+        counterexample="x = s32[6] parameter(0)\n c = s8[] constant(100)\n"
+        "cc = s8[6] broadcast(c), dimensions={}\n n = s8[6] convert(x)\n"
+        "ROOT r = pred[6] compare(n, cc), direction=LT",
+        types=("s32", "u8", "u32", "s8"),
+    ),
+)

@@ -1,0 +1,225 @@
+"""Rules for products of numbers, and sums of products."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from hloopt.ir import Instruction
+from hloopt.passes.simplify.conditions import (
+    COMPLEX,
+    FLOAT,
+    INTEGER,
+    PRED,
+    exact_or_fast,
+    has_kind,
+    is_negatable,
+    real_or_fast,
+)
+from hloopt.passes.simplify.folding import folded
+from hloopt.rewrite import Match, Rule, op, splat, splat_literal, var
+
+__all__ = ["RULES"]
+
+A, B, P, Q = var("A"), var("B"), var("P"), var("Q")
+Z, C = splat(0, name="Z"), splat(name="C")
+C1, C2 = splat(name="C1"), splat(name="C2")
+
+_NUMBERS = ("f32", "f64", "f16", "bf16", "s32", "u8", "s64")
+_INTEGERS = ("s32", "u32", "s8", "u64")
+
+
+def _is_times_zero(match: Match) -> bool:
+    """Of a float: exact where it is finite and has no sign; then the product has that of the zero."""
+    known = match.values.of(match.A)
+    return exact_or_fast(match) or (known.is_finite and known.is_non_negative)
+
+
+def _merged(opcode: str) -> Callable[[Match], Instruction | None]:
+    """``(A op C1) op C2`` as ``A op (C1 op C2)``."""
+
+    def merge(match: Match) -> Instruction | None:
+        if not exact_or_fast(match):
+            return None
+        shape = match.root.array
+        constant = folded(match, opcode, shape, match.C1, match.C2)
+        return None if constant is None else match.make(opcode, (match.A, constant), {}, shape)
+
+    return merge
+
+
+def _one_more(match: Match) -> Instruction | None:
+    """``A * C + A`` as ``A * (C + 1)``."""
+    if not exact_or_fast(match) or match.root.array.dtype.kind == PRED:
+        return None
+    shape = match.root.array
+    one = match.splat(shape, 1)
+    constant = folded(match, "add", shape, match.C, one)
+    return None if constant is None else match.make("multiply", (match.A, constant), {}, shape)
+
+
+def _common_factor(match: Match) -> Instruction | None:
+    """A common factor that is no constant on both sides alone: two products become one."""
+    if not exact_or_fast(match) or match.root.array.dtype.kind == PRED:
+        return None
+    shape = match.root.array
+    total = match.make(match.root.opcode, (match.P, match.Q), {}, shape)
+    return match.make("multiply", (total, match.A), {}, shape)
+
+
+def _by_predicate(match: Match) -> Instruction | None:
+    """``convert(P) * A``: 0 * A is 0 where A is finite and has no sign."""
+    known = match.values.of(match.A)
+    kind = match.root.array.dtype.kind
+    if kind == PRED or (kind == COMPLEX and not match.fast_math):
+        return None
+    if kind == FLOAT and not match.fast_math and not (known.is_finite and known.is_non_negative):
+        return match.refuse("the other factor may be negative, infinite or NaN")
+    shape = match.root.array
+    return match.make("select", (match.P, match.A, match.splat(shape, 0)), {}, shape)
+
+
+def _smaller_first(match: Match) -> Instruction | None:
+    """``(A * C) * broadcast(B)`` as ``A * broadcast(B * C)``, where ``B`` has fewer elements."""
+    small, shape = match.B, match.root.array
+    literal = splat_literal(match.C)
+    if literal is None or not exact_or_fast(match) or small.array.elements >= shape.elements:
+        return None
+    if splat_literal(match.P) is not None:
+        return None
+    constant = match.splat_of(small.array, literal)
+    product = match.make("multiply", (small, constant), {}, small.array)
+    wide = match.make("broadcast", (product,), match.P.attributes, match.P.array)
+    return match.make("multiply", (match.A, wide), {}, shape)
+
+
+RULES = (
+    Rule(
+        "A * 1 => A",
+        A * 1,
+        A,
+        when=real_or_fast,
+        example="x = $T[6] parameter(0)\n o = $T[] constant(1)\n"
+        "b = $T[6] broadcast(o), dimensions={}\n ROOT r = $T[6] multiply(b, x)",
+        counterexample="x = c64[6] parameter(0)\n o = c64[] constant((1, 0))\n"
+        "b = c64[6] broadcast(o), dimensions={}\n ROOT r = c64[6] multiply(b, x)",
+        types=_NUMBERS,
+    ),
+    Rule(
+        "A * -1 => -A",
+        A * -1,
+        -A,
+        when=real_or_fast,
+        example="x = $T[] parameter(0)\n o = $T[] constant(-1)\n ROOT r = $T[] multiply(x, o)",
+        counterexample="x = c64[] parameter(0)\n o = c64[] constant((-1, 0))\n"
+        "ROOT r = c64[] multiply(x, o)",
+        types=("f32", "bf16", "s32", "s8"),
+    ),
+    Rule(
+        "A * 0 => 0",
+        A * Z,
+        var("Z"),
+        when=_is_times_zero,
+        example="x = $T[6] parameter(0)\n z = $T[] constant(0)\n"
+        "b = $T[6] broadcast(z), dimensions={}\n ROOT r = $T[6] multiply(x, b)",
+        counterexample="x = f32[] parameter(0)\n z = f32[] constant(0)\n"
+        "ROOT r = f32[] multiply(x, z)",
+        types=_INTEGERS,
+    ),
+    Rule(
+        "(-A) * (-B) => A * B",
+        (-A) * (-B),
+        A * B,
+        when=is_negatable,
+        example="x = $T[6] parameter(0)\n y = $T[6] parameter(1)\n n = $T[6] negate(x)\n"
+        "m = $T[6] negate(y)\n ROOT r = $T[6] multiply(n, m)",
+        counterexample="x = f32[] parameter(0)\n y = f32[] parameter(1)\n n = f32[] negate(x)\n"
+        "ROOT r = f32[] multiply(n, y)",
+        types=_NUMBERS,
+    ),
+    Rule(
+        "abs(A) * abs(A) => A * A",
+        op("abs", var("A", has_kind(FLOAT, *INTEGER))) * op("abs", A),
+        A * A,
+        example="x = $T[6] parameter(0)\n a = $T[6] abs(x)\n ROOT r = $T[6] multiply(a, a)",
+        counterexample="x = c64[6] parameter(0)\n a = f32[6] abs(x)\n"
+        "ROOT r = f32[6] multiply(a, a)",
+        types=("f32", "bf16", "s32", "s8"),
+    ),
+    Rule(
+        "(A * C1) * C2 => A * (C1 * C2)",
+        (A * C1) * C2,
+        _merged("multiply"),
+        example="x = $T[] parameter(0)\n c = $T[] constant(100)\n d = $T[] constant(99)\n"
+        "y = $T[] multiply(x, c)\n ROOT r = $T[] multiply(d, y)",
+        counterexample="x = f32[] parameter(0)\n c = f32[] constant(3)\n d = f32[] constant(0.1)\n"
+        "y = f32[] multiply(x, c)\n ROOT r = f32[] multiply(y, d)",
+        types=_INTEGERS,
+    ),
+    Rule(
+        "A * C + A => A * (C + 1)",
+        (A * C).one_use + A,
+        _one_more,
+        example="x = $T[6] parameter(0)\n c = $T[] constant(7)\n"
+        "b = $T[6] broadcast(c), dimensions={}\n p = $T[6] multiply(x, b)\n"
+        "ROOT r = $T[6] add(x, p)",
+        counterexample="x = f32[] parameter(0)\n c = f32[] constant(7)\n p = f32[] multiply(x, c)\n"
+        "ROOT r = f32[] add(p, x)",
+        types=_INTEGERS,
+    ),
+    Rule(
+        "P * A + Q * A => (P + Q) * A",
+        (P * A).one_use + (Q * A).one_use,
+        _common_factor,
+        example="x = $T[6] parameter(0)\n y = $T[6] parameter(1)\n z = $T[6] parameter(2)\n"
+        "p = $T[6] multiply(x, y)\n q = $T[6] multiply(z, x)\n ROOT r = $T[6] add(p, q)",
+        counterexample="x = f32[6] parameter(0)\n y = f32[6] parameter(1)\n z = f32[6] parameter(2)\n"
+        "p = f32[6] multiply(x, y)\n q = f32[6] multiply(x, z)\n ROOT r = f32[6] add(p, q)",
+        types=_INTEGERS,
+    ),
+    Rule(
+        "P * A - Q * A => (P - Q) * A",
+        (P * A).one_use - (Q * A).one_use,
+        _common_factor,
+        example="x = $T[6] parameter(0)\n y = $T[6] parameter(1)\n z = $T[6] parameter(2)\n"
+        "p = $T[6] multiply(x, y)\n q = $T[6] multiply(z, x)\n ROOT r = $T[6] subtract(p, q)",
+        counterexample="x = f32[6] parameter(0)\n y = f32[6] parameter(1)\n z = f32[6] parameter(2)\n"
+        "p = f32[6] multiply(x, y)\n q = f32[6] multiply(x, z)\n ROOT r = f32[6] subtract(p, q)",
+        types=_INTEGERS,
+    ),
+    Rule(
+        "(A * C1) * (B * C2) => (A * B) * (C1 * C2)",
+        (A * C1).one_use * (B * C2).one_use,
+        (A * B) * (C1 * C2),
+        when=exact_or_fast,
+        example="x = $T[6] parameter(0)\n y = $T[6] parameter(1)\n c = $T[] constant(3)\n"
+        "d = $T[] constant(5)\n cc = $T[6] broadcast(c), dimensions={}\n"
+        "dd = $T[6] broadcast(d), dimensions={}\n p = $T[6] multiply(x, cc)\n"
+        "q = $T[6] multiply(y, dd)\n ROOT r = $T[6] multiply(p, q)",
+        counterexample="x = f32[] parameter(0)\n y = f32[] parameter(1)\n c = f32[] constant(3)\n"
+        "d = f32[] constant(5)\n p = f32[] multiply(x, c)\n q = f32[] multiply(y, d)\n"
+        "ROOT r = f32[] multiply(p, q)",
+        types=_INTEGERS,
+    ),
+    Rule(
+        "(A * C) * broadcast(B) => A * broadcast(B * C)",
+        (A * C).one_use * op("broadcast", B).bind("P"),
+        _smaller_first,
+        example="x = $T[6,2] parameter(0)\n y = $T[2] parameter(1)\n c = $T[] constant(3)\n"
+        "cc = $T[6,2] broadcast(c), dimensions={}\n p = $T[6,2] multiply(x, cc)\n"
+        "q = $T[6,2] broadcast(y), dimensions={1}\n ROOT r = $T[6,2] multiply(q, p)",
+        counterexample="x = f32[6,2] parameter(0)\n y = f32[2] parameter(1)\n c = f32[] constant(3)\n"
+        "cc = f32[6,2] broadcast(c), dimensions={}\n p = f32[6,2] multiply(x, cc)\n"
+        "q = f32[6,2] broadcast(y), dimensions={1}\n ROOT r = f32[6,2] multiply(q, p)",
+        types=_INTEGERS,
+    ),
+    Rule(
+        "convert(P) * A => select(P, A, 0)",
+        op("convert", var("P", has_kind(PRED))) * A,
+        _by_predicate,
+        example="p = pred[6] parameter(0)\n x = u8[6] parameter(1)\n y = $T[6] convert(x)\n"
+        "c = $T[6] convert(p)\n ROOT r = $T[6] multiply(y, c)",
+        counterexample="p = pred[6] parameter(0)\n x = f32[6] parameter(1)\n c = f32[6] convert(p)\n"
+        "ROOT r = f32[6] multiply(x, c)",
+        types=("f32", "bf16", "s32", "u8"),
+    ),
+)
