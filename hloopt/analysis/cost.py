@@ -236,7 +236,7 @@ def _triangular_solve(_: _Analysis, instruction: Instruction) -> Cost:
 
 
 def _while(analysis: _Analysis, instruction: Instruction) -> Cost:
-    trips = trip_count(instruction)
+    trips = trip_count(instruction, believe=True)
     count = 1 if trips is None else trips
     body: Cost = analysis.computation(instruction.attributes["body"])
     condition: Cost = analysis.computation(instruction.attributes["condition"])

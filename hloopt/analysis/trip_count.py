@@ -1,9 +1,9 @@
 """How often a ``while`` runs, where the module shows it.
 
-Three ways, in this order: ``known_trip_count`` in the instruction's backend_config; the iteration in which
-the condition is first false, of induction variables in any direction and of any step, round and round as
-their types do (``loop_conditions``); running the integers of the loop by hand for at most 128 iterations.
-Each gives the exact count, or bounds, or nothing.
+Two ways, in this order: the iteration in which the condition is first false, of induction variables in any
+direction and of any step, round and round as their types do (``loop_conditions``); running the integers of
+the loop by hand for at most 128 iterations.  Each gives the exact count, or bounds, or nothing.
+``known_trip_count`` in the instruction's backend_config is for those who believe it.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from math import inf
 from typing import Final
 
-from hloopt.analysis.loop_config import known_trip_count
 from hloopt.analysis.loop_conditions import Conditions
+from hloopt.analysis.loop_config import known_trip_count
 from hloopt.analysis.loop_reader import Loop, Slot
 from hloopt.analysis.loop_values import Scalar, Values
 from hloopt.ir import Instruction
@@ -22,6 +22,7 @@ from hloopt.ir import Instruction
 __all__ = ["MAX_EVALUATED_TRIPS", "TripBounds", "trip_bounds", "trip_count"]
 
 MAX_EVALUATED_TRIPS: Final = 128
+
 
 @dataclass(frozen=True, slots=True)
 class TripBounds:
@@ -40,20 +41,25 @@ class TripBounds:
         return self.least if self.least == self.most else None
 
 
-def trip_count(loop: Instruction, limit: int = MAX_EVALUATED_TRIPS) -> int | None:
+def trip_count(
+    loop: Instruction, limit: int = MAX_EVALUATED_TRIPS, *, believe: bool = False
+) -> int | None:
     """The number of times the body of a ``while`` runs, or None where the module does not show it.
 
     Reads through tuples, copies, views, calls and fusions, and state elements that the body passes on
     unchanged.  ``limit`` is how many iterations are run by hand where there is no closed form; 0 for none.
+    ``believe`` takes ``known_trip_count`` of the backend_config where nothing else is known: good enough
+    for an estimate, but a text may be wrong about itself.
     """
-    known = known_trip_count(loop)
-    return known if known is not None else _bounds(loop, limit, only_exact=True).exact
+    found = _bounds(loop, limit, only_exact=True)
+    if found.exact is not None or found.endless or not believe:
+        return found.exact
+    return known_trip_count(loop)
 
 
 def trip_bounds(loop: Instruction, limit: int = MAX_EVALUATED_TRIPS) -> TripBounds:
-    """How often the body of a ``while`` runs at least and at most."""
-    known = known_trip_count(loop)
-    return TripBounds(known, known) if known is not None else _bounds(loop, limit, only_exact=False)
+    """How often the body of a ``while`` runs at least and at most, as far as the module shows it."""
+    return _bounds(loop, limit, only_exact=False)
 
 
 def _bounds(instruction: Instruction, limit: int, *, only_exact: bool) -> TripBounds:

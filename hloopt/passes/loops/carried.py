@@ -99,6 +99,7 @@ class Carried:
         self.states = (self.condition.parameters[0], self.body.parameters[0])
         self._own_root()
         for state in self.states:
+            _to_the_front(state)
             _only_read(state)
         if not keeps_state:
             self._own_init()
@@ -240,8 +241,14 @@ def _own(caller: Instruction, name: str) -> None:
 def own_fusion_bodies(instructions: Iterable[Instruction]) -> None:
     """Give each of the fusions among some instructions a body of its own, as a fusion must have."""
     for instruction in instructions:
-        if instruction.opcode == "fusion":
+        if instruction.opcode == "fusion" and instruction.computation is not None:
             _own(instruction, "calls")
+
+
+def _to_the_front(parameter: Instruction) -> None:
+    """A text may have constants before it, and what takes their place will read the state."""
+    assert parameter.computation is not None
+    edit.move_before(next(iter(parameter.computation)), parameter)
 
 
 def tuple_of(

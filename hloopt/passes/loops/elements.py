@@ -207,7 +207,7 @@ def _init_key(value: Instruction) -> Hashable:
     if value.literal is not None and value.opcode == "constant":
         return value.literal, _shape_key(value)
     if value.opcode == "broadcast" and value.operands[0].literal is not None:
-        return value.operands[0].literal, _shape_key(value), value.attributes["dimensions"]
+        return value.operands[0].literal, _shape_key(value), value.attributes.get("dimensions")
     return value
 
 

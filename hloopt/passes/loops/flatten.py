@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from hloopt.ir import Instruction, edit
 from hloopt.passes.effects import Effects
 from hloopt.passes.loops.carried import Carried, reads, tuple_of
+from hloopt.passes.loops.elements import is_plain
 from hloopt.passes.loops.inline import elements_of
 from hloopt.rewrite import PassLog
 from hloopt.types import Shape, TupleShape
@@ -38,20 +39,25 @@ def _shapes(part: Instruction) -> tuple[Shape, ...]:
 
 
 def _obstacle(loop: Instruction) -> str:
-    states = (
-        loop.attributes["condition"].parameters[0],
-        loop.attributes["body"].parameters[0],
-        loop,
-    )
-    for state in states:
-        for index, shape in enumerate(_shapes(state)):
-            if isinstance(shape, TupleShape):
+    body = loop.attributes["body"]
+    states = (loop.attributes["condition"].parameters[0], body.parameters[0], loop)
+    for index, shape in enumerate(_shapes(loop)):
+        if isinstance(shape, TupleShape):
+            for made in (loop.operands[0], body.root):
+                if made.opcode == "tuple" and _is_under_way(made.operands[index]):
+                    return f"{made.operands[index].name} is an operation under way"
+            for state in states:
                 for read in reads(state, index):
-                    if "sharding" in read.attributes:
-                        return f"{read.name} has a sharding"
-                    if read.control_predecessors or read.control_successors:
-                        return f"{read.name} has control edges"
+                    if any(map(_is_under_way, (read, *read.users))):
+                        return f"{read.name} is an operation under way"
+                    if not is_plain(read):
+                        return f"{read.name} has a sharding or control edges"
     return ""
+
+
+def _is_under_way(instruction: Instruction) -> bool:
+    """Whether a tuple is what an asynchronous op, or a transfer, hands to the op that ends it."""
+    return instruction.op.family in ("async", "collective", "host", "unknown")
 
 
 def _open(carried: Carried) -> None:

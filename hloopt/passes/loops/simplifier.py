@@ -218,7 +218,7 @@ def _drop(loop: Instruction, effects: Effects, log: PassLog) -> bool:
     """Step 6."""
     live = elements.needed(loop, effects)
     dead = [index for index in range(elements.count(loop)) if index not in live]
-    if len(dead) == elements.count(loop):
+    if dead and len(dead) == elements.count(loop):
         del dead[0]  # the state of an endless loop that nobody reads is not empty
     if not dead or not log.allows():
         return False
