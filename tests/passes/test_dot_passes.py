@@ -224,6 +224,7 @@ def test_a_dot_that_reads_the_other_stays() -> None:
         "ROOT b = s32[4,4] dot(x, n), lhs_contracting_dims={1}, rhs_contracting_dims={0}"
     )
     check(text, DotMerger(), changes=False)
+    check(text.replace("dot(x, n)", "dot(x, a)"), DotMerger(), changes=False)
 
 
 def test_one_large_dot_joins_a_group_and_a_second_does_not() -> None:

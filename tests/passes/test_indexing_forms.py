@@ -37,6 +37,12 @@ GATHERS = (
         "index_vector_dim=2, slice_sizes={1,1,1}"
     ),
     (
+        "x = f32[150,3] parameter(0)\n i = s8[150,1] parameter(1)\n"
+        "ROOT r = f32[150] gather(x, i), offset_dims={}, collapsed_slice_dims={1}, "
+        "start_index_map={1}, operand_batching_dims={0}, start_indices_batching_dims={0}, "
+        "index_vector_dim=1, slice_sizes={1,1}"
+    ),
+    (
         "x = f32[5,6] parameter(0)\n i = s32[] parameter(1)\n"
         "ROOT r = f32[6] gather(x, i), offset_dims={0}, collapsed_slice_dims={0}, "
         "start_index_map={0}, index_vector_dim=0, slice_sizes={1,6}"

@@ -77,10 +77,11 @@ ENTRY main {
                     self.place(instruction, shared, groups, order, log)
             for found in groups.values():
                 for group in found:
-                    if len(group.dots) > 1 and log.allows():
-                        for dot in group.dots:
-                            log.hit("merge dots", dot)
-                        _merge(group.dots, shared)
+                    dots = order.still_before(group.dots) if log.allows() else []
+                    if len(dots) > 1:
+                        names = ", ".join(dot.name for dot in dots[1:])
+                        log.hit("merge dots", dots[0], f"with {names}")
+                        _merge(dots, shared, order)
                         changed = True
         return changed
 
@@ -132,6 +133,8 @@ class _Order:
 
     def move_before(self, first: Instruction, dot: Instruction, group: list[Instruction]) -> bool:
         """Move what ``dot`` reads before ``first``; False, and nothing moved, where that cannot be."""
+        if any(operand in group for operand in dot.operands):
+            return False
         limit = self.number[first]
         needed: dict[Instruction, None] = {}
         pending = [operand for operand in dot.operands if self.number[operand] > limit]
@@ -150,9 +153,33 @@ class _Order:
             pending.extend(entry for entry in before if self.number[entry] > limit)
         for instruction in sorted(needed, key=self.number.__getitem__):
             edit.move_before(first, instruction)
-            # Below the first dot's number, and in order among themselves.
-            self.number[instruction] = limit - 1 / (2 + self.number[instruction])
+            self.renumber(instruction, first)
         return True
+
+    def still_before(self, dots: list[Instruction]) -> list[Instruction]:
+        """The first dot with those whose operands can be before it now that other groups are merged.
+
+        Groups may want each other's operands before theirs: the first that is merged has its way.
+        """
+        first, *rest = sorted(dots, key=self.number.__getitem__)
+        kept = [first]
+        for dot in rest:
+            if self.move_before(first, dot, kept):
+                kept.append(dot)
+        return kept
+
+    def renumber(self, moved: Instruction, first: Instruction) -> None:
+        """Give what is right before ``first`` a number between those of its neighbours.
+
+        Where floats have none left, everything is numbered anew.
+        """
+        previous, limit = moved._previous, self.number[first]
+        low = self.number[previous] if previous is not None else limit - 1
+        middle = (low + limit) / 2
+        if low < middle < limit:
+            self.number[moved] = middle
+        else:
+            self.number = {entry: at for at, entry in enumerate(self.computation)}
 
 
 def _key(dot: Instruction, shared: int) -> tuple[Any, ...]:
@@ -175,7 +202,7 @@ def _joined_dim(dot: Instruction, side: int) -> int | None:
     return free[0] if len(free) == 1 else None
 
 
-def _merge(dots: list[Instruction], shared: int) -> None:
+def _merge(dots: list[Instruction], shared: int, order: _Order) -> None:
     first, side = dots[0], 1 - shared
     site, joined = Site(first), _joined_dim(first, 1 - shared)
     assert joined is not None
@@ -187,6 +214,7 @@ def _merge(dots: list[Instruction], shared: int) -> None:
         {"dimensions": (joined,)},
         _resized(parts[0].array, joined, sum(sizes)),
     )
+    order.renumber(wide, first)
     operands = (first.operands[0], wide) if side else (wide, first.operands[1])
     dims = DotDims.of(first.attributes)
     batch = len(dims.lhs_batch)
@@ -197,13 +225,16 @@ def _merge(dots: list[Instruction], shared: int) -> None:
         if name not in ("sharding", "frontend_attributes")
     }
     product = site.make("dot", operands, attributes, _resized(first.array, axis, sum(sizes)))
+    order.renumber(product, first)
     begin = 0
     for dot, size in zip(dots, sizes, strict=True):
         ranges = [SliceRange(0, entry) for entry in dot.array.dims]
         ranges[axis] = SliceRange(begin, begin + size)
         begin += size
         place = Site(dot)
-        place.replace(place.make("slice", (product,), {"slice": tuple(ranges)}, dot.array))
+        part = place.make("slice", (product,), {"slice": tuple(ranges)}, dot.array)
+        order.number[part] = order.number[dot]
+        place.replace(part)
 
 
 def _resized(shape: ArrayShape, dim: int, size: int) -> ArrayShape:
