@@ -7,6 +7,7 @@ from typing import ClassVar
 
 from hloopt.ir import Instruction, Module
 from hloopt.ir.walk import wrapped_computations
+from hloopt.ops import attributes_of
 from hloopt.passes.expand.writer import Term, Writer
 from hloopt.rewrite import Pass, PassLog
 
@@ -68,8 +69,9 @@ class Expander(Pass):
 
 def _unknown(instruction: Instruction) -> str | None:
     if not instruction.is_understood:
-        known = instruction.op.attributes
-        return f"it has attributes beside those of {instruction.opcode} ({len(known)} are known)"
+        known = attributes_of(instruction.opcode) or ()
+        unknown = ", ".join(sorted(set(instruction.attributes).difference(known)))
+        return f"it has an attribute that is not known: {unknown}"
     for entry in (instruction, *instruction.operands):
         if entry.shape.is_dynamic:
             return f"{entry.name} has shape {entry.shape}, whose size is known at run time only"
