@@ -4,9 +4,17 @@ from __future__ import annotations
 
 from hloopt.ir import Instruction
 from hloopt.passes.simplify.conditions import resized
-from hloopt.passes.simplify.dimensions import dimensions, paddings, with_dims
+from hloopt.passes.simplify.dimensions import (
+    ELEMENTWISE,
+    dimensions,
+    is_scalar,
+    lies_alike,
+    own_attributes,
+    paddings,
+    with_dims,
+)
 from hloopt.rewrite import Match, Rule, op, splat, splat_literal, var
-from hloopt.types import PaddingDim, SliceRange
+from hloopt.types import PaddingDim, SliceRange, array
 
 __all__ = ["RULES"]
 
@@ -109,6 +117,42 @@ def _before_broadcast(match: Match) -> Instruction | None:
     return match.make("broadcast", (padded,), {"dimensions": kept}, match.root.shape)
 
 
+def _after_elementwise(match: Match) -> Instruction | None:
+    """Compute before padding, and the padding once; the padded operands go away."""
+    root = match.root
+    pads = {operand for operand in root.operands if operand.opcode == "pad"}
+    first = next(iter(pads), None)
+    if first is None or any(list(pad.users) != [root] or pad.is_root for pad in pads):
+        return None
+    if any(paddings(pad) != paddings(first) for pad in pads):
+        return None
+    shape = first.operands[0].array
+    if shape.elements >= root.array.elements:
+        return None
+    operands: list[Instruction] = []
+    values: list[Instruction] = []
+    for operand in root.operands:
+        literal = splat_literal(operand)
+        if operand.opcode == "pad":
+            source = operand.operands[0]
+            if not lies_alike(source.array, shape):
+                return None
+            operands.append(source)
+            values.append(operand.operands[1])
+        elif is_scalar(operand):
+            operands.append(operand)
+            values.append(operand)
+        elif literal is not None:
+            operands.append(match.splat_of(shape.with_dtype(operand.array.dtype), literal))
+            values.append(match.constant(literal))
+        else:
+            return None
+    attributes = own_attributes(root)
+    small = match.make(root.opcode, tuple(operands), attributes, shape.with_dtype(root.array.dtype))
+    value = match.make(root.opcode, tuple(values), attributes, array(root.array.dtype))
+    return _pad(match, small, value, paddings(first))
+
+
 RULES = (
     Rule(
         "pad(A, B) => A",
@@ -176,5 +220,17 @@ RULES = (
         counterexample="x = f32[3] parameter(0)\n z = f32[] parameter(1)\n"
         "b = f32[2,3] broadcast(x), dimensions={1}\n"
         "ROOT r = f32[3,3] pad(b, z), padding=1_0x0_0",
+    ),
+    Rule(
+        "f(pad(A, C), pad(B, D)) => pad(f(A, B), f(C, D))",
+        op(ELEMENTWISE),
+        _after_elementwise,
+        example="x = f32[3] parameter(0)\n y = f32[3] parameter(1)\n z = f32[] parameter(2)\n"
+        "c = f32[] constant(2)\n k = f32[8] broadcast(c), dimensions={}\n"
+        "p = f32[8] pad(x, z), padding=1_2_1\n q = f32[8] pad(y, c), padding=1_2_1\n"
+        "ROOT r = f32[8] clamp(p, k, q)",
+        counterexample="x = f32[3] parameter(0)\n y = f32[3] parameter(1)\n z = f32[] parameter(2)\n"
+        "p = f32[8] pad(x, z), padding=1_2_1\n q = f32[8] pad(y, z), padding=2_1_1\n"
+        "ROOT r = f32[8] add(p, q)",
     ),
 )

@@ -52,14 +52,22 @@ def _reshaped(match: Match, operand: Instruction, dims: tuple[int, ...]) -> Inst
 
 
 def _reshape_of_broadcast(match: Match) -> Instruction | None:
-    inner = match.root.operands[0]
+    """Broadcast to the new sizes; what has one element and would lose its place is dropped before."""
+    inner, source = match.root.operands[0], match.A
     if 0 in inner.array.dims:
         return None
     kept = unmodified_dimensions(inner.array.dims, match.root.array.dims)
-    dims = dimensions(inner)
-    if not all(d in kept for d in dims):
+    placed = list(zip(dimensions(inner), source.array.dims, strict=True))
+    if any(d not in kept and size != 1 for d, size in placed):
         return None
-    return _broadcast(match, match.A, tuple(kept[d] for d in dims))
+    dims = tuple(size for d, size in placed if d in kept)
+    if len(dims) < len(placed):
+        if source.array.elements == match.root.array.elements:
+            if list(dimensions(inner)) != sorted(dimensions(inner)):
+                return None
+            return match.make("reshape", (source,), {}, match.root.shape)
+        source = _reshaped(match, source, dims)
+    return _broadcast(match, source, tuple(kept[d] for d, _ in placed if d in kept))
 
 
 def _reshape_of_iota(match: Match) -> Instruction | None:

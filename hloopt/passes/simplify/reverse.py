@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from hloopt.ir import Instruction
 from hloopt.passes.simplify.dimensions import (
     ELEMENTWISE,
@@ -10,9 +12,11 @@ from hloopt.passes.simplify.dimensions import (
     is_scalar,
     only_ones_differ,
     own_attributes,
+    used_once,
     with_dims,
 )
 from hloopt.rewrite import Match, Rule, op, splat_literal, var
+from hloopt.types import Window
 
 __all__ = ["RULES"]
 
@@ -112,6 +116,25 @@ def _wrapped(iota: Instruction, number: int) -> int:
     return number
 
 
+def _in_window(match: Match) -> Instruction | None:
+    """The window runs through the kernel the other way."""
+    root, kernel = match.root, match.root.operands[1]
+    labels = root.attributes["dim_labels"]
+    places = {d: place for place, d in enumerate(labels.kernel_spatial)}
+    turned = dimensions(kernel)
+    if not used_once(kernel) or any(d not in places for d in turned):
+        return None
+    if root.attributes.get("window") is None:
+        return None
+    window = list(root.attributes["window"].dims)
+    for d in turned:
+        entry = window[places[d]]
+        window[places[d]] = replace(entry, reversal=not entry.reversal)
+    attributes = {**own_attributes(root), "window": Window(tuple(window))}
+    operands = (root.operands[0], kernel.operands[0])
+    return match.make("convolution", operands, attributes, root.shape)
+
+
 RULES = (
     Rule(
         "reverse(A) => A",
@@ -186,5 +209,18 @@ RULES = (
         counterexample="i = f32[3,5] iota(), iota_dimension=1\n"
         "ROOT r = f32[3,5] reverse(i), dimensions={1}",
         types=("s32", "u8"),
+    ),
+    Rule(
+        "convolution(A, reverse(B)) => convolution(A, B) with the window reversed",
+        op("convolution", A, op("reverse")),
+        _in_window,
+        example="x = $T[1,7,5,2] parameter(0)\n k = $T[3,2,2,3] parameter(1)\n"
+        "y = $T[3,2,2,3] reverse(k), dimensions={0,1}\n"
+        "ROOT r = $T[1,7,4,3] convolution(x, y), window={size=3x2 pad=1_1x0_0 rhs_reversal=0x1}, "
+        "dim_labels=b01f_01io->b01f",
+        counterexample="x = f32[1,7,2] parameter(0)\n k = f32[3,2,3] parameter(1)\n"
+        "y = f32[3,2,3] reverse(k), dimensions={1}\n"
+        "ROOT r = f32[1,5,3] convolution(x, y), window={size=3}, dim_labels=b0f_0io->b0f",
+        types=("s32", "f32"),
     ),
 )
