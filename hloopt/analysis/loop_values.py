@@ -1,7 +1,8 @@
-"""Integer and pred values inside a loop, for given values of its state: one step of running it by hand.
+"""Values of numbers inside a loop, for given values of its state: one step of running it by hand.
 
-A value stands for all elements of an array alike.  Floating-point values are left out: a device may flush
-subnormal numbers where the interpreter keeps them, and a loop would end at another time.
+A value stands for all elements of an array alike.  Of f32 and f64, only whole numbers count that the type
+holds exactly, as operands and as results: whatever else a device does differently from the interpreter
+(subnormal numbers, a product and a sum rounded once), a loop over these ends at the same time everywhere.
 """
 
 from __future__ import annotations
@@ -51,14 +52,17 @@ class Values:
         return self._found[place]
 
     def _compute(self, instruction: Instruction, frame: Frame | None, depth: int) -> Scalar | None:
+        if not _may_count(instruction):
+            return None
         if instruction.opcode == "constant":
-            return constant_value(instruction)
+            literal = instruction.literal
+            return _whole(literal.splat) if literal is not None else None
         function = instruction.op.numpy
-        if function is None or not is_counted(instruction) or not instruction.is_understood:
+        if function is None or not instruction.is_understood:
             return None
         operands: list[Scalar] = []
         for operand in instruction.operands:
-            if not is_counted(operand):
+            if not _is_number(operand):
                 return None
             value = self.of(operand, frame, depth)
             if value is None:
@@ -67,7 +71,34 @@ class Values:
         result = instruction.array.dtype
         kind = instruction.operands[-1].array.dtype
         args = ScalarArgs(kind, result, instruction.attributes)
-        return rounded(np.asarray(function(args, *operands)), result.numpy)
+        return _whole(rounded(np.asarray(function(args, *operands)), result.numpy))
+
+
+_EXACT = {"f32": 1 << 24, "f64": 1 << 53}
+_FLOAT_OPS = frozenset({"constant", "add", "subtract", "multiply", "negate", "abs", "maximum", "minimum",
+                        "select", "clamp", "convert"})  # fmt: skip
+
+
+def _may_count(instruction: Instruction) -> bool:
+    """Whether values of an instruction are looked at: integers and pred, and what keeps floats whole."""
+    if is_counted(instruction):
+        return True
+    return _is_number(instruction) and instruction.opcode in _FLOAT_OPS
+
+
+def _is_number(instruction: Instruction) -> bool:
+    shape = instruction.shape
+    if isinstance(shape, ArrayShape) and shape.dtype.name in _EXACT:
+        return shape.elements > 0 and not shape.is_dynamic
+    return is_counted(instruction)
+
+
+def _whole(value: Scalar | None) -> Scalar | None:
+    """A value, but of a float only a whole number that the type holds exactly."""
+    if value is None or value.dtype.kind != "f":
+        return value
+    limit = _EXACT["f32" if value.dtype == np.float32 else "f64"]
+    return value if abs(value) <= limit and value == np.rint(value) else None
 
 
 def constant_value(instruction: Instruction) -> Scalar | None:

@@ -191,14 +191,20 @@ ENTRY e {{ z = f32[] parameter(0) ROOT w = f32[] while(z), condition=cond, body=
     assert trip_count(_while(hloopt.parse(text.format("true")))) is None
 
 
-def test_a_float_condition_has_no_count() -> None:
-    """Only integers are counted."""
-    text = """HloModule m
-cond { i = f32[] parameter(0) n = f32[] constant(7) ROOT c = pred[] compare(i, n), direction=LT }
-body { i = f32[] parameter(0) k = f32[] constant(2) ROOT j = f32[] add(i, k) }
-ENTRY e { z = f32[] constant(1) ROOT w = f32[] while(z), condition=cond, body=body }
+@pytest.mark.parametrize(
+    ("step", "bound", "expected"),
+    [("2", "7", 3), ("0.5", "7", None), ("1e-40", "1e-39", None), ("16777216", "1e30", None)],
+)
+def test_floats_are_counted_as_long_as_they_are_whole(
+    step: str, bound: str, expected: int | None
+) -> None:
+    """What may be rounded, or flushed, ends at another time on another device."""
+    text = f"""HloModule m
+cond {{ i = f32[] parameter(0) n = f32[] constant({bound}) ROOT c = pred[] compare(i, n), direction=LT }}
+body {{ i = f32[] parameter(0) k = f32[] constant({step}) ROOT j = f32[] add(i, k) }}
+ENTRY e {{ z = f32[] constant(1) ROOT w = f32[] while(z), condition=cond, body=body }}
 """
-    assert trip_count(_while(hloopt.parse(text))) is None
+    assert trip_count(_while(hloopt.parse(text))) == expected
 
 
 _COMPARE = {
