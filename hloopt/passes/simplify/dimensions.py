@@ -25,6 +25,7 @@ __all__ = [
     "own_attributes",
     "paddings",
     "ranges",
+    "reorders_only",
     "unmodified_dimensions",
     "used_once",
     "with_dims",
@@ -63,6 +64,12 @@ def paddings(instruction: Instruction) -> tuple[PaddingDim, ...]:
 def concatenated(concatenate: Instruction) -> int:
     """The dimension along which a concatenate joins."""
     return dimensions(concatenate)[0]
+
+
+def reorders_only(copy: Instruction) -> bool:
+    """Whether a copy changes the order of dimensions in memory, and neither tiles nor memory space."""
+    given, made = copy.operands[0].array.layout, copy.array.layout
+    return (given.suffix if given else "") == (made.suffix if made else "")
 
 
 def used_once(instruction: Instruction) -> bool:

@@ -9,7 +9,7 @@ from hloopt.passes.simplify.dimensions import is_scalar, own_attributes
 from hloopt.rewrite import Match, Rule, op
 from hloopt.types import DType, array
 
-__all__ = ["RULES", "clamped", "largest", "number", "starts_of"]
+__all__ = ["RULES", "clamped", "joined_starts", "largest", "number", "starts_of"]
 
 _BOTH = ("dynamic-slice", "dynamic-update-slice")
 
@@ -44,6 +44,34 @@ def clamped(match: Match, start: Instruction, dim: int, size: int) -> Instructio
         return match.splat(array(dtype), known)
     bounds = (match.splat(array(dtype), 0), match.splat(array(dtype), dim - size))
     return match.make("clamp", (bounds[0], start, bounds[1]), {}, array(dtype))
+
+
+def joined_starts(
+    match: Match,
+    outer: tuple[Instruction, ...],
+    inner: tuple[Instruction, ...],
+    sizes: tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]],
+) -> tuple[Instruction, ...] | None:
+    """Where a part of a part begins in the whole, each start clamped as before; None out of range.
+
+    ``sizes`` are those of the whole, of the part that begins at ``outer``, and of the part of it that
+    begins at ``inner``.
+    """
+    if not outer or not inner or outer[0].array.dtype is not inner[0].array.dtype:
+        return None
+    dtype = outer[0].array.dtype
+    starts: list[Instruction] = []
+    for first, second, dim, middle, size in zip(outer, inner, *sizes, strict=True):
+        if middle == size:
+            starts.append(first)
+        elif dim == middle:
+            starts.append(second)
+        else:
+            left, right = clamped(match, first, dim, middle), clamped(match, second, middle, size)
+            if left is None or right is None or dim - size > largest(dtype):
+                return None
+            starts.append(match.make("add", (left, right), {}, array(dtype)))
+    return tuple(starts)
 
 
 def _whole_from_zero(match: Match) -> Instruction | None:

@@ -16,7 +16,7 @@ from hloopt.passes.simplify.dimensions import (
     used_once,
     with_dims,
 )
-from hloopt.passes.simplify.dynamic_index import clamped, largest, number, starts_of
+from hloopt.passes.simplify.dynamic_index import clamped, joined_starts, largest, number, starts_of
 from hloopt.rewrite import Match, Pattern, Rule, op, splat_literal
 from hloopt.types import SliceRange, array
 
@@ -147,29 +147,10 @@ def _of_iota(match: Match) -> Instruction | None:
 def _of_dynamic_slice(match: Match) -> Instruction | None:
     """One part out of the whole; each start is clamped as it was."""
     root, inner = match.root, match.root.operands[0]
-    outer_starts, inner_starts = starts_of(root), starts_of(inner)
-    if not outer_starts or not inner_starts:
-        return None
-    if outer_starts[0].array.dtype is not inner_starts[0].array.dtype:
-        return None
-    dtype = outer_starts[0].array.dtype
-    starts: list[Instruction] = []
-    for d, (first, second) in enumerate(zip(inner_starts, outer_starts, strict=True)):
-        dim, middle, size = (
-            match.root.operands[0].operands[0].array.dims[d],
-            inner.array.dims[d],
-            root.array.dims[d],
-        )
-        if middle == size:
-            starts.append(first)
-        elif dim == middle:
-            starts.append(second)
-        else:
-            left, right = clamped(match, first, dim, middle), clamped(match, second, middle, size)
-            if left is None or right is None or dim - size > largest(dtype):
-                return None
-            starts.append(match.make("add", (left, right), {}, array(dtype)))
-    return _take(match, match.root.operands[0].operands[0], tuple(starts), root.array.dims)
+    whole = inner.operands[0]
+    sizes = (whole.array.dims, inner.array.dims, root.array.dims)
+    starts = joined_starts(match, starts_of(inner), starts_of(root), sizes)
+    return None if starts is None else _take(match, whole, starts, root.array.dims)
 
 
 def _of_slice(match: Match) -> Instruction | None:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from hloopt.ir import Instruction
 from hloopt.passes.simplify.dimensions import used_once
-from hloopt.passes.simplify.dynamic_index import clamped, largest, number, starts_of
+from hloopt.passes.simplify.dynamic_index import joined_starts, number, starts_of
 from hloopt.rewrite import Match, Pattern, Rule, op, splat_literal
-from hloopt.types import PaddingDim, array
+from hloopt.types import PaddingDim
 
 __all__ = ["RULES"]
 
@@ -71,30 +71,15 @@ def _joined(match: Match) -> Instruction | None:
     """Writing into a part that is written back: straight into the whole, at both starts together."""
     root = match.root
     operand, inner, *_ = root.operands
-    part = inner.operands[0]
-    outer_starts, inner_starts = starts_of(root), starts_of(inner)
-    if not (used_once(inner) and outer_starts and inner_starts):
-        return None
+    part, update = inner.operands[:2]
     same = part.opcode == "dynamic-slice" and part.operands[0] is operand
-    if not same or part.operands[1:] != outer_starts:
+    if not (used_once(inner) and same) or part.operands[1:] != starts_of(root):
         return None
-    dtype = outer_starts[0].array.dtype
-    if inner_starts[0].array.dtype is not dtype:
-        return None
-    update = inner.operands[1]
-    starts: list[Instruction] = []
-    for d, (first, second) in enumerate(zip(outer_starts, inner_starts, strict=True)):
-        dim, middle, size = root.array.dims[d], part.array.dims[d], update.array.dims[d]
-        if middle == size:
-            starts.append(first)
-        elif dim == middle:
-            starts.append(second)
-        else:
-            left, right = clamped(match, first, dim, middle), clamped(match, second, middle, size)
-            if left is None or right is None or dim - size > largest(dtype):
-                return None
-            starts.append(match.make("add", (left, right), {}, array(dtype)))
-    return match.make(_UPDATE, (operand, update, *starts), {}, root.shape)
+    sizes = (root.array.dims, part.array.dims, update.array.dims)
+    starts = joined_starts(match, starts_of(root), starts_of(inner), sizes)
+    return (
+        None if starts is None else match.make(_UPDATE, (operand, update, *starts), {}, root.shape)
+    )
 
 
 def _over(opcode: str, index: int) -> Pattern:

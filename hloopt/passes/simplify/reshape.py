@@ -15,6 +15,7 @@ from hloopt.passes.simplify.dimensions import (
     only_ones_differ,
     own_attributes,
     paddings,
+    reorders_only,
     unmodified_dimensions,
     used_once,
     with_dims,
@@ -194,8 +195,7 @@ def _past_update(match: Match) -> Instruction | None:
 def _of_copy(match: Match) -> Instruction | None:
     """The copy only reorders memory, which the reshape that reads it does as well."""
     copy = match.root.operands[0]
-    layouts = [shape.layout.suffix if shape.layout else "" for shape in (copy.array, match.A.array)]
-    if not used_once(copy) or layouts[0] != layouts[1]:
+    if not (used_once(copy) and reorders_only(copy)):
         return None
     return match.make("reshape", (match.A,), {}, match.root.shape)
 

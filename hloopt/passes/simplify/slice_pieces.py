@@ -26,15 +26,21 @@ A, B = var("A"), var("B")
 
 def _slice_of_concatenate(match: Match) -> Instruction | None:
     """Take the one operand in which the whole range lies."""
-    inner, taken = match.root.operands[0], ranges(match.root)
-    dimension = concatenated(inner)
-    wanted = taken[dimension]
-    offset = 0
-    for operand in inner.operands:
+    found = _piece(match.root.operands[0], ranges(match.root))
+    return None if found is None else sliced(match, *found)
+
+
+def _piece(
+    concatenate: Instruction, taken: tuple[SliceRange, ...]
+) -> tuple[Instruction, tuple[SliceRange, ...]] | None:
+    """The operand in which a slice lies, and its place there."""
+    dimension = concatenated(concatenate)
+    wanted, offset = taken[dimension], 0
+    for operand in concatenate.operands:
         size = operand.array.dims[dimension]
         if offset <= wanted.start and wanted.limit <= offset + size:
             moved = SliceRange(wanted.start - offset, wanted.limit - offset, wanted.stride)
-            return sliced(match, operand, _with(taken, dimension, moved))
+            return operand, _with(taken, dimension, moved)
         offset += size
     return None
 
@@ -82,10 +88,10 @@ def _slice_past_pieces(match: Match) -> Instruction | None:
         if is_scalar(operand):
             pieces.append(operand)
         elif operand.opcode == "concatenate":
-            found = _one_piece(match, operand, taken)
+            found = _piece(operand, taken)
             if found is None:
                 return None
-            pieces.append(found)
+            pieces.append(part(match, *found))
         elif literal is not None:
             shape = with_dims(operand.array, match.root.array.dims)
             pieces.append(match.splat_of(shape, literal))
@@ -98,21 +104,6 @@ def _slice_past_pieces(match: Match) -> Instruction | None:
 
 
 _AT_HAND = ("broadcast", "parameter", "get-tuple-element", "iota", "slice", "reshape", "constant")
-
-
-def _one_piece(
-    match: Match, concatenate: Instruction, taken: tuple[SliceRange, ...]
-) -> Instruction | None:
-    """What a slice takes, if it lies in one operand."""
-    dimension = concatenated(concatenate)
-    wanted, offset = taken[dimension], 0
-    for operand in concatenate.operands:
-        size = operand.array.dims[dimension]
-        if offset <= wanted.start and wanted.limit <= offset + size:
-            moved = SliceRange(wanted.start - offset, wanted.limit - offset, wanted.stride)
-            return part(match, operand, _with(taken, dimension, moved))
-        offset += size
-    return None
 
 
 def _slice_of_pad(match: Match) -> Instruction | None:

@@ -11,6 +11,7 @@ from hloopt.passes.simplify.dimensions import (
     is_scalar,
     lies_alike,
     own_attributes,
+    reorders_only,
     used_once,
 )
 from hloopt.rewrite import Match, Rule, op, var
@@ -155,8 +156,7 @@ _SWAPPED = {
 def _of_copy(match: Match) -> Instruction | None:
     """The copy only reorders memory, which the transpose that reads it does as well."""
     copy = match.root.operands[0]
-    layouts = [shape.layout.suffix if shape.layout else "" for shape in (copy.array, match.A.array)]
-    if not used_once(copy) or layouts[0] != layouts[1]:
+    if not (used_once(copy) and reorders_only(copy)):
         return None
     return _transpose(match, match.A, dimensions(match.root))
 
