@@ -1,7 +1,7 @@
 """The order in which XLA's GPU compiler runs its passes, and what hloopt has of each.
 
 Presets are data: ``xla-gpu-2022`` is the order of XLA up to early 2023, ``xla-gpu-2026`` that of 2026.  A row
-names a pass of XLA and the entry of a pipeline that does its work, or says why there is none.
+names passes of XLA and the entry of a pipeline that does their work, or says why there is none.
 """
 
 from __future__ import annotations
@@ -32,50 +32,179 @@ class Rows:
 
 Row: TypeAlias = Step | Rows
 
-_PARTITIONING = "shardings are kept as they are: partitioning is not part of hloopt"
-_LIBRARIES = "calls of cuBLAS and cuDNN are made by XLA itself from the text it gets back"
-_PLANS = "a decision about kernels, made after the text"
-_ASYNC = "a schedule with asynchronous pairs is made by XLA from the text it gets back"
+_LIBRARIES = "calls of cuBLAS, cuDNN and CUB are made by XLA from the text it gets back"
+_TEXT = "a schedule with asynchronous pairs is made by XLA from the text it gets back"
+_KERNELS = "how a reduction is cut into kernels is decided with its kernel, not in the text"
 
-_BEGINNING: tuple[Row, ...] = (
-    Step("FlattenCallGraph", "", "every caller has its copy only where XLA assigns layouts"),
-    Step("CallInliner", "call-inliner"),
-    Step("SpmdPartitioner", "", _PARTITIONING),
-    Step("RngBitGeneratorExpander", "rng-expander"),
-)
-
-_SIMPLIFICATION = Rows(
-    "simplification",
-    (
-        Step("AlgebraicSimplifier", "simplify"),
-        Step("TupleSimplifier", "tuple-simplifier"),
-        Step("HloConstantFolding", "constant-folding"),
-        Step("HloCSE", "cse"),
-        Step("HloDCE", "dce"),
+_CALLS: tuple[Row, ...] = (
+    Step(
+        "FlattenCallGraph",
+        "",
+        "several callers may share a computation: nothing here tells them apart",
     ),
+    Step("CallInliner", "call-inliner"),
+    Step("MapInliner", "map-inliner"),
+    Step("ZeroSizedHloElimination", "zero-sized"),
+)
+_PARTITIONING: tuple[Row, ...] = (
+    Step("SpmdPartitioner", "", "shardings are kept for XLA, which knows the mesh of devices"),
+)
+_EXPANDERS: tuple[Row, ...] = (
+    Step("DotDecomposer", "dot-decomposer"),
+    Step("ResultCaster, OperandUpcaster", "", "ops take operands of mixed types as they are"),
+    Step("RngBitGeneratorExpander", "rng-expander"),
+    Step("SortRewriter", "", _LIBRARIES),
+    Step("ComparisonExpander", "comparison-expander"),
+    Step("SelectAndScatterExpander", "select-and-scatter-expander"),
+    Step("CholeskyExpander", "cholesky-expander"),
+    Step("TriangularSolveExpander", "triangular-solve-expander"),
+    Step(
+        "QrExpander, EighExpander", "", "both arrive as custom calls, which are kept by their names"
+    ),
+    Step(
+        "ScatterDeterminismExpander",
+        "",
+        "updates are combined in their order by every executor here",
+    ),
+    Step("DynamicIndexSplitter", "dynamic-index-splitter"),
+    Step("StochasticConvertDecomposer", "stochastic-convert-expander"),
+    Step("BatchNormExpander", "batch-norm-expander"),
+    Step("LogisticExpander", "logistic-expander"),
+    Step("DynamicPadder", "", "arrays have their actual sizes here: there is nothing to mask"),
+    Step("ReduceWindowRewriter", "reduce-window-rewriter"),
+    Step("StableSortExpander", "", "every sort is made stable by the executors here"),
+)
+_LAYOUTS: tuple[Row, ...] = (
+    Step(
+        "GpuLayoutAssignment", "", "the text says the layouts: those of the frontend, or XLA's own"
+    ),
+)
+_REDUCTIONS: tuple[Row, ...] = (
+    Step("ReductionDegenerateDimRemover", "simplify"),
+    Step("ReductionDimensionGrouper, ReductionSplitter, TreeReductionRewriter", "", _KERNELS),
 )
 
 XLA_PRESETS: Final[Mapping[str, tuple[Row, ...]]] = {
     "xla-gpu-2022": (
-        *_BEGINNING,
-        _SIMPLIFICATION,
-        Step("GemmRewriter", "", _LIBRARIES),
+        *_CALLS,
+        *_PARTITIONING,
+        *_EXPANDERS,
         Rows(
-            "fusion",
+            "simplification",
             (
-                Step("InstructionFusion", "instruction-fusion{may_duplicate=false}"),
-                Step("InstructionFusion", "instruction-fusion"),
+                Step("ZeroSizedHloElimination", "zero-sized"),
+                Step("GatherExpander", "gather-to-slice"),
+                Step("ScatterExpander", "scatter-to-slice"),
+                Step("AlgebraicSimplifier", "simplify"),
+                Step("DotDecomposer", "dot-decomposer"),
+                Step("TupleSimplifier", "tuple-simplifier"),
+                Step("WhileLoopConstantSinking", "while-constant-sinking"),
+                Step("WhileLoopSimplifier", "while-loop-simplifier"),
+                Step("ReshapeMover", "reshape-mover"),
+                Step("HloConstantFolding", "constant-folding"),
                 Step("HloCSE", "cse"),
                 Step("HloDCE", "dce"),
             ),
         ),
+        Step("TransposeFolding", "transpose-folding"),
+        Step("GpuConvRewriter, CudnnFusedConvRewriter", "", _LIBRARIES),
+        *_LAYOUTS,
+        Step("GemmRewriter", "", _LIBRARIES),
+        *_REDUCTIONS,
+        Rows(
+            "fusion",
+            (
+                Step("VariadicOpSplitter", "", "fusions here are kept below the limit of operands"),
+                Step(
+                    "InstructionFusion(may_duplicate=false)",
+                    "instruction-fusion{may_duplicate=false}",
+                ),
+                Step("InstructionFusion(may_duplicate=true)", "instruction-fusion"),
+                Step(
+                    "FusionMerger",
+                    "",
+                    "a fusion is built around one consumer: none is merged later",
+                ),
+                Step("GpuMultiOutputFusion", "", "a fusion made here has one result"),
+                Step("HloCSE", "cse"),
+                Step("HloDCE", "dce"),
+            ),
+        ),
+        Step("GpuHorizontalLoopFusion", "", "a fusion made here has one result"),
+        Step("GpuHorizontalInputFusion", "", "a fusion made here has one result"),
+        Step("CopyInsertion", "copy-insertion"),
+        Step("GpuHloSchedule", "schedule"),
     ),
     "xla-gpu-2026": (
-        *_BEGINNING,
-        _SIMPLIFICATION,
-        Step("GemmRewriter", "", _LIBRARIES),
-        Step("GemmFusionAutotuner", "", _PLANS),
-        Step("LatencyHidingScheduler", "", _ASYNC),
+        *_CALLS,
+        Step(
+            "ConditionalCanonicalizer", "", "conditionals with results of any shape run as they are"
+        ),
+        Step("TopkDecomposer", "topk-expander"),
+        *_PARTITIONING,
+        Step("DotDimensionSorter", "dot-dimension-sorter"),
+        *_EXPANDERS,
+        Step("PermutationSortSimplifier", "permutation-sort"),
+        Rows(
+            "simplification",
+            (
+                Step("ZeroSizedHloElimination", "zero-sized"),
+                Step("GatherSimplifier, GatherExpander", "gather-to-slice"),
+                Step("ScatterSimplifier, ScatterExpander", "scatter-to-slice"),
+                Step("DotStrengthReduction", "dot-strength-reduction"),
+                Step("AlgebraicSimplifier", "simplify"),
+                Step("SortSimplifier", "sort-simplifier"),
+                Step("TupleSimplifier", "tuple-simplifier"),
+                Step("WhileLoopConstantSinking", "while-constant-sinking"),
+                Step("WhileLoopSimplifier", "while-loop-simplifier"),
+                Step(
+                    "SliceSinker", "", "slices move towards parameters here, by rules of simplify"
+                ),
+                Step("ReshapeMover", "reshape-mover"),
+                Step("HloConstantFolding", "constant-folding"),
+                Step("HloCSE", "cse"),
+                Step("HloDCE", "dce"),
+            ),
+        ),
+        Step("DotMerger", "dot-merger"),
+        Step("TransposeFolding", "transpose-folding"),
+        Rows(
+            "simplification-2",
+            (
+                Step("ConvertMover", "convert-pairs"),
+                Step("AlgebraicSimplifier", "simplify"),
+            ),
+        ),
+        Step("HloComputationDeduplicator", "", "cse compares computations by what they compute"),
+        Step(
+            "collective-optimizations", "", "other devices take part in collectives: they are kept"
+        ),
+        Step("ConvRewriter, CudnnFusedConvRewriter", "", _LIBRARIES),
+        *_LAYOUTS,
+        Step("LayoutNormalization", "layout-normalization"),
+        Step("AlgebraicSimplifier", "simplify"),
+        Step("GemmFusion, GemmRewriter", "", _LIBRARIES),
+        *_REDUCTIONS,
+        Step("FloatNormalization", "", "every executor here computes in all element types"),
+        Step("SimplifyFPConversions", "convert-pairs"),
+        Step("HloCSE", "cse"),
+        Step("DynamicSliceFusion", "", "it wraps library calls, which XLA makes"),
+        Step("VariadicOpSplitter", "", "fusions here are kept below the limit of operands"),
+        Step(
+            "PriorityFusion", "instruction-fusion", "the same pairs may be fused, in another order"
+        ),
+        Step("HloCSE", "cse"),
+        Step("HloDCE", "dce"),
+        Step("MultiOutputFusion", "", "a fusion made here has one result"),
+        Step("AllReduceCombiner, AsyncCollectiveCreator", "", _TEXT),
+        Step("Autotuner", "", "a choice among library kernels is made where they are"),
+        Step("CopyInsertion", "copy-insertion"),
+        Step("LatencyHidingScheduler", "schedule"),
+        Step(
+            "HloRematerialization",
+            "",
+            "it is told the bytes of a device: add rematerialize{bytes=N}",
+        ),
     ),
 }
 
