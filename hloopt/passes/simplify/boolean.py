@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from hloopt.ir import Instruction
-from hloopt.passes.simplify.conditions import is_all_ones
+from hloopt.passes.simplify.conditions import is_all_ones, scalar_value
 from hloopt.passes.simplify.folding import folded
 from hloopt.rewrite import Match, Rewrite, Rule, op, splat, var
 
 __all__ = ["RULES"]
 
-A, B, C = var("A"), var("B"), var("C")
+A, B = var("A"), var("B")
+C = splat(name="C")
 C1, C2 = splat(name="C1"), splat(name="C2")
 Z = splat(0, name="Z")
 ONES = splat(name="ONES").where(is_all_ones)
@@ -25,6 +26,15 @@ def _constant(value: int) -> Rewrite:
         return match.splat(match.root.array, value)
 
     return make
+
+
+def _keeps_all_bits(match: Match) -> bool:
+    """Whether every bit that a value may have is one of the mask's."""
+    value, known = scalar_value(match.C), match.values.of(match.A)
+    if value is None or not match.root.array.dtype.is_integer or known.low < 0:
+        return False
+    possible = (1 << int(known.high).bit_length()) - 1
+    return possible & ~int(value) == 0
 
 
 def _all_ones(match: Match) -> Instruction:
@@ -86,6 +96,17 @@ RULES = (
         example="x = s32[6] parameter(0)\n m = s32[] constant(-1)\n"
         "b = s32[6] broadcast(m), dimensions={}\n ROOT r = s32[6] and(b, x)",
         counterexample="x = u8[] parameter(0)\n m = u8[] constant(127)\n ROOT r = u8[] and(x, m)",
+    ),
+    Rule(
+        "A & (2^N - 1) => A where 0 <= A < 2^N",
+        A & C,
+        A,
+        when=_keeps_all_bits,
+        example="x = u8[6] parameter(0)\n y = $T[6] convert(x)\n c = $T[] constant(511)\n"
+        "b = $T[6] broadcast(c), dimensions={}\n ROOT r = $T[6] and(y, b)",
+        counterexample="x = u8[6] parameter(0)\n y = s32[6] convert(x)\n c = s32[] constant(254)\n"
+        "b = s32[6] broadcast(c), dimensions={}\n ROOT r = s32[6] and(y, b)",
+        types=("s32", "u32", "s64"),
     ),
     Rule(
         "A | A => A",

@@ -174,24 +174,6 @@ def _is_not_negative(match: Match) -> bool:
 
 RULES = (
     Rule(
-        "A / 2^N => A >> N",
-        op("divide", A, N).where(WHOLE),
-        _shift,
-        example="x = $T[6] parameter(0)\n n = $T[] constant(8)\n"
-        "b = $T[6] broadcast(n), dimensions={}\n ROOT r = $T[6] divide(x, b)",
-        counterexample="x = s32[] parameter(0)\n n = s32[] constant(8)\n ROOT r = s32[] divide(x, n)",
-        types=_UNSIGNED,
-    ),
-    Rule(
-        "A % 2^N => A & (2^N - 1)",
-        op("remainder", A, N).where(WHOLE),
-        _mask,
-        example="x = $T[] parameter(0)\n n = $T[] constant(16)\nROOT r = $T[] remainder(x, n)",
-        counterexample="x = s32[] parameter(0)\n n = s32[] constant(16)\n"
-        "ROOT r = s32[] remainder(x, n)",
-        types=_UNSIGNED,
-    ),
-    Rule(
         "A % B => A where 0 <= A < B",
         op("remainder", A, B).where(WHOLE),
         A,
@@ -211,6 +193,24 @@ RULES = (
         counterexample="x = u8[6] parameter(0)\n y = s32[6] convert(x)\n n = s32[] constant(255)\n"
         "b = s32[6] broadcast(n), dimensions={}\n ROOT r = s32[6] divide(y, b)",
         types=("s32", "u32", "s64"),
+    ),
+    Rule(
+        "A / 2^N => A >> N",
+        op("divide", A, N).where(WHOLE),
+        _shift,
+        example="x = $T[6] parameter(0)\n n = $T[] constant(8)\n"
+        "b = $T[6] broadcast(n), dimensions={}\n ROOT r = $T[6] divide(x, b)",
+        counterexample="x = s32[] parameter(0)\n n = s32[] constant(8)\n ROOT r = s32[] divide(x, n)",
+        types=_UNSIGNED,
+    ),
+    Rule(
+        "A % 2^N => A & (2^N - 1)",
+        op("remainder", A, N).where(WHOLE),
+        _mask,
+        example="x = $T[] parameter(0)\n n = $T[] constant(16)\nROOT r = $T[] remainder(x, n)",
+        counterexample="x = s32[] parameter(0)\n n = s32[] constant(16)\n"
+        "ROOT r = s32[] remainder(x, n)",
+        types=_UNSIGNED,
     ),
     Rule(
         "(A % B) % B => A % B",
