@@ -62,7 +62,7 @@ class Reader:
                 instruction = instruction.operands[0]
             elif opcode == "tuple" and pending:
                 instruction = instruction.operands[pending.pop()]
-            elif opcode == "copy" or is_splat_view(instruction):
+            elif opcode in _SAME or is_splat_view(instruction):
                 instruction = instruction.operands[0]
             elif opcode in _CALLS:
                 frame = self._frame(instruction, frame)
@@ -84,6 +84,7 @@ class Reader:
 
 
 _CALLS = {"call": "to_apply", "fusion": "calls"}
+_SAME = frozenset({"copy", "opt-barrier", "add-dependency", "domain"})
 _VIEWS = frozenset({"broadcast", "bitcast", "reshape", "transpose", "slice", "reverse"})
 
 

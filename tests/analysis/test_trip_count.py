@@ -370,6 +370,8 @@ _TESTS = """
         ("ROOT r = pred[] and(c, b)", 0, 34),
         ("ROOT r = pred[] or(c, b)", 34, None),
         ("ROOT r = pred[] copy(go)", 11, 11),
+        (("t = (pred[]) tuple(a)\n o = (pred[]) opt-barrier(t)\n"
+         "ROOT r = pred[] get-tuple-element(o), index=0"), 10, 10),
         (("w = s64[] convert(i)\n m = s64[] constant(4294967297)\n"
          "ROOT r = pred[] compare(w, m), direction=NE"), 0, None),
         (("w = u8[] convert(i)\n m = u8[] constant(7)\n"

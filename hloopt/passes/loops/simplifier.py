@@ -222,7 +222,7 @@ def _drop(loop: Instruction, effects: Effects, log: PassLog) -> bool:
         del dead[0]  # the state of an endless loop that nobody reads is not empty
     if not dead or not log.allows():
         return False
-    log.hit("element that nothing needs", loop, f"elements {dead}", count=len(dead))
+    log.hit("elements that nothing needs", loop, f"elements {dead}")
     Carried(loop).drop(dead)
     return True
 
@@ -234,5 +234,5 @@ _STEPS: tuple[tuple[str, _Step], ...] = (
     ("element that equals another", _merge),
     ("counter after the loop", counters.final_values),
     ("counter that follows another", counters.merge),
-    ("element that nothing needs", _drop),
+    ("elements that nothing needs", _drop),
 )
