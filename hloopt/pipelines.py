@@ -13,6 +13,7 @@ from hloopt.ir.build import clone_module
 from hloopt.passes.broadcast_sinking import BroadcastSinking
 from hloopt.passes.call_inliner import CallInliner
 from hloopt.passes.concat_removal import ConcatRemoval
+from hloopt.passes.conditional_simplifier import ConditionalSimplifier
 from hloopt.passes.constant_folding import ConstantFolding
 from hloopt.passes.convert_pairs import ConvertPairs
 from hloopt.passes.copy_insertion import CopyInsertion
@@ -30,6 +31,7 @@ from hloopt.passes.expand.cholesky_expander import CholeskyExpander
 from hloopt.passes.expand.comparison_expander import ComparisonExpander
 from hloopt.passes.expand.dynamic_index_splitter import DynamicIndexSplitter
 from hloopt.passes.expand.logistic_expander import LogisticExpander
+from hloopt.passes.expand.ragged_dot_expander import RaggedDotExpander
 from hloopt.passes.expand.reduce_window_rewriter import ReduceWindowRewriter
 from hloopt.passes.expand.rng_expander import RngExpander
 from hloopt.passes.expand.select_and_scatter_expander import SelectAndScatterExpander
@@ -86,6 +88,7 @@ _ALL: tuple[type[Pass], ...] = (
     ComparisonExpander,
     DynamicIndexSplitter,
     LogisticExpander,
+    RaggedDotExpander,
     StochasticConvertExpander,
     TopkExpander,
     TriangularSolveExpander,
@@ -102,6 +105,7 @@ _ALL: tuple[type[Pass], ...] = (
     SortSimplifier,
     PermutationSort,
     ConcatRemoval,
+    ConditionalSimplifier,
     TransposeFolding,
     DotDimensionSorter,
     DotMerger,
