@@ -17,6 +17,8 @@ __all__ = ["CommonSubexpressionElimination"]
 _NOT_MERGED = ("parameter", "rng", "rng-bit-generator", "rng-get-and-update-state", "opt-barrier",
                "after-all", "domain", "add-dependency")  # fmt: skip
 _NOT_COMPARED = ("origin", "statistics")
+_MIRRORED = {"LT": "GT", "GT": "LT", "LE": "GE", "GE": "LE", "EQ": "EQ", "NE": "NE"}
+_MOST_TERMS = 8
 
 
 @dataclass(frozen=True)
@@ -25,8 +27,13 @@ class CommonSubexpressionElimination(Pass):
 
     Two instructions of a computation are equal when opcode, shape with layout, attributes and operands
     are (operands in any order where the op is commutative); constants by value, called computations by
-    structure.  Never merged: side effects, random numbers, optimization barriers (they are there to keep
-    equal things apart), tokens, and instructions with control edges.
+    structure.  So are sums (products, maxima, ...) of the same up to 8 integers in any order and grouping,
+    and comparisons with both sides exchanged.  Metadata does not count.  Never merged: side effects, random
+    numbers, optimization barriers (they are there to keep equal things apart), tokens, and instructions
+    with control edges.
+
+    computations   whether to let calls, maps, reduces and other ops that apply a computation share equal
+                   ones; loops, branches and fusions keep their own
     """
 
     name: ClassVar[str] = "cse"
@@ -41,12 +48,52 @@ ENTRY main {
 }
 """
 
+    computations: bool = False
+
     def run(self, module: Module, log: PassLog) -> bool:
         """One pass over each computation, callees first, with a hash table."""
         merger = _Merger(Effects(module), log)
-        for computation in callees_first(module):
+        order = callees_first(module)
+        for computation in order:
             merger.merge(computation)
+        if self.computations:
+            merger.changed |= _share(order, merger.numbers, log)
         return merger.changed
+
+
+def _share(order: list[Computation], numbers: dict[Computation, int], log: PassLog) -> bool:
+    """Let callers of equal computations call the first of them."""
+    first: dict[Hashable, Computation] = {}
+    changed = False
+    for computation in order:
+        if not computation.callers or not all(map(_may_share, computation.callers)):
+            continue
+        if any(inner.opcode == "rng-get-and-update-state" for inner in computation):
+            continue
+        key = (numbers[computation], computation.execution_thread)
+        kept = first.setdefault(key, computation)
+        if kept is computation or not log.allows():
+            continue
+        log.hit("share equal computations", computation.root, f"it is like {kept.name}")
+        for caller in list(computation.callers):
+            for name, value in list(caller.attributes.items()):
+                if value is computation:
+                    edit.set_attribute(caller, name, kept)
+        edit.remove_computation(computation)
+        changed = True
+    return changed
+
+
+def _may_share(caller: Instruction) -> bool:
+    """Whether a caller names its computation by one attribute, and says nothing more about it."""
+    home = caller.computation
+    return (
+        caller.op.family in ("control", "reduction", "window", "indexing", "sort", "collective")
+        and caller.opcode not in ("while", "conditional", "fusion")
+        and caller.is_understood
+        and home is not None
+        and not any(outer.op.family == "async" for outer in home.callers)
+    )
 
 
 @dataclass
@@ -59,6 +106,7 @@ class _Merger:
     structures: dict[Hashable, int] = field(default_factory=dict)
     numbers: dict[Computation, int] = field(default_factory=dict)
     shapes: dict[Shape, Shape] = field(default_factory=dict)
+    terms: dict[Instruction, tuple[int, ...]] = field(default_factory=dict)
 
     def merge(self, computation: Computation) -> None:
         seen: dict[Hashable, Instruction] = {}
@@ -89,10 +137,15 @@ class _Merger:
         )
 
     def key(self, instruction: Instruction, position: dict[Instruction, int]) -> Hashable:
-        operands = tuple(position[operand] for operand in instruction.operands)
-        if len(operands) == 2 and operands[0] > operands[1] and instruction.op.commutative:
-            operands = operands[::-1]
+        operands: Hashable = tuple(position[operand] for operand in instruction.operands)
         attributes = instruction.attributes
+        if len(instruction.operands) == 2:
+            left, right = (position[operand] for operand in instruction.operands)
+            if instruction.op.commutative:
+                operands = self.sorted_terms(instruction, left, right)
+            elif left > right and attributes.get("direction") in _MIRRORED:
+                operands = (right, left)
+                attributes = {**attributes, "direction": _MIRRORED[attributes["direction"]]}
         return (
             instruction.opcode,
             self.shape(instruction.shape),
@@ -103,6 +156,24 @@ class _Merger:
                 if name not in _NOT_COMPARED
             ),
         )
+
+    def sorted_terms(self, instruction: Instruction, left: int, right: int) -> Hashable:
+        """The operands in one order; those of a chain of integer ops of one kind all together."""
+        shape = instruction.shape
+        if (
+            not instruction.op.associative
+            or not isinstance(shape, ArrayShape)
+            or not (shape.dtype.is_integer or shape.dtype.is_pred)
+        ):
+            return (min(left, right), max(left, right))
+        terms: list[int] = []
+        for operand, number in zip(instruction.operands, (left, right), strict=True):
+            inner = self.terms.get(operand) if operand.opcode == instruction.opcode else None
+            terms += inner if inner is not None and operand.shape == shape else (number,)
+        if len(terms) > _MOST_TERMS:
+            terms = [left, right]
+        self.terms[instruction] = tuple(sorted(terms))
+        return self.terms[instruction]
 
     def shape(self, shape: Shape) -> Shape:
         """The shape with row-major layouts written out, one object for equal ones."""
