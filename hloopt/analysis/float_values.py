@@ -205,6 +205,36 @@ def _tanh(_: DType, operands: tuple[ValueRange, ...]) -> ValueRange:
     return ValueRange(low, 1.0, a.nan, a.has_sign)
 
 
+def _growth(_: DType, operands: tuple[ValueRange, ...]) -> ValueRange:
+    """``exp(x) - 1``: of the sign of x."""
+    (a,) = operands
+    return ValueRange(0.0 if a.low >= 0 else -1.0, inf, a.nan, a.has_sign)
+
+
+def _log_plus_one(_: DType, operands: tuple[ValueRange, ...]) -> ValueRange:
+    """Of the sign of x, and no larger."""
+    (a,) = operands
+    low, high = (0.0 if a.low >= 0 else -inf), max(a.high, 0.0)
+    return ValueRange(low, high, a.nan or a.low < -1, a.has_sign)
+
+
+def _hyperbolic_cosine(_: DType, operands: tuple[ValueRange, ...]) -> ValueRange:
+    return ValueRange(1.0, inf, operands[0].nan)
+
+
+def _cube_root(_: DType, operands: tuple[ValueRange, ...]) -> ValueRange:
+    """Of the sign of x, and not beyond both x and 1."""
+    (a,) = operands
+    low = 0.0 if a.low >= 0 else min(a.low, -1.0)
+    high = max(a.high, 1.0)
+    return ValueRange(low, high, a.nan, a.has_sign)
+
+
+def _angle(_: DType, operands: tuple[ValueRange, ...]) -> ValueRange:
+    """Within half a turn either way, which is less than 4."""
+    return ValueRange(-4.0, 4.0, any(entry.nan for entry in operands), negative_zero=True)
+
+
 def _wave(_: DType, operands: tuple[ValueRange, ...]) -> ValueRange:
     (a,) = operands
     return ValueRange(-1.0, 1.0, a.nan or a.may_be_infinite, negative_zero=True)
@@ -240,13 +270,19 @@ def _power(_: DType, operands: tuple[ValueRange, ...]) -> ValueRange:
 FLOAT_RULES: Final[Mapping[str, Rule]] = {
     "abs": _abs,
     "add": _add,
+    "atan2": _angle,
+    "cbrt": _cube_root,
     "ceil": _rounding(np.ceil, np.ceil),
     "clamp": _clamp,
+    "cosh": _hyperbolic_cosine,
     "cosine": _wave,
     "divide": _divide,
+    "erf": _tanh,
     "exponential": _exponential,
+    "exponential-minus-one": _growth,
     "floor": _rounding(np.floor, np.floor),
     "log": _log,
+    "log-plus-one": _log_plus_one,
     "logistic": _logistic,
     "maximum": _maximum,
     "minimum": _minimum,

@@ -16,7 +16,8 @@ INTEGERS = ("s8", "u8", "s4", "u4", "s32", "u32", "s1", "u64", "s64")
 TYPES = (*FLOATS, *INTEGERS, "pred")
 UNARY = {
     "float": ("abs", "negate", "sign", "floor", "ceil", "round-nearest-afz", "round-nearest-even", "sqrt",
-              "rsqrt", "exponential", "tanh", "logistic", "sine", "cosine", "log"),
+              "rsqrt", "exponential", "tanh", "logistic", "sine", "cosine", "log", "erf", "cosh", "cbrt",
+              "exponential-minus-one", "log-plus-one"),
     "signed": ("abs", "negate", "sign", "not", "popcnt", "count-leading-zeros"),
     "unsigned": ("not", "popcnt", "count-leading-zeros"),
     "pred": ("not",),
@@ -24,7 +25,7 @@ UNARY = {
 ARITHMETIC = ("add", "subtract", "multiply", "divide", "remainder", "maximum", "minimum", "power")
 BITS = ("and", "or", "xor", "shift-left", "shift-right-logical", "shift-right-arithmetic")
 BINARY = {
-    "float": ARITHMETIC,
+    "float": (*ARITHMETIC, "atan2"),
     "signed": (*ARITHMETIC, *BITS),
     "unsigned": (*ARITHMETIC, *BITS),
     "pred": ("add", "multiply", "and", "or", "xor", "maximum", "minimum"),

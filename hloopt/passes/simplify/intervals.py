@@ -1,4 +1,4 @@
-"""Rules for two comparisons of the same value with constants.
+"""Rules for two comparisons of the same value with constants, or of the same pair.
 
 The constants cut the numbers into places: below both, the lesser one, between, the greater one, above both,
 and NaN.  In each place both comparisons are known; what they say together may be what one says.
@@ -9,6 +9,7 @@ from __future__ import annotations
 from operator import and_, or_, xor
 from typing import Final
 
+from hloopt.analysis.values import MIRRORED
 from hloopt.ir import Instruction
 from hloopt.passes.simplify.conditions import FLOAT, has_known_arithmetic, is_plain, scalar_value
 from hloopt.rewrite import Match, Rule, op, splat, var
@@ -16,6 +17,7 @@ from hloopt.rewrite import Match, Rule, op, splat, var
 __all__ = ["RULES"]
 
 A = var("A", has_known_arithmetic)
+B = var("B")
 C1, C2 = splat(name="C1"), splat(name="C2")
 
 _LOGIC: Final = {"and": and_, "or": or_, "xor": xor}
@@ -102,6 +104,36 @@ def _as_one(match: Match, compare: Instruction, direction: str) -> Instruction:
     return match.make("compare", compare.operands, attributes, match.root.shape)
 
 
+_WHEN: Final = {"LT": "<", "LE": "<=", "EQ": "=", "NE": "<>?", "GE": ">=", "GT": ">"}
+"""By direction: which of less, equal, greater and unordered it holds of."""
+
+
+def _is_one_pair(match: Match) -> bool:
+    first, second = match.root.operands
+    return second.operands in (first.operands, first.operands[::-1])
+
+
+def _of_one_pair(match: Match) -> Instruction | None:
+    """``A < B`` and ``A == B``, also as ``B == A``: one comparison or a constant."""
+    root = match.root
+    first, second = root.operands
+    if not (is_plain(first) and is_plain(second)):
+        return None
+    one, other = first.attributes["direction"], second.attributes["direction"]
+    if second.operands != first.operands:
+        other = MIRRORED[other]
+    unordered = any(match.values.of(entry).nan for entry in (match.A, match.B))
+    combine = _LOGIC[root.opcode]
+    cases = "<=>?" if unordered else "<=>"
+    wanted = [combine(case in _WHEN[one], case in _WHEN[other]) for case in cases]
+    if len(set(wanted)) < 2:
+        return match.splat(root.array, wanted[0])
+    for direction, when in _WHEN.items():
+        if wanted == [case in when for case in cases]:
+            return _as_one(match, first, direction)
+    return None
+
+
 _SIZE: Final = {("or", "LT", "GT"): "GT", ("or", "LE", "GE"): "GE",
                 ("and", "GT", "LT"): "LT", ("and", "GE", "LE"): "LE"}  # fmt: skip
 
@@ -136,6 +168,19 @@ RULES = (
         counterexample="x = f32[] parameter(0)\n c = f32[] constant(6)\n d = f32[] constant(3)\n"
         "n = pred[] compare(x, c), direction=LT\n m = pred[] compare(x, d), direction=GT\n"
         "ROOT r = pred[] and(n, m)",
+        types=("s32", "u8", "f32", "bf16"),
+    ),
+    Rule(
+        "A < B | A == B => A <= B",
+        op(tuple(_LOGIC), op("compare", A, B), op("compare")),
+        _of_one_pair,
+        when=_is_one_pair,
+        example="x = $T[6] parameter(0)\n y = $T[6] parameter(1)\n"
+        "n = pred[6] compare(x, y), direction=LT\n m = pred[6] compare(y, x), direction=EQ\n"
+        "ROOT r = pred[6] or(n, m)",
+        counterexample="x = f32[6] parameter(0)\n y = f32[6] parameter(1)\n"
+        "n = pred[6] compare(x, y), direction=LT\n m = pred[6] compare(y, x), direction=LE\n"
+        "ROOT r = pred[6] or(n, m)",
         types=("s32", "u8", "f32", "bf16"),
     ),
     Rule(
