@@ -80,7 +80,7 @@ ENTRY main {
     def run(self, module: Module, log: PassLog) -> bool:
         """Callees first, so that a caller knows what they need."""
         before = peak(module.entry).byte_size
-        changed = False
+        changed = _call_scheduled(module, log)
         if self.memory:
             known: dict[Computation, int] = {}
             effects = Effects(module)
@@ -88,15 +88,20 @@ ENTRY main {
             for computation in callees_first(module):
                 if computation in run:
                     changed |= _schedule(computation, effects, known, log)
-        if not module.attributes.get("is_scheduled") and log.allows():
-            module.attributes["is_scheduled"] = True
-            log.hit("call the module scheduled")
-            changed = True
         after = peak(module.entry).byte_size
         log.records.append(ScheduleRecord(before, after))
         if after < before:
             log.note(f"peak memory of the entry: {before} bytes before, {after} after")
         return changed
+
+
+def _call_scheduled(module: Module, log: PassLog) -> bool:
+    """First of all, for without it the order of instructions says nothing."""
+    if module.attributes.get("is_scheduled") or not log.allows():
+        return False
+    module.attributes["is_scheduled"] = True
+    log.hit("call the module scheduled", module.entry.root)
+    return True
 
 
 def _schedule(

@@ -26,6 +26,9 @@ ROUNDING = {
     "triangular-solve-expander": 1e-4,
 }
 
+# Passes that rewrite all of a module or nothing, and why; each instruction they change is told all the same.
+WHOLE = {"layout-normalization": "callers and callees agree on the layouts of what they hand over"}
+
 
 def rows(kind: type[Pass], wanted: int) -> list[list[np.ndarray[Any, Any]]]:
     """Inputs on which the example computes something: a loop that runs to a parameter may not end."""
@@ -75,8 +78,10 @@ def test_with_fuel_for_one_there_is_one_rewrite(kind: type[Pass]) -> None:
     controls = Controls({kind.name: 1}, verify_each=True, remarks=True)
     report = Pipeline((kind(),)).run(module, controls=controls)
     assert report.changed
-    assert sum(report.hits()[kind.name].values()) == 1, report.hits()
-    (told,) = (told for told in report.remarks() if told.remark.kind == "passed")
+    told, *others = (told for told in report.remarks() if told.remark.kind == "passed")
+    if kind.name not in WHOLE:
+        assert sum(report.hits()[kind.name].values()) == 1, report.hits()
+        assert not others
     assert told.remark.instruction
     assert told.remark.computation
     rtol = ROUNDING.get(kind.name)
@@ -98,8 +103,9 @@ def test_fuel_takes_a_pass_step_by_step_to_the_same_end(kind: type[Pass]) -> Non
     for fuel in sorted({1, 2, total - 1, total} - {0}):
         module = hloopt.parse(kind.example)
         report = Pipeline((kind(),)).run(module, controls=Controls({kind.name: fuel}))
-        assert sum(report.hits()[kind.name].values()) == min(fuel, total)
-        if fuel >= total:
+        if kind.name not in WHOLE:
+            assert sum(report.hits()[kind.name].values()) == min(fuel, total)
+        if fuel >= total or kind.name in WHOLE:
             assert fingerprint(module) == fingerprint(whole)
 
 
