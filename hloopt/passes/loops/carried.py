@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import TypeAlias
 
@@ -17,6 +18,7 @@ __all__ = [
     "reads",
     "remove_uncalled",
     "remove_unused",
+    "states",
     "tuple_of",
     "uses",
     "whole_uses",
@@ -44,23 +46,28 @@ def obstacle(loop: Instruction) -> str:
     return ""
 
 
-def reads(state: Instruction, index: int) -> list[Instruction]:
-    """The get-tuple-elements of one element."""
-    return [
-        user
-        for user in state.users
-        if user.opcode == "get-tuple-element" and user.attributes["index"] == index
-    ]
+def reads(state: Instruction) -> dict[int, list[Instruction]]:
+    """The get-tuple-elements of a state, by the element."""
+    found: dict[int, list[Instruction]] = defaultdict(list)
+    for user in state.users:
+        if user.opcode == "get-tuple-element":
+            found[user.attributes["index"]].append(user)
+    return found
 
 
-def uses(loop: Instruction, index: int) -> list[Instruction]:
-    """The reads of an element in condition, body and behind the loop that have users themselves."""
-    states = (
-        loop.attributes["condition"].parameters[0],
-        loop.attributes["body"].parameters[0],
-        loop,
-    )
-    return [read for state in states for read in reads(state, index) if read.users or read.is_root]
+def states(loop: Instruction) -> tuple[Instruction, Instruction, Instruction]:
+    """The state in condition and body, and behind the loop."""
+    attributes = loop.attributes
+    return attributes["condition"].parameters[0], attributes["body"].parameters[0], loop
+
+
+def uses(loop: Instruction) -> dict[int, list[Instruction]]:
+    """The reads in condition, body and behind the loop that have users themselves, by the element."""
+    found: dict[int, list[Instruction]] = defaultdict(list)
+    for state in states(loop):
+        for index, group in reads(state).items():
+            found[index] += [read for read in group if read.users or read.is_root]
+    return found
 
 
 def whole_uses(state: Instruction) -> list[Instruction]:
@@ -121,11 +128,6 @@ class Carried:
         assert isinstance(self.loop.shape, TupleShape)
         return self.loop.shape.elements
 
-    def replace_outside(self, index: int, value: Instruction) -> None:
-        """Let users of the loop's result have ``value``."""
-        for read in reads(self.loop, index):
-            edit.replace_uses(read, value)
-
     def drop(self, indices: Collection[int]) -> None:
         """Take elements out of the state; nothing but their own next values may need them."""
         gone = set(indices)
@@ -134,8 +136,9 @@ class Carried:
         edit.set_operands(self.init, tuple(self.init.operands[index] for index in kept))
         edit.set_operands(self.root, tuple(self.root.operands[index] for index in kept))
         for state in (*self.states, self.loop):
+            found = reads(state)
             for index in sorted(gone):
-                for read in reads(state, index):
+                for read in found[index]:
                     if state is self.loop:
                         edit.remove(read)
                     else:

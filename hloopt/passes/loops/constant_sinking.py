@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from hloopt.errors import UsageError
-from hloopt.ir import Instruction, Module, build, edit
+from hloopt.ir import Computation, Instruction, Module, build, edit
 from hloopt.ir.walk import called_computations, wrapped_computations
 from hloopt.passes.loops import elements
 from hloopt.passes.loops.carried import Carried, obstacle, reads, whole_uses
@@ -42,14 +42,15 @@ next {
   s = (s32[], s32[]) parameter(0)
   i = s32[] get-tuple-element(s), index=0
   n = s32[] get-tuple-element(s), index=1
-  j = s32[] add(i, i)
+  three = s32[] constant(3)
+  j = s32[] add(i, three)
   ROOT r = (s32[], s32[]) tuple(j, n)
 }
 
 ENTRY main {
-  i = s32[] parameter(0)
+  zero = s32[] constant(0)
   n = s32[] constant(10)
-  t = (s32[], s32[]) tuple(i, n)
+  t = (s32[], s32[]) tuple(zero, n)
   ROOT loop = (s32[], s32[]) while(t), condition=less, body=next
 }
 """
@@ -83,24 +84,24 @@ ENTRY main {
         source = loop.operands[0]
         if source.opcode != "tuple" or not isinstance(loop.shape, TupleShape):
             return False
-        changed = False
+        found, chosen = _inner_uses(loop), []
         for index in range(elements.count(loop)):
-            value = loop.operands[0].operands[index]
+            value = source.operands[index]
             if not _is_constant(value) or not elements.is_handed_on(loop.attributes["body"], index):
                 continue
-            if not _inner_uses(loop, index):
+            if not found[index]:
                 continue
-            reason = obstacle(loop) or self.too_large(value) or _unlike(loop, index, value)
+            reason = obstacle(loop) or self.too_large(value) or _unlike(found[index], value)
             if reason:
                 log.miss(name, loop, f"element {index}: {reason}")
-                continue
-            if not log.allows():
-                break
-            log.hit(name, loop, f"element {index}")
+            elif log.allows():
+                log.hit(name, loop, f"element {index}")
+                chosen.append(index)
+        if chosen:
             Carried(loop, keeps_state=True)
-            _replace(loop, index, value)
-            changed = True
-        return changed
+            found = _inner_uses(loop)
+            _replace(loop, {index: source.operands[index] for index in chosen}, found)
+        return bool(chosen)
 
     def too_large(self, value: Instruction) -> str:
         """Why the options do not let a constant be written twice, or an empty string."""
@@ -117,41 +118,57 @@ def _is_constant(value: Instruction) -> bool:
     return literal is not None and literal.array is not None
 
 
-def _inner_uses(loop: Instruction, index: int) -> list[Instruction]:
-    """Reads of an element in condition and body that do more than hand it on."""
-    found = []
+def _inner_uses(loop: Instruction) -> dict[int, list[Instruction]]:
+    """What reads each element in condition and body and does more than hand it on."""
+    found: dict[int, list[Instruction]] = {index: [] for index in range(elements.count(loop))}
     for called in (loop.attributes["condition"], loop.attributes["body"]):
         state, root = called.parameters[0], called.root
-        found += [one for one in whole_uses(state) if one is not root]
-        for read in reads(state, index):
-            handed_on = root.opcode == "tuple" and root.operands[index] is read
-            if read.is_root or sum(read.users.values()) > handed_on:
-                found.append(read)
+        if any(one is not root for one in whole_uses(state)):
+            for group in found.values():
+                group.append(state)
+        for index, group in reads(state).items():
+            for read in group:
+                if read.is_root or sum(read.users.values()) > _hands_on(root, index, read):
+                    found[index].append(read)
     return found
 
 
-def _unlike(loop: Instruction, index: int, value: Instruction) -> str:
-    for use in _inner_uses(loop, index):
+def _hands_on(root: Instruction, index: int, read: Instruction) -> bool:
+    return root.opcode == "tuple" and root.operands[index] is read
+
+
+def _unlike(found: list[Instruction], value: Instruction) -> str:
+    for use in found:
         if use.opcode == "get-tuple-element" and not elements.may_replace(use, value):
             return f"layout, sharding or control edges of {use.name} say more than its value"
     return ""
 
 
-def _replace(loop: Instruction, index: int, value: Instruction) -> None:
-    """Give users of an element in condition and body copies of a constant; the body hands it on as before."""
-    body = loop.attributes["body"]
-    for called in (loop.attributes["condition"], body):
-        for read in reads(called.parameters[0], index):
-            handed_on = called is body and body.root.operands[index] is read
-            if read.is_root or sum(read.users.values()) > handed_on:
-                copy = _copied(value, read)
-                if handed_on:
-                    edit.replace_uses(read, copy)
-                    edit.set_operand(body.root, index, read)
-                else:
-                    name = read.name
-                    edit.replace_instruction(read, copy)
-                    edit.rename(copy, name)
+def _replace(
+    loop: Instruction, values: dict[int, Instruction], found: dict[int, list[Instruction]]
+) -> None:
+    """Give users of elements in condition and body copies of constants; the body hands them on as before."""
+    body: Computation = loop.attributes["body"]
+    root = body.root
+    copies: dict[Instruction, Instruction] = {}
+    for index, value in values.items():
+        for read in found[index]:
+            copy, name = _copied(value, read), read.name
+            if read.computation is not body or not _hands_on(root, index, read):
+                edit.replace_instruction(read, copy)
+                edit.rename(copy, name)
+                continue
+            copies[read] = copy
+            for user in list(read.users):
+                if user is not root:
+                    now = tuple(copy if one is read else one for one in user.operands)
+                    edit.set_operands(user, now)
+    # All elements of the root at once: one by one, each would cost as much as the root is wide.
+    now = tuple(
+        one if one not in copies or one.attributes["index"] == index else copies[one]
+        for index, one in enumerate(root.operands)
+    )
+    edit.set_operands(root, now)
 
 
 def _copied(value: Instruction, position: Instruction) -> Instruction:

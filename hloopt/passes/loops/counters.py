@@ -14,7 +14,8 @@ from hloopt.analysis.trip_count import trip_count
 from hloopt.ir import Instruction, build, edit
 from hloopt.passes.effects import Effects
 from hloopt.passes.loops import elements
-from hloopt.passes.loops.carried import Carried, reads, uses
+from hloopt.passes.loops.carried import Carried, reads, states, uses
+from hloopt.passes.loops.elements import is_plain
 from hloopt.rewrite import PassLog
 from hloopt.types import ArrayShape, DType, Literal, array
 
@@ -65,7 +66,7 @@ def final_values(loop: Instruction, effects: Effects, log: PassLog) -> bool:
     changed = False
     for one in used:
         variable = known.get(one.attributes["index"])
-        if variable is None or trips is None or not elements.is_plain(one):
+        if variable is None or trips is None or not is_plain(one):
             continue
         if not log.allows():
             break
@@ -88,26 +89,23 @@ class _Following:
 def merge(loop: Instruction, effects: Effects, log: PassLog) -> bool:
     """Compute a counter from another one that takes as large steps or smaller ones."""
     name = "counter that follows another"
-    changed = False
-    while (pair := next(_pairs(loop), None)) is not None:
-        read = [one for state in (*_states(loop), loop) for one in reads(state, pair.follower)]
-        if not all(map(elements.is_plain, read)):
+    read = [reads(state) for state in states(loop)]
+    chosen = []
+    for pair in _pairs(loop):
+        if not all(is_plain(one) for group in read for one in group[pair.follower]):
             log.miss(name, loop, f"element {pair.follower} has a sharding or control edges")
-            break
-        if not log.allows():
-            break
-        sum_text = f"{pair.factor} * element {pair.leader} + {pair.offset}"
-        log.hit(name, loop, f"element {pair.follower} = {sum_text}")
+        elif log.allows():
+            sum_text = f"{pair.factor} * element {pair.leader} + {pair.offset}"
+            log.hit(name, loop, f"element {pair.follower} = {sum_text}")
+            chosen.append(pair)
+    if chosen:
         carried = Carried(loop)
-        for use in uses(loop, pair.follower):
-            edit.replace_instruction(use, _computed(carried, use, pair))
-        carried.drop([pair.follower])
-        changed = True
-    return changed
-
-
-def _states(loop: Instruction) -> tuple[Instruction, Instruction]:
-    return loop.attributes["condition"].parameters[0], loop.attributes["body"].parameters[0]
+        found = uses(loop)
+        for pair in chosen:
+            for use in found[pair.follower]:
+                edit.replace_instruction(use, _computed(carried, use, pair))
+        carried.drop([pair.follower for pair in chosen])
+    return bool(chosen)
 
 
 def _pairs(loop: Instruction) -> Iterator[_Following]:
@@ -136,7 +134,7 @@ def _pairs(loop: Instruction) -> Iterator[_Following]:
 
 def asked(loop: Instruction) -> set[int]:
     """The elements that the condition reads."""
-    state = _states(loop)[0]
+    state = states(loop)[0]
     return {
         read.attributes["index"]
         for read in state.users

@@ -7,7 +7,7 @@ from typing import Any
 
 from hloopt.ir import Computation, Instruction
 from hloopt.passes.effects import Effects
-from hloopt.passes.loops.carried import reads, whole_uses
+from hloopt.passes.loops.carried import states, whole_uses
 from hloopt.rewrite.driver import same_layout
 from hloopt.types import ArrayShape, Literal, TupleShape, descending
 
@@ -54,14 +54,16 @@ def is_handed_on(body: Computation, index: int) -> bool:
     )
 
 
-def may_replace_result(loop: Instruction, index: int, state: Instruction) -> bool:
+def may_replace_result(
+    loop: Instruction, index: int, state: Instruction, read_behind: list[Instruction]
+) -> bool:
     """Whether an element of a loop's result may be that of ``state``, the tuple before the loop."""
     assert isinstance(loop.shape, TupleShape)
     assert isinstance(state.shape, TupleShape)
     value = state.operands[index] if state.opcode == "tuple" else None
     sharding = value.attributes.get("sharding") if value is not None else None
     return same_layout(loop.shape.elements[index], state.shape.elements[index]) and all(
-        is_plain(read, sharding) for read in reads(loop, index)
+        is_plain(read, sharding) for read in read_behind
     )
 
 
@@ -70,18 +72,15 @@ def may_replace(read: Instruction, value: Instruction) -> bool:
     return is_plain(read, value.attributes.get("sharding")) and same_layout(read.shape, value.shape)
 
 
-def may_merge(loop: Instruction, index: int, first: int) -> bool:
-    """Whether layouts and shardings let one element stand for another."""
-    states = (
-        loop.attributes["condition"].parameters[0],
-        loop.attributes["body"].parameters[0],
-        loop,
-    )
-    for state in states:
+def may_merge(
+    loop: Instruction, index: int, first: int, found: dict[int, list[Instruction]]
+) -> bool:
+    """Whether layouts and shardings let one element stand for another; ``found`` are its uses."""
+    for state in states(loop):
         assert isinstance(state.shape, TupleShape)
         if not same_layout(state.shape.elements[index], state.shape.elements[first]):
             return False
-    return all(is_plain(read, None) for state in states for read in reads(state, index))
+    return all(map(is_plain, found[index]))
 
 
 def is_plain(read: Instruction, sharding: object = None) -> bool:

@@ -41,13 +41,14 @@ def _shapes(part: Instruction) -> tuple[Shape, ...]:
 def _obstacle(loop: Instruction) -> str:
     body = loop.attributes["body"]
     states = (loop.attributes["condition"].parameters[0], body.parameters[0], loop)
+    found = [reads(state) for state in states]
     for index, shape in enumerate(_shapes(loop)):
         if isinstance(shape, TupleShape):
             for made in (loop.operands[0], body.root):
                 if made.opcode == "tuple" and _is_under_way(made.operands[index]):
                     return f"{made.operands[index].name} is an operation under way"
-            for state in states:
-                for read in reads(state, index):
+            for group in found:
+                for read in group[index]:
                     if any(map(_is_under_way, (read, *read.users))):
                         return f"{read.name} is an operation under way"
                     if not is_plain(read):
@@ -73,7 +74,7 @@ def _open(carried: Carried) -> None:
         ]
         edit.set_operands(part, tuple(opened))
     found = {
-        state: [reads(state, index) for index in range(len(sizes))]
+        state: list(map(reads(state).__getitem__, range(len(sizes))))
         for state in (*carried.states, carried.loop)
     }
     carried.reshape(lambda shapes: [one for shape in shapes for one in _elements(shape)])

@@ -120,8 +120,9 @@ def replace_loop(loop: Instruction, elements: Sequence[Instruction]) -> None:
     if not isinstance(loop.shape, TupleShape):
         edit.replace_uses(loop, elements[0])
     else:
+        found = reads(loop)
         for index, element in enumerate(elements):
-            for read in reads(loop, index):
+            for read in found[index]:
                 edit.replace_uses(read, element)
                 edit.remove(read)
         if whole_uses(loop) or loop.is_root:

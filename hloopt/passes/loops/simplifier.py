@@ -154,64 +154,68 @@ def _hand_on(loop: Instruction, effects: Effects, log: PassLog) -> bool:
         # A tuple in place of the whole result is worth it for what can then be dropped.
         others = set(range(elements.count(loop))).difference(handed_on)
         unneeded = set(handed_on) - elements.needed_for(loop, others, effects)
-    changed = False
+    found = reads(loop)
+    chosen = []
     for index in handed_on:
-        if index not in unneeded and not any(
-            one.users or one.is_root for one in reads(loop, index)
-        ):
+        if index not in unneeded and not any(one.users or one.is_root for one in found[index]):
             continue
-        if not elements.may_replace_result(loop, index, source):
+        if not elements.may_replace_result(loop, index, source, found[index]):
             log.miss(name, loop, f"element {index} of the result has another layout or sharding")
-            continue
-        if not log.allows():
-            break
-        log.hit(name, loop, f"element {index}")
+        elif log.allows():
+            log.hit(name, loop, f"element {index}")
+            chosen.append(index)
+    if chosen:
         carried = Carried(loop)
-        source, changed = carried.init, True
-        unneeded.discard(index)
-        carried.replace_outside(index, source.operands[index])
-    return changed
+        found = reads(loop)
+        for index in chosen:
+            for read in found[index]:
+                edit.replace_uses(read, carried.init.operands[index])
+    return bool(chosen)
 
 
 def _constants(loop: Instruction, effects: Effects, log: PassLog) -> bool:
     """Step 3, inside: an element that begins with a constant and is set to it again."""
     name = "element that is always the same constant"
-    source, changed = loop.operands[0], False
+    source, found = loop.operands[0], uses(loop)
+    chosen: dict[int, Instruction] = {}
     for index in range(elements.count(loop) if source.opcode == "tuple" else 0):
-        value = loop.operands[0].operands[index]
+        value = source.operands[index]
         again = elements.following(loop.attributes["body"], index)
-        if again is None or not elements.same_constant(value, again):
+        if again is None or not elements.same_constant(value, again) or not found[index]:
             continue
-        found = uses(loop, index)
-        if not found or not all(elements.may_replace(one, value) for one in found):
-            continue
-        if not log.allows():
-            break
-        log.hit(name, loop, f"element {index}")
-        Carried(loop)
-        for use in uses(loop, index):
-            edit.replace_uses(use, build.clone(value, use, ()))
-        changed = True
-    return changed
+        if not all(elements.may_replace(one, value) for one in found[index]):
+            log.miss(name, loop, f"element {index} has a layout, sharding or control edges")
+        elif log.allows():
+            log.hit(name, loop, f"element {index}")
+            chosen[index] = value
+    if chosen:
+        Carried(loop, keeps_state=True)
+        found = uses(loop)
+        for index, value in chosen.items():
+            for use in found[index]:
+                edit.replace_uses(use, build.clone(value, use, ()))
+    return bool(chosen)
 
 
 def _merge(loop: Instruction, effects: Effects, log: PassLog) -> bool:
     """Step 4."""
     name = "element that equals another"
-    changed = False
-    for index, first in sorted(elements.duplicates(loop, effects).items(), reverse=True):
-        if not elements.may_merge(loop, index, first):
+    found = uses(loop)
+    chosen: dict[int, int] = {}
+    for index, first in elements.duplicates(loop, effects).items():
+        if not elements.may_merge(loop, index, first, found):
             log.miss(name, loop, f"element {index} has another layout or sharding than {first}")
-            continue
-        if not log.allows():
-            break
-        log.hit(name, loop, f"element {index} equals {first}")
+        elif log.allows():
+            log.hit(name, loop, f"element {index} equals {first}")
+            chosen[index] = first
+    if chosen:
         carried = Carried(loop)
-        for use in uses(loop, index):
-            edit.replace_instruction(use, carried.read(use.operands[0], first, use))
-        carried.drop([index])
-        changed = True
-    return changed
+        found = uses(loop)
+        for index, first in chosen.items():
+            for use in found[index]:
+                edit.replace_instruction(use, carried.read(use.operands[0], first, use))
+        carried.drop(chosen)
+    return bool(chosen)
 
 
 def _drop(loop: Instruction, effects: Effects, log: PassLog) -> bool:
