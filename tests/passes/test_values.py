@@ -144,6 +144,25 @@ def test_a_long_chain_is_followed_to_its_end() -> None:
     assert claim_of("\n".join(lines)).low == -1
 
 
+def test_each_instruction_is_looked_at_once() -> None:
+    """However often values are used again, and however many ask."""
+    looked: list[Instruction] = []
+
+    class Counting(Values):
+        def _find(self, instruction: Instruction) -> ValueRange:
+            looked.append(instruction)
+            return super()._find(instruction)
+
+    lines = ["x0 = u8[] parameter(0)", "y0 = f32[] convert(x0)"]
+    lines += [f"y{i} = f32[] maximum(y{i - 1}, y{i - 1})" for i in range(1, 200)]
+    module, names = entry("ENTRY e {\n" + "\n".join(lines) + "\n ROOT r = f32[] negate(y199)\n}")
+    values = Counting()
+    for instruction in module.entry:
+        values.of(instruction)
+    assert values.of(names["r"]) == ValueRange(-255, 0, negative_zero=True, whole=True)
+    assert len(looked) == len(set(looked)) == len(list(module.entry))
+
+
 @pytest.mark.parametrize(
     ("direction", "left", "right", "answer"),
     [

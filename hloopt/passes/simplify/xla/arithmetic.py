@@ -158,13 +158,13 @@ ENTRIES: tuple[Entry, ...] = (
         49,
         "(convolution(x, f) + bias) * C => convolution(x, f * C) + bias * C",
         ("(convolution(A, B) + D) * C => convolution(A, B * C) + D * C",),
-        reason="for one constant factor, and floats with fast_math; integer convolutions saturate",
+        reason="for one constant factor; floats with fast_math",
     ),
     Entry(
         50,
         "a constant factor of a convolution or its operands => of the smallest of them",
         ("convolution(A, B) * C => convolution(A, B * C)",
          "convolution(A * C, B) => convolution(A, B * C)"),
-        reason="floats with fast_math; integer convolutions saturate",
+        reason="floats with fast_math, as products are rounded in another order",
     ),
 )  # fmt: skip
