@@ -26,6 +26,11 @@ __all__ = ["InstructionFusion", "fusible_computations"]
 _RUN_ONE_BY_ONE = ("while", "conditional", "call")
 _PLUMBING = frozenset({"parameter", "tuple", "get-tuple-element"})
 """Never fused, and not worth a word each time."""
+_NEVER = frozenset({
+    "producer-not-fusible", "producer-not-loop-fusible", "producer-is-root", "producer-is-fusion",
+    "consumer-not-fusible", "consumer-not-loop-or-input-fusible", "constant-alone",
+})  # fmt: skip
+"""Reasons that tell of an instruction rather than of two that nearly went together."""
 
 
 @dataclass(frozen=True)
@@ -103,7 +108,7 @@ class _Fuser:
         self.rank = {instruction: at for at, instruction in enumerate(self.order)}
         self.states: dict[Instruction, ConsumerState] = {}
         self.shut: dict[Instruction, Decision] = {}
-        self.refused: dict[tuple[str, str], Refusal] = {}
+        self.refused: dict[tuple[str, str], tuple[Refusal, Instruction]] = {}
         self.bodies: dict[Computation, None] = {}
         self.kept: set[Instruction] = set()
 
@@ -124,7 +129,8 @@ class _Fuser:
             else:
                 self.states.pop(consumer, None)
         apply.number_parameter_names(self.bodies)
-        self.plan.refusals.extend(self.refused.values())
+        self.plan.refusals.extend(refusal for refusal, _ in self.refused.values())
+        self._tell_misses()
 
     def _fuse_one(self, consumer: Instruction) -> Instruction | None:
         """Fuse the first operand that may join; the fusion, or None where none may."""
@@ -185,7 +191,7 @@ class _Fuser:
         """Keep the last word on a pair."""
         state = self.states.get(consumer)
         root = consumer if state is None or state.body is None else state.body.root
-        self.refused[producer.name, root.name] = Refusal(
+        refusal = Refusal(
             self.computation.name,
             producer.name,
             producer.opcode,
@@ -193,6 +199,16 @@ class _Fuser:
             root.opcode,
             decision,
         )
+        self.refused[producer.name, root.name] = refusal, producer
+
+    def _tell_misses(self) -> None:
+        """The last word on each pair that is left, unless no fusion at all can have one of the two in it."""
+        for refusal, producer in self.refused.values():
+            decision = refusal.decision
+            if producer.computation is self.computation and decision.code not in _NEVER:
+                opcodes = f"{refusal.producer_opcode} into {refusal.consumer_opcode}"
+                reason = f"into {refusal.consumer}: {decision.reason}"
+                self.log.miss(f"fuse {opcodes}", producer, reason)
 
     def _fuse(self, producer: Instruction, consumer: Instruction) -> Instruction:
         state = self._state(consumer)

@@ -7,6 +7,7 @@ the metadata and the module's stack tables name.
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from urllib.parse import quote
@@ -112,11 +113,21 @@ def _source(module: Module, metadata: Metadata | None) -> tuple[str, int, int, s
     return str(fields.get("source_file", "")), int(fields.get("source_line", 0)), 0, ""
 
 
-def lines(found: Sequence[Finding]) -> Iterator[str]:
-    """One line each: ``train.py:12: missed: %add.3 in %main: fold add: 4096 elements, limit 1024 [pass]``."""
+def lines(found: Sequence[Finding], most: int = 10) -> Iterator[str]:
+    """One line each: ``train.py:12: missed: %add.3 in %main: fold add: 4096 elements, limit 1024 [pass]``.
+
+    Of each rule the first ``most``, and how many more there are.
+    """
+    seen: Counter[tuple[str, str, str]] = Counter()
     for entry in found:
-        times = f" ({entry.count} runs)" if entry.count > 1 else ""
-        yield f"{_place(entry)}: {entry.kind}: {entry.message} [{entry.pass_name}]{times}"
+        key = (entry.kind, entry.pass_name, entry.rule)
+        seen[key] += 1
+        if seen[key] <= most:
+            times = f" ({entry.count} runs)" if entry.count > 1 else ""
+            yield f"{_place(entry)}: {entry.kind}: {entry.message} [{entry.pass_name}]{times}"
+    for (kind, name, rule), count in seen.items():
+        if count > most:
+            yield f"{kind}: {rule}: {count - most} more [{name}] (--remarks-out FILE has all)"
 
 
 def _place(entry: Finding) -> str:

@@ -78,6 +78,16 @@ def test_repeated_misses_have_a_count() -> None:
     assert line == "train.py:7: missed: %x in %main: a => b: too large [cse] (3 runs)"
 
 
+def test_of_many_of_a_kind_the_first_are_shown() -> None:
+    """On a terminal; a file has all of them."""
+    many = [replace(FINDING, instruction=f"x.{number}", count=1) for number in range(7)]
+    other = replace(FINDING, rule="c => d", count=1)
+    shown = list(lines([*many, other], most=3))
+    assert [line.split(" ")[2] for line in shown[:4]] == ["%x.0", "%x.1", "%x.2", "%x"]
+    assert shown[4:] == ["missed: a => b: 4 more [cse] (--remarks-out FILE has all)"]
+    assert remarks_file(many, ".yaml", "1").count("--- !Missed") == 7
+
+
 def test_yaml_is_llvms() -> None:
     """Documents with Pass, Name, DebugLoc, Function and Args, as opt-viewer reads them."""
     assert remarks_file([FINDING], ".yaml", "1") == (

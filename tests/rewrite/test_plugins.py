@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from pathlib import Path
 
@@ -92,6 +93,22 @@ def test_the_flag_runs_the_pass(file: Path) -> None:
     assert "Call the module otherwise." in shown.stdout
     assert "the new name" in shown.stdout
     assert "rename" in invoke("passes", *flag).stdout
+
+
+def test_the_pass_of_the_readme_works(tmp_path: Path) -> None:
+    """As it stands there: copies go, but for large ones, of which it tells."""
+    page = (Path(__file__).parents[2] / "README.md").read_text()
+    (block,) = (
+        text for text in re.findall(r"```python\n(.*?)```", page, re.DOTALL) if "(Pass)" in text
+    )
+    path = tmp_path / "mine.py"
+    path.write_text(block)
+    module = "HloModule m\nENTRY e {\n  x = f32[4] parameter(0)\n  ROOT c = f32[4] copy(x)\n}\n"
+    flag = ("optimize", "--pass-file", str(path), "--remarks", "all", "--passes")
+    assert "copy" not in invoke(*flag, "remove-copies", stdin=module).stdout
+    kept = invoke(*flag, "remove-copies{most=3}", stdin=module)
+    assert "copy(" in kept.stdout
+    assert "missed: %c in %e: remove a copy: 4 elements, most=3 [remove-copies]" in kept.stderr
 
 
 def test_without_the_flag_there_is_no_such_pass(file: Path) -> None:
