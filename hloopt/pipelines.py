@@ -49,6 +49,7 @@ from hloopt.passes.loops.simplifier import WhileLoopSimplifier
 from hloopt.passes.loops.trip_count import TripCount
 from hloopt.passes.loops.unroll import WhileUnroll
 from hloopt.passes.map_inliner import MapInliner
+from hloopt.passes.rematerialize import Rematerialize
 from hloopt.passes.reshape_mover import ReshapeMover
 from hloopt.passes.schedule import Schedule
 from hloopt.passes.simplify import Simplify
@@ -123,6 +124,7 @@ _ALL: tuple[type[Pass], ...] = (
     Defuse,
     LayoutNormalization,
     Schedule,
+    Rematerialize,
     CopyInsertion,
 )
 
