@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from hloopt.ir import Computation, Instruction
-from hloopt.passes.simplify.conditions import exact_or_fast, is_negative_zero, resized
+from hloopt.passes.simplify.conditions import exact_or_fast, is_negative_zero
 from hloopt.rewrite import Match, Rule, op, splat_literal, var
 from hloopt.types import ScatterDims
 
@@ -27,7 +27,7 @@ UPDATE = op("dynamic-update-slice").one_use.bind("B")
 def _part(match: Match, whole: Instruction, update: Instruction) -> Instruction:
     """What is in ``whole`` where the update goes."""
     sizes = update.operands[1].array.dims
-    shape = resized(whole.array, sizes)
+    shape = update.operands[1].array.with_dtype(whole.array.dtype)
     operands = (whole, *update.operands[2:])
     return match.make("dynamic-slice", operands, {"dynamic_slice_sizes": sizes}, shape)
 
