@@ -19,6 +19,7 @@ __all__ = [
     "add_control_edge",
     "append",
     "insert_before",
+    "move_after",
     "move_before",
     "remove",
     "remove_computation",
@@ -54,6 +55,15 @@ def move_before(position: Instruction, instruction: Instruction) -> None:
     computation = _home(position)
     _unlink(computation, instruction)
     _link(computation, instruction, position._previous, position)
+
+
+def move_after(position: Instruction, instruction: Instruction) -> None:
+    """Move an instruction of the same computation to right after ``position``."""
+    if position is instruction or position._next is instruction:
+        return
+    computation = _home(position)
+    _unlink(computation, instruction)
+    _link(computation, instruction, position, position._next)
 
 
 def replace_uses(old: Instruction, new: Instruction) -> None:

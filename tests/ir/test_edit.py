@@ -68,6 +68,22 @@ def test_insert_before_keeps_the_order() -> None:
     check_links(module)
 
 
+def test_move_after_keeps_the_rest_in_order() -> None:
+    """An instruction moves right behind another, to the end too; behind itself or where it is it stays."""
+    module, computation, at = diamond()
+    edit.move_after(at["p"], at["b"])
+    assert names(computation) == ["p", "b", "a", "c"]
+    edit.move_after(at["p"], at["b"])
+    edit.move_after(at["b"], at["b"])
+    assert names(computation) == ["p", "b", "a", "c"]
+    check_links(module)
+    loose = make(computation, "loose", "negate", at["p"])
+    edit.move_after(at["p"], loose)
+    edit.move_after(at["c"], loose)
+    assert names(computation) == ["p", "b", "a", "c", "loose"]
+    check_links(module)
+
+
 def test_an_instruction_cannot_be_attached_twice() -> None:
     """Attaching again would break the list: refused."""
     _, computation, at = diamond()

@@ -210,3 +210,20 @@ def test_a_reshape_before_a_transpose_is_one_after_it(
         middle, order = found
         want = values.transpose(permutation).reshape(after)
         assert np.array_equal(values.reshape(middle).transpose(order), want)
+
+
+def test_a_slice_goes_up_a_chain_of_values_used_twice_at_once() -> None:
+    """One run takes a slice through 30 rounds of ops on the same values: equal slices are made once."""
+    lines = ["x0 = u32[2] parameter(0)", "y0 = u32[2] parameter(1)"]
+    for at in range(30):
+        lines += [
+            f"x{at + 1} = u32[2] add(x{at}, y{at})",
+            f"l{at} = u32[2] multiply(y{at}, y0)",
+            f"o{at} = u32[2] or(l{at}, y{at})",
+            f"y{at + 1} = u32[2] xor(x{at + 1}, o{at})",
+        ]
+    body = "\n".join([*lines, "ROOT r = u32[1] slice(y30), slice={[1:2]}"])
+    module, log = check(f"HloModule chain\nENTRY main {{\n{body}\n}}\n", Simplify(), draws=2)
+    wide = [one for one in module.entry if one.array.dims == (2,)]
+    assert [one.opcode for one in wide] == ["parameter", "parameter"]
+    assert log.hits["slice(f(A, B)) => f(slice(A), slice(B))"] == 4 * 30

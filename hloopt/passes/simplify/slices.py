@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from math import prod
 
-from hloopt.ir import Instruction
+from hloopt.ir import Instruction, edit
 from hloopt.passes.simplify.conditions import exact_or_fast, resized
 from hloopt.passes.simplify.dimensions import (
     ELEMENTWISE,
@@ -30,11 +30,37 @@ def sliced(match: Match, operand: Instruction, taken: tuple[SliceRange, ...]) ->
 
 
 def part(match: Match, operand: Instruction, taken: tuple[SliceRange, ...]) -> Instruction:
-    """A slice that is not the result; the operand itself where nothing is cut off."""
+    """A slice that is not the result; the operand itself where nothing is cut off.
+
+    The same slice of it that is there already serves again: else a chain of ops whose values are used twice
+    would be walked up one step for each time that equal instructions are merged.
+    """
     sizes = tuple(entry.size for entry in taken)
     if sizes == operand.array.dims:
         return operand
+    known = _same_slice(match, operand, taken)
+    if known is not None:
+        edit.move_after(operand, known)
+        return known
     return match.make("slice", (operand,), {"slice": taken}, with_dims(operand.array, sizes))
+
+
+def _same_slice(
+    match: Match, operand: Instruction, taken: tuple[SliceRange, ...]
+) -> Instruction | None:
+    if len(operand.users) > _MOST_SLICES:
+        return None
+    wanted = with_dims(operand.array, tuple(entry.size for entry in taken))
+    for user in operand.users:
+        if (
+            user.opcode == "slice"
+            and user is not match.root
+            and user.attributes == {"slice": taken}
+            and user.shape == wanted
+            and not (user.control_predecessors or user.control_successors)
+        ):
+            return user
+    return None
 
 
 _MOST_SLICES = 8
