@@ -140,7 +140,8 @@ def _is_free(branch: Computation) -> bool:
     results = branch.root.shape
     parts = results.elements if isinstance(results, TupleShape) else (results,)
     return ops <= _MOST_OPS and all(
-        isinstance(part, ArrayShape) and not part.dims for part in parts
+        isinstance(part, ArrayShape) and not part.dims and part.dtype.kind in _NUMBERS
+        for part in parts
     )
 
 

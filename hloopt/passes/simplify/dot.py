@@ -120,29 +120,6 @@ def _of_concatenate(match: Match) -> Instruction | None:
     return total
 
 
-def _of_slice_of_constant(match: Match) -> Instruction | None:
-    """A few rows of a constant times a constant: the whole product can be folded, once for all places."""
-    root, rows = match.root, match.root.operands[0]
-    dims = DotDims.of(root.attributes)
-    if match.C.opcode != "constant" or rows.operands[0].opcode != "constant":
-        return None
-    if rows.operands[0].array.rank != 2 or match.C.array.rank != 2 or dims.lhs_batch:
-        return None
-    if len(rows.operands) != 3 or dims.lhs_contracting not in ((0,), (1,)):
-        return None
-    (inner,) = dims.lhs_contracting
-    table = rows.operands[0].array
-    if rows.array.dims[inner] != table.dims[inner] or not exact_or_fast(match):
-        return None
-    free = 1 - inner
-    shape = resized(root.array, (table.dims[free], root.array.dims[1]))
-    product = match.make("dot", (rows.operands[0], match.C), dot_attributes(root, dims), shape)
-    start = rows.operands[1 + free]
-    literal = match.splat(start.array, 0)
-    attributes = {"dynamic_slice_sizes": root.array.dims}
-    return match.make("dynamic-slice", (product, start, literal), attributes, root.shape)
-
-
 def _matrices(dot: Instruction) -> bool:
     """Whether this is a product of two matrices over one dimension."""
     dims = DotDims.of(dot.attributes)
@@ -246,18 +223,6 @@ RULES = (
         counterexample="x = $T[3,1] parameter(0)\n y = $T[3,2] parameter(1)\n"
         "j = $T[3,3] concatenate(x, y), dimensions={1}\n c = $T[3,2] parameter(2)\n"
         f"ROOT r = $T[3,2] dot(j, c), {_PRODUCT}",
-        types=("s32", "u8"),
-    ),
-    Rule(
-        "dot(dynamic-slice(C), D) of constants => dynamic-slice(dot(C, D))",
-        op("dot", op("dynamic-slice"), C),
-        _of_slice_of_constant,
-        example="t = $T[3,2] constant({{1,2},{3,4},{5,6}})\n i = s32[] parameter(0)\n"
-        "z = s32[] constant(0)\n s = $T[1,2] dynamic-slice(t, i, z), dynamic_slice_sizes={1,2}\n"
-        f"c = $T[2,2] constant({{{{1,2}},{{3,4}}}})\n ROOT r = $T[1,2] dot(s, c), {_PRODUCT}",
-        counterexample="t = $T[3,2] parameter(1)\n i = s32[] parameter(0)\n"
-        "z = s32[] constant(0)\n s = $T[1,2] dynamic-slice(t, i, z), dynamic_slice_sizes={1,2}\n"
-        f"c = $T[2,2] constant({{{{1,2}},{{3,4}}}})\n ROOT r = $T[1,2] dot(s, c), {_PRODUCT}",
         types=("s32", "u8"),
     ),
     Rule(

@@ -19,6 +19,7 @@ from hloopt.passes.simplify.conditions import (
     is_highest,
     is_lowest,
     is_negative_zero,
+    is_positive_zero,
     resized,
     scalar_value,
 )
@@ -53,7 +54,7 @@ def is_neutral(match: Match, opcode: str, init: Instruction, values: Instruction
     if opcode == "add" and kind in (FLOAT, *INTEGER) and not float(scalar):
         if kind != FLOAT or match.fast_math or is_negative_zero(init):
             return True
-        return not match.values.of(values).negative_zero
+        return _is_sum_from_zero(values) or not match.values.of(values).negative_zero
     if opcode == "multiply" and kind in (FLOAT, *INTEGER):
         return float(scalar) == 1
     if opcode == "maximum":
@@ -63,6 +64,18 @@ def is_neutral(match: Match, opcode: str, init: Instruction, values: Instruction
     if opcode == "and" and kind in (PRED, *INTEGER):
         return is_all_ones(init)
     return opcode in ("or", "xor") and kind in (PRED, *INTEGER) and not int(scalar)
+
+
+def _is_sum_from_zero(values: Instruction) -> bool:
+    """Whether the elements are sums that began with +0: in every order these end with +0, never with -0."""
+    while values.opcode in ("reshape", "transpose", "broadcast", "slice", "reverse", "copy"):
+        values = values.operands[0]
+    return (
+        values.opcode == "reduce"
+        and is_plain(values)
+        and is_positive_zero(values.operands[1])
+        and named_combiner(values.attributes["to_apply"]) == "add"
+    )
 
 
 def _same_init(left: Instruction, right: Instruction) -> bool:
@@ -148,21 +161,29 @@ def _reduces_empty(match: Match) -> Instruction | None:
 
 
 def _reduce_once(match: Match) -> Instruction | None:
-    """Floating-point sums in two steps round in between; the others have one result."""
+    """Floating-point sums in two steps round in between, unless the first adds nothing."""
     outer, inner = match.root, match.root.operands[0]
     if not (is_plain(outer) and is_plain(inner)) or len(inner.users) != 1:
         return None
     opcode = named_combiner(outer.attributes["to_apply"])
     if not opcode or opcode != named_combiner(inner.attributes["to_apply"]):
         return None
-    if not (match.fast_math or is_exact(opcode, outer.array)):
+    reduced = reduced_dims(inner)
+    # 0 + x is x but for the sign of a zero, which a sum from +0 loses anyway.
+    single = (
+        opcode == "add"
+        and all(match.A.array.dims[dim] == 1 for dim in reduced)
+        and _is_float_zero(match.J)
+        and is_positive_zero(match.INIT)
+    )
+    if not (single or match.fast_math or is_exact(opcode, outer.array)):
         match.refuse(f"floating-point {opcode} in two steps rounds in between")
         return None
-    if not _same_init(match.J, match.INIT):
+    if not single and not _same_init(match.J, match.INIT):
         return None
-    if opcode not in IDEMPOTENT and not is_neutral(match, opcode, match.INIT, match.A):
+    neutral = single or is_neutral(match, opcode, match.INIT, match.A)
+    if opcode not in IDEMPOTENT and not neutral:
         return None
-    reduced = reduced_dims(inner)
     kept = _kept(match.A.array.rank, reduced)
     dims = tuple(sorted({*reduced, *(kept[d] for d in reduced_dims(outer))}))
     return _reduce(match, match.A, dims, outer.array)

@@ -123,11 +123,12 @@ ENTRIES: tuple[Entry, ...] = (
         "concatenates, slices of constants, transposes and products as operands of dot",
         (
             "dot(concatenate(A, B), C) => dot(A, slice(C)) + dot(B, slice(C))",
-            "dot(dynamic-slice(C), D) of constants => dynamic-slice(dot(C, D))",
             "dot(dot(A, B), C) => dot(A, dot(B, C)) with fewer products",
             "dot(A, dot(B, C)) => dot(dot(A, B), C) with fewer products",
         ),
         ("transpose-folding",),
+        "Slices go the other way here, towards what is sliced, also where that is a constant: two rules "
+        "that undo each other would not come to rest.  "
         "Moving reverse, pad or broadcast out of an operand multiplies no fewer numbers unless it is "
         "contracted, and then adds floats in another order; dot(gather) reads rows that a dot of the "
         "whole table would compute for nothing.",

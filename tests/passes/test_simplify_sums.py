@@ -1,0 +1,82 @@
+"""Rules that add floats in another order apply with fast_math, and without it say why they do not."""
+
+from __future__ import annotations
+
+import pytest
+
+import hloopt
+from hloopt.ir.walk import reachable
+from hloopt.passes.simplify import RULES, Simplify
+from hloopt.rewrite import PassLog
+from proof import check
+
+SUMS = (
+    "reduce(reduce(A)) => reduce(A)",
+    "reduce-add(dot(A, B)) over batch dimensions => dot(A, B) that contracts them",
+    "dot(dot(A, B), C) => dot(A, dot(B, C)) with fewer products",
+    "dot(A, dot(B, C)) => dot(dot(A, B), C) with fewer products",
+    "dot(concatenate(A, B), C) => dot(A, slice(C)) + dot(B, slice(C))",
+    "convolution(pad(A, 0), B) => convolution(A, B)",
+    "convolution(A, pad(B, 0)) => convolution(A, B) with a dilated window",
+    "convolution(A, B) of single places => dot(A, B)",
+    "reduce-max(A) beside arg-max(A) => get-tuple-element(arg-max(A))",
+)
+
+
+def text_of(name: str, element: str) -> str:
+    (rule,) = (rule for rule in RULES.rules if rule.name == name)
+    text = rule.example.replace("$T", element).replace("s32[2,3,4]", f"{element}[2,3,4]")
+    if name == SUMS[0]:
+        text = text.replace("s32", element)
+    return text if text.startswith("HloModule") else f"HloModule m\nENTRY e {{\n{text}\n}}\n"
+
+
+@pytest.mark.parametrize("name", SUMS)
+def test_sums_of_floats_need_fast_math(name: str) -> None:
+    """The example of a rule for integers, with floats: rewritten with fast_math alone, to near results."""
+    text = text_of(name, "f32")
+    log = PassLog()
+    Simplify().run(hloopt.parse(text, "text"), log)
+    assert not log.hits[name]
+    _, log = check(text, Simplify(fast_math=True), rtol=1e-4)
+    assert log.hits[name] == 1
+
+
+def test_a_reason_is_given() -> None:
+    """What kept a rule from applying is a remark."""
+    log = PassLog(kinds=frozenset({"missed"}))
+    Simplify().run(hloopt.parse(text_of(SUMS[0], "f32"), "text"), log)
+    assert [remark.reason for remark in log.remarks if remark.rule == SUMS[0]] == [
+        "floating-point add in two steps rounds in between"
+    ]
+
+
+@pytest.mark.parametrize("init", ["0", "-0.0"])
+def test_a_sum_of_single_elements_is_lost_in_the_next(init: str) -> None:
+    """A sum from +0 has no -0 among its terms to show; the first sum may go, bit for bit."""
+    text = (
+        "HloModule m\nadd { a = f32[] parameter(0)\n b = f32[] parameter(1)\n"
+        "ROOT s = f32[] add(a, b) }\nENTRY e { x = f32[3,1,5] parameter(0)\n"
+        f"i = f32[] constant({init})\n z = f32[] constant(0)\n"
+        "y = f32[3,5] reduce(x, i), dimensions={1}, to_apply=add\n"
+        "ROOT r = f32[5] reduce(y, z), dimensions={0}, to_apply=add }\n"
+    )
+    better, _ = check(text, Simplify(), draws=24)
+    needed = reachable([better.entry.root])
+    assert sum(entry.opcode == "reduce" for entry in needed) == 1
+
+
+def test_a_sum_from_zero_is_never_minus_zero() -> None:
+    """A second sum, over single elements of the first, is a reshape."""
+    text = (
+        "HloModule m\nadd { a = f32[] parameter(0)\n b = f32[] parameter(1)\n"
+        "ROOT s = f32[] add(a, b) }\nENTRY e { x = f32[3,1,5] parameter(0)\n"
+        "z = f32[] constant(0)\n y = f32[1,5] reduce(x, z), dimensions={0}, to_apply=add\n"
+        "ROOT r = f32[5] reduce(y, z), dimensions={0}, to_apply=add }\n"
+    )
+    _better, log = check(text, Simplify(), draws=24)
+    assert log.hits["reduce(A) over single elements => reshape(A)"] == 1
+    single = text.replace("x = f32[3,1,5]", "y = f32[1,5]").replace(
+        "y = f32[1,5] reduce(x, z), dimensions={0}, to_apply=add\n", ""
+    )
+    check(single, Simplify(), changes=False)
