@@ -9,7 +9,12 @@ from typing import ClassVar
 from hloopt.ir import Instruction, Module
 from hloopt.ir.walk import wrapped_computations
 from hloopt.passes.simplify.conversion import PAIRS, is_lossless
-from hloopt.passes.simplify.dimensions import own_attributes, used_once
+from hloopt.passes.simplify.dimensions import (
+    adds_only_ones,
+    all_users_are,
+    own_attributes,
+    used_once,
+)
 from hloopt.rewrite import Match, Pass, PassLog, Rule, RuleSet, apply_rules, op, splat_literal, var
 from hloopt.types import DType, Literal, array
 
@@ -43,7 +48,15 @@ def _convert_after(match: Match) -> Instruction | None:
         return None
     if not used_once(widened):
         return match.refuse(f"{len(widened.users)} others use the wide values as well")
+    if root.opcode == "reshape" and _is_taken_in(root):
+        return match.refuse("the broadcasts behind it do the work of the reshape")
     return _convert(match, _moved(match, root, (match.A,)))
+
+
+def _is_taken_in(reshape: Instruction) -> bool:
+    """Whether ``simplify`` makes one op of a reshape and each of its users, where it stands."""
+    before, after = reshape.operands[0].array.dims, reshape.array.dims
+    return all_users_are(reshape, "broadcast") and adds_only_ones(before, after)
 
 
 def _convert_after_concatenate(match: Match) -> Instruction | None:

@@ -11,6 +11,7 @@ from hloopt.ir import Computation, Instruction, Module, build, edit
 from hloopt.ir.walk import wrapped_computations
 from hloopt.passes.simplify.dimensions import (
     ELEMENTWISE,
+    adds_only_ones,
     dimensions,
     is_scalar,
     own_attributes,
@@ -93,10 +94,17 @@ class _Tree:
         return same_layout(user.array, shape) if user.array.dims == move.source else False
 
     def needs_move(self, member: Instruction) -> bool:
-        """Whether a result has a user whose own move does not merge with the one behind it."""
+        """Whether a result has a user that does not take in the move behind it."""
         return member.is_root or any(
-            user not in self.members and user.opcode != self.move.opcode for user in member.users
+            user not in self.members and not self.takes_in(user) for user in member.users
         )
+
+    def takes_in(self, user: Instruction) -> bool:
+        """Whether ``simplify`` makes one op of the move and a user: a move like it, or a broadcast."""
+        move = self.move
+        if user.opcode == "broadcast" and move.opcode == "reshape":
+            return adds_only_ones(move.source, move.result)
+        return user.opcode == move.opcode
 
 
 @dataclass(frozen=True)
@@ -108,7 +116,7 @@ class ReshapeMover(Pass):
        dimensions it keeps apart.
     2. Count the moves that a tree makes needless: those that nothing else uses, and those behind it that
        only take a result back.  Count those needed behind it: one for each op that something outside
-       uses that is no such move itself.
+       uses that does not take the move in, as another move or a broadcast does.
     3. Where fewer are needed, or as many of no more bytes, compute in the sizes before the move.
 
     Moves that thereby follow each other are merged by ``simplify``.  Left alone: ops with control edges

@@ -90,6 +90,16 @@ def test_no_fight_with_the_mover_of_reshapes() -> None:
     check(text, ConvertPairs(), ReshapeMover(), ConvertPairs(), Simplify())
 
 
+def test_no_fight_about_ones_in_front_of_a_broadcast() -> None:
+    """A reshape that a broadcast does the work of is left where the broadcast meets it."""
+    text = module(
+        "x = bf16[6] parameter(0)\n a = bf16[1,1,6] reshape(x)\n c = f32[1,1,6] convert(a)\n"
+        "ROOT b = f32[2,1,1,6] broadcast(c), dimensions={1,2,3}"
+    )
+    better, _ = check(text, ReshapeMover(), ConvertPairs(), Simplify())
+    assert opcodes(better) == ["convert", "broadcast"]
+
+
 @pytest.mark.parametrize("seed", range(8))
 def test_random_modules(seed: int) -> None:
     """Whatever a module is made of, its results stay."""

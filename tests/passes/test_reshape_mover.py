@@ -90,6 +90,16 @@ def test_fewer_bytes_are_moved() -> None:
     check(module(text.format("bf16", "f32")), ReshapeMover(), changes=False)
 
 
+def test_a_broadcast_takes_in_ones() -> None:
+    """Ones in front of a row need no reshape where a broadcast follows, though bytes grow on the way."""
+    text = module(
+        "x = bf16[6] parameter(0)\n a = bf16[1,1,6] reshape(x)\n c = f32[1,1,6] convert(a)\n"
+        "ROOT b = f32[2,1,1,6] broadcast(c), dimensions={1,2,3}"
+    )
+    better, _ = check(text, ReshapeMover(), Simplify())
+    assert opcodes(better) == ["convert", "broadcast"]
+
+
 def test_layouts_stay() -> None:
     """The ops lie as what the moves read, the result as it did."""
     text = module(

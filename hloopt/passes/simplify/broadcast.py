@@ -8,9 +8,9 @@ from hloopt.ir import Instruction
 from hloopt.passes.simplify.conditions import resized
 from hloopt.passes.simplify.dimensions import (
     ELEMENTWISE,
+    adds_only_ones,
     dimensions,
     is_scalar,
-    only_ones_differ,
     own_attributes,
     unmodified_dimensions,
 )
@@ -56,11 +56,9 @@ def _broadcast_identity(match: Match) -> bool:
 def _broadcast_of_reshape(match: Match) -> Instruction | None:
     reshape, dims = match.root.operands[0], dimensions(match.root)
     before, after = match.A.array.dims, reshape.array.dims
-    if 0 in before or not only_ones_differ(before, after):
+    if 0 in before or not adds_only_ones(before, after):
         return None
     kept = unmodified_dimensions(before, after)
-    if len(kept) < len(before):
-        return None
     return _broadcast(match, match.A, tuple(dims[kept[d]] for d in range(len(before))))
 
 

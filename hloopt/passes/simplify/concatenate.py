@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from itertools import pairwise
+from math import prod
 
 from hloopt.ir import Instruction
 from hloopt.passes.simplify.conditions import resized
-from hloopt.passes.simplify.dimensions import concatenated, dimensions, ranges, with_dims
+from hloopt.passes.simplify.dimensions import concatenated, dimensions, ranges, used_once, with_dims
 from hloopt.rewrite import Match, Rule, op, same_layout, splat_literal
 from hloopt.types import PaddingDim, SliceRange
 
@@ -154,6 +155,30 @@ def _broadcasts(match: Match) -> Instruction | None:
     return _joined_runs(match, repeats, join)
 
 
+def _of_broadcasts(match: Match) -> Instruction | None:
+    """Join what is repeated, where all operands repeat alike, along other dimensions."""
+    root, dimension = match.root, concatenated(match.root)
+    first = root.operands[0]
+    dims = dimensions(first)
+    if dimension not in dims or len(root.operands) < 2 or _goes_into_another(root):
+        return None
+    sources: list[Instruction] = []
+    for operand in root.operands:
+        if operand.opcode != "broadcast" or dimensions(operand) != dims or not used_once(operand):
+            return None
+        sources.append(operand.operands[0])
+    sizes = tuple(root.array.dims[d] for d in dims)
+    if prod(sizes) >= root.array.elements:
+        return None
+    joined = match.make(
+        "concatenate",
+        tuple(sources),
+        {"dimensions": (dims.index(dimension),)},
+        resized(root.array, sizes),
+    )
+    return match.make("broadcast", (joined,), {"dimensions": dims}, root.shape)
+
+
 def _is_pad(match: Match) -> Instruction | None:
     """One operand between equal values is padded with them."""
     root, dimension = match.root, concatenated(match.root)
@@ -250,6 +275,17 @@ RULES = (
         counterexample="x = f32[3] parameter(0)\n a = f32[2,3] broadcast(x), dimensions={1}\n"
         "b = f32[2,3] broadcast(x), dimensions={1}\n"
         "ROOT r = f32[2,6] concatenate(a, b), dimensions={1}",
+    ),
+    Rule(
+        "concatenate(broadcast(A), broadcast(B)) => broadcast(concatenate(A, B))",
+        op("concatenate"),
+        _of_broadcasts,
+        example="x = f32[3] parameter(0)\n y = f32[2] parameter(1)\n"
+        "a = f32[4,3] broadcast(x), dimensions={1}\n b = f32[4,2] broadcast(y), dimensions={1}\n"
+        "ROOT r = f32[4,5] concatenate(a, b), dimensions={1}",
+        counterexample="x = f32[3] parameter(0)\n y = f32[4,2] parameter(1)\n"
+        "a = f32[4,3] broadcast(x), dimensions={1}\n"
+        "ROOT r = f32[4,5] concatenate(a, y), dimensions={1}",
     ),
     Rule(
         "concatenate(A, broadcast(C)) => pad(A, C)",

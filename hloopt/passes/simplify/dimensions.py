@@ -13,6 +13,7 @@ from hloopt.types import ArrayShape, PaddingDim, SliceRange
 
 __all__ = [
     "ELEMENTWISE",
+    "adds_only_ones",
     "all_users_are",
     "before_transpose",
     "common_factors",
@@ -141,6 +142,12 @@ def unmodified_dimensions(before: tuple[int, ...], after: tuple[int, ...]) -> di
                 else:
                     return found
     return found
+
+
+def adds_only_ones(before: tuple[int, ...], after: tuple[int, ...]) -> bool:
+    """Whether a reshape keeps all dimensions, so that a broadcast behind it can do its work."""
+    kept = unmodified_dimensions(before, after)
+    return only_ones_differ(before, after) and len(kept) == len(before)
 
 
 def dimensions_besides_ones(dims: tuple[int, ...]) -> list[int]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from hloopt.ir import Instruction
-from hloopt.passes.simplify.conditions import resized
+from hloopt.passes.simplify.conditions import exact_or_fast, resized
 from hloopt.passes.simplify.dimensions import (
     ELEMENTWISE,
     concatenated,
@@ -18,7 +18,7 @@ from hloopt.passes.simplify.dimensions import (
 )
 from hloopt.passes.simplify.dynamic_index import clamped, joined_starts, largest, number, starts_of
 from hloopt.rewrite import Match, Pattern, Rule, op, splat_literal
-from hloopt.types import SliceRange, array
+from hloopt.types import DotDims, SliceRange, array
 
 __all__ = ["RULES"]
 
@@ -194,6 +194,30 @@ def _of_concatenate(match: Match) -> Instruction | None:
     return None
 
 
+def _of_dot(match: Match) -> Instruction | None:
+    """Multiply only the rows and columns that are taken."""
+    root, dot, starts = match.root, match.root.operands[0], starts_of(match.root)
+    dims = DotDims.of(dot.attributes)
+    if not starts or own_attributes(dot).keys() & {"sparsity", "sparsity_config"}:
+        return None
+    zero = match.splat(array(starts[0].array.dtype), 0)
+    sides: list[Instruction] = []
+    free = len(dims.lhs_batch)
+    for operand, batches, contracting in (
+        (dot.operands[0], dims.lhs_batch, dims.lhs_contracting),
+        (dot.operands[1], dims.rhs_batch, dims.rhs_contracting),
+    ):
+        places, sizes = [zero] * operand.array.rank, list(operand.array.dims)
+        for d in range(operand.array.rank):
+            if d in contracting:
+                continue
+            position = batches.index(d) if d in batches else free
+            free += d not in batches
+            places[d], sizes[d] = starts[position], root.array.dims[position]
+        sides.append(_take(match, operand, tuple(places), tuple(sizes)))
+    return match.make("dot", tuple(sides), own_attributes(dot), root.shape)
+
+
 def _of_update(match: Match) -> Instruction | None:
     """Reading back what was written at the same place."""
     updated = match.root.operands[0]
@@ -319,5 +343,20 @@ RULES = (
         counterexample="x = f32[9] parameter(0)\n u = f32[3] parameter(1)\n i = s32[] parameter(2)\n"
         "d = f32[9] dynamic-update-slice(x, u, i)\n"
         "ROOT r = f32[2] dynamic-slice(d, i), dynamic_slice_sizes={2}",
+    ),
+    Rule(
+        "dynamic-slice(dot(A, B), I) => dot(dynamic-slice(A, I), dynamic-slice(B, I))",
+        _over("dot", once=True),
+        _of_dot,
+        when=exact_or_fast,
+        example="x = s32[2,4,3] parameter(0)\n y = s32[2,3,5] parameter(1)\n i = s32[] parameter(2)\n"
+        "j = s32[] parameter(3)\n k = s32[] parameter(4)\n"
+        "d = s32[2,4,5] dot(x, y), lhs_batch_dims={0}, rhs_batch_dims={0}, "
+        "lhs_contracting_dims={2}, rhs_contracting_dims={1}\n"
+        "ROOT r = s32[1,2,3] dynamic-slice(d, i, j, k), dynamic_slice_sizes={1,2,3}",
+        counterexample="x = f32[4,3] parameter(0)\n y = f32[3,5] parameter(1)\n"
+        "i = s32[] parameter(2)\n"
+        "d = f32[4,5] dot(x, y), lhs_contracting_dims={1}, rhs_contracting_dims={0}\n"
+        "ROOT r = f32[2,5] dynamic-slice(d, i, i), dynamic_slice_sizes={2,5}",
     ),
 )
