@@ -199,7 +199,7 @@ def test_time_is_in_proportion_to_the_module() -> None:
         return hloopt.parse(f"HloModule m\n{head}ENTRY e {{\n" + "\n".join(lines) + "\n}\n")
 
     calls = []
-    for count in (50, 200):
+    for count in (100, 400):
         module = row(count)
         calls.append(count_calls(lambda module=module: Rematerialize().run(module, PassLog())))
         assert bytes_of(module) < 64 * 4 * count // 4

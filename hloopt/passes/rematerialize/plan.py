@@ -11,6 +11,7 @@ from bisect import bisect_right, insort
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
+from operator import attrgetter
 
 from hloopt.analysis.memory import MemoryModel
 
@@ -23,6 +24,7 @@ TIMES = 3
 """How often one instruction may be computed again: it bounds the work, and the module."""
 
 _GAP = 1 << 40
+_KEY = attrgetter("key")
 
 
 @dataclass(eq=False)
@@ -34,9 +36,6 @@ class Step:
     previous: Step | None = None
     following: Step | None = None
     again: bool = False
-
-    def __lt__(self, other: Step) -> bool:
-        return self.key < other.key
 
 
 @dataclass
@@ -152,7 +151,7 @@ class _Sweep:
 
     def next_use(self, buffer: int, step: Step) -> Step | None:
         uses = self.uses[buffer]
-        at = bisect_right(uses, step)
+        at = bisect_right(uses, step.key, key=_KEY)
         return uses[at] if at < len(uses) else None
 
     def let_go(self, step: Step) -> bool:
@@ -200,18 +199,20 @@ class _Sweep:
         self.bytes -= self.model.sizes[buffer]
         return True
 
-    def collect(self, number: int, user: Step, numbers: list[int]) -> bool:
+    def collect(self, number: int, user: Step, numbers: list[int], depth: int = 1) -> bool:
         """What must be computed again before ``user``, in order; False if it is too much or cannot be."""
+        if depth > CHAIN or self.times[number] >= TIMES:
+            return False
         for source in self.model.touched[number]:
             if self.will_live(source, user):
                 continue
             owner = self.owner(source)
             if owner in numbers:
                 continue
-            if owner not in self.costs or not self.collect(owner, user, numbers):
+            if owner not in self.costs or not self.collect(owner, user, numbers, depth + 1):
                 return False
         numbers.append(number)
-        return len(numbers) <= CHAIN and self.times[number] < TIMES
+        return len(numbers) <= CHAIN
 
     def insert(self, number: int, user: Step) -> None:
         assert user.previous is not None
@@ -222,7 +223,7 @@ class _Sweep:
             if self.is_constant(source) and source not in self.alive:
                 self.alive.add(source)
                 self.bytes += self.model.sizes[source]
-            insort(self.uses[source], again)
+            insort(self.uses[source], again, key=_KEY)
         for made in self.model.defined[number]:
             self.waiting[made] = again
             if self.uses[made][-1].key < user.key:
