@@ -63,7 +63,7 @@ def shapes(draw: st.DrawFn) -> str:
     return f"{element}[{','.join(map(str, dims))}]{layout}"
 
 
-@settings(max_examples=60)
+@settings(max_examples=40)
 @given(st.sampled_from(STATES), shapes(), st.booleans(), st.integers(0, LAST), st.data())
 def test_bits_and_state_are_those_of_the_op(
     state: tuple[str, int], shape: str, concatenate: bool, key: int, data: st.DataObject
