@@ -132,6 +132,12 @@ def test_canonical_forms_stay() -> None:
         "scatter_dims_to_operand_dims={0}, index_vector_dim=1, to_apply=add"
     )
     check(module(gather), GatherSimplifier(), changes=False)
+    empty = (
+        "x = f32[0,6] parameter(0)\n i = s32[4] parameter(1)\n"
+        "ROOT r = f32[4,6] gather(x, i), offset_dims={1}, collapsed_slice_dims={0}, "
+        "start_index_map={0}, index_vector_dim=1, slice_sizes={0,6}"
+    )
+    check(module(empty), GatherSimplifier(), changes=False)
     check(module(scatter), ScatterSimplifier(), changes=False)
 
 

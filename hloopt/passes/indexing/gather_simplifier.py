@@ -27,9 +27,9 @@ class GatherSimplifier(Pass):
     4. The result is transposed, and reshaped where dimensions were collapsed or rows belong to several
        batch dimensions.
 
-    Only data moves, so that results are the same.  Gathers in that form already, with control edges or
-    dynamic shapes are left alone.  It is a form for emitters: simplify makes batching dimensions out of
-    counting columns again, so run this pass after it.
+    Only data moves, so that results are the same. Gathers in that form already, with control edges,
+    dynamic shapes or an operand without elements are left alone. It is a form for emitters: simplify
+    makes batching dimensions out of counting columns again, so run this pass after it.
     """
 
     name: ClassVar[str] = "gather-simplifier"
@@ -53,7 +53,7 @@ ENTRY main {
             for instruction in list(computation):
                 if instruction.opcode != "gather" or not is_replaceable(instruction):
                     continue
-                if _is_canonical(instruction):
+                if _is_canonical(instruction) or not instruction.operands[0].array.elements:
                     continue
                 if not log.allows():
                     return changed

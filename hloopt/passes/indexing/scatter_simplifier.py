@@ -26,9 +26,10 @@ class ScatterSimplifier(Pass):
        and the results are transposed back.
     3. Updates are transposed and reshaped to one window a row, no dimension of it left out.
 
-    Windows are combined in the same order, so that results are the same.  Scatters in that form already,
-    with control edges or dynamic shapes are left alone.  It is a form for emitters: simplify makes
-    batching dimensions out of counting columns again, so run this pass after it.
+    Windows are combined in the same order, so that results are the same. Scatters in that form already,
+    with control edges, dynamic shapes or an operand without elements are left alone. It is a form for
+    emitters: simplify makes batching dimensions out of counting columns again, so run this pass after
+    it.
     """
 
     name: ClassVar[str] = "scatter-simplifier"
@@ -59,7 +60,7 @@ ENTRY main {
             for instruction in list(computation):
                 if instruction.opcode != "scatter" or not is_replaceable(instruction):
                     continue
-                if _is_canonical(instruction):
+                if _is_canonical(instruction) or not instruction.operands[0].array.elements:
                     continue
                 if not log.allows():
                     return changed
