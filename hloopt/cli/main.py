@@ -143,13 +143,18 @@ def main() -> None:
         if os.environ.get(_VARIABLE, "0") != "0":
             traceback.print_exc()
         click.echo(
-            f"hloopt: internal error: {type(error).__name__}: {error}\n"
+            f"hloopt: internal error: {type(error).__name__}: {error}{_notes(error)}\n"
             "This is a defect of hloopt; please report it with the module that shows it "
             "(--traceback prints where it happened).",
             err=True,
         )
         code = 70
     sys.exit(code if isinstance(code, int) else 0)
+
+
+def _notes(error: Exception) -> str:
+    """What was added to an error on its way: which pass was running."""
+    return "".join(f" ({note})" for note in getattr(error, "__notes__", ()))
 
 
 def _forget_stdout() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -30,6 +31,8 @@ ENTRY main {
   ROOT r = f32[4] negate(a)
 }
 """
+
+    rules: ClassVar[Mapping[str, bool]] = {rule.name: rule.fast_math for rule in RULES}
 
     def run(self, module: Module, log: PassLog) -> bool:
         """Apply the tuple rules of ``simplify`` where ``simplify`` does."""

@@ -17,9 +17,11 @@ from rich.text import Text
 from hloopt.errors import HlooptError
 from hloopt.ir import Module
 from hloopt.ir.build import clone_module
+from hloopt.passes import convert_pairs
 from hloopt.passes.simplify import RULES
 from hloopt.passes.simplify.xla import ENTRIES
 from hloopt.passes.simplify.xla.entry import Entry
+from hloopt.pipelines import PASSES
 from hloopt.presets import Row, preset_rows
 from hloopt.report.console import table
 from hloopt.report.diff import unified_diff
@@ -185,7 +187,8 @@ def _show_text(title: str, text: str, console: Console) -> None:
 def find_rule(name: str) -> Rule | None:
     """The rule of an equation; blanks do not matter."""
     wanted = "".join(name.split())
-    return next((rule for rule in RULES.rules if "".join(rule.name.split()) == wanted), None)
+    known = (*RULES.rules, *convert_pairs.RULES)
+    return next((rule for rule in known if "".join(rule.name.split()) == wanted), None)
 
 
 def rule_json(rule: Rule) -> dict[str, Any]:
@@ -198,6 +201,7 @@ def rule_json(rule: Rule) -> dict[str, Any]:
     return {
         "name": rule.name,
         "fast_math": rule.fast_math,
+        "passes": [name for name, kind in PASSES.items() if rule.name in kind.rules],
         "xla": [entry.number for entry in ENTRIES if rule.name in entry.rules],
         "example": {"before": before, "after": after.to_text()},
         "left_alone": _read(whole_module(rule.counterexample, element)).to_text(),
@@ -210,7 +214,8 @@ def show_rule(rule: Rule, console: Console, *, as_diff: bool) -> None:
     only = ", with fast_math only" if rule.fast_math else ""
     numbers = ", ".join(map(str, row["xla"]))
     xla = f"; XLA's number {numbers} (hloopt passes --xla-rules)" if numbers else ""
-    console.print(Text.assemble((rule.name, "bold"), f"\nA rule of simplify{only}{xla}."))
+    passes = " and ".join(row["passes"])
+    console.print(Text.assemble((rule.name, "bold"), f"\nA rule of {passes}{only}{xla}."))
     _show_example(row["example"], console, as_diff=as_diff)
     _show_text("left alone", row["left_alone"], console)
 

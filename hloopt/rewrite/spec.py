@@ -27,7 +27,7 @@ from difflib import get_close_matches
 from types import NoneType, UnionType
 from typing import Any, NoReturn, TypeAlias
 
-from hloopt.errors import UsageError
+from hloopt.errors import HlooptError, UsageError
 from hloopt.rewrite.pass_ import Pass
 
 __all__ = [
@@ -182,7 +182,13 @@ def make_pass(spec: PassSpec, passes: Mapping[str, type[Pass]]) -> Pass:
     if spec.name not in passes:
         raise UsageError(f"no pass is called '{spec.name}'" + did_you_mean(spec.name, passes))
     kind = passes[spec.name]
-    return kind(**read_options(kind, spec.name, spec.options))
+    options = read_options(kind, spec.name, spec.options)
+    try:
+        return kind(**options)
+    except HlooptError:
+        raise
+    except Exception as error:  # a pass that somebody else wrote says no in its own way
+        raise UsageError(f"{spec.name}: {error}") from error
 
 
 def read_options(

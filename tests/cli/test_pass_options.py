@@ -14,7 +14,7 @@ from hloopt.dumps import read_dump
 from hloopt.passes.simplify import RULES
 from hloopt.pipelines import PASSES, PIPELINES, parse_pipeline
 from hloopt.presets import XLA_PRESETS, preset_rows
-from hloopt.report.passes import rule_json
+from hloopt.report.passes import find_rule, rule_json
 from support import invoke
 
 TEXT = """HloModule m
@@ -208,9 +208,14 @@ def test_every_pass_of_xla_has_a_counterpart_or_a_reason(name: str) -> None:
 
 def test_every_rule_can_be_shown() -> None:
     """With its example before and after it was applied."""
-    for rule in RULES.rules:
+    names = {name for kind in PASSES.values() for name in kind.rules}
+    assert names >= {rule.name for rule in RULES.rules}
+    for name in names:
+        rule = find_rule(name)
+        assert rule is not None, name
         row = rule_json(rule)
-        assert row["example"]["before"] != row["example"]["after"], rule.name
+        assert row["example"]["before"] != row["example"]["after"], name
+        assert row["passes"], name
     assert "left alone" in invoke("passes", "simplify", "A + 0 => A").stdout
     assert invoke("passes", "A+0=>A").stdout == invoke("passes", "simplify", "A + 0 => A").stdout
 

@@ -207,3 +207,18 @@ def test_a_failing_pass_is_named() -> None:
     ) as caught:
         Pipeline((Turn(), Failing())).run(module())
     assert "test_controls.py:" in str(caught.value)
+
+
+def test_a_failure_of_hloopts_own_is_passed_on_with_the_pass(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A defect stays one, and says in which run it came up."""
+    (dce,) = parse_pipeline("dce").entries
+
+    def fail(*_: object) -> bool:
+        raise KeyError("x")
+
+    monkeypatch.setattr(type(dce), "run", fail)
+    with pytest.raises(KeyError) as caught:
+        parse_pipeline("cse,dce").run(module())
+    assert caught.value.__notes__ == ["in run 2: dce"]

@@ -153,6 +153,14 @@ def test_what_is_wrong_with_a_file(file: Path, old: str, new: str, message: str)
     assert message in result.stderr
 
 
+def test_a_pass_that_refuses_an_option_in_its_own_way(file: Path) -> None:
+    """Any exception of its constructor is a wrong option."""
+    init = "    def __post_init__(self) -> None:\n        if not self.to:\n            raise ValueError('to: no name')\n\n"
+    file.write_text(PASS.replace("    def run", f"{init}    def run"))
+    result = invoke("optimize", "--pass-file", str(file), "--passes", 'rename{to=""}', stdin=MODULE)
+    assert (result.exit_code, result.stderr) == (2, "hloopt: error: rename: to: no name\n")
+
+
 def test_files_that_are_none(tmp_path: Path) -> None:
     """Not there, or no Python."""
     with pytest.raises(UsageError, match=r"no\.py: no such file"):
