@@ -9,6 +9,7 @@ from typing import ClassVar
 from hloopt.errors import UsageError
 from hloopt.ir import Computation, Instruction, Module, build, edit
 from hloopt.ir.walk import callees_first, wrapped_computations
+from hloopt.passes.own_bodies import own_fusion_bodies
 from hloopt.rewrite import Pass, PassLog, same_layout
 
 __all__ = ["CallInliner", "inline_call", "inlining_obstacle"]
@@ -148,6 +149,7 @@ def inline_call(call: Instruction, module: Module) -> None:
     edit.remove(call)
     if not callee.callers and callee is not module.entry:
         edit.remove_computation(callee)
+    own_fusion_bodies(copies)
 
 
 def _hand_on_sharding(call: Instruction, callee: Computation, result: Instruction) -> None:

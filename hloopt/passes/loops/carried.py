@@ -9,6 +9,7 @@ from typing import TypeAlias
 from hloopt.analysis.loop_config import Config, config_text, loop_config
 from hloopt.ir import Computation, Instruction, build, edit
 from hloopt.ir.walk import called_computations, has_side_effect
+from hloopt.passes.own_bodies import own_computation
 from hloopt.types import Shape, TupleShape
 
 __all__ = [
@@ -99,8 +100,8 @@ class Carried:
 
     def __init__(self, loop: Instruction, *, keeps_state: bool = False) -> None:
         self.loop = loop
-        _own(loop, "condition")
-        _own(loop, "body")
+        own_computation(loop, "condition")
+        own_computation(loop, "body")
         self.condition: Computation = loop.attributes["condition"]
         self.body: Computation = loop.attributes["body"]
         self.states = (self.condition.parameters[0], self.body.parameters[0])
@@ -228,24 +229,6 @@ def _moved(config: Config, renumbered: dict[int, int]) -> Config:
             {**row, "tuple_index": str(index)} for row, index in rows if index is not None
         ]
     return changed
-
-
-def _own(caller: Instruction, name: str) -> None:
-    """A computation that nobody else calls."""
-    called: Computation = caller.attributes[name]
-    module = called.module
-    assert module is not None
-    if sum(called.callers.values()) > 1:
-        copy = edit.add_computation(module, build.clone_computation(called))
-        edit.set_attribute(caller, name, copy)
-        own_fusion_bodies(copy)
-
-
-def own_fusion_bodies(instructions: Iterable[Instruction]) -> None:
-    """Give each of the fusions among some instructions a body of its own, as a fusion must have."""
-    for instruction in instructions:
-        if instruction.opcode == "fusion" and instruction.computation is not None:
-            _own(instruction, "calls")
 
 
 def _to_the_front(parameter: Instruction) -> None:

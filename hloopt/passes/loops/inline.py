@@ -6,13 +6,13 @@ from collections.abc import Callable, Sequence
 
 from hloopt.ir import Computation, Instruction, build, edit
 from hloopt.passes.loops.carried import (
-    own_fusion_bodies,
     reads,
     remove_uncalled,
     remove_unused,
     tuple_of,
     whole_uses,
 )
+from hloopt.passes.own_bodies import own_fusion_bodies
 from hloopt.rewrite.driver import same_layout
 from hloopt.types import TupleShape
 

@@ -11,7 +11,8 @@ from hloopt.ir import Computation, Instruction, Module, build, edit
 from hloopt.ir.walk import callees_first, wrapped_computations
 from hloopt.passes.effects import Effects
 from hloopt.passes.loops import elements
-from hloopt.passes.loops.carried import Carried, obstacle, own_fusion_bodies, remove_unused
+from hloopt.passes.loops.carried import Carried, obstacle, remove_unused
+from hloopt.passes.own_bodies import own_fusion_bodies
 from hloopt.rewrite import Pass, PassLog
 from hloopt.types import ArrayShape, Shape, TupleShape, leaves
 

@@ -1,0 +1,30 @@
+"""Computations that one instruction alone calls: what a copy needs before it can be changed, or be at all."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from hloopt.ir import Computation, Instruction, build, edit
+
+__all__ = ["own_computation", "own_fusion_bodies"]
+
+
+def own_computation(caller: Instruction, name: str) -> None:
+    """Let an attribute's computation be one that nobody else calls: a copy where somebody does."""
+    called: Computation = caller.attributes[name]
+    module = called.module
+    assert module is not None
+    if sum(called.callers.values()) > 1:
+        copy = edit.add_computation(module, build.clone_computation(called))
+        edit.set_attribute(caller, name, copy)
+        own_fusion_bodies(copy)
+
+
+def own_fusion_bodies(instructions: Iterable[Instruction]) -> None:
+    """Give each of the fusions among some instructions a body of its own, as a fusion must have.
+
+    For instructions that were copied; once what they were copied from is gone, if it is to go.
+    """
+    for instruction in instructions:
+        if instruction.opcode == "fusion" and instruction.computation is not None:
+            own_computation(instruction, "calls")
