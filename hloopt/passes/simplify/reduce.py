@@ -447,7 +447,7 @@ RULES = (
         counterexample=f"HloModule m\n{ADD}ENTRY e {{ x = f32[2,3,4] parameter(0)\n"
         "i = f32[] parameter(1)\n y = f32[4,3,2] transpose(x), dimensions={2,1,0}\n"
         "ROOT r = f32[4] reduce(y, i), dimensions={1,2}, to_apply=add }",
-        types=("f32", "s32", "bf16"),
+        types=("f32", "s32"),
     ),
     Rule(
         "reduce(reshape(A)) => reshape(reduce(A))",
@@ -459,7 +459,7 @@ RULES = (
         counterexample=f"HloModule m\n{ADD}ENTRY e {{ x = f32[2,6,4] parameter(0)\n"
         "i = f32[] parameter(1)\n y = f32[2,2,3,2,2] reshape(x)\n"
         "ROOT r = f32[2,2,2,2] reduce(y, i), dimensions={2}, to_apply=add }",
-        types=("f32", "s32", "bf16"),
+        types=("f32", "s32"),
     ),
     Rule(
         "reduce(concatenate(A, B)) across => concatenate(reduce(A), reduce(B))",
@@ -499,7 +499,7 @@ RULES = (
         counterexample=f"HloModule m\n{ADD}ENTRY e {{ x = $T[2,3] parameter(0)\n"
         "i = $T[] parameter(1)\n y = $T[5,2,3,4] broadcast(x), dimensions={1,2}\n"
         "ROOT r = $T[5,2] reduce(y, i), dimensions={2,3}, to_apply=add }",
-        types=("f32", "s32", "bf16"),
+        types=("f32", "s32"),
     ),
     Rule(
         "reduce(broadcast(A), 0) => A * n",

@@ -176,6 +176,7 @@ ENTRIES: tuple[Entry, ...] = (
             "conditional(I, A, B) of scalars => select(I, A, B)",
             "conditional(C, A, A) of one computation => call(A)",
         ),
+        ("conditional-simplifier",),
     ),
     Entry(
         143,
