@@ -8,6 +8,7 @@ from hloopt.passes.simplify.conditions import (
     UNSIGNED,
     is_exact,
     is_negatable,
+    is_positive_zero,
     is_signed_negatable,
     scalar_value,
 )
@@ -77,6 +78,21 @@ def _differences(match: Match) -> bool:
     return match.fast_math or match.root.array.dtype.kind in INTEGER
 
 
+def _negated_sum(match: Match) -> Instruction | None:
+    """Sums round alike on both sides of zero; one that starts at 0.0 is never -0.0, nor is 0.0 - x."""
+    root = match.root
+    combiner = root.attributes["to_apply"]
+    total = combiner.root
+    if total.opcode != "add" or set(total.operands) != set(combiner.parameters):
+        return None
+    if not is_exact(match) or total.array.dtype is not root.array.dtype:
+        return None
+    if root.array.dtype.kind not in INTEGER and not is_positive_zero(match.Z):
+        return None
+    plain = match.make("reduce", (match.A, match.Z), root.attributes, root.shape)
+    return match.make("subtract", (match.splat(root.array, 0), plain), {}, root.shape)
+
+
 RULES = (
     Rule(
         "-(-A) => A",
@@ -130,6 +146,20 @@ RULES = (
         counterexample="x = s32[] parameter(0)\n c = s32[] constant(1)\n n = s32[] negate(x)\n"
         "ROOT r = s32[] divide(n, c)",
         types=("f32", "bf16", "f64"),
+    ),
+    Rule(
+        "reduce-add(-A, 0) => 0 - reduce-add(A, 0)",
+        op("reduce", (-A).one_use, splat(0, name="Z")),
+        _negated_sum,
+        example="HloModule m\nplus { a = $T[] parameter(0)\n b = $T[] parameter(1)\n"
+        "ROOT c = $T[] add(a, b) }\nENTRY e { x = $T[3,6] parameter(0)\n"
+        "n = $T[3,6] negate(x)\n z = $T[] constant(0)\n"
+        "ROOT r = $T[6] reduce(n, z), dimensions={0}, to_apply=plus }\n",
+        counterexample="HloModule m\nplus { a = f32[] parameter(0)\n b = f32[] parameter(1)\n"
+        "ROOT c = f32[] add(a, b) }\nENTRY e { x = f32[3,6] parameter(0)\n"
+        "n = f32[3,6] negate(x)\n z = f32[] constant(-0.0)\n"
+        "ROOT r = f32[6] reduce(n, z), dimensions={0}, to_apply=plus }\n",
+        types=("f32", "bf16", "f64", "s32", "u8"),
     ),
     Rule(
         "abs(A) => A without a sign",
