@@ -181,7 +181,8 @@ class Inductions:
             return None
         if instruction.opcode == "constant":
             return _number(constant_value(instruction))
-        if not instruction.is_understood or instruction.op.numpy is None:
+        is_same_bits = instruction.opcode == "bitcast-convert"
+        if not instruction.is_understood or (instruction.op.numpy is None and not is_same_bits):
             return None
         value = self._values.of(instruction, frame)
         if value is not None:

@@ -13,6 +13,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from hloopt.analysis.loop_reader import Frame, Reader, Slot
+from hloopt.analysis.progressions import wrapped
 from hloopt.ir import Instruction
 from hloopt.ops import ScalarArgs
 from hloopt.types import ArrayShape, rounded
@@ -57,6 +58,8 @@ class Values:
         if instruction.opcode == "constant":
             literal = instruction.literal
             return _whole(literal.splat) if literal is not None else None
+        if instruction.opcode == "bitcast-convert":
+            return self._same_bits(instruction, frame, depth)
         function = instruction.op.numpy
         if function is None or not instruction.is_understood:
             return None
@@ -72,6 +75,18 @@ class Values:
         kind = instruction.operands[-1].array.dtype
         args = ScalarArgs(kind, result, instruction.attributes)
         return _whole(rounded(np.asarray(function(args, *operands)), result.numpy))
+
+    def _same_bits(
+        self, instruction: Instruction, frame: Frame | None, depth: int
+    ) -> Scalar | None:
+        """An integer as another type of as many bits."""
+        kind, (source,) = instruction.array.dtype, instruction.operands
+        value = self.of(source, frame, depth) if is_counted(source) else None
+        if value is None or not (kind.is_integer and source.array.dtype.is_integer):
+            return None
+        if kind.bits != source.array.dtype.bits:
+            return None
+        return np.array(wrapped(int(value), kind)).astype(kind.numpy)
 
 
 _EXACT = {"f32": 1 << 24, "f64": 1 << 53}

@@ -370,6 +370,15 @@ _TESTS = """
         ("ROOT r = pred[] and(c, b)", 0, 34),
         ("ROOT r = pred[] or(c, b)", 34, None),
         ("ROOT r = pred[] copy(go)", 11, 11),
+        (
+            (
+                "u = u32[] bitcast-convert(i)\n m = s32[] constant(-7)\n"
+                "v = u32[] bitcast-convert(m)\n d = u32[] subtract(u, v)\n"
+                "w = u32[] constant(20)\n ROOT r = pred[] compare(d, w), direction=LE"
+            ),
+            14,
+            14,
+        ),
         (("t = (pred[]) tuple(a)\n o = (pred[]) opt-barrier(t)\n"
          "ROOT r = pred[] get-tuple-element(o), index=0"), 10, 10),
         (("w = s64[] convert(i)\n m = s64[] constant(4294967297)\n"
