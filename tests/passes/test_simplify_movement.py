@@ -20,8 +20,10 @@ SIZES = (1, 1, 2, 3, 4)
 class Chain:
     """Instructions of an entry computation, each a movement of earlier ones."""
 
-    def __init__(self, seed: int) -> None:
+    def __init__(self, seed: int, *, layouts: bool = False) -> None:
         self.random = random.Random(seed)
+        self.layouts = layouts
+        self.shapes: dict[str, str] = {}
         self.lines: list[str] = []
         self.dims: dict[str, tuple[int, ...]] = {}
         self.starts: list[str] = []
@@ -35,7 +37,12 @@ class Chain:
         self.starts += ["c0", "c1", "c5"]
 
     def add(self, name: str, dims: tuple[int, ...], text: str) -> None:
-        self.lines.append(f"{name} = s32[{','.join(map(str, dims))}] {text}")
+        order = list(range(len(dims)))[::-1]
+        if self.layouts and self.random.random() < 0.4:
+            self.random.shuffle(order)
+        layout = f"{{{','.join(map(str, order))}}}" if self.layouts and dims else ""
+        self.shapes[name] = f"s32[{','.join(map(str, dims))}]{layout}"
+        self.lines.append(f"{name} = {self.shapes[name]} {text}")
         self.dims[name] = dims
 
     def step(self) -> None:
@@ -43,6 +50,8 @@ class Chain:
         dims = self.dims[name]
         moves = (self.reshape, self.transpose, self.broadcast, self.slice, self.pad, self.reverse,
                  self.dynamic_slice, self.update, self.concatenate, self.compute, self.iota)  # fmt: skip
+        if self.layouts:
+            moves += (self.copy, self.copy, self.bitcast)
         self.random.choice(moves)(f"v{len(self.lines)}", name, dims)
 
     def reshape(self, new: str, name: str, dims: tuple[int, ...]) -> None:
@@ -147,9 +156,15 @@ class Chain:
         if dims:
             self.add(new, dims, f"iota(), iota_dimension={self.random.randrange(len(dims))}")
 
+    def copy(self, new: str, name: str, dims: tuple[int, ...]) -> None:
+        self.add(new, dims, f"copy({name})")
+
+    def bitcast(self, new: str, name: str, dims: tuple[int, ...]) -> None:
+        self.add(new, tuple(self.random.sample(dims, len(dims))), f"bitcast({name})")
+
     def text(self) -> str:
         names = list(self.dims)[-3:]
-        shapes = ", ".join(f"s32[{','.join(map(str, self.dims[name]))}]" for name in names)
+        shapes = ", ".join(self.shapes[name] for name in names)
         lines = "\n ".join(self.lines)
         return f"HloModule m\nENTRY e {{\n {lines}\n ROOT r = ({shapes}) tuple({', '.join(names)})\n}}\n"
 
@@ -162,6 +177,19 @@ def test_random_movement(seed: int) -> None:
         chain.step()
     _, log = check(chain.text(), Simplify(), draws=3, changes=None)
     assert not log.notes
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_random_movement_in_any_layout(seed: int) -> None:
+    """The same with copies, bitcasts and any order in memory: results keep their bits and layouts."""
+    chain = Chain(seed, layouts=True)
+    for _ in range(10):
+        chain.step()
+    better, log = check(chain.text(), Simplify(), draws=2, changes=None)
+    assert not log.notes
+    names = list(chain.dims)[-3:]
+    found = [str(operand.shape) for operand in better.entry.root.operands]
+    assert found == [chain.shapes[name] for name in names]
 
 
 @st.composite
