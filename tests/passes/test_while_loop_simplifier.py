@@ -286,12 +286,22 @@ def test_a_loop_that_runs_once_with_a_side_effect_stays() -> None:
     assert missed(text) == ["body or condition have side effects"]
 
 
-def test_a_sharding_by_element_stays() -> None:
-    """Nobody here renumbers it."""
-    text = loop_text([I, X, W], body=STEP, following=["i1", "v1", "w"], results=["i"],
-                     attributes=", sharding={{replicated}, {replicated}, {replicated}}")  # fmt: skip
-    text = text.replace("constant(5)", "constant(500)")
-    assert missed(text) == ["its sharding is told element by element"]
+def test_a_sharding_by_element_loses_what_is_dropped() -> None:
+    """Whatever a sharding consists of, those of the elements that are left stay."""
+    first, second = "{replicated}", '{devices=[4]0,1,2,3 metadata={op_name="a, {b}"}}'
+    text = loop_text([I, W, X], body=f"{COUNT}\nv1 = f32[4] multiply(v, v)",
+                     following=["i1", "w", "v1"], results=["v"],
+                     attributes=f", sharding={{{first}, {{maximal device=1}}, {second}}}")  # fmt: skip
+    module, _ = check(text, PASS, draws=2)
+    (loop,) = loops(module)
+    assert str(loop.attributes["sharding"]) == f"{{{first}, {second}}}"
+
+
+def test_a_sharding_by_elements_of_elements_stays() -> None:
+    """Nobody here takes it apart."""
+    shardings = ", ".join(["{replicated}"] * 4)
+    text = NESTED.replace("body=body", f"body=body, sharding={{{shardings}}}")
+    assert missed(text) == ["its sharding is told by elements of elements"]
 
 
 def test_what_xla_says_of_elements_follows_them() -> None:

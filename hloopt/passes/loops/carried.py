@@ -9,11 +9,13 @@ from typing import TypeAlias
 from hloopt.analysis.loop_config import Config, config_text, loop_config
 from hloopt.ir import Computation, Instruction, build, edit
 from hloopt.ir.walk import called_computations, has_side_effect
+from hloopt.passes.loops.shardings import by_element, element_shardings, keep_shardings
 from hloopt.passes.own_bodies import own_computation
 from hloopt.types import Shape, TupleShape
 
 __all__ = [
     "Carried",
+    "growth_obstacle",
     "init_elements",
     "obstacle",
     "reads",
@@ -42,9 +44,17 @@ def obstacle(loop: Instruction) -> str:
         return "its state has dynamic dimensions"
     if not all(part.is_understood for part in parts):
         return "it has attributes nobody here knows"
-    if any(str(part.attributes.get("sharding", "")).startswith("{{") for part in parts):
-        return "its sharding is told element by element"
+    if any(by_element(part) and element_shardings(part) is None for part in parts):
+        return "its sharding is told by elements of elements"
     return ""
+
+
+def growth_obstacle(loop: Instruction) -> str:
+    """Why the state of a loop cannot have other elements than it has, or an empty string."""
+    parts = (loop, loop.operands[0], *states(loop)[:2], loop.attributes["body"].root)
+    if any(map(by_element, parts)):
+        return "its sharding is told element by element"
+    return obstacle(loop)
 
 
 def reads(state: Instruction) -> dict[int, list[Instruction]]:
@@ -136,6 +146,8 @@ class Carried:
         unused = [part.operands[index] for part in (self.init, self.root) for index in gone]
         edit.set_operands(self.init, tuple(self.init.operands[index] for index in kept))
         edit.set_operands(self.root, tuple(self.root.operands[index] for index in kept))
+        for part in (self.init, self.root, *self.states, self.loop):
+            keep_shardings(part, kept)
         for state in (*self.states, self.loop):
             found = reads(state)
             for index in sorted(gone):

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from hloopt.ir import Instruction, edit
 from hloopt.passes.effects import Effects
-from hloopt.passes.loops.carried import Carried, reads, tuple_of
+from hloopt.passes.loops.carried import Carried, growth_obstacle, reads, tuple_of
 from hloopt.passes.loops.elements import is_plain
 from hloopt.passes.loops.inline import elements_of
 from hloopt.rewrite import PassLog
@@ -21,7 +21,7 @@ def flatten(loop: Instruction, effects: Effects, log: PassLog) -> bool:
     """Open tuples within the state, level by level."""
     changed = False
     while any(isinstance(shape, TupleShape) for shape in _shapes(loop)):
-        reason = _obstacle(loop)
+        reason = growth_obstacle(loop) or _obstacle(loop)
         if reason:
             log.miss(NAME, loop, reason)
             break

@@ -11,7 +11,7 @@ from hloopt.ir import Computation, Instruction, Module, build, edit
 from hloopt.ir.walk import callees_first, wrapped_computations
 from hloopt.passes.effects import Effects
 from hloopt.passes.loops import elements
-from hloopt.passes.loops.carried import Carried, obstacle, remove_unused
+from hloopt.passes.loops.carried import Carried, growth_obstacle, remove_unused
 from hloopt.passes.own_bodies import own_fusion_bodies
 from hloopt.rewrite import Pass, PassLog
 from hloopt.types import ArrayShape, Shape, TupleShape, leaves
@@ -38,7 +38,8 @@ class WhileInvariantMotion(Pass):
     Both body and condition give up their work, inner loops first, so that it leaves all loops it does not
     depend on.  A call, loop, conditional or custom-call moves only out of a loop that runs at least once:
     it may cost more than anything the program would do.  Never moved: side effects, collectives, random
-    numbers, control edges, barriers, tokens, what has a sharding or dynamic dimensions.
+    numbers, control edges, barriers, tokens, what has a sharding or dynamic dimensions; nor anything out of
+    a loop whose sharding is told element by element: a new element would have none.
 
     constants    whether to move constants that the loop reads by themselves, too
     reshapes     whether to move reshape, broadcast, transpose and the like for their own sake
@@ -108,7 +109,7 @@ ENTRY main {
         for name in ("body", "condition"):
             if not _Search(self, loop, name, effects, log).leaving():
                 continue
-            reason = obstacle(loop)
+            reason = growth_obstacle(loop)
             if reason:
                 log.miss(_STEP, loop, reason)
                 break

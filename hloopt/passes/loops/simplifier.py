@@ -35,7 +35,7 @@ class WhileLoopSimplifier(Pass):
     A loop with side effects in body or condition is never taken apart (1), nor is one with control edges,
     or whose result has a sharding.  An endless loop stays one: nothing is said about a loop whose count is
     not known.  Bodies of fusions and of asynchronous calls are left alone, as are dynamic dimensions and
-    shardings told element by element.
+    shardings told by elements of elements.
     """
 
     name: ClassVar[str] = "while-loop-simplifier"

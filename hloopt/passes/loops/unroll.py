@@ -40,7 +40,7 @@ class WhileUnroll(Pass):
     Counters are numbers in each copy, and before the loop: slices at them become static with simplify and
     constant-folding.  Copies are called ``NAME.unroll.K``, those before the loop ``NAME.peel.K``; metadata
     and control edges are copied.  Refused: no known count, side effects, collectives and random numbers
-    in body or condition, control edges, a sharding told element by element, dynamic dimensions.  A loop is
+    in body or condition, control edges, a sharding of the result, dynamic dimensions.  A loop is
     marked (frontend_attributes) so that it is not taken again.
 
     factor     iterations in a body; 1 to write out whole loops only
