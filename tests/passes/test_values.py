@@ -60,6 +60,67 @@ def test_what_is_claimed_holds(chooser: random.Random) -> None:
     check_all(hloopt.parse(Maker(chooser).text()), 3)
 
 
+MOVED = """HloModule m
+plus { a = $T[] parameter(0)
+ b = $T[] parameter(1)
+ ROOT c = $T[] add(a, b) }
+most { a = $T[] parameter(0)
+ b = $T[] parameter(1)
+ ROOT c = $T[] maximum(a, b) }
+least { a = $T[] parameter(0)
+ b = $T[] parameter(1)
+ ROOT c = $T[] minimum(a, b) }
+less { a = $T[] parameter(0)
+ b = $T[] parameter(1)
+ i = s32[] parameter(2)
+ j = s32[] parameter(3)
+ ROOT c = pred[] compare(a, b), direction=LT }
+ENTRY e { x = $T[4,3] parameter(0)
+ y = $T[2,3] parameter(1)
+ k = s32[] parameter(2)
+ at = s32[5,1] parameter(3)
+ half = $T[4,3] multiply(x, x)
+ low = $T[] constant(-2)
+ clamped = $T[2,3] clamp(low, y, low)
+ joined = $T[6,3] concatenate(half, clamped), dimensions={0}
+ padded = $T[5,3] pad(half, low), padding=1_0x0_0
+ cut = $T[2,3] slice(joined), slice={[3:5], [0:3]}
+ part = $T[2,3] dynamic-slice(half, k, k), dynamic_slice_sizes={2,3}
+ put = $T[4,3] dynamic-update-slice(half, clamped, k, k)
+ turned = $T[3,4] transpose(half), dimensions={1,0}
+ back = $T[4,3] reverse(half), dimensions={0}
+ flat = $T[12] reshape(half)
+ taken = $T[5,3] gather(half, at), offset_dims={1}, collapsed_slice_dims={0}, start_index_map={0},
+ index_vector_dim=1, slice_sizes={1,3}
+ count = s32[12] iota(), iota_dimension=0
+ both = ($T[12], s32[12]) sort(flat, count), dimensions={0}, to_apply=less
+ ordered = $T[12] get-tuple-element(both), index=0
+ order = s32[12] get-tuple-element(both), index=1
+ zero = $T[] constant(0)
+ total = $T[3] reduce(half, zero), dimensions={0}, to_apply=plus
+ top = $T[3] reduce(put, low), dimensions={0}, to_apply=most
+ bottom = $T[3] reduce(half, low), dimensions={0}, to_apply=least
+ ROOT r = ($T[6,3], $T[5,3], $T[2,3], $T[2,3], $T[4,3], $T[3,4], $T[4,3], $T[12], $T[5,3], $T[12], s32[12],
+ $T[3], $T[3], $T[3]) tuple(joined, padded, cut, part, put, turned, back, flat, taken, ordered, order, total,
+ top, bottom) }
+"""
+
+
+@pytest.mark.parametrize("element", ["f32", "bf16", "f64", "s32", "s8"])
+def test_what_moves_elements_keeps_what_is_known(element: str) -> None:
+    """Squares and a constant, moved, joined, sorted and reduced: the bounds hold, and are no wider."""
+    module = hloopt.parse(MOVED.replace("$T", element))
+    hloopt.verify(module)
+    claims = dict(zip(module.entry.root.operands, check_all(module, 12), strict=True))
+    known = {instruction.name: claim for instruction, claim in claims.items()}
+    assert (known["order"].low, known["order"].high) == (0, 11)
+    if element in ("f32", "bf16", "f64"):
+        assert known["joined"].low == known["padded"].low == known["top"].low == -2
+        for name in ("part", "turned", "back", "flat", "taken", "ordered", "total"):
+            assert known[name].low == 0, name
+        assert known["bottom"].low == -2
+
+
 def entry(text: str) -> tuple[Module, dict[str, Instruction]]:
     module = hloopt.parse(f"HloModule m, num_partitions=4\n{text}")
     hloopt.verify(module)
