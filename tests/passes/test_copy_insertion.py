@@ -348,3 +348,30 @@ def test_time_is_in_proportion_to_the_module() -> None:
         for module in modules
     ]
     assert calls[1] < 5 * calls[0]
+
+
+def test_a_cloned_computation_has_fusions_of_its_own() -> None:
+    """A fusion's body is that of one fusion, also where its computation is called twice."""
+    text = """HloModule m
+
+fused {
+  a = f32[4] parameter(0)
+  b = f32[4] exponential(a)
+  ROOT c = f32[4] negate(b)
+}
+
+f {
+  x = f32[4] parameter(0)
+  ROOT y = f32[4] fusion(x), kind=kLoop, calls=fused
+}
+
+ENTRY main {
+  x = f32[4] parameter(0)
+  y = f32[4] call(x), to_apply=f
+  z = f32[4] call(y), to_apply=f
+  ROOT r = f32[4] add(y, z)
+}
+"""
+    module, _ = proof.check(text, CopyInsertion())
+    fusions = [entry for entry in module.instructions() if entry.opcode == "fusion"]
+    assert len({entry.attributes["calls"] for entry in fusions}) == len(fusions) == 2

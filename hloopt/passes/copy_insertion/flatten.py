@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from hloopt.ir import Computation, Module, build, edit
 from hloopt.ir.walk import calls_by_attribute
+from hloopt.passes.own_bodies import own_fusion_bodies
 from hloopt.rewrite import PassLog
 
 __all__ = ["flatten"]
@@ -41,5 +42,6 @@ def _own(module: Module, called: Computation, taken: set[Computation]) -> Comput
         taken.add(called)
         return called
     copy = edit.add_computation(module, build.clone_computation(called))
+    own_fusion_bodies(copy)
     taken.add(copy)
     return copy
