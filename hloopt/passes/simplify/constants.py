@@ -28,8 +28,14 @@ def _splat_constant(match: Match) -> Instruction | None:
     return match.splat_of(shape, Literal(array(shape.dtype), literal.splat))
 
 
+_FEW = 64
+
+
 def _progression(match: Match) -> Instruction | None:
-    """``first + step * iota`` in the type's own arithmetic, modulo its range."""
+    """``first + step * iota`` in the type's own arithmetic, modulo its range.
+
+    Up to 64 elements only the plain iota: ``constant-folding`` knows it, and a few numbers are no work.
+    """
     literal, shape = match.root.literal, match.root.shape
     if literal is None or literal.array is None or not isinstance(shape, ArrayShape):
         return None
@@ -40,6 +46,8 @@ def _progression(match: Match) -> Instruction | None:
     if step == 0 or not np.array_equal(values, first + step * np.arange(shape.elements)):
         return None
     if shape.dtype.kind == "unsigned" and step < 0:
+        return None
+    if shape.elements <= _FEW and (first, step) != (0, 1):
         return None
     numbers = match.make("iota", (), {"iota_dimension": 0}, shape)
     if step != 1:
@@ -73,6 +81,8 @@ def _without_elements(match: Match) -> Instruction | None:
     return match.splat(root.array, 0)
 
 
+_ODD = f"{{{', '.join(str(3 + 2 * number) for number in range(66))}}}"
+
 RULES = (
     Rule(
         "f(A) without elements => broadcast(0)",
@@ -95,8 +105,9 @@ RULES = (
         "constant(C, C + D, C + 2 * D, ...) => C + D * iota",
         op("constant"),
         _progression,
-        example="ROOT r = $T[4] constant({3, 5, 7, 9})",
-        counterexample="ROOT r = s32[4] constant({3, 5, 7, 8})",
+        example=f"i = $T[3] constant({{0, 1, 2}})\n c = $T[66] constant({_ODD})\n"
+        "ROOT r = ($T[3], $T[66]) tuple(i, c)",
+        counterexample="ROOT r = s32[4] constant({0, 1, 2, 4})",
         types=("s32", "u8", "s64"),
     ),
     Rule(
