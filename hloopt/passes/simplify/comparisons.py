@@ -37,6 +37,8 @@ def _at_the_end(match: Match) -> Instruction | None:
     value, known = scalar_value(match.C), match.values.of(match.A)
     if value is None or match.A.array.dtype.kind not in INTEGER or known.low == known.high:
         return None
+    if match.A.opcode in ("parameter", "get-tuple-element"):
+        return None  # what loops count with stays an order
     bound, direction = int(value), match.root.attributes["direction"]
     ends = {
         "LE": (known.low, bound),
@@ -150,13 +152,11 @@ RULES = (
         "compare(A, end of A) => A == C",
         op("compare", var("A", WHOLE), C),
         _at_the_end,
-        example="x = $T[6] parameter(0)\n c = $T[] constant(1)\n"
-        "b = $T[6] broadcast(c), dimensions={}\n"
-        "ROOT r = pred[6] compare(x, b), direction=LT",
-        counterexample="x = s32[6] parameter(0)\n c = s32[] constant(1)\n"
-        "b = s32[6] broadcast(c), dimensions={}\n"
-        "ROOT r = pred[6] compare(x, b), direction=LT",
-        types=("u32", "u8", "u64"),
+        example="x = u8[6] parameter(0)\n y = $T[6] convert(x)\n c = $T[] constant(1)\n"
+        "cc = $T[6] broadcast(c), dimensions={}\n ROOT r = pred[6] compare(y, cc), direction=LT",
+        counterexample="x = u8[6] parameter(0)\n y = s32[6] convert(x)\n c = s32[] constant(2)\n"
+        "cc = s32[6] broadcast(c), dimensions={}\n ROOT r = pred[6] compare(y, cc), direction=LT",
+        types=("s32", "u32", "s64"),
     ),
     Rule(
         "compare(A + C1, C2) => compare(A, C2 - C1)",

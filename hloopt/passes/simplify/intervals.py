@@ -11,7 +11,13 @@ from typing import Final
 
 from hloopt.analysis.values import MIRRORED
 from hloopt.ir import Instruction
-from hloopt.passes.simplify.conditions import FLOAT, has_known_arithmetic, is_plain, scalar_value
+from hloopt.passes.simplify.conditions import (
+    FLOAT,
+    has_known_arithmetic,
+    is_plain,
+    is_used_here,
+    scalar_value,
+)
 from hloopt.rewrite import Match, Rule, op, splat, var
 
 __all__ = ["RULES"]
@@ -69,18 +75,24 @@ def _says(direction: str, side: int, place: tuple[int, int] | str) -> bool:
     return _TRUE_AT[direction][place[side] + 1]
 
 
+def _comparisons(match: Match) -> tuple[Instruction, Instruction]:
+    """The one with C1 and the one with C2."""
+    first, second = match.root.operands
+    return (first, second) if first.operands[1] is match.C1 else (second, first)
+
+
 def _together(match: Match) -> Instruction | None:
+    return _as_one_place(match, *_comparisons(match))
+
+
+def _as_one_place(match: Match, first: Instruction, second: Instruction) -> Instruction | None:
     """One comparison, or a constant, that says the same in all places."""
-    root = match.root
-    first, second = root.operands
-    if first.operands[1] is not match.C1:
-        first, second = second, first
     one, other = _number(match.C1), _number(match.C2)
     if one is None or other is None or not (is_plain(first) and is_plain(second)):
         return None
     sides = (0, 1) if one <= other else (1, 0)
     places = _places(match, min(one, other), max(one, other))
-    combine = _LOGIC[root.opcode]
+    combine = _LOGIC[match.root.opcode]
     wanted = [
         combine(
             _says(first.attributes["direction"], sides[0], place),
@@ -89,7 +101,7 @@ def _together(match: Match) -> Instruction | None:
         for place in places
     ]
     if len(set(wanted)) < 2:
-        return match.splat(root.array, bool(wanted and wanted[0]))
+        return match.splat(match.root.array, bool(wanted and wanted[0]))
     for compare, side in ((first, sides[0]), (second, sides[1])):
         for direction in (compare.attributes["direction"], *_DIRECTIONS):
             if wanted == [_says(direction, side, place) for place in places]:
@@ -139,21 +151,39 @@ _SIZE: Final = {("or", "LT", "GT"): "GT", ("or", "LE", "GE"): "GE",
 
 
 def _by_size(match: Match) -> Instruction | None:
+    return _as_one_size(match, *_comparisons(match))
+
+
+def _as_one_size(match: Match, first: Instruction, second: Instruction) -> Instruction | None:
     """Two bounds as far from zero as each other are one of the size."""
-    first, second = match.root.operands
-    if first.operands[1] is not match.C1:
+    if match.A.array.dtype.kind != FLOAT or not (is_plain(first) and is_plain(second)):
+        return None
+    if first.attributes["direction"] in ("GT", "GE") and match.root.opcode == "or":
         first, second = second, first
-    low, high = _number(match.C1), _number(match.C2)
+    if first.attributes["direction"] in ("LT", "LE") and match.root.opcode == "and":
+        first, second = second, first
+    low, high = (_number(compare.operands[1]) for compare in (first, second))
     directions = (first.attributes["direction"], second.attributes["direction"])
     direction = _SIZE.get((match.root.opcode, *directions))
     if direction is None or low is None or high is None or low != -high or high < 0:
         return None
-    if match.A.array.dtype.kind != FLOAT or not (is_plain(first) and is_plain(second)):
-        return None
     size = match.make("abs", (match.A,), {}, match.A.shape)
-    return match.make(
-        "compare", (size, match.C2), {**second.attributes, "direction": direction}, match.root.shape
-    )
+    attributes = {**second.attributes, "direction": direction}
+    return match.make("compare", (size, second.operands[1]), attributes, match.root.shape)
+
+
+def _within_chain(match: Match) -> Instruction | None:
+    """``(P | A < C1) | A > C2``: the two comparisons first, where they are one."""
+    chain, second = match.Q, match.R
+    if chain.opcode != match.root.opcode:
+        return None
+    first = chain.operands[1] if chain.operands[0] is match.P else chain.operands[0]
+    found = _as_one_place(match, first, second)
+    if found is None and is_used_here(second):
+        found = _as_one_size(match, first, second)
+    if found is None:
+        return None
+    return match.make(match.root.opcode, (match.P, found), {}, match.root.shape)
 
 
 RULES = (
@@ -195,5 +225,25 @@ RULES = (
         "n = pred[] compare(x, c), direction=LT\n m = pred[] compare(x, d), direction=GT\n"
         "ROOT r = pred[] or(n, m)",
         types=("f32", "bf16", "f64"),
+    ),
+    Rule(
+        "(P | A < C1) | A > C2 => P | (A < C1 | A > C2)",
+        op(
+            ("and", "or"),
+            op(("and", "or"), var("P"), op("compare", A, C1).one_use).one_use.bind("Q"),
+            op("compare", A, C2).bind("R"),
+        ),
+        _within_chain,
+        example="p = pred[6] parameter(0)\n x = $T[6] parameter(1)\n c = $T[] constant(3)\n"
+        "d = $T[] constant(6)\n cc = $T[6] broadcast(c), dimensions={}\n"
+        "dd = $T[6] broadcast(d), dimensions={}\n n = pred[6] compare(x, cc), direction=LT\n"
+        "o = pred[6] or(p, n)\n m = pred[6] compare(x, dd), direction=LE\n"
+        "ROOT r = pred[6] or(o, m)",
+        counterexample="p = pred[6] parameter(0)\n x = f32[6] parameter(1)\n c = f32[] constant(3)\n"
+        "d = f32[] constant(6)\n cc = f32[6] broadcast(c), dimensions={}\n"
+        "dd = f32[6] broadcast(d), dimensions={}\n n = pred[6] compare(x, cc), direction=LT\n"
+        "o = pred[6] or(p, n)\n m = pred[6] compare(x, dd), direction=GE\n"
+        "ROOT r = pred[6] or(o, m)",
+        types=("s32", "u8", "f32", "bf16"),
     ),
 )
