@@ -227,3 +227,88 @@ def test_random_modules_keep_their_results(seed: int) -> None:
     proof.check(
         module_text(random.Random(seed)), ScanRecognition(shortest=2), draws=1, changes=None
     )
+
+
+LOOP = """HloModule m
+body {{ s = (s32[], {row}, {array}, {array}) parameter(0)
+  i = s32[] get-tuple-element(s), index=0
+  c = {row} get-tuple-element(s), index=1
+  y = {array} get-tuple-element(s), index=2
+  x = {array} get-tuple-element(s), index=3
+  zero = s32[] constant(0)
+  one = s32[] constant(1)
+  top = s32[] constant(5)
+  n = s32[] add(i, one)
+  down = s32[] subtract(top, i)
+  p = {part} dynamic-slice(x, {place}), dynamic_slice_sizes={sizes}
+  r = {row} reshape(p)
+  t = {row} {op}(c, r)
+  u = {part} reshape({written})
+  z = {array} dynamic-update-slice(y, u, {place})
+  ROOT o = (s32[], {row}, {array}, {array}) tuple(n, t, z, x) }}
+test {{ s = (s32[], {row}, {array}, {array}) parameter(0)
+  i = s32[] get-tuple-element(s), index=0
+  six = s32[] constant({trips})
+  ROOT go = pred[] compare(i, six), direction=LT }}
+ENTRY e {{ x = {array} parameter(0)
+  old = {array} parameter(1)
+  zero = s32[] constant(0)
+  k = {dtype}[] constant({start})
+  c = {row} broadcast(k), dimensions={{}}
+  s = (s32[], {row}, {array}, {array}) tuple(zero, c, old, x)
+  w = (s32[], {row}, {array}, {array}) while(s), condition=test, body=body
+  last = {row} get-tuple-element(w), index=1
+  all = {array} get-tuple-element(w), index=2
+  ROOT o = ({array}, {row}) tuple(all, last) }}
+"""
+
+
+def loop(op: str, dtype: str, **changes: str) -> str:
+    """Six trips over rows of two."""
+    given = {
+        "op": op, "dtype": dtype, "row": f"{dtype}[2]", "array": f"{dtype}[6,2]", "sizes": "{1,2}",
+        "part": f"{dtype}[1,2]", "place": "i, zero", "written": "t", "trips": "6",
+        "start": NEUTRAL[dtype][op],
+    }  # fmt: skip
+    return LOOP.format(**{**given, **changes})
+
+
+@pytest.mark.parametrize("op", ["add", "multiply", "minimum", "xor"])
+@pytest.mark.parametrize("place", ["i, zero", "down, zero"])
+def test_loops_that_accumulate(op: str, place: str) -> None:
+    """Forward and backward; the value after the last trip comes from the result."""
+    module, log = proof.check(loop(op, "s32", place=place), *PASSES)
+    assert log.hits["loop that accumulates => reduce-window"] == 1
+    assert "while" not in opcodes(module)
+    assert opcodes(module).count("reduce-window") == 1
+
+
+def test_loops_that_write_what_was_before() -> None:
+    """An exclusive scan; the loop stays for the value it carries out."""
+    module, _ = proof.check(loop("add", "s32", written="c"), *PASSES)
+    assert {"while", "reduce-window"} <= set(opcodes(module))
+
+
+def test_float_loops() -> None:
+    """Minima and maxima to the last bit, sums with fast_math."""
+    proof.check(loop("maximum", "f32"), ScanRecognition(), draws=20)
+    proof.check(loop("add", "f32"), ScanRecognition(), changes=False)
+    proof.check(loop("add", "f32"), ScanRecognition(fast_math=True), rtol=1e-5)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"start": "3"},
+        {"trips": "5"},
+        {"written": "r"},
+        {"place": "one, zero"},
+        {"place": "i, i"},
+        {"op": "subtract"},
+    ],
+)
+def test_loops_that_do_something_else_stay(changes: dict[str, str]) -> None:
+    """Another start, fewer trips than rows, other rows written, and an op that is not associative."""
+    op = changes.pop("op", "add")
+    text = loop("add", "s32", **changes).replace("add(c, r)", f"{op}(c, r)")
+    proof.check(text, ScanRecognition(), changes=False)

@@ -10,6 +10,7 @@ import numpy as np
 from hloopt.errors import UsageError
 from hloopt.ir import Computation, Instruction, Module, build, edit
 from hloopt.ir.walk import region_computations, wrapped_computations
+from hloopt.passes.scan_recognition.loops import LoopScan, loop_scans
 from hloopt.passes.scan_recognition.ranges import (
     OPS_OF_SCANS,
     Description,
@@ -17,8 +18,8 @@ from hloopt.passes.scan_recognition.ranges import (
     describe,
     identity,
 )
-from hloopt.passes.site import Site, is_replaceable
-from hloopt.rewrite import Pass, PassLog
+from hloopt.passes.site import Site, is_replaceable, row_major
+from hloopt.rewrite import Pass, PassLog, same_layout
 from hloopt.types import ArrayShape, SliceRange, Window, WindowDim, array
 from hloopt.types import Literal as LiteralValue
 
@@ -26,6 +27,7 @@ __all__ = ["ScanRecognition"]
 
 Form = Literal["inclusive", "exclusive", "reverse"]
 _STEP = "ladder => reduce-window"
+_LOOP = "loop that accumulates => reduce-window"
 _LADDER = (*OPS_OF_SCANS, "slice", "pad", "concatenate", "broadcast", "constant")
 
 
@@ -33,12 +35,17 @@ _LADDER = (*OPS_OF_SCANS, "slice", "pad", "concatenate", "broadcast", "constant"
 class ScanRecognition(Pass):
     """Write ladders of slices, pads and ops that make a cumulative result as one reduce-window.
 
+    Ladders:
+
     1. For every slice, pad, concatenate and associative op it is worked out which range of which array each
        element combines along one dimension: in one step an op joins ranges that touch (for minimum,
        maximum, and, or: that overlap, too), and takes what is padded with the neutral element as it is.
     2. Where element k combines all elements up to k (without k; from k on), whatever the ladder, a
        ``reduce-window`` whose window is as long as the dimension takes its place: padding ``n-1_0`` (``n_-1``;
        ``0_n-1``), which XLA and ``reduce-window-rewriter`` know as a scan.
+
+    Loops that carry a value along an array, and write it row by row, give the same ``reduce-window`` of the
+    array, outside of the loop, which goes when nothing else is left in it (while-loop-simplifier, dce).
 
     Results stay the same to the last bit for integers and booleans, minima and maxima; ladders of pads that
     are added, as JAX puts even and odd elements together, turn -0 into 0, and so does an addition of 0 that
@@ -79,6 +86,9 @@ ENTRY main {
         for computation in module:
             if computation in skipped:
                 continue
+            for instruction in computation:
+                if instruction.opcode == "while" and is_replaceable(instruction):
+                    changed |= self.take_out(instruction, module, log)
             for instruction, found, form in reversed(self.candidates(computation)):
                 if instruction.computation is None or not self.may_rewrite(instruction, found, log):
                     continue
@@ -87,6 +97,24 @@ ENTRY main {
                 _rewrite(instruction, found, form, module)
                 _remove_unused(operands, found.source)
                 changed = True
+        return changed
+
+    def take_out(self, loop: Instruction, module: Module, log: PassLog) -> bool:
+        """Compute outside what a loop accumulates; the loop keeps running for what else it does."""
+        changed = False
+        for scan in loop_scans(loop):
+            result, dtype = scan.result, scan.result.array.dtype
+            if not all(map(_may_go, (result, *scan.last))) or not log.allows():
+                continue
+            exact = dtype.is_integer or dtype.is_pred or scan.opcode in ("minimum", "maximum")
+            if result.array.dims[0] < self.shortest:
+                continue
+            if not (exact or self.fast_math):
+                log.miss(_LOOP, result, f"{scan.opcode} of {dtype.name} needs fast_math")
+                continue
+            log.hit(_LOOP, result, f"{scan.form} {scan.opcode} of {scan.source.name}")
+            _replace_scan(scan, module)
+            changed = True
         return changed
 
     def candidates(self, computation: Computation) -> list[tuple[Instruction, Description, Form]]:
@@ -116,6 +144,12 @@ ENTRY main {
             log.miss(_STEP, instruction, f"{found.opcode} of {dtype.name} needs fast_math")
             return False
         return not found.zeros or _adds_zeros(instruction)
+
+
+def _may_go(element: Instruction) -> bool:
+    """Whether an element of a loop's result may be computed elsewhere: row-major, and nothing tied to it."""
+    shape = element.array
+    return is_replaceable(element) and same_layout(shape, row_major(shape, shape.dims))
 
 
 def _remove_unused(operands: tuple[Instruction, ...], source: Instruction) -> None:
@@ -159,24 +193,56 @@ def _form(found: Description) -> Form | None:
 
 def _rewrite(instruction: Instruction, found: Description, form: Form, module: Module) -> None:
     site, shape, dim = Site(instruction), instruction.array, found.dim
-    length = shape.dims[dim]
     first = int(found.low[1] if form == "exclusive" else found.low[0])
-    source = _part(site, found.source, dim, first, length)
-    neutral = identity(found.opcode, shape.dtype)
-    start = site.literal(LiteralValue(array(shape.dtype), neutral))
+    source = _part(site, found.source, dim, first, shape.dims[dim])
+    result = _scan(site, source, shape, dim, found.opcode, form, module)
+    if found.zeros and not (shape.dtype.is_integer or shape.dtype.is_pred):
+        result = site.make("add", (result, site.splat(shape, 0)), {}, shape)
+    _put(instruction, result)
+
+
+def _scan(
+    site: Site,
+    source: Instruction,
+    shape: ArrayShape,
+    dim: int,
+    opcode: str,
+    form: Form,
+    module: Module,
+) -> Instruction:
+    """A reduce-window as long as the dimension."""
+    length = shape.dims[dim]
+    start = site.literal(LiteralValue(array(shape.dtype), identity(opcode, shape.dtype)))
     rest = length - 1 - source.array.dims[dim]
     edges = {"inclusive": (length - 1, 0), "exclusive": (length, rest), "reverse": (0, length - 1)}
     window = [WindowDim(1)] * len(shape.dims)
     window[dim] = WindowDim(length, pad_low=edges[form][0], pad_high=edges[form][1])
-    attributes = {"window": Window(tuple(window)), "to_apply": _region(module, found.opcode, shape)}
-    result = site.make("reduce-window", (source, start), attributes, shape)
-    if found.zeros and not (shape.dtype.is_integer or shape.dtype.is_pred):
-        result = site.make("add", (result, site.splat(shape, 0)), {}, shape)
-    if "frontend_attributes" in instruction.attributes:
-        edit.set_attribute(
-            result, "frontend_attributes", instruction.attributes["frontend_attributes"]
-        )
+    attributes = {"window": Window(tuple(window)), "to_apply": _region(module, opcode, shape)}
+    return site.make("reduce-window", (source, start), attributes, shape)
+
+
+def _put(instruction: Instruction, result: Instruction) -> None:
+    for name in ("sharding", "frontend_attributes"):
+        if name in instruction.attributes:
+            edit.set_attribute(result, name, instruction.attributes[name])
     edit.replace_instruction(instruction, result)
+
+
+def _replace_scan(scan: LoopScan, module: Module) -> None:
+    """The results in place of the loop's; the carry after the last trip is the last (or first) row."""
+    home, shape = scan.result.computation, scan.result.array
+    assert home is not None
+    asked = {scan.result, *scan.last}
+    site = Site(next(entry for entry in home if entry in asked))
+    result = _scan(site, scan.source, shape, 0, scan.opcode, scan.form, module)
+    ranges = [SliceRange(0, size) for size in shape.dims]
+    length = shape.dims[0]
+    ranges[0] = SliceRange(0, 1) if scan.form == "reverse" else SliceRange(length - 1, length)
+    for last in scan.last:
+        row = site.make("slice", (result,), {"slice": tuple(ranges)})
+        made = site.reshape(row, last.array)
+        _put(last, made)
+    _put(scan.result, result)
 
 
 def _part(site: Site, source: Instruction, dim: int, first: int, length: int) -> Instruction:

@@ -1,0 +1,194 @@
+"""Loops that carry a value along an array: the cumulative results they write, one by one.
+
+A loop of n trips, with a counter from 0 in steps of 1, reads ``x[k]``, carries ``c = op(c, x[k])`` and writes
+``c`` (or the ``c`` before) to ``y[k]``; ``k`` is the counter, or ``n - 1`` less the counter.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from hloopt.analysis.trip_count import trip_count
+from hloopt.ir import Instruction
+from hloopt.passes.scan_recognition.ranges import OPS_OF_SCANS, identity
+from hloopt.rewrite.pattern import splat_literal
+from hloopt.types import ArrayShape, TupleShape
+
+__all__ = ["LoopScan", "loop_scans"]
+
+Form = Literal["inclusive", "exclusive", "reverse"]
+
+
+@dataclass(frozen=True)
+class LoopScan:
+    """``result`` is the element of the loop's state that a scan of ``source`` gives; ``last`` the carry's."""
+
+    result: Instruction
+    source: Instruction
+    opcode: str
+    form: Form
+    last: tuple[Instruction, ...]
+
+
+def loop_scans(loop: Instruction) -> list[LoopScan]:
+    """All cumulative results of a ``while`` whose state is a tuple made for it."""
+    state, start = loop.attributes["body"].parameters[0], loop.operands[0]
+    root = loop.attributes["body"].root
+    if root.opcode != "tuple" or start.opcode != "tuple" or not isinstance(loop.shape, TupleShape):
+        return []
+    if any(user.opcode != "get-tuple-element" for user in (*loop.users, *state.users)):
+        return []
+    trips = trip_count(loop)
+    body = _Body(state, root, start)
+    counter = body.counter() if trips is not None and trips > 1 else None
+    if counter is None:
+        return []
+    assert trips is not None
+    elements: dict[int, list[Instruction]] = {}
+    for user in loop.users:
+        if user.users or user.is_root:
+            elements.setdefault(user.attributes["index"], []).append(user)
+    found = []
+    for index in range(len(root.operands)):
+        for user in elements.get(index, ())[:1]:
+            scan = body.scan(index, counter, trips, user, elements)
+            if scan is not None:
+                found.append(scan)
+    return found
+
+
+@dataclass(frozen=True)
+class _Body:
+    state: Instruction
+    root: Instruction
+    start: Instruction
+
+    def slot(self, instruction: Instruction) -> int | None:
+        """The element of the state that an instruction is."""
+        if instruction.opcode != "get-tuple-element" or instruction.operands[0] is not self.state:
+            return None
+        index: int = instruction.attributes["index"]
+        return index
+
+    def counter(self) -> int | None:
+        """The element that counts 0, 1, 2 ..."""
+        for index, following in enumerate(self.root.operands):
+            if following.opcode != "add" or not isinstance(following.shape, ArrayShape):
+                continue
+            left, right = following.operands
+            if _number(left) == 1:
+                left, right = right, left
+            begins = _number(self.start.operands[index]) == 0
+            if begins and self.slot(left) == index and _number(right) == 1:
+                return index
+        return None
+
+    def direction(self, place: Instruction, counter: int, trips: int) -> str:
+        """Whether a place along an array goes up or down with the counter, or neither."""
+        if self.slot(place) == counter:
+            return "up"
+        operands = place.operands
+        if place.opcode == "subtract" and _number(operands[0]) == trips - 1:
+            return "down" if self.slot(operands[1]) == counter else ""
+        if place.opcode == "add":
+            for one, other in (operands, operands[::-1]):
+                negated = one.opcode == "negate" and self.slot(one.operands[0]) == counter
+                if negated and _number(other) == trips - 1:
+                    return "down"
+        return ""
+
+    def scan(
+        self,
+        index: int,
+        counter: int,
+        trips: int,
+        user: Instruction,
+        elements: dict[int, list[Instruction]],
+    ) -> LoopScan | None:
+        update = self.root.operands[index]
+        if update.opcode != "dynamic-update-slice" or self.slot(update.operands[0]) != index:
+            return None
+        written = _row(update.operands[1], update.array, trips)
+        way = self.direction(update.operands[2], counter, trips)
+        if written is None or not way or not _is_zero_beyond(update.operands[3:]):
+            return None
+        carry, before = self.carry(written)
+        if carry is None:
+            return None
+        step = self.root.operands[carry]
+        source = self.source(step, carry, counter, trips, way)
+        if source is None or source.array.dims != user.array.dims:
+            return None
+        if not _is_neutral(self.start.operands[carry], step.opcode):
+            return None
+        if before and way == "down":
+            return None
+        form: Form = "exclusive" if before else "inclusive" if way == "up" else "reverse"
+        last = () if before else tuple(elements.get(carry, ()))
+        return LoopScan(user, source, step.opcode, form, last)
+
+    def carry(self, written: Instruction) -> tuple[int | None, bool]:
+        """The element whose new (or, True, old) value is written."""
+        old = self.slot(written)
+        if old is not None:
+            return (old if self.root.operands[old].opcode in OPS_OF_SCANS else None), True
+        for index, following in enumerate(self.root.operands):
+            if following is written and following.opcode in OPS_OF_SCANS:
+                return index, False
+        return None, False
+
+    def source(
+        self, step: Instruction, carry: int, counter: int, trips: int, way: str
+    ) -> Instruction | None:
+        """The array outside that is read row by row."""
+        left, right = step.operands
+        if self.slot(right) == carry:
+            left, right = right, left
+        if self.slot(left) != carry:
+            return None
+        piece = right.operands[0] if right.opcode == "reshape" else right
+        if piece.opcode != "dynamic-slice" or _row(right, piece.operands[0].array, trips) is None:
+            return None
+        array = self.slot(piece.operands[0])
+        if array is None or self.root.operands[array] is not piece.operands[0]:
+            return None
+        if self.direction(piece.operands[1], counter, trips) != way:
+            return None
+        if not _is_zero_beyond(piece.operands[2:]):
+            return None
+        return self.start.operands[array]
+
+
+def _row(part: Instruction, whole: ArrayShape, trips: int) -> Instruction | None:
+    """What a row of ``whole`` is, where it has ``trips`` of them; a reshape of it is looked through."""
+    rows = (1, *whole.dims[1:])
+    if not whole.dims or whole.dims[0] != trips:
+        return None
+    inner = part.operands[0] if part.opcode in ("reshape", "broadcast") else part
+    if part.array.elements != ArrayShape(whole.dtype, rows).elements:
+        return None
+    if not isinstance(inner.shape, ArrayShape) or inner.array.elements != part.array.elements:
+        return None
+    sizes = [size for size in inner.array.dims if size != 1]
+    return inner if sizes == [size for size in rows if size != 1] else None
+
+
+def _is_zero_beyond(places: tuple[Instruction, ...]) -> bool:
+    return all(_number(place) == 0 for place in places)
+
+
+def _is_neutral(start: Instruction, opcode: str) -> bool:
+    literal = splat_literal(start)
+    if literal is None or literal.array is None:
+        return False
+    neutral = identity(opcode, start.array.dtype)
+    return bool(literal.array == neutral) and str(literal.array) == str(neutral)
+
+
+def _number(instruction: Instruction) -> int | None:
+    literal = instruction.literal
+    if literal is None or literal.array is None or literal.array.size != 1:
+        return None
+    kind = literal.array.dtype.kind
+    return int(literal.array.reshape(())) if kind in "iu" else None
