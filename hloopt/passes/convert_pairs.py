@@ -140,7 +140,7 @@ RULES = (
     *PAIRS,
     Rule(
         "move(convert(A)) => convert(move(A)) to a wider type",
-        op(_ONE_OPERAND, op("convert", A)),
+        op((*_ONE_OPERAND, "slice"), op("convert", A)),
         _convert_after,
         example="x = $T[2,3] parameter(0)\n w = f32[2,3] convert(x)\n"
         "ROOT r = f32[3,2] transpose(w), dimensions={1,0}",
@@ -170,7 +170,7 @@ RULES = (
     ),
     Rule(
         "convert(move(A)) => move(convert(A)) to a narrower type",
-        op("convert", op((*_ONE_OPERAND, "pad")).bind("F").one_use),
+        op("convert", op((*_ONE_OPERAND, "broadcast", "pad")).bind("F").one_use),
         _convert_before,
         example="x = f32[2,3] parameter(0)\n t = f32[3,2] transpose(x), dimensions={1,0}\n"
         "ROOT r = $T[3,2] convert(t)",
@@ -196,9 +196,9 @@ _SET = RuleSet(RULES)
 class ConvertPairs(Pass):
     """Move data in the narrower type, and drop conversions to a wider type that are taken back.
 
-    1. A conversion to a wider type goes behind copies, reshapes, transposes, reverses and concatenates,
-       one to a narrower type before them and before pads: fewer bytes are moved.  Conversion is
-       elementwise, so that this is exact.
+    1. A conversion to a wider type goes behind copies, reshapes, transposes, reverses, slices and
+       concatenates, one to a narrower type before them, save slices, and before broadcasts and pads: fewer
+       bytes are moved, no more elements converted.  Conversion is elementwise, so that this is exact.
     2. What comes together is one conversion, or none, where the first loses nothing; what is computed
        between two conversions is computed in the narrow type where the result is the same to the last
        bit (integers modulo their range, maximum, minimum, select, clamp, signs).

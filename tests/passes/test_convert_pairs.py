@@ -80,6 +80,17 @@ def test_left_alone(entry: str) -> None:
     check(module(entry), ConvertPairs(), changes=False)
 
 
+def test_slices_and_broadcasts() -> None:
+    """A slice is taken before widening, a broadcast made after narrowing."""
+    text = module(
+        "x = bf16[6] parameter(0)\n y = f32[6] parameter(1)\n w = f32[6] convert(x)\n"
+        "s = f32[2] slice(w), slice={[1:3]}\n b = f32[4,6] broadcast(y), dimensions={1}\n"
+        "n = bf16[4,6] convert(b)\n ROOT r = (f32[2], bf16[4,6]) tuple(s, n)"
+    )
+    better, _ = check(text, ConvertPairs())
+    assert opcodes(better) == ["slice", "convert", "convert", "broadcast", "tuple"]
+
+
 def test_no_fight_with_the_mover_of_reshapes() -> None:
     """Each moves what it moves towards fewer bytes: together they come to rest."""
     text = module(
