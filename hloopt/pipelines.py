@@ -10,6 +10,7 @@ from hloopt.errors import UsageError
 from hloopt.fusion.instruction_fusion import InstructionFusion
 from hloopt.ir import Module
 from hloopt.ir.build import clone_module
+from hloopt.passes.bf16_propagation import Bf16Propagation
 from hloopt.passes.broadcast_sinking import BroadcastSinking
 from hloopt.passes.call_inliner import CallInliner
 from hloopt.passes.concat_removal import ConcatRemoval
@@ -51,6 +52,7 @@ from hloopt.passes.loops.unroll import WhileUnroll
 from hloopt.passes.map_inliner import MapInliner
 from hloopt.passes.rematerialize import Rematerialize
 from hloopt.passes.reshape_mover import ReshapeMover
+from hloopt.passes.scan_recognition import ScanRecognition
 from hloopt.passes.schedule import Schedule
 from hloopt.passes.simplify import Simplify
 from hloopt.passes.sorting.permutation_sort import PermutationSort
@@ -107,6 +109,7 @@ _ALL: tuple[type[Pass], ...] = (
     PermutationSort,
     ConcatRemoval,
     ConditionalSimplifier,
+    ScanRecognition,
     TransposeFolding,
     DotDimensionSorter,
     DotMerger,
@@ -122,6 +125,7 @@ _ALL: tuple[type[Pass], ...] = (
     DeadCodeElimination,
     InstructionFusion,
     Defuse,
+    Bf16Propagation,
     LayoutNormalization,
     Schedule,
     Rematerialize,
