@@ -59,14 +59,12 @@ def folded(
     return None if literal is None else match.splat_of(shape, literal)
 
 
-def holds(direction: str, left: Instruction, right: Instruction, order: str = "") -> bool | None:
-    """Whether two splats compare so; None where their values are not known."""
-    attributes = {"direction": direction} | ({"type": order} if order else {})
-    dtype = left.array.dtype
-    found = computed("compare", _PRED, left, right, attributes=attributes)
-    if found is None or found.array is None or (dtype.is_complex and direction not in ("EQ", "NE")):
+def holds(direction: str, left: Instruction, right: Instruction) -> bool | None:
+    """Whether two splats compare so; None where their values are not known or have no order."""
+    if left.array.dtype.is_complex and direction not in ("EQ", "NE"):
         return None
-    return bool(found.array)
+    found = computed("compare", _PRED, left, right, attributes={"direction": direction})
+    return None if found is None or found.array is None else bool(found.array)
 
 
 _PRED = array("pred").dtype
