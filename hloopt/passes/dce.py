@@ -11,6 +11,7 @@ from hloopt.passes.effects import Effects
 from hloopt.passes.needed import Needed
 from hloopt.passes.signatures import (
     drop_parameters,
+    keep_barrier_elements,
     keep_branch_elements,
     keep_results,
     takes_only,
@@ -31,7 +32,7 @@ class DeadCodeElimination(Pass):
     2. Elements of result tuples that no caller takes go, and with them what computed them; a result with
        one element left becomes that element.
     3. Parameters that nothing needs go with their operands, and so do elements of the tuple a branch of a
-       conditional is given.
+       conditional is given, or an optimization barrier hands on.
 
     The entry keeps its signature, and so does what loops, asynchronous ops, composite calls, custom
     fusions and calls that share buffers with their operands run.
@@ -74,7 +75,7 @@ ENTRY main {
         changed = False
         for computation in module:
             changed |= sweep(computation, needed, log)
-        narrowed = narrow_results(needed, log)
+        narrowed = narrow_results(needed, log) | _narrow_barriers(needed, log)
         for computation in callees_first(module):
             changed |= sweep(computation, needed, log)
             narrowed |= _drop_parameters(computation, needed, log)
@@ -121,6 +122,21 @@ def narrow_results(needed: Needed, log: PassLog) -> bool:
         if lost and takes_only(group, wanted) and log.allows():
             log.hit("drop unused results", computation.root, f"no caller takes {lost} of them")
             keep_results(group, sorted(wanted))
+            changed = True
+    return changed
+
+
+def _narrow_barriers(needed: Needed, log: PassLog) -> bool:
+    """Optimization barriers hand on what somebody takes behind them."""
+    changed = False
+    for barrier, wanted in needed.barriers.items():
+        if barrier.computation is None:
+            continue
+        lost = len(barrier.operands[0].operands) - len(wanted)
+        only = all(user.attributes["index"] in wanted for user in barrier.users)
+        if lost and only and log.allows():
+            log.hit("drop unused elements of a barrier", barrier, f"nothing takes {lost} of them")
+            keep_barrier_elements(barrier, sorted(wanted))
             changed = True
     return changed
 

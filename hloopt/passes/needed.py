@@ -5,7 +5,13 @@ from __future__ import annotations
 from hloopt.ir import Computation, Instruction, Module
 from hloopt.ir.walk import called_computations
 from hloopt.passes.effects import Effects
-from hloopt.passes.signatures import branch_operands, with_elements, with_parameters, with_results
+from hloopt.passes.signatures import (
+    branch_operands,
+    is_open_barrier,
+    with_elements,
+    with_parameters,
+    with_results,
+)
 
 __all__ = ["Needed"]
 
@@ -14,8 +20,9 @@ class Needed:
     """Everything that the entry's result, side effects and control edges need.
 
     ``instructions`` are the needed ones.  A parameter of a computation whose signature may change is
-    needed when something needed reads it; an operand of a call when its parameter is.  ``results`` and
-    ``elements`` hold which elements of a tuple that a computation returns, or a branch is given, are.
+    needed when something needed reads it; an operand of a call when its parameter is.  ``results``,
+    ``elements`` and ``barriers`` hold which elements of a tuple that a computation returns, a branch is
+    given, or an optimization barrier hands on, are.
 
     The signatures that may change are found at once; the rest is one walk from the roots to operands, so
     that all of it is linear in the module.
@@ -28,11 +35,14 @@ class Needed:
         self.results: dict[Computation, set[int]] = {entry: set() for entry in results}
         elements = with_elements(module) if signatures else ()
         self.elements: dict[Computation, set[int]] = {entry: set() for entry in elements}
+        self.barriers: dict[Instruction, set[int]] = {}
         self._pending: list[Instruction] = []
         for computation in module:
             if not computation.callers:
                 self._mark(computation.root)
             for instruction in computation:
+                if signatures and is_open_barrier(instruction):
+                    self.barriers[instruction] = set()
                 if self._is_root(instruction, computation, effects):
                     self._mark(instruction)
         while self._pending:
@@ -66,6 +76,9 @@ class Needed:
                         self._mark(caller.operands[instruction.parameter_number])
         elif instruction.opcode == "get-tuple-element":
             self._take(instruction)
+        elif instruction in self.barriers:
+            for index in self.barriers[instruction]:
+                self._mark(instruction.operands[0].operands[index])
         elif instruction is computation.root and computation in self.results:
             for index in self.results[computation]:
                 self._mark(instruction.operands[index])
@@ -76,6 +89,9 @@ class Needed:
         """An element: of a result that may lose others, of a branch's argument, or of any tuple."""
         source, index = element.operands[0], element.attributes["index"]
         self._mark(source)
+        if source in self.barriers:
+            self.barriers[source].add(index)
+            self._mark(source.operands[0].operands[index])
         for called in called_computations(source):
             if called in self.results:
                 self._need_result(called, index)

@@ -15,7 +15,9 @@ from hloopt.types import ArrayShape, TupleShape
 __all__ = [
     "branch_operands",
     "drop_parameters",
+    "is_open_barrier",
     "is_tied",
+    "keep_barrier_elements",
     "keep_branch_elements",
     "keep_results",
     "takes_only",
@@ -189,6 +191,36 @@ def keep_branch_elements(computation: Computation, kept: list[int]) -> None:
                 edit.set_operand(caller, number, new)
                 if not (old.users or old.is_root or is_tied(old)):
                     edit.replace_instruction(old, new)
+
+
+def is_open_barrier(instruction: Instruction) -> bool:
+    """Whether it is an optimization barrier of a tuple that is made for it and taken apart behind it."""
+    return (
+        instruction.opcode == "opt-barrier"
+        and instruction.operands[0].opcode == "tuple"
+        and not instruction.is_root
+        and not is_tied(instruction)
+        and not instruction.attributes
+        and all(user.opcode == "get-tuple-element" for user in instruction.users)
+    )
+
+
+def keep_barrier_elements(barrier: Instruction, kept: list[int]) -> None:
+    """Hand on these elements only."""
+    old = barrier.operands[0]
+    assert isinstance(old.shape, TupleShape)
+    shape = TupleShape(tuple(old.shape.elements[index] for index in kept))
+    operands = tuple(old.operands[index] for index in kept)
+    new = build.make(
+        barrier, "tuple", operands, {}, shape=shape, name=old.name, metadata=old.metadata
+    )
+    edit.set_operand(barrier, 0, new)
+    edit.set_shape(barrier, shape)
+    place = {index: position for position, index in enumerate(kept)}
+    for user in list(barrier.users):
+        edit.set_attribute(user, "index", place[user.attributes["index"]])
+    if not (old.users or old.is_root or is_tied(old)):
+        edit.replace_instruction(old, new)
 
 
 def is_tied(instruction: Instruction) -> bool:

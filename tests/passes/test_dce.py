@@ -109,6 +109,22 @@ ENTRY e { p = pred[] parameter(0)
     ]
 
 
+def test_barriers_hand_on_what_is_taken() -> None:
+    """An element that nobody takes behind an optimization barrier is not computed; the barrier stays."""
+    text = """HloModule m
+ENTRY e { x = f32[4] parameter(0)
+  y = f32[4] sine(x)
+  z = f32[4] cosine(x)
+  t = (f32[4], f32[4]) tuple(y, z)
+  b = (f32[4], f32[4]) opt-barrier(t)
+  ROOT r = f32[4] get-tuple-element(b), index=1 }
+"""
+    module, _ = proof.check(text, DeadCodeElimination())
+    assert [one.opcode for one in module.entry] == [
+        "parameter", "cosine", "tuple", "opt-barrier", "get-tuple-element"
+    ]  # fmt: skip
+
+
 def test_side_effects_keep_a_call_whose_results_nobody_takes() -> None:
     """What a computation does beside its result is done, with what that needs."""
     text = """HloModule m
