@@ -151,6 +151,7 @@ class _Machine:
         """Only updates in place and elementwise ops may write what they read."""
         for position, operand in enumerate(instruction.operands):
             updated = instruction.opcode in ("dynamic-update-slice", "scatter") and position == 0
+            updated = updated or "output_to_operand_aliasing" in instruction.attributes
             pointwise = instruction.op.is_elementwise or instruction.opcode in ("fusion", "copy")
             if updated or pointwise:
                 continue

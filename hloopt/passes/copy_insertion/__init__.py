@@ -21,7 +21,8 @@ Only the copies that these conditions call for are made; none is made first and 
 loop that swaps ``(a, b)`` and changes nothing else needs three copies in its body.
 
 Left out: copies that stood in the text stay, whether they are needed or not; another order may do with fewer
-(run ``schedule`` before, not after).
+(run ``schedule`` before, not after); values that alias are taken to have one layout (run
+``layout-normalization`` before, where layouts are not assigned yet).
 """
 
 from __future__ import annotations
