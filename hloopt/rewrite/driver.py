@@ -32,6 +32,10 @@ from hloopt.types import (
 __all__ = ["apply_rules", "same_layout"]
 
 
+_FEW_USERS = 8
+"""Where an instruction loses a user and has so many left, all of them are looked at again."""
+
+
 def apply_rules(
     computation: Computation, rules: RuleSet, log: PassLog, *, fast_math: bool = False
 ) -> bool:
@@ -125,7 +129,9 @@ class _Driver:
             instruction = stack.pop()
             if instruction.computation is None:
                 continue
-            if len(instruction.users) == 1:
+            if 0 < len(instruction.users) <= _FEW_USERS:
+                # Rules ask who else uses an operand, and some ask it of the root.
+                self.push(instruction)
                 self.push_users(list(instruction.users))
             elif _is_dead(instruction):
                 stack.extend(instruction.operands)
