@@ -34,6 +34,7 @@ Row: TypeAlias = Step | Rows
 
 _LIBRARIES = "calls of cuBLAS, cuDNN and CUB are made by XLA from the text it gets back"
 _TEXT = "a schedule with asynchronous pairs is made by XLA from the text it gets back"
+_GREEDY = "the same pairs, in another order"
 _KERNELS = "how a reduction is cut into kernels is decided with its kernel, not in the text"
 
 _CALLS: tuple[Row, ...] = (
@@ -102,6 +103,7 @@ XLA_PRESETS: Final[Mapping[str, tuple[Row, ...]]] = {
                 Step("WhileLoopSimplifier", "while-loop-simplifier"),
                 Step("ReshapeMover", "reshape-mover"),
                 Step("HloConstantFolding", "constant-folding"),
+                Step("ConditionalSimplifier", "conditional-simplifier"),
                 Step("HloCSE", "cse"),
                 Step("HloDCE", "dce"),
             ),
@@ -143,6 +145,7 @@ XLA_PRESETS: Final[Mapping[str, tuple[Row, ...]]] = {
         Step("TopkDecomposer", "topk-expander"),
         *_PARTITIONING,
         Step("RaggedDotRewriter", "ragged-dot-expander"),
+        Step("RaggedDotRewriter", "ragged-dot-expander"),
         Step("DotDimensionSorter", "dot-dimension-sorter"),
         *_EXPANDERS,
         Step("PermutationSortSimplifier", "permutation-sort"),
@@ -150,8 +153,10 @@ XLA_PRESETS: Final[Mapping[str, tuple[Row, ...]]] = {
             "simplification",
             (
                 Step("ZeroSizedHloElimination", "zero-sized"),
-                Step("GatherSimplifier, GatherExpander", "gather-to-slice"),
-                Step("ScatterSimplifier, ScatterExpander", "scatter-to-slice"),
+                Step("GatherSimplifier", "gather-simplifier"),
+                Step("GatherExpander", "gather-to-slice"),
+                Step("ScatterSimplifier", "scatter-simplifier"),
+                Step("ScatterExpander", "scatter-to-slice"),
                 Step("DotStrengthReduction", "dot-strength-reduction"),
                 Step("AlgebraicSimplifier", "simplify"),
                 Step("SortSimplifier", "sort-simplifier"),
@@ -163,6 +168,7 @@ XLA_PRESETS: Final[Mapping[str, tuple[Row, ...]]] = {
                 ),
                 Step("ReshapeMover", "reshape-mover"),
                 Step("HloConstantFolding", "constant-folding"),
+                Step("ConditionalSimplifier", "conditional-simplifier"),
                 Step("HloCSE", "cse"),
                 Step("HloDCE", "dce"),
             ),
@@ -192,9 +198,8 @@ XLA_PRESETS: Final[Mapping[str, tuple[Row, ...]]] = {
         Step("HloCSE", "cse"),
         Step("DynamicSliceFusion", "", "it wraps library calls, which XLA makes"),
         Step("VariadicOpSplitter", "", "fusions here are kept below the limit of operands"),
-        Step(
-            "PriorityFusion", "instruction-fusion", "the same pairs may be fused, in another order"
-        ),
+        Step("PriorityFusion", "instruction-fusion{may_duplicate=false}", _GREEDY),
+        Step("PriorityFusion", "instruction-fusion", _GREEDY),
         Step("HloCSE", "cse"),
         Step("HloDCE", "dce"),
         Step("MultiOutputFusion", "", "a fusion made here has one result"),

@@ -278,16 +278,17 @@ def preset_lines(rows: tuple[Row, ...]) -> Iterator[str]:
             yield f"fix(  # {group}" if group in last else f"# {group}:"
         current = group
         indent = "  " if group else ""
-        if not step.entry:
+        end = last.get(group) if group else written[-1]
+        entry = indent + step.entry + ("" if number == end or not step.entry else ",")
+        line = f"{entry:{widest + len(indent) + 1}}  # {step.xla}"
+        if step.reason:  # too long to stand beside it
             start = f"{indent}# {step.xla}: "
             yield from textwrap.wrap(
                 step.reason, 80, initial_indent=start, subsequent_indent=f"{indent}#   "
             )
-            continue
-        end = last[group] if group else written[-1]
-        entry = step.entry + ("" if number == end else ",")
-        about = f"{step.xla}: {step.reason}" if step.reason else step.xla
-        yield f"{indent}{entry:{widest + 1}}  # {about}"
+            line = entry
+        if step.entry:
+            yield line
     if current:
         yield _closing(current, last, written)
 
