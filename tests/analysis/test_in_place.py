@@ -54,9 +54,10 @@ def test_custom_calls_say_what_they_write() -> None:
 
 
 def fusion(body: str, shape: str = "f32[8]{0}", kind: str = "kLoop") -> Instruction:
-    computation = "f { p = f32[8]{0} parameter(0) v = f32[2]{0} parameter(1) "
-    computation += f"i = s32[] parameter(2)\n{body}\n}}\n"
-    return root(f"{HEAD}ROOT r = {shape} fusion(p, v, i), kind={kind}, calls=f", computation)
+    head = HEAD if "(p, v, i)" in body else "p = f32[8]{0} parameter(0)\n"
+    operands = "p, v, i" if head is HEAD else "p"
+    call = f"ROOT r = {shape} fusion({operands}), kind={kind}, calls=f"
+    return root(head + call, f"f {{\n{head}{body}\n}}\n")
 
 
 def test_fusions_of_an_update_write_their_operand() -> None:
