@@ -298,6 +298,32 @@ ENTRY e {
     assert not wrong(module, hloopt.parse(text))
 
 
+def test_an_update_beside_others_gets_an_operand_of_its_own() -> None:
+    """The body of an asynchronous call stays one op; its operand is copied unless nobody else reads it."""
+    text = """HloModule m
+put {
+  x = f32[4]{0} parameter(0)
+  v = f32[2]{0} parameter(1)
+  i = s32[] parameter(2)
+  ROOT y = f32[4]{0} dynamic-update-slice(x, v, i)
+}
+ENTRY e {
+  p = f32[4]{0} parameter(0)
+  v = f32[2]{0} parameter(1)
+  i = s32[] parameter(2)
+  a = f32[4]{0} negate(p)
+  s = ((f32[4]{0}, f32[2]{0}, s32[]), f32[4]{0}, u32[]) async-start(a, v, i), calls=put
+  b = f32[4]{0} abs(a)
+  d = f32[4]{0} async-done(s)
+  ROOT r = (f32[4]{0}, f32[4]{0}) tuple(b, d)
+}
+"""
+    module, log = proof.check(text, CopyInsertion())
+    assert log.hits == {"copy": 1}
+    assert len(module.computations["put"]) == 4
+    proof.check(text.replace("abs(a)", "abs(p)"), CopyInsertion(), changes=False)
+
+
 def test_the_copies_take_metadata_and_place() -> None:
     """A copy stands right before the update and says where its array came from."""
     text = CopyInsertion.example.replace("negate(p)", 'negate(p), metadata={op_name="user"}')

@@ -32,7 +32,7 @@ from typing import ClassVar
 
 from hloopt.analysis.aliasing import Aliasing, analyze_aliasing
 from hloopt.analysis.in_place import in_place_pairs
-from hloopt.ir import Computation, Instruction, Module, build
+from hloopt.ir import Computation, Instruction, Module, build, edit
 from hloopt.ir.walk import called_computations
 from hloopt.passes.copy_insertion.flatten import flatten
 from hloopt.passes.copy_insertion.results import FRESH, Slot, settle
@@ -109,8 +109,7 @@ class _Inserter:
                 self.call(state, position, instruction)
             else:
                 if opcode == "async-start":
-                    for called in called_computations(instruction):
-                        self.walk(called, set())
+                    self.start(state, instruction)
                 self.update(state, position, instruction)
             for number in self.aliasing.numbers(instruction):
                 if number not in state.groups:
@@ -138,6 +137,23 @@ class _Inserter:
                 copies.setdefault(pair.operand, {})[pair.operand_index] = copied
         for number, leaves in copies.items():
             replace_leaves(instruction, number, leaves)
+
+    def start(self, state: State, start: Instruction) -> None:
+        """An update that runs beside others: its operand must be nobody else's, then and later."""
+        (called,) = called_computations(start)
+        for pair in in_place_pairs(called.root):
+            parameter = called.root.operands[pair.operand]
+            if parameter.opcode != "parameter" or pair.operand_index:
+                continue
+            number = parameter.parameter_number
+            operand = start.operands[number]
+            group = state.groups[self.aliasing.value(operand).number]
+            if group.writable and operand.users == {start: 1} and not operand.is_root:
+                continue
+            reason = f"{called.root.name} writes into a buffer that is needed unchanged"
+            copied = self.copy(start, operand, start, reason)
+            if copied is not None:
+                edit.set_operand(start, number, copied)
 
     # ---- loops --------------------------------------------------------------------------------------
 
