@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 __all__ = ["command"]
 
 _WIDTH = 80  # columns, where nobody says how many there are
+_LONGEST = 400  # characters of a pipeline that are worth reading in one piece
 
 
 @click.command("passes")
@@ -80,7 +81,9 @@ def _list(as_json: bool) -> None:
     _console().print(made)
     named = table("\npipeline", "passes", left=2)
     for label, text in PIPELINES.items():
-        named.add_row(label, text or "(none)")
+        broken = text.replace(",", ", ")  # the same pipeline, in words that go on a new line
+        shown = broken if len(text) <= _LONGEST else f"passes in XLA's order: --preset {label}"
+        named.add_row(label, shown or "(none)")
     _console().print(named)
 
 

@@ -54,20 +54,24 @@ _OPTION_LINE = re.compile(r"^ *(\w+) {2,}(\S.*)$")
 
 def summary(kind: type[Pass]) -> str:
     """The first line of a pass's docstring."""
-    return (inspect.getdoc(kind) or "").split("\n", 1)[0]
+    return _doc(kind).split("\n", 1)[0]
+
+
+def _doc(kind: type[Pass]) -> str:
+    return (inspect.getdoc(kind) or "").replace("``", "`")
 
 
 def describe(kind: type[Pass]) -> dict[str, Any]:
     """A pass as JSON values: what it does, its options and rules."""
     meanings: dict[str, str] = {}
     for base in reversed(kind.__mro__):
-        meanings.update(_meanings(inspect.cleandoc(base.__doc__ or "")))
+        meanings.update(_meanings(inspect.cleandoc(base.__doc__ or "").replace("``", "`")))
     options: Any = kind  # every pass is a dataclass
     types = typing.get_type_hints(kind)
     return {
         "name": kind.name,
         "summary": summary(kind),
-        "doc": _without_options(inspect.getdoc(kind) or ""),
+        "doc": _without_options(_doc(kind)),
         "options": [
             {
                 "name": option.name,

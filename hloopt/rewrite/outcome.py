@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from hloopt.rewrite.entries import Fix
 from hloopt.rewrite.pass_ import Pass, Remark
@@ -138,23 +138,21 @@ class PipelineReport:
         What was missed again and again is told once, and not at all where the same rule was applied to the
         same instruction later on.
         """
-        made = {_place(told) for told in self._all_remarks() if told.remark.kind == "passed"}
-        found: list[Told] = []
-        first: dict[object, int] = {}
-        for told in self._all_remarks():
-            if told.remark.kind == "missed":
+        every = list(self._all_remarks())
+        made = {
+            _place(told): number
+            for number, told in enumerate(every)
+            if told.remark.kind == "passed"
+        }
+        found: dict[object, Told] = {}
+        for number, told in enumerate(every):
+            if told.remark.kind == "passed":
+                found[number] = told
+            elif number > made.get(_place(told), -1):
                 key = (*_place(told), told.remark.reason)
-                if _place(told) in made:
-                    continue
-                if key in first:
-                    at = first[key]
-                    found[at] = Told(
-                        found[at].run, told.pass_name, told.remark, found[at].count + 1
-                    )
-                    continue
-                first[key] = len(found)
-            found.append(told)
-        return found
+                first = found.get(key)
+                found[key] = told if first is None else replace(first, count=first.count + 1)
+        return list(found.values())
 
     def _all_remarks(self) -> Iterator[Told]:
         for run in self.runs:

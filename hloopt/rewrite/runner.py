@@ -130,7 +130,7 @@ class _Runner:
     def run_fix(self, group: Fix) -> str:
         # A round ends early once every entry has run without a change since the last change.
         last_change, quiet, rounds = "", 0, 0
-        circles = _Circles(len(self.report.runs))
+        circles = _Circles()
         fighters: tuple[PassRun, ...] = ()
         while quiet < len(group.entries) and rounds < group.limit and not fighters:
             rounds += 1
@@ -232,7 +232,6 @@ class _Circles:
     before: groups that come to rest never pay for it.
     """
 
-    first: int
     counts: set[int] = field(default_factory=set)
     seen: dict[str, int] = field(default_factory=dict)
 

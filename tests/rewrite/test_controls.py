@@ -200,6 +200,24 @@ def test_near_misses_are_merged_and_forgotten_once_made() -> None:
     ]
 
 
+def test_a_miss_after_a_hit_stays() -> None:
+    """What a rewrite left under the same name may nearly be rewritten again."""
+
+    @dataclass(frozen=True)
+    class Half(Pass):
+        """Make one of two steps."""
+
+        name: ClassVar[str] = "half"
+
+        def run(self, module: Module, log: PassLog) -> bool:
+            log.hit("step", module.entry.root)
+            log.miss("step", module.entry.root, "too small: 1, least 2")
+            return False
+
+    report = Pipeline((Half(),)).run(module(), controls=Controls(remarks=True))
+    assert [told.remark.kind for told in report.remarks()] == ["passed", "missed"]
+
+
 def test_a_failing_pass_is_named() -> None:
     """With the run and the place: a plug-in's mistake is not hloopt's."""
     with pytest.raises(
