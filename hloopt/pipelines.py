@@ -39,6 +39,7 @@ from hloopt.passes.expand.select_and_scatter_expander import SelectAndScatterExp
 from hloopt.passes.expand.stochastic_convert_expander import StochasticConvertExpander
 from hloopt.passes.expand.topk_expander import TopkExpander
 from hloopt.passes.expand.triangular_solve_expander import TriangularSolveExpander
+from hloopt.passes.flatten_call_graph import FlattenCallGraph
 from hloopt.passes.indexing.gather_simplifier import GatherSimplifier
 from hloopt.passes.indexing.gather_to_slice import GatherToSlice
 from hloopt.passes.indexing.scatter_simplifier import ScatterSimplifier
@@ -81,6 +82,7 @@ __all__ = [
 
 _ALL: tuple[type[Pass], ...] = (
     CallInliner,
+    FlattenCallGraph,
     MapInliner,
     ReduceWindowRewriter,
     RngExpander,
