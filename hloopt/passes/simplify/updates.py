@@ -24,6 +24,17 @@ _SCATTERS = (
 UPDATE = op("dynamic-update-slice").one_use.bind("B")
 
 
+_SCATTER = (
+    "HloModule m\nplus { a = $T[] parameter(0)\n b = $T[] parameter(1)\n"
+    "ROOT c = $T[] add(a, b) }\n"
+    "ENTRY e { i = s32[3,1] parameter(0)\n u = $T[3,4] parameter(1)\n x = $T[7,4] parameter(2)\n"
+    "z = $T[] constant(0)\n zz = $T[7,4] broadcast(z), dimensions={}\n"
+    "s = $T[7,4] scatter(zz, i, u), update_window_dims={1}, inserted_window_dims={0},"
+    " scatter_dims_to_operand_dims={0}, index_vector_dim=1, to_apply=plus\n"
+    "ROOT r = $T[7,4] add(s, x) }\n"
+)
+
+
 def _part(match: Match, whole: Instruction, update: Instruction) -> Instruction:
     """What is in ``whole`` where the update goes."""
     sizes = update.operands[1].array.dims
@@ -101,12 +112,27 @@ def _one_scatter(match: Match) -> Instruction | None:
 
 def _scatters_sums(scatter: Instruction) -> bool:
     """Whether updates are added to zeros, with no batching dimensions."""
+    dims = ScatterDims.of(scatter.attributes)
+    batched = dims.input_batching_dims or dims.scatter_indices_batching_dims
+    return not batched and _adds_to_zeros(scatter)
+
+
+def _adds_to_zeros(scatter: Instruction) -> bool:
     literal = splat_literal(scatter.operands[0])
     if len(scatter.operands) != 3 or literal is None or literal.array is None:
         return False
-    dims = ScatterDims.of(scatter.attributes)
-    batched = dims.input_batching_dims or dims.scatter_indices_batching_dims
-    return not bool(literal.array) and not batched and _adds(scatter.attributes["to_apply"])
+    return not bool(literal.array) and _adds(scatter.attributes["to_apply"])
+
+
+def _scattered_into(match: Match) -> Instruction | None:
+    """The updates added to what they were to be added to in the end."""
+    scatter = match.B
+    if not _adds_to_zeros(scatter) or match.A is scatter:
+        return None
+    if not exact_or_fast(match):
+        return match.refuse("the updates would be added in another order, which needs fast_math")
+    operands = (match.A, *scatter.operands[1:])
+    return match.make("scatter", operands, scatter.attributes, match.root.shape)
 
 
 def _adds(computation: Computation) -> bool:
@@ -157,6 +183,14 @@ RULES = (
         _one_scatter,
         example=_SCATTERS,
         counterexample=_SCATTERS.replace("$T", "f32"),
+        types=("s32", "u8"),
+    ),
+    Rule(
+        "A + scatter(0, I, U) => scatter(A, I, U)",
+        A + op("scatter").one_use.bind("B"),
+        _scattered_into,
+        example=_SCATTER,
+        counterexample=_SCATTER.replace("$T", "f32"),
         types=("s32", "u8"),
     ),
 )
