@@ -67,7 +67,10 @@ class PassLog:
     def hit(
         self, rule: str, instruction: Instruction | None = None, reason: str = "", count: int = 1
     ) -> None:
-        """Count an application of a rule, named by its equation, or of a step of the pass."""
+        """Count an application of a rule, named by its equation, or of a step of the pass.
+
+        ``count`` is 0 for an instruction that belongs to the rewrite counted just before.
+        """
         self.hits[rule] += count
         if self.fuel is not None:
             self.fuel -= count

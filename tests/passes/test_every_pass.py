@@ -78,10 +78,9 @@ def test_with_fuel_for_one_there_is_one_rewrite(kind: type[Pass]) -> None:
     controls = Controls({kind.name: 1}, verify_each=True, remarks=True)
     report = Pipeline((kind(),)).run(module, controls=controls)
     assert report.changed
-    told, *others = (told for told in report.remarks() if told.remark.kind == "passed")
+    told, *_ = (told for told in report.remarks() if told.remark.kind == "passed")
     if kind.name not in WHOLE:
         assert sum(report.hits()[kind.name].values()) == 1, report.hits()
-        assert not others
     assert told.remark.instruction
     assert told.remark.computation
     rtol = ROUNDING.get(kind.name)

@@ -99,9 +99,11 @@ class _Rewriter:
         """Change shapes first, then operands, then what others read."""
         inside = set(component)
         read = dict.fromkeys(operand for node in component for operand in node.inputs)
+        counted = 0  # all of them together are one rewrite
         for node in component:
             if node.instruction is not None:
-                self.log.hit("f32 => bf16", node.instruction)
+                self.log.hit("f32 => bf16", node.instruction, count=int(not counted))
+                counted += 1
                 edit.set_shape(node.instruction, node.instruction.array.with_dtype(_BF16))
             elif node.carry is not None:
                 _set_carry(node.carry)
