@@ -21,6 +21,12 @@ _SCATTERS = (
     " scatter_dims_to_operand_dims={0}, index_vector_dim=1, to_apply=plus\n"
     "ROOT r = $T[7,4] add(s, t) }\n"
 )
+_CHAIN = (
+    _SCATTERS.replace("zz, j, v", "s, j, v")
+    .replace("zz = ", "x = $T[7,4] parameter(4)\n zz = ")
+    .replace("scatter(zz", "scatter(x")
+    .replace("add(s, t)", "negate(t)")
+)
 UPDATE = op("dynamic-update-slice").one_use.bind("B")
 
 
@@ -78,10 +84,25 @@ def _chosen_part(match: Match) -> Instruction | None:
 def _one_scatter(match: Match) -> Instruction | None:
     """Two sums scattered over zeros: one, of both lists of indices and updates."""
     first, second = match.A, match.B
-    if not exact_or_fast(match) or first is second or not _scatters_sums(first):
+    if first is second or not _adds_to_zeros(first) or not _adds_to_zeros(second):
         return None
+    return _joined(match, first, second)
+
+
+def _one_after_another(match: Match) -> Instruction | None:
+    """Sums scattered over what sums were scattered over: the updates of both, in this order."""
+    first, second = match.A, match.root
+    if not all(len(entry.operands) == 3 and _adds(_region(entry)) for entry in (first, second)):
+        return None
+    return _joined(match, first, second)
+
+
+def _joined(match: Match, first: Instruction, second: Instruction) -> Instruction | None:
+    """One scatter into the operand of ``first``, of the indices and updates of both."""
+    if not exact_or_fast(match):
+        return match.refuse("the updates would be added in another order, which needs fast_math")
     dims = ScatterDims.of(first.attributes)
-    if not _scatters_sums(second) or dims != ScatterDims.of(second.attributes):
+    if dims != ScatterDims.of(second.attributes) or dims.input_batching_dims:
         return None
     rank = first.operands[1].array.rank
     if rank != 2 or dims.index_vector_dim != 1 or second.operands[1].array.rank != rank:
@@ -110,18 +131,11 @@ def _one_scatter(match: Match) -> Instruction | None:
     return match.make("scatter", (first.operands[0], *joined), attributes, match.root.shape)
 
 
-def _scatters_sums(scatter: Instruction) -> bool:
-    """Whether updates are added to zeros, with no batching dimensions."""
-    dims = ScatterDims.of(scatter.attributes)
-    batched = dims.input_batching_dims or dims.scatter_indices_batching_dims
-    return not batched and _adds_to_zeros(scatter)
-
-
 def _adds_to_zeros(scatter: Instruction) -> bool:
     literal = splat_literal(scatter.operands[0])
     if len(scatter.operands) != 3 or literal is None or literal.array is None:
         return False
-    return not bool(literal.array) and _adds(scatter.attributes["to_apply"])
+    return not bool(literal.array) and _adds(_region(scatter))
 
 
 def _scattered_into(match: Match) -> Instruction | None:
@@ -133,6 +147,11 @@ def _scattered_into(match: Match) -> Instruction | None:
         return match.refuse("the updates would be added in another order, which needs fast_math")
     operands = (match.A, *scatter.operands[1:])
     return match.make("scatter", operands, scatter.attributes, match.root.shape)
+
+
+def _region(scatter: Instruction) -> Computation:
+    region: Computation = scatter.attributes["to_apply"]
+    return region
 
 
 def _adds(computation: Computation) -> bool:
@@ -191,6 +210,14 @@ RULES = (
         _scattered_into,
         example=_SCATTER,
         counterexample=_SCATTER.replace("$T", "f32"),
+        types=("s32", "u8"),
+    ),
+    Rule(
+        "scatter(scatter(A, I, U), J, V) => scatter(A, concatenate(I, J), concatenate(U, V))",
+        op("scatter", op("scatter").one_use.bind("A"), var("J"), var("V")),
+        _one_after_another,
+        example=_CHAIN,
+        counterexample=_CHAIN.replace("$T", "f32"),
         types=("s32", "u8"),
     ),
 )
