@@ -63,9 +63,11 @@ def _quick(
     """The forms NumPy has a reduction for, or None."""
     wide = reducer.wide
     if wide is not None:
+        # NumPy adds in the order of memory: equal arrays have equal sums only where they lie alike.
+        straight = np.asarray(operand, order="C")
         return np.asarray(
             np.add.reduce(
-                operand.astype(reducer.dtypes[0].compute, copy=False),
+                straight.astype(reducer.dtypes[0].compute, copy=False),
                 axis=dimensions,
                 dtype=wide,
                 initial=init.astype(wide)[()],

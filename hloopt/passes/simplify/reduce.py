@@ -189,6 +189,19 @@ def _reduce_once(match: Match) -> Instruction | None:
     return _reduce(match, match.A, dims, outer.array)
 
 
+def _in_any_order(match: Match) -> bool:
+    """Whether a fold has the same bits however its elements lie.
+
+    Sums of floats are defined in any order, and an executor takes the one that suits the shape: those
+    need ``fast_math``.  Other folds have one order, or none that matters.
+    """
+    opcode = named_combiner(match.root.attributes["to_apply"])
+    if opcode != "add" or match.fast_math or is_exact(opcode, match.root.array):
+        return True
+    match.refuse("an executor may add floats of another shape in another order")
+    return False
+
+
 def _of_transpose(match: Match) -> Instruction | None:
     """Fold the transposed array's source; what is left of the transpose comes after."""
     root, order = match.root, match.root.operands[0].attributes["dimensions"]
@@ -199,6 +212,8 @@ def _of_transpose(match: Match) -> Instruction | None:
     in_order = list(reduced) == sorted(reduced)
     if not (in_order or match.fast_math or is_exact(opcode, root.array)):
         match.refuse(f"elements would be folded in another order, dimensions {reduced}")
+        return None
+    if not _in_any_order(match):
         return None
     kept = [order[dim] for dim in _kept(len(order), reduced_dims(root))]
     dims, straight = tuple(sorted(reduced)), sorted(kept)
@@ -245,7 +260,7 @@ def _of_reshape(match: Match) -> Instruction | None:
         if len(folded) < len(after):
             return None
         reduced += before
-    if not reduced:
+    if not reduced or not _in_any_order(match):
         return None
     dims = tuple(source.dims[dim] for dim in _kept(source.rank, tuple(reduced)))
     shape = root.array if dims == root.array.dims else resized(root.array, dims)
@@ -263,6 +278,8 @@ def _of_concatenate_across(match: Match) -> Instruction | None:
     if len(joined.operands) > _MOST_PIECES:
         pieces = len(joined.operands)
         match.refuse(f"{pieces} pieces are more than the {_MOST_PIECES} taken apart")
+        return None
+    if not _in_any_order(match):
         return None
     place = _kept(joined.array.rank, given).index(along)
     parts = []
@@ -305,6 +322,8 @@ def _of_broadcast(match: Match) -> Instruction | None:
     # Without repeated elements in it every fold is that of the source's elements, in their order.
     as_is = all(dim in mapped for dim in given) and list(mapped) == sorted(mapped)
     if not as_is and opcode not in IDEMPOTENT:
+        return None
+    if not _in_any_order(match):
         return None
     inner = tuple(place for place, dim in enumerate(mapped) if dim in given)
     outer = _kept(wide.array.rank, given)
@@ -441,9 +460,9 @@ RULES = (
         "reduce(transpose(A)) => transpose(reduce(A))",
         op("reduce", op("transpose", A), INIT),
         _of_transpose,
-        example=f"HloModule m\n{ADD}ENTRY e {{ x = $T[2,3,4] parameter(0)\n"
+        example=f"HloModule m\n{MAX}ENTRY e {{ x = $T[2,3,4] parameter(0)\n"
         "i = $T[] parameter(1)\n y = $T[4,3,2] transpose(x), dimensions={2,1,0}\n"
-        "ROOT r = $T[4,2] reduce(y, i), dimensions={1}, to_apply=add }",
+        "ROOT r = $T[4,2] reduce(y, i), dimensions={1}, to_apply=max }",
         counterexample=f"HloModule m\n{ADD}ENTRY e {{ x = f32[2,3,4] parameter(0)\n"
         "i = f32[] parameter(1)\n y = f32[4,3,2] transpose(x), dimensions={2,1,0}\n"
         "ROOT r = f32[4] reduce(y, i), dimensions={1,2}, to_apply=add }",
@@ -453,9 +472,9 @@ RULES = (
         "reduce(reshape(A)) => reshape(reduce(A))",
         op("reduce", op("reshape", A), INIT),
         _of_reshape,
-        example=f"HloModule m\n{ADD}ENTRY e {{ x = $T[2,6,4] parameter(0)\n"
+        example=f"HloModule m\n{MAX}ENTRY e {{ x = $T[2,6,4] parameter(0)\n"
         "i = $T[] parameter(1)\n y = $T[2,2,3,2,2] reshape(x)\n"
-        "ROOT r = $T[2,2,2] reduce(y, i), dimensions={1,2}, to_apply=add }",
+        "ROOT r = $T[2,2,2] reduce(y, i), dimensions={1,2}, to_apply=max }",
         counterexample=f"HloModule m\n{ADD}ENTRY e {{ x = f32[2,6,4] parameter(0)\n"
         "i = f32[] parameter(1)\n y = f32[2,2,3,2,2] reshape(x)\n"
         "ROOT r = f32[2,2,2,2] reduce(y, i), dimensions={2}, to_apply=add }",
@@ -465,10 +484,10 @@ RULES = (
         "reduce(concatenate(A, B)) across => concatenate(reduce(A), reduce(B))",
         op("reduce", op("concatenate"), INIT),
         _of_concatenate_across,
-        example=f"HloModule m\n{ADD}ENTRY e {{ x = $T[2,6] parameter(0)\n"
+        example=f"HloModule m\n{MAX}ENTRY e {{ x = $T[2,6] parameter(0)\n"
         "y = $T[3,6] parameter(1)\n i = $T[] parameter(2)\n"
         "c = $T[5,6] concatenate(x, y), dimensions={0}\n"
-        "ROOT r = $T[5] reduce(c, i), dimensions={1}, to_apply=add }",
+        "ROOT r = $T[5] reduce(c, i), dimensions={1}, to_apply=max }",
         counterexample=f"HloModule m\n{ADD}ENTRY e {{ x = f32[2,6] parameter(0)\n"
         "y = f32[3,6] parameter(1)\n i = f32[] parameter(2)\n"
         "c = f32[5,6] concatenate(x, y), dimensions={0}\n"
