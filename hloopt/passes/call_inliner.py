@@ -11,6 +11,7 @@ from hloopt.ir import Computation, Instruction, Module, build, edit
 from hloopt.ir.walk import callees_first, wrapped_computations
 from hloopt.passes.own_bodies import own_fusion_bodies
 from hloopt.rewrite import Pass, PassLog, same_layout
+from hloopt.types import ArrayShape, Shape
 
 __all__ = ["CallInliner", "inline_call", "inlining_obstacle"]
 
@@ -26,9 +27,10 @@ class CallInliner(Pass):
     Control edges of the call go to what begins and ends the body, its sharding to the result.  Left
     alone: calls marked ``inlineable="false"`` or for another device or stream, calls with a
     backend_config (it says something about the call as a whole), calls to another execution thread,
-    calls that share buffers between operands and result, calls whose parameters or result have another
-    layout inside, calls in bodies of fusions and of asynchronous calls, and where several calls share the
-    state of an rng-get-and-update-state: copies of it would each have their own.
+    calls that share buffers between operands and result, calls in bodies of fusions and of asynchronous
+    calls, calls with tuples of another layout inside, and where several calls share the state of an
+    rng-get-and-update-state: copies of it would each have their own.  Arrays that have another layout
+    inside are copied.
 
     Recursion cannot be written in HLO: a computation is defined before it is called.
 
@@ -111,10 +113,9 @@ def inlining_obstacle(call: Instruction, caller: Computation) -> str:
             return f"it has {name}"
     if _shares_state(callee):
         return f"{callee.name} keeps the state of random numbers for several calls"
-    if not same_layout(callee.result_shape, call.shape) or not all(
-        same_layout(shape, operand.shape) for shape, operand in shapes
-    ):
-        return f"parameters or the result of {callee.name} have another layout inside"
+    pairs = ((callee.result_shape, call.shape), *((shape, entry.shape) for shape, entry in shapes))
+    if not all(isinstance(one, ArrayShape) or same_layout(one, other) for one, other in pairs):
+        return f"tuples that {callee.name} takes or gives have another layout inside"
     return ""
 
 
@@ -132,7 +133,10 @@ def _shares_state(callee: Computation) -> bool:
 def inline_call(call: Instruction, module: Module) -> None:
     """Put the body of a call in its place; a computation that nobody calls any more goes."""
     callee = _callee(call)
-    mapped = dict(zip(callee.parameters, call.operands, strict=True))
+    mapped = {
+        parameter: _with_layout(call, operand, parameter.shape)
+        for parameter, operand in zip(callee.parameters, call.operands, strict=True)
+    }
     copies: list[Instruction] = []
     for inner in callee:
         if inner.opcode == "parameter":
@@ -145,11 +149,21 @@ def inline_call(call: Instruction, module: Module) -> None:
             edit.add_control_edge(mapped[before], copy)
     _hand_on_sharding(call, callee, mapped[callee.root])
     _relay_control_edges(call, copies)
-    edit.replace_uses(call, mapped[callee.root])
+    edit.replace_uses(call, _with_layout(call, mapped[callee.root], call.shape))
     edit.remove(call)
     if not callee.callers and callee is not module.entry:
         edit.remove_computation(callee)
     own_fusion_bodies(copies)
+
+
+def _with_layout(call: Instruction, value: Instruction, shape: Shape) -> Instruction:
+    """The value, copied where the shape has another layout."""
+    if same_layout(value.shape, shape):
+        return value
+    copy = build.make(call, "copy", (value,), {}, shape=shape, metadata=call.metadata)
+    if "sharding" in value.attributes:
+        edit.set_attribute(copy, "sharding", value.attributes["sharding"])
+    return copy
 
 
 def _hand_on_sharding(call: Instruction, callee: Computation, result: Instruction) -> None:

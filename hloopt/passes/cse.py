@@ -132,7 +132,6 @@ class _Merger:
             instruction.opcode in _NOT_MERGED
             or instruction.control_predecessors
             or instruction.control_successors
-            or "output_to_operand_aliasing" in instruction.attributes
             or self.effects.has(instruction)
         )
 
