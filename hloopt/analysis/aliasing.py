@@ -181,6 +181,8 @@ class _Analysis:
 
     def passed_on(self, instruction: Instruction) -> _Tree | None:
         opcode, operands = instruction.opcode, instruction.operands
+        if opcode == "async-update" and len(operands) > 1:
+            return self.more_operands(instruction)
         if opcode == "tuple":
             return tuple(self.trees[operand] for operand in operands)
         if opcode == "get-tuple-element":
@@ -196,7 +198,8 @@ class _Analysis:
 
     def call(self, instruction: Instruction, made: _Tree) -> _Tree:
         for called in called_computations(instruction):
-            for parameter, operand in zip(called.parameters, instruction.operands, strict=True):
+            # An async-start may get some of its operands later, by async-update.
+            for parameter, operand in zip(called.parameters, instruction.operands, strict=False):
                 self.join(self.same, self.trees[parameter], self.trees[operand])
             result = made if instruction.opcode == "call" else _part(made, (1,))
             if result is not None:
@@ -206,6 +209,22 @@ class _Analysis:
             if _alike(made[0], given):
                 return (given, *made[1:])
         return made
+
+    def more_operands(self, update: Instruction) -> _Tree | None:
+        """An async-update that brings operands: they join those of its start."""
+        before = self.trees[update.operands[0]]
+        if not isinstance(before, tuple) or not before or not isinstance(before[0], tuple):
+            return None
+        start = update.operands[0]
+        while start.opcode == "async-update":
+            start = start.operands[0]
+        given = tuple(self.trees[operand] for operand in update.operands[1:])
+        for called in called_computations(start):
+            places = called.parameters[len(before[0]) :]
+            for parameter, tree in zip(places, given, strict=False):
+                self.join(self.same, self.trees[parameter], tree)
+        tree = ((*before[0], *given), *before[1:])
+        return tree if _fits(tree, update.shape) else None
 
     def transfer(self, instruction: Instruction, made: _Tree) -> _Tree:
         """A start op whose tuple has its operand beside what it makes."""

@@ -37,8 +37,15 @@ from hloopt.ir.walk import called_computations
 from hloopt.passes.copy_insertion.flatten import flatten
 from hloopt.passes.copy_insertion.results import FRESH, Slot, settle
 from hloopt.passes.copy_insertion.state import Group, Key, State
-from hloopt.passes.copy_insertion.tuples import Index, indices, leaf_of, replace_leaves
+from hloopt.passes.copy_insertion.tuples import (
+    Index,
+    indices,
+    leaf_of,
+    leaf_shape,
+    replace_leaves,
+)
 from hloopt.rewrite import Pass, PassLog
+from hloopt.types import BufferShape
 
 __all__ = ["CopyInsertion"]
 
@@ -127,7 +134,11 @@ class _Inserter:
             given = [
                 number for entry in instruction.operands for number in self.aliasing.numbers(entry)
             ]
-            if state.may_give_up(source, position) and given.count(source) == 1:
+            shape = leaf_shape(operand.shape, pair.operand_index)
+            if isinstance(shape, BufferShape) or (
+                self.gives_up(state, position, instruction, operand, source)
+                and given.count(source) == 1
+            ):
                 state.join(target, state.groups[source])
                 continue
             leaf = leaf_of(instruction, operand, pair.operand_index)
@@ -138,17 +149,31 @@ class _Inserter:
         for number, leaves in copies.items():
             replace_leaves(instruction, number, leaves)
 
+    def gives_up(
+        self,
+        state: State,
+        position: int,
+        instruction: Instruction,
+        operand: Instruction,
+        source: int,
+    ) -> bool:
+        """Whether an instruction may write into an operand; one that runs on only if nobody else reads it."""
+        if instruction.op.family != "async":
+            return state.may_give_up(source, position)
+        sole = operand.users == {instruction: 1} and not operand.is_root
+        return sole and state.groups[source].writable
+
     def start(self, state: State, start: Instruction) -> None:
         """An update that runs beside others: its operand must be nobody else's, then and later."""
         (called,) = called_computations(start)
         for pair in in_place_pairs(called.root):
             parameter = called.root.operands[pair.operand]
-            if parameter.opcode != "parameter" or pair.operand_index:
+            number = parameter.parameter_number if parameter.opcode == "parameter" else -1
+            if not 0 <= number < len(start.operands) or pair.operand_index:
                 continue
-            number = parameter.parameter_number
             operand = start.operands[number]
-            group = state.groups[self.aliasing.value(operand).number]
-            if group.writable and operand.users == {start: 1} and not operand.is_root:
+            source = self.aliasing.value(operand).number
+            if self.gives_up(state, 0, start, operand, source):
                 continue
             reason = f"{called.root.name} writes into a buffer that is needed unchanged"
             copied = self.copy(start, operand, start, reason)

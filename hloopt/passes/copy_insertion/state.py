@@ -45,7 +45,12 @@ class State:
         self.owned = owned
 
     def leaves(self, instruction: Instruction) -> list[tuple[Index, int]]:
-        """Index and value of each leaf that has a buffer to write."""
+        """Index and value of each leaf that has a buffer to write.
+
+        What a transfer gives stays together until it is done: its leaves are not among them.
+        """
+        if instruction.op.family in ("async", "host"):
+            return []
         pairs = zip(indices(instruction.shape), self.aliasing.numbers(instruction), strict=True)
         return [(index, number) for index, number in pairs if _is_array(instruction.shape, index)]
 
@@ -97,7 +102,13 @@ class State:
 
 
 def _is_array(shape: Shape, index: Index) -> bool:
-    for number in index:
+    for depth, number in enumerate(index):
         assert isinstance(shape, TupleShape)
+        if depth and any(map(_is_token, shape.elements)):
+            return False
         shape = shape.elements[number]
     return isinstance(shape, ArrayShape) and shape.dtype.is_array
+
+
+def _is_token(shape: Shape) -> bool:
+    return isinstance(shape, ArrayShape) and shape.dtype.name == "token"

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from hloopt.ir import Instruction, build, edit
 from hloopt.types import ArrayShape, Shape, TupleShape
 
-__all__ = ["Index", "indices", "leaf_of", "replace_leaves", "with_leaves"]
+__all__ = ["Index", "indices", "leaf_of", "leaf_shape", "replace_leaves", "with_leaves"]
 
 Index = tuple[int, ...]
 
@@ -19,6 +19,14 @@ def indices(shape: Shape, index: Index = ()) -> Iterator[Index]:
             yield from indices(element, (*index, number))
     else:
         yield index
+
+
+def leaf_shape(shape: Shape, index: Index) -> Shape:
+    """The shape of a leaf."""
+    for number in index:
+        assert isinstance(shape, TupleShape)
+        shape = shape.elements[number]
+    return shape
 
 
 def replace_leaves(user: Instruction, number: int, new: Mapping[Index, Instruction]) -> None:

@@ -82,12 +82,18 @@ ENTRY main {
         signatures.freeze(module)
         changed = False
         for computation in callees_first(module):
-            changed |= _normalize(computation, signatures, log)
+            if not any(map(_wraps, computation.callers)):
+                changed |= _normalize(computation, signatures, log)
         return changed
 
 
 def _concerns(instruction: Instruction) -> bool:
     return instruction.opcode == "bitcast" or not descends(instruction.shape)
+
+
+def _wraps(caller: Instruction) -> bool:
+    """Whether a computation is one op with its caller, or means what only its caller knows."""
+    return caller.op.family == "async" or not caller.is_understood
 
 
 def _is_sharded(instruction: Instruction) -> bool:

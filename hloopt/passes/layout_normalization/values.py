@@ -58,7 +58,9 @@ def orders_of(shape: Shape) -> Orders:
     """The order of each leaf by its layout."""
     if isinstance(shape, TupleShape):
         return tuple(orders_of(element) for element in shape.elements)
-    return major_to_minor(shape) if isinstance(shape, ArrayShape) else ()
+    if not isinstance(shape, ArrayShape):
+        return ()
+    return major_to_minor(shape) if shape.rank else ()
 
 
 def plain_orders(shape: Shape) -> Orders:
