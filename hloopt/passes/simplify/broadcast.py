@@ -35,7 +35,7 @@ def _broadcast_is_reshape(match: Match) -> Instruction | None:
     dims = dimensions(match.root)
     if match.A.array.elements != match.root.array.elements or list(dims) != sorted(dims):
         return None
-    if match.A.array.rank == match.root.array.rank or match.A.opcode == "constant":
+    if match.A.array.rank in (0, match.root.array.rank):  # a scalar is broadcast
         return None
     return match.make("reshape", (match.A,), {}, match.root.shape)
 
