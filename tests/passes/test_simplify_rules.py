@@ -52,7 +52,9 @@ def test_the_rule_applies_and_keeps_every_bit(rule: Rule, element: str) -> None:
     assert not log.notes
     hloopt.verify(changed)
     whole = clone_module(module)
-    assert Simplify(fast_math=rule.fast_math).run(whole, PassLog())
+    together = PassLog()
+    assert Simplify(fast_math=rule.fast_math).run(whole, together)
+    assert not together.notes, "rules fight"
     hloopt.verify(whole)
     for seed in range(DRAWS):
         arrays = inputs(module, seed)
