@@ -162,3 +162,21 @@ def test_time_is_in_proportion_to_the_module() -> None:
         for module in (chain(200), chain(800))
     ]
     assert calls[1] < 5 * calls[0]
+
+
+def test_operands_that_come_by_an_update_join_those_of_the_start() -> None:
+    """An asynchronous call may get its operands later."""
+    module = hloopt.parse("""HloModule m
+body { x = f32[4]{0} parameter(0) ROOT y = f32[4]{0} negate(x) }
+ENTRY e {
+  p = f32[4]{0} parameter(0)
+  a = f32[4]{0} abs(p)
+  s = ((), f32[4]{0}, u32[]) async-start(), calls=body
+  u = ((f32[4]{0}), f32[4]{0}, u32[]) async-update(s, a)
+  ROOT d = f32[4]{0} async-done(u)
+}
+""")
+    aliasing = analyze_aliasing(module)
+    assert aliasing.value(named(module, "x")) is aliasing.value(named(module, "a"))
+    assert aliasing.value(named(module, "u"), (0, 0)) is aliasing.value(named(module, "a"))
+    assert aliasing.value(named(module, "d")) is aliasing.value(named(module, "y"))

@@ -401,3 +401,39 @@ ENTRY main {
     module, _ = proof.check(text, CopyInsertion())
     fusions = [entry for entry in module.instructions() if entry.opcode == "fusion"]
     assert len({entry.attributes["calls"] for entry in fusions}) == len(fusions) == 2
+
+
+def test_what_is_sent_while_a_loop_goes_on_is_copied() -> None:
+    """The send of one turn is done in the next: until then nobody else writes what it reads."""
+    text = """HloModule m
+condition {
+  p = (f32[4]{0}, (f32[4]{0}, u32[], token[])) parameter(0)
+  ROOT c = pred[] constant(false)
+}
+body {
+  p = (f32[4]{0}, (f32[4]{0}, u32[], token[])) parameter(0)
+  x = f32[4]{0} get-tuple-element(p), index=0
+  t = (f32[4]{0}, u32[], token[]) get-tuple-element(p), index=1
+  done = token[] send-done(t), channel_id=1
+  after = token[] after-all()
+  sent = (f32[4]{0}, u32[], token[]) send(x, after), channel_id=1
+  a = f32[4]{0} add(x, x)
+  ROOT r = (f32[4]{0}, (f32[4]{0}, u32[], token[])) tuple(a, sent)
+}
+ENTRY e {
+  x = f32[4]{0} parameter(0)
+  after = token[] after-all()
+  sent = (f32[4]{0}, u32[], token[]) send(x, after), channel_id=1
+  t = (f32[4]{0}, (f32[4]{0}, u32[], token[])) tuple(x, sent)
+  w = (f32[4]{0}, (f32[4]{0}, u32[], token[])) while(t), condition=condition, body=body
+  last = (f32[4]{0}, u32[], token[]) get-tuple-element(w), index=1
+  done = token[] send-done(last), channel_id=1
+  ROOT r = f32[4]{0} get-tuple-element(w), index=0
+}
+"""
+    module = hloopt.parse(text)
+    CopyInsertion().run(module, PassLog())
+    hloopt.verify(module)
+    for name in ("e", "body"):
+        assert module.computations[name].by_name["sent"].operands[0].opcode == "copy"
+    assert not CopyInsertion().run(module, PassLog())

@@ -340,3 +340,40 @@ def test_regrouped_orders_leave_the_bytes_where_they_are(seed: int) -> None:
     array = np.arange(int(np.prod(dims))).reshape(dims)
     kept = array.transpose(order).reshape(-1)
     assert np.array_equal(array.reshape(after).transpose(found).reshape(-1), kept)
+
+
+def test_what_an_asynchronous_call_wraps_stays() -> None:
+    """Its body is one op: neither it nor what it calls changes its signature."""
+    text = """HloModule m
+inner { x = f32[2,3]{0,1} parameter(0) ROOT y = f32[2,3]{0,1} negate(x) }
+body { x = f32[2,3]{0,1} parameter(0) ROOT y = f32[2,3]{0,1} call(x), to_apply=inner }
+ENTRY e {
+  p = f32[2,3]{1,0} parameter(0)
+  x = f32[2,3]{0,1} copy(p)
+  n = f32[2,3]{0,1} abs(x)
+  s = ((f32[2,3]{0,1}), f32[2,3]{0,1}, u32[]) async-start(n), calls=body
+  d = f32[2,3]{0,1} async-done(s)
+  ROOT r = f32[2,3]{1,0} copy(d)
+}
+"""
+    module, _ = proof.check(text, LayoutNormalization())
+    assert [entry.opcode for entry in module.computations["body"]] == ["parameter", "call"]
+    assert str(module.entry.by_name["n"].shape) == "f32[3,2]{1,0}"
+
+
+def test_start_indices_in_one_array_are_left_in_it() -> None:
+    """The older form of dynamic-slice: the operand becomes descending in its own dimensions."""
+    text = """HloModule m
+ENTRY e {
+  p = f32[4,6]{1,0} parameter(0)
+  i = s32[2]{0} parameter(1)
+  x = f32[4,6]{0,1} copy(p)
+  d = f32[2,3]{0,1} dynamic-slice(x, i), dynamic_slice_sizes={2,3}
+  ROOT r = f32[2,3]{1,0} copy(d)
+}
+"""
+    module = hloopt.parse(text)
+    hloopt.verify(module)
+    assert LayoutNormalization().run(module, PassLog())
+    hloopt.verify(module)
+    assert str(module.entry.by_name["d"].shape) == "f32[2,3]{1,0}"

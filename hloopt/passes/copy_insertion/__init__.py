@@ -117,6 +117,8 @@ class _Inserter:
             else:
                 if opcode == "async-start":
                     self.start(state, instruction)
+                elif opcode == "send":
+                    self.send(state, instruction)
                 self.update(state, position, instruction)
             for number in self.aliasing.numbers(instruction):
                 if number not in state.groups:
@@ -158,7 +160,7 @@ class _Inserter:
         source: int,
     ) -> bool:
         """Whether an instruction may write into an operand; one that runs on only if nobody else reads it."""
-        if instruction.op.family != "async":
+        if instruction.op.family not in ("async", "host"):
             return state.may_give_up(source, position)
         sole = operand.users == {instruction: 1} and not operand.is_root
         return sole and state.groups[source].writable
@@ -179,6 +181,20 @@ class _Inserter:
             copied = self.copy(start, operand, start, reason)
             if copied is not None:
                 edit.set_operand(start, number, copied)
+
+    def send(self, state: State, send: Instruction) -> None:
+        """What is sent while a loop goes on, or a caller does, lies in a buffer that nobody else has."""
+        if all(user.opcode == "send-done" for user in send.users) and not send.is_root:
+            return
+        operand = send.operands[0]
+        source = self.aliasing.value(operand).number
+        if self.gives_up(state, 0, send, operand, source):
+            return
+        copied = self.copy(
+            send, operand, send, f"{send.name} reads a buffer after it was handed on"
+        )
+        if copied is not None:
+            edit.set_operand(send, 0, copied)
 
     # ---- loops --------------------------------------------------------------------------------------
 

@@ -34,7 +34,7 @@ from hloopt.ir.walk import callees_first
 from hloopt.passes.layout_normalization import calls, views
 from hloopt.passes.layout_normalization.rewriter import Rewriter
 from hloopt.passes.layout_normalization.rules import RULES, apply_logically, pointwise
-from hloopt.passes.layout_normalization.signatures import Signatures, is_border
+from hloopt.passes.layout_normalization.signatures import Signatures, is_border, wraps
 from hloopt.passes.layout_normalization.values import Whole, descends, plain_orders
 from hloopt.rewrite import Pass, PassLog
 from hloopt.types import Verbatim
@@ -82,18 +82,13 @@ ENTRY main {
         signatures.freeze(module)
         changed = False
         for computation in callees_first(module):
-            if not any(map(_wraps, computation.callers)):
+            if not any(map(wraps, computation.callers)):
                 changed |= _normalize(computation, signatures, log)
         return changed
 
 
 def _concerns(instruction: Instruction) -> bool:
     return instruction.opcode == "bitcast" or not descends(instruction.shape)
-
-
-def _wraps(caller: Instruction) -> bool:
-    """Whether a computation is one op with its caller, or means what only its caller knows."""
-    return caller.op.family == "async" or not caller.is_understood
 
 
 def _is_sharded(instruction: Instruction) -> bool:

@@ -185,7 +185,7 @@ def _concatenate(rewriter: Rewriter, instruction: Instruction) -> None:
 def _dynamic_slice(rewriter: Rewriter, instruction: Instruction) -> None:
     source, *starts = instruction.operands
     order = rewriter.order(instruction.operands[0])
-    if len(starts) != len(order):
+    if len(starts) != len(order) or any(start.array.rank for start in starts):
         apply_logically(rewriter, instruction)
         return
     sizes = instruction.attributes["dynamic_slice_sizes"]
@@ -200,7 +200,7 @@ def _dynamic_slice(rewriter: Rewriter, instruction: Instruction) -> None:
 def _dynamic_update_slice(rewriter: Rewriter, instruction: Instruction) -> None:
     source, update, *starts = instruction.operands
     order = rewriter.order(instruction.operands[0])
-    if len(starts) != len(order):
+    if len(starts) != len(order) or any(start.array.rank for start in starts):
         apply_logically(rewriter, instruction)
         return
     arrays = rewriter.operand(source, order), rewriter.operand(update, order)

@@ -14,7 +14,7 @@ from hloopt.ir.walk import called_computations
 from hloopt.passes.layout_normalization.values import Orders, orders_of, plain_orders
 from hloopt.types import Shape
 
-__all__ = ["Signatures", "is_border"]
+__all__ = ["Signatures", "is_border", "wraps"]
 
 _FLEXIBLE = ("while", "conditional", "call", "fusion")
 _FAMILIES = ("custom", "host", "async")
@@ -33,6 +33,11 @@ def is_border(instruction: Instruction) -> bool:
     )
 
 
+def wraps(caller: Instruction) -> bool:
+    """Whether a computation is one op with its caller, or means what only its caller knows: it stays."""
+    return caller.op.family == "async" or not caller.is_understood
+
+
 class Signatures:
     """Orders of all parameters and results; all descending where ``logical``."""
 
@@ -44,6 +49,10 @@ class Signatures:
         for instruction in module.instructions():
             if instruction.opcode not in _FLEXIBLE or not instruction.is_understood:
                 self._fixed.update(called_computations(instruction))
+        for computation in module:
+            if any(map(wraps, computation.callers)):
+                for instruction in computation:
+                    self._fixed.update(called_computations(instruction))
         self._fix_partners(calls)
         for call in calls:
             self._join(call)
