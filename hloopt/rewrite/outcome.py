@@ -53,17 +53,26 @@ class FixRun:
     fighters: tuple[PassRun, ...] = ()
 
     def __str__(self) -> str:
+        name = _short(str(self.group))
         if self.converged:
-            return f"{self.group}: converged after {self.rounds} rounds"
+            return f"{name}: converged after {self.rounds} rounds"
         if self.fighters:
             return (
-                f"{self.group}: stopped after {self.rounds} rounds, the module is again what it was: "
+                f"{name}: stopped after {self.rounds} rounds, the module is again what it was: "
                 + _undoing(self.fighters)
             )
         return (
-            f"{self.group}: not converged after {self.rounds} rounds, "
-            f"last change by {self.last_change}"
+            f"{name}: not converged after {self.rounds} rounds, last change by {self.last_change}"
         )
+
+
+_LONGEST = 100
+
+
+def _short(group: str) -> str:
+    """A group's text, without what is in the middle where it is long."""
+    half = _LONGEST // 2
+    return group if len(group) <= _LONGEST else f"{group[:half]}...{group[-half:]}"
 
 
 _MOST_RULES = 3

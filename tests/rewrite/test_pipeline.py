@@ -124,6 +124,15 @@ def test_a_group_that_does_not_converge_says_so() -> None:
     )
 
 
+def test_a_long_group_is_told_in_short() -> None:
+    """A message has to be found in it."""
+    report = Pipeline((Fix((AddOne(), *(Nothing(),) * 40), limit=2),)).run(make_module())
+    assert report.notes[0] == (
+        "fix{limit=2}(add-one,nothing,nothing,nothing,nothi...g,nothing,nothing,nothing,"
+        "nothing,nothing,nothing): not converged after 2 rounds, last change by add-one"
+    )
+
+
 def test_a_group_inside_a_group_counts_as_one_entry() -> None:
     """The outer group goes on while the inner one changed anything."""
     module = make_module(2)
