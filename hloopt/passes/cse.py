@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Hashable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
 
-from hloopt.ir import Computation, Instruction, Module, edit
+from hloopt.ir import Computation, Instruction, Module, build, edit
 from hloopt.ir.walk import callees_first
 from hloopt.passes.effects import Effects
 from hloopt.rewrite import Pass, PassLog
@@ -19,6 +19,9 @@ _NOT_MERGED = ("parameter", "rng", "rng-bit-generator", "rng-get-and-update-stat
 _NOT_COMPARED = ("origin", "statistics")
 _MIRRORED = {"LT": "GT", "GT": "LT", "LE": "GE", "GE": "LE", "EQ": "EQ", "NE": "NE"}
 _MOST_TERMS = 8
+# What costs more than to copy its result.
+_COSTLY = ("dot", "convolution", "fft", "cholesky", "triangular-solve", "reduce", "reduce-window",
+           "select-and-scatter")  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -28,9 +31,10 @@ class CommonSubexpressionElimination(Pass):
     Two instructions of a computation are equal when opcode, shape with layout, attributes and operands
     are (operands in any order where the op is commutative); constants by value, called computations by
     structure.  So are sums (products, maxima, ...) of the same up to 8 integers in any order and grouping,
-    and comparisons with both sides exchanged.  Metadata does not count.  Never merged: side effects, random
-    numbers, optimization barriers (they are there to keep equal things apart), tokens, and instructions
-    with control edges.
+    and comparisons with both sides exchanged.  A dot, convolution, reduce and the like that differs from
+    another one in its layout alone becomes a copy of that.  Metadata does not count.  Never merged: side
+    effects, random numbers, optimization barriers (they are there to keep equal things apart), tokens,
+    and instructions with control edges.
 
     computations   whether to let calls, maps, reduces and other ops that apply a computation share equal
                    ones; loops, branches and fusions keep their own
@@ -110,6 +114,7 @@ class _Merger:
 
     def merge(self, computation: Computation) -> None:
         seen: dict[Hashable, Instruction] = {}
+        costly: dict[Hashable, Instruction] = {}
         rows: list[Hashable] = []
         position: dict[Instruction, int] = {}
         for instruction in computation:
@@ -122,10 +127,43 @@ class _Merger:
                     edit.remove(instruction)
                     self.changed = True
                     continue
+                if other := self.in_other_layout(instruction, key, costly):
+                    instruction = seen[key] = self.copied(instruction, other)
+                    key = self.key(instruction, position)
             position[instruction] = len(rows)
             rows.append((key, tuple(position[e] for e in instruction.control_predecessors)))
         structure = (tuple(rows), position[computation.root])
         self.numbers[computation] = self.structures.setdefault(structure, len(self.structures))
+
+    def in_other_layout(
+        self, instruction: Instruction, key: Hashable, costly: dict[Hashable, Instruction]
+    ) -> Instruction | None:
+        """A costly instruction before this one that is equal in everything but its layout."""
+        shape = instruction.shape
+        if instruction.opcode not in _COSTLY or not isinstance(shape, ArrayShape):
+            return None
+        assert isinstance(key, tuple)
+        bare = (key[0], replace(shape, layout=None), *key[2:])
+        first = costly.setdefault(bare, instruction)
+        return None if first is instruction else first
+
+    def copied(self, instruction: Instruction, first: Instruction) -> Instruction:
+        """A copy of ``first`` in the place of an instruction."""
+        self.log.hit("merge all but the layout", instruction, f"{first.name} has another layout")
+        copy = build.make(
+            instruction,
+            "copy",
+            (first,),
+            {},
+            shape=instruction.shape,
+            metadata=instruction.metadata,
+        )
+        for mark in ("sharding", "frontend_attributes"):
+            if mark in instruction.attributes:
+                edit.set_attribute(copy, mark, instruction.attributes[mark])
+        edit.replace_instruction(instruction, copy)
+        self.changed = True
+        return copy
 
     def may_merge(self, instruction: Instruction) -> bool:
         return not (
