@@ -256,3 +256,15 @@ def test_fuel_leaves_a_valid_module(fuel: int) -> None:
     found = hloopt.parse(ConditionalSimplifier.example)
     ConditionalSimplifier().run(found, PassLog(fuel=fuel))
     hloopt.verify(found)
+
+
+def test_tokens_are_not_selected() -> None:
+    """Only numbers can be chosen between."""
+    text = (
+        "HloModule m\none { ROOT t = (token[]) parameter(0) }\n"
+        "two { ROOT t = (token[]) parameter(0) }\n"
+        "ENTRY e { p = pred[] parameter(0)\n a = token[] after-all()\n b = token[] after-all()\n"
+        "x = (token[]) tuple(a)\n y = (token[]) tuple(b)\n"
+        "ROOT c = (token[]) conditional(p, x, y), true_computation=one, false_computation=two }\n"
+    )
+    assert not ConditionalSimplifier().run(hloopt.parse(text), PassLog())

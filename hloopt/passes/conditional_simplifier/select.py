@@ -5,7 +5,7 @@ from __future__ import annotations
 from hloopt.ir import Computation, Instruction, build, edit
 from hloopt.passes.conditional_simplifier.branches import Branch, is_movable
 from hloopt.rewrite import PassLog
-from hloopt.types import ArrayShape, Literal, TupleShape, scalar
+from hloopt.types import ArrayShape, Literal, Shape, TupleShape, scalar
 
 __all__ = ["select_instead"]
 
@@ -46,11 +46,17 @@ def select_instead(
 
 def _is_array_or_tuple(conditional: Instruction) -> bool:
     shape = conditional.shape
-    if isinstance(shape, TupleShape):
-        return bool(shape.elements) and all(
-            isinstance(element, ArrayShape) and not element.is_dynamic for element in shape.elements
-        )
-    return isinstance(shape, ArrayShape) and not shape.is_dynamic
+    parts = shape.elements if isinstance(shape, TupleShape) else (shape,)
+    return bool(parts) and all(map(_is_selectable, parts))
+
+
+def _is_selectable(shape: Shape) -> bool:
+    """Whether this is a static array of numbers; there is no choosing between tokens."""
+    return (
+        isinstance(shape, ArrayShape)
+        and not shape.is_dynamic
+        and shape.dtype.kind not in ("token", "opaque")
+    )
 
 
 def _is_plain(computation: Computation) -> bool:
