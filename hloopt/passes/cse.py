@@ -32,9 +32,9 @@ class CommonSubexpressionElimination(Pass):
     are (operands in any order where the op is commutative); constants by value, called computations by
     structure.  So are sums (products, maxima, ...) of the same up to 8 integers in any order and grouping,
     and comparisons with both sides exchanged.  A dot, convolution, reduce and the like that differs from
-    another one in its layout alone becomes a copy of that.  Metadata does not count.  Never merged: side
-    effects, random numbers, optimization barriers (they are there to keep equal things apart), tokens,
-    and instructions with control edges.
+    another one in its layout alone becomes a copy of that; so do elementwise ops.  Metadata does not count.
+    Never merged: side effects, random numbers, optimization barriers (they are there to keep equal things
+    apart), tokens, and instructions with control edges.
 
     computations   whether to let calls, maps, reduces and other ops that apply a computation share equal
                    ones; loops, branches and fusions keep their own
@@ -101,6 +101,31 @@ def _may_share(caller: Instruction) -> bool:
 
 
 @dataclass
+class _Bare:
+    """What is known of a computation when layouts are not looked at.
+
+    number   the position of an instruction; of a copy in another layout that of what it copies
+    seen     what was computed first, by all that it is computed from
+    """
+
+    number: dict[Instruction, int] = field(default_factory=dict)
+    seen: dict[Hashable, Instruction] = field(default_factory=dict)
+
+    def of(self, instruction: Instruction, position: int) -> int:
+        """The number of an instruction at a position."""
+        if instruction.opcode != "copy" or not isinstance(instruction.shape, ArrayShape):
+            return position
+        source = instruction.operands[0]
+        plain = _is_plain(instruction.array) and _is_plain(source.array)
+        return self.number[source] if plain else position
+
+
+def _is_plain(shape: ArrayShape) -> bool:
+    """Whether the layout is an order of dimensions alone, without tiles and memory space."""
+    return shape.layout is None or not shape.layout.suffix
+
+
+@dataclass
 class _Merger:
     """``numbers`` gives computations of the same structure the same number."""
 
@@ -114,7 +139,7 @@ class _Merger:
 
     def merge(self, computation: Computation) -> None:
         seen: dict[Hashable, Instruction] = {}
-        costly: dict[Hashable, Instruction] = {}
+        bare = _Bare()
         rows: list[Hashable] = []
         position: dict[Instruction, int] = {}
         for instruction in computation:
@@ -127,24 +152,35 @@ class _Merger:
                     edit.remove(instruction)
                     self.changed = True
                     continue
-                if other := self.in_other_layout(instruction, key, costly):
+                if other := self.in_other_layout(instruction, key, bare):
                     instruction = seen[key] = self.copied(instruction, other)
                     key = self.key(instruction, position)
             position[instruction] = len(rows)
+            bare.number[instruction] = bare.of(instruction, len(rows))
             rows.append((key, tuple(position[e] for e in instruction.control_predecessors)))
         structure = (tuple(rows), position[computation.root])
         self.numbers[computation] = self.structures.setdefault(structure, len(self.structures))
 
     def in_other_layout(
-        self, instruction: Instruction, key: Hashable, costly: dict[Hashable, Instruction]
+        self, instruction: Instruction, key: Hashable, bare: _Bare
     ) -> Instruction | None:
-        """A costly instruction before this one that is equal in everything but its layout."""
+        """An instruction before this one that computes the same, but for the layout; its copy is cheaper.
+
+        What is computed of copies in other layouts is the same, too: where a chain of ops is there in two
+        layouts, one copy at its end stays.
+        """
         shape = instruction.shape
-        if instruction.opcode not in _COSTLY or not isinstance(shape, ArrayShape):
+        elementwise = instruction.op.is_elementwise and instruction.opcode != "copy"
+        if not (elementwise or instruction.opcode in _COSTLY):
+            return None
+        if not isinstance(shape, ArrayShape) or not shape.dims or not _is_plain(shape):
             return None
         assert isinstance(key, tuple)
-        bare = (key[0], replace(shape, layout=None), *key[2:])
-        first = costly.setdefault(bare, instruction)
+        operands = tuple(bare.number[operand] for operand in instruction.operands)
+        if instruction.op.commutative:
+            operands = tuple(sorted(operands))
+        known = (key[0], replace(shape, layout=None), operands, key[3])
+        first = bare.seen.setdefault(known, instruction)
         return None if first is instruction else first
 
     def copied(self, instruction: Instruction, first: Instruction) -> Instruction:
