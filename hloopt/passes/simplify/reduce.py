@@ -20,20 +20,28 @@ from hloopt.passes.simplify.conditions import (
     is_lowest,
     is_negative_zero,
     is_positive_zero,
-    resized,
     scalar_value,
 )
 from hloopt.rewrite import Match, Rule, op, splat_literal, var
 from hloopt.types import ArrayShape, TupleShape, array
 
-__all__ = ["ADD", "MAX", "RULES", "is_neutral", "is_plain", "reduced_dims"]
+__all__ = [
+    "ADD",
+    "MAX",
+    "RULES",
+    "fold",
+    "in_any_order",
+    "is_neutral",
+    "is_plain",
+    "kept_dims",
+    "reduced_dims",
+]
 
 A, INIT = var("A"), var("INIT")
 
 ADD = "add { a = $T[] parameter(0)\n b = $T[] parameter(1)\n ROOT s = $T[] add(a, b) }\n"
 MAX = "max { a = $T[] parameter(0)\n b = $T[] parameter(1)\n ROOT s = $T[] maximum(a, b) }\n"
 _SUBTRACT = "sub { a = $T[] parameter(0)\n b = $T[] parameter(1)\n ROOT s = $T[] subtract(a, b) }\n"
-_MOST_PIECES = 4
 
 
 def is_plain(root: Instruction) -> bool:
@@ -83,7 +91,7 @@ def _same_init(left: Instruction, right: Instruction) -> bool:
     return left is right or (literal is not None and literal == splat_literal(right))
 
 
-def _reduce(
+def fold(
     match: Match, operand: Instruction, dims: tuple[int, ...], shape: ArrayShape
 ) -> Instruction:
     """The root's fold, of another operand."""
@@ -91,7 +99,8 @@ def _reduce(
     return match.make("reduce", (operand, *match.root.operands[1:]), attributes, shape)
 
 
-def _kept(rank: int, reduced: tuple[int, ...]) -> list[int]:
+def kept_dims(rank: int, reduced: tuple[int, ...]) -> list[int]:
+    """The dimensions of an array of ``rank`` that a reduce keeps."""
     return [dim for dim in range(rank) if dim not in reduced]
 
 
@@ -184,12 +193,12 @@ def _reduce_once(match: Match) -> Instruction | None:
     neutral = single or is_neutral(match, opcode, match.INIT, match.A)
     if opcode not in IDEMPOTENT and not neutral:
         return None
-    kept = _kept(match.A.array.rank, reduced)
+    kept = kept_dims(match.A.array.rank, reduced)
     dims = tuple(sorted({*reduced, *(kept[d] for d in reduced_dims(outer))}))
-    return _reduce(match, match.A, dims, outer.array)
+    return fold(match, match.A, dims, outer.array)
 
 
-def _in_any_order(match: Match) -> bool:
+def in_any_order(match: Match) -> bool:
     """Whether a fold has the same bits however its elements lie.
 
     Sums of floats are defined in any order, and an executor takes the one that suits the shape: those
@@ -200,144 +209,6 @@ def _in_any_order(match: Match) -> bool:
         return True
     match.refuse("an executor may add floats of another shape in another order")
     return False
-
-
-def _of_transpose(match: Match) -> Instruction | None:
-    """Fold the transposed array's source; what is left of the transpose comes after."""
-    root, order = match.root, match.root.operands[0].attributes["dimensions"]
-    if not is_plain(root):
-        return None
-    reduced = tuple(order[dim] for dim in reduced_dims(root))
-    opcode = named_combiner(root.attributes["to_apply"])
-    in_order = list(reduced) == sorted(reduced)
-    if not (in_order or match.fast_math or is_exact(opcode, root.array)):
-        match.refuse(f"elements would be folded in another order, dimensions {reduced}")
-        return None
-    if not _in_any_order(match):
-        return None
-    kept = [order[dim] for dim in _kept(len(order), reduced_dims(root))]
-    dims, straight = tuple(sorted(reduced)), sorted(kept)
-    if kept == straight:
-        return _reduce(match, match.A, dims, root.array)
-    shape = resized(root.array, tuple(match.A.array.dims[dim] for dim in straight))
-    inner = _reduce(match, match.A, dims, shape)
-    back = tuple(straight.index(dim) for dim in kept)
-    return match.make("transpose", (inner,), {"dimensions": back}, root.shape)
-
-
-def _factors(before: tuple[int, ...], after: tuple[int, ...]) -> list[tuple[list[int], list[int]]]:
-    """Dimensions other than ones, cut where the running products of both sides agree."""
-    left = [dim for dim, size in enumerate(before) if size != 1]
-    right = [dim for dim, size in enumerate(after) if size != 1]
-    pieces: list[tuple[list[int], list[int]]] = []
-    i = j = 0
-    while i < len(left):
-        piece: tuple[list[int], list[int]] = ([left[i]], [right[j]])
-        x, y = before[left[i]], after[right[j]]
-        i, j = i + 1, j + 1
-        while x != y:
-            if x < y:
-                piece[0].append(left[i])
-                x, i = x * before[left[i]], i + 1
-            else:
-                piece[1].append(right[j])
-                y, j = y * after[right[j]], j + 1
-        pieces.append(piece)
-    return pieces
-
-
-def _of_reshape(match: Match) -> Instruction | None:
-    """Where each piece of the reshape is folded whole or kept whole, row-major order stays as it is."""
-    root, source = match.root, match.A.array
-    if not is_plain(root) or not source.elements:
-        return None
-    given = reduced_dims(root)
-    reduced: list[int] = []
-    for before, after in _factors(source.dims, root.operands[0].array.dims):
-        folded = [dim for dim in after if dim in given]
-        if not folded:
-            continue
-        if len(folded) < len(after):
-            return None
-        reduced += before
-    if not reduced or not _in_any_order(match):
-        return None
-    dims = tuple(source.dims[dim] for dim in _kept(source.rank, tuple(reduced)))
-    shape = root.array if dims == root.array.dims else resized(root.array, dims)
-    inner = _reduce(match, match.A, tuple(reduced), shape)
-    return inner if shape is root.array else match.make("reshape", (inner,), {}, root.shape)
-
-
-def _of_concatenate_across(match: Match) -> Instruction | None:
-    """Each result folds elements of one piece alone."""
-    root, joined = match.root, match.root.operands[0]
-    (along,) = joined.attributes["dimensions"]
-    given = reduced_dims(root)
-    if not is_plain(root) or along in given or len(joined.users) != 1:
-        return None
-    if len(joined.operands) > _MOST_PIECES:
-        pieces = len(joined.operands)
-        match.refuse(f"{pieces} pieces are more than the {_MOST_PIECES} taken apart")
-        return None
-    if not _in_any_order(match):
-        return None
-    place = _kept(joined.array.rank, given).index(along)
-    parts = []
-    for piece in joined.operands:
-        dims = list(root.array.dims)
-        dims[place] = piece.array.dims[along]
-        parts.append(_reduce(match, piece, given, resized(root.array, tuple(dims))))
-    return match.make("concatenate", tuple(parts), {"dimensions": (place,)}, root.shape)
-
-
-def _of_concatenate_along(match: Match) -> Instruction | None:
-    root, joined = match.root, match.root.operands[0]
-    (along,) = joined.attributes["dimensions"]
-    opcode = named_combiner(root.attributes["to_apply"])
-    if not is_plain(root) or not opcode or along not in reduced_dims(root):
-        return None
-    if len(joined.users) != 1 or len(joined.operands) > _MOST_PIECES:
-        return None
-    if not (match.fast_math or is_exact(opcode, root.array)):
-        match.refuse(f"floating-point {opcode} of parts rounds in between")
-        return None
-    if opcode not in IDEMPOTENT and not all(
-        is_neutral(match, opcode, match.INIT, piece) for piece in joined.operands
-    ):
-        return None
-    parts = [_reduce(match, piece, reduced_dims(root), root.array) for piece in joined.operands]
-    result = parts[0]
-    for part in parts[1:]:
-        result = match.make(opcode, (result, part), {}, root.shape)
-    return result
-
-
-def _of_broadcast(match: Match) -> Instruction | None:
-    """Where equal elements count once, or none is folded: what is left to fold is what was broadcast."""
-    root, wide = match.root, match.root.operands[0]
-    opcode = named_combiner(root.attributes["to_apply"])
-    given, mapped = reduced_dims(root), wide.attributes.get("dimensions", ())
-    if not is_plain(root) or not wide.array.elements or len(mapped) == wide.array.rank:
-        return None
-    # Without repeated elements in it every fold is that of the source's elements, in their order.
-    as_is = all(dim in mapped for dim in given) and list(mapped) == sorted(mapped)
-    if not as_is and opcode not in IDEMPOTENT:
-        return None
-    if not _in_any_order(match):
-        return None
-    inner = tuple(place for place, dim in enumerate(mapped) if dim in given)
-    outer = _kept(wide.array.rank, given)
-    stays = [(place, dim) for place, dim in enumerate(mapped) if dim not in given]
-    dims = tuple(match.A.array.dims[place] for place, _ in stays)
-    shape = resized(root.array, dims)
-    if inner or match.A.array.rank:
-        small = _reduce(match, match.A, inner, shape)
-    else:
-        small = match.make(opcode, (match.A, match.INIT), {}, shape)
-    target = tuple(outer.index(dim) for _, dim in stays)
-    if dims == root.array.dims and target == tuple(range(len(dims))):
-        return small
-    return match.make("broadcast", (small,), {"dimensions": target}, root.shape)
 
 
 def _sum_of_broadcast(match: Match) -> Instruction | None:
@@ -365,7 +236,7 @@ def _sum_of_broadcast(match: Match) -> Instruction | None:
             return None
     elif count >= 1 << (dtype.bits - 1):
         return None
-    outer = _kept(wide.array.rank, given)
+    outer = kept_dims(wide.array.rank, given)
     target = tuple(outer.index(dim) for dim in mapped)
     term = match.A
     if target != tuple(range(root.array.rank)):
@@ -455,70 +326,6 @@ RULES = (
         "i = s32[] constant(1)\n y = s32[2,4] reduce(x, i), dimensions={1}, to_apply=add\n"
         "ROOT r = s32[2] reduce(y, i), dimensions={1}, to_apply=add }",
         types=("s32",),
-    ),
-    Rule(
-        "reduce(transpose(A)) => transpose(reduce(A))",
-        op("reduce", op("transpose", A), INIT),
-        _of_transpose,
-        example=f"HloModule m\n{MAX}ENTRY e {{ x = $T[2,3,4] parameter(0)\n"
-        "i = $T[] parameter(1)\n y = $T[4,3,2] transpose(x), dimensions={2,1,0}\n"
-        "ROOT r = $T[4,2] reduce(y, i), dimensions={1}, to_apply=max }",
-        counterexample=f"HloModule m\n{ADD}ENTRY e {{ x = f32[2,3,4] parameter(0)\n"
-        "i = f32[] parameter(1)\n y = f32[4,3,2] transpose(x), dimensions={2,1,0}\n"
-        "ROOT r = f32[4] reduce(y, i), dimensions={1,2}, to_apply=add }",
-        types=("f32", "s32"),
-    ),
-    Rule(
-        "reduce(reshape(A)) => reshape(reduce(A))",
-        op("reduce", op("reshape", A), INIT),
-        _of_reshape,
-        example=f"HloModule m\n{MAX}ENTRY e {{ x = $T[2,6,4] parameter(0)\n"
-        "i = $T[] parameter(1)\n y = $T[2,2,3,2,2] reshape(x)\n"
-        "ROOT r = $T[2,2,2] reduce(y, i), dimensions={1,2}, to_apply=max }",
-        counterexample=f"HloModule m\n{ADD}ENTRY e {{ x = f32[2,6,4] parameter(0)\n"
-        "i = f32[] parameter(1)\n y = f32[2,2,3,2,2] reshape(x)\n"
-        "ROOT r = f32[2,2,2,2] reduce(y, i), dimensions={2}, to_apply=add }",
-        types=("f32", "s32"),
-    ),
-    Rule(
-        "reduce(concatenate(A, B)) across => concatenate(reduce(A), reduce(B))",
-        op("reduce", op("concatenate"), INIT),
-        _of_concatenate_across,
-        example=f"HloModule m\n{MAX}ENTRY e {{ x = $T[2,6] parameter(0)\n"
-        "y = $T[3,6] parameter(1)\n i = $T[] parameter(2)\n"
-        "c = $T[5,6] concatenate(x, y), dimensions={0}\n"
-        "ROOT r = $T[5] reduce(c, i), dimensions={1}, to_apply=max }",
-        counterexample=f"HloModule m\n{ADD}ENTRY e {{ x = f32[2,6] parameter(0)\n"
-        "y = f32[3,6] parameter(1)\n i = f32[] parameter(2)\n"
-        "c = f32[5,6] concatenate(x, y), dimensions={0}\n"
-        "ROOT r = f32[6] reduce(c, i), dimensions={0}, to_apply=add }",
-        types=("f32", "s32"),
-    ),
-    Rule(
-        "reduce(concatenate(A, B)) along => to_apply(reduce(A), reduce(B))",
-        op("reduce", op("concatenate"), INIT),
-        _of_concatenate_along,
-        example=f"HloModule m\n{MAX}ENTRY e {{ x = $T[2,6] parameter(0)\n"
-        "y = $T[3,6] parameter(1)\n i = $T[] parameter(2)\n"
-        "c = $T[5,6] concatenate(x, y), dimensions={0}\n"
-        "ROOT r = $T[6] reduce(c, i), dimensions={0}, to_apply=max }",
-        counterexample=f"HloModule m\n{ADD}ENTRY e {{ x = f32[2,6] parameter(0)\n"
-        "y = f32[3,6] parameter(1)\n i = f32[] constant(0)\n"
-        "c = f32[5,6] concatenate(x, y), dimensions={0}\n"
-        "ROOT r = f32[6] reduce(c, i), dimensions={0}, to_apply=add }",
-        types=("f32", "s32"),
-    ),
-    Rule(
-        "reduce(broadcast(A)) => broadcast(reduce(A))",
-        op("reduce", op("broadcast", A), INIT),
-        _of_broadcast,
-        example=f"HloModule m\n{MAX}ENTRY e {{ x = $T[2,3] parameter(0)\n"
-        "i = $T[] parameter(1)\n y = $T[5,2,3,4] broadcast(x), dimensions={1,2}\n"
-        "ROOT r = $T[5,2] reduce(y, i), dimensions={2,3}, to_apply=max }",
-        counterexample=f"HloModule m\n{ADD}ENTRY e {{ x = $T[2,3] parameter(0)\n"
-        "i = $T[] parameter(1)\n y = $T[5,2,3,4] broadcast(x), dimensions={1,2}\n"
-        "ROOT r = $T[5,2] reduce(y, i), dimensions={2,3}, to_apply=add }",
-        types=("f32", "s32"),
     ),
     Rule(
         "reduce(broadcast(A), 0) => A * n",
