@@ -136,13 +136,28 @@ _ALL: tuple[type[Pass], ...] = (
 
 PASSES: Final[Mapping[str, type[Pass]]] = {entry.name: entry for entry in _ALL}
 
+# What O1 and O2 repeat: calls and state first, since they bring the rest together; what makes work for others
+# before them.  Selects for branches, which compute both, and all that trades one cost for another, are O3's.
+_QUICK = (
+    "fix(call-inliner,tuple-simplifier,while-constant-sinking,while-loop-simplifier,simplify,"
+    "constant-folding,cse,dce)"
+)
+_SIMPLIFICATION = (
+    "fix(call-inliner,map-inliner,tuple-simplifier,conditional-simplifier{ops=0},while-constant-sinking,"
+    "while-loop-simplifier,while-invariant-motion,zero-sized,simplify,transpose-folding,reshape-mover,"
+    "convert-pairs,sort-simplifier,gather-to-slice,scatter-to-slice,constant-folding,cse,dce)"
+)
 # Instruction fusion runs twice, as in XLA: what may be fused without computing anything twice first.  A body
 # may then hold what several producers brought along, the same constants above all: cse takes one of each.
+_FUSION = "instruction-fusion{may_duplicate=false},instruction-fusion,cse,dce"
+
 PIPELINES: Final[Mapping[str, str]] = {
     "O0": "",
-    "O1": "fix(call-inliner,tuple-simplifier,simplify,constant-folding,cse,dce)",
-    "O2": "O1,instruction-fusion{may_duplicate=false},instruction-fusion,cse,dce",
-    "O3": "O1,fix(instruction-fusion{may_duplicate=false},instruction-fusion,cse,dce)",
+    "O1": _QUICK,
+    "O2": f"{_SIMPLIFICATION},{_FUSION}",
+    "O3": f"rng-expander,{_SIMPLIFICATION},"
+    "fix(conditional-simplifier,concat-removal,simplify,tuple-simplifier,constant-folding,cse,dce),"
+    f"fix({_FUSION})",
     **{name: preset_text(rows) for name, rows in XLA_PRESETS.items()},
 }
 

@@ -18,7 +18,7 @@ __all__ = ["PASS_OPTIONS", "Chosen", "chosen", "pass_file_option", "pass_files",
 Function = TypeVar("Function", bound=Callable[..., Any])
 
 PASS_OPTIONS = (
-    "level", "passes", "pipeline_file", "pass_file", "only", "disable", "fuel", "stop_after",
+    "level", "passes", "pipeline_file", "pass_file", "fast_math", "only", "disable", "fuel", "stop_after",
 )  # fmt: skip
 """The names of the parameters, for the groups of a command's help."""
 
@@ -69,6 +69,12 @@ _OPTIONS = (
     _option("--pipeline", "pipeline_file", metavar="FILE", help="A pipeline in a TOML file."),
     pass_file_option,
     _option(
+        "--fast-math",
+        is_flag=True,
+        help="Let passes change floating-point results as XLA does by default: x/3 becomes x*(1/3), sums "
+        "are regrouped.  Without it results keep every bit.",
+    ),
+    _option(
         "--only",
         multiple=True,
         metavar="PASS",
@@ -98,8 +104,8 @@ _OPTIONS = (
 
 
 def pipeline_options(function: Function) -> Function:
-    """``-O``, ``--passes``, ``--pipeline``, ``--pass-file``, ``--only``, ``--disable``, ``--fuel``,
-    ``--stop-after``: what ``chosen`` makes a pipeline of.
+    """``-O``, ``--passes``, ``--pipeline``, ``--pass-file``, ``--fast-math``, ``--only``, ``--disable``,
+    ``--fuel``, ``--stop-after``: what ``chosen`` makes a pipeline of.
     """
     for option in reversed(_OPTIONS):
         function = option(function)
@@ -123,6 +129,7 @@ def chosen() -> Chosen:
     """
     from hloopt.pipelines import parse_pipeline, read_pipeline
     from hloopt.rewrite import Controls
+    from hloopt.rewrite.entries import with_options
 
     given = click.get_current_context().meta.get(_CHOSEN, {})
     level, text, file = (given.get(name) for name in ("level", "passes", "pipeline_file"))
@@ -140,6 +147,10 @@ def chosen() -> Chosen:
     else:
         label = f"O{level or '2'}"
         pipeline = parse_pipeline(label)
+    if given.get("fast_math"):
+        entries = with_options(pipeline.entries, "the pipeline", (("fast_math", "true"),))
+        pipeline = type(pipeline)(entries)
+        label = f"{label}{{fast_math=true}}" if label != "passes" else label
     shown = _cut(pipeline, given.get("only", ()), given.get("disable", ()))
     controls = Controls(fuel=given.get("fuel") or {}, stop_after=given.get("stop_after"))
     controls.check(shown.entries)

@@ -3,14 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, replace
 from typing import TypeAlias
 
 from hloopt.errors import UsageError
 from hloopt.rewrite import spec
 from hloopt.rewrite.pass_ import Pass
 
-__all__ = ["Entry", "Find", "Fix", "each_pass", "entry_text", "make_entries", "select"]
+__all__ = [
+    "Entry",
+    "Find",
+    "Fix",
+    "each_pass",
+    "entry_text",
+    "make_entries",
+    "select",
+    "with_options",
+]
 
 
 @dataclass(frozen=True)
@@ -69,6 +78,28 @@ def select(entries: tuple[Entry, ...], keep: Callable[[Pass], Pass | None]) -> t
     return tuple(kept)
 
 
+def with_options(
+    entries: tuple[Entry, ...], name: str, options: tuple[tuple[str, spec.Value], ...]
+) -> tuple[Entry, ...]:
+    """The entries, each option given to every pass that has it; ``name`` is for messages.
+
+    Raises ``UsageError`` for an option that none of the passes has, and for a value that does not fit.
+    """
+    had = {field.name for instance in each_pass(entries) for field in fields(instance)}  # type: ignore[arg-type]
+    for key, _ in options:
+        if key not in had:
+            hint = spec.did_you_mean(key, had)
+            raise UsageError(f"no pass of {name} has the option '{key}'{hint}")
+
+    def give(instance: Pass) -> Pass:
+        own = {field.name for field in fields(instance)}  # type: ignore[arg-type]
+        mine = tuple((key, value) for key, value in options if key in own)
+        found = spec.read_options(type(instance), name, mine)
+        return replace(instance, **found) if found else instance  # type: ignore[type-var]
+
+    return select(entries, give) if options else entries
+
+
 @dataclass(frozen=True)
 class _FixOptions:
     """The options of ``fix`` that have a text form of their own."""
@@ -91,9 +122,8 @@ def make_entries(
             options = spec.read_options(_FixOptions, "fix", entry.options)
             yield Fix(tuple(make_entries(entry.entries, find, names, named)), **options)
         elif entry.name in named:
-            if entry.options:
-                raise UsageError(f"{entry.name} is a named pipeline and has no options")
-            yield from make_entries(spec.parse(named[entry.name]), find, names, named)
+            inner = tuple(make_entries(spec.parse(named[entry.name]), find, names, named))
+            yield from with_options(inner, entry.name, entry.options)
         else:
             kind = find(entry.name)
             if kind is None:

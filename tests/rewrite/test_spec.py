@@ -151,7 +151,7 @@ def test_every_pass_round_trips(instance: Everything) -> None:
         ("everything{word=fats}", "everything{word=...} is 'fats'; did you mean 'fast'?"),
         ("everything{count=[1,2]}", "everything{count=...} takes one value, not a list"),
         ("everything{count=1,count=2}", "everything gives the option 'count' twice"),
-        ("O1{limit=2}", "O1 is a named pipeline and has no options"),
+        ("O1{limt=2}", "no pass of O1 has the option 'limt'"),
         ("fix{limti=2}(plain)", "fix has no option 'limti'; did you mean 'limit'?"),
         ("fix{limit=0}(plain)", "the limit counts rounds and is at least 1"),
         ("plain,", "expected the name of a pass, found the end"),
