@@ -179,6 +179,20 @@ def test_negative_limits_are_refused() -> None:
         Rematerialize(bytes=-1)
 
 
+@pytest.mark.parametrize("header", ["HloModule m", "HloModule m, is_scheduled=true"])
+def test_what_only_moves_is_a_change_of_the_order_alone(header: str) -> None:
+    """A constant that is first needed late says nothing where the text is no order."""
+    body = (
+        "x = u8[6]{0} parameter(0)\n y = s32[6]{0} convert(x)\n n = s32[] constant(7)\n"
+        "c = s32[] constant(14)\n nn = s32[6]{0} broadcast(n), dimensions={}\n"
+        "cc = s32[6]{0} broadcast(c), dimensions={}\n s = s32[6]{0} add(y, cc)\n"
+        "ROOT r = s32[6]{0} remainder(s, nn)"
+    )
+    text = f"{header}\nENTRY e {{\n{body}\n}}\n"
+    _, log = proof.check(text, Rematerialize(), changes="is_scheduled" in header)
+    assert log.hits
+
+
 def test_fuel_bounds_what_is_repeated() -> None:
     """With fuel for nothing, nothing is."""
     module = hloopt.parse(Rematerialize.example)

@@ -255,3 +255,25 @@ def test_a_slice_goes_up_a_chain_of_values_used_twice_at_once() -> None:
     wide = [one for one in module.entry if one.array.dims == (2,)]
     assert [one.opcode for one in wide] == ["parameter", "parameter"]
     assert log.hits["slice(f(A, B)) => f(slice(A), slice(B))"] == 4 * 30
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        (
+            "x = s32[2,4] parameter(0)\n t = s32[8,1] reshape(x)\n"
+            "ROOT r = s32[8] reduce(t, z), dimensions={1}, to_apply=add, sharding={devices=[2]0,1}"
+        ),
+        (
+            "x = s32[3,2,4] parameter(0)\n t = s32[3,8] reshape(x)\n"
+            "ROOT r = s32[8] reduce(t, z), dimensions={0}, to_apply=add, sharding={devices=[2]0,1}"
+        ),
+    ],
+)
+def test_a_sharding_stays_with_the_shape_that_it_cuts(body: str) -> None:
+    """What is made on the way, of another rank, has no sharding; the result keeps its own."""
+    add = "add { a = s32[] parameter(0)\n b = s32[] parameter(1)\n ROOT s = s32[] add(a, b) }"
+    text = f"HloModule m\n{add}\nENTRY e {{\nz = s32[] constant(0)\n{body}\n}}\n"
+    module, _ = check(text, Simplify(), draws=2)
+    assert "sharding" in module.entry.root.attributes
+    assert sum("sharding" in entry.attributes for entry in module.entry) == 1

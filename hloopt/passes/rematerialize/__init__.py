@@ -109,6 +109,8 @@ class _Worker:
     def lower(self, computation: Computation, limit: int) -> bool:
         """Bring the peak of a computation, callees included, down to ``limit``, or as far as it goes."""
         changed = self.lower_callees(computation, limit)
+        module = computation.module
+        is_ordered = module is not None and bool(module.attributes.get("is_scheduled"))
         while self.log.allows():
             model = memory_model(computation)
             known: dict[Computation, int] = {}
@@ -119,8 +121,10 @@ class _Worker:
             plan = self.best_plan(model, called, limit, now)
             if plan is None:
                 break
+            size = len(computation)
             self.carry_out(model, plan)
-            changed = True
+            # What nobody reads any more where it was has only moved: nothing, in a module without an order.
+            changed |= is_ordered or len(computation) > size
         return changed
 
     def lower_callees(self, computation: Computation, limit: int) -> bool:

@@ -22,6 +22,7 @@ from hloopt.passes.simplify.conditions import (
     is_positive_zero,
     scalar_value,
 )
+from hloopt.passes.simplify.dimensions import own_attributes
 from hloopt.rewrite import Match, Rule, op, splat_literal, var
 from hloopt.types import ArrayShape, TupleShape, array
 
@@ -95,7 +96,7 @@ def fold(
     match: Match, operand: Instruction, dims: tuple[int, ...], shape: ArrayShape
 ) -> Instruction:
     """The root's fold, of another operand."""
-    attributes = {**match.root.attributes, "dimensions": dims}
+    attributes = {**own_attributes(match.root), "dimensions": dims}
     return match.make("reduce", (operand, *match.root.operands[1:]), attributes, shape)
 
 
@@ -273,7 +274,7 @@ def _narrow_fold(match: Match, opcode: str) -> Instruction:
     region = combiner_computation(module, opcode, element.name)
     bound = float("-inf") if opcode == "maximum" else float("inf")
     init = match.splat(array(element), bound)
-    attributes = {**root.attributes, "to_apply": region}
+    attributes = {**own_attributes(root), "to_apply": region}
     small = match.make("reduce", (match.A, init), attributes, root.array.with_dtype(element))
     return match.make("convert", (small,), {}, root.shape)
 

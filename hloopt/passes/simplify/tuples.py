@@ -49,6 +49,8 @@ def _barred(match: Match) -> Instruction | None:
     used = sorted({user.attributes["index"] for user in root.users})
     if len(used) == len(inner.operands):
         return None
+    if "sharding" in root.attributes:
+        return match.refuse("its sharding is one of the whole tuple")
     read = tuple(inner.operands[index] for index in used)
     kept = read[0]
     if len(used) > 1:
