@@ -67,6 +67,24 @@ def test_arranging_moves_only_with_work() -> None:
     assert not {"reshape", "reverse"} & set(inside(moved))
 
 
+def test_fusions_move_as_what_is_in_them_would() -> None:
+    """A fusion that only arranges values stays as a reverse does; one that computes leaves."""
+    more = ("turned {\np = f32[4] parameter(0)\nROOT r = f32[4] reverse(p), dimensions={0}\n}\n"
+            "bent {\np = f32[4] parameter(0)\nr = f32[4] reverse(p), dimensions={0}\n"
+            "ROOT t = f32[4] tanh(r)\n}\n")  # fmt: skip
+    body = "f = f32[4] fusion(w), kind=kLoop, calls={}\nv1 = f32[4] add(v, f)"
+    kept, log = check(text(body.replace("{}", "turned"), more=more), PASS, changes=False)
+    assert not log.hits
+    assert "fusion" in inside(kept)
+    moved, log = check(text(body.replace("{}", "bent"), more=more), PASS)
+    assert log.hits == {"move work out of a loop": 1}
+    assert "fusion" not in inside(moved)
+    by_option, _ = check(
+        text(body.replace("{}", "turned"), more=more), WhileInvariantMotion(reshapes=True)
+    )
+    assert "fusion" not in inside(by_option)
+
+
 def test_constants_move_with_work_or_by_option() -> None:
     """Work on constants alone leaves, too; a constant by itself only where that is asked for."""
     body = "k2 = f32[4] constant({1, 2, 3, 4})\nwave = f32[4] sine(k2)\nv1 = f32[4] add(v, wave)"

@@ -31,8 +31,9 @@ class WhileInvariantMotion(Pass):
     """Compute before a loop what is the same in every iteration, and carry it.
 
     1. Invariant are elements that the body hands on, constants, and whatever is computed from these alone.
-    2. Work is moved: all but what only arranges values (reshape, broadcast, transpose, tuple ...), which
-       moves where work that moves needs it.  Constants move with what they belong to.
+    2. Work is moved: all but what only arranges values (reshape, broadcast, transpose, tuple, and
+       fusions of these alone), which moves where work that moves needs it.  Constants move with what they
+       belong to.
     3. What the rest of the loop reads of the moved values becomes an element of the state.
 
     Both body and condition give up their work, inner loops first, so that it leaves all loops it does not
@@ -133,6 +134,9 @@ ENTRY main {
             return self.constants
         if instruction.opcode in _ARRANGING:
             return self.reshapes
+        if instruction.opcode == "fusion":  # moves as what is in it would
+            body: Computation = instruction.attributes["calls"]
+            return any(self.is_work(one) for one in body if one.opcode != "parameter")
         if instruction.opcode == "get-tuple-element":
             source = instruction.operands[0]
             return source.opcode not in ("parameter", "tuple") and self.is_work(source)
