@@ -41,6 +41,11 @@ RULES: tuple[Rule, ...] = (
         "the constant was elided when the text was dumped: refused by name and line",
     ),
     Rule(
+        ("compiled",),
+        "XLA makes up values for constants left out",
+        "the constant was elided when the text was dumped",
+    ),
+    Rule(
         RUNS,
         "not so with reductions in two steps",
         "XLA reduces long dimensions in windows, each from the init: it takes the init to be the reducer's "
