@@ -67,6 +67,7 @@ def _console() -> Console:
 
 def _list(as_json: bool) -> None:
     from hloopt.pipelines import PIPELINES
+    from hloopt.presets import XLA_PRESETS
     from hloopt.report.console import table, write_json
     from hloopt.report.passes import describe, summary
 
@@ -82,8 +83,10 @@ def _list(as_json: bool) -> None:
     named = table("\npipeline", "passes", left=2)
     for label, text in PIPELINES.items():
         broken = text.replace(",", ", ")  # the same pipeline, in words that go on a new line
-        shown = broken if len(text) <= _LONGEST else f"passes in XLA's order: --preset {label}"
-        named.add_row(label, shown or "(none)")
+        if len(text) > _LONGEST:
+            what = "passes in XLA's order" if label in XLA_PRESETS else "more passes"
+            broken = f"{what}: hloopt passes --preset {label}"
+        named.add_row(label, broken or "(none)")
     _console().print(named)
 
 

@@ -147,7 +147,7 @@ def chosen() -> Chosen:
     else:
         label = f"O{level or '2'}"
         pipeline = parse_pipeline(label)
-    if given.get("fast_math"):
+    if given.get("fast_math") and level != "0":  # which has no passes, and says so
         entries = with_options(pipeline.entries, "the pipeline", (("fast_math", "true"),))
         pipeline = type(pipeline)(entries)
         label = f"{label}{{fast_math=true}}" if label != "passes" else label
@@ -180,6 +180,8 @@ def _cut(pipeline: Pipeline, only: tuple[str, ...], disable: tuple[str, ...]) ->
     check_names(only, pipeline.entries, "run only")
     names = {instance.name for instance in pipeline.passes()}
     rules = _rules(pipeline)
+    equations = {"".join(rule.split()): rule for rule in rules}  # blanks do not matter
+    disable = tuple(equations.get("".join(name.split()), name) for name in disable)
     wrong = [name for name in disable if name not in names and name not in rules]
     for name in wrong:
         from hloopt.rewrite.spec import did_you_mean

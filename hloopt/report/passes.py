@@ -64,14 +64,15 @@ def _doc(kind: type[Pass]) -> str:
 def describe(kind: type[Pass]) -> dict[str, Any]:
     """A pass as JSON values: what it does, its options and rules."""
     meanings: dict[str, str] = {}
-    for base in reversed(kind.__mro__):
-        meanings.update(_meanings(inspect.cleandoc(base.__doc__ or "").replace("``", "`")))
     options: Any = kind  # every pass is a dataclass
+    names = frozenset(option.name for option in dataclasses.fields(options) if option.init)
+    for base in reversed(kind.__mro__):
+        meanings.update(_meanings(inspect.cleandoc(base.__doc__ or "").replace("``", "`"), names))
     types = typing.get_type_hints(kind)
     return {
         "name": kind.name,
         "summary": summary(kind),
-        "doc": _without_options(_doc(kind)),
+        "doc": _without_options(_doc(kind), names),
         "options": [
             {
                 "name": option.name,
@@ -119,7 +120,10 @@ def show_pass(kind: type[Pass], console: Console, *, as_diff: bool) -> None:
     for title, fast_math in (("rules", False), ("rules with fast_math only", True)):
         names = [rule["name"] for rule in row["rules"] if rule["fast_math"] is fast_math]
         if names:
-            console.print(Text(f"\n{title}", style="bold"))
+            how = (
+                "  (each is explained by: hloopt passes 'EQUATION')" if find_rule(names[0]) else ""
+            )
+            console.print(Text.assemble(("\n" + title, "bold"), how), soft_wrap=True)
             for name in names:
                 _show_equation(name, console)
     _show_example(example_json(kind), console, as_diff=as_diff)
@@ -177,9 +181,18 @@ def _show_example(found: Mapping[str, str] | None, console: Console, *, as_diff:
         return
     _show_text("example", found["before"], console)
     if "after" in found:
-        _show_text("becomes", found["after"], console)
+        _show_text("becomes", _without_middle(found["after"]), console)
     else:
         _show_text("fails", found["error"], console)
+
+
+def _without_middle(text: str) -> str:
+    """A text of more than 60 lines with its first 40 and its last ones; scripts get it whole."""
+    lines = text.strip("\n").splitlines()
+    if len(lines) <= 60:
+        return text
+    left_out = f"  ... {len(lines) - 44} lines more (--json has all) ..."
+    return "\n".join([*lines[:40], left_out, *lines[-4:]])
 
 
 def _show_text(title: str, text: str, console: Console) -> None:
@@ -303,12 +316,18 @@ def _closing(group: str, last: Mapping[str, int], written: list[int]) -> str:
     return ")" if last[group] == written[-1] else "),"
 
 
-def _meanings(doc: str) -> dict[str, str]:
+def _option(line: str, names: frozenset[str]) -> re.Match[str] | None:
+    """The line of one of these options: other words in a row of their own are text."""
+    match = _OPTION_LINE.match(line)
+    return match if match and match.group(1) in names else None
+
+
+def _meanings(doc: str, names: frozenset[str]) -> dict[str, str]:
     """The lines ``option   meaning`` of a docstring; an indented line goes on."""
     found: dict[str, str] = {}
     last = ""
     for line in doc.splitlines():
-        match = _OPTION_LINE.match(line)
+        match = _option(line, names)
         if match:
             last = match.group(1)
             found[last] = match.group(2)
@@ -319,11 +338,11 @@ def _meanings(doc: str) -> dict[str, str]:
     return found
 
 
-def _without_options(doc: str) -> str:
+def _without_options(doc: str, names: frozenset[str]) -> str:
     kept = []
     inside = False
     for line in doc.splitlines():
-        inside = bool(_OPTION_LINE.match(line)) or (inside and line.startswith(" " * 4))
+        inside = bool(_option(line, names)) or (inside and line.startswith(" " * 4))
         if not inside:
             kept.append(line)
     return "\n".join(kept).strip()

@@ -214,6 +214,8 @@ def did_you_mean(wrong: str, valid: Iterable[str]) -> str:
     Of many valid names only the nearest are shown.
     """
     names = sorted(set(valid))
+    if not names:
+        return " (there are none)"
     close = get_close_matches(wrong, names, 1)
     hint = f"; did you mean '{close[0]}'?" if close else ""
     if len(names) <= _MAX_LISTED:

@@ -106,6 +106,9 @@ def test_json_tells_every_run() -> None:
     [
         (("-O1", "--only", "dce"), "fix(dce)"),
         (("-O1", "--disable", "simplify", "--disable", "dce"), None),
+        (("-O0", "--fast-math"), ""),
+        (("--passes", "cse,simplify", "--fast-math"), "cse,simplify{fast_math=true}"),
+        (("--passes", "simplify", "--disable", "A+0=>A"), 'simplify{disable=["A + 0 => A"]}'),
         (("--passes", "dce,simplify", "--disable", "A + 0 => A"), 'dce,simplify{disable=["A + 0 => A"]}'),
         (("--passes", 'simplify{disable=["A + 0 => A"]}', "--disable", "A * 1 => A"),
          'simplify{disable=["A + 0 => A","A * 1 => A"]}'),
@@ -137,6 +140,8 @@ def test_passes_and_rules_are_left_out(words: tuple[str, ...], text: str | None)
         (("--print-before", "xyz"), "cannot print before 'xyz'"),
         (("--print-changed=html",), "'html' is not one of 'hlo', 'diff'"),
         (("--stop-after", "-1"), "-1 is not in the range"),
+        (("--passes", "dce", "--fast-math"), "no pass of the pipeline has the option 'fast_math'"),
+        (("--passes", "O0{limit=1}"), "no pass of O0 has the option 'limit' (there are none)"),
         (("--pipeline", "none.toml"), "none.toml: No such file"),
     ],
 )
@@ -230,6 +235,26 @@ def test_every_pass_is_explained_in_80_columns(name: str) -> None:
     assert all(len(line) <= 80 or line.startswith("  ") for line in table.splitlines())
     row = json.loads(invoke("passes", name, "--json").stdout)["pass"]
     assert row["example"]["before"] != row["example"]["after"]
+    after = row["example"]["after"].strip().splitlines()
+    shown_after = shown.partition("\nbecomes\n")[2].splitlines()
+    assert shown_after[-1].strip() == after[-1].strip()
+    assert len(shown_after) == (len(after) if len(after) <= 60 else 45)
+
+
+def test_words_in_a_column_are_options_only_where_they_are_names() -> None:
+    """What a formula is called stands in the text; what a field is called, in the table."""
+    row = json.loads(invoke("passes", "batch-norm-expander", "--json").stdout)["pass"]
+    assert "    training    mean = sum(x) / n" in row["doc"]
+    assert [option["name"] for option in row["options"]] == ["short"]
+    assert "short   as XLA" not in row["doc"]
+
+
+def test_the_list_of_pipelines_says_where_long_ones_are_printed() -> None:
+    """And only XLA's are said to be in its order."""
+    lines = [line.rstrip() for line in invoke("passes").stdout.splitlines()]
+    assert "O3            more passes: hloopt passes --preset O3" in lines
+    order = "xla-gpu-2026  passes in XLA's order: hloopt passes --preset xla-gpu-2026"
+    assert order in lines
 
 
 def test_the_list_of_xlas_rules_is_printed() -> None:
