@@ -18,7 +18,7 @@ __all__ = ["MapInliner"]
 class MapInliner(Pass):
     """Apply the ops of a map's computation to whole arrays.
 
-        map(a, b), to_apply={x, y => exp(x) + y * 2}    =>    exp(a) + b * broadcast(2)
+        map(a, b), to_apply={x, y => exp(x) + y * 2}  =>  exp(a) + b * broadcast(2)
 
     Left alone: maps whose computation calls others (call-inliner comes first), draws random numbers or
     works in other element types than the operands', and maps whose operands have another layout than

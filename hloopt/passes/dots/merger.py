@@ -23,7 +23,7 @@ _DIMENSIONS = ("lhs_batch_dims", "lhs_contracting_dims", "rhs_batch_dims", "rhs_
 class DotMerger(Pass):
     """Make dots that share an operand into one wider dot.
 
-        dot(a, b), dot(a, c)    =>    d = dot(a, concatenate(b, c)), slice(d), slice(d)
+        dot(a, b), dot(a, c)  =>  d = dot(a, concatenate(b, c)), slice(d), slice(d)
 
     1. Dots belong together that share an operand on the same side, with the same dimension numbers,
        element types and precision; the others have one dimension that comes back, and only that differs.

@@ -29,9 +29,9 @@ _WHERE = ("dots", "convolutions", "all")
 class TransposeFolding(Pass):
     """Let dots and convolutions read what was transposed, and convolutions write it.
 
-        dot(transpose(a), b)               =>    dot(a, b) with other dimension numbers
-        convolution(transpose(x), w)       =>    convolution(x, w) with other dim_labels
-        transpose(convolution(x, w))       =>    convolution(x, w) with other dim_labels
+        dot(transpose(a), b)          =>  dot(a, b) with other dimension numbers
+        convolution(transpose(x), w)  =>  convolution(x, w) with other dim_labels
+        transpose(convolution(x, w))  =>  convolution(x, w) with other dim_labels
 
     A dot keeps its sums: contracting dimensions stay in their order.  A transpose that changes the order
     of dimensions that come back in a dot's result is left alone, as the result would be another.  The

@@ -23,10 +23,11 @@ class BatchNormExpander(Expander):
 
     With n elements of a feature, i = rsqrt(variance + epsilon) and c = x - mean:
 
-    training    mean = sum(x) / n, variance = sum(c c) / n, y = c (scale i) + offset
-    inference   y = c (scale i) + offset
-    grad        of offset sum(g), of scale s = sum(g c i),
-                of x scale i (g - sum(g) / n - c i s / n)
+        training    mean = sum(x) / n, variance = sum(c c) / n,
+                    y = c (scale i) + offset
+        inference   y = c (scale i) + offset
+        grad        of offset sum(g), of scale s = sum(g c i),
+                    of x scale i (g - sum(g) / n - c i s / n)
 
     Equal within rounding.  Floats narrower than f32 are computed in f32 and rounded once, where XLA sums in
     the type itself.

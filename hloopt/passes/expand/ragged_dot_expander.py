@@ -24,10 +24,10 @@ class RaggedDotExpander(Expander):
 
     A group is the positions from the sum of the sizes before it on; beyond the last group all is 0.
 
-    free ragged dimension          a dot with the rhs of every group; each row keeps that of its own group
-    contracting ragged dimension   both operands once for each group, cleared outside of it; the groups are
-                                   a batch dimension of the dot
-    batch ragged dimension         a plain dot, cleared beyond the last group
+    1. A free ragged dimension: a dot with the rhs of every group; each row keeps that of its own group.
+    2. A contracting one: both operands once for each group, cleared outside of it; the groups are a batch
+       dimension of the dot.
+    3. A batch one: a plain dot, cleared beyond the last group.
 
     No number of another group is multiplied with a zero, so that infinities stay where they are, as they do
     not when XLA masks the lhs alone.  The arithmetic is that of as many dots as there are groups.  Equal

@@ -28,14 +28,10 @@ __all__ = ["ScatterToSlice"]
 class ScatterToSlice(Pass):
     """Replace scatters of one window, or of windows at regular places, by ops on whole slices.
 
-    1. One window (``x.at[i].set(u)``)::
-
-           old = dynamic-slice(x, i)
-           new = to_apply(old, u)
-           dynamic-update-slice(x, select(i is inside, new, old), i)
-
-       A scatter leaves out what is not wholly inside, where a dynamic-update-slice would move it; the
-       select goes where the start is known to be inside.  A window as large as the operand needs neither.
+    1. One window, ``x.at[i].set(u)``: a dynamic-update-slice of ``select(i is inside, new, old)``, where old
+       is a dynamic-slice of x and new is ``to_apply(old, u)``.  A scatter leaves out what is not wholly
+       inside, where a dynamic-update-slice would move it; the select goes where the start is known to be
+       inside.  A window as large as the operand needs neither.
     2. Start indices that come out of iotas and constants alone are computed.  Where all windows are inside
        and each start is ``offset + stride * b`` of at most one batch index, each of which moves one
        dimension (or two neighbouring ones, a diagonal), the windows are disjoint: the updates are padded,

@@ -41,7 +41,7 @@ def _times_reciprocal(match: Match) -> Instruction | None:
     mantissas, _ = np.frexp(values)
     exact = (np.abs(mantissas) == 0.5) & (np.abs(back) >= 2.0 ** _SMALLEST_NORMAL[shape.dtype.name])
     if not match.fast_math and not exact.all():
-        return match.refuse("the divisor's reciprocal is rounded")
+        return match.refuse("the divisor's reciprocal is rounded, which fast_math allows")
     return match.make("multiply", (match.A, _with_values(match, reciprocals)), {}, shape)
 
 
