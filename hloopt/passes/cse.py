@@ -106,10 +106,19 @@ class _Bare:
 
     number   the position of an instruction; of a copy in another layout that of what it copies
     seen     what was computed first, by all that it is computed from
+    shapes   shapes without their layouts, one object for equal ones
     """
 
     number: dict[Instruction, int] = field(default_factory=dict)
     seen: dict[Hashable, Instruction] = field(default_factory=dict)
+    shapes: dict[ArrayShape, ArrayShape] = field(default_factory=dict)
+
+    def shape(self, shape: ArrayShape) -> ArrayShape:
+        """The shape without its layout."""
+        known = self.shapes.get(shape)
+        if known is None:
+            known = self.shapes[shape] = replace(shape, layout=None)
+        return known
 
     def of(self, instruction: Instruction, position: int) -> int:
         """The number of an instruction at a position."""
@@ -179,7 +188,7 @@ class _Merger:
         operands = tuple(bare.number[operand] for operand in instruction.operands)
         if instruction.op.commutative:
             operands = tuple(sorted(operands))
-        known = (key[0], replace(shape, layout=None), operands, key[3])
+        known = (key[0], bare.shape(shape), operands, key[3])
         first = bare.seen.setdefault(known, instruction)
         return None if first is instruction else first
 
