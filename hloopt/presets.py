@@ -38,11 +38,7 @@ _GREEDY = "the same pairs, in another order"
 _KERNELS = "how a reduction is cut into kernels is decided with its kernel, not in the text"
 
 _CALLS: tuple[Row, ...] = (
-    Step(
-        "FlattenCallGraph",
-        "",
-        "several callers may share a computation: nothing here tells them apart",
-    ),
+    Step("FlattenCallGraph", "flatten-call-graph"),
     Step("CallInliner", "call-inliner"),
     Step("MapInliner", "map-inliner"),
     Step("ZeroSizedHloElimination", "zero-sized"),
@@ -182,7 +178,7 @@ XLA_PRESETS: Final[Mapping[str, tuple[Row, ...]]] = {
                 Step("AlgebraicSimplifier", "simplify"),
             ),
         ),
-        Step("HloComputationDeduplicator", "", "cse compares computations by what they compute"),
+        Step("HloComputationDeduplicator", "cse{computations=true}"),
         Step(
             "collective-optimizations", "", "other devices take part in collectives: they are kept"
         ),
