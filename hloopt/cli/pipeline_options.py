@@ -156,7 +156,11 @@ def chosen() -> Chosen:
     controls.check(shown.entries)
     if shown != pipeline:
         label = "passes"
-    return Chosen(shown, controls, label, label if label != "passes" else str(shown))
+    if label != "passes":
+        return Chosen(shown, controls, label, label)
+    typed = text if file is None and shown == pipeline and not given.get("fast_math") else None
+    short = typed is not None and not {"#", "\n"} & set(typed)
+    return Chosen(shown, controls, label, typed.strip() if typed and short else str(shown))
 
 
 def pass_files() -> Mapping[str, type[Pass]]:
