@@ -64,7 +64,19 @@ def is_fusible(instruction: Instruction) -> bool:
         return True
     if opcode == "rng":
         return len(instruction.users) <= 1
+    if opcode == "copy" and _moves_to_another_memory(instruction):
+        return False
     return not walk.has_side_effect(instruction)
+
+
+def _moves_to_another_memory(copy: Instruction) -> bool:
+    """Whether a copy is there for the space of memory: within a fusion it would move nothing."""
+    spaces = {
+        shape.layout.memory_space if shape.layout else 0
+        for shape in (copy.shape, copy.operands[0].shape)
+        if isinstance(shape, ArrayShape)
+    }
+    return len(spaces) > 1
 
 
 def _is_loop_fusible(instruction: Instruction) -> bool:

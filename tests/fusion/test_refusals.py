@@ -61,6 +61,18 @@ ROOT n = f32[8] negate(c)"""
     assert _code(body, "c", "n") == "producer-not-fusible"
 
 
+def test_a_copy_to_another_memory_stays() -> None:
+    """Within a fusion it would move nothing; one that only changes the order of dimensions is fused."""
+    text = """HloModule m
+ENTRY e { p = f32[4,2]{1,0} parameter(0) h = f32[4,2]{LAYOUT} copy(p)
+  ROOT d = f32[4,2]{1,0} copy(h) }
+"""
+    moved = InstructionFusion().fuse(hloopt.parse(text.replace("LAYOUT", "1,0:S(5)")))
+    assert not moved.steps
+    turned = InstructionFusion().fuse(hloopt.parse(text.replace("LAYOUT", "0,1")))
+    assert [step.producer for step in turned.steps] == ["h"]
+
+
 def test_a_custom_fusion_takes_nothing() -> None:
     """Its kernel is somebody else's."""
     text = """HloModule m
