@@ -147,7 +147,8 @@ class Watching:
         if self.dump_dir is not None:
             from hloopt.report.dump_passes import DumpPasses
 
-            made.append(DumpPasses(Path(self.dump_dir), label, hlo_text, _write_file))
+            name = label.partition("{")[0]  # options are no part of a file's name
+            made.append(DumpPasses(Path(self.dump_dir), name, hlo_text, _write_file))
         return made
 
     def tell(self, report: PipelineReport, found: Input, *, as_json: bool) -> None:

@@ -183,10 +183,15 @@ class RuleSet:
 
         Raises ``UsageError`` for a name that is no rule's equation.
         """
-        known = {rule.name for rule in self.rules}
-        dropped = set(names)
-        for name in dropped - known:
-            raise UsageError(f"no rule is called '{name}'" + did_you_mean(name, known))
+        known = {
+            "".join(rule.name.split()): rule.name for rule in self.rules
+        }  # blanks do not matter
+        dropped = set()
+        for name in names:
+            found = known.get("".join(name.split()))
+            if found is None:
+                raise UsageError(f"no rule is called '{name}'" + did_you_mean(name, known.values()))
+            dropped.add(found)
         return RuleSet(
             rule
             for rule in self.rules

@@ -168,6 +168,28 @@ def test_run_takes_the_same_options(tmp_path: Path) -> None:
     assert len(list(folder.iterdir())) == 3
 
 
+def test_a_dump_of_fast_math_is_named_after_the_pipeline_alone(tmp_path: Path) -> None:
+    """No braces in the names of files."""
+    folder = tmp_path / "stages"
+    words = ("--fast-math", "--dump-dir", str(folder), "-o", str(tmp_path / "m.hlo"))
+    assert invoke("optimize", *words, stdin=TEXT).exit_code == 0
+    stages = [path.name for path in folder.iterdir() if ".after_" in path.name]
+    assert any(".O2.after_simplify." in name for name in stages)
+    assert not any("{" in name for name in stages)
+
+
+def test_a_pipeline_is_called_as_it_was_typed() -> None:
+    """Unless it was changed, or has comments."""
+
+    def shown(*words: str) -> str:
+        result = invoke("run", "--repeat", "1", *words, "-", stdin=TEXT)
+        return result.stderr + result.stdout
+
+    assert "passes: O1{fast_math=true}\n" in shown("--passes", " O1{fast_math=true}")
+    assert "passes: fix(dce)\n" in shown("--passes", "O1", "--only", "dce")
+    assert "passes: dce,cse\n" in shown("--passes", "dce, cse # both")
+
+
 def test_python_takes_texts_files_and_passes(tmp_path: Path) -> None:
     """One after the other, in lists too; the given module stays as it is."""
     path = tmp_path / "p.toml"
