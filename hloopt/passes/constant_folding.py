@@ -162,8 +162,9 @@ ENTRY main {
             log.miss(_step(instruction), instruction, f"{most} elements; limit={self.limit}")
             return False
         folded = _build(instruction, literals)
-        if "sharding" in instruction.attributes:
-            edit.set_attribute(folded, "sharding", instruction.attributes["sharding"])
+        for mark in ("sharding", "frontend_attributes"):
+            if mark in instruction.attributes:
+                edit.set_attribute(folded, mark, instruction.attributes[mark])
         log.hit(_step(instruction), instruction)
         edit.replace_instruction(instruction, folded)
         return True

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from hloopt.ir import Instruction, Module
-from hloopt.ir.walk import wrapped_computations
+from hloopt.ir import Instruction, Module, edit
+from hloopt.ir.walk import called_computations, wrapped_computations
 from hloopt.passes.effects import Effects
 from hloopt.passes.site import Site, is_replaceable
 from hloopt.rewrite import Pass, PassLog
@@ -46,8 +46,8 @@ ENTRY main {
         """Look at each instruction once."""
         effects, wrapped = Effects(module), wrapped_computations(module)
         changed = False
-        for computation in module:
-            if computation in wrapped:
+        for computation in list(module):
+            if computation in wrapped or computation.module is None:
                 continue
             for instruction in list(computation):
                 if not _is_empty(instruction) or _is_done(instruction):
@@ -61,8 +61,11 @@ ENTRY main {
                 if not log.allows():
                     return changed
                 log.hit(_STEP, instruction)
-                site = Site(instruction)
+                site, called = Site(instruction), tuple(called_computations(instruction))
                 site.replace(site.splat(instruction.array, 0))
+                for body in called:
+                    if not body.callers and body.module is not None:
+                        edit.remove_computation(body)
                 changed = True
         return changed
 

@@ -191,8 +191,7 @@ def _objection(found: Match, result: Instruction, rule: Rule) -> str:
             continue
         if not is_new:
             return f"its {name} would be lost"
-        if name not in result.attributes:
-            edit.set_attribute(result, name, said)
+        edit.set_attribute(result, name, said)
     if is_new:
         edit.set_shape(result, root.shape)
     return ""

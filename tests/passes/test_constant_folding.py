@@ -135,3 +135,12 @@ def test_random_modules_keep_their_results(seed: int) -> None:
     """Folding in calls, loops and branches."""
     text = module_text(random.Random(seed))
     proof.check(text, ConstantFolding(trips=4), draws=1, changes=None)
+
+
+@pytest.mark.parametrize("mark", ["sharding={replicated}", 'frontend_attributes={a="b"}'])
+def test_what_is_said_of_a_value_is_said_of_the_constant(mark: str) -> None:
+    """Shardings and frontend_attributes stay."""
+    body = f"c = s32[3] constant({{1, 2, 4}})\n ROOT r = s32[3] negate(c), {mark}"
+    better, _ = proof.check(f"HloModule m\nENTRY e {{\n{body}\n}}\n", ConstantFolding())
+    assert better.entry.root.opcode == "constant"
+    assert better.entry.root.attributes.keys() & {"sharding", "frontend_attributes"}

@@ -277,3 +277,15 @@ def test_a_sharding_stays_with_the_shape_that_it_cuts(body: str) -> None:
     module, _ = check(text, Simplify(), draws=2)
     assert "sharding" in module.entry.root.attributes
     assert sum("sharding" in entry.attributes for entry in module.entry) == 1
+
+
+def test_a_result_has_the_sharding_of_what_it_replaces() -> None:
+    """Not that of an operand with whose attributes it was made."""
+    body = (
+        "x = f32[6] parameter(0)\n y = f32[6] parameter(1)\n"
+        "f = f32[6] floor(x), sharding={replicated}\n g = f32[6] floor(y)\n"
+        "ROOT r = f32[6] maximum(f, g), sharding={devices=[2]0,1}"
+    )
+    module, _ = check(f"HloModule m\nENTRY e {{\n{body}\n}}\n", Simplify(), draws=2)
+    assert module.entry.root.opcode == "floor"
+    assert str(module.entry.root.attributes["sharding"]) == "{devices=[2]0,1}"

@@ -85,3 +85,14 @@ def test_a_side_effect_stays() -> None:
 def test_random_modules(seed: int) -> None:
     """Whatever a module is made of, its results stay."""
     check(module_text(random.Random(seed)), ZeroSized(), draws=2, changes=None)
+
+
+def test_the_body_of_an_empty_fusion_goes_with_it() -> None:
+    """What nobody calls any more is not looked at as a computation of its own by a second run."""
+    text = (
+        "HloModule m\nf { a = pred[0,3] parameter(0)\n ROOT n = pred[0,3] not(a) }\n"
+        "ENTRY e { x = pred[0,3] parameter(0)\n y = pred[0,3] fusion(x), kind=kLoop, calls=f\n"
+        "ROOT r = pred[0,3] not(y) }\n"
+    )
+    better, _ = check(text, ZeroSized())
+    assert [computation.name for computation in better] == ["e"]
