@@ -36,7 +36,7 @@ def show_hits(report: PipelineReport, console: Console) -> None:
         for rule, count in hits.most_common():
             made.add_row(name, rule, str(count))
     before, after = report.instructions_before, report.instructions_after
-    console.print(made)
+    console.print(made if made.row_count else "no rewrites")
     console.print(f"instructions: {before} before, {after} after")
 
 

@@ -86,6 +86,12 @@ def test_remarks_of_several_modules_come_together(tmp_path: Path, end: str) -> N
     assert text.count(count) == 2
 
 
+def test_statistics_of_nothing_are_no_empty_table() -> None:
+    """In words, and the counts all the same."""
+    shown = invoke("optimize", "--passes", "defuse", "--stats", "-o", "/dev/null", stdin=TEXT)
+    assert shown.stderr == "no rewrites\ninstructions: 5 before, 5 after\n"
+
+
 def test_json_tells_every_run() -> None:
     """Number, pass, round, what it did and how long it took."""
     result = invoke("optimize", "--passes", "fix(dce,simplify)", "--json", stdin=TEXT)
