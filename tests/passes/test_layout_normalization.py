@@ -377,3 +377,15 @@ ENTRY e {
     assert LayoutNormalization().run(module, PassLog())
     hloopt.verify(module)
     assert str(module.entry.by_name["d"].shape) == "f32[2,3]{1,0}"
+
+
+@pytest.mark.parametrize("sharding", ["{devices=[2,1]0,1}", "{replicated}"])
+def test_what_a_bitcast_becomes_has_its_sharding(sharding: str) -> None:
+    """Also where it is of one shape with its operand."""
+    body = (
+        "x = f32[6]{0} parameter(0)\n y = f32[6]{0} negate(x)\n"
+        f"ROOT r = f32[3,2]{{1,0}} bitcast(y), sharding={sharding}"
+    )
+    better, _ = proof.check(f"HloModule m\nENTRY e {{\n{body}\n}}\n", LayoutNormalization())
+    assert better.entry.root.opcode == "reshape"
+    assert str(better.entry.root.attributes["sharding"]) == sharding

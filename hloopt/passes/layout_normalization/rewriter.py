@@ -216,7 +216,7 @@ class Rewriter:
     def replace(self, instruction: Instruction, new: Instruction, orders: Orders) -> None:
         """``new``, made for it, stands for the instruction and gets its name."""
         self.successors[instruction] = new
-        for name in ("frontend_attributes", "origin"):
+        for name in ("frontend_attributes", "origin", "sharding"):
             if name in instruction.attributes:
                 edit.set_attribute(new, name, instruction.attributes[name])
         new.metadata = instruction.metadata
@@ -244,6 +244,8 @@ class Rewriter:
             instruction.control_predecessors
             or instruction.control_successors
             or "frontend_attributes" in instruction.attributes
+            or instruction.attributes.get("sharding")
+            != instruction.operands[0].attributes.get("sharding")
         )
 
     # ---- the border ---------------------------------------------------------------------------------
