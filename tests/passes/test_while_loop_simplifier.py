@@ -323,3 +323,25 @@ def test_random_modules_keep_their_results(seed: int) -> None:
     text = module_text(random.Random(seed))
     module = hloopt.parse(text)
     check(text, PASS, changes=PASS.run(module, PassLog()), draws=2)
+
+
+def test_what_is_said_of_a_counter_is_said_of_its_number() -> None:
+    """The constant behind the loop has the frontend_attributes of what it stands for."""
+    text = """HloModule m
+less { s = (s32[]) parameter(0)
+  i = s32[] get-tuple-element(s), index=0
+  n = s32[] constant(3)
+  ROOT c = pred[] compare(i, n), direction=LT }
+next { s = (s32[]) parameter(0)
+  i = s32[] get-tuple-element(s), index=0
+  k = s32[] constant(1)
+  j = s32[] add(i, k)
+  ROOT t = (s32[]) tuple(j) }
+ENTRY e { z = s32[] constant(0)
+  t = (s32[]) tuple(z)
+  w = (s32[]) while(t), condition=less, body=next
+  ROOT r = s32[] get-tuple-element(w), index=0, frontend_attributes={a="b"} }
+"""
+    better, _ = check(text, WhileLoopSimplifier())
+    assert better.entry.root.opcode == "constant"
+    assert "frontend_attributes" in better.entry.root.attributes

@@ -39,13 +39,15 @@ def _is_integer(loop: Instruction, index: int) -> bool:
 
 
 def constant_like(position: Instruction, like: Instruction, value: int) -> Instruction:
-    """An integer in every element of the shape of ``like``, with its metadata."""
+    """An integer in every element of the shape of ``like``, with its metadata and frontend_attributes."""
     shape = like.shape
     assert isinstance(shape, ArrayShape)
     made = _integer(position, shape.dtype, value)
     if shape.dims:
         made = build.make(position, "broadcast", (made,), {"dimensions": ()}, shape=shape)
     made.metadata = like.metadata
+    if "frontend_attributes" in like.attributes:
+        edit.set_attribute(made, "frontend_attributes", like.attributes["frontend_attributes"])
     return made
 
 
