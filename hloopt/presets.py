@@ -97,6 +97,11 @@ XLA_PRESETS: Final[Mapping[str, tuple[Row, ...]]] = {
                 Step("TupleSimplifier", "tuple-simplifier"),
                 Step("WhileLoopConstantSinking", "while-constant-sinking"),
                 Step("WhileLoopSimplifier", "while-loop-simplifier"),
+                Step(
+                    "WhileLoopSimplifier",
+                    "call-inliner",
+                    "a loop that runs once becomes a call first",
+                ),
                 Step("ReshapeMover", "reshape-mover"),
                 Step("HloConstantFolding", "constant-folding"),
                 Step("ConditionalSimplifier", "conditional-simplifier"),
@@ -159,6 +164,11 @@ XLA_PRESETS: Final[Mapping[str, tuple[Row, ...]]] = {
                 Step("TupleSimplifier", "tuple-simplifier"),
                 Step("WhileLoopConstantSinking", "while-constant-sinking"),
                 Step("WhileLoopSimplifier", "while-loop-simplifier"),
+                Step(
+                    "WhileLoopSimplifier",
+                    "call-inliner",
+                    "a loop that runs once becomes a call first",
+                ),
                 Step(
                     "SliceSinker", "", "slices move towards parameters here, by rules of simplify"
                 ),
