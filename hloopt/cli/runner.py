@@ -143,7 +143,15 @@ class Runner:
         if expected is not None:
             compared = self._against(outputs, expected, against)
             report.rows.append(Row(f"{self.chosen.label}, {self.device}", **compared))
+        if not report.passed and self._is_fast():
+            report.notes.append(
+                "fast_math lets passes change roundings, which an ill-conditioned module makes large: "
+                "without it every bit is kept"
+            )
         return report
+
+    def _is_fast(self) -> bool:
+        return any(getattr(one, "fast_math", False) for one in self.chosen.pipeline.passes())
 
     def _participants(self, module: Module) -> tuple[int, int]:
         """Replicas and partitions to run; the module's own counts only where they make a difference."""

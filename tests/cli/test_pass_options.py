@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import hloopt
@@ -301,3 +302,18 @@ def test_misspelt_names_get_a_suggestion() -> None:
     assert "did you mean 'xla-gpu-2026'?" in invoke("passes", "--preset", "xla-gpu-206").stderr
     for words in (("cse", "dce", "x"), ("cse", "--xla-rules"), ("--preset", "O1", "--xla-rules")):
         assert invoke("passes", *words).exit_code == 2
+
+
+def test_results_that_differ_in_fast_math_say_so(tmp_path: Path) -> None:
+    """log(exp(x)) is infinite where exp(x) is; fast math makes it x."""
+    path = tmp_path / "m.hlo"
+    path.write_text(
+        "HloModule m\nENTRY e {\n  x = f32[2] parameter(0)\n  e = f32[2] exponential(x)\n"
+        "  ROOT r = f32[2] log(e)\n}\n"
+    )
+    np.savez(tmp_path / "in.npz", in_0=np.array([200.0, 1.0], np.float32))
+    words = ("run", str(path), "--inputs", str(tmp_path / "in.npz"), "--repeat", "1", "-O1")
+    assert invoke(*words).exit_code == 0
+    result = invoke(*words, "--fast-math")
+    assert result.exit_code == 1
+    assert "note: fast_math lets passes change roundings" in result.stdout + result.stderr
