@@ -20,7 +20,7 @@ from hloopt.passes.simplify.dimensions import (
 )
 from hloopt.passes.site import is_replaceable
 from hloopt.rewrite import Pass, PassLog, same_layout
-from hloopt.types import ArrayShape, Layout, Literal, array
+from hloopt.types import ArrayShape, Layout, Literal
 
 __all__ = ["ReshapeMover"]
 
@@ -370,7 +370,7 @@ def _before(member: Instruction, operand: Instruction, tree: _Tree) -> Instructi
         if move.opcode == "transpose":
             values = values.transpose(np.argsort(move.permutation))
         values = np.ascontiguousarray(values).reshape(move.source)
-        literal = Literal(array(shape.dtype, shape.dims), values)
+        literal = Literal(shape, values)
         return build.make(
             member, "constant", (), {"literal": literal}, shape=shape, metadata=metadata
         )

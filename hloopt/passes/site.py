@@ -26,7 +26,9 @@ def is_replaceable(instruction: Instruction) -> bool:
 
 def row_major(shape: ArrayShape, dims: tuple[int, ...]) -> ArrayShape:
     """The element type with other dimensions, row-major; without a layout where ``shape`` has none."""
-    return ArrayShape(shape.dtype, dims, None if shape.layout is None else descending(len(dims)))
+    # A scalar's layout is known where nothing is said of layouts, too: readers give it one.
+    known = shape.layout is not None or not dims
+    return ArrayShape(shape.dtype, dims, descending(len(dims)) if known else None)
 
 
 class Site:

@@ -9,6 +9,7 @@ import pytest
 from hloopt.errors import UsageError
 from hloopt.ir import Module
 from hloopt.passes.indexing.gather_to_slice import GatherToSlice
+from hloopt.passes.indexing.scatter_to_slice import ScatterToSlice
 from proof import check
 from random_modules import module_text
 
@@ -204,3 +205,14 @@ def test_random_modules_keep_their_results() -> None:
     """Modules without gathers stay as they are."""
     for seed in range(4):
         check(module_text(random.Random(seed)), GatherToSlice(), changes=False, draws=1)
+
+
+def test_scalars_have_their_layout_in_texts_without_any() -> None:
+    """What is made of arrays without layouts prints and reads back the same, scalars included."""
+    check(
+        "HloModule m\nlast { a = s32[] parameter(0)\n ROOT b = s32[] parameter(1) }\n"
+        "ENTRY e { x = s32[3] parameter(0)\n i = s32[1,1] parameter(1)\n u = s32[1] parameter(2)\n"
+        "ROOT r = s32[3] scatter(x, i, u), update_window_dims={}, inserted_window_dims={0}, "
+        "scatter_dims_to_operand_dims={0}, index_vector_dim=1, to_apply=last }\n",
+        ScatterToSlice(),
+    )

@@ -186,5 +186,5 @@ def resized(shape: ArrayShape, dims: tuple[int, ...]) -> ArrayShape:
     """The shape with other dimensions, row-major; without a layout where it has none."""
     if dims == shape.dims:
         return shape
-    layout: Layout | None = None if shape.layout is None else descending(len(dims))
+    layout: Layout | None = None if shape.layout is None and dims else descending(len(dims))
     return replace(shape, dims=dims, layout=layout, dynamic=())
