@@ -1,0 +1,92 @@
+"""What one kernel computes: the body of a fusion, or one instruction standing by itself.
+
+Whoever lays out or writes a kernel sees both alike: results, and the values that come from memory.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+
+from hloopt.analysis.hero import roots
+from hloopt.ir import Computation, Instruction
+from hloopt.types import ArrayShape, BufferShape, TupleShape, leaves
+
+__all__ = ["Region", "Result", "region_of"]
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """A leaf of the result: output number ``leaf`` of ``instruction`` (0 for an array)."""
+
+    instruction: Instruction
+    leaf: int
+    shape: ArrayShape
+
+
+@dataclass(frozen=True, eq=False)
+class Region:
+    """The instructions of a kernel.
+
+    instruction  the top-level instruction
+    results      the leaves of its result in flat order, each with the instruction inside that computes it
+    inputs       instructions whose values lie in memory (a fusion's parameters, a lone instruction's
+                 operands), each with the number of its first leaf in the flat list of operand leaves;
+                 operands that occur twice count twice, and a lone instruction reads the first occurrence
+    operands     the shapes of that flat list
+    """
+
+    instruction: Instruction
+    results: tuple[Result, ...]
+    inputs: Mapping[Instruction, int]
+    operands: tuple[ArrayShape, ...]
+
+    @property
+    def is_fusion(self) -> bool:
+        """Whether the instructions are a fusion's body."""
+        return self.instruction.opcode == "fusion"
+
+    @cached_property
+    def body(self) -> tuple[Instruction, ...]:
+        """What is computed in the kernel, operands first; neither inputs nor the tuple of results."""
+        if not self.is_fusion:
+            return (self.instruction,)
+        computation: Computation = self.instruction.attributes["calls"]
+        return tuple(
+            inner
+            for inner in computation
+            if inner.opcode != "parameter" and not (inner.opcode == "tuple" and inner.is_root)
+        )
+
+
+def region_of(instruction: Instruction) -> Region:
+    """The region of a top-level instruction."""
+    numbers: list[int] = []
+    shapes: list[ArrayShape] = []
+    for operand in instruction.operands:
+        numbers.append(len(shapes))
+        shapes.extend(_arrays(operand))
+    if instruction.opcode == "fusion":
+        computation: Computation = instruction.attributes["calls"]
+        inputs = {
+            parameter: numbers[parameter.parameter_number] for parameter in computation.parameters
+        }
+        results = tuple(result for root in roots(computation) for result in _results(root))
+    else:
+        inputs = {}
+        for operand, number in zip(instruction.operands, numbers, strict=True):
+            inputs.setdefault(operand, number)
+        results = tuple(_results(instruction))
+    return Region(instruction, results, inputs, tuple(shapes))
+
+
+def _results(instruction: Instruction) -> Iterator[Result]:
+    for leaf, shape in enumerate(_arrays(instruction)):
+        yield Result(instruction, leaf, shape)
+
+
+def _arrays(instruction: Instruction) -> Iterator[ArrayShape]:
+    if isinstance(instruction.shape, ArrayShape | TupleShape | BufferShape):
+        for leaf in leaves(instruction.shape):
+            yield leaf.element if isinstance(leaf, BufferShape) else leaf

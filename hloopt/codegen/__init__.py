@@ -1,0 +1,1 @@
+"""CUDA C from kernel specs: tables and rendering, no decisions."""

@@ -1,0 +1,1 @@
+"""The CUDA C of each family of kernels, a file each."""

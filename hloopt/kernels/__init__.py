@@ -1,0 +1,1 @@
+"""The choice of kernels: candidates for each instruction, selectors, launches, buffers."""

@@ -1,0 +1,1 @@
+"""Families of kernels, a file each: what fits, what is wanted, tiles and launches."""

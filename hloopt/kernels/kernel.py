@@ -1,0 +1,67 @@
+"""A kernel that instructions may be given, and what it is asked.
+
+A family is one file in ``kernels/families`` with a ``Kernel`` for each way to do the work, and one file of the
+same name in ``codegen/families`` that writes the CUDA C.  The first decides everything, the second renders.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from hloopt.analysis.region import Region
+from hloopt.kernels.limits import Limits
+from hloopt.kernels.spec import KernelSpec, Tile
+from hloopt.targets import Target
+
+__all__ = ["NO", "YES", "Kernel", "Site", "Verdict"]
+
+
+@dataclass(frozen=True, slots=True)
+class Site:
+    """Where a kernel would run: what it computes, on which device, within which limits."""
+
+    region: Region
+    target: Target
+    limits: Limits
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """An answer with its reason in words: the threshold and the value that met it."""
+
+    ok: bool
+    reason: str = ""
+
+    def __bool__(self) -> bool:
+        return self.ok
+
+
+def YES(reason: str = "") -> Verdict:  # noqa: N802 - reads as a constant
+    """It fits, or is wanted, because of ``reason``."""
+    return Verdict(True, reason)
+
+
+def NO(reason: str) -> Verdict:  # noqa: N802
+    """It does not, because of ``reason``."""
+    return Verdict(False, reason)
+
+
+@dataclass(frozen=True)
+class Kernel:
+    """One way to run some instructions.
+
+    name      as ``--kernel`` and ``backend_config`` have it
+    summary   one line for ``hloopt kernels --list``
+    fits      whether it can run the site at all, with the default tile; a refusal names its limit
+    wanted    whether XLA's rule, or a measured one, says that it should (asked only where it fits)
+    tile      the default tile: every parameter a user may set, with its value
+    spec      launches and buffers for a tile; raises ``UsageError`` for a tile that cannot be
+    """
+
+    name: str
+    summary: str
+    fits: Callable[[Site], Verdict]
+    wanted: Callable[[Site], Verdict]
+    tile: Callable[[Site], Tile]
+    spec: Callable[[Site, Tile], KernelSpec]

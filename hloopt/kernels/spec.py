@@ -1,0 +1,116 @@
+"""What is launched for one top-level instruction: plain values, the same for every device.
+
+A ``KernelSpec`` says how: functions, grids, blocks and what each argument is bound to.  It follows from the
+kernel's name, its tile, the instruction and the target alone, so that name and tile are all a lock file holds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Literal, TypeAlias
+
+__all__ = [
+    "Argument",
+    "Copy",
+    "Dim3",
+    "Fill",
+    "KernelSpec",
+    "Launch",
+    "Place",
+    "PlaceKind",
+    "Role",
+    "Scratch",
+    "Step",
+    "Tile",
+]
+
+Dim3: TypeAlias = tuple[int, int, int]
+Tile: TypeAlias = Mapping[str, int]
+Role: TypeAlias = Literal["in", "out", "update"]
+PlaceKind: TypeAlias = Literal["operand", "result", "scratch"]
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A buffer as the instruction sees it: leaf ``number`` of its operands, its results, or its scratch."""
+
+    kind: PlaceKind
+    number: int
+
+
+@dataclass(frozen=True, slots=True)
+class Argument:
+    """A pointer handed to a function.
+
+    ``role`` is ``in`` (only read), ``out`` (every byte is written and none read before; ``partial`` where
+    this launch leaves some to another one of the same instruction), ``update`` (read and written).
+    """
+
+    place: Place
+    role: Role
+    partial: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Launch:
+    """One launch: ``scalars`` are 32-bit integers handed after the pointers.
+
+    ``function`` is the suffix of the function's name, empty for an instruction's only one.
+    """
+
+    function: str
+    grid: Dim3
+    block: Dim3
+    arguments: tuple[Argument, ...]
+    scalars: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Copy:
+    """All bytes of one buffer into another of the same size."""
+
+    source: Place
+    target: Place
+
+
+@dataclass(frozen=True, slots=True)
+class Fill:
+    """Every byte of a buffer set to ``value``."""
+
+    target: Place
+    value: int = 0
+
+
+Step: TypeAlias = Launch | Copy | Fill
+
+
+@dataclass(frozen=True, slots=True)
+class Scratch:
+    """Memory an instruction needs while it runs: elements of an HLO type."""
+
+    dtype: str
+    elements: int
+
+
+@dataclass(frozen=True)
+class KernelSpec:
+    """How one instruction runs.
+
+    kernel     the kernel's name, as ``--kernel`` takes it
+    tile       its parameters
+    steps      what happens, in order
+    scratch    memory of its own
+    in_place   pairs (operand leaf, result leaf) that lie in one buffer: the kernel only writes what changes
+    is_atomic  whether the order of threads decides roundings, so that two runs may differ
+    library    the library call that takes the place of steps, or empty
+    """
+
+    kernel: str
+    tile: Tile = field(default_factory=lambda: MappingProxyType({}))
+    steps: tuple[Step, ...] = ()
+    scratch: tuple[Scratch, ...] = ()
+    in_place: tuple[tuple[int, int], ...] = ()
+    is_atomic: bool = False
+    library: str = ""

@@ -1,0 +1,80 @@
+"""What a device does for a program: memory, copies, launches.  A plan is walked over it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+
+from hloopt.kernels.spec import Dim3, Role
+
+__all__ = ["Array", "Device", "DeviceCode", "Pointer", "PointerArgument"]
+
+Array = np.ndarray[Any, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Pointer:
+    """``byte_size`` bytes at ``offset`` of an allocation the device knows by ``allocation``."""
+
+    allocation: int
+    offset: int
+    byte_size: int
+
+
+@dataclass(frozen=True, slots=True)
+class PointerArgument:
+    """A pointer and what the function does with it (``kernels.spec.Argument``)."""
+
+    pointer: Pointer
+    role: Role
+    partial: bool = False
+
+
+class DeviceCode(Protocol):
+    """A compiled program of CUDA C."""
+
+    def close(self) -> None:
+        """Give back what it holds."""
+
+
+class Device(Protocol):
+    """One device; a session begins with ``load`` and ends with ``close``.
+
+    Everything is in order of the calls; ``download`` waits.  An error of a kernel (an access outside its
+    buffers, a race, a time limit) is an ``EvaluationError`` that names function and, through ``describe``,
+    the HLO instruction.
+    """
+
+    def load(self, source: str, describe: dict[str, str]) -> None:
+        """Compile a program, or take it from the cache; ``describe`` tells functions' instructions."""
+
+    def allocate(self, byte_size: int) -> int:
+        """Memory of its own; not initialised.  Returns the allocation's number."""
+
+    def upload(self, target: Pointer, array: Array) -> None:
+        """Contiguous bytes of an array to the device."""
+
+    def download(self, source: Pointer) -> Array:
+        """Bytes (u8) from the device, after everything before has run."""
+
+    def copy(self, target: Pointer, source: Pointer) -> None:
+        """Copy bytes on the device."""
+
+    def fill(self, target: Pointer, value: int) -> None:
+        """Set every byte."""
+
+    def launch(
+        self,
+        function: str,
+        grid: Dim3,
+        block: Dim3,
+        arguments: Sequence[PointerArgument],
+        scalars: Sequence[int] = (),
+    ) -> None:
+        """Launch a function: pointers, then 32-bit integers."""
+
+    def close(self) -> None:
+        """Free everything."""
