@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
 from hloopt.ir import Instruction
-from hloopt.kernels.spec import KernelSpec
+from hloopt.kernels.spec import KernelSpec, Launch
 from hloopt.types import ArrayShape
 
 __all__ = [
@@ -19,6 +20,8 @@ __all__ = [
     "Plan",
     "PlanStep",
     "WhileStep",
+    "function_name",
+    "walk_steps",
 ]
 
 AllocationKind: TypeAlias = Literal["parameter", "constant", "arena"]
@@ -29,18 +32,24 @@ class Allocation:
     """Device memory of its own.
 
     ``number`` is the flat position among the entry's parameter leaves, or counts constants; ``instruction``
-    is the constant.  An entry parameter that is donated may be written.
+    is the constant, ``index`` the leaf of it (empty for an array).  An entry parameter that is donated may be
+    written.  Constants of equal bits share one allocation.
     """
 
     kind: AllocationKind
     number: int
     byte_size: int
     instruction: Instruction | None = None
+    index: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Buffer:
-    """``byte_size`` bytes at ``offset`` (a multiple of 256) of an allocation, which hold ``shape``."""
+    """``byte_size`` bytes at ``offset`` (a multiple of 256) of an allocation, which hold ``shape``.
+
+    What has no bytes (tokens, arrays without elements, constants that are written into the code) lies at
+    offset 0 of the arena with ``byte_size`` 0.
+    """
 
     allocation: Allocation
     offset: int
@@ -50,7 +59,12 @@ class Buffer:
 
 @dataclass(frozen=True, slots=True)
 class KernelStep:
-    """An instruction that runs by its spec; ``function`` begins the names of its CUDA functions."""
+    """An instruction that runs by its spec; ``function`` begins the names of its CUDA functions.
+
+    ``operands`` and ``results`` are the leaves of the instruction's operands and of its result, in flat
+    order; ``inlined`` are the numbers of operand leaves that have no memory, because they are constants
+    that no step of the spec reads.
+    """
 
     instruction: Instruction
     spec: KernelSpec
@@ -58,6 +72,7 @@ class KernelStep:
     operands: tuple[Buffer, ...]
     results: tuple[Buffer, ...]
     scratch: tuple[Buffer, ...] = ()
+    inlined: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,13 +86,17 @@ class HostStep:
 
 @dataclass(frozen=True, slots=True)
 class WhileStep:
-    """A loop: ``condition`` leaves a pred in ``predicate``; ``trips`` where the count is known (no condition runs)."""
+    """A loop: ``condition`` leaves a pred in ``predicate``; where ``trips`` is known no condition runs.
+
+    ``state`` are the buffers that a trip changes for the next one.
+    """
 
     instruction: Instruction
     condition: tuple[PlanStep, ...]
     predicate: Buffer | None
     body: tuple[PlanStep, ...]
     trips: int | None = None
+    state: tuple[Buffer, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +120,8 @@ class Plan:
     results      the buffer of each leaf of the result, in flat order; tokens left out
     steps        what runs
     peak         bytes of all allocations together
-    live_bound   the most bytes alive at once in this order with these must-alias sets
+    live_bound   the most bytes alive at once in this order with these must-alias sets, each buffer rounded
+                 up to 256; parameters and constants are alive all the time
     """
 
     allocations: tuple[Allocation, ...]
@@ -110,3 +130,20 @@ class Plan:
     steps: tuple[PlanStep, ...]
     peak: int
     live_bound: int
+
+
+def function_name(step: KernelStep, launch: Launch) -> str:
+    """The name of the CUDA function of one launch, unique in the program."""
+    return f"{step.function}_{launch.function}" if launch.function else step.function
+
+
+def walk_steps(steps: Iterable[PlanStep]) -> Iterator[PlanStep]:
+    """All steps in order, those of loops and branches right behind the step that runs them."""
+    for step in steps:
+        yield step
+        if isinstance(step, WhileStep):
+            yield from walk_steps(step.condition)
+            yield from walk_steps(step.body)
+        elif isinstance(step, ConditionalStep):
+            for branch in step.branches:
+                yield from walk_steps(branch)

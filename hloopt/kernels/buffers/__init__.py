@@ -1,0 +1,1 @@
+"""Where buffers lie: when each is needed, and offsets in one arena."""
