@@ -1,0 +1,26 @@
+"""CUDA C to machine code, by NVRTC: neither a GPU nor a driver nor CuPy is needed."""
+
+from __future__ import annotations
+
+from hloopt.runtime.nvrtc.compilation import CompilationError, Compiled, compile_cuda, compile_ptx
+from hloopt.runtime.nvrtc.flags import FAST_MATH, FLAGS, TIMED, VERIFY, Flags
+from hloopt.runtime.nvrtc.library import INSTALL, Nvrtc, architecture, nvrtc_for
+from hloopt.runtime.nvrtc.resources import Resources, read_resources
+
+__all__ = [
+    "FAST_MATH",
+    "FLAGS",
+    "INSTALL",
+    "TIMED",
+    "VERIFY",
+    "CompilationError",
+    "Compiled",
+    "Flags",
+    "Nvrtc",
+    "Resources",
+    "architecture",
+    "compile_cuda",
+    "compile_ptx",
+    "nvrtc_for",
+    "read_resources",
+]
