@@ -8,7 +8,7 @@ from math import prod
 from hloopt.ir import Instruction
 from hloopt.types import ArrayShape
 
-__all__ = ["TiledTranspose", "tiled_transpose"]
+__all__ = ["PackedTile", "TiledTranspose", "normal_form", "packed_tile", "tiled_transpose"]
 
 _BANKS = 32
 _MIN_MOVED = 16
@@ -16,6 +16,22 @@ _MIN_MOVED_SMALL = 8
 _MIN_MOVED_PRODUCT = 8192
 _MAX_KEPT_BITS = 64
 _MIN_PACKED_ROWS = 10
+
+
+@dataclass(frozen=True, slots=True)
+class PackedTile:
+    """What a block of a packed transpose moves.
+
+    vector   elements in 32 bits, the width of a bank of shared memory
+    rows     of the result's minor dimension (T2)
+    outer    of the dimension before the minor one, where it stays in its place (A), else 1
+    columns  of the operand's minor dimension (T1)
+    """
+
+    vector: int
+    rows: int
+    outer: int
+    columns: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +62,7 @@ def tiled_transpose(instruction: Instruction) -> TiledTranspose | None:
     source, result = instruction.operands[0].array, instruction.array
     if not _row_major(source) or not _row_major(result):
         return None
-    dims, permutation = _normalize(result.dims, instruction.attributes["dimensions"])
+    dims, permutation = normal_form(result.dims, instruction.attributes["dimensions"])
     if len(dims) < 2 or 0 in dims:
         return None
     form = TiledTranspose(dims, permutation, 0)
@@ -63,7 +79,7 @@ def _shared_bytes(form: TiledTranspose, bits: int) -> int:
         if width > _MAX_KEPT_BITS or width * shorter < 8 * _MIN_MOVED:
             return 0
         return -(-_BANKS * (_BANKS + 1) * width // 8)
-    if _packs(form, bits):
+    if packed_tile(form, bits) is not None:
         return _BANKS * 4 * _BANKS * (32 // bits)
     before, after = form.operand_dims[-1], form.dims[-1]
     large = before >= _MIN_MOVED and after >= _MIN_MOVED
@@ -73,31 +89,36 @@ def _shared_bytes(form: TiledTranspose, bits: int) -> int:
     return -(-_BANKS * (_BANKS + 1) * bits // 8)
 
 
-def _packs(form: TiledTranspose, bits: int) -> bool:
-    """Whether several elements narrower than a bank are moved at once."""
-    if bits >= 32:
-        return False
+def packed_tile(form: TiledTranspose, bits: int) -> PackedTile | None:
+    """The tile with which several elements narrower than a bank move at once; None where that cannot be.
+
+    In XLA's words the operand is ``[.., T2, .., A, T1]`` and the result ``[.., T1, .., A, T2]``: T1 is the
+    operand's minor dimension and T2 the result's; A is the dimension before both where it stays, else 1.
+    """
+    rank = len(form.dims)
+    if bits >= 32 or rank < 2 or form.permutation[-1] == rank - 1:
+        return None
     vector = 32 // bits
-    position = form.permutation.index(len(form.dims) - 1)
-    between = form.dims[position + 1 : -1]
-    if len(between) > 1:
-        return False
     side = _BANKS * vector
-    inner = min(form.dims[-1], side)
-    columns = inner * min(between[0] if between else 1, side // inner)
-    rows = min(form.dims[position], side)
-    return (
-        rows >= _MIN_PACKED_ROWS * vector
-        and columns >= _MIN_PACKED_ROWS * vector
+    between = form.dims[-2] if rank > 2 and form.permutation[-2] == rank - 2 else 1
+    columns = min(form.operand_dims[-1], side)
+    outer = min(between, side // columns)
+    rows = min(form.dims[-1], side)
+    least = _MIN_PACKED_ROWS * vector
+    fits = (
+        rows >= least
+        and outer * columns >= least
         and rows % vector == 0
-        and columns % vector == 0
-        and form.dims[position] % rows % vector == 0
+        and outer * columns % vector == 0
+        and form.dims[-1] % rows % vector == 0
     )
+    return PackedTile(vector, rows, outer, columns) if fits else None
 
 
-def _normalize(
+def normal_form(
     dims: tuple[int, ...], permutation: tuple[int, ...]
 ) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """The result's dimensions and the permutation, without sizes of 1 and with merged neighbours."""
     groups: list[list[int]] = []
     last = None
     rank_of = {

@@ -1,0 +1,94 @@
+"""Grids and blocks: how many threads run, and how wide their indices are."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import prod
+
+from hloopt.analysis.region import Region
+from hloopt.targets import Target
+from hloopt.types import ArrayShape, BufferShape, leaves
+
+__all__ = [
+    "LaunchDimensions",
+    "LaunchOptions",
+    "index_bits",
+    "loop_launch",
+    "split_grid",
+    "tiled_launch",
+]
+
+_INT32_MAX = 2**31 - 1
+
+
+@dataclass(frozen=True)
+class LaunchOptions:
+    """``loop_threads`` are the threads of a loop kernel's block: 4 warp schedulers times 32 lanes."""
+
+    loop_threads: int = 128
+
+
+@dataclass(frozen=True, slots=True)
+class LaunchDimensions:
+    """Blocks and threads of a block, each in x, y, z.
+
+    A grid that was split over x and y may have blocks beyond the last one needed: kernels count blocks as
+    ``x + y * grid_x`` and compare.
+    """
+
+    grid: tuple[int, int, int]
+    block: tuple[int, int, int]
+
+    @property
+    def blocks(self) -> int:
+        """Blocks of the whole grid."""
+        return prod(self.grid)
+
+    @property
+    def threads_per_block(self) -> int:
+        """Threads of one block."""
+        return prod(self.block)
+
+    @property
+    def threads(self) -> int:
+        """Threads of the whole grid."""
+        return self.blocks * self.threads_per_block
+
+
+def loop_launch(
+    elements: int, unroll: int, target: Target, options: LaunchOptions | None = None
+) -> LaunchDimensions:
+    """The launch of a kernel whose threads compute ``unroll`` of ``elements`` elements each."""
+    options = options or LaunchOptions()
+    if elements <= 1:
+        return LaunchDimensions((1, 1, 1), (1, 1, 1))
+    chunks = -(-elements // unroll)
+    threads = min(options.loop_threads, chunks)
+    return tiled_launch(-(-chunks // threads), threads, target)
+
+
+def tiled_launch(blocks: int, threads: int, target: Target, groups: int = 1) -> LaunchDimensions:
+    """A launch of ``blocks`` blocks, once for each of ``groups`` in z."""
+    x, y = split_grid(blocks, target)
+    return LaunchDimensions((x, y, groups), (threads, 1, 1))
+
+
+def split_grid(blocks: int, target: Target) -> tuple[int, int]:
+    """``(x, y)`` with ``x * y >= blocks``, x within the device's limit and y as small as that allows."""
+    y = max(1, -(-blocks // target.grid_limit[0]))
+    return -(-blocks // y), y
+
+
+def index_bits(region: Region, launch_size: int) -> int:
+    """32 where the launch (threads times elements of each) and every array's elements fit into an int32.
+
+    Counts operands, results, and all values inside a fusion; 64 otherwise.
+    """
+    counts = [launch_size, *(shape.elements for shape in region.operands)]
+    for instruction in (*region.body, region.instruction):
+        counts.extend(_elements(leaf) for leaf in leaves(instruction.shape))
+    return 32 if max(counts) <= _INT32_MAX else 64
+
+
+def _elements(leaf: ArrayShape | BufferShape) -> int:
+    return (leaf.element if isinstance(leaf, BufferShape) else leaf).elements

@@ -1,0 +1,275 @@
+"""The four reduction kernels: which one a reduce gets, and what each thread reads.
+
+A reduce is three merged dimensions (``analysis/reduction.py``): a row reduction is (major reduced, kept, minor
+reduced), a column reduction (major kept, reduced, minor kept).  All four kernels are free of atomics: one block
+finishes each result.  Longer ones are split beforehand (``tree_split.py``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
+
+from hloopt.analysis.emitters.launch import LaunchDimensions, tiled_launch
+from hloopt.analysis.reduction import ReductionDims
+from hloopt.analysis.region import Region
+from hloopt.ir import Instruction
+from hloopt.targets import Target
+from hloopt.types import ArrayShape
+
+__all__ = [
+    "ReductionForm",
+    "ReductionOptions",
+    "ReductionTiling",
+    "Widths",
+    "column_tiling",
+    "multi_row_tiling",
+    "reduction_tiling",
+    "reduction_widths",
+    "row_tiling",
+    "small_column_tiling",
+    "vector_size",
+]
+
+ReductionForm: TypeAlias = Literal["row", "multi-row", "column", "small-column"]
+
+
+@dataclass(frozen=True)
+class ReductionOptions:
+    """XLA's figures.
+
+    warp                  lanes that exchange values without shared memory
+    row_elements          elements of the minor dimension a thread of a row kernel reads, at most
+    row_threads           threads on one row, at most
+    row_block             threads of a block that short rows are gathered to fill
+    multi_row_bits        bits a thread of a multi-row kernel reads at once
+    multi_row_wide_bits   the same where inputs or outputs have 32 bits or more
+    small_column_threads  threads of a small-column kernel's block
+    """
+
+    warp: int = 32
+    row_elements: int = 16
+    row_threads: int = 1024
+    row_block: int = 256
+    multi_row_bits: int = 64
+    multi_row_wide_bits: int = 128
+    small_column_threads: int = 128
+
+
+@dataclass(frozen=True, slots=True)
+class Widths:
+    """Bits of the narrowest input and output of a kernel; ``smallest_input`` is None where it has no input.
+
+    ``is_complex``: an operand of a reduce has complex elements, which are never read several at once.
+    """
+
+    smallest_input: int | None
+    smallest_output: int
+    is_complex: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class ReductionTiling:
+    """How blocks and threads share a reduction.  With ``t`` the thread's number and ``s``, ``v`` loop counters:
+
+    row           threads (kept, reduced), blocks (of kept, of minor reduced), per_thread (major, m, vector);
+                  element ``[s0, b0 * threads[0] + t // threads[1],
+                  ((b1 * m + s1) * threads[1] + t % threads[1]) * vector + v]``
+    multi-row     threads (kept, reduced), blocks (of kept, 1), per_thread (major, 1, vector); element
+                  ``[s0, b0 * threads[0] + t // threads[1], (t % threads[1]) * vector + v]``
+    column        threads (warps, lanes), blocks (major kept, of minor kept), per_thread (1, strip, vector);
+                  element ``[b0, t // lanes + warps * s1, (b1 * lanes + t % lanes) * vector + v]``
+    small-column  threads (1, n), blocks (major kept, 1), per_thread (1, loop, vector); the element of
+                  ``[b0]`` at ``(s1 * n + t) * vector + v``, counted over (reduced, minor kept)
+
+    Elements outside ``dims`` do not exist.  Blocks are numbered ``b0 * blocks[1] + b1``.
+
+    dims       the merged dimensions
+    vector     neighbouring elements a thread reads at once; divides the minor dimension (small-column: the
+               product of the last two)
+    shared     (rows, columns, padding of a row) of the tile each operand has in shared memory; (0, 0, 0) where
+               warps exchange everything by shuffles.  Row: [threads[0]][warps of a row].  Column: written at
+               [lane][warp * vector + v], read at [warp][lane * vector + v].  Small column: written at
+               divmod(t * vector + v, minor kept), read at divmod(t + v * n, rows) swapped
+    distance   the first distance of the last tree of shuffles; lane 0 of its lanes writes
+    """
+
+    form: ReductionForm
+    dims: tuple[int, int, int]
+    threads: tuple[int, int]
+    blocks: tuple[int, int]
+    per_thread: tuple[int, int, int]
+    shared: tuple[int, int, int]
+    distance: int
+
+    @property
+    def vector(self) -> int:
+        """Neighbouring elements a thread reads at once."""
+        return self.per_thread[2]
+
+    @property
+    def threads_per_block(self) -> int:
+        """Threads of a block."""
+        return self.threads[0] * self.threads[1]
+
+    @property
+    def block_count(self) -> int:
+        """Blocks, for one group of reductions."""
+        return self.blocks[0] * self.blocks[1]
+
+    @property
+    def shared_elements(self) -> int:
+        """Elements of the tile in shared memory that each operand has."""
+        rows, columns, padding = self.shared
+        return rows * (columns + padding)
+
+    def shared_bytes(self, bits: Iterable[int]) -> int:
+        """Bytes of shared memory for operands with elements of these widths in bits."""
+        return sum(self.shared_elements * -(-width // 8) for width in bits)
+
+    def launch(self, target: Target, groups: int = 1) -> LaunchDimensions:
+        """Grid and block; each group of reductions has its own z."""
+        return tiled_launch(self.block_count, self.threads_per_block, target, groups)
+
+
+def reduction_widths(region: Region, heroes: Iterable[Instruction]) -> Widths:
+    """The widths that decide about vectors in a reduction kernel of these heroes."""
+    inputs = [shape.dtype.bits for shape in region.operands]
+    outputs = [result.shape.dtype.bits for result in region.results]
+    shapes = [operand.shape for hero in heroes for operand in hero.operands]
+    return Widths(
+        min(inputs, default=None),
+        min(outputs, default=8),
+        any(isinstance(shape, ArrayShape) and shape.dtype.is_complex for shape in shapes),
+    )
+
+
+def reduction_tiling(
+    form: ReductionDims, widths: Widths, target: Target, options: ReductionOptions | None = None
+) -> ReductionTiling:
+    """The kernel XLA gives a reduce: several rows a warp before one, small columns before large ones.
+
+    Raises ``ValueError`` for a dimension of size 0: there is nothing to reduce.
+    """
+    options = options or ReductionOptions()
+    if 0 in form.dims:
+        raise ValueError(f"a reduction of {form.dims} has no elements")
+    if form.is_row:
+        several = multi_row_tiling(form.dims, widths, target, options)
+        return several or row_tiling(form.dims, widths, options)
+    if options.warp % form.dims[2] == 0:
+        return small_column_tiling(form.dims, widths, options)
+    return column_tiling(form.dims, widths, options)
+
+
+def vector_size(minor: int, threads: int, widths: Widths) -> int:
+    """Neighbouring elements a thread of a row or column kernel reads at once: 1, 2 or 4.
+
+    ``minor`` is the size of the dimension that ``threads`` threads share; each must still have work.
+    """
+    bits = widths.smallest_input
+    if minor % 2 or 2 * threads > minor or widths.is_complex or bits is None or bits >= 64:
+        return 1
+    if bits >= 32 or 4 * threads > minor:
+        return 2
+    return 4 if minor % 4 == 0 else 2
+
+
+def row_tiling(
+    dims: tuple[int, int, int], widths: Widths, options: ReductionOptions | None = None
+) -> ReductionTiling:
+    """One or more warps a row; rows of few threads share a block."""
+    options = options or ReductionOptions()
+    major, kept, minor = dims
+    warp = options.warp
+    reduced = min(options.row_threads, -(-minor // (options.row_elements * warp)) * warp)
+    rows = _rows_of_block(kept, reduced, options) if 2 * reduced <= options.row_block else 1
+    vector = vector_size(minor, reduced, widths)
+    vectors = minor // vector
+    steps = min(options.row_elements // vector, -(-vectors // reduced))
+    warps = -(-reduced // warp)
+    shared = (rows, warps, int(warps % warp == 0)) if warps > 1 else (0, 0, 0)
+    blocks = (-(-kept // rows), -(-vectors // (steps * reduced)))
+    return ReductionTiling(
+        "row", dims, (rows, reduced), blocks, (major, steps, vector), shared, warp // 2
+    )
+
+
+def multi_row_tiling(
+    dims: tuple[int, int, int],
+    widths: Widths,
+    target: Target,
+    options: ReductionOptions | None = None,
+) -> ReductionTiling | None:
+    """Several short rows a warp; None where a row is no power of two or does not fit into one."""
+    options = options or ReductionOptions()
+    major, kept, minor = dims
+    if minor < 1 or minor & (minor - 1):
+        return None
+    bits = [width for width in (widths.smallest_input, widths.smallest_output) if width is not None]
+    vector = min(minor, max(1, options.multi_row_bits // min(bits)))
+    if max(bits) >= 32:
+        vector = min(vector, max(1, options.multi_row_wide_bits // max(bits)))
+    if minor > options.warp * vector:
+        return None
+    while vector > 1 and -(-kept // _rows_of_block(kept, minor // vector, options)) < target.cores:
+        vector //= 2
+    if minor > options.warp * vector:
+        return None
+    reduced = minor // vector
+    rows = _rows_of_block(kept, reduced, options)
+    blocks = (-(-kept // rows), 1)
+    return ReductionTiling(
+        "multi-row", dims, (rows, reduced), blocks, (major, 1, vector), (0, 0, 0), reduced // 2
+    )
+
+
+def column_tiling(
+    dims: tuple[int, int, int], widths: Widths, options: ReductionOptions | None = None
+) -> ReductionTiling:
+    """A warp's lanes stand on neighbouring columns, its warps on rows; partial sums turn in shared memory."""
+    options = options or ReductionOptions()
+    major, reduced, minor = dims
+    warp = options.warp
+    vector = vector_size(minor, warp, widths)
+    blocks = (major, -(-minor // (warp * vector)))
+    strip = -(-reduced // warp)
+    shared = (warp, warp * vector, 1)
+    return ReductionTiling(
+        "column", dims, (warp, warp), blocks, (1, strip, vector), shared, warp // 2
+    )
+
+
+def small_column_tiling(
+    dims: tuple[int, int, int], widths: Widths, options: ReductionOptions | None = None
+) -> ReductionTiling:
+    """A block reads the (reduced, minor kept) elements of one major index in order.
+
+    As the minor dimension divides a warp, a thread sees the same columns in every step.  Raises ``ValueError``
+    where it does not.
+    """
+    options = options or ReductionOptions()
+    major, reduced, minor = dims
+    warp = options.warp
+    if minor < 1 or warp % minor:
+        raise ValueError(f"a minor dimension of {minor} does not divide a warp of {warp}")
+    vector = vector_size(reduced * minor, warp, widths)
+    threads = options.small_column_threads
+    while vector > 1 and vector * threads // minor > warp:
+        vector //= 2
+    threads = min(threads, warp * minor // vector)
+    rows = vector * threads // minor
+    loop = -(-reduced * minor // (vector * threads))
+    padding = 0 if threads == warp and vector == 1 else -(-minor // (threads * vector))
+    shared = (rows, minor, padding)
+    return ReductionTiling(
+        "small-column", dims, (1, threads), (major, 1), (1, loop, vector), shared, rows // 2
+    )
+
+
+def _rows_of_block(kept: int, reduced: int, options: ReductionOptions) -> int:
+    """Rows that fill a block of ``row_block`` threads with ``reduced`` threads each."""
+    if kept * reduced <= options.row_block:
+        return kept
+    return max(1, options.row_block // reduced)
