@@ -8,13 +8,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Literal, TypeAlias
 
 from hloopt.analysis.region import Region
 from hloopt.kernels.limits import Limits
 from hloopt.kernels.spec import KernelSpec, Tile
 from hloopt.targets import Target
 
-__all__ = ["NO", "YES", "Kernel", "Site", "Verdict"]
+__all__ = ["NO", "YES", "Efficiency", "Kernel", "KernelDevice", "Site", "Verdict"]
+
+KernelDevice: TypeAlias = Literal["gpu", "cpu"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,23 +31,43 @@ class Site:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """An answer with its reason in words: the threshold and the value that met it."""
+    """An answer with its reason in words: the threshold and the value that met it.
+
+    ``option`` is the field of ``Limits`` that would change it, empty where none would.
+    """
 
     ok: bool
     reason: str = ""
+    option: str = ""
 
     def __bool__(self) -> bool:
         return self.ok
 
 
-def YES(reason: str = "") -> Verdict:  # noqa: N802 - reads as a constant
+def YES(reason: str = "", option: str = "") -> Verdict:  # noqa: N802 - reads as a constant
     """It fits, or is wanted, because of ``reason``."""
-    return Verdict(True, reason)
+    return Verdict(True, reason, option)
 
 
-def NO(reason: str) -> Verdict:  # noqa: N802
+def NO(reason: str, option: str = "") -> Verdict:  # noqa: N802
     """It does not, because of ``reason``."""
-    return Verdict(False, reason)
+    return Verdict(False, reason, option)
+
+
+@dataclass(frozen=True, slots=True)
+class Efficiency:
+    """How near a kernel comes to what the target can do.
+
+    memory   share of each transaction that is used, of the bandwidth
+    compute  times the rate of f32 multiply-adds (more than 1 where matrix units work)
+    repeats  how often each byte that is read is read in all; from the second time on out of a cache
+    reason   in words
+    """
+
+    memory: float = 1.0
+    compute: float = 1.0
+    repeats: float = 1.0
+    reason: str = ""
 
 
 @dataclass(frozen=True)
@@ -57,6 +80,11 @@ class Kernel:
     wanted    whether XLA's rule, or a measured one, says that it should (asked only where it fits)
     tile      the default tile: every parameter a user may set, with its value
     spec      launches and buffers for a tile; raises ``UsageError`` for a tile that cannot be
+    device    what it runs on
+    source    CUDA C for a site and its spec, given the name its functions begin with; None where the
+              family in ``codegen/families`` writes it
+    efficiency  for estimates; None for what ``kernels/estimate.py`` says of kernels of that name
+    owner     whose it is: empty for hloopt's own, else the file or distribution it comes from
     """
 
     name: str
@@ -65,3 +93,7 @@ class Kernel:
     wanted: Callable[[Site], Verdict]
     tile: Callable[[Site], Tile]
     spec: Callable[[Site, Tile], KernelSpec]
+    device: KernelDevice = "gpu"
+    source: Callable[[Site, KernelSpec, str], str] | None = None
+    efficiency: Callable[[Site, KernelSpec], Efficiency] | None = None
+    owner: str = ""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from hloopt.targets.catalog import find_target, targets
 from hloopt.targets.target import Target
 
-__all__ = ["Target"]
+__all__ = ["Target", "find_target", "targets"]

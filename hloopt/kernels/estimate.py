@@ -1,0 +1,202 @@
+"""How long a kernel will take: bytes and flops over the rates of the target, and its launches.
+
+Formulas and constants are those of XLA's GPU performance model for one instruction.  What it does not know is
+how a kernel uses the machine: that is the ``Efficiency`` each kernel states, or the table here by its name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from math import prod
+from types import MappingProxyType
+from typing import Final
+
+from hloopt.analysis.cost import Cost, instruction_cost
+from hloopt.analysis.layout import moves_minor_dimension
+from hloopt.ir import Instruction
+from hloopt.kernels.kernel import Efficiency, Kernel, Site
+from hloopt.kernels.spec import Copy, Fill, KernelSpec, Launch, Place
+from hloopt.types import DTYPES, BufferShape, leaves
+
+__all__ = ["EFFICIENCIES", "LAUNCH_SECONDS", "Estimate", "estimate"]
+
+LAUNCH_SECONDS: Final = 1e-6
+"""What a launch costs however little it does (XLA's kernel launch overhead)."""
+
+_L2_SPEEDUP = 2.5  # XLA: of the second-level cache over memory
+_L1_SPEEDUP = 8.0  # XLA: of the first-level cache over the second
+_L1_BYTES = 2048  # XLA: of it each core has so many for a kernel
+_PARALLELISM = (
+    0.95  # XLA: the share of the shorter of memory and arithmetic that hides behind the other
+)
+_TRANSACTION = 64  # XLA: bytes that come from memory at once
+_CLOCK_BYTES = 32  # XLA: bytes a core can ask for in one clock
+_TRANSCENDENTAL = 16  # 16 special function units beside 128 lanes of two flops each
+
+
+@dataclass(frozen=True, slots=True)
+class Estimate:
+    """Bytes of memory, flops (a transcendental function counts as one), seconds, and what was assumed."""
+
+    bytes_read: int
+    bytes_written: int
+    flops: int
+    seconds: float
+    note: str = ""
+
+    @property
+    def bytes_accessed(self) -> int:
+        """Bytes read and written."""
+        return self.bytes_read + self.bytes_written
+
+
+EFFICIENCIES: Final[Mapping[str, Efficiency]] = MappingProxyType({
+    "atomic-reduction": Efficiency(0.8, reason="blocks wait for each other where they add up"),
+    "scatter-atomic": Efficiency(0.25, reason="updates go to places in no order"),
+    "scatter-sorted": Efficiency(0.5, reason="updates are gathered in the order of their places"),
+    "gather": Efficiency(0.5, reason="rows come from places in no order"),
+    "transpose": Efficiency(0.9, reason="tiles in shared memory keep both sides coalesced"),
+    "packed-transpose": Efficiency(0.9, reason="tiles in shared memory keep both sides coalesced"),
+    "dot-loop": Efficiency(compute=0.1, reason="operands come from the caches for each multiply-add"),
+    "dot-small": Efficiency(compute=0.25, reason="operands come from shared memory"),
+    "dot-tiled": Efficiency(compute=0.5, reason="tiles in shared memory and registers"),
+    "dot-library": Efficiency(compute=0.8, reason="measured shares of the peak of large products"),
+    "convolution-direct": Efficiency(compute=0.1, reason="operands come from the caches"),
+    "convolution-implicit-matmul": Efficiency(compute=0.4, reason="tiles in shared memory"),
+    "convolution-1x1": Efficiency(compute=0.5, reason="tiles in shared memory"),
+})  # fmt: skip
+"""Of kernels that do not state theirs."""
+
+_PLAIN = Efficiency()
+
+
+def estimate(site: Site, kernel: Kernel, spec: KernelSpec) -> Estimate:
+    """What a kernel would cost at a site with a tile.
+
+    Bytes: every operand once (of slices what they take), every result once; in place only what changes;
+    scratch written and read; what steps copy and fill.  ``seconds`` add launches to the longer of memory
+    and arithmetic, and a twentieth of the shorter.
+    """
+    instruction, target = site.region.instruction, site.target
+    cost = instruction_cost(instruction)
+    read, written = _bytes(site, cost, spec)
+    efficiency = _efficiency(site, kernel, spec)
+    blocks, threads = _parallel(spec, target.cores, target.fpus_per_core)
+    rate = target.clock_ghz * 2e9 * min(blocks, target.cores) * min(threads, target.fpus_per_core)
+    work = cost.flops + _TRANSCENDENTAL * cost.transcendentals
+    arithmetic = work / (rate * efficiency.compute)
+    cap = blocks * target.clock_ghz * 1e9 * _CLOCK_BYTES
+    bandwidth = target.memory_bandwidth * efficiency.memory
+    memory = read / min(bandwidth, cap) + written / bandwidth
+    again = read * max(0.0, efficiency.repeats - 1)
+    memory += again / min(bandwidth * _cache_speedup(site, read), cap)
+    overlap = _PARALLELISM * min(arithmetic, memory)
+    launches = max(1, len(spec.steps))
+    return Estimate(
+        read,
+        written,
+        cost.flops + cost.transcendentals,
+        launches * LAUNCH_SECONDS + arithmetic + memory - overlap,
+        efficiency.reason,
+    )
+
+
+def _cache_speedup(site: Site, read: int) -> float:
+    """How much quicker than memory the cache is from which bytes come the second time."""
+    target = site.target
+    if read < _L1_BYTES * target.cores:
+        return _L2_SPEEDUP * _L1_SPEEDUP
+    return _L2_SPEEDUP if read < target.l2_size else 1.0
+
+
+def _bytes(site: Site, cost: Cost, spec: KernelSpec) -> tuple[int, int]:
+    """Bytes read from and written to memory by all steps."""
+    instruction = site.region.instruction
+    once = sum(operand.shape.byte_size for operand in dict.fromkeys(instruction.operands))
+    read = min(cost.bytes_read, once) if instruction.opcode != "fusion" else cost.bytes_read
+    written = cost.bytes_written
+    results = sum(result.shape.byte_size for result in site.region.results)
+    if not spec.in_place and written < results:
+        read, written = read + results - written, results
+    scratch = sum(_scratch_bytes(entry.dtype, entry.elements) for entry in spec.scratch)
+    read, written = read + scratch, written + scratch
+    for step in spec.steps:
+        if isinstance(step, Fill):
+            written += _place_bytes(site, spec, step.target)
+        elif isinstance(step, Copy) and len(spec.steps) > 1:
+            moved = _place_bytes(site, spec, step.target)
+            read, written = read + moved, written + moved
+    return read, written
+
+
+def _scratch_bytes(dtype: str, elements: int) -> int:
+    return (DTYPES[dtype].bits * elements + 7) // 8
+
+
+def _place_bytes(site: Site, spec: KernelSpec, place: Place) -> int:
+    if place.kind == "scratch":
+        entry = spec.scratch[place.number]
+        return _scratch_bytes(entry.dtype, entry.elements)
+    if place.kind == "operand":
+        return site.region.operands[place.number].byte_size
+    return _result_sizes(site.region.instruction)[place.number]
+
+
+def _result_sizes(instruction: Instruction) -> list[int]:
+    return [
+        (leaf.element if isinstance(leaf, BufferShape) else leaf).byte_size
+        for leaf in leaves(instruction.shape)
+    ]
+
+
+def _parallel(spec: KernelSpec, cores: int, lanes: int) -> tuple[int, int]:
+    """Blocks and threads of the largest launch; of a library call, and of copies, the whole device."""
+    launches = [step for step in spec.steps if isinstance(step, Launch)]
+    if spec.library or not launches:
+        return 4 * cores, lanes
+    largest = max(launches, key=lambda step: prod(step.grid) * prod(step.block))
+    return prod(largest.grid), prod(largest.block)
+
+
+def _efficiency(site: Site, kernel: Kernel, spec: KernelSpec) -> Efficiency:
+    if kernel.efficiency is not None:
+        return kernel.efficiency(site, spec)
+    known = EFFICIENCIES.get(kernel.name)
+    return known if known is not None else _of_loop(site) if kernel.name == "loop" else _PLAIN
+
+
+def _of_loop(site: Site) -> Efficiency:
+    """A thread an element: what it reads may lie apart from what its neighbours read."""
+    region = site.region
+    for inner in region.body:
+        if moves_minor_dimension(inner):
+            share = _share(inner)
+            return Efficiency(share, reason=f"{inner.opcode} {inner.name} is not coalesced")
+        if inner.opcode == "reduce" and _reduces_minor(inner):
+            share = _share(inner.operands[0])
+            return Efficiency(share, reason=f"threads reduce rows of {inner.name} one each")
+    for inner in region.body:
+        if inner.opcode in ("dot", "convolution"):
+            cost = instruction_cost(inner)
+            repeats = cost.flops * _element_bytes(inner.operands[0]) / max(1, cost.bytes_read)
+            reason = f"operands of {inner.name} come from the caches for each multiply-add"
+            return Efficiency(repeats=max(1.0, repeats), reason=reason)
+    return _PLAIN
+
+
+def _share(instruction: Instruction) -> float:
+    """What an element by itself uses of a transaction."""
+    return min(1.0, _element_bytes(instruction) / _TRANSACTION)
+
+
+def _element_bytes(instruction: Instruction) -> float:
+    return instruction.array.dtype.bits / 8
+
+
+def _reduces_minor(reduce: Instruction) -> bool:
+    """Whether the fastest dimension of more than one element is reduced."""
+    source = reduce.operands[0].array
+    order = source.layout.minor_to_major if source.layout else range(source.rank - 1, -1, -1)
+    minor = next((dimension for dimension in order if source.dims[dimension] > 1), None)
+    return minor is not None and minor in reduce.attributes["dimensions"]

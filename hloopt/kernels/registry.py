@@ -1,0 +1,74 @@
+"""All kernels there are, in order of preference: hloopt's own families, then what else was registered.
+
+A family is loaded when somebody asks for kernels, so that naming one here costs nothing.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from functools import cache
+
+from hloopt.errors import UsageError
+from hloopt.kernels.kernel import Kernel, KernelDevice
+from hloopt.rewrite.spec import did_you_mean
+
+__all__ = ["FAMILIES", "find_kernel", "kernels", "register", "registered", "unregister"]
+
+# Special kernels come before general ones; a line is added by whoever writes the family.
+FAMILIES: tuple[str, ...] = ()
+"""Modules of ``hloopt/kernels/families``, each with its ``KERNELS``."""
+
+_REGISTERED: dict[str, Kernel] = {}
+
+
+@cache
+def _own() -> tuple[Kernel, ...]:
+    found: list[Kernel] = []
+    for family in FAMILIES:
+        module = importlib.import_module(f"hloopt.kernels.families.{family}")
+        found.extend(module.KERNELS)
+    return tuple(found)
+
+
+def kernels(device: KernelDevice = "gpu") -> tuple[Kernel, ...]:
+    """The kernels of a device in order of preference; those that were registered come first."""
+    every = (*_REGISTERED.values(), *_own())
+    return tuple(kernel for kernel in every if kernel.device == device)
+
+
+def find_kernel(name: str, device: KernelDevice = "gpu") -> Kernel:
+    """The kernel of a name.  Raises ``UsageError`` with the nearest names where there is none."""
+    known = {kernel.name: kernel for kernel in kernels(device)}
+    if name not in known:
+        raise UsageError(f"no kernel is called '{name}'" + did_you_mean(name, known))
+    return known[name]
+
+
+def register(kernel: Kernel) -> None:
+    """Let selection know a kernel in this process.  Raises ``UsageError`` for a name that is taken."""
+    for other in (*_REGISTERED.values(), *_own()):
+        if other.name == kernel.name and other.device == kernel.device:
+            whose = f" ({other.owner})" if other.owner else ""
+            raise UsageError(f"{kernel.owner}: there is a kernel '{kernel.name}' already{whose}")
+    _REGISTERED[f"{kernel.device} {kernel.name}"] = kernel
+
+
+def unregister(kernel: Kernel) -> None:
+    """Forget a kernel that was registered."""
+    del _REGISTERED[f"{kernel.device} {kernel.name}"]
+
+
+@contextmanager
+def registered(found: Iterable[Kernel]) -> Iterator[None]:
+    """Kernels that are known while the block runs."""
+    known: list[Kernel] = []
+    try:
+        for kernel in found:
+            register(kernel)
+            known.append(kernel)
+        yield
+    finally:
+        for kernel in known:
+            unregister(kernel)

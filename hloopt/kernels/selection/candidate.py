@@ -1,0 +1,102 @@
+"""What could run an instruction: every kernel of the device with its verdict."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+from hloopt.errors import UsageError
+from hloopt.kernels.estimate import Estimate, estimate
+from hloopt.kernels.kernel import NO, Kernel, Site, Verdict
+from hloopt.kernels.spec import KernelSpec, Tile
+from hloopt.rewrite.spec import did_you_mean
+from hloopt.types import ArrayShape
+
+__all__ = ["Candidate", "candidates", "with_tile"]
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A kernel at a site.
+
+    ``ok`` and ``reason`` say whether it can run there and why not; the rest is asked for only where it can,
+    and with its default tile.
+    """
+
+    kernel: Kernel
+    site: Site
+    fits: Verdict
+
+    @property
+    def name(self) -> str:
+        """The kernel's name."""
+        return self.kernel.name
+
+    @property
+    def ok(self) -> bool:
+        """Whether it can run there."""
+        return self.fits.ok
+
+    @property
+    def reason(self) -> str:
+        """Why it cannot."""
+        return self.fits.reason
+
+    @cached_property
+    def wanted(self) -> Verdict:
+        """Whether a rule says that it should."""
+        return self.kernel.wanted(self.site) if self.ok else NO("")
+
+    @cached_property
+    def tile(self) -> Tile:
+        """The default tile."""
+        return self.kernel.tile(self.site)
+
+    @cached_property
+    def spec(self) -> KernelSpec:
+        """Launches and buffers."""
+        return self.kernel.spec(self.site, self.tile)
+
+    @cached_property
+    def estimate(self) -> Estimate:
+        """What it would cost."""
+        return estimate(self.site, self.kernel, self.spec)
+
+
+def candidates(site: Site, kernels: Sequence[Kernel]) -> tuple[Candidate, ...]:
+    """All kernels at a site, in order of preference."""
+    sizes = _unknown_sizes(site)
+    return tuple(
+        Candidate(
+            kernel,
+            site,
+            sizes if sizes is not None and kernel.device == "gpu" else kernel.fits(site),
+        )
+        for kernel in kernels
+    )
+
+
+def _unknown_sizes(site: Site) -> Verdict | None:
+    """A refusal where sizes of an array are not known before the program runs: no kernel masks."""
+    region = site.region
+    shapes = [*region.operands, *(result.shape for result in region.results)]
+    shapes += [inner.shape for inner in region.body if isinstance(inner.shape, ArrayShape)]
+    for shape in shapes:
+        if any(shape.dynamic):
+            return NO(f"{shape} has a dimension whose size the program decides")
+    return None
+
+
+def with_tile(kernel: Kernel, site: Site, given: Tile) -> tuple[Tile, KernelSpec]:
+    """The default tile with what was given in its place, and its spec.
+
+    Raises ``UsageError`` for a parameter the kernel does not have and a value that cannot be.
+    """
+    default = kernel.tile(site)
+    for key in given:
+        if key not in default:
+            hint = did_you_mean(key, default) if default else " (its tile has none)"
+            raise UsageError(f"the tile of {kernel.name} has no '{key}'{hint}")
+    tile = {**default, **given}
+    return tile, kernel.spec(site, tile)

@@ -1,0 +1,73 @@
+"""One instruction's kernel: the choice that is written, or the rules'."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from hloopt.analysis.region import region_of
+from hloopt.errors import UnsupportedError, UsageError
+from hloopt.ir import Instruction
+from hloopt.kernels.kernel import Kernel, KernelDevice, Site
+from hloopt.kernels.limits import Limits
+from hloopt.kernels.problem import unsupported
+from hloopt.kernels.registry import kernels
+from hloopt.kernels.selection.candidate import Candidate, candidates, with_tile
+from hloopt.kernels.selection.selectors import pick
+from hloopt.kernels.spec import KernelSpec
+from hloopt.kernels.written import read_choice
+from hloopt.targets import Target
+
+__all__ = ["choose", "no_kernel"]
+
+
+def choose(
+    instruction: Instruction,
+    target: Target,
+    limits: Limits | None = None,
+    *,
+    device: KernelDevice = "gpu",
+    known: Sequence[Kernel] | None = None,
+) -> tuple[Kernel, KernelSpec]:
+    """The kernel of an instruction and how it runs: as its ``backend_config`` says, else by the rules.
+
+    ``known`` are the kernels to choose from, all those of the device unless given.  Raises ``UnsupportedError``
+    at the instruction's place where nothing fits, with every reason, and where what is written does not fit.
+    """
+    every = kernels(device) if known is None else known
+    site = Site(region_of(instruction), target, limits or Limits())
+    written = read_choice(instruction)
+    if written is not None:
+        name, tile = written
+        kernel = next((kernel for kernel in every if kernel.name == name), None)
+        if kernel is None:
+            raise unsupported(
+                instruction, f"has a backend_config that asks for '{name}', a kernel nobody knows"
+            )
+        (candidate,) = candidates(site, (kernel,))
+        if not candidate.ok:
+            raise unsupported(
+                instruction,
+                f"has a backend_config that asks for {name}, which does not fit: {candidate.reason}",
+            )
+        try:
+            return kernel, with_tile(kernel, site, tile)[1]
+        except UsageError as error:
+            raise unsupported(
+                instruction, f"has a backend_config that cannot be: {error.message}"
+            ) from error
+    found = candidates(site, every)
+    able = [candidate for candidate in found if candidate.ok]
+    if not able:
+        raise no_kernel(instruction, found)
+    best, _ = pick(able)
+    return best.kernel, best.spec
+
+
+def no_kernel(instruction: Instruction, found: Iterable[Candidate]) -> UnsupportedError:
+    """No kernel fits: the reasons of all, those that several share told once."""
+    reasons: dict[str, list[str]] = {}
+    for candidate in found:
+        reasons.setdefault(candidate.reason, []).append(candidate.name)
+    error = unsupported(instruction, "fits no kernel")
+    error.notes = tuple(f"{', '.join(names)}: {reason}" for reason, names in reasons.items())
+    return error

@@ -1,0 +1,125 @@
+"""Choosing a kernel for every instruction that is run by itself."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from typing import ClassVar
+
+from hloopt.errors import UsageError
+from hloopt.ir import Instruction, Module
+from hloopt.kernels.kernel import KernelDevice
+from hloopt.kernels.limits import Limits
+from hloopt.kernels.lock import read_lock
+from hloopt.kernels.needed import selectable
+from hloopt.kernels.registry import kernels
+from hloopt.kernels.selection.choice import Choice
+from hloopt.kernels.selection.chooser import Chooser
+from hloopt.kernels.selection.selectors import find_selector
+from hloopt.kernels.selection.wish import parse_wish, tile_text
+from hloopt.kernels.written import read_choice, refusal, write_choice
+from hloopt.rewrite.pass_ import Pass, PassLog
+from hloopt.targets import find_target
+
+__all__ = ["KernelSelection"]
+
+
+@dataclass(frozen=True)
+class KernelSelection(Limits, Pass):
+    """Choose a kernel and its tile for every instruction, and write both into its backend_config.
+
+    Those of the entry and of control flow; bitcasts, tuples and constants need none.  An instruction for
+    which nothing fits is left alone: planning refuses it by name.  Who decides, in this order: kernel, lock,
+    rule, what is written already, selector.
+
+    selector   rules: the first in order of preference that fits and is wanted, else the cheapest; cost: the
+               cheapest by estimate; or the name of an installed selector
+    target     the device to choose for
+    device     gpu, or cpu for the ways of the NumPy executor
+    kernel     what the user wants: PATTERN=NAME or PATTERN=NAME{key=N}
+    lock       a lock file
+    frozen     whether it is an error that the lock file does not suit the module
+    rule       the name of a function that --kernel-rule loaded
+    keep       whether a choice that is written and fits stays
+    """
+
+    name: ClassVar[str] = "kernel-selection"
+    keeps_schedule: ClassVar[bool] = True
+    example: ClassVar[str] = """HloModule example
+
+ENTRY main {
+  x = f32[1024] parameter(0)
+  y = f32[1024] negate(x)
+  ROOT z = f32[1024] exponential(y)
+}
+"""
+
+    selector: str = "rules"
+    target: str = "h200"
+    device: KernelDevice = "gpu"
+    kernel: tuple[str, ...] = ()
+    lock: str = ""
+    frozen: bool = False
+    rule: str = ""
+    keep: bool = True
+
+    def __post_init__(self) -> None:
+        for text in self.kernel:
+            parse_wish(text)
+        if self.frozen and not self.lock:
+            raise UsageError(
+                "frozen says that a lock file has to suit, but there is none: give lock"
+            )
+
+    def run(self, module: Module, log: PassLog) -> bool:
+        """Look at each instruction once; the choices are left in the log's records."""
+        chooser = self.chooser(module)
+        found: list[tuple[Instruction, Choice]] = []
+        for _, instruction in selectable(module):
+            found.append((instruction, chooser.choose(instruction)))
+        chooser.finish()
+        changed = False
+        for instruction, choice in found:
+            log.records.append(choice)
+            changed |= self.write(instruction, choice, log)
+        for note in chooser.notes:
+            log.note(note)
+        return changed
+
+    def chooser(self, module: Module) -> Chooser:
+        """What decides.  Raises ``UsageError`` for an unknown target, kernel or selector."""
+        for selector in filter(None, (self.rule, self.selector)):
+            find_selector(selector)
+        return Chooser(
+            module,
+            find_target(self.target),
+            self.limits(),
+            kernels(self.device),
+            tuple(map(parse_wish, self.kernel)),
+            read_lock(self.lock) if self.lock else None,
+            self.frozen,
+            self.rule,
+            self.selector,
+            self.keep,
+        )
+
+    def limits(self) -> Limits:
+        """The limits alone."""
+        return Limits(**{entry.name: getattr(self, entry.name) for entry in fields(Limits)})
+
+    def write(self, instruction: Instruction, choice: Choice, log: PassLog) -> bool:
+        """Write one choice, unless it stands there."""
+        step = "choose a kernel"
+        if not choice.kernel:
+            log.miss(step, instruction, choice.reason)
+            return False
+        if read_choice(instruction) == (choice.kernel, dict(choice.tile)):
+            return False
+        refused = refusal(instruction)
+        if refused:
+            log.miss(step, instruction, f"{choice.kernel} is not written: {refused}")
+            return False
+        if not log.allows():
+            return False
+        log.hit(step, instruction, f"{choice.kernel}{tile_text(choice.tile)}: {choice.reason}")
+        write_choice(instruction, choice.kernel, choice.tile)
+        return True

@@ -1,0 +1,170 @@
+"""Ways to pick one of several candidates.
+
+A selector is a function of the instruction, the candidates in order of preference (``hloopt kernels --list``)
+and the target.  It answers the name of a kernel, a pair of name and tile, or ``"default"``, which leaves it to
+the rules.  ``rules`` and ``cost`` are hloopt's own; others come from installed distributions (entry point group
+``hloopt.selectors``, each named like the selector), and from ``--kernel-rule module:function``.
+"""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from functools import cache
+from importlib.metadata import entry_points
+from pathlib import Path
+from typing import Any, Final, TypeAlias
+
+from hloopt.errors import UsageError
+from hloopt.ir import Instruction
+from hloopt.kernels.selection.candidate import Candidate
+from hloopt.kernels.spec import Tile
+from hloopt.rewrite.spec import did_you_mean
+from hloopt.targets import Target
+
+__all__ = ["GROUP", "Answer", "Selector", "ask", "find_selector", "load_rule", "pick", "selectors"]
+
+GROUP = "hloopt.selectors"
+"""The entry point group: each entry point is named like the selector that it gives."""
+
+Answer: TypeAlias = "str | tuple[str, Tile]"
+Selector: TypeAlias = Callable[[Instruction, Sequence[Candidate], Target], Any]
+
+
+def pick(able: Sequence[Candidate]) -> tuple[Candidate, str]:
+    """What the rules pick of candidates that all fit, and why."""
+    for candidate in able:
+        if candidate.wanted:
+            return candidate, candidate.wanted.reason or "the first that fits and is wanted"
+    if len(able) == 1:
+        return able[0], "the only one that fits"
+    return _cheapest(able), "none is wanted; the cheapest that fits, by estimate"
+
+
+def _rules(instruction: Instruction, found: Sequence[Candidate], target: Target) -> Answer:
+    """The first in order of preference that fits and is wanted, else the cheapest that fits."""
+    return "default"
+
+
+def _cost(instruction: Instruction, found: Sequence[Candidate], target: Target) -> Answer:
+    """The cheapest that fits, by estimate."""
+    return _cheapest([candidate for candidate in found if candidate.ok]).name
+
+
+def _cheapest(able: Sequence[Candidate]) -> Candidate:
+    return min(able, key=lambda candidate: candidate.estimate.seconds)
+
+
+_OWN: Final[Mapping[str, Selector]] = {"rules": _rules, "cost": _cost}
+_LOADED: dict[str, Selector] = {}
+
+
+def selectors() -> tuple[str, ...]:
+    """The names of all selectors; nothing is imported."""
+    installed = {entry.name for entry in entry_points(group=GROUP)}
+    return (*_OWN, *sorted(installed - set(_OWN)))
+
+
+def find_selector(name: str) -> Selector:
+    """The selector of a name.
+
+    Raises ``UsageError`` where there is none or it cannot be loaded: a name of the form ``module:function`` is
+    known once ``load_rule`` has loaded it.
+    """
+    found = _OWN.get(name) or _LOADED.get(name) or _installed(name)
+    if found is not None:
+        return found
+    if ":" in name:
+        raise UsageError(f"'{name}' is not loaded: the option --kernel-rule {name} does that")
+    raise UsageError(f"no selector is called '{name}'" + did_you_mean(name, selectors()))
+
+
+@cache
+def _installed(name: str) -> Selector | None:
+    for entry in entry_points(group=GROUP, name=name):
+        try:
+            found: Selector = entry.load()
+        except (Exception, SystemExit) as error:
+            raise UsageError(
+                f"the entry point '{name}' of {GROUP} cannot be loaded: {_told(error)}"
+            ) from error
+        if not callable(found):
+            raise UsageError(f"the entry point '{name}' of {GROUP} is no function")
+        return found
+    return None
+
+
+def load_rule(text: str) -> str:
+    """Import what ``module:function`` names and make it known by that text.
+
+    The module is looked for in the current directory, too.  Raises ``UsageError``.
+    """
+    module_name, _, function_name = text.partition(":")
+    if not (module_name and function_name):
+        raise UsageError(f"--kernel-rule: '{text}' is not of the form module:function")
+    here = str(Path.cwd())
+    if here not in sys.path:
+        sys.path.insert(0, here)
+    try:
+        found: Any = importlib.import_module(module_name)
+    except (Exception, SystemExit) as error:
+        raise UsageError(
+            f"--kernel-rule: '{module_name}' cannot be imported{_line(error)}: {_told(error)}"
+        ) from error
+    for part in function_name.split("."):
+        found = getattr(found, part, None)
+    if not callable(found):
+        raise UsageError(f"--kernel-rule: '{module_name}' has no function '{function_name}'")
+    _LOADED[text] = found
+    return text
+
+
+def ask(
+    name: str, instruction: Instruction, found: Sequence[Candidate], target: Target
+) -> tuple[str, Tile] | None:
+    """What a selector answers: a kernel and what it says of the tile; None for the default.
+
+    Raises ``UsageError`` when it fails, naming its line, or answers something else.
+    """
+    selector = find_selector(name)
+    try:
+        answer: Any = selector(instruction, found, target)
+    except Exception as error:
+        raise UsageError(
+            f"{name} failed on %{instruction.name}{_line(error)}: {_told(error)}"
+        ) from error
+    kernel, tile = answer if isinstance(answer, tuple) and len(answer) == 2 else (answer, {})
+    if (
+        not isinstance(kernel, str)
+        or not isinstance(tile, Mapping)
+        or not all(isinstance(key, str) and type(value) is int for key, value in tile.items())
+    ):
+        raise UsageError(
+            f"{name} answers {answer!r} for %{instruction.name}: "
+            "a name, a pair (name, {'parameter': integer}) or 'default' is wanted"
+        )
+    return None if kernel == "default" else (kernel, tile)
+
+
+def _told(error: BaseException) -> str:
+    return f"{type(error).__name__}: {error}"
+
+
+def _line(error: BaseException) -> str:
+    """`` (file.py:12)`` of the innermost place that is the user's."""
+    if isinstance(error, SyntaxError) and error.filename:
+        return f" ({_shown(error.filename)}:{error.lineno})"
+    found, trace = "", error.__traceback__
+    own = str(Path(__file__).resolve().parents[2])
+    while trace is not None:
+        file = trace.tb_frame.f_code.co_filename
+        if not file.startswith((own, "<frozen ")) and "importlib" not in file:
+            found = f" ({_shown(file)}:{trace.tb_lineno})"
+        trace = trace.tb_next
+    return found
+
+
+def _shown(file: str) -> str:
+    path = Path(file)
+    return str(path.relative_to(Path.cwd())) if path.is_relative_to(Path.cwd()) else file

@@ -1,0 +1,72 @@
+"""An instruction by itself: as a module of its own, and as a digest that knows no names."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from hloopt.ir import Computation, Instruction, Module, build, edit, fingerprint
+from hloopt.kernels.written import drop_choice
+
+__all__ = ["signature", "standalone"]
+
+_DIGITS = 16
+
+
+def standalone(instruction: Instruction) -> Module:
+    """A module that computes one instruction out of parameters: an operand each, those that repeat once.
+
+    What the instruction calls is copied; a choice of a kernel is left out.
+    """
+    home = instruction.computation
+    module = Module(instruction.name, home.module.source if home and home.module else None)
+    copies: dict[Computation, Computation] = {}
+    attributes = {
+        name: _copied(value, module, copies) for name, value in instruction.attributes.items()
+    }
+    entry = Computation("main")
+    operands: dict[Instruction, Instruction] = {}
+    for operand in instruction.operands:
+        if operand not in operands:
+            parameter = Instruction(
+                operand.name, "parameter", operand.shape, (), {"parameter_number": len(operands)}
+            )
+            operands[operand] = edit.append(entry, parameter)
+    copy = Instruction(
+        instruction.name,
+        instruction.opcode,
+        instruction.shape,
+        tuple(operands[operand] for operand in instruction.operands),
+        attributes,
+        instruction.metadata,
+        instruction.offset,
+    )
+    entry.root = edit.append(entry, copy)
+    drop_choice(copy)
+    module.entry = edit.add_computation(module, entry)
+    return module
+
+
+def _copied(value: Any, module: Module, copies: dict[Computation, Computation]) -> Any:
+    """An attribute with the computations in it copied into a module."""
+    if isinstance(value, tuple) and value and isinstance(value[0], Computation):
+        return tuple(_copy(called, module, copies) for called in value)
+    return _copy(value, module, copies) if isinstance(value, Computation) else value
+
+
+def _copy(
+    computation: Computation, module: Module, copies: dict[Computation, Computation]
+) -> Computation:
+    # Calls are nested a few deep: a fusion, its reduction, perhaps a call in that.
+    if computation not in copies:
+        for inner in computation:
+            for value in inner.attributes.values():
+                _copied(value, module, copies)
+        copies[computation] = edit.add_computation(
+            module, build.clone_computation(computation, None, copies)
+        )
+    return copies[computation]
+
+
+def signature(instruction: Instruction) -> str:
+    """A digest of opcode, shapes, attributes and what is called; equal whatever the names are."""
+    return fingerprint(standalone(instruction))[:_DIGITS]
