@@ -1,0 +1,94 @@
+// Vectors of elements, elements narrower than a byte, and exchange between the lanes of a warp.
+
+// N elements that are read and written at once; at most 16 bytes.
+template <class T, int N> struct alignas(N * sizeof(T)) Vector { T lane[N]; };
+
+// The type of an element of what a subscript gives: a reference, or what stands for one in the emulator.
+template <class T> struct Element { using type = T; };
+template <class T> struct Element<T&> { using type = T; };
+template <class T> struct Element<const T&> { using type = T; };
+template <template <class> class Reference, class T> struct Element<Reference<T>> { using type = T; };
+
+// The type of the elements behind a pointer, which in the emulator may be one of its own.
+template <class P> struct Pointed { using type = typename Element<decltype((*(P*)nullptr)[0])>::type; };
+
+// N elements at p, which is aligned to their size.
+template <int N, class P>
+__device__ Vector<typename Pointed<P>::type, N> load_vector(P p) {
+  using V = Vector<typename Pointed<P>::type, N>;
+#ifdef HLOOPT_EMULATOR
+  V v;
+  for (int i = 0; i < N; ++i) v.lane[i] = p[i];
+  return v;
+#else
+  return *reinterpret_cast<const V*>(p);
+#endif
+}
+
+// Write N elements at p, which is aligned to their size.
+template <class P, class T, int N>
+__device__ void store_vector(P p, Vector<T, N> v) {
+#ifdef HLOOPT_EMULATOR
+  for (int i = 0; i < N; ++i) p[i] = v.lane[i];
+#else
+  *reinterpret_cast<Vector<T, N>*>(p) = v;
+#endif
+}
+
+// The value of the lane `distance` above; the uppermost lanes get their own.
+template <class T>
+__device__ T shuffle_down(T value, int distance) {
+  unsigned words[(sizeof(T) + 3) / 4] = {};
+  memcpy(words, &value, sizeof(T));
+  for (unsigned& word : words) word = __shfl_down_sync(0xffffffffu, word, distance);
+  memcpy(&value, words, sizeof(T));
+  return value;
+}
+
+// The value of the lane `distance` below; the lowest lanes get their own.
+template <class T>
+__device__ T shuffle_up(T value, int distance) {
+  unsigned words[(sizeof(T) + 3) / 4] = {};
+  memcpy(words, &value, sizeof(T));
+  for (unsigned& word : words) word = __shfl_up_sync(0xffffffffu, word, distance);
+  memcpy(&value, words, sizeof(T));
+  return value;
+}
+
+// The value of the lane whose number differs in the bits of `mask`.
+template <class T>
+__device__ T shuffle_xor(T value, int mask) {
+  unsigned words[(sizeof(T) + 3) / 4] = {};
+  memcpy(words, &value, sizeof(T));
+  for (unsigned& word : words) word = __shfl_xor_sync(0xffffffffu, word, mask);
+  memcpy(&value, words, sizeof(T));
+  return value;
+}
+
+// The value of lane number `lane`.
+template <class T>
+__device__ T shuffle_index(T value, int lane) {
+  unsigned words[(sizeof(T) + 3) / 4] = {};
+  memcpy(words, &value, sizeof(T));
+  for (unsigned& word : words) word = __shfl_sync(0xffffffffu, word, lane);
+  memcpy(&value, words, sizeof(T));
+  return value;
+}
+
+// The lowest BITS bits as a signed number.
+template <int BITS>
+__device__ signed char wrap_signed(int x) {
+  return (signed char)((int)((unsigned)x << (32 - BITS)) >> (32 - BITS));
+}
+
+// The lowest BITS bits as an unsigned number.
+template <int BITS>
+__device__ unsigned char wrap_unsigned(unsigned x) {
+  return (unsigned char)(x & ((1u << BITS) - 1));
+}
+
+// Element i of a packed byte: BITS bits, the first element lowest.
+template <int BITS>
+__device__ unsigned unpacked(unsigned char byte, unsigned i) {
+  return byte >> (i % (8 / BITS) * BITS) & ((1u << BITS) - 1);
+}

@@ -1,0 +1,213 @@
+// Narrow floats: to f32, exactly, and from f32, rounded once to nearest even.
+
+// The code, without sign, of the size of x in a format of MANTISSA bits, as if it had no greatest
+// number; x is no NaN.
+template <int MANTISSA, int BIAS>
+__device__ unsigned narrow_size(float x) {
+  const int drop = 23 - MANTISSA;
+  unsigned size = __float_as_uint(x) & 0x7fffffffu;
+  if (size < (unsigned)(128 - BIAS) << 23) {
+    // Subnormal in the format: a whole number of its smallest steps.
+    float steps = __uint_as_float(size) * __uint_as_float((unsigned)(126 + BIAS + MANTISSA) << 23);
+    return (unsigned)rintf(steps);
+  }
+  unsigned rounded = size + ((1u << (drop - 1)) - 1) + (size >> drop & 1);
+  return (rounded >> drop) - ((unsigned)(127 - BIAS) << MANTISSA);
+}
+
+// The number whose code is `size`, with the sign of bit 31 of `sign`; neither infinite nor NaN.
+template <int MANTISSA, int BIAS>
+__device__ float widen_size(unsigned size, unsigned sign) {
+  unsigned bits = (size << (23 - MANTISSA)) + ((unsigned)(127 - BIAS) << 23);
+  if (size >> MANTISSA == 0) {
+    float step = __uint_as_float((unsigned)(128 - BIAS - MANTISSA) << 23);
+    bits = __float_as_uint((float)size * step);
+  }
+  return __uint_as_float(sign << 31 | bits);
+}
+
+// f16 as f32.
+__device__ float widen_f16(f16 x) {
+#ifdef __CUDACC__
+  float wide;
+  asm("cvt.f32.f16 %0, %1;" : "=f"(wide) : "h"(x.bits));
+  return wide;
+#else
+  unsigned size = x.bits & 0x7fffu, sign = x.bits >> 15;
+  if (size >= 0x7c00u) return __uint_as_float(sign << 31 | 0x7f800000u | (size & 0x3ffu) << 13);
+  return widen_size<10, 15>(size, sign);
+#endif
+}
+
+// f32 to f16; a NaN keeps its sign and the upper bits of its payload.
+__device__ f16 round_f16(float x) {
+  unsigned bits = __float_as_uint(x);
+  unsigned sign = bits >> 16 & 0x8000u;
+  if (x != x) return f16{(unsigned short)(sign | 0x7e00u | (bits >> 13 & 0x3ffu))};
+#ifdef __CUDACC__
+  f16 narrow;
+  asm("cvt.rn.f16.f32 %0, %1;" : "=h"(narrow.bits) : "f"(x));
+  return narrow;
+#else
+  unsigned size = narrow_size<10, 15>(x);
+  return f16{(unsigned short)(sign | (size < 0x7c00u ? size : 0x7c00u))};
+#endif
+}
+
+// bf16 as f32.
+__device__ float widen_bf16(bf16 x) {
+  return __uint_as_float((unsigned)x.bits << 16);
+}
+
+// f32 to bf16; a NaN keeps its sign.
+__device__ bf16 round_bf16(float x) {
+  unsigned bits = __float_as_uint(x);
+  if (x != x) return bf16{(unsigned short)((bits >> 16 & 0x8000u) | 0x7fc0u)};
+  return bf16{(unsigned short)((bits + 0x7fffu + (bits >> 16 & 1)) >> 16)};
+}
+
+// f8e5m2 as f32: the upper half of an f16.
+__device__ float widen_f8e5m2(f8e5m2 x) {
+  unsigned size = x.bits & 0x7fu, sign = x.bits >> 7;
+  if (size > 0x7cu) return __uint_as_float(sign << 31 | 0x7fc00000u);
+  if (size == 0x7cu) return __uint_as_float(sign << 31 | 0x7f800000u);
+  return widen_size<2, 15>(size, sign);
+}
+
+// f32 to f8e5m2; infinite from 61440.
+__device__ f8e5m2 round_f8e5m2(float x) {
+  unsigned sign = __float_as_uint(x) >> 24 & 0x80u;
+  if (x != x) return f8e5m2{(unsigned char)(sign | 0x7eu)};
+  unsigned size = narrow_size<2, 15>(x);
+  return f8e5m2{(unsigned char)(sign | (size < 0x7cu ? size : 0x7cu))};
+}
+
+// f8e4m3 as f32.
+__device__ float widen_f8e4m3(f8e4m3 x) {
+  unsigned size = x.bits & 0x7fu, sign = x.bits >> 7;
+  if (size > 0x78u) return __uint_as_float(sign << 31 | 0x7fc00000u);
+  if (size == 0x78u) return __uint_as_float(sign << 31 | 0x7f800000u);
+  return widen_size<3, 7>(size, sign);
+}
+
+// f32 to f8e4m3; infinite from 248.
+__device__ f8e4m3 round_f8e4m3(float x) {
+  unsigned sign = __float_as_uint(x) >> 24 & 0x80u;
+  if (x != x) return f8e4m3{(unsigned char)(sign | 0x7cu)};
+  unsigned size = narrow_size<3, 7>(x);
+  return f8e4m3{(unsigned char)(sign | (size < 0x78u ? size : 0x78u))};
+}
+
+// f8e4m3fn as f32.
+__device__ float widen_f8e4m3fn(f8e4m3fn x) {
+  unsigned size = x.bits & 0x7fu, sign = x.bits >> 7;
+  if (size == 0x7fu) return __uint_as_float(sign << 31 | 0x7fc00000u);
+  return widen_size<3, 7>(size, sign);
+}
+
+// f32 to f8e4m3fn; NaN where it would round beyond 448.
+__device__ f8e4m3fn round_f8e4m3fn(float x) {
+  unsigned sign = __float_as_uint(x) >> 24 & 0x80u;
+  if (x != x) return f8e4m3fn{(unsigned char)(sign | 0x7fu)};
+  unsigned size = narrow_size<3, 7>(x);
+  return f8e4m3fn{(unsigned char)(sign | (size < 0x7fu ? size : 0x7fu))};
+}
+
+// f8e3m4 as f32.
+__device__ float widen_f8e3m4(f8e3m4 x) {
+  unsigned size = x.bits & 0x7fu, sign = x.bits >> 7;
+  if (size > 0x70u) return __uint_as_float(sign << 31 | 0x7fc00000u);
+  if (size == 0x70u) return __uint_as_float(sign << 31 | 0x7f800000u);
+  return widen_size<4, 3>(size, sign);
+}
+
+// f32 to f8e3m4; infinite from 15.75.
+__device__ f8e3m4 round_f8e3m4(float x) {
+  unsigned sign = __float_as_uint(x) >> 24 & 0x80u;
+  if (x != x) return f8e3m4{(unsigned char)(sign | 0x78u)};
+  unsigned size = narrow_size<4, 3>(x);
+  return f8e3m4{(unsigned char)(sign | (size < 0x70u ? size : 0x70u))};
+}
+
+// A format without -0 whose NaN is 0x80, as f32; that NaN has a sign.
+template <int MANTISSA, int BIAS>
+__device__ float widen_unsigned_zero(unsigned code) {
+  if (code == 0x80u) return __uint_as_float(0xffc00000u);
+  return widen_size<MANTISSA, BIAS>(code & 0x7fu, code >> 7);
+}
+
+// f32 to a format without -0 and infinities: NaN where it would round beyond the greatest number.
+template <int MANTISSA, int BIAS>
+__device__ unsigned char round_unsigned_zero(float x) {
+  if (x != x) return 0x80;
+  unsigned size = narrow_size<MANTISSA, BIAS>(x);
+  if (size > 0x7fu) return 0x80;
+  return (unsigned char)(size == 0 ? 0 : (__float_as_uint(x) >> 24 & 0x80u) | size);
+}
+
+// f8e4m3b11fnuz as f32.
+__device__ float widen_f8e4m3b11fnuz(f8e4m3b11fnuz x) {
+  return widen_unsigned_zero<3, 11>(x.bits);
+}
+
+// f32 to f8e4m3b11fnuz; the greatest number is 30.
+__device__ f8e4m3b11fnuz round_f8e4m3b11fnuz(float x) {
+  return f8e4m3b11fnuz{round_unsigned_zero<3, 11>(x)};
+}
+
+// f8e5m2fnuz as f32.
+__device__ float widen_f8e5m2fnuz(f8e5m2fnuz x) {
+  return widen_unsigned_zero<2, 16>(x.bits);
+}
+
+// f32 to f8e5m2fnuz; the greatest number is 57344.
+__device__ f8e5m2fnuz round_f8e5m2fnuz(float x) {
+  return f8e5m2fnuz{round_unsigned_zero<2, 16>(x)};
+}
+
+// f8e4m3fnuz as f32.
+__device__ float widen_f8e4m3fnuz(f8e4m3fnuz x) {
+  return widen_unsigned_zero<3, 8>(x.bits);
+}
+
+// f32 to f8e4m3fnuz; the greatest number is 240.
+__device__ f8e4m3fnuz round_f8e4m3fnuz(float x) {
+  return f8e4m3fnuz{round_unsigned_zero<3, 8>(x)};
+}
+
+// f8e8m0fnu as f32; the least number is a subnormal of it.
+__device__ float widen_f8e8m0fnu(f8e8m0fnu x) {
+  if (x.bits == 0xffu) return __uint_as_float(0x7fc00000u);
+  return __uint_as_float(x.bits == 0 ? 0x00400000u : (unsigned)x.bits << 23);
+}
+
+// f32 to f8e8m0fnu, halves up; NaN for 0, negative numbers and what lies beyond the greatest.
+__device__ f8e8m0fnu round_f8e8m0fnu(float x) {
+  if (!(x > 0.0f)) return f8e8m0fnu{0xff};
+  unsigned bits = __float_as_uint(x);
+  if (bits < 0x00800000u) return f8e8m0fnu{(unsigned char)(bits >= 0x00600000u)};
+  return f8e8m0fnu{(unsigned char)((bits + 0x00400000u) >> 23 < 0xffu ? (bits + 0x00400000u) >> 23 : 0xffu)};
+}
+
+// f4e2m1fn as f32.
+__device__ float widen_f4e2m1fn(f4e2m1fn x) {
+  return widen_size<1, 1>(x.bits & 7u, x.bits >> 3 & 1u);
+}
+
+// f32 to f4e2m1fn: 6 for all that is larger, -0 for NaN.
+__device__ f4e2m1fn round_f4e2m1fn(float x) {
+  if (x != x) return f4e2m1fn{8};
+  unsigned size = narrow_size<1, 1>(x);
+  return f4e2m1fn{(unsigned char)((__float_as_uint(x) >> 28 & 8u) | (size < 7u ? size : 7u))};
+}
+
+// f64 to f32, rounded to odd: what is rounded again, to 22 bits or fewer, is as if rounded once
+// (Boldo and Melquiond, "Emulation of FMA and correctly rounded sums", 2008).
+__device__ float round_to_odd(double x) {
+  float near = (float)x;
+  double wide = (double)near;
+  unsigned bits = __float_as_uint(near);
+  if (x != x || wide == x) return near;
+  if (fabs(wide) > fabs(x)) --bits;
+  return __uint_as_float(bits | 1);
+}

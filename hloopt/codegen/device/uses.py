@@ -1,0 +1,70 @@
+"""What a program uses of the device library."""
+
+from __future__ import annotations
+
+from hloopt.codegen.device.library import identifiers, library
+from hloopt.codegen.types import is_struct, register_type, storage_type
+from hloopt.types import DType
+
+__all__ = ["Uses"]
+
+
+class Uses:
+    """Collects names of the library while a program is written; ``source`` is what goes before it."""
+
+    def __init__(self) -> None:
+        self._names: set[str] = set()
+
+    def call(self, name: str, *args: str) -> str:
+        """The call ``name(args)``; the name may have template arguments.
+
+        Raises ``KeyError`` for a name that is not in the library.
+        """
+        self.add(name.partition("<")[0])
+        return f"{name}({', '.join(args)})"
+
+    def add(self, name: str) -> None:
+        """Have a definition of the library in the source; raises ``KeyError`` where it has none."""
+        if name not in library():
+            raise KeyError(name)
+        self._names.add(name)
+
+    def type(self, dtype: DType) -> str:
+        """The register type of an element type, its struct included; raises as ``register_type``."""
+        if is_struct(dtype):
+            self.add(dtype.name)
+        return register_type(dtype)
+
+    def storage(self, dtype: DType) -> str:
+        """The type a pointer to elements points to, its struct included."""
+        text = storage_type(dtype)
+        if text == dtype.name and is_struct(dtype):
+            self.add(text)
+        return text
+
+    def update(self, other: Uses) -> None:
+        """Use what another program uses as well."""
+        self._names |= other._names
+
+    def add_from(self, text: str) -> None:
+        """Use every definition that a C text names."""
+        self._names |= identifiers(text) & library().keys()
+
+    def names(self) -> tuple[str, ...]:
+        """What is used, with all that it needs, in the order of the library."""
+        every = library()
+        needed: set[str] = set()
+        rest = list(self._names)
+        while rest:
+            name = rest.pop()
+            if name not in needed:
+                needed.add(name)
+                rest.extend(every[name].needs)
+        return tuple(name for name in every if name in needed)
+
+    def source(self) -> str:
+        """The text of what is used and needed: struct types first, each before whatever needs it."""
+        every = [library()[name] for name in self.names()]
+        ordered = [entry for entry in every if entry.is_type]
+        ordered += [entry for entry in every if not entry.is_type]
+        return "".join(entry.source + "\n\n" for entry in ordered)

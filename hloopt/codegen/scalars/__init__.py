@@ -1,0 +1,24 @@
+"""The CUDA column of the op table: C expressions of elementwise ops, element by element.
+
+The interpreter is the truth: integers wrap and no operand is undefined, narrow floats are computed in
+f32 and rounded once an op, c64 is computed in f64.  Operands are C names or literals of the register
+types (``codegen/types``); a text may name one several times.
+"""
+
+from hloopt.codegen.scalars.conversions import convert, reinterpret
+from hloopt.codegen.scalars.literals import literal
+from hloopt.codegen.scalars.memory import load, pack, store
+from hloopt.codegen.scalars.table import elementwise, expression, scalar_op, scalar_problem
+
+__all__ = [
+    "convert",
+    "elementwise",
+    "expression",
+    "literal",
+    "load",
+    "pack",
+    "reinterpret",
+    "scalar_op",
+    "scalar_problem",
+    "store",
+]

@@ -1,0 +1,74 @@
+"""Ops of complex numbers: in f64, but for sums, and rounded once."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from hloopt.codegen.device import Uses
+from hloopt.codegen.scalars.integers import Rule
+from hloopt.types import DType
+
+__all__ = ["COMPLEXES"]
+
+
+def _by_parts(sign: str) -> Rule:
+    def rule(kind: DType, operands: tuple[str, ...], uses: Uses) -> str:
+        x, y = operands
+        return f"{uses.type(kind)}{{{x}.re {sign} {y}.re, {x}.im {sign} {y}.im}}"
+
+    return rule
+
+
+def _negate(kind: DType, operands: tuple[str, ...], uses: Uses) -> str:
+    (x,) = operands
+    return f"{uses.type(kind)}{{-{x}.re, -{x}.im}}"
+
+
+def _absolute(kind: DType, operands: tuple[str, ...], uses: Uses) -> str:
+    (x,) = operands
+    if kind.name == "c128":
+        return f"hypot({x}.re, {x}.im)"
+    return f"(float)hypot((double){x}.re, (double){x}.im)"
+
+
+def _of_library(name: str) -> Rule:
+    """A function of c128 in the library."""
+
+    def rule(kind: DType, operands: tuple[str, ...], uses: Uses) -> str:
+        if kind.name == "c128":
+            return uses.call(f"{name}_c128", *operands)
+        wide = [uses.call("widen_c64", operand) for operand in operands]
+        return uses.call("round_c64", uses.call(f"{name}_c128", *wide))
+
+    return rule
+
+
+COMPLEXES: Mapping[str, Rule] = {
+    "abs": _absolute,
+    "acos": _of_library("acos"),
+    "acosh": _of_library("acosh"),
+    "add": _by_parts("+"),
+    "asin": _of_library("asin"),
+    "asinh": _of_library("asinh"),
+    "atan2": _of_library("atan2"),
+    "atanh": _of_library("atanh"),
+    "cosh": _of_library("cosh"),
+    "cosine": _of_library("cosine"),
+    "divide": _of_library("divide"),
+    "exponential": _of_library("exponential"),
+    "exponential-minus-one": _of_library("exponential_minus_one"),
+    "log": _of_library("log"),
+    "log-plus-one": _of_library("log_plus_one"),
+    "logistic": _of_library("logistic"),
+    "multiply": _of_library("multiply"),
+    "negate": _negate,
+    "power": _of_library("power"),
+    "rsqrt": _of_library("rsqrt"),
+    "sign": _of_library("sign"),
+    "sine": _of_library("sine"),
+    "sinh": _of_library("sinh"),
+    "sqrt": _of_library("sqrt"),
+    "subtract": _by_parts("-"),
+    "tan": _of_library("tan"),
+    "tanh": _of_library("tanh"),
+}

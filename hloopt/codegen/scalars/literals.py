@@ -1,0 +1,100 @@
+"""Literals of every element type, exact to the bit."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+from typing import Any
+
+import numpy as np
+
+from hloopt.codegen.types import device_problem, is_struct, register_type
+from hloopt.types import DType, dtype, rounded
+
+__all__ = ["literal"]
+
+_SHORT = 10  # characters; a longer decimal is less readable than the hexadecimal float
+_INT_MIN = -(1 << 31)
+_LLONG_MIN = -(1 << 63)
+
+
+def literal(value: object, dtype: DType) -> str:
+    """The C literal of a value: an expression of the register type, safe as an operand.
+
+    ``value`` is a NumPy scalar or 0-d array of the storage type, taken bit for bit, or anything NumPy
+    converts to the compute type, which is rounded.  Raises ``ValueError`` for a type without a form on
+    a device.
+    """
+    if problem := device_problem(dtype):
+        raise ValueError(problem)
+    element = _element(value, dtype)
+    if dtype.is_pred:
+        return "true" if bool(element) else "false"
+    if dtype.is_integer:
+        return _integer(int(element), dtype)
+    if dtype.is_complex:
+        return f"{dtype.name}{{{_parts(element)}}}"
+    if is_struct(dtype):
+        return f"{dtype.name}{{{_bits(element, dtype):#x}}}"
+    return _float(element)
+
+
+def _element(value: object, kind: DType) -> np.ndarray[Any, Any]:
+    array = np.asarray(value)
+    if array.dtype != kind.numpy:
+        if kind.is_integer:
+            array = np.asarray(int(array.item()) & ((1 << max(kind.bits, 8)) - 1), np.uint64)
+            return array.astype(f"u{max(kind.bits, 8) // 8}").view(
+                f"i{max(kind.bits, 8) // 8}"
+                if kind.kind == "signed"
+                else f"u{max(kind.bits, 8) // 8}"
+            )
+        array = rounded(array.astype(kind.compute), kind.numpy)
+    return array.reshape(())
+
+
+def _bits(element: np.ndarray[Any, Any], kind: DType) -> int:
+    code = int(element.view(f"u{element.dtype.itemsize}"))
+    return code & ((1 << kind.bits) - 1)
+
+
+def _integer(number: int, kind: DType) -> str:
+    if kind.bits < 8:
+        number &= (1 << kind.bits) - 1
+        if kind.kind == "signed" and number >> (kind.bits - 1):
+            number -= 1 << kind.bits
+    ending = {"s64": "ll", "u32": "u", "u64": "ull"}.get(kind.name, "")
+    if number == _INT_MIN and kind.name == "s32":
+        return f"({_INT_MIN + 1} - 1)"
+    if number == _LLONG_MIN:
+        return f"({_LLONG_MIN + 1}ll - 1)"
+    text = f"{number}{ending}"
+    if kind.bits < 32:
+        return f"({register_type(kind)}){text}"
+    return f"({text})" if number < 0 else text
+
+
+def _parts(element: np.ndarray[Any, Any]) -> str:
+    return f"{_float(np.asarray(element.real))}, {_float(np.asarray(element.imag))}"
+
+
+def _float(element: np.ndarray[Any, Any]) -> str:
+    """An f32 or f64: short decimals where they are exact, hexadecimal floats, bits of inf and NaN."""
+    single = element.dtype == np.float32
+    if not np.isfinite(element):
+        if single:
+            return f"__uint_as_float({_bits(element, dtype('f32')):#010x}u)"
+        return f"__longlong_as_double((long long){_bits(element, dtype('f64')):#018x}ull)"
+    number = float(element)
+    ending = "f" if single else ""
+    text = repr(number)
+    if len(text) > _SHORT or "e" in text or Decimal(text) != Decimal(number):
+        text = _hexadecimal(number)
+    text += ending
+    return f"({text})" if text.startswith("-") else text
+
+
+def _hexadecimal(number: float) -> str:
+    mantissa, p, exponent = number.hex().partition("p")
+    whole, _, digits = mantissa.partition(".")
+    digits = digits.rstrip("0")
+    return f"{whole}.{digits}{p}{exponent}" if digits else f"{whole}{p}{exponent}"
