@@ -10,6 +10,7 @@ from hloopt.errors import UsageError
 from hloopt.fusion.instruction_fusion import InstructionFusion
 from hloopt.ir import Module
 from hloopt.ir.build import clone_module
+from hloopt.kernels.lowering import DEVICE
 from hloopt.passes.bf16_propagation import Bf16Propagation
 from hloopt.passes.broadcast_sinking import BroadcastSinking
 from hloopt.passes.call_inliner import CallInliner
@@ -56,9 +57,11 @@ from hloopt.passes.reshape_mover import ReshapeMover
 from hloopt.passes.scan_recognition import ScanRecognition
 from hloopt.passes.schedule import Schedule
 from hloopt.passes.simplify import Simplify
+from hloopt.passes.sole_participant import SoleParticipant
 from hloopt.passes.sorting.permutation_sort import PermutationSort
 from hloopt.passes.sorting.sort_simplifier import SortSimplifier
 from hloopt.passes.tuple_simplifier import TupleSimplifier
+from hloopt.passes.views_to_bitcasts import ViewsToBitcasts
 from hloopt.passes.zero_sized import ZeroSized
 from hloopt.presets import XLA_PRESETS, preset_text
 from hloopt.rewrite import Fix, Pass, Pipeline
@@ -129,6 +132,8 @@ _ALL: tuple[type[Pass], ...] = (
     Defuse,
     Bf16Propagation,
     LayoutNormalization,
+    SoleParticipant,
+    ViewsToBitcasts,
     Schedule,
     Rematerialize,
     CopyInsertion,
@@ -158,6 +163,7 @@ PIPELINES: Final[Mapping[str, str]] = {
     "O3": f"rng-expander,{_SIMPLIFICATION},"
     "fix(conditional-simplifier,concat-removal,simplify,tuple-simplifier,constant-folding,cse,dce),"
     f"fix({_FUSION})",
+    "device": str(DEVICE),
     **{name: preset_text(rows) for name, rows in XLA_PRESETS.items()},
 }
 

@@ -19,12 +19,12 @@ The analysis takes time in proportion to the leaves of all shapes.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import TypeAlias
 
-from hloopt.analysis.in_place import in_place_pairs
+from hloopt.analysis.in_place import InPlace, in_place_pairs
 from hloopt.ir import Computation, Instruction, Module
 from hloopt.ir.walk import called_computations, callees_first, top_level_computations
 from hloopt.types import Shape, TupleShape
@@ -107,9 +107,11 @@ class Aliasing:
         return self.sets[self._set_of[value.number]]
 
 
-def analyze_aliasing(module: Module) -> Aliasing:
-    """Values and must-alias sets of a module."""
-    return _Analysis(module).result()
+def analyze_aliasing(
+    module: Module, updates: Callable[[Instruction], Iterable[InPlace]] = in_place_pairs
+) -> Aliasing:
+    """Values and must-alias sets of a module; ``updates`` tells what an instruction updates in place."""
+    return _Analysis(module, updates).result()
 
 
 class _Classes:
@@ -136,8 +138,9 @@ class _Classes:
 
 
 class _Analysis:
-    def __init__(self, module: Module) -> None:
+    def __init__(self, module: Module, updates: Callable[[Instruction], Iterable[InPlace]]) -> None:
         self.module = module
+        self.updates = updates
         self.same, self.shared = _Classes(), _Classes()
         self.trees: dict[Instruction, _Tree] = {}
         self.defined: list[tuple[Instruction, tuple[int, ...], int]] = []
@@ -282,7 +285,7 @@ class _Analysis:
         return number in passed
 
     def update(self, instruction: Instruction, made: _Tree) -> None:
-        for pair in in_place_pairs(instruction):
+        for pair in self.updates(instruction):
             source = _part(self.trees[instruction.operands[pair.operand]], pair.operand_index)
             target = _part(made, pair.output_index)
             if isinstance(source, int) and isinstance(target, int):

@@ -17,6 +17,7 @@ __all__ = [
     "ConditionalStep",
     "HostStep",
     "KernelStep",
+    "Move",
     "Plan",
     "PlanStep",
     "WhileStep",
@@ -58,12 +59,24 @@ class Buffer:
 
 
 @dataclass(frozen=True, slots=True)
+class Move:
+    """All bytes of one buffer into another of the same size."""
+
+    source: Buffer
+    target: Buffer
+
+
+@dataclass(frozen=True, slots=True)
 class KernelStep:
     """An instruction that runs by its spec; ``function`` begins the names of its CUDA functions.
 
     ``operands`` and ``results`` are the leaves of the instruction's operands and of its result, in flat
     order; ``inlined`` are the numbers of operand leaves that have no memory, because they are constants
     that no step of the spec reads.
+
+    ``before`` are copies of operands into results that the spec updates in place where the operand's own
+    bytes must stay; ``after`` are copies of results that could not be written where they belong, because
+    an operand lies there.
     """
 
     instruction: Instruction
@@ -73,6 +86,8 @@ class KernelStep:
     results: tuple[Buffer, ...]
     scratch: tuple[Buffer, ...] = ()
     inlined: tuple[int, ...] = ()
+    before: tuple[Move, ...] = ()
+    after: tuple[Move, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,7 +149,7 @@ class Plan:
 
 def function_name(step: KernelStep, launch: Launch) -> str:
     """The name of the CUDA function of one launch, unique in the program."""
-    return f"{step.function}_{launch.function}" if launch.function else step.function
+    return step.function + launch.function
 
 
 def walk_steps(steps: Iterable[PlanStep]) -> Iterator[PlanStep]:

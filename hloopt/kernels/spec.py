@@ -103,6 +103,8 @@ class KernelSpec:
     steps      what happens, in order
     scratch    memory of its own
     in_place   pairs (operand leaf, result leaf) that lie in one buffer: the kernel only writes what changes
+    overwrites further pairs that may lie in one buffer: each element of the operand is read by the thread that
+               writes the result's element at the same place, before it does; no other pair shares bytes
     is_atomic  whether the order of threads decides roundings, so that two runs may differ
     library    the library call that takes the place of steps, or empty
     """
@@ -112,5 +114,6 @@ class KernelSpec:
     steps: tuple[Step, ...] = ()
     scratch: tuple[Scratch, ...] = ()
     in_place: tuple[tuple[int, int], ...] = ()
+    overwrites: tuple[tuple[int, int], ...] = ()
     is_atomic: bool = False
     library: str = ""

@@ -1,0 +1,135 @@
+"""Which memory each value of a program lies in, before there are offsets.
+
+A *slot* is memory that values share because they must: one for each must-alias set, and one for each piece of
+memory a step needs while it runs.  What has no bytes has no slot.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from hloopt.analysis.aliasing import Aliasing, AliasSet, Value
+from hloopt.errors import UsageError
+from hloopt.ir import Instruction, Module
+from hloopt.kernels.plan import AllocationKind
+from hloopt.passes.copy_insertion.tuples import indices
+from hloopt.types import ArrayShape, BufferShape, Shape, leaves
+
+__all__ = ["NOTHING", "Slot", "Slots", "Spot", "array_leaves"]
+
+NOTHING: Final = -1
+
+
+@dataclass(frozen=True, slots=True)
+class Slot:
+    """Memory: ``number`` and ``value`` say which parameter leaf or which constant it is."""
+
+    kind: AllocationKind
+    byte_size: int
+    number: int = 0
+    value: Value | None = None
+    writable: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Spot:
+    """The slot of a leaf and its shape; ``NOTHING`` where it needs no memory."""
+
+    slot: int
+    shape: ArrayShape
+
+
+def array_leaves(shape: Shape) -> list[ArrayShape]:
+    """The leaves of a shape in flat order as arrays; tokens are among them."""
+    return [leaf.element if isinstance(leaf, BufferShape) else leaf for leaf in leaves(shape)]
+
+
+class Slots:
+    """The slots of a module's values, and those that steps ask for (``add``)."""
+
+    def __init__(self, module: Module, aliasing: Aliasing) -> None:
+        self._aliasing = aliasing
+        self._parameters = _entry_leaves(module)
+        self._donated = {
+            (entry.parameter, entry.parameter_index)
+            for entry in module.attributes.get("input_output_alias", ())
+        }
+        self.all: list[Slot] = []
+        self._of_set: list[int] = [NOTHING] * len(aliasing.sets)
+        for members in aliasing.sets:
+            if members.byte_size:
+                self._of_set[members.number] = self.add(self._slot(members))
+
+    def add(self, slot: Slot) -> int:
+        """The number of a further slot."""
+        self.all.append(slot)
+        return len(self.all) - 1
+
+    def temporary(self, byte_size: int) -> int:
+        """Memory of the arena that one step needs."""
+        return self.add(Slot("arena", byte_size)) if byte_size else NOTHING
+
+    def spots(self, instruction: Instruction) -> tuple[Spot, ...]:
+        """Where the leaves of an instruction's result lie."""
+        shapes = array_leaves(instruction.shape)
+        numbers = self._aliasing.numbers(instruction)
+        return tuple(
+            Spot(self._of_value(number) if shape.byte_size else NOTHING, shape)
+            for number, shape in zip(numbers, shapes, strict=True)
+        )
+
+    def changed(self, loop: Instruction) -> tuple[Spot, ...]:
+        """Where the elements of a loop's state lie that its body changes."""
+        numbers = self._aliasing.numbers(loop)
+        inner = self._aliasing.numbers(loop.attributes["body"].parameters[0])
+        return tuple(
+            spot
+            for spot, number, other in zip(self.spots(loop), numbers, inner, strict=True)
+            if number != other and spot.slot != NOTHING
+        )
+
+    def _of_value(self, number: int) -> int:
+        return self._of_set[self._aliasing.alias_set(self._aliasing.values[number]).number]
+
+    def _slot(self, members: AliasSet) -> Slot:
+        given = [value for value in members.values if self._is_given(value)]
+        if not given:
+            return Slot("arena", members.byte_size)
+        first = given[0]
+        if len(given) > 1:
+            raise UsageError(
+                f"{given[1].defined.instruction.name} and {first.defined.instruction.name} would lie in one "
+                "buffer; run copy-insertion first"
+            )
+        if first.kind == "constant":
+            return Slot("constant", members.byte_size, 0, first, writable=False)
+        place = (first.defined.instruction.parameter_number, first.defined.index)
+        return Slot(
+            "parameter",
+            members.byte_size,
+            self._parameters[place],
+            first,
+            writable=place in self._donated,
+        )
+
+    def _is_given(self, value: Value) -> bool:
+        """Whether a value is there before the program runs."""
+        if value.kind == "constant":
+            return True
+        instruction = value.defined.instruction
+        return (
+            value.kind == "parameter"
+            and instruction.computation is not None
+            and instruction.computation.module is not None
+            and instruction.computation.module.entry is instruction.computation
+        )
+
+
+def _entry_leaves(module: Module) -> dict[tuple[int, tuple[int, ...]], int]:
+    """Flat numbers of the leaves of the entry's parameters, by parameter and index."""
+    found: dict[tuple[int, tuple[int, ...]], int] = {}
+    for parameter in module.entry.parameters:
+        for index in indices(parameter.shape):
+            found[parameter.parameter_number, index] = len(found)
+    return found

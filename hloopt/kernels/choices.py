@@ -1,0 +1,189 @@
+"""Which kernel each instruction of a program gets, and what cannot be run at all."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, TypeAlias
+
+from hloopt.analysis.trip_count import trip_count
+from hloopt.errors import SourceError, UnsupportedError
+from hloopt.interpret import has_evaluation
+from hloopt.ir import Computation, Instruction, Module
+from hloopt.ir.walk import called_computations
+from hloopt.kernels.spec import Copy, KernelSpec, Place
+from hloopt.passes.effects import Effects
+
+if TYPE_CHECKING:
+    from hloopt.kernels.kernel import Kernel
+
+__all__ = ["CALLS", "FREE", "Choice", "Choices", "called", "make_choices"]
+
+Choice: TypeAlias = "Callable[[Instruction], tuple[Kernel, KernelSpec]]"
+"""The kernel of an instruction and how it runs; raises ``UnsupportedError`` where there is none."""
+
+FREE = frozenset({
+    "add-dependency", "after-all", "all-gather-done", "all-reduce-done", "async-done", "async-update",
+    "bitcast", "collective-permute-done", "constant", "copy-done", "domain", "get-tuple-element",
+    "opt-barrier", "parameter", "tuple",
+})  # fmt: skip
+"""Instructions that no step runs: their values are others'."""
+
+CALLS = frozenset({"async-start", "call", "conditional", "while"})
+"""Instructions that run computations step by step."""
+
+_START = KernelSpec("copy", steps=(Copy(Place("operand", 0), Place("result", 0)),))
+
+
+@dataclass
+class Choices:
+    """What the steps of a program are made of.
+
+    specs   how each instruction runs that has a kernel
+    hosted  those that the interpreter evaluates
+    trips   the count of each loop that is known: its condition does not run
+    needed  instructions of which something is needed
+    """
+
+    specs: dict[Instruction, KernelSpec] = field(default_factory=dict)
+    hosted: set[Instruction] = field(default_factory=set)
+    trips: dict[Instruction, int | None] = field(default_factory=dict)
+    needed: set[Instruction] = field(default_factory=set)
+
+
+def make_choices(module: Module, choose: Choice, *, allow_host: bool = False) -> Choices:
+    """Ask for a kernel for every instruction that will run.
+
+    Raises ``UnsupportedError`` for the first that cannot be run, with the number of others; ``allow_host`` lets
+    the interpreter evaluate those that have no kernel.
+    """
+    chooser = _Chooser(module, choose, allow_host=allow_host)
+    chooser.computation(module.entry)
+    if chooser.errors:
+        raise _first(chooser.errors)
+    return chooser.choices
+
+
+def called(call: Instruction) -> Iterator[Computation]:
+    """The computations that a call, an asynchronous call or a conditional runs."""
+    yield from called_computations(call)
+
+
+class _Chooser:
+    def __init__(self, module: Module, choose: Choice, *, allow_host: bool) -> None:
+        self.module = module
+        self.choose = choose
+        self.allow_host = allow_host
+        self.choices = Choices()
+        self.errors: list[UnsupportedError] = []
+        self.effects = Effects(module)
+
+    def computation(self, computation: Computation) -> None:
+        needed = list(_needed(computation, self.effects))
+        self.choices.needed.update(needed)
+        for instruction in reversed(needed):
+            if instruction.opcode in FREE:
+                self.check(instruction)
+            elif instruction.opcode in CALLS:
+                self.call(instruction)
+            else:
+                self.instruction(instruction)
+
+    def call(self, call: Instruction) -> None:
+        if call.opcode == "while":
+            self.loop(call)
+        else:
+            for computation in called(call):
+                self.computation(computation)
+
+    def loop(self, loop: Instruction) -> None:
+        condition: Computation = loop.attributes["condition"]
+        trips = None if any(map(self.effects.has, condition)) else trip_count(loop)
+        self.choices.trips[loop] = trips
+        if trips is None:
+            self.computation(condition)
+        if trips != 0:
+            self.computation(loop.attributes["body"])
+
+    def check(self, instruction: Instruction) -> bool:
+        reason = _obstacle(instruction)
+        if reason:
+            self.errors.append(_error(self.module, instruction, reason))
+        return not reason
+
+    def instruction(self, instruction: Instruction) -> None:
+        if not self.check(instruction):
+            return
+        if not instruction.shape.byte_size and not self.effects.has(instruction):
+            return
+        if instruction.opcode == "copy-start":
+            self.choices.specs[instruction] = _START
+            return
+        try:
+            self.choices.specs[instruction] = self.choose(instruction)[1]
+        except UnsupportedError as error:
+            if self.allow_host and _may_be_hosted(instruction):
+                self.choices.hosted.add(instruction)
+            else:
+                self.errors.append(error)
+
+
+def _needed(computation: Computation, effects: Effects) -> Iterator[Instruction]:
+    """What the result and side effects need, users before operands."""
+    needed = {computation.root}
+    for instruction in reversed(computation):
+        if instruction in needed or effects.has(instruction) or instruction.control_successors:
+            needed.update(instruction.operands)
+            yield instruction
+
+
+def _obstacle(instruction: Instruction) -> str:
+    """Why an instruction cannot be planned, whatever kernels there are; empty where it can."""
+    shapes = (instruction.shape, *(operand.shape for operand in instruction.operands))
+    if any(shape.is_dynamic for shape in shapes):
+        return f"{instruction.opcode} has a bounded dynamic dimension, which no kernel masks"
+    if not instruction.is_understood:
+        return f"{instruction.opcode} has attributes whose meaning is not known"
+    if instruction.literal is not None and instruction.literal.elided:
+        return "the value of this constant is left out of the text ({...})"
+    if instruction.op.family == "collective":
+        return f"{instruction.opcode} brings several participants together; one device runs one"
+    return ""
+
+
+def _may_be_hosted(instruction: Instruction) -> bool:
+    return has_evaluation(instruction.opcode) and instruction.op.family != "async"
+
+
+def _error(module: Module, instruction: Instruction, reason: str) -> UnsupportedError:
+    text = f"{instruction.name}: {reason}"
+    source = module.source
+    if source is None or instruction.offset < 0:
+        return UnsupportedError(text, name=module.name)
+    return source.error(UnsupportedError, instruction.offset, text)
+
+
+def _first(errors: list[UnsupportedError]) -> UnsupportedError:
+    """The first error in the text; the others are counted in a note."""
+    first = min(errors, key=lambda error: (error.line, error.column))
+    if len(errors) == 1:
+        return first
+    others = [error for error in errors if error is not first]
+    notes = [_count(others), *(f"{_place(error)}{error.message}" for error in others[:9])]
+    return UnsupportedError(
+        first.message,
+        name=first.name,
+        line=first.line,
+        column=first.column,
+        excerpt=first.excerpt,
+        width=first.width,
+        notes=(*first.notes, *notes),
+    )
+
+
+def _count(errors: list[UnsupportedError]) -> str:
+    return f"{len(errors)} more instruction{'s' if len(errors) > 1 else ''} cannot be run"
+
+
+def _place(error: SourceError) -> str:
+    return f"{error.name}:{error.line}:{error.column}: " if error.line else ""

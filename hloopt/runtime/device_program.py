@@ -1,0 +1,342 @@
+"""A plan walked over a device."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from threading import Lock
+from typing import TypeAlias
+
+import numpy as np
+
+from hloopt.errors import EvaluationError, UsageError
+from hloopt.interpret import EVALUATORS, Host
+from hloopt.interpret.context import leaf_arrays
+from hloopt.interpret.control import branch_number, check_progress
+from hloopt.interpret.dynamic import evaluator
+from hloopt.interpret.interpreter import Interpreter
+from hloopt.interpret.progress import Progress
+from hloopt.interpret.values import parameter_values
+from hloopt.ir import Module
+from hloopt.kernels.plan import (
+    Allocation,
+    Buffer,
+    ConditionalStep,
+    HostStep,
+    KernelStep,
+    Move,
+    Plan,
+    PlanStep,
+    WhileStep,
+    function_name,
+    walk_steps,
+)
+from hloopt.kernels.spec import Copy, Fill, Launch, Place
+from hloopt.runtime import library_numpy
+from hloopt.runtime.borders import array_of_bytes, bytes_of_array, empty, value_of_leaves
+from hloopt.runtime.device import Device, Pointer, PointerArgument
+from hloopt.runtime.program import Array, Program
+from hloopt.types import Literal
+
+__all__ = ["DeviceProgram", "descriptions"]
+
+# Loops whose count nobody knows are asked at such trips whether they get anywhere; it costs a download.
+_FIRST_QUESTION = 1024
+
+
+def descriptions(plan: Plan) -> dict[str, str]:
+    """The instruction of each CUDA function, as errors name it."""
+    found: dict[str, str] = {}
+    for step in walk_steps(plan.steps):
+        if isinstance(step, KernelStep):
+            for part in step.spec.steps:
+                if isinstance(part, Launch):
+                    found[function_name(step, part)] = step.instruction.name
+    return found
+
+
+class _Segment:
+    """Steps in a row that a device may capture and play again: they ask the host nothing."""
+
+    def __init__(self, steps: Sequence[KernelStep]) -> None:
+        self.steps = tuple(steps)
+        self.graph: object = None
+
+
+_Part: TypeAlias = "_Segment | PlanStep"
+
+
+class DeviceProgram(Program):
+    """A module, made ready and planned, on a device that has loaded ``source``.
+
+    Memory is allocated and constants are uploaded once; each run uploads its inputs, walks the steps and
+    downloads the results.  A loop of unknown count waits for its predicate at each trip, a conditional for
+    its selector; all else is only put into the device's queue.  Where the device can capture
+    (``begin_capture``, ``end_capture``, ``replay``), steps in a row are captured the first time and played
+    after that.
+
+    Raises what ``device`` raises, ``UsageError`` for several participants.
+    """
+
+    def __init__(
+        self,
+        module: Module,
+        plan: Plan,
+        device: Device,
+        source: str,
+        describe: Mapping[str, str] | None = None,
+    ) -> None:
+        for name in ("replica_count", "num_partitions"):
+            count = module.attributes.get(name, 1)
+            if count != 1:
+                raise UsageError(f"{name}={count}: a device runs one participant; see --device cpu")
+        self.plan = plan
+        self.device = device
+        self.progress = Progress()
+        self.kernels = sum(
+            isinstance(step, KernelStep | HostStep) for step in walk_steps(plan.steps)
+        )
+        self.launches = 0
+        self._module = module
+        self._running = Lock()
+        self._parts: dict[int, list[_Part]] = {}
+        self._captures = all(
+            hasattr(device, name) for name in ("begin_capture", "end_capture", "replay")
+        )
+        self._numbers: dict[Allocation, int] = {}
+        self._host = Host()
+        device.load(source, dict(describe) if describe is not None else descriptions(plan))
+        for allocation in plan.allocations:
+            if allocation.byte_size:
+                self._numbers[allocation] = device.allocate(allocation.byte_size)
+        self._upload_constants()
+
+    def run(self, inputs: Sequence[Array], host: Host | None = None) -> list[Array]:
+        """Run the entry on arrays in parameter order."""
+        with self._running, np.errstate(all="ignore"):
+            self.launches = 0
+            self._host = host or Host()
+            self._upload_inputs(inputs)
+            try:
+                parts = self._split(self.plan.steps)
+                for part in self.progress.through(parts):
+                    self._walk(part)
+            except BaseException:
+                # Ctrl-C too: a capture half-way would swallow whatever comes next.
+                self._abandon()
+                raise
+            return [self._download(buffer) for buffer in self.plan.results]
+
+    def run_participants(
+        self, inputs: Sequence[Sequence[Array]], host: Host | None = None
+    ) -> list[list[Array]]:
+        """Run the entry for the only participant.  Raises ``EvaluationError`` for several."""
+        if len(inputs) != 1:
+            raise EvaluationError(f"{len(inputs)} lists of inputs: a device runs one participant")
+        return [self.run(inputs[0], host)]
+
+    def close(self) -> None:
+        """Give the device's memory back; the program cannot be run any more."""
+        self.device.close()
+
+    # ---- memory -------------------------------------------------------------------------------------
+
+    def _upload_constants(self) -> None:
+        for allocation, number in self._numbers.items():
+            if allocation.kind == "constant":
+                literal = _literal(allocation)
+                assert literal.array is not None
+                raw = bytes_of_array(literal.array, literal.shape)  # type: ignore[arg-type]
+                self.device.upload(Pointer(number, 0, raw.nbytes), raw)
+
+    def _upload_inputs(self, inputs: Sequence[Array]) -> None:
+        context = Interpreter(self._module, EVALUATORS)
+        values = parameter_values(self._module.entry, inputs, context)
+        for buffer, array in zip(self.plan.parameters, leaf_arrays(tuple(values)), strict=True):
+            if buffer is not None:
+                self._upload(buffer, array)
+
+    def _upload(self, buffer: Buffer, array: Array) -> None:
+        if buffer.byte_size:
+            self.device.upload(self._pointer(buffer), bytes_of_array(array, buffer.shape))
+
+    def _download(self, buffer: Buffer) -> Array:
+        if not buffer.byte_size:
+            return empty(buffer.shape)
+        return array_of_bytes(self.device.download(self._pointer(buffer)), buffer.shape)
+
+    def _pointer(self, buffer: Buffer) -> Pointer:
+        return Pointer(self._numbers.get(buffer.allocation, -1), buffer.offset, buffer.byte_size)
+
+    # ---- steps --------------------------------------------------------------------------------------
+
+    def _split(self, steps: tuple[PlanStep, ...]) -> list[_Part]:
+        """Steps with those in a row that can be captured put together; remembered by the tuple."""
+        known = self._parts.get(id(steps))
+        if known is None:
+            known = self._parts[id(steps)] = list(self._grouped(steps))
+        return known
+
+    def _grouped(self, steps: Sequence[PlanStep]) -> Iterator[_Part]:
+        row: list[KernelStep] = []
+        for step in steps:
+            if self._captures and isinstance(step, KernelStep) and self._may_capture(step):
+                row.append(step)
+                continue
+            yield from _close(row)
+            row = []
+            yield step
+        yield from _close(row)
+
+    def _may_capture(self, step: KernelStep) -> bool:
+        return not step.spec.library or getattr(self.device, "captures_libraries", False)
+
+    def _walk_all(self, steps: tuple[PlanStep, ...]) -> None:
+        for part in self._split(steps):
+            self._walk(part)
+
+    def _walk(self, part: _Part) -> None:
+        if isinstance(part, _Segment):
+            self._play(part)
+        elif isinstance(part, KernelStep):
+            self._kernel(part)
+        elif isinstance(part, HostStep):
+            self._on_host(part)
+        elif isinstance(part, WhileStep):
+            self._loop(part)
+        else:
+            self._select(part)
+
+    def _play(self, segment: _Segment) -> None:
+        device = self.device
+        if segment.graph is None:
+            device.begin_capture()  # type: ignore[attr-defined]
+            for step in segment.steps:
+                self._enqueue(step)
+            segment.graph = device.end_capture()  # type: ignore[attr-defined]
+        device.replay(segment.graph)  # type: ignore[attr-defined]
+        self.launches += len(segment.steps)
+
+    def _abandon(self) -> None:
+        abandon = getattr(self.device, "abandon_capture", None)
+        if abandon is not None:
+            abandon()
+
+    def _loop(self, step: WhileStep) -> None:
+        if step.trips is not None:
+            for _ in range(step.trips):
+                self._walk_all(step.body)
+            return
+        assert step.predicate is not None
+        trips = 0
+        while True:
+            self._walk_all(step.condition)
+            if not self._download(step.predicate):
+                return
+            trips += 1
+            asked = trips >= _FIRST_QUESTION and trips & (trips - 1) == 0
+            before = self._state(step) if asked else []
+            self._walk_all(step.body)
+            if asked and before == self._state(step):
+                check_progress(step.instruction, trips, alone=True)
+
+    def _state(self, step: WhileStep) -> list[bytes]:
+        return [self.device.download(self._pointer(buffer)).tobytes() for buffer in step.state]
+
+    def _select(self, step: ConditionalStep) -> None:
+        chosen = branch_number(self._download(step.selector), len(step.branches))
+        self._walk_all(step.branches[chosen])
+
+    def _on_host(self, step: HostStep) -> None:
+        instruction = step.instruction
+        arrays = iter([self._download(buffer) for buffer in step.operands])
+        operands = tuple(value_of_leaves(operand.shape, arrays) for operand in instruction.operands)
+        context = Interpreter(self._module, EVALUATORS)
+        context.host = self._host
+        evaluate = evaluator(instruction, EVALUATORS[instruction.opcode])
+        result = evaluate(instruction, operands, context)
+        for buffer, array in zip(step.results, leaf_arrays(result), strict=True):
+            self._upload(buffer, array)
+        self.launches += 1
+
+    def _kernel(self, step: KernelStep) -> None:
+        self._enqueue(step)
+        self.launches += 1
+
+    def _enqueue(self, step: KernelStep) -> None:
+        self._moves(step.before)
+        if step.spec.library:
+            self._library(step)
+        for part in step.spec.steps:
+            if isinstance(part, Launch):
+                self._launch(step, part)
+            elif isinstance(part, Copy):
+                target, source = self._at(step, part.target), self._at(step, part.source)
+                if target != source:
+                    self.device.copy(target, source)
+            else:
+                assert isinstance(part, Fill)
+                self.device.fill(self._at(step, part.target), part.value)
+        self._moves(step.after)
+
+    def _moves(self, moves: Sequence[Move]) -> None:
+        for move in moves:
+            self.device.copy(self._pointer(move.target), self._pointer(move.source))
+
+    def _at(self, step: KernelStep, place: Place) -> Pointer:
+        buffers = {"operand": step.operands, "result": step.results, "scratch": step.scratch}
+        return self._pointer(buffers[place.kind][place.number])
+
+    def _launch(self, step: KernelStep, launch: Launch) -> None:
+        arguments = [
+            PointerArgument(self._at(step, argument.place), argument.role, argument.partial)
+            for argument in launch.arguments
+        ]
+        written = {argument.pointer for argument in arguments if argument.role != "in"}
+        read = {argument.pointer for argument in arguments if argument.role != "out"}
+        shared = {pointer for pointer in written & read if pointer.byte_size}
+        self.device.launch(
+            function_name(step, launch),
+            launch.grid,
+            launch.block,
+            [
+                PointerArgument(argument.pointer, "update")
+                if argument.pointer in shared
+                else argument
+                for argument in arguments
+            ],
+            launch.scalars,
+        )
+
+    def _library(self, step: KernelStep) -> None:
+        operands = [self._pointer(buffer) for buffer in step.operands]
+        results = [self._pointer(buffer) for buffer in step.results]
+        own = getattr(self.device, "library", None)
+        if own is not None:
+            own(step.spec.library, step.instruction, operands, results)
+            return
+        given = [self._download(buffer) for buffer in _arrays(step.operands)]
+        made = library_numpy.call(step.instruction, given)
+        for buffer, array in zip(_arrays(step.results), made, strict=True):
+            self._upload(buffer, array)
+
+
+def _close(row: list[KernelStep]) -> Iterator[_Part]:
+    """A row as a segment; one step alone is not worth a graph."""
+    if len(row) > 1:
+        yield _Segment(row)
+    else:
+        yield from row
+
+
+def _arrays(buffers: Sequence[Buffer]) -> list[Buffer]:
+    """The buffers of a flat list that are no tokens."""
+    return [buffer for buffer in buffers if buffer.shape.dtype.is_array]
+
+
+def _literal(allocation: Allocation) -> Literal:
+    assert allocation.instruction is not None
+    literal = allocation.instruction.literal
+    assert literal is not None
+    for number in allocation.index:
+        literal = literal.elements[number]
+    return literal
