@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 from hloopt.analysis.hero import roots
 from hloopt.ir import Computation, Instruction
@@ -46,6 +47,54 @@ class Region:
     def is_fusion(self) -> bool:
         """Whether the instructions are a fusion's body."""
         return self.instruction.opcode == "fusion"
+
+    @cached_property
+    def _operand_leaves(self) -> tuple[tuple[Instruction, int], ...]:
+        return tuple(
+            (operand, leaf)
+            for operand in self.instruction.operands
+            for leaf, _ in enumerate(_arrays(operand))
+        )
+
+    @cached_property
+    def _first_numbers(self) -> tuple[int, ...]:
+        first: dict[tuple[Instruction, int], int] = {}
+        return tuple(
+            first.setdefault(operand, number) for number, operand in enumerate(self._operand_leaves)
+        )
+
+    def canonical(self, number: int) -> int:
+        """The first operand leaf that is the same value as leaf ``number``."""
+        return self._first_numbers[number]
+
+    def inlined(self, number: int) -> Any:
+        """The element of an operand leaf that is a constant of one element: code holds it, no memory does."""
+        operand, _ = self._operand_leaves[number]
+        value = operand.literal
+        if value is None or value.array is None or value.array.size != 1:
+            return None
+        return value.array.reshape(-1)[0]
+
+    def operand_name(self, number: int) -> str:
+        """The name of the instruction that an operand leaf comes from, with the leaf's number in a tuple."""
+        operand, leaf = self._operand_leaves[number]
+        return operand.name if isinstance(operand.shape, ArrayShape) else f"{operand.name}.{leaf}"
+
+    @staticmethod
+    def arrays_of(instruction: Instruction) -> tuple[ArrayShape, ...]:
+        """The leaves of an instruction's shape."""
+        return tuple(_arrays(instruction))
+
+    @cached_property
+    def read(self) -> tuple[int, ...]:
+        """The operand leaves a kernel needs pointers to: each value once, in order, no inlined ones."""
+        return tuple(
+            number
+            for number in range(len(self.operands))
+            if self.canonical(number) == number
+            and self.inlined(number) is None
+            and self.operands[number].dtype.is_array
+        )
 
     @cached_property
     def body(self) -> tuple[Instruction, ...]:

@@ -17,7 +17,10 @@ from hloopt.rewrite.spec import did_you_mean
 __all__ = ["FAMILIES", "find_kernel", "kernels", "register", "registered", "unregister"]
 
 # Special kernels come before general ones; a line is added by whoever writes the family.
-FAMILIES: tuple[str, ...] = ()
+FAMILIES: tuple[str, ...] = (
+    "copy",
+    "loop",
+)
 """Modules of ``hloopt/kernels/families``, each with its ``KERNELS``."""
 
 _REGISTERED: dict[str, Kernel] = {}

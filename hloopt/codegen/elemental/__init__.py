@@ -1,0 +1,27 @@
+"""How one element of each op comes about inside a kernel: a row an opcode.
+
+Elementwise ops are in ``codegen/scalars``; what is in neither table gets a kernel of its own or none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Final
+
+from hloopt.codegen.elemental import bits, calls, indexing, linear, movement, reduction, window
+from hloopt.codegen.elements import Emit
+
+__all__ = ["EMITTERS"]
+
+EMITTERS: Final[Mapping[str, Emit]] = MappingProxyType(
+    {
+        **movement.EMITTERS,
+        **bits.EMITTERS,
+        **indexing.EMITTERS,
+        **reduction.EMITTERS,
+        **window.EMITTERS,
+        **linear.EMITTERS,
+        **calls.EMITTERS,
+    }
+)

@@ -1,0 +1,99 @@
+"""Bitcasts: the same bytes under another shape or element type."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+from hloopt.analysis.layout import is_descending
+from hloopt.codegen.elements import At, Elements, Emission, Emit, each
+from hloopt.codegen.index import Index, delinearize, linearize
+from hloopt.codegen.scalars import reinterpret
+from hloopt.ir import Instruction
+from hloopt.kernels.problem import unsupported
+from hloopt.types import DTYPES, DType
+
+__all__ = ["EMITTERS"]
+
+_Position = tuple[Index, ...]
+
+
+def _bitcast(e: Elements, instruction: Instruction, index: _Position, leaf: int) -> Emission:
+    operand = instruction.operands[0]
+    source, result = operand.array, instruction.array
+    if not is_descending(source) or not is_descending(result):
+        raise unsupported(instruction, "between layouts that are not row-major")
+    linear = linearize(index, result.dims)
+    if source.dtype is result.dtype:
+        return (yield At(operand, delinearize(linear, source.dims)))
+    if source.dtype.bits == result.dtype.bits:
+        element = yield At(operand, delinearize(linear, source.dims))
+        value = reinterpret(element, source.dtype, result.dtype, e.uses)
+        return _declared(e, instruction, value)
+    ratio, rest = divmod(source.dtype.bits, result.dtype.bits)
+    if ratio and not rest:
+        element = yield At(operand, delinearize(linear // ratio, source.dims))
+        return _part(e, instruction, element, linear % ratio)
+    ratio = result.dtype.bits // source.dtype.bits
+    parts = yield from each(
+        At(operand, delinearize(linear * ratio + number, source.dims)) for number in range(ratio)
+    )
+    return _together(e, instruction, parts)
+
+
+def _bitcast_convert(
+    e: Elements, instruction: Instruction, index: _Position, leaf: int
+) -> Emission:
+    operand = instruction.operands[0]
+    wide, narrow = operand.array.dtype.bits, instruction.array.dtype.bits
+    if wide > narrow:
+        element = yield At(operand, index[:-1])
+        return _part(e, instruction, element, index[-1])
+    parts = yield from each(
+        At(operand, (*index, Index(number))) for number in range(narrow // wide)
+    )
+    return _together(e, instruction, parts)
+
+
+def _part(e: Elements, instruction: Instruction, element: str, number: Index) -> str:
+    """Part ``number`` of an element's bits, the lowest first."""
+    source, result = instruction.operands[0].array.dtype, instruction.array.dtype
+    whole, piece = _unsigned(instruction, source), _unsigned(instruction, result)
+    bits = reinterpret(element, source, whole, e.uses)
+    shift = (number * result.bits).factor_text
+    mask = (1 << result.bits) - 1
+    value = f"({e.uses.type(piece)})((({e.uses.type(whole)}){bits} >> {shift}) & {mask}u)"
+    name = e.scope.declare(e.uses.type(piece), value, "bits")
+    return _declared(e, instruction, reinterpret(name, piece, result, e.uses))
+
+
+def _together(e: Elements, instruction: Instruction, parts: Sequence[str]) -> str:
+    """The bits of some elements, the first the lowest, as one."""
+    source, result = instruction.operands[0].array.dtype, instruction.array.dtype
+    piece, whole = _unsigned(instruction, source), _unsigned(instruction, result)
+    kind = e.uses.type(whole)
+    bits = [
+        f"(({kind}){reinterpret(part, source, piece, e.uses)} << {number * source.bits})"
+        for number, part in enumerate(parts)
+    ]
+    name = e.scope.declare(kind, f"({kind})({' | '.join(bits)})", "bits")
+    return _declared(e, instruction, reinterpret(name, whole, result, e.uses))
+
+
+def _declared(e: Elements, instruction: Instruction, value: str) -> str:
+    return e.scope.declare(e.uses.type(instruction.array.dtype), value, instruction.name)
+
+
+def _unsigned(instruction: Instruction, kind: DType) -> DType:
+    found = DTYPES.get(f"u{8 if kind.is_pred else kind.bits}")
+    if found is None:
+        raise unsupported(
+            instruction, f"takes {kind.name} apart, of which no integer has the width"
+        )
+    return found
+
+
+EMITTERS: Final[Mapping[str, Emit]] = {
+    "bitcast": _bitcast,
+    "bitcast-convert": _bitcast_convert,
+}

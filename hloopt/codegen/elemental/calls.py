@@ -1,0 +1,78 @@
+"""Computations written out where they are called, and the elements of tuples."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from hloopt.codegen.elements import At, Elements, Emission, Emit, Frame, each
+from hloopt.codegen.index import Index
+from hloopt.codegen.scalars import literal
+from hloopt.ir import Computation, Instruction
+from hloopt.types import Shape, TupleShape, leaves
+
+__all__ = ["EMITTERS"]
+
+_Position = tuple[Index, ...]
+
+
+def _map(e: Elements, instruction: Instruction, index: _Position, leaf: int) -> Emission:
+    arguments = yield from each(At(operand, index) for operand in instruction.operands)
+    results = yield from e.call(instruction.attributes["to_apply"], arguments)
+    return results[leaf]
+
+
+def _call(e: Elements, instruction: Instruction, index: _Position, leaf: int) -> Emission:
+    key = "calls" if instruction.opcode == "fusion" else "to_apply"
+    computation: Computation = instruction.attributes[key]
+    frame = _frame(e, instruction, computation)
+    root = computation.root
+    if root.opcode == "tuple":
+        return (yield At(root.operands[leaf], index, 0, frame))
+    return (yield At(root, index, leaf, frame))
+
+
+def _frame(e: Elements, instruction: Instruction, computation: Computation) -> Frame:
+    # One frame for each call and place it is called from, so that what it computes is known again.
+    key = (e.frame, instruction)
+    found = e.frames.get(key)
+    if found is None:
+        found = e.frames[key] = e.enter(computation, instruction.operands)
+    return found
+
+
+def _element(e: Elements, instruction: Instruction, index: _Position, leaf: int) -> Emission:
+    source = instruction.operands[0]
+    assert isinstance(source.shape, TupleShape)
+    before = source.shape.elements[: instruction.attributes["index"]]
+    return (yield At(source, index, sum(map(_leaf_count, before)) + leaf))
+
+
+def _tuple(e: Elements, instruction: Instruction, index: _Position, leaf: int) -> Emission:
+    for operand in instruction.operands:
+        count = _leaf_count(operand.shape)
+        if leaf < count:
+            return (yield At(operand, index, leaf))
+        leaf -= count
+    raise AssertionError(f"{instruction.name} has no such leaf")
+
+
+def _leaf_count(shape: Shape) -> int:
+    return sum(1 for _ in leaves(shape))
+
+
+def _first(e: Elements, instruction: Instruction, index: _Position, leaf: int) -> Emission:
+    """A number of this participant, of which a device runs one alone."""
+    yield from ()
+    return literal(0, instruction.array.dtype)
+
+
+EMITTERS: Final[Mapping[str, Emit]] = {
+    "map": _map,
+    "call": _call,
+    "fusion": _call,
+    "get-tuple-element": _element,
+    "tuple": _tuple,
+    "partition-id": _first,
+    "replica-id": _first,
+}

@@ -1,0 +1,109 @@
+"""Ops whose positions are data: dynamic slices, gather."""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Mapping, Sequence
+from typing import Final
+
+from hloopt.codegen.elements import At, Elements, Emission, Emit
+from hloopt.codegen.index import Index
+from hloopt.ir import Instruction
+from hloopt.types import DType, GatherDims
+
+__all__ = ["EMITTERS", "clamped_start", "starts"]
+
+_Position = tuple[Index, ...]
+
+
+def clamped_start(e: Elements, value: str, kind: DType, high: int, hint: str) -> Index:
+    """An index operand of any integer type, limited to ``0 <= start <= high``."""
+    if high <= 0:
+        return Index(0)
+    if kind.kind == "unsigned":
+        text = f"({value} > {high}u ? {high} : ({e.loads.index_type}){value})"
+    else:
+        text = f"({value} < 0 ? 0 : {value} > {high} ? {high} : ({e.loads.index_type}){value})"
+    return e.symbol(text, hint, 0, high)
+
+
+def starts(
+    e: Elements, operands: Sequence[Instruction], dims: Sequence[int], sizes: Sequence[int]
+) -> Generator[At, str, list[Index]]:
+    """The start of a dynamic slice in each dimension, from one scalar each or a vector of them."""
+    found = []
+    several = len(operands) == len(dims) and all(not part.array.rank for part in operands)
+    for at, (dim, size) in enumerate(zip(dims, sizes, strict=True)):
+        if dim == size:
+            found.append(Index(0))
+            continue
+        operand = operands[at] if several else operands[0]
+        value = yield At(operand, () if several else (Index(at),))
+        found.append(clamped_start(e, value, operand.array.dtype, dim - size, f"start_{at}"))
+    return found
+
+
+def _dynamic_slice(e: Elements, instruction: Instruction, index: _Position, leaf: int) -> Emission:
+    operand, *places = instruction.operands
+    first = yield from starts(e, places, operand.array.dims, instruction.array.dims)
+    return (yield At(operand, tuple(a + b for a, b in zip(first, index, strict=True))))
+
+
+def _dynamic_update_slice(
+    e: Elements, instruction: Instruction, index: _Position, leaf: int
+) -> Emission:
+    operand, update, *places = instruction.operands
+    dims, sizes = operand.array.dims, update.array.dims
+    if not update.array.elements:
+        return (yield At(operand, index))
+    first = yield from starts(e, places, dims, sizes)
+    tests, position = [], []
+    for at, start, size, dim in zip(index, first, sizes, dims, strict=True):
+        moved = at - start
+        if size < dim:
+            moved = e.symbol(moved, "offset", moved.low, moved.high)
+            tests.append(f"{moved} >= 0 && {moved} < {size}")
+        position.append(moved)
+    if not tests:
+        return (yield At(update, tuple(position)))
+    name = e.scope.variable(e.uses.type(instruction.array.dtype), instruction.name)
+    outer = e.scope
+    with e.within(outer.block(f"if ({' && '.join(tests)})")):
+        element = yield At(update, tuple(position))
+        e.scope.line(f"{name} = {element};")
+    with e.within(outer.otherwise()):
+        element = yield At(operand, index)
+        e.scope.line(f"{name} = {element};")
+    return name
+
+
+def _gather(e: Elements, instruction: Instruction, index: _Position, leaf: int) -> Emission:
+    operand, indices = instruction.operands
+    dims = GatherDims.of(instruction.attributes)
+    offsets = [index[dimension] for dimension in dims.offset_dims]
+    batch = [at for number, at in enumerate(index) if number not in dims.offset_dims]
+    window = iter(offsets)
+    gone = {*dims.collapsed_slice_dims, *dims.operand_batching_dims}
+    position = [
+        Index(0) if dimension in gone else next(window) for dimension in range(operand.array.rank)
+    ]
+    for number, dimension in enumerate(dims.start_index_map):
+        high = operand.array.dims[dimension] - dims.slice_sizes[dimension]
+        if high <= 0:
+            continue
+        where = list(batch)
+        if dims.index_vector_dim < indices.array.rank:
+            where.insert(dims.index_vector_dim, Index(number))
+        value = yield At(indices, tuple(where))
+        start = clamped_start(e, value, indices.array.dtype, high, f"start_{dimension}")
+        position[dimension] += start
+    for number, dimension in enumerate(dims.operand_batching_dims):
+        place = dims.start_indices_batching_dims[number]
+        position[dimension] += batch[place - (place > dims.index_vector_dim)]
+    return (yield At(operand, tuple(position)))
+
+
+EMITTERS: Final[Mapping[str, Emit]] = {
+    "dynamic-slice": _dynamic_slice,
+    "dynamic-update-slice": _dynamic_update_slice,
+    "gather": _gather,
+}

@@ -1,0 +1,156 @@
+"""Ops that move elements: an element of the result is one of an operand's, or a pad value."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from hloopt.codegen.elements import At, Elements, Emission, Emit
+from hloopt.codegen.index import Index, delinearize, linearize
+from hloopt.codegen.scalars import convert
+from hloopt.ir import Instruction
+from hloopt.types import dtype
+
+__all__ = ["EMITTERS"]
+
+_Position = tuple[Index, ...]
+
+
+def _broadcast(e: Elements, instruction: Instruction, index: _Position, leaf: int) -> Emission:
+    operand = instruction.operands[0].array
+    where = instruction.attributes.get("dimensions", ())
+    position = tuple(
+        Index(0) if operand.dims[at] == 1 else index[dimension]
+        for at, dimension in enumerate(where)
+    )
+    return (yield At(instruction.operands[0], position))
+
+
+def _reshape(e: Elements, instruction: Instruction, index: _Position, leaf: int) -> Emission:
+    source, result = instruction.operands[0].array, instruction.array
+    if source.dims == result.dims:
+        return (yield At(instruction.operands[0], index))
+    linear = linearize(index, result.dims)
+    return (yield At(instruction.operands[0], delinearize(linear, source.dims)))
+
+
+def _transpose(e: Elements, instruction: Instruction, index: _Position, leaf: int) -> Emission:
+    position: list[Index] = [Index(0)] * len(index)
+    for at, dimension in enumerate(instruction.attributes["dimensions"]):
+        position[dimension] = index[at]
+    return (yield At(instruction.operands[0], tuple(position)))
+
+
+def _slice(e: Elements, instruction: Instruction, index: _Position, leaf: int) -> Emission:
+    position = tuple(
+        at * part.stride + part.start
+        for at, part in zip(index, instruction.attributes["slice"], strict=True)
+    )
+    return (yield At(instruction.operands[0], position))
+
+
+def _reverse(e: Elements, instruction: Instruction, index: _Position, leaf: int) -> Emission:
+    reversed_dims = set(instruction.attributes["dimensions"])
+    dims = instruction.array.dims
+    position = tuple(
+        Index(dims[dimension] - 1) - at if dimension in reversed_dims else at
+        for dimension, at in enumerate(index)
+    )
+    return (yield At(instruction.operands[0], position))
+
+
+def _pad(e: Elements, instruction: Instruction, index: _Position, leaf: int) -> Emission:
+    operand, value = instruction.operands
+    dims = operand.array.dims
+    tests, position = [], []
+    for at, padding, size in zip(index, instruction.attributes["padding"], dims, strict=True):
+        step = padding.interior + 1
+        moved = at - padding.low
+        end = (size - 1) * step
+        if moved.low < 0:
+            tests.append(f"{moved} >= 0")
+        if moved.high > end:
+            tests.append(f"{moved} <= {end}")
+        if step > 1:
+            tests.append(f"{moved % step} == 0")
+        position.append(moved // step)
+    if not operand.array.elements:
+        return (yield At(value))
+    if not tests:
+        return (yield At(operand, tuple(position)))
+    return (yield from _either(e, instruction, " && ".join(tests), operand, tuple(position), value))
+
+
+def _either(
+    e: Elements,
+    instruction: Instruction,
+    test: str,
+    operand: Instruction,
+    position: _Position,
+    value: Instruction,
+) -> Emission:
+    """``operand[position]`` where the test holds, the scalar ``value`` elsewhere."""
+    other = yield At(value)
+    name = e.scope.variable(e.uses.type(instruction.array.dtype), instruction.name, other)
+    with e.within(e.scope.block(f"if ({test})")):
+        element = yield At(operand, position)
+        e.scope.line(f"{name} = {element};")
+    return name
+
+
+def _concatenate(e: Elements, instruction: Instruction, index: _Position, leaf: int) -> Emission:
+    axis = instruction.attributes["dimensions"][0]
+    at = index[axis]
+    parts, start = [], 0
+    for operand in instruction.operands:
+        size = operand.array.dims[axis]
+        if size and at.high >= start and at.low < start + size:
+            parts.append((operand, start, start + size))
+        start += size
+    if len(parts) == 1:
+        operand, start, _ = parts[0]
+        return (yield At(operand, _moved(index, axis, start)))
+    name = e.scope.variable(e.uses.type(instruction.array.dtype), instruction.name)
+    outer = e.scope
+    for number, (operand, start, limit) in enumerate(parts):
+        if number == 0:
+            block = outer.block(f"if ({at} < {limit})")
+        elif number < len(parts) - 1:
+            block = outer.otherwise(f"else if ({at} < {limit})")
+        else:
+            block = outer.otherwise()
+        with e.within(block):
+            element = yield At(operand, _moved(index, axis, start))
+            e.scope.line(f"{name} = {element};")
+    return name
+
+
+def _moved(index: _Position, axis: int, start: int) -> _Position:
+    return (*index[:axis], index[axis] - start, *index[axis + 1 :])
+
+
+def _iota(e: Elements, instruction: Instruction, index: _Position, leaf: int) -> Emission:
+    kind = instruction.array.dtype
+    at = index[instruction.attributes.get("iota_dimension", 0)]
+    yield from ()
+    source = dtype("s32" if e.loads.index_type == "int" else "s64")
+    value = convert(at.factor_text, source, kind, e.uses)
+    return e.scope.declare(e.uses.type(kind), value, instruction.name)
+
+
+def _same(e: Elements, instruction: Instruction, index: _Position, leaf: int) -> Emission:
+    return (yield At(instruction.operands[0], index, leaf))
+
+
+EMITTERS: Final[Mapping[str, Emit]] = {
+    "broadcast": _broadcast,
+    "reshape": _reshape,
+    "transpose": _transpose,
+    "slice": _slice,
+    "reverse": _reverse,
+    "pad": _pad,
+    "concatenate": _concatenate,
+    "iota": _iota,
+    "opt-barrier": _same,
+    "add-dependency": _same,
+}

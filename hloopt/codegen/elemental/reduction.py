@@ -1,0 +1,74 @@
+"""A reduce inside a kernel: each thread folds the elements of its results one after the other."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
+from typing import Final
+
+from hloopt.codegen.elements import At, Elements, Emission, Emit, each
+from hloopt.codegen.index import Index
+from hloopt.codegen.reducer import Reducer
+from hloopt.ir import Instruction
+
+__all__ = ["EMITTERS", "begin", "finish", "fold"]
+
+_Position = tuple[Index, ...]
+
+
+def begin(e: Elements, reducer: Reducer, inits: Sequence[str], hint: str) -> list[str]:
+    """Variables for the accumulators, set to the inits."""
+    return [
+        e.scope.variable(e.uses.type(kind), f"{hint}_sum" if len(inits) == 1 else hint, value)
+        for kind, value in zip(reducer.accumulators, reducer.lift(e, inits), strict=True)
+    ]
+
+
+def finish(
+    e: Elements,
+    reducer: Reducer,
+    names: Sequence[str],
+    instruction: Instruction,
+    index: _Position,
+    leaf: int,
+) -> str:
+    """Round the accumulators and remember every output; returns output ``leaf``."""
+    results = reducer.lower(e, names)
+    for number, name in enumerate(results):
+        e.remember(instruction, index, number, name)
+    return results[leaf]
+
+
+def _reduce(e: Elements, instruction: Instruction, index: _Position, leaf: int) -> Emission:
+    count = len(instruction.operands) // 2
+    inputs, inits = instruction.operands[:count], instruction.operands[count:]
+    reducer = Reducer.of(instruction)
+    first = yield from each(map(At, inits))
+    names = begin(e, reducer, first, instruction.name)
+    dims = inputs[0].array.dims
+    reduced = set(instruction.attributes["dimensions"])
+    kept = iter(index)
+    position = [Index(0) if at in reduced else next(kept) for at in range(len(dims))]
+    with ExitStack() as blocks:
+        for at in sorted(reduced):
+            block, position[at] = e.loop(dims[at], "r")
+            blocks.enter_context(e.within(block))
+        yield from fold(e, reducer, names, inputs, tuple(position))
+    return finish(e, reducer, names, instruction, index, leaf)
+
+
+def fold(
+    e: Elements,
+    reducer: Reducer,
+    names: Sequence[str],
+    inputs: Sequence[Instruction],
+    position: _Position,
+) -> Emission:
+    """Take the elements at ``position`` into the accumulators."""
+    values = yield from each(At(operand, position) for operand in inputs)
+    results = yield from reducer.combine(e, names, reducer.lift(e, values))
+    reducer.write(e, names, results)
+    return ""
+
+
+EMITTERS: Final[Mapping[str, Emit]] = {"reduce": _reduce}

@@ -1,0 +1,273 @@
+"""One element of an instruction, as C: what every kernel is made of.
+
+``Elements.value(instruction, index)`` writes the statements that compute an element and returns its C name.
+The emitters (``codegen/elemental``) are generators: they yield the elements they need of their operands
+(``At``) and are sent the names, so that fusions of any depth need no recursion.  In a block each element is
+computed once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, TypeAlias
+
+from hloopt.analysis.region import Region
+from hloopt.codegen.device import Uses
+from hloopt.codegen.index import Index, Symbol, linearize
+from hloopt.codegen.scalars import elementwise, literal
+from hloopt.codegen.scope import Scope
+from hloopt.ir import Computation, Instruction
+from hloopt.kernels.problem import unsupported
+from hloopt.types import ArrayShape, leaves
+
+if TYPE_CHECKING:
+    from hloopt.codegen.loads import Loads
+
+__all__ = ["At", "Elements", "Emission", "Emit", "Frame", "Pointers", "each"]
+
+
+@dataclass(frozen=True, eq=False)
+class Frame:
+    """A computation that is being written out at one place, with what its parameters stand for.
+
+    A parameter is a C name (a scalar) or an instruction of another frame.
+    """
+
+    bindings: dict[Instruction, str | tuple[Frame, Instruction]]
+
+
+@dataclass(frozen=True, slots=True)
+class At:
+    """The element ``index`` of output ``leaf`` of an instruction; in the asking frame, if none is given."""
+
+    instruction: Instruction
+    index: tuple[Index, ...] = ()
+    leaf: int = 0
+    frame: Frame | None = None
+
+
+Emission: TypeAlias = Generator[At, str, str]
+Emit: TypeAlias = "Callable[[Elements, Instruction, tuple[Index, ...], int], Emission]"
+
+
+def each(wanted: Iterable[At]) -> Generator[At, str, list[str]]:
+    """Ask for several elements, one after the other."""
+    names: list[str] = []
+    for at in wanted:
+        name = yield at
+        names.append(name)
+    return names
+
+
+class Pointers:
+    """The C names of the operands a function is given: by the number of the leaf."""
+
+    def __init__(self, names: dict[int, str]) -> None:
+        self._names = names
+
+    def of(self, number: int) -> str | None:
+        """The pointer to operand leaf ``number``, if the function has it."""
+        return self._names.get(number)
+
+
+class Elements:
+    """Writes elements of a region into a block of a function.
+
+    ``scope`` is where the next statement goes; ``within`` changes it for a while.
+    """
+
+    def __init__(
+        self, region: Region, pointers: Pointers, uses: Uses, scope: Scope, loads: Loads
+    ) -> None:
+        self.region = region
+        self.pointers = pointers
+        self.uses = uses
+        self.scope = scope
+        self.loads = loads
+        self.frames: dict[tuple[Frame, Instruction], Frame] = {}
+        self._top = Frame({})
+        self.frame = self._top
+        self._emitters = _emitters()
+
+    def value(self, instruction: Instruction, index: Sequence[Index] = (), leaf: int = 0) -> str:
+        """Write what computes an element, and return its name (or a literal)."""
+        return self.run(self._ask(At(instruction, tuple(index), leaf)))
+
+    def run(self, emission: Emission) -> str:
+        """Drive a generator: answer what it asks, by others' answers where needed."""
+        stack = [(emission, self.frame)]
+        answer: str | None = None
+        while stack:
+            generator, self.frame = stack[-1]
+            try:
+                wanted = next(generator) if answer is None else generator.send(answer)
+            except StopIteration as finished:
+                stack.pop()
+                answer = finished.value
+                continue
+            frame = wanted.frame or self.frame
+            answer = self._known(wanted, frame)
+            if answer is None:
+                stack.append((self._element(wanted, frame), frame))
+        assert answer is not None
+        return answer
+
+    @contextmanager
+    def within(self, scope: Scope) -> Iterator[Scope]:
+        """Write into another block."""
+        before, self.scope = self.scope, scope
+        try:
+            yield scope
+        finally:
+            self.scope = before
+
+    def remember(
+        self, instruction: Instruction, index: Sequence[Index], leaf: int, name: str
+    ) -> None:
+        """An element has a name in the current block: nobody will compute it there."""
+        self.scope.remember((self.frame, instruction, leaf, tuple(index)), name)
+
+    def symbol(self, value: str | Index, hint: str, low: int, high: int) -> Index:
+        """Name an integer known to lie between ``low`` and ``high``."""
+        if isinstance(value, Index) and value.is_constant:
+            return value
+        if isinstance(value, Index) and len(value.terms) == 1 and not value.constant:
+            atom, count = value.terms[0]
+            if isinstance(atom, Symbol) and count == 1 and atom.low >= low and atom.high <= high:
+                return value
+        key = ("symbol", str(value), low, high)
+        name = self.scope.known(key)
+        if name is None:
+            name = self.scope.declare(self.loads.index_type, str(value), hint)
+            self.scope.remember(key, name)
+        return Symbol(name, low, high).index
+
+    def loop(self, size: int, hint: str) -> tuple[Scope, Index]:
+        """``for (int i = 0; i < size; ++i) {``: its block, and the counter."""
+        kind = self.loads.index_type
+        name = self.scope.names.fresh(hint)
+        block = self.scope.block(f"for ({kind} {name} = 0; {name} < {size}; ++{name})")
+        return block, Symbol(name, 0, size - 1).index
+
+    def call(
+        self, computation: Computation, arguments: Sequence[str]
+    ) -> Generator[At, str, list[str]]:
+        """Write out a computation of scalars at once; returns the names of its results."""
+        frame = Frame(dict(zip(computation.parameters, arguments, strict=True)))
+        root = computation.root
+        if root.opcode == "tuple":
+            return (yield from each(At(operand, (), 0, frame) for operand in root.operands))
+        count = sum(1 for _ in leaves(root.shape))
+        return (yield from each(At(root, (), leaf, frame) for leaf in range(count)))
+
+    def enter(self, computation: Computation, operands: Sequence[Instruction]) -> Frame:
+        """The frame of a computation whose parameters are instructions here, of any shape."""
+        here = self.frame
+        return Frame(
+            {
+                parameter: (here, operand)
+                for parameter, operand in zip(computation.parameters, operands, strict=True)
+            }
+        )
+
+    def _ask(self, at: At) -> Emission:
+        return (yield at)
+
+    def _known(self, at: At, frame: Frame) -> str | None:
+        bound = frame.bindings.get(at.instruction)
+        if isinstance(bound, str):
+            return bound
+        return self.scope.known((frame, at.instruction, at.leaf, at.index))
+
+    def _element(self, at: At, frame: Frame) -> Emission:
+        instruction = at.instruction
+        scope = self.scope
+        bound = frame.bindings.get(instruction)
+        if isinstance(bound, tuple):
+            name = yield At(bound[1], at.index, at.leaf, bound[0])
+        elif frame is self._top and instruction in self.region.inputs:
+            name = self._input(instruction, at)
+        elif instruction.opcode == "constant":
+            name = self._constant(instruction, at)
+        elif instruction.op.is_elementwise and not _changes_width(instruction):
+            name = yield from self._elementwise(instruction, at)
+        else:
+            emit = self._emitters.get(instruction.opcode)
+            if emit is None:
+                raise unsupported(instruction, "has no place inside a kernel")
+            name = yield from emit(self, instruction, at.index, at.leaf)
+        # Blocks are closed in the order they were opened, so this is where the request came from.
+        scope.remember((frame, instruction, at.leaf, at.index), name)
+        return name
+
+    def _elementwise(self, instruction: Instruction, at: At) -> Emission:
+        # A scalar pred of select and scalar bounds of clamp hold for every element.
+        names = yield from each(
+            At(operand, at.index if operand.array.rank else ()) for operand in instruction.operands
+        )
+        expression = elementwise(instruction, names, self.uses)
+        return self.scope.declare(
+            self.uses.type(instruction.array.dtype), expression, instruction.name
+        )
+
+    def _input(self, instruction: Instruction, at: At) -> str:
+        number = self.region.inputs[instruction] + at.leaf
+        shape = self.region.operands[number]
+        inlined = self.region.inlined(number)
+        if inlined is not None:
+            return literal(inlined, shape.dtype)
+        pointer = self.pointers.of(self.region.canonical(number))
+        if pointer is None:
+            raise AssertionError(f"{self.region.instruction.name} is not given operand {number}")
+        return self.load(pointer, linearize(at.index, shape.dims), shape, instruction.name)
+
+    def load(self, pointer: str, linear: Index, shape: ArrayShape, hint: str) -> str:
+        """Read one element of memory, as part of a vector where its neighbours are wanted, too."""
+        key = ("load", pointer, linear)
+        name = self.scope.known(key)
+        if name is None:
+            name = self.loads.read(self, pointer, linear, shape, hint)
+            self.scope.remember(key, name)
+        return name
+
+    def _constant(self, instruction: Instruction, at: At) -> str:
+        value = instruction.literal
+        if value is None or value.array is None:
+            raise unsupported(instruction, "has no value: the text leaves it out")
+        array, kind = value.array, instruction.array.dtype
+        if value.splat is not None:
+            return literal(value.splat[()], kind)
+        if all(position.is_constant for position in at.index):
+            return literal(array[tuple(position.constant for position in at.index)], kind)
+        if array.size > _MOST_CONSTANTS:
+            raise unsupported(
+                instruction,
+                f"has {array.size} elements; a kernel holds constants of at most {_MOST_CONSTANTS}",
+            )
+        key = ("table", instruction)
+        table = self.scope.known(key)
+        if table is None:
+            table = self.scope.names.fresh(instruction.name)
+            values = ", ".join(literal(element, kind) for element in array.reshape(-1))
+            self.scope.line(f"const {self.uses.type(kind)} {table}[{array.size}] = {{{values}}};")
+            self.scope.remember(key, table)
+        position = linearize(at.index, array.shape)
+        return self.scope.declare(self.uses.type(kind), f"{table}[{position}]", instruction.name)
+
+
+_MOST_CONSTANTS = 4096
+
+
+def _changes_width(instruction: Instruction) -> bool:
+    """``bitcast-convert`` between widths takes an element apart, or puts several together."""
+    if instruction.opcode != "bitcast-convert":
+        return False
+    return instruction.array.dtype.bits != instruction.operands[0].array.dtype.bits
+
+
+def _emitters() -> Mapping[str, Emit]:
+    from hloopt.codegen.elemental import EMITTERS
+
+    return EMITTERS

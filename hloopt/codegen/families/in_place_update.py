@@ -1,0 +1,52 @@
+"""Updates in place."""
+
+from __future__ import annotations
+
+from hloopt.codegen.elemental.indexing import starts
+from hloopt.codegen.elements import At, Emission
+from hloopt.codegen.families import loop
+from hloopt.codegen.index import Symbol, delinearize, linearize
+from hloopt.codegen.writer import FunctionWriter
+from hloopt.kernels.families.in_place_update import update_of
+
+__all__ = ["EMITTERS"]
+
+
+def _emit(f: FunctionWriter) -> None:
+    updates = [part.place.number for part in f.launch.arguments if part.role == "update"]
+    if not updates:
+        loop.emit(f)
+        return
+    number = updates[0]
+    update = update_of(f.region, number)
+    assert update is not None
+    operand, source, *places = update.operands
+    dims, sizes = operand.array.dims, source.array.dims
+    elements = source.array.elements
+    thread = f.global_thread("i")
+    launched = f.launch.grid[0] * f.launch.block[0]
+    scope = f.scope
+    if launched < elements:
+        kind = f.loads.index_type
+        name = scope.names.fresh("i")
+        scope = scope.block(
+            f"for ({kind} {name} = {thread}; {name} < {elements}; {name} += {launched})"
+        )
+        thread = Symbol(name, 0, elements - 1).index
+    elif launched > elements:
+        scope.line(f"if ({thread} >= {elements}) return;")
+        thread = Symbol(str(thread), 0, elements - 1).index
+    index = delinearize(thread, sizes)
+
+    def write() -> Emission:
+        first = yield from starts(f.elements, places, dims, sizes)
+        value = yield At(source, index)
+        position = [start + at for start, at in zip(first, index, strict=True)]
+        f.store(f.result(number), linearize(position, dims), value)
+        return ""
+
+    with f.elements.within(scope):
+        f.elements.run(write())
+
+
+EMITTERS = {"in-place-update": _emit}

@@ -1,0 +1,321 @@
+"""Index arithmetic: integer expressions over symbols of known range, kept simple as they are made.
+
+An ``Index`` is a constant plus a sum of atoms times coefficients; an atom is a symbol (a C variable), the
+quotient or the remainder of an index by a positive constant.  Sums are in normal form, so that equal
+expressions are equal values: whoever asks twice for the same element gets the same name.
+
+Rules, with ``0 <= r < c`` known from ranges:
+
+    (q*c + r) / c => q          (q*c + r) % c => r              x / 1 => x, x % 1 => 0
+    (x / a) / b => x / (a*b)    (g*x + b) / (g*c) => (x + b/g) / c
+    (g*x + s) / (g*c) => x / c and (g*x + s) % (g*c) => (g*x) % (g*c) + s, with 0 <= s < g
+    (x % a) % b => x % b  where b divides a
+    (x / c)*c + x % c => x
+
+Division rounds down; dividends that may be negative are shifted first, since C rounds towards zero.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from math import gcd, prod
+from typing import TypeAlias
+
+__all__ = ["Atom", "Index", "Quotient", "Remainder", "Symbol", "delinearize", "linearize"]
+
+
+@dataclass(frozen=True, slots=True)
+class Symbol:
+    """A C variable with a value from ``low`` to ``high``, both included."""
+
+    name: str
+    low: int
+    high: int
+
+    @property
+    def index(self) -> Index:
+        """The variable as an expression."""
+        return Index(0, ((self, 1),))
+
+
+@dataclass(frozen=True)
+class Quotient:
+    """``dividend / divisor`` of a dividend that is not negative."""
+
+    dividend: Index
+    divisor: int
+
+    @property
+    def low(self) -> int:
+        """The least value."""
+        return self.dividend.low // self.divisor
+
+    @property
+    def high(self) -> int:
+        """The greatest value."""
+        return self.dividend.high // self.divisor
+
+
+@dataclass(frozen=True)
+class Remainder:
+    """``dividend % divisor`` of a dividend that is not negative."""
+
+    dividend: Index
+    divisor: int
+
+    @property
+    def low(self) -> int:
+        """The least value."""
+        return 0
+
+    @property
+    def high(self) -> int:
+        """The greatest value."""
+        return min(self.divisor - 1, self.dividend.high)
+
+
+Atom: TypeAlias = Symbol | Quotient | Remainder
+
+
+@dataclass(frozen=True)
+class Index:
+    """``constant + sum(coefficient * atom)``, in the order in which the atoms came."""
+
+    constant: int
+    terms: tuple[tuple[Atom, int], ...] = ()
+
+    @cached_property
+    def low(self) -> int:
+        """The least value the expression can have."""
+        return self.constant + sum(
+            coefficient * (atom.low if coefficient > 0 else atom.high)
+            for atom, coefficient in self.terms
+        )
+
+    @cached_property
+    def high(self) -> int:
+        """The greatest value the expression can have."""
+        return self.constant + sum(
+            coefficient * (atom.high if coefficient > 0 else atom.low)
+            for atom, coefficient in self.terms
+        )
+
+    @property
+    def is_constant(self) -> bool:
+        """Whether it is a number."""
+        return not self.terms
+
+    @cached_property
+    def _hash(self) -> int:
+        return hash((self.constant, frozenset(self.terms)))
+
+    def __hash__(self) -> int:
+        return self._hash
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Index):
+            return NotImplemented
+        return self.constant == other.constant and (
+            self.terms == other.terms or dict(self.terms) == dict(other.terms)
+        )
+
+    def __add__(self, other: Index | int) -> Index:
+        if isinstance(other, int):
+            return Index(self.constant + other, self.terms) if other else self
+        return _sum(self.constant + other.constant, (*self.terms, *other.terms))
+
+    def __sub__(self, other: Index | int) -> Index:
+        return self + (-other if isinstance(other, int) else other * -1)
+
+    def __mul__(self, factor: int) -> Index:
+        if factor == 1:
+            return self
+        if factor == 0:
+            return Index(0)
+        return Index(
+            self.constant * factor, tuple((atom, count * factor) for atom, count in self.terms)
+        )
+
+    def __floordiv__(self, divisor: int) -> Index:
+        if divisor == 1:
+            return self
+        if self.low // divisor == self.high // divisor:
+            return Index(self.low // divisor)
+        if self.low < 0:
+            shift = -(self.low // divisor)
+            return (self + shift * divisor) // divisor - shift
+        whole, rest = self._split(divisor)
+        if rest.low < 0:
+            return _quotient(self, divisor)
+        if not whole.is_constant or whole.constant:
+            return whole + rest // divisor
+        large, small = _apart(rest, divisor)
+        if small.terms or small.constant:
+            return large // divisor
+        return _reduced_quotient(rest, divisor)
+
+    def __mod__(self, divisor: int) -> Index:
+        if divisor == 1:
+            return Index(0)
+        if self.low // divisor == self.high // divisor:
+            return self - self.low // divisor * divisor
+        rest = self._split(divisor)[1]
+        if rest.low < 0:
+            rest += -(rest.low // divisor) * divisor
+        rest = _without_remainders(rest, divisor)
+        if rest.low // divisor == rest.high // divisor:
+            return rest - rest.low // divisor * divisor
+        large, small = _apart(rest, divisor)
+        if small.terms:
+            return large % divisor + small
+        common = gcd(divisor, *(count for _, count in rest.terms))
+        if common > 1:
+            inner = Index(
+                rest.constant // common,
+                tuple((atom, count // common) for atom, count in rest.terms),
+            )
+            return inner % (divisor // common) * common + rest.constant % common
+        return Index(0, ((Remainder(rest, divisor), 1),))
+
+    def _split(self, divisor: int) -> tuple[Index, Index]:
+        """``whole * divisor + rest``: the terms that are multiples, and what is left."""
+        multiples = tuple(
+            (atom, count // divisor) for atom, count in self.terms if count % divisor == 0
+        )
+        others = tuple((atom, count) for atom, count in self.terms if count % divisor)
+        return Index(self.constant // divisor, multiples), Index(self.constant % divisor, others)
+
+    def is_multiple(self, factor: int) -> bool:
+        """Whether every value is a multiple of ``factor``, as the form shows it."""
+        return self.constant % factor == 0 and all(count % factor == 0 for _, count in self.terms)
+
+    def __str__(self) -> str:
+        """The C expression; its operators bind at least as tightly as a sum."""
+        parts: list[str] = []
+        for atom, count in self.terms:
+            sign = "-" if count < 0 else "+"
+            text = _atom_text(atom) if abs(count) == 1 else f"{_atom_text(atom)} * {abs(count)}"
+            parts.append(f" {sign} {text}" if parts else (f"-{text}" if count < 0 else text))
+        if self.constant or not parts:
+            sign = "-" if self.constant < 0 else "+"
+            parts.append(f" {sign} {abs(self.constant)}" if parts else str(self.constant))
+        return "".join(parts)
+
+    @property
+    def factor_text(self) -> str:
+        """The C expression as a factor: in parentheses where it is a sum or a product."""
+        if self.is_constant or (
+            len(self.terms) == 1 and not self.constant and self.terms[0][1] == 1
+        ):
+            return str(self)
+        return f"({self})"
+
+
+def linearize(index: Sequence[Index], dims: Sequence[int]) -> Index:
+    """The row-major position of an index in an array of ``dims``."""
+    total = Index(0)
+    for position, size in zip(index, dims, strict=True):
+        total = total * size + position
+    return total
+
+
+def delinearize(linear: Index, dims: Sequence[int]) -> tuple[Index, ...]:
+    """The index of a row-major position in an array of ``dims``; it must lie in the array."""
+    index: list[Index] = []
+    inner = prod(dims)
+    for at, size in enumerate(dims):
+        inner = inner // size if size else 0
+        if size <= 1 or not inner:
+            index.append(Index(0))
+            continue
+        position = linear // inner
+        index.append(position if at == 0 else position % size)
+    return tuple(index)
+
+
+def _sum(constant: int, terms: Iterable[tuple[Atom, int]]) -> Index:
+    counts: dict[Atom, int] = {}
+    has_remainder = False
+    for atom, count in terms:
+        counts[atom] = counts.get(atom, 0) + count
+        has_remainder = has_remainder or isinstance(atom, Remainder)
+    if has_remainder:
+        joined = _join(counts)
+        if joined is not None:
+            return joined + constant
+    return Index(constant, tuple((atom, count) for atom, count in counts.items() if count))
+
+
+def _join(counts: dict[Atom, int]) -> Index | None:
+    """``k*c*(x / c) + k*(x % c) => k*x`` for the first such pair."""
+    for atom, count in counts.items():
+        if not isinstance(atom, Remainder) or not count:
+            continue
+        quotient = atom.dividend // atom.divisor
+        if quotient.constant or len(quotient.terms) != 1 or quotient.terms[0][1] != 1:
+            continue
+        other = quotient.terms[0][0]
+        if counts.get(other, 0) == count * atom.divisor:
+            rest = Index(
+                0,
+                tuple(
+                    (left, number)
+                    for left, number in counts.items()
+                    if number and left not in (atom, other)
+                ),
+            )
+            return atom.dividend * count + rest
+    return None
+
+
+def _apart(index: Index, divisor: int) -> tuple[Index, Index]:
+    """``large + small``, large a multiple of some ``g`` that divides ``divisor``, ``0 <= small < g``."""
+    steps = sorted({gcd(count, divisor) for _, count in index.terms} - {1}, reverse=True)
+    for step in steps:
+        small = Index(
+            index.constant % step,
+            tuple((atom, count) for atom, count in index.terms if count % step),
+        )
+        if small.low >= 0 and small.high < step and len(small.terms) < len(index.terms):
+            return index - small, small
+    return index, Index(0)
+
+
+def _quotient(dividend: Index, divisor: int) -> Index:
+    return Index(0, ((Quotient(dividend, divisor), 1),))
+
+
+def _reduced_quotient(dividend: Index, divisor: int) -> Index:
+    common = gcd(divisor, *(count for _, count in dividend.terms))
+    if common > 1:
+        inner = Index(
+            dividend.constant // common,
+            tuple((atom, count // common) for atom, count in dividend.terms),
+        )
+        return inner // (divisor // common)
+    if not dividend.constant and len(dividend.terms) == 1:
+        atom, count = dividend.terms[0]
+        if count == 1 and isinstance(atom, Quotient):
+            return atom.dividend // (atom.divisor * divisor)
+    return _quotient(dividend, divisor)
+
+
+def _without_remainders(index: Index, divisor: int) -> Index:
+    """``k*(x % a)`` is ``k*x`` to a modulus that divides ``k*a``."""
+    total = Index(index.constant)
+    for atom, count in index.terms:
+        if isinstance(atom, Remainder) and (count * atom.divisor) % divisor == 0 and count > 0:
+            total += atom.dividend * count
+        else:
+            total += Index(0, ((atom, count),))
+    rest = total._split(divisor)[1]
+    return rest if rest.low >= 0 else index
+
+
+def _atom_text(atom: Atom) -> str:
+    if isinstance(atom, Symbol):
+        return atom.name
+    operator = "/" if isinstance(atom, Quotient) else "%"
+    return f"({atom.dividend.factor_text} {operator} {atom.divisor})"

@@ -1,0 +1,75 @@
+"""Reading memory: single elements, and vectors where all their elements are wanted.
+
+A kernel's body is written twice: first to learn which elements are read, then with one access for each aligned
+group of neighbours that are all read.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from hloopt.codegen.index import Index
+from hloopt.codegen.scalars import load
+from hloopt.codegen.types import is_packed
+from hloopt.types import ArrayShape
+
+if TYPE_CHECKING:
+    from hloopt.codegen.elements import Elements
+
+__all__ = ["VECTOR_BYTES", "Loads"]
+
+VECTOR_BYTES = 16
+
+
+@dataclass
+class Loads:
+    """How a function reads.
+
+    ``index_type`` is the C type of indices; ``widest`` the most elements of a vector, 1 for none; ``seen``
+    are the elements the first writing read: pointer and position.
+    """
+
+    index_type: str = "int"
+    widest: int = 1
+    seen: frozenset[tuple[str, Index]] = frozenset()
+    now: set[tuple[str, Index]] = field(default_factory=set)
+
+    def read(
+        self, elements: Elements, pointer: str, linear: Index, shape: ArrayShape, hint: str
+    ) -> str:
+        """Write the access; returns the name of the element."""
+        self.now.add((pointer, linear))
+        kind = shape.dtype
+        width = self._width(pointer, linear, shape)
+        if width == 1:
+            value = load(pointer, str(linear), kind, elements.uses)
+            return elements.scope.declare(elements.uses.type(kind), value, hint)
+        lane = linear.constant % width
+        head = linear - lane
+        key = ("vector", pointer, head, width)
+        vector = elements.scope.known(key)
+        if vector is None:
+            call = elements.uses.call(f"load_vector<{width}>", f"{pointer} + {head.factor_text}")
+            vector = elements.scope.declare(
+                f"Vector<{elements.uses.storage(kind)}, {width}>", call, f"{hint}_vector"
+            )
+            elements.scope.remember(key, vector)
+        return f"{vector}.lane[{lane}]"
+
+    def _width(self, pointer: str, linear: Index, shape: ArrayShape) -> int:
+        """The widest vector around an element: aligned, inside the array, every element of it read."""
+        kind = shape.dtype
+        if self.widest == 1 or is_packed(kind):
+            return 1
+        width = min(self.widest, VECTOR_BYTES * 8 // kind.bits)
+        while width > 1:
+            head = linear - linear.constant % width
+            if (
+                shape.elements % width == 0
+                and head.is_multiple(width)
+                and all((pointer, head + lane) in self.seen for lane in range(width))
+            ):
+                return width
+            width //= 2
+        return 1

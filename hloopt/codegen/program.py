@@ -1,0 +1,88 @@
+"""The CUDA C of a whole plan: device functions that are used, then a function or more an instruction."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from hloopt.codegen.device import Uses
+from hloopt.codegen.families import emitters
+from hloopt.codegen.writer import write_function
+from hloopt.ir import Computation, Instruction
+from hloopt.kernels.plan import ConditionalStep, KernelStep, Plan, PlanStep, WhileStep
+from hloopt.kernels.spec import Launch
+from hloopt.text.printer import print_instruction
+
+__all__ = ["kernel_steps", "render", "render_step"]
+
+_WIDTH = 160
+
+
+def render(plan: Plan) -> str:
+    """The source text of a program.
+
+    Raises ``UnsupportedError`` for an instruction inside a kernel that no kernel can compute.
+    """
+    uses = Uses()
+    functions = [line for step in kernel_steps(plan.steps) for line in (*_step(step, uses), "")]
+    return "\n".join([uses.source(), *functions])
+
+
+def render_step(step: KernelStep) -> str:
+    """The source text of one instruction, device functions left out."""
+    return "\n".join(_step(step, Uses()))
+
+
+def kernel_steps(steps: tuple[PlanStep, ...]) -> Iterator[KernelStep]:
+    """The kernels of a plan, in the order of their steps, those of loops and branches among them."""
+    for step in steps:
+        if isinstance(step, KernelStep):
+            yield step
+        elif isinstance(step, WhileStep):
+            yield from kernel_steps(step.condition)
+            yield from kernel_steps(step.body)
+        elif isinstance(step, ConditionalStep):
+            for branch in step.branches:
+                yield from kernel_steps(branch)
+
+
+def _step(step: KernelStep, uses: Uses) -> Iterator[str]:
+    launches: dict[str, Launch] = {}
+    for part in step.spec.steps:
+        if isinstance(part, Launch):
+            launches.setdefault(part.function, part)
+    if not launches:
+        return
+    yield from _comment(step.instruction)
+    emit = emitters()[step.spec.kernel]
+    for launch in launches.values():
+        yield from write_function(step, launch, emit, uses)
+
+
+def _comment(instruction: Instruction) -> Iterator[str]:
+    """What is computed and where the user's program says so; text of the module stays in comments."""
+    yield _quoted(print_instruction(instruction))
+    if instruction.opcode == "fusion":
+        body: Computation = instruction.attributes["calls"]
+        for inner in body:
+            yield _quoted(f"  {print_instruction(inner)}")
+    place = _user_line(instruction)
+    if place:
+        yield _quoted(place)
+
+
+def _user_line(instruction: Instruction) -> str:
+    fields: Any = instruction.metadata.fields if instruction.metadata is not None else {}
+    file, line, op_name = (fields.get(key) for key in ("source_file", "source_line", "op_name"))
+    place = f"{file}:{line}" if file and line else str(file or "")
+    return " ".join(str(part) for part in (place, op_name) if part)
+
+
+def _quoted(text: str) -> str:
+    """A line comment: no line ends in it, and none goes on in the next line."""
+    line = " ".join(text.split("\n")).replace("\r", " ")
+    if len(line) > _WIDTH:
+        line = f"{line[: _WIDTH - 3]}..."
+    printable = "".join(char if char.isprintable() else "?" for char in line)
+    # Trigraphs and a last backslash would change what the compiler reads.
+    return f"// {printable.replace('??', '? ?').rstrip(chr(92))}"

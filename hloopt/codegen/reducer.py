@@ -1,0 +1,110 @@
+"""Reducers: how accumulators begin, take in elements, and become results.
+
+A sum, product, maximum or minimum of a narrow float type is accumulated in f32 and rounded once at the end,
+nearer to the interpreter (which sums in double) than a rounding a step; every other reducer is written out as
+it stands.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Sequence
+from dataclasses import dataclass
+
+from hloopt.codegen.elements import At, Elements
+from hloopt.codegen.scalars import convert, scalar_op
+from hloopt.ir import Computation, Instruction
+from hloopt.types import DType, dtype
+
+__all__ = ["Reducer"]
+
+_PLAIN = frozenset({"add", "multiply", "maximum", "minimum", "and", "or", "xor"})
+_WIDENED = frozenset({"add", "multiply"})
+
+
+@dataclass(frozen=True)
+class Reducer:
+    """The reducer of a reduce, reduce-window, scan or scatter over ``dtypes``."""
+
+    computation: Computation
+    dtypes: tuple[DType, ...]
+
+    @property
+    def plain(self) -> str:
+        """The opcode of a reducer that is one op of its two parameters, else empty."""
+        root = self.computation.root
+        if (
+            len(self.dtypes) != 1
+            or root.opcode not in _PLAIN
+            or root.array.dtype is not self.dtypes[0]
+        ):
+            return ""
+        parameters = set(self.computation.parameters)
+        return root.opcode if set(root.operands) == parameters and len(parameters) == 2 else ""
+
+    @property
+    def accumulators(self) -> tuple[DType, ...]:
+        """The types of the accumulators."""
+        kind = self.dtypes[0]
+        if self.plain in _WIDENED and kind.is_narrow_float:
+            return (dtype("f32"),)
+        return self.dtypes
+
+    def lift(self, e: Elements, values: Sequence[str]) -> list[str]:
+        """Elements as accumulators."""
+        return [
+            convert(value, kind, wide, e.uses) if kind is not wide else value
+            for value, kind, wide in zip(values, self.dtypes, self.accumulators, strict=True)
+        ]
+
+    def lower(self, e: Elements, values: Sequence[str]) -> list[str]:
+        """Accumulators as results."""
+        return [
+            e.scope.declare(e.uses.type(kind), convert(value, wide, kind, e.uses), "rounded")
+            if kind is not wide
+            else value
+            for value, kind, wide in zip(values, self.dtypes, self.accumulators, strict=True)
+        ]
+
+    def combine(
+        self, e: Elements, left: Sequence[str], right: Sequence[str]
+    ) -> Generator[At, str, list[str]]:
+        """The reducer of two lists of accumulators, the earlier one first; names or expressions."""
+        plain = self.plain
+        if plain:
+            return [scalar_op(plain, self.accumulators[0], [left[0], right[0]], e.uses)]
+        return (yield from e.call(self.computation, [*left, *right]))
+
+    def combined(self, e: Elements, left: Sequence[str], right: Sequence[str]) -> list[str]:
+        """As ``combine``, for who is no generator."""
+        results: list[str] = []
+
+        def ask() -> Generator[At, str, str]:
+            results.extend((yield from self.combine(e, left, right)))
+            return ""
+
+        e.run(ask())
+        return results
+
+    def assign(self, e: Elements, names: Sequence[str], right: Sequence[str]) -> None:
+        """``names = reducer(names, right)`` of variables."""
+        self.write(e, names, self.combined(e, names, right))
+
+    def write(self, e: Elements, names: Sequence[str], values: Sequence[str]) -> None:
+        """Set variables to combined values."""
+        # All are computed before any is written: a result may read what another one changes.
+        if len(names) > 1:
+            values = [
+                value if value not in names else e.scope.declare(e.uses.type(kind), value, "next")
+                for value, kind in zip(values, self.accumulators, strict=True)
+            ]
+        for name, value in zip(names, values, strict=True):
+            e.scope.line(f"{name} = {value};")
+
+    @staticmethod
+    def of(instruction: Instruction) -> Reducer:
+        """The reducer of an instruction with ``to_apply`` and half of its operands inits."""
+        count = len(instruction.operands) // 2
+        return Reducer(
+            instruction.attributes["to_apply"],
+            tuple(operand.array.dtype for operand in instruction.operands[:count]),
+        )

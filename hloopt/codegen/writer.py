@@ -1,0 +1,205 @@
+"""Writing the functions of one instruction: parameters, body, stores.
+
+A family's emitter is called once for each launch of the spec that has a function of its own, and fills the
+body through a ``FunctionWriter``.  It is called twice where vectors are allowed (see ``codegen/loads.py``), so
+it must write the same statements each time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+
+from hloopt.analysis.region import Region, region_of
+from hloopt.codegen.device import Uses
+from hloopt.codegen.elements import Elements, Pointers
+from hloopt.codegen.index import Index, Symbol
+from hloopt.codegen.loads import Loads
+from hloopt.codegen.scalars import store
+from hloopt.codegen.scope import Names, Scope
+from hloopt.kernels.plan import KernelStep
+from hloopt.kernels.spec import KernelSpec, Launch, Place
+from hloopt.types import ArrayShape, dtype
+
+__all__ = ["EmitFunction", "FunctionWriter", "Pointee", "write_function"]
+
+
+@dataclass(frozen=True, slots=True)
+class Pointee:
+    """What a parameter points to: its C name, how it is used, and the array there."""
+
+    name: str
+    role: str
+    shape: ArrayShape
+
+
+@dataclass
+class FunctionWriter:
+    """One ``__global__`` function.
+
+    step      the instruction with its spec
+    region    what it computes
+    launch    the launch that this function is for
+    scope     the body's outermost block
+    elements  computes elements of the region into the current block
+    """
+
+    step: KernelStep
+    launch: Launch
+    region: Region
+    uses: Uses
+    loads: Loads
+    scope: Scope
+    pointees: dict[Place, Pointee]
+    scalars: list[Symbol]
+    elements: Elements = field(init=False)
+
+    def __post_init__(self) -> None:
+        names = {
+            place.number: pointee.name
+            for place, pointee in self.pointees.items()
+            if place.kind == "operand"
+        }
+        # An operand updated in place is read where it is written.
+        for operand, result in self.spec.in_place:
+            pointee = self.pointees.get(Place("result", result))
+            if pointee is not None:
+                names.setdefault(self.region.canonical(operand), pointee.name)
+        self.elements = Elements(self.region, Pointers(names), self.uses, self.scope, self.loads)
+
+    @property
+    def spec(self) -> KernelSpec:
+        """The spec the function is part of."""
+        return self.step.spec
+
+    @property
+    def tile(self) -> dict[str, int]:
+        """The kernel's parameters."""
+        return dict(self.spec.tile)
+
+    def result(self, number: int) -> Pointee:
+        """The parameter of result leaf ``number``."""
+        return self.pointees[Place("result", number)]
+
+    def scratch(self, number: int) -> Pointee:
+        """The parameter of scratch buffer ``number``."""
+        return self.pointees[Place("scratch", number)]
+
+    def thread(self, axis: str = "x") -> Index:
+        """``threadIdx.x`` as an index."""
+        return self._builtin(f"threadIdx.{axis}", self.launch.block["xyz".index(axis)])
+
+    def block(self, axis: str = "x") -> Index:
+        """``blockIdx.x`` as an index."""
+        return self._builtin(f"blockIdx.{axis}", self.launch.grid["xyz".index(axis)])
+
+    def _builtin(self, text: str, size: int) -> Index:
+        if size == 1:
+            return Index(0)
+        hint = text.replace("Idx.", "_")
+        # Not unsigned as they are: differences of indices may be negative.
+        return self.elements.symbol(f"({self.loads.index_type}){text}", hint, 0, size - 1)
+
+    def global_thread(self, hint: str = "thread") -> Index:
+        """``blockIdx.x * blockDim.x + threadIdx.x``, named."""
+        threads, blocks = self.launch.block[0], self.launch.grid[0]
+        linear = self.block() * threads + self.thread()
+        return self.elements.symbol(linear, hint, 0, threads * blocks - 1)
+
+    def shared(self, type_name: str, dims: Sequence[int], hint: str) -> str:
+        """``__shared__ T name[A][B];`` at the place where the next statement goes; returns the name."""
+        name = self.scope.names.fresh(hint)
+        self.elements.scope.line(f"__shared__ {type_name} {name}{''.join(f'[{d}]' for d in dims)};")
+        return name
+
+    def barrier(self) -> None:
+        """``__syncthreads();``."""
+        self.elements.scope.line("__syncthreads();")
+
+    def store(self, pointee: Pointee, linear: Index | str, value: str) -> None:
+        """Write one element."""
+        line = store(pointee.name, str(linear), value, pointee.shape.dtype, self.uses)
+        self.elements.scope.line(line)
+
+
+EmitFunction = Callable[[FunctionWriter], None]
+
+
+def write_function(step: KernelStep, launch: Launch, emit: EmitFunction, uses: Uses) -> list[str]:
+    """The lines of a function.
+
+    Raises ``UnsupportedError`` for an instruction in the region that has no place inside a kernel.
+    """
+    region = region_of(step.instruction)
+    index_type = _index_type(region)
+    widest = max(1, step.spec.tile.get("vector", 1))
+    loads = Loads(index_type, widest)
+    if widest > 1:
+        _Body(step, launch, region, Uses(), loads).write(emit)
+        loads = Loads(index_type, widest, frozenset(loads.now))
+    return list(_Body(step, launch, region, uses, loads).write(emit))
+
+
+@dataclass
+class _Body:
+    step: KernelStep
+    launch: Launch
+    region: Region
+    uses: Uses
+    loads: Loads
+
+    def write(self, emit: EmitFunction) -> Iterator[str]:
+        names = Names()
+        pointees = {}
+        parameters = []
+        for argument in self.launch.arguments:
+            shape = self._shape(argument.place)
+            name = names.fresh(self._hint(argument.place))
+            pointees[argument.place] = Pointee(name, argument.role, shape)
+            const = "const " if argument.role == "in" else ""
+            parameters.append(f"{const}{self.uses.storage(shape.dtype)}* __restrict__ {name}")
+        scalars = []
+        for number, _ in enumerate(self.launch.scalars):
+            symbol = Symbol(names.fresh(f"scalar_{number}"), 0, 2**31 - 1)
+            scalars.append(symbol)
+            parameters.append(f"int {symbol.name}")
+        scope = Scope(names)
+        emit(
+            FunctionWriter(
+                self.step, self.launch, self.region, self.uses, self.loads, scope, pointees, scalars
+            )
+        )
+        threads = self.launch.block[0] * self.launch.block[1] * self.launch.block[2]
+        name = self.step.function + self.launch.function
+        head = f'extern "C" __global__ void __launch_bounds__({threads}) {name}('
+        lines = [f"{head}{', '.join(parameters)}) {{"]
+        if len(lines[0]) > 112:
+            lines = [
+                head,
+                *(f"    {part}," for part in parameters[:-1]),
+                f"    {parameters[-1]}) {{",
+            ]
+        return iter([*lines, *scope.text(1), "}"])
+
+    def _shape(self, place: Place) -> ArrayShape:
+        if place.kind == "operand":
+            return self.region.operands[place.number]
+        if place.kind == "result":
+            return self.region.results[place.number].shape
+        scratch = self.step.spec.scratch[place.number]
+        return ArrayShape(dtype(scratch.dtype), (scratch.elements,))
+
+    def _hint(self, place: Place) -> str:
+        if place.kind == "operand":
+            return self.region.operand_name(place.number)
+        if place.kind == "result":
+            return "result" if len(self.region.results) == 1 else f"result_{place.number}"
+        return f"scratch_{place.number}"
+
+
+def _index_type(region: Region) -> str:
+    """32 bits where every array is counted by them with room for a block's overhang."""
+    shapes = [*region.operands, *(result.shape for result in region.results)]
+    inner = [leaf for item in region.body for leaf in region.arrays_of(item)]
+    most = max((shape.elements for shape in (*shapes, *inner)), default=0)
+    return "int" if most < 2**31 - 2**22 else "long long"

@@ -1,0 +1,32 @@
+"""Which ops can be computed one element at a time inside a kernel."""
+
+from __future__ import annotations
+
+from hloopt.analysis.region import Region
+from hloopt.ir import Instruction
+from hloopt.ir.walk import called_computations
+
+__all__ = ["ELEMENTAL", "elemental_problem"]
+
+ELEMENTAL = frozenset({
+    "add-dependency", "bitcast", "bitcast-convert", "broadcast", "call", "concatenate", "constant",
+    "convolution", "dot", "dynamic-slice", "dynamic-update-slice", "fusion", "gather",
+    "get-tuple-element", "iota", "map", "opt-barrier", "pad", "parameter", "partition-id", "reduce",
+    "reduce-window", "replica-id", "reshape", "reverse", "select-and-scatter", "slice", "transpose",
+    "tuple",
+})  # fmt: skip
+"""The opcodes beside the elementwise ones; ``codegen/elemental`` has an emitter for each."""
+
+
+def elemental_problem(region: Region) -> str:
+    """Why a region cannot be computed element by element: the first op that cannot; empty if it can."""
+    pending: list[Instruction] = list(region.body)
+    while pending:
+        instruction = pending.pop()
+        if not instruction.op.is_elementwise and instruction.opcode not in ELEMENTAL:
+            return f"{instruction.name} is a {instruction.opcode}, which no thread computes alone"
+        if instruction.shape.is_dynamic:
+            return f"{instruction.name} has a bounded dynamic dimension"
+        for computation in called_computations(instruction):
+            pending.extend(computation)
+    return ""

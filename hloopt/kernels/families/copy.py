@@ -1,0 +1,72 @@
+"""Copies of whole arrays: the device's own copy of memory."""
+
+from __future__ import annotations
+
+from types import MappingProxyType
+
+from hloopt.analysis.layout import same_layout
+from hloopt.analysis.region import Region
+from hloopt.ir import Instruction
+from hloopt.kernels.kernel import NO, YES, Kernel, Site, Verdict
+from hloopt.kernels.spec import Copy, KernelSpec, Place, Step, Tile
+
+__all__ = ["KERNELS"]
+
+_SAME_BYTES = frozenset({"bitcast", "copy", "opt-barrier", "reshape"})
+
+
+def _sources(region: Region) -> list[int] | str:
+    """The operand leaf that each result is a copy of, or why one is none."""
+    sources = []
+    for result in region.results:
+        found = _source(region, result.instruction)
+        if isinstance(found, str):
+            return found
+        sources.append(found)
+    return sources
+
+
+def _source(region: Region, instruction: Instruction) -> int | str:
+    while instruction not in region.inputs:
+        if instruction.opcode not in _SAME_BYTES:
+            return f"{instruction.name} is no copy"
+        operand = instruction.operands[0]
+        if instruction.array.dtype.bits != operand.array.dtype.bits:
+            return f"{instruction.name} changes the width of elements"
+        if instruction.opcode == "copy" and (
+            not same_layout(instruction.shape, operand.shape)
+            or instruction.array.dtype is not operand.array.dtype
+        ):
+            return f"{instruction.name} changes layout or type"
+        instruction = operand
+    number = region.inputs[instruction]
+    if region.inlined(number) is not None:
+        return f"{instruction.name} is a constant in the code"
+    return region.canonical(number)
+
+
+def _fits(site: Site) -> Verdict:
+    found = _sources(site.region)
+    return NO(found) if isinstance(found, str) else YES("every result has the bytes of an operand")
+
+
+def _wanted(site: Site) -> Verdict:
+    return YES("the device copies memory without a kernel")
+
+
+def _tile(site: Site) -> Tile:
+    return MappingProxyType({})
+
+
+def _spec(site: Site, tile: Tile) -> KernelSpec:
+    sources = _sources(site.region)
+    assert not isinstance(sources, str), sources
+    steps: tuple[Step, ...] = tuple(
+        Copy(Place("operand", source), Place("result", number))
+        for number, source in enumerate(sources)
+        if site.region.results[number].shape.elements
+    )
+    return KernelSpec("copy", tile, steps)
+
+
+KERNELS = (Kernel("copy", "the device copies the bytes", _fits, _wanted, _tile, _spec),)

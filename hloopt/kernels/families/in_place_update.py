@@ -1,0 +1,109 @@
+"""Updates in place: only the elements of a dynamic-update-slice are written, into the operand's buffer.
+
+XLA's conditions (``analysis/in_place.py``): the update is a result of the kernel, and nothing else in it reads
+the operand.  Results that are no such update are computed by launches of the loop kernel's kind.
+"""
+
+from __future__ import annotations
+
+from types import MappingProxyType
+
+from hloopt.analysis.in_place import in_place_pairs
+from hloopt.analysis.region import Region
+from hloopt.ir import Instruction
+from hloopt.kernels.elemental import elemental_problem
+from hloopt.kernels.families.loop import loop_launches, operands_read, own_threads
+from hloopt.kernels.kernel import NO, YES, Kernel, Site, Verdict
+from hloopt.kernels.spec import Argument, KernelSpec, Launch, Place, Step, Tile
+
+__all__ = ["KERNELS", "update_of", "updated_pairs"]
+
+
+def update_of(region: Region, number: int) -> Instruction | None:
+    """The dynamic-update-slice that is result ``number``, seen through bitcasts."""
+    instruction = region.results[number].instruction
+    while instruction.opcode == "bitcast":
+        operand = instruction.operands[0]
+        if operand in region.inputs or operand.array.dtype is not instruction.array.dtype:
+            return None
+        instruction = operand
+    return instruction if instruction.opcode == "dynamic-update-slice" else None
+
+
+def updated_pairs(region: Region) -> dict[int, int]:
+    """Result leaf -> operand leaf, for the results that are updates in place."""
+    pairs = {}
+    for pair in in_place_pairs(region.instruction):
+        number = pair.output_index[0] if pair.output_index else 0
+        update = update_of(region, number)
+        if update is None or pair.operand_index or not region.results[number].shape.elements:
+            continue
+        operand = region.instruction.operands[pair.operand]
+        inputs = region.instruction.operands[: pair.operand]
+        before = sum(len(region.arrays_of(other)) for other in inputs)
+        if region.inlined(before) is None and operand.array.dims:
+            pairs[number] = before
+    return pairs
+
+
+def _fits(site: Site) -> Verdict:
+    region = site.region
+    problem = elemental_problem(region)
+    if problem:
+        return NO(problem)
+    pairs = updated_pairs(region)
+    if not pairs:
+        return NO("no result is a dynamic-update-slice of an operand that nothing else here reads")
+    for number in pairs:
+        kind = region.results[number].shape.dtype
+        if kind.bits < 8:
+            return NO(f"elements of {kind.name} share bytes with elements that stay")
+    return YES(f"{len(pairs)} of {len(region.results)} results are updates in place")
+
+
+def _wanted(site: Site) -> Verdict:
+    return YES("writes only what changes")
+
+
+def _tile(site: Site) -> Tile:
+    return MappingProxyType({"threads": site.limits.loop_threads, "unroll": 1, "vector": 1})
+
+
+def _spec(site: Site, tile: Tile) -> KernelSpec:
+    region = site.region
+    pairs = updated_pairs(region)
+    steps: list[Step] = []
+    read = [number for number in region.read if number not in pairs.values()]
+    arguments = tuple(part for part in operands_read(region) if part.place.number in read)
+    rest = [number for number in range(len(region.results)) if number not in pairs]
+    # What is computed beside goes first: it may read what an update's operand shares with nobody.
+    steps += loop_launches(site, tile, rest, arguments, "_rest")
+    for at, number in enumerate(pairs):
+        update = update_of(region, number)
+        assert update is not None
+        elements = update.operands[1].array.elements
+        if not elements:
+            continue
+        blocks, threads = own_threads(site, elements, tile)
+        steps.append(
+            Launch(
+                f"_update{at}" if len(pairs) > 1 or rest else "",
+                (blocks, 1, 1),
+                (threads, 1, 1),
+                (*arguments, Argument(Place("result", number), "update")),
+            )
+        )
+    in_place = tuple((operand, number) for number, operand in pairs.items())
+    return KernelSpec("in-place-update", tile, tuple(steps), in_place=in_place)
+
+
+KERNELS = (
+    Kernel(
+        "in-place-update",
+        "a thread writes an element of the update into the buffer it changes",
+        _fits,
+        _wanted,
+        _tile,
+        _spec,
+    ),
+)

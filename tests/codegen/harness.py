@@ -1,0 +1,125 @@
+"""Running a module's instructions by named kernels on the emulator, and comparing with the interpreter."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+import hloopt
+from hloopt.analysis.region import region_of
+from hloopt.codegen.program import kernel_steps, render
+from hloopt.errors import DeviceError
+from hloopt.ir import Instruction, Module
+from hloopt.kernels.kernel import Kernel, Site
+from hloopt.kernels.limits import Limits
+from hloopt.kernels.plan import Plan
+from hloopt.kernels.planning import plan_program
+from hloopt.kernels.registry import find_kernel
+from hloopt.kernels.spec import KernelSpec
+from hloopt.runtime.compare import compare_all
+from hloopt.runtime.device_program import DeviceProgram
+from hloopt.runtime.emulator import EmulatorDevice
+from hloopt.runtime.inputs import generate
+from hloopt.runtime.nvrtc import compile_cuda, nvrtc_for
+from hloopt.targets import find_target
+
+__all__ = ["check_kernel", "compile_everywhere", "planned", "ran"]
+
+Array = np.ndarray[Any, Any]
+Pick = Callable[[Instruction], "tuple[str, Mapping[str, int]] | None"]
+
+TARGET = find_target("h200")
+LIMITS = Limits()
+
+
+def chooser(
+    kernel: str | None, tile: Mapping[str, int] | None
+) -> Callable[[Instruction], tuple[Kernel, KernelSpec]]:
+    """The kernel of that name where it fits; elsewhere a copy of bytes, else the loop kernel."""
+
+    def choose(instruction: Instruction) -> tuple[Kernel, KernelSpec]:
+        site = Site(region_of(instruction), TARGET, LIMITS)
+        for name in filter(None, (kernel, "copy", "loop")):
+            found = find_kernel(name)
+            if found.fits(site):
+                defaults = found.tile(site)
+                given = tile if tile is not None and name == kernel else {}
+                return found, found.spec(site, {**defaults, **given})
+        raise AssertionError(f"no kernel fits {instruction}")
+
+    return choose
+
+
+def planned(
+    text: str, kernel: str | None = None, tile: Mapping[str, int] | None = None
+) -> tuple[Module, Plan, str]:
+    """A module, its plan and the source; every instruction that the kernel fits has it."""
+    module = hloopt.parse(text)
+    hloopt.verify(module)
+    plan = plan_program(module, chooser(kernel, tile))
+    return module, plan, render(plan)
+
+
+def ran(
+    plan: Plan, source: str, inputs: Sequence[Array], *, mode: str = "check", seed: int = 0
+) -> list[Array]:
+    """The results of a plan on the emulator."""
+    program = DeviceProgram(plan, EmulatorDevice(mode=mode, seed=seed), source)
+    try:
+        return program.run(inputs)
+    finally:
+        program.close()
+
+
+def check_kernel(
+    text: str,
+    kernel: str | None = None,
+    tile: Mapping[str, int] | None = None,
+    *,
+    inputs: Sequence[Array] | None = None,
+    seed: int = 0,
+    exact: bool = False,
+    rtol: float | None = None,
+    atol: float | None = None,
+    everywhere: bool = True,
+    used: bool = True,
+) -> str:
+    """Run a module by a kernel and hold the results against the interpreter's; returns the source.
+
+    The emulator checks every access and runs twice with blocks in different orders; the two results are the
+    same bit for bit unless a spec is atomic.  With ``used`` the kernel must have fitted somewhere; with
+    ``everywhere`` NVRTC compiles the source for sm_75 and sm_90, without spills (where it is installed).
+    """
+    module, plan, source = planned(text, kernel, tile)
+    steps = list(kernel_steps(plan.steps))
+    if used and kernel is not None:
+        assert any(step.spec.kernel == kernel for step in steps), f"{kernel} fits nowhere"
+    given = generate(module, seed) if inputs is None else list(inputs)
+    want = hloopt.evaluate(module, given)
+    first = ran(plan, source, given, mode="check", seed=1)
+    second = ran(plan, source, given, mode="fast", seed=2)
+    for got in (first, second):
+        for number, comparison in enumerate(
+            compare_all(got, want, rtol=0 if exact else rtol, atol=0 if exact else atol)
+        ):
+            assert comparison.passed, f"result {number}: {comparison}\n{source}"
+    if not any(step.spec.is_atomic for step in steps):
+        for one, other in zip(first, second, strict=True):
+            assert one.tobytes() == other.tobytes(), f"the order of blocks matters\n{source}"
+    if everywhere:
+        compile_everywhere(source)
+    return source
+
+
+def compile_everywhere(source: str, architectures: Sequence[str] = ("sm_75", "sm_90")) -> None:
+    """NVRTC compiles the source, and no function spills; nothing is done where NVRTC is not installed."""
+    try:
+        nvrtc_for(architectures[0])
+    except DeviceError:
+        return
+    for architecture in architectures:
+        compiled = compile_cuda(source, architecture)
+        for name, resources in compiled.resources.items():
+            assert not resources.spill_stores, f"{name} spills on {architecture}\n{source}"
