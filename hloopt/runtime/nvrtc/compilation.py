@@ -26,7 +26,7 @@ _ERROR = re.compile(
 )
 _ASSEMBLER = re.compile(r"^ptxas (?:error|fatal)\s*: (.*)$", re.MULTILINE)
 _WARNING = re.compile(
-    r"^(?:program\.cu\(\d+\): warning\b.*|ptxas warning\b.*|nvrtc: warning\b.*)$", re.MULTILINE
+    r"^(?:program\.cu\(\d+\): warning\b.*|ptxas warning\b.*)$", re.MULTILINE
 )
 _KERNEL = re.compile(r"\b__global__\s+void\s+(?:__launch_bounds__\s*\([^)]*\)\s*)?(\w+)\s*\(")
 # The name in front of the parameters; a definition begins a line, a call inside a function does not.

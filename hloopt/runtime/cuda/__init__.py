@@ -1,0 +1,8 @@
+"""The GPU: memory, launches, graphs, libraries and timing, through CuPy; the only room that imports it."""
+
+from __future__ import annotations
+
+from hloopt.runtime.cuda.device import CudaDevice
+from hloopt.runtime.cuda.driver import open_cupy
+
+__all__ = ["CudaDevice", "open_cupy"]
