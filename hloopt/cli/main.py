@@ -22,7 +22,9 @@ __all__ = ["cli", "main"]
 COMMANDS = {
     "check": ("check", "Parse and verify modules."),
     "completion": ("completion", "Print the completion script of a shell."),
+    "explain": ("explain", "Explain why an instruction is run by the kernel it has."),
     "hash": ("hash", "Print a digest of each module: equal for equal modules."),
+    "kernels": ("kernels", "Show which kernel runs each instruction, and how."),
     "ls": ("ls", "List the modules of a dump directory and their stages."),
     "ops": ("ops", "List the opcodes of HLO and what hloopt can do with each."),
     "optimize": ("optimize", "Run passes over modules and print them as HLO."),

@@ -11,8 +11,8 @@ __all__ = ["needs_kernel", "selectable"]
 
 _NO_WORK = frozenset({
     "add-dependency", "after-all", "all-gather-done", "all-reduce-done", "async-done", "async-start",
-    "async-update", "bitcast", "call", "collective-permute-done", "conditional", "constant", "copy-done", "copy-start",
-    "domain", "get-tuple-element", "opt-barrier", "parameter", "tuple", "while",
+    "async-update", "bitcast", "call", "collective-permute-done", "conditional", "constant", "copy-done",
+    "copy-start", "domain", "get-tuple-element", "opt-barrier", "parameter", "tuple", "while",
 })  # fmt: skip
 """Values that are there already, other names for the same bytes, control flow, and plain copies."""
 

@@ -48,7 +48,6 @@ class Choice:
     estimate: Estimate | None
     place: str
     line: str
-    signature: str = ""
 
     @property
     def launches(self) -> tuple[Launch, ...]:

@@ -65,10 +65,6 @@ ENTRY main {
     def __post_init__(self) -> None:
         for text in self.kernel:
             parse_wish(text)
-        if self.frozen and not self.lock:
-            raise UsageError(
-                "frozen says that a lock file has to suit, but there is none: give lock"
-            )
 
     def run(self, module: Module, log: PassLog) -> bool:
         """Look at each instruction once; the choices are left in the log's records."""
@@ -87,6 +83,8 @@ ENTRY main {
 
     def chooser(self, module: Module) -> Chooser:
         """What decides.  Raises ``UsageError`` for an unknown target, kernel or selector."""
+        if self.frozen and not self.lock:
+            raise UsageError("frozen says that a lock file has to suit, but none is given by lock")
         for selector in filter(None, (self.rule, self.selector)):
             find_selector(selector)
         return Chooser(

@@ -1,0 +1,204 @@
+"""Options that say which kernel runs what: for every command that chooses kernels."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from hloopt.cli.outputs import write_text
+from hloopt.errors import UsageError
+
+if TYPE_CHECKING:
+    from hloopt.ir import Module
+    from hloopt.kernels.lock import LockEntry
+    from hloopt.kernels.selection import Choice, KernelSelection
+    from hloopt.rewrite import Pipeline, PipelineReport
+
+__all__ = ["KERNEL_OPTIONS", "Selecting", "choices_of", "kernel_options", "selecting"]
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+KERNEL_OPTIONS = (
+    "target", "selector", "kernel", "kernel_rule", "kernel_file", "lock", "frozen", "write_lock",
+)  # fmt: skip
+"""The names of the parameters, for the groups of a command's help."""
+
+_GIVEN = "hloopt.kernels"
+"""In ``click.Context.meta``: the values of these options by their names."""
+
+
+def _keep(ctx: click.Context, param: click.Parameter, value: Any) -> None:
+    ctx.meta.setdefault(_GIVEN, {})[str(param.name)] = value
+
+
+def _option(*names: str, **keywords: Any) -> Callable[[Function], Function]:
+    return click.option(*names, expose_value=False, callback=_keep, **keywords)
+
+
+def _complete_target(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
+    from hloopt.targets import names
+
+    return [name for name in names() if name.startswith(incomplete)]
+
+
+def _complete_selector(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
+    from hloopt.kernels.selection.selectors import selectors
+
+    return [name for name in selectors() if name.startswith(incomplete)]
+
+
+def _complete_kernel(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
+    from hloopt.kernels.registry import kernels
+
+    pattern, equals, start = incomplete.rpartition("=")
+    if not equals:
+        return []
+    names = (kernel.name for kernel in kernels())
+    return [f"{pattern}={name}" for name in names if name.startswith(start)]
+
+
+_OPTIONS = (
+    _option(
+        "--target",
+        metavar="NAME",
+        shell_complete=_complete_target,
+        help="The device to choose for, h200 by default; or a .toml file that describes one.",
+    ),
+    _option(
+        "--selector",
+        metavar="NAME",
+        shell_complete=_complete_selector,
+        help="Who chooses: rules (the default), cost, or an installed one (entry point group "
+        "hloopt.selectors).",
+    ),
+    _option(
+        "--kernel",
+        multiple=True,
+        metavar="PATTERN=NAME[{KEY=N}]",
+        shell_complete=_complete_kernel,
+        help="Run some instructions by this kernel: a name, a glob, /regex/, op:OPCODE or op_name:GLOB "
+        "(may be repeated; the last that matches counts).",
+    ),
+    _option(
+        "--kernel-rule",
+        metavar="MODULE:FUNCTION",
+        help="Let a Python function choose: it gets the instruction, the candidates and the target.",
+    ),
+    _option(
+        "--kernel-file",
+        multiple=True,
+        metavar="FILE",
+        help="Take kernels of one's own from a Python file, or from a .cu file beside the HLO it computes "
+        "(may be repeated).",
+    ),
+    _option("--lock", metavar="FILE", help="Choose as this lock file says."),
+    _option("--frozen", is_flag=True, help="With --lock: what has changed since is an error."),
+    _option("--write-lock", metavar="FILE", help="Write the choices as a lock file."),
+)
+
+
+def kernel_options(function: Function) -> Function:
+    """``--target``, ``--selector``, ``--kernel``, ``--kernel-rule``, ``--kernel-file``, ``--lock``,
+    ``--frozen``, ``--write-lock``: what ``selecting`` makes a pass of.
+    """
+    for option in reversed(_OPTIONS):
+        function = option(function)
+    return function
+
+
+def choices_of(report: PipelineReport) -> list[Choice]:
+    """What the last run of kernel selection chose."""
+    from hloopt.kernels.selection import Choice
+
+    for run in reversed(report.runs):
+        found = [record for record in run.records if isinstance(record, Choice)]
+        if found or run.instance.name == "kernel-selection":
+            return found
+    return []
+
+
+@dataclass
+class Selecting:
+    """What the options ask for; ``asked`` says whether there were any.  ``entries`` are for the lock file."""
+
+    instance: KernelSelection
+    options: dict[str, Any]
+    write_lock: str | None
+    entries: list[LockEntry]
+
+    @property
+    def asked(self) -> bool:
+        """Whether any of the options was given."""
+        return bool(self.options) or self.write_lock is not None
+
+    def applied(self, pipeline: Pipeline) -> Pipeline:
+        """The pipeline with the options given to its kernel selections; with one at the end if it has none."""
+        from hloopt.kernels.selection import KernelSelection
+        from hloopt.rewrite.entries import select
+
+        def give(instance: Any) -> Any:
+            if isinstance(instance, KernelSelection):
+                return replace(instance, **self.options)
+            return instance
+
+        if any(isinstance(instance, KernelSelection) for instance in pipeline.passes()):
+            return type(pipeline)(select(pipeline.entries, give))
+        return type(pipeline)((*pipeline.entries, self.instance))
+
+    def choose(self, module: Module) -> tuple[list[Choice], list[str]]:
+        """Make a module ready for a device and choose kernels, in place; the choices, and notes."""
+        from hloopt.kernels.lowering import DEVICE
+
+        report = type(DEVICE)((*DEVICE.entries, self.instance)).run(module)
+        found = choices_of(report)
+        self.lock(module, found)
+        return found, report.notes
+
+    def lock(self, module: Module, found: list[Choice]) -> None:
+        """Remember choices for the lock file."""
+        if self.write_lock is None:
+            return
+        from hloopt.kernels.lock import entry_of
+
+        for choice in found:
+            if choice.kernel:
+                home = module.computations[choice.computation]
+                instruction = home.by_name[choice.instruction]
+                self.entries.append(entry_of(instruction, choice.kernel, choice.tile))
+
+    def finish(self) -> None:
+        """Write the lock file, if one is wanted.  Raises ``UsageError``."""
+        if self.write_lock is None:
+            return
+        from hloopt.kernels.lock import lock_text
+
+        text = lock_text(self.entries, self.instance.target, self.instance.device)
+        write_text(self.write_lock, text, "kernels.toml")
+
+
+def selecting(**fixed: Any) -> Selecting:
+    """What the options of the running command ask for; ``fixed`` options are the command's own.
+
+    Raises ``UsageError`` for what cannot be, before any module is read.
+    """
+    from hloopt.kernels.selection import KernelSelection
+    from hloopt.kernels.selection.selectors import find_selector, load_rule
+    from hloopt.targets import find_target
+
+    given = click.get_current_context().meta.get(_GIVEN, {})
+    options: dict[str, Any] = {
+        name: given[name]
+        for name in ("target", "selector", "kernel", "lock", "frozen")
+        if given.get(name)
+    }
+    if given.get("frozen") and not given.get("lock"):
+        raise UsageError("--frozen says that a lock file has to suit: give --lock FILE as well")
+    if given.get("kernel_rule"):
+        options["rule"] = load_rule(given["kernel_rule"])
+    instance = KernelSelection(**{**options, **fixed})
+    find_target(instance.target)
+    find_selector(instance.selector)
+    return Selecting(instance, options, given.get("write_lock"), [])

@@ -1,0 +1,183 @@
+"""Why an instruction has the kernel it has: the candidates, the limits that ruled them out, what each costs."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from rich.console import Console
+from rich.text import Text
+
+from hloopt.kernels.kernel import Verdict
+from hloopt.kernels.limits import Limits
+from hloopt.kernels.selection import Choice, Considered
+from hloopt.kernels.selection.wish import tile_text
+from hloopt.report.console import table
+from hloopt.report.kernels import choice_json, estimate_json, launch_text
+from hloopt.report.numbers import amount, byte_size, seconds
+
+__all__ = ["explanation_json", "options_that_matter", "show_explanation", "show_summary", "summary"]
+
+_WORD = re.compile(r"[a-z][a-z0-9_]*")
+
+
+def options_that_matter(verdict: Verdict) -> tuple[str, ...]:
+    """The options of kernel-selection that would change a verdict: those it names, in words too."""
+    names = {field.name for field in dataclasses.fields(Limits)}
+    said = [verdict.option, *_WORD.findall(verdict.reason)]
+    return tuple(dict.fromkeys(name for name in said if name in names))
+
+
+def explanation_json(choice: Choice, limits: Limits) -> dict[str, Any]:
+    """A choice with its candidates, as JSON values."""
+    return {
+        **choice_json(choice),
+        "candidates": [_candidate_json(candidate, limits) for candidate in choice.candidates],
+    }
+
+
+def _candidate_json(candidate: Considered, limits: Limits) -> dict[str, Any]:
+    wanted = candidate.wanted
+    options = dict.fromkeys(
+        (*options_that_matter(candidate.fits), *(options_that_matter(wanted) if wanted else ()))
+    )
+    return {
+        "kernel": candidate.name,
+        "fits": candidate.fits.ok,
+        "reason": candidate.fits.reason,
+        "wanted": wanted.ok if wanted is not None else None,
+        "wanted_reason": wanted.reason if wanted is not None else "",
+        "tile": dict(candidate.tile),
+        "estimate": estimate_json(candidate.estimate),
+        "options": {name: getattr(limits, name) for name in options},
+    }
+
+
+def show_explanation(choice: Choice, limits: Limits, console: Console) -> None:
+    """Everything about one instruction's kernel."""
+    kernel = choice.kernel + tile_text(choice.tile) if choice.kernel else "no kernel fits"
+    console.print(
+        Text.assemble((f"%{choice.instruction}", "bold"), f" = {choice.shape} {choice.opcode}"),
+        soft_wrap=True,
+    )
+    facts = table("", "", left=2)
+    facts.show_header = False
+    for name, value in _facts(choice, kernel):
+        facts.add_row(name, value)
+    console.print(facts)
+    console.print()
+    made = table("candidate", "verdict", "bytes", "flops", "estimate", left=2)
+    made.columns[0].no_wrap = True
+    for candidate in choice.candidates:
+        made.add_row(*_row(candidate, choice))
+    console.print(made)
+    hints = list(_hints(choice, limits))
+    if hints:
+        console.print()
+        for hint in hints:
+            console.print(Text(hint), soft_wrap=True)
+
+
+def _facts(choice: Choice, kernel: str) -> Iterator[tuple[str, str]]:
+    yield "where", f"{choice.place}, in {choice.computation}"
+    if choice.line:
+        yield "from", choice.line
+    yield "kernel", kernel
+    if choice.by:
+        yield "decided by", choice.by
+    yield "because", choice.reason
+    if choice.spec is not None:
+        yield "launch", launch_text(choice.spec)
+    cost = choice.estimate
+    if cost is not None:
+        moved = f"{byte_size(cost.bytes_read)} read, {byte_size(cost.bytes_written)} written"
+        yield "estimate", f"{seconds(cost.seconds)}: {moved}, {amount(cost.flops)} flops"
+        if cost.note:
+            yield "assumed", cost.note
+
+
+def _row(candidate: Considered, choice: Choice) -> tuple[str, ...]:
+    cost = candidate.estimate
+    figures = (
+        (byte_size(cost.bytes_accessed), amount(cost.flops), seconds(cost.seconds))
+        if cost is not None
+        else ("", "", "")
+    )
+    return candidate.name, _verdict(candidate, choice), *figures
+
+
+def _verdict(candidate: Considered, choice: Choice) -> str:
+    """What came of a candidate, in words."""
+    if not candidate.fits:
+        return f"does not fit: {candidate.fits.reason}"
+    wanted = candidate.wanted
+    assert wanted is not None, "asked of all that fit"
+    said = "chosen" if candidate.name == choice.kernel else "fits"
+    if not wanted:
+        return f"{said}; not wanted: {wanted.reason}" if wanted.reason else f"{said}; not wanted"
+    return f"{said}; wanted: {wanted.reason}" if wanted.reason else f"{said}; wanted"
+
+
+def _hints(choice: Choice, limits: Limits) -> Iterator[str]:
+    """What a user can do about it."""
+    for candidate in choice.candidates:
+        if candidate.fits and candidate.name != choice.kernel:
+            yield f"--kernel '{choice.instruction}={candidate.name}' runs it by {candidate.name}"
+    told: set[str] = set()
+    for candidate in choice.candidates:
+        for verdict in filter(None.__ne__, (candidate.fits, candidate.wanted)):
+            assert isinstance(verdict, Verdict), "None is left out"
+            for name in options_that_matter(verdict):
+                if not verdict and name not in told:
+                    told.add(name)
+                    value = getattr(limits, name)
+                    yield (
+                        f"kernel-selection{{{name}=...}}, now {value}, decides whether "
+                        f"{candidate.name} can have it"
+                    )
+
+
+def summary(choices: Sequence[Choice]) -> list[dict[str, Any]]:
+    """How many instructions each kernel runs, and why, as JSON values; the most frequent first."""
+    counts: Counter[tuple[str, str, str, str]] = Counter()
+    spent: Counter[tuple[str, str, str, str]] = Counter()
+    first: dict[tuple[str, str, str, str], str] = {}
+    for choice in choices:
+        reason = choice.reason if choice.kernel else _refusals(choice)
+        key = (choice.opcode, choice.kernel, choice.by, reason)
+        counts[key] += 1
+        spent[key] += choice.estimate.seconds if choice.estimate is not None else 0  # type: ignore[assignment]
+        first.setdefault(key, choice.instruction)
+    return [
+        {
+            "opcode": key[0],
+            "kernel": key[1] or None,
+            "by": key[2],
+            "reason": key[3],
+            "count": count,
+            "seconds": spent[key],
+            "first": first[key],
+        }
+        for key, count in counts.most_common()
+    ]
+
+
+def _refusals(choice: Choice) -> str:
+    reasons = Counter(candidate.fits.reason for candidate in choice.candidates)
+    return "; ".join(reason for reason, _ in reasons.most_common(3)) or "there is no kernel"
+
+
+def show_summary(choices: Sequence[Choice], console: Console) -> None:
+    """A row for each opcode, kernel and reason."""
+    made = table("opcode", "kernel", "because", "first", "count", "estimate", left=4)
+    for row in summary(choices):
+        kernel = row["kernel"] or "none fits"
+        by = "" if row["by"] in ("", "rules") else f" ({row['by']})"
+        estimate = seconds(row["seconds"]) if row["kernel"] else ""
+        made.add_row(
+            row["opcode"], kernel, row["reason"] + by, row["first"], str(row["count"]), estimate
+        )
+    console.print(made)

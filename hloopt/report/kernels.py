@@ -1,0 +1,148 @@
+"""The table of ``hloopt kernels``: which kernel runs which instruction, its launch, and an estimate."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import prod
+from typing import Any
+
+from rich.console import Console
+from rich.text import Text
+
+from hloopt.kernels.estimate import Estimate
+from hloopt.kernels.kernel import Kernel
+from hloopt.kernels.selection import Choice
+from hloopt.kernels.selection.wish import tile_text
+from hloopt.kernels.spec import Copy, Fill, KernelSpec, Launch, Step
+from hloopt.report.console import table
+from hloopt.report.numbers import amount, byte_size, seconds
+
+__all__ = ["choice_json", "estimate_json", "kernel_list", "show_choices", "show_list"]
+
+
+def choice_json(choice: Choice) -> dict[str, Any]:
+    """A choice as JSON values; ``kernel`` is null where nothing fits."""
+    return {
+        "instruction": choice.instruction,
+        "computation": choice.computation,
+        "opcode": choice.opcode,
+        "shape": choice.shape,
+        "kernel": choice.kernel or None,
+        "tile": dict(choice.tile),
+        "by": choice.by,
+        "reason": choice.reason,
+        **(_spec_json(choice.spec) if choice.spec is not None else {}),
+        "estimate": estimate_json(choice.estimate),
+        "place": choice.place,
+        "line": choice.line,
+    }
+
+
+def estimate_json(estimate: Estimate | None) -> dict[str, Any] | None:
+    """An estimate as JSON values."""
+    if estimate is None:
+        return None
+    return {
+        "bytes_read": estimate.bytes_read,
+        "bytes_written": estimate.bytes_written,
+        "flops": estimate.flops,
+        "seconds": estimate.seconds,
+        "note": estimate.note,
+    }
+
+
+def _spec_json(spec: KernelSpec) -> dict[str, Any]:
+    return {
+        "steps": [_step_json(step) for step in spec.steps],
+        "library": spec.library or None,
+        "is_atomic": spec.is_atomic,
+        "in_place": [list(pair) for pair in spec.in_place],
+        "scratch": [[entry.dtype, entry.elements] for entry in spec.scratch],
+    }
+
+
+def _step_json(step: Step) -> dict[str, Any]:
+    if isinstance(step, Launch):
+        return {"launch": step.function, "grid": list(step.grid), "block": list(step.block)}
+    if isinstance(step, Copy):
+        return {
+            "copy": [step.source.kind, step.source.number, step.target.kind, step.target.number]
+        }
+    return {"fill": [step.target.kind, step.target.number], "value": step.value}
+
+
+def show_choices(choices: Sequence[Choice], console: Console) -> None:
+    """A row an instruction, in the order in which they stand, and what they come to."""
+    made = table("instruction", "kernel", "launch", "bytes", "flops", "estimate", "line", left=3)
+    made.columns[6].justify = "left"
+    made.columns[6].no_wrap = False
+    made.columns[6].overflow = "fold"
+    several = len({choice.computation for choice in choices}) > 1
+    for choice in choices:
+        where = f"{choice.computation}/" if several else ""
+        name = f"{where}{choice.instruction}"
+        if choice.spec is None or choice.estimate is None:
+            made.add_row(name, Text("none fits", style="red"), "", "", "", "", choice.line)
+            continue
+        cost = choice.estimate
+        made.add_row(
+            name,
+            choice.kernel + tile_text(choice.tile),
+            launch_text(choice.spec),
+            byte_size(cost.bytes_accessed),
+            amount(cost.flops),
+            seconds(cost.seconds),
+            choice.line,
+        )
+    console.print(made)
+    console.print(Text(_total(choices)), soft_wrap=True)
+
+
+def _total(choices: Sequence[Choice]) -> str:
+    """``3 kernels, 12 KiB, 1.2 k flops, 3.1 us``: each instruction counted once, loops too."""
+    costs = [choice.estimate for choice in choices if choice.estimate is not None]
+    moved = sum(cost.bytes_accessed for cost in costs)
+    flops = sum(cost.flops for cost in costs)
+    spent = sum(cost.seconds for cost in costs)
+    lost = len(choices) - len(costs)
+    without = f", {lost} without a kernel (hloopt explain says why)" if lost else ""
+    return (
+        f"{len(costs)} kernels, {byte_size(moved)}, {amount(flops)} flops, "
+        f"{seconds(spent)} by estimate{without}"
+    )
+
+
+def launch_text(spec: KernelSpec) -> str:
+    """``132 x 128``: blocks and threads of each launch; the library, copies and fills by name."""
+    if spec.library:
+        return spec.library
+    return " + ".join(_step_text(step) for step in spec.steps) or "nothing"
+
+
+def _step_text(step: Step) -> str:
+    if isinstance(step, Launch):
+        return f"{prod(step.grid)} x {prod(step.block)}"
+    return "fill" if isinstance(step, Fill) else "copy"
+
+
+def kernel_list(kernels: Sequence[Kernel]) -> list[dict[str, Any]]:
+    """All kernels in order of preference, as JSON values."""
+    return [
+        {
+            "kernel": kernel.name,
+            "device": kernel.device,
+            "summary": kernel.summary,
+            "owner": kernel.owner or None,
+        }
+        for kernel in kernels
+    ]
+
+
+def show_list(kernels: Sequence[Kernel], console: Console) -> None:
+    """A row a kernel, in order of preference."""
+    made = table("kernel", "device", "what it does", left=3)
+    made.columns[0].no_wrap = True
+    for kernel in kernels:
+        whose = f" ({kernel.owner})" if kernel.owner else ""
+        made.add_row(kernel.name, kernel.device, kernel.summary + whose)
+    console.print(made)
