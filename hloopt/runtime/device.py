@@ -4,13 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 import numpy as np
 
 from hloopt.kernels.spec import Dim3, Role
 
-__all__ = ["Array", "Device", "DeviceCode", "Pointer", "PointerArgument"]
+if TYPE_CHECKING:
+    from hloopt.ir import Instruction
+
+__all__ = [
+    "Array",
+    "Capturing",
+    "Device",
+    "DeviceCode",
+    "LibraryCalls",
+    "Pointer",
+    "PointerArgument",
+]
 
 Array = np.ndarray[Any, Any]
 
@@ -78,3 +89,40 @@ class Device(Protocol):
 
     def close(self) -> None:
         """Free everything."""
+
+
+@runtime_checkable
+class Capturing(Protocol):
+    """A device that can write a stretch of work down once and run it again as one."""
+
+    def begin_capture(self) -> None:
+        """From here on launches, copies, fills and library calls are written down instead of run."""
+
+    def end_capture(self) -> int:
+        """What came since, for ``replay``; nothing of it has run yet."""
+
+    def abandon_capture(self) -> None:
+        """Forget a capture whose work failed half-way; without one, do nothing."""
+
+    def replay(self, graph: int) -> None:
+        """Run it: the same functions on the same memory."""
+
+
+@runtime_checkable
+class LibraryCalls(Protocol):
+    """A device with libraries of its own (``analysis.gpu_libraries``)."""
+
+    def require(self, libraries: Sequence[str]) -> None:
+        """Raise ``DeviceError`` for one that is not installed."""
+
+    def prepare_library(self, name: str, instruction: Instruction) -> None:
+        """Make what a call needs; before a capture."""
+
+    def library(
+        self,
+        name: str,
+        instruction: Instruction,
+        operands: Sequence[Pointer],
+        results: Sequence[Pointer],
+    ) -> None:
+        """Call it, on the flat leaves of an instruction's operands and of its result."""

@@ -25,9 +25,7 @@ _ERROR = re.compile(
     r"^program\.cu\((\d+)\): (?:catastrophic )?error(?: #[\w-]+)?: (.*)$", re.MULTILINE
 )
 _ASSEMBLER = re.compile(r"^ptxas (?:error|fatal)\s*: (.*)$", re.MULTILINE)
-_WARNING = re.compile(
-    r"^(?:program\.cu\(\d+\): warning\b.*|ptxas warning\b.*)$", re.MULTILINE
-)
+_WARNING = re.compile(r"^(?:program\.cu\(\d+\): warning\b.*|ptxas warning\b.*)$", re.MULTILINE)
 _KERNEL = re.compile(r"\b__global__\s+void\s+(?:__launch_bounds__\s*\([^)]*\)\s*)?(\w+)\s*\(")
 # The name in front of the parameters; a definition begins a line, a call inside a function does not.
 _DEFINITION = re.compile(r"^[A-Za-z_].*?(\w+)\s*\(")
