@@ -2,7 +2,17 @@
 
 from __future__ import annotations
 
-from hloopt.targets.catalog import find_target, targets
-from hloopt.targets.target import Target
+from hloopt.targets.catalog import complete, find_target, load_target, names, target, targets
+from hloopt.targets.target import Rate, Target, Unit
 
-__all__ = ["Target", "find_target", "targets"]
+__all__ = [
+    "Rate",
+    "Target",
+    "Unit",
+    "complete",
+    "find_target",
+    "load_target",
+    "names",
+    "target",
+    "targets",
+]

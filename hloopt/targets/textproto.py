@@ -1,0 +1,152 @@
+"""The text format of protocol buffers, as far as device descriptions need it.
+
+``name: value``, ``name { ... }``, numbers, strings, words and comments; a name may occur several times.
+Nothing is known of the messages: whoever reads a ``Message`` asks for what it needs.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+from hloopt.errors import SourceError
+from hloopt.source import Source
+
+__all__ = ["Message", "Scalar", "read_textproto"]
+
+_TOKEN = re.compile(
+    r"""(?:\s|\#[^\n]*)*(?:
+        (?P<word>[A-Za-z_][\w.]*)
+      | (?P<number>-?(?:0x[0-9a-fA-F]+|(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?)f?)
+      | (?P<string>"(?:[^"\\\n]|\\.)*"|'(?:[^'\\\n]|\\.)*')
+      | (?P<mark>[:{}<>\[\],;])
+      | (?P<end>\Z)
+    )""",
+    re.VERBOSE,
+)
+_ESCAPE = re.compile(r"\\(.)")
+_CLOSING = {"{": "}", "<": ">"}
+_MOST_DEEP = 50
+
+
+@dataclass(frozen=True, slots=True)
+class Scalar:
+    """A value and where it stands."""
+
+    value: int | float | str
+    offset: int
+
+
+@dataclass(slots=True)
+class Message:
+    """A message: values by name in the order of the text, and where it begins."""
+
+    offset: int
+    fields: dict[str, list[Scalar | Message]] = field(default_factory=dict)
+
+
+_Token: TypeAlias = tuple[str, str, int]
+
+
+def read_textproto(source: Source) -> Message:
+    """The outermost message.  Raises ``SourceError`` at what is no text format."""
+    return _Reader(source).message(0, "", 0)
+
+
+class _Reader:
+    def __init__(self, source: Source) -> None:
+        self.source = source
+        self.tokens = self._tokens()
+        self.token = next(self.tokens)
+
+    def _tokens(self) -> Iterator[_Token]:
+        text, at = self.source.text, 0
+        while True:
+            match = _TOKEN.match(text, at)
+            if match is None or match.lastgroup is None:
+                bad = re.compile(r"(?:\s|#[^\n]*)*").match(text, at)
+                assert bad is not None
+                character = text[bad.end()]
+                unclosed = "a string without an end" if character in "\"'" else repr(character)
+                raise self.source.error(SourceError, bad.end(), f"{unclosed} is not expected here")
+            kind, at = match.lastgroup, match.end()
+            yield kind, match[kind], match.start(kind)
+            if kind == "end":
+                return
+
+    def advance(self) -> _Token:
+        before = self.token
+        self.token = next(self.tokens)
+        return before
+
+    def fail(self, wanted: str) -> SourceError:
+        kind, text, offset = self.token
+        found = "the end of the text" if kind == "end" else f"'{text}'"
+        return self.source.error(
+            SourceError, offset, f"{wanted} is expected, not {found}", width=max(1, len(text))
+        )
+
+    def message(self, offset: int, closing: str, depth: int) -> Message:
+        if depth > _MOST_DEEP:
+            raise self.source.error(SourceError, offset, "messages are nested too deep")
+        made = Message(offset)
+        while True:
+            kind, text, at = self.token
+            if kind == "end" and not closing:
+                return made
+            if kind == "mark" and text == closing:
+                self.advance()
+                return made
+            if kind != "word":
+                raise self.fail(f"the name of a field{f' or {closing!r}' if closing else ''}")
+            self.advance()
+            made.fields.setdefault(text, []).extend(self.values(at, depth))
+            if self.token[1] in (",", ";") and self.token[0] == "mark":
+                self.advance()
+
+    def values(self, offset: int, depth: int) -> list[Scalar | Message]:
+        """What follows a name: one value, a list of them, or a message."""
+        has_colon = self.token[:2] == ("mark", ":")
+        if has_colon:
+            self.advance()
+        if self.token[:2] != ("mark", "["):
+            return [self.value(depth, has_colon)]
+        self.advance()
+        found: list[Scalar | Message] = []
+        while self.token[:2] != ("mark", "]"):
+            found.append(self.value(depth, has_colon))
+            if self.token[:2] == ("mark", ","):
+                self.advance()
+            elif self.token[:2] != ("mark", "]"):
+                raise self.fail("',' or ']'")
+        self.advance()
+        return found
+
+    def value(self, depth: int, has_colon: bool) -> Scalar | Message:
+        kind, text, offset = self.token
+        if kind == "mark" and text in _CLOSING:
+            self.advance()
+            return self.message(offset, _CLOSING[text], depth + 1)
+        if not has_colon:
+            raise self.fail("':' or '{'")
+        if kind == "number":
+            self.advance()
+            return Scalar(_number(text), offset)
+        if kind == "word":
+            self.advance()
+            return Scalar(text, offset)
+        if kind == "string":
+            parts = ""
+            while self.token[0] == "string":  # neighbours are one
+                parts += _ESCAPE.sub(r"\1", self.advance()[1][1:-1])
+            return Scalar(parts, offset)
+        raise self.fail("a value")
+
+
+def _number(text: str) -> int | float:
+    if "0x" in text:
+        return int(text, 16)
+    plain = text.removesuffix("f")
+    return int(plain) if plain.lstrip("-").isdigit() else float(plain)
