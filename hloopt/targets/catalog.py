@@ -15,6 +15,8 @@ from hloopt.targets.target import Target
 __all__ = ["complete", "find_target", "load_target", "names", "target", "targets"]
 
 _FOLDER = Path(__file__).parent / "devices"
+# XLA's names of the same devices, where they are others.
+_ALIASES = {"a100_sxm_80": "a100", "h100_sxm": "h100"}
 _TEXT_PROTO = frozenset({".txtpb", ".textproto", ".pbtxt", ".textpb"})
 
 
@@ -25,8 +27,12 @@ def names() -> tuple[str, ...]:
 
 
 def target(name: str) -> Target:
-    """The device of a name; capitals do not matter.  Raises ``UsageError`` for a name nothing has."""
+    """The device of a name; capitals do not matter, and XLA's names do as well.
+
+    Raises ``UsageError`` for a name nothing has.
+    """
     key = name.lower()
+    key = _ALIASES.get(key, key)
     if key not in names():
         close = get_close_matches(key, names(), 1)
         hint = f"; did you mean '{close[0]}'?" if close else ""

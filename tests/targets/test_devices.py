@@ -160,6 +160,8 @@ def test_roofline() -> None:
 def test_names_and_paths(tmp_path: Path) -> None:
     """Capitals do not matter; what has an ending or a slash is a file."""
     assert find_target("H200") is target("h200")
+    assert find_target("a100_sxm_80") is target("a100")
+    assert find_target("h100_sxm") is target("h100")
     assert load_target(Path("hloopt/targets/devices/h200.toml").absolute()) == target("h200")
     with pytest.raises(
         UsageError, match=r"^no target is called 'h20'; did you mean 'h200'\? \(valid: a100, a6000"
