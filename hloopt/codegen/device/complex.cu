@@ -65,30 +65,50 @@ __device__ double boxed_f64(double x) {
   return copysign(is_infinite_f64(x) ? 1.0 : 0.0, x);
 }
 
-// The quotient by x * conj(y) / |y|^2, scaled so that no square overflows; where that is NaN, the
-// infinities and zeros of Annex G.5.1.
+// What Annex G.5.1 makes of a quotient both of whose parts came out as NaN.
+__device__ c128 recovered_c128(c128 x, c128 y) {
+  bool infinite_x = is_infinite_f64(x.re) || is_infinite_f64(x.im);
+  bool infinite_y = is_infinite_f64(y.re) || is_infinite_f64(y.im);
+  double a = x.re, b = x.im, c = y.re, d = y.im, scale = 0.0;
+  if (c == 0 && d == 0) {
+    double large = copysign(infinite_f64(), c);
+    return c128{large * a, large * b};
+  }
+  if (infinite_x && finite_f64(c) && finite_f64(d)) {
+    a = boxed_f64(a);
+    b = boxed_f64(b);
+    scale = infinite_f64();
+  } else if (infinite_y && finite_f64(a) && finite_f64(b)) {
+    c = boxed_f64(c);
+    d = boxed_f64(d);
+  } else {
+    return c128{nan_f64(), nan_f64()};
+  }
+  return c128{scale * (a * c + b * d), scale * (b * c - a * d)};
+}
+
+// The quotient by x * conj(y) / |y|^2, scaled so that no square overflows.
 __device__ c128 divide_c128(c128 x, c128 y) {
   int above = exponent_c128(x), below = exponent_c128(y);
   c128 z = scaled_c128(x, -above), w = scaled_c128(y, -below);
   double size = w.re * w.re + w.im * w.im;
   double re = scaled_f64((z.re * w.re + z.im * w.im) / size, above - below);
   double im = scaled_f64((z.im * w.re - z.re * w.im) / size, above - below);
-  if (re == re || im == im) return c128{re, im};
-  bool infinite_x = is_infinite_f64(x.re) || is_infinite_f64(x.im);
-  bool infinite_y = is_infinite_f64(y.re) || is_infinite_f64(y.im);
-  if (y.re == 0 && y.im == 0) {
-    double large = copysign(infinite_f64(), y.re);
-    return c128{large * x.re, large * x.im};
-  }
-  if (infinite_x && finite_f64(y.re) && finite_f64(y.im)) {
-    double a = boxed_f64(x.re), b = boxed_f64(x.im);
-    return c128{infinite_f64() * (a * y.re + b * y.im), infinite_f64() * (b * y.re - a * y.im)};
-  }
-  if (infinite_y && finite_f64(x.re) && finite_f64(x.im)) {
-    double c = boxed_f64(y.re), d = boxed_f64(y.im);
-    return c128{0.0 * (x.re * c + x.im * d), 0.0 * (x.im * c - x.re * d)};
-  }
-  return c128{re, im};
+  return re == re || im == im ? c128{re, im} : recovered_c128(x, y);
+}
+
+// The quotient; in f64 no square of f32 overflows.
+__device__ c64 divide_c64(c64 x, c64 y) {
+  c128 z = widen_c64(x), w = widen_c64(y);
+  double size = w.re * w.re + w.im * w.im;
+  double re = (z.re * w.re + z.im * w.im) / size;
+  double im = (z.im * w.re - z.re * w.im) / size;
+  return round_c64(re == re || im == im ? c128{re, im} : recovered_c128(z, w));
+}
+
+// (ac - bd) + (ad + bc)i; in f64 the products are exact.
+__device__ c64 multiply_c64(c64 x, c64 y) {
+  return round_c64(multiply_c128(widen_c64(x), widen_c64(y)));
 }
 
 // Both parts over the size; 0 for 0.
@@ -115,6 +135,23 @@ __device__ c128 exponential_c128(c128 x) {
   return c128{root * cos(b) * root, root * sin(b) * root};
 }
 
+// e^x in f32, where that is as good: nothing cancels.
+__device__ c64 exponential_c64(c64 x) {
+  float a = x.re, b = x.im;
+  if (b == 0) return c64{expf(a), b};
+  if (!finite_f32(b)) {
+    // cos(b) and sin(b) are NaN, which a factor 0 or infinity need not become.
+    float size = finite_f32(a) ? b - b : expf(a);
+    return c64{size, size == 0 ? copysignf(0.0f, b) : b - b};
+  }
+  if (fabsf(a) < 80) {
+    float size = expf(a);
+    return c64{size * cosf(b), size * sinf(b)};
+  }
+  float root = expf(a * 0.5f);
+  return c64{root * cosf(b) * root, root * sinf(b) * root};
+}
+
 // log(a^2 + b^2) / 2 for finite parts with b <= a <= 2 and a^2 + b^2 between 1/2 and 3: the square
 // less 1 is summed with what its products leave.
 __device__ double log_near_one(double a, double b) {
@@ -131,8 +168,9 @@ __device__ double log_size_c128(c128 x) {
     a = b;
     b = c;
   }
-  if (a > 0x1p+1000 && !is_infinite_f64(a)) return log(hypot(a * 0x1p-4, b * 0x1p-4)) + 4 * 0x1.62e42fefa39efp-1;
-  if (a < 0x1p-900 && a != 0) return log(hypot(a * 0x1p+200, b * 0x1p+200)) - 200 * 0x1.62e42fefa39efp-1;
+  const double ln2 = 0x1.62e42fefa39efp-1;
+  if (a > 0x1p+1000 && finite_f64(a)) return log(hypot(a * 0x1p-4, b * 0x1p-4)) + 4 * ln2;
+  if (a < 0x1p-900 && a != 0) return log(hypot(a * 0x1p+200, b * 0x1p+200)) - 200 * ln2;
   if (a >= 0.5 && a <= 2 && b <= a) {
     double square = a * a + b * b;
     if (square > 0.5 && square < 3) return log_near_one(a, b);
@@ -145,14 +183,14 @@ __device__ c128 log_c128(c128 x) {
   return c128{log_size_c128(x), atan2(x.im, x.re)};
 }
 
-// The square root in the right half plane, scaled so that the size neither overflows nor loses bits.
+// The square root in the right half plane, scaled so that no square overflows or loses bits.
 __device__ c128 sqrt_c128(c128 x) {
   double a = x.re, b = x.im;
   if (is_infinite_f64(b)) return c128{infinite_f64(), b};
   if (a == infinite_f64()) return c128{a, b == b ? copysign(0.0, b) : b};
   if (a == -infinite_f64()) return c128{b == b ? 0.0 : b, copysign(infinite_f64(), b)};
-  if (b == 0) return a < 0 ? c128{0.0, copysign(sqrt(-a), b)} : c128{sqrt(fabs(a)), b};
   if (a != a || b != b) return c128{nan_f64(), nan_f64()};
+  if (b == 0) return a < 0 ? c128{0.0, copysign(sqrt(-a), b)} : c128{sqrt(fabs(a)), b};
   int half = exponent_c128(x) / 2;
   c128 z = scaled_c128(x, -2 * half);
   double size = hypot(z.re, z.im);

@@ -2,9 +2,15 @@
 
 // The first NaN, else the larger; +0 is larger than -0.
 __device__ float maximum_f32(float x, float y) {
+#if defined(__CUDACC__) && __CUDA_ARCH__ >= 800
+  float found;
+  asm("max.NaN.f32 %0, %1, %2;" : "=f"(found) : "f"(x), "f"(y));
+  return found;
+#else
   if (x > y || x != x) return x;
   if (x == y) return __uint_as_float(__float_as_uint(x) & __float_as_uint(y));
   return y;
+#endif
 }
 
 // The first NaN, else the larger; +0 is larger than -0.
@@ -16,9 +22,15 @@ __device__ double maximum_f64(double x, double y) {
 
 // The first NaN, else the smaller; -0 is smaller than +0.
 __device__ float minimum_f32(float x, float y) {
+#if defined(__CUDACC__) && __CUDA_ARCH__ >= 800
+  float found;
+  asm("min.NaN.f32 %0, %1, %2;" : "=f"(found) : "f"(x), "f"(y));
+  return found;
+#else
   if (x < y || x != x) return x;
   if (x == y) return __uint_as_float(__float_as_uint(x) | __float_as_uint(y));
   return y;
+#endif
 }
 
 // The first NaN, else the smaller; -0 is smaller than +0.
@@ -82,7 +94,7 @@ __device__ long long total_order_f64(double x) {
   return bits < 0 ? bits ^ 0x7fffffffffffffffll : bits;
 }
 
-// The bits of a float of EXPONENT and MANTISSA bits, rounded to those of TO_EXPONENT and TO_MANTISSA
+// The bits of a float of EXPONENT and MANTISSA bits, rounded to TO_EXPONENT and TO_MANTISSA
 // bits: the mantissa to nearest even, what is then too large to infinity and too small to 0.  U is
 // unsigned and as wide as the float, W at least as wide as int.  NaN stays.
 template <class U, class W, int EXPONENT, int MANTISSA, int TO_EXPONENT, int TO_MANTISSA>

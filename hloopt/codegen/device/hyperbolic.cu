@@ -19,8 +19,8 @@ __device__ c128 sinh_c128(c128 x) {
   double a = x.re, b = x.im;
   if (b == 0) return c128{sinh(a), b};
   if (!finite_f64(b)) {
-    if (a == 0 || is_infinite_f64(a)) return c128{a, nan_f64()};
-    return c128{nan_f64(), nan_f64()};
+    if (a == 0) return c128{a, nan_f64()};
+    return c128{is_infinite_f64(a) ? fabs(a) : nan_f64(), nan_f64()};
   }
   if (fabs(a) < 700) return c128{sinh(a) * cos(b), cosh(a) * sin(b)};
   double root = exp(fabs(a) * 0.5);
@@ -64,14 +64,15 @@ __device__ c128 tan_c128(c128 x) {
   return c128{y.im, -y.re};
 }
 
-// 1 / (1 + e^-x) without overflow; near its poles, at odd multiples of pi i, e^(x/2) / (2 cosh(x/2)).
+// 1 / (1 + e^-x) without overflow; near its poles, odd multiples of pi i, e^(x/2) / (2 cosh(x/2)).
 __device__ c128 logistic_c128(c128 x) {
   if (fabs(x.re) < 1) {
     c128 half = c128{x.re * 0.5, x.im * 0.5};
     c128 size = cosh_c128(half);
-    return divide_c128(exponential_c128(half), c128{2 * size.re, 2 * size.im});
+    return divide_c128(exponential_c128(half), multiply_c128(c128{2.0, 0.0}, size));
   }
   bool left = x.re < 0;
   c128 power = exponential_c128(left ? x : c128{-x.re, -x.im});
-  return divide_c128(left ? power : c128{1.0, 0.0}, c128{1 + power.re, power.im});
+  c128 one = c128{1.0, 0.0};
+  return divide_c128(left ? power : one, add_c128(one, power));
 }

@@ -55,9 +55,18 @@ __device__ long long multiply_high_s64(long long x, long long y) {
   return (long long)high;
 }
 
-// A float as a signed number of BITS bits, truncated; what is too large or small saturates, NaN is 0.
+// A float as a signed number of BITS bits, truncated; what is beyond saturates, NaN is 0.
 template <class T, int BITS, class F>
 __device__ T saturate_signed(F x) {
+#ifdef __CUDACC__
+  // PTX saturates, and takes an f32 NaN to 0; the C++ cast leaves both undefined.
+  if constexpr (sizeof(F) == 4 && BITS <= 32) {
+    int whole;
+    asm("cvt.rzi.s32.f32 %0, %1;" : "=r"(whole) : "f"(x));
+    const int most = (int)((1ull << (BITS - 1)) - 1);
+    return (T)(whole > most ? most : whole < -most - 1 ? -most - 1 : whole);
+  }
+#endif
   const F bound = (F)(1ull << (BITS - 1));
   const T greatest = (T)((1ull << (BITS - 1)) - 1);
   if (x >= bound) return greatest;
@@ -68,6 +77,14 @@ __device__ T saturate_signed(F x) {
 // A float as an unsigned number of BITS bits, truncated; saturates, NaN is 0.
 template <class T, int BITS, class F>
 __device__ T saturate_unsigned(F x) {
+#ifdef __CUDACC__
+  if constexpr (sizeof(F) == 4 && BITS <= 32) {
+    unsigned whole;
+    asm("cvt.rzi.u32.f32 %0, %1;" : "=r"(whole) : "f"(x));
+    const unsigned most = 0xffffffffu >> (32 - BITS);
+    return (T)(whole > most ? most : whole);
+  }
+#endif
   const F bound = (F)2 * (F)(1ull << (BITS - 1));
   if (x >= bound) return (T)(~0ull >> (64 - BITS));
   return x > (F)0 ? (T)x : (T)0;

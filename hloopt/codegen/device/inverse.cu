@@ -17,8 +17,10 @@ __device__ Angles angles_c128(double a, double b) {
   double right = hypot(a + 1, b), left = hypot(a - 1, b);
   double mean = 0.5 * (right + left);
   double square = b * b / (right + (a + 1));
-  double excess = a < 1 ? 0.5 * (square + b * b / (left + (1 - a))) : 0.5 * (square + (left + (a - 1)));
-  double size = mean <= 1.5 ? log1p(excess + sqrt(excess * (mean + 1))) : log(mean + sqrt(mean * mean - 1));
+  double beside = a < 1 ? b * b / (left + (1 - a)) : left + (a - 1);
+  double excess = 0.5 * (square + beside);
+  double size = mean <= 1.5 ? log1p(excess + sqrt(excess * (mean + 1)))
+                            : log(mean + sqrt(mean * mean - 1));
   double ratio = a / mean;
   if (ratio <= 0.6417) return Angles{asin(ratio), acos(ratio), size};
   double whole = mean + a;
@@ -31,8 +33,8 @@ __device__ Angles angles_c128(double a, double b) {
 __device__ c128 asin_c128(c128 x) {
   double a = x.re, b = x.im;
   if (a != a || b != b) {
-    if (is_infinite_f64(a) || is_infinite_f64(b)) return c128{nan_f64(), is_infinite_f64(b) ? b : infinite_f64()};
-    return c128{a == 0 ? a : nan_f64(), nan_f64()};
+    double size = is_infinite_f64(a) || is_infinite_f64(b) ? infinite_f64() : nan_f64();
+    return c128{a == 0 && size != size ? a : nan_f64(), copysign(size, b)};
   }
   Angles found = angles_c128(fabs(a), fabs(b));
   return c128{copysign(found.asin, a), copysign(found.size, b)};
@@ -43,18 +45,18 @@ __device__ c128 acos_c128(c128 x) {
   double a = x.re, b = x.im;
   const double half_pi = 0x1.921fb54442d18p+0;
   if (a != a || b != b) {
-    if (is_infinite_f64(a)) return c128{nan_f64(), infinite_f64()};
-    if (is_infinite_f64(b)) return c128{nan_f64(), -b};
-    return c128{a == 0 ? half_pi : nan_f64(), nan_f64()};
+    double size = is_infinite_f64(a) || is_infinite_f64(b) ? infinite_f64() : nan_f64();
+    return c128{a == 0 && size != size ? half_pi : nan_f64(), -copysign(size, b)};
   }
   Angles found = angles_c128(fabs(a), fabs(b));
-  return c128{a < 0 ? 2 * half_pi - found.acos : found.acos, copysign(found.size, b > 0 || (b == 0 && copysign(1.0, b) > 0) ? -1.0 : 1.0)};
+  double angle = a < 0 ? 2 * half_pi - found.acos : found.acos;
+  return c128{angle, -copysign(found.size, b)};
 }
 
 // The inverse hyperbolic cosine: i acos(x) or -i acos(x), in the right half plane.
 __device__ c128 acosh_c128(c128 x) {
   c128 turned = acos_c128(x);
-  return c128{fabs(turned.im), copysign(turned.re, x.im)};
+  return c128{fabs(turned.im), x.im != x.im ? turned.re : copysign(turned.re, x.im)};
 }
 
 // The inverse hyperbolic sine: the inverse sine with parts exchanged before and after.
@@ -75,7 +77,7 @@ __device__ c128 atanh_c128(c128 x) {
   }
   double re, im;
   if (a > 0x1p+500 || b > 0x1p+500) {
-    double size = is_infinite_f64(a) || is_infinite_f64(b) ? infinite_f64() : hypot(a * 0x1p-2, b * 0x1p-2);
+    double size = hypot(a * 0x1p-2, b * 0x1p-2);
     re = is_infinite_f64(size) ? 0.0 : a * 0x1p-2 / size / size * 0x1p-2;
     im = half_pi;
   } else if (a == 1 && b < 0x1p-500) {

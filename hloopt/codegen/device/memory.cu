@@ -3,14 +3,16 @@
 // N elements that are read and written at once; at most 16 bytes.
 template <class T, int N> struct alignas(N * sizeof(T)) Vector { T lane[N]; };
 
-// The type of an element of what a subscript gives: a reference, or what stands for one in the emulator.
+// The type of an element by what a subscript gives: a reference, or what is one in the emulator.
 template <class T> struct Element { using type = T; };
 template <class T> struct Element<T&> { using type = T; };
 template <class T> struct Element<const T&> { using type = T; };
-template <template <class> class Reference, class T> struct Element<Reference<T>> { using type = T; };
+template <template <class> class R, class T> struct Element<R<T>> { using type = T; };
 
 // The type of the elements behind a pointer, which in the emulator may be one of its own.
-template <class P> struct Pointed { using type = typename Element<decltype((*(P*)nullptr)[0])>::type; };
+template <class P> struct Pointed {
+  using type = typename Element<decltype((*(P*)nullptr)[0])>::type;
+};
 
 // N elements at p, which is aligned to their size.
 template <int N, class P>
@@ -91,4 +93,56 @@ __device__ unsigned char wrap_unsigned(unsigned x) {
 template <int BITS>
 __device__ unsigned unpacked(unsigned char byte, unsigned i) {
   return byte >> (i % (8 / BITS) * BITS) & ((1u << BITS) - 1);
+}
+
+// Whether two values have the same bits.
+template <class T>
+__device__ bool same_bits(T a, T b) {
+  unsigned char x[sizeof(T)], y[sizeof(T)];
+  memcpy(x, &a, sizeof(T));
+  memcpy(y, &b, sizeof(T));
+  bool same = true;
+  for (int i = 0; i < (int)sizeof(T); ++i) same = same && x[i] == y[i];
+  return same;
+}
+
+// Put `value` at p if `expected` is there, as one step; returns what was there.  1, 2, 4 or 8 bytes.
+template <class P, class T>
+__device__ T swap_if(P p, T expected, T value) {
+#ifdef HLOOPT_EMULATOR
+  return atomicCAS(p, expected, value);
+#else
+  T old;
+  if constexpr (sizeof(T) == 8) {
+    unsigned long long e, v;
+    memcpy(&e, &expected, 8);
+    memcpy(&v, &value, 8);
+    v = atomicCAS(reinterpret_cast<unsigned long long*>(p), e, v);
+    memcpy(&old, &v, 8);
+  } else if constexpr (sizeof(T) == 4) {
+    unsigned e, v;
+    memcpy(&e, &expected, 4);
+    memcpy(&v, &value, 4);
+    v = atomicCAS(reinterpret_cast<unsigned*>(p), e, v);
+    memcpy(&old, &v, 4);
+  } else {
+    // The word around it; its other bytes stay as they are.
+    const unsigned long long address = reinterpret_cast<unsigned long long>(p);
+    unsigned* word = reinterpret_cast<unsigned*>(address & ~3ull);
+    const int shift = (int)(address & 3) * 8;
+    const unsigned mask = (sizeof(T) == 2 ? 0xffffu : 0xffu) << shift;
+    unsigned e = 0, v = 0, seen = *word;
+    memcpy(&e, &expected, sizeof(T));
+    memcpy(&v, &value, sizeof(T));
+    for (;;) {
+      if (((seen & mask) >> shift) != e) break;
+      const unsigned before = atomicCAS(word, seen, (seen & ~mask) | (v << shift));
+      if (before == seen) break;
+      seen = before;
+    }
+    const unsigned found = (seen & mask) >> shift;
+    memcpy(&old, &found, sizeof(T));
+  }
+  return old;
+#endif
 }

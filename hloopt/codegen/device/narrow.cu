@@ -39,19 +39,24 @@ __device__ float widen_f16(f16 x) {
 #endif
 }
 
-// f32 to f16; a NaN keeps its sign and the upper bits of its payload.
+// f32 to f16; the hardware has one NaN.
 __device__ f16 round_f16(float x) {
-  unsigned bits = __float_as_uint(x);
-  unsigned sign = bits >> 16 & 0x8000u;
-  if (x != x) return f16{(unsigned short)(sign | 0x7e00u | (bits >> 13 & 0x3ffu))};
-#ifdef __CUDACC__
   f16 narrow;
+#ifdef __CUDACC__
   asm("cvt.rn.f16.f32 %0, %1;" : "=h"(narrow.bits) : "f"(x));
-  return narrow;
 #else
-  unsigned size = narrow_size<10, 15>(x);
-  return f16{(unsigned short)(sign | (size < 0x7c00u ? size : 0x7c00u))};
+  unsigned sign = __float_as_uint(x) >> 16 & 0x8000u;
+  unsigned size = x == x ? narrow_size<10, 15>(x) : 0x7e00u;
+  narrow.bits = (unsigned short)(sign | (size < 0x7c00u || x != x ? size : 0x7c00u));
 #endif
+  return narrow;
+}
+
+// f32 to f16 where it is asked for by name: a NaN keeps its sign and the upper bits of its payload.
+__device__ f16 convert_f16(float x) {
+  unsigned bits = __float_as_uint(x);
+  if (x == x) return round_f16(x);
+  return f16{(unsigned short)((bits >> 16 & 0x8000u) | 0x7e00u | (bits >> 13 & 0x3ffu))};
 }
 
 // bf16 as f32.
@@ -59,27 +64,50 @@ __device__ float widen_bf16(bf16 x) {
   return __uint_as_float((unsigned)x.bits << 16);
 }
 
-// f32 to bf16; a NaN keeps its sign.
+// f32 to bf16; the hardware has one NaN.
 __device__ bf16 round_bf16(float x) {
+  bf16 narrow;
+#if defined(__CUDACC__) && __CUDA_ARCH__ >= 800
+  asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(narrow.bits) : "f"(x));
+#else
   unsigned bits = __float_as_uint(x);
-  if (x != x) return bf16{(unsigned short)((bits >> 16 & 0x8000u) | 0x7fc0u)};
-  return bf16{(unsigned short)((bits + 0x7fffu + (bits >> 16 & 1)) >> 16)};
+  unsigned rounded = bits + 0x7fffu + (bits >> 16 & 1);
+  narrow.bits = (unsigned short)(x == x ? rounded >> 16 : (bits >> 16 & 0x8000u) | 0x7fc0u);
+#endif
+  return narrow;
+}
+
+// f32 to bf16 where it is asked for by name: a NaN keeps its sign.
+__device__ bf16 convert_bf16(float x) {
+  if (x == x) return round_bf16(x);
+  return bf16{(unsigned short)((__float_as_uint(x) >> 16 & 0x8000u) | 0x7fc0u)};
 }
 
 // f8e5m2 as f32: the upper half of an f16.
 __device__ float widen_f8e5m2(f8e5m2 x) {
+#ifdef __CUDACC__
+  return widen_f16(f16{(unsigned short)(x.bits << 8)});
+#else
   unsigned size = x.bits & 0x7fu, sign = x.bits >> 7;
   if (size > 0x7cu) return __uint_as_float(sign << 31 | 0x7fc00000u);
   if (size == 0x7cu) return __uint_as_float(sign << 31 | 0x7f800000u);
   return widen_size<2, 15>(size, sign);
+#endif
 }
 
 // f32 to f8e5m2; infinite from 61440.
 __device__ f8e5m2 round_f8e5m2(float x) {
   unsigned sign = __float_as_uint(x) >> 24 & 0x80u;
   if (x != x) return f8e5m2{(unsigned char)(sign | 0x7eu)};
+#if defined(__CUDACC__) && __CUDA_ARCH__ >= 890
+  if (fabsf(x) >= 61440.0f) return f8e5m2{(unsigned char)(sign | 0x7cu)};
+  unsigned short pair;
+  asm("cvt.rn.satfinite.e5m2x2.f32 %0, %1, %2;" : "=h"(pair) : "f"(0.0f), "f"(x));
+  return f8e5m2{(unsigned char)pair};
+#else
   unsigned size = narrow_size<2, 15>(x);
   return f8e5m2{(unsigned char)(sign | (size < 0x7cu ? size : 0x7cu))};
+#endif
 }
 
 // f8e4m3 as f32.
@@ -108,9 +136,14 @@ __device__ float widen_f8e4m3fn(f8e4m3fn x) {
 // f32 to f8e4m3fn; NaN where it would round beyond 448.
 __device__ f8e4m3fn round_f8e4m3fn(float x) {
   unsigned sign = __float_as_uint(x) >> 24 & 0x80u;
-  if (x != x) return f8e4m3fn{(unsigned char)(sign | 0x7fu)};
-  unsigned size = narrow_size<3, 7>(x);
-  return f8e4m3fn{(unsigned char)(sign | (size < 0x7fu ? size : 0x7fu))};
+  if (!(fabsf(x) <= 464.0f)) return f8e4m3fn{(unsigned char)(sign | 0x7fu)};
+#if defined(__CUDACC__) && __CUDA_ARCH__ >= 890
+  unsigned short pair;
+  asm("cvt.rn.satfinite.e4m3x2.f32 %0, %1, %2;" : "=h"(pair) : "f"(0.0f), "f"(x));
+  return f8e4m3fn{(unsigned char)pair};
+#else
+  return f8e4m3fn{(unsigned char)(sign | narrow_size<3, 7>(x))};
+#endif
 }
 
 // f8e3m4 as f32.
@@ -181,12 +214,14 @@ __device__ float widen_f8e8m0fnu(f8e8m0fnu x) {
   return __uint_as_float(x.bits == 0 ? 0x00400000u : (unsigned)x.bits << 23);
 }
 
-// f32 to f8e8m0fnu, halves up; NaN for 0, negative numbers and what lies beyond the greatest.
+// f32 to f8e8m0fnu, halves up, and up from all between the two least numbers; NaN for 0, negative
+// numbers and what lies beyond the greatest.
 __device__ f8e8m0fnu round_f8e8m0fnu(float x) {
   if (!(x > 0.0f)) return f8e8m0fnu{0xff};
   unsigned bits = __float_as_uint(x);
-  if (bits < 0x00800000u) return f8e8m0fnu{(unsigned char)(bits >= 0x00600000u)};
-  return f8e8m0fnu{(unsigned char)((bits + 0x00400000u) >> 23 < 0xffu ? (bits + 0x00400000u) >> 23 : 0xffu)};
+  if (bits < 0x00800000u) return f8e8m0fnu{(unsigned char)(bits > 0x00400000u)};
+  unsigned rounded = (bits + 0x00400000u) >> 23;
+  return f8e8m0fnu{(unsigned char)(rounded < 0xffu ? rounded : 0xffu)};
 }
 
 // f4e2m1fn as f32.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from hloopt.codegen.device import Uses
+from hloopt.codegen.device import Uses, library
 from hloopt.codegen.scalars.integers import Rule
 from hloopt.types import DType
 
@@ -32,11 +32,13 @@ def _absolute(kind: DType, operands: tuple[str, ...], uses: Uses) -> str:
 
 
 def _of_library(name: str) -> Rule:
-    """A function of c128 in the library."""
+    """A function of c128 in the library, which may have one of c64, too."""
 
     def rule(kind: DType, operands: tuple[str, ...], uses: Uses) -> str:
         if kind.name == "c128":
             return uses.call(f"{name}_c128", *operands)
+        if f"{name}_c64" in library():
+            return uses.call(f"{name}_c64", *operands)
         wide = [uses.call("widen_c64", operand) for operand in operands]
         return uses.call("round_c64", uses.call(f"{name}_c128", *wide))
 

@@ -10,6 +10,10 @@ from hloopt.types import DType
 __all__ = ["convert", "reinterpret"]
 
 
+# Here, and not after every op, the sign of a NaN is kept.
+_KEEPS_NANS = frozenset({"f16", "bf16"})
+
+
 def convert(expr: str, source: DType, target: DType, uses: Uses) -> str:
     """A value of ``source`` as ``target`` by the rules of the op ``convert``.
 
@@ -37,10 +41,12 @@ def convert(expr: str, source: DType, target: DType, uses: Uses) -> str:
         return f"({register_type(target)}){value}"
     if source.name == "f64" and target.bits < 16:
         return narrow(uses.call("round_to_odd", expr), target, uses)
-    value = widen(expr, source, uses)
-    return narrow(
-        value if source.is_narrow_float or source is F32 else f"(float){value}", target, uses
-    )
+    if not source.is_float:
+        return narrow(f"(float){expr}", target, uses)
+    value = f"(float){expr}" if source.name == "f64" else widen(expr, source, uses)
+    if target.name in _KEEPS_NANS:
+        return uses.call(f"convert_{target.name}", value)
+    return narrow(value, target, uses)
 
 
 def _truth(expr: str, source: DType, uses: Uses) -> str:
