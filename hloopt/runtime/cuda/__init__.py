@@ -3,6 +3,6 @@
 from __future__ import annotations
 
 from hloopt.runtime.cuda.device import CudaDevice
-from hloopt.runtime.cuda.driver import open_cupy
+from hloopt.runtime.cuda.driver import check_gpu
 
-__all__ = ["CudaDevice", "open_cupy"]
+__all__ = ["CudaDevice", "check_gpu"]

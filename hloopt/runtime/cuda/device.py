@@ -11,10 +11,10 @@ import numpy as np
 from hloopt.errors import DeviceError, EvaluationError
 from hloopt.ir import Instruction
 from hloopt.kernels.spec import Dim3
-from hloopt.runtime.cuda.driver import capability, driver_version, open_cupy
+from hloopt.runtime.cuda.driver import capability, compiler_for, open_cupy
 from hloopt.runtime.cuda.libraries import Libraries
 from hloopt.runtime.device import Array, Pointer, PointerArgument
-from hloopt.runtime.nvrtc import VERIFY, Compiled, Flags, architecture, compile_cuda, nvrtc_for
+from hloopt.runtime.nvrtc import VERIFY, Compiled, Flags, architecture, compile_cuda
 
 __all__ = ["CudaDevice"]
 
@@ -27,6 +27,9 @@ class CudaDevice:
     Raises ``DeviceError`` at once where CuPy, driver, GPU or compiler is missing.
     """
 
+    # Library calls may be part of a graph, once ``prepare_library`` has made what they need.
+    captures_libraries = True
+
     def __init__(self, number: int = 0, flags: Flags = VERIFY, *, blocking: bool = False) -> None:
         self._cupy = open_cupy(number)
         self._runtime = self._cupy.cuda.runtime
@@ -34,7 +37,7 @@ class CudaDevice:
         self.flags = flags
         self.blocking = blocking
         self.capability = capability(self._cupy, number)
-        self._nvrtc = nvrtc_for(architecture(self.capability), driver_version(self._cupy)[0])
+        self._nvrtc = compiler_for(self._cupy, number)
         self._runtime.setDevice(number)
         # Captures need a stream of their own; non-blocking, as nobody else's work matters here.
         self.stream = self._cupy.cuda.Stream(non_blocking=True)

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from hloopt.errors import DeviceError
-from hloopt.runtime.nvrtc import INSTALL
+from hloopt.runtime.nvrtc import INSTALL, Nvrtc, architecture, nvrtc_for
 
-__all__ = ["capability", "driver_version", "open_cupy"]
+__all__ = ["capability", "check_gpu", "compiler_for", "open_cupy"]
 
 # cudaError_t, as CuPy's errors carry it.
 _INSUFFICIENT_DRIVER, _NO_DEVICE = 35, 100
@@ -44,10 +44,15 @@ def capability(cupy: Any, number: int) -> tuple[int, int]:
     return int(properties["major"]), int(properties["minor"])
 
 
-def driver_version(cupy: Any) -> tuple[int, int]:
-    """The newest CUDA the driver knows, such as (13, 0); (0, 0) without a driver."""
-    version = cupy.cuda.runtime.driverGetVersion()
-    return version // 1000, version % 1000 // 10
+def compiler_for(cupy: Any, number: int) -> Nvrtc:
+    """The compiler whose machine code the GPU and its driver take; raises as ``nvrtc_for``."""
+    newest = cupy.cuda.runtime.driverGetVersion() // 1000
+    return nvrtc_for(architecture(capability(cupy, number)), newest)
+
+
+def check_gpu(number: int = 0) -> None:
+    """Raise ``DeviceError`` where CuPy, the driver, the GPU or the compiler is missing."""
+    compiler_for(open_cupy(number), number)
 
 
 def _no_driver(runtime: Any, error: Any) -> str:

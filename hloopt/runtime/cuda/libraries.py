@@ -82,10 +82,15 @@ class Libraries:
                 ) from error
 
     def prepare(self, library: str, instruction: Instruction) -> None:
-        """Make what the call of an instruction needs; before a capture, which must not allocate."""
-        if library == "cublas":
+        """Make what the call of an instruction needs; before a capture, which must not allocate.
+
+        Raises ``DeviceError`` as ``require``, ``UnsupportedError`` as ``call``.
+        """
+        self.require([library])
+        found = self._described(library, instruction)
+        if isinstance(found, Product):
             self._blas()
-        elif not isinstance(found := self._described(library, instruction), Product):
+        else:
             self._plan(found)
 
     def call(

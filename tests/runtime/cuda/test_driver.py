@@ -9,12 +9,14 @@ import pytest
 
 from fake_cupy import CUDARuntimeError, FakeCupy
 from hloopt.errors import DeviceError
-from hloopt.runtime.cuda import CudaDevice
+from hloopt.runtime.cuda import CudaDevice, check_gpu
 from hloopt.runtime.nvrtc import library
 
 
 def refused(match: str, number: int = 0) -> None:
     """Opening the device fails in one line, with the exit code of a missing device."""
+    with pytest.raises(DeviceError, match=match):
+        check_gpu(number)
     with pytest.raises(DeviceError, match=match) as caught:
         CudaDevice(number)
     assert "\n" not in str(caught.value)
