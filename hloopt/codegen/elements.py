@@ -191,7 +191,7 @@ class Elements:
             name = self._input(instruction, at)
         elif instruction.opcode == "constant":
             name = self._constant(instruction, at)
-        elif instruction.op.is_elementwise and not _changes_width(instruction):
+        elif instruction.op.is_elementwise and instruction.opcode not in self._emitters:
             name = yield from self._elementwise(instruction, at)
         else:
             emit = self._emitters.get(instruction.opcode)
@@ -258,13 +258,6 @@ class Elements:
 
 
 _MOST_CONSTANTS = 4096
-
-
-def _changes_width(instruction: Instruction) -> bool:
-    """``bitcast-convert`` between widths takes an element apart, or puts several together."""
-    if instruction.opcode != "bitcast-convert":
-        return False
-    return instruction.array.dtype.bits != instruction.operands[0].array.dtype.bits
 
 
 def _emitters() -> Mapping[str, Emit]:

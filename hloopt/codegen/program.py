@@ -5,12 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from hloopt.analysis.region import region_of
 from hloopt.codegen.device import Uses
 from hloopt.codegen.families import emitters
 from hloopt.codegen.writer import write_function
 from hloopt.ir import Computation, Instruction
+from hloopt.kernels.kernel import Site
+from hloopt.kernels.limits import Limits
 from hloopt.kernels.plan import ConditionalStep, KernelStep, Plan, PlanStep, WhileStep
+from hloopt.kernels.registry import find_kernel
 from hloopt.kernels.spec import Launch
+from hloopt.targets import Target
 from hloopt.text.printer import print_instruction
 
 __all__ = ["kernel_steps", "render", "render_step"]
@@ -18,19 +23,21 @@ __all__ = ["kernel_steps", "render", "render_step"]
 _WIDTH = 160
 
 
-def render(plan: Plan) -> str:
-    """The source text of a program.
+def render(plan: Plan, target: Target | None = None, limits: Limits | None = None) -> str:
+    """The source text of a program; target and limits are those that its kernels were chosen for.
 
     Raises ``UnsupportedError`` for an instruction inside a kernel that no kernel can compute.
     """
     uses = Uses()
-    functions = [line for step in kernel_steps(plan.steps) for line in (*_step(step, uses), "")]
+    functions = []
+    for step in kernel_steps(plan.steps):
+        functions += [*_step(step, uses, target, limits), ""]
     return "\n".join([uses.source(), *functions])
 
 
 def render_step(step: KernelStep) -> str:
     """The source text of one instruction, device functions left out."""
-    return "\n".join(_step(step, Uses()))
+    return "\n".join(_step(step, Uses(), None, None))
 
 
 def kernel_steps(steps: tuple[PlanStep, ...]) -> Iterator[KernelStep]:
@@ -46,7 +53,9 @@ def kernel_steps(steps: tuple[PlanStep, ...]) -> Iterator[KernelStep]:
                 yield from kernel_steps(branch)
 
 
-def _step(step: KernelStep, uses: Uses) -> Iterator[str]:
+def _step(
+    step: KernelStep, uses: Uses, target: Target | None, limits: Limits | None
+) -> Iterator[str]:
     launches: dict[str, Launch] = {}
     for part in step.spec.steps:
         if isinstance(part, Launch):
@@ -54,6 +63,12 @@ def _step(step: KernelStep, uses: Uses) -> Iterator[str]:
     if not launches:
         return
     yield from _comment(step.instruction)
+    kernel = find_kernel(step.spec.kernel)
+    if kernel.source is not None:
+        assert target is not None, "a kernel that brings its source asks for the target"
+        site = Site(region_of(step.instruction), target, limits or Limits())
+        yield kernel.source(site, step.spec, step.function)
+        return
     emit = emitters()[step.spec.kernel]
     for launch in launches.values():
         yield from write_function(step, launch, emit, uses)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 from hloopt.analysis.region import Region
 from hloopt.ir import Instruction
 from hloopt.ir.walk import called_computations
@@ -18,9 +20,12 @@ ELEMENTAL = frozenset({
 """The opcodes beside the elementwise ones; ``codegen/elemental`` has an emitter for each."""
 
 
-def elemental_problem(region: Region) -> str:
-    """Why a region cannot be computed element by element: the first op that cannot; empty if it can."""
-    pending: list[Instruction] = list(region.body)
+def elemental_problem(region: Region, heroes: Collection[Instruction] = ()) -> str:
+    """Why a region cannot be computed element by element: the first op that cannot; empty if it can.
+
+    ``heroes`` are left out: the kernel computes them in its own way.
+    """
+    pending: list[Instruction] = [one for one in region.body if one not in heroes]
     while pending:
         instruction = pending.pop()
         if not instruction.op.is_elementwise and instruction.opcode not in ELEMENTAL:

@@ -13,7 +13,18 @@ class Limits:
 
     loop_threads   threads a block of a loop kernel has (XLA: 4 warp schedulers of 32)
     loop_unroll    most elements a thread of a loop kernel computes in a row (XLA: 4)
+    reduction_row_elements     longest row that one block reduces (XLA: 1024 threads of 16 elements)
+    reduction_row_batch        most such rows that are reduced to one result (XLA: 8)
+    reduction_column_elements  longest column that one block reduces (XLA: 32 warps of 128 elements)
+    scatter_ordered_indices    most indices of a scatter that each result element goes through in order (a warp
+                               of them is read as fast as one)
+    dot_loop_work  (m + n) * k below which a dot is computed by a loop kernel (XLA: 100)
     """
 
     loop_threads: int = 128
     loop_unroll: int = 4
+    reduction_row_elements: int = 1024 * 16
+    reduction_row_batch: int = 8
+    reduction_column_elements: int = 32 * 128
+    scatter_ordered_indices: int = 32
+    dot_loop_work: int = 100

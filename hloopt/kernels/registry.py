@@ -19,6 +19,8 @@ __all__ = ["FAMILIES", "find_kernel", "kernels", "register", "registered", "unre
 # Special kernels come before general ones; a line is added by whoever writes the family.
 FAMILIES: tuple[str, ...] = (
     "copy",
+    "in_place_update",
+    "scatter",
     "loop",
 )
 """Modules of ``hloopt/kernels/families``, each with its ``KERNELS``."""
@@ -35,9 +37,23 @@ def _own() -> tuple[Kernel, ...]:
     return tuple(found)
 
 
+def _installed() -> tuple[Kernel, ...]:
+    from hloopt.kernels.user import installed
+
+    found = installed()
+    taken = {kernel.name for kernel in _own()}
+    for kernel in found:
+        if kernel.name in taken:
+            raise UsageError(f"{kernel.owner}: there is a kernel '{kernel.name}' already")
+    return found
+
+
 def kernels(device: KernelDevice = "gpu") -> tuple[Kernel, ...]:
-    """The kernels of a device in order of preference; those that were registered come first."""
-    every = (*_REGISTERED.values(), *_own())
+    """The kernels of a device in order of preference: registered ones, installed ones, hloopt's own.
+
+    Raises ``UsageError`` for an installed one that cannot be loaded.
+    """
+    every = (*_REGISTERED.values(), *_installed(), *_own())
     return tuple(kernel for kernel in every if kernel.device == device)
 
 
@@ -51,7 +67,7 @@ def find_kernel(name: str, device: KernelDevice = "gpu") -> Kernel:
 
 def register(kernel: Kernel) -> None:
     """Let selection know a kernel in this process.  Raises ``UsageError`` for a name that is taken."""
-    for other in (*_REGISTERED.values(), *_own()):
+    for other in (*_REGISTERED.values(), *_installed(), *_own()):
         if other.name == kernel.name and other.device == kernel.device:
             whose = f" ({other.owner})" if other.owner else ""
             raise UsageError(f"{kernel.owner}: there is a kernel '{kernel.name}' already{whose}")

@@ -45,13 +45,15 @@ def _bitcast_convert(
     e: Elements, instruction: Instruction, index: _Position, leaf: int
 ) -> Emission:
     operand = instruction.operands[0]
-    wide, narrow = operand.array.dtype.bits, instruction.array.dtype.bits
-    if wide > narrow:
+    source, result = operand.array.dtype, instruction.array.dtype
+    if source.bits == result.bits:
+        element = yield At(operand, index)
+        return _declared(e, instruction, reinterpret(element, source, result, e.uses))
+    if source.bits > result.bits:
         element = yield At(operand, index[:-1])
         return _part(e, instruction, element, index[-1])
-    parts = yield from each(
-        At(operand, (*index, Index(number))) for number in range(narrow // wide)
-    )
+    ratio = result.bits // source.bits
+    parts = yield from each(At(operand, (*index, Index(number))) for number in range(ratio))
     return _together(e, instruction, parts)
 
 

@@ -12,7 +12,7 @@ from hloopt.codegen.writer import EmitFunction
 
 __all__ = ["emitters"]
 
-_MODULES: Final = ("in_place_update", "loop")
+_MODULES: Final = ("in_place_update", "loop", "scatter")
 
 
 @cache

@@ -5,7 +5,8 @@ from __future__ import annotations
 from hloopt.codegen.elemental.indexing import starts
 from hloopt.codegen.elements import At, Emission
 from hloopt.codegen.families import loop
-from hloopt.codegen.index import Symbol, delinearize, linearize
+from hloopt.codegen.families.loop import strided
+from hloopt.codegen.index import delinearize, linearize
 from hloopt.codegen.writer import FunctionWriter
 from hloopt.kernels.families.in_place_update import update_of
 
@@ -22,20 +23,7 @@ def _emit(f: FunctionWriter) -> None:
     assert update is not None
     operand, source, *places = update.operands
     dims, sizes = operand.array.dims, source.array.dims
-    elements = source.array.elements
-    thread = f.global_thread("i")
-    launched = f.launch.grid[0] * f.launch.block[0]
-    scope = f.scope
-    if launched < elements:
-        kind = f.loads.index_type
-        name = scope.names.fresh("i")
-        scope = scope.block(
-            f"for ({kind} {name} = {thread}; {name} < {elements}; {name} += {launched})"
-        )
-        thread = Symbol(name, 0, elements - 1).index
-    elif launched > elements:
-        scope.line(f"if ({thread} >= {elements}) return;")
-        thread = Symbol(str(thread), 0, elements - 1).index
+    thread, scope = strided(f, source.array.elements)
     index = delinearize(thread, sizes)
 
     def write() -> Emission:

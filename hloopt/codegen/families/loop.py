@@ -7,10 +7,11 @@ from collections.abc import Sequence
 from hloopt.codegen.index import Index, Symbol, delinearize
 from hloopt.codegen.loads import VECTOR_BYTES
 from hloopt.codegen.scalars import literal, pack
+from hloopt.codegen.scope import Scope
 from hloopt.codegen.types import elements_per_byte, is_packed
 from hloopt.codegen.writer import FunctionWriter, Pointee
 
-__all__ = ["emit", "store_run"]
+__all__ = ["emit", "store_run", "strided"]
 
 
 def emit(f: FunctionWriter) -> None:
@@ -20,22 +21,29 @@ def emit(f: FunctionWriter) -> None:
     ]
     elements = f.region.results[numbers[0]].shape.elements
     unroll = f.tile["unroll"]
-    groups = -(-elements // unroll)
+    thread, scope = strided(f, -(-elements // unroll))
+    with f.elements.within(scope):
+        _run(f, numbers, thread, elements, unroll)
+
+
+def strided(f: FunctionWriter, count: int) -> tuple[Index, Scope]:
+    """A number below ``count`` for each thread and the block where it holds.
+
+    Threads beyond have left; where there are fewer threads each takes several, a grid apart.
+    """
     launched = f.launch.grid[0] * f.launch.block[0]
     thread = f.global_thread("i")
-    if launched < groups:
+    if launched < count:
         name = f.scope.names.fresh("i")
         kind = f.loads.index_type
         block = f.scope.block(
-            f"for ({kind} {name} = {thread}; {name} < {groups}; {name} += {launched})"
+            f"for ({kind} {name} = {thread}; {name} < {count}; {name} += {launched})"
         )
-        with f.elements.within(block):
-            _run(f, numbers, Symbol(name, 0, groups - 1).index, elements, unroll)
-        return
-    if launched > groups:
-        f.scope.line(f"if ({thread} >= {groups}) return;")
-        thread = Symbol(str(thread), 0, groups - 1).index
-    _run(f, numbers, thread, elements, unroll)
+        return Symbol(name, 0, count - 1).index, block
+    if launched > count:
+        f.scope.line(f"if ({thread} >= {count}) return;")
+        thread = Symbol(str(thread), 0, count - 1).index
+    return thread, f.scope
 
 
 def _run(

@@ -13,6 +13,7 @@ from hloopt.analysis.reduction import WARP_SIZE
 from hloopt.analysis.region import Region
 from hloopt.kernels.elemental import elemental_problem
 from hloopt.kernels.kernel import NO, YES, Kernel, Site, Verdict
+from hloopt.kernels.overwrites import overwritable
 from hloopt.kernels.spec import Argument, KernelSpec, Launch, Place, Step, Tile
 
 __all__ = ["KERNELS", "loop_launches", "operands_read", "own_threads", "result_groups"]
@@ -56,7 +57,8 @@ def _tile(site: Site) -> Tile:
 
 def _spec(site: Site, tile: Tile) -> KernelSpec:
     every = list(range(len(site.region.results)))
-    return KernelSpec("loop", tile, loop_launches(site, tile, every, operands_read(site.region)))
+    steps = loop_launches(site, tile, every, operands_read(site.region))
+    return KernelSpec("loop", tile, steps, overwrites=overwritable(site.region))
 
 
 def own_threads(site: Site, count: int, tile: Tile) -> tuple[int, int]:

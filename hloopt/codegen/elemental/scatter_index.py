@@ -1,0 +1,62 @@
+"""Where a scatter's updates go."""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Sequence
+
+from hloopt.codegen.elements import At, Elements
+from hloopt.codegen.index import Index
+from hloopt.ir import Instruction
+from hloopt.types import ScatterDims
+
+__all__ = ["Window", "scatter_window"]
+
+
+class Window:
+    """One window of a scatter.
+
+    ``start`` is its first element's index in the operand, ``sizes`` its size in each operand dimension,
+    ``tests`` say in C that it lies inside, which it must for anything to be written.  ``offsets`` are the
+    operand's dimensions that the update's window dimensions run along, in order.
+    """
+
+    def __init__(self, rank: int) -> None:
+        self.start = [Index(0)] * rank
+        self.sizes = [1] * rank
+        self.tests: list[str] = []
+        self.along: list[int] = []
+
+
+def scatter_window(
+    e: Elements, scatter: Instruction, batch: Sequence[Index]
+) -> Generator[At, str, Window]:
+    """The window of a scatter index; ``batch`` are its positions along the updates' scatter dimensions."""
+    dims = ScatterDims.of(scatter.attributes)
+    count = (len(scatter.operands) - 1) // 2
+    operand, indices = scatter.operands[0].array, scatter.operands[count]
+    updates = scatter.operands[-1].array
+    window = Window(operand.rank)
+    gone = {*dims.inserted_window_dims, *dims.input_batching_dims}
+    window.along = [at for at in range(operand.rank) if at not in gone]
+    for at, dimension in zip(window.along, sorted(dims.update_window_dims), strict=True):
+        window.sizes[at] = updates.dims[dimension]
+    for number, dimension in enumerate(dims.scatter_dims_to_operand_dims):
+        where = list(batch)
+        if dims.index_vector_dim < indices.array.rank:
+            where.insert(dims.index_vector_dim, Index(number))
+        value = yield At(indices, tuple(where))
+        last = operand.dims[dimension] - window.sizes[dimension]
+        kind = indices.array.dtype
+        if last < 0:
+            window.tests.append("false")
+            continue
+        low = "" if kind.kind == "unsigned" else f"{value} >= 0 && "
+        limit = f"{last}u" if kind.kind == "unsigned" else str(last)
+        window.tests.append(f"{low}{value} <= {limit}")
+        text = f"({e.loads.index_type}){value}"
+        # Outside of the tests the number may be anything; whoever reads it has passed them.
+        window.start[dimension] = e.symbol(text, f"start_{dimension}", 0, max(last, 0))
+    for number, dimension in enumerate(dims.input_batching_dims):
+        place = dims.scatter_indices_batching_dims[number]
+        window.start[dimension] = batch[place - (place > dims.index_vector_dim)]
+    return window

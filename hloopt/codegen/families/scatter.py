@@ -1,0 +1,197 @@
+"""Scatter: threads for update elements, or for result elements."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import ExitStack
+
+from hloopt.codegen.elemental.scatter_index import Window, scatter_window
+from hloopt.codegen.elements import At, Emission, each
+from hloopt.codegen.families.loop import strided
+from hloopt.codegen.index import Index, delinearize, linearize
+from hloopt.codegen.scalars import load
+from hloopt.codegen.scope import Scope
+from hloopt.codegen.writer import FunctionWriter
+from hloopt.ir import Instruction
+from hloopt.kernels.families.scatter import NATIVE, combiner, scatter_of
+from hloopt.types import ScatterDims
+
+__all__ = ["EMITTERS"]
+
+_ATOMIC = {
+    "add": "atomicAdd",
+    "minimum": "atomicMin",
+    "maximum": "atomicMax",
+    "and": "atomicAnd",
+    "or": "atomicOr",
+    "xor": "atomicXor",
+}
+
+
+def _scatter(f: FunctionWriter) -> Instruction:
+    scatter = scatter_of(f.region)
+    assert scatter is not None
+    return scatter
+
+
+def _emit(f: FunctionWriter) -> None:
+    scatter = _scatter(f)
+    if f.launch.function == "_begin":
+        _begin(f, scatter)
+        return
+    updates = scatter.operands[-1].array
+    thread, scope = strided(f, updates.elements)
+    with f.elements.within(scope):
+        f.elements.run(_update(f, scatter, delinearize(thread, updates.dims)))
+
+
+def _begin(f: FunctionWriter, scatter: Instruction) -> None:
+    """The results before any update: the operands."""
+    thread, scope = strided(f, f.region.results[0].shape.elements)
+    index = delinearize(thread, f.region.results[0].shape.dims)
+    with f.elements.within(scope):
+        for argument in f.launch.arguments:
+            if argument.place.kind == "result":
+                number = argument.place.number
+                value = f.elements.value(scatter.operands[number], index)
+                f.store(f.result(number), thread, value)
+
+
+def _update(f: FunctionWriter, scatter: Instruction, index: Sequence[Index]) -> Emission:
+    dims = ScatterDims.of(scatter.attributes)
+    e = f.elements
+    batch = [at for number, at in enumerate(index) if number not in dims.update_window_dims]
+    window = yield from scatter_window(e, scatter, batch)
+    offsets = [index[number] for number in sorted(dims.update_window_dims)]
+    position = list(window.start)
+    for at, offset in zip(window.along, offsets, strict=True):
+        position[at] += offset
+    with e.within(_guarded(f, window)):
+        place = e.symbol(linearize(position, scatter.operands[0].array.dims), "place", 0, 2**62)
+        count = len(f.region.results)
+        values = yield from each(At(operand, tuple(index)) for operand in scatter.operands[-count:])
+        if f.spec.kernel == "scatter-atomic":
+            yield from _atomically(f, scatter, place, values[0])
+        else:
+            yield from _plainly(f, scatter, place, values)
+    return ""
+
+
+def _guarded(f: FunctionWriter, window: Window) -> Scope:
+    scope = f.elements.scope
+    return scope.block(f"if ({' && '.join(window.tests)})") if window.tests else scope
+
+
+def _plainly(
+    f: FunctionWriter, scatter: Instruction, place: Index, values: Sequence[str]
+) -> Emission:
+    e = f.elements
+    old = []
+    for number, result in enumerate(f.region.results):
+        text = load(f.result(number).name, str(place), result.shape.dtype, f.uses)
+        old.append(e.scope.declare(f.uses.type(result.shape.dtype), text, "old"))
+    combined = yield from e.call(scatter.attributes["to_apply"], [*old, *values])
+    for number, value in enumerate(combined):
+        f.store(f.result(number), place, value)
+    return ""
+
+
+def _atomically(f: FunctionWriter, scatter: Instruction, place: Index, value: str) -> Emission:
+    e = f.elements
+    kind = f.region.results[0].shape.dtype
+    target = f"&{f.result(0).name}[{place}]"
+    opcode = combiner(scatter)
+    if kind.name in NATIVE.get(opcode, ()):
+        e.scope.line(f"{_ATOMIC[opcode]}({target}, {value});")
+        return ""
+    type_name = f.uses.type(kind)
+    # Swapping a value for itself changes nothing and tells what is there.
+    seen = e.scope.variable(type_name, "seen", f.uses.call("swap_if", target, value, value))
+    old = e.scope.variable(type_name, "old")
+    loop = e.scope.block("do")
+    with e.within(loop):
+        e.scope.line(f"{old} = {seen};")
+        combined = yield from e.call(scatter.attributes["to_apply"], [old, value])
+        e.scope.line(f"{seen} = {f.uses.call('swap_if', target, old, combined[0])};")
+    e.scope.line(f"while (!{f.uses.call('same_bits', seen, old)});")
+    return ""
+
+
+def _emit_ordered(f: FunctionWriter) -> None:
+    scatter = _scatter(f)
+    thread, scope = strided(f, f.region.results[0].shape.elements)
+    index = delinearize(thread, f.region.results[0].shape.dims)
+    with f.elements.within(scope):
+        f.elements.run(_ordered(f, scatter, thread, index))
+
+
+def _ordered(
+    f: FunctionWriter, scatter: Instruction, thread: Index, index: Sequence[Index]
+) -> Emission:
+    e, region = f.elements, f.region
+    count = len(region.results)
+    dims = ScatterDims.of(scatter.attributes)
+    updates = scatter.operands[-1].array.dims
+    first = yield from each(At(operand, tuple(index)) for operand in scatter.operands[:count])
+    names = [
+        e.scope.variable(f.uses.type(result.shape.dtype), "value", value)
+        for result, value in zip(region.results, first, strict=True)
+    ]
+    with ExitStack() as blocks:
+        batch = []
+        for number, size in enumerate(updates):
+            if number not in dims.update_window_dims:
+                block, at = e.loop(size, "s")
+                blocks.enter_context(e.within(block))
+                batch.append(at)
+        window = yield from scatter_window(e, scatter, batch)
+        blocks.enter_context(e.within(_guarded(f, window)))
+        source = _source(f, window, dims, batch, index, blocks)
+        values = yield from each(At(operand, source) for operand in scatter.operands[-count:])
+        combined = yield from e.call(scatter.attributes["to_apply"], [*names, *values])
+        kept = [
+            e.scope.declare(f.uses.type(result.shape.dtype), value, "next") if count > 1 else value
+            for result, value in zip(region.results, combined, strict=True)
+        ]
+        for name, value in zip(names, kept, strict=True):
+            e.scope.line(f"{name} = {value};")
+    for number, name in enumerate(names):
+        f.store(f.result(number), thread, name)
+    return ""
+
+
+def _source(
+    f: FunctionWriter,
+    window: Window,
+    dims: ScatterDims,
+    batch: Sequence[Index],
+    index: Sequence[Index],
+    blocks: ExitStack,
+) -> tuple[Index, ...]:
+    """The update element that meets a result element; inside the block, one does."""
+    e = f.elements
+    tests = []
+    offsets = []
+    for at, size in enumerate(window.sizes):
+        offset = index[at] - window.start[at]
+        if offset.low < 0:
+            tests.append(f"{offset} >= 0")
+        if offset.high >= size:
+            tests.append(f"{offset} < {size}")
+        if at in window.along:
+            offsets.append(offset)
+    if tests:
+        blocks.enter_context(e.within(e.scope.block(f"if ({' && '.join(tests)})")))
+    positions: dict[int, Index] = dict(zip(sorted(dims.update_window_dims), offsets, strict=True))
+    rest = iter(batch)
+    return tuple(
+        positions[number] if number in positions else next(rest)
+        for number in range(len(batch) + len(offsets))
+    )
+
+
+EMITTERS = {
+    "scatter": _emit,
+    "scatter-atomic": _emit,
+    "scatter-ordered": _emit_ordered,
+}

@@ -1,0 +1,109 @@
+"""From a module to a program on a device: made ready, kernels chosen, planned, written, compiled."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Literal, TypeAlias
+
+from hloopt.codegen.program import render
+from hloopt.ir import Instruction, Module
+from hloopt.kernels.kernel import Kernel
+from hloopt.kernels.lowering import make_ready
+from hloopt.kernels.plan import Plan
+from hloopt.kernels.planning import plan_program
+from hloopt.kernels.selection import KernelSelection, choose
+from hloopt.kernels.spec import KernelSpec
+from hloopt.rewrite import Pipeline, PipelineReport
+from hloopt.targets import find_target
+
+if TYPE_CHECKING:
+    from hloopt.runtime.device import Device
+    from hloopt.runtime.device_program import DeviceProgram
+
+__all__ = ["DeviceOptions", "EmulatorMode", "Prepared", "compile_for_device", "prepare"]
+
+EmulatorMode: TypeAlias = Literal["check", "fast"]
+
+
+@dataclass(frozen=True)
+class DeviceOptions:
+    """How a module is run on a device.
+
+    selection   chooses the kernels; its target is the device that launches are made for
+    allow_host  whether the interpreter evaluates what has no kernel
+    mode        of the emulator: ``check`` looks at every access, ``fast`` does not
+    seed        of the emulator: the order in which blocks run
+    flags       of the compiler, for a GPU: ``verify``, ``timed`` or ``fast-math``
+    """
+
+    selection: KernelSelection = field(default_factory=KernelSelection)
+    allow_host: bool = False
+    mode: EmulatorMode = "check"
+    seed: int = 0
+    flags: str = "verify"
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """Everything up to the device: ``module`` is the one that is planned, with its kernels chosen."""
+
+    module: Module
+    plan: Plan
+    source: str
+    report: PipelineReport
+
+
+def prepare(module: Module, options: DeviceOptions | None = None) -> Prepared:
+    """Plan a module and write its CUDA C; the given one is unchanged.
+
+    Raises ``UnsupportedError`` for what no kernel can run, all of it in one error; ``UsageError`` for wishes
+    that cannot be granted.
+    """
+    options = options or DeviceOptions()
+    ready = make_ready(module)
+    selection = options.selection
+    report = Pipeline((selection,)).run(ready)
+    target, limits = find_target(selection.target), selection.limits()
+
+    def chosen(instruction: Instruction) -> tuple[Kernel, KernelSpec]:
+        return choose(instruction, target, limits)
+
+    plan = plan_program(ready, chosen, allow_host=options.allow_host)
+    return Prepared(ready, plan, render(plan, target, limits), report)
+
+
+def compile_for_device(
+    module: Module, device: str, options: DeviceOptions | None = None
+) -> DeviceProgram:
+    """A program on ``emulator`` or ``gpu``.
+
+    Raises ``DeviceError`` where the device, its driver or a compiler is missing, before anything is planned;
+    ``UnsupportedError`` and ``UsageError`` as ``prepare``.
+    """
+    from hloopt.runtime.device_program import DeviceProgram
+
+    options = options or DeviceOptions()
+    if device == "emulator":
+        opened: Device = _emulator(options)
+    else:
+        opened, options = _gpu(options)
+    try:
+        prepared = prepare(module, options)
+        return DeviceProgram(prepared.module, prepared.plan, opened, prepared.source)
+    except BaseException:
+        opened.close()
+        raise
+
+
+def _emulator(options: DeviceOptions) -> Device:
+    from hloopt.runtime.emulator import EmulatorDevice
+
+    return EmulatorDevice(mode=options.mode, seed=options.seed)
+
+
+def _gpu(options: DeviceOptions) -> tuple[Device, DeviceOptions]:
+    from hloopt.runtime.cuda import CudaDevice
+    from hloopt.runtime.nvrtc import FLAGS
+
+    device = CudaDevice(flags=FLAGS[options.flags])
+    return device, replace(options)
