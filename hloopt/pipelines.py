@@ -11,6 +11,7 @@ from hloopt.fusion.instruction_fusion import InstructionFusion
 from hloopt.ir import Module
 from hloopt.ir.build import clone_module
 from hloopt.kernels.lowering import DEVICE
+from hloopt.kernels.selection import KernelSelection
 from hloopt.passes.bf16_propagation import Bf16Propagation
 from hloopt.passes.broadcast_sinking import BroadcastSinking
 from hloopt.passes.call_inliner import CallInliner
@@ -137,6 +138,7 @@ _ALL: tuple[type[Pass], ...] = (
     Schedule,
     Rematerialize,
     CopyInsertion,
+    KernelSelection,
 )
 
 PASSES: Final[Mapping[str, type[Pass]]] = {entry.name: entry for entry in _ALL}

@@ -179,6 +179,14 @@ class Selecting:
         write_text(self.write_lock, text, "kernels.toml")
 
 
+def _register(path: str) -> None:
+    """Let selection know the kernels of a file while the command runs."""
+    from hloopt.kernels.registry import registered
+    from hloopt.kernels.user import load_kernels
+
+    click.get_current_context().with_resource(registered(load_kernels(path)))
+
+
 def selecting(**fixed: Any) -> Selecting:
     """What the options of the running command ask for; ``fixed`` options are the command's own.
 
@@ -196,6 +204,8 @@ def selecting(**fixed: Any) -> Selecting:
     }
     if given.get("frozen") and not given.get("lock"):
         raise UsageError("--frozen says that a lock file has to suit: give --lock FILE as well")
+    for path in given.get("kernel_file") or ():
+        _register(path)
     if given.get("kernel_rule"):
         options["rule"] = load_rule(given["kernel_rule"])
     instance = KernelSelection(**{**options, **fixed})

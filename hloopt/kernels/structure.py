@@ -7,9 +7,14 @@ from typing import Any
 from hloopt.ir import Computation, Instruction, Module, build, edit, fingerprint
 from hloopt.kernels.written import drop_choice
 
-__all__ = ["signature", "standalone"]
+__all__ = ["body_module", "plain", "signature", "standalone"]
 
 _DIGITS = 16
+_SAID = (
+    "backend_config",
+    "frontend_attributes",
+    "sharding",
+)  # of an op that say nothing of what it computes
 
 
 def standalone(instruction: Instruction) -> Module:
@@ -65,6 +70,26 @@ def _copy(
             module, build.clone_computation(computation, None, copies)
         )
     return copies[computation]
+
+
+def body_module(instruction: Instruction) -> Module:
+    """What a kernel computes as a module's entry: a copy of a fusion's body, or the instruction alone."""
+    if instruction.opcode != "fusion":
+        return standalone(instruction)
+    module = Module(instruction.name)
+    body: Computation = instruction.attributes["calls"]
+    module.entry = _copy(body, module, {})
+    return module
+
+
+def plain(module: Module) -> Module:
+    """A module, in place, without what its instructions say of anything but what they compute."""
+    for inner in module.instructions():
+        for name in _SAID:
+            if name in inner.attributes and inner.opcode != "custom-call":
+                edit.set_attribute(inner, name, None)
+    module.attributes.clear()
+    return module
 
 
 def signature(instruction: Instruction) -> str:

@@ -1,0 +1,228 @@
+"""A kernel in a ``.cu`` file, with the HLO computation it stands for.
+
+::
+
+    /*
+    function = "softmax"                # the __global__ function below
+    hlo = "softmax.hlo"                 # beside this file; the same name with .hlo where it is left out
+    grid = ["rows"]                     # expressions over the sizes that the HLO names
+    block = ["min(1024, round_up(columns, 32))"]
+    scalars = ["columns"]               # 32-bit integers after the pointers
+    */
+    extern "C" __global__ void softmax(const float* __restrict__ x, float* __restrict__ y, int columns) ...
+
+In the HLO a size may have a name: ``f32[$rows,$columns]``, ``${rows * columns}`` for an expression.  The entry
+is matched by structure against bodies of fusions and single instructions, with the sizes these have.
+"""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from hloopt.errors import HlooptError, UsageError
+from hloopt.ir import Module, fingerprint
+from hloopt.kernels.arithmetic import evaluate
+from hloopt.kernels.kernel import Kernel, Site
+from hloopt.kernels.structure import body_module, plain
+from hloopt.kernels.user import of_object
+from hloopt.rewrite.spec import did_you_mean
+from hloopt.text.parser import parse_module
+from hloopt.types import ArrayShape, leaves
+
+__all__ = ["read_cuda_file"]
+
+_HEADER = re.compile(r"\s*/\*(.*?)\*/", re.DOTALL)
+_SIZE = re.compile(r"\$(?:(\w+)|\{([^{}]*)\})")
+_KEYS = ("name", "summary", "function", "hlo", "grid", "block", "scalars")
+_FIRST_SIZE = 100_003  # no size that stands in the text beside the named ones
+
+
+@dataclass(frozen=True)
+class _Pattern:
+    """HLO with sizes that have names.
+
+    ``places`` say where sizes are read off: (parameter leaf, dimension) of the first ``$name`` in the shapes of
+    the parameters; ``opcodes`` are those of the entry, whatever the sizes.
+    """
+
+    file: str
+    text: str
+    places: Mapping[str, tuple[int, int]]
+    opcodes: Counter[str]
+    known: dict[tuple[int, ...], str] = field(default_factory=dict)
+
+    def sizes(self, site: Site) -> dict[str, int] | None:
+        """The sizes at a site, None where it has another rank."""
+        operands = _parameters(body_module(site.region.instruction))
+        found = {}
+        for name, (leaf, dimension) in self.places.items():
+            if leaf >= len(operands) or dimension >= operands[leaf].rank:
+                return None
+            found[name] = operands[leaf].dims[dimension]
+        return found
+
+    def digest(self, sizes: Mapping[str, int]) -> str:
+        """The digest of the computation with these sizes."""
+        key = tuple(sizes.values())
+        if key not in self.known:
+            self.known[key] = fingerprint(plain(_read(self.file, self.text, sizes)))
+        return self.known[key]
+
+
+def read_cuda_file(path: str) -> Kernel:
+    """The kernel of a file.  Raises ``UsageError`` naming what is missing or makes no sense."""
+    try:
+        text = Path(path).read_text(encoding="utf-8")
+    except OSError as error:
+        raise UsageError(f"{path}: {error.strerror or error}") from error
+    except UnicodeDecodeError as error:
+        raise UsageError(f"{path}: byte {error.start} is not UTF-8") from error
+    match = _HEADER.match(text)
+    if match is None:
+        raise UsageError(f"{path}: it does not begin with a comment that says what it is")
+    header = _header(path, match[1])
+    kernel = _CudaFile(
+        str(header.get("name", Path(path).stem)),
+        str(header.get("summary", f"the kernel in {Path(path).name}")),
+        path,
+        text[match.end() :],
+        _pattern(path, header),
+        *(tuple(header.get(key, ())) for key in ("grid", "block", "scalars")),
+    )
+    kernel.check(header)
+    return of_object(kernel, path)
+
+
+def _header(path: str, text: str) -> dict[str, Any]:
+    try:
+        header = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise UsageError(f"{path}: its comment is no TOML: {error}") from error
+    for key in header:
+        if key not in _KEYS:
+            raise UsageError(f"{path}: '{key}' means nothing here{did_you_mean(key, _KEYS)}")
+    for key in ("grid", "block", "scalars"):
+        value = header.get(key, [])
+        if not isinstance(value, list) or not all(isinstance(entry, str) for entry in value):
+            raise UsageError(f"{path}: '{key}' is a list of expressions in quotes")
+    for key in ("grid", "block"):
+        if not 1 <= len(header.get(key, [])) <= 3:
+            raise UsageError(f"{path}: '{key}' has one to three expressions")
+    for key in ("name", "summary", "function", "hlo"):
+        if not isinstance(header.get(key, ""), str):
+            raise UsageError(f"{path}: '{key}' has to be a text")
+    return header
+
+
+def _pattern(path: str, header: Mapping[str, Any]) -> _Pattern:
+    """The computation: in the comment, in the file it names, or beside it."""
+    given = header.get("hlo", Path(path).with_suffix(".hlo").name)
+    if "\n" in given:
+        name, text = path, given
+    else:
+        file = Path(path).parent / given
+        name = str(file)
+        try:
+            text = file.read_text(encoding="utf-8")
+        except (OSError, UnicodeDecodeError) as error:
+            raise UsageError(f"{path}: the HLO it stands for cannot be read: {error}") from error
+    names = list(dict.fromkeys(match[1] for match in _SIZE.finditer(text) if match[1]))
+    probes = {entry: _FIRST_SIZE + number for number, entry in enumerate(names)}
+    module = _read(name, text, probes)
+    places: dict[str, tuple[int, int]] = {}
+    for leaf, shape in enumerate(_parameters(module)):
+        for dimension, size in enumerate(shape.dims):
+            for entry, probe in probes.items():
+                if size == probe:
+                    places.setdefault(entry, (leaf, dimension))
+    for entry in names:
+        if entry not in places:
+            raise UsageError(
+                f"{name}: ${entry} is no dimension of a parameter: nothing gives its size"
+            )
+    return _Pattern(name, text, places, _opcodes(module))
+
+
+def _read(name: str, text: str, sizes: Mapping[str, int]) -> Module:
+    def size(match: re.Match[str]) -> str:
+        return str(evaluate(match[1] or match[2], sizes))
+
+    try:
+        return parse_module(_SIZE.sub(size, text), name)
+    except UsageError as error:
+        raise UsageError(f"{name}: {error.message}") from error
+    except HlooptError as error:
+        raise UsageError(str(error)) from error
+
+
+def _parameters(module: Module) -> list[ArrayShape]:
+    return [
+        leaf
+        for shape in module.entry.parameter_shapes
+        for leaf in leaves(shape)
+        if isinstance(leaf, ArrayShape)
+    ]
+
+
+def _opcodes(module: Module) -> Counter[str]:
+    return Counter(instruction.opcode for instruction in module.instructions())
+
+
+@dataclass(frozen=True)
+class _CudaFile:
+    """The object behind the row of such a kernel."""
+
+    name: str
+    summary: str
+    path: str
+    text: str
+    pattern: _Pattern
+    grid: tuple[str, ...]
+    block: tuple[str, ...]
+    scalars: tuple[str, ...]
+
+    def check(self, header: Mapping[str, Any]) -> None:
+        """Raise ``UsageError`` for a function that is not there and expressions that cannot be."""
+        function = header.get("function")
+        if function is not None and not re.search(rf"\b{re.escape(function)}\s*\(", self.text):
+            raise UsageError(f"{self.path}: there is no function '{function}' in it")
+        ones = dict.fromkeys(self.pattern.places, _FIRST_SIZE)
+        for text in (*self.grid, *self.block, *self.scalars):
+            self.value(text, ones)
+
+    def value(self, text: str, sizes: Mapping[str, int]) -> int:
+        """An expression of the header."""
+        try:
+            return evaluate(text, sizes)
+        except UsageError as error:
+            raise UsageError(f"{self.path}: {error.message}") from error
+
+    def matches(self, site: Site) -> bool | str:
+        """Whether a site computes what the file does."""
+        body = body_module(site.region.instruction)
+        if _opcodes(body) != self.pattern.opcodes:
+            return "it computes something else"
+        sizes = self.pattern.sizes(site)
+        if sizes is None or self.pattern.digest(sizes) != fingerprint(plain(body)):
+            return "it has the same ops, but computes something else"
+        return True
+
+    def source(self, site: Site) -> str:
+        """The file without its comment."""
+        return self.text
+
+    def launch(self, site: Site) -> tuple[Any, ...]:
+        """Grid, block and scalars with the sizes of a site."""
+        sizes = self.pattern.sizes(site)
+        assert sizes is not None, "asked of what matches"
+        grid, block, scalars = (
+            tuple(self.value(text, sizes) for text in texts)
+            for texts in (self.grid, self.block, self.scalars)
+        )
+        return grid, block, scalars

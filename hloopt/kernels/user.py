@@ -1,0 +1,263 @@
+"""Kernels of one's own.
+
+An object with
+
+- ``name``           what ``--kernel`` calls it
+- ``matches(site)``  whether it can run a site: true, or false, or a text that says why not
+- ``source(site)``   CUDA C with one ``extern "C" __global__`` function: pointers to all leaves of the operands
+                     in order (``const T* __restrict__``), then to those of the results, then ``int`` scalars
+- ``launch(site)``   ``(grid, block)``, or ``(grid, block, scalars)``; a grid is a number or up to three
+
+comes from an installed distribution (entry point group ``hloopt.kernels``, each named like the kernel) or from
+a Python file named by ``--kernel-file``.  A ``Kernel`` row will do as well.  Such a kernel may be chosen once
+it has computed what the interpreter computes, on random inputs, on the emulator.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import re
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from functools import cache
+from importlib.metadata import entry_points
+from pathlib import Path
+from typing import Any, Final, TypeAlias
+
+from hloopt.errors import HlooptError, UsageError
+from hloopt.ir import Instruction
+from hloopt.kernels.kernel import NO, YES, Efficiency, Kernel, Site, Verdict
+from hloopt.kernels.spec import Argument, Dim3, KernelSpec, Launch, Place, Tile
+from hloopt.kernels.structure import signature
+
+__all__ = ["GROUP", "Verifier", "installed", "load_kernels", "of_object", "renamed", "verify_with"]
+
+GROUP: Final = "hloopt.kernels"
+"""The entry point group: each entry point is named like the kernel that it gives."""
+
+Verifier: TypeAlias = Callable[[Instruction, Kernel, KernelSpec], str]
+"""Runs an instruction by a kernel beside the interpreter; says what differs, nothing where all is well."""
+
+_PARTS = ("name", "matches", "source", "launch")
+_NAME = re.compile(r"[A-Za-z][\w.-]*")
+_DEFINED = re.compile(
+    r"__global__\s+void\s+(?:__launch_bounds__\s*\([^)]*\)\s*)?(\w+)\s*\("
+    r"|__device__[^;{}()]*?\b(\w+)\s*\("
+    r"|\bstruct\s+(?:alignas\s*\([^)]*\)\s*)?(\w+)\s*[{:]"
+)
+_STATE: dict[str, Verifier] = {}
+_VERIFIED: dict[tuple[str, str, str], str] = {}
+"""By kernel, instruction and source: what the verifier said."""
+
+
+def verify_with(verifier: Verifier) -> None:
+    """From now on kernels of one's own are verified by this; before, none of them fits anything."""
+    _STATE["verifier"] = verifier
+    _VERIFIED.clear()
+
+
+def installed() -> tuple[Kernel, ...]:
+    """The kernels of installed distributions, by the order of their names.
+
+    Raises ``UsageError`` naming the entry point that cannot be loaded or gives no kernel of its name.
+    """
+    found = []
+    for entry in sorted(entry_points(group=GROUP), key=lambda entry: entry.name):
+        owner = entry.dist.name if entry.dist is not None else "unknown package"
+        where = f"the entry point '{entry.name} = {entry.value}' of {GROUP} ({owner})"
+        found.append(_installed(entry.name, entry.value, where, owner))
+    return tuple(found)
+
+
+@cache
+def _installed(name: str, value: str, where: str, owner: str) -> Kernel:
+    for entry in entry_points(group=GROUP, name=name):
+        if entry.value == value:
+            try:
+                loaded = entry.load()
+            except (Exception, SystemExit) as error:
+                told = f"{type(error).__name__}: {error}"
+                raise UsageError(f"{where} cannot be loaded: {told}") from error
+            kernel = _checked(loaded, where, owner)
+            if kernel.name != name:
+                raise UsageError(f"{where} gives a kernel called '{kernel.name}'")
+            return kernel
+    raise UsageError(f"{where} has gone")
+
+
+def load_kernels(path: str) -> tuple[Kernel, ...]:
+    """The kernels of a file: of Python, which is run, or of CUDA C (see ``kernels/cuda_file.py``).
+
+    Raises ``UsageError`` when the file cannot be read or run, or has no kernel.
+    """
+    if path.endswith(".cu"):
+        from hloopt.kernels.cuda_file import read_cuda_file
+
+        return (read_cuda_file(path),)
+    found = [
+        _checked(value, f"{path}: {name}", path)
+        for name, value in vars(_run(path)).items()
+        if isinstance(value, Kernel)
+        or (not isinstance(value, type) and all(hasattr(value, part) for part in _PARTS))
+    ]
+    if not found:
+        parts = ", ".join(_PARTS)
+        raise UsageError(f"{path}: nothing in it is a kernel (an object with {parts})")
+    return tuple(found)
+
+
+def _run(path: str) -> Any:
+    file = Path(path)
+    if not file.is_file():
+        raise UsageError(f"{path}: no such file")
+    name = f"hloopt_kernel_file_{file.stem}"
+    spec = importlib.util.spec_from_file_location(name, file)
+    if spec is None or spec.loader is None:
+        raise UsageError(f"{path}: neither a Python file (.py) nor CUDA C (.cu)")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module  # dataclasses look up their own module
+    try:
+        spec.loader.exec_module(module)
+    except (Exception, SystemExit) as error:
+        del sys.modules[name]
+        line = _line(error, path)
+        raise UsageError(f"{path}{line}: {type(error).__name__}: {error}") from error
+    return module
+
+
+def _line(error: BaseException, path: str) -> str:
+    """``:12``: the last line of a file on the way to an error."""
+    line = error.lineno if isinstance(error, SyntaxError) else None
+    trace = error.__traceback__
+    while trace is not None:
+        if Path(trace.tb_frame.f_code.co_filename) == Path(path).absolute():
+            line = trace.tb_lineno
+        trace = trace.tb_next
+    return f":{line}" if line else ""
+
+
+def _checked(found: Any, where: str, owner: str) -> Kernel:
+    """A kernel of what a file or a distribution gives.  Raises ``UsageError``."""
+    if isinstance(found, Kernel):
+        return found
+    for part in _PARTS:
+        if not hasattr(found, part):
+            raise UsageError(f"{where} is no kernel: it has no '{part}'")
+    if not isinstance(found.name, str) or not _NAME.fullmatch(found.name):
+        raise UsageError(f"{where} needs a name of letters, digits and -, not {found.name!r}")
+    return of_object(found, owner)
+
+
+def of_object(given: Any, owner: str) -> Kernel:
+    """The row of an object with ``name``, ``matches``, ``source`` and ``launch``.
+
+    What goes wrong in it is a ``UsageError`` with its file and line.
+    """
+    name = str(given.name)
+
+    def call(part: str, site: Site) -> Any:
+        try:
+            return getattr(given, part)(site)
+        except HlooptError:
+            raise
+        except Exception as error:
+            told = f"{type(error).__name__}: {error}"
+            place = f"{owner}{_line(error, owner)}" if owner.endswith(".py") else owner
+            raise UsageError(
+                f"{place}: {name}.{part} failed on %{site.region.instruction.name}: {told}"
+            ) from error
+
+    def spec(site: Site, tile: Tile) -> KernelSpec:
+        return KernelSpec(name, tile, (_launch(name, site, call("launch", site)),))
+
+    def source(site: Site, _: KernelSpec, function: str) -> str:
+        return renamed(str(call("source", site)), function, name)
+
+    def fits(site: Site) -> Verdict:
+        answer = call("matches", site)
+        if isinstance(answer, str) or not answer:
+            return NO(answer or f"{name} does not match it")
+        return _verified(kernel, site)
+
+    summary = (getattr(given, "summary", None) or given.__class__.__doc__ or "").strip()
+    kernel = Kernel(
+        name,
+        summary.split("\n")[0] or "a kernel of the user's",
+        fits,
+        lambda _: YES("a kernel of one's own comes first"),
+        lambda _: {},
+        spec,
+        source=source,
+        efficiency=lambda *_: Efficiency(),
+        owner=owner,
+    )
+    return kernel
+
+
+def _verified(kernel: Kernel, site: Site) -> Verdict:
+    """Whether a kernel computes what the interpreter does; asked once for the same instruction and source."""
+    verifier = _STATE.get("verifier")
+    if verifier is None:
+        return NO("it cannot be verified here: there is nothing to run it on")
+    instruction, spec = site.region.instruction, kernel.spec(site, kernel.tile(site))
+    assert kernel.source is not None, "the rows made here have one"
+    key = (kernel.name, signature(instruction), kernel.source(site, spec, "f") + repr(spec.steps))
+    if key not in _VERIFIED:
+        _VERIFIED[key] = verifier(instruction, kernel, spec)
+    problem = _VERIFIED[key]
+    return NO(problem) if problem else YES("it computes what the interpreter does")
+
+
+def _launch(name: str, site: Site, answer: Any) -> Launch:
+    """A launch of what ``launch`` answers.  Raises ``UsageError``."""
+    if not isinstance(answer, tuple) or len(answer) not in (2, 3):
+        raise UsageError(f"{name}.launch answers {answer!r}, not (grid, block) or with scalars")
+    grid, block = (_dim3(part, f"{name}.launch") for part in answer[:2])
+    scalars: Sequence[Any] = answer[2] if len(answer) == 3 else ()
+    if not all(type(scalar) is int and -(1 << 31) <= scalar < 1 << 31 for scalar in scalars):
+        raise UsageError(f"{name}.launch: scalars are 32-bit integers, not {scalars!r}")
+    threads = block[0] * block[1] * block[2]
+    if threads > site.target.threads_per_block:
+        most = site.target.threads_per_block
+        raise UsageError(f"{name}.launch: a block of {threads} threads; there can be {most}")
+    for size, limit in zip(grid, site.target.grid_limit, strict=True):
+        if size > limit:
+            raise UsageError(
+                f"{name}.launch: a grid of {grid}; there can be {site.target.grid_limit}"
+            )
+    return Launch("", grid, block, tuple(_arguments(site)), tuple(scalars))
+
+
+def _dim3(value: Any, where: str) -> Dim3:
+    sizes = value if isinstance(value, (tuple, list)) else (value,)
+    if not 1 <= len(sizes) <= 3 or not all(type(size) is int and size > 0 for size in sizes):
+        raise UsageError(f"{where}: {value!r} is not one to three positive numbers")
+    x, y, z = (*sizes, 1, 1)[:3]
+    return x, y, z
+
+
+def _arguments(site: Site) -> Iterator[Argument]:
+    for number, shape in enumerate(site.region.operands):
+        if shape.byte_size:
+            yield Argument(Place("operand", number), "in")
+    for number, result in enumerate(site.region.results):
+        if result.shape.byte_size:
+            yield Argument(Place("result", number), "out")
+
+
+def renamed(source: str, function: str, name: str) -> str:
+    """Source whose kernel is called ``function``; what else it defines gets that name before its own.
+
+    One program may hold a kernel several times.  Raises ``UsageError`` unless there is exactly one kernel.
+    """
+    defined = [match.group(1, 2, 3) for match in _DEFINED.finditer(source)]
+    kernels = [first for first, _, _ in defined if first]
+    if len(kernels) != 1:
+        raise UsageError(f"{name}: its source has {len(kernels)} __global__ functions, not one")
+    names = {kernels[0]: function}
+    for _, device, struct in defined:
+        own = device or struct
+        if own and own not in names:
+            names[own] = f"{function}_{own}"
+    pattern = re.compile(r"\b(" + "|".join(map(re.escape, names)) + r")\b")
+    return pattern.sub(lambda match: names[match[1]], source)
