@@ -23,6 +23,7 @@ from hloopt.interpret.interpreter import Interpreter
 from hloopt.ir import Instruction, Module
 from hloopt.kernels.kernel import NO, YES, Kernel
 from hloopt.kernels.lowering import make_ready
+from hloopt.kernels.overwrites import overwritable
 from hloopt.kernels.plan import KernelStep, Plan, function_name, walk_steps
 from hloopt.kernels.planning import plan_program
 from hloopt.kernels.spec import Argument, Copy, Dim3, KernelSpec, Launch, Place
@@ -80,7 +81,8 @@ def whole_spec(instruction: Instruction) -> KernelSpec:
         if shape.byte_size
     ]
     launch = Launch("", (1, 1, 1), (32, 1, 1), tuple(arguments))
-    return KernelSpec("whole", steps=(launch,), in_place=tuple(pairs))
+    overwrites = () if pairs else overwritable(region)
+    return KernelSpec("whole", steps=(launch,), in_place=tuple(pairs), overwrites=overwrites)
 
 
 class FakeDevice:
