@@ -21,6 +21,8 @@ FAMILIES: tuple[str, ...] = (
     "copy",
     "in_place_update",
     "scatter",
+    "row_reduction",
+    "column_reduction",
     "loop",
 )
 """Modules of ``hloopt/kernels/families``, each with its ``KERNELS``."""
@@ -37,6 +39,7 @@ def _own() -> tuple[Kernel, ...]:
     return tuple(found)
 
 
+@cache
 def _installed() -> tuple[Kernel, ...]:
     from hloopt.kernels.user import installed
 
