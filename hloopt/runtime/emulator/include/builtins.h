@@ -1,0 +1,161 @@
+// Words of CUDA C, vector types, and what threads do together.
+#pragma once
+#include <math.h>  // the standard headers come first: the words below would break them
+
+#include <limits>
+#include <type_traits>
+#include <utility>
+
+#include "worker.h"
+
+#define HLOOPT_EMULATOR 1
+#define __device__
+#define __host__
+#define __global__ __attribute__((always_inline))
+#define __forceinline__ __attribute__((always_inline))
+#define __noinline__ __attribute__((noinline))
+#define __launch_bounds__(...)
+#define __align__(n) alignas(n)
+#define __constant__ static const
+#ifndef __restrict__
+#define __restrict__ __restrict
+#endif
+
+struct dim3 {
+  unsigned x = 1, y = 1, z = 1;
+};
+
+#define HLOOPT_VECTORS(T, N)                                              \
+  struct alignas(2 * sizeof(T)) N##2 { T x, y; };                         \
+  struct N##3 { T x, y, z; };                                             \
+  struct alignas(sizeof(T) < 4 ? 4 * sizeof(T) : 16) N##4 { T x, y, z, w; }; \
+  static inline N##2 make_##N##2(T x, T y) { return {x, y}; }             \
+  static inline N##3 make_##N##3(T x, T y, T z) { return {x, y, z}; }     \
+  static inline N##4 make_##N##4(T x, T y, T z, T w) { return {x, y, z, w}; }
+HLOOPT_VECTORS(float, float)
+HLOOPT_VECTORS(double, double)
+HLOOPT_VECTORS(signed char, char)
+HLOOPT_VECTORS(unsigned char, uchar)
+HLOOPT_VECTORS(short, short)
+HLOOPT_VECTORS(unsigned short, ushort)
+HLOOPT_VECTORS(int, int)
+HLOOPT_VECTORS(unsigned, uint)
+HLOOPT_VECTORS(long long, longlong)
+HLOOPT_VECTORS(unsigned long long, ulonglong)
+
+namespace hloopt {
+
+// The base of every program: one object for each CUDA thread, so that these end up in registers.
+struct Thread {
+  Index threadIdx, blockIdx, blockDim, gridDim;
+  static constexpr int warpSize = kWarpSize;
+};
+
+inline int lane() { return worker->current % kWarpSize; }
+inline Warp& warp() { return worker->warps[worker->current / kWarpSize]; }
+
+template <class T>
+inline T shuffle(uint32_t mask, const T& value, int source, int site) {
+  static_assert(sizeof(T) <= 16 && __is_trivially_copyable(T), "a shuffle moves up to 16 bytes");
+  Warp& own = warp();
+  const int me = lane();
+  memcpy(own.value[me], &value, sizeof(T));
+  wait_for_warp(WarpOp::kShuffle, mask, source, site);
+  T result;
+  memcpy(&result, own.result[me], sizeof(T));
+  return result;
+}
+
+template <class T, class Result = T>
+inline Result together(WarpOp op, uint32_t mask, T value, int site) {
+  Warp& own = warp();
+  const int me = lane();
+  memcpy(own.value[me], &value, sizeof(T));
+  wait_for_warp(op, mask, me, site);
+  Result result;
+  memcpy(&result, own.result[me], sizeof(Result));
+  return result;
+}
+
+}  // namespace hloopt
+
+#define __syncthreads() ((void)hloopt::wait_for_block(__LINE__, false, nullptr))
+#define HLOOPT_SITE int site = __builtin_LINE()
+
+static inline int __syncthreads_count(int vote, HLOOPT_SITE) {
+  return hloopt::wait_for_block(site, vote != 0, nullptr);
+}
+static inline int __syncthreads_or(int vote, HLOOPT_SITE) {
+  return hloopt::wait_for_block(site, vote != 0, nullptr) != 0;
+}
+static inline int __syncthreads_and(int vote, HLOOPT_SITE) {
+  int count;
+  const int votes = hloopt::wait_for_block(site, vote != 0, &count);
+  return votes == count;
+}
+static inline void __syncwarp(unsigned mask = 0xffffffffu, HLOOPT_SITE) {
+  hloopt::wait_for_warp(hloopt::WarpOp::kSync, mask, 0, site);
+}
+
+// A lane outside its segment of `width` lanes keeps its own value.
+template <class T>
+static inline T __shfl_sync(unsigned mask, T value, int from, int width = 32, HLOOPT_SITE) {
+  const int me = hloopt::lane();
+  return hloopt::shuffle(mask, value, (me & ~(width - 1)) | (from & (width - 1)), site);
+}
+template <class T>
+static inline T __shfl_xor_sync(unsigned mask, T value, int bits, int width = 32, HLOOPT_SITE) {
+  const int me = hloopt::lane(), source = me ^ bits;
+  const bool is_outside = (source & ~(width - 1)) > (me & ~(width - 1)) || source > 31;
+  return hloopt::shuffle(mask, value, is_outside ? me : source, site);
+}
+template <class T>
+static inline T __shfl_down_sync(unsigned mask, T value, unsigned by, int width = 32, HLOOPT_SITE) {
+  const int me = hloopt::lane();
+  const bool is_outside = (me & (width - 1)) + (long long)by >= width;
+  return hloopt::shuffle(mask, value, is_outside ? me : me + (int)by, site);
+}
+template <class T>
+static inline T __shfl_up_sync(unsigned mask, T value, unsigned by, int width = 32, HLOOPT_SITE) {
+  const int me = hloopt::lane();
+  const bool is_outside = (me & (width - 1)) < (long long)by;
+  return hloopt::shuffle(mask, value, is_outside ? me : me - (int)by, site);
+}
+static inline unsigned __ballot_sync(unsigned mask, int vote, HLOOPT_SITE) {
+  return hloopt::together<unsigned>(hloopt::WarpOp::kBallot, mask, vote != 0, site);
+}
+static inline int __any_sync(unsigned mask, int vote, HLOOPT_SITE) {
+  return __ballot_sync(mask, vote, site) != 0;
+}
+static inline int __all_sync(unsigned mask, int vote, HLOOPT_SITE) {
+  return __ballot_sync(mask, !vote, site) == 0;
+}
+static inline unsigned __activemask() { return hloopt::warp().live; }
+template <class T>
+static inline unsigned __match_any_sync(unsigned mask, T value, HLOOPT_SITE) {
+  unsigned long long bits = 0;
+  memcpy(&bits, &value, sizeof(T));
+  return hloopt::together<unsigned long long, unsigned>(hloopt::WarpOp::kMatch, mask, bits, site);
+}
+
+#define HLOOPT_REDUCE(NAME, T, OP)                                          \
+  static inline T NAME(unsigned mask, T value, HLOOPT_SITE) {               \
+    return hloopt::together<T>(hloopt::WarpOp::OP, mask, value, site);      \
+  }
+HLOOPT_REDUCE(__reduce_add_sync, unsigned, kAdd)
+HLOOPT_REDUCE(__reduce_add_sync, int, kAdd)
+HLOOPT_REDUCE(__reduce_min_sync, unsigned, kMin)
+HLOOPT_REDUCE(__reduce_min_sync, int, kMinSigned)
+HLOOPT_REDUCE(__reduce_max_sync, unsigned, kMax)
+HLOOPT_REDUCE(__reduce_max_sync, int, kMaxSigned)
+HLOOPT_REDUCE(__reduce_and_sync, unsigned, kAnd)
+HLOOPT_REDUCE(__reduce_or_sync, unsigned, kOr)
+HLOOPT_REDUCE(__reduce_xor_sync, unsigned, kXor)
+
+static inline void __threadfence() { __atomic_thread_fence(__ATOMIC_SEQ_CST); }
+static inline void __threadfence_block() {}
+static inline void __threadfence_system() { __threadfence(); }
+[[noreturn]] static inline void __trap(HLOOPT_SITE) { hloopt::fail(site, "executes __trap()"); }
+#undef assert
+#define assert(condition) \
+  ((condition) ? (void)0 : hloopt::fail(__LINE__, "fails the assertion %s", #condition))

@@ -1,0 +1,3 @@
+// Everything a program of CUDA C needs to be compiled for the CPU.
+#pragma once
+#include "launch.h"

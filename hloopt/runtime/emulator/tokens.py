@@ -1,0 +1,198 @@
+"""CUDA C as tokens, and the functions of a program: as much as it takes to say who synchronises."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+__all__ = [
+    "Function",
+    "Parameter",
+    "Token",
+    "closing",
+    "find_functions",
+    "join",
+    "synchronizing",
+    "tokenize",
+    "without_linkage",
+]
+
+_TOKEN = re.compile(
+    r"""
+    (?P<space>(?:\s+|//[^\n]*|/\*.*?\*/|(?m:^)[ \t]*\#(?:[^\n\\]|\\.)*)+)
+  | (?P<string>"(?:\\.|[^"\\\n])*"|'(?:\\.|[^'\\\n])*')
+  | (?P<word>[A-Za-z_]\w*)
+  | (?P<number>\.?\d(?:[eEpP][+-]|[\w.])*)
+  | (?P<mark><<=|>>=|->|\+\+|--|&&|\|\||[-+*/%&|^=!<>]=|<<|::|.)
+    """,
+    re.VERBOSE | re.DOTALL,
+)
+
+_OPENING = {"(": ")", "[": "]", "{": "}"}
+
+_SYNCHRONIZES = re.compile(
+    r"__syncthreads(_\w+)?|__syncwarp|__shfl_(\w+_)?sync|__(ballot|any|all)_sync|__activemask"
+    r"|__match_\w+_sync|__reduce_\w+_sync"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Token:
+    """A token with the blanks, comments and preprocessor lines before it; ``line`` counts from 1."""
+
+    text: str
+    kind: str
+    before: str
+    line: int
+
+
+def tokenize(source: str) -> list[Token]:
+    """All tokens; the last one is empty and has what stands behind the others."""
+    tokens = []
+    before = ""
+    line = 1
+    for match in _TOKEN.finditer(source):
+        if match.lastgroup == "space":
+            before = match[0]
+        else:
+            tokens.append(Token(match[0], str(match.lastgroup), before, line))
+            before = ""
+        line += match[0].count("\n")
+    return [*tokens, Token("", "end", before, line)]
+
+
+def join(tokens: Sequence[Token]) -> str:
+    """The text of the tokens."""
+    return "".join(token.before + token.text for token in tokens)
+
+
+def without_linkage(tokens: Sequence[Token]) -> list[Token]:
+    """Without ``extern "C"``, which a member of a class cannot have."""
+    kept: list[Token] = []
+    for token in tokens:
+        if token.text == '"C"' and kept and kept[-1].text == "extern":
+            before = kept.pop().before + token.before
+            kept.append(Token("", "mark", before, token.line))
+        else:
+            kept.append(token)
+    return kept
+
+
+def closing(tokens: Sequence[Token], opening: int) -> int:
+    """Where the bracket at ``opening`` closes."""
+    depth = 0
+    for index in range(opening, len(tokens)):
+        text = tokens[index].text
+        depth += text in _OPENING
+        depth -= text in _OPENING.values() and tokens[index].kind == "mark"
+        if depth == 0:
+            return index
+    raise ValueError(f"line {tokens[opening].line}: {tokens[opening].text!r} is not closed")
+
+
+@dataclass(frozen=True, slots=True)
+class Parameter:
+    """A parameter; of a pointer ``is_pointer`` is set."""
+
+    name: str
+    is_pointer: bool
+
+
+@dataclass(frozen=True)
+class Function:
+    """A function at the top level; positions are those of its tokens in the program's.
+
+    begin, body, end   its first token, the brace that opens its body, the one behind the closing brace
+    """
+
+    name: str
+    tokens: tuple[Token, ...]
+    begin: int
+    parameters_begin: int
+    body: int
+    end: int
+
+    @cached_property
+    def is_kernel(self) -> bool:
+        return any(token.text == "__global__" for token in self.tokens[self.begin : self.body])
+
+    @cached_property
+    def parameters(self) -> tuple[Parameter, ...]:
+        inner = self.tokens[self.parameters_begin + 1 : closing(self.tokens, self.parameters_begin)]
+        found = []
+        words: list[Token] = []
+        depth = 0
+        for token in (*inner, Token(",", "mark", "", 0)):
+            depth += token.text in ("<", "(", "[")
+            depth -= token.text in (">", ")", "]")
+            if token.text != "," or depth:
+                words.append(token)
+            elif words:
+                found.append(_parameter(words))
+                words = []
+        return tuple(found)
+
+    @cached_property
+    def calls(self) -> frozenset[str]:
+        """The words before an opening parenthesis or template arguments."""
+        return frozenset(
+            token.text for token in self.tokens[self.body : self.end] if token.kind == "word"
+        )
+
+    @cached_property
+    def most_threads(self) -> int | None:
+        """What ``__launch_bounds__`` says of a block."""
+        for index in range(self.begin, self.body):
+            if self.tokens[index].text == "__launch_bounds__":
+                number = self.tokens[index + 2].text
+                return int(number) if number.isdecimal() else None
+        return None
+
+
+def _parameter(words: Sequence[Token]) -> Parameter:
+    texts = [token.text for token in words]
+    if "=" in texts:
+        words = words[: texts.index("=")]
+    names = [token.text for token in words if token.kind == "word"]
+    return Parameter(names[-1], any(token.text == "*" for token in words))
+
+
+def find_functions(tokens: Sequence[Token]) -> list[Function]:
+    """The functions defined at the top level, in order."""
+    everything = tuple(tokens)
+    found = []
+    begin = index = 0
+    parameters_begin = -1
+    while index < len(tokens):
+        text = tokens[index].text
+        if text == "(":
+            parameters_begin = index
+            index = closing(tokens, index)
+        elif text == "{":
+            end = closing(tokens, index) + 1
+            before = tokens[index - 1].text if index else ""
+            if before == ")" and tokens[parameters_begin - 1].kind == "word":
+                name = tokens[parameters_begin - 1].text
+                found.append(Function(name, everything, begin, parameters_begin, index, end))
+                begin = end
+            index = end - 1
+        elif text == ";":
+            begin = index + 1
+        index += 1
+    return found
+
+
+def synchronizing(functions: Sequence[Function]) -> frozenset[str]:
+    """The names of functions that synchronise, themselves or by one they call."""
+    found = {
+        function.name
+        for function in functions
+        if any(_SYNCHRONIZES.fullmatch(word) for word in function.calls)
+    }
+    while True:
+        more = {function.name for function in functions if function.calls & found} - found
+        if not more:
+            return frozenset(found)
+        found |= more

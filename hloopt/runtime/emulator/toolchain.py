@@ -1,0 +1,164 @@
+"""The host's C++ compiler: found, asked for its version, and called."""
+
+from __future__ import annotations
+
+import os
+import platform
+import re
+import shlex
+import shutil
+import subprocess
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+from hloopt.errors import DeviceError
+from hloopt.runtime.compiled_cache import CompiledCache
+
+__all__ = ["Compiler", "build_program", "check_emulator", "find_compiler"]
+
+INCLUDE = Path(__file__).parent / "include"
+
+_NAMES = ("c++", "g++", "clang++")
+_HELP = (
+    "install one (Debian and Ubuntu: apt install g++; Fedora: dnf install gcc-c++; "
+    "macOS: xcode-select --install) or name it in CXX"
+)
+_TIME_LIMIT = 600.0
+
+# As the GPU has it: nothing contracted, no traps, integers that wrap, memory read as what it is used for.
+_LANGUAGE = (
+    "-std=c++17",
+    "-ffp-contract=off",
+    "-fno-math-errno",
+    "-fno-trapping-math",
+    "-fwrapv",
+    "-fno-strict-aliasing",
+    "-fno-exceptions",
+    "-fno-rtti",
+    "-pthread",
+    "-w",
+)
+_FAST = ("-O2", "-ftree-vectorize")
+_CHECKED = ("-O1", "-DHLOOPT_CHECK")
+
+_cache = CompiledCache("emulator", "")
+
+
+@dataclass(frozen=True, slots=True)
+class Compiler:
+    """A command and what it says of itself."""
+
+    command: tuple[str, ...]
+    version: str
+
+
+def find_compiler() -> Compiler:
+    """``$CXX``, or else the first of c++, g++ and clang++ there is.
+
+    Raises ``DeviceError`` where there is none.
+    """
+    if os.name != "posix":
+        raise DeviceError("the emulator needs a POSIX system (Linux, macOS, WSL)")
+    named = shlex.split(os.environ.get("CXX", ""))
+    if named and shutil.which(named[0]) is None:
+        raise DeviceError(f"CXX names the compiler {named[0]!r}, which is not there: {_HELP}")
+    for command in [named] if named else [[name] for name in _NAMES]:
+        path = shutil.which(command[0])
+        if path is not None:
+            return _ask(path, *command[1:])
+    raise DeviceError(
+        f"the emulator needs a C++ compiler, and neither $CXX nor {', '.join(_NAMES)} is there: {_HELP}"
+    )
+
+
+def check_emulator() -> None:
+    """Raise ``DeviceError`` where the emulator cannot run: no C++ compiler, or no POSIX system."""
+    find_compiler()
+
+
+@cache
+def _ask(*command: str) -> Compiler:
+    try:
+        answer = subprocess.run(
+            [*command, "--version"], capture_output=True, text=True, timeout=60, check=True
+        )
+    except (OSError, subprocess.SubprocessError) as error:
+        raise DeviceError(f"the C++ compiler {command[0]!r} does not work: {error}") from error
+    return Compiler(command, answer.stdout)
+
+
+def build_program(text: str, *, is_checked: bool) -> Path:
+    """The executable of a translation unit, out of the cache or compiled now.
+
+    Raises ``DeviceError`` where there is no compiler, or where it refuses the text.
+    """
+    compiler = find_compiler()
+    flags = (*_LANGUAGE, *_machine_flags(compiler), *(_CHECKED if is_checked else _FAST))
+    headers = _headers()
+    identity: tuple[str | bytes, ...] = (
+        *compiler.command,
+        compiler.version,
+        *flags,
+        _processor(),
+        *headers,
+    )
+    runtime_flags = (*_LANGUAGE, *_machine_flags(compiler), "-O2")
+
+    def build_runtime(path: Path) -> None:
+        _compile(compiler, [*runtime_flags, "-c", "-o", str(path), str(INCLUDE / "runtime.cpp")])
+
+    def build(path: Path) -> None:
+        unit = path.with_name("program.cpp")
+        unit.write_text(text)
+        inputs = [str(unit), "-x", "none", str(runtime)]
+        _compile(compiler, [*flags, f"-I{INCLUDE}", "-x", "c++", *inputs, "-o", str(path)])
+
+    runtime = CompiledCache("emulator", ".o").get_or_build(
+        ["runtime", *compiler.command, compiler.version, *runtime_flags, _processor(), *headers],
+        build_runtime,
+    )
+    return _cache.get_or_build([*identity, text], build)
+
+
+def _headers() -> list[bytes]:
+    return [file.read_bytes() for file in sorted(INCLUDE.iterdir()) if file.is_file()]
+
+
+def _machine_flags(compiler: Compiler) -> tuple[str, ...]:
+    """Code for this very processor, where its name goes into the key of the cache."""
+    if platform.machine() not in ("x86_64", "AMD64"):
+        return ()
+    return ("-march=native",)
+
+
+@cache
+def _processor() -> str:
+    """What tells processors apart that do not run each other's code."""
+    known = [platform.system(), platform.machine(), platform.processor()]
+    try:
+        text = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return " ".join(known)
+    for word in ("vendor_id", "cpu family", "model", "flags"):
+        found = re.search(rf"^{word}\s*:(.*)$", text, re.MULTILINE)
+        known.append(found[1].strip() if found else "")
+    return " ".join(known)
+
+
+def _compile(compiler: Compiler, arguments: Sequence[str]) -> None:
+    try:
+        done = subprocess.run(
+            [*compiler.command, *arguments],
+            capture_output=True,
+            text=True,
+            timeout=_TIME_LIMIT,
+            check=False,
+        )
+    except subprocess.TimeoutExpired as error:
+        raise DeviceError(f"the C++ compiler did not end within {_TIME_LIMIT:.0f} s") from error
+    if done.returncode:
+        errors = [line for line in done.stderr.splitlines() if "error" in line]
+        told = errors[:5] or done.stderr.splitlines()[:5] or [f"exit code {done.returncode}"]
+        raise DeviceError("the C++ compiler refuses the generated code:\n" + "\n".join(told))
