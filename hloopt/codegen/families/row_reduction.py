@@ -1,0 +1,106 @@
+"""The row reduction kernels."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
+from functools import partial
+
+from hloopt.codegen.families.folding import Fold, begin, reload, shared_tiles, tree
+from hloopt.codegen.families.sweeping import (
+    Finish,
+    accumulate,
+    counted,
+    first_of,
+    group_of,
+    guarded,
+    shared_steps,
+    store_results,
+)
+from hloopt.codegen.index import Index
+from hloopt.codegen.writer import EmitFunction, FunctionWriter
+from hloopt.kernels.families.reductions import reductions_of
+from hloopt.kernels.families.sweeps import WARP, Sweep, sweep_of
+
+__all__ = ["EMITTERS", "write_rows"]
+
+
+def _emit(name: str, f: FunctionWriter) -> None:
+    sweep = sweep_of("row", reductions_of(f.region).form.dims, f.tile, name)
+    write_rows(f, sweep, store_results)
+
+
+def write_rows(f: FunctionWriter, sweep: Sweep, done: Finish) -> None:
+    """Reduce rows; the first thread of each does ``done`` with it."""
+    e = f.elements
+    group = group_of(f)
+    kept = sweep.dims[1]
+    row = e.symbol(
+        f.block() * sweep.rows + f.thread() // sweep.threads,
+        "row",
+        0,
+        sweep.blocks * sweep.rows - 1,
+    )
+    lane = e.symbol(f.thread() % sweep.threads, "lane", 0, sweep.threads - 1)
+    folds = [begin(e, hero) for hero in group.heroes]
+    with guarded(f, row, kept) as inside:
+        _take_row(f, sweep, folds, inside, lane)
+    if not folds:
+        return
+    tree(e, folds, min(sweep.threads, WARP) // 2)
+    if sweep.threads <= WARP:
+        with first_of(f, lane, (row, kept)) as (inside,):
+            done(f, folds, inside)
+        return
+    tiles, place = _to_shared(f, sweep, folds, lane)
+    with e.within(e.scope.block(f"if ({lane} < {WARP})")):
+        warps = sweep.threads // WARP
+        condition = f"{lane} < {warps}" if warps < WARP else ""
+        folds = [
+            reload(e, hero, tile, f"{place}[{lane}]", condition)
+            for hero, tile in zip(group.heroes, tiles, strict=True)
+        ]
+        tree(e, folds, 1 << (warps - 1).bit_length() >> 1)
+        with first_of(f, lane, (row, kept)) as (inside,):
+            done(f, folds, inside)
+
+
+def _take_row(
+    f: FunctionWriter, sweep: Sweep, folds: Sequence[Fold], row: Index, lane: Index
+) -> None:
+    major, kept, minor = sweep.dims
+    e = f.elements
+    vectors = minor // sweep.vector
+    with ExitStack() as loops:
+        if sweep.parts == 1:
+            batch = loops.enter_context(counted(f, major, "batch"))
+            chunk = loops.enter_context(counted(f, sweep.chunks))
+        else:
+            step = loops.enter_context(shared_steps(f, sweep.steps, f.block("y"), sweep.parts))
+            batch, chunk = step // sweep.chunks, step % sweep.chunks
+        at = e.symbol(chunk * sweep.threads + lane, "at", 0, sweep.chunks * sweep.threads - 1)
+        at = loops.enter_context(guarded(f, at, vectors))
+        first = (batch * kept + row) * minor + at * sweep.vector
+        accumulate(f, group_of(f), [folds], first, sweep.vector)
+
+
+def _to_shared(
+    f: FunctionWriter, sweep: Sweep, folds: Sequence[Fold], lane: Index
+) -> tuple[list[tuple[str, ...]], str]:
+    """Write what each warp has to shared memory; returns tiles, and the subscript of a block's row."""
+    e = f.elements
+    warps = sweep.threads // WARP
+    dims = [warps] if sweep.rows == 1 else [sweep.rows, warps]
+    tiles = shared_tiles(folds, lambda kind, hint: f.shared(kind, dims, hint))
+    place = "" if sweep.rows == 1 else f"[{f.thread() // sweep.threads}]"
+    with e.within(e.scope.block(f"if ({lane % WARP} == 0)")) as scope:
+        for fold, names in zip(folds, tiles, strict=True):
+            for (_, name), tile in zip(fold.variables, names, strict=True):
+                scope.line(f"{tile}{place}[{lane // WARP}] = {name};")
+    f.barrier()
+    return tiles, place
+
+
+EMITTERS: Mapping[str, EmitFunction] = {
+    name: partial(_emit, name) for name in ("row-reduction", "multi-row-reduction")
+}

@@ -1,0 +1,134 @@
+"""What the reduction kernels share: the accumulation loop, and storing results."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import TypeAlias
+
+from hloopt.codegen.families.folding import Fold, finish, take
+from hloopt.codegen.families.loop import store_run
+from hloopt.codegen.index import Index, Symbol, delinearize
+from hloopt.codegen.writer import FunctionWriter
+from hloopt.kernels.families.reductions import Group, reductions_of
+
+__all__ = [
+    "Finish",
+    "accumulate",
+    "counted",
+    "first_of",
+    "group_of",
+    "guarded",
+    "shared_steps",
+    "store_results",
+]
+
+Finish: TypeAlias = Callable[[FunctionWriter, Sequence[Fold], Index], None]
+"""Writes what becomes of finished accumulators at a kept position."""
+
+
+def group_of(f: FunctionWriter) -> Group:
+    """The reductions a function is for: by the number its name ends in."""
+    groups = reductions_of(f.region).groups
+    number = re.search(r"_(\d+)$", f.launch.function)
+    return groups[int(number[1]) if number else 0]
+
+
+@contextmanager
+def guarded(f: FunctionWriter, index: Index, size: int) -> Iterator[Index]:
+    """A block in which ``index`` is below ``size``; the same block where it always is.
+
+    ``index`` must be the name of a symbol, or a constant.
+    """
+    if index.high < size:
+        yield index
+        return
+    inside = Symbol(str(index), index.low, size - 1).index
+    with f.elements.within(f.elements.scope.block(f"if ({index} < {size})")):
+        yield inside
+
+
+@contextmanager
+def counted(f: FunctionWriter, size: int, hint: str = "step") -> Iterator[Index]:
+    """A loop of ``size`` trips, or none around a single one."""
+    if size == 1:
+        yield Index(0)
+        return
+    block, step = f.elements.loop(size, hint)
+    with f.elements.within(block):
+        yield step
+
+
+@contextmanager
+def shared_steps(f: FunctionWriter, steps: int, part: Index, parts: int) -> Iterator[Index]:
+    """The steps ``part, part + parts, ...``."""
+    e = f.elements
+    if parts == 1:
+        with counted(f, steps) as step:
+            yield step
+        return
+    if parts == steps:
+        yield part
+        return
+    name = e.scope.names.fresh("step")
+    kind = f.loads.index_type
+    head = f"for ({kind} {name} = {part}; {name} < {steps}; {name} += {parts})"
+    with e.within(e.scope.block(head)):
+        yield Symbol(name, 0, steps - 1).index
+
+
+@contextmanager
+def first_of(f: FunctionWriter, lane: Index, *bounds: tuple[Index, int]) -> Iterator[list[Index]]:
+    """A block for the thread whose ``lane`` is 0, if each index is below its bound; yields the indices."""
+    tests = [] if lane.high == 0 else [f"{lane} == 0"]
+    inside = []
+    for index, size in bounds:
+        if index.high >= size:
+            tests.append(f"{index} < {size}")
+            index = Symbol(str(index), index.low, size - 1).index
+        inside.append(index)
+    if not tests:
+        yield inside
+        return
+    with f.elements.within(f.elements.scope.block(f"if ({' && '.join(tests)})")):
+        yield inside
+
+
+def accumulate(
+    f: FunctionWriter, group: Group, folds: Sequence[Sequence[Fold]], first: Index, vector: int
+) -> None:
+    """Take ``vector`` neighbouring elements in; ``folds`` has a list for each of them, or one for all.
+
+    The elements of side results are stored.
+    """
+    e = f.elements
+    taken = []
+    sides: dict[int, list[str]] = {number: [] for number in group.sides}
+    for lane in range(vector):
+        position = first + lane
+        for at, hero in enumerate(group.heroes):
+            inputs = hero.operands[: len(hero.operands) // 2]
+            index = delinearize(position, inputs[0].array.dims)
+            values = [e.value(part, index) for part in inputs]
+            taken.append((folds[lane % len(folds)][at], values, lane >= len(folds)))
+        for number, stored in sides.items():
+            result = f.region.results[number]
+            index = delinearize(position, result.shape.dims)
+            stored.append(e.value(result.instruction, index, result.leaf))
+    for fold, elements, holds in taken:
+        take(e, fold, elements, holds=holds)
+    for number, values in sides.items():
+        pointee = f.result(number)
+        store_run(f, pointee, first, values, pointee.shape.elements)
+
+
+def store_results(f: FunctionWriter, folds: Sequence[Fold], position: Index) -> None:
+    """Finish the heroes and store the results computed from them."""
+    e = f.elements
+    for fold in folds:
+        finish(e, fold, position)
+    for number in group_of(f).roots:
+        result = f.region.results[number]
+        index = delinearize(position, result.shape.dims)
+        f.store(f.result(number), position, e.value(result.instruction, index, result.leaf))
