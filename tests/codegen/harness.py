@@ -63,10 +63,16 @@ def planned(
 
 
 def ran(
-    plan: Plan, source: str, inputs: Sequence[Array], *, mode: str = "check", seed: int = 0
+    module: Module,
+    plan: Plan,
+    source: str,
+    inputs: Sequence[Array],
+    *,
+    mode: str = "check",
+    seed: int = 0,
 ) -> list[Array]:
     """The results of a plan on the emulator."""
-    program = DeviceProgram(plan, EmulatorDevice(mode=mode, seed=seed), source)
+    program = DeviceProgram(module, plan, EmulatorDevice(mode=mode, seed=seed), source)
     try:
         return program.run(inputs)
     finally:
@@ -98,8 +104,8 @@ def check_kernel(
         assert any(step.spec.kernel == kernel for step in steps), f"{kernel} fits nowhere"
     given = generate(module, seed) if inputs is None else list(inputs)
     want = hloopt.evaluate(module, given)
-    first = ran(plan, source, given, mode="check", seed=1)
-    second = ran(plan, source, given, mode="fast", seed=2)
+    first = ran(module, plan, source, given, mode="check", seed=1)
+    second = ran(module, plan, source, given, mode="fast", seed=2)
     for got in (first, second):
         for number, comparison in enumerate(
             compare_all(got, want, rtol=0 if exact else rtol, atol=0 if exact else atol)
