@@ -8,6 +8,7 @@ import click
 
 from hloopt.cli.files import Input, each_input, open_texts
 from hloopt.cli.help import GroupedCommand
+from hloopt.cli.kernel_options import KERNEL_OPTIONS, choices_of, kernel_options, selecting
 from hloopt.cli.options import (
     files_argument,
     hlo_proto,
@@ -30,6 +31,7 @@ __all__ = ["command"]
     cls=GroupedCommand,
     groups={
         "Passes": PASS_OPTIONS,
+        "Kernels": KERNEL_OPTIONS,
         "Looking on": WATCH_OPTIONS,
         "Input": ("module", "stage", "strict"),
         "Output": ("output", "emit", "canonical", "no_layouts", "no_metadata", "as_json"),
@@ -40,6 +42,7 @@ __all__ = ["command"]
 @strict_option()
 @click.option("-o", "--output", metavar="OUT", help="A file or directory; '-' is stdout.")
 @pipeline_options
+@kernel_options
 @watch_options
 @click.option(
     "--emit",
@@ -65,12 +68,14 @@ def command(
       hloopt optimize dump.txt --print-changed=diff -o /dev/null
       hloopt optimize dump.txt --remarks-out remarks.sarif --dump-dir stages
     """
+    from hloopt.kernels.written import drop_choices
     from hloopt.pipelines import parse_pipeline
     from hloopt.report.console import write_json
     from hloopt.report.pipeline import pipeline_json
 
-    choice, watch = chosen(), watching()
-    watch.check(choice.pipeline)
+    choice, watch, selection = chosen(), watching(), selecting()
+    pipeline = selection.applied(choice.pipeline) if selection.asked else choice.pipeline
+    watch.check(pipeline)
     texts = open_texts(files)
     proto = emit == "proto" or proto_wanted(output)
     if output is not None or not as_json:
@@ -80,16 +85,18 @@ def command(
 
     def step(found: Input) -> dict[str, Any]:
         module, name = found.module, found.name
-        report = choice.pipeline.run(
+        report = pipeline.run(
             module,
             controls=watch.controls(choice.controls),
             watchers=watch.watchers(found, choice.label, heading=len(texts) > 1),
         )
+        selection.lock(module, choices_of(report))
         if emit == "xla":
             parse_pipeline("defuse").run(module)
+            drop_choices(module)
             _warn_of_elided(name, module)
         watch.tell(report, found, as_json=as_json)
-        row = {"module": module.name, "pipeline": str(choice.pipeline), **pipeline_json(report)}
+        row = {"module": module.name, "pipeline": str(pipeline), **pipeline_json(report)}
         if proto:
             write_bytes(output, hlo_proto(module), name)
             return row
@@ -100,6 +107,7 @@ def command(
 
     rows, code = each_input(texts, step)
     watch.finish()
+    selection.finish()
     if as_json:
         write_json("optimize", {"modules": rows})
     ctx.exit(code)

@@ -70,9 +70,11 @@ def show_explanation(choice: Choice, limits: Limits, console: Console) -> None:
     console.print(facts)
     console.print()
     made = table("candidate", "verdict", "bytes", "flops", "estimate", left=2)
-    made.columns[0].no_wrap = True
     for candidate in choice.candidates:
-        made.add_row(*_row(candidate, choice))
+        if candidate.fits:
+            made.add_row(*_row(candidate, choice))
+    for names, reason in _refused(choice):
+        made.add_row(names, f"does not fit: {reason}", "", "", "")
     console.print(made)
     hints = list(_hints(choice, limits))
     if hints:
@@ -110,15 +112,21 @@ def _row(candidate: Considered, choice: Choice) -> tuple[str, ...]:
 
 
 def _verdict(candidate: Considered, choice: Choice) -> str:
-    """What came of a candidate, in words."""
-    if not candidate.fits:
-        return f"does not fit: {candidate.fits.reason}"
+    """What came of a candidate that fits, in words."""
     wanted = candidate.wanted
     assert wanted is not None, "asked of all that fit"
     said = "chosen" if candidate.name == choice.kernel else "fits"
-    if not wanted:
-        return f"{said}; not wanted: {wanted.reason}" if wanted.reason else f"{said}; not wanted"
-    return f"{said}; wanted: {wanted.reason}" if wanted.reason else f"{said}; wanted"
+    word = "wanted" if wanted else "not wanted"
+    return f"{said}; {word}: {wanted.reason}" if wanted.reason else f"{said}; {word}"
+
+
+def _refused(choice: Choice) -> list[tuple[str, str]]:
+    """Names of candidates that do not fit, those that say the same together, with the reason."""
+    found: dict[str, list[str]] = {}
+    for candidate in choice.candidates:
+        if not candidate.fits:
+            found.setdefault(candidate.fits.reason, []).append(candidate.name)
+    return [(", ".join(names), reason) for reason, names in found.items()]
 
 
 def _hints(choice: Choice, limits: Limits) -> Iterator[str]:
@@ -128,16 +136,11 @@ def _hints(choice: Choice, limits: Limits) -> Iterator[str]:
             yield f"--kernel '{choice.instruction}={candidate.name}' runs it by {candidate.name}"
     told: set[str] = set()
     for candidate in choice.candidates:
-        for verdict in filter(None.__ne__, (candidate.fits, candidate.wanted)):
-            assert isinstance(verdict, Verdict), "None is left out"
-            for name in options_that_matter(verdict):
-                if not verdict and name not in told:
-                    told.add(name)
-                    value = getattr(limits, name)
-                    yield (
-                        f"kernel-selection{{{name}=...}}, now {value}, decides whether "
-                        f"{candidate.name} can have it"
-                    )
+        verdict = candidate.fits if candidate.wanted is None else candidate.wanted
+        for name in () if verdict else options_that_matter(verdict):
+            if name not in told:
+                told.add(name)
+                yield f"kernel-selection{{{name}=...}}, now {getattr(limits, name)}, would change it"
 
 
 def summary(choices: Sequence[Choice]) -> list[dict[str, Any]]:
