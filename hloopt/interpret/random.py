@@ -23,6 +23,7 @@ __all__ = [
     "philox4x32",
     "philox_bits",
     "random_bits",
+    "split_dimension",
     "split_pairs",
     "threefry2x32",
     "threefry_bits",
@@ -183,7 +184,7 @@ def rng_get_and_update_state(
 
 def split_pairs(pairs: Array, dims: tuple[int, ...]) -> tuple[Array, Array]:
     """The halves of an array of ``paired_dims(dims)``."""
-    axis = _split_dimension(dims) + 1 if dims else 0
+    axis = split_dimension(dims) + 1 if dims else 0
     first, second = np.moveaxis(pairs, axis, 0)
     return first, second
 
@@ -195,7 +196,7 @@ def joined_pairs(first: Array, second: Array, dims: tuple[int, ...]) -> Array:
     """
     if not dims:
         return first.reshape(())
-    split = _split_dimension(dims)
+    split = split_dimension(dims)
     pairs = np.stack([first, second], axis=split + 1)
     joined = pairs.reshape(*dims[:split], 2 * first.shape[split], *dims[split + 1 :])
     keep = (slice(None),) * split + (slice(dims[split]),)
@@ -206,18 +207,19 @@ def paired_dims(dims: tuple[int, ...]) -> tuple[int, ...]:
     """The dimensions of pairs of numbers that make an array of ``dims``: one more, of size 2."""
     if not dims:
         return (2,)
-    half, split = _half_shape(dims), _split_dimension(dims)
+    half, split = _half_shape(dims), split_dimension(dims)
     return (*half[: split + 1], 2, *half[split + 1 :])
 
 
 def _half_shape(dims: tuple[int, ...]) -> tuple[int, ...]:
     if not dims:
         return ()
-    split = _split_dimension(dims)
+    split = split_dimension(dims)
     return (*dims[:split], (dims[split] + 1) // 2, *dims[split + 1 :])
 
 
-def _split_dimension(dims: tuple[int, ...]) -> int:
+def split_dimension(dims: tuple[int, ...]) -> int:
+    """Along which dimension the words of a block lie: the first of even size, else the first of the largest."""
     even = next((axis for axis, size in enumerate(dims) if size % 2 == 0), None)
     return dims.index(max(dims)) if even is None else even
 

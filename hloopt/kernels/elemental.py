@@ -14,8 +14,8 @@ ELEMENTAL = frozenset({
     "add-dependency", "bitcast", "bitcast-convert", "broadcast", "call", "concatenate", "constant",
     "convolution", "dot", "dynamic-slice", "dynamic-update-slice", "fusion", "gather",
     "get-tuple-element", "iota", "map", "opt-barrier", "pad", "parameter", "partition-id", "reduce",
-    "reduce-window", "replica-id", "reshape", "reverse", "select-and-scatter", "slice", "transpose",
-    "tuple",
+    "reduce-window", "replica-id", "reshape", "reverse", "rng-bit-generator", "select-and-scatter",
+    "slice", "transpose", "tuple",
 })  # fmt: skip
 """The opcodes beside the elementwise ones; ``codegen/elemental`` has an emitter for each."""
 

@@ -19,6 +19,7 @@ class Limits:
     scatter_ordered_indices    most indices of a scatter that each result element goes through in order (a warp
                                of them is read as fast as one)
     dot_loop_work  (m + n) * k below which a dot is computed by a loop kernel (XLA: 100)
+    sort_threads   threads of a block that sorts, four elements each (XLA: as many as a block may have)
     """
 
     loop_threads: int = 128
@@ -28,3 +29,4 @@ class Limits:
     reduction_column_elements: int = 32 * 128
     scatter_ordered_indices: int = 32
     dot_loop_work: int = 100
+    sort_threads: int = 1024

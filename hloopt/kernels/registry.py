@@ -19,8 +19,10 @@ __all__ = ["FAMILIES", "find_kernel", "kernels", "register", "registered", "unre
 # Special kernels come before general ones; a line is added by whoever writes the family.
 FAMILIES: tuple[str, ...] = (
     "copy",
+    "dot_tiled",
     "in_place_update",
     "scatter",
+    "sort",
     "row_reduction",
     "column_reduction",
     "loop",

@@ -3,38 +3,16 @@
 // N elements that are read and written at once; at most 16 bytes.
 template <class T, int N> struct alignas(N * sizeof(T)) Vector { T lane[N]; };
 
-// The type of an element by what a subscript gives: a reference, or what is one in the emulator.
-template <class T> struct Element { using type = T; };
-template <class T> struct Element<T&> { using type = T; };
-template <class T> struct Element<const T&> { using type = T; };
-template <template <class> class R, class T> struct Element<R<T>> { using type = T; };
-
-// The type of the elements behind a pointer, which in the emulator may be one of its own.
-template <class P> struct Pointed {
-  using type = typename Element<decltype((*(P*)nullptr)[0])>::type;
-};
-
 // N elements at p, which is aligned to their size.
-template <int N, class P>
-__device__ Vector<typename Pointed<P>::type, N> load_vector(P p) {
-  using V = Vector<typename Pointed<P>::type, N>;
-#ifdef HLOOPT_EMULATOR
-  V v;
-  for (int i = 0; i < N; ++i) v.lane[i] = p[i];
-  return v;
-#else
-  return *reinterpret_cast<const V*>(p);
-#endif
+template <int N, class T>
+__device__ Vector<T, N> load_vector(const T* p) {
+  return *reinterpret_cast<const Vector<T, N>*>(p);
 }
 
 // Write N elements at p, which is aligned to their size.
-template <class P, class T, int N>
-__device__ void store_vector(P p, Vector<T, N> v) {
-#ifdef HLOOPT_EMULATOR
-  for (int i = 0; i < N; ++i) p[i] = v.lane[i];
-#else
+template <class T, int N>
+__device__ void store_vector(T* p, Vector<T, N> v) {
   *reinterpret_cast<Vector<T, N>*>(p) = v;
-#endif
 }
 
 // The value of the lane `distance` above; the uppermost lanes get their own.

@@ -9,7 +9,16 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Final
 
-from hloopt.codegen.elemental import bits, calls, indexing, linear, movement, reduction, window
+from hloopt.codegen.elemental import (
+    bits,
+    calls,
+    indexing,
+    linear,
+    movement,
+    random,
+    reduction,
+    window,
+)
 from hloopt.codegen.elements import Emit
 
 __all__ = ["EMITTERS"]
@@ -22,6 +31,7 @@ EMITTERS: Final[Mapping[str, Emit]] = MappingProxyType(
         **reduction.EMITTERS,
         **window.EMITTERS,
         **linear.EMITTERS,
+        **random.EMITTERS,
         **calls.EMITTERS,
     }
 )

@@ -12,7 +12,7 @@ from hloopt.codegen.writer import EmitFunction
 
 __all__ = ["emitters"]
 
-_MODULES: Final = ("dot_tiled", "row_reduction", "column_reduction", "in_place_update", "loop", "scatter")
+_MODULES: Final = ("dot_tiled", "row_reduction", "column_reduction", "in_place_update", "loop", "scatter", "sort")
 
 
 @cache
