@@ -58,7 +58,7 @@ def test_every_command_has_help_with_an_example(name: str) -> None:
 @pytest.mark.parametrize("name", sorted(set(COMMANDS) - {"completion"}))
 def test_every_command_speaks_json(name: str) -> None:
     """One object with the schema number and the command's name."""
-    reads = name in ("check", "hash", "optimize", "run", "stats")
+    reads = name in ("check", "explain", "hash", "kernels", "optimize", "run", "stats")
     result = invoke(name, "--json", stdin=SOFTMAX if reads else "")
     found = json.loads(result.stdout)
 
