@@ -9,7 +9,7 @@ SAMPLE := samples/cartpole_step
 export HLOOPT_XLA_PYTHON
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test check format lint types corpus bench golden wheel clean
+.PHONY: help install demo test check format lint types corpus kernels bench golden wheel clean
 
 help:  ## this list
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -50,6 +50,9 @@ format: $(VENV)/.installed-dev  ## rewrite the sources in the house format
 
 corpus: $(VENV)/.installed-dev  ## everything in the folder HLOOPT_CORPUS names, resumable; writes tests/scoreboard.json
 	$(BIN)/python tests/corpus/score.py --jobs $(JOBS)
+
+kernels: $(VENV)/.installed-dev  ## compile every generated kernel with NVRTC, no GPU needed: registers, spills, stack
+	$(BIN)/python tests/corpus/compile_kernels.py --jobs $(JOBS)
 
 bench: $(VENV)/.installed-dev  ## benchmarks: medians and ratios, never asserted
 	$(BIN)/python tests/benchmarks/bench.py

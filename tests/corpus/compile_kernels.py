@@ -1,0 +1,207 @@
+"""Every generated kernel compiled with NVRTC, on any machine: registers, spills, stack frames, seconds.
+
+    python tests/corpus/compile_kernels.py [--arch sm_90]... [--flags verify] [--jobs N] [FILE...]
+
+Without files: the samples, and the corpus where HLOOPT_CORPUS names it (its programs before optimisation, and as
+XLA fused them).  A program is compiled as it is given and, unless XLA fused it, after -O2.  Fails where NVRTC
+refuses a text, where a sample has no kernels, and where a kernel spills registers or has a stack frame on
+sm_90.  Machine code comes from the cache where it is there; the seconds are those that compiling took.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, field
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+if __name__ == "__main__":
+    sys.path[:0] = [str(ROOT)]
+
+import hloopt  # noqa: E402 - the path comes first
+from hloopt.errors import HlooptError, UnsupportedError  # noqa: E402
+from hloopt.ir import Module  # noqa: E402
+from hloopt.runtime.device_compile import prepare  # noqa: E402
+from hloopt.runtime.device_program import descriptions  # noqa: E402
+from hloopt.runtime.nvrtc import (  # noqa: E402
+    FLAGS,
+    CompilationError,
+    Compiled,
+    Flags,
+    compile_cuda,
+    nvrtc_for,
+)
+
+__all__ = ["ARCHITECTURES", "STRICT", "Program", "Row", "compiled", "faults", "written"]
+
+ARCHITECTURES = ("sm_75", "sm_80", "sm_90", "sm_100")
+STRICT = "sm_90"
+
+
+@dataclass(frozen=True)
+class Program:
+    """A text of CUDA C; ``describe`` has the instruction of each function."""
+
+    name: str
+    source: str
+    describe: Mapping[str, str]
+
+
+@dataclass
+class Row:
+    """A program's machine code by architecture, or why there is none."""
+
+    name: str
+    made: dict[str, Compiled] = field(default_factory=dict)
+    describe: Mapping[str, str] = field(default_factory=dict)
+    refused: str = ""
+    errors: list[str] = field(default_factory=list)
+
+    @property
+    def kernels(self) -> int:
+        """Functions that can be launched."""
+        return len(self.describe)
+
+
+def written(module: Module, name: str) -> Program:
+    """The text of a module; raises ``UnsupportedError`` for an instruction without a kernel."""
+    prepared = prepare(module)
+    return Program(name, prepared.source, descriptions(prepared.plan))
+
+
+def compiled(
+    program: Program, architectures: Iterable[str], flags: Flags, pool: ThreadPoolExecutor
+) -> Row:
+    """A program for each architecture."""
+    row = Row(program.name, describe=program.describe)
+    if not program.describe:
+        return row
+    waiting: dict[str, Future[Compiled]] = {
+        arch: pool.submit(compile_cuda, program.source, arch, flags, describe=program.describe)
+        for arch in architectures
+    }
+    for arch, future in waiting.items():
+        try:
+            row.made[arch] = future.result()
+        except CompilationError as error:
+            row.errors.append(f"{arch}: {error}")
+    return row
+
+
+def faults(row: Row, arch: str = STRICT, *, must: bool = True) -> list[str]:
+    """What NVRTC refuses, and the functions that spill or have a stack frame, by name.
+
+    ``must`` says that a program without kernels is a fault, too.
+    """
+    found = list(row.errors)
+    if row.refused and must:
+        found.append(f"no kernels: {row.refused}")
+    made = row.made.get(arch)
+    for name, taken in made.resources.items() if made else ():
+        if taken.spill_stores or taken.spill_loads or taken.stack:
+            found.append(
+                f"{arch}: {name} of {row.describe.get(name, 'a device function')} spills "
+                f"{taken.spill_stores} bytes, reads back {taken.spill_loads}, stack {taken.stack}"
+            )
+    return found
+
+
+def _rows(
+    path: Path, is_fused: bool, architectures: Sequence[str], flags: Flags, pool: ThreadPoolExecutor
+) -> Iterator[Row]:
+    given = hloopt.parse(path.read_text(), name=str(path))
+    for form in ("",) if is_fused else ("", " -O2"):
+        name = f"{path.name.removesuffix('.hlo')}{form}"
+        try:
+            module = hloopt.optimize(given, pipeline="O2") if form else given
+            program = written(module, name)
+        except UnsupportedError as error:
+            yield Row(name, refused=str(error).partition("\n")[0])
+        else:
+            yield compiled(program, architectures, flags, pool)
+
+
+def _figures(row: Row, arch: str) -> str:
+    made = row.made.get(arch)
+    if made is None:
+        return f"{'-':>4} {'-':>5} {'-':>5}"
+    taken = made.resources.values()
+    registers = max(one.registers for one in taken)
+    spills = sum(one.spill_stores + one.spill_loads for one in taken)
+    return f"{registers:4} {spills:5} {max(one.stack for one in taken):5}"
+
+
+def _print(row: Row, architectures: Sequence[str]) -> None:
+    if row.refused:
+        print(f"{row.name:36} refused: {row.refused}", flush=True)
+        return
+    figures = "  ".join(_figures(row, arch) for arch in architectures)
+    seconds = sum(made.seconds for made in row.made.values())
+    warnings = {line for made in row.made.values() for line in made.warnings}
+    noted = f"  {len(warnings)} warnings" if warnings else ""
+    print(f"{row.name:36} {row.kernels:7}  {figures}  {seconds:7.2f}{noted}", flush=True)
+
+
+def _files(given: Sequence[Path]) -> Iterator[tuple[Path, bool, bool]]:
+    """Each with whether XLA fused it, and whether it must have kernels."""
+    if given:
+        yield from ((path, False, True) for path in given)
+        return
+    for path in sorted((ROOT / "samples").glob("*.hlo")):
+        yield path, False, True
+    if corpus := os.environ.get("HLOOPT_CORPUS"):
+        folder = Path(corpus) / "jax"
+        yield from ((path, False, False) for path in sorted(folder.glob("*.before.hlo")))
+        yield from ((path, True, False) for path in sorted(folder.glob("*.fused.hlo")))
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Print the table; 1 where something is wrong."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("files", nargs="*", type=Path, metavar="FILE")
+    parser.add_argument("--arch", action="append", help=f"default: {', '.join(ARCHITECTURES)}")
+    parser.add_argument("--flags", choices=sorted(FLAGS), default="verify")
+    parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
+    options = parser.parse_args(arguments)
+    architectures, flags = options.arch or ARCHITECTURES, FLAGS[options.flags]
+    try:
+        compilers = ", ".join(sorted({str(nvrtc_for(arch)) for arch in architectures}))
+    except HlooptError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return error.exit_code
+    print(f"{compilers}, {flags}")
+    heads = "  ".join(f"{arch:>16}" for arch in architectures)
+    print(f"{'':36} {'':7}  {heads}")
+    columns = "  ".join("regs spill stack" for _ in architectures)
+    print(f"{'program':36} {'kernels':>7}  {columns}  {'seconds':>7}")
+    rows: list[Row] = []
+    wrong: list[str] = []
+    start = time.perf_counter()
+    with ThreadPoolExecutor(options.jobs) as pool:
+        for path, is_fused, must in _files(options.files):
+            for row in _rows(path, is_fused, architectures, flags, pool):
+                _print(row, architectures)
+                rows.append(row)
+                wrong += [f"{row.name}: {fault}" for fault in faults(row, must=must)]
+    _summary(rows, wrong, time.perf_counter() - start)
+    return 1 if wrong else 0
+
+
+def _summary(rows: Sequence[Row], wrong: Sequence[str], elapsed: float) -> None:
+    refused = sum(bool(row.refused) for row in rows)
+    total = sum(row.kernels * len(row.made) for row in rows)
+    print(
+        f"{len(rows)} programs, {refused} refused; {sum(row.kernels for row in rows)} kernels, "
+        f"compiled {total} times; {len(wrong)} wrong; {elapsed:.1f} s"
+    )
+    for line in wrong:
+        print(line)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,101 @@
+"""Every kernel of the samples compiles without a GPU; what is wrong with one is said by name."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+import hloopt
+from compile_kernels import STRICT, Program, Row, compiled, faults, main, written
+from hloopt.errors import DeviceError
+from hloopt.runtime.nvrtc import VERIFY, nvrtc_for
+
+SAMPLES = Path(__file__).resolve().parents[2] / "samples"
+BOTH = ("sm_75", STRICT)
+
+FAULTY = """
+extern "C" __global__ void __launch_bounds__(1024, 2) crowded(const double* __restrict__ a, double* __restrict__ o, int n) {
+  double v[48];
+  for (int i = 0; i < 48; i++) v[i] = a[i];
+  for (int j = 0; j < n; j++)
+    for (int i = 0; i < 48; i++) v[i] += v[(i * 7 + 1) % 48] * a[j];
+  for (int i = 0; i < 48; i++) o[i] = v[i];
+}
+extern "C" __global__ void indexed(float* __restrict__ o, int n) {
+  float v[8] = {1, 2, 3, 4, 5, 6, 7, 8};
+  for (int i = 0; i < n; i++) v[i & 7] += o[i];
+  o[0] = v[n & 7];
+}
+extern "C" __global__ void fine(float* __restrict__ o) { o[threadIdx.x] += 1.0f; }
+"""
+DESCRIBE = {"crowded": "reduce.1", "indexed": "gather.2", "fine": "add.3"}
+
+
+@pytest.fixture(scope="module")
+def pool(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ThreadPoolExecutor]:
+    """Threads that compile; machine code is made anew."""
+    try:
+        nvrtc_for(STRICT)
+    except DeviceError as error:
+        pytest.skip(str(error))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("HLOOPT_CACHE_DIR", str(tmp_path_factory.mktemp("cache")))
+        with ThreadPoolExecutor(2) as made:
+            yield made
+
+
+@pytest.mark.parametrize("path", sorted(SAMPLES.glob("*.hlo")), ids=lambda path: path.stem)
+def test_every_kernel_of_a_sample_compiles(path: Path, pool: ThreadPoolExecutor) -> None:
+    """After -O2, for sm_90, where nothing spills or has a stack frame; `make kernels` has all others."""
+    module = hloopt.optimize(hloopt.parse(path.read_text(), name=path.name), pipeline="O2")
+    row = compiled(written(module, path.stem), (STRICT,), VERIFY, pool)
+    assert not faults(row)
+    assert set(row.describe) <= set(row.made[STRICT].resources), "a launch without a function"
+
+
+def test_spills_and_stack_frames_are_named(pool: ThreadPoolExecutor) -> None:
+    """With function and instruction; a kernel without them is not."""
+    row = compiled(Program("p", FAULTY, DESCRIBE), (STRICT,), VERIFY, pool)
+    first, second = sorted(faults(row))
+    assert first.startswith("sm_90: crowded of reduce.1 spills ")
+    assert second.startswith("sm_90: indexed of gather.2 spills 0 bytes, reads back 0, stack 32")
+
+
+def test_what_the_compiler_refuses_is_named(pool: ThreadPoolExecutor) -> None:
+    """For each architecture, with function, instruction and line."""
+    source = FAULTY.replace("+= 1.0f", "+= one")
+    row = compiled(Program("p", source, DESCRIBE), BOTH, VERIFY, pool)
+    assert not row.made
+    assert len(row.errors) == 2
+    assert 'refuses function fine of add.3: identifier "one" is undefined' in faults(row)[0]
+
+
+def test_a_sample_must_have_kernels_a_corpus_program_need_not() -> None:
+    """Some programs of the corpus call Python."""
+    row = Row("p", refused="m.hlo:3:3: error: callback")
+    assert faults(row) == ["no kernels: m.hlo:3:3: error: callback"]
+    assert faults(row, must=False) == []
+
+
+def test_the_table_says_what_is_wrong_and_fails(
+    pool: ThreadPoolExecutor, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A program with kernels passes; one that calls Python is refused by name."""
+    good, bad = tmp_path / "good.hlo", tmp_path / "bad.hlo"
+    good.write_text(
+        "HloModule g\nENTRY e {\n  a = f32[300] parameter(0)\n  ROOT r = f32[300] negate(a)\n}\n"
+    )
+    bad.write_text(
+        'HloModule b\nENTRY e {\n  a = f32[3] parameter(0)\n  ROOT r = f32[3] custom-call(a), custom_call_target="mine"\n}\n'
+    )
+    assert main(["--arch", STRICT, "--jobs", "1", str(good)]) == 0
+    said = capsys.readouterr().out
+    assert "2 programs, 0 refused; 2 kernels, compiled 2 times; 0 wrong" in said
+    assert main(["--arch", STRICT, "--jobs", "1", str(good), str(bad)]) == 1
+    said = capsys.readouterr().out
+    assert "4 programs, 2 refused; 2 kernels, compiled 2 times; 2 wrong" in said
+    assert "bad.hlo:4:8: error: r" in said
+    assert main(["--arch", "sm_20", str(good)]) == 5
