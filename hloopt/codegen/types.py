@@ -61,7 +61,9 @@ def device_problem(dtype: DType) -> str:
     if dtype.name in _C_TYPES or dtype.name in _STRUCTS:
         return ""
     if dtype.is_array:
-        return f"{dtype.name} has no packed form in memory ({dtype.bits} bits do not divide a byte)"
+        return (
+            f"{dtype.name} elements are {dtype.bits} bits wide, which have no packed form in memory"
+        )
     return f"{dtype.name} has no elements"
 
 

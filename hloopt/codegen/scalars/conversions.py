@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from hloopt.codegen.device import Uses
-from hloopt.codegen.scalars.forms import F32, narrow, own_bits, part, widen, wrapped
+from hloopt.codegen.scalars.forms import F32, narrow, own_bits, part, unsigned_type, widen, wrapped
 from hloopt.codegen.types import is_struct, register_type
 from hloopt.types import DType
 
@@ -115,4 +115,6 @@ def _of_bits(bits: str, target: DType, uses: Uses) -> str:
         return f"({bits} != 0u)"
     if is_struct(target):
         return f"{name}{{(unsigned {'short' if target.bits == 16 else 'char'})({bits})}}"
+    if name == unsigned_type(target):
+        return bits
     return wrapped(bits, target, uses)

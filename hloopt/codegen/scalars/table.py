@@ -166,7 +166,7 @@ def scalar_problem(
     """Why an op on such element types has no expression; empty where it has one."""
     for kind in (*kinds, result):
         if problem := device_problem(kind):
-            return problem
+            return f"of {kind.name}: {problem}"
     if opcode == "bitcast-convert" and kinds[0].bits != result.bits:
         return f"from {kinds[0].name} to {result.name} is not of one element"
     if opcode in _SPECIALS:

@@ -1,0 +1,34 @@
+"""Loop bodies that are no elementwise op: packed elements, and the block functions of random numbers."""
+
+from __future__ import annotations
+
+from hloopt.codegen.device import Uses
+from hloopt.codegen.scalars import load, pack
+from hloopt.codegen.types import elements_per_byte, is_packed
+from hloopt.types import DTYPES
+
+__all__ = ["PACKED", "packed_bodies"]
+
+PACKED = tuple(
+    kind for kind in DTYPES.values() if kind.is_array and is_packed(kind) and kind.bits != 6
+)
+
+
+def packed_bodies(uses: Uses) -> dict[str, str]:
+    """By name: ``unpack_s4`` byte array to elements, ``pack_s4`` elements to bytes, random blocks."""
+    bodies = {}
+    for kind in PACKED:
+        element, per_byte = uses.type(kind), elements_per_byte(kind)
+        taken = load("((unsigned char const*)arrays[0])", "(int)n", kind, uses)
+        bodies[f"unpack_{kind.name}"] = f"    (({element}*)arrays[1])[n] = {taken};\n"
+        values = [f"(({element} const*)arrays[0])[n * {per_byte} + {i}]" for i in range(per_byte)]
+        whole = pack(values, kind, uses)
+        bodies[f"pack_{kind.name}"] = f"    ((unsigned char*)arrays[1])[n] = {whole};\n"
+    words = [f"((unsigned const*)arrays[0])[n * 6 + {i}]" for i in range(6)]
+    for name, size in (("threefry2x32", 2), ("philox4x32", 4)):
+        block = uses.call(name, *words[: size + 2])
+        stores = "".join(
+            f"    ((unsigned*)arrays[1])[n * 4 + {i}] = block.word[{i}];\n" for i in range(size)
+        )
+        bodies[name] = f"    auto block = {block};\n{stores}"
+    return bodies
