@@ -25,6 +25,7 @@ FAMILIES: tuple[str, ...] = (
     "sort",
     "row_reduction",
     "column_reduction",
+    "split_reduction",
     "loop",
 )
 """Modules of ``hloopt/kernels/families``, each with its ``KERNELS``."""

@@ -12,7 +12,16 @@ from hloopt.codegen.writer import EmitFunction
 
 __all__ = ["emitters"]
 
-_MODULES: Final = ("dot_tiled", "row_reduction", "column_reduction", "in_place_update", "loop", "scatter", "sort")
+_MODULES: Final = (
+    "dot_tiled",
+    "row_reduction",
+    "column_reduction",
+    "split_reduction",
+    "in_place_update",
+    "loop",
+    "scatter",
+    "sort",
+)
 
 
 @cache

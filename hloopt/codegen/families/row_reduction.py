@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from functools import partial
+from typing import TypeAlias
 
 from hloopt.codegen.families.folding import Fold, begin, reload, shared_tiles, tree
 from hloopt.codegen.families.sweeping import (
@@ -22,7 +23,9 @@ from hloopt.codegen.writer import EmitFunction, FunctionWriter
 from hloopt.kernels.families.reductions import reductions_of
 from hloopt.kernels.families.sweeps import WARP, Sweep, sweep_of
 
-__all__ = ["EMITTERS", "write_rows"]
+__all__ = ["EMITTERS", "Taking", "write_rows"]
+
+Taking: TypeAlias = Callable[[Sequence[Fold], Index], None]
 
 
 def _emit(name: str, f: FunctionWriter) -> None:
@@ -30,8 +33,12 @@ def _emit(name: str, f: FunctionWriter) -> None:
     write_rows(f, sweep, store_results)
 
 
-def write_rows(f: FunctionWriter, sweep: Sweep, done: Finish) -> None:
-    """Reduce rows; the first thread of each does ``done`` with it."""
+def write_rows(f: FunctionWriter, sweep: Sweep, done: Finish, taking: Taking | None = None) -> None:
+    """Reduce rows; the first thread of each does ``done`` with it.
+
+    ``taking`` writes how neighbouring elements from a position on are taken in, if they are not those of the
+    heroes' operands.
+    """
     e = f.elements
     group = group_of(f)
     kept = sweep.dims[1]
@@ -44,7 +51,7 @@ def write_rows(f: FunctionWriter, sweep: Sweep, done: Finish) -> None:
     lane = e.symbol(f.thread() % sweep.threads, "lane", 0, sweep.threads - 1)
     folds = [begin(e, hero) for hero in group.heroes]
     with guarded(f, row, kept) as inside:
-        _take_row(f, sweep, folds, inside, lane)
+        _take_row(f, sweep, folds, inside, lane, taking)
     if not folds:
         return
     tree(e, folds, min(sweep.threads, WARP) // 2)
@@ -66,7 +73,12 @@ def write_rows(f: FunctionWriter, sweep: Sweep, done: Finish) -> None:
 
 
 def _take_row(
-    f: FunctionWriter, sweep: Sweep, folds: Sequence[Fold], row: Index, lane: Index
+    f: FunctionWriter,
+    sweep: Sweep,
+    folds: Sequence[Fold],
+    row: Index,
+    lane: Index,
+    taking: Taking | None,
 ) -> None:
     major, kept, minor = sweep.dims
     e = f.elements
@@ -81,7 +93,10 @@ def _take_row(
         at = e.symbol(chunk * sweep.threads + lane, "at", 0, sweep.chunks * sweep.threads - 1)
         at = loops.enter_context(guarded(f, at, vectors))
         first = (batch * kept + row) * minor + at * sweep.vector
-        accumulate(f, group_of(f), [folds], first, sweep.vector)
+        if taking is not None:
+            taking(folds, first)
+        else:
+            accumulate(f, group_of(f), [folds], first, sweep.vector)
 
 
 def _to_shared(

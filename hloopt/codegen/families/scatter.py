@@ -16,9 +16,9 @@ from hloopt.ir import Instruction
 from hloopt.kernels.families.scatter import NATIVE, combiner, scatter_of
 from hloopt.types import ScatterDims
 
-__all__ = ["EMITTERS"]
+__all__ = ["ATOMICS", "EMITTERS"]
 
-_ATOMIC = {
+ATOMICS = {
     "add": "atomicAdd",
     "minimum": "atomicMin",
     "maximum": "atomicMax",
@@ -102,7 +102,7 @@ def _atomically(f: FunctionWriter, scatter: Instruction, place: Index, value: st
     target = f"&{f.result(0).name}[{place}]"
     opcode = combiner(scatter)
     if kind.name in NATIVE.get(opcode, ()):
-        e.scope.line(f"{_ATOMIC[opcode]}({target}, {value});")
+        e.scope.line(f"{ATOMICS[opcode]}({target}, {value});")
         return ""
     type_name = f.uses.type(kind)
     # Swapping a value for itself changes nothing and tells what is there.

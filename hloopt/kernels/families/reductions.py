@@ -59,6 +59,20 @@ class Group:
         """All result leaves."""
         return (*self.roots, *self.sides)
 
+    @property
+    def inputs(self) -> tuple[Instruction, ...]:
+        """What the heroes reduce."""
+        return tuple(
+            part for hero in self.heroes for part in hero.operands[: len(hero.operands) // 2]
+        )
+
+    @property
+    def inits(self) -> tuple[Instruction, ...]:
+        """What the heroes begin with."""
+        return tuple(
+            part for hero in self.heroes for part in hero.operands[len(hero.operands) // 2 :]
+        )
+
 
 @dataclass(frozen=True)
 class Reductions:
