@@ -60,7 +60,10 @@ class Ways:
 def check_plan(module: Module, plan: Plan, seed: int = 0) -> None:
     """Raise ``WrongReadError`` where the plan of a module that was made ready does not compute it."""
     numbers: dict[Symbol, int] = {}
-    intern: Callable[[Symbol], int] = lambda key: numbers.setdefault(key, len(numbers))
+
+    def intern(key: Symbol) -> int:
+        return numbers.setdefault(key, len(numbers))
+
     wanted = _Graph(intern, Ways(seed)).entry(module)
     got = _Machine(intern, Ways(seed)).run(module, plan)
     if wanted != got:
@@ -217,7 +220,10 @@ class _Machine:
             number = region_of(step.instruction).canonical(number)
             if number in step.inlined:
                 operands = [one for one in step.instruction.operands for _ in leaves(one.shape)]
-                (symbol,) = constant_symbols(operands[number].attributes["literal"])
+                literal = operands[number].literal
+                if literal is None:
+                    raise WrongReadError(f"{step.instruction.name} has an operand nowhere")
+                (symbol,) = constant_symbols(literal)
                 return self.intern(symbol)
         buffer = step.operands[number]
         return self.read(buffer, step.instruction.name) if buffer.byte_size else NOTHING

@@ -212,12 +212,11 @@ class _Planner:
             spot if number in draft.read else Spot(NOTHING, spot.shape)
             for number, spot in enumerate(draft.operands)
         )
+        given = [one for one in draft.instruction.operands for _ in indices(one.shape)]
         inlined = tuple(
             number
-            for number, spot in enumerate(draft.operands)
-            if number not in draft.read
-            and spot.slot != NOTHING
-            and self.slots.all[spot.slot].kind == "constant"
+            for number, operand in enumerate(given)
+            if number not in draft.read and operand.opcode == "constant"
         )
         return KernelStep(
             draft.instruction,
