@@ -109,6 +109,7 @@ class DeviceProgram(Program):
             if allocation.byte_size:
                 self._numbers[allocation] = device.allocate(allocation.byte_size)
         self._upload_constants()
+        self._prepare_libraries()
 
     def run(self, inputs: Sequence[Array], host: Host | None = None) -> list[Array]:
         """Run the entry on arrays in parameter order."""
@@ -147,6 +148,13 @@ class DeviceProgram(Program):
                 assert literal.array is not None
                 raw = bytes_of_array(literal.array, literal.shape)  # type: ignore[arg-type]
                 self.device.upload(Pointer(number, 0, raw.nbytes), raw)
+
+    def _prepare_libraries(self) -> None:
+        """Handles and plans, which cannot be made while calls are captured."""
+        prepare = getattr(self.device, "prepare_library", None)
+        for step in walk_steps(self.plan.steps):
+            if prepare is not None and isinstance(step, KernelStep) and step.spec.library:
+                prepare(step.spec.library, step.instruction)
 
     def _upload_inputs(self, inputs: Sequence[Array]) -> None:
         context = Interpreter(self._module, EVALUATORS)

@@ -1,0 +1,74 @@
+"""The GPU at hand as a target: a known one, or the driver's numbers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from fake_cupy import FakeCupy
+from hloopt.runtime.cuda import CudaDevice
+from hloopt.runtime.cuda.description import describe_gpu, known_target
+from hloopt.runtime.cuda.occupancy import occupancy
+from hloopt.targets import target
+
+H200 = target("h200")
+PROPERTIES: dict[str, Any] = {
+    "name": b"NVIDIA H200",
+    "major": 9,
+    "minor": 0,
+    "multiProcessorCount": 132,
+    "totalGlobalMem": 150_109_880_320,
+    "clockRate": 1_980_000,
+    "memoryClockRate": 3_201_000,
+    "memoryBusWidth": 6144,
+    "l2CacheSize": 62_914_560,
+    "warpSize": 32,
+    "maxThreadsPerBlock": 1024,
+    "maxThreadsPerMultiProcessor": 2048,
+    "regsPerMultiprocessor": 65536,
+    "regsPerBlock": 65536,
+    "sharedMemPerBlock": 49152,
+    "sharedMemPerBlockOptin": 232448,
+    "sharedMemPerMultiprocessor": 233472,
+    "maxGridSize": (2**31 - 1, 65535, 65535),
+    "maxThreadsDim": (1024, 1024, 64),
+    "maxBlocksPerMultiProcessor": 32,
+    "reservedSharedMemPerBlock": 1024,
+}
+
+
+def test_a_known_gpu_is_found_by_what_it_has() -> None:
+    """Names differ from driver to driver; multiprocessors and memory do not."""
+    assert known_target(PROPERTIES) is H200
+    assert known_target({**PROPERTIES, "multiProcessorCount": 114}) is None
+    assert known_target({**PROPERTIES, "totalGlobalMem": 50 << 30}) is None
+    assert known_target({**PROPERTIES, "minor": 1}) is None
+
+
+def test_an_unknown_gpu_is_what_the_driver_says(device: CudaDevice, fake: FakeCupy) -> None:
+    """Every number, with its memory's bandwidth from clock and width."""
+    fake.runtime.getDeviceProperties = lambda number: {**PROPERTIES, "multiProcessorCount": 10}
+    found = describe_gpu(device)
+    assert (found.name, found.title, found.cores) == ("this-gpu", "NVIDIA H200", 10)
+    assert found.memory_bandwidth == 2 * 3_201_000_000 * 6144 // 8
+    assert (found.clock_ghz, found.fpus_per_core, found.calibrated) == (1.98, 128, False)
+    assert found.peak_flops("f32") == pytest.approx(10 * 128 * 2 * 1.98e9)
+    assert occupancy(found, 256, 40).warps == 48
+
+
+def test_a_bandwidth_the_driver_does_not_tell_is_measured(
+    device: CudaDevice, fake: FakeCupy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By the device's own copy of 256 MB, here one of a tenth of a second."""
+    fake.runtime.getDeviceProperties = lambda number: {
+        **PROPERTIES,
+        "multiProcessorCount": 10,
+        "memoryClockRate": 0,
+    }
+
+    def copy(*pointers: object) -> None:
+        fake.clock += 100.0
+
+    monkeypatch.setattr(device, "copy", copy)
+    assert describe_gpu(device).memory_bandwidth == round(2 * (1 << 28) / 0.1)
