@@ -13,8 +13,10 @@ from hloopt.errors import UsageError
 
 if TYPE_CHECKING:
     from hloopt.ir import Module
+    from hloopt.kernels.kernel import Kernel, Site
     from hloopt.kernels.lock import LockEntry
     from hloopt.kernels.selection import Choice, KernelSelection
+    from hloopt.kernels.spec import KernelSpec
     from hloopt.rewrite import Pipeline, PipelineReport
 
 __all__ = ["KERNEL_OPTIONS", "Selecting", "choices_of", "kernel_options", "selecting"]
@@ -179,6 +181,12 @@ class Selecting:
         write_text(self.write_lock, text, "kernels.toml")
 
 
+def _verify(site: Site, kernel: Kernel, spec: KernelSpec) -> str:
+    from hloopt.runtime.trial import try_kernel
+
+    return try_kernel(site, kernel, spec)
+
+
 def _register(path: str) -> None:
     """Let selection know the kernels of a file while the command runs."""
     from hloopt.kernels.registry import registered
@@ -194,6 +202,7 @@ def selecting(**fixed: Any) -> Selecting:
     """
     from hloopt.kernels.selection import KernelSelection
     from hloopt.kernels.selection.selectors import find_selector, load_rule
+    from hloopt.kernels.user import verify_with
     from hloopt.targets import find_target
 
     given = click.get_current_context().meta.get(_GIVEN, {})
@@ -204,6 +213,7 @@ def selecting(**fixed: Any) -> Selecting:
     }
     if given.get("frozen") and not given.get("lock"):
         raise UsageError("--frozen says that a lock file has to suit: give --lock FILE as well")
+    verify_with(_verify)
     for path in given.get("kernel_file") or ():
         _register(path)
     if given.get("kernel_rule"):

@@ -101,4 +101,4 @@ def _source(module: Any, selection: Any) -> str:
 
     target, limits = find_target(selection.target), selection.limits()
     plan = plan_program(module, lambda instruction: choose(instruction, target, limits))
-    return render(plan)
+    return render(plan, target, limits)

@@ -25,7 +25,6 @@ from pathlib import Path
 from typing import Any, Final, TypeAlias
 
 from hloopt.errors import HlooptError, UsageError
-from hloopt.ir import Instruction
 from hloopt.kernels.kernel import NO, YES, Efficiency, Kernel, Site, Verdict
 from hloopt.kernels.spec import Argument, Dim3, KernelSpec, Launch, Place, Tile
 from hloopt.kernels.structure import signature
@@ -35,8 +34,8 @@ __all__ = ["GROUP", "Verifier", "installed", "load_kernels", "of_object", "renam
 GROUP: Final = "hloopt.kernels"
 """The entry point group: each entry point is named like the kernel that it gives."""
 
-Verifier: TypeAlias = Callable[[Instruction, Kernel, KernelSpec], str]
-"""Runs an instruction by a kernel beside the interpreter; says what differs, nothing where all is well."""
+Verifier: TypeAlias = Callable[[Site, Kernel, KernelSpec], str]
+"""Runs a site by a kernel beside the interpreter; says what differs, nothing where all is well."""
 
 _PARTS = ("name", "matches", "source", "launch")
 _NAME = re.compile(r"[A-Za-z][\w.-]*")
@@ -53,7 +52,6 @@ _VERIFIED: dict[tuple[str, str, str], str] = {}
 def verify_with(verifier: Verifier) -> None:
     """From now on kernels of one's own are verified by this; before, none of them fits anything."""
     _STATE["verifier"] = verifier
-    _VERIFIED.clear()
 
 
 def installed() -> tuple[Kernel, ...]:
@@ -203,7 +201,7 @@ def _verified(kernel: Kernel, site: Site) -> Verdict:
     assert kernel.source is not None, "the rows made here have one"
     key = (kernel.name, signature(instruction), kernel.source(site, spec, "f") + repr(spec.steps))
     if key not in _VERIFIED:
-        _VERIFIED[key] = verifier(instruction, kernel, spec)
+        _VERIFIED[key] = verifier(site, kernel, spec)
     problem = _VERIFIED[key]
     return NO(problem) if problem else YES("it computes what the interpreter does")
 

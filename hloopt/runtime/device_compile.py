@@ -13,6 +13,7 @@ from hloopt.kernels.plan import Plan
 from hloopt.kernels.planning import plan_program
 from hloopt.kernels.selection import KernelSelection, choose
 from hloopt.kernels.spec import KernelSpec
+from hloopt.kernels.user import verify_with
 from hloopt.rewrite import Pipeline, PipelineReport
 from hloopt.targets import find_target
 
@@ -59,7 +60,10 @@ def prepare(module: Module, options: DeviceOptions | None = None) -> Prepared:
     Raises ``UnsupportedError`` for what no kernel can run, all of it in one error; ``UsageError`` for wishes
     that cannot be granted.
     """
+    from hloopt.runtime.trial import try_kernel
+
     options = options or DeviceOptions()
+    verify_with(try_kernel)
     ready = make_ready(module)
     selection = options.selection
     report = Pipeline((selection,)).run(ready)

@@ -12,7 +12,6 @@ import pytest
 import hloopt
 from hloopt.analysis.region import region_of
 from hloopt.errors import UsageError
-from hloopt.ir import Instruction
 from hloopt.kernels import registry, user
 from hloopt.kernels.arithmetic import evaluate
 from hloopt.kernels.kernel import Kernel, Site
@@ -91,7 +90,7 @@ def _verified(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(user, "_VERIFIED", {})
 
 
-def trust(_: Instruction, __: Kernel, ___: KernelSpec) -> str:
+def trust(_: Site, __: Kernel, ___: KernelSpec) -> str:
     return ""
 
 
@@ -137,8 +136,8 @@ def test_nothing_is_chosen_that_is_not_verified(tmp_path: Path) -> None:
     assert "cannot be verified here" in kernel.fits(site).reason
     asked = []
 
-    def doubt(instruction: Instruction, row: Kernel, spec: KernelSpec) -> str:
-        asked.append((instruction.name, row.name, len(spec.steps)))
+    def doubt(where: Site, row: Kernel, spec: KernelSpec) -> str:
+        asked.append((where.region.instruction.name, row.name, len(spec.steps)))
         return "it gives 3 where the interpreter gives 4"
 
     user.verify_with(doubt)
