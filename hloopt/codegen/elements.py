@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, TypeAlias
 from hloopt.analysis.region import Region
 from hloopt.codegen.device import Uses
 from hloopt.codegen.index import Index, Symbol, linearize
+from hloopt.codegen.positions import position_of
 from hloopt.codegen.scalars import elementwise, literal
 from hloopt.codegen.scope import Scope
 from hloopt.ir import Computation, Instruction
@@ -142,7 +143,8 @@ class Elements:
         if name is None:
             name = self.scope.declare(self.loads.index_type, str(value), hint)
             self.scope.remember(key, name)
-        return Symbol(name, low, high).index
+        multiple = value.multiple if isinstance(value, Index) else 1
+        return Symbol(name, low, high, multiple or 1).index
 
     def loop(self, size: int, hint: str) -> tuple[Scope, Index]:
         """``for (int i = 0; i < size; ++i) {``: its block, and the counter."""
@@ -221,7 +223,7 @@ class Elements:
         pointer = self.pointers.of(self.region.canonical(number))
         if pointer is None:
             raise AssertionError(f"{self.region.instruction.name} is not given operand {number}")
-        return self.load(pointer, linearize(at.index, shape.dims), shape, instruction.name)
+        return self.load(pointer, position_of(at.index, shape), shape, instruction.name)
 
     def load(self, pointer: str, linear: Index, shape: ArrayShape, hint: str) -> str:
         """Read one element of memory, as part of a vector where its neighbours are wanted, too."""

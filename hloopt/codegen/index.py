@@ -28,11 +28,12 @@ __all__ = ["Atom", "Index", "Quotient", "Remainder", "Symbol", "delinearize", "l
 
 @dataclass(frozen=True, slots=True)
 class Symbol:
-    """A C variable with a value from ``low`` to ``high``, both included."""
+    """A C variable with a value from ``low`` to ``high``, both included, a multiple of ``multiple``."""
 
     name: str
     low: int
     high: int
+    multiple: int = 1
 
     @property
     def index(self) -> Index:
@@ -189,7 +190,18 @@ class Index:
 
     def is_multiple(self, factor: int) -> bool:
         """Whether every value is a multiple of ``factor``, as the form shows it."""
-        return self.constant % factor == 0 and all(count % factor == 0 for _, count in self.terms)
+        return self.multiple % factor == 0
+
+    @cached_property
+    def multiple(self) -> int:
+        """The greatest number that every value is a multiple of, as the form shows it; 0 of 0."""
+        return gcd(
+            self.constant,
+            *(
+                count * (atom.multiple if isinstance(atom, Symbol) else 1)
+                for atom, count in self.terms
+            ),
+        )
 
     def __str__(self) -> str:
         """The C expression; its operators bind at least as tightly as a sum."""

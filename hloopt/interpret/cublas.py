@@ -27,7 +27,7 @@ from hloopt.interpret.linear import dot
 from hloopt.ir import Instruction
 from hloopt.types import ArrayShape, DotDims, TupleShape
 
-__all__ = ["CHECKS", "EVALUATORS"]
+__all__ = ["CHECKS", "EVALUATORS", "epilogue"]
 
 # sqrt(2 / pi) and the factor of the cube: the approximation of GELU by tanh.
 _GELU_SCALE, _GELU_CUBE = 0.7978845608028654, 0.044715
@@ -48,7 +48,7 @@ def _relu(x: Array) -> Array:
 _ACTIVATIONS: dict[str, Callable[[Array], Array]] = {"RELU": _relu, "GELU": _gelu, "SILU": _silu}
 
 
-def _epilogue(settings: Config) -> tuple[bool, str, bool]:
+def epilogue(settings: Config) -> tuple[bool, str, bool]:
     """Whether a vector is added, the activation or nothing, and whether its operand is a result too."""
     words = str(settings.get("epilogue", "DEFAULT")).split("_")
     names = [word for word in words if word not in {"DEFAULT", "BIAS", "AUX"}]
@@ -69,7 +69,7 @@ def _finished(total: Array, settings: Config, others: list[Array]) -> list[Array
     with np.errstate(all="ignore"):
         if beta:
             total = (total + beta * others.pop(0)).astype(total.dtype)
-        bias, name, keeps = _epilogue(settings)
+        bias, name, keeps = epilogue(settings)
         if bias:
             total = total + others.pop(0)
         activated = _ACTIVATIONS[name](total) if name else total
@@ -155,7 +155,7 @@ def _check_gemm(instruction: Instruction) -> str | None:
         scales = sum(not operand.array.rank for operand in instruction.operands[2:])
         if scales not in (2, 3, 4):
             return f"{_F8} with {scales} scales instead of 2, 3 or 4"
-    wanted = 2 + bool(float(settings.get("beta", 0))) + _epilogue(settings)[0] + scales
+    wanted = 2 + bool(float(settings.get("beta", 0))) + epilogue(settings)[0] + scales
     if len(instruction.operands) != wanted:
         return (
             f"{target(instruction)} with {len(instruction.operands)} operands instead of {wanted}"
@@ -173,7 +173,7 @@ def _check_product(instruction: Instruction) -> str | None:
         return f"{name} without a gemm_backend_config that says which dimensions meet"
     if not is_arrays(instruction.shape):
         return f"{name} does not give a product and scratch space"
-    activation = _epilogue(settings)[1]
+    activation = epilogue(settings)[1]
     if activation and activation not in _ACTIVATIONS:
         return f"{name} with the epilogue {settings['epilogue']}"
     shapes = [operand.shape for operand in instruction.operands]

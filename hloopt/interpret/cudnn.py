@@ -27,7 +27,7 @@ from hloopt.interpret.library_calls import (
 from hloopt.ir import Instruction
 from hloopt.types import DTYPES, ArrayShape, ConvDims, TupleShape, Window, WindowDim
 
-__all__ = ["CHECKS", "EVALUATORS"]
+__all__ = ["CHECKS", "EVALUATORS", "activation"]
 
 
 def _relu(x: Array) -> Array:
@@ -131,7 +131,7 @@ _NUMBERS = {
 }
 
 
-def _activation(settings: Config) -> str:
+def activation(settings: Config) -> str:
     mode = str(settings.get("activation_mode", "kNone"))
     return _NUMBERS.get(mode, mode)
 
@@ -162,7 +162,7 @@ def _conv(instruction: Instruction, values: tuple[Value, ...], context: Context)
             along = [1] * total.ndim
             along[dims.output_feature] = -1
             total = total + others[0].reshape(along)
-        activate = _CONV_ACTIVATIONS[_activation(settings)](settings)
+        activate = _CONV_ACTIVATIONS[activation(settings)](settings)
         total = activate(total)
     return with_scratch(instruction, [total.astype(kind)], context)
 
@@ -265,7 +265,7 @@ def _check_conv(instruction: Instruction) -> str | None:
     if complaint is not None:
         return complaint
     name = target(instruction)
-    mode = _activation(config(instruction, "cudnn_conv_backend_config"))
+    mode = activation(config(instruction, "cudnn_conv_backend_config"))
     if mode not in _CONV_ACTIVATIONS:
         return f"{name} with the activation {mode}"
     most = 4 if name.endswith("BiasActivationForward") else 2

@@ -19,6 +19,8 @@ class Limits:
     scatter_ordered_indices    most indices of a scatter that each result element goes through in order (a warp
                                of them is read as fast as one)
     dot_loop_work  (m + n) * k below which a dot is computed by a loop kernel (XLA: 100)
+    dot_library_flops  flops from which on cuBLAS computes a dot that stands alone: some tens of microseconds,
+                   beside which a call's overhead is small (XLA measures)
     sort_threads   threads of a block that sorts, four elements each (XLA: as many as a block may have)
     """
 
@@ -29,4 +31,5 @@ class Limits:
     reduction_column_elements: int = 32 * 128
     scatter_ordered_indices: int = 32
     dot_loop_work: int = 100
+    dot_library_flops: int = 1 << 28
     sort_threads: int = 1024

@@ -1,0 +1,324 @@
+"""Dots and convolutions as one thing: a batch of matrix products whose operands are read by affine indices.
+
+    result[b, m, n] = sum over k of lhs[b, m, k] * rhs[b, k, n]
+
+Each of b, m, n and k counts through a few axes, the last one quickest.  A dimension of an operand is read at
+a sum of axes times coefficients; outside of the operand, and in the gaps of a dilated one, there is nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from math import prod
+from typing import Final, Literal, TypeAlias
+
+from hloopt.analysis.windows import window_dims
+from hloopt.interpret.library_calls import result_shape
+from hloopt.interpret.linear import sum_type
+from hloopt.ir import Instruction
+from hloopt.types import ConvDims, DotDims, DType, WindowDim, dtype
+
+__all__ = [
+    "Axis",
+    "AxisSizes",
+    "Contraction",
+    "Group",
+    "Position",
+    "Side",
+    "accumulator",
+    "at_axis",
+    "dot_contraction",
+    "grouped",
+    "of_convolution",
+    "of_dot",
+    "side_of",
+    "turned",
+    "window_position",
+]
+
+Group: TypeAlias = Literal["b", "m", "n", "k"]
+Axis: TypeAlias = tuple[Group, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Position:
+    """``(sum(coefficient * axis) + constant) / dilation``, where that is a whole number."""
+
+    terms: tuple[tuple[Axis, int], ...] = ()
+    constant: int = 0
+    dilation: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Side:
+    """An operand, and where each of its dimensions is read."""
+
+    instruction: Instruction
+    positions: tuple[Position, ...]
+
+
+@dataclass(frozen=True)
+class Contraction:
+    """A batch of products.
+
+    hero     the dot, convolution or library call
+    axes     the sizes of the axes of b, m, n and k
+    lhs, rhs what is multiplied
+    result   where each dimension of the hero's result is written
+    kind     the type products and sums have (``interpret.linear.sum_type``)
+    is_dot   whether every dimension is read at one axis, each element once for each result
+    """
+
+    hero: Instruction
+    axes: Mapping[Group, tuple[int, ...]]
+    lhs: Side
+    rhs: Side
+    result: tuple[Position, ...]
+    kind: DType
+    is_dot: bool = True
+
+    @property
+    def hero_dims(self) -> tuple[int, ...]:
+        """The dimensions of the product: of a library call, of its first result."""
+        return result_shape(self.hero).dims
+
+    @property
+    def hero_elements(self) -> int:
+        """How many results the product has."""
+        return result_shape(self.hero).elements
+
+    @property
+    def result_dtype(self) -> DType:
+        """The element type of the product."""
+        return result_shape(self.hero).dtype
+
+    def result_extents(self) -> tuple[int, ...]:
+        """How far each dimension of the result is written."""
+        return tuple(
+            position.constant * all(count > 0 for _, count in position.terms)
+            + sum(abs(count) * (self.axes[group][at] - 1) for (group, at), count in position.terms)
+            + 1
+            for position in self.result
+        )
+
+    def size(self, group: Group) -> int:
+        """How far b, m, n or k counts."""
+        return prod(self.axes[group])
+
+    @property
+    def multiply_adds(self) -> int:
+        """Products that are summed, those with padding among them."""
+        return prod(self.size(group) for group in self.axes)
+
+    @property
+    def accumulator(self) -> DType:
+        """The type sums are made in."""
+        return accumulator(self.kind)
+
+    def swapped(self) -> Contraction:
+        """The same with lhs and rhs, and so m and n, changed for each other."""
+        return Contraction(
+            self.hero,
+            {_OTHER[group]: sizes for group, sizes in self.axes.items()},
+            _swapped_side(self.rhs),
+            _swapped_side(self.lhs),
+            tuple(map(_swapped_position, self.result)),
+            self.kind,
+            self.is_dot,
+        )
+
+    def quickest(self, side: Side) -> Group:
+        """Which of b, m, n and k moves through neighbouring elements of an operand as it lies in memory."""
+        found: Position | None = None
+        positions, shape = _in_memory(side)
+        for position, size in zip(positions, shape, strict=True):
+            if size > 1 and position is not None:
+                found = position
+        groups = [axis[0] for axis, _ in found.terms] if found is not None else []
+        for group in ("m", "n", "k"):
+            if group in groups:
+                return group
+        return "b"
+
+
+def accumulator(kind: DType) -> DType:
+    """In which type products of a type are summed: f32 for narrower floats, unsigned for integers.
+
+    Sums of integers wrap, so that any width not below theirs will do, and signs do not matter.
+    """
+    if kind.is_narrow_float:
+        return dtype("f32")
+    if kind.is_integer:
+        return dtype("u64" if kind.bits == 64 else "u32")
+    return kind
+
+
+_OTHER: Final[Mapping[Group, Group]] = {"b": "b", "m": "n", "n": "m", "k": "k"}
+
+
+def _swapped_side(side: Side) -> Side:
+    return Side(side.instruction, tuple(map(_swapped_position, side.positions)))
+
+
+def _swapped_position(position: Position) -> Position:
+    terms = tuple(((_OTHER[group], at), count) for (group, at), count in position.terms)
+    return Position(terms, position.constant, position.dilation)
+
+
+def _in_memory(side: Side) -> tuple[list[Position | None], Sequence[int]]:
+    """The positions of what an operand is made of, behind transposes, broadcasts and elementwise ops."""
+    instruction = side.instruction
+    positions: list[Position | None] = list(side.positions)
+    while True:
+        dims = instruction.array.dims
+        if instruction.opcode == "transpose":
+            moved: list[Position | None] = [None] * len(dims)
+            for at, dimension in enumerate(instruction.attributes["dimensions"]):
+                moved[dimension] = positions[at]
+            positions = moved
+        elif instruction.opcode == "broadcast":
+            where = instruction.attributes.get("dimensions", ())
+            positions = [positions[dimension] for dimension in where]
+        elif not instruction.op.is_elementwise or not instruction.operands:
+            return positions, dims
+        following = next(
+            (
+                operand
+                for operand in instruction.operands
+                if instruction.opcode in ("transpose", "broadcast") or operand.array.dims == dims
+            ),
+            None,
+        )
+        if following is None:
+            return positions, dims
+        instruction = following
+
+
+def of_dot(instruction: Instruction) -> Contraction:
+    """The contraction of a dot."""
+    return dot_contraction(instruction, DotDims.of(instruction.attributes), instruction.array.dtype)
+
+
+def dot_contraction(instruction: Instruction, dims: DotDims, result: DType) -> Contraction:
+    """The first two operands of an instruction multiplied as a dot.
+
+    The k axes are in the order of the operand that has one of them last, so that the last one moves
+    through neighbours.
+    """
+    lhs, rhs = instruction.operands[:2]
+    pairs = list(zip(dims.lhs_contracting, dims.rhs_contracting, strict=True))
+    by_rhs = lhs.array.rank - 1 not in dims.lhs_contracting
+    pairs.sort(key=lambda pair: pair[by_rhs])
+    left: dict[int, Axis] = {one: ("k", at) for at, (one, _) in enumerate(pairs)}
+    right: dict[int, Axis] = {other: ("k", at) for at, (_, other) in enumerate(pairs)}
+    left.update({one: ("b", at) for at, one in enumerate(dims.lhs_batch)})
+    right.update({other: ("b", at) for at, other in enumerate(dims.rhs_batch)})
+    m = [dimension for dimension in range(lhs.array.rank) if dimension not in left]
+    n = [dimension for dimension in range(rhs.array.rank) if dimension not in right]
+    left.update({dimension: ("m", at) for at, dimension in enumerate(m)})
+    right.update({dimension: ("n", at) for at, dimension in enumerate(n)})
+    axes: dict[Group, tuple[int, ...]] = {
+        "b": tuple(lhs.array.dims[one] for one in dims.lhs_batch),
+        "m": tuple(lhs.array.dims[dimension] for dimension in m),
+        "n": tuple(rhs.array.dims[dimension] for dimension in n),
+        "k": tuple(lhs.array.dims[one] for one, _ in pairs),
+    }
+    order = [
+        *(("b", at) for at in range(len(axes["b"]))),
+        *(("m", at) for at in range(len(m))),
+        *(("n", at) for at in range(len(n))),
+    ]
+    return Contraction(
+        instruction,
+        axes,
+        Side(lhs, tuple(at_axis(left[d]) for d in range(lhs.array.rank))),
+        Side(rhs, tuple(at_axis(right[d]) for d in range(rhs.array.rank))),
+        tuple(at_axis(axis) for axis in order),  # type: ignore[arg-type]
+        sum_type((lhs.array.dtype, rhs.array.dtype), result),
+    )
+
+
+def window_position(output: Axis, element: Axis, window: WindowDim) -> Position:
+    """Where a window at ``output`` reads with its place ``element``."""
+    terms = ((output, window.stride), (element, window.window_dilation))
+    return Position(terms, -window.pad_low, window.base_dilation)
+
+
+class AxisSizes:
+    """Axes by the dimension they are made for, quickest last."""
+
+    def __init__(self, group: Group, sizes: Mapping[int, int]) -> None:
+        self._numbers = {dimension: at for at, dimension in enumerate(sorted(sizes))}
+        self.group = group
+        self.sizes = tuple(sizes[dimension] for dimension in sorted(sizes))
+
+    def of(self, dimension: int) -> Axis:
+        """The axis that was made for a dimension."""
+        return (self.group, self._numbers[dimension])
+
+
+def of_convolution(instruction: Instruction) -> Contraction:
+    """The contraction of a convolution: m counts through the batch and through space, n through the
+    output features of a group, k through the window and the input features of a group, b through groups.
+
+    Axes are in the order of the input's dimensions, so that the last ones move through neighbours.
+    """
+    lhs, rhs = instruction.operands[:2]
+    labels: ConvDims = instruction.attributes["dim_labels"]
+    feature_groups = instruction.attributes.get("feature_group_count", 1)
+    batch_groups = instruction.attributes.get("batch_group_count", 1)
+    groups = feature_groups * batch_groups
+    shape = result_shape(instruction)
+    source, kernel, result = lhs.array.dims, rhs.array.dims, shape.dims
+    features, inner = kernel[labels.kernel_output_feature], kernel[labels.kernel_input_feature]
+    per_group, batch = features // groups, source[labels.input_batch] // batch_groups
+    windows = dict(zip(labels.input_spatial, window_dims(instruction), strict=True))
+    outputs = dict(zip(labels.input_spatial, labels.output_spatial, strict=True))
+    m = AxisSizes("m", {labels.input_batch: batch} | {at: result[to] for at, to in outputs.items()})
+    k = AxisSizes(
+        "k", {labels.input_feature: inner} | {at: window.size for at, window in windows.items()}
+    )
+    feature = grouped(per_group, ("n", 0))
+    rows, channels = m.of(labels.input_batch), k.of(labels.input_feature)
+    left = {
+        labels.input_batch: grouped(batch, rows) if batch_groups > 1 else at_axis(rows),
+        labels.input_feature: grouped(inner, channels) if feature_groups > 1 else at_axis(channels),
+    }
+    right = {labels.kernel_output_feature: feature, labels.kernel_input_feature: at_axis(channels)}
+    out = {labels.output_batch: at_axis(rows), labels.output_feature: feature}
+    kernel_at = dict(zip(labels.input_spatial, labels.kernel_spatial, strict=True))
+    for dimension, window in windows.items():
+        place, element = m.of(dimension), k.of(dimension)
+        left[dimension] = window_position(place, element, window)
+        right[kernel_at[dimension]] = turned(element, window.size, window.reversal)
+        out[outputs[dimension]] = at_axis(place)
+    return Contraction(
+        instruction,
+        {"b": (groups,), "m": m.sizes, "n": (per_group,), "k": k.sizes},
+        side_of(lhs, left),
+        side_of(rhs, right),
+        tuple(out[dimension] for dimension in range(len(result))),
+        sum_type((lhs.array.dtype, rhs.array.dtype), shape.dtype),
+        False,
+    )
+
+
+def side_of(instruction: Instruction, positions: Mapping[int, Position]) -> Side:
+    """An operand from the positions of its dimensions."""
+    return Side(instruction, tuple(positions[at] for at in range(instruction.array.rank)))
+
+
+def at_axis(axis: Axis) -> Position:
+    """A dimension that is read at one axis."""
+    return Position(((axis, 1),))
+
+
+def grouped(size: int, axis: Axis) -> Position:
+    """A dimension made of groups of ``size``: b says which one."""
+    return Position(((("b", 0), size), (axis, 1)))
+
+
+def turned(axis: Axis, size: int, reversal: bool) -> Position:
+    """A dimension that is read from its end, if so."""
+    return Position(((axis, -1),), size - 1) if reversal else at_axis(axis)

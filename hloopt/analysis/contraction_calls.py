@@ -1,0 +1,287 @@
+"""Calls of cuBLAS and cuDNN as contractions, and what they do with the sums.
+
+``interpret/cublas.py`` and ``interpret/cudnn.py`` define what the calls mean.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Final
+
+from hloopt.analysis.contraction import (
+    AxisSizes,
+    Contraction,
+    Position,
+    at_axis,
+    dot_contraction,
+    grouped,
+    of_convolution,
+    side_of,
+    turned,
+)
+from hloopt.analysis.windows import window_dims
+from hloopt.interpret import cublas, cudnn
+from hloopt.interpret.library_calls import Config, config, dot_dims, result_shape, target
+from hloopt.interpret.linear import sum_type
+from hloopt.ir import Instruction
+from hloopt.types import ConvDims, TupleShape
+
+__all__ = ["Addend", "Finish", "call_finish", "call_problem", "is_product_call", "of_call"]
+
+_F8 = "__cublas$lt$matmul$f8"
+_GEMMS = frozenset({"__cublas$gemm", "__cublas$lt$matmul", _F8})
+_CONVOLUTIONS = frozenset(
+    {
+        "__cudnn$convForward",
+        "__cudnn$convBiasActivationForward",
+        "__cudnn$convBackwardInput",
+        "__cudnn$convBackwardFilter",
+    }
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Addend:
+    """An operand that is added to the sums.
+
+    operand  its number
+    along    for each of its dimensions that of the result it goes along; None where it has one element
+    scale    what it is multiplied by, and by which scalar operand, if any
+    """
+
+    operand: int
+    along: tuple[int | None, ...]
+    scale: float = 1.0
+    scale_operand: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Finish:
+    """What a call does with the sums, in their type.
+
+    alpha       what they are multiplied by, and by which scalar operands
+    addends     what is added, in order
+    activation  a name of ``cublas`` or ``cudnn``, empty for none; ``slope`` is that of a leaky relu
+    keeps       whether the sums before the activation are the second result
+    last        the scalar operand the first result is multiplied by at the end, if any
+    saturates   whether it is clamped to what its type can hold
+    """
+
+    alpha: complex = 1.0
+    factors: tuple[int, ...] = ()
+    addends: tuple[Addend, ...] = ()
+    activation: str = ""
+    slope: float = 0.0
+    keeps: bool = False
+    last: int | None = None
+    saturates: bool = False
+
+
+def is_product_call(instruction: Instruction) -> bool:
+    """Whether it is a call of a matrix product or a convolution."""
+    return instruction.opcode == "custom-call" and target(instruction) in _GEMMS | _CONVOLUTIONS
+
+
+def call_problem(instruction: Instruction) -> str:
+    """Why a product call cannot be computed by a kernel; empty if it can."""
+    name = target(instruction)
+    check = (cublas.CHECKS if name in _GEMMS else cudnn.CHECKS)[name]
+    problem = check(instruction)
+    if problem is not None:
+        return problem
+    contraction = of_call(instruction)
+    if any(not contraction.size(group) for group in contraction.axes):
+        return f"{name} has a dimension of no elements"
+    if contraction.result_extents() != contraction.hero_dims:
+        return f"{name} gives {list(contraction.result_extents())}, not {result_shape(instruction)}"
+    shape = instruction.shape
+    if name == _F8 and isinstance(shape, TupleShape) and len(shape.elements) == 3:
+        return f"{name} also asks for the largest magnitude of all results"
+    finish = call_finish(instruction)
+    is_plain = finish.alpha == 1 and not finish.addends and not finish.activation
+    if not contraction.kind.is_float and not contraction.kind.is_complex and not is_plain:
+        return f"{name} does more than multiply integers"
+    if contraction.kind.is_complex and finish.activation:
+        return f"{name} with the activation {finish.activation} of complex numbers"
+    if result_shape(instruction).dtype.bits < 8:
+        return f"{name} gives elements that share bytes"
+    return ""
+
+
+def of_call(instruction: Instruction) -> Contraction:
+    """The contraction of a product call."""
+    name = target(instruction)
+    if name in _GEMMS:
+        settings = config(instruction, "gemm_backend_config")
+        dims = dot_dims(settings["dot_dimension_numbers"])
+        return dot_contraction(instruction, dims, result_shape(instruction).dtype)
+    if name == "__cudnn$convBackwardInput":
+        return _backward_input(instruction)
+    if name == "__cudnn$convBackwardFilter":
+        return _backward_filter(instruction)
+    return of_convolution(instruction)
+
+
+def _backward_input(instruction: Instruction) -> Contraction:
+    """The gradient spread by the stride meets the kernel turned round."""
+    gradient, kernel = instruction.operands[:2]
+    labels: ConvDims = instruction.attributes["dim_labels"]
+    shape, groups = result_shape(instruction), _groups(instruction)
+    inner = kernel.array.dims[labels.kernel_input_feature]
+    per_group = kernel.array.dims[labels.kernel_output_feature] // groups
+    windows = dict(zip(labels.output_spatial, window_dims(instruction), strict=True))
+    inputs = dict(zip(labels.output_spatial, labels.input_spatial, strict=True))
+    weights = dict(zip(labels.output_spatial, labels.kernel_spatial, strict=True))
+    m = AxisSizes(
+        "m",
+        {labels.output_batch: gradient.array.dims[labels.output_batch]}
+        | {at: shape.dims[to] for at, to in inputs.items()},
+    )
+    k = AxisSizes(
+        "k", {labels.output_feature: per_group} | {at: dim.size for at, dim in windows.items()}
+    )
+    feature = grouped(per_group, k.of(labels.output_feature))
+    left = {labels.output_batch: at_axis(m.of(labels.output_batch)), labels.output_feature: feature}
+    right = {labels.kernel_output_feature: feature, labels.kernel_input_feature: at_axis(("n", 0))}
+    out = {
+        labels.input_batch: at_axis(m.of(labels.output_batch)),
+        labels.input_feature: grouped(inner, ("n", 0)),
+    }
+    for dimension, window in windows.items():
+        low = (window.size - 1) * window.window_dilation - window.pad_low
+        terms = ((m.of(dimension), 1), (k.of(dimension), window.window_dilation))
+        left[dimension] = Position(terms, -low, window.stride)
+        right[weights[dimension]] = turned(k.of(dimension), window.size, not window.reversal)
+        out[inputs[dimension]] = at_axis(m.of(dimension))
+    return Contraction(
+        instruction,
+        {"b": (groups,), "m": m.sizes, "n": (inner,), "k": k.sizes},
+        side_of(gradient, left),
+        side_of(kernel, right),
+        tuple(out[dimension] for dimension in range(shape.rank)),
+        sum_type((gradient.array.dtype, kernel.array.dtype), shape.dtype),
+        False,
+    )
+
+
+def _backward_filter(instruction: Instruction) -> Contraction:
+    """The gradient of the kernel: sums over the batch and all outputs."""
+    source, gradient = instruction.operands[:2]
+    labels: ConvDims = instruction.attributes["dim_labels"]
+    shape, groups = result_shape(instruction), _groups(instruction)
+    inner = source.array.dims[labels.input_feature] // groups
+    per_group = gradient.array.dims[labels.output_feature] // groups
+    windows = dict(zip(labels.input_spatial, window_dims(instruction), strict=True))
+    outputs = dict(zip(labels.input_spatial, labels.output_spatial, strict=True))
+    weights = dict(zip(labels.input_spatial, labels.kernel_spatial, strict=True))
+    m = AxisSizes(
+        "m", {labels.input_feature: inner} | {at: dim.size for at, dim in windows.items()}
+    )
+    k = AxisSizes(
+        "k",
+        {labels.input_batch: source.array.dims[labels.input_batch]}
+        | {at: gradient.array.dims[to] for at, to in outputs.items()},
+    )
+    feature = grouped(per_group, ("n", 0))
+    batch, channel = k.of(labels.input_batch), m.of(labels.input_feature)
+    left = {labels.input_batch: at_axis(batch), labels.input_feature: grouped(inner, channel)}
+    right = {labels.output_batch: at_axis(batch), labels.output_feature: feature}
+    out = {labels.kernel_output_feature: feature, labels.kernel_input_feature: at_axis(channel)}
+    for dimension, window in windows.items():
+        place, step = m.of(dimension), k.of(dimension)
+        terms = ((place, window.window_dilation), (step, window.stride))
+        left[dimension] = Position(terms, -window.pad_low)
+        right[outputs[dimension]] = at_axis(step)
+        out[weights[dimension]] = turned(place, window.size, window.reversal)
+    return Contraction(
+        instruction,
+        {"b": (groups,), "m": m.sizes, "n": (per_group,), "k": k.sizes},
+        side_of(source, left),
+        side_of(gradient, right),
+        tuple(out[dimension] for dimension in range(shape.rank)),
+        sum_type((source.array.dtype, gradient.array.dtype), shape.dtype),
+        False,
+    )
+
+
+def _groups(instruction: Instruction) -> int:
+    groups: int = instruction.attributes.get("feature_group_count", 1)
+    return groups
+
+
+def call_finish(instruction: Instruction) -> Finish:
+    """What a product call does with the sums."""
+    name = target(instruction)
+    if name in _GEMMS:
+        return _gemm_finish(instruction, config(instruction, "gemm_backend_config"))
+    return _convolution_finish(instruction, config(instruction, "cudnn_conv_backend_config"))
+
+
+def _gemm_finish(instruction: Instruction, settings: Config) -> Finish:
+    is_f8 = target(instruction) == _F8
+    numbers = range(2, len(instruction.operands))
+    scales = [at for at in numbers if is_f8 and not instruction.operands[at].array.rank]
+    others = [at for at in numbers if at not in scales]
+    rank = result_shape(instruction).rank
+    beta = float(settings.get("beta", 0))
+    has_bias, activation, keeps = cublas.epilogue(settings)
+    addends = []
+    if beta:
+        matrix = others.pop(0)
+        scale = scales[2] if len(scales) == 4 else None
+        addends.append(Addend(matrix, _trailing(instruction, matrix, rank), beta, scale))
+    if has_bias:
+        vector = others.pop(0)
+        addends.append(Addend(vector, _trailing(instruction, vector, rank)))
+    alpha = complex(float(settings.get("alpha_real", 1)), float(settings.get("alpha_imag", 0)))
+    return Finish(
+        alpha if alpha.imag else alpha.real,
+        tuple(scales[:2]),
+        tuple(addends),
+        activation,
+        keeps=keeps,
+        last=scales[-1] if len(scales) > 2 else None,
+        saturates=is_f8,
+    )
+
+
+def _trailing(instruction: Instruction, number: int, rank: int) -> tuple[int | None, ...]:
+    """The dimensions of a result that an operand goes along: the last ones."""
+    dims = instruction.operands[number].array.dims
+    first = rank - len(dims)
+    return tuple(None if size == 1 else first + at for at, size in enumerate(dims))
+
+
+# Names of cuDNN's activations; those of cuBLAS are as the configuration has them.
+_ACTIVATIONS: Final[Mapping[str, str]] = MappingProxyType(
+    {
+        "kNone": "",
+        "kSigmoid": "LOGISTIC",
+        "kRelu": "RELU",
+        "kRelu6": "RELU6",
+        "kTanh": "TANH",
+        "kElu": "ELU",
+        "kLeakyRelu": "LEAKY_RELU",
+    }
+)
+
+
+def _convolution_finish(instruction: Instruction, settings: Config) -> Finish:
+    labels: ConvDims = instruction.attributes["dim_labels"]
+    addends = []
+    if len(instruction.operands) > 3:
+        along: tuple[int | None, ...] = tuple(range(result_shape(instruction).rank))
+        addends.append(Addend(3, along, float(settings.get("side_input_scale", 1))))
+    if len(instruction.operands) > 2:
+        bias = instruction.operands[2].array
+        feature = tuple(labels.output_feature if size > 1 else None for size in bias.dims)
+        addends.append(Addend(2, feature))
+    return Finish(
+        float(settings.get("conv_result_scale", 1)),
+        (),
+        tuple(addends),
+        _ACTIVATIONS[cudnn.activation(settings)],
+        float(settings.get("leakyrelu_alpha", 0)),
+    )

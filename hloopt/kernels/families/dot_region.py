@@ -1,0 +1,113 @@
+"""Which regions are one product: a dot, convolution or library call, and what stands around it.
+
+Before the product anything goes that is computed element by element; behind it, what moves each element to
+one place: elementwise ops, transposes, reshapes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from hloopt.analysis.contraction import Contraction, of_convolution, of_dot
+from hloopt.analysis.contraction_calls import call_finish, call_problem, is_product_call, of_call
+from hloopt.analysis.region import Region
+from hloopt.ir import Instruction
+from hloopt.ir.walk import called_computations
+from hloopt.kernels.elemental import elemental_problem
+
+__all__ = ["HEROES", "Product", "product_of"]
+
+HEROES = frozenset({"dot", "convolution"})
+_MOVES = frozenset({"bitcast", "reshape", "transpose", "reverse", "broadcast"})
+
+
+@dataclass(frozen=True)
+class Product:
+    """A region that is one product.
+
+    contraction  what is multiplied
+    routes       for each result leaf the ops that move the hero's elements on their way there, in order
+    """
+
+    contraction: Contraction
+    routes: tuple[tuple[Instruction, ...], ...]
+
+    @property
+    def is_bare(self) -> bool:
+        """Whether nothing stands around the product."""
+        return self.contraction.hero.opcode != "custom-call" and not any(self.routes)
+
+
+def product_of(region: Region) -> Product | str:
+    """The product of a region, or why it is none."""
+    if is_product_call(region.instruction):
+        problem = call_problem(region.instruction)
+        if problem:
+            return problem
+        finish = call_finish(region.instruction)
+        return Product(of_call(region.instruction), ((),) * (1 + finish.keeps))
+    problem = elemental_problem(region)
+    if problem:
+        return problem
+    heroes = [inner for inner in _all(region) if inner.opcode in HEROES]
+    if len(heroes) != 1:
+        return f"there are {len(heroes)} dots and convolutions instead of one"
+    hero = heroes[0]
+    if hero not in region.body:
+        return f"{hero.name} stands in a computation that is called"
+    if len(hero.operands) != 2 or "sparsity_config" in hero.attributes:
+        return f"{hero.name} is sparse"
+    routes = _routes(region, hero)
+    if isinstance(routes, str):
+        return routes
+    found: list[tuple[Instruction, ...]] = []
+    for result in region.results:
+        route = routes.get(result.instruction)
+        if route is None or result.leaf:
+            return f"{result.instruction.name} is a result that {hero.name} is no part of"
+        if result.shape.dtype.bits < 8:
+            return f"elements of {result.instruction.name} share bytes"
+        found.append(route)
+    contraction = of_dot(hero) if hero.opcode == "dot" else of_convolution(hero)
+    for group in contraction.axes:
+        if not contraction.size(group):
+            return f"{hero.name} has a dimension of no elements"
+    return Product(contraction, tuple(found))
+
+
+def _all(region: Region) -> Iterator[Instruction]:
+    pending = list(region.body)
+    while pending:
+        instruction = pending.pop()
+        yield instruction
+        for computation in called_computations(instruction):
+            pending.extend(computation)
+
+
+def _routes(
+    region: Region, hero: Instruction
+) -> Mapping[Instruction, tuple[Instruction, ...]] | str:
+    """What moves the hero's elements on the way to each instruction behind it."""
+    routes: dict[Instruction, tuple[Instruction, ...]] = {hero: ()}
+    for inner in region.body:
+        behind = {operand for operand in inner.operands if operand in routes}
+        if not behind or inner is hero:
+            continue
+        if not inner.op.is_elementwise and inner.opcode not in _MOVES:
+            return f"{inner.opcode} {inner.name} behind {hero.name} moves no element to one place"
+        ways = {routes[operand] for operand in behind}
+        if len(ways) > 1:
+            return f"{inner.name} takes elements of {hero.name} from several places"
+        for operand in behind:
+            same = (
+                operand.array.dims == inner.array.dims
+                if inner.op.is_elementwise
+                else operand.array.elements == inner.array.elements
+                and operand.array.dtype is inner.array.dtype
+            )
+            if not same:
+                return f"{inner.opcode} {inner.name} takes an element of {hero.name} more than once"
+        way = ways.pop()
+        routes[inner] = way if inner.op.is_elementwise else (*way, inner)
+    return routes

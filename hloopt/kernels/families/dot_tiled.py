@@ -1,0 +1,195 @@
+"""Matrix products by tiles in shared memory, each thread with a few results in registers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+
+from hloopt.analysis.contraction import Contraction
+from hloopt.errors import UsageError
+from hloopt.kernels.families.dot_region import Product, product_of
+from hloopt.kernels.families.dot_tiling import (
+    default_tile,
+    oriented,
+    splits_wanted,
+    tiling_of,
+)
+from hloopt.kernels.families.loop import operands_read
+from hloopt.kernels.kernel import NO, YES, Kernel, Site, Verdict
+from hloopt.kernels.spec import Argument, KernelSpec, Launch, Place, Scratch, Tile
+
+__all__ = ["KERNELS", "SUM_THREADS", "split_spec", "tiled_spec"]
+
+SUM_THREADS = 256
+"""Threads of a block that adds the partial sums of a contracted axis that was cut."""
+
+_MOST_BLOCKS = 2**31 - 1
+_MOST_PARTIAL = 2**31 - 2**22
+
+
+def is_dot(product: Product) -> bool:
+    """Whether it is a dot, or a call of cuBLAS."""
+    return product.contraction.is_dot
+
+
+def _product(site: Site) -> Product | Verdict:
+    product = product_of(site.region)
+    if isinstance(product, str):
+        return NO(product)
+    if not is_dot(product):
+        return NO(f"{product.contraction.hero.name} is a convolution")
+    return product
+
+
+def _contraction(site: Site) -> Contraction:
+    product = product_of(site.region)
+    assert isinstance(product, Product), product
+    return oriented(product, site.region)
+
+
+def described(contraction: Contraction) -> str:
+    """M, N, K and the batch in words."""
+    b, m, n, k = (contraction.size(group) for group in ("b", "m", "n", "k"))
+    batch = f"{b} products, each " if b > 1 else ""
+    return f"{batch}m={m}, n={n}, k={k}"
+
+
+def _fits(site: Site) -> Verdict:
+    product = _product(site)
+    return YES(described(product.contraction)) if isinstance(product, Product) else product
+
+
+def _fits_split(site: Site) -> Verdict:
+    product = _product(site)
+    if not isinstance(product, Product):
+        return product
+    contraction = product.contraction
+    k, partial = contraction.size("k"), 2 * contraction.hero_elements
+    if k < 2:
+        return NO(f"k={k} cannot be cut")
+    if partial > _MOST_PARTIAL:
+        return NO(f"two parts have {partial} partial sums; at most {_MOST_PARTIAL} are counted")
+    return YES(described(contraction))
+
+
+def _wanted(site: Site) -> Verdict:
+    contraction = _contraction(site)
+    work = _work(contraction)
+    least = site.limits.dot_loop_work
+    if work < least:
+        return NO(f"(m + n) * k = {work} is below {least}", "dot_loop_work")
+    return YES(f"(m + n) * k = {work} is {least} or more", "dot_loop_work")
+
+
+def _wanted_split(site: Site) -> Verdict:
+    contraction = _contraction(site)
+    wanted = _wanted(site)
+    if not wanted:
+        return wanted
+    split = _splits(site, contraction)
+    if split == 1:
+        return NO(f"one part costs least with {described(contraction)}")
+    return YES(f"{split} parts cost least with {described(contraction)}")
+
+
+def _work(contraction: Contraction) -> int:
+    return (contraction.size("m") + contraction.size("n")) * contraction.size("k")
+
+
+def _splits(site: Site, contraction: Contraction) -> int:
+    split = splits_wanted(site, contraction)
+    while split > 1 and split * contraction.hero_elements > _MOST_PARTIAL:
+        split //= 2
+    return split
+
+
+def _tile(site: Site) -> Tile:
+    return MappingProxyType(default_tile(site, _contraction(site)))
+
+
+def _split_tile(site: Site) -> Tile:
+    contraction = _contraction(site)
+    split = max(2, _splits(site, contraction))
+    return MappingProxyType({**default_tile(site, contraction, split), "split": split})
+
+
+def tiled_spec(site: Site, tile: Tile, contraction: Contraction, kernel: str) -> KernelSpec:
+    """A block for each tile of the results.  Raises ``UsageError`` for a tile that cannot be."""
+    tiling = tiling_of(contraction, tile, kernel)
+    blocks = contraction.size("b") * tiling.blocks_m * tiling.blocks_n
+    if blocks > _MOST_BLOCKS:
+        raise UsageError(f"{kernel}: {blocks} blocks; a grid has at most {_MOST_BLOCKS}")
+    results = (Argument(Place("result", number), "out") for number in result_numbers(site))
+    arguments = (*operands_read(site.region), *results)
+    return KernelSpec(
+        kernel, tile, (Launch("", (blocks, 1, 1), (tiling.threads, 1, 1), arguments),)
+    )
+
+
+def result_numbers(site: Site) -> range:
+    """The result leaves that are written: all but the scratch space of a library call."""
+    product = product_of(site.region)
+    assert isinstance(product, Product), product
+    return range(len(product.routes))
+
+
+def split_spec(site: Site, tile: Tile, contraction: Contraction, kernel: str) -> KernelSpec:
+    """A block for each tile and part, then a thread for each result.  Raises ``UsageError``."""
+    tiling = tiling_of(contraction, tile, kernel)
+    elements = contraction.hero_elements
+    if tiling.split * elements > _MOST_PARTIAL:
+        most = max(1, _MOST_PARTIAL // elements)
+        raise UsageError(f"{kernel}: split={tile['split']}; {most} would do")
+    blocks = contraction.size("b") * tiling.split * tiling.blocks_m * tiling.blocks_n
+    if blocks > _MOST_BLOCKS:
+        raise UsageError(f"{kernel}: {blocks} blocks; a grid has at most {_MOST_BLOCKS}")
+    partial = Place("scratch", 0)
+    read = operands_read(site.region)
+    results = tuple(Argument(Place("result", number), "out") for number in result_numbers(site))
+    return KernelSpec(
+        kernel,
+        tile,
+        (
+            Launch(
+                "_partial",
+                (blocks, 1, 1),
+                (tiling.threads, 1, 1),
+                (*read, Argument(partial, "out")),
+            ),
+            Launch(
+                "_sum",
+                (-(-elements // SUM_THREADS), 1, 1),
+                (SUM_THREADS, 1, 1),
+                (*read, Argument(partial, "in"), *results),
+            ),
+        ),
+        scratch=(Scratch(contraction.accumulator.name, tiling.split * elements),),
+    )
+
+
+def _spec(site: Site, tile: Mapping[str, int]) -> KernelSpec:
+    return tiled_spec(site, tile, _contraction(site), "dot-tiled")
+
+
+def _spec_split(site: Site, tile: Mapping[str, int]) -> KernelSpec:
+    return split_spec(site, tile, _contraction(site), "dot-split-k")
+
+
+KERNELS = (
+    Kernel(
+        "dot-split-k",
+        "the contracted dimensions cut into parts, a block for each part of a tile; then the parts added",
+        _fits_split,
+        _wanted_split,
+        _split_tile,
+        _spec_split,
+    ),
+    Kernel(
+        "dot-tiled",
+        "tiles of both operands in shared memory, a few results a thread in registers",
+        _fits,
+        _wanted,
+        _tile,
+        _spec,
+    ),
+)

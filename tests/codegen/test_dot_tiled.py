@@ -1,0 +1,149 @@
+"""Matrix products by tiles, and by tiles of a contracted axis cut into parts."""
+
+from __future__ import annotations
+
+import pytest
+
+from hloopt.analysis.region import region_of
+from hloopt.errors import UsageError
+from hloopt.kernels.kernel import Site
+from hloopt.kernels.limits import Limits
+from hloopt.kernels.registry import find_kernel
+from hloopt.targets import find_target
+from tests.codegen.harness import check_kernel, planned
+from tests.codegen.products import module_of, random_dot
+
+TYPES = [
+    ("f32", "f32", "f32"),
+    ("f64", "f64", "f64"),
+    ("f16", "f16", "f16"),
+    ("bf16", "bf16", "f32"),
+    ("f32", "f32", "bf16"),
+    ("f8e4m3fn", "f8e5m2", "bf16"),
+    ("s8", "s8", "s32"),
+    ("s4", "u8", "s32"),
+    ("s8", "s8", "s8"),
+    ("s64", "s64", "s64"),
+    ("u16", "u16", "u32"),
+    ("c64", "c64", "c64"),
+    ("f64", "c128", "c128"),
+    ("pred", "pred", "pred"),
+]
+
+
+def _matrix(kinds: tuple[str, str, str], m: int, k: int, n: int) -> tuple[str, list[str]]:
+    attributes = "lhs_contracting_dims={1}, rhs_contracting_dims={0}"
+    text = f"{kinds[2]}[{m},{n}] dot(%0, %1), {attributes}"
+    return text, [f"{kinds[0]}[{m},{k}]", f"{kinds[1]}[{k},{n}]"]
+
+
+@pytest.mark.parametrize("kernel", ["dot-tiled", "dot-split-k"])
+def test_every_element_type(kernel: str) -> None:
+    """Products of every type are rounded as the interpreter rounds them, whatever the operands' types."""
+    check_kernel(module_of([_matrix(kinds, 20, 27, 18) for kinds in TYPES]), kernel)
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_any_dimension_numbers(seed: int) -> None:
+    """Batch, contracted and free dimensions stand in any order on both sides."""
+    dots = [random_dot(100 * seed + number) for number in range(14)]
+    check_kernel(module_of(dots), "dot-tiled", everywhere=False)
+
+
+def test_sizes_around_tiles() -> None:
+    """Sizes at, below and above multiples of the tile give every result once and read nothing outside."""
+    sizes = [(31, 16, 33), (32, 15, 32), (33, 17, 31), (1, 40, 64), (64, 1, 1), (65, 33, 130)]
+    text = module_of([_matrix(("f32", "f32", "f32"), *size) for size in sizes])
+    tile = {"m": 32, "n": 64, "k": 8, "thread_m": 4, "thread_n": 4, "vector": 4}
+    check_kernel(text, "dot-tiled", {**tile, "prefetch": 0}, everywhere=False)
+    check_kernel(text, "dot-split-k", {**tile, "prefetch": 1, "split": 3}, everywhere=False)
+
+
+def test_large_tiles() -> None:
+    """The largest default tiles need no more registers than a thread has."""
+    shapes = [(256, 64, 256), (128, 20, 130)]
+    text = module_of([_matrix(("f32", "f32", "f32"), *size) for size in shapes])
+    tile = {"m": 128, "n": 128, "k": 16, "thread_m": 8, "thread_n": 8, "vector": 4, "prefetch": 1}
+    check_kernel(text, "dot-tiled", tile)
+
+
+FUSED = """HloModule fused
+
+gelu {
+  x = bf16[24,40] parameter(0)
+  w = bf16[36,40] parameter(1)
+  b = f32[36] parameter(2)
+  shifted = f32[24,40] convert(x)
+  scale = f32[] constant(0.5)
+  scales = f32[24,40] broadcast(scale), dimensions={}
+  scaled = f32[24,40] multiply(shifted, scales)
+  turned = bf16[40,36] transpose(w), dimensions={1,0}
+  wide = f32[40,36] convert(turned)
+  product = f32[24,36] dot(scaled, wide), lhs_contracting_dims={1}, rhs_contracting_dims={0}
+  bias = f32[24,36] broadcast(b), dimensions={1}
+  sum = f32[24,36] add(product, bias)
+  gate = f32[24,36] logistic(sum)
+  active = f32[24,36] multiply(sum, gate)
+  narrow = bf16[24,36] convert(active)
+  split = bf16[4,6,36] reshape(narrow)
+  across = bf16[36,4,6] transpose(split), dimensions={2,0,1}
+  ROOT both = (bf16[36,4,6], f32[24,36]) tuple(across, sum)
+}
+
+ENTRY main {
+  x = bf16[24,40] parameter(0)
+  w = bf16[36,40] parameter(1)
+  b = f32[36] parameter(2)
+  ROOT f = (bf16[36,4,6], f32[24,36]) fusion(x, w, b), kind=kCustom, calls=gelu
+}
+"""
+
+
+@pytest.mark.parametrize("kernel", ["dot-tiled", "dot-split-k"])
+def test_prologue_and_epilogue(kernel: str) -> None:
+    """What stands before a dot is computed as its operands are read, what stands behind it as it is stored."""
+    source = check_kernel(FUSED, kernel)
+    assert "product_sum" not in source, "the dot is not computed a second time"
+
+
+def _verdict(text: str, kernel: str) -> str:
+    module, _, _ = planned(text)
+    root = module.entry.root
+    site = Site(region_of(root), find_target("h200"), Limits())
+    verdict = find_kernel(kernel).fits(site)
+    return "" if verdict else verdict.reason
+
+
+def test_refusals_name_the_op() -> None:
+    """Two dots, results in several places and reductions of the product are refused by name."""
+    head = "HloModule m\nf {\n  a = f32[8,8] parameter(0)\n"
+    dot = "dot(a, a), lhs_contracting_dims={1}, rhs_contracting_dims={0}"
+    tail = "}\nENTRY e {\n  a = f32[8,8] parameter(0)\n  ROOT r = %s fusion(a), kind=kLoop, calls=f\n}\n"
+    square = tail % "f32[8,8]"
+    two = (
+        f"{head}  d = f32[8,8] {dot}\n  g = f32[8,8] {dot}\n  ROOT s = f32[8,8] add(d, g)\n{square}"
+    )
+    assert _verdict(two, "dot-tiled") == "there are 2 dots and convolutions instead of one"
+    turned = (
+        f"{head}  d = f32[8,8] {dot}\n  t = f32[8,8] transpose(d), dimensions={{1,0}}\n"
+        f"  ROOT s = f32[8,8] add(d, t)\n{square}"
+    )
+    assert _verdict(turned, "dot-tiled") == "s takes elements of d from several places"
+    part = f"{head}  d = f32[8,8] {dot}\n  ROOT s = f32[4,8] slice(d), slice={{[0:4],[0:8]}}\n"
+    reason = _verdict(part + tail % "f32[4,8]", "dot-tiled")
+    assert reason == "slice s behind d moves no element to one place"
+
+
+def test_tiles_that_cannot_be() -> None:
+    """A tile that cannot be is a usage error that says what would do."""
+    text = module_of([_matrix(("f32", "f32", "f32"), 64, 64, 64)])
+    tile = {"m": 64, "n": 64, "k": 16, "thread_m": 4, "thread_n": 4, "vector": 4, "prefetch": 0}
+    for change, message in (
+        ({"thread_m": 5}, "m=64 is no multiple of thread_m=5"),
+        ({"thread_m": 1, "thread_n": 1}, "4096 threads"),
+        ({"k": 512}, "shared memory has 49152"),
+        ({"vector": 3}, "it is 1, 2, 4, 8 or 16"),
+        ({"k": 0}, "k=0; it must be at least 1"),
+    ):
+        with pytest.raises(UsageError, match=message):
+            planned(text, "dot-tiled", {**tile, **change})
