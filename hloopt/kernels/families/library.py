@@ -1,0 +1,73 @@
+"""Library calls: cuBLAS for large products of matrices, cuFFT for Fourier transforms."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from types import MappingProxyType
+
+from hloopt.analysis.gpu_libraries import Product, product_of, refusal
+from hloopt.kernels.kernel import NO, YES, Kernel, Site, Verdict
+from hloopt.kernels.spec import KernelSpec, Tile
+
+__all__ = ["KERNELS"]
+
+
+def _fits(library: str) -> Callable[[Site], Verdict]:
+    def fits(site: Site) -> Verdict:
+        if site.region.is_fusion:
+            return NO(f"{library} computes a lone instruction, not a fusion")
+        reason = refusal(library, site.region.instruction)
+        return NO(reason) if reason else YES(f"{library} has a call for it")
+
+    return fits
+
+
+def _wanted_product(site: Site) -> Verdict:
+    flops, least = _flops(site), site.limits.dot_library_flops
+    if flops < least:
+        return NO(f"{flops} flops are below {least}", "dot_library_flops")
+    return YES(f"{flops} flops are {least} or more", "dot_library_flops")
+
+
+def _flops(site: Site) -> int:
+    product = product_of(site.region.instruction)
+    assert isinstance(product, Product), product
+    gemm = product.gemm
+    if gemm is None:
+        return 0
+    return 2 * gemm.rows * gemm.columns * gemm.depth * gemm.batch * len(gemm.offsets)
+
+
+def _wanted_transform(site: Site) -> Verdict:
+    return YES("nothing else computes a Fourier transform")
+
+
+def _tile(site: Site) -> Tile:
+    return MappingProxyType({})
+
+
+def _spec(kernel: str, library: str) -> Callable[[Site, Tile], KernelSpec]:
+    def spec(site: Site, tile: Tile) -> KernelSpec:
+        return KernelSpec(kernel, tile, library=library)
+
+    return spec
+
+
+KERNELS = (
+    Kernel(
+        "dot-library",
+        "cuBLAS computes a dot, with tensor cores where the type has them",
+        _fits("cublas"),
+        _wanted_product,
+        _tile,
+        _spec("dot-library", "cublas"),
+    ),
+    Kernel(
+        "fft-library",
+        "cuFFT computes an fft",
+        _fits("cufft"),
+        _wanted_transform,
+        _tile,
+        _spec("fft-library", "cufft"),
+    ),
+)
