@@ -57,11 +57,12 @@ def test_every_kernel_of_a_sample_compiles(path: Path, pool: ThreadPoolExecutor)
 
 
 def test_spills_and_stack_frames_are_named(pool: ThreadPoolExecutor) -> None:
-    """With function and instruction; a kernel without them is not."""
+    """With function and instruction; a kernel without them is not, nor a mere frame in the corpus."""
     row = compiled(Program("p", FAULTY, DESCRIBE), (STRICT,), VERIFY, pool)
     first, second = sorted(faults(row))
     assert first.startswith("sm_90: crowded of reduce.1 spills ")
     assert second.startswith("sm_90: indexed of gather.2 spills 0 bytes, reads back 0, stack 32")
+    assert faults(row, must=False) == [first]
 
 
 def test_what_the_compiler_refuses_is_named(pool: ThreadPoolExecutor) -> None:
