@@ -157,7 +157,8 @@ class _Body:
             name = names.fresh(self._hint(argument.place))
             pointees[argument.place] = Pointee(name, argument.role, shape)
             const = "const " if argument.role == "in" else ""
-            parameters.append(f"{const}{self.uses.storage(shape.dtype)}* __restrict__ {name}")
+            alone = "" if self._is_shared(argument.place) else " __restrict__"
+            parameters.append(f"{const}{self.uses.storage(shape.dtype)}*{alone} {name}")
         scalars = []
         for number, _ in enumerate(self.launch.scalars):
             symbol = Symbol(names.fresh(f"scalar_{number}"), 0, 2**31 - 1)
@@ -180,6 +181,20 @@ class _Body:
                 f"    {parameters[-1]}) {{",
             ]
         return iter([*lines, *scope.text(1), "}"])
+
+    def _is_shared(self, place: Place) -> bool:
+        """Whether an operand lies where a result does: what is read there may have been written."""
+        both = {"operand": (self.step.operands, self.step.results)}
+        both["result"] = (self.step.results, self.step.operands)
+        if place.kind not in both:
+            return False
+        own, others = both[place.kind]
+        return any(
+            other.byte_size
+            and other.allocation == own[place.number].allocation
+            and other.offset == own[place.number].offset
+            for other in others
+        )
 
     def _shape(self, place: Place) -> ArrayShape:
         if place.kind == "operand":

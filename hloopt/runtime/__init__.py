@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 from difflib import get_close_matches
+from typing import TYPE_CHECKING
 
-from hloopt.errors import DeviceError, UsageError
+from hloopt.errors import UsageError
 from hloopt.ir import Module
 from hloopt.runtime.program import Program
+
+if TYPE_CHECKING:
+    from hloopt.runtime.device_compile import DeviceOptions
 
 __all__ = ["DEVICES", "Program", "check_device", "compile_module"]
 
@@ -20,25 +24,43 @@ def compile_module(
     excess_precision: bool = False,
     replicas: int = 1,
     partitions: int = 1,
+    options: DeviceOptions | None = None,
 ) -> Program:
     """Make a module executable on ``device``, by one participant or ``replicas * partitions`` of them.
 
-    Raises ``UnsupportedError`` for the first instruction that cannot be run, before anything runs;
-    ``DeviceError`` for a device this version has no executor for; ``UsageError`` for an unknown name.
+    ``options`` are for ``gpu`` and ``emulator``, which run one participant and round strictly.  Raises
+    ``UnsupportedError`` for the first instruction that cannot be run, before anything runs; ``DeviceError``
+    for a device that is not there; ``UsageError`` for an unknown name, and for what a device does not do.
     """
     check_device(device)
-    from hloopt.runtime.numpy.program import NumpyProgram
+    if device == "cpu":
+        from hloopt.runtime.numpy.program import NumpyProgram
 
-    return NumpyProgram(
-        module, excess_precision=excess_precision, replicas=replicas, partitions=partitions
-    )
+        return NumpyProgram(
+            module, excess_precision=excess_precision, replicas=replicas, partitions=partitions
+        )
+    from hloopt.runtime.device_compile import compile_for_device
+
+    if replicas * partitions != 1:
+        raise UsageError(
+            f"device '{device}' runs one participant, not {replicas * partitions}; 'cpu' runs them all"
+        )
+    if excess_precision:
+        raise UsageError(f"device '{device}' rounds each op to its type; 'cpu' has excess precision")
+    return compile_for_device(module, device, options)
 
 
 def check_device(device: str) -> None:
-    """Raise ``UsageError`` for a name that is no device, ``DeviceError`` for one without an executor."""
+    """Raise ``UsageError`` for a name that is no device, ``DeviceError`` for one that this machine lacks."""
     if device not in DEVICES:
         close = get_close_matches(device, DEVICES, 1)
         hint = f"; did you mean '{close[0]}'?" if close else ""
         raise UsageError(f"unknown device '{device}' (known: {', '.join(DEVICES)}){hint}")
-    if device != "cpu":
-        raise DeviceError(f"device '{device}': this version of hloopt executes on 'cpu' only")
+    if device == "gpu":
+        from hloopt.runtime.cuda import check_gpu
+
+        check_gpu()
+    elif device == "emulator":
+        from hloopt.runtime.emulator import check_emulator
+
+        check_emulator()

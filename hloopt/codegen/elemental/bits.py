@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from hloopt.analysis.layout import is_descending
 from hloopt.codegen.elements import At, Elements, Emission, Emit, each
-from hloopt.codegen.index import Index, delinearize, linearize
+from hloopt.codegen.index import Index
+from hloopt.codegen.positions import index_at, position_of
 from hloopt.codegen.scalars import reinterpret
 from hloopt.ir import Instruction
 from hloopt.kernels.problem import unsupported
@@ -21,22 +21,20 @@ _Position = tuple[Index, ...]
 def _bitcast(e: Elements, instruction: Instruction, index: _Position, leaf: int) -> Emission:
     operand = instruction.operands[0]
     source, result = operand.array, instruction.array
-    if not is_descending(source) or not is_descending(result):
-        raise unsupported(instruction, "between layouts that are not row-major")
-    linear = linearize(index, result.dims)
+    linear = position_of(index, result)
     if source.dtype is result.dtype:
-        return (yield At(operand, delinearize(linear, source.dims)))
+        return (yield At(operand, index_at(linear, source)))
     if source.dtype.bits == result.dtype.bits:
-        element = yield At(operand, delinearize(linear, source.dims))
+        element = yield At(operand, index_at(linear, source))
         value = reinterpret(element, source.dtype, result.dtype, e.uses)
         return _declared(e, instruction, value)
     ratio, rest = divmod(source.dtype.bits, result.dtype.bits)
     if ratio and not rest:
-        element = yield At(operand, delinearize(linear // ratio, source.dims))
+        element = yield At(operand, index_at(linear // ratio, source))
         return _part(e, instruction, element, linear % ratio)
     ratio = result.dtype.bits // source.dtype.bits
     parts = yield from each(
-        At(operand, delinearize(linear * ratio + number, source.dims)) for number in range(ratio)
+        At(operand, index_at(linear * ratio + number, source)) for number in range(ratio)
     )
     return _together(e, instruction, parts)
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from hloopt.codegen.index import Index, Symbol, delinearize
+from hloopt.codegen.index import Index, Symbol
 from hloopt.codegen.loads import VECTOR_BYTES
+from hloopt.codegen.positions import index_at
 from hloopt.codegen.scalars import literal, pack
 from hloopt.codegen.scope import Scope
 from hloopt.codegen.types import elements_per_byte, is_packed
@@ -77,7 +78,7 @@ def _run(
 
 def _value(f: FunctionWriter, number: int, position: Index) -> str:
     result = f.region.results[number]
-    index = delinearize(position, result.shape.dims)
+    index = index_at(position, result.shape)
     return f.elements.value(result.instruction, index, result.leaf)
 
 

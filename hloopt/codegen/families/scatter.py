@@ -8,7 +8,8 @@ from contextlib import ExitStack
 from hloopt.codegen.elemental.scatter_index import Window, scatter_window
 from hloopt.codegen.elements import At, Emission, each
 from hloopt.codegen.families.loop import strided
-from hloopt.codegen.index import Index, delinearize, linearize
+from hloopt.codegen.index import Index, delinearize
+from hloopt.codegen.positions import index_at, position_of
 from hloopt.codegen.scalars import load
 from hloopt.codegen.scope import Scope
 from hloopt.codegen.writer import FunctionWriter
@@ -48,7 +49,7 @@ def _emit(f: FunctionWriter) -> None:
 def _begin(f: FunctionWriter, scatter: Instruction) -> None:
     """The results before any update: the operands."""
     thread, scope = strided(f, f.region.results[0].shape.elements)
-    index = delinearize(thread, f.region.results[0].shape.dims)
+    index = index_at(thread, f.region.results[0].shape)
     with f.elements.within(scope):
         for argument in f.launch.arguments:
             if argument.place.kind == "result":
@@ -67,7 +68,7 @@ def _update(f: FunctionWriter, scatter: Instruction, index: Sequence[Index]) -> 
     for at, offset in zip(window.along, offsets, strict=True):
         position[at] += offset
     with e.within(_guarded(f, window)):
-        place = e.symbol(linearize(position, scatter.operands[0].array.dims), "place", 0, 2**62)
+        place = e.symbol(position_of(position, f.region.results[0].shape), "place", 0, 2**62)
         count = len(f.region.results)
         values = yield from each(At(operand, tuple(index)) for operand in scatter.operands[-count:])
         if f.spec.kernel == "scatter-atomic":
@@ -120,7 +121,7 @@ def _atomically(f: FunctionWriter, scatter: Instruction, place: Index, value: st
 def _emit_ordered(f: FunctionWriter) -> None:
     scatter = _scatter(f)
     thread, scope = strided(f, f.region.results[0].shape.elements)
-    index = delinearize(thread, f.region.results[0].shape.dims)
+    index = index_at(thread, f.region.results[0].shape)
     with f.elements.within(scope):
         f.elements.run(_ordered(f, scatter, thread, index))
 

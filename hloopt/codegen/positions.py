@@ -1,0 +1,30 @@
+"""Where an element lies in memory: layouts are respected, so that positions count elements physically."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from hloopt.analysis.layout import is_descending, major_to_minor, physical_dims
+from hloopt.codegen.index import Index, delinearize, linearize
+from hloopt.types import ArrayShape
+
+__all__ = ["index_at", "position_of"]
+
+
+def position_of(index: Sequence[Index], shape: ArrayShape) -> Index:
+    """The position of an index in an array's memory."""
+    if is_descending(shape):
+        return linearize(index, shape.dims)
+    order = major_to_minor(shape)
+    return linearize([index[dimension] for dimension in order], physical_dims(shape))
+
+
+def index_at(position: Index, shape: ArrayShape) -> tuple[Index, ...]:
+    """The index of the element at a position of an array's memory."""
+    if is_descending(shape):
+        return delinearize(position, shape.dims)
+    index = [Index(0)] * shape.rank
+    parts = delinearize(position, physical_dims(shape))
+    for dimension, part in zip(major_to_minor(shape), parts, strict=True):
+        index[dimension] = part
+    return tuple(index)

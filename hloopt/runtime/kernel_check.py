@@ -1,0 +1,79 @@
+"""Holding each kernel of a run against the interpreter, with the inputs it really had.
+
+Whole results may drift apart where a program is chaotic, or agree by luck; a kernel by itself does neither.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from hloopt.analysis.region import region_of
+from hloopt.interpret import Host
+from hloopt.kernels.plan import KernelStep
+from hloopt.runtime import library_numpy
+from hloopt.runtime.compare import Comparison, compare
+from hloopt.runtime.device_program import DeviceProgram
+from hloopt.runtime.program import Array
+
+__all__ = ["CheckedProgram", "Finding"]
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """A result of an instruction that its kernel computed otherwise than the interpreter.
+
+    ``launch`` counts kernels from 0 in the order in which they ran.
+    """
+
+    launch: int
+    step: KernelStep
+    result: int
+    comparison: Comparison
+
+    def __str__(self) -> str:
+        where = f"%{self.step.instruction.name} ({self.step.spec.kernel}), result {self.result}"
+        return f"kernel {self.launch}, {where}: {self.comparison}"
+
+
+class CheckedProgram(DeviceProgram):
+    """Runs as its base does, and compares each kernel's results; ``findings`` are those of the last run.
+
+    ``most`` kernels are looked at (a loop runs some again and again), all of them where it is 0.
+    """
+
+    most: int = 0
+
+    def run(self, inputs: Sequence[Array], host: Host | None = None) -> list[Array]:
+        """As the base's; begins a new list of findings."""
+        self.findings: list[Finding] = []
+        self.compared = 0
+        return super().run(inputs, host)
+
+    def _may_capture(self, step: KernelStep) -> bool:
+        return False
+
+    def _kernel(self, step: KernelStep) -> None:
+        if self.most and self.compared >= self.most:
+            super()._kernel(step)
+            return
+        region = region_of(step.instruction)
+        operands = []
+        for number, buffer in enumerate(step.operands):
+            if not buffer.shape.dtype.is_array:
+                continue
+            value = region.inlined(number)
+            first = step.operands[region.canonical(number)]
+            operands.append(
+                self._download(first) if value is None else np.full(buffer.shape.dims, value)
+            )
+        super()._kernel(step)
+        self.compared += 1
+        want = library_numpy.call(step.instruction, operands)
+        results = [b for b in step.results if b.shape.dtype.is_array]
+        for number, (buffer, array) in enumerate(zip(results, want, strict=True)):
+            found = compare(self._download(buffer), array)
+            if not found.passed:
+                self.findings.append(Finding(self.compared - 1, step, number, found))
