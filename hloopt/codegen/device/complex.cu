@@ -153,9 +153,9 @@ __device__ c64 exponential_c64(c64 x) {
 }
 
 // log(a^2 + b^2) / 2 for finite parts with b <= a <= 2 and a^2 + b^2 between 1/2 and 3: the square
-// less 1 is summed with what its products leave.
+// less 1 is summed with what its products leave, which are never contracted.
 __device__ double log_near_one(double a, double b) {
-  double a2 = a * a, b2 = b * b;
+  double a2 = __dmul_rn(a, a), b2 = __dmul_rn(b, b);
   double rest = fma(a, a, -a2) + fma(b, b, -b2);
   return 0.5 * log1p(a2 - 1 + b2 + rest);
 }

@@ -130,7 +130,13 @@ __device__ f8e4m3 round_f8e4m3(float x) {
 __device__ float widen_f8e4m3fn(f8e4m3fn x) {
   unsigned size = x.bits & 0x7fu, sign = x.bits >> 7;
   if (size == 0x7fu) return __uint_as_float(sign << 31 | 0x7fc00000u);
+#if defined(__CUDACC__) && __CUDA_ARCH__ >= 890
+  unsigned pair;
+  asm("cvt.rn.f16x2.e4m3x2 %0, %1;" : "=r"(pair) : "h"((unsigned short)x.bits));
+  return widen_f16(f16{(unsigned short)pair});
+#else
   return widen_size<3, 7>(size, sign);
+#endif
 }
 
 // f32 to f8e4m3fn; NaN where it would round beyond 448.
