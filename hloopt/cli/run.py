@@ -10,6 +10,7 @@ from click.core import ParameterSource
 
 from hloopt.cli.files import Input, each_input, one_text, open_texts
 from hloopt.cli.help import GroupedCommand
+from hloopt.cli.kernel_options import KERNEL_OPTIONS, kernel_options, selecting
 from hloopt.cli.options import (
     files_argument,
     json_option,
@@ -19,6 +20,7 @@ from hloopt.cli.pipeline_options import PASS_OPTIONS, chosen, pipeline_options
 from hloopt.cli.runner import Runner
 from hloopt.cli.waiting import patience
 from hloopt.cli.watching import check_options, watching
+from hloopt.errors import UsageError
 
 __all__ = ["command"]
 
@@ -52,6 +54,7 @@ _TOLERANCE = _Tolerance(0)
             "excess_precision",
             "custom_calls",
         ),
+        "Devices": (*KERNEL_OPTIONS, "allow_host", "unchecked"),
         "Comparison and output": (
             "expect",
             "rtol",
@@ -64,7 +67,24 @@ _TOLERANCE = _Tolerance(0)
 )
 @files_argument
 @strict_option()
-@click.option("--device", default="cpu", show_default=True, help="Where the optimised module runs.")
+@click.option(
+    "--device",
+    default="cpu",
+    show_default=True,
+    metavar="NAME",
+    help="Where the programs run: cpu (NumPy), gpu (CUDA), or emulator (the GPU's kernels on the CPU).",
+)
+@click.option(
+    "--allow-host",
+    is_flag=True,
+    help="On gpu and emulator: let the interpreter evaluate what has no kernel; the table says how much.",
+)
+@click.option(
+    "--unchecked",
+    is_flag=True,
+    help="On emulator: do not look at every access of memory; some ten times as fast.",
+)
+@kernel_options
 @click.option(
     "--inputs",
     metavar="PATH",
@@ -136,6 +156,8 @@ def command(
     ctx: click.Context,
     files: tuple[str, ...],
     device: str,
+    allow_host: bool,
+    unchecked: bool,
     inputs: str | None,
     seed: int,
     expect: str | None,
@@ -183,6 +205,10 @@ def command(
     A snapshot of XLA (--xla_dump_hlo_snapshots) brings inputs and results of its own; --inputs, --expect and
     --seed take their place.
 
+    On --device emulator the CUDA C of every kernel is compiled for the CPU and executed, and each access of
+    memory is looked at: out of bounds, before anything was written there, at the same time as another
+    thread. On gpu and emulator the kernels are chosen for --target; hloopt kernels shows them.
+
     The function of --custom-call gets a description of the call and the operands as arrays, and gives the
     results; its name is the target where none is written. Installed packages supply such functions by the
     entry point group hloopt.custom_calls.
@@ -196,6 +222,11 @@ def command(
     from hloopt.report.console import product, write_json
 
     unused = dict.fromkeys(map(load, custom_calls))
+    selection = selecting()
+    if device == "cpu" and (selection.asked or allow_host or unchecked):
+        raise UsageError(
+            "options of kernels, --target, --allow-host and --unchecked are for --device gpu and emulator"
+        )
     given = ctx.get_parameter_source("seed") is not ParameterSource.DEFAULT
     runner = Runner(
         device,
@@ -211,6 +242,9 @@ def command(
         (replicas, partitions),
         infeed,
         outfeed,
+        selection,
+        allow_host,
+        unchecked,
     )
     texts = open_texts(files)
     if inputs or expect or save_snapshot or infeed or outfeed:
@@ -228,6 +262,7 @@ def command(
         return report.json()
 
     rows, code = each_input(texts, step)
+    selection.finish()
     if as_json:
         write_json("run", {"modules": rows})
     if rows:

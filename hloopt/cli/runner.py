@@ -16,10 +16,12 @@ from hloopt.errors import UnsupportedError, UsageError
 from hloopt.ir import Module
 
 if TYPE_CHECKING:
+    from hloopt.cli.kernel_options import Selecting
     from hloopt.interpret import Host
     from hloopt.interpret.progress import Progress
     from hloopt.report.run import Row, RunReport
     from hloopt.runtime import Program
+    from hloopt.runtime.device_compile import DeviceOptions
 
 __all__ = ["Runner", "Stage", "Tolerances"]
 
@@ -68,6 +70,9 @@ class Runner:
     counts: tuple[int | None, int | None]
     infeed: str | None = None
     outfeed: str | None = None
+    selecting: Selecting | None = None
+    allow_host: bool = False
+    unchecked: bool = False
     stage: Stage = field(default_factory=Stage)
 
     def check(self) -> None:
@@ -104,7 +109,9 @@ class Runner:
             watchers=self.watch.watchers(found, self.chosen.label, heading=False),
         )
         self.stage.enter("compilation")
-        given, optimised = (self._compiled(form, counts) for form in (module, better))
+        given, optimised = (
+            self._compiled(form, counts, is_given=form is module) for form in (module, better)
+        )
         self.stage.enter("inputs")
         arrays, origin = self._inputs(found, counts)
         # Each run begins at the start of the same streams.
@@ -204,15 +211,50 @@ class Runner:
 
         write_bytes(self.save_snapshot, write_snapshot(module, inputs[0], results[0]), module.name)
 
-    def _compiled(self, module: Module, counts: tuple[int, int]) -> Program:
+    def _compiled(self, module: Module, counts: tuple[int, int], *, is_given: bool) -> Program:
         from hloopt.runtime import compile_module
 
-        return compile_module(
+        if self.device == "cpu":
+            return compile_module(
+                module,
+                excess_precision=self.excess_precision,
+                replicas=counts[0],
+                partitions=counts[1],
+            )
+        program = compile_module(
             module,
             self.device,
             excess_precision=self.excess_precision,
             replicas=counts[0],
             partitions=counts[1],
+            options=self._device_options(is_given=is_given),
+        )
+        if not is_given:
+            self._lock(program)
+        return program
+
+    def _lock(self, program: Program) -> None:
+        from hloopt.cli.kernel_options import choices_of
+        from hloopt.runtime.device_compile import CompiledProgram
+
+        assert self.selecting is not None
+        assert isinstance(program, CompiledProgram)
+        prepared = program.prepared
+        self.selecting.lock(prepared.module, choices_of(prepared.report))
+
+    def _device_options(self, *, is_given: bool) -> DeviceOptions:
+        """What the user wants of kernels is about the optimised module; the given one has others."""
+        from hloopt.kernels.selection import KernelSelection
+        from hloopt.runtime.device_compile import DeviceOptions
+
+        assert self.selecting is not None
+        selection = self.selecting.instance
+        if is_given:
+            selection = KernelSelection(target=selection.target)
+        return DeviceOptions(
+            selection=selection,
+            allow_host=self.allow_host,
+            mode="fast" if self.unchecked else "check",
         )
 
     def _interpreted(

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Literal, TypeAlias
+from dataclasses import dataclass, field
+from typing import Literal, TypeAlias
 
 from hloopt.codegen.program import render
 from hloopt.ir import Instruction, Module
@@ -15,13 +15,18 @@ from hloopt.kernels.selection import KernelSelection, choose
 from hloopt.kernels.spec import KernelSpec
 from hloopt.kernels.user import verify_with
 from hloopt.rewrite import Pipeline, PipelineReport
+from hloopt.runtime.device import Device
+from hloopt.runtime.device_program import DeviceProgram
 from hloopt.targets import find_target
 
-if TYPE_CHECKING:
-    from hloopt.runtime.device import Device
-    from hloopt.runtime.device_program import DeviceProgram
-
-__all__ = ["DeviceOptions", "EmulatorMode", "Prepared", "compile_for_device", "prepare"]
+__all__ = [
+    "CompiledProgram",
+    "DeviceOptions",
+    "EmulatorMode",
+    "Prepared",
+    "compile_for_device",
+    "prepare",
+]
 
 EmulatorMode: TypeAlias = Literal["check", "fast"]
 
@@ -76,24 +81,29 @@ def prepare(module: Module, options: DeviceOptions | None = None) -> Prepared:
     return Prepared(ready, plan, render(plan, target, limits), report)
 
 
+class CompiledProgram(DeviceProgram):
+    """A program with what it was made from."""
+
+    def __init__(self, prepared: Prepared, device: Device) -> None:
+        super().__init__(prepared.module, prepared.plan, device, prepared.source)
+        self.prepared = prepared
+
+
 def compile_for_device(
     module: Module, device: str, options: DeviceOptions | None = None
-) -> DeviceProgram:
+) -> CompiledProgram:
     """A program on ``emulator`` or ``gpu``.
 
     Raises ``DeviceError`` where the device, its driver or a compiler is missing, before anything is planned;
     ``UnsupportedError`` and ``UsageError`` as ``prepare``.
     """
-    from hloopt.runtime.device_program import DeviceProgram
-
     options = options or DeviceOptions()
     if device == "emulator":
         opened: Device = _emulator(options)
     else:
-        opened, options = _gpu(options)
+        opened = _gpu(options)
     try:
-        prepared = prepare(module, options)
-        return DeviceProgram(prepared.module, prepared.plan, opened, prepared.source)
+        return CompiledProgram(prepare(module, options), opened)
     except BaseException:
         opened.close()
         raise
@@ -105,9 +115,8 @@ def _emulator(options: DeviceOptions) -> Device:
     return EmulatorDevice(mode=options.mode, seed=options.seed)
 
 
-def _gpu(options: DeviceOptions) -> tuple[Device, DeviceOptions]:
+def _gpu(options: DeviceOptions) -> Device:
     from hloopt.runtime.cuda import CudaDevice
     from hloopt.runtime.nvrtc import FLAGS
 
-    device = CudaDevice(flags=FLAGS[options.flags])
-    return device, replace(options)
+    return CudaDevice(flags=FLAGS[options.flags])
