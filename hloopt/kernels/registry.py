@@ -24,6 +24,7 @@ FAMILIES: tuple[str, ...] = (
     "in_place_update",
     "scatter",
     "sort",
+    "whole_row",
     "row_reduction",
     "column_reduction",
     "split_reduction",

@@ -14,6 +14,7 @@ __all__ = ["emitters"]
 
 _MODULES: Final = (
     "dot_tiled",
+    "whole_row",
     "row_reduction",
     "column_reduction",
     "split_reduction",

@@ -20,9 +20,20 @@ from hloopt.codegen.reducer import Reducer
 from hloopt.codegen.scalars import literal
 from hloopt.codegen.types import register_type
 from hloopt.ir import Instruction
+from hloopt.kernels.families.sweeps import WARP
 from hloopt.types import ArrayShape, DType, leaves
 
-__all__ = ["Fold", "begin", "finish", "merge", "reload", "shared_tiles", "take", "tree"]
+__all__ = [
+    "Fold",
+    "begin",
+    "everywhere",
+    "finish",
+    "merge",
+    "reload",
+    "shared_tiles",
+    "take",
+    "tree",
+]
 
 _HINTS = {
     "add": "sum",
@@ -132,23 +143,39 @@ def merge(e: Elements, fold: Fold, others: Sequence[str], there: str) -> None:
             first.line(f"{fold.has} = true;")
 
 
-def tree(e: Elements, folds: Sequence[Fold], distance: int) -> None:
+def tree(e: Elements, folds: Sequence[Fold], distance: int, exchange: str = "shuffle_down") -> None:
     """Fold ``2 * distance`` neighbouring lanes into the first of them; all lanes of the warp take part."""
     if distance < 1 or not folds:
         return
-    name = e.scope.names.fresh("distance")
     if distance == 1:
-        _from_above(e, folds, "1")
+        _from_others(e, folds, exchange, "1")
         return
+    name = e.scope.names.fresh("distance")
     loop = e.scope.block(f"for (int {name} = {distance}; {name} > 0; {name} /= 2)")
     with e.within(loop):
-        _from_above(e, folds, name)
+        _from_others(e, folds, exchange, name)
 
 
-def _from_above(e: Elements, folds: Sequence[Fold], distance: str) -> None:
+def everywhere(e: Elements, folds: Sequence[Fold], lanes: int, thread: Index) -> None:
+    """Fold ``lanes`` neighbouring lanes, a power of two, so that each of them has the result.
+
+    Both sides of an exchange fold the same two values: in the same order, where it could matter.
+    """
+    plain = [fold for fold in folds if not fold.has]
+    tree(e, plain, lanes // 2, "shuffle_xor")
+    others = [fold for fold in folds if fold.has]
+    tree(e, others, lanes // 2)
+    if lanes > 1:
+        head = str(thread % WARP - thread % lanes) if lanes < WARP else "0"
+        for fold in others:
+            for _, name in fold.variables:
+                e.scope.line(f"{name} = {e.uses.call('shuffle_index', name, head)};")
+
+
+def _from_others(e: Elements, folds: Sequence[Fold], exchange: str, distance: str) -> None:
     for fold in folds:
         others = [
-            e.scope.declare(kind, e.uses.call("shuffle_down", name, distance), "other")
+            e.scope.declare(kind, e.uses.call(exchange, name, distance), "other")
             for kind, name in fold.variables
         ]
         count = len(fold.names)

@@ -1,0 +1,192 @@
+"""The whole-row kernel."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+
+from hloopt.codegen.families.folding import (
+    Fold,
+    begin,
+    everywhere,
+    finish,
+    reload,
+    shared_tiles,
+    take,
+    tree,
+)
+from hloopt.codegen.families.loop import store_run
+from hloopt.codegen.families.sweeping import counted, first_of, guarded
+from hloopt.codegen.index import Index, delinearize
+from hloopt.codegen.types import register_type
+from hloopt.codegen.writer import EmitFunction, FunctionWriter
+from hloopt.ir import Instruction
+from hloopt.kernels.families.row_phases import RowPhases, row_phases
+from hloopt.kernels.families.sweeps import WARP
+from hloopt.kernels.families.whole_row import steps_of
+
+__all__ = ["EMITTERS"]
+
+
+def _emit(f: FunctionWriter) -> None:
+    """Phase by phase: go over the row, reduce, compute what each row has one of."""
+    phases = row_phases(f.region)
+    rows, threads = f.tile["rows"], f.tile["threads"]
+    blocks = f.launch.grid[0]
+    e = f.elements
+    row = e.symbol(f.block() * rows + f.thread() // threads, "row", 0, blocks * rows - 1)
+    lane = e.symbol(f.thread() % threads, "lane", 0, threads - 1)
+    inside = row
+    if row.high >= phases.rows:
+        # Threads beyond the last row compute it again, and store nothing.
+        last = phases.rows - 1
+        inside = e.symbol(f"{row} < {phases.rows} ? {row} : {last}", "inside", 0, last)
+    writer = _Rows(f, phases, row, inside, lane)
+    for number, heroes in enumerate(phases.heroes):
+        folds = [begin(e, hero) for hero in heroes]
+        writer.reduce(number, folds)
+        for fold in writer.exchange(folds):
+            finish(e, fold, inside)
+        for instruction in phases.per_row[number]:
+            e.value(instruction, delinearize(inside, instruction.array.dims))
+    if phases.full:
+        writer.store_places()
+    if phases.single:
+        writer.store_rows()
+
+
+@dataclass
+class _Rows:
+    """Writing the phases: ``row`` is the thread's, ``inside`` the same or the last one there is."""
+
+    f: FunctionWriter
+    phases: RowPhases
+    row: Index
+    inside: Index
+    lane: Index
+    arrays: dict[Instruction, str] = field(default_factory=dict)
+
+    @property
+    def vector(self) -> int:
+        """Neighbours a thread reads at once."""
+        return self.f.tile["vector"]
+
+    def reduce(self, phase: int, folds: Sequence[Fold]) -> None:
+        """Take the thread's elements in, and keep what later phases ask for."""
+        e = self.f.elements
+        kept = self._declare(phase)
+        with self._places(phase) as (step, first):
+            taken = []
+            for lane in range(self.vector):
+                for fold in folds:
+                    inputs = fold.hero.operands[: len(fold.hero.operands) // 2]
+                    index = delinearize(first + lane, inputs[0].array.dims)
+                    values = [e.value(part, index) for part in inputs]
+                    taken.append((fold, values, lane > 0))
+                for instruction in kept:
+                    index = delinearize(first + lane, instruction.array.dims)
+                    name = e.value(instruction, index)
+                    slot = step * self.vector + lane
+                    e.scope.line(f"{self.arrays[instruction]}[{slot}] = {name};")
+            for fold, values, holds in taken:
+                take(e, fold, values, holds=holds)
+
+    def exchange(self, folds: Sequence[Fold]) -> list[Fold]:
+        """Accumulators of the whole row, in all of its threads."""
+        f, e = self.f, self.f.elements
+        threads, rows = f.tile["threads"], f.tile["rows"]
+        if threads <= WARP:
+            everywhere(e, folds, threads, f.thread())
+            return list(folds)
+        tree(e, folds, WARP // 2)
+        warps = threads // WARP
+        dims = [warps] if rows == 1 else [rows, warps]
+        tiles = shared_tiles(folds, lambda kind, hint: f.shared(kind, dims, hint))
+        place = "" if rows == 1 else f"[{f.thread() // threads}]"
+        with e.within(e.scope.block(f"if ({self.lane % WARP} == 0)")) as scope:
+            for fold, names in zip(folds, tiles, strict=True):
+                for (_, name), tile in zip(fold.variables, names, strict=True):
+                    scope.line(f"{tile}{place}[{self.lane // WARP}] = {name};")
+        f.barrier()
+        width = 1 << (warps - 1).bit_length()
+        slot = self.lane % width
+        condition = f"{slot} < {warps}" if width > warps else ""
+        whole = [
+            reload(e, fold.hero, names, f"{place}[{slot}]", condition)
+            for fold, names in zip(folds, tiles, strict=True)
+        ]
+        everywhere(e, whole, width, f.thread())
+        return whole
+
+    def store_places(self) -> None:
+        """The last pass: results with an element a place."""
+        f, e = self.f, self.f.elements
+        with ExitStack() as blocks:
+            if self.row.high >= self.phases.rows:
+                test = f"if ({self.row} < {self.phases.rows})"
+                blocks.enter_context(e.within(e.scope.block(test)))
+            _, first = blocks.enter_context(self._places(len(self.phases.heroes)))
+            values: dict[int, list[str]] = {}
+            for number in self.phases.full:
+                result = f.region.results[number]
+                for lane in range(self.vector):
+                    index = delinearize(first + lane, result.shape.dims)
+                    name = e.value(result.instruction, index, result.leaf)
+                    values.setdefault(number, []).append(name)
+            for number, names in values.items():
+                pointee = f.result(number)
+                store_run(f, pointee, first, names, pointee.shape.elements)
+
+    def store_rows(self) -> None:
+        """Results with a value a row."""
+        f, e = self.f, self.f.elements
+        with first_of(f, self.lane, (self.row, self.phases.rows)):
+            for number in self.phases.single:
+                result = f.region.results[number]
+                index = delinearize(self.inside, result.shape.dims)
+                name = e.value(result.instruction, index, result.leaf)
+                f.store(f.result(number), self.inside, name)
+
+    def _declare(self, phase: int) -> list[Instruction]:
+        """Arrays for what is kept from this phase on."""
+        if not self.f.tile["keep"]:
+            return []
+        e = self.f.elements
+        slots = steps_of(self.phases, self.f.tile) * self.vector
+        found = [item.instruction for item in self.phases.kept if item.first == phase]
+        for instruction in found:
+            name = e.scope.names.fresh(f"{instruction.name}_kept")
+            e.scope.line(f"{register_type(instruction.array.dtype)} {name}[{slots}];")
+            self.arrays[instruction] = name
+        return found
+
+    @contextmanager
+    def _places(self, phase: int) -> Iterator[tuple[Index, Index]]:
+        """The thread's places of the row: the step, and the position of its first element.
+
+        What is kept from earlier phases is known at them.
+        """
+        f, e = self.f, self.f.elements
+        threads = f.tile["threads"]
+        steps = steps_of(self.phases, f.tile)
+        vectors = self.phases.minor // self.vector
+        with ExitStack() as blocks:
+            if steps > 1 and self.arrays:
+                # Arrays are registers only where every subscript is a constant.
+                e.scope.line("#pragma unroll")
+            step = blocks.enter_context(counted(f, steps))
+            at = e.symbol(step * threads + self.lane, "at", 0, steps * threads - 1)
+            at = blocks.enter_context(guarded(f, at, vectors))
+            first = self.inside * self.phases.minor + at * self.vector
+            for item in self.phases.kept:
+                name = self.arrays.get(item.instruction)
+                if name is not None and item.first < phase <= item.last:
+                    for lane in range(self.vector):
+                        index = delinearize(first + lane, item.instruction.array.dims)
+                        slot = step * self.vector + lane
+                        e.remember(item.instruction, index, 0, f"{name}[{slot}]")
+            yield step, first
+
+
+EMITTERS: Mapping[str, EmitFunction] = {"whole-row": _emit}

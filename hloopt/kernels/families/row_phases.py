@@ -1,0 +1,280 @@
+"""Several reductions over the same rows, one after the other: what is computed when, and what is kept.
+
+An instruction that depends on a reduction has a value a row, or an element a place of the row, and takes from
+others only what is of the same row or of the same place.  A *phase* goes over a row once: it computes the
+inputs of the reductions that depend on none but earlier ones; the last one computes the results.  An array that
+one phase computes and a later one asks for can be kept by the threads, each its own elements.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from weakref import WeakKeyDictionary
+
+from hloopt.analysis.commuting import order_example
+from hloopt.analysis.reduction import is_unnested, reduction_dims
+from hloopt.analysis.region import Region
+from hloopt.ir import Instruction
+from hloopt.kernels.elemental import elemental_problem
+from hloopt.kernels.families.reductions import passes_on, plain_reducer
+from hloopt.types import ArrayShape
+
+__all__ = ["Kept", "RowPhases", "row_phases", "row_phases_problem"]
+
+_FORMS_TRIED = 4
+
+
+@dataclass(frozen=True)
+class Kept:
+    """An array whose elements threads keep from phase ``first`` to phase ``last``."""
+
+    instruction: Instruction
+    first: int
+    last: int
+
+
+@dataclass(frozen=True)
+class RowPhases:
+    """A region as phases over its rows.
+
+    rows, minor   ``rows`` rows of ``minor`` elements, row-major
+    heroes        the reductions of each phase
+    per_row       of each phase: what is computed a row from its reductions, and used at every place
+    kept          arrays that may be kept
+    full          result leaves with an element a place
+    single        result leaves with a value a row
+    """
+
+    rows: int
+    minor: int
+    heroes: tuple[tuple[Instruction, ...], ...]
+    per_row: tuple[tuple[Instruction, ...], ...]
+    kept: tuple[Kept, ...]
+    full: tuple[int, ...]
+    single: tuple[int, ...]
+
+    @property
+    def passes(self) -> int:
+        """How often the rows are gone over."""
+        return len(self.heroes) + bool(self.full)
+
+    @property
+    def kept_bytes(self) -> int:
+        """Bytes that a thread keeps for each of its elements, at most; registers have four."""
+        return max(
+            (
+                sum(
+                    max(4, item.instruction.array.dtype.bits // 8)
+                    for item in self.kept
+                    if item.first <= phase < item.last
+                )
+                for phase in range(len(self.heroes))
+            ),
+            default=0,
+        )
+
+
+_Found = RowPhases | str
+_KNOWN: WeakKeyDictionary[Region, _Found] = WeakKeyDictionary()
+
+
+def row_phases(region: Region) -> RowPhases:
+    """The phases of a region.  Raises ``ValueError`` where ``row_phases_problem`` has an answer."""
+    found = _found(region)
+    if not isinstance(found, RowPhases):
+        raise ValueError(f"{region.instruction.name}: {found}")  # noqa: TRY004 - of a value
+    return found
+
+
+def row_phases_problem(region: Region) -> str:
+    """Why a region is no sequence of phases over rows; empty where it is."""
+    found = _found(region)
+    return found if isinstance(found, str) else ""
+
+
+def _found(region: Region) -> _Found:
+    found = _KNOWN.get(region)
+    if found is None:
+        found = _KNOWN[region] = _look(region)
+    return found
+
+
+def _look(region: Region) -> _Found:
+    reduces = [inner for inner in region.body if inner.opcode == "reduce"]
+    if not reduces:
+        return "nothing is reduced"
+    problem = elemental_problem(region)
+    if problem:
+        return problem
+    for number, result in enumerate(region.results):
+        if result.shape.dtype.bits < 8:
+            return f"result {number} is {result.shape.dtype.name}: its elements share bytes"
+    forms = []
+    for reduce in reversed(reduces):
+        form = reduction_dims(reduce)
+        if form is not None and form.is_row and form.dims[0] == 1 and 0 not in form.dims:
+            forms.append(form.dims[1:])
+    problem = "no reduction is over rows"
+    for rows, minor in list(dict.fromkeys(forms))[:_FORMS_TRIED]:
+        found = _Rows(region, rows, minor).phases()
+        if isinstance(found, RowPhases):
+            return found
+        problem = found
+    return problem
+
+
+@dataclass
+class _Rows:
+    """The attempt to see a region as phases over ``rows`` rows of ``minor`` elements."""
+
+    region: Region
+    rows: int
+    minor: int
+
+    def phases(self) -> _Found:
+        """The phases, or why there are none."""
+        kinds: dict[Instruction, str] = {}
+        levels: dict[Instruction, int] = {}
+        heroes: list[list[Instruction]] = []
+        for inner in self.region.body:
+            above = [part for part in inner.operands if part in kinds]
+            level = max((levels[part] for part in above), default=0)
+            if self._is_hero(inner, kinds):
+                if not plain_reducer(inner):
+                    example = order_example(inner.attributes["to_apply"])
+                    if example:
+                        return f"the reducer of {inner.name} depends on the order: {example}"
+                while len(heroes) <= level:
+                    heroes.append([])
+                heroes[level].append(inner)
+                kinds[inner], levels[inner] = "row", level + 1
+                continue
+            if inner.opcode == "reduce" and is_unnested(inner):
+                return f"{inner.name} reduces, but not rows of {self.minor} elements"
+            if above:
+                kind = self._kind(inner, kinds)
+                if not kind:
+                    return f"{inner.name} needs more of {above[0].name} than its own place or row"
+                kinds[inner], levels[inner] = kind, level
+        problem = self._results_problem(kinds)
+        if problem:
+            return problem
+        return self._assemble(kinds, levels, heroes)
+
+    def _is_hero(self, inner: Instruction, kinds: Mapping[Instruction, str]) -> bool:
+        if inner.opcode != "reduce":
+            return False
+        form = reduction_dims(inner)
+        if form is None or not form.is_row or form.dims != (1, self.rows, self.minor):
+            return False
+        count = len(inner.operands) // 2
+        return all(
+            kinds.get(part, "full") == "full" for part in inner.operands[:count]
+        ) and not any(part in kinds for part in inner.operands[count:])
+
+    def _kind(self, inner: Instruction, kinds: Mapping[Instruction, str]) -> str:
+        """``row`` or ``full`` for what depends on a hero; empty where it needs other places."""
+        if inner.opcode == "broadcast":
+            return self._broadcast_kind(inner, kinds[inner.operands[0]])
+        passed = set(passes_on(inner))
+        found = {kinds[part] for part in inner.operands if part in kinds}
+        if len(found) != 1 or any(part in kinds and part not in passed for part in inner.operands):
+            return ""
+        return found.pop()
+
+    def _broadcast_kind(self, broadcast: Instruction, kind: str) -> str:
+        source, shape = broadcast.operands[0].array, broadcast.array
+        where = [
+            dimension
+            for dimension, size in zip(
+                broadcast.attributes.get("dimensions", ()), source.dims, strict=True
+            )
+            if size > 1
+        ]
+        wide = [dimension for dimension, size in enumerate(shape.dims) if size > 1]
+        if where != wide[: len(where)]:
+            return ""
+        if shape.elements == source.elements:
+            return kind
+        spread = shape.elements == source.elements * self.minor
+        return "full" if kind == "row" and spread else ""
+
+    def _results_problem(self, kinds: Mapping[Instruction, str]) -> str:
+        sizes = {"row": self.rows, "full": self.rows * self.minor}
+        for number, result in enumerate(self.region.results):
+            elements = result.shape.elements
+            kind = kinds.get(result.instruction)
+            if kind is not None and elements != sizes[kind]:
+                return f"result {number} has {elements} elements"
+            if elements not in sizes.values():
+                return (
+                    f"result {number} has {elements} elements, neither {self.rows} rows' nor "
+                    f"{self.minor} elements of each"
+                )
+        return ""
+
+    def _assemble(
+        self,
+        kinds: Mapping[Instruction, str],
+        levels: Mapping[Instruction, int],
+        heroes: list[list[Instruction]],
+    ) -> RowPhases:
+        results = self.region.results
+        full = tuple(
+            number
+            for number, result in enumerate(results)
+            if kinds.get(result.instruction, self._size_kind(result.shape)) == "full"
+        )
+        single = tuple(number for number in range(len(results)) if number not in full)
+        per_row: list[list[Instruction]] = [[] for _ in heroes]
+        for inner in self.region.body:
+            if inner.opcode == "broadcast" and kinds.get(inner) == "full":
+                source = inner.operands[0]
+                if kinds[source] == "row" and source not in per_row[levels[source] - 1]:
+                    per_row[levels[source] - 1].append(source)
+        sinks = [
+            [part for hero in phase for part in hero.operands[: len(hero.operands) // 2]]
+            for phase in heroes
+        ]
+        sinks.append([results[number].instruction for number in full])
+        return RowPhases(
+            self.rows,
+            self.minor,
+            tuple(tuple(phase) for phase in heroes),
+            tuple(tuple(phase) for phase in per_row),
+            tuple(_kept(self.region, sinks, self.rows * self.minor)),
+            full,
+            single,
+        )
+
+    def _size_kind(self, shape: ArrayShape) -> str:
+        return "full" if shape.elements == self.rows * self.minor else "row"
+
+
+def _kept(region: Region, sinks: Iterable[Iterable[Instruction]], elements: int) -> list[Kept]:
+    """What later phases ask for again: nothing that is computed from other kept arrays alone."""
+    first: dict[Instruction, int] = {}
+    last: dict[Instruction, int] = {}
+    for phase, wanted in enumerate(sinks):
+        pending = list(wanted)
+        seen = set(pending)
+        while pending:
+            inner = pending.pop()
+            if _elements(inner) != elements or inner.opcode in ("constant", "iota", "broadcast"):
+                continue
+            if first.setdefault(inner, phase) < phase:
+                last[inner] = phase
+                continue
+            if inner in region.inputs:
+                continue
+            for operand in passes_on(inner):
+                if operand not in seen:
+                    seen.add(operand)
+                    pending.append(operand)
+    return [Kept(inner, first[inner], phase) for inner, phase in last.items()]
+
+
+def _elements(instruction: Instruction) -> int:
+    shape = instruction.shape
+    return shape.elements if isinstance(shape, ArrayShape) else 0
