@@ -49,7 +49,7 @@ def _own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_machine_code_and_what_it_takes() -> None:
     """A cubin for the device asked for, with registers, spills, stack and shared memory of each kernel."""
     made = nvrtc.compile_cuda(SOURCE, "sm_90")
-    assert made.cubin.startswith(b"\x7fELF")
+    assert made.image.startswith(b"\x7fELF")
     assert set(made.resources) == {"scale", "crowded"}
     scale, crowded = made.resources["scale"], made.resources["crowded"]
     assert 8 <= scale.registers <= 40
@@ -138,6 +138,20 @@ def test_without_the_library_one_line_says_how_to_install_it(
     ) as caught:
         nvrtc.compile_cuda(SOURCE, "sm_90")
     assert "\n" not in str(caught.value)
+
+
+def test_a_gpu_newer_than_the_library_gets_ptx() -> None:
+    """Of the newest architecture before it: its driver compiles that.  One that is older gets nothing."""
+    newest, arch = nvrtc.nvrtc_for_device((99, 0))
+    assert arch == newest.architectures[-1].replace("sm_", "compute_")
+    made = nvrtc.compile_cuda(SOURCE, arch)
+    assert b".visible .entry scale(" in made.image
+    assert made.image.endswith(b"\0")
+    assert not made.resources
+    assert nvrtc.nvrtc_for_device((9, 0))[1] == "sm_90"
+    assert nvrtc.nvrtc_for_device((9, 1))[1] == "compute_90"
+    with pytest.raises(DeviceError, match="not for sm_35"):
+        nvrtc.nvrtc_for_device((3, 5))
 
 
 def test_unknown_options_are_refused_with_their_name() -> None:

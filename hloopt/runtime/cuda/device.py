@@ -14,7 +14,7 @@ from hloopt.kernels.spec import Dim3
 from hloopt.runtime.cuda.driver import capability, compiler_for, open_cupy
 from hloopt.runtime.cuda.libraries import Libraries
 from hloopt.runtime.device import Array, Pointer, PointerArgument
-from hloopt.runtime.nvrtc import VERIFY, Compiled, Flags, architecture, compile_cuda
+from hloopt.runtime.nvrtc import VERIFY, Compiled, Flags, compile_cuda
 
 __all__ = ["CudaDevice"]
 
@@ -37,7 +37,7 @@ class CudaDevice:
         self.flags = flags
         self.blocking = blocking
         self.capability = capability(self._cupy, number)
-        self._nvrtc = compiler_for(self._cupy, number)
+        self._nvrtc, self._arch = compiler_for(self._cupy, number)
         self._runtime.setDevice(number)
         # Captures need a stream of their own; non-blocking, as nobody else's work matters here.
         self.stream = self._cupy.cuda.Stream(non_blocking=True)
@@ -55,13 +55,14 @@ class CudaDevice:
 
     def load(self, source: str, describe: dict[str, str]) -> None:
         """Compile a program for this GPU, or take it from the cache, and load it."""
-        arch = architecture(self.capability)
-        self.compiled = compile_cuda(source, arch, self.flags, describe=describe, nvrtc=self._nvrtc)
+        self.compiled = compile_cuda(
+            source, self._arch, self.flags, describe=describe, nvrtc=self._nvrtc
+        )
         self._describe = describe
         self._functions = {}
         self._module = self._cupy.cuda.function.Module()
         with self._failing("loading the program"):
-            self._module.load(self.compiled.cubin)
+            self._module.load(self.compiled.image)
 
     def require(self, libraries: Sequence[str]) -> None:
         """Raise ``DeviceError`` for a library (``cublas``, ``cufft``) that is not installed."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from hloopt.errors import DeviceError
-from hloopt.runtime.nvrtc import INSTALL, Nvrtc, architecture, nvrtc_for
+from hloopt.runtime.nvrtc import INSTALL, Nvrtc, nvrtc_for_device
 
 __all__ = ["capability", "check_gpu", "compiler_for", "open_cupy"]
 
@@ -44,10 +44,10 @@ def capability(cupy: Any, number: int) -> tuple[int, int]:
     return int(properties["major"]), int(properties["minor"])
 
 
-def compiler_for(cupy: Any, number: int) -> Nvrtc:
-    """The compiler whose machine code the GPU and its driver take; raises as ``nvrtc_for``."""
+def compiler_for(cupy: Any, number: int) -> tuple[Nvrtc, str]:
+    """The compiler whose code the GPU and its driver take, and its name for the GPU."""
     newest = cupy.cuda.runtime.driverGetVersion() // 1000
-    return nvrtc_for(architecture(capability(cupy, number)), newest)
+    return nvrtc_for_device(capability(cupy, number), newest)
 
 
 def check_gpu(number: int = 0) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from hloopt.runtime.nvrtc.compilation import CompilationError, Compiled, compile_cuda, compile_ptx
 from hloopt.runtime.nvrtc.flags import FAST_MATH, FLAGS, TIMED, VERIFY, Flags
-from hloopt.runtime.nvrtc.library import INSTALL, Nvrtc, architecture, nvrtc_for
+from hloopt.runtime.nvrtc.library import INSTALL, Nvrtc, architecture, nvrtc_for, nvrtc_for_device
 from hloopt.runtime.nvrtc.resources import Resources, read_resources
 
 __all__ = [
@@ -22,5 +22,6 @@ __all__ = [
     "compile_cuda",
     "compile_ptx",
     "nvrtc_for",
+    "nvrtc_for_device",
     "read_resources",
 ]

@@ -52,15 +52,15 @@ class CompilationError(Exception):
 class Compiled:
     """Machine code of a program.
 
-    cubin    what a driver loads
-    arch     for which device (``sm_90``)
+    image    what a driver loads: machine code, or PTX where ``arch`` is a virtual one
+    arch     for which device (``sm_90``, or ``compute_90`` and all newer ones)
     flags    what it was compiled with
     version  of NVRTC
     log      NVRTC's and the assembler's
     seconds  what compiling took, also where this came out of the cache
     """
 
-    cubin: bytes
+    image: bytes
     arch: str
     flags: Flags
     version: tuple[int, int]
@@ -88,14 +88,15 @@ def compile_cuda(
     nvrtc: Nvrtc | None = None,
     cached: bool = True,
 ) -> Compiled:
-    """Machine code for ``arch`` (``sm_90``), from the cache where it is there.
+    """Machine code for ``arch`` (``sm_90``), or PTX (``compute_90``), from the cache where it is there.
 
     ``options`` are handed to NVRTC after those of ``flags``; ``describe`` says which HLO instruction a
     function computes.  Raises ``DeviceError`` where NVRTC is missing or has no such architecture,
     ``CompilationError`` where it refuses the text.
     """
     library = nvrtc or nvrtc_for(arch)
-    arguments = (f"--gpu-architecture={arch}", *ALWAYS, *flags.options, _REPORT, *options)
+    report = (_REPORT,) if arch.startswith("sm_") else ()
+    arguments = (f"--gpu-architecture={arch}", *ALWAYS, *flags.options, *report, *options)
 
     def build() -> tuple[Outcome, float]:
         start = time.perf_counter()
@@ -105,15 +106,15 @@ def compile_cuda(
     def store(path: Path) -> None:
         outcome, seconds = build()
         header = json.dumps({"log": outcome.log, "seconds": seconds})
-        path.write_bytes(header.encode() + b"\n" + outcome.cubin)
+        path.write_bytes(header.encode() + b"\n" + _image(outcome))
 
     if not cached:
         outcome, seconds = build()
-        return Compiled(outcome.cubin, arch, flags, library.version, outcome.log, seconds)
+        return Compiled(_image(outcome), arch, flags, library.version, outcome.log, seconds)
     path = _CACHE.get_or_build([library.identity, *arguments, source], store)
-    line, cubin = path.read_bytes().split(b"\n", 1)
+    line, image = path.read_bytes().split(b"\n", 1)
     header = json.loads(line)
-    return Compiled(cubin, arch, flags, library.version, header["log"], header["seconds"])
+    return Compiled(image, arch, flags, library.version, header["log"], header["seconds"])
 
 
 def compile_ptx(
@@ -123,6 +124,10 @@ def compile_ptx(
     virtual = arch.replace("sm_", "compute_")
     arguments = (f"--gpu-architecture={virtual}", *ALWAYS, *flags.options)
     return _compiled(nvrtc_for(virtual), source, arguments, describe or {}).ptx
+
+
+def _image(outcome: Outcome) -> bytes:
+    return outcome.cubin or outcome.ptx.encode() + b"\0"
 
 
 def _compiled(

@@ -13,7 +13,15 @@ from pathlib import Path
 
 from hloopt.errors import DeviceError
 
-__all__ = ["INSTALL", "Nvrtc", "Outcome", "architecture", "candidates", "nvrtc_for"]
+__all__ = [
+    "INSTALL",
+    "Nvrtc",
+    "Outcome",
+    "architecture",
+    "candidates",
+    "nvrtc_for",
+    "nvrtc_for_device",
+]
 
 INSTALL = "pip install 'hloopt[gpu]' (CUDA 13; 'hloopt[gpu12]' for CUDA 12 drivers and the V100)"
 
@@ -48,7 +56,8 @@ class Nvrtc:
         self._check(self._library.nvrtcGetNumSupportedArchs(ctypes.byref(count)))
         numbers = (ctypes.c_int * count.value)()
         self._check(self._library.nvrtcGetSupportedArchs(numbers))
-        self.architectures = tuple(f"sm_{number}" for number in sorted(numbers))
+        self.capabilities = tuple(divmod(number, 10) for number in sorted(numbers))
+        self.architectures = tuple(map(architecture, self.capabilities))
 
     def __str__(self) -> str:
         return f"NVRTC {self.version[0]}.{self.version[1]}"
@@ -115,10 +124,7 @@ def nvrtc_for(arch: str, newest: int | None = None) -> Nvrtc:
     line about what is missing.
     """
     refused = []
-    for path in candidates():
-        library = _load(path)
-        if library is None:
-            continue
+    for library in _libraries():
         if newest is not None and library.version[0] > newest:
             refused.append(f"{library} is too new for a driver of CUDA {newest}")
         elif not library.supports(arch):
@@ -128,6 +134,29 @@ def nvrtc_for(arch: str, newest: int | None = None) -> Nvrtc:
             return library
     why = "; ".join(dict.fromkeys(refused)) or "NVRTC, which compiles CUDA C, is not installed"
     raise DeviceError(f"{why}: {INSTALL}")
+
+
+def nvrtc_for_device(capability: tuple[int, int], newest: int | None = None) -> tuple[Nvrtc, str]:
+    """A library and what it compiles for so that a GPU can run it.
+
+    A GPU newer than every library gets PTX of the newest architecture before it, which its driver compiles.
+    Raises as ``nvrtc_for``.
+    """
+    arch = architecture(capability)
+    try:
+        return nvrtc_for(arch, newest), arch
+    except DeviceError:
+        for library in _libraries():
+            older = [known for known in library.capabilities if known < capability]
+            if older and (newest is None or library.version[0] <= newest):
+                return library, architecture(older[-1]).replace("sm_", "compute_")
+        raise
+
+
+def _libraries() -> Iterator[Nvrtc]:
+    for path in candidates():
+        if (library := _load(path)) is not None:
+            yield library
 
 
 def candidates() -> Iterator[str]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+
 import numpy as np
 import pytest
 
@@ -230,3 +232,17 @@ def test_the_caller_may_change_an_array_after_its_upload(
     assert fake.names()[-1] == "synchronize"
     array[:] = 0
     assert device.download(source).view(np.float32).tolist() == [0, 2, 4, 6]
+
+
+def test_a_gpu_newer_than_the_compiler_loads_ptx(
+    monkeypatch: pytest.MonkeyPatch, device: CudaDevice
+) -> None:
+    """The driver makes machine code of it; what that takes is not known."""
+    newer = FakeCupy(capability=(99, 0))
+    monkeypatch.setitem(sys.modules, "cupy", newer)  # type: ignore[arg-type]
+    opened = CudaDevice()
+    load(opened, newer)
+    assert opened.compiled is not None
+    assert opened.compiled.arch.startswith("compute_")
+    assert "load" in newer.names()
+    opened.close()
