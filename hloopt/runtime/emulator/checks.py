@@ -9,7 +9,7 @@ from hloopt.errors import DeviceError
 from hloopt.runtime.emulator.shared import SharedArray, shared_declarations
 from hloopt.runtime.emulator.tokens import Function, Token, closing, join, without_linkage
 
-__all__ = ["check_function", "vector_overloads"]
+__all__ = ["check_function", "struct_names", "vector_overloads"]
 
 _BUILTIN = frozenset(
     ["bool", "char", "double", "float", "int", "long", "short", "signed", "unsigned"]
@@ -20,10 +20,13 @@ _STEPS = frozenset(["++", "--"])
 _VECTORS = frozenset(["load_vector", "store_vector"])
 
 
-def check_function(function: Function, helpers: frozenset[str]) -> str | None:
+def check_function(
+    function: Function, structs: frozenset[str], helpers: frozenset[str]
+) -> str | None:
     """The function with checked accesses; None where it has no pointer and so needs no second form.
 
-    ``helpers`` are the device functions that synchronise: a kernel's call of one tells its line.
+    ``structs`` are the types the program defines.  ``helpers`` are the device functions that synchronise:
+    a kernel tells its line when it calls one.
     """
     has_pointer = any(parameter.is_pointer for parameter in function.parameters)
     if function.name in _VECTORS or not (function.is_kernel or has_pointer):
@@ -33,7 +36,7 @@ def check_function(function: Function, helpers: frozenset[str]) -> str | None:
         not function.is_kernel
     ):  # a second form, behind the first: not once more what stands before that
         tokens[0] = replace(tokens[0], before="")
-    types = _struct_names(function.tokens) | _type_parameters(function)
+    types = structs | _type_parameters(function)
     declared, pointers = _declare_pointers(tokens, types)
     arrays = {array.name: array for _, _, found in shared_declarations(declared) for array in found}
     writer = _Writer(pointers, arrays, helpers if function.is_kernel else frozenset())
@@ -59,7 +62,7 @@ def vector_overloads(functions: Sequence[Function]) -> str:
     return text
 
 
-def _struct_names(tokens: Sequence[Token]) -> frozenset[str]:
+def struct_names(tokens: Sequence[Token]) -> frozenset[str]:
     """The structs of a program; ``alignas(...)`` may stand before a name."""
     found = set()
     for index, token in enumerate(tokens):

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from hloopt.errors import DeviceError
-from hloopt.runtime.emulator.checks import check_function, vector_overloads
+from hloopt.runtime.emulator.checks import check_function, struct_names, vector_overloads
 from hloopt.runtime.emulator.shared import declare_shared
 from hloopt.runtime.emulator.tokens import (
     Function,
@@ -104,6 +104,7 @@ def _body(
     parts = []
     at = 0
     kernels = [function.name for function in functions if function.is_kernel]
+    structs = struct_names(tokens)
     for function in functions:
         parts.append(join(without_linkage(tokens[at : function.begin])))
         at = function.end
@@ -113,7 +114,7 @@ def _body(
             continue
         if not function.is_kernel:
             parts.append(join(whole))
-        copy = check_function(function, syncs - set(kernels))
+        copy = check_function(function, structs, syncs - set(kernels))
         if copy is not None:
             line = function.tokens[function.begin].line
             blanks = function.is_kernel * function.tokens[function.begin].before.count("\n")

@@ -95,7 +95,7 @@ def build_program(text: str, *, is_checked: bool) -> Path:
     Raises ``DeviceError`` where there is no compiler, or where it refuses the text.
     """
     compiler = find_compiler()
-    flags = (*_LANGUAGE, *_machine_flags(compiler), *(_CHECKED if is_checked else _FAST))
+    flags = (*_LANGUAGE, *_machine_flags(), *(_CHECKED if is_checked else _FAST))
     headers = _headers()
     identity: tuple[str | bytes, ...] = (
         *compiler.command,
@@ -104,7 +104,7 @@ def build_program(text: str, *, is_checked: bool) -> Path:
         _processor(),
         *headers,
     )
-    runtime_flags = (*_LANGUAGE, *_machine_flags(compiler), "-O2")
+    runtime_flags = (*_LANGUAGE, *_machine_flags(), "-O2")
 
     def build_runtime(path: Path) -> None:
         _compile(compiler, [*runtime_flags, "-c", "-o", str(path), str(INCLUDE / "runtime.cpp")])
@@ -126,11 +126,14 @@ def _headers() -> list[bytes]:
     return [file.read_bytes() for file in sorted(INCLUDE.iterdir()) if file.is_file()]
 
 
-def _machine_flags(compiler: Compiler) -> tuple[str, ...]:
-    """Code for this very processor, where its name goes into the key of the cache."""
-    if platform.machine() not in ("x86_64", "AMD64"):
-        return ()
-    return ("-march=native",)
+def _machine_flags() -> tuple[str, ...]:
+    """Code for this very processor; large frames touch each page, so that a full stack is noticed."""
+    flags = []
+    if platform.machine() in ("x86_64", "AMD64"):
+        flags.append("-march=native")
+    if platform.system() == "Linux":
+        flags.append("-fstack-clash-protection")
+    return tuple(flags)
 
 
 @cache

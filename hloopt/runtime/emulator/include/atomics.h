@@ -1,4 +1,4 @@
-// Atomic operations on memory of 2, 4 and 8 bytes; loads with a cache hint.
+// Atomic operations on memory of 1, 2, 4 and 8 bytes; loads with a cache hint.
 #pragma once
 #include "integers.h"
 #include "floats.h"
@@ -6,6 +6,7 @@
 namespace hloopt {
 
 template <size_t N> struct Word;
+template <> struct Word<1> { using Type = uint8_t; };
 template <> struct Word<2> { using Type = uint16_t; };
 template <> struct Word<4> { using Type = uint32_t; };
 template <> struct Word<8> { using Type = uint64_t; };

@@ -139,7 +139,7 @@ void check_shared(const char* name, Cell* cell, const void* element, unsigned si
   const Worker& w = *worker;
   if (cell->writer >> 36 != w.block_stamp) cell->writer = 0;  // what another block left
   if (access != Access::kWrite && !cell->writer)
-    fail(line, "%s element %lld of the shared array '%s', which was never written", verb_of(access),
+    fail(line, "%s element %lld of the shared array '%s', which no thread has written yet", verb_of(access),
          (long long)number, name);
   for (uint64_t* const reader : {&cell->reader, &cell->other_reader})
     if (*reader >> 36 != w.block_stamp) *reader = 0;

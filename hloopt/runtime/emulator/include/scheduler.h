@@ -6,7 +6,7 @@
 
 namespace hloopt {
 
-constexpr size_t kStackBytes = 128 * 1024;
+constexpr size_t kStackBytes = 256 * 1024;
 constexpr size_t kPageBytes = 16 * 1024;  // as large as any page, so that guards can be protected
 
 inline Index thread_index(const Worker& w, int thread) {
@@ -303,8 +303,8 @@ inline void run_fibers(Worker& w) {
     make_ready(w, i, warp.live);
   }
   for (int i = 0; i < w.count; i++) w.fibers[i].caller_line = 0;
-  w.current = w.count - 1;
-  w.current = choose(w);
+  w.current = 0;
+  if (w.is_shuffled) w.current = choose(w);
   switch_fiber(w.main, w.fibers[w.current]);
 }
 
