@@ -11,14 +11,24 @@ __all__ = ["command"]
 
 @click.command("ops")
 @click.option("--unsupported", is_flag=True, help="Only opcodes that cannot be evaluated yet.")
+@click.option(
+    "--device",
+    type=click.Choice(["gpu"]),
+    help="Tell which kernels each has instead, for which element types, and why others have none.",
+)
+@click.option("--target", default="h200", show_default=True, help="With --device: the device.")
 @json_option
-def command(unsupported: bool, as_json: bool) -> None:
+def command(unsupported: bool, device: str | None, target: str, as_json: bool) -> None:
     """List the opcodes of HLO: family, operands, attributes, and whether they can be evaluated.
 
     \b
     Example:
       hloopt ops --unsupported
+      hloopt ops --device gpu
     """
+    if device is not None:
+        _kernels(target, as_json, unsupported=unsupported)
+        return
     from hloopt.interpret import has_evaluation
     from hloopt.ops import MANY, OPS
     from hloopt.report.console import product, table, write_json
@@ -58,3 +68,19 @@ def _arity(arity: tuple[int, int], many: int) -> str:
     if low == high:
         return str(low)
     return f"{low}+" if high >= many else f"{low}-{high}"
+
+
+def _kernels(target: str, as_json: bool, *, unsupported: bool) -> None:
+    """The opcodes by their kernels."""
+    from hloopt.cli.waiting import patience
+    from hloopt.report.console import product, write_json
+    from hloopt.report.coverage import coverage, coverage_json, show_coverage
+    from hloopt.targets import find_target
+
+    with patience("asking all kernels about all opcodes", alone=True):
+        rows = coverage(find_target(target))
+    rows = [row for row in rows if not (unsupported and row.is_whole)]
+    if as_json:
+        write_json("ops", {"ops": [coverage_json(row) for row in rows]})
+    else:
+        show_coverage(rows, product())

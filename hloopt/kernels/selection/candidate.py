@@ -11,9 +11,9 @@ from hloopt.kernels.estimate import Estimate, estimate
 from hloopt.kernels.kernel import NO, Kernel, Site, Verdict
 from hloopt.kernels.spec import KernelSpec, Tile
 from hloopt.rewrite.spec import did_you_mean
-from hloopt.types import ArrayShape
+from hloopt.types import ArrayShape, DType
 
-__all__ = ["Candidate", "candidates", "with_tile"]
+__all__ = ["Candidate", "candidates", "packing_problem", "with_tile"]
 
 
 @dataclass(frozen=True)
@@ -66,26 +66,35 @@ class Candidate:
 
 def candidates(site: Site, kernels: Sequence[Kernel]) -> tuple[Candidate, ...]:
     """All kernels at a site, in order of preference."""
-    sizes = _unknown_sizes(site)
+    refused = _refused(site)
     return tuple(
         Candidate(
             kernel,
             site,
-            sizes if sizes is not None and kernel.device == "gpu" else kernel.fits(site),
+            refused if refused is not None and kernel.device == "gpu" else kernel.fits(site),
         )
         for kernel in kernels
     )
 
 
-def _unknown_sizes(site: Site) -> Verdict | None:
-    """A refusal where sizes of an array are not known before the program runs: no kernel masks."""
+def _refused(site: Site) -> Verdict | None:
+    """What no kernel of a device does: arrays of unknown sizes, and types without a form in its memory."""
     region = site.region
     shapes = [*region.operands, *(result.shape for result in region.results)]
     shapes += [inner.shape for inner in region.body if isinstance(inner.shape, ArrayShape)]
     for shape in shapes:
         if any(shape.dynamic):
             return NO(f"{shape} has a dimension whose size the program decides")
+        if problem := packing_problem(shape.dtype):
+            return NO(problem)
     return None
+
+
+def packing_problem(dtype: DType) -> str:
+    """Why elements of a type have no place in a device's memory, empty where they have."""
+    if dtype.bits == 0 or dtype.bits % 8 == 0 or 8 % dtype.bits == 0:
+        return ""
+    return f"elements of {dtype} have {dtype.bits} bits, which are not packed into bytes"
 
 
 def with_tile(kernel: Kernel, site: Site, given: Tile) -> tuple[Tile, KernelSpec]:

@@ -1,0 +1,203 @@
+"""``hloopt ops --device gpu``: which opcodes of which element types have a kernel, found out by asking for one.
+
+For each, the least module is made ready for a device, kernels are asked about what is left of the instruction,
+and their CUDA C is written.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from rich.console import Console
+from rich.text import Text
+
+from hloopt.analysis.region import region_of
+from hloopt.codegen.program import kernel_steps, render
+from hloopt.errors import HlooptError, UnsupportedError
+from hloopt.interpret import supported
+from hloopt.ir import Instruction, Module
+from hloopt.kernels.examples import NO_KERNEL, WITHOUT, example_text, opcodes
+from hloopt.kernels.kernel import Kernel, Site
+from hloopt.kernels.limits import Limits
+from hloopt.kernels.lowering import make_ready
+from hloopt.kernels.needed import selectable
+from hloopt.kernels.planning import plan_program
+from hloopt.kernels.registry import kernels
+from hloopt.kernels.selection import choose
+from hloopt.kernels.selection.candidate import Candidate, candidates, packing_problem
+from hloopt.kernels.spec import KernelSpec
+from hloopt.report.console import table
+from hloopt.targets import Target
+from hloopt.text.parser import parse_module
+from hloopt.types import DTYPES, DType
+from hloopt.verify import verify_module
+
+__all__ = ["Coverage", "coverage", "coverage_json", "show_coverage"]
+
+
+@dataclass(frozen=True, slots=True)
+class Coverage:
+    """What runs an opcode.
+
+    dtypes    element types that have a kernel; empty where types do not matter
+    kernels   the names of all that fit, in order of preference
+    without   element types that have none, with the reason; types that no kernel takes are left out
+    becomes   what it becomes before kernels are chosen, or why it needs none; empty where it stays
+    reason    why it has none, whatever its types
+    """
+
+    opcode: str
+    dtypes: tuple[str, ...] = ()
+    kernels: tuple[str, ...] = ()
+    without: tuple[tuple[str, str], ...] = ()
+    becomes: str = ""
+    reason: str = ""
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether all that the interpreter evaluates has a kernel, or needs none."""
+        return not self.without and not self.reason
+
+
+def coverage(target: Target, wanted: Collection[str] | None = None) -> list[Coverage]:
+    """A row for each opcode, or for the ``wanted`` ones, by name; less than a tenth of a second each."""
+    rows = [Coverage(opcode, becomes=reason) for opcode, reason in NO_KERNEL.items()]
+    rows += [Coverage(opcode, reason=reason) for opcode, reason in WITHOUT.items()]
+    if wanted is not None:
+        rows = [row for row in rows if row.opcode in wanted]
+    rows += [_asked(opcode, target) for opcode in opcodes() if wanted is None or opcode in wanted]
+    return sorted(rows, key=lambda row: row.opcode)
+
+
+def _asked(opcode: str, target: Target) -> Coverage:
+    dtypes = [dtype for dtype in DTYPES.values() if dtype.is_array and _is_valid(opcode, dtype)]
+    asker = _Asker(opcode, target, Limits())
+    dtypes = [dtype for dtype in dtypes if not packing_problem(dtype)]
+    problems = asker.problems(dtypes)
+    return Coverage(
+        opcode,
+        tuple(dtype.name for dtype in dtypes if dtype.name not in problems),
+        tuple(kernel.name for kernel in asker.known if kernel.name in asker.fitting),
+        tuple(problems.items()),
+        asker.becomes(),
+    )
+
+
+def _is_valid(opcode: str, dtype: DType) -> bool:
+    """Whether HLO has the op for a type, and the interpreter evaluates it."""
+    try:
+        module = parse_module(example_text(opcode, [dtype]), opcode)
+        verify_module(module)
+        supported(module)
+    except HlooptError:
+        return False
+    return True
+
+
+class _Asker:
+    """The kernels' answers about one opcode."""
+
+    def __init__(self, opcode: str, target: Target, limits: Limits) -> None:
+        self.opcode = opcode
+        self.target = target
+        self.limits = limits
+        self.known = tuple(kernel for kernel in kernels() if not kernel.owner)
+        self.fitting: set[str] = set()
+        self.left: set[str] = set()
+
+    def problems(self, dtypes: Sequence[DType]) -> dict[str, str]:
+        """Types without a kernel and why; all types in one module, one by one where that has a problem."""
+        if not dtypes:
+            return {}
+        problem = self.problem(dtypes)
+        if not problem or len(dtypes) == 1:
+            return {dtypes[0].name: problem} if problem else {}
+        half = len(dtypes) // 2
+        return {**self.problems(dtypes[:half]), **self.problems(dtypes[half:])}
+
+    def problem(self, dtypes: Sequence[DType]) -> str:
+        """Why the op has no kernel for some of these types, empty where it has for all."""
+        module = make_ready(parse_module(example_text(self.opcode, dtypes), self.opcode))
+        for instruction in _asked_about(module, dtypes):
+            self.ask(instruction)
+        for _, instruction in selectable(module):
+            found = self.candidates(instruction)
+            if not any(candidate.ok for candidate in found):
+                return self.reason(found)
+        try:
+            plan = plan_program(module, self.choose)
+            render(plan, self.target, self.limits)
+        except UnsupportedError as error:
+            return error.notes[0] if error.notes else error.message
+        self.left.update(step.instruction.opcode for step in kernel_steps(plan.steps))
+        return ""
+
+    def reason(self, found: Sequence[Candidate]) -> str:
+        """The refusal that tells most: of a kernel that fits other types, else of the most general."""
+        near = [candidate for candidate in found if candidate.name in self.fitting] or found[-1:]
+        return "; ".join(dict.fromkeys(candidate.reason for candidate in near))
+
+    def choose(self, instruction: Instruction) -> tuple[Kernel, KernelSpec]:
+        """The kernel that the rules pick."""
+        return choose(instruction, self.target, self.limits, known=self.known)
+
+    def candidates(self, instruction: Instruction) -> Sequence[Candidate]:
+        """All kernels with their verdicts."""
+        site = Site(region_of(instruction), self.target, self.limits)
+        return candidates(site, self.known)
+
+    def ask(self, instruction: Instruction) -> None:
+        """Remember which kernels fit an instruction."""
+        self.fitting.update(found.name for found in self.candidates(instruction) if found.ok)
+
+    def becomes(self) -> str:
+        """The opcodes that are left in the place of an op that has no kernels of its own."""
+        if not self.left or self.opcode in self.left:
+            return ""
+        return "becomes " + ", ".join(sorted(self.left))
+
+
+def _asked_about(module: Module, dtypes: Sequence[DType]) -> Iterator[Instruction]:
+    names = {f"{dtype.name}_r" for dtype in dtypes}
+    every = [instruction for _, instruction in selectable(module)]
+    own = [instruction for instruction in every if instruction.name in names]
+    yield from own or every
+
+
+def coverage_json(row: Coverage) -> dict[str, Any]:
+    """A row as JSON values."""
+    return {
+        "opcode": row.opcode,
+        "kernels": list(row.kernels),
+        "dtypes": list(row.dtypes),
+        "without": dict(row.without),
+        "becomes": row.becomes,
+        "reason": row.reason,
+    }
+
+
+def show_coverage(rows: Sequence[Coverage], console: Console) -> None:
+    """A row an opcode; of types without a kernel their reason, those that share one together."""
+    made = table("opcode", "kernels", "types", "without a kernel", left=4)
+    made.columns[0].no_wrap = True
+    for row in rows:
+        kernels = ", ".join(row.kernels)
+        how = row.becomes if not kernels or row.becomes else ""
+        told = f"{how}: {kernels}" if how and kernels else how or kernels
+        made.add_row(row.opcode, told, str(len(row.dtypes) or ""), _missing(row))
+    console.print(made)
+    for dtype in DTYPES.values():
+        if problem := packing_problem(dtype):
+            console.print(Text(f"no kernel takes {dtype}: {problem}"), soft_wrap=True)
+
+
+def _missing(row: Coverage) -> str:
+    reasons: dict[str, list[str]] = {}
+    for dtype, reason in row.without:
+        general = re.sub(rf"\b{re.escape(dtype)}\b", "...", reason)
+        reasons.setdefault(general.replace(f"{dtype}_r", row.opcode), []).append(dtype)
+    told = [f"{', '.join(names)}: {reason}" for reason, names in reasons.items()]
+    return "; ".join(told) or row.reason
