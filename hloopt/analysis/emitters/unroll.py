@@ -76,8 +76,10 @@ def unroll_factor(
     options = options or UnrollOptions()
     count = loop_elements(region) if elements is None else elements
     factor, reason = _factor(region, target, count, kind, options)
-    narrow = min((result.shape.dtype.bits for result in region.results), default=8)
-    least = _power_of_two(-(-options.output_bits // max(1, narrow)))
+    narrow = min(
+        (bits for result in region.results if (bits := result.shape.dtype.bits)), default=8
+    )
+    least = _power_of_two(-(-options.output_bits // narrow))
     if factor < least:
         return Unroll(least, f"elements of {narrow} bits are written a byte at a time")
     return Unroll(factor, reason)

@@ -1,0 +1,243 @@
+"""Everything about a kernel's layout in one record: emitter, heroes, tiling, launch, memory."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+from hloopt.analysis.emitters.concat import ConcatenateTiling, concatenate_tiling
+from hloopt.analysis.emitters.groups import reduction_groups
+from hloopt.analysis.emitters.in_place import updates_in_place
+from hloopt.analysis.emitters.kind import Emission, Kind, KindOptions, emission
+from hloopt.analysis.emitters.launch import (
+    LaunchDimensions,
+    LaunchOptions,
+    index_bits,
+    loop_launch,
+    tiled_launch,
+)
+from hloopt.analysis.emitters.reductions import (
+    ReductionOptions,
+    ReductionTiling,
+    reduction_tiling,
+    reduction_widths,
+)
+from hloopt.analysis.emitters.registers import register_estimate
+from hloopt.analysis.emitters.scatter import (
+    ScatterOptions,
+    ScatterTiling,
+    is_simplified_scatter,
+    scatter_tiling,
+)
+from hloopt.analysis.emitters.sort import SortOptions, SortPass, sort_passes
+from hloopt.analysis.emitters.transposes import TransposeOptions, TransposeTiling, transpose_tiling
+from hloopt.analysis.emitters.unroll import Unroll, UnrollOptions, loop_elements, unroll_factor
+from hloopt.analysis.hero import is_real_reduction_hero
+from hloopt.analysis.reduction import reduction_dims
+from hloopt.analysis.region import Region
+from hloopt.analysis.transpose import tiled_transpose
+from hloopt.ir import Instruction
+from hloopt.targets import Target
+
+__all__ = ["Emitter", "EmitterOptions", "Tiling", "describe"]
+
+Tiling: TypeAlias = (
+    ReductionTiling | TransposeTiling | ConcatenateTiling | ScatterTiling | tuple[SortPass, ...]
+)
+
+
+@dataclass(frozen=True)
+class EmitterOptions:
+    """The thresholds of all emitters, XLA's by default."""
+
+    kind: KindOptions = field(default_factory=KindOptions)
+    launch: LaunchOptions = field(default_factory=LaunchOptions)
+    unroll: UnrollOptions = field(default_factory=UnrollOptions)
+    reduction: ReductionOptions = field(default_factory=ReductionOptions)
+    transpose: TransposeOptions = field(default_factory=TransposeOptions)
+    scatter: ScatterOptions = field(default_factory=ScatterOptions)
+    sort: SortOptions = field(default_factory=SortOptions)
+
+
+@dataclass(frozen=True)
+class Emitter:
+    """How XLA would run a region.
+
+    kind          the emitter
+    reason        why it
+    roots         the instructions whose values are the results
+    heroes        for each root the instruction that decides about the layout
+    elements      that threads are spread over (of the update, for an update in place); 0 without a launch
+    unroll        elements a thread computes; of 1 in tiled kernels, whose tiling says it
+    launch        grid and block; the first one of a sort; None where none of our kernels runs (memory copies,
+                  libraries, Triton)
+    tiling        of a tiled kernel, else None
+    groups        numbers of the roots that blocks of one z compute
+    index_bits    32 or 64
+    shared_bytes  of shared memory a block has
+    registers     of a thread, estimated
+    """
+
+    kind: Kind
+    reason: str
+    roots: tuple[Instruction, ...]
+    heroes: tuple[Instruction, ...]
+    elements: int
+    unroll: Unroll
+    launch: LaunchDimensions | None
+    tiling: Tiling | None
+    groups: tuple[tuple[int, ...], ...]
+    index_bits: int
+    shared_bytes: int
+    registers: int
+
+
+_SINGLE = Unroll(1)
+
+
+@dataclass(frozen=True, slots=True)
+class _Layout:
+    elements: int = 0
+    unroll: Unroll = _SINGLE
+    launch: LaunchDimensions | None = None
+    tiling: Tiling | None = None
+    groups: tuple[tuple[int, ...], ...] | None = None
+    shared_bytes: int = 0
+    copies: int = 1
+
+
+def describe(region: Region, target: Target, options: EmitterOptions | None = None) -> Emitter:
+    """How XLA would run a region on a GPU.
+
+    Raises ``ValueError`` for an instruction that no kernel runs (tuples, control flow), and for a device that
+    has no blocks and threads.
+    """
+    if not (target.warp_size and target.cores and target.grid_limit[0]):
+        raise ValueError(f"{target.name} runs no kernels: it has no blocks and threads")
+    options = options or EmitterOptions()
+    found = emission(region, options.kind)
+    layout = _LAYOUTS[found.kind](region, found, target, options)
+    launch = layout.launch
+    size = launch.threads * layout.unroll.factor if launch is not None else 0
+    bits = index_bits(region, size)
+    return Emitter(
+        found.kind,
+        found.reason,
+        found.roots,
+        found.heroes,
+        layout.elements,
+        layout.unroll,
+        launch,
+        layout.tiling,
+        layout.groups if layout.groups is not None else (tuple(range(len(found.roots))),),
+        bits,
+        layout.shared_bytes,
+        register_estimate(region, layout.copies, bits) if launch is not None else 0,
+    )
+
+
+def _nothing(_: Region, __: Emission, ___: Target, ____: EmitterOptions) -> _Layout:
+    return _Layout()
+
+
+def _loop(region: Region, _: Emission, target: Target, options: EmitterOptions) -> _Layout:
+    return _over(region, loop_elements(region), target, options, "loop")
+
+
+def _over(
+    region: Region, elements: int, target: Target, options: EmitterOptions, kind: str
+) -> _Layout:
+    unroll = unroll_factor(region, target, elements, kind=kind, options=options.unroll)
+    launch = loop_launch(elements, unroll.factor, target, options.launch)
+    return _Layout(elements, unroll, launch, copies=unroll.factor)
+
+
+def _in_place(region: Region, _: Emission, target: Target, options: EmitterOptions) -> _Layout:
+    updates = updates_in_place(region)
+    assert isinstance(updates, tuple)
+    elements = updates[0].instruction.operands[1].array.elements
+    return _over(region, elements, target, options, "in-place")
+
+
+def _reduction(region: Region, found: Emission, target: Target, options: EmitterOptions) -> _Layout:
+    form = reduction_dims(found.hero)
+    assert form is not None
+    pairs = zip(found.roots, found.heroes, strict=True)
+    heroes = list(dict.fromkeys(hero for root, hero in pairs if is_real_reduction_hero(root, hero)))
+    widths = reduction_widths(region, heroes)
+    tiling = reduction_tiling(form, widths, target, options.reduction)
+    groups = reduction_groups(region, found.roots, found.heroes)
+    shared = sum(tiling.shared_bytes(_input_bits(hero)) for hero in heroes)
+    elements = found.hero.operands[0].array.elements
+    launch = tiling.launch(target, len(groups))
+    return _Layout(elements, _SINGLE, launch, tiling, groups, shared, tiling.vector)
+
+
+def _input_bits(reduce: Instruction) -> list[int]:
+    return [operand.array.dtype.bits for operand in reduce.operands[: len(reduce.operands) // 2]]
+
+
+def _transpose(region: Region, found: Emission, target: Target, options: EmitterOptions) -> _Layout:
+    heroes = list(dict.fromkeys(hero for hero in found.heroes if tiled_transpose(hero) is not None))
+    form = tiled_transpose(heroes[0])
+    assert form is not None
+    bits = [hero.array.dtype.bits for hero in heroes]
+    tiling = transpose_tiling(form, bits, target, options.transpose)
+    elements = heroes[0].array.elements
+    launch, shared = tiling.launch(target), tiling.shared_bytes(bits)
+    return _Layout(elements, _SINGLE, launch, tiling, None, shared, tiling.vector)
+
+
+def _concatenate(
+    region: Region, found: Emission, target: Target, options: EmitterOptions
+) -> _Layout:
+    tiling = concatenate_tiling(found.hero, region, target, options.unroll, options.launch)
+    unroll = Unroll(tiling.unroll)
+    return _Layout(tiling.elements, unroll, tiling.launch, tiling, copies=tiling.unroll)
+
+
+def _scatter(region: Region, found: Emission, target: Target, options: EmitterOptions) -> _Layout:
+    scatter = found.hero
+    count = (len(scatter.operands) - 1) // 2
+    elements = scatter.operands[count + 1].array.elements
+    if not is_simplified_scatter(scatter):
+        return _over(region, elements, target, options, "scatter")
+    tiling = scatter_tiling(
+        scatter, region, target, options.scatter, options.unroll, options.launch
+    )
+    return _Layout(elements, Unroll(tiling.vector), tiling.launch, tiling, copies=tiling.vector)
+
+
+def _sort(region: Region, found: Emission, target: Target, options: EmitterOptions) -> _Layout:
+    sort = found.hero
+    shape = sort.operands[0].array
+    (dimension,) = sort.attributes.get("dimensions", (shape.rank - 1,))
+    size = shape.dims[dimension] if shape.rank else 1
+    bits = [operand.array.dtype.bits for operand in sort.operands]
+    passes = sort_passes(size, bits, target, options.sort)
+    if not passes or not shape.elements:
+        return _Layout(shape.elements, tiling=passes)
+    lines = shape.elements // size
+    first = passes[0]
+    launch = (
+        tiled_launch(first.blocks * lines, first.threads, target)
+        if first.tile
+        else loop_launch(first.blocks * lines, 1, target, options.launch)
+    )
+    shared = max(entry.tile for entry in passes) * sum(-(-width // 8) for width in bits)
+    return _Layout(shape.elements, _SINGLE, launch, passes, None, shared, options.sort.elements)
+
+
+_LAYOUTS = {
+    "loop": _loop,
+    "in-place": _in_place,
+    "reduction": _reduction,
+    "transpose": _transpose,
+    "concatenate": _concatenate,
+    "scatter": _scatter,
+    "sort": _sort,
+    "memcpy": _nothing,
+    "custom": _nothing,
+    "triton": _nothing,
+    "cudnn": _nothing,
+}

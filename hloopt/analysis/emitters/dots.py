@@ -1,0 +1,192 @@
+"""What XLA does with a dot by its sizes: loops, multiply and reduce, or a contraction split in parts."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from math import prod
+
+from hloopt.ir import Instruction
+from hloopt.targets import Target
+from hloopt.types import DotDims
+
+__all__ = [
+    "DotOptions",
+    "DotSizes",
+    "SplitWeights",
+    "becomes_reduce",
+    "is_tiny",
+    "split_cost",
+    "split_k",
+]
+
+
+@dataclass(frozen=True)
+class SplitWeights:
+    """What a flop, a byte, a byte of the added reduction and its launch cost, in one unit."""
+
+    compute: float
+    memory: float
+    reduction: float
+    launch: float
+
+
+_WEIGHTS: Mapping[int, SplitWeights] = {
+    10: SplitWeights(100, 0.0848863, 189.711, 1.21563e8),
+    9: SplitWeights(100, 0.194136, 193.1384, 4.36e7),
+    0: SplitWeights(100, 0.0666955, 467.815, 5.65307e7),
+}
+# Flops of a multiply-add by the algorithm that emulates it.
+_ALGORITHM_FLOPS = (("X9", 28), ("X6", 20), ("X3", 12))
+
+
+@dataclass(frozen=True)
+class DotOptions:
+    """XLA's thresholds.
+
+    tiny       below this (M + N) * K a dot is a loop kernel
+    strength   below it a matrix-vector product is multiplied out and reduced
+    max_split  parts of a contraction, at most
+    tile       side of the tile that the cost of parts is estimated with
+    """
+
+    tiny: int = 100
+    strength: int = 10_000_000
+    max_split: int = 2048
+    tile: int = 128
+
+
+@dataclass(frozen=True, slots=True)
+class DotSizes:
+    """Elements along each kind of dimension: batch, M (of the left), N (of the right), K (contracted)."""
+
+    batch: int
+    m: int
+    n: int
+    k: int
+
+    @classmethod
+    def of(cls, dot: Instruction) -> DotSizes:
+        """Read from a dot."""
+        lhs, rhs = (operand.array for operand in dot.operands[:2])
+        dims = DotDims.of(dot.attributes)
+        batch = prod(lhs.dims[dimension] for dimension in dims.lhs_batch)
+        depth = prod(lhs.dims[dimension] for dimension in dims.lhs_contracting)
+        left, right = (
+            (*dims.lhs_batch, *dims.lhs_contracting),
+            (*dims.rhs_batch, *dims.rhs_contracting),
+        )
+        rows = prod(size for at, size in enumerate(lhs.dims) if at not in left)
+        columns = prod(size for at, size in enumerate(rhs.dims) if at not in right)
+        return cls(batch, rows, columns, depth)
+
+    @property
+    def work(self) -> int:
+        """(M + N) * K, which XLA's thresholds are about; batches do not count."""
+        return (self.m + self.n) * self.k
+
+
+def is_tiny(dot: Instruction, options: DotOptions | None = None) -> bool:
+    """Whether a dot is too small for any library: a loop kernel computes it."""
+    return DotSizes.of(dot).work < (options or DotOptions()).tiny
+
+
+def becomes_reduce(
+    dot: Instruction, options: DotOptions | None = None, *, tiled: bool = True
+) -> str:
+    """Why a dot is better multiplied out and reduced; empty where it is not.
+
+    ``tiled`` says whether a tiled kernel could take it, which large matrix-vector products are left to.
+    """
+    options = options or DotOptions()
+    dims = DotDims.of(dot.attributes)
+    lhs, rhs = (operand.array for operand in dot.operands[:2])
+    vectors = [
+        shape.rank == len(batch) + len(contracting)
+        for shape, batch, contracting in (
+            (lhs, dims.lhs_batch, dims.lhs_contracting),
+            (rhs, dims.rhs_batch, dims.rhs_contracting),
+        )
+    ]
+    if all(vectors):
+        return "both sides are vectors"
+    kinds = {lhs.dtype.name, rhs.dtype.name, dot.array.dtype.name}
+    integers = kinds == {"s32"} and dims.rhs_contracting == (1,)
+    if not any(vectors) and not integers:
+        return ""
+    work = DotSizes.of(dot).work
+    what = "one side is a vector" if any(vectors) else "integers of 32 bits"
+    if work < options.strength:
+        return f"{what}, and (M + N) * K is {work}, less than {options.strength}"
+    return "" if tiled else f"{what}, and no tiled kernel takes it"
+
+
+def split_cost(
+    sizes: DotSizes,
+    split: int,
+    bits: tuple[int, int, int, int],
+    target: Target,
+    flops: int = 2,
+    options: DotOptions | None = None,
+) -> float:
+    """The estimated cost of a dot whose contraction is cut into ``split`` parts, in XLA's unit.
+
+    ``bits`` are the widths of left, right, accumulator and result; ``flops`` those of one multiply-add.
+    """
+    options = options or DotOptions()
+    lhs, rhs, accumulator, result = bits
+    weights = _weights(target)
+    depth = -(-sizes.k // split)
+    side = options.tile
+    tiles = sizes.batch * split * -(-sizes.m // side) * -(-sizes.n // side)
+    tile = min(sizes.m, side) * min(sizes.n, side)
+    waves = max(1.0, tiles * tile / (target.cores * side * side))
+    compute = flops * tile * depth * waves * weights.compute
+    written = sizes.m * sizes.n * sizes.batch * split
+    memory = weights.memory * (
+        sizes.m * sizes.k * sizes.batch * lhs / 8
+        + sizes.n * sizes.k * sizes.batch * rhs / 8
+        + written * (accumulator if split > 1 else result) / 8
+    )
+    cost = max(compute, memory)
+    if split == 1:
+        return cost
+    reduced = written * accumulator / 8 + sizes.batch * sizes.m * sizes.n * result / 8
+    return cost + weights.launch + reduced * weights.reduction
+
+
+def split_k(
+    dot: Instruction,
+    target: Target,
+    accumulator_bits: int | None = None,
+    options: DotOptions | None = None,
+) -> tuple[int, int]:
+    """Into how many parts XLA cuts a contraction, and the zeros it is padded with to be cut.
+
+    Dots with one contracted dimension and no s32 operand are cut, into 1, 2, 4 .. parts, where the estimate is
+    least.  ``accumulator_bits`` default to 32, or the result's width where that is more.  The padding makes
+    each part a multiple of 128 bits.
+    """
+    options = options or DotOptions()
+    dims = DotDims.of(dot.attributes)
+    lhs, rhs = (operand.array.dtype for operand in dot.operands[:2])
+    if len(dims.lhs_contracting) != 1 or "s32" in (lhs.name, rhs.name):
+        return 1, 0
+    sizes = DotSizes.of(dot)
+    if 0 in (sizes.batch, sizes.m, sizes.n, sizes.k):
+        return 1, 0
+    result = dot.array.dtype.bits
+    bits = (lhs.bits, rhs.bits, accumulator_bits or max(32, result), result)
+    algorithm = str(dot.attributes.get("algorithm", "")).upper()
+    flops = next((count for word, count in _ALGORITHM_FLOPS if algorithm.endswith(word)), 2)
+    splits = [1 << power for power in range(options.max_split.bit_length())]
+    best = min(splits, key=lambda split: split_cost(sizes, split, bits, target, flops, options))
+    if best == 1:
+        return 1, 0
+    step = best * max(1, 128 // min(128, lhs.bits, rhs.bits))
+    return best, -sizes.k % step
+
+
+def _weights(target: Target) -> SplitWeights:
+    major = target.capability[0] if target.kind == "cuda" else 0
+    return _WEIGHTS[10] if major >= 10 else _WEIGHTS.get(major, _WEIGHTS[0])
