@@ -1,7 +1,8 @@
 """Plans as people read them: steps with their kernels, launches, work and memory; the peak and its bound.
 
-Memory is written as ``p0`` and ``c1`` for leaves of parameters and constants, ``+256`` for an offset in the arena,
-``-`` for what has none: ``+512 = p0 c1`` is a step that reads a parameter and a constant and writes the arena.
+Memory is written as ``p0`` and ``c1`` for leaves of parameters and constants, ``+256`` for an offset in the
+arena, ``-`` for what has none: ``+512 = p0 c1`` is a step that reads a parameter and a constant and writes the
+arena.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ from hloopt.report.numbers import amount, byte_size
 if TYPE_CHECKING:
     from hloopt.runtime.nvrtc.resources import Resources
 
-__all__ = ["PlanRow", "memory_lines", "plan_rows", "plan_text", "show_plan"]
+__all__ = ["PlanRow", "memory_line", "plan_rows", "plan_text", "show_plan"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,17 +157,17 @@ def _place(buffer: Buffer) -> str:
     return f"{buffer.allocation.kind[0]}{buffer.allocation.number}"
 
 
-def memory_lines(plan: Plan) -> list[str]:
+def memory_line(plan: Plan) -> str:
     """What all memory comes to, and how near the arena is to what lives at once."""
     sizes = {"parameter": 0, "constant": 0, "arena": 0}
     for allocation in plan.allocations:
         sizes[allocation.kind] += allocation.byte_size
     bound = plan.live_bound - sizes["parameter"] - sizes["constant"]
     ratio = f", {sizes['arena'] / bound:.2f} of what lives at once" if bound else ""
-    return [
+    return (
         f"peak {byte_size(plan.peak)}: parameters {byte_size(sizes['parameter'])}, "
         f"constants {byte_size(sizes['constant'])}, arena {byte_size(sizes['arena'])}{ratio}"
-    ]
+    )
 
 
 def plan_text(plan: Plan) -> str:
@@ -180,7 +181,7 @@ def plan_text(plan: Plan) -> str:
         for row in rows
     ]
     results = " ".join(map(_place, plan.results)) or "nothing"
-    found = [*lines, f"results: {results}", *memory_lines(plan)]
+    found = [*lines, f"results: {results}", memory_line(plan)]
     return "".join(f"{line.rstrip()}\n" for line in found)
 
 
@@ -212,5 +213,4 @@ def show_plan(
             row.memory,
         )
     console.print(made)
-    for line in memory_lines(plan):
-        console.print(Text(line), soft_wrap=True)
+    console.print(Text(memory_line(plan)), soft_wrap=True)

@@ -16,7 +16,7 @@ from hloopt.kernels.lowering import make_ready
 from hloopt.kernels.plan import KernelStep, Plan, walk_steps
 from hloopt.kernels.planning import plan_program
 from hloopt.kernels.spec import Fill, KernelSpec, Place, Scratch
-from hloopt.report.plan import memory_lines, plan_rows, plan_text, show_plan
+from hloopt.report.plan import memory_line, plan_rows, plan_text, show_plan
 from hloopt.runtime.nvrtc.resources import Resources
 
 TEXT = """HloModule m
@@ -114,7 +114,7 @@ def test_a_plan_of_nothing_is_its_results() -> None:
 
 def test_the_peak_and_its_bound(plan: Plan) -> None:
     """All memory by kind, and the arena beside what lives at once."""
-    (line,) = memory_lines(plan)
+    line = memory_line(plan)
     assert line.startswith("peak ")
     assert line.endswith("1.00 of what lives at once")
 
