@@ -163,7 +163,11 @@ class Chooser:
     ) -> Choice:
         computation = instruction.computation
         assert computation is not None, "an instruction of a module"
-        cost = estimate(site, picked.candidate.kernel, picked.spec) if picked is not None else None
+        cost = None
+        if picked is not None and picked.tile == picked.candidate.tile:
+            cost = picked.candidate.estimate
+        elif picked is not None:
+            cost = estimate(site, picked.candidate.kernel, picked.spec)
         return Choice(
             self.module.name,
             computation.name,

@@ -6,7 +6,7 @@ from dataclasses import dataclass, fields
 from typing import ClassVar
 
 from hloopt.errors import UsageError
-from hloopt.ir import Instruction, Module
+from hloopt.ir import Instruction, Module, build
 from hloopt.kernels.kernel import KernelDevice
 from hloopt.kernels.limits import Limits
 from hloopt.kernels.lock import read_lock
@@ -18,7 +18,7 @@ from hloopt.kernels.selection.selectors import find_selector
 from hloopt.kernels.selection.wish import parse_wish, tile_text
 from hloopt.kernels.written import read_choice, refusal, write_choice
 from hloopt.rewrite.pass_ import Pass, PassLog
-from hloopt.targets import find_target
+from hloopt.targets import find_gpu
 
 __all__ = ["KernelSelection"]
 
@@ -70,8 +70,9 @@ ENTRY main {
         """Look at each instruction once; the choices are left in the log's records."""
         chooser = self.chooser(module)
         found: list[tuple[Instruction, Choice]] = []
-        for _, instruction in selectable(module):
-            found.append((instruction, chooser.choose(instruction)))
+        with build.no_collection():
+            for _, instruction in selectable(module):
+                found.append((instruction, chooser.choose(instruction)))
         chooser.finish()
         changed = False
         for instruction, choice in found:
@@ -89,7 +90,7 @@ ENTRY main {
             find_selector(selector)
         return Chooser(
             module,
-            find_target(self.target),
+            find_gpu(self.target),
             self.limits(),
             kernels(self.device),
             tuple(map(parse_wish, self.kernel)),
