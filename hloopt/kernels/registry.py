@@ -20,6 +20,8 @@ __all__ = ["FAMILIES", "find_kernel", "kernels", "register", "registered", "unre
 FAMILIES: tuple[str, ...] = (
     "copy",
     "library",
+    "dot_vector",
+    "dot_small",
     "dot_tiled",
     "in_place_update",
     "scatter",
@@ -28,6 +30,7 @@ FAMILIES: tuple[str, ...] = (
     "row_reduction",
     "column_reduction",
     "split_reduction",
+    "transpose",
     "loop",
 )
 """Modules of ``hloopt/kernels/families``, each with its ``KERNELS``."""

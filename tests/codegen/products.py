@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Sequence
 
-__all__ = ["module_of", "random_convolution", "random_dot"]
+__all__ = ["matrix_dot", "module_of", "random_convolution", "random_dot"]
 
 
 def shape(kind: str, dims: Sequence[int]) -> str:
@@ -29,6 +29,13 @@ def module_of(instructions: Sequence[tuple[str, Sequence[str]]]) -> str:
         shapes.append(text.split()[0])
     root = f"  ROOT results = ({', '.join(shapes)}) tuple({', '.join(names)})"
     return "\n".join(["HloModule products", "", "ENTRY main {", *lines, root, "}", ""])
+
+
+def matrix_dot(kinds: tuple[str, str, str], m: int, k: int, n: int) -> tuple[str, list[str]]:
+    """An m by k matrix times a k by n matrix."""
+    attributes = "lhs_contracting_dims={1}, rhs_contracting_dims={0}"
+    text = f"{kinds[2]}[{m},{n}] dot(%0, %1), {attributes}"
+    return text, [f"{kinds[0]}[{m},{k}]", f"{kinds[1]}[{k},{n}]"]
 
 
 def _dims(words: Sequence[int]) -> str:

@@ -11,7 +11,7 @@ from hloopt.kernels.limits import Limits
 from hloopt.kernels.registry import find_kernel
 from hloopt.targets import find_target
 from tests.codegen.harness import check_kernel, planned
-from tests.codegen.products import module_of, random_dot
+from tests.codegen.products import matrix_dot, module_of, random_dot
 
 TYPES = [
     ("f32", "f32", "f32"),
@@ -31,16 +31,10 @@ TYPES = [
 ]
 
 
-def _matrix(kinds: tuple[str, str, str], m: int, k: int, n: int) -> tuple[str, list[str]]:
-    attributes = "lhs_contracting_dims={1}, rhs_contracting_dims={0}"
-    text = f"{kinds[2]}[{m},{n}] dot(%0, %1), {attributes}"
-    return text, [f"{kinds[0]}[{m},{k}]", f"{kinds[1]}[{k},{n}]"]
-
-
 @pytest.mark.parametrize("kernel", ["dot-tiled", "dot-split-k"])
 def test_every_element_type(kernel: str) -> None:
     """Products of every type are rounded as the interpreter rounds them, whatever the operands' types."""
-    check_kernel(module_of([_matrix(kinds, 20, 27, 18) for kinds in TYPES]), kernel)
+    check_kernel(module_of([matrix_dot(kinds, 20, 27, 18) for kinds in TYPES]), kernel)
 
 
 @pytest.mark.parametrize("seed", range(2))
@@ -53,7 +47,7 @@ def test_any_dimension_numbers(seed: int) -> None:
 def test_sizes_around_tiles() -> None:
     """Sizes at, below and above multiples of the tile give every result once and read nothing outside."""
     sizes = [(31, 16, 33), (32, 15, 32), (33, 17, 31), (1, 40, 64), (64, 1, 1), (65, 33, 130)]
-    text = module_of([_matrix(("f32", "f32", "f32"), *size) for size in sizes])
+    text = module_of([matrix_dot(("f32", "f32", "f32"), *size) for size in sizes])
     tile = {"m": 32, "n": 64, "k": 8, "thread_m": 4, "thread_n": 4, "vector": 4}
     check_kernel(text, "dot-tiled", {**tile, "prefetch": 0}, everywhere=False)
     check_kernel(text, "dot-split-k", {**tile, "prefetch": 1, "split": 3}, everywhere=False)
@@ -62,7 +56,7 @@ def test_sizes_around_tiles() -> None:
 def test_large_tiles() -> None:
     """The largest default tiles need no more registers than a thread has."""
     shapes = [(256, 64, 256), (128, 20, 130)]
-    text = module_of([_matrix(("f32", "f32", "f32"), *size) for size in shapes])
+    text = module_of([matrix_dot(("f32", "f32", "f32"), *size) for size in shapes])
     tile = {"m": 128, "n": 128, "k": 16, "thread_m": 8, "thread_n": 8, "vector": 4, "prefetch": 1}
     check_kernel(text, "dot-tiled", tile)
 
@@ -136,7 +130,7 @@ def test_refusals_name_the_op() -> None:
 
 def test_tiles_that_cannot_be() -> None:
     """A tile that cannot be is a usage error that says what would do."""
-    text = module_of([_matrix(("f32", "f32", "f32"), 64, 64, 64)])
+    text = module_of([matrix_dot(("f32", "f32", "f32"), 64, 64, 64)])
     tile = {"m": 64, "n": 64, "k": 16, "thread_m": 4, "thread_n": 4, "vector": 4, "prefetch": 0}
     for change, message in (
         ({"thread_m": 5}, "m=64 is no multiple of thread_m=5"),

@@ -6,33 +6,19 @@ from collections.abc import Mapping
 from contextlib import ExitStack
 from typing import Final
 
+from hloopt.analysis.contraction import accumulator
 from hloopt.analysis.windows import window_dims
 from hloopt.codegen.elemental.window import window_position
 from hloopt.codegen.elements import At, Elements, Emission, Emit
 from hloopt.codegen.index import Index
 from hloopt.codegen.scalars import convert, literal, scalar_op
+from hloopt.interpret.linear import sum_type
 from hloopt.ir import Instruction
-from hloopt.types import ConvDims, DotDims, DType, dtype
+from hloopt.types import ConvDims, DotDims, DType
 
-__all__ = ["EMITTERS", "accumulator", "dot_positions"]
+__all__ = ["EMITTERS", "dot_positions"]
 
 _Position = tuple[Index, ...]
-
-
-def accumulator(kind: DType, *, is_convolution: bool = False) -> DType:
-    """In which type products of a result type are summed: f32 for narrower floats, wide integers.
-
-    Sums of integers wrap, so any width not below the result's will do; a convolution saturates at the end
-    and needs 64 bits.
-    """
-    if kind.is_narrow_float:
-        return dtype("f32")
-    if kind.is_pred:
-        return kind
-    if kind.is_integer:
-        unsigned = "u" if kind.kind == "unsigned" else "s"
-        return dtype(f"{unsigned}64" if is_convolution or kind.bits == 64 else f"{unsigned}32")
-    return kind
 
 
 def dot_positions(
@@ -63,7 +49,7 @@ def dot_positions(
 
 def _dot(e: Elements, instruction: Instruction, index: _Position, leaf: int) -> Emission:
     lhs, rhs = instruction.operands[:2]
-    kind = instruction.array.dtype
+    kind = _product_type(instruction)
     wide = accumulator(kind)
     dims = DotDims.of(instruction.attributes)
     total = e.scope.variable(e.uses.type(wide), f"{instruction.name}_sum", literal(0, wide))
@@ -83,8 +69,8 @@ def _dot(e: Elements, instruction: Instruction, index: _Position, leaf: int) -> 
 def _convolution(e: Elements, instruction: Instruction, index: _Position, leaf: int) -> Emission:
     lhs, rhs = instruction.operands[:2]
     labels: ConvDims = instruction.attributes["dim_labels"]
-    kind = instruction.array.dtype
-    wide = accumulator(kind, is_convolution=True)
+    kind = _product_type(instruction)
+    wide = accumulator(kind)
     groups = instruction.attributes.get("feature_group_count", 1)
     batch_groups = instruction.attributes.get("batch_group_count", 1)
     source, kernel = lhs.array.dims, rhs.array.dims
@@ -125,6 +111,12 @@ def _convolution(e: Elements, instruction: Instruction, index: _Position, leaf: 
     return _result(e, total, wide, kind, instruction)
 
 
+def _product_type(instruction: Instruction) -> DType:
+    """The type whose arithmetic the product has."""
+    lhs, rhs = instruction.operands[:2]
+    return sum_type((lhs.array.dtype, rhs.array.dtype), instruction.array.dtype)
+
+
 def _accumulate(
     e: Elements,
     total: str,
@@ -133,7 +125,7 @@ def _accumulate(
     left: tuple[str, DType],
     right: tuple[str, DType],
 ) -> None:
-    """``total += left * right``; operands are converted to the result's type first, as HLO says."""
+    """``total += left * right``; operands are converted to the type of the product first."""
     parts = []
     for value, source in (left, right):
         same = convert(value, source, kind, e.uses) if source is not kind else value
@@ -149,20 +141,15 @@ def _accumulate(
 
 
 def _result(e: Elements, total: str, wide: DType, kind: DType, instruction: Instruction) -> str:
-    if kind is wide:
+    """A sum as an element: rounded, or wrapped, to the type of the product, then to the result's."""
+    result = instruction.array.dtype
+    if wide is not kind:
+        total = e.scope.declare(e.uses.type(kind), convert(total, wide, kind, e.uses), "rounded")
+    if kind is result:
         return total
-    if kind.is_integer and kind.bits < wide.bits and instruction.opcode == "convolution":
-        value = _saturated(total, kind, e)
-    else:
-        value = convert(total, wide, kind, e.uses)
-    return e.scope.declare(e.uses.type(kind), value, instruction.name)
-
-
-def _saturated(total: str, kind: DType, e: Elements) -> str:
-    low = -(1 << (kind.bits - 1)) if kind.kind == "signed" else 0
-    high = (1 << (kind.bits - (kind.kind == "signed"))) - 1
-    below = f"{total} < {low} ? {literal(low, kind)} : " if low else ""
-    return f"({below}{total} > {high} ? {literal(high, kind)} : ({e.uses.type(kind)}){total})"
+    return e.scope.declare(
+        e.uses.type(result), convert(total, kind, result, e.uses), instruction.name
+    )
 
 
 EMITTERS: Final[Mapping[str, Emit]] = {"dot": _dot, "convolution": _convolution}

@@ -13,7 +13,9 @@ from hloopt.codegen.writer import EmitFunction
 __all__ = ["emitters"]
 
 _MODULES: Final = (
+    "dot_small",
     "dot_tiled",
+    "dot_vector",
     "whole_row",
     "row_reduction",
     "column_reduction",
@@ -22,6 +24,7 @@ _MODULES: Final = (
     "loop",
     "scatter",
     "sort",
+    "transpose",
 )
 
 
