@@ -13,7 +13,8 @@ __all__ = ["ELEMENTAL", "elemental_problem"]
 ELEMENTAL = frozenset({
     "add-dependency", "bitcast", "bitcast-convert", "broadcast", "call", "concatenate", "constant",
     "convolution", "dot", "dynamic-slice", "dynamic-update-slice", "fusion", "gather",
-    "get-tuple-element", "iota", "map", "opt-barrier", "pad", "parameter", "partition-id", "reduce",
+    "get-dimension-size", "get-tuple-element", "iota", "map", "opt-barrier", "pad", "parameter",
+    "partition-id", "reduce",
     "reduce-window", "replica-id", "reshape", "reverse", "rng-bit-generator", "select-and-scatter",
     "slice", "transpose", "tuple",
 })  # fmt: skip

@@ -14,7 +14,7 @@ from hloopt.analysis.emitters.launch import LaunchDimensions, tiled_launch
 from hloopt.analysis.transpose import PackedTile, TiledTranspose, packed_tile
 from hloopt.targets import Target
 
-__all__ = ["TransposeForm", "TransposeOptions", "TransposeTiling", "transpose_tiling"]
+__all__ = ["TransposeForm", "TransposeOptions", "TransposeTiling", "classic_tiling", "transpose_tiling"]
 
 TransposeForm: TypeAlias = Literal["classic", "minor-kept", "packed"]
 
@@ -129,13 +129,13 @@ class TransposeTiling:
 def transpose_tiling(
     form: TiledTranspose,
     bits: Sequence[int],
-    target: Target,
+    target: Target | None,
     options: TransposeOptions | None = None,
 ) -> TransposeTiling:
     """The tiling of a kernel with transposes of one normal form; ``bits`` are the widths of their elements.
 
     Packed where the first one's elements allow it.  Otherwise classic, in vectors where there are enough
-    blocks and shared memory for them and both dimensions divide.
+    blocks and shared memory for them and both dimensions divide; never without a target.
     """
     options = options or TransposeOptions()
     packed = packed_tile(form, bits[0])
@@ -147,10 +147,20 @@ def transpose_tiling(
     widest = max(-(-width // 8) for width in bits)
     vector = options.vector_bytes // widest
     while vector > 1:
-        if _vectors_pay(plain, vector, plain.shared_bytes(bits), target):
+        if target is not None and _vectors_pay(plain, vector, plain.shared_bytes(bits), target):
             return _classic(form, vector, options)
         vector //= 2
     return plain
+
+
+def classic_tiling(
+    form: TiledTranspose, vector: int, options: TransposeOptions | None = None
+) -> TransposeTiling:
+    """The tiling that packs nothing: classic with ``vector`` elements at once, or with the minor kept."""
+    options = options or TransposeOptions()
+    if form.permutation[-1] == len(form.dims) - 1:
+        return _minor_kept(form, options)
+    return _classic(form, vector, options)
 
 
 def _classic(form: TiledTranspose, vector: int, options: TransposeOptions) -> TransposeTiling:

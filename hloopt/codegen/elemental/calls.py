@@ -67,11 +67,19 @@ def _first(e: Elements, instruction: Instruction, index: _Position, leaf: int) -
     return literal(0, instruction.array.dtype)
 
 
+def _size(e: Elements, instruction: Instruction, index: _Position, leaf: int) -> Emission:
+    """The size of a dimension, which is static wherever kernels run."""
+    yield from ()
+    dimension = instruction.attributes["dimensions"][0]
+    return literal(instruction.operands[0].array.dims[dimension], instruction.array.dtype)
+
+
 EMITTERS: Final[Mapping[str, Emit]] = {
     "map": _map,
     "call": _call,
     "fusion": _call,
     "get-tuple-element": _element,
+    "get-dimension-size": _size,
     "tuple": _tuple,
     "partition-id": _first,
     "replica-id": _first,

@@ -19,27 +19,27 @@ def _sources(region: Region) -> list[int] | str:
     """The operand leaf that each result is a copy of, or why one is none."""
     sources = []
     for result in region.results:
-        found = _source(region, result.instruction)
+        found = _source(region, result.instruction, result.leaf)
         if isinstance(found, str):
             return found
         sources.append(found)
     return sources
 
 
-def _source(region: Region, instruction: Instruction) -> int | str:
+def _source(region: Region, instruction: Instruction, leaf: int) -> int | str:
     while instruction not in region.inputs:
         if instruction.opcode not in _SAME_BYTES:
             return f"{instruction.name} is no copy"
         operand = instruction.operands[0]
-        if instruction.array.dtype.bits != operand.array.dtype.bits:
+        result, source = region.arrays_of(instruction)[leaf], region.arrays_of(operand)[leaf]
+        if result.dtype.bits != source.dtype.bits:
             return f"{instruction.name} changes the width of elements"
         if instruction.opcode == "copy" and (
-            not same_layout(instruction.shape, operand.shape)
-            or instruction.array.dtype is not operand.array.dtype
+            not same_layout(result, source) or result.dtype is not source.dtype
         ):
             return f"{instruction.name} changes layout or type"
         instruction = operand
-    number = region.inputs[instruction]
+    number = region.inputs[instruction] + leaf
     if region.inlined(number) is not None:
         return f"{instruction.name} is a constant in the code"
     return region.canonical(number)
