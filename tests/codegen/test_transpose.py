@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import pytest
-from harness import check_kernel, planned
 
 import hloopt
+from harness import check_kernel, planned
 from hloopt.codegen.program import kernel_steps
 
 
