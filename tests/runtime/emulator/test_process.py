@@ -167,9 +167,13 @@ def test_endless_loop(made: Any, given: Any, out: Any) -> None:
 def test_many_launches_behind_an_endless_one(made: Any, given: Any, out: Any) -> None:
     """More commands than a pipe holds do not make the parent wait for a child that hangs."""
     made.launch("never_ends", 1, 1, [given, out], 5)
-    with pytest.raises(EvaluationError, match="never_ends .* did not end"):
-        for _ in range(5000):
-            made.launch("fine", 1, 64, [given, out], 1)
+    with pytest.raises(EvaluationError, match=r"never_ends .* did not end"):
+        _launch_often(made, 5000, [given, out])
+
+
+def _launch_often(made: Any, times: int, arguments: Any) -> None:
+    for _ in range(times):
+        made.launch("fine", 1, 64, arguments, 1)
 
 
 def test_limit_is_for_each_launch(made: Any, given: Any, out: Any) -> None:

@@ -104,10 +104,10 @@ inline To saturate(From rounded) {
 }
 }  // namespace hloopt
 #define HLOOPT_TO_INTEGER(NAME, TO, FROM)                                                            \
-  static inline TO NAME##_rn(FROM v) { return hloopt::saturate<TO>(__builtin_rint(v)); }             \
-  static inline TO NAME##_rz(FROM v) { return hloopt::saturate<TO>(__builtin_trunc(v)); }            \
-  static inline TO NAME##_rd(FROM v) { return hloopt::saturate<TO>(__builtin_floor(v)); }            \
-  static inline TO NAME##_ru(FROM v) { return hloopt::saturate<TO>(__builtin_ceil(v)); }
+  static inline TO NAME##_rn(FROM v) { return hloopt::saturate<TO>((FROM)__builtin_rint(v)); }             \
+  static inline TO NAME##_rz(FROM v) { return hloopt::saturate<TO>((FROM)__builtin_trunc(v)); }            \
+  static inline TO NAME##_rd(FROM v) { return hloopt::saturate<TO>((FROM)__builtin_floor(v)); }            \
+  static inline TO NAME##_ru(FROM v) { return hloopt::saturate<TO>((FROM)__builtin_ceil(v)); }
 HLOOPT_TO_INTEGER(__float2int, int, float)
 HLOOPT_TO_INTEGER(__float2uint, unsigned, float)
 HLOOPT_TO_INTEGER(__float2ll, long long, float)
