@@ -66,10 +66,11 @@ from hloopt.passes.views_to_bitcasts import ViewsToBitcasts
 from hloopt.passes.zero_sized import ZeroSized
 from hloopt.presets import XLA_PRESETS, preset_text
 from hloopt.rewrite import Fix, Pass, Pipeline
-from hloopt.rewrite.entries import make_entries
+from hloopt.rewrite.entries import make_entries, with_options
 from hloopt.rewrite.plugins import installed, installed_names, load_file
 from hloopt.rewrite.spec import Spec, parse
 from hloopt.rewrite.toml_form import read_toml
+from hloopt.targets import find_target
 
 __all__ = [
     "PASSES",
@@ -77,6 +78,7 @@ __all__ = [
     "Given",
     "all_names",
     "find_pass",
+    "for_target",
     "load_passes",
     "make_pipeline",
     "optimize_module",
@@ -237,7 +239,21 @@ def _pipeline(specs: tuple[Spec, ...], extra: Mapping[str, type[Pass]]) -> Pipel
 
 
 def optimize_module(module: Module, pipeline: Given = "O2", target: str | None = None) -> Module:
-    """Run a pipeline over a copy of the module; ``target`` is for passes that ask for a device."""
+    """Run a pipeline over a copy of the module; ``target`` is for passes that ask for a device.
+
+    Raises ``UsageError`` for a target that is not known, whether a pass asks for one or not.
+    """
+    made = make_pipeline(pipeline)
+    if target is not None:
+        made = for_target(made, target)
     copy = clone_module(module)
-    make_pipeline(pipeline).run(copy)
+    made.run(copy)
     return copy
+
+
+def for_target(pipeline: Pipeline, target: str) -> Pipeline:
+    """The pipeline with every option ``target`` set.  Raises ``UsageError`` for a target that is not known."""
+    find_target(target)
+    if not any(hasattr(instance, "target") for instance in pipeline.passes()):
+        return pipeline
+    return Pipeline(with_options(pipeline.entries, "the pipeline", (("target", target),)))

@@ -203,7 +203,7 @@ def selecting(**fixed: Any) -> Selecting:
     from hloopt.kernels.selection import KernelSelection
     from hloopt.kernels.selection.selectors import find_selector, load_rule
     from hloopt.kernels.user import verify_with
-    from hloopt.targets import find_target
+    from hloopt.targets import find_gpu
 
     given = click.get_current_context().meta.get(_GIVEN, {})
     options: dict[str, Any] = {
@@ -219,6 +219,6 @@ def selecting(**fixed: Any) -> Selecting:
     if given.get("kernel_rule"):
         options["rule"] = load_rule(given["kernel_rule"])
     instance = KernelSelection(**{**options, **fixed})
-    find_target(instance.target)
+    find_gpu(instance.target)
     find_selector(instance.selector)
     return Selecting(instance, options, given.get("write_lock"), [])

@@ -97,8 +97,8 @@ def _source(module: Any, selection: Any) -> str:
     from hloopt.codegen.program import render
     from hloopt.kernels.planning import plan_program
     from hloopt.kernels.selection import choose
-    from hloopt.targets import find_target
+    from hloopt.targets import find_gpu
 
-    target, limits = find_target(selection.target), selection.limits()
+    target, limits = find_gpu(selection.target), selection.limits()
     plan = plan_program(module, lambda instruction: choose(instruction, target, limits))
     return render(plan, target, limits)

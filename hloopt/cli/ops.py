@@ -75,10 +75,10 @@ def _kernels(target: str, as_json: bool, *, unsupported: bool) -> None:
     from hloopt.cli.waiting import patience
     from hloopt.report.console import product, write_json
     from hloopt.report.coverage import coverage, coverage_json, show_coverage
-    from hloopt.targets import find_target
+    from hloopt.targets import find_gpu
 
     with patience("asking all kernels about all opcodes", alone=True):
-        rows = coverage(find_target(target))
+        rows = coverage(find_gpu(target))
     rows = [row for row in rows if not (unsupported and row.is_whole)]
     if as_json:
         write_json("ops", {"ops": [coverage_json(row) for row in rows]})

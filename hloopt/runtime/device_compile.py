@@ -17,7 +17,7 @@ from hloopt.kernels.user import verify_with
 from hloopt.rewrite import Pipeline, PipelineReport
 from hloopt.runtime.device import Device
 from hloopt.runtime.device_program import DeviceProgram
-from hloopt.targets import find_target
+from hloopt.targets import find_gpu
 
 __all__ = [
     "CompiledProgram",
@@ -72,7 +72,7 @@ def prepare(module: Module, options: DeviceOptions | None = None) -> Prepared:
     ready = make_ready(module)
     selection = options.selection
     report = Pipeline((selection,)).run(ready)
-    target, limits = find_target(selection.target), selection.limits()
+    target, limits = find_gpu(selection.target), selection.limits()
 
     def chosen(instruction: Instruction) -> tuple[Kernel, KernelSpec]:
         return choose(instruction, target, limits)

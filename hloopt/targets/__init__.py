@@ -2,7 +2,15 @@
 
 from __future__ import annotations
 
-from hloopt.targets.catalog import complete, find_target, load_target, names, target, targets
+from hloopt.targets.catalog import (
+    complete,
+    find_gpu,
+    find_target,
+    load_target,
+    names,
+    target,
+    targets,
+)
 from hloopt.targets.target import Rate, Target, Unit
 
 __all__ = [
@@ -10,6 +18,7 @@ __all__ = [
     "Target",
     "Unit",
     "complete",
+    "find_gpu",
     "find_target",
     "load_target",
     "names",

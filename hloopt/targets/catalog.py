@@ -12,7 +12,15 @@ from hloopt.errors import UsageError
 from hloopt.source import Source
 from hloopt.targets.target import Target
 
-__all__ = ["complete", "find_target", "load_target", "names", "target", "targets"]
+__all__ = [
+    "complete",
+    "find_gpu",
+    "find_target",
+    "load_target",
+    "names",
+    "target",
+    "targets",
+]
 
 _FOLDER = Path(__file__).parent / "devices"
 # XLA's names of the same devices, where they are others.
@@ -85,6 +93,21 @@ def find_target(text: str) -> Target:
     if path.suffix == ".toml" or path.suffix in _TEXT_PROTO or len(path.parts) > 1:
         return load_target(path)
     return target(text)
+
+
+def find_gpu(text: str) -> Target:
+    """The device ``text`` means, as ``find_target`` says, where kernels of ours can run on it.
+
+    Raises ``UsageError`` for devices of another kind, whose times can only be predicted.
+    """
+    found = find_target(text)
+    if found.kind != "cuda":
+        valid = ", ".join(name for name, device in targets().items() if device.kind == "cuda")
+        raise UsageError(
+            f"kernels are CUDA, and {found.name} is of kind {found.kind}: its times can only be "
+            f"predicted (valid: {valid})"
+        )
+    return found
 
 
 def complete(start: str) -> list[str]:
