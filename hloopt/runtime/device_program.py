@@ -114,18 +114,30 @@ class DeviceProgram(Program):
     def run(self, inputs: Sequence[Array], host: Host | None = None) -> list[Array]:
         """Run the entry on arrays in parameter order."""
         with self._running, np.errstate(all="ignore"):
-            self.launches = 0
             self._host = host or Host()
-            self._upload_inputs(inputs)
-            try:
-                parts = self._split(self.plan.steps)
-                for part in self.progress.through(parts):
-                    self._walk(part)
-            except BaseException:
-                # Ctrl-C too: a capture half-way would swallow whatever comes next.
-                self._abandon()
-                raise
+            self.upload_inputs(inputs)
+            self.walk()
             return [self._download(buffer) for buffer in self.plan.results]
+
+    def upload_inputs(self, inputs: Sequence[Array]) -> None:
+        """Put a run's inputs in their places; for who times ``walk`` by itself."""
+        context = Interpreter(self._module, EVALUATORS)
+        values = parameter_values(self._module.entry, inputs, context)
+        for buffer, array in zip(self.plan.parameters, leaf_arrays(tuple(values)), strict=True):
+            if buffer is not None:
+                self._upload(buffer, array)
+
+    def walk(self) -> None:
+        """Run all steps on the inputs that are in their places, where they leave the results."""
+        self.launches = 0
+        try:
+            parts = self._split(self.plan.steps)
+            for part in self.progress.through(parts):
+                self._walk(part)
+        except BaseException:
+            # Ctrl-C too: a capture half-way would swallow whatever comes next.
+            self._abandon()
+            raise
 
     def run_participants(
         self, inputs: Sequence[Sequence[Array]], host: Host | None = None
@@ -155,13 +167,6 @@ class DeviceProgram(Program):
         for step in walk_steps(self.plan.steps):
             if prepare is not None and isinstance(step, KernelStep) and step.spec.library:
                 prepare(step.spec.library, step.instruction)
-
-    def _upload_inputs(self, inputs: Sequence[Array]) -> None:
-        context = Interpreter(self._module, EVALUATORS)
-        values = parameter_values(self._module.entry, inputs, context)
-        for buffer, array in zip(self.plan.parameters, leaf_arrays(tuple(values)), strict=True):
-            if buffer is not None:
-                self._upload(buffer, array)
 
     def _upload(self, buffer: Buffer, array: Array) -> None:
         if buffer.byte_size:

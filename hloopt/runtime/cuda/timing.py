@@ -42,6 +42,7 @@ class KernelTime:
     flops        it computes, in ``dtype``; ``unit`` is where
     threads      of a block
     resources    of its machine code; None of a library's
+    launches     how often it runs in a run of the program
     """
 
     function: str
@@ -53,6 +54,7 @@ class KernelTime:
     unit: Unit = "scalar"
     threads: int = 0
     resources: Resources | None = None
+    launches: int = 1
 
     @property
     def bytes_per_second(self) -> float:
@@ -108,12 +110,22 @@ class Stopwatch:
                 times.append(self._timed(step))
         return tuple(Timing(tuple(times)) for times in taken)
 
-    def whole(self, run: _Step, repeat: int = 20, warm_up: int = 3) -> Timing:
-        """Times of a program as one piece, what the host does between its launches included."""
+    def whole(
+        self, run: _Step, repeat: int = 20, warm_up: int = 3, before: _Step | None = None
+    ) -> Timing:
+        """Times of a program as one piece, what the host does between its launches included.
+
+        ``before`` is called ahead of each run, outside the time that is taken.
+        """
         for _ in range(warm_up):
             run()
-        self._device.synchronize()
-        return Timing(tuple(self._timed(run) for _ in range(repeat)))
+        taken = []
+        for _ in range(repeat):
+            if before is not None:
+                before()
+            self._device.synchronize()
+            taken.append(self._timed(run))
+        return Timing(tuple(taken))
 
     def timeline(self, steps: Sequence[_Step]) -> tuple[Span, ...]:
         """When each step of one run began and how long it took; nothing waits between them."""
@@ -140,10 +152,14 @@ class Stopwatch:
         copy()
         return 2 * byte_size / median(self._timed(copy) for _ in range(_COPIES))
 
-    def _timed(self, step: _Step) -> float:
+    def ready(self) -> None:
+        """Make the device as it should be before something is timed: cold where that is wanted, and busy."""
         if self._cold:
             self._empty_cache()
         self._device.replay(self._spacer)
+
+    def _timed(self, step: _Step) -> float:
+        self.ready()
         start = self._device.record()
         step()
         return self._device.elapsed(start, self._device.record())

@@ -16,8 +16,11 @@ from hloopt.kernels.spec import Launch
 from hloopt.runtime import library_numpy
 from hloopt.runtime.borders import array_of_bytes, bytes_of_array
 from hloopt.runtime.cuda import CudaDevice
+from hloopt.runtime.cuda.profile import profile
 from hloopt.runtime.device_compile import DeviceOptions, prepare
 from hloopt.runtime.device_program import DeviceProgram
+from hloopt.runtime.timing import Timing
+from hloopt.targets import target
 
 TEXT = """HloModule m
 
@@ -148,3 +151,70 @@ def test_an_error_ends_a_capture(
     device.begin_capture = begin  # type: ignore[method-assign]
     got = program.run([start])
     np.testing.assert_allclose(got[0], hloopt.evaluate(module, [start])[0], atol=1e-4)
+
+
+def slowed(
+    kernels: dict[str, Callable[..., None]], fake: FakeCupy
+) -> dict[str, Callable[..., None]]:
+    """Each kernel takes a millisecond of the stand-in's clock."""
+
+    def slow(kernel: Callable[..., None]) -> Callable[..., None]:
+        def run(*arguments: object) -> None:
+            kernel(*arguments)
+            fake.clock += 1.0
+
+        return run
+
+    return {name: slow(kernel) for name, kernel in kernels.items()}
+
+
+@pytest.mark.parametrize("cold", [False, True])
+def test_a_profile_tells_each_instruction(
+    cold: bool, device: CudaDevice, fake: FakeCupy, rng: np.random.Generator
+) -> None:
+    """How often it ran, how long, what it moved and what its code takes; the whole beside the sum."""
+    h200 = target("h200")
+    options = DeviceOptions(selection=KernelSelection(dot_library_flops=1))
+    prepared = prepare(hloopt.parse(TEXT), options)
+    fake.kernels = slowed(evaluated(prepared.plan), fake)
+    start = rng.random((8, 8), np.float32)
+    trips = int(hloopt.evaluate(hloopt.parse(TEXT), [start])[1])
+    found = profile(prepared, [start], device, h200, repeat=4, cold=cold)
+    rows = {row.instruction: row for row in found.kernels}
+    moved = rows["moved"]
+    assert (moved.launches, len(moved.timing.seconds)) == (trips, 4 * trips)
+    assert moved.timing.median == pytest.approx(1e-3)
+    assert moved.bytes == 3 * 4 * 64
+    assert moved.bytes_per_second == pytest.approx(moved.bytes / 1e-3)
+    assert moved.resources is not None
+    assert moved.resources.registers > 0
+    assert moved.occupancy(h200) is not None
+    assert 0 < moved.share_of_roofline(h200) < 1
+    product = rows["squared"]
+    assert (product.function, product.unit, product.launches) == ("cublas", "matrix", trips)
+    assert product.flops == 2 * 8**3
+    assert product.resources is None
+    launched = sum(row.launches for row in found.kernels if row.resources is not None)
+    assert found.busy == pytest.approx(launched * 1e-3)
+    assert isinstance(found.whole, Timing)
+    assert found.whole.median == pytest.approx(launched * 1e-3)
+    assert (found.flags.name, found.is_cold) == ("verify", cold)
+    assert (("memsetAsync", 0, 2 << 20) in fake.calls) == cold
+
+
+def test_a_profile_is_a_trace(device: CudaDevice, fake: FakeCupy, rng: np.random.Generator) -> None:
+    """A bar for each thing that ran in the last run, in order, with its instruction."""
+    prepared = prepare(hloopt.parse(TEXT))
+    fake.kernels = slowed(evaluated(prepared.plan), fake)
+    found = profile(prepared, [rng.random((8, 8), np.float32)], device, target("h200"), repeat=2)
+    events = found.trace()["traceEvents"]
+    assert isinstance(events, list)
+    bars = [event for event in events if event["ph"] == "X"]
+    assert len(bars) == len(found.entries)
+    assert [bar["ts"] for bar in bars] == sorted(bar["ts"] for bar in bars)
+    assert {bar["cat"] for bar in bars} >= {"launch", "library"}
+    named = [bar for bar in bars if bar["args"].get("instruction") == "moved"]
+    assert named
+    assert named[0]["dur"] == 1000.0
+    assert named[0]["args"]["registers"] > 0
+    assert events[0]["args"]["name"] == f"{target('h200').title}, verify"

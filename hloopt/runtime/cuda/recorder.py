@@ -1,0 +1,133 @@
+"""A device that notes when everything it is asked to do begins and ends."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from hloopt.ir import Instruction
+from hloopt.kernels.spec import Dim3
+from hloopt.runtime.cuda.device import CudaDevice
+from hloopt.runtime.device import Array, Pointer, PointerArgument
+
+__all__ = ["Entry", "EntryKind", "Recorder"]
+
+EntryKind = Literal["launch", "library", "copy", "fill"]
+
+# Events are turned into seconds in lots, so that a long loop does not hold millions of them.
+_LOT = 4096
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """Something that ran: ``name`` is the function, or the instruction of a library call; ``bytes`` of a copy.
+
+    ``start`` counts from the beginning of the record, in seconds.
+    """
+
+    kind: EntryKind
+    name: str
+    start: float
+    seconds: float
+    bytes: int = 0
+
+
+class Recorder:
+    """``CudaDevice`` for a ``DeviceProgram``, without graphs: in these nothing could be told apart.
+
+    ``before`` is called ahead of each event, outside the time that is taken.
+    """
+
+    def __init__(self, device: CudaDevice, before: Callable[[], object] | None = None) -> None:
+        self._device = device
+        self._before = before
+        self._origin: Any = None
+        self._open: list[tuple[EntryKind, str, int, Any, Any]] = []
+        self._entries: list[Entry] = []
+
+    def take(self) -> list[Entry]:
+        """Everything since the last call, in order; the next begins at second 0."""
+        self._resolve()
+        entries, self._entries, self._origin = self._entries, [], None
+        return entries
+
+    def load(self, source: str, describe: dict[str, str]) -> None:
+        """As the device; so are those that follow."""
+        self._device.load(source, describe)
+
+    def allocate(self, byte_size: int) -> int:
+        """Not timed."""
+        return self._device.allocate(byte_size)
+
+    def upload(self, target: Pointer, array: Array) -> None:
+        """Not timed."""
+        self._device.upload(target, array)
+
+    def download(self, source: Pointer) -> Array:
+        """Not timed."""
+        return self._device.download(source)
+
+    def copy(self, target: Pointer, source: Pointer) -> None:
+        """Timed."""
+        self._timed("copy", "copy", target.byte_size, lambda: self._device.copy(target, source))
+
+    def fill(self, target: Pointer, value: int) -> None:
+        """Timed."""
+        self._timed("fill", "fill", target.byte_size, lambda: self._device.fill(target, value))
+
+    def launch(
+        self,
+        function: str,
+        grid: Dim3,
+        block: Dim3,
+        arguments: Sequence[PointerArgument],
+        scalars: Sequence[int] = (),
+    ) -> None:
+        """Timed."""
+        self._timed(
+            "launch",
+            function,
+            0,
+            lambda: self._device.launch(function, grid, block, arguments, scalars),
+        )
+
+    def prepare_library(self, name: str, instruction: Instruction) -> None:
+        """Not timed."""
+        self._device.prepare_library(name, instruction)
+
+    def library(
+        self,
+        name: str,
+        instruction: Instruction,
+        operands: Sequence[Pointer],
+        results: Sequence[Pointer],
+    ) -> None:
+        """Timed."""
+        self._timed(
+            "library",
+            instruction.name,
+            0,
+            lambda: self._device.library(name, instruction, operands, results),
+        )
+
+    def close(self) -> None:
+        """The device is its owner's to close."""
+
+    def _timed(self, kind: EntryKind, name: str, size: int, work: Callable[[], None]) -> None:
+        if self._before is not None:
+            self._before()
+        start = self._device.record()
+        if self._origin is None:
+            self._origin = start
+        work()
+        self._open.append((kind, name, size, start, self._device.record()))
+        if len(self._open) >= _LOT:
+            self._resolve()
+
+    def _resolve(self) -> None:
+        for kind, name, size, start, end in self._open:
+            seconds = self._device.elapsed(start, end)
+            offset = self._device.elapsed(self._origin, start)
+            self._entries.append(Entry(kind, name, offset, seconds, size))
+        self._open.clear()
