@@ -154,15 +154,18 @@ class Elements:
         return block, Symbol(name, 0, size - 1).index
 
     def call(
-        self, computation: Computation, arguments: Sequence[str]
+        self, computation: Computation, arguments: Sequence[str], index: tuple[Index, ...] = ()
     ) -> Generator[At, str, list[str]]:
-        """Write out a computation of scalars at once; returns the names of its results."""
+        """Write out a computation of scalars at once; returns the names of its results.
+
+        A computation of arrays will do where it is elementwise: ``index`` is then where all of them are.
+        """
         frame = Frame(dict(zip(computation.parameters, arguments, strict=True)))
         root = computation.root
         if root.opcode == "tuple":
-            return (yield from each(At(operand, (), 0, frame) for operand in root.operands))
+            return (yield from each(At(operand, index, 0, frame) for operand in root.operands))
         count = sum(1 for _ in leaves(root.shape))
-        return (yield from each(At(root, (), leaf, frame) for leaf in range(count)))
+        return (yield from each(At(root, index, leaf, frame) for leaf in range(count)))
 
     def enter(self, computation: Computation, operands: Sequence[Instruction]) -> Frame:
         """The frame of a computation whose parameters are instructions here, of any shape."""

@@ -23,8 +23,10 @@ FAMILIES: tuple[str, ...] = (
     "dot_vector",
     "dot_small",
     "dot_tiled",
+    "convolution",
     "in_place_update",
     "scatter",
+    "scan",
     "sort",
     "whole_row",
     "row_reduction",
@@ -32,6 +34,7 @@ FAMILIES: tuple[str, ...] = (
     "split_reduction",
     "transpose",
     "loop",
+    "cpu",
 )
 """Modules of ``hloopt/kernels/families``, each with its ``KERNELS``."""
 

@@ -13,6 +13,7 @@ from hloopt.codegen.writer import EmitFunction
 __all__ = ["emitters"]
 
 _MODULES: Final = (
+    "convolution",
     "dot_small",
     "dot_tiled",
     "dot_vector",
@@ -23,6 +24,7 @@ _MODULES: Final = (
     "in_place_update",
     "loop",
     "scatter",
+    "scan",
     "sort",
     "transpose",
 )

@@ -1,0 +1,61 @@
+"""Scan along rows."""
+
+from __future__ import annotations
+
+from math import prod
+
+from hloopt.codegen.elements import At, Emission, each
+from hloopt.codegen.families.loop import strided
+from hloopt.codegen.index import Index, delinearize
+from hloopt.codegen.positions import position_of
+from hloopt.codegen.writer import FunctionWriter
+from hloopt.kernels.families.scan import Scan, scan_of
+
+__all__ = ["emit"]
+
+
+def emit(f: FunctionWriter) -> None:
+    """A thread: carries in registers, one step after the other, outputs stored as they come."""
+    scan = scan_of(f.region)
+    assert scan is not None
+    thread, scope = strided(f, prod(scan.rows))
+    with f.elements.within(scope):
+        f.elements.run(_row(f, scan, delinearize(thread, scan.rows)))
+
+
+def _row(f: FunctionWriter, scan: Scan, row: tuple[Index, ...]) -> Emission:
+    e = f.elements
+    first = yield from each(At(carry, row if carry.array.dims else ()) for carry in scan.carries)
+    names = [
+        e.scope.variable(f.uses.type(carry.array.dtype), "carry", value)
+        for carry, value in zip(scan.carries, first, strict=True)
+    ]
+    if scan.length:
+        block, step = e.loop(scan.length, "step")
+        at = Index(scan.length - 1) - step if scan.is_reverse else step
+        index = (*row[: scan.axis], at, *row[scan.axis :])
+        computation = scan.scan.attributes["to_apply"]
+        inner = row if any(one.array.dims for one in computation.parameters) else ()
+        with e.within(block):
+            values = yield from each(At(operand, index) for operand in scan.inputs)
+            made = yield from e.call(computation, [*values, *names], inner)
+            _store(f, scan, 0, scan.outputs, index, made)
+            fresh = [
+                e.scope.declare(f.uses.type(carry.array.dtype), value, "next")
+                for carry, value in zip(scan.carries, made[scan.outputs :], strict=True)
+            ]
+            for name, value in zip(names, fresh, strict=True):
+                e.scope.line(f"{name} = {value};")
+    _store(f, scan, scan.outputs, scan.outputs + len(names), row, names)
+    return ""
+
+
+def _store(
+    f: FunctionWriter, scan: Scan, begin: int, end: int, index: tuple[Index, ...], values: list[str]
+) -> None:
+    """Store the leaves of the scan from ``begin`` to ``end`` that are results."""
+    for number, leaf in enumerate(scan.leaves):
+        shape = f.region.results[number].shape
+        if begin <= leaf < end and shape.elements:
+            place = index if shape.dims else ()
+            f.store(f.result(number), position_of(place, shape), values[leaf - begin])
