@@ -16,7 +16,7 @@ from hloopt.analysis.commuting import order_example
 from hloopt.analysis.elementwise import is_elementwise
 from hloopt.analysis.emitters.tree_split import TreeOptions, tree_split
 from hloopt.analysis.layout import transpose_is_bitcast
-from hloopt.analysis.reduction import ReductionDims, is_unnested, reduction_dims
+from hloopt.analysis.reduction import WARP_SIZE, ReductionDims, is_unnested, reduction_dims
 from hloopt.analysis.region import Region
 from hloopt.ir import Instruction
 from hloopt.kernels.elemental import elemental_problem
@@ -29,6 +29,7 @@ __all__ = [
     "Group",
     "Reductions",
     "accumulator_types",
+    "folds_alone",
     "operands_of",
     "passes_on",
     "plain_reducer",
@@ -144,6 +145,15 @@ def wanted_by_rule(site: Site) -> Verdict:
 def _form_text(form: ReductionDims) -> str:
     sizes = "x".join(str(size) for size in form.dims)
     return f"{'rows' if form.is_row else 'columns'} of {sizes}"
+
+
+def folds_alone(reduce: Instruction) -> bool:
+    """Whether a thread that needs an element of a reduce had best fold its elements itself."""
+    form = reduction_dims(reduce)
+    if form is None or not is_unnested(reduce):
+        return True
+    major, middle, minor = form.dims
+    return (major * minor if form.is_row else middle) <= WARP_SIZE
 
 
 def plain_reducer(hero: Instruction) -> str:
@@ -273,7 +283,7 @@ def _nested_problem(
     large = {
         inner
         for inner in region.body
-        if inner.opcode == "reduce" and (inner in every or is_unnested(inner))
+        if inner.opcode == "reduce" and (inner in every or not folds_alone(inner))
     }
     above: dict[Instruction, Instruction] = {}
     for inner in region.body:

@@ -13,11 +13,11 @@ from dataclasses import dataclass
 from weakref import WeakKeyDictionary
 
 from hloopt.analysis.commuting import order_example
-from hloopt.analysis.reduction import is_unnested, reduction_dims
+from hloopt.analysis.reduction import reduction_dims
 from hloopt.analysis.region import Region
 from hloopt.ir import Instruction
 from hloopt.kernels.elemental import elemental_problem
-from hloopt.kernels.families.reductions import passes_on, plain_reducer
+from hloopt.kernels.families.reductions import folds_alone, passes_on, plain_reducer
 from hloopt.types import ArrayShape
 
 __all__ = ["Kept", "RowPhases", "row_phases", "row_phases_problem"]
@@ -150,7 +150,7 @@ class _Rows:
                 heroes[level].append(inner)
                 kinds[inner], levels[inner] = "row", level + 1
                 continue
-            if inner.opcode == "reduce" and is_unnested(inner):
+            if inner.opcode == "reduce" and not folds_alone(inner):
                 return f"{inner.name} reduces, but not rows of {self.minor} elements"
             if above:
                 kind = self._kind(inner, kinds)

@@ -1,0 +1,283 @@
+"""Whole rows on the emulator: softmax, norms, their gradients, whatever follows a reduction of the same row."""
+
+from __future__ import annotations
+
+import pytest
+
+from hloopt.analysis.region import region_of
+from hloopt.errors import UsageError
+from hloopt.kernels.kernel import Site
+from hloopt.kernels.limits import Limits
+from hloopt.kernels.registry import find_kernel
+from hloopt.targets import find_target
+from tests.codegen.harness import check_kernel, planned
+from tests.codegen.reducing import Case, fusions
+
+SOFTMAX = """
+    x: {k}[{r},{n}]
+    c = f32[{r},{n}] convert(x)
+    least = f32[] constant(-inf)
+    zero = f32[] constant(0)
+    m = f32[{r}] reduce(c, least), dimensions={{1}}, to_apply=maximum_f32
+    mb = f32[{r},{n}] broadcast(m), dimensions={{0}}
+    d = f32[{r},{n}] subtract(c, mb)
+    e = f32[{r},{n}] exponential(d)
+    s = f32[{r}] reduce(e, zero), dimensions={{1}}, to_apply=add_f32
+    sb = f32[{r},{n}] broadcast(s), dimensions={{0}}
+    q = f32[{r},{n}] divide(e, sb)
+    ROOT y = {k}[{r},{n}] convert(q)
+"""
+
+LOG_SOFTMAX = """
+    x: f32[{r},{n}]
+    b: f32[{n}]
+    bb = f32[{r},{n}] broadcast(b), dimensions={{1}}
+    c = f32[{r},{n}] add(x, bb)
+    least = f32[] constant(-inf)
+    zero = f32[] constant(0)
+    m = f32[{r}] reduce(c, least), dimensions={{1}}, to_apply=maximum_f32
+    mb = f32[{r},{n}] broadcast(m), dimensions={{0}}
+    d = f32[{r},{n}] subtract(c, mb)
+    e = f32[{r},{n}] exponential(d)
+    s = f32[{r}] reduce(e, zero), dimensions={{1}}, to_apply=add_f32
+    l = f32[{r}] log(s)
+    lb = f32[{r},{n}] broadcast(l), dimensions={{0}}
+    q = f32[{r},{n}] subtract(d, lb)
+    ROOT y = (f32[{r},{n}], f32[{r}]) tuple(q, l)
+"""
+
+LAYER_NORM = """
+    x: {k}[{r},{n}]
+    g: f32[{n}]
+    c = f32[{r},{n}] convert(x)
+    zero = f32[] constant(0)
+    s = f32[{r}] reduce(c, zero), dimensions={{1}}, to_apply=add_f32
+    share = f32[] constant({share})
+    shares = f32[{r}] broadcast(share), dimensions={{}}
+    mean = f32[{r}] multiply(s, shares)
+    means = f32[{r},{n}] broadcast(mean), dimensions={{0}}
+    d = f32[{r},{n}] subtract(c, means)
+    dd = f32[{r},{n}] multiply(d, d)
+    v = f32[{r}] reduce(dd, zero), dimensions={{1}}, to_apply=add_f32
+    var = f32[{r}] multiply(v, shares)
+    eps = f32[] constant(0.01)
+    least = f32[{r}] broadcast(eps), dimensions={{}}
+    sure = f32[{r}] add(var, least)
+    scale = f32[{r}] rsqrt(sure)
+    column = f32[{r},1] reshape(scale)
+    scales = f32[{r},1] broadcast(column), dimensions={{0,1}}
+    row = f32[{r}] reshape(scales)
+    wide = f32[{r},{n}] broadcast(row), dimensions={{0}}
+    y = f32[{r},{n}] multiply(d, wide)
+    gs = f32[{r},{n}] broadcast(g), dimensions={{1}}
+    yg = f32[{r},{n}] multiply(y, gs)
+    o = {k}[{r},{n}] convert(yg)
+    ROOT t = ({k}[{r},{n}], f32[{r}], f32[{r}]) tuple(o, mean, scale)
+"""
+
+GRADIENT = """
+    y: f32[{r},{n}]
+    dy: f32[{r},{n}]
+    z: f32[{n},{r}]
+    zt = f32[{r},{n}] transpose(z), dimensions={{1,0}}
+    p = f32[{r},{n}] multiply(y, dy)
+    start: f32[]
+    s = f32[{r}] reduce(p, start), dimensions={{1}}, to_apply=add_f32
+    most = f32[{r}] reduce(dy, start), dimensions={{1}}, to_apply=maximum_f32
+    both = f32[{r}] add(s, most)
+    sb = f32[{r},{n}] broadcast(both), dimensions={{0}}
+    d = f32[{r},{n}] subtract(dy, sb)
+    q = f32[{r},{n}] multiply(y, d)
+    w = f32[{r},{n}] multiply(q, zt)
+    ROOT t = (f32[{r},{n}], f32[{r},{n}], f32[{r}]) tuple(q, w, most)
+"""
+"""Two reductions in one phase, a transposed operand, results beside each other."""
+
+BEST = """
+    x: f32[{r},{n}]
+    i = s32[{r},{n}] iota(), iota_dimension=1
+    low = f32[] constant(-inf)
+    none = s32[] constant(0)
+    b = (f32[{r}], s32[{r}]) reduce(x, i, low, none), dimensions={{1}}, to_apply=argmax_f32
+    v = f32[{r}] get-tuple-element(b), index=0
+    j = s32[{r}] get-tuple-element(b), index=1
+    vb = f32[{r},{n}] broadcast(v), dimensions={{0}}
+    jb = s32[{r},{n}] broadcast(j), dimensions={{0}}
+    d = f32[{r},{n}] subtract(vb, x)
+    at = pred[{r},{n}] compare(i, jb), direction=EQ
+    ROOT t = (f32[{r},{n}], pred[{r},{n}]) tuple(d, at)
+"""
+"""A reducer without an identity, whose two outputs go back to the row."""
+
+RESHAPED = """
+    x: f32[{h},2,{n}]
+    flat = f32[{r},{n}] reshape(x)
+    zero = f32[] constant(0)
+    s = f32[{h},2] reduce(x, zero), dimensions={{2}}, to_apply=add_f32
+    sb = f32[{h},2,{n}] broadcast(s), dimensions={{0,1}}
+    d = f32[{h},2,{n}] subtract(x, sb)
+    f = f32[{r},{n}] reshape(d)
+    ff = f32[{r},{n}] multiply(f, flat)
+    v = f32[{r}] reduce(ff, zero), dimensions={{1}}, to_apply=add_f32
+    vb = f32[{r},{n}] broadcast(v), dimensions={{0}}
+    ROOT q = f32[{r},{n}] add(f, vb)
+"""
+"""Rows with their leading dimensions apart and together."""
+
+SIZES = [
+    (5, 1),
+    (7, 2),
+    (33, 5),
+    (40, 8),
+    (3, 10),
+    (70, 31),
+    (9, 33),
+    (130, 64),
+    (6, 100),
+    (2, 1000),
+    (1, 4100),
+]
+
+
+def _filled(template: str, rows: int, minor: int, kind: str = "f32") -> str:
+    return template.format(r=rows, n=minor, h=rows // 2, k=kind, share=1 / minor)
+
+
+@pytest.mark.parametrize(
+    "template", [SOFTMAX, LAYER_NORM, GRADIENT], ids=["softmax", "norm", "gradient"]
+)
+def test_rows_of_every_size(template: str) -> None:
+    """Rows around parts of warps, warps and blocks, alone and several in a block, with a last block not full."""
+    check_kernel(fusions([_filled(template, *size) for size in SIZES]), "whole-row")
+
+
+def test_forms() -> None:
+    """Logarithms, places of the best, reshaped rows; bf16 and f16 rows, f64 and scalars from memory."""
+    bodies = [_filled(LOG_SOFTMAX, *size) for size in SIZES[2:8:2]]
+    bodies += [_filled(BEST, *size) for size in [(33, 5), (9, 33), (3, 500), (2, 64)]]
+    bodies += [_filled(RESHAPED, *size) for size in [(6, 40), (2, 130)]]
+    bodies += [_filled(SOFTMAX, 9, 96, "bf16"), _filled(LAYER_NORM, 4, 100, "f16")]
+    bodies += [_filled(LAYER_NORM, 3, 72).replace("f32", "f64"), _filled(SOFTMAX, 4, 12, "f8e5m2")]
+    reducers = [Case("f32", (), (), "argmax"), Case("f64", (), ())]
+    check_kernel(fusions(bodies, reducers), "whole-row")
+
+
+def test_rows_too_long_for_registers() -> None:
+    """Rows that do not fit in registers are read again in each pass, with the same results."""
+    text = fusions([_filled(SOFTMAX, 2, 40001), _filled(LAYER_NORM, 1, 36000)])
+    source = check_kernel(text, "whole-row")
+    assert "_kept" not in source
+
+
+def test_a_row_is_read_once() -> None:
+    """What a later pass asks for again is kept: each operand has one place where it is read."""
+    _, _, source = planned(fusions([_filled(SOFTMAX, 300, 1024)]), "whole-row")
+    assert source.count("load_vector<4>(p0") == 1
+    assert source.count("expf(") == 4
+    assert "x_kept" in source or "c_kept" in source
+
+
+def test_tiles() -> None:
+    """Tiles of the user's own, kept or read again, give the same results."""
+    text = fusions([_filled(SOFTMAX, 33, 96), _filled(LAYER_NORM, 5, 96), _filled(GRADIENT, 2, 96)])
+    for rows, threads, vector, keep in [
+        (1, 32, 1, 1),
+        (4, 8, 4, 1),
+        (2, 64, 2, 0),
+        (1, 96, 1, 1),
+        (8, 16, 1, 0),
+    ]:
+        tile = {"rows": rows, "threads": threads, "vector": vector, "keep": keep}
+        check_kernel(text, "whole-row", tile, everywhere=False)
+
+
+def _site(text: str) -> Site:
+    module, _, _ = planned(text)
+    found = [inner for inner in module.entry if inner.opcode == "fusion"]
+    return Site(region_of(found[0]), find_target("h200"), Limits())
+
+
+@pytest.mark.parametrize(
+    ("body", "reason"),
+    [
+        (
+            """x: f32[64,40]
+            zero = f32[] constant(0)
+            s = f32[64] reduce(x, zero), dimensions={1}, to_apply=add_f32
+            b = f32[40,64] broadcast(s), dimensions={1}
+            t = f32[64,40] transpose(b), dimensions={1,0}
+            ROOT r = f32[64,40] subtract(x, t)""",
+            "b needs more of s than its own place or row",
+        ),
+        (
+            """x: f32[64,64]
+            zero = f32[] constant(0)
+            c = f32[64] reduce(x, zero), dimensions={0}, to_apply=add_f32
+            cb = f32[64,64] broadcast(c), dimensions={1}
+            d = f32[64,64] subtract(x, cb)
+            s = f32[64] reduce(d, zero), dimensions={1}, to_apply=add_f32
+            sb = f32[64,64] broadcast(s), dimensions={0}
+            ROOT r = f32[64,64] subtract(d, sb)""",
+            "c reduces, but not rows of 64 elements",
+        ),
+        (
+            """x: f32[64,40]
+            zero = f32[] constant(0)
+            ROOT s = f32[40] reduce(x, zero), dimensions={0}, to_apply=add_f32""",
+            "no reduction is over rows",
+        ),
+        (
+            """x: f32[64,40]
+            y: f32[7]
+            zero = f32[] constant(0)
+            s = f32[64] reduce(x, zero), dimensions={1}, to_apply=add_f32
+            n = f32[7] negate(y)
+            ROOT r = (f32[64], f32[7]) tuple(s, n)""",
+            "result 1 has 7 elements, neither 64 rows' nor 40 elements of each",
+        ),
+        (
+            """x: f32[64,40]
+            zero = f32[] constant(0)
+            s = f32[64] reduce(x, zero), dimensions={1}, to_apply=add_f32
+            b = f32[64,40] broadcast(s), dimensions={0}
+            d = f32[64,40] subtract(x, b)
+            ROOT r = s4[64,40] convert(d)""",
+            "result 0 is s4: its elements share bytes",
+        ),
+    ],
+)  # fmt: skip
+def test_refusals(body: str, reason: str) -> None:
+    """What is no sequence of passes over the same rows is refused, with the instruction that is none."""
+    verdict = find_kernel("whole-row").fits(_site(fusions([body])))
+    assert (verdict.ok, verdict.reason) == (False, reason)
+
+
+def test_wanted_where_a_row_waits() -> None:
+    """A reduction alone has better kernels; where a row goes on with its reduction this is the one."""
+    kernel = find_kernel("whole-row")
+    alone = """x: f32[64,40]
+    zero = f32[] constant(0)
+    ROOT s = f32[64] reduce(x, zero), dimensions={1}, to_apply=add_f32"""
+    site = _site(fusions([alone]))
+    assert kernel.fits(site)
+    assert kernel.wanted(site).reason == "no element of a row waits for a reduction of it"
+    assert kernel.wanted(_site(fusions([_filled(SOFTMAX, 64, 40)])))
+
+
+@pytest.mark.parametrize(
+    ("tile", "message"),
+    [
+        ({"vector": 8}, "whole-row: vector=8 must be a power of two that divides 100 elements"),
+        ({"threads": 48}, "whole-row: threads=48 must be a power of two below 32, or whole warps"),
+        ({"rows": 3, "threads": 16}, "whole-row: a block of 48 threads; it has whole warps, 1024 threads at most"),
+        ({"keep": 2}, "whole-row: keep=2 must be 0 or 1"),
+        ({"rows": 32, "threads": 1, "vector": 1}, "whole-row: keep=1 of 100 elements a thread; at most 32"),
+    ],
+)  # fmt: skip
+def test_tiles_that_cannot_be(tile: dict[str, int], message: str) -> None:
+    """A tile that no block can have is refused with what would do."""
+    site = _site(fusions([_filled(SOFTMAX, 64, 100)]))
+    kernel = find_kernel("whole-row")
+    with pytest.raises(UsageError) as caught:
+        kernel.spec(site, {**kernel.tile(site), **tile})
+    assert caught.value.message == message
