@@ -32,6 +32,9 @@ _PARALLELISM = (
 )
 _TRANSACTION = 64  # XLA: bytes that come from memory at once
 _CLOCK_BYTES = 32  # XLA: bytes a core can ask for in one clock
+_CPU_RATE = 40e9  # flops a second of one core: 8 lanes, a multiply and an add each, 2.5 GHz
+_CPU_BANDWIDTH = 10e9  # bytes a second that one core moves
+_CPU_CALL = 2e-6  # seconds of a call of NumPy's
 _TRANSCENDENTAL = 16  # 16 special function units beside 128 lanes of two flops each
 
 
@@ -82,6 +85,8 @@ def estimate(site: Site, kernel: Kernel, spec: KernelSpec) -> Estimate:
     cost = instruction_cost(instruction)
     read, written = _bytes(site, cost, spec)
     efficiency = _efficiency(site, kernel, spec)
+    if kernel.device == "cpu":
+        return _on_cpu(cost, read, written, efficiency)
     blocks, threads = _parallel(spec, target.cores, target.fpus_per_core)
     rate = target.clock_ghz * 2e9 * min(blocks, target.cores) * min(threads, target.fpus_per_core)
     work = cost.flops + _TRANSCENDENTAL * cost.transcendentals
@@ -100,6 +105,16 @@ def estimate(site: Site, kernel: Kernel, spec: KernelSpec) -> Estimate:
         launches * LAUNCH_SECONDS + arithmetic + memory - overlap,
         efficiency.reason,
     )
+
+
+def _on_cpu(cost: Cost, read: int, written: int, efficiency: Efficiency) -> Estimate:
+    """Of the NumPy executor, whatever the target: one core of a usual server."""
+    work = cost.flops + _TRANSCENDENTAL * cost.transcendentals
+    arithmetic = work / (_CPU_RATE * efficiency.compute)
+    memory = (read + written) / (_CPU_BANDWIDTH * efficiency.memory)
+    flops = cost.flops + cost.transcendentals
+    spent = _CPU_CALL + max(arithmetic, memory)
+    return Estimate(read, written, flops, spent, efficiency.reason)
 
 
 def _cache_speedup(site: Site, read: int) -> float:

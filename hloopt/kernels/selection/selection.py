@@ -88,13 +88,18 @@ ENTRY main {
             raise UsageError("frozen says that a lock file has to suit, but none is given by lock")
         for selector in filter(None, (self.rule, self.selector)):
             find_selector(selector)
+        lock = read_lock(self.lock) if self.lock else None
+        if lock is not None and lock.device != self.device:
+            raise UsageError(
+                f"{self.lock} holds ways of the {lock.device}, not of the {self.device}"
+            )
         return Chooser(
             module,
             find_gpu(self.target),
             self.limits(),
             kernels(self.device),
             tuple(map(parse_wish, self.kernel)),
-            read_lock(self.lock) if self.lock else None,
+            lock,
             self.frozen,
             self.rule,
             self.selector,

@@ -10,7 +10,7 @@ import numpy as np
 
 from hloopt.errors import EvaluationError
 from hloopt.interpret import EVALUATORS, Host, check_inputs, supported
-from hloopt.interpret.context import Value
+from hloopt.interpret.context import Evaluator, Value
 from hloopt.interpret.control import branch_number, branches, check_progress
 from hloopt.interpret.dynamic import evaluator
 from hloopt.interpret.interpreter import Interpreter
@@ -27,6 +27,7 @@ from hloopt.runtime.numpy.elementwise import elementwise
 from hloopt.runtime.numpy.loops import loop
 from hloopt.runtime.numpy.plan import Function, Line, Step
 from hloopt.runtime.numpy.values import Slots, leaf_slots, pack, unpack
+from hloopt.runtime.numpy.ways import way
 from hloopt.runtime.program import Array, Program
 from hloopt.types import Shape, TupleShape
 
@@ -203,6 +204,9 @@ class _Compiler(Interpreter):
         if opcode == "conditional":
             function = self._conditional(instruction, counted=counted)
             return self._several(builder, instruction, operands, function)
+        told = way(instruction)
+        if told is not None and not is_dynamic(instruction):
+            return self._evaluated(builder, instruction, operands, told)
         arrays = [slots for slots in operands if isinstance(slots, int)]
         # What is planned here goes by the sizes of shapes.
         if len(arrays) == len(operands) and not is_dynamic(instruction):
@@ -241,10 +245,14 @@ class _Compiler(Interpreter):
         return builder.constant(value)
 
     def _evaluated(
-        self, builder: Builder, instruction: Instruction, operands: list[Slots]
+        self,
+        builder: Builder,
+        instruction: Instruction,
+        operands: list[Slots],
+        given: Evaluator | None = None,
     ) -> Slots:
-        """Through the interpreter's evaluator; its results may share memory with any operand."""
-        evaluate = evaluator(instruction, EVALUATORS[instruction.opcode])
+        """Through an evaluator, the interpreter's by default; results may share memory with any operand."""
+        evaluate = evaluator(instruction, given or EVALUATORS[instruction.opcode])
         packed = pack([operand.shape for operand in instruction.operands])
 
         def run(*flat: Any) -> Any:

@@ -12,6 +12,7 @@ from hloopt.interpret.context import Context
 from hloopt.interpret.reduction import extremum
 from hloopt.interpret.regions import combiner
 from hloopt.ir import Instruction
+from hloopt.kernels.families.cpu import blas_problem
 from hloopt.runtime.numpy.builder import Builder
 from hloopt.runtime.numpy.movement import Emitter
 from hloopt.runtime.numpy.plan import Function
@@ -19,7 +20,6 @@ from hloopt.types import DotDims, DType
 
 __all__ = ["EMITTERS"]
 
-_BLAS = frozenset({"f32", "f64", "c64", "c128"})
 # A slice of less than this part of its operand is copied, so that the operand can be updated in place.
 _SMALL_PART = 4
 
@@ -34,9 +34,7 @@ def _dot(builder: Builder, instruction: Instruction, operands: Sequence[int]) ->
     """BLAS on operands whose dimensions are put in order by views, where that is possible."""
     result = instruction.array.dtype
     kinds = [operand.array.dtype for operand in instruction.operands]
-    if len(kinds) != 2 or not (result.name in _BLAS or result.name in ("bf16", "f16")):
-        return None
-    if not all(kind is result or (kind.is_narrow_float and result.name in _BLAS) for kind in kinds):
+    if blas_problem(instruction):
         return None
     dims = DotDims.of(instruction.attributes)
     left, right = (operand.array.dims for operand in instruction.operands)
