@@ -64,7 +64,6 @@ EFFICIENCIES: Final[Mapping[str, Efficiency]] = MappingProxyType({
     "dot-loop": Efficiency(compute=0.1, reason="operands come from the caches for each multiply-add"),
     "dot-small": Efficiency(compute=0.25, reason="operands come from shared memory"),
     "dot-tiled": Efficiency(compute=0.5, reason="tiles in shared memory and registers"),
-    "dot-library": Efficiency(compute=0.8, reason="measured shares of the peak of large products"),
     "convolution-direct": Efficiency(compute=0.1, reason="operands come from the caches"),
     "convolution-implicit-matmul": Efficiency(compute=0.4, reason="tiles in shared memory"),
     "convolution-1x1": Efficiency(compute=0.5, reason="tiles in shared memory"),

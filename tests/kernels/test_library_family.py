@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 import hloopt
 from hloopt.analysis.region import region_of
+from hloopt.kernels.estimate import estimate
 from hloopt.kernels.families.library import KERNELS
 from hloopt.kernels.kernel import Kernel, Site
 from hloopt.kernels.limits import Limits
 from hloopt.runtime import library_numpy
+from hloopt.targets import Unit, target
 from selecting import DEVICE
 
 DOT, FFT = KERNELS
@@ -62,6 +66,19 @@ def test_large_products_are_cublas_s() -> None:
     assert verdict.option == "dot_library_flops"
     assert DOT.wanted(site(product(4), dot_library_flops=128))
     assert not DOT.wanted(site(product(4), dot_library_flops=129))
+
+
+@pytest.mark.parametrize(
+    ("dtype", "unit"), [("f32", "scalar"), ("bf16", "matrix"), ("f64", "matrix")]
+)
+def test_estimates_know_the_units_for_matrices(dtype: str, unit: Unit) -> None:
+    """f32 stays out of them; a large product takes five quarters of its flops over the peak."""
+    where = replace(site(product(8192, dtype)), target=target("h200"))
+    spec = DOT.spec(where, DOT.tile(where))
+    peak = target("h200").peak_flops(dtype, unit)
+    assert peak is not None
+    flops = 2 * 8192**3
+    assert estimate(where, DOT, spec).seconds == pytest.approx(flops / (0.8 * peak), rel=0.1)
 
 
 @pytest.mark.parametrize(

@@ -6,10 +6,12 @@ from collections.abc import Callable
 from types import MappingProxyType
 
 from hloopt.analysis.gpu_libraries import Product, product_of, refusal
-from hloopt.kernels.kernel import NO, YES, Kernel, Site, Verdict
+from hloopt.kernels.kernel import NO, YES, Efficiency, Kernel, Site, Verdict
 from hloopt.kernels.spec import KernelSpec, Tile
 
 __all__ = ["KERNELS"]
+
+_SHARE = 0.8  # of the peak that a library reaches with large products
 
 
 def _fits(library: str) -> Callable[[Site], Verdict]:
@@ -38,6 +40,21 @@ def _flops(site: Site) -> int:
     return 2 * gemm.rows * gemm.columns * gemm.depth * gemm.batch * len(gemm.offsets)
 
 
+def _product_efficiency(site: Site, spec: KernelSpec) -> Efficiency:
+    """Units for matrices take what is narrower than f32, and f64; f32 only where TF32 is asked for."""
+    product = product_of(site.region.instruction)
+    assert isinstance(product, Product), product
+    target, dtype = site.target, product.operand
+    lanes = target.clock_ghz * 2e9 * target.cores * target.fpus_per_core
+    scalar = dtype == "f32" and product.arithmetic == "f32"
+    peak = target.peak_flops(dtype, "scalar" if scalar else "matrix") or lanes
+    units = "plain units" if scalar else "units for matrices"
+    return Efficiency(
+        compute=_SHARE * peak / lanes,
+        reason=f"{units} for {dtype}, {_SHARE:.0%} of their peak assumed",
+    )
+
+
 def _wanted_transform(site: Site) -> Verdict:
     return YES("nothing else computes a Fourier transform")
 
@@ -61,6 +78,7 @@ KERNELS = (
         _wanted_product,
         _tile,
         _spec("dot-library", "cublas"),
+        efficiency=_product_efficiency,
     ),
     Kernel(
         "fft-library",
