@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from threading import Lock
 from typing import TypeAlias
 
@@ -99,6 +100,7 @@ class DeviceProgram(Program):
         self._module = module
         self._running = Lock()
         self._parts: dict[int, list[_Part]] = {}
+        self._calls: dict[int, tuple[Callable[[], None], ...]] = {}
         self._captures = all(
             hasattr(device, name) for name in ("begin_capture", "end_capture", "replay")
         )
@@ -276,30 +278,38 @@ class DeviceProgram(Program):
         self.launches += 1
 
     def _enqueue(self, step: KernelStep) -> None:
-        self._moves(step.before)
+        calls = self._calls.get(id(step))
+        if calls is None:
+            # Buffers stay where they are: what is said to the device is the same each time.
+            calls = self._calls[id(step)] = tuple(self._prepared(step))
+        for call in calls:
+            call()
+
+    def _prepared(self, step: KernelStep) -> Iterator[Callable[[], None]]:
+        """What a step says to the device, in order."""
+        yield from map(self._moved, step.before)
         if step.spec.library:
-            self._library(step)
+            yield partial(self._library, step)
         for part in step.spec.steps:
             if isinstance(part, Launch):
-                self._launch(step, part)
+                yield self._launched(step, part)
             elif isinstance(part, Copy):
                 target, source = self._at(step, part.target), self._at(step, part.source)
                 if target != source:
-                    self.device.copy(target, source)
+                    yield partial(self.device.copy, target, source)
             else:
                 assert isinstance(part, Fill)
-                self.device.fill(self._at(step, part.target), part.value)
-        self._moves(step.after)
+                yield partial(self.device.fill, self._at(step, part.target), part.value)
+        yield from map(self._moved, step.after)
 
-    def _moves(self, moves: Sequence[Move]) -> None:
-        for move in moves:
-            self.device.copy(self._pointer(move.target), self._pointer(move.source))
+    def _moved(self, move: Move) -> Callable[[], None]:
+        return partial(self.device.copy, self._pointer(move.target), self._pointer(move.source))
 
     def _at(self, step: KernelStep, place: Place) -> Pointer:
         buffers = {"operand": step.operands, "result": step.results, "scratch": step.scratch}
         return self._pointer(buffers[place.kind][place.number])
 
-    def _launch(self, step: KernelStep, launch: Launch) -> None:
+    def _launched(self, step: KernelStep, launch: Launch) -> Callable[[], None]:
         arguments = [
             PointerArgument(self._at(step, argument.place), argument.role, argument.partial)
             for argument in launch.arguments
@@ -307,18 +317,12 @@ class DeviceProgram(Program):
         written = {argument.pointer for argument in arguments if argument.role != "in"}
         read = {argument.pointer for argument in arguments if argument.role != "out"}
         shared = {pointer for pointer in written & read if pointer.byte_size}
-        self.device.launch(
-            function_name(step, launch),
-            launch.grid,
-            launch.block,
-            [
-                PointerArgument(argument.pointer, "update")
-                if argument.pointer in shared
-                else argument
-                for argument in arguments
-            ],
-            launch.scalars,
-        )
+        told = [
+            PointerArgument(argument.pointer, "update") if argument.pointer in shared else argument
+            for argument in arguments
+        ]
+        name = function_name(step, launch)
+        return partial(self.device.launch, name, launch.grid, launch.block, told, launch.scalars)
 
     def _library(self, step: KernelStep) -> None:
         operands = [self._pointer(buffer) for buffer in step.operands]
