@@ -22,6 +22,7 @@ _FILES = (
     "narrow",
     "integers",
     "floats",
+    "halves",
     "complex",
     "hyperbolic",
     "inverse",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from hloopt.codegen.device import Uses
+from hloopt.codegen.device import Uses, library
 from hloopt.codegen.scalars.forms import narrow, widen
 from hloopt.codegen.scalars.integers import Rule
 from hloopt.types import DType
@@ -34,8 +34,12 @@ def _in_compute_type(form: str, double_form: str = "") -> Rule:
     return rule
 
 
-def _operator(sign: str) -> Rule:
+def _operator(sign: str, name: str = "") -> Rule:
+    """An operator of C's; for types that have a function ``name_type`` in the library, that."""
+
     def rule(kind: DType, operands: tuple[str, ...], uses: Uses) -> str:
+        if f"{name}_{kind.name}" in library():
+            return uses.call(f"{name}_{kind.name}", *operands)
         x, y = (widen(operand, kind, uses) for operand in operands)
         plain = f"{x} {sign} {y}"
         return narrow(plain, kind, uses) if kind.is_narrow_float else f"({plain})"
@@ -53,9 +57,11 @@ def _c_function_of_two(name: str) -> Rule:
 
 
 def _of_library(name: str) -> Rule:
-    """A function of the library: ``name_f32`` or ``name_f64``."""
+    """A function of the library: ``name_f32`` or ``name_f64``, or one of a narrow type itself."""
 
     def rule(kind: DType, operands: tuple[str, ...], uses: Uses) -> str:
+        if f"{name}_{kind.name}" in library():
+            return uses.call(f"{name}_{kind.name}", *operands)
         wide = [widen(operand, kind, uses) for operand in operands]
         ending = "f64" if kind.name == "f64" else "f32"
         return narrow(uses.call(f"{name}_{ending}", *wide), kind, uses)
@@ -81,10 +87,13 @@ def _absolute(kind: DType, operands: tuple[str, ...], uses: Uses) -> str:
 
 
 def _clamp(kind: DType, operands: tuple[str, ...], uses: Uses) -> str:
+    if f"maximum_{kind.name}" in library():
+        least, x, greatest = operands
+        raised = uses.call(f"maximum_{kind.name}", least, x)
+        return uses.call(f"minimum_{kind.name}", raised, greatest)
     least, x, greatest = (widen(operand, kind, uses) for operand in operands)
-    ending = "f64" if kind.name == "f64" else "f32"
-    raised = uses.call(f"maximum_{ending}", least, x)
-    return narrow(uses.call(f"minimum_{ending}", raised, greatest), kind, uses)
+    raised = uses.call("maximum_f32", least, x)
+    return narrow(uses.call("minimum_f32", raised, greatest), kind, uses)
 
 
 def finite(kind: DType, operands: tuple[str, ...], uses: Uses) -> str:
@@ -98,7 +107,7 @@ FLOATS: Mapping[str, Rule] = {
     "abs": _absolute,
     "acos": _c_function("acos"),
     "acosh": _c_function("acosh"),
-    "add": _operator("+"),
+    "add": _operator("+", "add"),
     "asin": _c_function("asin"),
     "asinh": _c_function("asinh"),
     "atan2": _c_function_of_two("atan2"),
@@ -118,7 +127,7 @@ FLOATS: Mapping[str, Rule] = {
     "logistic": _of_library("logistic"),
     "maximum": _of_library("maximum"),
     "minimum": _of_library("minimum"),
-    "multiply": _operator("*"),
+    "multiply": _operator("*", "multiply"),
     "negate": _negate,
     "power": _c_function_of_two("pow"),
     "remainder": _c_function_of_two("fmod"),
@@ -129,7 +138,7 @@ FLOATS: Mapping[str, Rule] = {
     "sine": _c_function("sin"),
     "sinh": _c_function("sinh"),
     "sqrt": _c_function("sqrt"),
-    "subtract": _operator("-"),
+    "subtract": _operator("-", "subtract"),
     "tan": _c_function("tan"),
     "tanh": _c_function("tanh"),
 }

@@ -63,7 +63,7 @@ def test_before_the_newer_instructions(executable_cases: list[Case]) -> None:
     ptx = compile_ptx(_source([case for case in executable_cases if _is_typical(case)]), "sm_75")
     assert "cvt.rn.f16.f32" in ptx
     assert "cvt.rn.bf16.f32" not in ptx
-    assert ".NaN.f32" not in ptx
+    assert ".NaN." not in ptx
     assert "e4m3x2" not in ptx
 
 
@@ -83,6 +83,9 @@ def test_narrow_floats_round_in_one_instruction_where_there_is_one(
     for instruction in (
         "cvt.rn.f16.f32",
         "cvt.rn.bf16.f32",
+        "add.rn.f16",
+        "add.rn.bf16",
+        "max.NaN.bf16",
         "max.NaN.f32",
         "min.NaN.f32",
         "cvt.rn.satfinite.e4m3x2.f32",

@@ -88,9 +88,10 @@ def test_a_literal_of_a_wider_number_wraps_or_rounds() -> None:
         ("expf(x)", lambda u: scalar_op("exponential", DTYPES["f32"], ("x",), u)),
         ("tanh(x)", lambda u: scalar_op("tanh", DTYPES["f64"], ("x",), u)),
         (
-            "round_bf16(widen_bf16(x) + widen_bf16(y))",
-            lambda u: scalar_op("add", DTYPES["bf16"], ("x", "y"), u),
+            "round_bf16(widen_bf16(x) * widen_bf16(y))",
+            lambda u: scalar_op("multiply", DTYPES["bf16"], ("x", "y"), u),
         ),
+        ("add_bf16(x, y)", lambda u: scalar_op("add", DTYPES["bf16"], ("x", "y"), u)),
         ("multiply_c64(x, y)", lambda u: scalar_op("multiply", DTYPES["c64"], ("x", "y"), u)),
         ("(x || y)", lambda u: scalar_op("maximum", DTYPES["pred"], ("x", "y"), u)),
         ("(float)x", lambda u: convert("x", DTYPES["s32"], DTYPES["f32"], u)),
