@@ -54,6 +54,9 @@ corpus: $(VENV)/.installed-dev  ## everything in the folder HLOOPT_CORPUS names,
 kernels: $(VENV)/.installed-dev  ## compile every generated kernel with NVRTC, no GPU needed: registers, spills, stack
 	$(BIN)/python tests/corpus/compile_kernels.py --jobs $(JOBS)
 
+emulate: $(VENV)/.installed-dev  ## every kernel of the corpus executed on the emulator, resumable; adds to the scoreboard
+	$(BIN)/python tests/corpus/score.py --emulated --jobs $(JOBS)
+
 bench: $(VENV)/.installed-dev  ## benchmarks: medians and ratios, never asserted
 	$(BIN)/python tests/benchmarks/bench.py
 

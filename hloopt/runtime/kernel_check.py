@@ -21,17 +21,21 @@ from hloopt.runtime.program import Array
 __all__ = ["CheckedProgram", "Finding"]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Finding:
     """A result of an instruction that its kernel computed otherwise than the interpreter.
 
-    ``launch`` counts kernels from 0 in the order in which they ran.
+    ``launch`` counts kernels from 0 in the order in which they ran; ``operands`` are what it was given, ``got``
+    and ``want`` the result's two values.
     """
 
     launch: int
     step: KernelStep
     result: int
     comparison: Comparison
+    operands: tuple[Array, ...]
+    got: Array
+    want: Array
 
     def __str__(self) -> str:
         where = f"%{self.step.instruction.name} ({self.step.spec.kernel}), result {self.result}"
@@ -74,6 +78,9 @@ class CheckedProgram(DeviceProgram):
         want = library_numpy.call(step.instruction, operands)
         results = [b for b in step.results if b.shape.dtype.is_array]
         for number, (buffer, array) in enumerate(zip(results, want, strict=True)):
-            found = compare(self._download(buffer), array)
+            got = self._download(buffer)
+            found = compare(got, array)
             if not found.passed:
-                self.findings.append(Finding(self.compared - 1, step, number, found))
+                self.findings.append(
+                    Finding(self.compared - 1, step, number, found, tuple(operands), got, array)
+                )

@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from beside import FIGURES
+from emulated import EMULATED_STAGES
 from memory import LARGE
 from records import WEAK, flags
 from stages import GOLDEN_STAGES, READING_STAGES, REFUSAL_STAGES, RESULT_STAGES, TEXT_STAGES
 
-__all__ = ["COMPILED", "XLA_STAGES", "Task", "tasks"]
+__all__ = ["COMPILED", "EMULATED", "XLA_STAGES", "Task", "emulated_tasks", "tasks"]
 
 COMPILED = "compiled"
 XLA_STAGES = ("reread", "same", COMPILED)
+EMULATED = "emulated."
 
 
 @dataclass(frozen=True)
@@ -39,6 +41,16 @@ class Task:
 def tasks(corpus: Path, xla: bool) -> list[Task]:
     """Everything to examine; ``xla`` adds the stages that ask XLA."""
     return [*_dumps(corpus, xla), *_models(corpus, xla), *_tests(corpus, xla)]
+
+
+def emulated_tasks(corpus: Path) -> list[Task]:
+    """The files whose kernels are executed: their parts are called as those they are from, with a prefix."""
+    kept = ("jax.before", "jax.h200", "xla-golden")
+    return [
+        replace(task, part=EMULATED + task.part, stages=EMULATED_STAGES)
+        for task in tasks(corpus, xla=False)
+        if task.part in kept
+    ]
 
 
 def _dumps(corpus: Path, xla: bool) -> Iterator[Task]:

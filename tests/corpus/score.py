@@ -31,7 +31,7 @@ import fuzz  # noqa: E402
 import memory  # noqa: E402
 from compiled import compiled  # noqa: E402
 from oracle import available  # noqa: E402
-from parts import COMPILED, XLA_STAGES, Task, tasks  # noqa: E402
+from parts import COMPILED, EMULATED, XLA_STAGES, Task, emulated_tasks, tasks  # noqa: E402
 from reread import reread, xla_worker  # noqa: E402
 from stages import GOLDEN_STAGES  # noqa: E402
 from store import digest, rows  # noqa: E402
@@ -53,12 +53,12 @@ def package_key() -> str:
         path
         for folder in ("hloopt", "grammar")
         for path in sorted((ROOT / folder).rglob("*"))
-        if path.suffix in (".py", ".lark", ".toml")
+        if path.suffix in (".py", ".lark", ".toml", ".cu", ".h", ".cpp")
     ]
     own = [
         HERE / f"{name}.py"
         for name in (
-            "beside", "compiled", "explanations", "judge", "memory", "records", "reread", "stages",
+            "beside", "compiled", "emulated", "explanations", "judge", "memory", "records", "reread", "stages",
         )
     ]  # fmt: skip
     shared = [HERE.parent / f"{name}.py" for name in ("graphs", "support")]
@@ -128,15 +128,15 @@ class Examiner:
 
 
 def examine_all(
-    corpus: Path, jobs: int, xla: bool, only: str = ""
+    wanted: list[Task], jobs: int, only: str = ""
 ) -> dict[str, dict[str, dict[str, str]]]:
-    """Part -> file name -> outcome, from the cache where it is still true; ``only`` one part."""
+    """Part -> file name -> outcome of what is wanted, from the cache where it is still true; ``only`` one part."""
     CACHE.mkdir(exist_ok=True)
     store = CACHE / f"{package_key()}.jsonl"
     known = {row["key"]: row["outcome"] for row in rows(store)}
     waiting: Queue[tuple[Task, str]] = Queue()
     results: dict[str, dict[str, dict[str, str]]] = defaultdict(dict)
-    for task in tasks(corpus, xla):
+    for task in wanted:
         if only not in ("", task.part):
             continue
         key = file_key(task)
@@ -247,6 +247,9 @@ def main() -> int:
     parser.add_argument("--worker", action="store_true", help=argparse.SUPPRESS)
     parser.add_argument("--part", default="", help="examine one part; nothing is written")
     parser.add_argument(
+        "--emulated", action="store_true", help="examine kernels on the emulator, nothing else"
+    )
+    parser.add_argument(
         "--allow-fall", metavar="REASON", help="write lower figures; say why in the commit"
     )
     options = parser.parse_args()
@@ -257,13 +260,15 @@ def main() -> int:
     if not corpus:
         print("HLOOPT_CORPUS is not set: nothing to examine", file=sys.stderr)
         return 2
-    xla = available()
-    if not xla:
+    xla = available() and not options.emulated
+    if not xla and not options.emulated:
         print(
             "no jaxlib (HLOOPT_XLA_PYTHON): XLA is not asked to read what we print", file=sys.stderr
         )
-    results = examine_all(Path(corpus), options.jobs, xla, options.part)
-    broken = fuzz.fuzz(package_key(), 0 if options.part else fuzz.COUNT, jobs=options.jobs)
+    wanted = emulated_tasks(Path(corpus)) if options.emulated else tasks(Path(corpus), xla)
+    results = examine_all(wanted, options.jobs, options.part)
+    damaged_count = 0 if options.part or options.emulated else fuzz.COUNT
+    broken = fuzz.fuzz(package_key(), damaged_count, jobs=options.jobs)
     failures = [
         f"{part}/{name} {stage}: {answer}"
         for part, files in sorted(results.items())
@@ -274,7 +279,9 @@ def main() -> int:
     failures += [f"damaged text {index}: {what}" for index, what in broken["broken"].items()]
     failures.sort(key=lambda line: bool(_excused(line)))
     (CACHE / "failures.txt").write_text("\n".join(failures) + "\n")
-    board = {**score(results), "damaged": damaged(broken)}
+    board = score(results)
+    if damaged_count:
+        board["damaged"] = damaged(broken)
     for part, stages in board.items():
         row = "  ".join(
             f"{stage} {found['ok']}" for stage, found in stages.items() if "ok" in found
@@ -284,6 +291,10 @@ def main() -> int:
         print("\n".join(line for line in failures if not _excused(line)))
         return 0
     old = json.loads(SCOREBOARD.read_text()) if SCOREBOARD.exists() else {}
+    # The other command's figures stay as they are.
+    board |= {
+        part: row for part, row in old.items() if part.startswith(EMULATED) != options.emulated
+    }
     if not xla:
         board = not_asked(old, board)
     lower = falls(old, board)

@@ -16,6 +16,8 @@ flops, bytes, count     O2 without fusion leaves no more than XLA does before it
 memory      reading takes at most so many times the file's size, see memory.py
 reread, same    XLA reads the printed text, and reads the same module from it, see reread.py
 
+Of the kernels, see emulated.py: planned, clean, ordered, agrees, and the same with _o2.
+
 Of a text that XLA's parser refuses for its syntax:
 
 answered    nothing but a mistake with a place in the text comes of reading it, strictly or not
@@ -32,6 +34,7 @@ from typing import Any
 
 import hloopt
 from beside import FIGURES, MOST, ratios
+from emulated import examine_kernels
 from explanations import rewritten
 from hloopt.errors import HlooptError, ParseError, UnsupportedError
 from hloopt.ir import fingerprint
@@ -67,6 +70,8 @@ def examine(
     ask XLA about them.
     """
     outcome: Outcome = {}
+    if "planned" in stages:
+        return examine_kernels(path, stages)
     if "answered" in stages:
         return _refusal(path.read_text())
     module: Any = None

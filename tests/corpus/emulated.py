@@ -1,0 +1,131 @@
+"""What is asked of the kernels of one file, on the emulator: ``make emulate``.
+
+planned   every instruction has a kernel or a library call, of the module as it is
+clean     no kernel reads or writes what it should not, no threads race, nothing is left unwritten, and each
+          kernel gives what the interpreter gives for the same operands
+ordered   blocks in another order give the same bits, unless a kernel says that it is atomic
+agrees    the results are the recorded ones, or those of the interpreter where that explains its own
+planned_o2, clean_o2, ordered_o2, agrees_o2     ... and so of the module that O2 made
+
+A loop's kernels are looked at one by one for the first ``LOOKED_AT`` launches only.
+"""
+
+from __future__ import annotations
+
+from contextlib import closing
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import hloopt
+from hloopt.codegen.program import kernel_steps
+from hloopt.errors import HlooptError, UnsupportedError
+from hloopt.runtime import library_numpy
+from hloopt.runtime.device_compile import Prepared, prepare
+from hloopt.runtime.emulator import EmulatorDevice
+from hloopt.runtime.inputs import generate
+from hloopt.runtime.kernel_check import CheckedProgram, Finding
+from records import record_of, spread
+from support import Recorded, mismatch
+
+__all__ = ["EMULATED_STAGES", "LOOKED_AT", "examine_kernels"]
+
+EMULATED_STAGES = tuple(
+    f"{stage}{suffix}"
+    for suffix in ("", "_o2")
+    for stage in ("planned", "clean", "ordered", "agrees")
+)
+LOOKED_AT = 400
+_LAUNCH_SECONDS = 30.0
+
+Outcome = dict[str, str]
+
+
+def examine_kernels(path: Path, stages: tuple[str, ...]) -> Outcome:
+    """Stage -> ``ok``, ``refused: message`` or ``failed: message``; a stage that fails ends its half."""
+    module = hloopt.parse(path.read_text(), path.name)
+    record = record_of(path)
+    outcome: Outcome = {}
+    for suffix in ("", "_o2"):
+        if f"planned{suffix}" in stages:
+            subject = hloopt.optimize(module, "O2") if suffix else module
+            for stage, answer in _examined(module, subject, record):
+                outcome[f"{stage}{suffix}"] = answer
+    return outcome
+
+
+def _examined(given: Any, module: Any, record: Recorded | None) -> Any:
+    stage = "planned"
+    try:
+        prepared = prepare(module)
+        yield stage, "ok"
+        stage = "clean"
+        inputs = record.inputs if record is not None else generate(given)
+        with closing(_program(prepared, "check", 1)) as program:
+            results = program.run(inputs)
+        _explain(program.findings)
+        yield stage, "ok"
+        stage = "ordered"
+        if not any(step.spec.is_atomic for step in kernel_steps(prepared.plan.steps)):
+            _ordered(prepared, inputs, results)
+        yield stage, "ok"
+        stage = "agrees"
+        if record is not None:
+            _agrees(given, record, results)
+            yield stage, "ok"
+    except UnsupportedError as error:
+        yield stage, f"refused: {_first_line(error)}; {'; '.join(error.notes)}"
+    except (HlooptError, AssertionError) as error:
+        yield stage, f"failed: {_first_line(error)}"
+    except Exception as error:  # noqa: BLE001 - a crash is what this tier looks for
+        yield stage, f"failed: {type(error).__name__}: {_first_line(error)}"
+
+
+def _program(prepared: Prepared, mode: Any, seed: int) -> CheckedProgram:
+    device = EmulatorDevice(mode=mode, seed=seed, time_limit=_LAUNCH_SECONDS)
+    program = CheckedProgram(prepared.module, prepared.plan, device, prepared.source)
+    program.most = LOOKED_AT if mode == "check" else 1
+    return program
+
+
+def _ordered(prepared: Prepared, inputs: list[Any], results: list[Any]) -> None:
+    with closing(_program(prepared, "fast", 2)) as program:
+        for number, (one, other) in enumerate(zip(results, program.run(inputs), strict=True)):
+            if one.tobytes() != other.tobytes():
+                raise AssertionError(f"out_{number} depends on the order of blocks")
+
+
+def _explain(findings: list[Finding]) -> None:
+    """Raise for the first finding that moving the operands by a few ULPs does not explain."""
+    for finding in findings:
+        instruction = finding.step.instruction
+
+        def run(
+            operands: list[Any], instruction: Any = instruction, at: int = finding.result
+        ) -> list[Any]:
+            return [library_numpy.call(instruction, operands)[at]]
+
+        spec = {"rtol": finding.comparison.rtol, "atol": finding.comparison.atol}
+        record = Recorded(list(finding.operands), [finding.want], [spec])
+        if mismatch([finding.got], spread(run, record)):
+            raise AssertionError(str(finding))
+
+
+def _agrees(given: Any, record: Recorded, results: list[Any]) -> None:
+    difference = mismatch(results, record)
+    if not difference:
+        return
+    # What explains the interpreter's results, ``evaluated`` of the same file says.
+    wanted = replace(record, outputs=hloopt.evaluate(given, record.inputs))
+    if not mismatch(results, wanted):
+        return
+
+    def run(inputs: list[Any]) -> list[Any]:
+        return hloopt.evaluate(given, inputs)
+
+    if mismatch(results, spread(run, wanted)):
+        raise AssertionError(difference)
+
+
+def _first_line(error: Exception) -> str:
+    return str(error).split("\n", 1)[0]
