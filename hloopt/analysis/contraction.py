@@ -106,6 +106,33 @@ class Contraction:
         """How far b, m, n or k counts."""
         return prod(self.axes[group])
 
+    def tested_axes(self) -> frozenset[Axis]:
+        """The axes of k that decide whether there is an element to be read."""
+        return frozenset(
+            axis
+            for side in (self.lhs, self.rhs)
+            for position, size in zip(side.positions, side.instruction.array.dims, strict=True)
+            if not self._inside(position, size)
+            for axis, _ in position.terms
+            if axis[0] == "k"
+        )
+
+    def always_inside(self) -> bool:
+        """Whether every place that is read has an element."""
+        return all(
+            self._inside(position, size)
+            for side in (self.lhs, self.rhs)
+            for position, size in zip(side.positions, side.instruction.array.dims, strict=True)
+        )
+
+    def _inside(self, position: Position, size: int) -> bool:
+        ends = [
+            (count, count * (self.axes[group][at] - 1)) for (group, at), count in position.terms
+        ]
+        low = position.constant + sum(min(0, end) for _, end in ends)
+        high = position.constant + sum(max(0, end) for _, end in ends)
+        return low >= 0 and high <= (size - 1) * position.dilation and position.dilation == 1
+
     @property
     def multiply_adds(self) -> int:
         """Products that are summed, those with padding among them."""

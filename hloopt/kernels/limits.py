@@ -18,6 +18,7 @@ class Limits:
     reduction_column_elements  longest column that one block reduces (XLA: 32 warps of 128 elements)
     scatter_ordered_indices    most indices of a scatter that each result element goes through in order (a warp
                                of them is read as fast as one)
+    convolution_matmul_size  smallest m, n and k of a group from which on a convolution is done by tiles
     dot_small_size  largest m and n of products that one block computes whole
     dot_loop_work  (m + n) * k below which a dot is computed by a loop kernel (XLA: 100)
     dot_library_flops  flops from which on cuBLAS computes a dot that stands alone: some tens of microseconds,
@@ -35,3 +36,4 @@ class Limits:
     dot_library_flops: int = 1 << 28
     sort_threads: int = 1024
     dot_small_size: int = 16
+    convolution_matmul_size: int = 8

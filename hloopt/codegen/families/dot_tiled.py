@@ -28,7 +28,7 @@ from hloopt.codegen.writer import EmitFunction, FunctionWriter
 from hloopt.kernels.families.dot_region import Product, product_of
 from hloopt.kernels.families.dot_tiling import Tiling, oriented, tiling_of
 
-__all__ = ["EMITTERS", "emit_sum", "emit_tiles"]
+__all__ = ["EMITTERS", "emit_sum", "emit_tiles", "narrowed"]
 
 _UNROLL = "#pragma unroll"
 _Write: TypeAlias = Callable[[str, Index, Index], None]

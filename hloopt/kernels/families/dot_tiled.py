@@ -18,7 +18,15 @@ from hloopt.kernels.families.loop import operands_read
 from hloopt.kernels.kernel import NO, YES, Kernel, Site, Verdict
 from hloopt.kernels.spec import Argument, KernelSpec, Launch, Place, Scratch, Tile
 
-__all__ = ["KERNELS", "SUM_THREADS", "split_spec", "tiled_spec"]
+__all__ = [
+    "KERNELS",
+    "SUM_THREADS",
+    "described",
+    "result_numbers",
+    "split_spec",
+    "splits_that_fit",
+    "tiled_spec",
+]
 
 SUM_THREADS = 256
 """Threads of a block that adds the partial sums of a contracted axis that was cut."""
@@ -86,7 +94,7 @@ def _wanted_split(site: Site) -> Verdict:
     wanted = _wanted(site)
     if not wanted:
         return wanted
-    split = _splits(site, contraction)
+    split = splits_that_fit(site, contraction)
     if split == 1:
         return NO(f"one part costs least with {described(contraction)}")
     return YES(f"{split} parts cost least with {described(contraction)}")
@@ -96,7 +104,8 @@ def _work(contraction: Contraction) -> int:
     return (contraction.size("m") + contraction.size("n")) * contraction.size("k")
 
 
-def _splits(site: Site, contraction: Contraction) -> int:
+def splits_that_fit(site: Site, contraction: Contraction) -> int:
+    """Into how many parts the contracted axis is best cut, of as many as there is room to count."""
     split = splits_wanted(site, contraction)
     while split > 1 and split * contraction.hero_elements > _MOST_PARTIAL:
         split //= 2
@@ -109,7 +118,7 @@ def _tile(site: Site) -> Tile:
 
 def _split_tile(site: Site) -> Tile:
     contraction = _contraction(site)
-    split = max(2, _splits(site, contraction))
+    split = max(2, splits_that_fit(site, contraction))
     return MappingProxyType({**default_tile(site, contraction, split), "split": split})
 
 

@@ -1,0 +1,131 @@
+"""Convolutions: by tiles as products of matrices, or output by output."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass
+from itertools import groupby
+from types import MappingProxyType
+from typing import Final
+
+from hloopt.analysis.contraction import Axis, Contraction, Position
+from hloopt.codegen.families.dot_index import operand_place
+from hloopt.codegen.families.dot_tiled import emit_tiles, narrowed
+from hloopt.codegen.families.dot_values import factor, multiply_add, store_sums, sum_type_name
+from hloopt.codegen.index import Index, delinearize
+from hloopt.codegen.writer import EmitFunction, FunctionWriter
+from hloopt.kernels.families.dot_region import Product, product_of
+
+__all__ = ["EMITTERS"]
+
+
+def emit_direct(f: FunctionWriter) -> None:
+    """Each thread: ``outputs`` neighbours, whose windows are gone through together."""
+    product = product_of(f.region)
+    assert isinstance(product, Product), product
+    _Direct(f, product, product.contraction).emit()
+
+
+@dataclass
+class _Direct:
+    f: FunctionWriter
+    product: Product
+    contraction: Contraction
+
+    def emit(self) -> None:
+        f, contraction = self.f, self.contraction
+        outputs = f.tile["outputs"]
+        runs = contraction.hero_elements // outputs
+        run = f.global_thread("i")
+        if run.high >= runs:
+            f.scope.line(f"if ({run} >= {runs}) return;")
+            run = narrowed(run, runs)
+        places = [
+            delinearize(run * outputs + lane, contraction.hero_dims) for lane in range(outputs)
+        ]
+        places = [self._named(place) for place in places]
+        sums = f.scope.names.fresh("sums")
+        f.scope.line(f"{sum_type_name(f, contraction)} {sums}[{outputs}] = {{}};")
+        names = [f"{sums}[{lane}]" for lane in range(outputs)]
+        self._windows([_axes(contraction, place) for place in places], names)
+        store_sums(f, self.product, places, names)
+
+    def _named(self, place: tuple[Index, ...]) -> tuple[Index, ...]:
+        e, dims = self.f.elements, self.contraction.hero_dims
+        return tuple(
+            e.symbol(index, f"at_{number}", 0, size - 1)
+            for number, (index, size) in enumerate(zip(place, dims, strict=True))
+        )
+
+    def _windows(self, lanes: list[dict[Axis, Index]], sums: list[str]) -> None:
+        """Loops over the window, those that padding depends on outside of the others."""
+        e, contraction = self.f.elements, self.contraction
+        sizes: dict[Axis, int] = {("k", at): size for at, size in enumerate(contraction.axes["k"])}
+        outer = contraction.tested_axes()
+        inner = [axis for axis in sizes if axis not in outer]
+        zeros: dict[Axis, Index] = dict.fromkeys(inner, Index(0))
+        with ExitStack() as blocks:
+            at: dict[Axis, Index] = {}
+            for axis in (axis for axis in sizes if axis in outer):
+                at[axis] = self._loop(blocks, sizes[axis], "w")
+            tests = [self._tests({**lane, **at, **zeros}) for lane in lanes]
+            shared = len(set(tests)) == 1
+            if shared and tests[0]:
+                blocks.enter_context(e.within(e.scope.block(f"if ({' && '.join(tests[0])})")))
+            for axis in inner:
+                at[axis] = self._loop(blocks, sizes[axis], "c")
+            rows = list(zip(lanes, sums, tests, strict=True))
+            for common, group in groupby(rows, lambda row: () if shared else row[2]):
+                with e.within(e.scope.block(f"if ({' && '.join(common)})") if common else e.scope):
+                    for lane, total, _ in group:
+                        self._multiply({**lane, **at}, total)
+
+    def _loop(self, blocks: ExitStack, size: int, hint: str) -> Index:
+        if size == 1:
+            return Index(0)
+        block, at = self.f.elements.loop(size, hint)
+        blocks.enter_context(self.f.elements.within(block))
+        return at
+
+    def _tests(self, axes: Mapping[Axis, Index]) -> tuple[str, ...]:
+        return tuple(
+            test
+            for side in (self.contraction.lhs, self.contraction.rhs)
+            for test in operand_place(side, axes)[0]
+        )
+
+    def _multiply(self, axes: Mapping[Axis, Index], total: str) -> None:
+        f, e, names = self.f, self.f.elements, []
+        for side in (self.contraction.lhs, self.contraction.rhs):
+            _, place = operand_place(side, axes)
+            value = factor(f, self.contraction, side, e.value(side.instruction, place))
+            names.append(e.scope.declare(sum_type_name(f, self.contraction), value, "factor"))
+        for line in multiply_add(self.contraction, total, *names):
+            e.scope.line(line)
+
+
+def _axes(contraction: Contraction, place: tuple[Index, ...]) -> dict[Axis, Index]:
+    """The axes of b, m and n at a place of the result."""
+    axes: dict[Axis, Index] = {("b", 0): Index(0)}
+    for position, index in zip(contraction.result, place, strict=True):
+        axes.update(_solved(contraction, position, index))
+    return axes
+
+
+def _solved(contraction: Contraction, position: Position, index: Index) -> dict[Axis, Index]:
+    """The axes of a position that is ``index``: one axis, one turned round, or groups of one."""
+    if len(position.terms) == 1:
+        ((axis, count),) = position.terms
+        return {axis: index if count == 1 else Index(position.constant) - index}
+    (group, size), (axis, _) = position.terms
+    return {group: index // size, axis: index % size}
+
+
+EMITTERS: Final[Mapping[str, EmitFunction]] = MappingProxyType(
+    {
+        "convolution-1x1": emit_tiles,
+        "convolution-implicit-matmul": emit_tiles,
+        "convolution-direct": emit_direct,
+    }
+)
