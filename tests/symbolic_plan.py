@@ -85,6 +85,8 @@ def made(intern: Callable[[Symbol], int], instruction: Instruction, given: list[
         instruction.operands[0].shape, instruction.shape
     ):
         return given
+    if instruction.opcode == "copy-start":
+        return [*given, *given, NOTHING]
     count = len(list(leaves(instruction.shape)))
     shapes = [leaf for operand in instruction.operands for leaf in leaves(operand.shape)]
     seen = [
@@ -148,7 +150,25 @@ class _Graph:
             return self.call(branches(instruction)[number], [given[1 + number]])
         if opcode == "call":
             return self.call(attributes["to_apply"], given)
+        if opcode in ("async-start", "copy-start"):
+            return self.start(instruction, given)
+        if opcode in ("async-done", "copy-done"):
+            first = 0 if opcode == "copy-done" else count_leaves(instruction.operands[0].operands)
+            return given[0][first : first + count_leaves([instruction])]
         return made(self.intern, instruction, [symbol for part in given for symbol in part])
+
+    def start(self, instruction: Instruction, given: list[list[int]]) -> list[int]:
+        """Operands, result and context of a call; copy, source and context of a copy."""
+        flat = [symbol for part in given for symbol in part]
+        if instruction.opcode == "copy-start":
+            found = [*flat, *flat]
+        else:
+            found = [*flat, *self.call(instruction.attributes["calls"], given)]
+        return found + [NOTHING] * (count_leaves([instruction]) - len(found))
+
+
+def count_leaves(instructions: Sequence[Instruction]) -> int:
+    return sum(len(list(leaves(one.shape))) for one in instructions)
 
 
 class _Machine:

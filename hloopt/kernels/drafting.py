@@ -152,7 +152,11 @@ class _Drafter:
     def kernel(self, instruction: Instruction, spec: KernelSpec) -> Kernel:
         operands = self.operands(instruction)
         read = _read(spec, len(operands))
-        wanted = self.slots.spots(instruction)
+        kept = self.slots.handed_on(instruction)
+        wanted = tuple(
+            Spot(NOTHING, spot.shape) if number in kept else spot
+            for number, spot in enumerate(self.slots.spots(instruction))
+        )
         self.check_written(instruction, wanted)
         targets = self.apart(spec, operands, wanted, read)
         after = tuple(

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import dataclasses
+import os
 import random
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 from fake_device import choose
 from symbolic_plan import WrongReadError, check_plan
 
 import hloopt
+from hloopt.analysis.region import region_of
 from hloopt.errors import UnsupportedError, UsageError
 from hloopt.ir import Instruction, Module
 from hloopt.kernels import planning
@@ -18,6 +21,7 @@ from hloopt.kernels.buffers.packing import Packing, pack
 from hloopt.kernels.drafting import _Drafter
 from hloopt.kernels.kernel import Kernel
 from hloopt.kernels.lowering import DEVICE, make_ready
+from hloopt.kernels.overwrites import overwritable
 from hloopt.kernels.plan import (
     ConditionalStep,
     HostStep,
@@ -28,9 +32,13 @@ from hloopt.kernels.plan import (
     walk_steps,
 )
 from hloopt.kernels.planning import plan_program
+from hloopt.kernels.selection import KernelSelection
+from hloopt.kernels.selection import choose as select_kernel
 from hloopt.kernels.spec import Argument, KernelSpec, Launch, Place, Scratch
 from hloopt.rewrite import Pipeline
+from hloopt.targets import find_target
 from random_modules import module_text
+from support import count_calls
 
 Choose = Callable[[Instruction], tuple[Kernel, KernelSpec]]
 
@@ -545,3 +553,102 @@ def test_a_plan_is_the_same_each_time() -> None:
     """Two plans of one module are equal."""
     ready = make_ready(hloopt.parse(module_text(random.Random(4))))
     assert plan_program(ready, choose) == plan_program(ready, choose)
+
+
+# ---- calls that run beside others ---------------------------------------------------------------
+
+
+def test_asynchronous_calls_run_where_they_start() -> None:
+    """What a start wraps is a step, its end is none; a copy of its own kind is a copy."""
+    _, plan = planned(
+        entry(
+            """p = f32[64] parameter(0)
+            s = ((f32[64]), f32[64], s32[]) async-start(p), calls=work
+            d = f32[64] async-done(s)
+            c = (f32[64], f32[64], u32[]) copy-start(d)
+            e = f32[64] copy-done(c)
+            ROOT r = f32[64] negate(e)""",
+            before="work { x = f32[64] parameter(0)\n ROOT y = f32[64] cosine(x) }",
+        )
+    )
+    assert [step.instruction.opcode for step in kernels(plan)] == ["cosine", "copy-start", "negate"]
+
+
+def test_a_call_that_stays_runs_in_place() -> None:
+    """A call that may not be inlined has the steps of its computation, in buffers of the caller."""
+    _, plan = planned(
+        entry(
+            """p = f32[64] parameter(0)
+            a = f32[64] negate(p)
+            b = f32[64] call(a), to_apply=work, frontend_attributes={inlineable="false"}
+            ROOT r = f32[64] sine(b)""",
+            before="work { x = f32[64] parameter(0)\n ROOT y = f32[64] cosine(x) }",
+        )
+    )
+    first, second, third = kernels(plan)
+    assert second.operands[0] == first.results[0]
+    assert third.operands[0] == second.results[0]
+
+
+# ---- results in the bytes of operands -----------------------------------------------------------
+
+
+def pairs(text: str) -> tuple[tuple[int, int], ...]:
+    return overwritable(region_of(hloopt.parse(text).entry.root))
+
+
+def test_which_operands_a_result_may_overwrite() -> None:
+    """Those read at the same place only, of a kernel with one result."""
+    one = "p = f32[4,2] parameter(0)\n q = f32[4,2] parameter(1)\n s = f32[] parameter(2)"
+    assert pairs(entry(f"{one}\n ROOT r = f32[4,2] add(p, q)")) == ((0, 0), (1, 0))
+    assert pairs(entry(f"{one}\n ROOT r = f32[4,2] clamp(s, q, s)")) == ((1, 0),)
+    assert pairs(entry(f"{one}\n ROOT r = f32[4,2] reverse(p), dimensions={{0}}")) == ()
+    assert pairs(entry(f"{one}\n ROOT r = s8[4,2] convert(p)")) == ()
+    body = "body { x = f32[4,2] parameter(0)\n y = f32[4,2] parameter(1)\n"
+    fused = f"{one}\n ROOT f = f32[4,2] fusion(p, q), kind=kLoop, calls=body"
+    turned = "z = f32[4,2] reverse(y), dimensions={1}\n ROOT w = f32[4,2] add(x, z) }"
+    assert pairs(entry(fused, before=body + turned)) == ((0, 0),)
+    several = "ROOT t = (f32[4,2], f32[4,2]) tuple(f32[4,2] negate(x), f32[4,2] add(x, y)) }"
+    both = fused.replace("ROOT f = f32[4,2]", "ROOT f = (f32[4,2], f32[4,2])")
+    assert pairs(entry(both, before=body + several)) == ()
+
+
+# ---- many buffers -------------------------------------------------------------------------------
+
+
+def test_time_is_in_proportion_to_the_module() -> None:
+    """Four times the instructions take about four times the calls."""
+
+    def chain(length: int) -> Module:
+        lines = ["p = f32[256] parameter(0)", "v0 = f32[256] negate(p)"]
+        for number in range(1, length):
+            other = f"v{max(0, number - 7)}"
+            lines.append(f"v{number} = f32[256] add(v{number - 1}, {other})")
+        lines.append(f"ROOT r = f32[256] cosine(v{length - 1})")
+        return make_ready(hloopt.parse(entry("\n".join(lines))))
+
+    few, many = chain(300), chain(1200)
+    plan_program(few, choose)
+    assert count_calls(lambda: plan_program(many, choose)) < 5 * count_calls(
+        lambda: plan_program(few, choose)
+    )
+
+
+# ---- programs out of JAX ------------------------------------------------------------------------
+
+
+@pytest.mark.corpus
+@pytest.mark.parametrize(
+    "name", ["while_tuple_heavy", "adam_100_arrays", "transformer_lm_train_step"]
+)
+def test_real_programs_with_the_kernels_they_get(name: str) -> None:
+    """With chosen kernels each read is right, and memory is within 1.2 of what lives at once."""
+    path = Path(os.environ["HLOOPT_CORPUS"]) / "jax" / f"{name}.before.hlo"
+    selection = KernelSelection()
+    target, limits = find_target(selection.target), selection.limits()
+    for pipeline in ("O0", "O2"):
+        ready = make_ready(hloopt.optimize(hloopt.parse(path.read_text()), pipeline))
+        Pipeline((selection,)).run(ready)
+        plan = plan_program(ready, lambda one: select_kernel(one, target, limits))
+        check_plan(ready, plan)
+        assert plan.peak <= 1.2 * plan.live_bound

@@ -79,6 +79,14 @@ class Slots:
             for number, shape in zip(numbers, shapes, strict=True)
         )
 
+    def handed_on(self, instruction: Instruction) -> frozenset[int]:
+        """The leaves of a result that are values of operands: a transfer gives its source beside its copy."""
+        given = {
+            number for operand in instruction.operands for number in self._aliasing.numbers(operand)
+        }
+        numbers = self._aliasing.numbers(instruction)
+        return frozenset(leaf for leaf, number in enumerate(numbers) if number in given)
+
     def changed(self, loop: Instruction) -> tuple[Spot, ...]:
         """Where the elements of a loop's state lie that its body changes."""
         numbers = self._aliasing.numbers(loop)
