@@ -154,6 +154,15 @@ def test_a_gpu_newer_than_the_library_gets_ptx() -> None:
         nvrtc.nvrtc_for_device((3, 5))
 
 
+def test_names_of_architectures() -> None:
+    """Real and virtual ones, with what is special to a device; nothing else."""
+    library = nvrtc.nvrtc_for("sm_90")
+    assert [library.supports(arch) for arch in ("sm_90", "sm_90a", "compute_90")] == [True] * 3
+    wrong = ("sm_91", "sm_9", "sm_90x", "90", "compute_sm_90", "")
+    assert [library.supports(arch) for arch in wrong] == [False] * len(wrong)
+    assert nvrtc.architecture((10, 3)) == "sm_103"
+
+
 def test_unknown_options_are_refused_with_their_name() -> None:
     """NVRTC's complaint about an option is passed on."""
     with pytest.raises(DeviceError, match="--nonsense"):

@@ -69,10 +69,9 @@ class Nvrtc:
         return f"{self} {path.stat().st_size if path.is_file() else self.path}"
 
     def supports(self, arch: str) -> bool:
-        """Whether it compiles for ``sm_90``, ``compute_90`` and the like."""
-        return re.sub(r"^compute_|[af]$", lambda m: "sm_" if m[0][0] == "c" else "", arch) in (
-            self.architectures
-        )
+        """Whether it compiles for ``sm_90``, ``sm_90a``, ``compute_90`` and the like."""
+        found = re.fullmatch(r"(?:sm|compute)_(\d+)[af]?", arch)
+        return found is not None and f"sm_{found[1]}" in self.architectures
 
     def compile(self, source: str, name: str, options: Sequence[str]) -> Outcome:
         """Compile a text; errors in it are in the log, any other failure is a ``DeviceError``."""
