@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 from hloopt.errors import DeviceError
-from hloopt.runtime.emulator.shared import SharedArray, shared_declarations
+from hloopt.runtime.emulator.shared import SharedArray, SharedLayout, shared_declarations
 from hloopt.runtime.emulator.tokens import Function, Token, closing, join, without_linkage
 
 __all__ = ["check_function", "struct_names", "vector_overloads"]
@@ -39,7 +39,12 @@ def check_function(
     types = structs | _type_parameters(function)
     declared, pointers = _declare_pointers(tokens, types)
     arrays = {array.name: array for _, _, found in shared_declarations(declared) for array in found}
-    writer = _Writer(pointers, arrays, helpers if function.is_kernel else frozenset())
+    writer = _Writer(
+        pointers,
+        arrays,
+        helpers if function.is_kernel else frozenset(),
+        SharedLayout(function.name),
+    )
     return writer.rewrite(declared)
 
 
@@ -147,7 +152,7 @@ class _Writer:
     pointers: frozenset[str]
     arrays: Mapping[str, SharedArray]
     helpers: frozenset[str]
-    parts: list[str] = field(default_factory=list)
+    layout: SharedLayout
 
     def rewrite(self, tokens: Sequence[Token]) -> str:
         parts: list[str] = []
@@ -157,7 +162,7 @@ class _Writer:
             token = tokens[at]
             if at in declarations:
                 at, found = declarations[at]
-                parts.append(token.before + "".join(_declaration(array) for array in found))
+                parts.append(token.before + "".join(map(self._declaration, found)))
             elif self._is_access(tokens, at):
                 text, at = self._access(tokens, at, parts)
                 parts.append(text)
@@ -171,6 +176,11 @@ class _Writer:
                 parts.append(token.before + token.text)
                 at += 1
         return "".join(parts)
+
+    def _declaration(self, array: SharedArray) -> str:
+        sizes = ", ".join(array.sizes or ("1",))
+        checked = f"static hloopt::SharedArray<{array.element}, {sizes}> {array.name}; "
+        return self.layout.place(array) + checked
 
     def _is_access(self, tokens: Sequence[Token], at: int) -> bool:
         name = tokens[at].text
@@ -217,11 +227,6 @@ class _Writer:
             indices.append(self.rewrite(tokens[behind + 1 : end]))
             behind = end + 1
         return indices or ["0"], behind
-
-
-def _declaration(array: SharedArray) -> str:
-    sizes = ", ".join(array.sizes or ("1",))
-    return f"static hloopt::SharedArray<{array.element}, {sizes}> {array.name}; "
 
 
 def _is_address(tokens: Sequence[Token], at: int) -> bool:

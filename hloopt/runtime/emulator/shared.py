@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from hloopt.errors import DeviceError
 from hloopt.runtime.emulator.tokens import Function, Token, closing, join
 
-__all__ = ["SharedArray", "declare_shared", "shared_declarations"]
+__all__ = ["SharedArray", "SharedLayout", "declare_shared", "shared_declarations"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,24 +61,38 @@ def declare_shared(function: Function, tokens: Sequence[Token]) -> str:
     """The function's text with shared arrays as references into the memory of the running block."""
     parts = []
     at = 0
-    behind = "0"
+    layout = SharedLayout(function.name)
     for begin, end, arrays in shared_declarations(tokens):
         if not function.is_kernel:
             line = tokens[begin].line
             raise DeviceError(f"line {line} of the generated code has __shared__ outside a kernel")
         parts.append(join(tokens[at:begin]) + tokens[begin].before)
         for array in arrays:
-            sizes = "".join(f"[{size}]" for size in array.sizes)
+            where = layout.place(array)
             name = array.name
             parts.append(
-                f"typedef {array.element} {name}__type{sizes}; "
-                f"constexpr int {name}__at = {behind}; "
-                f"{name}__type& {name} = *({name}__type*)(hloopt::worker->shared + {name}__at); "
-            )
-            behind = f"({name}__at + ((int)sizeof({name}__type) + 15) / 16 * 16)"
-            parts.append(
-                f"static_assert({name}__at + sizeof({name}__type) <= hloopt::kSharedBytes, "
-                f'"{function.name}: more than 48 KiB of shared memory"); '
+                f"{where}{name}__type& {name} = "
+                f"*({name}__type*)(hloopt::worker->shared + {name}__at); "
             )
         at = end
     return "".join(parts) + join(tokens[at:])
+
+
+@dataclass
+class SharedLayout:
+    """Where the arrays of a kernel lie, one behind the other; the compiler knows their sizes."""
+
+    kernel: str
+    behind: str = "0"
+
+    def place(self, array: SharedArray) -> str:
+        """Declarations of the array's type and offset, with a refusal of more than there is."""
+        sizes = "".join(f"[{size}]" for size in array.sizes)
+        name = array.name
+        at = self.behind
+        self.behind = f"({name}__at + ((int)sizeof({name}__type) + 15) / 16 * 16)"
+        return (
+            f"typedef {array.element} {name}__type{sizes}; constexpr int {name}__at = {at}; "
+            f"static_assert({name}__at + sizeof({name}__type) <= hloopt::kSharedBytes, "
+            f'"{self.kernel}: more than 48 KiB of shared memory"); '
+        )

@@ -31,6 +31,7 @@ _TOKEN = re.compile(
 )
 
 _OPENING = {"(": ")", "[": "]", "{": "}"}
+_CLOSING = frozenset(_OPENING.values())
 
 _SYNCHRONIZES = re.compile(
     r"__syncthreads(_\w+)?|__syncwarp|__shfl_(\w+_)?sync|__(ballot|any|all)_sync|__activemask"
@@ -81,15 +82,23 @@ def without_linkage(tokens: Sequence[Token]) -> list[Token]:
 
 
 def closing(tokens: Sequence[Token], opening: int) -> int:
-    """Where the bracket at ``opening`` closes."""
-    depth = 0
+    """Where the bracket at ``opening`` closes.
+
+    Raises ``ValueError`` for one in it, or itself, that does not.
+    """
+    open_ones: list[Token] = []
     for index in range(opening, len(tokens)):
-        text = tokens[index].text
-        depth += text in _OPENING
-        depth -= text in _OPENING.values() and tokens[index].kind == "mark"
-        if depth == 0:
-            return index
-    raise ValueError(f"line {tokens[opening].line}: {tokens[opening].text!r} is not closed")
+        token = tokens[index]
+        if token.text in _OPENING:
+            open_ones.append(token)
+        elif token.text in _CLOSING:
+            if token.text != _OPENING[open_ones[-1].text]:
+                break
+            open_ones.pop()
+            if not open_ones:
+                return index
+    unclosed = open_ones[-1]
+    raise ValueError(f"line {unclosed.line}: {unclosed.text!r} is not closed")
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,11 +152,11 @@ class Function:
 
     @cached_property
     def most_threads(self) -> int | None:
-        """What ``__launch_bounds__`` says of a block."""
+        """What ``__launch_bounds__`` says of a block, if it is a number."""
         for index in range(self.begin, self.body):
             if self.tokens[index].text == "__launch_bounds__":
-                number = self.tokens[index + 2].text
-                return int(number) if number.isdecimal() else None
+                number, behind = (token.text for token in self.tokens[index + 2 : index + 4])
+                return int(number) if number.isdecimal() and behind in (")", ",") else None
         return None
 
 

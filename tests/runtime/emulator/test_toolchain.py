@@ -1,0 +1,98 @@
+"""Finding the compiler, and not calling it twice."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from hloopt.errors import DeviceError
+from hloopt.runtime.emulator import check_emulator, toolchain
+from hloopt.runtime.emulator.toolchain import find_compiler
+
+SOURCE = "__global__ void k(int* out) { out[threadIdx.x] = 1 + threadIdx.x; }\n"
+
+
+def test_no_compiler(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Without a compiler the error says what to install, and its exit code is that of a missing device."""
+    monkeypatch.delenv("CXX", raising=False)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(DeviceError) as caught:
+        check_emulator()
+    assert str(caught.value) == (
+        "the emulator needs a C++ compiler, and neither $CXX nor c++, g++, clang++ is there: install one "
+        "(Debian and Ubuntu: apt install g++; Fedora: dnf install gcc-c++; macOS: xcode-select --install) "
+        "or name it in CXX"
+    )
+    assert caught.value.exit_code == 5
+
+
+def test_wrong_compiler(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """A compiler named in CXX is the one that is used, or an error."""
+    monkeypatch.setenv("CXX", "no-such-compiler -O1")
+    with pytest.raises(
+        DeviceError, match="CXX names the compiler 'no-such-compiler', which is not"
+    ):
+        find_compiler()
+    broken = tmp_path / "broken"
+    broken.write_text("#!/bin/sh\nexit 3\n")
+    broken.chmod(0o755)
+    monkeypatch.setenv("CXX", str(broken))
+    with pytest.raises(DeviceError, match=f"the C\\+\\+ compiler '{broken}' does not work"):
+        find_compiler()
+
+
+def test_compiler_with_options(
+    compiler: None, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """CXX may have options."""
+    found = find_compiler()
+    monkeypatch.setenv("CXX", " ".join([*found.command, "-DSOMETHING"]))
+    assert find_compiler().command == (*found.command, "-DSOMETHING")
+    assert find_compiler().version == found.version
+
+
+def test_cache(bench: Callable[..., Any], monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """A program is compiled once for each mode; a damaged executable is compiled again."""
+    monkeypatch.setenv("HLOOPT_CACHE_DIR", str(tmp_path))
+    calls: list[list[str]] = []
+    compile_ = toolchain._compile
+
+    def counted(compiler: Any, arguments: list[str]) -> None:
+        calls.append(arguments)
+        compile_(compiler, arguments)
+
+    monkeypatch.setattr(toolchain, "_compile", counted)
+
+    def run(mode: str) -> list[int]:
+        made = bench(SOURCE, mode=mode)
+        out = made.blank(16)
+        made.launch("k", 1, 4, [out])
+        values = list(made.read(out, np.int32))
+        made.device.close()
+        return values
+
+    assert run("fast") == [1, 2, 3, 4]
+    assert len(calls) == 2  # the runtime and the program
+    assert run("fast") == [1, 2, 3, 4]
+    assert len(calls) == 2
+    assert run("check") == [1, 2, 3, 4]
+    assert len(calls) == 3
+    programs = [path for path in (tmp_path / "emulator").iterdir() if not path.suffix]
+    assert len(programs) == 2
+    for path in programs:
+        data = path.read_bytes()
+        path.write_bytes(data[: len(data) // 2])
+        os.utime(path)
+    assert run("fast") == [1, 2, 3, 4]
+    assert len(calls) == 4
+
+
+def test_headers_travel_with_the_package() -> None:
+    """The headers lie beside the Python files, whose folder is packed whole."""
+    names = {path.name for path in toolchain.INCLUDE.iterdir()}
+    assert {"emulator.h", "runtime.cpp", "checked.h"} <= names
