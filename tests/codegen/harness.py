@@ -37,15 +37,19 @@ LIMITS = Limits()
 def chooser(
     kernel: str | None, tile: Mapping[str, int] | None
 ) -> Callable[[Instruction], tuple[Kernel, KernelSpec]]:
-    """The kernel of that name where it fits; elsewhere a copy of bytes, else the loop kernel."""
+    """The kernel of that name where it fits; elsewhere a copy of bytes, else the loop kernel.
+
+    Of several names, with commas between them, the first that fits.
+    """
+    wanted = kernel.split(",") if kernel else []
 
     def choose(instruction: Instruction) -> tuple[Kernel, KernelSpec]:
         site = Site(region_of(instruction), TARGET, LIMITS)
-        for name in filter(None, (kernel, "copy", "loop")):
+        for name in (*wanted, "copy", "loop"):
             found = find_kernel(name)
             if found.fits(site):
                 defaults = found.tile(site)
-                given = tile if tile is not None and name == kernel else {}
+                given = tile if tile is not None and name in wanted else {}
                 return found, found.spec(site, {**defaults, **given})
         raise AssertionError(f"no kernel fits {instruction}")
 
@@ -91,28 +95,32 @@ def check_kernel(
     atol: float | None = None,
     everywhere: bool = True,
     used: bool = True,
+    fast: bool = True,
 ) -> str:
     """Run a module by a kernel and hold the results against the interpreter's; returns the source.
 
     The emulator checks every access and runs twice with blocks in different orders; the two results are the
-    same bit for bit unless a spec is atomic.  With ``used`` the kernel must have fitted somewhere; with
-    ``everywhere`` NVRTC compiles the source for sm_75 and sm_90, without spills (where it is installed).
+    same bit for bit unless a spec is atomic.  Without ``fast`` it runs once.  With ``used`` the kernel must
+    have fitted somewhere; with ``everywhere`` NVRTC compiles the source for sm_75 and sm_90, without spills
+    (where it is installed).
     """
     module, plan, source = planned(text, kernel, tile)
     steps = list(kernel_steps(plan.steps))
     if used and kernel is not None:
-        assert any(step.spec.kernel == kernel for step in steps), f"{kernel} fits nowhere"
+        for name in kernel.split(","):
+            assert any(step.spec.kernel == name for step in steps), f"{name} fits nowhere"
     given = generate(module, seed) if inputs is None else list(inputs)
     want = hloopt.evaluate(module, given)
-    first = ran(module, plan, source, given, mode="check", seed=1)
-    second = ran(module, plan, source, given, mode="fast", seed=2)
-    for got in (first, second):
+    results = [ran(module, plan, source, given, mode="check", seed=1)]
+    if fast:
+        results.append(ran(module, plan, source, given, mode="fast", seed=2))
+    for got in results:
         for number, comparison in enumerate(
             compare_all(got, want, rtol=0 if exact else rtol, atol=0 if exact else atol)
         ):
             assert comparison.passed, f"result {number}: {comparison}\n{source}"
     if not any(step.spec.is_atomic for step in steps):
-        for one, other in zip(first, second, strict=True):
+        for one, other in zip(results[0], results[-1], strict=True):
             assert one.tobytes() == other.tobytes(), f"the order of blocks matters\n{source}"
     if everywhere:
         compile_everywhere(source)
