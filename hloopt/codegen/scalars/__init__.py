@@ -7,7 +7,7 @@ types (``codegen/types``); a text may name one several times.
 
 from hloopt.codegen.scalars.conversions import convert, reinterpret
 from hloopt.codegen.scalars.literals import literal
-from hloopt.codegen.scalars.memory import load, pack, store
+from hloopt.codegen.scalars.memory import load, pack, store, unpack
 from hloopt.codegen.scalars.table import elementwise, expression, scalar_op, scalar_problem
 
 __all__ = [
@@ -21,4 +21,5 @@ __all__ = [
     "scalar_op",
     "scalar_problem",
     "store",
+    "unpack",
 ]
