@@ -9,6 +9,7 @@ import click
 from click.core import ParameterSource
 
 from hloopt.cli.files import Input, each_input, one_text, open_texts
+from hloopt.cli.gpu_options import GPU_OPTIONS, gpu_options, profiling
 from hloopt.cli.help import GroupedCommand
 from hloopt.cli.kernel_options import KERNEL_OPTIONS, kernel_options, selecting
 from hloopt.cli.options import (
@@ -54,7 +55,7 @@ _TOLERANCE = _Tolerance(0)
             "excess_precision",
             "custom_calls",
         ),
-        "Devices": (*KERNEL_OPTIONS, "allow_host", "unchecked"),
+        "Devices": (*KERNEL_OPTIONS, "allow_host", "unchecked", *GPU_OPTIONS),
         "Comparison and output": (
             "expect",
             "rtol",
@@ -85,6 +86,7 @@ _TOLERANCE = _Tolerance(0)
     help="On emulator: do not look at every access of memory; some ten times as fast.",
 )
 @kernel_options
+@gpu_options
 @click.option(
     "--inputs",
     metavar="PATH",
@@ -207,7 +209,9 @@ def command(
 
     On --device emulator the CUDA C of every kernel is compiled for the CPU and executed, and each access of
     memory is looked at: out of bounds, before anything was written there, at the same time as another
-    thread. On gpu and emulator the kernels are chosen for --target; hloopt kernels shows them.
+    thread. On gpu and emulator the kernels are chosen for --target; hloopt kernels shows them. On --device gpu
+    a second table has each kernel's time by the GPU's own clock, what that is of the GPU's limits, and what
+    its code takes; it is compiled for speed there (results are compared without fused multiply-adds).
 
     The function of --custom-call gets a description of the call and the operands as arrays, and gives the
     results; its name is the target where none is written. Installed packages supply such functions by the
@@ -245,11 +249,14 @@ def command(
         selection,
         allow_host,
         unchecked,
+        profiling(),
     )
     texts = open_texts(files)
     if inputs or expect or save_snapshot or infeed or outfeed:
         options = "--inputs, --expect, --save-snapshot, --infeed and --outfeed"
         one_text(texts, f"{options} belong")
+    if runner.profiling.trace is not None:
+        one_text(texts, "--trace belongs")
     runner.check()
 
     def step(found: Input) -> dict[str, Any]:

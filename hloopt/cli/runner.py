@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypedDict
 
 from hloopt.cli.files import Input
+from hloopt.cli.gpu_options import Profiling
 from hloopt.cli.outputs import is_folder, write_bytes
 from hloopt.cli.pipeline_options import Chosen
 from hloopt.cli.watching import Watching
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from hloopt.interpret.progress import Progress
     from hloopt.report.run import Row, RunReport
     from hloopt.runtime import Program
+    from hloopt.runtime.cuda.profile import Profile
     from hloopt.runtime.device_compile import DeviceOptions
 
 __all__ = ["Runner", "Stage", "Tolerances"]
@@ -73,12 +75,14 @@ class Runner:
     selecting: Selecting | None = None
     allow_host: bool = False
     unchecked: bool = False
+    profiling: Profiling = field(default_factory=Profiling)
     stage: Stage = field(default_factory=Stage)
 
     def check(self) -> None:
         """Raise ``UsageError`` or ``DeviceError`` for what is wrong whatever the module."""
         from hloopt.runtime import check_device
 
+        self.profiling.check(self.device)
         check_device(self.device)
         for option, path in (
             ("--save-snapshot", self.save_snapshot),
@@ -150,12 +154,22 @@ class Runner:
         if expected is not None:
             compared = self._against(outputs, expected, against)
             report.rows.append(Row(f"{self.chosen.label}, {self.device}", **compared))
+        if self.device == "gpu":
+            self.stage.enter("timing of kernels")
+            report.profile = self._profiled(optimised, arrays[0])
         if not report.passed and self._is_fast():
             report.notes.append(
                 "fast_math lets passes change roundings, which an ill-conditioned module makes large: "
                 "without it every bit is kept"
             )
         return report
+
+    def _profiled(self, program: Program, inputs: list[Any]) -> Profile:
+        from hloopt.runtime.device_compile import CompiledProgram
+
+        assert isinstance(program, CompiledProgram)
+        fast = self._is_fast()
+        return self.profiling.profile(program.prepared, inputs, self.repeat, fast_math=fast)
 
     def _is_fast(self) -> bool:
         return any(getattr(one, "fast_math", False) for one in self.chosen.pipeline.passes())

@@ -4,15 +4,19 @@ from __future__ import annotations
 
 from dataclasses import asdict, dataclass, field
 from math import isfinite
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 from rich.text import Text
 
 from hloopt.report.console import table
 from hloopt.report.numbers import byte_size, error, seconds
+from hloopt.report.profile import profile_json, show_profile
 from hloopt.runtime.compare import Comparison
 from hloopt.runtime.timing import Timing
+
+if TYPE_CHECKING:
+    from hloopt.runtime.cuda.profile import Profile
 
 __all__ = ["Row", "RunReport"]
 
@@ -46,7 +50,8 @@ class Row:
 class RunReport:
     """All rows of one module; speed-ups are relative to ``baseline``, the row of that name.
 
-    ``pipeline`` is the text of the passes that ran; it is shown where no row is called by it.
+    ``pipeline`` is the text of the passes that ran; it is shown where no row is called by it.  ``profile`` has
+    the kernels of the optimised program on a GPU.
     """
 
     module: str
@@ -58,6 +63,7 @@ class RunReport:
     replicas: int = 1
     partitions: int = 1
     notes: list[str] = field(default_factory=list)
+    profile: Profile | None = None
 
     @property
     def participants(self) -> int:
@@ -89,6 +95,8 @@ class RunReport:
                     if any(cells(row)):
                         made.add_row(row.name, *cells(row))
                 console.print(made)
+        if self.profile is not None:
+            show_profile(self.profile, console)
         for note in self.notes:
             console.print(Text.assemble(("note", "yellow"), f" {note}"), soft_wrap=True)
         for row in self.rows:
@@ -131,6 +139,7 @@ class RunReport:
             "partitions": self.partitions,
             "notes": self.notes,
             "rows": [self._row_json(row) for row in self.rows],
+            **({"profile": profile_json(self.profile)} if self.profile is not None else {}),
         }
 
     def _output(self, row: Row, number: int) -> tuple[int, int]:

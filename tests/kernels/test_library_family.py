@@ -98,7 +98,7 @@ def test_what_is_no_library_call_is_said(kernel: Kernel, text: str, reason: str)
 
 
 def test_transforms_are_cufft_s() -> None:
-    """Always: no family writes one."""
+    """Of any length: what comes before in the order of kernels may take the short ones."""
     where = site(TRANSFORM)
     assert FFT.fits(where)
     assert FFT.wanted(where)

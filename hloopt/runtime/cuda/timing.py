@@ -58,17 +58,21 @@ class KernelTime:
 
     @property
     def bytes_per_second(self) -> float:
-        """At the median time."""
-        return self.bytes / self.timing.median
+        """At the median time; 0 of what is too short for the GPU's clock (half a microsecond)."""
+        return self._per(self.bytes)
 
     @property
     def flops_per_second(self) -> float:
-        """At the median time."""
-        return self.flops / self.timing.median
+        """At the median time, as bytes."""
+        return self._per(self.flops)
 
     def share_of_roofline(self, target: Target) -> float:
         """The least time the device's description allows, of the median time: 1 is as fast as can be."""
-        return target.roofline(self.bytes, self.flops, self.dtype, self.unit) / self.timing.median
+        return self._per(target.roofline(self.bytes, self.flops, self.dtype, self.unit))
+
+    def _per(self, amount: float) -> float:
+        median = self.timing.median
+        return amount / median if median else 0.0
 
     def occupancy(self, target: Target) -> Occupancy | None:
         """Warps a multiprocessor holds; None where the machine code is not ours."""

@@ -2,25 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import numpy as np
 import pytest
 
 import hloopt
-from fake_cupy import FakeCupy, view
-from hloopt.analysis.region import region_of
-from hloopt.kernels.plan import KernelStep, Plan, function_name, walk_steps
+from fake_cupy import FakeCupy
 from hloopt.kernels.selection import KernelSelection
-from hloopt.kernels.spec import Launch
-from hloopt.runtime import library_numpy
-from hloopt.runtime.borders import array_of_bytes, bytes_of_array
 from hloopt.runtime.cuda import CudaDevice
 from hloopt.runtime.cuda.profile import profile
 from hloopt.runtime.device_compile import DeviceOptions, prepare
 from hloopt.runtime.device_program import DeviceProgram
 from hloopt.runtime.timing import Timing
 from hloopt.targets import target
+from plan_kernels import evaluated, slowed
 
 TEXT = """HloModule m
 
@@ -64,54 +58,15 @@ ENTRY e {
 """
 
 
-def evaluated(plan: Plan) -> dict[str, Callable[..., None]]:
-    """For each CUDA function one that evaluates its instruction on the memory its pointers name."""
-    found: dict[str, Callable[..., None]] = {}
-    for step in walk_steps(plan.steps):
-        if isinstance(step, KernelStep):
-            for part in step.spec.steps:
-                if isinstance(part, Launch):
-                    name = function_name(step, part)
-                    assert name not in found
-                    found[name] = kernel(step, part)
-    return found
-
-
-def kernel(step: KernelStep, launch: Launch) -> Callable[..., None]:
-    """What a function does, in Python: pointers come in the order of the launch's arguments."""
-
-    def run(grid: tuple, block: tuple, *values: np.generic) -> None:
-        assert (grid, block) == (launch.grid, launch.block)
-        assert [int(value) for value in values[len(launch.arguments) :]] == list(launch.scalars)
-        places = {
-            argument.place: int(value)
-            for argument, value in zip(launch.arguments, values, strict=False)
-        }
-        addresses = {(place.kind, place.number): address for place, address in places.items()}
-        region = region_of(step.instruction)
-        operands = []
-        for number, shape in enumerate(region.operands):
-            constant = region.inlined(number)
-            if constant is not None:
-                operands.append(np.full(shape.dims, constant))
-                continue
-            address = addresses["operand", region.canonical(number)]
-            operands.append(array_of_bytes(view(address, np.uint8, shape.byte_size).copy(), shape))
-        results = library_numpy.call(step.instruction, operands)
-        for number, result in enumerate(results):
-            raw = bytes_of_array(result, step.results[number].shape)
-            view(addresses["result", number], np.uint8, raw.nbytes)[:] = raw
-
-    return run
-
-
 @pytest.mark.parametrize("library_flops", [1, 1 << 40])
 def test_a_program_runs_as_the_interpreter_says(
     library_flops: int, device: CudaDevice, fake: FakeCupy, rng: np.random.Generator
 ) -> None:
     """A loop of unknown count, graphs, products by cuBLAS or by a kernel, transforms; two runs, other inputs."""
     module = hloopt.parse(TEXT)
-    options = DeviceOptions(selection=KernelSelection(dot_library_flops=library_flops))
+    options = DeviceOptions(
+        selection=KernelSelection(dot_library_flops=library_flops, fft_shared_length=1)
+    )
     prepared = prepare(module, options)
     fake.kernels = evaluated(prepared.plan)
     program = DeviceProgram(prepared.module, prepared.plan, device, prepared.source)
@@ -135,7 +90,7 @@ def test_an_error_ends_a_capture(
 ) -> None:
     """The next run is not swallowed by it."""
     module = hloopt.parse(TEXT)
-    prepared = prepare(module)
+    prepared = prepare(module, DeviceOptions(selection=KernelSelection(fft_shared_length=1)))
     fake.kernels = evaluated(prepared.plan)
     program = DeviceProgram(prepared.module, prepared.plan, device, prepared.source)
     begin = device.begin_capture
@@ -153,28 +108,13 @@ def test_an_error_ends_a_capture(
     np.testing.assert_allclose(got[0], hloopt.evaluate(module, [start])[0], atol=1e-4)
 
 
-def slowed(
-    kernels: dict[str, Callable[..., None]], fake: FakeCupy
-) -> dict[str, Callable[..., None]]:
-    """Each kernel takes a millisecond of the stand-in's clock."""
-
-    def slow(kernel: Callable[..., None]) -> Callable[..., None]:
-        def run(*arguments: object) -> None:
-            kernel(*arguments)
-            fake.clock += 1.0
-
-        return run
-
-    return {name: slow(kernel) for name, kernel in kernels.items()}
-
-
 @pytest.mark.parametrize("cold", [False, True])
 def test_a_profile_tells_each_instruction(
     cold: bool, device: CudaDevice, fake: FakeCupy, rng: np.random.Generator
 ) -> None:
     """How often it ran, how long, what it moved and what its code takes; the whole beside the sum."""
     h200 = target("h200")
-    options = DeviceOptions(selection=KernelSelection(dot_library_flops=1))
+    options = DeviceOptions(selection=KernelSelection(dot_library_flops=1, fft_shared_length=1))
     prepared = prepare(hloopt.parse(TEXT), options)
     fake.kernels = slowed(evaluated(prepared.plan), fake)
     start = rng.random((8, 8), np.float32)
@@ -204,7 +144,8 @@ def test_a_profile_tells_each_instruction(
 
 def test_a_profile_is_a_trace(device: CudaDevice, fake: FakeCupy, rng: np.random.Generator) -> None:
     """A bar for each thing that ran in the last run, in order, with its instruction."""
-    prepared = prepare(hloopt.parse(TEXT))
+    options = DeviceOptions(selection=KernelSelection(fft_shared_length=1))
+    prepared = prepare(hloopt.parse(TEXT), options)
     fake.kernels = slowed(evaluated(prepared.plan), fake)
     found = profile(prepared, [rng.random((8, 8), np.float32)], device, target("h200"), repeat=2)
     events = found.trace()["traceEvents"]

@@ -119,6 +119,14 @@ def test_figures_of_a_kernel() -> None:
     assert computed.occupancy(h200) is None
 
 
+def test_what_is_too_short_for_the_clock_has_no_rate() -> None:
+    """Rather than an infinite one."""
+    brief = KernelTime("k", "fusion.1", Timing((0.0,)), bytes=8, flops=8)
+    h200 = target("h200")
+    rates = (brief.bytes_per_second, brief.flops_per_second, brief.share_of_roofline(h200))
+    assert rates == (0.0, 0.0, 0.0)
+
+
 def test_a_trace_has_a_bar_for_each_launch() -> None:
     """Microseconds, rows by name in the order they occur, and what a click shows."""
     trace = chrome_trace(
