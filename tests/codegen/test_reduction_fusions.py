@@ -269,3 +269,18 @@ def test_tiles_that_cannot_be(kernel: str, tile: dict[str, int], message: str) -
     with pytest.raises(UsageError) as caught:
         found.spec(site, {**found.tile(site), **tile})
     assert caught.value.message == message
+
+
+def test_small_reductions_beside() -> None:
+    """A reduction that one thread had best do alone is computed where its element is, beside the others."""
+    body = """
+        x: f32[8,8]
+        y: f32[8]
+        zero = f32[] constant(0)
+        column = f32[8] reduce(x, zero), dimensions={0}, to_apply=add_f32
+        sum = f32[8] add(column, y)
+        total = f32[] reduce(y, zero), dimensions={0}, to_apply=add_f32
+        ROOT root = (f32[8], f32[]) tuple(sum, total)
+    """
+    source = check_kernel(fusions([body]), "multi-row-reduction", everywhere=False, fast=False)
+    assert source.count("__global__") == 1

@@ -209,6 +209,10 @@ def _look(region: Region) -> _Found:
     if problem:
         return problem
     heroes = {number: _heroes(region, number) for number in range(len(region.results))}
+    # Those that a thread had best fold alone are heroes only where there are no others.
+    better = {hero for found in heroes.values() for hero in found if is_unnested(hero)}
+    if better:
+        heroes = {number: found & better for number, found in heroes.items()}
     every = [inner for inner in region.body if any(inner in found for found in heroes.values())]
     if not every:
         return "no result is computed from a reduce element by element"
