@@ -40,7 +40,8 @@ _LANGUAGE = (
     "-pthread",
     "-w",
 )
-_FAST = ("-O2", "-ftree-vectorize")
+# GCC makes fused multiply-adds of complex products side by side, whatever -ffp-contract says.
+_FAST = ("-O2", "-ftree-vectorize", "-fno-tree-slp-vectorize")
 _CHECKED = ("-O1", "-DHLOOPT_CHECK")
 
 _cache = CompiledCache("emulator", "")

@@ -96,3 +96,27 @@ def test_headers_travel_with_the_package() -> None:
     """The headers lie beside the Python files, whose folder is packed whole."""
     names = {path.name for path in toolchain.INCLUDE.iterdir()}
     assert {"emulator.h", "runtime.cpp", "checked.h"} <= names
+
+
+def test_other_processors(bench: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where there is no switch of fibers for the processor, ucontext's is taken."""
+    monkeypatch.setenv("CXX", " ".join([*find_compiler().command, "-DHLOOPT_UCONTEXT"]))
+    source = """__global__ void k(const int* in, int* out) {
+  __shared__ int s[96];
+  s[threadIdx.x] = in[threadIdx.x];
+  for (int i = 0; i < 3; i++) {
+    __syncthreads();
+    const int other = s[(threadIdx.x + 1) % 96] + __shfl_xor_sync(0xffffffffu, s[threadIdx.x], 1);
+    __syncthreads();
+    s[threadIdx.x] = other;
+  }
+  out[blockIdx.x * 96 + threadIdx.x] = s[threadIdx.x];
+}"""
+    given = np.arange(96, dtype=np.int32)
+    want = given
+    for _ in range(3):
+        want = np.roll(want, -1) + want[np.arange(96) ^ 1]
+    made = bench(source)
+    out = made.blank(96 * 4 * 50)
+    made.launch("k", 50, 96, [made.buffer(given), out])
+    assert (made.read(out, np.int32).reshape(50, 96) == want).all()
