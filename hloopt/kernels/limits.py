@@ -19,6 +19,7 @@ class Limits:
     scatter_ordered_indices    most indices of a scatter that each result element goes through in order (a warp
                                of them is read as fast as one)
     convolution_matmul_size  smallest m, n and k of a group from which on a convolution is done by tiles
+    fft_shared_length  longest line that is transformed in shared memory where cuFFT would do as well
     dot_small_size  largest m and n of products that one block computes whole
     dot_loop_work  (m + n) * k below which a dot is computed by a loop kernel (XLA: 100)
     dot_library_flops  flops from which on cuBLAS computes a dot that stands alone: some tens of microseconds,
@@ -37,3 +38,4 @@ class Limits:
     sort_threads: int = 1024
     dot_small_size: int = 16
     convolution_matmul_size: int = 8
+    fft_shared_length: int = 1024

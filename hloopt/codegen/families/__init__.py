@@ -14,6 +14,7 @@ __all__ = ["emitters"]
 
 _MODULES: Final = (
     "convolution",
+    "fft",
     "dot_small",
     "dot_tiled",
     "dot_vector",

@@ -1,0 +1,196 @@
+"""Discrete Fourier transforms of any length that shared memory holds, one dimension a launch.
+
+A complex transform goes on in the result, where each block reads its lines before it writes them; an IRFFT
+has the dimensions before the last in scratch memory.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from math import prod
+from types import MappingProxyType
+
+from hloopt.errors import UsageError
+from hloopt.ir import Instruction
+from hloopt.kernels.kernel import NO, YES, Kernel, Site, Verdict
+from hloopt.kernels.spec import Argument, KernelSpec, Launch, Place, Role, Scratch, Tile
+
+__all__ = ["KERNELS", "AxisTransform", "axis_transforms", "radices"]
+
+_NAME = "fft-shared"
+_LINE_ELEMENTS = 1024
+_NEIGHBOURS = 8
+
+
+@dataclass(frozen=True, slots=True)
+class AxisTransform:
+    """The transform of one dimension.
+
+    length        of the transform
+    outer, inner  elements before and behind the dimension
+    read, written how many elements of a line are in memory before and after
+    kind          ``FFT`` or ``IFFT`` of complex lines, ``RFFT`` of real ones, ``IRFFT`` to real ones
+    source, target  where the lines are
+    """
+
+    length: int
+    outer: int
+    inner: int
+    read: int
+    written: int
+    kind: str
+    source: Place
+    target: Place
+
+    @property
+    def lines(self) -> int:
+        """How many lines there are."""
+        return self.outer * self.inner
+
+    @property
+    def is_inverse(self) -> bool:
+        """Whether exponents are positive, and results divided by the length."""
+        return self.kind in ("IFFT", "IRFFT")
+
+
+def radices(length: int) -> list[int]:
+    """Factors of a length: fours, a two, then primes in ascending order."""
+    found = []
+    for radix in (4, 2):
+        while length % radix == 0:
+            found.append(radix)
+            length //= radix
+    radix = 3
+    while length > 1:
+        if radix * radix > length:
+            radix = length
+        while length % radix == 0:
+            found.append(radix)
+            length //= radix
+        radix += 2
+    return found
+
+
+def axis_transforms(instruction: Instruction) -> tuple[AxisTransform, ...]:
+    """The transforms of each dimension in the order in which they are done."""
+    kind = str(instruction.attributes["fft_type"])
+    lengths = tuple(instruction.attributes["fft_length"])
+    source, target = instruction.operands[0].array.dims, instruction.array.dims
+    rank, count = len(source), len(lengths)
+    # A real line first becomes complex, and becomes real again last.
+    order = list(range(rank - 1, rank - count - 1, -1))
+    if kind == "IRFFT":
+        order.reverse()
+    dims, found = list(source), []
+    here = Place("operand", 0)
+    for number, axis in enumerate(order):
+        last = number == count - 1
+        there = Place("scratch", 0) if kind == "IRFFT" and not last else Place("result", 0)
+        own = kind if axis == rank - 1 else {"RFFT": "FFT", "IRFFT": "IFFT"}.get(kind, kind)
+        found.append(
+            AxisTransform(
+                lengths[axis - (rank - count)],
+                prod(dims[:axis]),
+                prod(dims[axis + 1 :]),
+                dims[axis],
+                target[axis],
+                own,
+                here,
+                there,
+            )
+        )
+        dims[axis], here = target[axis], there
+    return tuple(found)
+
+
+def _element_bytes(instruction: Instruction) -> int:
+    shapes = (instruction.operands[0].array, instruction.array)
+    return 16 if any(shape.dtype.name in ("f64", "c128") for shape in shapes) else 8
+
+
+def _fits(site: Site) -> Verdict:
+    instruction = site.region.instruction
+    if instruction.opcode != "fft":
+        return NO(f"{instruction.name} is no fft")
+    lengths = tuple(instruction.attributes["fft_length"])
+    kind = str(instruction.attributes["fft_type"])
+    source, result = instruction.operands[0].array, instruction.array
+    if not source.elements or not result.elements:
+        return NO(f"{instruction.name} has no elements")
+    if source.is_dynamic:
+        return NO(f"{instruction.name} has a bounded dynamic dimension")
+    if kind in ("FFT", "IFFT") and result.dims[-len(lengths) :] != lengths:
+        return NO(f"{instruction.name} cuts or pads its lines")
+    most = site.target.shared_per_block // (3 * _element_bytes(instruction))
+    longest = max(lengths)
+    if longest > most:
+        return NO(f"a line of {longest} elements; shared memory holds lines of at most {most}")
+    return YES(f"lines of at most {longest} elements; shared memory holds {most}")
+
+
+def _wanted(site: Site) -> Verdict:
+    longest = max(site.region.instruction.attributes["fft_length"])
+    most = site.limits.fft_shared_length
+    if longest > most:
+        return NO(
+            f"a line of {longest} elements; above {most} cuFFT is quicker", "fft_shared_length"
+        )
+    return YES(f"lines of at most {longest} elements, {most} or fewer", "fft_shared_length")
+
+
+def _tile(site: Site) -> Tile:
+    instruction = site.region.instruction
+    transforms = axis_transforms(instruction)
+    longest = max(transform.length for transform in transforms)
+    lines = max(1, _LINE_ELEMENTS // longest)
+    if any(transform.inner > 1 for transform in transforms):
+        lines = max(lines, _NEIGHBOURS)
+    room = site.target.shared_per_block // _element_bytes(instruction) - longest
+    most = max(transform.lines for transform in transforms)
+    lines = min(lines, most, room // (2 * longest))
+    threads = min(256, max(32, -(-lines * longest // 4 // 32) * 32))
+    return MappingProxyType({"lines": lines, "threads": threads})
+
+
+def _spec(site: Site, tile: Mapping[str, int]) -> KernelSpec:
+    instruction = site.region.instruction
+    lines, threads = tile["lines"], tile["threads"]
+    if not 1 <= threads <= site.target.threads_per_block:
+        most = site.target.threads_per_block
+        raise UsageError(f"{_NAME}: threads={threads}; a block has 1 to {most}")
+    transforms = axis_transforms(instruction)
+    longest = max(transform.length for transform in transforms)
+    room = site.target.shared_per_block // _element_bytes(instruction) - longest
+    if not 1 <= lines <= room // (2 * longest):
+        raise UsageError(
+            f"{_NAME}: lines={lines}; a block has room for 1 to {room // (2 * longest)}"
+        )
+    steps = []
+    for number, transform in enumerate(transforms):
+        grid = (-(-transform.lines // lines), 1, 1)
+        steps.append(Launch(f"_{number}", grid, (threads, 1, 1), _arguments(transform)))
+    scratch = []
+    if any(transform.target.kind == "scratch" for transform in transforms):
+        kind = instruction.operands[0].array.dtype.name
+        scratch.append(Scratch(kind, instruction.operands[0].array.elements))
+    return KernelSpec(_NAME, tile, tuple(steps), tuple(scratch))
+
+
+def _arguments(transform: AxisTransform) -> tuple[Argument, ...]:
+    if transform.source == transform.target:
+        return (Argument(transform.target, "update"),)
+    role: Role = "in"
+    return (Argument(transform.source, role), Argument(transform.target, "out"))
+
+
+KERNELS = (
+    Kernel(
+        _NAME,
+        "a few lines a block in shared memory, by a radix after the other; a launch for each dimension",
+        _fits,
+        _wanted,
+        _tile,
+        _spec,
+    ),
+)
