@@ -14,7 +14,13 @@ from hloopt.analysis.emitters.launch import LaunchDimensions, tiled_launch
 from hloopt.analysis.transpose import PackedTile, TiledTranspose, packed_tile
 from hloopt.targets import Target
 
-__all__ = ["TransposeForm", "TransposeOptions", "TransposeTiling", "classic_tiling", "transpose_tiling"]
+__all__ = [
+    "TransposeForm",
+    "TransposeOptions",
+    "TransposeTiling",
+    "classic_tiling",
+    "transpose_tiling",
+]
 
 TransposeForm: TypeAlias = Literal["classic", "minor-kept", "packed"]
 

@@ -204,6 +204,14 @@ def test_a_sort(h200: Target) -> None:
     assert describe(single, h200).launch is None
 
 
+def test_threads_beyond_the_last_element_count(h200: Target) -> None:
+    """2^31 - 4 elements fit into an index of 32 bits, the 2^31 that whole blocks reach do not."""
+    body = "p = s8[{0}] parameter(0)\nROOT n = s8[{0}] negate(p)"
+    found = describe(lone(body.format(2**31 - 4)), h200)
+    assert (found.unroll.factor, found.index_bits) == (4, 64)
+    assert describe(lone(body.format(2**31 - 512)), h200).index_bits == 32
+
+
 def test_no_launch(h200: Target) -> None:
     """Copies and calls are nobody's kernel here."""
     for body in (

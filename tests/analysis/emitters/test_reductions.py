@@ -102,6 +102,9 @@ def test_row_tiling(
         ((4, 100_000, 8), F32, (64, 4), 1563, 2),
         ((1, 100_000, 32), Widths(8, 64), (16, 16), 6250, 2),  # 64/8 = 8, but 128/64 = 2
         ((1, 100_000, 32), Widths(8, 8), (64, 4), 1563, 8),
+        ((1, 100_000, 32), Widths(8, 32), (32, 8), 3125, 4),  # 128/32
+        ((1, 100_000, 32), Widths(8, 16), (64, 4), 1563, 8),
+        ((1, 100_000, 32), Widths(None, 16), (32, 8), 3125, 4),
         # 132 cores want 132 blocks: 132 * 16 rows of 16 threads have them, one row less has not
         ((1, 131 * 16 + 1, 32), F32, (16, 16), 132, 2),
         ((1, 131 * 16, 32), F32, (8, 32), 262, 1),
@@ -400,6 +403,10 @@ def test_tree_sizes(is_row: bool) -> None:
         (ReductionDims(True, (1, 3, 1 << 15)), 256, 128),
         # 18432 = 2^11 * 9: isqrt 135, 128 * 144: even
         (ReductionDims(True, (1, 3, 18432)), 144, 128),
+        # 16512 = 128 * 129: pairs fit into the shorter part only
+        (ReductionDims(True, (1, 3, 16512)), 128, 129),
+        # 16510 = 127 * 130: they fit into neither row of 127
+        (ReductionDims(True, (1, 3, 16510)), 130, 127),
         # odd size: 16641 = 129 * 129; the outer part is odd
         (ReductionDims(True, (1, 3, 16641)), 129, 129),
     ],

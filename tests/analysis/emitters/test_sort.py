@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from itertools import product
 
@@ -120,6 +121,117 @@ def test_masks_of_a_tile_share_a_kernel(h200: Target) -> None:
 def test_library_sorts(device: str, bits: int, lines: int, elements: int, expected: bool) -> None:
     """XLA's measured thresholds, each on both sides."""
     assert library_sorts(lines, elements, bits, target(device)) is expected
+
+
+def _hopper(bits: int, lines: int, size: int, cores: int) -> bool:
+    if bits == 8:
+        return lines == 1 or (size > 1300 and (lines > 8 or size < 26000))
+    if bits == 16:
+        above = ((12, 16), (14, 15), (16, 14), (18, 13), (33, 12), (66, 11))
+        return (lines == 1 and size > 512) or _above(above, lines, size)
+    if bits == 32:
+        above = ((26, 17), (31, 16), (38, 15), (44, 14), (52, 13))
+        some = 88 < lines <= cores and size > 4096
+        return (lines == 1 and size > 22000) or some or _above(above, lines, size)
+    some = (160 < lines <= 2 * cores or lines > 354) and size > 16384
+    return (
+        (lines == 1 and size > 131072)
+        or some
+        or _above(((55, 17), (70, 16), (92, 15)), lines, size)
+    )
+
+
+def _ampere(bits: int, lines: int, size: int, cores: int) -> bool:
+    if bits == 8:
+        return lines == 1 or (size > 1000 and (lines > 5 or size < 43000))
+    if bits == 16:
+        above = ((9, 17), (13, 16), (13, 15), (13, 14), (13, 13), (27, 12), (54, 11))
+        return (lines == 1 and size > 65536) or _above(above, lines, size)
+    if bits == 32:
+        above = ((24, 17), (30, 16), (36, 15), (39, 14), (52, 13), (144, 12))
+        return (lines == 1 and size > 32768) or _above(above, lines, size)
+    some = (138 < lines <= 2 * cores or lines > 289) and size > 16384
+    return (
+        (lines == 1 and size > 65536) or some or _above(((46, 17), (55, 16), (72, 15)), lines, size)
+    )
+
+
+def _blackwell(bits: int, lines: int, size: int, cores: int) -> bool:
+    if size <= 1024:
+        return False
+    if bits == 16:
+        return size >= 4096
+    if bits == 32 and lines == 1:
+        return size >= 4096
+    if bits == 32:
+        for least, more in (
+            (1 << 17, 26),
+            (1 << 16, 31),
+            (1 << 15, 38),
+            (1 << 14, 44),
+            (1 << 13, 52),
+        ):
+            if size >= least:
+                return lines > more
+        return size >= 4096 and 88 < lines < 128
+    if bits == 64:
+        return size >= 16384
+    return _hopper(bits, lines, size, cores)
+
+
+def _above(pairs: tuple[tuple[int, int], ...], lines: int, size: int) -> bool:
+    return any(lines > more and size > 1 << power for more, power in pairs)
+
+
+@pytest.mark.parametrize(
+    ("device", "rule"), [("h200", _hopper), ("a100", _ampere), ("b200", _blackwell)]
+)
+def test_the_tables_are_the_rules(device: str, rule: Callable[[int, int, int, int], bool]) -> None:
+    """Conditions as XLA states them, on both sides of every figure in any of them."""
+    gpu = target(device)
+    lines = {1, 2, gpu.cores, gpu.cores + 1, 2 * gpu.cores, 2 * gpu.cores + 1, 127, 128}
+    for more in (
+        5,
+        8,
+        9,
+        12,
+        13,
+        14,
+        16,
+        18,
+        24,
+        26,
+        27,
+        30,
+        31,
+        33,
+        36,
+        38,
+        39,
+        44,
+        46,
+        52,
+        54,
+        55,
+    ):
+        lines |= {more, more + 1}
+    for more in (66, 70, 72, 88, 92, 138, 144, 160, 289, 354):
+        lines |= {more, more + 1}
+    sizes = {1}
+    for size in (
+        512,
+        1000,
+        1024,
+        1300,
+        22000,
+        26000,
+        43000,
+        *(1 << power for power in range(10, 18)),
+    ):
+        sizes |= {size - 1, size, size + 1}
+    for bits, batch, size in product((8, 16, 32, 64), lines, sizes):
+        got = library_sorts(batch, size, bits, gpu)
+        assert got is rule(bits, batch, size, gpu.cores), (bits, batch, size)
 
 
 def test_long_keys_with_values_on_blackwell() -> None:
