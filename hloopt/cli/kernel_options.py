@@ -157,7 +157,7 @@ class Selecting:
         report = type(DEVICE)((*DEVICE.entries, self.instance)).run(module)
         found = choices_of(report)
         self.lock(module, found)
-        return found, report.notes
+        return found, [f"kernel-selection: {note}" for note in report.runs[-1].notes]
 
     def lock(self, module: Module, found: list[Choice]) -> None:
         """Remember choices for the lock file."""

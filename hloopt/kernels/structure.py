@@ -17,10 +17,11 @@ _SAID = (
 )  # of an op that say nothing of what it computes
 
 
-def standalone(instruction: Instruction) -> Module:
+def standalone(instruction: Instruction, *, keep_constants: bool = False) -> Module:
     """A module that computes one instruction out of parameters: an operand each, those that repeat once.
 
-    What the instruction calls is copied; a choice of a kernel is left out.
+    What the instruction calls is copied; a choice of a kernel is left out.  With ``keep_constants`` operands
+    that are constants stay such.
     """
     home = instruction.computation
     module = Module(instruction.name, home.module.source if home and home.module else None)
@@ -31,11 +32,14 @@ def standalone(instruction: Instruction) -> Module:
     entry = Computation("main")
     operands: dict[Instruction, Instruction] = {}
     for operand in instruction.operands:
-        if operand not in operands:
-            parameter = Instruction(
-                operand.name, "parameter", operand.shape, (), {"parameter_number": len(operands)}
-            )
-            operands[operand] = edit.append(entry, parameter)
+        if operand in operands:
+            continue
+        if keep_constants and operand.literal is not None:
+            operands[operand] = build.clone(operand, entry, ())
+            continue
+        number = {"parameter_number": len(entry.parameters)}
+        parameter = Instruction(operand.name, "parameter", operand.shape, (), number)
+        operands[operand] = edit.append(entry, parameter)
     copy = Instruction(
         instruction.name,
         instruction.opcode,

@@ -51,7 +51,7 @@ def try_kernel(site: Site, kernel: Kernel, spec: KernelSpec) -> str:
 
 def _trial(site: Site, kernel: Kernel, spec: KernelSpec) -> str:
     instruction = site.region.instruction
-    module = standalone(instruction)
+    module = standalone(instruction, keep_constants=True)
     ready = make_ready(module)
     own = tuple(entry for entry in kernels() if not entry.owner)
 

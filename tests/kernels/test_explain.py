@@ -19,7 +19,7 @@ from support import invoke
 @pytest.fixture(autouse=True)
 def _made_up_kernels(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(registry, "_own", lambda: MADE_UP)
-    monkeypatch.setattr(selection, "find_target", lambda _: DEVICE)
+    monkeypatch.setattr(selection, "find_gpu", lambda _: DEVICE)
 
 
 @pytest.fixture

@@ -47,7 +47,7 @@ ENTRY main {
 def made_up(monkeypatch: pytest.MonkeyPatch) -> None:
     """The kernels and the device of ``selecting``."""
     monkeypatch.setattr(registry, "_own", lambda: MADE_UP)
-    monkeypatch.setattr(selection, "find_target", lambda name: DEVICE)
+    monkeypatch.setattr(selection, "find_gpu", lambda _: DEVICE)
 
 
 @pytest.mark.parametrize(

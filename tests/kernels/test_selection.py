@@ -33,7 +33,7 @@ from selecting import DEVICE, MADE_UP, TEXT, by_name, made_up
 @pytest.fixture(autouse=True)
 def _made_up_kernels(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(registry, "_own", lambda: MADE_UP)
-    monkeypatch.setattr(selection, "find_target", lambda name: DEVICE)
+    monkeypatch.setattr(selection, "find_gpu", lambda _: DEVICE)
 
 
 def run(module: Module, instance: KernelSelection, **keywords: Any) -> PipelineReport:
