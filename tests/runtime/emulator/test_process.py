@@ -22,12 +22,14 @@ SOURCE = r"""
 extern "C" __global__ void __launch_bounds__(64) fine(const int* __restrict__ in, int* __restrict__ out, int add) {
   out[threadIdx.x] = in[threadIdx.x] + add;
 }
-extern "C" __global__ void divides(const int* __restrict__ in, int* __restrict__ out) {
-  out[threadIdx.x] = 7 / in[threadIdx.x];
+extern "C" __global__ void crashes(const int* __restrict__ in, int* __restrict__ out) {
+  const int value = *(const volatile int*)(long long)in[threadIdx.x];
+  out[threadIdx.x] = value;
 }
-extern "C" __global__ void divides_in_step(const int* __restrict__ in, int* __restrict__ out) {
+extern "C" __global__ void crashes_in_step(const int* __restrict__ in, int* __restrict__ out) {
   __syncthreads();
-  out[threadIdx.x] = 7 / in[threadIdx.x];
+  const int value = *(const volatile int*)(long long)in[threadIdx.x];
+  out[threadIdx.x] = value;
 }
 extern "C" __global__ void strays(int* __restrict__ out, int n) {
   for (long long i = 0; i < n; i++) out[i * 1000000000ll] = 1;
@@ -48,7 +50,7 @@ extern "C" __global__ void fails_an_assertion(const int* __restrict__ in, int* _
 }
 """
 
-DESCRIBE = {"never_ends": "%while.3 = s32[64] fusion", "divides": "%divide.1 = s32[64] divide"}
+DESCRIBE = {"never_ends": "%while.3 = s32[64] fusion", "crashes": "%call.1 = s32[64] custom-call"}
 
 
 @pytest.fixture
@@ -100,13 +102,13 @@ def test_crash(bench: Callable[..., Any], mode: str) -> None:
     made = bench(SOURCE, DESCRIBE, mode=mode)
     given, out = made.buffer(np.arange(64, dtype=np.int32)), made.blank(256)
     made.launch("fine", 1, 64, [given, out], 1)
-    made.launch("divides", 1, 64, [given, out])
+    made.launch("crashes", 1, 64, [given, out])
     made.launch("fine", 1, 64, [given, out], 2)
     with pytest.raises(EvaluationError) as caught:
         made.read(out, "i4")
     place = "thread (0, 0, 0) of block (0, 0, 0)" if mode == "check" else "block (0, 0, 0)"
     assert str(caught.value) == (
-        f"kernel divides (%divide.1 = s32[64] divide): {place} crashed with SIGFPE"
+        f"kernel crashes (%call.1 = s32[64] custom-call): {place} crashed with SIGSEGV"
     )
     assert made.read(given, "i4").tolist() == list(range(64))
     made.launch("fine", 1, 64, [given, out], 3)
@@ -115,9 +117,9 @@ def test_crash(bench: Callable[..., Any], mode: str) -> None:
 
 def test_crash_among_threads_in_step(made: Any, given: Any, out: Any) -> None:
     """Of a kernel that synchronises the thread is known without checks."""
-    made.launch("divides_in_step", 1, 64, [given, out])
+    made.launch("crashes_in_step", 1, 64, [given, out])
     with pytest.raises(
-        EvaluationError, match=r"thread \(0, 0, 0\) of block \(0, 0, 0\) crashed with SIGFPE"
+        EvaluationError, match=r"thread \(63, 0, 0\) of block \(0, 0, 0\) crashed with SIGSEGV"
     ):
         made.read(out, "i4")
 
@@ -143,7 +145,7 @@ def test_assertion(made: Any, out: Any) -> None:
     given = made.buffer(np.full(64, 64, np.int32))
     made.launch("fails_an_assertion", 1, 64, [given, out])
     with pytest.raises(
-        EvaluationError, match=r"fails the assertion in\[threadIdx.x\] < 64 \(line 26: assert"
+        EvaluationError, match=r"fails the assertion in\[threadIdx.x\] < 64 \(line 28: assert"
     ):
         made.read(out, "i4")
 

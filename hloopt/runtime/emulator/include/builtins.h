@@ -1,7 +1,10 @@
 // Words of CUDA C, vector types, and what threads do together.
 #pragma once
 #include <math.h>  // the standard headers come first: the words below would break them
+#include <stdlib.h>
 
+#include <cmath>
+#include <cstdlib>
 #include <limits>
 #include <type_traits>
 #include <utility>
