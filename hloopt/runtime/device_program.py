@@ -61,6 +61,7 @@ class _Segment:
     def __init__(self, steps: Sequence[KernelStep]) -> None:
         self.steps = tuple(steps)
         self.graph: object = None
+        self.has_run = False
 
 
 _Part: TypeAlias = "_Segment | PlanStep"
@@ -72,7 +73,7 @@ class DeviceProgram(Program):
     Memory is allocated and constants are uploaded once; each run uploads its inputs, walks the steps and
     downloads the results.  A loop of unknown count waits for its predicate at each trip, a conditional for
     its selector; all else is only put into the device's queue.  Where the device can capture
-    (``begin_capture``, ``end_capture``, ``replay``), steps in a row are captured the first time and played
+    (``begin_capture``, ``end_capture``, ``replay``), steps in a row are captured the second time and played
     after that.
 
     Raises what ``device`` raises, ``UsageError`` for several participants.
@@ -222,14 +223,26 @@ class DeviceProgram(Program):
             self._select(part)
 
     def _play(self, segment: _Segment) -> None:
+        """Run a row; captured when it runs for the second time, played from then on.
+
+        The first time loads what is loaded when it is first needed, which a capture may not: code of kernels
+        and libraries.  What runs once is not worth a graph.
+        """
+        self.launches += len(segment.steps)
+        if not segment.has_run:
+            self._enqueue_all(segment)
+            segment.has_run = True
+            return
         device = self.device
         if segment.graph is None:
             device.begin_capture()  # type: ignore[attr-defined]
-            for step in segment.steps:
-                self._enqueue(step)
+            self._enqueue_all(segment)
             segment.graph = device.end_capture()  # type: ignore[attr-defined]
         device.replay(segment.graph)  # type: ignore[attr-defined]
-        self.launches += len(segment.steps)
+
+    def _enqueue_all(self, segment: _Segment) -> None:
+        for step in segment.steps:
+            self._enqueue(step)
 
     def _abandon(self) -> None:
         abandon = getattr(self.device, "abandon_capture", None)
