@@ -6,8 +6,8 @@ how a kernel uses the machine: that is the ``Efficiency`` each kernel states, or
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
 from math import prod
 from types import MappingProxyType
 from typing import Final
@@ -16,7 +16,7 @@ from hloopt.analysis.cost import Cost, instruction_cost
 from hloopt.analysis.layout import moves_minor_dimension
 from hloopt.ir import Instruction
 from hloopt.kernels.kernel import Efficiency, Kernel, Site
-from hloopt.kernels.spec import Copy, Fill, KernelSpec, Launch, Place
+from hloopt.kernels.spec import Argument, Copy, Fill, KernelSpec, Launch, Place
 from hloopt.types import DTYPES, BufferShape, leaves
 
 __all__ = ["EFFICIENCIES", "LAUNCH_SECONDS", "Estimate", "estimate"]
@@ -54,21 +54,25 @@ class Estimate:
         return self.bytes_read + self.bytes_written
 
 
+_TILES = "tiles in shared memory keep both sides coalesced"
+_NO_ORDER = "updates go to places in no order"
+
 EFFICIENCIES: Final[Mapping[str, Efficiency]] = MappingProxyType({
     "atomic-reduction": Efficiency(0.8, reason="blocks wait for each other where they add up"),
-    "scatter-atomic": Efficiency(0.25, reason="updates go to places in no order"),
-    "scatter-sorted": Efficiency(0.5, reason="updates are gathered in the order of their places"),
-    "gather": Efficiency(0.5, reason="rows come from places in no order"),
-    "transpose": Efficiency(0.9, reason="tiles in shared memory keep both sides coalesced"),
-    "packed-transpose": Efficiency(0.9, reason="tiles in shared memory keep both sides coalesced"),
-    "dot-loop": Efficiency(compute=0.1, reason="operands come from the caches for each multiply-add"),
+    "scatter": Efficiency(0.25, reason=_NO_ORDER),
+    "scatter-atomic": Efficiency(0.2, reason=f"{_NO_ORDER} and wait for each other"),
+    "scan": Efficiency(0.5, reason="threads go along rows by themselves"),
+    "block-sort": Efficiency(0.5, reason="the network works in shared memory"),
+    "transpose": Efficiency(0.9, reason=_TILES),
+    "packed-transpose": Efficiency(0.9, reason=_TILES),
     "dot-small": Efficiency(compute=0.25, reason="operands come from shared memory"),
+    "dot-split-k": Efficiency(compute=0.5, reason="tiles in shared memory and registers"),
     "dot-tiled": Efficiency(compute=0.5, reason="tiles in shared memory and registers"),
     "convolution-direct": Efficiency(compute=0.1, reason="operands come from the caches"),
     "convolution-implicit-matmul": Efficiency(compute=0.4, reason="tiles in shared memory"),
     "convolution-1x1": Efficiency(compute=0.5, reason="tiles in shared memory"),
 })  # fmt: skip
-"""Of kernels that do not state theirs."""
+"""Of kernels that do not state theirs: shares assumed, until kernels are timed."""
 
 _PLAIN = Efficiency()
 
@@ -125,7 +129,11 @@ def _cache_speedup(site: Site, read: int) -> float:
 
 
 def _bytes(site: Site, cost: Cost, spec: KernelSpec) -> tuple[int, int]:
-    """Bytes read from and written to memory by all steps."""
+    """Bytes read from and written to memory by all steps.
+
+    The first launch reads what the op reads and its results are written once; what later launches read and
+    update comes on top, and so does scratch.
+    """
     instruction = site.region.instruction
     once = sum(operand.shape.byte_size for operand in dict.fromkeys(instruction.operands))
     read = min(cost.bytes_read, once) if instruction.opcode != "fusion" else cost.bytes_read
@@ -133,15 +141,25 @@ def _bytes(site: Site, cost: Cost, spec: KernelSpec) -> tuple[int, int]:
     results = sum(result.shape.byte_size for result in site.region.results)
     if not spec.in_place and written < results:
         read, written = read + results - written, results
-    scratch = sum(_scratch_bytes(entry.dtype, entry.elements) for entry in spec.scratch)
-    read, written = read + scratch, written + scratch
+    is_first = True
     for step in spec.steps:
         if isinstance(step, Fill):
             written += _place_bytes(site, spec, step.target)
-        elif isinstance(step, Copy) and len(spec.steps) > 1:
-            moved = _place_bytes(site, spec, step.target)
+        elif isinstance(step, Copy):
+            moved = _place_bytes(site, spec, step.target) if len(spec.steps) > 1 else 0
             read, written = read + moved, written + moved
+        else:
+            for argument in step.arguments:
+                size = _place_bytes(site, spec, argument.place)
+                if argument.place.kind == "scratch" or not is_first:
+                    read += size * (argument.role != "out")
+                    written += size * (argument.role == "update" or _is_scratch_out(argument))
+            is_first = False
     return read, written
+
+
+def _is_scratch_out(argument: Argument) -> bool:
+    return argument.role == "out" and argument.place.kind == "scratch"
 
 
 def _scratch_bytes(dtype: str, elements: int) -> int:
@@ -176,8 +194,32 @@ def _parallel(spec: KernelSpec, cores: int, lanes: int) -> tuple[int, int]:
 def _efficiency(site: Site, kernel: Kernel, spec: KernelSpec) -> Efficiency:
     if kernel.efficiency is not None:
         return kernel.efficiency(site, spec)
-    known = EFFICIENCIES.get(kernel.name)
-    return known if known is not None else _of_loop(site) if kernel.name == "loop" else _PLAIN
+    stated = _FUNCTIONS.get(kernel.name)
+    found = stated(site) if stated is not None else EFFICIENCIES.get(kernel.name, _PLAIN)
+    return replace(found, compute=found.compute * _lanes_share(site))
+
+
+def _lanes_share(site: Site) -> float:
+    """The rate for the results' type over that of f32; narrow floats are computed as f32."""
+    target, dtype = site.target, site.region.results[0].shape.dtype
+    name = _COMPUTED.get(dtype.name, "s32" if dtype.is_integer else dtype.name)
+    peak, lanes = target.peak_flops(name), target.peak_flops("f32")
+    return peak / lanes if peak and lanes else 1.0
+
+
+_COMPUTED = {"c64": "f32", "c128": "f64", "f16": "f32", "bf16": "f32", "pred": "s32"}
+
+
+def _of_ordered_scatter(site: Site) -> Efficiency:
+    """Each element of the result goes through all indices."""
+    scatter = next((one for one in site.region.body if one.opcode == "scatter"), None)
+    if scatter is None:
+        return _PLAIN
+    count = (len(scatter.operands) - 1) // 2
+    indices = scatter.operands[count].shape.byte_size
+    every = scatter.operands[0].array.elements * indices
+    read = max(1, sum(shape.byte_size for shape in site.region.operands))
+    return Efficiency(repeats=1 + every / read, reason="each element goes through all indices")
 
 
 def _of_loop(site: Site) -> Efficiency:
@@ -197,6 +239,12 @@ def _of_loop(site: Site) -> Efficiency:
             reason = f"operands of {inner.name} come from the caches for each multiply-add"
             return Efficiency(repeats=max(1.0, repeats), reason=reason)
     return _PLAIN
+
+
+_FUNCTIONS: Mapping[str, Callable[[Site], Efficiency]] = {
+    "loop": _of_loop,
+    "scatter-ordered": _of_ordered_scatter,
+}
 
 
 def _share(instruction: Instruction) -> float:
