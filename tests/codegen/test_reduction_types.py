@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
-from tests.codegen.harness import check_kernel
+from hloopt.types import dtype
+from tests.codegen.harness import check_kernel, planned, ran
 from tests.codegen.reducing import Case, fusions, reduces
 
 SUMS = {
@@ -101,3 +103,29 @@ def test_packed_inputs() -> None:
     ]
     text = fusions(bodies, [Case("s32", (), ())])
     check_kernel(text, "row-reduction,column-reduction", everywhere=False, fast=False)
+
+
+def test_special_values() -> None:
+    """NaN wins a maximum, infinities cancel, and -0 is summed to -0 where the init value is -0, too."""
+    cases = [
+        Case(kind, dims, (at,), reducer, init)
+        for dims, at in [((4, 70), 1), ((70, 4), 0)]
+        for kind, reducer, init in [
+            ("f32", "maximum", "-inf"),
+            ("bf16", "minimum", "inf"),
+            ("f32", "add", "-0"),
+            ("f16", "add", "0"),
+        ]
+    ]
+    inputs = []
+    for case in cases:
+        array = np.random.default_rng(1).standard_normal((4, 70))
+        array[0, 33], array[1, 5], array[2, 69], array[2, 0] = np.nan, np.inf, np.inf, -np.inf
+        array[3] = -0.0
+        inputs.append((array if case.reduced == (1,) else array.T).astype(dtype(case.kind).numpy))
+    kernels = "row-reduction,small-column-reduction"
+    check_kernel(reduces(cases), kernels, inputs=inputs, everywhere=False, fast=False)
+    module, plan, source = planned(reduces(cases), kernels)
+    results = ran(module, plan, source, inputs, mode="check")
+    sums = [result for case, result in zip(cases, results, strict=True) if case.init == "-0"]
+    assert [str(result[3]) for result in sums] == ["-0.0", "-0.0"]

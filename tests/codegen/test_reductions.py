@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.codegen.harness import check_kernel
+from tests.codegen.harness import check_kernel, compile_everywhere, planned
 from tests.codegen.reducing import Case, reduces
 
 ROWS = [
@@ -51,6 +51,7 @@ def test_blocks_share_a_result(kernel: str) -> None:
         Case("f32", (50, 3, 40), (0, 2), init="3"),
         Case("f32", (5000, 8), (0,), init="3"),
         Case("f32", (2, 3000, 33), (1,), init="3"),
+        Case("bf16", (3000, 40), (0,), init="3"),
         Case("s32", (5000, 40), (0,), "maximum", "-5"),
         Case("u32", (70000,), (0,), "xor", "9"),
     ]
@@ -73,3 +74,20 @@ def test_tiles() -> None:
     for warps, vector in [(1, 2), (8, 4), (32, 4)]:
         tile = {"warps": warps, "vector": vector}
         check_kernel(reduces(columns), "column-reduction", tile, everywhere=False, fast=False)
+
+
+def test_huge_arrays() -> None:
+    """Indices are of 64 bits where an array has as many elements, and only there."""
+    huge = reduces(
+        [
+            Case("f32", (3, 1500000000), (1,)),
+            Case("s8", (70000, 40000), (0,)),
+            Case("f32", (9, 8, 33), (1,)),
+        ]
+    )
+    _, _, source = planned(huge, "row-reduction,column-reduction,split-reduction")
+    rows, columns, small = source.split("__global__")[1:]
+    assert "const long long at" in rows
+    assert "const long long row" in columns
+    assert "long long" not in small
+    compile_everywhere(source, ("sm_90",))
