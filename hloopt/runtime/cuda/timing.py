@@ -95,6 +95,7 @@ class Stopwatch:
         self._l2 = max(int(device.properties()["l2CacheSize"]), 1 << 20)
         self._flush: Pointer | None = None
         scratch = Pointer(device.allocate(4), 0, 4)
+        device.fill(scratch, 0)  # what this loads cannot be loaded in a capture
         device.begin_capture()
         for _ in range(_SPACER_FILLS):
             device.fill(scratch, 0)

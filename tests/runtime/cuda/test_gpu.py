@@ -72,6 +72,7 @@ def test_memory_launches_and_graphs(gpu: CudaDevice, rng: np.random.Generator) -
     values = rng.random(count, np.float32)
     gpu.upload(source, values)
     arguments = [PointerArgument(source, "in"), PointerArgument(target, "out")]
+    gpu.launch("add", (8, 1, 1), (128, 1, 1), arguments, [0])
     gpu.begin_capture()
     gpu.launch("add", (8, 1, 1), (128, 1, 1), arguments, [count])
     gpu.copy(source, target)
