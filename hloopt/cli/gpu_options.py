@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,10 +13,11 @@ from hloopt.cli.outputs import write_text
 from hloopt.errors import UsageError
 
 if TYPE_CHECKING:
+    from hloopt.cli.kernel_options import Selecting
     from hloopt.runtime.cuda.profile import Profile
     from hloopt.runtime.device_compile import Prepared
 
-__all__ = ["GPU_OPTIONS", "Profiling", "gpu_options", "profiling"]
+__all__ = ["GPU_OPTIONS", "Profiling", "choose_for_this_gpu", "gpu_options", "profiling"]
 
 GPU_OPTIONS = ("trace", "cold_l2")
 _REPEAT = 20
@@ -59,6 +60,26 @@ class Profiling:
         if self.trace is not None:
             write_text(self.trace, json.dumps(found.trace()), prepared.module.name)
         return found
+
+
+def choose_for_this_gpu(selecting: Selecting) -> None:
+    """Without ``--target`` kernels are chosen for the GPU that runs them.
+
+    A note says so where hloopt does not know it.  Raises ``DeviceError`` without one.
+    """
+    from hloopt.runtime.cuda.description import this_gpu
+
+    if "target" in selecting.options:
+        return
+    title, target = this_gpu()
+    if target is not None:
+        selecting.instance = replace(selecting.instance, target=target.name)
+        return
+    click.echo(
+        f"note: hloopt does not know {title}: kernels are chosen for {selecting.instance.target}; "
+        "--target takes another device, or a description",
+        err=True,
+    )
 
 
 def gpu_options(command: Callable[..., Any]) -> Callable[..., Any]:

@@ -9,7 +9,7 @@ import click
 from click.core import ParameterSource
 
 from hloopt.cli.files import Input, each_input, one_text, open_texts
-from hloopt.cli.gpu_options import GPU_OPTIONS, gpu_options, profiling
+from hloopt.cli.gpu_options import GPU_OPTIONS, choose_for_this_gpu, gpu_options, profiling
 from hloopt.cli.help import GroupedCommand
 from hloopt.cli.kernel_options import KERNEL_OPTIONS, kernel_options, selecting
 from hloopt.cli.options import (
@@ -231,6 +231,8 @@ def command(
         raise UsageError(
             "options of kernels, --target, --allow-host and --unchecked are for --device gpu and emulator"
         )
+    if device == "gpu":
+        choose_for_this_gpu(selection)
     given = ctx.get_parameter_source("seed") is not ParameterSource.DEFAULT
     runner = Runner(
         device,

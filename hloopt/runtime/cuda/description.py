@@ -6,10 +6,11 @@ from collections.abc import Mapping
 from typing import Any
 
 from hloopt.runtime.cuda.device import CudaDevice
+from hloopt.runtime.cuda.driver import open_cupy
 from hloopt.runtime.cuda.timing import Stopwatch
 from hloopt.targets import Target, targets
 
-__all__ = ["describe_gpu", "known_target", "read_properties"]
+__all__ = ["describe_gpu", "known_target", "read_properties", "this_gpu"]
 
 # f32 lanes of a multiprocessor (CUDA C++ Programming Guide, "Arithmetic Instructions").
 _LANES = {(7, 0): 64, (7, 2): 64, (7, 5): 64, (8, 0): 64}
@@ -33,6 +34,17 @@ def describe_gpu(device: CudaDevice) -> Target:
     return read_properties(properties, bandwidth)
 
 
+def this_gpu(number: int = 0) -> tuple[str, Target | None]:
+    """What a GPU is called, and its target where hloopt knows it.  Raises ``DeviceError`` without one."""
+    properties = open_cupy(number).cuda.runtime.getDeviceProperties(number)
+    return _title(properties), known_target(properties)
+
+
+def _title(properties: Mapping[str, Any]) -> str:
+    title = properties["name"]
+    return title.decode() if isinstance(title, bytes) else str(title)
+
+
 def known_target(properties: Mapping[str, Any]) -> Target | None:
     """The device hloopt knows by capability, multiprocessors and memory (``cudaDeviceProp``), or None."""
     capability = (int(properties["major"]), int(properties["minor"]))
@@ -47,13 +59,12 @@ def known_target(properties: Mapping[str, Any]) -> Target | None:
 
 def read_properties(properties: Mapping[str, Any], bandwidth: int) -> Target:
     """A description out of ``cudaDeviceProp`` as CuPy gives it; ``bandwidth`` in bytes a second."""
-    title = properties["name"]
     capability = (int(properties["major"]), int(properties["minor"]))
     grid = properties["maxGridSize"]
     block = properties["maxThreadsDim"]
     return Target(
         name="this-gpu",
-        title=title.decode() if isinstance(title, bytes) else str(title),
+        title=_title(properties),
         kind="cuda",
         capability=capability,
         cores=int(properties["multiProcessorCount"]),

@@ -29,6 +29,32 @@ DATA_TYPES = {
 COMPUTE_TYPES = {68: np.float32, 77: np.float32, 70: np.float64, 72: np.int32}
 
 
+# cudaDeviceProp as CuPy gives it, of an H200.
+PROPERTIES: dict[str, Any] = {
+    "name": b"NVIDIA H200",
+    "major": 9,
+    "minor": 0,
+    "multiProcessorCount": 132,
+    "totalGlobalMem": 150_109_880_320,
+    "clockRate": 1_980_000,
+    "memoryClockRate": 3_201_000,
+    "memoryBusWidth": 6144,
+    "l2CacheSize": 62_914_560,
+    "warpSize": 32,
+    "maxThreadsPerBlock": 1024,
+    "maxThreadsPerMultiProcessor": 2048,
+    "regsPerMultiprocessor": 65536,
+    "regsPerBlock": 65536,
+    "sharedMemPerBlock": 49152,
+    "sharedMemPerBlockOptin": 232448,
+    "sharedMemPerMultiprocessor": 233472,
+    "maxGridSize": (2**31 - 1, 65535, 65535),
+    "maxThreadsDim": (1024, 1024, 64),
+    "maxBlocksPerMultiProcessor": 32,
+    "reservedSharedMemPerBlock": 1024,
+}
+
+
 class CUDARuntimeError(RuntimeError):
     """As CuPy's: with the number of cudaError_t."""
 

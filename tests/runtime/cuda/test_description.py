@@ -2,40 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 
-from fake_cupy import FakeCupy
+from fake_cupy import PROPERTIES, FakeCupy
 from hloopt.runtime.cuda import CudaDevice
 from hloopt.runtime.cuda.description import describe_gpu, known_target
 from hloopt.runtime.cuda.occupancy import occupancy
 from hloopt.targets import target
 
 H200 = target("h200")
-PROPERTIES: dict[str, Any] = {
-    "name": b"NVIDIA H200",
-    "major": 9,
-    "minor": 0,
-    "multiProcessorCount": 132,
-    "totalGlobalMem": 150_109_880_320,
-    "clockRate": 1_980_000,
-    "memoryClockRate": 3_201_000,
-    "memoryBusWidth": 6144,
-    "l2CacheSize": 62_914_560,
-    "warpSize": 32,
-    "maxThreadsPerBlock": 1024,
-    "maxThreadsPerMultiProcessor": 2048,
-    "regsPerMultiprocessor": 65536,
-    "regsPerBlock": 65536,
-    "sharedMemPerBlock": 49152,
-    "sharedMemPerBlockOptin": 232448,
-    "sharedMemPerMultiprocessor": 233472,
-    "maxGridSize": (2**31 - 1, 65535, 65535),
-    "maxThreadsDim": (1024, 1024, 64),
-    "maxBlocksPerMultiProcessor": 32,
-    "reservedSharedMemPerBlock": 1024,
-}
 
 
 def test_a_known_gpu_is_found_by_what_it_has() -> None:

@@ -9,9 +9,11 @@ from typing import Any
 
 import pytest
 
-from fake_cupy import FakeCupy
+from fake_cupy import PROPERTIES, FakeCupy
 from hloopt.errors import DeviceError
+from hloopt.kernels import selection as kernel_selection
 from hloopt.runtime import device_compile, nvrtc
+from hloopt.targets import target
 from plan_kernels import evaluated, slowed
 from support import invoke
 
@@ -35,6 +37,7 @@ def module(fake: FakeCupy, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> P
         pytest.skip(str(error))
     monkeypatch.setenv("HLOOPT_CACHE_DIR", str(tmp_path / "cache"))
     properties = {
+        "name": b"NVIDIA Something",
         "multiProcessorCount": 132,
         "totalGlobalMem": 151_397_597_184,
         "l2CacheSize": 1 << 20,
@@ -98,6 +101,36 @@ def test_the_trace_and_the_json(module: Path, tmp_path: Path) -> None:
     assert 0 < rows["sum"]["occupancy"] <= 1
     bars = [event for event in json.loads(trace.read_text())["traceEvents"] if event["ph"] == "X"]
     assert [bar["args"]["instruction"] for bar in bars] == ["sine", "product", "sum"]
+
+
+def test_kernels_are_chosen_for_the_gpu_at_hand(
+    module: Path, fake: FakeCupy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The known target of the same multiprocessors and memory, unless another is named; a note where none is."""
+    targets: list[str] = []
+    selection = kernel_selection.KernelSelection.run
+
+    def watched(self: kernel_selection.KernelSelection, *arguments: Any) -> bool:
+        targets.append(self.target)
+        return selection(self, *arguments)
+
+    monkeypatch.setattr(kernel_selection.KernelSelection, "run", watched)
+    properties = dict(fake.runtime.getDeviceProperties(0))
+    a100 = target("a100")
+    known = {"multiProcessorCount": a100.cores, "totalGlobalMem": a100.memory_size, "major": 8}
+    fake.runtime.getDeviceProperties = lambda number: properties | known
+    command = ["run", str(module), "--device", "gpu", "--repeat", "1", "-O0"]
+    assert invoke(*command).exit_code == 0
+    assert invoke(*command, "--target", "h100").exit_code == 0
+    assert [*dict.fromkeys(targets)] == ["a100", "h100"]
+    properties["multiProcessorCount"] = 7
+    fake.runtime.getDeviceProperties = lambda number: {**PROPERTIES, **properties}
+    done = invoke(*command)
+    assert done.exit_code == 0, done.stderr
+    assert (
+        "note: hloopt does not know NVIDIA Something: kernels are chosen for h200; --target"
+        in done.stderr
+    )
 
 
 def test_fast_math_says_its_flags(module: Path) -> None:
