@@ -20,6 +20,7 @@ class Limits:
                                of them is read as fast as one)
     convolution_matmul_size  smallest m, n and k of a group from which on a convolution is done by tiles
     fft_shared_length  longest line that is transformed in shared memory where cuFFT would do as well
+    linear_system_size  most rows of a matrix that one block factors, or solves a system of
     dot_small_size  largest m and n of products that one block computes whole
     dot_loop_work  (m + n) * k below which a dot is computed by a loop kernel (XLA: 100)
     dot_library_flops  flops from which on cuBLAS computes a dot that stands alone: some tens of microseconds,
@@ -39,3 +40,4 @@ class Limits:
     dot_small_size: int = 16
     convolution_matmul_size: int = 8
     fft_shared_length: int = 1024
+    linear_system_size: int = 1024

@@ -20,6 +20,7 @@ __all__ = ["FAMILIES", "find_kernel", "kernels", "register", "registered", "unre
 FAMILIES: tuple[str, ...] = (
     "copy",
     "fft",
+    "linear_systems",
     "library",
     "dot_vector",
     "dot_small",

@@ -15,6 +15,7 @@ __all__ = ["emitters"]
 _MODULES: Final = (
     "convolution",
     "fft",
+    "linear_systems",
     "dot_small",
     "dot_tiled",
     "dot_vector",
