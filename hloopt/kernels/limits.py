@@ -16,6 +16,8 @@ class Limits:
     reduction_row_elements     longest row that one block reduces (XLA: 1024 threads of 16 elements)
     reduction_row_batch        most such rows that are reduced to one result (XLA: 8)
     reduction_column_elements  longest column that one block reduces (XLA: 32 warps of 128 elements)
+    reduction_split_bytes      bytes a block reduces alone though half of the cores have none (5 microseconds of
+                               a core's bandwidth, more than a second launch takes)
     scatter_ordered_indices    most indices of a scatter that each result element goes through in order (a warp
                                of them is read as fast as one)
     convolution_matmul_size  smallest m, n and k of a group from which on a convolution is done by tiles
@@ -26,6 +28,7 @@ class Limits:
     dot_library_flops  flops from which on cuBLAS computes a dot that stands alone: some tens of microseconds,
                    beside which a call's overhead is small (XLA measures)
     sort_threads   threads of a block that sorts, four elements each (XLA: as many as a block may have)
+    concatenate_operands  most operands of the concatenate kernel, which visits them all (XLA: 4)
     """
 
     loop_threads: int = 128
@@ -33,6 +36,7 @@ class Limits:
     reduction_row_elements: int = 1024 * 16
     reduction_row_batch: int = 8
     reduction_column_elements: int = 32 * 128
+    reduction_split_bytes: int = 256 * 1024
     scatter_ordered_indices: int = 32
     dot_loop_work: int = 100
     dot_library_flops: int = 1 << 28
@@ -41,3 +45,4 @@ class Limits:
     convolution_matmul_size: int = 8
     fft_shared_length: int = 1024
     linear_system_size: int = 1024
+    concatenate_operands: int = 4

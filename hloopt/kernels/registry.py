@@ -35,6 +35,7 @@ FAMILIES: tuple[str, ...] = (
     "column_reduction",
     "split_reduction",
     "transpose",
+    "concatenate",
     "loop",
     "cpu",
 )

@@ -26,6 +26,7 @@ _MODULES: Final = (
     "in_place_update",
     "loop",
     "scatter",
+    "concatenate",
     "scan",
     "sort",
     "transpose",

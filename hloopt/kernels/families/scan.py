@@ -6,7 +6,7 @@ from math import prod
 from types import MappingProxyType
 
 from hloopt.analysis.region import Region
-from hloopt.ir import Instruction
+from hloopt.ir import Computation, Instruction
 from hloopt.kernels.elemental import elemental_problem
 from hloopt.kernels.families.loop import operands_read, own_threads
 from hloopt.kernels.kernel import NO, YES, Kernel, Site, Verdict
@@ -70,7 +70,8 @@ def _fits(site: Site) -> Verdict:
 
 def _mixing(scan: Scan) -> Instruction | None:
     """What keeps a thread from computing an element of every slice by itself."""
-    for inner in scan.scan.attributes["to_apply"]:
+    computation: Computation = scan.scan.attributes["to_apply"]
+    for inner in computation:
         if inner.opcode == "tuple" and inner.is_root:
             continue
         if not isinstance(inner.shape, ArrayShape) or inner.array.dims not in ((), scan.rows):
