@@ -45,10 +45,10 @@ class Finding:
 class CheckedProgram(DeviceProgram):
     """Runs as its base does, and compares each kernel's results; ``findings`` are those of the last run.
 
-    ``most`` kernels are looked at (a loop runs some again and again), all of them where it is 0.
+    ``most`` kernels are looked at (a loop runs some again and again), all of them where it is None.
     """
 
-    most: int = 0
+    most: int | None = None
 
     def run(self, inputs: Sequence[Array], host: Host | None = None) -> list[Array]:
         """As the base's; begins a new list of findings."""
@@ -60,7 +60,7 @@ class CheckedProgram(DeviceProgram):
         return False
 
     def _kernel(self, step: KernelStep) -> None:
-        if self.most and self.compared >= self.most:
+        if self.most is not None and self.compared >= self.most:
             super()._kernel(step)
             return
         region = region_of(step.instruction)
