@@ -31,6 +31,7 @@ from hloopt.passes.copy_insertion.tuples import indices
 from hloopt.runtime.borders import array_of_bytes, bytes_of_array, empty, value_of_leaves
 from hloopt.runtime.device import Pointer, PointerArgument
 from hloopt.runtime.device_program import DeviceProgram
+from hloopt.types import ArrayShape
 
 __all__ = ["FakeDevice", "choose", "fake_program"]
 
@@ -51,8 +52,10 @@ def choose(instruction: Instruction) -> tuple[Kernel, KernelSpec]:
     """One launch for whatever the interpreter can evaluate; copies that move nothing are copies."""
     if instruction.opcode not in EVALUATORS or instruction.op.side_effect:
         raise UnsupportedError(f"{instruction.name}: no kernel")
-    if instruction.opcode == "copy" and same_layout(
-        instruction.operands[0].shape, instruction.shape
+    if (
+        instruction.opcode == "copy"
+        and isinstance(instruction.shape, ArrayShape)
+        and same_layout(instruction.operands[0].shape, instruction.shape)
     ):
         step = Copy(Place("operand", 0), Place("result", 0))
         return KERNEL, KernelSpec("copy", steps=(step,))

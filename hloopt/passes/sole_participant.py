@@ -60,9 +60,9 @@ ENTRY main {
         for computation in module:
             if computation in wrapped:
                 continue
-            for instruction in computation:
+            for instruction in list(computation):
                 write = _RULES.get(instruction.opcode)
-                if write is None:
+                if write is None or instruction.computation is None:
                     continue
                 if not log.allows():
                     return changed
@@ -86,16 +86,20 @@ def _rewrite(instruction: Instruction, write: _Write, log: PassLog) -> bool:
         log.miss(_STEP, instruction, "it moves slices, or groups of one do not explain its shape")
         return False
     log.hit(_STEP, instruction)
-    for done in list(instruction.users) if instruction.opcode.endswith("-start") else ():
-        edit.replace_uses(done, value)
-        edit.take_control_edges(done, value)
-        edit.remove(done)
     if instruction.opcode.endswith("-start"):
-        edit.take_control_edges(instruction, value)
-        edit.remove(instruction)
-    else:
-        edit.replace_instruction(instruction, value)
+        for done in list(instruction.users):
+            _drop(done, value)
+    _drop(instruction, value)
     return True
+
+
+def _drop(instruction: Instruction, value: Instruction) -> None:
+    """Use the value instead; what waited for the instruction waits for what that waited for."""
+    if value.offset < 0 and not instruction.control_successors and not value.users:
+        edit.replace_instruction(instruction, value)
+        return
+    edit.replace_uses(instruction, value)
+    edit.remove(instruction)
 
 
 def _ends(start: Instruction) -> bool:

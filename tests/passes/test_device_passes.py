@@ -86,6 +86,16 @@ ALONE = {
         ),
         ["negate"],
     ),
+    "a chain of starts": (
+        (
+            "s = f32[4] all-reduce-start(p), replica_groups={}, to_apply=add\n"
+            "d = f32[4] all-reduce-done(s)\n"
+            "t = f32[4] all-reduce-start(p), replica_groups={}, to_apply=add, control-predecessors={d}\n"
+            "e = f32[4] all-reduce-done(t)\n"
+            "ROOT r = f32[4] add(d, e), control-predecessors={t}"
+        ),
+        ["add"],
+    ),
     "another layout": (
         (
             "m = f32[2,2]{1,0} reshape(p)\n"
