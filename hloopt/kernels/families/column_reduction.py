@@ -6,8 +6,8 @@ from functools import partial
 from types import MappingProxyType
 
 from hloopt.analysis.emitters.reductions import column_tiling, small_column_tiling
-from hloopt.kernels.families.reductions import reduction_problem, reductions_of, wanted_by_rule
-from hloopt.kernels.families.row_reduction import fits_form, swept_spec
+from hloopt.kernels.families.reductions import reduction_problem, reductions_of
+from hloopt.kernels.families.row_reduction import alone_wanted, fits_form, swept_spec
 from hloopt.kernels.families.sweeps import WARP, Sweep, fitted, widths_of
 from hloopt.kernels.kernel import NO, Kernel, Site, Verdict
 from hloopt.kernels.spec import Tile
@@ -63,7 +63,7 @@ KERNELS = (
         "small-column-reduction",
         "a block reads a few whole columns in order; a thread always sees the same ones",
         _small_fits,
-        wanted_by_rule,
+        partial(alone_wanted, small_column_sweep),
         _small_tile,
         partial(swept_spec, "small-column-reduction", "small-column"),
     ),
@@ -71,7 +71,7 @@ KERNELS = (
         "column-reduction",
         "lanes stand on neighbouring columns, warps on rows; sums turn in shared memory",
         lambda site: fits_form(site, False, column_sweep),
-        wanted_by_rule,
+        partial(alone_wanted, column_sweep),
         _tile,
         partial(swept_spec, "column-reduction", "column"),
     ),

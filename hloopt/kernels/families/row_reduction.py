@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
+from math import prod
 from types import MappingProxyType
 
 from hloopt.analysis.emitters.reductions import multi_row_tiling, row_tiling
@@ -27,7 +28,15 @@ from hloopt.kernels.families.sweeps import (
 from hloopt.kernels.kernel import NO, YES, Kernel, Site, Verdict
 from hloopt.kernels.spec import Argument, KernelSpec, Launch, Place, Tile
 
-__all__ = ["KERNELS", "fits_form", "row_sweep", "swept_spec", "unfit_sweep"]
+__all__ = [
+    "KERNELS",
+    "alone_wanted",
+    "fits_form",
+    "idle_cores",
+    "row_sweep",
+    "swept_spec",
+    "unfit_sweep",
+]
 
 _BLOCK = 256
 
@@ -55,6 +64,26 @@ def unfit_sweep(site: Site, reductions: Reductions, sweep: Sweep) -> str:
         if shared > site.target.shared_per_block:
             return f"{shared} bytes of shared memory; a block has {site.target.shared_per_block}"
     return ""
+
+
+def idle_cores(site: Site, sweep: Sweep) -> str:
+    """Why blocks had better share their results: few, each with much to read; empty where they do well."""
+    cores = site.target.cores
+    if 2 * sweep.blocks > cores:
+        return ""
+    heroes = reductions_of(site.region).heroes
+    bits = max(hero.operands[0].array.dtype.bits for hero in heroes)
+    size = prod(sweep.dims) * bits // 8 // sweep.blocks
+    if size < site.limits.reduction_split_bytes:
+        return ""
+    return f"{sweep.blocks} blocks read {size} bytes each, {cores - sweep.blocks} of {cores} cores none"
+
+
+def alone_wanted(sweep: Callable[[Site], Sweep], site: Site) -> Verdict:
+    """XLA's rule, where blocks that share no results keep the device busy."""
+    rule = wanted_by_rule(site)
+    idle = idle_cores(site, sweep(site)) if rule else ""
+    return NO(idle, "reduction_split_bytes") if idle else rule
 
 
 def row_sweep(site: Site) -> Sweep:
@@ -133,7 +162,7 @@ KERNELS = (
         "row-reduction",
         "one warp or several share a row; sums meet by shuffles, then in shared memory",
         lambda site: fits_form(site, True, row_sweep),
-        wanted_by_rule,
+        partial(alone_wanted, row_sweep),
         partial(_row_tile, row_sweep),
         partial(swept_spec, "row-reduction", "row"),
     ),

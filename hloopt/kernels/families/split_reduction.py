@@ -19,12 +19,11 @@ from hloopt.kernels.families.reductions import (
     accumulator_types,
     operands_of,
     plain_reducer,
-    race_free,
     reduction_problem,
     reductions_of,
     wanted_by_rule,
 )
-from hloopt.kernels.families.row_reduction import unfit_sweep
+from hloopt.kernels.families.row_reduction import idle_cores, row_sweep, unfit_sweep
 from hloopt.kernels.families.scatter import NATIVE
 from hloopt.kernels.families.sweeps import WARP, Sweep, SweepForm, fitted, sweep_of, widths_of
 from hloopt.kernels.kernel import NO, YES, Kernel, Site, Verdict
@@ -108,9 +107,13 @@ def _fits(site: Site) -> Verdict:
 
 def _wanted(site: Site) -> Verdict:
     rule = wanted_by_rule(site)
-    if rule or race_free(reductions_of(site.region), site.limits):
-        return NO("a block finishes each result alone")
-    # The other reason of the rule: longer than a block is allowed.
+    if rule:
+        alone = {"row": row_sweep, "column": column_sweep, "small-column": small_column_sweep}
+        idle = idle_cores(site, alone[form_of(reductions_of(site.region))](site))
+        return (
+            YES(idle, "reduction_split_bytes") if idle else NO("a block finishes each result alone")
+        )
+    # One of the rule's reasons is that results are too long for a block.
     return YES(rule.reason, rule.option) if rule.option else rule
 
 
