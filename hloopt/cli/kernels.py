@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
+import json
+from collections.abc import Mapping
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -11,7 +14,15 @@ from hloopt.cli.help import GroupedCommand
 from hloopt.cli.kernel_options import KERNEL_OPTIONS, kernel_options, selecting
 from hloopt.cli.options import files_argument, json_option, strict_option
 from hloopt.cli.pipeline_options import PASS_OPTIONS, chosen, pipeline_options
-from hloopt.errors import UsageError
+from hloopt.errors import UnsupportedError, UsageError
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from hloopt.ir import Module
+    from hloopt.kernels.plan import Plan
+    from hloopt.kernels.selection import Choice, KernelSelection
+    from hloopt.runtime.nvrtc import Resources
 
 __all__ = ["command"]
 
@@ -23,19 +34,31 @@ __all__ = ["command"]
         "Passes": PASS_OPTIONS,
         "Kernels": KERNEL_OPTIONS,
         "Input": ("module", "stage", "strict"),
-        "Output": ("source", "listing", "as_json"),
+        "Output": ("planned", "source", "compiled", "listing", "as_json"),
     },
 )
 @files_argument
 @strict_option()
 @pipeline_options
 @kernel_options
+@click.option(
+    "--plan", "planned", is_flag=True, help="Show the plan: order, loops and buffers as well."
+)
 @click.option("--source", is_flag=True, help="Print the CUDA C of all kernels.")
+@click.option(
+    "--compile", "compiled", is_flag=True, help="Compile it by NVRTC: registers, stack and spills."
+)
 @click.option("--list", "listing", is_flag=True, help="List the kernels there are, and stop.")
 @json_option
 @click.pass_context
 def command(
-    ctx: click.Context, files: tuple[str, ...], source: bool, listing: bool, as_json: bool
+    ctx: click.Context,
+    files: tuple[str, ...],
+    planned: bool,
+    source: bool,
+    compiled: bool,
+    listing: bool,
+    as_json: bool,
 ) -> None:
     """Show which kernel runs each instruction, how it is launched, and what it is estimated to cost.
 
@@ -43,28 +66,23 @@ def command(
     are chosen. Times are bytes and flops over the rates of the target, plus launches. hloopt explain tells
     of one instruction why its kernel was chosen.
 
+    JSON has the CUDA C with --source, and with --plan the plan and the text of the module that it is for.
+
     \b
     Example:
-      hloopt kernels dump.txt --target a100_sxm_80
+      hloopt kernels dump.txt --target a100
       hloopt kernels dump.txt --kernel 'op:dot=dot-tiled{m=64}' --write-lock kernels.toml
       hloopt kernels dump.txt --lock kernels.toml --frozen --source > kernels.cu
     """
     from hloopt.report.console import product, write_json
-    from hloopt.report.kernels import choice_json, kernel_list, show_choices, show_list
 
-    if source and as_json:
-        raise UsageError("--source prints CUDA C and --json JSON: ask for one of them")
-    selection = selecting()
+    if planned and source and not as_json:
+        raise UsageError("--plan and --source are different texts: ask for one of them, or --json")
     if listing:
-        from hloopt.kernels.registry import kernels
-
-        every = (*kernels("gpu"), *kernels("cpu"))
-        if as_json:
-            write_json("kernels", {"kernels": kernel_list(every)})
-        else:
-            show_list(every, product())
+        selecting()
+        _list(as_json)
         return
-    choice = chosen()
+    selection, choice = selecting(), chosen()
     texts = open_texts(files)
 
     def step(found: Input) -> dict[str, Any]:
@@ -73,17 +91,18 @@ def command(
         rows, notes = selection.choose(module)
         for note in (*report.notes, *notes):
             click.echo(f"{found.name}: note: {note}", err=True)
+        shown = Shown(module, selection.instance, rows)
+        if compiled:
+            shown.compile()
+        if as_json:
+            return shown.json(planned=planned, source=source)
         if source:
-            click.echo(_source(module, selection.instance), nl=False)
-        elif not as_json:
-            if len(texts) > 1:
-                click.echo(f"// {found.name}")
-            show_choices(rows, product())
-        return {
-            "module": module.name,
-            "target": selection.instance.target,
-            "choices": [choice_json(row) for row in rows],
-        }
+            click.echo(shown.source, nl=False)
+            return {}
+        if len(texts) > 1:
+            click.echo(f"// {found.name}")
+        shown.show(product(), planned=planned)
+        return {}
 
     rows, code = each_input(texts, step)
     selection.finish()
@@ -92,13 +111,107 @@ def command(
     ctx.exit(code)
 
 
-def _source(module: Any, selection: Any) -> str:
-    """The CUDA C of a module whose kernels are chosen.  Raises ``UnsupportedError``."""
-    from hloopt.codegen.program import render
-    from hloopt.kernels.planning import plan_program
-    from hloopt.kernels.selection import choose
-    from hloopt.targets import find_gpu
+def _list(as_json: bool) -> None:
+    """The kernels there are."""
+    from hloopt.kernels.registry import kernels
+    from hloopt.report.console import product, write_json
+    from hloopt.report.kernels import kernel_list, show_list
 
-    target, limits = find_gpu(selection.target), selection.limits()
-    plan = plan_program(module, lambda instruction: choose(instruction, target, limits))
-    return render(plan, target, limits)
+    every = (*kernels("gpu"), *kernels("cpu"))
+    if as_json:
+        write_json("kernels", {"kernels": kernel_list(every)})
+    else:
+        show_list(every, product())
+
+
+class Shown:
+    """A module whose kernels are chosen: its plan and source, made when they are asked for."""
+
+    def __init__(self, module: Module, selection: KernelSelection, rows: list[Choice]) -> None:
+        self.module = module
+        self.selection = selection
+        self.rows = rows
+        self.resources: Mapping[str, Resources] = {}
+
+    @cached_property
+    def plan(self) -> Plan:
+        """The plan.  Raises ``UnsupportedError`` for what has no kernel."""
+        from hloopt.kernels.planning import plan_program
+        from hloopt.kernels.selection import choose
+        from hloopt.targets import find_gpu
+
+        target, limits = find_gpu(self.selection.target), self.selection.limits()
+        return plan_program(self.module, lambda one: choose(one, target, limits))
+
+    @cached_property
+    def source(self) -> str:
+        """The CUDA C."""
+        from hloopt.codegen.program import render
+        from hloopt.targets import find_gpu
+
+        return render(self.plan, find_gpu(self.selection.target), self.selection.limits())
+
+    def compile(self) -> None:
+        """Ask NVRTC for the resources of each function.  Raises ``DeviceError`` where it is missing."""
+        from hloopt.runtime.device_program import descriptions
+        from hloopt.runtime.nvrtc import architecture, compile_cuda
+        from hloopt.targets import find_gpu
+
+        arch = architecture(find_gpu(self.selection.target).capability)
+        made = compile_cuda(self.source, arch, describe=descriptions(self.plan))
+        self.resources = made.resources
+
+    def functions(self) -> dict[tuple[str, str], dict[str, Resources]]:
+        """What the functions of each instruction take, by computation and instruction."""
+        from hloopt.kernels.plan import KernelStep, function_name, walk_steps
+        from hloopt.kernels.spec import Launch
+
+        found: dict[tuple[str, str], dict[str, Resources]] = {}
+        for step in walk_steps(self.plan.steps) if self.resources else ():
+            if isinstance(step, KernelStep) and step.instruction.computation is not None:
+                names = [
+                    function_name(step, part)
+                    for part in step.spec.steps
+                    if isinstance(part, Launch)
+                ]
+                place = step.instruction.computation.name, step.instruction.name
+                found[place] = {
+                    name: self.resources[name] for name in names if name in self.resources
+                }
+        return found
+
+    def show(self, console: Console, *, planned: bool) -> None:
+        """The plan, or a table of the choices with what memory comes to."""
+        from hloopt.report.kernels import show_choices
+        from hloopt.report.plan import memory_line, show_plan
+
+        if planned:
+            show_plan(self.plan, console, self.resources)
+            return
+        show_choices(self.rows, console, self.functions())
+        if all(row.kernel for row in self.rows):
+            try:
+                click.echo(memory_line(self.plan))
+            except UnsupportedError as error:
+                click.echo(f"note: there is no plan: {error.message}", err=True)
+
+    def json(self, *, planned: bool, source: bool) -> dict[str, Any]:
+        """As JSON values."""
+        from hloopt.kernels.plan_json import dump_plan
+        from hloopt.report.kernels import choice_json
+
+        functions = self.functions()
+        row: dict[str, Any] = {
+            "module": self.module.name,
+            "target": self.selection.target,
+            "choices": [
+                choice_json(one, functions.get((one.computation, one.instruction)))
+                for one in self.rows
+            ],
+        }
+        if planned:
+            row["plan"] = json.loads(dump_plan(self.plan, self.module))
+            row["hlo"] = self.module.to_text()
+        if source:
+            row["source"] = self.source
+        return row

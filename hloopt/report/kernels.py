@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import dataclasses
+from collections.abc import Mapping, Sequence
 from math import prod
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from rich.console import Console
 from rich.text import Text
@@ -17,11 +18,19 @@ from hloopt.kernels.spec import Copy, Fill, KernelSpec, Launch, Step
 from hloopt.report.console import table
 from hloopt.report.numbers import amount, byte_size, seconds
 
-__all__ = ["choice_json", "estimate_json", "kernel_list", "show_choices", "show_list"]
+if TYPE_CHECKING:
+    from hloopt.runtime.nvrtc import Resources
+
+__all__ = ["Functions", "choice_json", "estimate_json", "kernel_list", "show_choices", "show_list"]
 
 
-def choice_json(choice: Choice) -> dict[str, Any]:
+Functions: TypeAlias = "Mapping[str, Resources]"
+"""What each function of an instruction takes, by its name."""
+
+
+def choice_json(choice: Choice, functions: Functions | None = None) -> dict[str, Any]:
     """A choice as JSON values; ``kernel`` is null where nothing fits."""
+    taken = {name: dataclasses.asdict(found) for name, found in (functions or {}).items()}
     return {
         "instruction": choice.instruction,
         "computation": choice.computation,
@@ -35,6 +44,7 @@ def choice_json(choice: Choice) -> dict[str, Any]:
         "estimate": estimate_json(choice.estimate),
         "place": choice.place,
         "line": choice.line,
+        **({"functions": taken} if taken else {}),
     }
 
 
@@ -71,24 +81,37 @@ def _step_json(step: Step) -> dict[str, Any]:
     return {"fill": [step.target.kind, step.target.number], "value": step.value}
 
 
-def show_choices(choices: Sequence[Choice], console: Console) -> None:
-    """A row an instruction, in the order in which they stand, and what they come to."""
-    made = table("instruction", "kernel", "launch", "bytes", "flops", "estimate", "line", left=3)
-    made.columns[6].justify = "left"
-    made.columns[6].no_wrap = False
-    made.columns[6].overflow = "fold"
+def show_choices(
+    choices: Sequence[Choice],
+    console: Console,
+    functions: Mapping[tuple[str, str], Functions] | None = None,
+) -> None:
+    """A row an instruction, in the order in which they stand, and what they come to.
+
+    ``functions`` are those of each instruction, by computation and name, where they were compiled.
+    """
+    more = ("registers",) if functions else ()
+    made = table(
+        "instruction", "kernel", "launch", *more, "bytes", "flops", "estimate", "line", left=3
+    )
+    made.columns[-1].justify = "left"
+    made.columns[-1].no_wrap = False
+    made.columns[-1].overflow = "fold"
     several = len({choice.computation for choice in choices}) > 1
     for choice in choices:
         where = f"{choice.computation}/" if several else ""
         name = f"{where}{choice.instruction}"
         if choice.spec is None or choice.estimate is None:
-            made.add_row(name, Text("none fits", style="red"), "", "", "", "", choice.line)
+            blank = [""] * (4 + len(more))
+            made.add_row(name, Text("none fits", style="red"), *blank, choice.line)
             continue
+        found = (functions or {}).get((choice.computation, choice.instruction), {})
         cost = choice.estimate
         made.add_row(
             name,
             choice.kernel + tile_text(choice.tile),
             launch_text(choice.spec),
+            *([_registers(found)] if more else []),
             byte_size(cost.bytes_accessed),
             amount(cost.flops),
             seconds(cost.seconds),
@@ -96,6 +119,17 @@ def show_choices(choices: Sequence[Choice], console: Console) -> None:
         )
     console.print(made)
     console.print(Text(_total(choices)), soft_wrap=True)
+
+
+def _registers(functions: Functions) -> str:
+    """The most a thread of any function takes, and what does not fit into them."""
+    if not functions:
+        return ""
+    stack = max(found.stack for found in functions.values())
+    spills = sum(found.spill_stores + found.spill_loads for found in functions.values())
+    told = str(max(found.registers for found in functions.values()))
+    told += f", {stack} B stack" if stack else ""
+    return told + (f", {spills} B spilled" if spills else "")
 
 
 def _total(choices: Sequence[Choice]) -> str:
