@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from hloopt.errors import EvaluationError
+from hloopt.runtime.emulator.toolchain import find_compiler
 
 # One kernel for each kind of bug, none of which is wrong in any other way.
 SOURCE = r"""
@@ -517,6 +518,31 @@ def test_an_output_in_an_operands_place(bench: Callable[..., Any]) -> None:
 
 def _first(pointer: Any, byte_size: int) -> Any:
     return type(pointer)(pointer.allocation, pointer.offset, byte_size)
+
+
+def test_more_blocks_than_are_told_apart(
+    bench: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """When the numbers of blocks begin anew, what was known of older ones is no finding, new bugs are."""
+    monkeypatch.setenv("CXX", " ".join([*find_compiler().command, "-DHLOOPT_MOST_BLOCKS=10"]))
+    source = """
+__global__ void swap(int* out, int distance) {
+  __shared__ int s[64];
+  s[threadIdx.x] = out[threadIdx.x + blockIdx.x * distance];
+  __syncthreads();
+  out[threadIdx.x + blockIdx.x * distance] = s[63 - threadIdx.x] + blockIdx.x;
+}"""
+    made = bench(source, mode="check")
+    out = made.buffer(np.arange(192, dtype=np.int32), "update")
+    for _ in range(40):
+        made.launch("swap", 3, 64, [out], 64)
+    assert made.read(out, "i4")[::64].tolist() == [0, 64 + 40, 128 + 80]
+    made.launch("swap", 3, 64, [out], 0)
+    with pytest.raises(EvaluationError, match=r"'out', which .* in the same launch"):
+        made.read(out, "i4")
+    made.launch("swap", 11, 64, [out], 0)
+    with pytest.raises(EvaluationError, match="has more blocks than check mode can count"):
+        made.read(out, "i4")
 
 
 def test_argument_off_its_elements(bench: Callable[..., Any]) -> None:

@@ -126,6 +126,7 @@ struct SharedArray {
   static constexpr int kSizes[] = {Sizes...};
   T elements[(1 * ... * Sizes)];
   Cell cells[(1 * ... * Sizes)];
+  uint64_t era;
 
   struct Element {
     SharedArray* array;
@@ -159,6 +160,7 @@ struct SharedArray {
   };
 
   Element slot(const char* name, Indices<kDimensions> at, int line = __builtin_LINE()) {
+    if (era != stamp_era) memset(cells, 0, sizeof cells), era = stamp_era;
     int64_t linear = 0;
     for (int i = 0; i < kDimensions; i++) {
       if ((uint64_t)at.number[i] >= (uint64_t)kSizes[i])

@@ -4,7 +4,10 @@
 
 namespace hloopt {
 
-constexpr uint64_t kMostBlocks = 1ull << 28, kMostTime = 1ull << 25;
+#ifndef HLOOPT_MOST_BLOCKS  // fewer, to try what happens then
+#define HLOOPT_MOST_BLOCKS (1ull << 28)
+#endif
+constexpr uint64_t kMostBlocks = HLOOPT_MOST_BLOCKS, kMostTime = 1ull << 25;
 constexpr unsigned char kNever = 0, kEarlier = 1, kInThisLaunch = 2;  // when a byte was written
 
 extern uint64_t first_stamp;  // of the blocks of the running launch

@@ -59,7 +59,11 @@ inline uint64_t next_stamp = 1;
 
 inline void stamp_blocks(Memory& memory, uint64_t blocks) {
   if (blocks >= kMostBlocks) fail_launch("has more blocks than check mode can count");
-  if (next_stamp + blocks >= kMostBlocks) memory.forget_races(), next_stamp = 1;
+  if (next_stamp + blocks >= kMostBlocks) {
+    memory.forget_races();
+    next_stamp = 1;
+    stamp_era++;
+  }
   first_stamp = next_stamp;
   next_stamp += blocks;
 }

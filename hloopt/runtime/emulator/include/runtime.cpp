@@ -6,6 +6,7 @@ namespace hloopt {
 __thread Worker* worker;
 Control* control;
 uint64_t first_stamp = 1;
+uint64_t stamp_era;
 uint64_t seed;
 
 // ---------------------------------------------------------------- what went wrong

@@ -97,6 +97,8 @@ struct Worker {
 };
 
 extern __thread Worker* worker;
+// Counts how often the numbers of blocks in stamps began anew; older stamps mean nothing.
+extern uint64_t stamp_era;
 
 // Waits for the block; returns how many threads voted, and in `count` how many there were.
 int wait_for_block(int site, bool vote, int* count);
