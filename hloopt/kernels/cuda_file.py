@@ -3,13 +3,30 @@
 ::
 
     /*
-    function = "softmax"                # the __global__ function below
-    hlo = "softmax.hlo"                 # beside this file; the same name with .hlo where it is left out
-    grid = ["rows"]                     # expressions over the sizes that the HLO names
-    block = ["min(1024, round_up(columns, 32))"]
-    scalars = ["columns"]               # 32-bit integers after the pointers
+    function = "row_sum"                # the __global__ function below
+    grid = ["ceil_div(rows, 32)"]       # expressions over the sizes that the HLO names
+    block = ["32"]
+    scalars = ["rows", "columns"]       # 32-bit integers after the pointers
+    hlo = '''                           # or the name of a file beside this one; row_sum.hlo by default
+    HloModule row_sum
+    plus { a = f32[] parameter(0)
+      b = f32[] parameter(1)
+      ROOT c = f32[] add(a, b) }
+    ENTRY e { x = f32[$rows,$columns] parameter(0)
+      zero = f32[] parameter(1)
+      ROOT sum = f32[$rows] reduce(x, zero), dimensions={1}, to_apply=plus }
+    '''
     */
-    extern "C" __global__ void softmax(const float* __restrict__ x, float* __restrict__ y, int columns) ...
+    extern "C" __global__ void row_sum(
+        const float* __restrict__ x, const float* __restrict__ zero, float* __restrict__ sum,
+        int rows, int columns)
+    {
+        int row = blockIdx.x * blockDim.x + threadIdx.x;
+        if (row >= rows) return;
+        float total = zero[0];
+        for (int i = 0; i < columns; i++) total += x[row * columns + i];
+        sum[row] = total;
+    }
 
 In the HLO a size may have a name: ``f32[$rows,$columns]``, ``${rows * columns}`` for an expression.  The entry
 is matched by structure against bodies of fusions and single instructions, with the sizes these have.

@@ -11,6 +11,33 @@ An object with
 comes from an installed distribution (entry point group ``hloopt.kernels``, each named like the kernel) or from
 a Python file named by ``--kernel-file``.  A ``Kernel`` row will do as well.  Such a kernel may be chosen once
 it has computed what the interpreter computes, on random inputs, on the emulator.
+
+::
+
+    class Doubler:
+        name = "my-double"
+
+        def matches(self, site):
+            instruction = site.region.instruction
+            if instruction.opcode != "add" or instruction.operands[0] is not instruction.operands[1]:
+                return "it adds no value to itself"
+            return str(instruction.shape.dtype) == "f32"
+
+        def source(self, site):
+            return '''
+                extern "C" __global__ void twice(
+                    const float* __restrict__ x, const float* __restrict__, float* __restrict__ y, int n)
+                {
+                    int i = blockIdx.x * blockDim.x + threadIdx.x;
+                    if (i < n) y[i] = 2 * x[i];
+                }
+            '''
+
+        def launch(self, site):
+            elements = site.region.results[0].shape.elements
+            return -(-elements // 256), 256, (elements,)
+
+    doubler = Doubler()
 """
 
 from __future__ import annotations

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import inspect
 import json
+import textwrap
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -11,6 +14,7 @@ import pytest
 import hloopt
 from hloopt.codegen.program import kernel_steps
 from hloopt.errors import DeviceError
+from hloopt.kernels import cuda_file, user
 from hloopt.kernels.registry import registered
 from hloopt.kernels.user import load_kernels
 from hloopt.runtime import check_device, compile_module
@@ -137,3 +141,39 @@ def test_a_kernel_that_is_wrong_is_not_chosen(
     forced = invoke("kernels", "-O0", module, "--kernel-file", kernel, "--kernel", "top=row_max")
     assert forced.exit_code == 2
     assert "row_max does not fit: " + message in forced.stderr
+
+
+@pytest.mark.parametrize(
+    ("module", "end", "kernel", "instruction"),
+    [(user, ".py", "my-double", "twice"), (cuda_file, ".cu", "example", "rows")],
+)
+def test_the_examples_of_the_docstrings_work(
+    tmp_path: Path, module: Any, end: str, kernel: str, instruction: str
+) -> None:
+    """What a reader copies is verified and chosen."""
+    example = inspect.cleandoc(module.__doc__).partition("::\n")[2]
+    lines = example.splitlines()
+    indented = [line for line in lines if line.startswith("    ") or not line.strip()]
+    first = next(number for number, line in enumerate(lines) if line.strip())
+    last = max(number for number, line in enumerate(lines) if line in indented and line.strip())
+    file = tmp_path / f"example{end}"
+    file.write_text(textwrap.dedent("\n".join(lines[first : last + 1])) + "\n")
+    (tmp_path / "m.hlo").write_text(
+        """HloModule m
+plus { a = f32[] parameter(0)
+  b = f32[] parameter(1)
+  ROOT c = f32[] add(a, b) }
+ENTRY main {
+  x = f32[50,9] parameter(0)
+  zero = f32[] constant(0)
+  twice = f32[50,9] add(x, x)
+  rows = f32[50] reduce(twice, zero), dimensions={1}, to_apply=plus
+  ROOT both = (f32[50,9], f32[50]) tuple(twice, rows)
+}
+"""
+    )
+    words = ("kernels", "-O0", str(tmp_path / "m.hlo"), "--kernel-file", str(file), "--json")
+    result = invoke(*words)
+    assert result.exit_code == 0, result.output
+    rows = json.loads(result.stdout)["modules"][0]["choices"]
+    assert {row["instruction"]: row["kernel"] for row in rows}[instruction] == kernel
