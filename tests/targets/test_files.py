@@ -187,7 +187,8 @@ def test_xlas_text_form(tmp_path: Path) -> None:
     assert device.matrix_rates == {"f16": Rate(1.8, 4, 512), "f6e2m3fn": Rate(2.0, 4, 0)}
     assert (device.memory_clock_ghz, device.interconnect_links) == (3.75, 18)
     assert (device.registers_per_block, device.shared_per_block_optin) == (0, 49152)
-    assert device.grid_limit == (2**31 - 1, 65535, 65535)
+    assert (device.grid_limit, device.block_limit) == ((2**31 - 1, 65535, 65535), (0, 0, 0))
+    assert (device.l1_per_core, device.dram_transaction, device.core_transaction) == (2048, 64, 32)
     assert device.source("cores") == str(path)
     assert not device.calibrated
 
@@ -217,6 +218,7 @@ def test_an_amd_device(tmp_path: Path) -> None:
         (TEXT.replace('"CUDA"', '"CUDA'), 29, 16, "a string without an end is not expected here"),
         (TEXT.replace('"CUDA"', '"METAL"'), 1, 1, "devices of platform 'METAL' are not known"),
         (TEXT.replace('"CUDA"', "5"), 29, 16, "platform_name is a text"),
+        (TEXT.replace("key: 11", ""), 19, 16, "there is no element type None"),
         (TEXT.replace("key: 11", "key: 99"), 19, 16, "there is no element type 99"),
         (TEXT.replace("cuda_compute_capability { major: 9 minor: 1 feature_extension: NONE }", "cuda_compute_capability: 9"), 17, 28, "cuda_compute_capability is a message"),
         (TEXT.replace("tomorrow: [1,", "tomorrow: [1"), 27, 27, "',' or ']' is expected, not '{'"),

@@ -100,7 +100,7 @@ def scatter_tiling(
     if count == 1 and is_sorted and not unique and slices > warps:
         return _by_indices(scatter, warps, target, options)
     factor = unroll_factor(region, target, updates.elements, kind="scatter", options=unroll).factor
-    vector = gcd(prod(window), factor) or 1
+    vector = gcd(prod(window), factor)
     grid = loop_launch(updates.elements, vector, target, launch)
     return ScatterTiling("updates", slices, prod(window), vector, 1, 1, not unique, grid)
 
@@ -120,7 +120,7 @@ def _by_indices(
     if length == 1 and each > wide:
         each, indices_vector = -(-each // wide) * wide, wide
     elements = prod(window)
-    vector = gcd(elements, max(1, options.vector_bits // updates.dtype.bits)) or 1
+    vector = gcd(elements, max(1, options.vector_bits // updates.dtype.bits))
     while vector > 1 and target.warp_size * vector > elements:
         vector //= 2
     groups = -(-slices // each)

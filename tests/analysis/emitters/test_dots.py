@@ -93,6 +93,31 @@ def test_split_cost_by_hand() -> None:
     assert many == pytest.approx(compute * 600 / 528)
 
 
+def test_both_sides_are_read() -> None:
+    """Each by its own width, once for each of a batch."""
+    h200 = target("h200")
+    cost = split_cost(DotSizes(3, 100, 10, 7), 1, (1 << 30, 8, 32, 16), h200)
+    bits = 3 * (100 * 7 * (1 << 30) + 10 * 7 * 8 + 100 * 10 * 16)
+    assert cost == pytest.approx(0.194136 * bits / 8, rel=1e-12)
+    cost = split_cost(DotSizes(3, 100, 10, 7), 1, (8, 1 << 30, 32, 16), h200)
+    bits = 3 * (100 * 7 * 8 + 10 * 7 * (1 << 30) + 100 * 10 * 16)
+    assert cost == pytest.approx(0.194136 * bits / 8, rel=1e-12)
+
+
+def test_parts_have_a_limit() -> None:
+    """2048 by default."""
+    long = _dot("f16[1,16777216]", "f16[16777216,1]", "f16[1,1]")
+    assert split_k(long, target("h200"))[0] <= 2048
+    few = split_k(_dot("f16[64,65536]", "f16[65536,64]", "f16[64,64]"), target("h200"))
+    capped = split_k(
+        _dot("f16[64,65536]", "f16[65536,64]", "f16[64,64]"),
+        target("h200"),
+        options=DotOptions(max_split=4),
+    )
+    assert few[0] > 4
+    assert capped[0] == 4
+
+
 def test_memory_may_bound() -> None:
     """A long thin product moves more than it computes."""
     sizes = DotSizes(1, 1, 1, 1 << 20)

@@ -84,6 +84,15 @@ def test_a_single_element_may_be_read_anywhere() -> None:
         ),
         (
             (
+                "z = s32[] constant(0)\ny = s32[] constant(1)\n"
+                "s = f32[2,4] dynamic-slice(p0, y, z), dynamic_slice_sizes={2,4}\n"
+                "ROOT d = f32[8,4] dynamic-update-slice(p0, s, z, z)"
+            ),
+            "f32[8,4]",
+            "s reads other elements of p0 than the update writes",
+        ),
+        (
+            (
                 "z = s32[] constant(0)\ns = f32[2,4] slice(p0), slice={[0:2],[0:4]}\n"
                 "ROOT d = f32[8,4] dynamic-update-slice(p0, s, p2, z)"
             ),

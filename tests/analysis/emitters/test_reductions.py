@@ -226,6 +226,7 @@ def test_a_group_has_its_own_z(h200: Target) -> None:
     """Blocks of a group are those of one reduction; z counts groups."""
     launch = row_tiling((1, 1000, 1000), F32).launch(h200, groups=3)
     assert (launch.grid, launch.block) == ((250, 1, 3), (256, 1, 1))
+    assert row_tiling((1, 1000, 1000), F32).launch(h200).grid == (250, 1, 1)
 
 
 def test_thresholds_are_options() -> None:

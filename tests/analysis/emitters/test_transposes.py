@@ -197,6 +197,16 @@ def test_elements_of_four_bytes_move_singly(h200: Target) -> None:
     assert transpose_tiling(form, [32], h200).vector == 1
 
 
+def test_narrow_elements_move_by_four_bytes(h200: Target) -> None:
+    """Where a column of 20 bytes is too short to be packed."""
+    for bits, vector in ((8, 4), (16, 2)):
+        form = TiledTranspose((16, 1 << 22), (1, 0), 0)
+        assert packed_tile(form, bits) is None
+        assert transpose_tiling(form, [bits], h200).vector == vector
+    wide = TiledTranspose((18, 1 << 22), (1, 0), 0)
+    assert transpose_tiling(wide, [8], h200).vector == 2
+
+
 def test_minor_kept_tiling(h200: Target) -> None:
     """The whole minor dimension travels with the second minor one."""
     tiling = transpose_tiling(_form("bf16", (40, 3, 50, 4), (2, 1, 0, 3)), [16], h200)
