@@ -154,6 +154,7 @@ class Runner:
         if expected is not None:
             compared = self._against(outputs, expected, against)
             report.rows.append(Row(f"{self.chosen.label}, {self.device}", **compared))
+        _close(given, optimised)
         if self.device == "gpu":
             self.stage.enter("timing of kernels")
             report.profile = self._profiled(optimised, arrays[0])
@@ -382,6 +383,14 @@ class Runner:
             for comparison in compare_all(got, want, **self.tolerance)
         ]
         return {"against": against, "comparisons": tuple(found)}
+
+
+def _close(*programs: Program) -> None:
+    """Give a device's memory back; what programs were made from stays."""
+    for program in programs:
+        close = getattr(program, "close", None)
+        if close is not None:
+            close()
 
 
 def _bytes_alive(module: Module, participants: int) -> int:

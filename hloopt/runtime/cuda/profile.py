@@ -1,7 +1,7 @@
 """What each kernel of a program takes on the GPU: times, rates, share of what the device can do, a trace.
 
-The program runs twice: without graphs, with an event before and after each launch, copy and library call; and
-as always, as one piece, to tell what lies between the kernels.
+The program runs as one piece, its inputs in their places, to tell what a run takes; and with an event before
+and after each launch, copy and library call.
 """
 
 from __future__ import annotations
@@ -72,17 +72,21 @@ def profile(
     repeat: int = 20,
     cold: bool = False,
 ) -> Profile:
-    """Run a program ``repeat`` times after a warm-up, kernel by kernel and then as one piece.
+    """Run a program ``repeat`` times after a warm-up, as one piece and then kernel by kernel.
 
     The device must be a fresh one; it stays open.  Raises as ``DeviceProgram``.
     """
-    whole = _whole(prepared, inputs, device, repeat)
     watch = Stopwatch(device, cold=cold)
     recorder = Recorder(device, watch.ready)
     program = DeviceProgram(prepared.module, prepared.plan, recorder, prepared.source)
     for _ in range(_WARM_UP):
         program.run(inputs)
-    recorder.take()
+
+    def upload() -> None:
+        program.upload_inputs(inputs)
+
+    whole = Stopwatch(device).whole(program.walk, repeat, warm_up=0, before=upload)
+    recorder.is_recording = True
     runs: list[list[Entry]] = []
     for _ in range(repeat):
         program.run(inputs)
@@ -92,19 +96,6 @@ def profile(
     busy = median(sum(entry.seconds for entry in run) for run in runs)
     entries = tuple(runs[-1])
     return Profile(kernels, whole, busy, entries, target, device.flags, cold)
-
-
-def _whole(prepared: Prepared, inputs: Sequence[Array], device: CudaDevice, repeat: int) -> Timing:
-    """Without transfers: inputs are put in their place before the clock starts."""
-    program = DeviceProgram(prepared.module, prepared.plan, device, prepared.source)
-    for _ in range(_WARM_UP):
-        program.run(inputs)
-    watch = Stopwatch(device)
-
-    def upload() -> None:
-        program.upload_inputs(inputs)
-
-    return watch.whole(program.walk, repeat, warm_up=0, before=upload)
 
 
 def _kernels(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, TypeAlias
 
 from hloopt.ir import Instruction
 from hloopt.kernels.spec import Dim3
@@ -33,18 +33,26 @@ class Entry:
     bytes: int = 0
 
 
-class Recorder:
-    """``CudaDevice`` for a ``DeviceProgram``, without graphs: in these nothing could be told apart.
+_Call: TypeAlias = "tuple[EntryKind, str, int, Callable[[], None]]"
 
-    ``before`` is called ahead of each event, outside the time that is taken.
+
+class Recorder:
+    """A ``CudaDevice`` for a ``DeviceProgram``; while ``is_recording``, everything has its times.
+
+    A graph is played call by call then: within it nothing could be told apart.  ``before`` is called ahead of
+    each event, outside the time that is taken.
     """
 
     def __init__(self, device: CudaDevice, before: Callable[[], object] | None = None) -> None:
+        self.is_recording = False
+        self.captures_libraries = device.captures_libraries
         self._device = device
         self._before = before
         self._origin: Any = None
         self._open: list[tuple[EntryKind, str, int, Any, Any]] = []
         self._entries: list[Entry] = []
+        self._captured: list[_Call] | None = None
+        self._graphs: dict[int, list[_Call]] = {}
 
     def take(self) -> list[Entry]:
         """Everything since the last call, in order; the next begins at second 0."""
@@ -53,7 +61,7 @@ class Recorder:
         return entries
 
     def load(self, source: str, describe: dict[str, str]) -> None:
-        """As the device; so are those that follow."""
+        """Not timed."""
         self._device.load(source, describe)
 
     def allocate(self, byte_size: int) -> int:
@@ -111,10 +119,40 @@ class Recorder:
             lambda: self._device.library(name, instruction, operands, results),
         )
 
+    def begin_capture(self) -> None:
+        """As the device; the calls are kept as well."""
+        self._device.begin_capture()
+        self._captured = []
+
+    def end_capture(self) -> int:
+        """As the device."""
+        graph = self._device.end_capture()
+        assert self._captured is not None, "the device would have complained"
+        self._graphs[graph], self._captured = self._captured, None
+        return graph
+
+    def abandon_capture(self) -> None:
+        """As the device."""
+        self._captured = None
+        self._device.abandon_capture()
+
+    def replay(self, graph: int) -> None:
+        """The graph, or its calls one by one, timed."""
+        if not self.is_recording:
+            self._device.replay(graph)
+            return
+        for call in self._graphs[graph]:
+            self._timed(*call)
+
     def close(self) -> None:
         """The device is its owner's to close."""
 
     def _timed(self, kind: EntryKind, name: str, size: int, work: Callable[[], None]) -> None:
+        if self._captured is not None:
+            self._captured.append((kind, name, size, work))
+        if self._captured is not None or not self.is_recording:
+            work()
+            return
         if self._before is not None:
             self._before()
         start = self._device.record()
