@@ -373,8 +373,13 @@ def test_run_refuses_what_it_cannot_run() -> None:
 
 
 @pytest.mark.parametrize(("device", "code"), [("gpu", 5), ("emulator", 5), ("cpux", 2)])
-def test_devices_that_are_not_there(device: str, code: int) -> None:
-    """No such device is exit 5; no such word is a usage error."""
+def test_devices_that_are_not_there(
+    device: str, code: int, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Without CuPy, and without a C++ compiler, it is exit 5; no such word is a usage error."""
+    monkeypatch.setitem(sys.modules, "cupy", None)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.delenv("CXX", raising=False)
     result = invoke("run", "--device", device, stdin=SOFTMAX)
     assert result.exit_code == code
     assert device in result.stderr
