@@ -79,6 +79,8 @@ GRADIENT = """
     y: f32[{r},{n}]
     dy: f32[{r},{n}]
     z: f32[{n},{r}]
+    scale: f32[{r}]
+    scales = f32[{r},{n}] broadcast(scale), dimensions={{0}}
     zt = f32[{r},{n}] transpose(z), dimensions={{1,0}}
     p = f32[{r},{n}] multiply(y, dy)
     start: f32[]
@@ -88,10 +90,11 @@ GRADIENT = """
     sb = f32[{r},{n}] broadcast(both), dimensions={{0}}
     d = f32[{r},{n}] subtract(dy, sb)
     q = f32[{r},{n}] multiply(y, d)
-    w = f32[{r},{n}] multiply(q, zt)
+    scaled = f32[{r},{n}] multiply(q, scales)
+    w = f32[{r},{n}] multiply(scaled, zt)
     ROOT t = (f32[{r},{n}], f32[{r},{n}], f32[{r}]) tuple(q, w, most)
 """
-"""Two reductions in one phase, a transposed operand, results beside each other."""
+"""Two reductions in one phase, operands with a value a row and transposed, results beside each other."""
 
 BEST = """
     x: f32[{r},{n}]

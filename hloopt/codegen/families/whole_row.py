@@ -30,7 +30,7 @@ __all__ = ["EMITTERS"]
 
 
 def _emit(f: FunctionWriter) -> None:
-    """Phase by phase: go over the row, reduce, compute what each row has one of."""
+    """Phase by phase: go over the row, reduce, compute what the row has one of."""
     phases = row_phases(f.region)
     rows, threads = f.tile["rows"], f.tile["threads"]
     blocks = f.launch.grid[0]
@@ -43,6 +43,8 @@ def _emit(f: FunctionWriter) -> None:
         last = phases.rows - 1
         inside = e.symbol(f"{row} < {phases.rows} ? {row} : {last}", "inside", 0, last)
     writer = _Rows(f, phases, row, inside, lane)
+    for instruction in phases.given:
+        e.value(instruction, delinearize(inside, instruction.array.dims))
     for number, heroes in enumerate(phases.heroes):
         folds = [begin(e, hero) for hero in heroes]
         writer.reduce(number, folds)

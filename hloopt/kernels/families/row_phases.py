@@ -8,7 +8,7 @@ one phase computes and a later one asks for can be kept by the threads, each its
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from weakref import WeakKeyDictionary
 
@@ -39,6 +39,7 @@ class RowPhases:
     """A region as phases over its rows.
 
     rows, minor   ``rows`` rows of ``minor`` elements, row-major
+    given         what each row has one of, whatever its reductions, and is used at every place
     heroes        the reductions of each phase
     per_row       of each phase: what is computed a row from its reductions, and used at every place
     kept          arrays that may be kept
@@ -48,6 +49,7 @@ class RowPhases:
 
     rows: int
     minor: int
+    given: tuple[Instruction, ...]
     heroes: tuple[tuple[Instruction, ...], ...]
     per_row: tuple[tuple[Instruction, ...], ...]
     kept: tuple[Kept, ...]
@@ -241,12 +243,23 @@ class _Rows:
         return RowPhases(
             self.rows,
             self.minor,
+            tuple(self._given(kinds)),
             tuple(tuple(phase) for phase in heroes),
             tuple(tuple(phase) for phase in per_row),
             tuple(_kept(self.region, sinks, self.rows * self.minor)),
             full,
             single,
         )
+
+    def _given(self, kinds: Mapping[Instruction, str]) -> Iterator[Instruction]:
+        found = set()
+        for inner in self.region.body:
+            if inner.opcode == "broadcast" and inner not in kinds:
+                source = inner.operands[0]
+                is_new = source not in found and source.opcode != "constant"
+                if is_new and self._broadcast_kind(inner, "row") == "full":
+                    found.add(source)
+                    yield source
 
     def _size_kind(self, shape: ArrayShape) -> str:
         return "full" if shape.elements == self.rows * self.minor else "row"
