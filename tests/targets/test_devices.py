@@ -42,7 +42,8 @@ def test_every_number_has_a_source(name: str) -> None:
         assert device.source(entry.name)
     for kind in ("scalar_peaks", "matrix_peaks"):
         if getattr(device, kind):
-            assert "specs/" not in device.source(kind)
+            for dtype in getattr(device, kind):
+                assert "specs/" not in device.source(f"{kind}.{dtype}")
 
 
 @pytest.mark.parametrize("name", CUDA)
@@ -137,7 +138,8 @@ def test_peak_flops(name: str, dtype: str, unit: str, teraflops: float) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "dtype"), [("tpu-v3", "f32"), ("mi200", "f64"), ("v100", "s8"), ("h200", "c64")]
+    ("name", "dtype"),
+    [("tpu-v3", "f32"), ("mi200", "f64"), ("a6000", "f64"), ("v100", "s8"), ("h200", "c64")],
 )
 def test_nothing_is_made_up(name: str, dtype: str) -> None:
     """Where nobody says how fast a type is, there is no figure, and memory alone bounds the time."""
