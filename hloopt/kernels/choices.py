@@ -11,6 +11,7 @@ from hloopt.errors import SourceError, UnsupportedError
 from hloopt.interpret import has_evaluation
 from hloopt.ir import Computation, Instruction, Module
 from hloopt.ir.walk import called_computations
+from hloopt.kernels.agreement import disagreement
 from hloopt.kernels.spec import Copy, KernelSpec, Place
 from hloopt.passes.effects import Effects
 
@@ -90,6 +91,7 @@ class _Chooser:
                 self.instruction(instruction)
 
     def call(self, call: Instruction) -> None:
+        self.check(call)
         if call.opcode == "while":
             self.loop(call)
         else:
@@ -148,7 +150,7 @@ def _obstacle(instruction: Instruction) -> str:
         return "the value of this constant is left out of the text ({...})"
     if instruction.op.family == "collective":
         return f"{instruction.opcode} brings several participants together; one device runs one"
-    return ""
+    return disagreement(instruction)
 
 
 def _may_be_hosted(instruction: Instruction) -> bool:

@@ -509,6 +509,28 @@ def test_collectives_among_several_are_refused() -> None:
     assert [step.spec.kernel for step in kernels(plan)] == ["copy"]
 
 
+@pytest.mark.parametrize(
+    ("body", "name"),
+    [
+        ("g = f32[2,3]{1,0} get-tuple-element(t), index=0\n ROOT r = f32[2,3] negate(g)", "g"),
+        ("u = (f32[2,3]{1,0}) tuple(p)\n ROOT g = f32[2,3] get-tuple-element(u), index=0", "u"),
+        ("ROOT b = (f32[2,3]{1,0}) opt-barrier(t)", "b"),
+        ("ROOT f = f32[2,3]{1,0} fusion(p), kind=kLoop, calls=body", "f"),
+    ],
+)
+def test_layouts_that_disagree_are_refused(body: str, name: str) -> None:
+    """Where data would be read in another order than they lie in, and nobody moves them."""
+    before = "body { x = f32[2,3]{1,0} parameter(0)\n ROOT y = f32[2,3]{1,0} negate(x) }"
+    module = hloopt.parse(
+        entry(
+            f"p = f32[2,3]{{0,1}} parameter(0)\nt = (f32[2,3]{{0,1}}) tuple(p)\n{body}",
+            before=before,
+        )
+    )
+    with pytest.raises(UnsupportedError, match=f"{name}: .*the layout of what it takes over"):
+        plan_program(module, choose)
+
+
 INFEED = entry(
     """k = token[] after-all()
     i = ((f32[4]), token[]) infeed(k)
