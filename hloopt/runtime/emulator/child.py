@@ -14,6 +14,8 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from hloopt.errors import DeviceError
+
 __all__ = ["CONTROL_BYTES", "Child", "ChildEndedError", "Ending"]
 
 CONTROL_BYTES = 1 << 16  # the first of the memory; as large as any page
@@ -63,7 +65,10 @@ class ChildEndedError(Exception):
 
 
 class Child:
-    """A running program.  Its memory is the file ``memory``, whose first page it writes its account to."""
+    """A running program.  Its memory is the file ``memory``, whose first page it writes its account to.
+
+    Raises ``DeviceError`` where it cannot be started.
+    """
 
     def __init__(
         self, program: Path, memory: int, *, threads: int, seed: int, time_limit: float
@@ -84,10 +89,13 @@ class Child:
                 stdin=subprocess.DEVNULL,
                 start_new_session=True,  # an interrupt from the keyboard is the parent's
             )
-        except BaseException:
+        except OSError as error:
             for descriptor in (self._commands, self._replies):
                 os.close(descriptor)
-            raise
+            raise DeviceError(
+                f"the emulator cannot run {str(program)!r}: {error.strerror}; HLOOPT_CACHE_DIR may name "
+                "a folder whose programs can be run"
+            ) from error
         finally:
             os.close(commands)
             os.close(replies)

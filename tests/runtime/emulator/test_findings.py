@@ -516,6 +516,21 @@ def test_an_output_in_an_operands_place(bench: Callable[..., Any]) -> None:
         made.read(out, "i4")
 
 
+def test_race_between_an_operand_and_an_output(bench: Callable[..., Any]) -> None:
+    """In one buffer, a thread must not read by one name what another writes by the other."""
+    source = (
+        "__global__ void k(const int* in, int* out) { out[threadIdx.x] = in[63 - threadIdx.x]; }"
+    )
+    made = bench(source, mode="check")
+    given, elsewhere = made.buffer(np.arange(64, dtype=np.int32)), made.blank(256)
+    made.launch("k", 1, 64, [given, elsewhere])
+    assert made.read(elsewhere, "i4")[0] == 63
+    made.launch("k", 1, 64, [given, type(given)(given.pointer, "out")])
+    message = r"reads bytes 124 to 127 of 'in', which thread \(31, 0, 0\) writes with no barrier"
+    with pytest.raises(EvaluationError, match=message):
+        made.read(given, "i4")
+
+
 def _first(pointer: Any, byte_size: int) -> Any:
     return type(pointer)(pointer.allocation, pointer.offset, byte_size)
 

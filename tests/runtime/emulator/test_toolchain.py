@@ -92,6 +92,19 @@ def test_cache(bench: Callable[..., Any], monkeypatch: pytest.MonkeyPatch, tmp_p
     assert len(calls) == 4
 
 
+def test_folder_whose_programs_cannot_run(
+    bench: Callable[..., Any], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """A cache on a file system that runs no programs is an error that says what to do."""
+    monkeypatch.setenv("HLOOPT_CACHE_DIR", str(tmp_path))
+    made = bench(SOURCE)
+    made.device._executable.chmod(0o644)
+    with pytest.raises(
+        DeviceError, match=r"cannot run '.*': Permission denied; HLOOPT_CACHE_DIR may name"
+    ):
+        made.launch("k", 1, 4, [made.blank(16)])
+
+
 def test_headers_travel_with_the_package() -> None:
     """The headers lie beside the Python files, whose folder is packed whole."""
     names = {path.name for path in toolchain.INCLUDE.iterdir()}
