@@ -105,20 +105,30 @@ def compile(
     excess_precision: bool = False,
     replicas: int = 1,
     partitions: int = 1,
+    target: str | None = None,
 ) -> Program:
     """Make a module executable.  Raises ``UnsupportedError`` before anything runs, ``DeviceError``
     when there is no such device.
 
+    ``device`` is ``cpu``, ``gpu`` (CUDA) or ``emulator`` (the kernels of a GPU executed on the CPU, each access
+    of memory checked); on the last two ``target`` names the device description that kernels are chosen for.
     A program of several participants is run by ``program.run_participants`` with a list of inputs for each.
     """
     from hloopt.runtime import compile_module
 
+    options = None
+    if target is not None and device != "cpu":
+        from hloopt.kernels.selection import KernelSelection
+        from hloopt.runtime.device_compile import DeviceOptions
+
+        options = DeviceOptions(selection=KernelSelection(target=target))
     return compile_module(
         module,
         device,
         excess_precision=excess_precision,
         replicas=replicas,
         partitions=partitions,
+        options=options,
     )
 
 
