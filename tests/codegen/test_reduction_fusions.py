@@ -175,10 +175,10 @@ def test_order_matters() -> None:
         ),
         (
             "atomic-reduction",
-            """x: f32[640,640]
-            zero = f32[] constant(0)
-            ROOT s = f32[640] reduce(x, zero), dimensions={0}, to_apply=maximum_f32""",
-            "there is no atomic instruction for maximum of f32",
+            """x: bf16[640,640]
+            zero = bf16[] constant(0)
+            ROOT s = bf16[640] reduce(x, zero), dimensions={0}, to_apply=add_bf16""",
+            "s would be rounded to bf16 by each block",
         ),
         (
             "atomic-reduction",
@@ -192,7 +192,7 @@ def test_order_matters() -> None:
 )  # fmt: skip
 def test_refusals(kernel: str, body: str, reason: str) -> None:
     """A kernel that cannot run a region says what of it does not fit."""
-    assert _verdict(kernel, fusions([body])) == reason
+    assert _verdict(kernel, fusions([body], [Case("bf16", (), ())])) == reason
 
 
 def test_rules() -> None:

@@ -55,6 +55,12 @@ def test_blocks_share_a_result(kernel: str) -> None:
         Case("s32", (5000, 40), (0,), "maximum", "-5"),
         Case("u32", (70000,), (0,), "xor", "9"),
     ]
+    if kernel == "atomic-reduction":
+        cases[3] = Case("bf16", (3000, 40), (0,), "minimum", "3")
+        cases += [
+            Case("f32", (9000,), (0,), "multiply", "0.5"),
+            Case("f16", (3000,), (0,), "wide-add"),
+        ]
     check_kernel(reduces(cases), kernel)
 
 

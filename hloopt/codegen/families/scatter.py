@@ -7,6 +7,7 @@ from contextlib import ExitStack
 
 from hloopt.codegen.elemental.scatter_index import Window, scatter_window
 from hloopt.codegen.elements import At, Emission, each
+from hloopt.codegen.families.atomics import combine_atomically
 from hloopt.codegen.families.loop import strided
 from hloopt.codegen.index import Index, delinearize
 from hloopt.codegen.positions import index_at, position_of
@@ -14,19 +15,10 @@ from hloopt.codegen.scalars import load
 from hloopt.codegen.scope import Scope
 from hloopt.codegen.writer import FunctionWriter
 from hloopt.ir import Instruction
-from hloopt.kernels.families.scatter import NATIVE, combiner, scatter_of
+from hloopt.kernels.families.scatter import combiner, scatter_of
 from hloopt.types import ScatterDims
 
-__all__ = ["ATOMICS", "EMITTERS"]
-
-ATOMICS = {
-    "add": "atomicAdd",
-    "minimum": "atomicMin",
-    "maximum": "atomicMax",
-    "and": "atomicAnd",
-    "or": "atomicOr",
-    "xor": "atomicXor",
-}
+__all__ = ["EMITTERS"]
 
 
 def _scatter(f: FunctionWriter) -> Instruction:
@@ -72,7 +64,10 @@ def _update(f: FunctionWriter, scatter: Instruction, index: Sequence[Index]) -> 
         count = len(f.region.results)
         values = yield from each(At(operand, tuple(index)) for operand in scatter.operands[-count:])
         if f.spec.kernel == "scatter-atomic":
-            yield from _atomically(f, scatter, place, values[0])
+            reducer = scatter.attributes["to_apply"]
+            yield from combine_atomically(
+                f, f.result(0), place, reducer, combiner(scatter), values[0]
+            )
         else:
             yield from _plainly(f, scatter, place, values)
     return ""
@@ -94,27 +89,6 @@ def _plainly(
     combined = yield from e.call(scatter.attributes["to_apply"], [*old, *values])
     for number, value in enumerate(combined):
         f.store(f.result(number), place, value)
-    return ""
-
-
-def _atomically(f: FunctionWriter, scatter: Instruction, place: Index, value: str) -> Emission:
-    e = f.elements
-    kind = f.region.results[0].shape.dtype
-    target = f"&{f.result(0).name}[{place}]"
-    opcode = combiner(scatter)
-    if kind.name in NATIVE.get(opcode, ()):
-        e.scope.line(f"{ATOMICS[opcode]}({target}, {value});")
-        return ""
-    type_name = f.uses.type(kind)
-    # Swapping a value for itself changes nothing and tells what is there.
-    seen = e.scope.variable(type_name, "seen", f.uses.call("swap_if", target, value, value))
-    old = e.scope.variable(type_name, "old")
-    loop = e.scope.block("do")
-    with e.within(loop):
-        e.scope.line(f"{old} = {seen};")
-        combined = yield from e.call(scatter.attributes["to_apply"], [old, value])
-        e.scope.line(f"{seen} = {f.uses.call('swap_if', target, old, combined[0])};")
-    e.scope.line(f"while (!{f.uses.call('same_bits', seen, old)});")
     return ""
 
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
+from hloopt.codegen.families.atomics import combine_atomically
 from hloopt.codegen.families.column_reduction import write_columns, write_small_columns
 from hloopt.codegen.families.folding import Fold, merge
 from hloopt.codegen.families.row_reduction import write_rows
-from hloopt.codegen.families.scatter import ATOMICS
 from hloopt.codegen.families.sweeping import Finish, group_of, guarded, store_results
 from hloopt.codegen.index import Index
 from hloopt.codegen.writer import EmitFunction, FunctionWriter
@@ -93,8 +93,16 @@ def _to_results(f: FunctionWriter, folds: Sequence[Fold], position: Index) -> No
     for number in group_of(f).roots:
         hero = f.region.results[number].instruction
         fold = next(found for found in folds if found.hero is hero)
-        call = ATOMICS[plain_reducer(hero)]
-        f.elements.scope.line(f"{call}(&{f.result(number).name}[{position}], {fold.names[0]});")
+        f.elements.run(
+            combine_atomically(
+                f,
+                f.result(number),
+                position,
+                hero.attributes["to_apply"],
+                plain_reducer(hero),
+                fold.names[0],
+            )
+        )
 
 
 EMITTERS: Mapping[str, EmitFunction] = {

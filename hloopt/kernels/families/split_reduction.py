@@ -13,6 +13,7 @@ from types import MappingProxyType
 
 from hloopt.analysis.emitters.reductions import vector_size
 from hloopt.errors import UsageError
+from hloopt.ir import Instruction
 from hloopt.kernels.families.column_reduction import column_sweep, small_column_sweep
 from hloopt.kernels.families.reductions import (
     Reductions,
@@ -24,7 +25,6 @@ from hloopt.kernels.families.reductions import (
     wanted_by_rule,
 )
 from hloopt.kernels.families.row_reduction import idle_cores, row_sweep, unfit_sweep
-from hloopt.kernels.families.scatter import NATIVE
 from hloopt.kernels.families.sweeps import WARP, Sweep, SweepForm, fitted, sweep_of, widths_of
 from hloopt.kernels.kernel import NO, YES, Kernel, Site, Verdict
 from hloopt.kernels.spec import Argument, KernelSpec, Launch, Place, Scratch, Step, Tile
@@ -33,6 +33,7 @@ __all__ = ["KERNELS", "combine_sweep", "form_of", "scratch_numbers"]
 
 _BLOCK = 256
 _LEAST_STEPS = 4
+_ATOMIC_BITS = 64
 
 
 def form_of(reductions: Reductions) -> SweepForm:
@@ -193,10 +194,15 @@ def _atomic_fits(site: Site) -> Verdict:
         return found
     reductions = reductions_of(site.region)
     for hero in reductions.heroes:
-        kind, opcode = hero.operands[0].array.dtype, plain_reducer(hero)
-        if kind.name not in NATIVE.get(opcode, ()):
-            what = opcode or f"what {hero.attributes['to_apply'].name} computes"
-            return NO(f"there is no atomic instruction for {what} of {kind.name}")
+        kind = hero.operands[0].array.dtype
+        if len(hero.operands) > 2:
+            return NO(f"{hero.name} has several outputs, an atomic operation is on one")
+        if kind.bits > _ATOMIC_BITS:
+            return NO(
+                f"an element of {kind.name} has {kind.bits} bits, an atomic operation at most {_ATOMIC_BITS}"
+            )
+        if accumulator_types(hero) != (kind,):
+            return NO(f"{hero.name} would be rounded to {kind.name} by each block")
     for group in reductions.groups:
         for leaf in group.roots:
             root = site.region.results[leaf].instruction
@@ -239,11 +245,16 @@ def _atomic_spec(site: Site, tile: Tile) -> KernelSpec:
                 ),
             )
         )
-    is_atomic = any(
-        plain_reducer(hero) == "add" and hero.operands[0].array.dtype.is_float
-        for hero in reductions.heroes
-    )
+    is_atomic = not all(_is_exact(hero) for hero in reductions.heroes)
     return KernelSpec("atomic-reduction", tile, tuple(steps), is_atomic=is_atomic)
+
+
+def _is_exact(hero: Instruction) -> bool:
+    """Whether blocks may fold in any order without changing a bit."""
+    opcode, kind = plain_reducer(hero), hero.operands[0].array.dtype
+    if opcode in ("add", "multiply"):
+        return kind.is_integer or kind.is_pred
+    return bool(opcode)
 
 
 KERNELS = (
