@@ -87,10 +87,11 @@ def _comment(instruction: Instruction) -> Iterator[str]:
 
 
 def _user_line(instruction: Instruction) -> str:
+    """The user's line and what XLA calls the op there, as far as the module says."""
+    module = instruction.computation.module if instruction.computation is not None else None
+    line = module.user_line(instruction.metadata) if module is not None else ""
     fields: Any = instruction.metadata.fields if instruction.metadata is not None else {}
-    file, line, op_name = (fields.get(key) for key in ("source_file", "source_line", "op_name"))
-    place = f"{file}:{line}" if file and line else str(file or "")
-    return " ".join(str(part) for part in (place, op_name) if part)
+    return " ".join(str(part) for part in (line, fields.get("op_name")) if part)
 
 
 def _quoted(text: str) -> str:
