@@ -8,16 +8,17 @@ a sum of axes times coefficients; outside of the operand, and in the gaps of a d
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from math import prod
 from typing import Final, Literal, TypeAlias
 
+from hloopt.analysis.layout import major_to_minor
 from hloopt.analysis.windows import window_dims
 from hloopt.interpret.library_calls import result_shape
 from hloopt.interpret.linear import sum_type
 from hloopt.ir import Instruction
-from hloopt.types import ConvDims, DotDims, DType, WindowDim, dtype
+from hloopt.types import ArrayShape, ConvDims, DotDims, DType, WindowDim, dtype
 
 __all__ = [
     "Axis",
@@ -159,9 +160,9 @@ class Contraction:
         """Which of b, m, n and k moves through neighbouring elements of an operand as it lies in memory."""
         found: Position | None = None
         positions, shape = _in_memory(side)
-        for position, size in zip(positions, shape, strict=True):
-            if size > 1 and position is not None:
-                found = position
+        for dimension in major_to_minor(shape):
+            if shape.dims[dimension] > 1 and positions[dimension] is not None:
+                found = positions[dimension]
         groups = [axis[0] for axis, _ in found.terms] if found is not None else []
         for group in ("m", "n", "k"):
             if group in groups:
@@ -193,7 +194,7 @@ def _swapped_position(position: Position) -> Position:
     return Position(terms, position.constant, position.dilation)
 
 
-def _in_memory(side: Side) -> tuple[list[Position | None], Sequence[int]]:
+def _in_memory(side: Side) -> tuple[list[Position | None], ArrayShape]:
     """The positions of what an operand is made of, behind transposes, broadcasts and elementwise ops."""
     instruction = side.instruction
     positions: list[Position | None] = list(side.positions)
@@ -208,7 +209,7 @@ def _in_memory(side: Side) -> tuple[list[Position | None], Sequence[int]]:
             where = instruction.attributes.get("dimensions", ())
             positions = [positions[dimension] for dimension in where]
         elif not instruction.op.is_elementwise or not instruction.operands:
-            return positions, dims
+            return positions, instruction.array
         following = next(
             (
                 operand
@@ -218,7 +219,7 @@ def _in_memory(side: Side) -> tuple[list[Position | None], Sequence[int]]:
             None,
         )
         if following is None:
-            return positions, dims
+            return positions, instruction.array
         instruction = following
 
 

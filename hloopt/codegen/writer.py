@@ -42,6 +42,8 @@ class FunctionWriter:
     launch    the launch that this function is for
     scope     the body's outermost block
     elements  computes elements of the region into the current block
+    blocks_per_core  how many blocks a core shall have room for at least; 0 leaves it to the assembler, which
+                     may spill a few registers to fit one more
     """
 
     step: KernelStep
@@ -53,6 +55,7 @@ class FunctionWriter:
     pointees: dict[Place, Pointee]
     scalars: list[Symbol]
     elements: Elements = field(init=False)
+    blocks_per_core: int = 0
 
     def __post_init__(self) -> None:
         names = {
@@ -165,14 +168,14 @@ class _Body:
             scalars.append(symbol)
             parameters.append(f"int {symbol.name}")
         scope = Scope(names)
-        emit(
-            FunctionWriter(
-                self.step, self.launch, self.region, self.uses, self.loads, scope, pointees, scalars
-            )
+        writer = FunctionWriter(
+            self.step, self.launch, self.region, self.uses, self.loads, scope, pointees, scalars
         )
+        emit(writer)
         threads = self.launch.block[0] * self.launch.block[1] * self.launch.block[2]
+        bounds = f"{threads}, {writer.blocks_per_core}" if writer.blocks_per_core else f"{threads}"
         name = self.step.function + self.launch.function
-        head = f'extern "C" __global__ void __launch_bounds__({threads}) {name}('
+        head = f'extern "C" __global__ void __launch_bounds__({bounds}) {name}('
         lines = [f"{head}{', '.join(parameters)}) {{"]
         if len(lines[0]) > 112:
             lines = [

@@ -100,6 +100,30 @@ def test_prologue_and_epilogue(kernel: str) -> None:
     assert "product_sum" not in source, "the dot is not computed a second time"
 
 
+LAYOUTS = """HloModule layouts
+
+f {
+  a = f32[12,50]{0,1} parameter(0)
+  b = f32[50,36]{1,0} parameter(1)
+  product = f32[12,36]{0,1} dot(a, b), lhs_contracting_dims={1}, rhs_contracting_dims={0}
+  turned = f32[36,12]{1,0} bitcast(product)
+  ROOT r = f32[36,3,4]{2,1,0} reshape(turned)
+}
+
+ENTRY main {
+  a = f32[12,50]{0,1} parameter(0)
+  b = f32[50,36]{1,0} parameter(1)
+  ROOT r = f32[36,3,4]{2,1,0} fusion(a, b), kind=kCustom, calls=f
+}
+"""
+
+
+def test_layouts() -> None:
+    """Operands, the product and what stands behind it are where their layouts put them."""
+    source = check_kernel(LAYOUTS, "dot-tiled", everywhere=False)
+    assert "product_sum" not in source, "the dot is not computed a second time"
+
+
 def _verdict(text: str, kernel: str) -> str:
     module, _, _ = planned(text)
     root = module.entry.root

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from hloopt.analysis.contraction import Axis, Contraction, Group, Position, Side
 from hloopt.codegen.index import Index, delinearize, linearize
+from hloopt.codegen.positions import index_at, position_of
 from hloopt.ir import Instruction
 
 __all__ = ["Axes", "moved", "operand_place", "result_place", "split_axes"]
@@ -67,6 +68,8 @@ def moved(index: tuple[Index, ...], route: Sequence[Instruction]) -> tuple[Index
             where = instruction.attributes.get("dimensions", ())
             places = dict(zip(where, index, strict=True))
             index = tuple(places.get(at, Index(0)) for at in range(len(dims)))
+        elif instruction.opcode == "bitcast":
+            index = index_at(position_of(index, instruction.operands[0].array), instruction.array)
         else:
             index = delinearize(linearize(index, instruction.operands[0].array.dims), dims)
     return index

@@ -56,6 +56,8 @@ class _Tiles:
 
     def emit(self) -> None:
         f, tiling = self.f, self.tiling
+        if tiling.element_bytes > 4:
+            f.blocks_per_core = 1
         kind = sum_type_name(f, self.contraction)
         tiles = {
             "lhs": _Load(self, "lhs", self.contraction.lhs, "m", tiling.m),

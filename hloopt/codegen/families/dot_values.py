@@ -7,8 +7,9 @@ from collections.abc import Iterable, Sequence
 from hloopt.analysis.contraction import Contraction, Side
 from hloopt.codegen.families.dot_finish import finished
 from hloopt.codegen.families.dot_index import moved
-from hloopt.codegen.index import Index, linearize
+from hloopt.codegen.index import Index
 from hloopt.codegen.loads import VECTOR_BYTES
+from hloopt.codegen.positions import position_of
 from hloopt.codegen.scalars import convert, literal
 from hloopt.codegen.writer import FunctionWriter, Pointee
 from hloopt.kernels.families.dot_region import Product
@@ -101,7 +102,7 @@ def _finished(
     contraction, e = product.contraction, f.elements
     hero = contraction.hero
     if hero.opcode == "custom-call":
-        at = linearize(place, contraction.hero_dims)
+        at = position_of(place, f.region.results[0].shape)
         return [(at, one) for one in finished(f, contraction, place, total)]
     value = e.scope.declare(
         f.uses.type(hero.array.dtype), _rounded(f, contraction, total), hero.name
@@ -111,7 +112,7 @@ def _finished(
     for result, route in zip(f.region.results, product.routes, strict=True):
         index = moved(place, route)
         value = e.value(result.instruction, index)
-        found.append((linearize(index, result.shape.dims), value))
+        found.append((position_of(index, result.shape), value))
     return found
 
 

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Final
 
-from hloopt.codegen.index import Index, Symbol, delinearize, linearize
+from hloopt.codegen.index import Index, Symbol, delinearize
+from hloopt.codegen.positions import position_of
 from hloopt.codegen.scalars import convert, literal
 from hloopt.codegen.scope import Scope
 from hloopt.codegen.writer import EmitFunction, FunctionWriter
@@ -59,6 +60,11 @@ class _Writer:
         """Write into a new block."""
         return self.f.elements.within(self.f.elements.scope.block(header))
 
+    def rolled(self, header: str) -> AbstractContextManager[Scope]:
+        """As ``block``, for a loop that is not worth the registers of being unrolled."""
+        self.f.elements.scope.line("#pragma unroll 1")
+        return self.block(header)
+
     def counted(self, name: str, start: str, end: str, step: int | str) -> str:
         """The head of a loop."""
         return f"for ({self.f.loads.index_type} {name} = {start}; {name} < {end}; {name} += {step})"
@@ -94,7 +100,7 @@ class _Cholesky(_Writer):
         f.barrier()
         failed = f.scope.variable("bool", "failed", "false")
         column = names.fresh("column")
-        with self.block(self.counted(column, "0", str(size), 1)):
+        with self.rolled(self.counted(column, "0", str(size), 1)):
             self._column(column, size, failed)
         self._write(size, failed)
 
@@ -112,7 +118,7 @@ class _Cholesky(_Writer):
         """The triangle that is named, as a lower one."""
         e, source = self.f.elements, self.f.region.instruction.operands[0]
         rows, columns, i, j = self._pairs(size)
-        with self.block(rows), self.block(columns), self.block(f"if ({j} <= {i})"):
+        with self.rolled(rows), self.rolled(columns), self.block(f"if ({j} <= {i})"):
             place = (i, j) if self.lower else (j, i)
             value = self.widened(e.value(source, (*self.batch, *place)), conjugate=not self.lower)
             e.scope.line(f"{self.cell(i, j)} = {value};")
@@ -127,7 +133,7 @@ class _Cholesky(_Writer):
         f.barrier()
         row = f.scope.names.fresh("i")
         start = f"{column} + {f.thread()}"
-        with self.block(self.counted(row, start, str(size), f.launch.block[0])):
+        with self.rolled(self.counted(row, start, str(size), f.launch.block[0])):
             value = e.scope.declare(self.type, self.cell(row, column), "below")
             if self.wide.is_complex:
                 below = f"{self.type}{{{value}.re / {root}, {value}.im / {root}}}"
@@ -139,7 +145,7 @@ class _Cholesky(_Writer):
         i, j = f.scope.names.fresh("i"), f.scope.names.fresh("j")
         rows = self.counted(i, f"{column} + 1 + {self.down}", str(size), self.steps[0])
         columns = self.counted(j, f"{column} + 1 + {self.across}", f"{i} + 1", self.steps[1])
-        with self.block(rows), self.block(columns):
+        with self.rolled(rows), self.rolled(columns):
             old = e.scope.declare(self.type, self.cell(i, j), "old")
             left = e.scope.declare(self.type, self.cell(i, column), "left")
             right = e.scope.declare(self.type, self.cell(j, column), "right")
@@ -152,7 +158,7 @@ class _Cholesky(_Writer):
         result = f.result(0)
         rows, columns, i, j = self._pairs(size)
         zero, nan = literal(0, self.wide), literal(float("nan"), self.wide)
-        with self.block(rows), self.block(columns):
+        with self.rolled(rows), self.rolled(columns):
             value = e.scope.variable(self.type, "element", zero)
             inside = f"{j} <= {i}" if self.lower else f"{i} <= {j}"
             cell = self.cell(i, j) if self.lower else self.cell(j, i)
@@ -160,7 +166,7 @@ class _Cholesky(_Writer):
             if not self.lower and self.wide.is_complex:
                 e.scope.line(f"{value}.im = -{value}.im;")
             e.scope.line(f"if ({failed}) {value} = {nan};")
-            at = linearize((*self.batch, i, j), result.shape.dims)
+            at = position_of((*self.batch, i, j), result.shape)
             f.store(result, at, self.rounded(value))
 
 
@@ -225,7 +231,7 @@ class _Solve(_Writer):
     def _write(self, cell: str, place: tuple[Index, ...]) -> None:
         result = self.f.result(0)
         value = self.f.elements.scope.declare(self.type, cell, "wide")
-        self.f.store(result, linearize(place, result.shape.dims), self.rounded(value))
+        self.f.store(result, position_of(place, result.shape), self.rounded(value))
 
     def _triangle(self, row: Index, column: Index) -> str:
         """An element of the triangle in double precision."""

@@ -8,6 +8,7 @@ from math import gcd
 from typing import Final
 
 from hloopt.analysis.contraction import Contraction
+from hloopt.analysis.layout import major_to_minor
 from hloopt.analysis.region import Region
 from hloopt.errors import UsageError
 from hloopt.kernels.families.dot_region import Product
@@ -97,11 +98,16 @@ def oriented(product: Product, region: Region) -> Contraction:
     for position, size in zip(contraction.result, contraction.hero_dims, strict=True):
         groups = [axis[0] for axis, _ in position.terms if axis[0] != "b"]
         order.append((groups[-1] if groups else "b", size))
+    shape = region.results[0].shape
     for move in product.routes[0]:
         if move.opcode == "transpose":
             order = [order[dimension] for dimension in move.attributes["dimensions"]]
-        elif len(move.array.dims) != len(order) or move.opcode == "broadcast":
+        elif move.array.dims != tuple(size for _, size in order):
+            # Reshaped elements keep their order as long as that is the one in memory.
+            shape = move.operands[0].array
             break
+    if len(shape.dims) == len(order):
+        order = [order[dimension] for dimension in major_to_minor(shape)]
     last = next((group for group, size in reversed(order) if size > 1), "n")
     return contraction.swapped() if last == "m" else contraction
 

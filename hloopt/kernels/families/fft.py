@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from math import prod
 from types import MappingProxyType
 
+from hloopt.analysis.layout import is_descending
 from hloopt.errors import UsageError
 from hloopt.ir import Instruction
 from hloopt.kernels.kernel import NO, YES, Kernel, Site, Verdict
@@ -118,6 +119,8 @@ def _fits(site: Site) -> Verdict:
     source, result = instruction.operands[0].array, instruction.array
     if not source.elements or not result.elements:
         return NO(f"{instruction.name} has no elements")
+    if not is_descending(source) or not is_descending(result):
+        return NO(f"{instruction.name} has a layout that is not row-major")
     if source.is_dynamic:
         return NO(f"{instruction.name} has a bounded dynamic dimension")
     if kind in ("FFT", "IFFT") and result.dims[-len(lengths) :] != lengths:
