@@ -44,6 +44,8 @@ WITHOUT: Final[Mapping[str, str]] = {
         for row in OPS.values()
         if row.family == "collective" and row.opcode not in ("partition-id", "replica-id")
     },
+    "rng": "what it draws nobody defines; rng-expander, part of O3, writes a generator in its place",
+    "rng-get-and-update-state": "its state outlives the program; a device keeps none",
     "custom-call": "whatever its target does; see hloopt explain of the call",
     **dict.fromkeys(
         ("dynamic-reshape", "set-dimension-size"), "bounded dynamic dimensions; kernels do not mask"

@@ -199,5 +199,7 @@ def _missing(row: Coverage) -> str:
     for dtype, reason in row.without:
         general = re.sub(rf"\b{re.escape(dtype)}\b", "...", reason)
         reasons.setdefault(general.replace(f"{dtype}_r", row.opcode), []).append(dtype)
+    if len(reasons) == 1 and not row.dtypes:
+        return next(iter(reasons))
     told = [f"{', '.join(names)}: {reason}" for reason, names in reasons.items()]
     return "; ".join(told) or row.reason
