@@ -12,7 +12,7 @@ from hloopt.analysis.reduction import WARP_SIZE
 from hloopt.errors import UsageError
 from hloopt.kernels.families.reductions import accumulator_types, operands_of, plain_reducer
 from hloopt.kernels.families.row_phases import RowPhases, row_phases, row_phases_problem
-from hloopt.kernels.kernel import NO, YES, Kernel, Site, Verdict
+from hloopt.kernels.kernel import NO, YES, Efficiency, Kernel, Site, Verdict
 from hloopt.kernels.spec import Argument, KernelSpec, Launch, Place, Tile
 
 __all__ = ["KERNELS", "steps_of"]
@@ -151,6 +151,13 @@ def _spec(site: Site, tile: Tile) -> KernelSpec:
     return KernelSpec("whole-row", tile, (launch,))
 
 
+def _efficiency(site: Site, spec: KernelSpec) -> Efficiency:
+    if spec.tile["keep"]:
+        return Efficiency()
+    passes = row_phases(site.region).passes
+    return Efficiency(repeats=passes, reason=f"rows are read again in each of {passes} passes")
+
+
 KERNELS = (
     Kernel(
         "whole-row",
@@ -159,5 +166,6 @@ KERNELS = (
         _wanted,
         _tile,
         _spec,
+        efficiency=_efficiency,
     ),
 )
