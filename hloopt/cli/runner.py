@@ -12,8 +12,9 @@ from hloopt.cli.files import Input
 from hloopt.cli.gpu_options import Profiling
 from hloopt.cli.outputs import is_folder, write_bytes
 from hloopt.cli.pipeline_options import Chosen
+from hloopt.cli.run_notes import bytes_alive, check_memory, on_host, open_numbers
 from hloopt.cli.watching import Watching
-from hloopt.errors import UnsupportedError, UsageError
+from hloopt.errors import UsageError
 from hloopt.ir import Module
 
 if TYPE_CHECKING:
@@ -104,7 +105,7 @@ class Runner:
         module, name = found.module, found.name
         counts = self._participants(module)
         supported(module, *counts)
-        bytes_alive = _check_memory(module, name, prod(counts))
+        alive = check_memory(module, name, prod(counts))
         self.stage.enter("passes")
         better = build.clone_module(module)
         passes = self.chosen.pipeline.run(
@@ -134,10 +135,15 @@ class Runner:
             pipeline=self.chosen.text,
             replicas=counts[0],
             partitions=counts[1],
-            notes=passes.notes + self._notes(reference) + _open_numbers(module, expected),
+            notes=[
+                *passes.notes,
+                *self._notes(reference),
+                *open_numbers(module, expected),
+                *on_host(optimised),
+            ],
         )
         compared = self._against(reference, expected, against)
-        report.rows.append(replace(row, alive=bytes_alive, **compared))
+        report.rows.append(replace(row, alive=alive, **compared))
         for label, form, program in (
             (baseline, module, given),
             (f"{self.chosen.label}, {self.device}", better, optimised),
@@ -146,7 +152,7 @@ class Runner:
             report.rows.append(
                 replace(
                     row,
-                    alive=_bytes_alive(form, prod(counts)),
+                    alive=bytes_alive(form, prod(counts)),
                     **self._against(outputs, reference, "interpreter"),
                     written=tuple(compare_named(own.written, heard.written, **self.tolerance)),
                 )
@@ -391,38 +397,3 @@ def _close(*programs: Program) -> None:
         close = getattr(program, "close", None)
         if close is not None:
             close()
-
-
-def _bytes_alive(module: Module, participants: int) -> int:
-    """The most bytes alive at once, parameters included."""
-    from hloopt.analysis.liveness import peak
-
-    return peak(module.entry).byte_size * participants
-
-
-def _open_numbers(module: Module, expected: Sequence[Any] | None) -> list[str]:
-    """A word about expected results of a module that draws numbers as it likes."""
-    drawn = (one for computation in module for one in computation if one.opcode == "rng")
-    first = next(drawn, None)
-    if expected is None or first is None:
-        return []
-    return [
-        f"XLA leaves open what rng draws ({first.name}): expected results may rest on other numbers"
-    ]
-
-
-def _check_memory(module: Module, name: str, participants: int) -> int:
-    """The most bytes alive at once.
-
-    Raises ``UnsupportedError`` for what cannot fit: the system would end the process without a word.
-    """
-    from hloopt.report.numbers import byte_size
-    from hloopt.runtime.memory import memory_limit
-
-    limit, needed = memory_limit(), _bytes_alive(module, participants)
-    if limit is not None and needed > limit:
-        raise UnsupportedError(
-            f"this needs {byte_size(needed)} of memory at once, {byte_size(limit)} can be had",
-            name=name,
-        )
-    return needed

@@ -1,0 +1,64 @@
+"""What ``hloopt run`` says beside its table: memory, what runs on the host, what XLA leaves open."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from hloopt.errors import UnsupportedError
+from hloopt.ir import Module
+
+if TYPE_CHECKING:
+    from hloopt.runtime import Program
+
+__all__ = ["bytes_alive", "check_memory", "on_host", "open_numbers"]
+
+
+def bytes_alive(module: Module, participants: int) -> int:
+    """The most bytes alive at once, parameters included."""
+    from hloopt.analysis.liveness import peak
+
+    return peak(module.entry).byte_size * participants
+
+
+def on_host(program: Program) -> list[str]:
+    """A word about the instructions of a device's program that the interpreter evaluates on the host."""
+    plan = getattr(program, "plan", None)
+    if plan is None:
+        return []
+    from hloopt.kernels.plan import HostStep, walk_steps
+
+    found = [step.instruction for step in walk_steps(plan.steps) if isinstance(step, HostStep)]
+    if not found:
+        return []
+    names = ", ".join(f"%{instruction.name}" for instruction in found[:3])
+    more = f" and {len(found) - 3} more" if len(found) > 3 else ""
+    return [f"{len(found)} of {program.kernels} kernels run on the host: {names}{more}"]
+
+
+def open_numbers(module: Module, expected: Sequence[Any] | None) -> list[str]:
+    """A word about expected results of a module that draws numbers as it likes."""
+    drawn = (one for computation in module for one in computation if one.opcode == "rng")
+    first = next(drawn, None)
+    if expected is None or first is None:
+        return []
+    return [
+        f"XLA leaves open what rng draws ({first.name}): expected results may rest on other numbers"
+    ]
+
+
+def check_memory(module: Module, name: str, participants: int) -> int:
+    """The most bytes alive at once.
+
+    Raises ``UnsupportedError`` for what cannot fit: the system would end the process without a word.
+    """
+    from hloopt.report.numbers import byte_size
+    from hloopt.runtime.memory import memory_limit
+
+    limit, needed = memory_limit(), bytes_alive(module, participants)
+    if limit is not None and needed > limit:
+        raise UnsupportedError(
+            f"this needs {byte_size(needed)} of memory at once, {byte_size(limit)} can be had",
+            name=name,
+        )
+    return needed

@@ -1,0 +1,139 @@
+"""``hloopt run --device``: the emulator, the GPU that is not there, and what only devices take."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from support import invoke
+
+SOFTMAX = """HloModule m
+
+max {
+  a = f32[] parameter(0)
+  b = f32[] parameter(1)
+  ROOT r = f32[] maximum(a, b)
+}
+
+ENTRY e {
+  x = f32[40,33] parameter(0)
+  low = f32[] constant(-inf)
+  m = f32[40] reduce(x, low), dimensions={1}, to_apply=max
+  b = f32[40,33] broadcast(m), dimensions={0}
+  d = f32[40,33] subtract(x, b)
+  ROOT z = f32[40,33] exponential(d)
+}
+"""
+
+FACTOR = """HloModule m
+
+ENTRY e {
+  a = f32[4,4] parameter(0)
+  f = (f32[4,4], f32[4]) custom-call(a), custom_call_target="lapack_sgeqrf_ffi", api_version=API_VERSION_TYPED_FFI
+  q = f32[4,4] get-tuple-element(f), index=0
+  ROOT r = f32[4,4] negate(q)
+}
+"""
+
+
+@pytest.fixture
+def softmax(tmp_path: Path) -> str:
+    path = tmp_path / "softmax.hlo"
+    path.write_text(SOFTMAX)
+    return str(path)
+
+
+@pytest.fixture
+def factor(tmp_path: Path) -> str:
+    path = tmp_path / "factor.hlo"
+    path.write_text(FACTOR)
+    return str(path)
+
+
+def _row(stdout: str, name: str) -> dict[str, object]:
+    (module,) = json.loads(stdout)["modules"]
+    return next(row for row in module["rows"] if row["name"] == name)
+
+
+@pytest.mark.parametrize("more", [(), ("--unchecked",)])
+def test_the_emulator_runs_both_forms_of_a_module(softmax: str, more: tuple[str, ...]) -> None:
+    """Kernels are executed, with a look at every access or without, and their results compared."""
+    result = invoke("run", softmax, "--device", "emulator", "--repeat", "1", "--json", *more)
+
+    assert result.exit_code == 0, result.stderr
+    given, better = (_row(result.stdout, f"{form}, emulator") for form in ("given", "O2"))
+    assert given["kernels"] == 4  # a constant is part of the code
+    assert better["kernels"] == 2
+    assert all(entry["passed"] for row in (given, better) for entry in row["comparisons"])
+
+
+def test_a_lock_file_written_by_a_run_suits_the_next(softmax: str, tmp_path: Path) -> None:
+    """What the user asked for is in the file, and --frozen takes it as it stands."""
+    lock = str(tmp_path / "kernels.toml")
+    words = ("run", softmax, "--device", "emulator", "--repeat", "1", "--unchecked")
+    first = invoke(*words, "--kernel", "op:reduce=split-reduction", "--write-lock", lock)
+    assert first.exit_code == 0, first.stderr
+    assert 'kernel = "split-reduction"' in Path(lock).read_text()
+    second = invoke(*words, "--lock", lock, "--frozen")
+    assert second.exit_code == 0, second.stderr
+
+
+def test_a_kernel_that_fits_nothing_is_the_users_error(softmax: str) -> None:
+    """The message says which instruction and why."""
+    result = invoke("run", softmax, "--device", "emulator", "--kernel", "op:reduce=bitonic-sort")
+
+    assert result.exit_code == 2
+    assert "the results are not those of one sort" in result.stderr
+
+
+def test_what_has_no_kernel_is_refused_with_its_line(factor: str) -> None:
+    """Nothing runs; the place is the instruction's."""
+    result = invoke("run", factor, "--device", "emulator")
+
+    assert result.exit_code == 4
+    assert f"{factor}:5:3: error: f: custom-call fits no kernel" in result.stderr
+
+
+def test_the_host_may_take_what_has_no_kernel(factor: str) -> None:
+    """With --allow-host the interpreter evaluates it, and the report says so."""
+    result = invoke("run", factor, "--device", "emulator", "--allow-host", "--repeat", "1")
+
+    assert result.exit_code == 0, result.stderr
+    assert "1 of 2 kernels run on the host: %f" in result.stdout
+
+
+@pytest.mark.parametrize(
+    "words", [("--unchecked",), ("--allow-host",), ("--target", "a100"), ("--kernel", "x=loop")]
+)
+def test_options_of_devices_are_none_of_the_cpus(softmax: str, words: tuple[str, ...]) -> None:
+    """They would be ignored, so they are refused."""
+    result = invoke("run", softmax, *words)
+
+    assert result.exit_code == 2
+    assert "--device gpu and emulator" in result.stderr
+
+
+def test_without_a_gpu_one_line_says_what_is_missing(softmax: str) -> None:
+    """Exit code 5 before anything else is done."""
+    try:
+        import cupy
+
+        if cupy.cuda.is_available():
+            pytest.skip("there is a GPU")
+    except ImportError:
+        pass
+    result = invoke("run", softmax, "--device", "gpu")
+
+    assert result.exit_code == 5
+    assert len(result.stderr.strip().splitlines()) == 1
+    assert result.stdout == ""
+
+
+def test_a_device_runs_one_participant(softmax: str) -> None:
+    """Several are the CPU executor's."""
+    result = invoke("run", softmax, "--device", "emulator", "--replicas", "2")
+
+    assert result.exit_code == 2
+    assert "one participant" in result.stderr
