@@ -9,7 +9,7 @@ a sum of axes times coefficients; outside of the operand, and in the gaps of a d
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import prod
 from typing import Final, Literal, TypeAlias
 
@@ -33,6 +33,7 @@ __all__ = [
     "grouped",
     "of_convolution",
     "of_dot",
+    "of_scaled_dot",
     "side_of",
     "turned",
     "window_position",
@@ -53,10 +54,15 @@ class Position:
 
 @dataclass(frozen=True, slots=True)
 class Side:
-    """An operand, and where each of its dimensions is read."""
+    """An operand, and where each of its dimensions is read.
+
+    ``scale`` has a factor for each block of elements; ``blocks`` are the sizes of one.
+    """
 
     instruction: Instruction
     positions: tuple[Position, ...]
+    scale: Instruction | None = None
+    blocks: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -186,7 +192,7 @@ _OTHER: Final[Mapping[Group, Group]] = {"b": "b", "m": "n", "n": "m", "k": "k"}
 
 
 def _swapped_side(side: Side) -> Side:
-    return Side(side.instruction, tuple(map(_swapped_position, side.positions)))
+    return replace(side, positions=tuple(map(_swapped_position, side.positions)))
 
 
 def _swapped_position(position: Position) -> Position:
@@ -226,6 +232,28 @@ def _in_memory(side: Side) -> tuple[list[Position | None], ArrayShape]:
 def of_dot(instruction: Instruction) -> Contraction:
     """The contraction of a dot."""
     return dot_contraction(instruction, DotDims.of(instruction.attributes), instruction.array.dtype)
+
+
+def of_scaled_dot(instruction: Instruction) -> Contraction:
+    """The contraction of a scaled-dot: in f32, each element times the scale of its block."""
+    dims = DotDims.of(instruction.attributes)
+    plain = dot_contraction(instruction, dims, instruction.array.dtype)
+    scales = (*instruction.operands[2:], None, None)
+    lhs, rhs = (
+        _scaled(side, scale) for side, scale in zip((plain.lhs, plain.rhs), scales, strict=False)
+    )
+    return replace(plain, lhs=lhs, rhs=rhs, kind=dtype("f32"))
+
+
+def _scaled(side: Side, scale: Instruction | None) -> Side:
+    """A side with its scale; one of rank 0 stands for 1."""
+    if scale is None or not scale.array.rank:
+        return side
+    blocks = tuple(
+        size // count if count else 1
+        for size, count in zip(side.instruction.array.dims, scale.array.dims, strict=True)
+    )
+    return replace(side, scale=scale, blocks=blocks)
 
 
 def dot_contraction(instruction: Instruction, dims: DotDims, result: DType) -> Contraction:

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Final
 
@@ -26,12 +26,13 @@ from hloopt.interpret import cublas, cudnn
 from hloopt.interpret.library_calls import Config, config, dot_dims, result_shape, target
 from hloopt.interpret.linear import sum_type
 from hloopt.ir import Instruction
-from hloopt.types import ConvDims, TupleShape
+from hloopt.types import ConvDims, DotDims, TupleShape, dtype
 
 __all__ = ["Addend", "Finish", "call_finish", "call_problem", "is_product_call", "of_call"]
 
 _F8 = "__cublas$lt$matmul$f8"
-_GEMMS = frozenset({"__cublas$gemm", "__cublas$lt$matmul", _F8})
+_BLOCK_SCALED = "__op$block_scaled_dot"
+_GEMMS = frozenset({"__cublas$gemm", "__cublas$lt$matmul", _F8, _BLOCK_SCALED})
 _CONVOLUTIONS = frozenset(
     {
         "__cudnn$convForward",
@@ -113,6 +114,8 @@ def call_problem(instruction: Instruction) -> str:
 def of_call(instruction: Instruction) -> Contraction:
     """The contraction of a product call."""
     name = target(instruction)
+    if name == _BLOCK_SCALED:
+        return _block_scaled(instruction)
     if name in _GEMMS:
         settings = config(instruction, "gemm_backend_config")
         dims = dot_dims(settings["dot_dimension_numbers"])
@@ -122,6 +125,29 @@ def of_call(instruction: Instruction) -> Contraction:
     if name == "__cudnn$convBackwardFilter":
         return _backward_filter(instruction)
     return of_convolution(instruction)
+
+
+def _block_scaled(instruction: Instruction) -> Contraction:
+    """Rows of both operands meet, each block of them with a scale."""
+    rank = instruction.operands[0].array.rank
+    batch = tuple(range(rank - 2))
+    dims = DotDims((rank - 1,), (rank - 1,), batch, batch)
+    plain = dot_contraction(instruction, dims, result_shape(instruction).dtype)
+    sides = []
+    for number, side in enumerate((plain.lhs, plain.rhs)):
+        scale = instruction.operands[number + 2] if number < _scales(instruction) else None
+        if scale is not None:
+            block = cublas.scale_block(side.instruction.array, scale.array)
+            assert block is not None, "the check looked at it"
+            side = replace(side, scale=scale, blocks=(1,) * (rank - 1) + (block,))
+        sides.append(side)
+    return replace(plain, lhs=sides[0], rhs=sides[1], kind=dtype("f32"))
+
+
+def _scales(instruction: Instruction) -> int:
+    """How many of the two operands of a block-scaled product have scales."""
+    has_factor = not instruction.operands[-1].array.rank
+    return len(instruction.operands) - 2 - has_factor
 
 
 def _backward_input(instruction: Instruction) -> Contraction:
@@ -214,6 +240,9 @@ def _groups(instruction: Instruction) -> int:
 def call_finish(instruction: Instruction) -> Finish:
     """What a product call does with the sums."""
     name = target(instruction)
+    if name == _BLOCK_SCALED:
+        last = len(instruction.operands) - 1
+        return Finish(factors=() if instruction.operands[last].array.rank else (last,))
     if name in _GEMMS:
         return _gemm_finish(instruction, config(instruction, "gemm_backend_config"))
     return _convolution_finish(instruction, config(instruction, "cudnn_conv_backend_config"))

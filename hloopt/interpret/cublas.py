@@ -27,7 +27,7 @@ from hloopt.interpret.linear import dot
 from hloopt.ir import Instruction
 from hloopt.types import ArrayShape, DotDims, TupleShape
 
-__all__ = ["CHECKS", "EVALUATORS", "epilogue"]
+__all__ = ["CHECKS", "EVALUATORS", "epilogue", "scale_block"]
 
 # sqrt(2 / pi) and the factor of the cube: the approximation of GELU by tanh.
 _GELU_SCALE, _GELU_CUBE = 0.7978845608028654, 0.044715
@@ -120,7 +120,7 @@ def _tells_largest(instruction: Instruction) -> bool:
 _BLOCKS = {"f8e8m0fnu": 32, "f8e4m3fn": 16}
 
 
-def _block(side: ArrayShape, scale: ArrayShape) -> int | None:
+def scale_block(side: ArrayShape, scale: ArrayShape) -> int | None:
     """Elements of a row that share a scale; padded scales do not divide the row.  None: it is not known."""
     if scale.dims[-1] and side.dims[-1] % scale.dims[-1] == 0 and side.dims[:-1] == scale.dims[:-1]:
         return side.dims[-1] // scale.dims[-1]
@@ -136,7 +136,7 @@ def _block_scaled(instruction: Instruction, values: tuple[Value, ...], context: 
     factor = arrays.pop() if not arrays[-1].ndim else np.float32(1)
     sides = arrays[:2]
     for number, scale in enumerate(arrays[2:]):
-        block = _block(shapes[number], shapes[number + 2])
+        block = scale_block(shapes[number], shapes[number + 2])
         assert block is not None, "the check looked at it"
         spread = scale.repeat(block, axis=-1)
         side = sides[number]
@@ -204,7 +204,7 @@ def _check_block_scaled(instruction: Instruction) -> str | None:
     if found[0].dims[:-2] != found[1].dims[:-2] or found[0].dims[-1] != found[1].dims[-1]:
         return f"{name} of {found[0]} and {found[1]}, whose dimensions do not meet"
     for side, scale in zip(found, scales, strict=False):
-        if _block(side, scale) is None:
+        if scale_block(side, scale) is None:
             return f"{name} with the scale {scale}, which does not divide {side} into blocks"
     return None
 

@@ -100,6 +100,30 @@ def test_prologue_and_epilogue(kernel: str) -> None:
     assert "product_sum" not in source, "the dot is not computed a second time"
 
 
+SCALED = [
+    (
+        "f32[12,20] scaled-dot(%0, %1, %2, %3), lhs_contracting_dims={1}, rhs_contracting_dims={0}",
+        ["f8e4m3fn[12,64]", "f8e5m2[64,20]", "f8e8m0fnu[12,2]", "f8e8m0fnu[4,20]"],
+    ),
+    (
+        'bf16[3,12,20] custom-call(%0, %1, %2, %3, %4), custom_call_target="__op$block_scaled_dot"',
+        [
+            "f8e4m3fn[3,12,64]",
+            "f8e4m3fn[3,20,64]",
+            "f8e8m0fnu[3,12,2]",
+            "f8e8m0fnu[3,32,4]",
+            "f32[]",
+        ],
+    ),
+]
+
+
+@pytest.mark.parametrize("kernel", ["dot-tiled", "dot-small"])
+def test_scaled_blocks(kernel: str) -> None:
+    """Each element is multiplied by the scale of its block, also where there are more scales than blocks."""
+    check_kernel(module_of(SCALED), kernel, everywhere=False)
+
+
 LAYOUTS = """HloModule layouts
 
 f {

@@ -99,7 +99,7 @@ class _Direct:
         f, e, names = self.f, self.f.elements, []
         for side in (self.contraction.lhs, self.contraction.rhs):
             _, place = operand_place(side, axes)
-            value = factor(f, self.contraction, side, e.value(side.instruction, place))
+            value = factor(f, self.contraction, side, place)
             names.append(e.scope.declare(sum_type_name(f, self.contraction), value, "factor"))
         for line in multiply_add(self.contraction, total, *names):
             e.scope.line(line)

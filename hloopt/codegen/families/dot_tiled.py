@@ -398,8 +398,7 @@ class _Load:
 
     def _set(self, target: str, place: tuple[Index, ...]) -> None:
         f = self.tiles.f
-        value = f.elements.value(self.side.instruction, place)
-        f.elements.scope.line(f"{target} = {factor(f, self.tiles.contraction, self.side, value)};")
+        f.elements.scope.line(f"{target} = {factor(f, self.tiles.contraction, self.side, place)};")
 
 
 def emit_sum(f: FunctionWriter, product: Product, contraction: Contraction, split: int) -> None:

@@ -27,14 +27,20 @@ def zero(contraction: Contraction) -> str:
     return literal(0, contraction.accumulator)
 
 
-def factor(f: FunctionWriter, contraction: Contraction, side: Side, value: str) -> str:
+def factor(
+    f: FunctionWriter, contraction: Contraction, side: Side, place: tuple[Index, ...]
+) -> str:
     """An element of an operand in the type of the sums, rounded to the type of the products before."""
+    e = f.elements
     source = side.instruction.array.dtype
     kind, wide = contraction.kind, contraction.accumulator
+    value = e.value(side.instruction, place)
     if source is not kind:
-        value = f.elements.scope.declare(
-            f.uses.type(kind), convert(value, source, kind, f.uses), "factor"
-        )
+        value = e.scope.declare(f.uses.type(kind), convert(value, source, kind, f.uses), "factor")
+    if side.scale is not None:
+        block = tuple(at // size for at, size in zip(place, side.blocks, strict=True))
+        scale = convert(e.value(side.scale, block), side.scale.array.dtype, kind, f.uses)
+        value = e.scope.declare(f.uses.type(kind), f"{value} * {scale}", "scaled")
     return convert(value, kind, wide, f.uses)
 
 
@@ -49,10 +55,10 @@ def read_factor(
     """An element of an operand as a factor; 0 where a test fails."""
     e = f.elements
     if not tests:
-        return factor(f, contraction, side, e.value(side.instruction, place))
+        return factor(f, contraction, side, place)
     name = e.scope.variable(sum_type_name(f, contraction), hint, zero(contraction))
     with e.within(e.scope.block(f"if ({' && '.join(tests)})")):
-        value = factor(f, contraction, side, e.value(side.instruction, place))
+        value = factor(f, contraction, side, place)
         e.scope.line(f"{name} = {value};")
     return name
 

@@ -154,7 +154,7 @@ class _Rows:
             wanted: dict[Group, Index] = {"b": counts["b"], "k": counts["k"]}
             wanted["m" if own == "m" else "n"] = counts["m"] if own == "m" else Index(0)
             _, place = operand_place(side, split_axes(self.contraction, wanted))
-            value = factor(self.f, self.contraction, side, e.value(side.instruction, place))
+            value = factor(self.f, self.contraction, side, place)
             names.append(e.scope.declare(self.kind, value, "factor"))
         for line in multiply_add(self.contraction, total, *names):
             e.scope.line(line)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from hloopt.analysis.contraction import Contraction, of_convolution, of_dot
+from hloopt.analysis.contraction import Contraction, of_convolution, of_dot, of_scaled_dot
 from hloopt.analysis.contraction_calls import call_finish, call_problem, is_product_call, of_call
 from hloopt.analysis.region import Region
 from hloopt.ir import Instruction
@@ -47,6 +47,9 @@ def product_of(region: Region) -> Product | str:
             return problem
         finish = call_finish(region.instruction)
         return Product(of_call(region.instruction), ((),) * (1 + finish.keeps))
+    if region.instruction.opcode == "scaled-dot":
+        contraction = of_scaled_dot(region.instruction)
+        return _problem(contraction) or Product(contraction, ((),))
     problem = elemental_problem(region)
     if problem:
         return problem
@@ -70,10 +73,19 @@ def product_of(region: Region) -> Product | str:
             return f"elements of {result.instruction.name} share bytes"
         found.append(route)
     contraction = of_dot(hero) if hero.opcode == "dot" else of_convolution(hero)
-    for group in contraction.axes:
-        if not contraction.size(group):
-            return f"{hero.name} has a dimension of no elements"
-    return Product(contraction, tuple(found))
+    return _problem(contraction) or Product(contraction, tuple(found))
+
+
+def _problem(contraction: Contraction) -> str:
+    hero = contraction.hero
+    if any(not contraction.size(group) for group in contraction.axes):
+        return f"{hero.name} has a dimension of no elements"
+    shapes = [operand.array for operand in hero.operands]
+    if any(shape.is_dynamic for shape in (*shapes, hero.array)):
+        return f"{hero.name} has a bounded dynamic dimension"
+    if hero.array.dtype.bits < 8:
+        return f"elements of {hero.name} share bytes"
+    return ""
 
 
 def _all(region: Region) -> Iterator[Instruction]:
