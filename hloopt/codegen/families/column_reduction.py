@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from hloopt.codegen.families.folding import Fold, begin, reload, shared_tiles, tree
+from hloopt.codegen.families.folding import Fold, begin, keep, reload, shared_tiles, tree
 from hloopt.codegen.families.sweeping import (
     Finish,
     accumulate,
@@ -82,8 +82,7 @@ def _turn(
     tiles = shared_tiles(folds[0], lambda kind, hint: f.shared(kind, dims, hint))
     for number, found in enumerate(folds):
         for fold, names in zip(found, tiles, strict=True):
-            for (_, name), tile in zip(fold.variables, names, strict=True):
-                f.elements.scope.line(f"{tile}[{lane + number * WARP}][{warp}] = {name};")
+            keep(f.elements, fold, names, f"[{lane + number * WARP}][{warp}]")
     f.barrier()
     return tiles
 
@@ -109,8 +108,7 @@ def write_small_columns(f: FunctionWriter, sweep: Sweep, done: Finish) -> None:
     for number, found in enumerate(folds):
         place = thread * sweep.vector + number
         for fold, names in zip(found, tiles, strict=True):
-            for (_, name), tile in zip(fold.variables, names, strict=True):
-                e.scope.line(f"{tile}[{place // minor}][{place % minor}] = {name};")
+            keep(e, fold, names, f"[{place // minor}][{place % minor}]")
     f.barrier()
     with counted(f, sweep.vector, "turn") as turn:
         place = e.symbol(

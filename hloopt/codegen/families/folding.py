@@ -28,6 +28,7 @@ __all__ = [
     "begin",
     "everywhere",
     "finish",
+    "keep",
     "merge",
     "reload",
     "shared_tiles",
@@ -185,6 +186,12 @@ def _from_others(e: Elements, folds: Sequence[Fold], exchange: str, distance: st
 def shared_tiles(folds: Sequence[Fold], shared: Callable[[str, str], str]) -> list[tuple[str, ...]]:
     """A tile of shared memory for each variable; ``shared`` declares one of a type and a hint."""
     return [tuple(shared(kind, f"{name}_tile") for kind, name in fold.variables) for fold in folds]
+
+
+def keep(e: Elements, fold: Fold, tiles: Sequence[str], place: str) -> None:
+    """Write accumulators to a place of shared tiles."""
+    for (_, name), tile in zip(fold.variables, tiles, strict=True):
+        e.scope.line(f"{tile}{place} = {name};")
 
 
 def reload(

@@ -7,7 +7,7 @@ from contextlib import ExitStack
 from functools import partial
 from typing import TypeAlias
 
-from hloopt.codegen.families.folding import Fold, begin, reload, shared_tiles, tree
+from hloopt.codegen.families.folding import Fold, begin, reload, tree
 from hloopt.codegen.families.sweeping import (
     Finish,
     accumulate,
@@ -17,6 +17,7 @@ from hloopt.codegen.families.sweeping import (
     guarded,
     shared_steps,
     store_results,
+    warps_to_shared,
 )
 from hloopt.codegen.index import Index
 from hloopt.codegen.writer import EmitFunction, FunctionWriter
@@ -59,7 +60,7 @@ def write_rows(f: FunctionWriter, sweep: Sweep, done: Finish, taking: Taking | N
         with first_of(f, lane, (row, kept)) as (inside,):
             done(f, folds, inside)
         return
-    tiles, place = _to_shared(f, sweep, folds, lane)
+    tiles, place = warps_to_shared(f, folds, lane, sweep.rows, sweep.threads)
     with e.within(e.scope.block(f"if ({lane} < {WARP})")):
         warps = sweep.threads // WARP
         condition = f"{lane} < {warps}" if warps < WARP else ""
@@ -97,23 +98,6 @@ def _take_row(
             taking(folds, first)
         else:
             accumulate(f, group_of(f), [folds], first, sweep.vector)
-
-
-def _to_shared(
-    f: FunctionWriter, sweep: Sweep, folds: Sequence[Fold], lane: Index
-) -> tuple[list[tuple[str, ...]], str]:
-    """Write what each warp has to shared memory; returns tiles, and the subscript of a block's row."""
-    e = f.elements
-    warps = sweep.threads // WARP
-    dims = [warps] if sweep.rows == 1 else [sweep.rows, warps]
-    tiles = shared_tiles(folds, lambda kind, hint: f.shared(kind, dims, hint))
-    place = "" if sweep.rows == 1 else f"[{f.thread() // sweep.threads}]"
-    with e.within(e.scope.block(f"if ({lane % WARP} == 0)")) as scope:
-        for fold, names in zip(folds, tiles, strict=True):
-            for (_, name), tile in zip(fold.variables, names, strict=True):
-                scope.line(f"{tile}{place}[{lane // WARP}] = {name};")
-    f.barrier()
-    return tiles, place
 
 
 EMITTERS: Mapping[str, EmitFunction] = {

@@ -7,11 +7,12 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TypeAlias
 
-from hloopt.codegen.families.folding import Fold, finish, take
+from hloopt.codegen.families.folding import Fold, finish, keep, shared_tiles, take
 from hloopt.codegen.families.loop import store_run
 from hloopt.codegen.index import Index, Symbol, delinearize
 from hloopt.codegen.writer import FunctionWriter
 from hloopt.kernels.families.reductions import Group, reductions_of
+from hloopt.kernels.families.sweeps import WARP
 
 __all__ = [
     "Finish",
@@ -22,6 +23,7 @@ __all__ = [
     "guarded",
     "shared_steps",
     "store_results",
+    "warps_to_shared",
 ]
 
 Finish: TypeAlias = Callable[[FunctionWriter, Sequence[Fold], Index], None]
@@ -121,6 +123,25 @@ def accumulate(
     for number, values in sides.items():
         pointee = f.result(number)
         store_run(f, pointee, first, values, pointee.shape.elements)
+
+
+def warps_to_shared(
+    f: FunctionWriter, folds: Sequence[Fold], lane: Index, rows: int, threads: int
+) -> tuple[list[tuple[str, ...]], str]:
+    """Write what the first lane of each warp has to shared memory, and wait for all warps.
+
+    A block has ``rows`` rows of ``threads`` threads; ``lane`` counts those of a row.  Returns the tiles, with
+    an element a warp, and the subscript of the thread's row.
+    """
+    e = f.elements
+    dims = [threads // WARP] if rows == 1 else [rows, threads // WARP]
+    tiles = shared_tiles(folds, lambda kind, hint: f.shared(kind, dims, hint))
+    place = "" if rows == 1 else f"[{f.thread() // threads}]"
+    with e.within(e.scope.block(f"if ({lane % WARP} == 0)")):
+        for fold, names in zip(folds, tiles, strict=True):
+            keep(e, fold, names, f"{place}[{lane // WARP}]")
+    f.barrier()
+    return tiles, place
 
 
 def store_results(f: FunctionWriter, folds: Sequence[Fold], position: Index) -> None:

@@ -12,12 +12,11 @@ from hloopt.codegen.families.folding import (
     everywhere,
     finish,
     reload,
-    shared_tiles,
     take,
     tree,
 )
 from hloopt.codegen.families.loop import store_run
-from hloopt.codegen.families.sweeping import counted, first_of, guarded
+from hloopt.codegen.families.sweeping import counted, first_of, guarded, warps_to_shared
 from hloopt.codegen.index import Index, delinearize
 from hloopt.codegen.types import register_type
 from hloopt.codegen.writer import EmitFunction, FunctionWriter
@@ -103,14 +102,7 @@ class _Rows:
             return list(folds)
         tree(e, folds, WARP // 2)
         warps = threads // WARP
-        dims = [warps] if rows == 1 else [rows, warps]
-        tiles = shared_tiles(folds, lambda kind, hint: f.shared(kind, dims, hint))
-        place = "" if rows == 1 else f"[{f.thread() // threads}]"
-        with e.within(e.scope.block(f"if ({self.lane % WARP} == 0)")) as scope:
-            for fold, names in zip(folds, tiles, strict=True):
-                for (_, name), tile in zip(fold.variables, names, strict=True):
-                    scope.line(f"{tile}{place}[{self.lane // WARP}] = {name};")
-        f.barrier()
+        tiles, place = warps_to_shared(f, folds, self.lane, rows, threads)
         width = 1 << (warps - 1).bit_length()
         slot = self.lane % width
         condition = f"{slot} < {warps}" if width > warps else ""
