@@ -433,3 +433,23 @@ def test_running_on_a_clone_gives_the_same_text() -> None:
     for form in (module, copy):
         run(form, KernelSelection())
     assert module.to_text() == copy.to_text()
+
+
+def test_the_target_of_optimize_is_that_of_the_pass(monkeypatch: pytest.MonkeyPatch) -> None:
+    """``hloopt.optimize(target=...)`` reaches passes that ask for a device; others do not mind."""
+    asked = []
+
+    def found(name: str) -> object:
+        asked.append(name)
+        return DEVICE
+
+    monkeypatch.setattr(selection, "find_gpu", found)
+    module = hloopt.parse(TEXT)
+    better = hloopt.optimize(module, "dce,kernel-selection", target="a100")
+    assert asked == ["a100"]
+    assert read_choice(by_name(better, "sum")) == ("adder", {"threads": 128})
+    assert read_choice(by_name(module, "sum")) is None
+    hloopt.optimize(module, KernelSelection(target="b200"))
+    assert asked == ["a100", "b200"]
+    with pytest.raises(UsageError, match="'a10'"):
+        hloopt.optimize(module, "O2", target="a10")
