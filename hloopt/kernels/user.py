@@ -42,19 +42,17 @@ it has computed what the interpreter computes, on random inputs, on the emulator
 
 from __future__ import annotations
 
-import importlib.util
 import re
-import sys
 from collections.abc import Callable, Iterator, Sequence
 from functools import cache
 from importlib.metadata import entry_points
-from pathlib import Path
 from typing import Any, Final, TypeAlias
 
 from hloopt.errors import HlooptError, UsageError
 from hloopt.kernels.kernel import NO, YES, Efficiency, Kernel, Site, Verdict
 from hloopt.kernels.spec import Argument, Dim3, KernelSpec, Launch, Place, Tile
 from hloopt.kernels.structure import signature
+from hloopt.rewrite.plugins import line_in, run_file
 
 __all__ = ["GROUP", "Verifier", "installed", "load_kernels", "of_object", "renamed", "verify_with"]
 
@@ -119,9 +117,11 @@ def load_kernels(path: str) -> tuple[Kernel, ...]:
         from hloopt.kernels.cuda_file import read_cuda_file
 
         return (read_cuda_file(path),)
+    if not path.endswith(".py"):
+        raise UsageError(f"{path}: neither a Python file (.py) nor CUDA C (.cu)")
     found = [
         _checked(value, f"{path}: {name}", path)
-        for name, value in vars(_run(path)).items()
+        for name, value in vars(run_file(path, "hloopt_kernel_file")).items()
         if isinstance(value, Kernel)
         or (not isinstance(value, type) and all(hasattr(value, part) for part in _PARTS))
     ]
@@ -129,36 +129,6 @@ def load_kernels(path: str) -> tuple[Kernel, ...]:
         parts = ", ".join(_PARTS)
         raise UsageError(f"{path}: nothing in it is a kernel (an object with {parts})")
     return tuple(found)
-
-
-def _run(path: str) -> Any:
-    file = Path(path)
-    if not file.is_file():
-        raise UsageError(f"{path}: no such file")
-    name = f"hloopt_kernel_file_{file.stem}"
-    spec = importlib.util.spec_from_file_location(name, file)
-    if spec is None or spec.loader is None:
-        raise UsageError(f"{path}: neither a Python file (.py) nor CUDA C (.cu)")
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[name] = module  # dataclasses look up their own module
-    try:
-        spec.loader.exec_module(module)
-    except (Exception, SystemExit) as error:
-        del sys.modules[name]
-        line = _line(error, path)
-        raise UsageError(f"{path}{line}: {type(error).__name__}: {error}") from error
-    return module
-
-
-def _line(error: BaseException, path: str) -> str:
-    """``:12``: the last line of a file on the way to an error."""
-    line = error.lineno if isinstance(error, SyntaxError) else None
-    trace = error.__traceback__
-    while trace is not None:
-        if Path(trace.tb_frame.f_code.co_filename) == Path(path).absolute():
-            line = trace.tb_lineno
-        trace = trace.tb_next
-    return f":{line}" if line else ""
 
 
 def _checked(found: Any, where: str, owner: str) -> Kernel:
@@ -187,7 +157,7 @@ def of_object(given: Any, owner: str) -> Kernel:
             raise
         except Exception as error:
             told = f"{type(error).__name__}: {error}"
-            place = f"{owner}{_line(error, owner)}" if owner.endswith(".py") else owner
+            place = f"{owner}{line_in(error, owner)}" if owner.endswith(".py") else owner
             raise UsageError(
                 f"{place}: {name}.{part} failed on %{site.region.instruction.name}: {told}"
             ) from error

@@ -23,7 +23,7 @@ from hloopt.errors import UsageError
 from hloopt.rewrite.pass_ import Pass
 from hloopt.rewrite.spec import check_options
 
-__all__ = ["GROUP", "installed", "installed_names", "load_file"]
+__all__ = ["GROUP", "installed", "installed_names", "line_in", "load_file", "run_file"]
 
 GROUP = "hloopt.passes"
 """The entry point group: each entry point is named like the pass that it gives."""
@@ -71,7 +71,7 @@ def load_file(path: str, taken: Collection[str]) -> Mapping[str, type[Pass]]:
     ``taken`` are names that mean something already.  Raises ``UsageError`` when the file cannot be run, has
     no pass, or a pass that is no frozen dataclass with a name of its own.
     """
-    module = _run(path)
+    module = run_file(path, "hloopt_pass_file")
     kinds = [
         value
         for value in vars(module).values()
@@ -93,11 +93,15 @@ def load_file(path: str, taken: Collection[str]) -> Mapping[str, type[Pass]]:
     return found
 
 
-def _run(path: str) -> Any:
+def run_file(path: str, prefix: str) -> Any:
+    """The module that a Python file makes, called ``prefix`` and the file's name.
+
+    Raises ``UsageError`` where it is not there, is no Python file, or fails, with the line.
+    """
     file = Path(path)
     if not file.is_file():
         raise UsageError(f"{path}: no such file")
-    name = f"hloopt_pass_file_{file.stem}"
+    name = f"{prefix}_{file.stem}"
     spec = importlib.util.spec_from_file_location(name, file)
     if spec is None or spec.loader is None:
         raise UsageError(f"{path}: not a Python file (.py)")
@@ -107,11 +111,13 @@ def _run(path: str) -> Any:
         spec.loader.exec_module(module)
     except (Exception, SystemExit) as error:
         del sys.modules[name]
-        raise UsageError(f"{path}{_line(error, path)}: {type(error).__name__}: {error}") from error
+        raise UsageError(
+            f"{path}{line_in(error, path)}: {type(error).__name__}: {error}"
+        ) from error
     return module
 
 
-def _line(error: BaseException, path: str) -> str:
+def line_in(error: BaseException, path: str) -> str:
     """``:12``: the last line of the file on the way to an error."""
     line = error.lineno if isinstance(error, SyntaxError) else None
     trace = error.__traceback__
