@@ -89,6 +89,7 @@ class _Planner:
         self.slots = slots
         self.drafts = drafts
         self.functions: set[str] = set()
+        self.counts: dict[str, int] = {}
         self.allocations: dict[int, Allocation] = {}
         self.constants: dict[object, Allocation] = {}
         self.offsets: dict[int, int] = {}
@@ -240,10 +241,12 @@ class _Planner:
         """A name of C that no other function of the program has, with or without a suffix."""
         suffixes = {step.function for step in spec.steps if isinstance(step, Launch)}
         stem = _identifier(instruction.name)
-        name, count = stem, 1
+        count = self.counts.get(stem, 0) + 1
+        name = stem if count == 1 else f"{stem}_{count}"
         while not self.functions.isdisjoint(names := _with_suffixes(name, suffixes)):
             count += 1
             name = f"{stem}_{count}"
+        self.counts[stem] = count
         self.functions.update(names)
         return name
 

@@ -1,7 +1,7 @@
 """Offsets for buffers whose lives are known: as few bytes as possible.
 
 Finding the best is NP-hard.  Of several ways the one with the fewest bytes is taken, none is tried after one
-that reaches the bound, the most bytes alive at once:
+that is within a thousandth of the bound, the most bytes alive at once:
 
 1. best fit: in the order of time, each buffer into the smallest hole that takes it (n log n);
 2. greedy: the largest buffer first, then others, each at the lowest offset that no buffer of its time has.
@@ -25,6 +25,7 @@ __all__ = ["ALIGNMENT", "Packing", "aligned", "live_bound", "pack"]
 
 ALIGNMENT: Final = 256
 
+_NEAR: Final = 1000
 _GREEDY_AT_MOST: Final = 8192
 # The third way: so many orders at most, and so many buffers placed in all of them.
 _MOST_AGAIN: Final = 32
@@ -75,7 +76,7 @@ def pack(sizes: Sequence[int], starts: Sequence[int], ends: Sequence[int]) -> Pa
         if size and start <= end
     ]
     found, total = _best_fit(lives)
-    if total > bound:
+    if not _is_near(total, bound):
         other, size = _greedy(lives, bound)
         if size < total:
             found, total = other, size
@@ -83,6 +84,10 @@ def pack(sizes: Sequence[int], starts: Sequence[int], ends: Sequence[int]) -> Pa
     for life, offset in zip(lives, found, strict=True):
         offsets[life.number] = offset
     return Packing(tuple(offsets), total, bound)
+
+
+def _is_near(total: int, bound: int) -> bool:
+    return (total - bound) * _NEAR <= bound
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,7 +172,7 @@ def _best_fit(lives: Sequence[_Life]) -> tuple[_Offsets, int]:
 
 
 def _greedy(lives: Sequence[_Life], bound: int) -> tuple[_Offsets, int]:
-    """The best of several orders, improved; no other is tried after one that reaches the bound."""
+    """The best of several orders, improved; no other is tried after one that is near the bound."""
     by_size = sorted(range(len(lives)), key=lambda at: -lives[at].size)
     large, small = by_size[:_GREEDY_AT_MOST], by_size[_GREEDY_AT_MOST:]
     above, height = _best_fit([lives[at] for at in small])
@@ -175,11 +180,11 @@ def _greedy(lives: Sequence[_Life], bound: int) -> tuple[_Offsets, int]:
     for key in _ORDERS:
         order = sorted(large, key=lambda at, by=key: by(lives[at]))  # type: ignore[misc]
         tries.append((*_placed(lives, order), order))
-        if tries[-1][0] + height <= bound:
+        if _is_near(tries[-1][0] + height, bound):
             break
     best = last = min(tries, key=lambda entry: entry[0])
     for _ in range(min(_MOST_AGAIN, _PLACED_AGAIN // max(len(large), 1))):
-        if best[0] + height <= bound:
+        if _is_near(best[0] + height, bound):
             break
         top, found, order = last
         # A stable sort: those that end at the top come first, the others stay as they were.
