@@ -9,7 +9,7 @@ SAMPLE := samples/cartpole_step
 export HLOOPT_XLA_PYTHON
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test check format lint types corpus kernels bench golden wheel clean
+.PHONY: help install demo test check format lint types corpus kernels emulate mutate-kernels bench bench-gpu golden wheel clean
 
 help:  ## this list
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -57,8 +57,14 @@ kernels: $(VENV)/.installed-dev  ## compile every generated kernel with NVRTC, n
 emulate: $(VENV)/.installed-dev  ## every kernel of the corpus executed on the emulator, resumable; adds to the scoreboard
 	$(BIN)/python tests/corpus/score.py --emulated --jobs $(JOBS)
 
+mutate-kernels: $(VENV)/.installed-dev  ## would the checks notice?  generated kernels with one line changed, resumable
+	$(BIN)/python tests/corpus/mutate_kernels.py --jobs $(JOBS)
+
 bench: $(VENV)/.installed-dev  ## benchmarks: medians and ratios, never asserted
 	$(BIN)/python tests/benchmarks/bench.py
+
+bench-gpu: $(VENV)/.installed-dev  ## on a machine with a GPU: beside XLA there, and beside the copy of memory
+	$(BIN)/python tests/benchmarks/gpu.py
 
 golden: $(VENV)/.installed-dev  ## rewrite the expected output of the golden cases
 	$(PYTEST) -q tests/test_golden.py --update-golden
