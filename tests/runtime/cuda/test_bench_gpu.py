@@ -48,5 +48,5 @@ def test_the_memory_bound_modules_are_one_kernel_each() -> None:
         "add, bf16": "loop",
         "transpose, f32": "transpose",
         "sum of rows, f32": "row-reduction",
-        "sum of columns, f32": "column-reduction",
+        "sum of columns, f32": "split-reduction",  # 32 blocks would leave most of the device idle
     }
