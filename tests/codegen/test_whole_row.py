@@ -10,7 +10,7 @@ from hloopt.kernels.kernel import Site
 from hloopt.kernels.limits import Limits
 from hloopt.kernels.registry import find_kernel
 from hloopt.targets import find_target
-from tests.codegen.harness import check_kernel, planned
+from tests.codegen.harness import check_kernel, compile_everywhere, planned
 from tests.codegen.reducing import Case, fusions
 
 SOFTMAX = """
@@ -277,3 +277,12 @@ def test_tiles_that_cannot_be(tile: dict[str, int], message: str) -> None:
     with pytest.raises(UsageError) as caught:
         kernel.spec(site, {**kernel.tile(site), **tile})
     assert caught.value.message == message
+
+
+def test_longest_rows_in_registers() -> None:
+    """The longest rows that are kept fit in the registers of the largest block."""
+    _, _, source = planned(
+        fusions([_filled(SOFTMAX, 4, 32768), _filled(GRADIENT, 4, 16384)]), "whole-row"
+    )
+    assert "x_kept" in source or "c_kept" in source
+    compile_everywhere(source)
