@@ -14,6 +14,7 @@ from typing import Final
 
 from hloopt.ir import Module
 from hloopt.ir.build import clone_module
+from hloopt.kernels.limits import Limits
 from hloopt.passes.call_inliner import CallInliner
 from hloopt.passes.copy_insertion import CopyInsertion
 from hloopt.passes.dce import DeadCodeElimination
@@ -36,20 +37,27 @@ __all__ = ["DEVICE", "EXPANDERS", "make_ready"]
 EXPANDERS: Final[Mapping[type[Expander], str]] = MappingProxyType(
     {
         BatchNormExpander: "sums and elementwise ops fuse; one kernel would be no faster",
-        CholeskyExpander: "columns depend on each other: a loop of small kernels",
-        TriangularSolveExpander: "rows depend on each other: a loop of small kernels",
+        CholeskyExpander: "more rows than a block has room for: a loop of small kernels",
+        TriangularSolveExpander: "more rows than a block has room for: a loop of small kernels",
         TopkExpander: "sort has kernels",
         RaggedDotExpander: "dot has kernels",
         StochasticConvertExpander: "plain arithmetic",
     }
 )
-"""The expanders of ops that no kernel family runs, each with the reason why none is needed."""
+"""The expanders of ops that no kernel family runs, or not all of, each with the reason why."""
+
+_ONE_BLOCK: Final = Limits().linear_system_size
+_BOUNDED: Final = (CholeskyExpander(above=_ONE_BLOCK), TriangularSolveExpander(above=_ONE_BLOCK))
+_EXPAND: Final = (
+    *(expander() for expander in EXPANDERS if expander not in map(type, _BOUNDED)),
+    *_BOUNDED,
+)
 
 DEVICE: Final = Pipeline(
     (
         CallInliner(),
         SoleParticipant(),
-        *(expander() for expander in EXPANDERS),
+        *_EXPAND,
         LayoutNormalization(),
         ViewsToBitcasts(),
         DeadCodeElimination(),

@@ -12,6 +12,7 @@ from hloopt.errors import UsageError
 from hloopt.ir import Module
 from hloopt.passes.expand.cholesky_expander import CholeskyExpander
 from hloopt.passes.expand.triangular_solve_expander import TriangularSolveExpander
+from hloopt.rewrite import Pipeline
 from hloopt.types import DTYPES
 from proof import check
 
@@ -197,3 +198,13 @@ def test_a_block_has_a_row(
     """A block of nothing is refused with the option's value."""
     with pytest.raises(UsageError, match="block=0 counts rows and is at least 1"):
         expander(block=0)
+
+
+@pytest.mark.parametrize("kind", [CholeskyExpander, TriangularSolveExpander])
+def test_matrices_up_to_a_size_stay(kind: type[CholeskyExpander | TriangularSolveExpander]) -> None:
+    """``above`` leaves matrices of so many rows to a kernel, and expands larger ones."""
+    module = hloopt.parse(kind.example)
+    Pipeline((kind(above=4),)).run(module)
+    assert kind.opcodes & opcodes(module)
+    Pipeline((kind(above=3),)).run(module)
+    assert not kind.opcodes & opcodes(module)

@@ -14,6 +14,7 @@ from hloopt.passes.expand.matrices import (
     at,
     blocks,
     check_block,
+    kept,
     part,
     place,
     product,
@@ -40,6 +41,7 @@ class CholeskyExpander(Expander):
     Equal within rounding; floats narrower than f32 are computed in f32 and rounded once.
 
     block   columns of a panel
+    above   rows up to which a matrix is left as it is
     """
 
     name: ClassVar[str] = "cholesky-expander"
@@ -54,9 +56,15 @@ ENTRY main {
 """
 
     block: int = 64
+    above: int = 0
 
     def __post_init__(self) -> None:
         check_block(self.name, self.block)
+
+    def obstacle(self, instruction: Instruction) -> str | None:
+        """A matrix that is small enough to be left."""
+        result = instruction.array
+        return kept(self.name, result, result.dims[-1], self.above)
 
     def expand(self, instruction: Instruction, write: Writer) -> Term:
         """Factor the lower triangle, or the adjoint of the upper one."""

@@ -21,6 +21,7 @@ __all__ = [
     "check_block",
     "conjugate",
     "joined",
+    "kept",
     "part",
     "place",
     "product",
@@ -36,6 +37,13 @@ def check_block(name: str, block: int) -> None:
     """Raise ``UsageError`` unless a block has a row."""
     if block < 1:
         raise UsageError(f"{name}: block={block} counts rows and is at least 1")
+
+
+def kept(name: str, result: ArrayShape, size: int, above: int) -> str | None:
+    """Why a system of ``size`` rows stays: it has no more than ``above``."""
+    if above and result.elements and size <= above:
+        return f"it has {size} rows; {name}{{above={above}}} leaves up to {above}"
+    return None
 
 
 def blocks(size: int, block: int) -> list[tuple[int, int]]:

@@ -15,6 +15,7 @@ from hloopt.passes.expand.matrices import (
     check_block,
     conjugate,
     joined,
+    kept,
     part,
     place,
     product,
@@ -40,6 +41,7 @@ class TriangularSolveExpander(Expander):
     blocks of the diagonal instead, which is less accurate.
 
     block   rows that a loop solves
+    above   rows up to which a matrix is left as it is
     """
 
     name: ClassVar[str] = "triangular-solve-expander"
@@ -55,13 +57,16 @@ ENTRY main {
 """
 
     block: int = 64
+    above: int = 0
 
     def __post_init__(self) -> None:
         check_block(self.name, self.block)
 
     def obstacle(self, instruction: Instruction) -> str | None:
-        """A system that is not known."""
-        return linalg.CHECKS["triangular-solve"](instruction)
+        """A system that is not known, or small enough to be left."""
+        size = instruction.operands[0].array.dims[-1]
+        problem = linalg.CHECKS["triangular-solve"](instruction)
+        return problem or kept(self.name, instruction.array, size, self.above)
 
     def expand(self, instruction: Instruction, write: Writer) -> Term:
         """Bring the system into the form of a triangle times x, and solve that."""
