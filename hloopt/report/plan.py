@@ -204,7 +204,8 @@ def show_plan(
         held = "" if row.shared is None else byte_size(row.shared)
         made.add_row(
             what,
-            row.kernel,
+            # Blanks are where a narrow column breaks the line.
+            row.kernel.replace("{", " {").replace(",", ", "),
             row.launch,
             *((held,) if compiled else ()),
             byte_size(row.scratch) if row.scratch else "",
