@@ -23,6 +23,7 @@ class Limits:
     convolution_matmul_size  smallest m, n and k of a group from which on a convolution is done by tiles
     fft_shared_length  longest line that is transformed in shared memory where cuFFT would do as well
     linear_system_size  most rows of a matrix that one block factors, or solves a system of
+    dot_small_depth  longest contracted dimension of such products, where parts of it would cost less
     dot_small_size  largest m and n of products that one block computes whole
     dot_loop_work  (m + n) * k below which a dot is computed by a loop kernel (XLA: 100)
     dot_library_flops  flops from which on cuBLAS computes a dot that stands alone: some tens of microseconds,
@@ -46,3 +47,4 @@ class Limits:
     fft_shared_length: int = 1024
     linear_system_size: int = 1024
     concatenate_operands: int = 4
+    dot_small_depth: int = 8192

@@ -18,6 +18,7 @@ from hloopt.kernels.families.dot_tiled import (
     result_numbers,
     split_spec,
     splits_that_fit,
+    tiled_efficiency,
     tiled_spec,
 )
 from hloopt.kernels.families.dot_tiling import default_tile, oriented
@@ -131,6 +132,7 @@ KERNELS = (
         _wanted,
         _tile,
         _spec("convolution-1x1"),
+        efficiency=tiled_efficiency,
     ),
     Kernel(
         "convolution-implicit-matmul",
@@ -139,6 +141,7 @@ KERNELS = (
         _wanted,
         _tile,
         _spec("convolution-implicit-matmul"),
+        efficiency=tiled_efficiency,
     ),
     Kernel(
         _DIRECT,

@@ -8,7 +8,7 @@ from types import MappingProxyType
 from hloopt.analysis.contraction import Contraction
 from hloopt.errors import UsageError
 from hloopt.kernels.families.dot_region import Product, product_of
-from hloopt.kernels.families.dot_tiled import described, result_numbers
+from hloopt.kernels.families.dot_tiled import described, result_numbers, splits_that_fit
 from hloopt.kernels.families.dot_tiling import SHARED_BYTES, element_bytes, oriented
 from hloopt.kernels.families.loop import operands_read
 from hloopt.kernels.kernel import NO, YES, Kernel, Site, Verdict
@@ -63,6 +63,9 @@ def _wanted(site: Site) -> Verdict:
         return NO(f"(m + n) * k = {(m + n) * k} is below {least}", "dot_loop_work")
     if max(m, n) > most:
         return NO(f"m={m} or n={n} is above {most}", "dot_small_size")
+    split = splits_that_fit(site, contraction)
+    if k > site.limits.dot_small_depth and split > 1:
+        return NO(f"k={k} is above {site.limits.dot_small_depth}: {split} parts", "dot_small_depth")
     return YES(f"m={m} and n={n} are at most {most}", "dot_small_size")
 
 

@@ -10,12 +10,13 @@ from hloopt.errors import UsageError
 from hloopt.kernels.families.dot_region import Product, product_of
 from hloopt.kernels.families.dot_tiling import (
     default_tile,
+    efficiency_of,
     oriented,
     splits_wanted,
     tiling_of,
 )
 from hloopt.kernels.families.loop import operands_read
-from hloopt.kernels.kernel import NO, YES, Kernel, Site, Verdict
+from hloopt.kernels.kernel import NO, YES, Efficiency, Kernel, Site, Verdict
 from hloopt.kernels.spec import Argument, KernelSpec, Launch, Place, Scratch, Tile
 
 __all__ = [
@@ -25,6 +26,7 @@ __all__ = [
     "result_numbers",
     "split_spec",
     "splits_that_fit",
+    "tiled_efficiency",
     "tiled_spec",
 ]
 
@@ -176,6 +178,12 @@ def split_spec(site: Site, tile: Tile, contraction: Contraction, kernel: str) ->
     )
 
 
+def tiled_efficiency(site: Site, spec: KernelSpec) -> Efficiency:
+    """How near the tiles of a spec come to what the target can do."""
+    contraction = _contraction(site)
+    return efficiency_of(contraction, tiling_of(contraction, spec.tile, spec.kernel))
+
+
 def _spec(site: Site, tile: Mapping[str, int]) -> KernelSpec:
     return tiled_spec(site, tile, _contraction(site), "dot-tiled")
 
@@ -192,6 +200,7 @@ KERNELS = (
         _wanted_split,
         _split_tile,
         _spec_split,
+        efficiency=tiled_efficiency,
     ),
     Kernel(
         "dot-tiled",
@@ -200,5 +209,6 @@ KERNELS = (
         _wanted,
         _tile,
         _spec,
+        efficiency=tiled_efficiency,
     ),
 )

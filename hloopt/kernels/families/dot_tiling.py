@@ -12,10 +12,18 @@ from hloopt.analysis.layout import major_to_minor
 from hloopt.analysis.region import Region
 from hloopt.errors import UsageError
 from hloopt.kernels.families.dot_region import Product
-from hloopt.kernels.kernel import Site
+from hloopt.kernels.kernel import Efficiency, Site
 from hloopt.kernels.spec import Tile
 
-__all__ = ["SHARED_BYTES", "Tiling", "default_tile", "oriented", "splits_wanted", "tiling_of"]
+__all__ = [
+    "SHARED_BYTES",
+    "Tiling",
+    "default_tile",
+    "efficiency_of",
+    "oriented",
+    "splits_wanted",
+    "tiling_of",
+]
 
 SHARED_BYTES: Final = 48 * 1024
 """Static shared memory a block has on every device."""
@@ -191,6 +199,22 @@ def tiling_of(contraction: Contraction, tile: Tile, kernel: str) -> Tiling:
             f"{kernel}: tiles of {shared} bytes; shared memory has {SHARED_BYTES}: make m, n or k smaller"
         )
     return tiling
+
+
+def efficiency_of(contraction: Contraction, tiling: Tiling) -> Efficiency:
+    """How near tiles come to the machine: multiply-adds among all a thread does, on results that there are;
+    how often operands are read, once for each tile of the other side.
+    """
+    own = tiling.thread_m * tiling.thread_n
+    share = own / (own + tiling.thread_m + tiling.thread_n)
+    m, n = contraction.size("m"), contraction.size("n")
+    filled = m * n / (tiling.blocks_m * tiling.m * tiling.blocks_n * tiling.n)
+    lhs, rhs = (side.instruction.shape.byte_size for side in (contraction.lhs, contraction.rhs))
+    repeats = (lhs * tiling.blocks_n + rhs * tiling.blocks_m) / max(1, lhs + rhs)
+    reason = (
+        f"{tiling.thread_m} by {tiling.thread_n} results a thread, {filled:.0%} of tiles filled"
+    )
+    return Efficiency(compute=share * filled, repeats=max(1.0, repeats), reason=reason)
 
 
 # What a flop, a byte, a byte of partial sums and a launch weigh (XLA's split-k rewriter).
