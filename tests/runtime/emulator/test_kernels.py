@@ -143,6 +143,14 @@ extern "C" __global__ void complexes(const c64* __restrict__ a, c64* __restrict_
     out[i].re += 1;
   }
 }
+extern "C" __global__ void products(
+    const c64* __restrict__ a, const c64* __restrict__ b, c64* __restrict__ out, int n) {
+  const int i = blockIdx.x * 256 + threadIdx.x;
+  if (i < n) {
+    const c64 x = a[i], y = b[i];
+    out[i] = {x.re * y.re - x.im * y.im, x.re * y.im + x.im * y.re};
+  }
+}
 extern "C" __global__ void packed(const unsigned char* __restrict__ a, unsigned char* __restrict__ out, int n) {
   const int i = blockIdx.x * blockDim.x + threadIdx.x;
   if (2 * i < n) {
@@ -317,6 +325,16 @@ def test_complex_numbers(kernels: Any, rng: np.random.Generator) -> None:
     kernels.launch("complexes", 3, 128, [kernels.buffer(a), out], a.size)
     want = (2 * a.real + 1 - 1j * a.imag).astype(np.complex64)
     np.testing.assert_array_equal(kernels.read(out, np.complex64), want)
+
+
+def test_products_are_not_contracted(kernels: Any, rng: np.random.Generator) -> None:
+    """Every product is rounded before it is added, in vectorised code as well."""
+    x, y = (floats(rng, 4096, 2) for _ in range(2))
+    out = kernels.blank(x.nbytes)
+    kernels.launch("products", 16, 256, [kernels.buffer(x), kernels.buffer(y), out], 4096)
+    (a, b), (c, d) = x.T, y.T
+    want = np.stack([a * c - b * d, a * d + b * c], 1)
+    np.testing.assert_array_equal(kernels.read(out, "f4").reshape(-1, 2), want)
 
 
 def test_packed_elements(kernels: Any, rng: np.random.Generator) -> None:
