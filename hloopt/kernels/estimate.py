@@ -131,8 +131,8 @@ def _cache_speedup(site: Site, read: int) -> float:
 def _bytes(site: Site, cost: Cost, spec: KernelSpec) -> tuple[int, int]:
     """Bytes read from and written to memory by all steps.
 
-    The first launch reads what the op reads and its results are written once; what later launches read and
-    update comes on top, and so does scratch.
+    What the op reads and its results count once, for the first launch that has them; what later ones read
+    and update again comes on top, and so does scratch.
     """
     instruction = site.region.instruction
     once = sum(operand.shape.byte_size for operand in dict.fromkeys(instruction.operands))
@@ -141,7 +141,7 @@ def _bytes(site: Site, cost: Cost, spec: KernelSpec) -> tuple[int, int]:
     results = sum(result.shape.byte_size for result in site.region.results)
     if not spec.in_place and written < results:
         read, written = read + results - written, results
-    is_first = True
+    known: set[Place] = set()
     for step in spec.steps:
         if isinstance(step, Fill):
             written += _place_bytes(site, spec, step.target)
@@ -149,12 +149,15 @@ def _bytes(site: Site, cost: Cost, spec: KernelSpec) -> tuple[int, int]:
             moved = _place_bytes(site, spec, step.target) if len(spec.steps) > 1 else 0
             read, written = read + moved, written + moved
         else:
+            before = frozenset(known)
             for argument in step.arguments:
-                size = _place_bytes(site, spec, argument.place)
-                if argument.place.kind == "scratch" or not is_first:
+                place, size = argument.place, _place_bytes(site, spec, argument.place)
+                if place.kind == "scratch" or place in before:
                     read += size * (argument.role != "out")
                     written += size * (argument.role == "update" or _is_scratch_out(argument))
-            is_first = False
+                elif argument.role == "update" and not spec.in_place:
+                    read += size  # that it is written is counted with the results
+                known.add(place)
     return read, written
 
 

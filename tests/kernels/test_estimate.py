@@ -74,8 +74,16 @@ def test_each_step_is_launched() -> None:
     )
     found = asked(*steps, scratch=(Scratch("f64", 10),))
     assert found.bytes_read == 8192 + 80 + 4096 + 4096
-    assert found.bytes_written == 4096 + 4096 + 80 + 4096 + 4096
+    assert found.bytes_written == 4096 + 4096 + 80 + 4096
     assert found.seconds > 4 * LAUNCH_SECONDS
+
+
+def test_what_several_launches_read_counts_each_time() -> None:
+    """Two results by a launch each: the operands are read twice, each result is written once."""
+    found = asked(launch(*READS, WRITES), launch(*READS, WRITES))
+    assert (found.bytes_read, found.bytes_written) == (2 * 8192, 4096)
+    apart = asked(launch(READS[0], WRITES), launch(READS[1], WRITES))
+    assert (apart.bytes_read, apart.bytes_written) == (8192, 4096)
 
 
 def test_what_is_in_place_is_not_moved() -> None:
