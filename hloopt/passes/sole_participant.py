@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import ClassVar, Final
 
+from hloopt.interpret.custom_calls import MARKERS
 from hloopt.ir import Computation, Instruction, Module, build, edit
 from hloopt.ir.walk import wrapped_computations
 from hloopt.rewrite import Pass, PassLog, same_layout
@@ -14,6 +15,8 @@ from hloopt.types import ArrayShape, Shape, TupleShape, compatible
 __all__ = ["SoleParticipant"]
 
 _STEP = "a collective of one participant"
+
+_Write = Callable[[Instruction], "Instruction | None"]
 
 
 @dataclass(frozen=True)
@@ -26,6 +29,7 @@ class SoleParticipant(Pass):
     2. ``collective-permute`` hands on its operands where device 0 sends to itself, and gives zeros elsewhere.
     3. ``partition-id`` and ``replica-id`` are 0.
     4. ``-start`` and ``-done`` of these do the same as the op in one.
+    5. Custom calls that only say where a value is to be, or how it is split (``Sharding`` ...), hand it on.
 
     Left alone: modules of several replicas or partitions, ``ragged-all-to-all``, permutes of slices, and
     collectives wrapped in asynchronous calls.
@@ -61,7 +65,7 @@ ENTRY main {
             if computation in wrapped:
                 continue
             for instruction in list(computation):
-                write = _RULES.get(instruction.opcode)
+                write = _rule(instruction)
                 if write is None or instruction.computation is None:
                     continue
                 if not log.allows():
@@ -74,7 +78,11 @@ def _count(module: Module, name: str) -> object:
     return module.attributes.get(name, 1)
 
 
-_Write = Callable[[Instruction], "Instruction | None"]
+def _rule(instruction: Instruction) -> _Write | None:
+    if instruction.opcode == "custom-call":
+        is_marker = instruction.attributes["custom_call_target"] in MARKERS
+        return _operands if is_marker and len(instruction.operands) == 1 else None
+    return _RULES.get(instruction.opcode)
 
 
 def _rewrite(instruction: Instruction, write: _Write, log: PassLog) -> bool:

@@ -46,6 +46,10 @@ ALONE = {
         "ROOT r = f32[4] reduce-scatter(p), replica_groups={}, dimensions={0}, to_apply=add",
         [],
     ),
+    "a mark of how a value is split": (
+        'ROOT r = f32[4] custom-call(p), custom_call_target="Sharding"',
+        [],
+    ),
     "all-to-all": ("ROOT r = f32[4] all-to-all(p), replica_groups={}, dimensions={0}", []),
     "all-to-all of a tuple": ("ROOT r = (f32[4]) all-to-all(p), replica_groups={{0}}", []),
     "collective-broadcast": ("ROOT r = f32[4] collective-broadcast(p), replica_groups={{0}}", []),
