@@ -21,6 +21,7 @@ from hloopt.report.numbers import amount, byte_size, seconds
 
 __all__ = ["explanation_json", "options_that_matter", "show_explanation", "show_summary", "summary"]
 
+_FIGURE = re.compile(r"\b\d{2,}|[=x]\d")
 _WORD = re.compile(r"[a-z][a-z0-9_]*")
 
 
@@ -121,12 +122,16 @@ def _verdict(candidate: Considered, choice: Choice) -> str:
 
 
 def _refused(choice: Choice) -> list[tuple[str, str]]:
-    """Names of candidates that do not fit, those that say the same together, with the reason."""
+    """Names of candidates that do not fit, those that say the same together, with the reason.
+
+    First those whose reason has a figure: they came nearest.
+    """
     found: dict[str, list[str]] = {}
     for candidate in choice.candidates:
         if not candidate.fits:
             found.setdefault(candidate.fits.reason, []).append(candidate.name)
-    return [(", ".join(names), reason) for reason, names in found.items()]
+    rows = [(", ".join(names), reason) for reason, names in found.items()]
+    return sorted(rows, key=lambda row: not _FIGURE.search(row[1].replace(choice.instruction, "")))
 
 
 def _hints(choice: Choice, limits: Limits) -> Iterator[str]:

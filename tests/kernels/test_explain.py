@@ -55,6 +55,14 @@ kernel-selection{loop_unroll=...}, now 4, would change it
     assert [line.rstrip() for line in result.stdout.splitlines()] == wanted.splitlines()
 
 
+def test_near_misses_come_first(file: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A refusal with a figure in it stands above those that say that the op is another one."""
+    monkeypatch.setattr(registry, "_own", lambda: MADE_UP[::-1])
+    lines = invoke("explain", "-O0", file, "minus").stdout.splitlines()
+    refused = [line.split()[0] for line in lines if "does not fit" in line]
+    assert refused == ["never", "adder"]
+
+
 def test_what_the_user_decided_is_named(file: str) -> None:
     """The option stands where the rules stand otherwise."""
     result = invoke("explain", "-O0", file, "%minus", "--kernel", "/in/=slow{threads=64}")
