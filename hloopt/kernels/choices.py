@@ -9,11 +9,13 @@ from typing import TYPE_CHECKING, TypeAlias
 from hloopt.analysis.trip_count import trip_count
 from hloopt.errors import SourceError, UnsupportedError
 from hloopt.interpret import has_evaluation
+from hloopt.interpret.tiling import is_tiled
 from hloopt.ir import Computation, Instruction, Module
 from hloopt.ir.walk import called_computations
 from hloopt.kernels.agreement import disagreement
 from hloopt.kernels.spec import Copy, KernelSpec, Place
 from hloopt.passes.effects import Effects
+from hloopt.types import ArrayShape
 
 if TYPE_CHECKING:
     from hloopt.kernels.kernel import Kernel
@@ -150,7 +152,21 @@ def _obstacle(instruction: Instruction) -> str:
         return "the value of this constant is left out of the text ({...})"
     if instruction.op.family == "collective":
         return f"{instruction.opcode} brings several participants together; one device runs one"
-    return disagreement(instruction)
+    return _tiled(instruction) or disagreement(instruction)
+
+
+def _tiled(instruction: Instruction) -> str:
+    """Memory is dense on a device: only what looks at bytes can tell, and it would see other ones."""
+    inside: list[Instruction] = [instruction]
+    if instruction.opcode == "fusion":
+        inside += instruction.attributes["calls"]
+    for one in inside:
+        if one.opcode == "bitcast":
+            for shape in (one.operands[0].shape, one.shape):
+                if isinstance(shape, ArrayShape) and is_tiled(shape):
+                    who = "it" if one is instruction else one.name
+                    return f"{who} looks at the bytes of a tiled layout, {shape}"
+    return ""
 
 
 def _may_be_hosted(instruction: Instruction) -> bool:

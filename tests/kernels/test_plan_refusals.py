@@ -97,6 +97,14 @@ def test_layouts_that_disagree_are_refused(body: str, name: str) -> None:
         plan_program(module, choose)
 
 
+def test_a_bitcast_of_a_tiled_layout_is_refused() -> None:
+    """Tiles are not kept in memory; whatever else has them only says where its elements were."""
+    tiled = "f32[4,4]{1,0:T(2,2)}"
+    error = refused(entry(f"p = {tiled} parameter(0)\nROOT r = f32[16]{{0}} bitcast(p)"))
+    assert error.message == f"r: it looks at the bytes of a tiled layout, {tiled}"
+    planned(entry(f"p = {tiled} parameter(0)\nROOT r = {tiled} negate(p)"))
+
+
 INFEED = entry(
     """k = token[] after-all()
     i = ((f32[4]), token[]) infeed(k)
