@@ -19,7 +19,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from math import gcd, prod
 from typing import TypeAlias
 
@@ -58,6 +57,12 @@ class Quotient:
         """The greatest value."""
         return self.dividend.high // self.divisor
 
+    @property
+    def multiple(self) -> int:
+        """A number that every value is a multiple of."""
+        whole, rest = divmod(self.dividend.multiple, self.divisor)
+        return whole if whole and not rest else 1
+
 
 @dataclass(frozen=True)
 class Remainder:
@@ -74,46 +79,68 @@ class Remainder:
     @property
     def high(self) -> int:
         """The greatest value."""
-        return min(self.divisor - 1, self.dividend.high)
+        return min(self.divisor - self.multiple, self.dividend.high)
+
+    @property
+    def multiple(self) -> int:
+        """A number that every value is a multiple of."""
+        return gcd(self.dividend.multiple, self.divisor)
 
 
 Atom: TypeAlias = Symbol | Quotient | Remainder
 
 
-@dataclass(frozen=True)
 class Index:
-    """``constant + sum(coefficient * atom)``, in the order in which the atoms came."""
+    """``constant + sum(coefficient * atom)``, in the order in which the atoms came; never changed.
 
-    constant: int
-    terms: tuple[tuple[Atom, int], ...] = ()
+    A plain class whose figures are worked out once: thousands are made for a kernel.
+    """
 
-    @cached_property
+    __slots__ = ("_hash", "_high", "_low", "_multiple", "constant", "terms")
+
+    def __init__(self, constant: int, terms: tuple[tuple[Atom, int], ...] = ()) -> None:
+        self.constant = constant
+        self.terms = terms
+        self._low: int | None = None
+        self._high: int | None = None
+        self._hash: int | None = None
+        self._multiple: int | None = None
+
+    @property
     def low(self) -> int:
         """The least value the expression can have."""
-        return self.constant + sum(
-            coefficient * (atom.low if coefficient > 0 else atom.high)
-            for atom, coefficient in self.terms
-        )
+        value = self._low
+        if value is None:
+            value = self.constant
+            for atom, coefficient in self.terms:
+                value += coefficient * (atom.low if coefficient > 0 else atom.high)
+            self._low = value
+        return value
 
-    @cached_property
+    @property
     def high(self) -> int:
         """The greatest value the expression can have."""
-        return self.constant + sum(
-            coefficient * (atom.high if coefficient > 0 else atom.low)
-            for atom, coefficient in self.terms
-        )
+        value = self._high
+        if value is None:
+            value = self.constant
+            for atom, coefficient in self.terms:
+                value += coefficient * (atom.high if coefficient > 0 else atom.low)
+            self._high = value
+        return value
 
     @property
     def is_constant(self) -> bool:
         """Whether it is a number."""
         return not self.terms
 
-    @cached_property
-    def _hash(self) -> int:
-        return hash((self.constant, frozenset(self.terms)))
-
     def __hash__(self) -> int:
-        return self._hash
+        value = self._hash
+        if value is None:
+            value = self._hash = hash((self.constant, frozenset(self.terms)))
+        return value
+
+    def __repr__(self) -> str:
+        return f"<{self}>"
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Index):
@@ -169,7 +196,7 @@ class Index:
         if rest.low // divisor == rest.high // divisor:
             return rest - rest.low // divisor * divisor
         large, small = _apart(rest, divisor)
-        if small.terms:
+        if small.terms or small.constant:
             return large % divisor + small
         common = gcd(divisor, *(count for _, count in rest.terms))
         if common > 1:
@@ -192,16 +219,14 @@ class Index:
         """Whether every value is a multiple of ``factor``, as the form shows it."""
         return self.multiple % factor == 0
 
-    @cached_property
+    @property
     def multiple(self) -> int:
         """The greatest number that every value is a multiple of, as the form shows it; 0 of 0."""
-        return gcd(
-            self.constant,
-            *(
-                count * (atom.multiple if isinstance(atom, Symbol) else 1)
-                for atom, count in self.terms
-            ),
-        )
+        value = self._multiple
+        if value is None:
+            value = gcd(self.constant, *(count * atom.multiple for atom, count in self.terms))
+            self._multiple = value
+        return value
 
     def __str__(self) -> str:
         """The C expression; its operators bind at least as tightly as a sum."""
@@ -284,11 +309,12 @@ def _join(counts: dict[Atom, int]) -> Index | None:
 
 def _apart(index: Index, divisor: int) -> tuple[Index, Index]:
     """``large + small``, large a multiple of some ``g`` that divides ``divisor``, ``0 <= small < g``."""
-    steps = sorted({gcd(count, divisor) for _, count in index.terms} - {1}, reverse=True)
+    factors = {atom: count * atom.multiple for atom, count in index.terms}
+    steps = sorted({gcd(factor, divisor) for factor in factors.values()} - {1}, reverse=True)
     for step in steps:
         small = Index(
             index.constant % step,
-            tuple((atom, count) for atom, count in index.terms if count % step),
+            tuple((atom, count) for atom, count in index.terms if factors[atom] % step),
         )
         if small.low >= 0 and small.high < step and len(small.terms) < len(index.terms):
             return index - small, small
