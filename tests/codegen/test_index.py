@@ -83,3 +83,14 @@ def test_multiples_are_seen_through_sums() -> None:
     assert (i * 4 + 8).is_multiple(4)
     assert not (i * 4 + 6).is_multiple(4)
     assert (i * 4 + 6).is_multiple(2)
+
+
+def test_multiples_are_told_apart_from_what_is_added() -> None:
+    """Of a variable that is a multiple of 4, what is below 4 neither changes quotients nor wraps remainders."""
+    k = Symbol("k", 0, 140, 4).index
+    assert str((k + 3) // 16) == "(k / 16)"
+    assert str((k + 3) % 16) == "(k % 16) + 3"
+    assert (k % 16).high == 12
+    assert (k % 16 * 3).multiple == 12
+    assert (k // 2).multiple == 2
+    assert str((k + 4) % 16) == "((k + 4) % 16)"

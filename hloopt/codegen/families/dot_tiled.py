@@ -7,7 +7,7 @@ few rows and columns.  What lies outside of an operand is 0 there.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from types import MappingProxyType
@@ -343,22 +343,28 @@ class _Load:
         """Read one run; 0 for what lies outside of the operand."""
         tiles, tiling = self.tiles, self.tiles.tiling
         e = tiles.f.elements
-        last_k = tiling.split * tiling.chunk - 1
+        last_k = tiling.split * tiling.chunk - (self.run if self.along_k else 1)
         deep = tiles.part * tiling.chunk + step * tiling.k + k
         deep = e.symbol(deep, "k", 0, last_k)
         wide = tiles.first[self.group] + row
-        wide = e.symbol(wide, self.group, 0, self._padded - 1)
+        last = self._padded - (1 if self.along_k else self.run)
+        wide = e.symbol(wide, self.group, 0, last)
         targets = [
             f"{into}[{lane}]" if into else self._shared(row, k, lane) for lane in range(self.run)
         ]
         tests, symbols = self._bounds(wide, deep)
+        lanes = self._lanes(symbols)
+        inner = {tuple(found) for found, _ in lanes}
+        if len(inner) == 1:
+            tests += inner.pop()
+            lanes = [([], place) for _, place in lanes]
         if not tests:
-            self._lanes(symbols, targets)
+            self._set_all(lanes, targets)
             return
         for target in targets:
             e.scope.line(f"{target} = {zero(tiles.contraction)};")
         with e.within(e.scope.block(f"if ({' && '.join(tests)})")):
-            self._lanes(symbols, targets)
+            self._set_all(lanes, targets)
 
     @property
     def _padded(self) -> int:
@@ -379,18 +385,23 @@ class _Load:
                 found[group] = narrowed(index, size - self.run + 1 if is_run else size)
         return tests, found
 
-    def _lanes(self, symbols: Mapping[Group, Index], targets: list[str]) -> None:
+    def _lanes(self, symbols: Mapping[Group, Index]) -> list[tuple[list[str], tuple[Index, ...]]]:
+        """The tests and the place of each element of a run."""
         tiles, contraction = self.tiles, self.tiles.contraction
-        e = tiles.f.elements
         along: Group = "k" if self.along_k else self.group
-        names: list[tuple[list[str], str, tuple[Index, ...]]] = []
-        for lane, target in enumerate(targets):
+        found = []
+        for lane in range(self.run):
             counts = {"b": tiles.counts["b"], **symbols, along: symbols[along] + lane}
-            tests, place = operand_place(self.side, split_axes(contraction, counts))
-            names.append((tests, target, place))
-        for tests, target, place in names:
+            found.append(operand_place(self.side, split_axes(contraction, counts)))
+        return found
+
+    def _set_all(
+        self, lanes: Sequence[tuple[list[str], tuple[Index, ...]]], targets: Sequence[str]
+    ) -> None:
+        e = self.tiles.f.elements
+        for (tests, place), target in zip(lanes, targets, strict=True):
             if tests:
-                e.scope.line(f"{target} = {zero(contraction)};")
+                e.scope.line(f"{target} = {zero(self.tiles.contraction)};")
                 with e.within(e.scope.block(f"if ({' && '.join(tests)})")):
                     self._set(target, place)
             else:
