@@ -16,8 +16,8 @@ class Limits:
     reduction_row_elements     longest row that one block reduces (XLA: 1024 threads of 16 elements)
     reduction_row_batch        most such rows that are reduced to one result (XLA: 8)
     reduction_column_elements  longest column that one block reduces (XLA: 32 warps of 128 elements)
-    reduction_split_bytes      bytes a block reduces alone though half of the cores have none (5 microseconds of
-                               a core's bandwidth, more than a second launch takes)
+    reduction_split_steps      reads that a thread makes one after the other though half of the cores have none
+                               (four at a time from memory they take longer than a second launch)
     scatter_ordered_indices    most indices of a scatter that each result element goes through in order (a warp
                                of them is read as fast as one)
     convolution_matmul_size  smallest m, n and k of a group from which on a convolution is done by tiles
@@ -37,7 +37,7 @@ class Limits:
     reduction_row_elements: int = 1024 * 16
     reduction_row_batch: int = 8
     reduction_column_elements: int = 32 * 128
-    reduction_split_bytes: int = 256 * 1024
+    reduction_split_steps: int = 32
     scatter_ordered_indices: int = 32
     dot_loop_work: int = 100
     dot_library_flops: int = 1 << 28

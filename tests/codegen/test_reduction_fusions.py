@@ -291,11 +291,11 @@ def test_small_reductions_beside() -> None:
     [((4096, 128), 0, "column-reduction"), ((64, 4096, 16), 1, "small-column-reduction"), ((8, 40, 16384), 0, "")],
 )  # fmt: skip
 def test_few_blocks(dims: tuple[int, ...], at: int, kernel: str) -> None:
-    """Where a few blocks would read much while most cores have nothing, blocks share each result."""
+    """Where a few blocks would read long while most cores have nothing, blocks share each result."""
     reduced = (at,) if kernel else (0, 2)
     site = _site(reduces([Case("f32", dims, reduced)]))
     wanted = [name for name in _NAMES if find_kernel(name).fits(site) and _wants(name, site)]
     assert wanted == ["split-reduction"]
-    alone = Site(site.region, site.target, Limits(reduction_split_bytes=1 << 30))
+    alone = Site(site.region, site.target, Limits(reduction_split_steps=1 << 30))
     assert _wants(kernel or "row-reduction", alone)
     assert not _wants("split-reduction", alone)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from math import prod
 from types import MappingProxyType
 
 from hloopt.analysis.emitters.reductions import multi_row_tiling, row_tiling
@@ -67,23 +66,19 @@ def unfit_sweep(site: Site, reductions: Reductions, sweep: Sweep) -> str:
 
 
 def idle_cores(site: Site, sweep: Sweep) -> str:
-    """Why blocks had better share their results: few, each with much to read; empty where they do well."""
-    cores = site.target.cores
-    if 2 * sweep.blocks > cores:
+    """Why blocks had better share results: they are few, and each takes long; empty where they do well."""
+    cores, steps = site.target.cores, sweep.steps
+    if 2 * sweep.blocks > cores or steps < site.limits.reduction_split_steps:
         return ""
-    heroes = reductions_of(site.region).heroes
-    bits = max(hero.operands[0].array.dtype.bits for hero in heroes)
-    size = prod(sweep.dims) * bits // 8 // sweep.blocks
-    if size < site.limits.reduction_split_bytes:
-        return ""
-    return f"{sweep.blocks} blocks read {size} bytes each, {cores - sweep.blocks} of {cores} cores none"
+    idle = cores - sweep.blocks
+    return f"{sweep.blocks} blocks take {steps} steps each, {idle} of {cores} cores none"
 
 
 def alone_wanted(sweep: Callable[[Site], Sweep], site: Site) -> Verdict:
     """XLA's rule, where blocks that share no results keep the device busy."""
     rule = wanted_by_rule(site)
     idle = idle_cores(site, sweep(site)) if rule else ""
-    return NO(idle, "reduction_split_bytes") if idle else rule
+    return NO(idle, "reduction_split_steps") if idle else rule
 
 
 def row_sweep(site: Site) -> Sweep:

@@ -112,7 +112,7 @@ def _wanted(site: Site) -> Verdict:
         alone = {"row": row_sweep, "column": column_sweep, "small-column": small_column_sweep}
         idle = idle_cores(site, alone[form_of(reductions_of(site.region))](site))
         return (
-            YES(idle, "reduction_split_bytes") if idle else NO("a block finishes each result alone")
+            YES(idle, "reduction_split_steps") if idle else NO("a block finishes each result alone")
         )
     # One of the rule's reasons is that results are too long for a block.
     return YES(rule.reason, rule.option) if rule.option else rule
