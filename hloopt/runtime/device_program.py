@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from threading import Lock
-from typing import TypeAlias
 
 import numpy as np
 
@@ -36,6 +35,7 @@ from hloopt.runtime import library_numpy
 from hloopt.runtime.borders import array_of_bytes, bytes_of_array, empty, value_of_leaves
 from hloopt.runtime.device import Device, Pointer, PointerArgument
 from hloopt.runtime.program import Array, Program
+from hloopt.runtime.segments import Part, Segment, grouped
 from hloopt.types import Literal
 
 __all__ = ["DeviceProgram", "descriptions"]
@@ -53,18 +53,6 @@ def descriptions(plan: Plan) -> dict[str, str]:
                 if isinstance(part, Launch):
                     found[function_name(step, part)] = step.instruction.name
     return found
-
-
-class _Segment:
-    """Steps in a row that a device may capture and play again: they ask the host nothing."""
-
-    def __init__(self, steps: Sequence[KernelStep]) -> None:
-        self.steps = tuple(steps)
-        self.graph: object = None
-        self.has_run = False
-
-
-_Part: TypeAlias = "_Segment | PlanStep"
 
 
 class DeviceProgram(Program):
@@ -100,7 +88,7 @@ class DeviceProgram(Program):
         self.launches = 0
         self._module = module
         self._running = Lock()
-        self._parts: dict[int, list[_Part]] = {}
+        self._parts: dict[int, list[Part]] = {}
         self._calls: dict[int, tuple[Callable[[], None], ...]] = {}
         self._captures = all(
             hasattr(device, name) for name in ("begin_capture", "end_capture", "replay")
@@ -185,23 +173,14 @@ class DeviceProgram(Program):
 
     # ---- steps --------------------------------------------------------------------------------------
 
-    def _split(self, steps: tuple[PlanStep, ...]) -> list[_Part]:
+    def _split(self, steps: tuple[PlanStep, ...]) -> list[Part]:
         """Steps with those in a row that can be captured put together; remembered by the tuple."""
         known = self._parts.get(id(steps))
         if known is None:
-            known = self._parts[id(steps)] = list(self._grouped(steps))
+            known = self._parts[id(steps)] = list(
+                grouped(steps, lambda step: self._captures and self._may_capture(step))
+            )
         return known
-
-    def _grouped(self, steps: Sequence[PlanStep]) -> Iterator[_Part]:
-        row: list[KernelStep] = []
-        for step in steps:
-            if self._captures and isinstance(step, KernelStep) and self._may_capture(step):
-                row.append(step)
-                continue
-            yield from _close(row)
-            row = []
-            yield step
-        yield from _close(row)
 
     def _may_capture(self, step: KernelStep) -> bool:
         return not step.spec.library or getattr(self.device, "captures_libraries", False)
@@ -210,8 +189,8 @@ class DeviceProgram(Program):
         for part in self._split(steps):
             self._walk(part)
 
-    def _walk(self, part: _Part) -> None:
-        if isinstance(part, _Segment):
+    def _walk(self, part: Part) -> None:
+        if isinstance(part, Segment):
             self._play(part)
         elif isinstance(part, KernelStep):
             self._kernel(part)
@@ -222,13 +201,13 @@ class DeviceProgram(Program):
         else:
             self._select(part)
 
-    def _play(self, segment: _Segment) -> None:
+    def _play(self, segment: Segment) -> None:
         """Run a row; captured when it runs for the second time, played from then on.
 
         The first time loads what is loaded when it is first needed, which a capture may not: code of kernels
         and libraries.  What runs once is not worth a graph.
         """
-        self.launches += len(segment.steps)
+        self.launches += segment.kernels
         if not segment.has_run:
             self._enqueue_all(segment)
             segment.has_run = True
@@ -240,8 +219,8 @@ class DeviceProgram(Program):
             segment.graph = device.end_capture()  # type: ignore[attr-defined]
         device.replay(segment.graph)  # type: ignore[attr-defined]
 
-    def _enqueue_all(self, segment: _Segment) -> None:
-        for step in segment.steps:
+    def _enqueue_all(self, segment: Segment) -> None:
+        for step in segment.unrolled():
             self._enqueue(step)
 
     def _abandon(self) -> None:
@@ -348,14 +327,6 @@ class DeviceProgram(Program):
         made = library_numpy.call(step.instruction, given)
         for buffer, array in zip(_arrays(step.results), made, strict=True):
             self._upload(buffer, array)
-
-
-def _close(row: list[KernelStep]) -> Iterator[_Part]:
-    """A row as a segment; one step alone is not worth a graph."""
-    if len(row) > 1:
-        yield _Segment(row)
-    else:
-        yield from row
 
 
 def _arrays(buffers: Sequence[Buffer]) -> list[Buffer]:

@@ -397,6 +397,30 @@ def test_what_runs_once_is_not_captured() -> None:
         assert program.launches == 2
 
 
+@pytest.mark.parametrize(("longest", "replays"), [(1024, 1), (8, 1 + 5 + 1)])
+def test_loops_of_known_count_are_part_of_a_graph(
+    monkeypatch: pytest.MonkeyPatch, longest: int, replays: int
+) -> None:
+    """A short one is unrolled in the row it stands in; a long one is played trip by trip."""
+    monkeypatch.setattr("hloopt.runtime.segments._LONGEST_LOOP", longest)
+    text = LOOP.replace("BODY", "add(i, one)").replace(
+        "  j = f", "  one = f32[] constant(2)\n  j = f"
+    )
+    text = text.replace(
+        "a = f32[] parameter(0)", "z = f32[] parameter(0)\n  a = f32[] constant(90)"
+    )
+    last = "v = f32[8] get-tuple-element(w), index=1\n  u = f32[8] sine(v)\n  ROOT r = f32[8] negate(u)"
+    text = text.replace("ROOT r = f32[8] get-tuple-element(w), index=1", last)
+    module = hloopt.parse(text.replace("f32[]", "s32[]"))
+    program = fake_program(module, make_device=Capturing)
+    inputs = [np.int32(0), np.ones(8, np.float32)]
+    for _ in range(3):
+        before = counts(program)["replay"]
+        agree(module, program, inputs)
+        assert program.launches == fake_launches(module, inputs)
+    assert counts(program)["replay"] - before == replays
+
+
 def fake_launches(module: Module, inputs: Sequence[Array]) -> int:
     program = fake_program(module)
     program.run(inputs)
