@@ -299,3 +299,24 @@ def test_few_blocks(dims: tuple[int, ...], at: int, kernel: str) -> None:
     alone = Site(site.region, site.target, Limits(reduction_split_steps=1 << 30))
     assert _wants(kernel or "row-reduction", alone)
     assert not _wants("split-reduction", alone)
+
+
+def _many(kind: str, count: int) -> str:
+    """Reductions of columns that all share operands with their neighbours."""
+    lines = [f"x{at}: {kind}[70,66]" for at in range(count)]
+    lines.append(f"one = {kind}[] constant(1)")
+    for at in range(count):
+        lines.append(f"y{at} = {kind}[70,66] add(x{at}, x{(at + 1) % count})")
+        lines.append(
+            f"r{at} = {kind}[66] reduce(y{at}, one), dimensions={{0}}, to_apply=add_{kind}"
+        )
+    shapes = ", ".join([f"{kind}[66]"] * count)
+    names = ", ".join(f"r{at}" for at in range(count))
+    return "\n".join([*lines, f"ROOT all = ({shapes}) tuple({names})"])
+
+
+def test_many_results() -> None:
+    """So many results that tiles fill shared memory: fewer warps, narrower vectors, no spills."""
+    text = fusions([_many("f64", 8), _many("f32", 24)], [Case("f64", (), ())])
+    source = check_kernel(text, "column-reduction", fast=False)
+    assert source.count("__global__") == 2
