@@ -34,14 +34,15 @@ TYPES = [
 @pytest.mark.parametrize("kernel", ["dot-tiled", "dot-split-k"])
 def test_every_element_type(kernel: str) -> None:
     """Products of every type are rounded as the interpreter rounds them, whatever the operands' types."""
-    check_kernel(module_of([matrix_dot(kinds, 20, 27, 18) for kinds in TYPES]), kernel)
+    text = module_of([matrix_dot(kinds, 20, 27, 18) for kinds in TYPES])
+    first = kernel == "dot-tiled"
+    check_kernel(text, kernel, fast=first, everywhere=first)
 
 
-@pytest.mark.parametrize("seed", range(2))
-def test_any_dimension_numbers(seed: int) -> None:
+def test_any_dimension_numbers() -> None:
     """Batch, contracted and free dimensions stand in any order on both sides."""
-    dots = [random_dot(100 * seed + number) for number in range(14)]
-    check_kernel(module_of(dots), "dot-tiled", everywhere=False)
+    dots = [random_dot(number) for number in range(16)]
+    check_kernel(module_of(dots), "dot-tiled", fast=False, everywhere=False)
 
 
 def test_sizes_around_tiles() -> None:
@@ -50,12 +51,13 @@ def test_sizes_around_tiles() -> None:
     text = module_of([matrix_dot(("f32", "f32", "f32"), *size) for size in sizes])
     tile = {"m": 32, "n": 64, "k": 8, "thread_m": 4, "thread_n": 4, "vector": 4}
     check_kernel(text, "dot-tiled", {**tile, "prefetch": 0}, everywhere=False)
-    check_kernel(text, "dot-split-k", {**tile, "prefetch": 1, "split": 3}, everywhere=False)
+    cut = {**tile, "prefetch": 1, "split": 3}
+    check_kernel(text, "dot-split-k", cut, fast=False, everywhere=False)
 
 
 def test_large_tiles() -> None:
     """The largest default tiles need no more registers than a thread has."""
-    shapes = [(256, 64, 256), (128, 20, 130)]
+    shapes = [(200, 24, 256)]
     text = module_of([matrix_dot(("f32", "f32", "f32"), *size) for size in shapes])
     tile = {"m": 128, "n": 128, "k": 16, "thread_m": 8, "thread_n": 8, "vector": 4, "prefetch": 1}
     check_kernel(text, "dot-tiled", tile)

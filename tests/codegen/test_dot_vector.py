@@ -25,14 +25,14 @@ def test_rows_and_columns_of_any_length() -> None:
     """Rows shared by a warp, by several, longer and shorter than a vector; columns with few and many rows."""
     sizes = [(1, 300, 70), (70, 301, 1), (1, 5000, 3), (40, 64, 1), (1, 33, 1), (2, 9000, 1)]
     text = module_of([matrix_dot(("f32", "f32", "f32"), *size) for size in sizes])
-    check_kernel(text, "dot-matrix-vector", everywhere=False)
+    check_kernel(text, "dot-matrix-vector", fast=False, everywhere=False)
 
 
 @pytest.mark.parametrize("kernel", ["dot-matrix-vector", "dot-small"])
 def test_any_dimension_numbers(kernel: str) -> None:
     """Batch, contracted and free dimensions stand in any order."""
     dots = [random_dot(50 + number, most=20) for number in range(16)]
-    check_kernel(module_of(dots), kernel, everywhere=False)
+    check_kernel(module_of(dots), kernel, fast=False, everywhere=False)
 
 
 def test_several_products_a_block() -> None:
@@ -43,7 +43,8 @@ def test_several_products_a_block() -> None:
     many = (f"f32[31,5,7] dot(%0, %1), {attributes}", ["f32[31,11,5]", "f32[11,7,31]"])
     source = check_kernel(module_of([many]), "dot-small", {"batches": 3, "k": 4, "slices": 2})
     assert "first_b" in source
-    check_kernel(module_of([many]), "dot-small", {"batches": 1, "k": 11, "slices": 1})
+    tile = {"batches": 1, "k": 11, "slices": 1}
+    check_kernel(module_of([many]), "dot-small", tile, fast=False, everywhere=False)
 
 
 SOFT = """HloModule fused

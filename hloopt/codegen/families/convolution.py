@@ -12,7 +12,7 @@ from typing import Final
 from hloopt.analysis.contraction import Axis, Contraction, Position
 from hloopt.codegen.families.dot_index import operand_place
 from hloopt.codegen.families.dot_tiled import emit_tiles, narrowed
-from hloopt.codegen.families.dot_values import factor, multiply_add, store_sums, sum_type_name
+from hloopt.codegen.families.dot_values import multiply_add, named_factor, store_sums, sum_type_name
 from hloopt.codegen.index import Index, delinearize
 from hloopt.codegen.writer import EmitFunction, FunctionWriter
 from hloopt.kernels.families.dot_region import Product, product_of
@@ -99,8 +99,7 @@ class _Direct:
         f, e, names = self.f, self.f.elements, []
         for side in (self.contraction.lhs, self.contraction.rhs):
             _, place = operand_place(side, axes)
-            value = factor(f, self.contraction, side, place)
-            names.append(e.scope.declare(sum_type_name(f, self.contraction), value, "factor"))
+            names.append(named_factor(f, self.contraction, side, place))
         for line in multiply_add(self.contraction, total, *names):
             e.scope.line(line)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 
 from hloopt.analysis.contraction import Contraction, Side
@@ -15,6 +16,9 @@ from hloopt.codegen.writer import FunctionWriter, Pointee
 from hloopt.kernels.families.dot_region import Product
 
 __all__ = ["add", "factor", "multiply_add", "read_factor", "store_sums", "sum_type_name", "zero"]
+
+
+_NAME = re.compile(r"[A-Za-z_][\w.\[\]]*")
 
 
 def sum_type_name(f: FunctionWriter, contraction: Contraction) -> str:
@@ -42,6 +46,16 @@ def factor(
         scale = convert(e.value(side.scale, block), side.scale.array.dtype, kind, f.uses)
         value = e.scope.declare(f.uses.type(kind), f"{value} * {scale}", "scaled")
     return convert(value, kind, wide, f.uses)
+
+
+def named_factor(
+    f: FunctionWriter, contraction: Contraction, side: Side, place: tuple[Index, ...]
+) -> str:
+    """As ``factor``, a name."""
+    value = factor(f, contraction, side, place)
+    if _NAME.fullmatch(value):
+        return value
+    return f.elements.scope.declare(sum_type_name(f, contraction), value, "factor")
 
 
 def read_factor(

@@ -17,8 +17,8 @@ from hloopt.codegen.families.dot_index import operand_place, result_place, split
 from hloopt.codegen.families.dot_tiled import narrowed
 from hloopt.codegen.families.dot_values import (
     add,
-    factor,
     multiply_add,
+    named_factor,
     store_sums,
     sum_type_name,
     zero,
@@ -154,8 +154,7 @@ class _Rows:
             wanted: dict[Group, Index] = {"b": counts["b"], "k": counts["k"]}
             wanted["m" if own == "m" else "n"] = counts["m"] if own == "m" else Index(0)
             _, place = operand_place(side, split_axes(self.contraction, wanted))
-            value = factor(self.f, self.contraction, side, place)
-            names.append(e.scope.declare(self.kind, value, "factor"))
+            names.append(named_factor(self.f, self.contraction, side, place))
         for line in multiply_add(self.contraction, total, *names):
             e.scope.line(line)
 
