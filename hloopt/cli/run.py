@@ -12,6 +12,7 @@ from hloopt.cli.files import Input, each_input, one_text, open_texts
 from hloopt.cli.gpu_options import GPU_OPTIONS, choose_for_this_gpu, gpu_options, profiling
 from hloopt.cli.help import GroupedCommand
 from hloopt.cli.kernel_options import KERNEL_OPTIONS, kernel_options, selecting
+from hloopt.cli.on_devices import OnDevices
 from hloopt.cli.options import (
     files_argument,
     json_option,
@@ -21,7 +22,6 @@ from hloopt.cli.pipeline_options import PASS_OPTIONS, chosen, pipeline_options
 from hloopt.cli.runner import Runner
 from hloopt.cli.waiting import patience
 from hloopt.cli.watching import check_options, watching
-from hloopt.errors import UsageError
 
 __all__ = ["command"]
 
@@ -55,7 +55,7 @@ _TOLERANCE = _Tolerance(0)
             "excess_precision",
             "custom_calls",
         ),
-        "Devices": (*KERNEL_OPTIONS, "allow_host", "unchecked", *GPU_OPTIONS),
+        "Devices": (*KERNEL_OPTIONS, "allow_host", "unchecked", "plan", *GPU_OPTIONS),
         "Comparison and output": (
             "expect",
             "rtol",
@@ -84,6 +84,11 @@ _TOLERANCE = _Tolerance(0)
     "--unchecked",
     is_flag=True,
     help="On emulator: do not look at every access of memory; some ten times as fast.",
+)
+@click.option(
+    "--plan",
+    metavar="FILE",
+    help="On gpu and emulator: run the plan that hloopt kernels --plan --json wrote, in place of one made now.",
 )
 @kernel_options
 @gpu_options
@@ -160,6 +165,7 @@ def command(
     device: str,
     allow_host: bool,
     unchecked: bool,
+    plan: str | None,
     inputs: str | None,
     seed: int,
     expect: str | None,
@@ -227,10 +233,8 @@ def command(
 
     unused = dict.fromkeys(map(load, custom_calls))
     selection = selecting()
-    if device == "cpu" and (selection.asked or allow_host or unchecked):
-        raise UsageError(
-            "options of kernels, --target, --allow-host and --unchecked are for --device gpu and emulator"
-        )
+    on_devices = OnDevices(selection, allow_host, unchecked, plan)
+    on_devices.check(device)
     if device == "gpu":
         choose_for_this_gpu(selection)
     given = ctx.get_parameter_source("seed") is not ParameterSource.DEFAULT
@@ -248,9 +252,7 @@ def command(
         (replicas, partitions),
         infeed,
         outfeed,
-        selection,
-        allow_host,
-        unchecked,
+        on_devices,
         profiling(),
     )
     texts = open_texts(files)

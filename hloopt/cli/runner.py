@@ -18,13 +18,13 @@ from hloopt.errors import UsageError
 from hloopt.ir import Module
 
 if TYPE_CHECKING:
-    from hloopt.cli.kernel_options import Selecting
+    from hloopt.cli.on_devices import OnDevices
     from hloopt.interpret import Host
     from hloopt.interpret.progress import Progress
     from hloopt.report.run import Row, RunReport
     from hloopt.runtime import Program
     from hloopt.runtime.cuda.profile import Profile
-    from hloopt.runtime.device_compile import DeviceOptions
+    from hloopt.runtime.replay import Replay
 
 __all__ = ["Runner", "Stage", "Tolerances"]
 
@@ -73,9 +73,7 @@ class Runner:
     counts: tuple[int | None, int | None]
     infeed: str | None = None
     outfeed: str | None = None
-    selecting: Selecting | None = None
-    allow_host: bool = False
-    unchecked: bool = False
+    on_devices: OnDevices | None = None
     profiling: Profiling = field(default_factory=Profiling)
     stage: Stage = field(default_factory=Stage)
 
@@ -107,15 +105,19 @@ class Runner:
         supported(module, *counts)
         alive = check_memory(module, name, prod(counts))
         self.stage.enter("passes")
-        better = build.clone_module(module)
-        passes = self.chosen.pipeline.run(
+        replay = self.on_devices.replay(module.name) if self.on_devices is not None else None
+        better = build.clone_module(module) if replay is None else replay.module
+        pipeline = self.chosen.pipeline if replay is None else type(self.chosen.pipeline)(())
+        label = self.chosen.label if replay is None else "plan"
+        passes = pipeline.run(
             better,
             controls=self.watch.controls(self.chosen.controls),
-            watchers=self.watch.watchers(found, self.chosen.label, heading=False),
+            watchers=self.watch.watchers(found, label, heading=False),
         )
         self.stage.enter("compilation")
         given, optimised = (
-            self._compiled(form, counts, is_given=form is module) for form in (module, better)
+            self._compiled(form, counts, replay, is_given=form is module)
+            for form in (module, better)
         )
         self.stage.enter("inputs")
         arrays, origin = self._inputs(found, counts)
@@ -132,7 +134,7 @@ class Runner:
             "excess precision" if self.excess_precision else "strict rounding",
             origin,
             baseline,
-            pipeline=self.chosen.text,
+            pipeline=self.chosen.text if replay is None else "",
             replicas=counts[0],
             partitions=counts[1],
             notes=[
@@ -144,11 +146,12 @@ class Runner:
         )
         compared = self._against(reference, expected, against)
         report.rows.append(replace(row, alive=alive, **compared))
-        for label, form, program in (
+        best = f"{label}, {self.device}"
+        for title, form, program in (
             (baseline, module, given),
-            (f"{self.chosen.label}, {self.device}", better, optimised),
+            (best, better, optimised),
         ):
-            row, outputs, own = self._executed(label, program, arrays, host)
+            row, outputs, own = self._executed(title, program, arrays, host)
             report.rows.append(
                 replace(
                     row,
@@ -159,7 +162,7 @@ class Runner:
             )
         if expected is not None:
             compared = self._against(outputs, expected, against)
-            report.rows.append(Row(f"{self.chosen.label}, {self.device}", **compared))
+            report.rows.append(Row(best, **compared))
         _close(given, optimised)
         if self.device == "gpu":
             self.stage.enter("timing of kernels")
@@ -232,8 +235,10 @@ class Runner:
 
         write_bytes(self.save_snapshot, write_snapshot(module, inputs[0], results[0]), module.name)
 
-    def _compiled(self, module: Module, counts: tuple[int, int], *, is_given: bool) -> Program:
-        from hloopt.runtime import compile_module
+    def _compiled(
+        self, module: Module, counts: tuple[int, int], replay: Replay | None, *, is_given: bool
+    ) -> Program:
+        from hloopt.runtime import check_device_takes, compile_module
 
         if self.device == "cpu":
             return compile_module(
@@ -242,41 +247,11 @@ class Runner:
                 replicas=counts[0],
                 partitions=counts[1],
             )
-        program = compile_module(
-            module,
-            self.device,
-            excess_precision=self.excess_precision,
-            replicas=counts[0],
-            partitions=counts[1],
-            options=self._device_options(is_given=is_given),
-        )
-        if not is_given:
-            self._lock(program)
-        return program
-
-    def _lock(self, program: Program) -> None:
-        from hloopt.cli.kernel_options import choices_of
-        from hloopt.runtime.device_compile import CompiledProgram
-
-        assert self.selecting is not None
-        assert isinstance(program, CompiledProgram)
-        prepared = program.prepared
-        self.selecting.lock(prepared.module, choices_of(prepared.report))
-
-    def _device_options(self, *, is_given: bool) -> DeviceOptions:
-        """What the user wants of kernels is about the optimised module; the given one has others."""
-        from hloopt.kernels.selection import KernelSelection
-        from hloopt.runtime.device_compile import DeviceOptions
-
-        assert self.selecting is not None
-        selection = self.selecting.instance
+        check_device_takes(self.device, prod(counts), excess_precision=self.excess_precision)
+        assert self.on_devices is not None
         if is_given:
-            selection = KernelSelection(target=selection.target)
-        return DeviceOptions(
-            selection=selection,
-            allow_host=self.allow_host,
-            mode="fast" if self.unchecked else "check",
-        )
+            return self.on_devices.given(self.device, module)
+        return self.on_devices.optimised(self.device, module, replay)
 
     def _interpreted(
         self, module: Module, counts: tuple[int, int], arrays: list[list[Any]], host: Host

@@ -12,7 +12,7 @@ from hloopt.runtime.program import Program
 if TYPE_CHECKING:
     from hloopt.runtime.device_compile import DeviceOptions
 
-__all__ = ["DEVICES", "Program", "check_device", "compile_module"]
+__all__ = ["DEVICES", "Program", "check_device", "check_device_takes", "compile_module"]
 
 DEVICES = ("cpu", "gpu", "emulator")
 
@@ -41,13 +41,20 @@ def compile_module(
         )
     from hloopt.runtime.device_compile import compile_for_device
 
-    if replicas * partitions != 1:
+    check_device_takes(device, replicas * partitions, excess_precision=excess_precision)
+    return compile_for_device(module, device, options)
+
+
+def check_device_takes(device: str, participants: int, *, excess_precision: bool) -> None:
+    """Raise ``UsageError`` for several participants and excess precision: only ``cpu`` has these."""
+    if participants != 1:
         raise UsageError(
-            f"device '{device}' runs one participant, not {replicas * partitions}; 'cpu' runs them all"
+            f"device '{device}' runs one participant, not {participants}; 'cpu' runs them all"
         )
     if excess_precision:
-        raise UsageError(f"device '{device}' rounds each op to its type; 'cpu' has excess precision")
-    return compile_for_device(module, device, options)
+        raise UsageError(
+            f"device '{device}' rounds each op to its type; 'cpu' has excess precision"
+        )
 
 
 def check_device(device: str) -> None:

@@ -8,6 +8,7 @@ from typing import Literal, TypeAlias
 from hloopt.codegen.program import render
 from hloopt.ir import Instruction, Module
 from hloopt.kernels.kernel import Kernel
+from hloopt.kernels.limits import Limits
 from hloopt.kernels.lowering import make_ready
 from hloopt.kernels.plan import Plan
 from hloopt.kernels.planning import plan_program
@@ -17,6 +18,7 @@ from hloopt.kernels.user import verify_with
 from hloopt.rewrite import Pipeline, PipelineReport
 from hloopt.runtime.device import Device
 from hloopt.runtime.device_program import DeviceProgram
+from hloopt.runtime.replay import Replay
 from hloopt.targets import find_gpu
 
 __all__ = [
@@ -40,6 +42,7 @@ class DeviceOptions:
     mode        of the emulator: ``check`` looks at every access, ``fast`` does not
     seed        of the emulator: the order in which blocks run
     flags       of the compiler, for a GPU: ``verify``, ``timed`` or ``fast-math``
+    replay      a plan that was read, to be run instead of one that is made
     """
 
     selection: KernelSelection = field(default_factory=KernelSelection)
@@ -47,6 +50,7 @@ class DeviceOptions:
     mode: EmulatorMode = "check"
     seed: int = 0
     flags: str = "verify"
+    replay: Replay | None = None
 
 
 @dataclass(frozen=True)
@@ -69,6 +73,8 @@ def prepare(module: Module, options: DeviceOptions | None = None) -> Prepared:
 
     options = options or DeviceOptions()
     verify_with(try_kernel)
+    if options.replay is not None:
+        return _replayed(options.replay, options.selection.limits())
     ready = make_ready(module)
     selection = options.selection
     report = Pipeline((selection,)).run(ready)
@@ -79,6 +85,11 @@ def prepare(module: Module, options: DeviceOptions | None = None) -> Prepared:
 
     plan = plan_program(ready, chosen, allow_host=options.allow_host)
     return Prepared(ready, plan, render(plan, target, limits), report)
+
+
+def _replayed(replay: Replay, limits: Limits) -> Prepared:
+    source = render(replay.plan, find_gpu(replay.target), limits)
+    return Prepared(replay.module, replay.plan, source, Pipeline(()).run(replay.module))
 
 
 class CompiledProgram(DeviceProgram):

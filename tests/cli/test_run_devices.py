@@ -80,6 +80,35 @@ def test_a_lock_file_written_by_a_run_suits_the_next(softmax: str, tmp_path: Pat
     assert second.exit_code == 0, second.stderr
 
 
+def test_a_plan_runs_as_it_was_written(softmax: str, tmp_path: Path) -> None:
+    """What hloopt kernels --plan --json prints is a program; its kernels are those that it names."""
+    plan = tmp_path / "plan.json"
+    made = invoke("kernels", softmax, "--plan", "--json", "--kernel", "op:reduce=split-reduction")
+    assert made.exit_code == 0, made.stderr
+    plan.write_text(made.stdout)
+    words = ("run", softmax, "--device", "emulator", "--repeat", "1", "--json", "--plan")
+    result = invoke(*words, str(plan))
+    assert result.exit_code == 0, result.stderr
+    row = _row(result.stdout, "plan, emulator")
+    assert row["kernels"] == 2
+    assert all(entry["passed"] for entry in row["comparisons"])
+
+
+def test_a_plan_that_does_not_fit_is_refused(softmax: str, tmp_path: Path) -> None:
+    """Something else, a plan with a buffer outside of its memory, and wishes beside a plan."""
+    plan = tmp_path / "plan.json"
+    plan.write_text("[]")
+    words = ("run", softmax, "--device", "emulator", "--plan", str(plan))
+    assert "there are no modules in it" in invoke(*words).stderr
+    made = json.loads(invoke("kernels", softmax, "--plan", "--json").stdout)
+    made["modules"][0]["plan"]["results"][0][1] = 1 << 40
+    plan.write_text(json.dumps(made))
+    result = invoke(*words)
+    assert result.exit_code == 2
+    assert str(plan) in result.stderr
+    assert "options that choose others" in invoke(*words, "--selector", "cost").stderr
+
+
 def test_a_kernel_that_fits_nothing_is_the_users_error(softmax: str) -> None:
     """The message says which instruction and why."""
     result = invoke("run", softmax, "--device", "emulator", "--kernel", "op:reduce=bitonic-sort")

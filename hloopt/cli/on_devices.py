@@ -1,0 +1,81 @@
+"""What ``hloopt run`` asks of gpu and emulator: kernels, a plan to replay, how closely accesses are watched."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from hloopt.cli.kernel_options import Selecting, choices_of
+from hloopt.errors import UsageError
+from hloopt.ir import Module
+
+if TYPE_CHECKING:
+    from hloopt.runtime import Program
+    from hloopt.runtime.device_compile import DeviceOptions
+    from hloopt.runtime.replay import Replay
+
+__all__ = ["OnDevices"]
+
+
+@dataclass(frozen=True)
+class OnDevices:
+    """The options of one call that are about devices other than the CPU; ``plan`` is a file to replay."""
+
+    selecting: Selecting
+    allow_host: bool = False
+    unchecked: bool = False
+    plan: str | None = None
+
+    def check(self, device: str) -> None:
+        """Raise ``UsageError`` for options that the device does not take, or not together."""
+        asked = self.selecting.asked or self.allow_host or self.unchecked or self.plan is not None
+        if device == "cpu" and asked:
+            raise UsageError(
+                "options of kernels, --target, --allow-host, --unchecked and --plan are for --device gpu "
+                "and emulator"
+            )
+        if self.plan is not None and self.selecting.asked:
+            raise UsageError(
+                "--plan says which kernels run: options that choose others do not go with it"
+            )
+
+    def replay(self, name: str) -> Replay | None:
+        """The plan for the module of that name, if one is given."""
+        if self.plan is None:
+            return None
+        from hloopt.runtime.replay import read_replay
+
+        return read_replay(Path(self.plan), name)
+
+    def given(self, device: str, module: Module) -> Program:
+        """The module as it is; what the user wants of kernels is about another one."""
+        from hloopt.kernels.selection import KernelSelection
+        from hloopt.runtime import compile_module
+
+        selection = KernelSelection(target=self.selecting.instance.target)
+        return compile_module(module, device, options=self._options(selection, None))
+
+    def optimised(self, device: str, module: Module, replay: Replay | None) -> Program:
+        """The optimised module, or the plan; choices are remembered for a lock file."""
+        from hloopt.runtime import compile_module
+        from hloopt.runtime.device_compile import CompiledProgram
+
+        options = self._options(self.selecting.instance, replay)
+        program = compile_module(module, device, options=options)
+        assert isinstance(program, CompiledProgram)
+        prepared = program.prepared
+        self.selecting.lock(prepared.module, choices_of(prepared.report))
+        return program
+
+    def _options(self, selection: object, replay: Replay | None) -> DeviceOptions:
+        from hloopt.kernels.selection import KernelSelection
+        from hloopt.runtime.device_compile import DeviceOptions
+
+        assert isinstance(selection, KernelSelection)
+        return DeviceOptions(
+            selection=selection,
+            allow_host=self.allow_host,
+            mode="fast" if self.unchecked else "check",
+            replay=replay,
+        )
