@@ -153,7 +153,7 @@ def _bitonic_spec(site: Site, tile: Tile) -> KernelSpec:
     block = (tile["threads"], 1, 1)
     steps.append(Launch("_tile", (tiles, 1, 1), block, updated, (0,)))
     whole = _power(length)
-    pairs, step_threads = own_threads(site, rows * (whole // 2), tile)
+    pairs, step_threads = own_threads(site, rows * max(whole // 2, 1), tile)
     reach = 2 * size
     while reach <= whole:
         half = reach // 2
