@@ -152,6 +152,7 @@ class Batch:
     mutants: dict[str, tuple[str, Mutation]]
     mode: Literal["check", "fast"]
     source: str = field(init=False)
+    chaotic: set[int] = field(default_factory=set)
 
     def __post_init__(self) -> None:
         texts = kernel_texts(self.program.source)
@@ -175,8 +176,13 @@ class Batch:
             if self.mode == "fast":
                 program.most = -1  # no kernel is compared
             results = program.run(inputs)
-        if program.findings:
-            raise AssertionError(str(program.findings[0]))
+        found = {finding.launch: finding for finding in program.findings}
+        if not mutant:
+            # Sums near zero, which no tolerance knows of: nobody would take these for wrong.
+            self.chaotic |= set(found)
+        told = [finding for launch, finding in found.items() if launch not in self.chaotic]
+        if told:
+            raise AssertionError(str(told[0]))
         return results
 
     def refused(self) -> set[str]:
@@ -251,8 +257,11 @@ def _caught(batch: Batch, mutant: str) -> tuple[Verdict | None, str]:
     """
     first: list[Array] = []
     for seed, order in ((0, 1), (0, 2), (1, 3), (2, 4)):
+        inputs = generate(batch.program.module, seed)
+        if mutant == next(iter(batch.mutants)):
+            batch.run("", inputs, order)
         try:
-            got = batch.run(mutant, generate(batch.program.module, seed), order)
+            got = batch.run(mutant, inputs, order)
         except EvaluationError as error:
             return "check", f"inputs {seed}: {error.reason}"
         except AssertionError as error:
@@ -278,6 +287,7 @@ def _in_truth(check: Batch, fast: Batch, mutant: str) -> tuple[Verdict, str]:
                 want = fast.run("", inputs, 0)
                 got = fast.run(mutant, inputs, seed)
                 if number in (0, len(plain)):
+                    check.run("", inputs, seed)
                     check.run(mutant, inputs, seed)
             except EvaluationError as error:
                 return "missed", f"{what}: {error.reason}"

@@ -204,6 +204,12 @@ ENTRY e { x = c64[3,12] parameter(0)
  ROOT r = c64[3,12] fft(x), fft_type=FFT, fft_length={12} }
 """
 
+_CONCATENATE = """HloModule m
+ENTRY e { x = f32[5,30] parameter(0)
+ y = f32[7,30] parameter(1)
+ z = f32[2,30] parameter(2)
+ ROOT r = f32[14,30] concatenate(x, y, z), dimensions={0} }
+"""
 _CHOLESKY = """HloModule m
 ENTRY e { x = f32[3,11,11] parameter(0)
  ROOT r = f32[3,11,11] cholesky(x), lower=true }
@@ -252,6 +258,7 @@ SUBJECTS = (
     Subject("convolution-implicit-matmul", _CONVOLUTION, "convolution-implicit-matmul"),
     Subject("convolution-1x1", _POINTWISE, "convolution-1x1"),
     Subject("fft-shared", _FFT, "fft-shared"),
+    Subject("concatenate", _CONCATENATE, "concatenate"),
     Subject("cholesky", _CHOLESKY, "cholesky"),
     Subject("triangular-solve", _SOLVE, "triangular-solve"),
     *_samples(),
