@@ -126,6 +126,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     outcome = Outcome()
     deadline = time.monotonic() + given.seconds
     for path in _programs(given.files):
+        if time.monotonic() > deadline:
+            print(
+                f"{path.name} and what comes after it: not tried, {given.seconds:g} seconds are over"
+            )
+            break
         try:
             module = hloopt.optimize(hloopt.parse(path.read_text(), name=path.name))
         except HlooptError as error:
