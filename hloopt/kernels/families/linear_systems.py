@@ -81,6 +81,8 @@ def _checked(site: Site, size: int) -> Verdict:
         return NO(f"{instruction.name} has a bounded dynamic dimension")
     if not all(shape.elements for shape in site.region.operands):
         return NO(f"{instruction.name} has no elements")
+    if any(result.shape.dtype.bits < 8 for result in site.region.results):
+        return NO(f"elements of {instruction.name} share bytes with their neighbours")
     if size > most:
         return NO(f"{size} rows, a block has at most {most}", "linear_system_size")
     return YES(f"{size} rows, at most {most}", "linear_system_size")
