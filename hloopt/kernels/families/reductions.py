@@ -20,6 +20,7 @@ from hloopt.analysis.reduction import WARP_SIZE, ReductionDims, is_unnested, red
 from hloopt.analysis.region import Region
 from hloopt.ir import Instruction
 from hloopt.kernels.elemental import elemental_problem
+from hloopt.kernels.families.reduction_groups import Group, groups_of
 from hloopt.kernels.kernel import NO, YES, Site, Verdict
 from hloopt.kernels.limits import Limits
 from hloopt.kernels.spec import Argument, Place
@@ -40,39 +41,6 @@ __all__ = [
 ]
 
 _PLAIN = frozenset({"add", "multiply", "maximum", "minimum", "and", "or", "xor"})
-
-
-@dataclass(frozen=True)
-class Group:
-    """What one launch computes.
-
-    heroes  the reduces, operands first
-    roots   result leaves that are computed from them
-    sides   result leaves with an element for each element that is reduced
-    """
-
-    heroes: tuple[Instruction, ...]
-    roots: tuple[int, ...]
-    sides: tuple[int, ...]
-
-    @property
-    def results(self) -> tuple[int, ...]:
-        """All result leaves."""
-        return (*self.roots, *self.sides)
-
-    @property
-    def inputs(self) -> tuple[Instruction, ...]:
-        """What the heroes reduce."""
-        return tuple(
-            part for hero in self.heroes for part in hero.operands[: len(hero.operands) // 2]
-        )
-
-    @property
-    def inits(self) -> tuple[Instruction, ...]:
-        """What the heroes begin with."""
-        return tuple(
-            part for hero in self.heroes for part in hero.operands[len(hero.operands) // 2 :]
-        )
 
 
 @dataclass(frozen=True)
@@ -228,7 +196,7 @@ def _look(region: Region) -> _Found:
             example = order_example(hero.attributes["to_apply"])
             if example:
                 return f"the reducer of {hero.name} depends on the order: {example}"
-    return Reductions(form, tuple(_groups(region, every, heroes)))
+    return Reductions(form, tuple(groups_of(region, every, heroes)))
 
 
 def _heroes(region: Region, number: int) -> frozenset[Instruction]:
@@ -333,61 +301,6 @@ def _outside(
                 seen.add(at)
                 pending.append(at)
     return None
-
-
-def _groups(
-    region: Region,
-    every: Iterable[Instruction],
-    heroes: Mapping[int, frozenset[Instruction]],
-) -> Iterator[Group]:
-    """Results that share something they read, or their hero, together; side results all in one group."""
-    masks = _masks(region)
-    parts: list[tuple[int, list[int]]] = []
-    sides = [number for number, found in heroes.items() if not found]
-    seeds = [[number] for number, found in heroes.items() if found]
-    for numbers in [*seeds, *([sides] if sides else [])]:
-        mask = 0
-        for number in numbers:
-            mask |= masks.get(region.results[number].instruction, 0)
-        joined = list(numbers)
-        apart = []
-        for other, members in parts:
-            if other & mask:
-                mask |= other
-                joined += members
-            else:
-                apart.append((other, members))
-        parts = [*apart, (mask, joined)]
-    for _, members in sorted(parts, key=lambda part: min(part[1])):
-        found = frozenset[Instruction]().union(*(heroes[number] for number in members))
-        yield Group(
-            tuple(hero for hero in every if hero in found),
-            tuple(sorted(number for number in members if heroes[number])),
-            tuple(sorted(number for number in members if not heroes[number])),
-        )
-
-
-def _masks(region: Region) -> dict[Instruction, int]:
-    """What each instruction is computed from, a bit each; scalars and constants do not count."""
-    masks: dict[Instruction, int] = {}
-    bit = 1
-    for inner in (*region.inputs, *region.body):
-        mask = 0
-        if inner not in region.inputs:
-            for operand in inner.operands:
-                mask |= masks.get(operand, 0)
-        first = next(iter(leaves(inner.shape)), None)
-        elements = first.elements if isinstance(first, ArrayShape) else 1
-        is_input = inner in region.inputs
-        if inner.opcode == "reduce" or (
-            elements > 1
-            and (mask or is_input)
-            and not (inner.opcode == "constant" and not is_input)
-        ):
-            mask |= bit
-            bit <<= 1
-        masks[inner] = mask
-    return masks
 
 
 def operands_of(
