@@ -14,27 +14,13 @@ import hloopt
 from hloopt.ir import Module
 from hloopt.ir.build import clone_module
 from hloopt.pipelines import parse_pipeline
-from hloopt.runtime.inputs import generate
 from random_modules import module_text
+from special_inputs import special_inputs
 
 Array = np.ndarray[Any, Any]
 
-SPECIAL = (0.0, -0.0, np.inf, -np.inf, np.nan, 1.0, -1.5, 1e-40, 1e30)
 CHOOSERS = st.randoms(use_true_random=False)
 SHRINKABLE = {"deadline": None, "suppress_health_check": list(HealthCheck)}
-
-
-def inputs(module: Module, seed: int) -> list[Array]:
-    """As ``generate`` draws them, but every third float is a special one."""
-    rng = np.random.default_rng(seed)
-    arrays = []
-    for array in generate(module, seed):
-        if array.dtype.kind not in "biu":
-            with np.errstate(all="ignore"):
-                special = rng.choice(SPECIAL, array.shape).astype(array.dtype)
-            array = np.where(rng.random(array.shape) < 0.3, special, array)
-        arrays.append(array)
-    return arrays
 
 
 def results(arrays: list[Array]) -> list[tuple[str, tuple[int, ...], bytes]]:
@@ -52,7 +38,7 @@ def read(chooser: random.Random) -> tuple[Module, list[Array]]:
     text = module_text(chooser)
     module = hloopt.parse(text)
     hloopt.verify(module)
-    return module, inputs(module, len(text))
+    return module, special_inputs(module, len(text))
 
 
 @settings(max_examples=40, **SHRINKABLE)
