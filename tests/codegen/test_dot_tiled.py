@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from hloopt.analysis.region import region_of
+from hloopt.codegen.program import kernel_steps
 from hloopt.errors import UsageError
 from hloopt.kernels.kernel import Site
 from hloopt.kernels.limits import Limits
@@ -148,6 +149,37 @@ def test_layouts() -> None:
     """Operands, the product and what stands behind it are where their layouts put them."""
     source = check_kernel(LAYOUTS, "dot-tiled", everywhere=False)
     assert "product_sum" not in source, "the dot is not computed a second time"
+
+
+IN_PLACE = """HloModule accumulated
+
+f {
+  x = f32[40,24] parameter(0)
+  w = f32[24,33] parameter(1)
+  c = f32[40,33] parameter(2)
+  product = f32[40,33] dot(x, w), lhs_contracting_dims={1}, rhs_contracting_dims={0}
+  ROOT sum = f32[40,33] add(product, c)
+}
+
+ENTRY main {
+  x = f32[40,24] parameter(0)
+  w = f32[24,33] parameter(1)
+  p = f32[40,33] parameter(2)
+  c = f32[40,33] exponential(p)
+  ROOT f = f32[40,33] fusion(x, w, c), kind=kLoop, calls=f
+}
+"""
+
+
+@pytest.mark.parametrize("kernel", ["dot-tiled", "dot-split-k", "dot-small"])
+def test_what_is_added_may_be_overwritten(kernel: str) -> None:
+    """What is added to a product at its own place may lie where the sum goes; its operands may not."""
+    text = IN_PLACE if kernel != "dot-small" else IN_PLACE.replace("33", "7").replace("40", "9")
+    tile = {"split": 3} if kernel == "dot-split-k" else None
+    _, plan, _ = planned(text, kernel, tile)
+    (step,) = [step for step in kernel_steps(plan.steps) if step.spec.kernel == kernel]
+    assert step.spec.overwrites == ((2, 0),)
+    check_kernel(text, kernel, tile, fast=False, everywhere=False)
 
 
 def _verdict(text: str, kernel: str) -> str:

@@ -24,6 +24,7 @@ from hloopt.kernels.families.dot_tiled import (
 from hloopt.kernels.families.dot_tiling import default_tile, oriented
 from hloopt.kernels.families.loop import operands_read
 from hloopt.kernels.kernel import NO, YES, Kernel, Site, Verdict
+from hloopt.kernels.overwrites import overwritable
 from hloopt.kernels.spec import Argument, KernelSpec, Launch, Place, Tile
 
 __all__ = ["KERNELS"]
@@ -121,7 +122,8 @@ def _direct_spec(site: Site, tile: Mapping[str, int]) -> KernelSpec:
         *(Argument(Place("result", number), "out") for number in result_numbers(site)),
     )
     grid = (-(-runs // threads), 1, 1)
-    return KernelSpec(_DIRECT, tile, (Launch("", grid, (threads, 1, 1), arguments),))
+    launch = Launch("", grid, (threads, 1, 1), arguments)
+    return KernelSpec(_DIRECT, tile, (launch,), overwrites=overwritable(site.region))
 
 
 KERNELS = (

@@ -12,6 +12,7 @@ from hloopt.kernels.families.dot_tiled import described, result_numbers, splits_
 from hloopt.kernels.families.dot_tiling import SHARED_BYTES, element_bytes, oriented
 from hloopt.kernels.families.loop import operands_read
 from hloopt.kernels.kernel import NO, YES, Kernel, Site, Verdict
+from hloopt.kernels.overwrites import overwritable
 from hloopt.kernels.spec import Argument, KernelSpec, Launch, Place, Tile
 
 __all__ = ["KERNELS", "block_threads"]
@@ -109,7 +110,8 @@ def _spec(site: Site, tile: Mapping[str, int]) -> KernelSpec:
         *(Argument(Place("result", number), "out") for number in result_numbers(site)),
     )
     whole_warps = -(-threads // 32) * 32
-    return KernelSpec(_NAME, tile, (Launch("", (blocks, 1, 1), (whole_warps, 1, 1), arguments),))
+    launch = Launch("", (blocks, 1, 1), (whole_warps, 1, 1), arguments)
+    return KernelSpec(_NAME, tile, (launch,), overwrites=overwritable(site.region))
 
 
 KERNELS = (

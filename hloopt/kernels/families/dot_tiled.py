@@ -17,6 +17,7 @@ from hloopt.kernels.families.dot_tiling import (
 )
 from hloopt.kernels.families.loop import operands_read
 from hloopt.kernels.kernel import NO, YES, Efficiency, Kernel, Site, Verdict
+from hloopt.kernels.overwrites import overwritable
 from hloopt.kernels.spec import Argument, KernelSpec, Launch, Place, Scratch, Tile
 
 __all__ = [
@@ -132,9 +133,8 @@ def tiled_spec(site: Site, tile: Tile, contraction: Contraction, kernel: str) ->
         raise UsageError(f"{kernel}: {blocks} blocks; a grid has at most {_MOST_BLOCKS}")
     results = (Argument(Place("result", number), "out") for number in result_numbers(site))
     arguments = (*operands_read(site.region), *results)
-    return KernelSpec(
-        kernel, tile, (Launch("", (blocks, 1, 1), (tiling.threads, 1, 1), arguments),)
-    )
+    launch = Launch("", (blocks, 1, 1), (tiling.threads, 1, 1), arguments)
+    return KernelSpec(kernel, tile, (launch,), overwrites=overwritable(site.region))
 
 
 def result_numbers(site: Site) -> range:
@@ -175,6 +175,7 @@ def split_spec(site: Site, tile: Tile, contraction: Contraction, kernel: str) ->
             ),
         ),
         scratch=(Scratch(contraction.accumulator.name, tiling.split * elements),),
+        overwrites=overwritable(site.region),
     )
 
 

@@ -12,6 +12,7 @@ from hloopt.kernels.families.dot_region import Product, product_of
 from hloopt.kernels.families.dot_tiled import described, result_numbers
 from hloopt.kernels.families.loop import operands_read
 from hloopt.kernels.kernel import NO, YES, Efficiency, Kernel, Site, Verdict
+from hloopt.kernels.overwrites import overwritable
 from hloopt.kernels.spec import Argument, KernelSpec, Launch, Place, Tile
 
 __all__ = ["KERNELS", "along_rows", "with_vector"]
@@ -128,7 +129,8 @@ def _spec(site: Site, tile: Mapping[str, int]) -> KernelSpec:
         *operands_read(site.region),
         *(Argument(Place("result", number), "out") for number in result_numbers(site)),
     )
-    return KernelSpec(_NAME, tile, (Launch("", (blocks, 1, 1), (threads, 1, 1), arguments),))
+    launch = Launch("", (blocks, 1, 1), (threads, 1, 1), arguments)
+    return KernelSpec(_NAME, tile, (launch,), overwrites=overwritable(site.region))
 
 
 def _efficiency(_: Site, __: KernelSpec) -> Efficiency:
