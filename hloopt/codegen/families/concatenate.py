@@ -43,7 +43,7 @@ def _store(
     first: Index,
     unroll: int,
 ) -> None:
-    """An operand's elements from ``first`` on; ``place`` is the dimension and where the operand begins in it."""
+    """An operand's elements from ``first`` on; ``place`` is the dimension and the operand's start in it."""
     axis, offset = place
     result = f.region.results[0]
     values: list[str] = []
