@@ -14,9 +14,9 @@ from types import MappingProxyType
 from typing import Final, TypeAlias
 
 from hloopt.analysis.contraction import Contraction, Group, Side
-from hloopt.codegen.families.dot_index import operand_place, result_place, split_axes
+from hloopt.codegen.families.dot_index import narrowed, operand_place, result_place, split_axes
+from hloopt.codegen.families.dot_partial import emit_sum
 from hloopt.codegen.families.dot_values import (
-    add,
     factor,
     multiply_add,
     store_sums,
@@ -28,7 +28,7 @@ from hloopt.codegen.writer import EmitFunction, FunctionWriter
 from hloopt.kernels.families.dot_region import Product, product_of
 from hloopt.kernels.families.dot_tiling import Tiling, oriented, tiling_of
 
-__all__ = ["EMITTERS", "emit_sum", "emit_tiles", "narrowed"]
+__all__ = ["EMITTERS", "emit_tiles"]
 
 _UNROLL = "#pragma unroll"
 _Write: TypeAlias = Callable[[str, Index, Index], None]
@@ -241,16 +241,6 @@ class _Tiles:
             write()
 
 
-def narrowed(index: Index, size: int) -> Index:
-    """The same expression where it is known to be below ``size``: a name has a narrower range."""
-    if len(index.terms) == 1:
-        atom, count = index.terms[0]
-        if isinstance(atom, Symbol) and count == 1:
-            high = min(atom.high, size - 1 - index.constant)
-            return Symbol(atom.name, atom.low, high, atom.multiple).index + index.constant
-    return index
-
-
 @dataclass
 class _Load:
     """Reading a tile of one operand: ``rows`` along ``group``, and the tiling's k."""
@@ -410,26 +400,6 @@ class _Load:
     def _set(self, target: str, place: tuple[Index, ...]) -> None:
         f = self.tiles.f
         f.elements.scope.line(f"{target} = {factor(f, self.tiles.contraction, self.side, place)};")
-
-
-def emit_sum(f: FunctionWriter, product: Product, contraction: Contraction, split: int) -> None:
-    """A thread for each result: the sum of its parts, in their order."""
-    e, elements = f.elements, contraction.hero_elements
-    thread = f.global_thread("i")
-    if thread.high >= elements:
-        f.scope.line(f"if ({thread} >= {elements}) return;")
-        thread = narrowed(thread, elements)
-    partial = next(found for found in f.pointees.values() if found.name.startswith("scratch"))
-    kind = sum_type_name(f, contraction)
-    total = f.scope.variable(kind, "total", f"{partial.name}[{thread}]")
-    if split > 1:
-        block, part = e.loop(split - 1, "part")
-        with e.within(block):
-            at = thread + (part + 1) * elements
-            name = e.scope.declare(kind, f"{partial.name}[{at}]", "next")
-            for line in add(contraction, total, name):
-                e.scope.line(line)
-    store_sums(f, product, [delinearize(thread, contraction.hero_dims)], [total])
 
 
 EMITTERS: Final[Mapping[str, EmitFunction]] = MappingProxyType(
