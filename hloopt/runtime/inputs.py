@@ -24,7 +24,7 @@ from hloopt.interpret.values import from_storage
 from hloopt.ir import Instruction, Module
 from hloopt.runtime.roles import roles
 from hloopt.runtime.sharing import data_keys, is_about_whole_arrays
-from hloopt.types import UNBOUNDED, ArrayShape, Shape, TupleShape, leaves
+from hloopt.types import UNBOUNDED, ArrayShape, DType, Shape, TupleShape, leaves
 
 __all__ = [
     "generate",
@@ -34,11 +34,13 @@ __all__ = [
     "load_expected",
     "load_inputs",
     "stored",
+    "stray",
 ]
 
 Array = np.ndarray[Any, Any]
 
 _SIZES = 1 << 32  # the stream that sizes are drawn from: no parameter has this number
+_STRAYS = _SIZES + 1  # and strays
 
 
 def generate(module: Module, seed: int = 0) -> list[Array]:
@@ -93,6 +95,37 @@ def generate_all(module: Module, seed: int, replicas: int, partitions: int) -> l
         for participant, arrays in enumerate(found):
             arrays += (made[leaf[participant]][at] for at, leaf in enumerate(keys))
     return found
+
+
+def stray(module: Module, inputs: list[Array], seed: int = 0) -> list[Array]:
+    """The inputs with about a third of all indices, and one at least, outside the range shown for them.
+
+    Such indices are just before and behind it, and the ends of their type; they show what clamps and guards
+    are worth.  Where nothing is an index, the arrays are the same.
+    """
+    asked = roles(module)
+    rng = np.random.default_rng([seed, _STRAYS])
+    arrays = iter(inputs)
+    found = []
+    for parameter in module.entry.parameters:
+        for index, shape in _positions(parameter.shape):
+            array = next(arrays)
+            limit = asked.get((parameter, index), Role()).limit
+            if limit is not None and shape.dtype.is_integer:
+                array = _strayed(rng, array, shape.dtype, limit)
+            found.append(array)
+    return found
+
+
+def _strayed(rng: np.random.Generator, array: Array, kind: DType, limit: int) -> Array:
+    most = (1 << (kind.bits - 1)) - 1 if kind.kind == "signed" else (1 << kind.bits) - 1
+    least = -most - 1 if kind.kind == "signed" else 0
+    outside = {n for n in (-1, limit, least, most) if least <= n <= most and not 0 <= n < limit}
+    if not outside or not array.size:
+        return array
+    strays = rng.choice(np.array(sorted(outside), array.dtype), array.shape)
+    chances = np.asarray(rng.random(array.shape))
+    return np.where(chances <= max(1 / 3, chances.min()), strays, array)
 
 
 def _drawn(rng: np.random.Generator, shape: ArrayShape, role: Role, seed: int) -> Array:

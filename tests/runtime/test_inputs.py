@@ -11,7 +11,7 @@ import pytest
 
 import hloopt
 from hloopt.errors import UsageError
-from hloopt.runtime.inputs import generate, load_expected, load_inputs
+from hloopt.runtime.inputs import generate, load_expected, load_inputs, stray
 
 MODULE = """HloModule m
 ENTRY e {
@@ -101,6 +101,34 @@ def test_dynamic_slices_stay_inside(text: str, limit: int) -> None:
     module = hloopt.parse("HloModule m\nENTRY e {\n" + text + "\n}\n")
     (found,) = index_ranges(module).values()
     assert found == limit
+
+
+def test_stray_indices_are_outside() -> None:
+    """Some of each index array lie beside their range or at an end of the type, other arrays stay."""
+    module = hloopt.parse("""HloModule m
+ENTRY e {
+  x = f32[10,4] parameter(0)
+  n = s32[60,1] parameter(1)
+  i = u8[] parameter(2)
+  k = s32[60] parameter(3)
+  g = f32[60,4] gather(x, n), offset_dims={1}, collapsed_slice_dims={0}, start_index_map={0}, index_vector_dim=1, slice_sizes={1,4}
+  z = u8[] constant(0)
+  d = f32[2,4] dynamic-slice(x, i, z), dynamic_slice_sizes={2,4}
+  ROOT t = (f32[60,4], f32[2,4], s32[60]) tuple(g, d, k)
+}
+""")
+    inputs = generate(module, 5)
+    found = stray(module, inputs, 5)
+
+    assert found[0] is inputs[0]
+    assert found[3] is inputs[3]
+    moved = found[1][found[1] != inputs[1]]
+    assert 10 < moved.size < 40
+    assert set(moved.tolist()) == {-1, 10, -(1 << 31), (1 << 31) - 1}
+    assert found[2].shape == ()
+    assert found[2] in (9, 255)
+    assert all(one.dtype == other.dtype for one, other in zip(inputs, found, strict=True))
+    assert np.array_equal(stray(module, inputs, 5)[1], found[1])
 
 
 def test_loaded_types_numpy_lacks_come_as_views(module: hloopt.Module, tmp_path: Path) -> None:
