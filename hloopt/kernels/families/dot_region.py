@@ -50,12 +50,14 @@ def product_of(region: Region) -> Product | str:
     if region.instruction.opcode == "scaled-dot":
         contraction = of_scaled_dot(region.instruction)
         return _problem(contraction) or Product(contraction, ((),))
-    problem = elemental_problem(region)
-    if problem:
-        return problem
+    if not region.is_fusion and region.instruction.opcode not in HEROES:
+        return f"{region.instruction.name} is no dot or convolution"
     heroes = [inner for inner in _all(region) if inner.opcode in HEROES]
     if len(heroes) != 1:
         return f"there are {len(heroes)} dots and convolutions instead of one"
+    problem = elemental_problem(region)
+    if problem:
+        return problem
     hero = heroes[0]
     if hero not in region.body:
         return f"{hero.name} stands in a computation that is called"
