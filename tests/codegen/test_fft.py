@@ -9,7 +9,7 @@ import pytest
 import hloopt
 from hloopt.analysis.region import region_of
 from hloopt.errors import UsageError
-from hloopt.kernels.families.fft import radices
+from hloopt.kernels.families.fft import radices, rows_of
 from hloopt.kernels.kernel import Site
 from hloopt.kernels.limits import Limits
 from hloopt.kernels.registry import find_kernel
@@ -64,14 +64,36 @@ def test_radices_multiply_to_the_length() -> None:
         assert product == length
 
 
-def test_long_lines_are_refused() -> None:
-    """A line that shared memory does not hold is refused with both figures."""
-    module = hloopt.parse(module_of([_fft("FFT", (4096,))]))
+def test_long_lines() -> None:
+    """A line too long for shared memory is put as a matrix; so it is in several dimensions."""
+    transforms = [
+        _fft("FFT", (4096,)),
+        _fft("IFFT", (3000, 2), (2,)),
+        _fft("RFFT", (4098,), (3,)),
+        _fft("RFFT", (3, 1050), wide=True),
+        _fft("IRFFT", (4098,), (2,)),
+        _fft("IRFFT", (1050, 4), (2,), wide=True),
+    ]
+    text = module_of(transforms)
+    check_kernel(text, "fft-shared", fast=False, everywhere=False)
+
+
+@pytest.mark.parametrize(
+    ("length", "rows"), [(4096, 64), (2 * 2039, 2), (4099, 0), (2048 * 2048, 2048)]
+)
+def test_rows_of_long_lines(length: int, rows: int) -> None:
+    """The matrix of a line is as square as its divisors allow; a large prime has none."""
+    assert rows_of(length, 2048) == rows
+
+
+def test_long_primes_are_refused() -> None:
+    """A line that is no matrix of shorter ones is refused with the figures."""
+    module = hloopt.parse(module_of([_fft("FFT", (4099,))]))
     instruction = next(found for found in module.entry if found.opcode == "fft")
     site = Site(region_of(instruction), find_target("h200"), Limits())
     verdict = find_kernel("fft-shared").fits(site)
     assert not verdict
-    assert verdict.reason == "a line of 4096 elements; shared memory holds lines of at most 2048"
+    assert verdict.reason == "a line of 4099 elements, which are no matrix of at most 2048 by 2048"
 
 
 def test_tiles_that_cannot_be() -> None:

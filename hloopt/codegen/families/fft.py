@@ -80,18 +80,20 @@ class _Transform:
     def _roots(self, roots: str) -> None:
         e = self.f.elements
         head, number = self._each(self.length, "i")
-        suffix = "" if self.real == "double" else "f"
         with e.within(e.scope.block(head)):
-            sign = "" if self.axis.is_inverse else "-"
-            # The angle next to 0, where its rounding is least.
-            near = f"({number} > {self.length // 2} ? {number} - {self.length} : {number})"
-            turn = e.scope.declare(
-                self.real, f"{sign}2 * ({self.real}){near} / {self.length}", "half_turns"
-            )
-            sine, cosine = e.scope.names.fresh("sine"), e.scope.names.fresh("cosine")
-            e.scope.line(f"{self.real} {sine}, {cosine};")
-            e.scope.line(f"sincospi{suffix}({turn}, &{sine}, &{cosine});")
-            e.scope.line(f"{roots}[{number}] = {self.complex}{{{cosine}, {sine}}};")
+            e.scope.line(f"{roots}[{number}] = {self._root(str(number), self.length)};")
+
+    def _root(self, power: str, length: int) -> str:
+        """A power of the root of unity of ``length``, named."""
+        e = self.f.elements
+        suffix, sign = "" if self.real == "double" else "f", "" if self.axis.is_inverse else "-"
+        # The angle next to 0, where its rounding is least.
+        near = f"({power} > {length // 2} ? {power} - {length} : {power})"
+        turn = e.scope.declare(self.real, f"{sign}2 * ({self.real}){near} / {length}", "half_turns")
+        sine, cosine = e.scope.names.fresh("sine"), e.scope.names.fresh("cosine")
+        e.scope.line(f"{self.real} {sine}, {cosine};")
+        e.scope.line(f"sincospi{suffix}({turn}, &{sine}, &{cosine});")
+        return e.scope.declare(self.complex, f"{self.complex}{{{cosine}, {sine}}}", "root")
 
     def _place(self, first: Index, extent: int, hint: str) -> tuple[str, Index, Index, Index, str]:
         """A loop over elements of the block's lines: its head, line, element, address, and a test."""
@@ -121,35 +123,33 @@ class _Transform:
         return Symbol(atom.name, 0, min(atom.high, self.axis.lines - 1), atom.multiple).index
 
     def _read(self, source: Pointee, buffer: str, first: Index) -> None:
-        """Lines into shared memory; zeros behind the last line, and behind what a line has."""
+        """Lines into shared memory; zeros behind the last line."""
         e, axis = self.f.elements, self.axis
         head, line, at, every, test = self._place(first, self.length, "i")
         with e.within(e.scope.block(head)):
             value = e.scope.variable(self.complex, "element", f"{self.complex}{{}}")
-            here = at
-            if axis.kind == "IRFFT":
-                name = e.scope.declare(
-                    self.f.loads.index_type,
-                    f"{at} <= {self.length // 2} ? {at} : {self.length} - {at.factor_text}",
-                    "stored",
-                )
-                here = Symbol(name, 0, self.length // 2).index
             with self._tested(test):
-                address = self._address(self._line_number(every), here, axis.read)
-                element = f"{source.name}[{address}]"
-                if axis.kind == "RFFT":
-                    e.scope.line(f"{value}.re = {element};")
+                number = self._line_number(every)
+                if axis.kind == "IRFFT" and axis.rows == 1:
+                    self._mirror(source, value, number, at)
                 else:
-                    e.scope.line(f"{value} = {element};")
-            if axis.kind == "IRFFT":
-                self._mirror(value, at)
+                    element = f"{source.name}[{self._address(number, at, axis.read)}]"
+                    part = f"{value}.re" if axis.kind == "RFFT" else value
+                    e.scope.line(f"{part} = {element};")
             e.scope.line(f"{buffer}[{line}][{at}] = {value};")
 
-    def _mirror(self, value: str, at: Index) -> None:
-        """The second half of the spectrum of a real line; what has no partner is real."""
-        e = self.f.elements
-        e.scope.line(f"if ({at} > {self.length // 2}) {value}.im = -{value}.im;")
-        alone = f"{at} == 0" if self.length % 2 else f"{at} == 0 || {at} == {self.length // 2}"
+    def _mirror(self, source: Pointee, value: str, number: Index, at: Index) -> None:
+        """An element of the spectrum of a real line, of which half is stored; what has no partner is real."""
+        e, axis = self.f.elements, self.axis
+        whole = self.length * axis.columns
+        outer, column = delinearize(number, (axis.outer, axis.columns))
+        place = e.symbol(at * axis.columns + column, "place", 0, whole - 1)
+        mirrored = f"{place} <= {whole // 2} ? {place} : {whole} - {place.factor_text}"
+        name = e.scope.declare(self.f.loads.index_type, mirrored, "stored")
+        stored = Symbol(name, 0, whole // 2).index
+        e.scope.line(f"{value} = {source.name}[{outer * axis.read + stored}];")
+        e.scope.line(f"if ({place} > {whole // 2}) {value}.im = -{value}.im;")
+        alone = f"{place} == 0" if whole % 2 else f"{place} == 0 || {place} == {whole // 2}"
         e.scope.line(f"if ({alone}) {value}.im = 0;")
 
     def _butterflies(self, buffers: list[str], roots: str, radix: int, done: int) -> None:
@@ -253,16 +253,48 @@ class _Transform:
 
     def _write(self, target: Pointee, buffer: str, first: Index, axis: AxisTransform) -> None:
         e = self.f.elements
-        head, line, at, every, test = self._place(first, axis.written, "i")
+        extent = axis.written if axis.rows == 1 else self.length
+        head, line, at, every, test = self._place(first, extent, "i")
         with e.within(e.scope.block(head)), self._tested(test):
             value = e.scope.variable(self.complex, "element", f"{buffer}[{line}][{at}]")
+            is_real = axis.kind == "IRFFT" and axis.columns == 1
             if axis.is_inverse and self.length > 1:
                 e.scope.line(f"{value}.re /= {self.length};")
-                if axis.kind != "IRFFT":
+                if not is_real:
                     e.scope.line(f"{value}.im /= {self.length};")
-            address = self._address(self._line_number(every), at, axis.written)
-            part = f"{value}.re" if axis.kind == "IRFFT" else value
+            part = f"{value}.re" if is_real else value
+            number = self._line_number(every)
+            if axis.columns > 1:
+                self._turn(value, number, at)
+            if axis.rows > 1:
+                self._write_column(target, part, number, at)
+                return
+            address = self._address(number, at, axis.written)
             e.scope.line(f"{target.name}[{address}] = {part};")
+
+    def _turn(self, value: str, number: Index, at: Index) -> None:
+        """Between the halves of a long line: times the root of the element's row and column."""
+        e, axis = self.f.elements, self.axis
+        whole = self.length * axis.columns
+        _, column, _ = delinearize(number, (axis.outer, axis.columns, axis.inner // axis.columns))
+        at, column = (
+            e.symbol(at, "at", 0, self.length - 1),
+            e.symbol(column, "column", 0, axis.columns - 1),
+        )
+        power = f"{at.factor_text} * {column.factor_text}"
+        name = e.scope.declare("int", power, "power")
+        root = self._root(name, whole)
+        e.scope.line(f"{value} = {self._product(value, root)};")
+
+    def _write_column(self, target: Pointee, value: str, number: Index, at: Index) -> None:
+        """The second half of a long line: results of a row go down a column."""
+        e, axis = self.f.elements, self.axis
+        whole, row, inner = delinearize(number, (axis.outer // axis.rows, axis.rows, axis.inner))
+        place = e.symbol(at * axis.rows + row, "place", 0, self.length * axis.rows - 1)
+        address = whole * (axis.written * axis.inner) + place * axis.inner + inner
+        line = f"{target.name}[{address}] = {value};"
+        short = axis.written < self.length * axis.rows
+        e.scope.line(f"if ({place} < {axis.written}) {line}" if short else line)
 
     @contextmanager
     def _tested(self, test: str) -> Iterator[None]:

@@ -2,22 +2,27 @@
 
 A complex transform goes on in the result, where each block reads its lines before it writes them; an IRFFT
 has the dimensions before the last in scratch memory.
+
+A line of n = a b elements that is too long for shared memory is transformed as a matrix of a rows and b
+columns: the columns, then a root of unity times each element, then the rows, whose results are stored in
+columns (Bailey's four steps).
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from math import prod
+from math import isqrt, prod
 from types import MappingProxyType
 
 from hloopt.analysis.layout import is_descending
 from hloopt.errors import UsageError
 from hloopt.ir import Instruction
+from hloopt.kernels.families.dot_tiling import SHARED_BYTES
 from hloopt.kernels.kernel import NO, YES, Efficiency, Kernel, Site, Verdict
 from hloopt.kernels.spec import Argument, KernelSpec, Launch, Place, Role, Scratch, Tile
 
-__all__ = ["KERNELS", "AxisTransform", "axis_transforms", "radices"]
+__all__ = ["KERNELS", "AxisTransform", "axis_transforms", "longest_line", "radices", "rows_of"]
 
 _NAME = "fft-shared"
 _LINE_ELEMENTS = 1024
@@ -30,9 +35,12 @@ class AxisTransform:
 
     length        of the transform
     outer, inner  elements before and behind the dimension
-    read, written how many elements of a line are in memory before and after
+    read, written how many elements of a line are in memory before and after; of a whole line for the first
+                  half of a long IRFFT, and for the second half of any
     kind          ``FFT`` or ``IFFT`` of complex lines, ``RFFT`` of real ones, ``IRFFT`` to real ones
     source, target  where the lines are
+    rows          of the second half of a long line: how many rows its matrix has
+    columns       of the first half of one: how many columns
     """
 
     length: int
@@ -43,6 +51,8 @@ class AxisTransform:
     kind: str
     source: Place
     target: Place
+    rows: int = 1
+    columns: int = 1
 
     @property
     def lines(self) -> int:
@@ -89,20 +99,70 @@ def axis_transforms(instruction: Instruction) -> tuple[AxisTransform, ...]:
         last = number == count - 1
         there = Place("scratch", 0) if kind == "IRFFT" and not last else Place("result", 0)
         own = kind if axis == rank - 1 else {"RFFT": "FFT", "IRFFT": "IFFT"}.get(kind, kind)
-        found.append(
-            AxisTransform(
-                lengths[axis - (rank - count)],
-                prod(dims[:axis]),
-                prod(dims[axis + 1 :]),
-                dims[axis],
-                target[axis],
-                own,
-                here,
-                there,
-            )
+        whole = AxisTransform(
+            lengths[axis - (rank - count)],
+            prod(dims[:axis]),
+            prod(dims[axis + 1 :]),
+            dims[axis],
+            target[axis],
+            own,
+            here,
+            there,
         )
+        found.extend(_halves(whole, longest_line(instruction)))
         dims[axis], here = target[axis], there
     return tuple(found)
+
+
+def longest_line(instruction: Instruction) -> int:
+    """How many elements a line may have for shared memory to hold it, its successor and all roots."""
+    return SHARED_BYTES // (3 * _element_bytes(instruction))
+
+
+def rows_of(length: int, most: int) -> int:
+    """The rows of the matrix that a long line is put as: the divisor next to the root; 0 if there is none."""
+    for rows in range(isqrt(length), 0, -1):
+        if length % rows == 0:
+            return rows if length // rows <= most else 0
+    return 0
+
+
+def _halves(whole: AxisTransform, most: int) -> list[AxisTransform]:
+    """A transform, or the two that a long one is made of."""
+    length, kind = whole.length, whole.kind
+    if length <= most:
+        return [whole]
+    rows = rows_of(length, most)
+    if not rows:
+        return [whole]
+    columns = length // rows
+    taken = "scratch" in (whole.source.kind, whole.target.kind)
+    between = Place("scratch", 1 if taken else 0)
+    # The first half reads what the whole line has, the second one writes what it gives.
+    rest = "FFT" if kind == "RFFT" else kind
+    first = AxisTransform(
+        rows,
+        whole.outer,
+        columns * whole.inner,
+        whole.read if kind == "IRFFT" else rows,
+        rows,
+        kind,
+        whole.source,
+        between,
+        columns=columns,
+    )
+    second = AxisTransform(
+        columns,
+        whole.outer * rows,
+        whole.inner,
+        columns,
+        whole.written,
+        rest,
+        between,
+        whole.target,
+        rows=rows,
+    )
+    return [first, second]
 
 
 def _element_bytes(instruction: Instruction) -> int:
@@ -125,11 +185,13 @@ def _fits(site: Site) -> Verdict:
         return NO(f"{instruction.name} has a bounded dynamic dimension")
     if kind in ("FFT", "IFFT") and result.dims[-len(lengths) :] != lengths:
         return NO(f"{instruction.name} cuts or pads its lines")
-    most = site.target.shared_per_block // (3 * _element_bytes(instruction))
-    longest = max(lengths)
-    if longest > most:
-        return NO(f"a line of {longest} elements; shared memory holds lines of at most {most}")
-    return YES(f"lines of at most {longest} elements; shared memory holds {most}")
+    most = longest_line(instruction)
+    for length in lengths:
+        if length > most and not rows_of(length, most):
+            return NO(
+                f"a line of {length} elements, which are no matrix of at most {most} by {most}"
+            )
+    return YES(f"lines of at most {max(lengths)} elements; shared memory holds {most}")
 
 
 def _wanted(site: Site) -> Verdict:
@@ -173,10 +235,14 @@ def _spec(site: Site, tile: Mapping[str, int]) -> KernelSpec:
     for number, transform in enumerate(transforms):
         grid = (-(-transform.lines // lines), 1, 1)
         steps.append(Launch(f"_{number}", grid, (threads, 1, 1), _arguments(transform)))
-    scratch = []
-    if any(transform.target.kind == "scratch" for transform in transforms):
-        kind = instruction.operands[0].array.dtype.name
-        scratch.append(Scratch(kind, instruction.operands[0].array.elements))
+    complex_type = "c128" if _element_bytes(instruction) == 16 else "c64"
+    sizes: dict[int, int] = {}
+    for transform in transforms:
+        if transform.target.kind == "scratch":
+            number = transform.target.number
+            elements = transform.lines // transform.rows * transform.written
+            sizes[number] = max(elements, sizes.get(number, 0))
+    scratch = [Scratch(complex_type, sizes[number]) for number in sorted(sizes)]
     return KernelSpec(_NAME, tile, tuple(steps), tuple(scratch))
 
 
