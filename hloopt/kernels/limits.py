@@ -21,11 +21,11 @@ class Limits:
     scatter_ordered_indices    most indices of a scatter that each result element goes through in order (a warp
                                of them is read as fast as one)
     convolution_matmul_size  smallest m, n and k of a group from which on a convolution is done by tiles
-    fft_shared_length  longest line that is transformed in shared memory where cuFFT would do as well: longer ones
-                   are read and written twice
+    fft_shared_length  longest line that is transformed in shared memory where cuFFT would do as well:
+                   longer ones are read and written twice
     linear_system_size  most rows of a matrix that one block factors, or solves a system of
-    dot_small_depth  longest contracted dimension of such products, where parts of it would cost less
     dot_small_size  largest m and n of products that one block computes whole
+    dot_small_depth  longest contracted dimension of such products, where parts of it would cost less
     dot_loop_work  (m + n) * k below which a dot is computed by a loop kernel (XLA: 100)
     dot_library_flops  flops from which on cuBLAS computes a dot that stands alone: some tens of microseconds,
                    beside which a call's overhead is small (XLA measures)
