@@ -27,7 +27,8 @@ __all__ = ["Libraries"]
 
 # cublasOperation_t, cublasPointerMode_t, cublasMath_t, cublasGemmAlgo_t
 _AS_IT_IS, _TRANSPOSED = 0, 1
-_HOST, _DEFAULT_MATH, _DEFAULT_ALGORITHM = 0, 0, -1
+# By default partial sums of narrow products may be rounded to the type of the result: HLO's are not.
+_HOST, _WIDE_SUMS, _DEFAULT_ALGORITHM = 0, 16, -1
 # cublasComputeType_t, by Product.arithmetic
 _COMPUTE: Mapping[str, int] = {"f32": 68, "tf32": 77, "f64": 70, "s32": 72}
 # cudaDataType
@@ -127,7 +128,7 @@ class Libraries:
             blas = self._cupy.cuda.cublas
             self._handle = handle = int(blas.create())
             blas.setPointerMode(handle, _HOST)
-            blas.setMathMode(handle, _DEFAULT_MATH)
+            blas.setMathMode(handle, _WIDE_SUMS)
         return self._handle
 
     def _multiply(self, product: Product, operands: list[Any], result: Any) -> None:
