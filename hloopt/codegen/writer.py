@@ -109,10 +109,16 @@ class FunctionWriter:
         linear = self.block() * threads + self.thread()
         return self.elements.symbol(linear, hint, 0, threads * blocks - 1)
 
-    def shared(self, type_name: str, dims: Sequence[int], hint: str) -> str:
-        """``__shared__ T name[A][B];`` at the place where the next statement goes; returns the name."""
+    def shared(
+        self, type_name: str, dims: Sequence[int], hint: str, *, aligned: bool = False
+    ) -> str:
+        """``__shared__ T name[A][B];`` at the place where the next statement goes; returns the name.
+
+        ``aligned`` lets the compiler take several neighbours, up to 16 bytes, in one access.
+        """
         name = self.scope.names.fresh(hint)
-        self.elements.scope.line(f"__shared__ {type_name} {name}{''.join(f'[{d}]' for d in dims)};")
+        kind = f"__align__(16) {type_name}" if aligned else type_name
+        self.elements.scope.line(f"__shared__ {kind} {name}{''.join(f'[{d}]' for d in dims)};")
         return name
 
     def barrier(self) -> None:

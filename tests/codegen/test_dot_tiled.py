@@ -6,10 +6,11 @@ import pytest
 
 from hloopt.analysis.region import region_of
 from hloopt.codegen.program import kernel_steps
-from hloopt.errors import UsageError
+from hloopt.errors import DeviceError, UsageError
 from hloopt.kernels.kernel import Site
 from hloopt.kernels.limits import Limits
 from hloopt.kernels.registry import find_kernel
+from hloopt.runtime.nvrtc import compile_ptx
 from hloopt.targets import find_target
 from tests.codegen.harness import check_kernel, planned
 from tests.codegen.products import matrix_dot, module_of, random_dot
@@ -62,6 +63,21 @@ def test_large_tiles() -> None:
     text = module_of([matrix_dot(("f32", "f32", "f32"), *size) for size in shapes])
     tile = {"m": 128, "n": 128, "k": 16, "thread_m": 8, "thread_n": 8, "vector": 4, "prefetch": 1}
     check_kernel(text, "dot-tiled", tile)
+
+
+def test_large_tiles_move_by_vectors() -> None:
+    """Factors come out of shared memory four at once, and partial sums go to memory so."""
+    text = module_of([matrix_dot(("f32", "f32", "f32"), 128, 96, 128)])
+    tile = {"m": 128, "n": 128, "k": 16, "thread_m": 8, "thread_n": 8, "vector": 4, "prefetch": 1}
+    _, _, source = planned(text, "dot-split-k", {**tile, "split": 2})
+    assert "store_vector(scratch_0 + " in source
+    try:
+        ptx = compile_ptx(source, "sm_90")
+    except DeviceError as error:
+        pytest.skip(str(error))
+    partial = ptx[ptx.index("_partial(") : ptx.index("_sum(")]
+    assert "ld.shared.v4.f32" in partial
+    assert "ld.shared.f32" not in partial
 
 
 FUSED = """HloModule fused

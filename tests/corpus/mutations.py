@@ -75,7 +75,7 @@ def mutations(text: str) -> Iterator[Mutation]:
     """All mutations of a kernel's text, in order of lines."""
     lines = text.split("\n")
     begin = next(at for at, line in enumerate(lines) if line.rstrip().endswith(") {"))
-    shared = set(re.findall(r"__shared__ [\w ]+? (\w+)\[", text))
+    shared = set(re.findall(r"__shared__ [\w ()]+? (\w+)\[", text))
     for at in range(begin + 1, len(lines)):
         line = lines[at]
         seen = {line}

@@ -19,6 +19,7 @@ from hloopt.codegen.families.dot_partial import emit_sum
 from hloopt.codegen.families.dot_values import (
     factor,
     multiply_add,
+    store_run,
     store_sums,
     sum_type_name,
     zero,
@@ -58,6 +59,8 @@ class _Tiles:
         f, tiling = self.f, self.tiling
         if tiling.element_bytes > 4:
             f.blocks_per_core = 1
+        elif self._is_large:
+            f.blocks_per_core = max(1, 512 // tiling.threads)
         kind = sum_type_name(f, self.contraction)
         tiles = {
             "lhs": _Load(self, "lhs", self.contraction.lhs, "m", tiling.m),
@@ -72,6 +75,12 @@ class _Tiles:
             load.declare_staged()
         self._along_k(tiles, sums)
         self._store(sums)
+
+    @property
+    def _is_large(self) -> bool:
+        """Whether sums take so many registers that a core has room for two blocks only if told so."""
+        sums = self.tiling.thread_m * self.tiling.thread_n
+        return sums >= 64 and self.f.spec.kernel in ("dot-tiled", "dot-split-k")
 
     def _place(self) -> None:
         """Which tile this block has, and where in it this thread is."""
@@ -131,7 +140,8 @@ class _Tiles:
         names = f.scope.names
         kind = sum_type_name(f, self.contraction)
         k, a, b = names.fresh("k"), names.fresh("a"), names.fresh("b")
-        e.scope.line(_UNROLL)
+        # Unrolled, the factors of several k would leave room for one block only.
+        e.scope.line(f"{_UNROLL} 1" if self._is_large else _UNROLL)
         with e.within(e.scope.block(f"for (int {k} = 0; {k} < {tiling.k}; ++{k})")):
             e.scope.line(f"{kind} {a}[{tiling.thread_m}], {b}[{tiling.thread_n}];")
             self._take(tiles["lhs"].tile, k, a, self.row, "m")
@@ -222,9 +232,11 @@ class _Tiles:
             return
         pointee = next(iter(found for found in f.pointees.values() if found.role != "in"))
         elements = self.contraction.hero_elements
-        for place, value in zip(places, values, strict=True):
-            at = linearize(place, self.contraction.hero_dims) + self.part * elements
-            f.store(pointee, at, value)
+        stores = [
+            (linearize(place, self.contraction.hero_dims) + self.part * elements, value)
+            for place, value in zip(places, values, strict=True)
+        ]
+        store_run(f, pointee, stores)
 
     def _guarded(self, group: Group, index: Index, write: Callable[[], None], run: int = 1) -> None:
         """Write inside of ``if (index < size)``, or without where it always is.
@@ -267,7 +279,7 @@ class _Load:
         # Runs along k are stored across rows: shifted against each other they meet fewer banks.
         pad = max(1, 16 // tiling.element_bytes) if self.along_k else 0
         kind = sum_type_name(f, self.tiles.contraction)
-        self.tile = f.shared(kind, (tiling.k, self.rows + pad), f"{self.name}_tile")
+        self.tile = f.shared(kind, (tiling.k, self.rows + pad), f"{self.name}_tile", aligned=True)
 
     def declare_staged(self) -> None:
         """Registers for what is read while the tile before is multiplied."""

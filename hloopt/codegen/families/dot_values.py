@@ -15,7 +15,16 @@ from hloopt.codegen.scalars import convert, literal
 from hloopt.codegen.writer import FunctionWriter, Pointee
 from hloopt.kernels.families.dot_region import Product
 
-__all__ = ["add", "factor", "multiply_add", "read_factor", "store_sums", "sum_type_name", "zero"]
+__all__ = [
+    "add",
+    "factor",
+    "multiply_add",
+    "read_factor",
+    "store_run",
+    "store_sums",
+    "sum_type_name",
+    "zero",
+]
 
 
 _NAME = re.compile(r"[A-Za-z_][\w.\[\]]*")
@@ -112,7 +121,7 @@ def store_sums(
         for number, stored in enumerate(_finished(f, product, place, total)):
             values[number].append(stored)
     for number, stores in enumerate(values):
-        _store_run(f, f.result(number), stores)
+        store_run(f, f.result(number), stores)
 
 
 def _finished(
@@ -146,7 +155,8 @@ def _rounded(f: FunctionWriter, contraction: Contraction, total: str) -> str:
     return convert(total, kind, contraction.result_dtype, f.uses)
 
 
-def _store_run(f: FunctionWriter, pointee: Pointee, stores: Sequence[tuple[Index, str]]) -> None:
+def store_run(f: FunctionWriter, pointee: Pointee, stores: Sequence[tuple[Index, str]]) -> None:
+    """Store values, by vectors where they lie next to each other and are aligned."""
     kind, scope = pointee.shape.dtype, f.elements.scope
     first, count = stores[0][0], len(stores)
     neighbours = all(at == first + lane for lane, (at, _) in enumerate(stores))

@@ -27,7 +27,10 @@ def shared_declarations(
     for begin, token in enumerate(tokens):
         if token.text == "__shared__":
             end = next(i for i in range(begin, len(tokens)) if tokens[i].text == ";") + 1
-            yield begin, end, tuple(_declarators(tokens[begin + 1 : end - 1]))
+            first = begin + 1
+            if tokens[first].text == "__align__":  # every array begins at a multiple of 16 bytes
+                first = closing(tokens, first + 1) + 1
+            yield begin, end, tuple(_declarators(tokens[first : end - 1]))
 
 
 def _declarators(tokens: Sequence[Token]) -> Iterator[SharedArray]:

@@ -171,6 +171,20 @@ def test_too_much_shared_memory(bench: Callable[..., Any]) -> None:
             bench(source, mode=mode)
 
 
+@pytest.mark.parametrize("mode", ["fast", "check"])
+def test_aligned_shared_arrays(bench: Callable[..., Any], mode: str) -> None:
+    """A shared array may ask for the alignment that all of them have."""
+    source = """__global__ void k(int* p) {
+  __shared__ char a[3];
+  __shared__ __align__(16) int b[2][4];
+  a[0] = 1; b[1][3] = 7; p[0] = a[0] + b[1][3];
+}"""
+    made = bench(source, mode=mode)
+    out = made.blank(4)
+    made.launch("k", 1, 1, [out])
+    assert made.read(out, "i4")[0] == 8
+
+
 def test_preprocessor(bench: Callable[..., Any]) -> None:
     """Branches for the emulator are taken, those for CUDA's compilers are not."""
     source = """
