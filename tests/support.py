@@ -37,11 +37,12 @@ def sample_table(folder: Path) -> list[Sample]:
     return rows
 
 
-def invoke(*words: str, stdin: str | bytes = "") -> Result:
+def invoke(*words: str, stdin: str | bytes = "", columns: int | None = None) -> Result:
     """A command in this process; an exception that is not an answer fails the test at its place."""
     from hloopt.cli.main import cli
 
-    runner = CliRunner(env={"COLUMNS": None})  # pytest's workers say how wide they are
+    # Pytest's workers say how wide they are.
+    runner = CliRunner(env={"COLUMNS": None if columns is None else str(columns)})
     result = runner.invoke(cli, list(words), input=stdin, prog_name="hloopt")
     if result.exception is not None and not isinstance(result.exception, SystemExit):
         raise result.exception

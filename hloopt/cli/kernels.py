@@ -74,7 +74,7 @@ def command(
       hloopt kernels dump.txt --kernel 'op:dot=dot-tiled{m=64}' --write-lock kernels.toml
       hloopt kernels dump.txt --lock kernels.toml --frozen --source > kernels.cu
     """
-    from hloopt.report.console import product, write_json
+    from hloopt.report.console import ONE_LINE, product, write_json
 
     if planned and source and not as_json:
         raise UsageError("--plan and --source are different texts: ask for one of them, or --json")
@@ -101,7 +101,7 @@ def command(
             return {}
         if len(texts) > 1:
             click.echo(f"// {found.name}")
-        shown.show(product(), planned=planned)
+        shown.show(product(ONE_LINE), planned=planned)
         return {}
 
     rows, code = each_input(texts, step)

@@ -10,12 +10,15 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-__all__ = ["SCHEMA", "messages", "product", "table", "write_json"]
+__all__ = ["ONE_LINE", "SCHEMA", "messages", "product", "table", "write_json"]
 
 SCHEMA = 1
 """Raised when a field of any command's JSON changes its meaning or goes away."""
 
 _PIPE_WIDTH = 120
+
+ONE_LINE = 1 << 16
+"""Columns for tables whose every row shall be one line in a pipe, so that grep finds whole names."""
 
 
 def product(width: int = _PIPE_WIDTH) -> Console:

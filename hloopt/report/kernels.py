@@ -8,13 +8,14 @@ from math import prod
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from rich.console import Console
+from rich.table import Table
 from rich.text import Text
 
 from hloopt.kernels.estimate import Estimate
 from hloopt.kernels.kernel import Kernel
 from hloopt.kernels.selection import Choice
 from hloopt.kernels.selection.wish import tile_text
-from hloopt.kernels.spec import Copy, Fill, KernelSpec, Launch, Step
+from hloopt.kernels.spec import Copy, Fill, KernelSpec, Launch, Step, Tile
 from hloopt.report.console import table
 from hloopt.report.numbers import amount, byte_size, seconds
 
@@ -90,6 +91,24 @@ def show_choices(
 
     ``functions`` are those of each instruction, by computation and name, where they were compiled.
     """
+    made = _choice_table(choices, functions)
+    if _width(made, console) > console.width:
+        made = _choice_table(choices, functions, breakable=True)
+    console.print(made)
+    console.print(Text(_total(choices)), soft_wrap=True)
+
+
+def _width(made: Table, console: Console) -> int:
+    """Columns that a table takes where nothing is broken."""
+    return console.measure(made, options=console.options.update(width=1 << 20)).maximum
+
+
+def _choice_table(
+    choices: Sequence[Choice],
+    functions: Mapping[tuple[str, str], Functions] | None,
+    breakable: bool = False,
+) -> Table:
+    """``breakable``: with blanks in tiles, where a narrow column breaks the line."""
     more = ("registers",) if functions else ()
     made = table(
         "instruction", "kernel", "launch", *more, "bytes", "flops", "estimate", "line", left=3
@@ -109,7 +128,7 @@ def show_choices(
         cost = choice.estimate
         made.add_row(
             name,
-            choice.kernel + tile_text(choice.tile),
+            kernel_text(choice.kernel, choice.tile, breakable=breakable),
             launch_text(choice.spec),
             *([_registers(found)] if more else []),
             byte_size(cost.bytes_accessed),
@@ -117,8 +136,13 @@ def show_choices(
             seconds(cost.seconds),
             choice.line,
         )
-    console.print(made)
-    console.print(Text(_total(choices)), soft_wrap=True)
+    return made
+
+
+def kernel_text(kernel: str, tile: Tile, *, breakable: bool = False) -> str:
+    """``loop{threads=128,unroll=1}``, as ``--kernel`` takes it; ``breakable`` puts blanks into it."""
+    text = kernel + tile_text(tile)
+    return text.replace("{", " {").replace(",", ", ") if breakable else text
 
 
 def _registers(functions: Functions) -> str:
@@ -133,16 +157,19 @@ def _registers(functions: Functions) -> str:
 
 
 def _total(choices: Sequence[Choice]) -> str:
-    """``3 kernels, 12 KiB, 1.2 k flops, 3.1 us``: each instruction counted once, loops too."""
+    """``3 kernels, 12 KiB, 1.2 k flops, 3.1 us``: each instruction counted once, in loops too."""
     costs = [choice.estimate for choice in choices if choice.estimate is not None]
     moved = sum(cost.bytes_accessed for cost in costs)
     flops = sum(cost.flops for cost in costs)
     spent = sum(cost.seconds for cost in costs)
     lost = len(choices) - len(costs)
     without = f", {lost} without a kernel (hloopt explain says why)" if lost else ""
+    once = (
+        ", loops and branches once" if len({choice.computation for choice in choices}) > 1 else ""
+    )
     return (
-        f"{len(costs)} kernels, {byte_size(moved)}, {amount(flops)} flops, "
-        f"{seconds(spent)} by estimate{without}"
+        f"{len(costs)} kernel{'s' if len(costs) != 1 else ''}, {byte_size(moved)}, {amount(flops)} flops, "
+        f"{seconds(spent)} by estimate{once}{without}"
     )
 
 

@@ -101,6 +101,12 @@ peak 1.01 KiB: parameters 257 B, constants 12 B, arena 768 B, 1.00 of what lives
 """
 
 
+def test_flops_of_a_plan_are_those_of_the_table_of_kernels(plan: Plan) -> None:
+    """A transcendental function counts as one flop in both."""
+    flops = {row.what: row.flops for row in plan_rows(plan)}
+    assert (flops["y"], flops["k"]) == (64, 64)
+
+
 def test_a_plan_of_nothing_is_its_results() -> None:
     """No steps, no memory."""
     empty = plan_program(

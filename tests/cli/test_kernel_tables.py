@@ -1,0 +1,44 @@
+"""The tables of ``hloopt kernels``: a row a line in a pipe, breaks between options where columns are few."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from support import invoke
+
+NAME = "a_name_of_many_words_that_a_narrow_table_would_break_somewhere_in_between_and_nobody_could_grep"
+
+LONG = f"""HloModule m
+
+ENTRY e {{
+  x = f32[64,64] parameter(0)
+  ROOT {NAME} = f32[64,64] negate(x), metadata={{source_file="{"d/" * 40}f.py" source_line=3}}
+}}
+"""
+
+
+@pytest.fixture
+def long(tmp_path: Path) -> str:
+    path = tmp_path / "long.hlo"
+    path.write_text(LONG)
+    return str(path)
+
+
+@pytest.mark.parametrize("more", [[], ["--plan"]])
+def test_a_row_is_one_line_in_a_pipe(long: str, more: list[str]) -> None:
+    """However long names and lines are: the header, the row, what it comes to."""
+    lines = invoke("kernels", long, *more).stdout.splitlines()
+    assert [line.split()[0] for line in lines if line.startswith(NAME)] == [NAME]
+    assert len(lines) == (3 if more else 4)
+
+
+def test_a_narrow_table_breaks_tiles_between_their_options(long: str) -> None:
+    """Whoever asks for 80 columns gets them, with each option of a tile whole."""
+    wide = invoke("kernels", long).stdout
+    assert "loop{threads=128,unroll=1,vector=1}" in wide
+    narrow = invoke("kernels", long, columns=80).stdout
+    table = narrow.splitlines()[:-2]
+    assert max(map(len, table)) <= 80
+    assert {"{threads=128,", "unroll=1,", "vector=1}"} <= set(narrow.split())
