@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 
 from hloopt.cli.kernel_options import Selecting, choices_of
 from hloopt.errors import UsageError
-from hloopt.ir import Module
+from hloopt.ir import Computation, Module
+from hloopt.types.shape import compatible, without_layout
 
 if TYPE_CHECKING:
     from hloopt.runtime import Program
@@ -40,13 +41,18 @@ class OnDevices:
                 "--plan says which kernels run: options that choose others do not go with it"
             )
 
-    def replay(self, name: str) -> Replay | None:
-        """The plan for the module of that name, if one is given."""
+    def replay(self, module: Module) -> Replay | None:
+        """The plan for a module, if one is given.  Raises ``UsageError`` for one that takes or gives others."""
         if self.plan is None:
             return None
         from hloopt.runtime.replay import read_replay
 
-        return read_replay(Path(self.plan), name)
+        replay = read_replay(Path(self.plan), module.name)
+        if difference := _difference(module.entry, replay.module.entry):
+            raise UsageError(
+                f"{self.plan}: this is a plan of {replay.module.name}, not of {module.name}: {difference}"
+            )
+        return replay
 
     def given(self, device: str, module: Module) -> Program:
         """The module as it is; what the user wants of kernels is about another one."""
@@ -79,3 +85,21 @@ class OnDevices:
             mode="fast" if self.unchecked else "check",
             replay=replay,
         )
+
+
+def _difference(here: Computation, there: Computation) -> str:
+    """What two entries take or give differently, layouts aside; empty where it is the same."""
+    ours, theirs = here.parameter_shapes, there.parameter_shapes
+    if len(ours) != len(theirs):
+        return f"it takes {_counted(len(theirs))}, not {len(ours)}"
+    for number, (one, other) in enumerate(zip(ours, theirs, strict=True)):
+        if not compatible(one, other):
+            return f"its parameter {number} is {without_layout(other)}, not {without_layout(one)}"
+    one, other = here.root.shape, there.root.shape
+    if not compatible(one, other):
+        return f"its result is {without_layout(other)}, not {without_layout(one)}"
+    return ""
+
+
+def _counted(parameters: int) -> str:
+    return f"{parameters} parameter{'s' if parameters != 1 else ''}"

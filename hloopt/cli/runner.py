@@ -105,7 +105,7 @@ class Runner:
         supported(module, *counts)
         alive = check_memory(module, name, prod(counts))
         self.stage.enter("passes")
-        replay = self.on_devices.replay(module.name) if self.on_devices is not None else None
+        replay = self.on_devices.replay(module) if self.on_devices is not None else None
         better = build.clone_module(module) if replay is None else replay.module
         pipeline = self.chosen.pipeline if replay is None else type(self.chosen.pipeline)(())
         label = self.chosen.label if replay is None else "plan"

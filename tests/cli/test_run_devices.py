@@ -109,6 +109,27 @@ def test_a_plan_that_does_not_fit_is_refused(softmax: str, tmp_path: Path) -> No
     assert "options that choose others" in invoke(*words, "--selector", "cost").stderr
 
 
+@pytest.mark.parametrize(
+    ("old", "new", "told"),
+    [
+        ("f32[40,33]", "f32[40,32]", "its parameter 0 is f32[40,33], not f32[40,32]"),
+        ("  low =", "  more = s32[] parameter(1)\n  low =", "it takes 1 parameter, not 2"),
+        ("ROOT z = f32[40,33] exponential(d)", "ROOT z = f32[40] negate(m)", "its result is"),
+    ],
+)
+def test_a_plan_of_another_module_is_refused(
+    softmax: str, tmp_path: Path, old: str, new: str, told: str
+) -> None:
+    """Before anything runs, with what it takes or gives instead."""
+    plan, other = tmp_path / "plan.json", tmp_path / "other.hlo"
+    plan.write_text(invoke("kernels", softmax, "--plan", "--json").stdout)
+    other.write_text(SOFTMAX.replace(old, new))
+    result = invoke("run", str(other), "--device", "emulator", "--plan", str(plan))
+    assert result.exit_code == 2, result.stderr
+    assert f"{plan}: this is a plan of m, not of m: {told}" in result.stderr
+    assert not result.stdout
+
+
 def test_a_kernel_that_fits_nothing_is_the_users_error(softmax: str) -> None:
     """The message says which instruction and why."""
     result = invoke("run", softmax, "--device", "emulator", "--kernel", "op:reduce=bitonic-sort")
