@@ -157,7 +157,9 @@ def moved(kind: str) -> str:
 )  # fmt: skip
 def test_elements_move(kind: str, fused: bool, tile: dict[str, int] | None) -> None:
     """Views, slices, pads and concatenates put every element where the interpreter does."""
-    check_kernel(module(moved(kind), fused=fused), "loop", tile, exact=True)
+    whole = kind in ("f32", "s8")
+    text = module(moved(kind), fused=fused)
+    check_kernel(text, "loop", tile, exact=True, fast=whole, everywhere=whole)
 
 
 def test_iota_counts_in_all_types() -> None:
@@ -266,7 +268,14 @@ def test_bits_are_read_as_other_types() -> None:
     text = text.replace("r3 =", "a2 = f32[5,2,2] reshape(a)\n r3 =")
     text = text.replace("r7 =", "c2 = u8[2,4,2] reshape(c)\n r7 =")
     for fused in (False, True):
-        check_kernel(module(text, fused=fused), "loop,copy", exact=True, used=False)
+        check_kernel(
+            module(text, fused=fused),
+            "loop,copy",
+            exact=True,
+            used=False,
+            fast=fused,
+            everywhere=fused,
+        )
 
 
 def test_numbers_are_drawn() -> None:
@@ -325,7 +334,8 @@ def reduced() -> str:
 @pytest.mark.parametrize(("fused", "tile"), [(False, VECTORS), (True, None)])
 def test_elements_are_folded(fused: bool, tile: dict[str, int] | None) -> None:
     """Reduces, windows, products and convolutions agree with the interpreter in a thread an element."""
-    check_kernel(module(reduced(), REGIONS, fused=fused), "loop", tile)
+    text = module(reduced(), REGIONS, fused=fused)
+    check_kernel(text, "loop", tile, fast=fused, everywhere=fused)
 
 
 PACKED = """
@@ -345,13 +355,14 @@ r8 = pred[{n}] compare(x, y), direction=LE
 """
 
 
-def test_packed_elements_share_bytes() -> None:
+@pytest.mark.parametrize("kind", ["s4", "u4", "s2", "f4e2m1fn"])
+def test_packed_elements_share_bytes(kind: str) -> None:
     """Elements of less than a byte are read and written whole bytes at a time, odd numbers of them too."""
-    for kind in ("s4", "u4", "s2", "f4e2m1fn"):
-        size = 13 if kind == "s4" else 9
-        check_kernel(
-            module(PACKED.format(t=kind, n=size, m=2 * size)), "loop,copy", exact=True, used=False
-        )
+    size, whole = (13, True) if kind == "s4" else (9, False)
+    text = module(PACKED.format(t=kind, n=size, m=2 * size))
+    check_kernel(
+        text, "loop,copy", exact=True, used=False, fast=whole, everywhere=kind in ("s4", "f4e2m1fn")
+    )
 
 
 EVERY_SIZE = """
@@ -376,7 +387,8 @@ def test_sizes_that_do_not_divide(tile: dict[str, int] | None) -> None:
         text = text.replace("parameter(1)", f"parameter({number + 1})")
         lines.append(re.sub(r"\b([xyr]\d?)\b(?!\()", rf"\1_{size}", text))
         number += 2
-    check_kernel(module("\n".join(lines), REGIONS), "loop", tile)
+    whole = tile == VECTORS
+    check_kernel(module("\n".join(lines), REGIONS), "loop", tile, fast=whole, everywhere=whole)
 
 
 LAYOUTS = """
