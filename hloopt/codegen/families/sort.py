@@ -89,7 +89,8 @@ def _threads(f: FunctionWriter, count: int, hint: str) -> tuple[Scope, Index]:
 
 
 def _pair(scope: Scope, p: str, reach: str, half: str) -> tuple[str, str]:
-    i = scope.declare("int", f"{p} / {half} * (2 * {half}) + {p} % {half}", "left")
+    # p / half * (2 * half) + p % half of a power of two, without dividing.
+    i = scope.declare("int", f"2 * {p} - ({p} & ({half} - 1))", "left")
     j = scope.declare("int", f"2 * {half} == {reach} ? {i} ^ ({reach} - 1) : {i} + {half}", "right")
     return i, j
 
