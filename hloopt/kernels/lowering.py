@@ -22,6 +22,7 @@ from hloopt.passes.expand.batch_norm_expander import BatchNormExpander
 from hloopt.passes.expand.cholesky_expander import CholeskyExpander
 from hloopt.passes.expand.expander import Expander
 from hloopt.passes.expand.ragged_dot_expander import RaggedDotExpander
+from hloopt.passes.expand.reduce_window_rewriter import ReduceWindowRewriter
 from hloopt.passes.expand.stochastic_convert_expander import StochasticConvertExpander
 from hloopt.passes.expand.topk_expander import TopkExpander
 from hloopt.passes.expand.triangular_solve_expander import TriangularSolveExpander
@@ -48,9 +49,13 @@ EXPANDERS: Final[Mapping[type[Expander], str]] = MappingProxyType(
 
 _ONE_BLOCK: Final = Limits().linear_system_size
 _BOUNDED: Final = (CholeskyExpander(above=_ONE_BLOCK), TriangularSolveExpander(above=_ONE_BLOCK))
+# A kernel computes each running sum from its first element on: n * n steps.  Up to here that takes less time
+# than the launches of a few small kernels.  Other reductions add floats up in an order of their own, too.
+_RUNNING: Final = ReduceWindowRewriter(fast_math=True, above=256)
 _EXPAND: Final = (
     *(expander() for expander in EXPANDERS if expander not in map(type, _BOUNDED)),
     *_BOUNDED,
+    _RUNNING,
 )
 
 DEVICE: Final = Pipeline(

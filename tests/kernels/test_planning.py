@@ -226,3 +226,16 @@ def test_a_call_that_stays_runs_in_place() -> None:
     first, second, third = kernels(plan)
     assert second.operands[0] == first.results[0]
     assert third.operands[0] == second.results[0]
+
+
+def test_long_running_sums_are_made_of_short_ones() -> None:
+    """A kernel of n * n steps is left only where it takes less time than several launches."""
+    text = """HloModule m
+sum {{ a = f32[] parameter(0) b = f32[] parameter(1) ROOT r = f32[] add(a, b) }}
+ENTRY e {{ x = f32[{n}] parameter(0) z = f32[] constant(0)
+  ROOT r = f32[{n}] reduce-window(x, z), window={{size={n} pad={reach}_0}}, to_apply=sum }}
+"""
+    for size, longest in ((256, 256), (5000, 16)):
+        ready = make_ready(hloopt.parse(text.format(n=size, reach=size - 1)))
+        windows = [one for one in ready.entry if one.opcode == "reduce-window"]
+        assert max(w.attributes["window"].dims[-1].size for w in windows) <= longest

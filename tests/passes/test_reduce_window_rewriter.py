@@ -46,6 +46,13 @@ def test_every_bit_stays(element: str, dims: str, window: str, opcode: str, init
         assert log.hits == {"reduce in blocks": 1}
 
 
+def test_dimensions_up_to_a_size_stay() -> None:
+    """``above`` is where rewriting begins."""
+    one = text("s32", "64", "size=64 pad=63_0", "add", "0")
+    check(one, ReduceWindowRewriter(above=64), changes=False)
+    check(one, ReduceWindowRewriter(above=63))
+
+
 def test_sums_of_floats_need_fast_math() -> None:
     """Their order is another; the results agree within rounding."""
     for element, rtol in (("f32", 1e-5), ("bf16", 3e-2)):

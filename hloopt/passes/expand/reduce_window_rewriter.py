@@ -35,6 +35,7 @@ class ReduceWindowRewriter(Expander):
 
     block       elements of a block
     fast_math   whether to rewrite floating-point sums and products
+    above       elements up to which a dimension is left as it is
     """
 
     name: ClassVar[str] = "reduce-window-rewriter"
@@ -53,6 +54,7 @@ ENTRY main {
 
     block: int = 16
     fast_math: bool = False
+    above: int = 0
 
     def __post_init__(self) -> None:
         if self.block < 2:
@@ -63,7 +65,8 @@ ENTRY main {
         if instruction.opcode != "reduce-window" or len(instruction.operands) != 2:
             return False
         found = _running(instruction)
-        return found is not None and instruction.array.dims[found.dimension] > self.block
+        longest = max(self.block, self.above)
+        return found is not None and instruction.array.dims[found.dimension] > longest
 
     def step(self, instruction: Instruction) -> str:
         """The same for all."""
