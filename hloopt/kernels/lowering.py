@@ -51,7 +51,7 @@ _ONE_BLOCK: Final = Limits().linear_system_size
 _BOUNDED: Final = (CholeskyExpander(above=_ONE_BLOCK), TriangularSolveExpander(above=_ONE_BLOCK))
 # A kernel computes each running sum from its first element on: n * n steps.  Up to here that takes less time
 # than the launches of a few small kernels.  Other reductions add floats up in an order of their own, too.
-_RUNNING: Final = ReduceWindowRewriter(fast_math=True, above=256)
+_RUNNING: Final = ReduceWindowRewriter(fast_math=True, above=256, narrow=False)
 _EXPAND: Final = (
     *(expander() for expander in EXPANDERS if expander not in map(type, _BOUNDED)),
     *_BOUNDED,

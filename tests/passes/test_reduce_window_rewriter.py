@@ -58,6 +58,8 @@ def test_sums_of_floats_need_fast_math() -> None:
     for element, rtol in (("f32", 1e-5), ("bf16", 3e-2)):
         one = text(element, "100", "size=100 pad=99_0", "add", "0")
         check(one, ReduceWindowRewriter(), changes=False)
+        wide = ReduceWindowRewriter(fast_math=True, narrow=False)
+        check(one, wide, changes=element == "f32", rtol=rtol)
         better, _ = check(one, ReduceWindowRewriter(fast_math=True), rtol=rtol)
         sizes = [
             max(dim.size for dim in entry.attributes["window"].dims)

@@ -36,6 +36,7 @@ class ReduceWindowRewriter(Expander):
     block       elements of a block
     fast_math   whether to rewrite floating-point sums and products
     above       elements up to which a dimension is left as it is
+    narrow      with ``fast_math``, whether to do so for floats narrower than f32: each block is rounded
     """
 
     name: ClassVar[str] = "reduce-window-rewriter"
@@ -55,6 +56,7 @@ ENTRY main {
     block: int = 16
     fast_math: bool = False
     above: int = 0
+    narrow: bool = True
 
     def __post_init__(self) -> None:
         if self.block < 2:
@@ -80,6 +82,8 @@ ENTRY main {
         shape = instruction.array
         if not is_exact(opcode, shape) and not self.fast_math:
             return f"{opcode} of {shape.dtype} rounds by its order, which needs fast_math"
+        if not is_exact(opcode, shape) and shape.dtype.is_narrow_float and not self.narrow:
+            return f"{opcode} of {shape.dtype} would round each block"
         if opcode not in IDEMPOTENT and not _is_identity(opcode, instruction.operands[1]):
             return f"the initial value is no identity of {opcode}, and would come in once a block"
         return None
