@@ -15,7 +15,7 @@ from hloopt.kernels.limits import Limits
 from hloopt.kernels.spec import KernelSpec, Tile
 from hloopt.targets import Target
 
-__all__ = ["NO", "YES", "Efficiency", "Kernel", "KernelDevice", "Site", "Verdict"]
+__all__ = ["NO", "YES", "Disproved", "Efficiency", "Kernel", "KernelDevice", "Site", "Verdict"]
 
 KernelDevice: TypeAlias = Literal["gpu", "cpu"]
 
@@ -42,6 +42,11 @@ class Verdict:
 
     def __bool__(self) -> bool:
         return self.ok
+
+
+@dataclass(frozen=True, slots=True)
+class Disproved(Verdict):
+    """A kernel of the user's matches an instruction, and was found not to compute what it says."""
 
 
 def YES(reason: str = "", option: str = "") -> Verdict:  # noqa: N802 - reads as a constant

@@ -49,7 +49,7 @@ from importlib.metadata import entry_points
 from typing import Any, Final, TypeAlias
 
 from hloopt.errors import HlooptError, UsageError
-from hloopt.kernels.kernel import NO, YES, Efficiency, Kernel, Site, Verdict
+from hloopt.kernels.kernel import NO, YES, Disproved, Efficiency, Kernel, Site, Verdict
 from hloopt.kernels.spec import Argument, Dim3, KernelSpec, Launch, Place, Tile
 from hloopt.kernels.structure import signature
 from hloopt.rewrite.plugins import line_in, run_file
@@ -200,7 +200,9 @@ def _verified(kernel: Kernel, site: Site) -> Verdict:
     if key not in _VERIFIED:
         _VERIFIED[key] = verifier(site, kernel, spec)
     problem = _VERIFIED[key]
-    return NO(problem) if problem else YES("it computes what the interpreter does")
+    if problem:
+        return Disproved(False, problem)
+    return YES("it computes what the interpreter does")
 
 
 def _launch(name: str, site: Site, answer: Any) -> Launch:

@@ -138,6 +138,8 @@ def test_a_kernel_that_is_wrong_is_not_chosen(
     (mine,) = [row for row in choice["candidates"] if row["kernel"] == "row_max"]
     assert not mine["fits"]
     assert mine["reason"].startswith(message)
+    table = invoke("kernels", "-O0", module, "--kernel-file", kernel)
+    assert f"{kernel}: row_max is not used for %top: {message}" in table.stderr
     forced = invoke("kernels", "-O0", module, "--kernel-file", kernel, "--kernel", "top=row_max")
     assert forced.exit_code == 2
     assert "row_max does not fit: " + message in forced.stderr

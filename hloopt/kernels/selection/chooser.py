@@ -9,7 +9,7 @@ from hloopt.analysis.region import region_of
 from hloopt.errors import UsageError
 from hloopt.ir import Instruction, Module
 from hloopt.kernels.estimate import estimate
-from hloopt.kernels.kernel import Kernel, Site
+from hloopt.kernels.kernel import Disproved, Kernel, Site
 from hloopt.kernels.limits import Limits
 from hloopt.kernels.lock import Lock
 from hloopt.kernels.selection.candidate import Candidate, candidates, with_tile
@@ -73,6 +73,12 @@ class Chooser:
         """The kernel of an instruction, empty where nothing fits; the candidates with their verdicts."""
         site = Site(region_of(instruction), self.target, self.limits)
         found = candidates(site, self.known)
+        self.notes += [
+            f"{candidate.kernel.owner}: {candidate.name} is not used for %{instruction.name}: "
+            + candidate.reason.split("\n")[0]
+            for candidate in found
+            if isinstance(candidate.fits, Disproved)
+        ]
         picked = None
         if any(candidate.ok for candidate in found):
             picked = (
