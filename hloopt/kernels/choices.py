@@ -63,7 +63,12 @@ def make_choices(module: Module, choose: Choice, *, allow_host: bool = False) ->
     chooser = _Chooser(module, choose, allow_host=allow_host)
     chooser.computation(module.entry)
     if chooser.errors:
-        raise _first(chooser.errors)
+        error = _first(chooser.errors)
+        if chooser.hostable == len(chooser.errors):
+            error.notes += (
+                "hloopt run --allow-host lets the interpreter evaluate what has no kernel",
+            )
+        raise error
     return chooser.choices
 
 
@@ -79,6 +84,7 @@ class _Chooser:
         self.allow_host = allow_host
         self.choices = Choices()
         self.errors: list[UnsupportedError] = []
+        self.hostable = 0
         self.effects = Effects(module)
 
     def computation(self, computation: Computation) -> None:
@@ -126,10 +132,12 @@ class _Chooser:
         try:
             self.choices.specs[instruction] = self.choose(instruction)[1]
         except UnsupportedError as error:
-            if self.allow_host and _may_be_hosted(instruction):
+            hostable = _may_be_hosted(instruction)
+            if self.allow_host and hostable:
                 self.choices.hosted.add(instruction)
-            else:
-                self.errors.append(error)
+                return
+            self.hostable += hostable
+            self.errors.append(error)
 
 
 def _needed(computation: Computation, effects: Effects) -> Iterator[Instruction]:

@@ -143,7 +143,10 @@ def test_what_has_no_kernel_is_refused_with_its_line(factor: str) -> None:
     result = invoke("run", factor, "--device", "emulator")
 
     assert result.exit_code == 4
-    assert f"{factor}:5:3: error: f: custom-call fits no kernel" in result.stderr
+    assert (
+        f"{factor}:5:3: error: f: custom-call to lapack_sgeqrf_ffi fits no kernel" in result.stderr
+    )
+    assert "note: hloopt run --allow-host lets the interpreter evaluate" in result.stderr
 
 
 def test_the_host_may_take_what_has_no_kernel(factor: str) -> None:

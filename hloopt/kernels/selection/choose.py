@@ -68,6 +68,7 @@ def no_kernel(instruction: Instruction, found: Iterable[Candidate]) -> Unsupport
     reasons: dict[str, list[str]] = {}
     for candidate in found:
         reasons.setdefault(candidate.reason, []).append(candidate.name)
-    error = unsupported(instruction, "fits no kernel")
+    target = instruction.attributes.get("custom_call_target", "")
+    error = unsupported(instruction, f"to {target} fits no kernel" if target else "fits no kernel")
     error.notes = tuple(f"{', '.join(names)}: {reason}" for reason, names in reasons.items())
     return error
