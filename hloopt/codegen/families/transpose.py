@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 
 from hloopt.analysis.emitters.transposes import TransposeTiling
+from hloopt.codegen.families.loop import store_run
 from hloopt.codegen.index import Index, delinearize, linearize
 from hloopt.codegen.writer import FunctionWriter
 from hloopt.ir import Instruction
@@ -13,7 +14,8 @@ from hloopt.kernels.families.transpose import heroes_of, tiling_of
 
 __all__ = ["EMITTERS"]
 
-_Move = Callable[["_Place"], None]
+_Move = Callable[[Sequence["_Place"]], None]
+"""Moves places that lie next to each other where they are written, all inside if the first one is."""
 
 
 class _Place:
@@ -68,27 +70,36 @@ def _emit(f: FunctionWriter) -> None:
     assert not isinstance(heroes, str)
     tiling = tiling_of(f.region, f.tile, packed=f.spec.kernel == "packed-transpose")
     each = tuple(dict.fromkeys(heroes))
-    tiles = {hero: f.shared(f.uses.type(hero.array.dtype), tiling.shared, "tile") for hero in each}
+    # Elements that share a bank are written and read at once.
+    aligned = tiling.form == "packed"
+    tiles = {
+        hero: f.shared(f.uses.type(hero.array.dtype), tiling.shared, "tile", aligned=aligned)
+        for hero in each
+    }
     coordinates = delinearize(f.block(), tiling.counts)
     base = [at * side for at, side in zip(coordinates, tiling.tile, strict=True)]
 
-    def fill(place: _Place) -> None:
-        for hero in each:
-            operand = hero.operands[0]
-            index = delinearize(linearize(place.operand, tiling.dims), operand.array.dims)
-            value = f.elements.value(operand, index)
-            f.elements.scope.line(f"{tiles[hero]}{place.shared} = {value};")
+    def fill(run: Sequence[_Place]) -> None:
+        for place in run:
+            for hero in each:
+                operand = hero.operands[0]
+                index = delinearize(linearize(place.operand, tiling.dims), operand.array.dims)
+                value = f.elements.value(operand, index)
+                f.elements.scope.line(f"{tiles[hero]}{place.shared} = {value};")
 
-    def empty(place: _Place) -> None:
-        linear = linearize(place.result, place.result_dims)
-        for hero in each:
-            _take(f, hero, delinearize(linear, hero.array.dims), f"{tiles[hero]}{place.shared}")
-        values = []
-        for result in f.region.results:
-            index = delinearize(linear, result.shape.dims)
-            values.append(f.elements.value(result.instruction, index, result.leaf))
-        for number, value in enumerate(values):
-            f.store(f.result(number), linear, value)
+    def empty(run: Sequence[_Place]) -> None:
+        values: list[list[str]] = [[] for _ in f.region.results]
+        for place in run:
+            linear = linearize(place.result, place.result_dims)
+            for hero in each:
+                _take(f, hero, delinearize(linear, hero.array.dims), f"{tiles[hero]}{place.shared}")
+            for stored, result in zip(values, f.region.results, strict=True):
+                index = delinearize(linear, result.shape.dims)
+                stored.append(f.elements.value(result.instruction, index, result.leaf))
+        first = linearize(run[0].result, run[0].result_dims)
+        for number, stored in enumerate(values):
+            pointee = f.result(number)
+            store_run(f, pointee, first, stored, pointee.shape.elements)
 
     _move(f, tiling, base, fill, filling=True)
     f.barrier()
@@ -112,14 +123,25 @@ def _move(
             block, step = f.elements.loop(steps, "s")
             blocks.enter_context(f.elements.within(block))
         visit = _packed_places if tiling.form == "packed" else _places
-        for place in visit(f, tiling, base, step, filling=filling):
+        places = visit(f, tiling, base, step, filling=filling)
+        length = 1 if filling else _written_at_once(tiling)
+        for start in range(0, len(places), length):
+            place = places[start]
             tests = place.tests
             if tiling.form == "packed":
                 tests += _overhang(tiling, place)
             scope = f.elements.scope
             block = scope.block(f"if ({' && '.join(tests)})") if tests else scope
             with f.elements.within(block):
-                move(place)
+                move(places[start : start + length])
+
+
+def _written_at_once(tiling: TransposeTiling) -> int:
+    """Neighbours in the result that a thread of a packed tile has, if they are all inside or none is."""
+    vector = tiling.vector
+    if tiling.form != "packed" or tiling.dims[tiling.row] % vector or tiling.rows % vector:
+        return 1
+    return vector
 
 
 def _overhang(tiling: TransposeTiling, place: _Place) -> list[str]:
