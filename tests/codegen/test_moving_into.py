@@ -20,6 +20,7 @@ from hloopt.runtime.device import Array
 from hloopt.runtime.emulator import EmulatorDevice
 from hloopt.runtime.inputs import generate
 from hloopt.runtime.kernel_check import CheckedProgram
+from hloopt.runtime.nvrtc import compile_ptx
 from hloopt.types import DTYPES
 
 
@@ -36,8 +37,8 @@ def check(
     kernel: str,
     tile: Mapping[str, int] | None = None,
     inputs: list[Array] | None = None,
-) -> None:
-    """As ``harness.check_kernel``, with copies inserted where a buffer would be written too early."""
+) -> str:
+    """As ``harness.check_kernel``, with copies inserted where a buffer would be written too early; returns the source."""
     module = hloopt.parse(text)
     hloopt.verify(module)
     ready = make_ready(module)
@@ -59,6 +60,7 @@ def check(
         for one, other in zip(*found, strict=True):
             assert one.tobytes() == other.tobytes(), f"the order of blocks matters\n{source}"
     compile_everywhere(source)
+    return source
 
 
 SCATTERS = """HloModule m
@@ -136,6 +138,23 @@ def test_scatters_combine_in_every_type(kernel: str) -> None:
         cases += [(kind, opcode) for opcode in opcodes]
     text = scatters(cases, windows=False)
     check(text, kernel, None, scattered_inputs(text))
+
+
+def test_narrow_sums_are_one_instruction_where_there_is_one() -> None:
+    """sm_90 adds bf16 in memory, older devices add f16 only: bf16 goes by compare-and-swap there."""
+    text = scatters([("f16", "add"), ("bf16", "add")], windows=False)
+    source = check(text, "scatter-atomic", None, scattered_inputs(text))
+    assert "add_to_f16(&result[" in source
+    assert "add_to_bf16(&result[" in source
+    try:
+        newer, older = (compile_ptx(source, name) for name in ("sm_90", "sm_80"))
+    except DeviceError as error:
+        pytest.skip(str(error))
+    assert "red.add.noftz.f16" in newer
+    assert "red.add.noftz.bf16" in newer
+    assert "atom.cas" not in newer
+    assert "red.add.noftz.f16" in older
+    assert "red.add.noftz.bf16" not in older
 
 
 @pytest.mark.parametrize(

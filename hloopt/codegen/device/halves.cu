@@ -99,3 +99,31 @@ __device__ bf16 minimum_bf16(bf16 x, bf16 y) {
   return round_bf16(minimum_f32(widen_bf16(x), widen_bf16(y)));
 #endif
 }
+
+// Add to a number in memory as one step.
+template <class P>
+__device__ void add_to_f16(P p, f16 value) {
+#if defined(__CUDACC__)
+  asm volatile("red.add.noftz.f16 [%0], %1;" : : "l"(p), "h"(value.bits) : "memory");
+#else
+  f16 seen = swap_if(p, value, value), old;
+  do {
+    old = seen;
+    seen = swap_if(p, old, add_f16(old, value));
+  } while (!same_bits(seen, old));
+#endif
+}
+
+// Add to a number in memory as one step.
+template <class P>
+__device__ void add_to_bf16(P p, bf16 value) {
+#if defined(__CUDACC__) && __CUDA_ARCH__ >= 900
+  asm volatile("red.add.noftz.bf16 [%0], %1;" : : "l"(p), "h"(value.bits) : "memory");
+#else
+  bf16 seen = swap_if(p, value, value), old;
+  do {
+    old = seen;
+    seen = swap_if(p, old, add_bf16(old, value));
+  } while (!same_bits(seen, old));
+#endif
+}

@@ -40,6 +40,9 @@ def combine_atomically(
     if kind.name in NATIVE.get(opcode, ()):
         e.scope.line(f"{_FUNCTIONS[opcode]}({target}, {value});")
         return ""
+    if opcode == "add" and kind.name in ("f16", "bf16"):
+        e.scope.line(f"{f.uses.call(f'add_to_{kind.name}', target, value)};")
+        return ""
     type_name = f.uses.type(kind)
     # Swapping a value for itself changes nothing and tells what is there.
     seen = e.scope.variable(type_name, "seen", f.uses.call("swap_if", target, value, value))
