@@ -33,6 +33,7 @@ __all__ = [
     "load_all_inputs",
     "load_expected",
     "load_inputs",
+    "positions",
     "stored",
     "stray",
 ]
@@ -75,7 +76,7 @@ def generate_all(module: Module, seed: int, replicas: int, partitions: int) -> l
     asked, whole = roles(module), is_about_whole_arrays(module)
     found: list[list[Array]] = [[] for _ in range(replicas * partitions)]
     for number, parameter in enumerate(module.entry.parameters):
-        places = list(_positions(parameter.shape))
+        places = list(positions(parameter.shape))
         keys = [
             key
             for key, leaf in zip(
@@ -108,7 +109,7 @@ def stray(module: Module, inputs: list[Array], seed: int = 0) -> list[Array]:
     arrays = iter(inputs)
     found = []
     for parameter in module.entry.parameters:
-        for index, shape in _positions(parameter.shape):
+        for index, shape in positions(parameter.shape):
             array = next(arrays)
             limit = asked.get((parameter, index), Role()).limit
             if limit is not None and shape.dtype.is_integer:
@@ -146,13 +147,13 @@ def _size(bound: int, seed: int) -> int:
     return int(rng.integers(min(bound, 1), bound, endpoint=True))
 
 
-def _positions(
+def positions(
     shape: Shape, index: tuple[int, ...] = ()
 ) -> Iterator[tuple[tuple[int, ...], ArrayShape]]:
     """The arrays of a shape and where they are in it, in the order of a flat list."""
     if isinstance(shape, TupleShape):
         for number, element in enumerate(shape.elements):
-            yield from _positions(element, (*index, number))
+            yield from positions(element, (*index, number))
     elif isinstance(shape, ArrayShape) and shape.dtype.is_array:
         yield index, shape
 
@@ -187,7 +188,7 @@ def load_all_expected(path: Path, module: Module, participants: int) -> list[lis
 
 
 def _arrays(instruction: Instruction) -> list[ArrayShape]:
-    return [shape for _, shape in _positions(instruction.shape)]
+    return [shape for _, shape in positions(instruction.shape)]
 
 
 def _load(

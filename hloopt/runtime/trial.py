@@ -21,21 +21,20 @@ from hloopt.kernels.structure import standalone
 from hloopt.runtime.compare import compare_all
 from hloopt.runtime.device_program import DeviceProgram
 from hloopt.runtime.emulator import EmulatorDevice, check_emulator
-from hloopt.runtime.inputs import generate, stray
+from hloopt.runtime.trial_inputs import TRIALS, trial_inputs
 
 __all__ = ["try_kernel"]
 
 Array = np.ndarray[Any, Any]
 
-_SEEDS: Final = (0, 1, 2)
 _SECONDS: Final = 20.0  # for one launch
 
 
 def try_kernel(site: Site, kernel: Kernel, spec: KernelSpec) -> str:
     """What is wrong with a kernel at a site, empty where nothing was found.
 
-    Inputs are drawn from three seeds, with indices out of range from the last; the emulator checks every access
-    to memory, and runs blocks in another order each time.
+    Inputs are those of ``trial_inputs.TRIALS``; the emulator checks every access to memory, and runs blocks in
+    another order each time.
     """
     try:
         check_emulator()
@@ -62,10 +61,8 @@ def _trial(site: Site, kernel: Kernel, spec: KernelSpec) -> str:
 
     plan = plan_program(ready, chosen)
     source = render(plan, site.target, site.limits)
-    for seed in _SEEDS:
-        inputs = generate(module, seed)
-        if seed == _SEEDS[-1]:
-            inputs = stray(module, inputs, seed)
+    for seed, spread in enumerate(TRIALS):
+        inputs = trial_inputs(module, seed, spread)
         device = EmulatorDevice(mode="check", seed=seed, time_limit=_SECONDS)
         program = DeviceProgram(ready, plan, device, source)
         try:

@@ -50,8 +50,9 @@ from hloopt.kernels.spec import KernelSpec, Launch  # noqa: E402
 from hloopt.runtime.compare import compare_all  # noqa: E402
 from hloopt.runtime.device import Array, PointerArgument  # noqa: E402
 from hloopt.runtime.emulator import EmulatorDevice  # noqa: E402
-from hloopt.runtime.inputs import generate, stray  # noqa: E402
+from hloopt.runtime.inputs import generate  # noqa: E402
 from hloopt.runtime.kernel_check import CheckedProgram  # noqa: E402
+from hloopt.runtime.trial_inputs import TRIALS, trial_inputs  # noqa: E402
 from hloopt.targets import find_target  # noqa: E402
 from mutation_subjects import SUBJECTS, Subject  # noqa: E402
 from mutations import Mutation, kernel_texts, sample  # noqa: E402
@@ -251,23 +252,22 @@ def judge(
 
 
 def _caught(batch: Batch, mutant: str) -> tuple[Verdict | None, str]:
-    """By what a user has: runs in check mode with inputs of three seeds, blocks in another order each time.
+    """By what a kernel on trial has to pass: check mode with its inputs, blocks in another order each time.
 
-    The first inputs run twice, and their results are the same bits; of the last some indices are out of range.
+    The first inputs run twice, and their results are the same bits.
     """
+    module = batch.program.module
     first: list[Array] = []
-    for seed, order in ((0, 1), (0, 2), (1, 3), (2, 4)):
-        inputs = generate(batch.program.module, seed)
-        if seed == 2:
-            inputs = stray(batch.program.module, inputs, seed)
+    for trial, order in [(0, 1), *((trial, trial + 2) for trial in range(len(TRIALS)))]:
+        inputs = trial_inputs(module, trial, TRIALS[trial])
         if mutant == next(iter(batch.mutants)):
             batch.run("", inputs, order)
         try:
             got = batch.run(mutant, inputs, order)
         except EvaluationError as error:
-            return "check", f"inputs {seed}: {error.reason}"
+            return "check", f"inputs {trial}: {error.reason}"
         except AssertionError as error:
-            return "compared", f"inputs {seed}: {error}"
+            return "compared", f"inputs {trial}: {error}"
         if order == 2 and not batch.program.is_atomic and not _same(first, got):
             return "order", "inputs 0: other bits in another order"
         first = first or got
@@ -277,18 +277,14 @@ def _caught(batch: Batch, mutant: str) -> tuple[Verdict | None, str]:
 def _in_truth(check: Batch, fast: Batch, mutant: str) -> tuple[Verdict, str]:
     """Whether a mutant that was not caught is equivalent after all."""
     module = check.program.module
-    plain = [generate(module, seed) for seed in (3, 4, 5, 6)]
     rounded = ""
-    for number, inputs in enumerate([*plain, *(_special(one, 7) for one in plain)]):
-        what = (
-            f"inputs {number}" if number < len(plain) else f"special values {number - len(plain)}"
-        )
-        exact = number >= len(plain)
+    for what, inputs in _many_inputs(module):
+        checked = what.endswith(" 101")
         for seed in (0, 5):
             try:
                 want = fast.run("", inputs, 0)
                 got = fast.run(mutant, inputs, seed)
-                if number in (0, len(plain)):
+                if checked:
                     check.run("", inputs, seed)
                     check.run(mutant, inputs, seed)
             except EvaluationError as error:
@@ -299,8 +295,17 @@ def _in_truth(check: Batch, fast: Batch, mutant: str) -> tuple[Verdict, str]:
                 continue
             if not _near(got, want):
                 return "missed", f"{what}: other results"
-            rounded = rounded or f"{what}: other bits, within rounding" + exact * " (special)"
+            rounded = rounded or f"{what}: other bits, within rounding"
     return ("rounding", rounded) if rounded else ("equivalent", "")
+
+
+def _many_inputs(module: Module) -> Iterator[tuple[str, list[Array]]]:
+    """Inputs that no trial has: of each spread, with special values, and many with a lone element."""
+    for spread in dict.fromkeys(TRIALS):
+        for seed in range(101, 125 if spread == "lone" else 104):
+            yield f"{spread} {seed}", trial_inputs(module, seed, spread)
+    for seed in (101, 102, 103):
+        yield f"special values {seed}", _special(generate(module, seed), seed)
 
 
 def _near(got: Sequence[Array], want: Sequence[Array]) -> bool:
