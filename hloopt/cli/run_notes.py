@@ -11,7 +11,7 @@ from hloopt.ir import Module
 if TYPE_CHECKING:
     from hloopt.runtime import Program
 
-__all__ = ["bytes_alive", "check_memory", "on_host", "open_numbers"]
+__all__ = ["bytes_alive", "check_memory", "on_host", "on_selection", "open_numbers"]
 
 
 def bytes_alive(module: Module, participants: int) -> int:
@@ -34,6 +34,12 @@ def on_host(program: Program) -> list[str]:
     names = ", ".join(f"%{instruction.name}" for instruction in found[:3])
     more = f" and {len(found) - 3} more" if len(found) > 3 else ""
     return [f"{len(found)} of {program.kernels} kernels run on the host: {names}{more}"]
+
+
+def on_selection(program: Program) -> list[str]:
+    """What the choice of a device's kernels has to say: a stale lock file, a kernel found wrong."""
+    prepared = getattr(program, "prepared", None)
+    return [] if prepared is None else list(prepared.report.notes)
 
 
 def open_numbers(module: Module, expected: Sequence[Any] | None) -> list[str]:

@@ -12,7 +12,7 @@ from hloopt.cli.files import Input
 from hloopt.cli.gpu_options import Profiling
 from hloopt.cli.outputs import is_folder, write_bytes
 from hloopt.cli.pipeline_options import Chosen
-from hloopt.cli.run_notes import bytes_alive, check_memory, on_host, open_numbers
+from hloopt.cli.run_notes import bytes_alive, check_memory, on_host, on_selection, open_numbers
 from hloopt.cli.watching import Watching
 from hloopt.errors import UsageError
 from hloopt.ir import Module
@@ -141,6 +141,7 @@ class Runner:
                 *passes.notes,
                 *self._notes(reference),
                 *open_numbers(module, expected),
+                *on_selection(optimised),
                 *on_host(optimised),
             ],
         )

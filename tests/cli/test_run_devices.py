@@ -80,6 +80,21 @@ def test_a_lock_file_written_by_a_run_suits_the_next(softmax: str, tmp_path: Pat
     assert second.exit_code == 0, second.stderr
 
 
+def test_a_stale_lock_file_is_told_beside_the_results(softmax: str, tmp_path: Path) -> None:
+    """Without --frozen the program runs, by other kernels than the file says: the report tells."""
+    lock = tmp_path / "kernels.toml"
+    made = invoke("kernels", softmax, "--write-lock", str(lock))
+    assert made.exit_code == 0, made.stderr
+    words = ("run", softmax, "--device", "emulator", "--repeat", "1", "--json", "--lock", str(lock))
+    (fresh,) = json.loads(invoke(*words).stdout)["modules"]
+    assert fresh["notes"] == []
+    lock.write_text(lock.read_text().replace('instruction = "', 'instruction = "not_'))
+    (stale,) = json.loads(invoke(*words).stdout)["modules"]
+    assert stale["passed"]
+    (note,) = stale["notes"]
+    assert note.startswith(f"kernel-selection: {lock} does not suit this module: ")
+
+
 def test_a_plan_runs_as_it_was_written(softmax: str, tmp_path: Path) -> None:
     """What hloopt kernels --plan --json prints is a program; its kernels are those that it names."""
     plan = tmp_path / "plan.json"
