@@ -256,7 +256,11 @@ class Elements:
         if table is None:
             table = self.scope.names.fresh(instruction.name)
             values = ", ".join(literal(element, kind) for element in array.reshape(-1))
-            self.scope.line(f"const {self.uses.type(kind)} {table}[{array.size}] = {{{values}}};")
+            # In memory once and for all, not written by each thread; but calls are no constants there.
+            static = "" if "__" in values else "static "
+            self.scope.line(
+                f"{static}const {self.uses.type(kind)} {table}[{array.size}] = {{{values}}};"
+            )
             self.scope.remember(key, table)
         position = linearize(at.index, array.shape)
         return self.scope.declare(self.uses.type(kind), f"{table}[{position}]", instruction.name)

@@ -17,6 +17,7 @@ from hloopt.runtime.device_compile import prepare
 from hloopt.runtime.emulator import EmulatorDevice
 from hloopt.runtime.inputs import generate
 from hloopt.runtime.kernel_check import CheckedProgram
+from hloopt.runtime.nvrtc import compile_cuda
 from hloopt.types import DTYPES
 
 VECTORS = {"unroll": 4, "vector": 4}
@@ -423,3 +424,35 @@ ENTRY main {
 def test_layouts_nested_fusions_and_calls() -> None:
     """Arrays of any layout come in and go out; fusions in fusions and calls are computed."""
     run_prepared(LAYOUTS)
+
+
+def test_tables_lie_in_memory_once() -> None:
+    """Constants of a fusion are not written by each thread; those with infinities are, for want of literals."""
+    kinds = {"f32": "0.5,1,2,-3", "bf16": "1,2,3,4", "s64": "1,-2,3,-9223372036854775808"}
+    kinds |= {
+        "c64": "(1,2),(3,4),(5,6),(-7,8)",
+        "pred": "true,false,true,true",
+        "f64": "1,inf,nan,-2",
+    }
+    bodies, lines = [], []
+    for at, (kind, values) in enumerate(kinds.items()):
+        operation = "select(x, x, b)" if kind == "pred" else "add(x, b)"
+        bodies.append(
+            f"f{at}x {{ x = {kind}[9,100] parameter(0)\n  c = {kind}[100] constant({{{','.join([values] * 25)}}})\n"
+            f"  b = {kind}[9,100] broadcast(c), dimensions={{1}}\n  ROOT r = {kind}[9,100] {operation} }}"
+        )
+        lines.append(f"  x{at} = {kind}[9,100] parameter({at})")
+        lines.append(f"  r{at} = {kind}[9,100] fusion(x{at}), kind=kLoop, calls=f{at}x")
+    names = ", ".join(f"r{at}" for at in range(len(kinds)))
+    shapes = ", ".join(f"{kind}[9,100]" for kind in kinds)
+    entry = "\n".join([*lines, f"  ROOT out = ({shapes}) tuple({names})"])
+    source = check_kernel(
+        "HloModule m\n" + "\n".join(bodies) + f"\nENTRY e {{\n{entry}\n}}\n", exact=True
+    )
+    assert source.count("  static const ") == len(kinds) - 1
+    try:
+        compiled = compile_cuda(source, "sm_90")
+    except DeviceError as error:
+        pytest.skip(str(error))
+    stacks = {name: found.stack for name, found in compiled.resources.items()}
+    assert sorted(stacks.values())[:-1] == [0] * (len(kinds) - 1)
