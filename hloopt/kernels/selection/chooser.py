@@ -12,6 +12,7 @@ from hloopt.kernels.estimate import estimate
 from hloopt.kernels.kernel import Disproved, Kernel, Site
 from hloopt.kernels.limits import Limits
 from hloopt.kernels.lock import Lock
+from hloopt.kernels.needed import selectable
 from hloopt.kernels.selection.candidate import Candidate, candidates, with_tile
 from hloopt.kernels.selection.choice import Choice, considered
 from hloopt.kernels.selection.selectors import ask, pick
@@ -64,10 +65,7 @@ class Chooser:
         names = [kernel.name for kernel in self.known]
         for wish in self.wishes:
             if wish.kernel not in names:
-                hint = did_you_mean(wish.kernel, names)
-                raise UsageError(
-                    f"--kernel: '{wish.text}': no kernel is called '{wish.kernel}'{hint}"
-                )
+                raise UsageError(f"--kernel: '{wish.text}': {_unknown(wish.kernel, names)}")
 
     def choose(self, instruction: Instruction) -> Choice:
         """The kernel of an instruction, empty where nothing fits; the candidates with their verdicts."""
@@ -236,15 +234,23 @@ class Chooser:
         if wish.names_one and named in names:
             return f"%{named} is not run by a kernel of its own"
         if wish.names_one:
-            return f"no instruction is called '{named}'" + did_you_mean(named, names)
+            runs = [one.name for _, one in selectable(self.module)]
+            return f"no instruction is called '{named}'" + did_you_mean(named, runs)
         return "no instruction that needs a kernel matches"
+
+
+def _unknown(name: str, names: Sequence[str]) -> str:
+    """No kernel is called so, but perhaps nearly; all of them are too many for a message."""
+    hint = did_you_mean(name, names)
+    listed = "; hloopt kernels --list has them all"
+    return f"no kernel is called '{name}'" + (listed if hint.startswith("; near") else hint)
 
 
 def _take(found: Sequence[Candidate], name: str, tile: Tile, by: str, reason: str) -> _Picked | str:
     """The candidate of a name with a tile, or why it cannot be had."""
     candidate = next((entry for entry in found if entry.name == name), None)
     if candidate is None:
-        return f"no kernel is called '{name}'" + did_you_mean(name, [entry.name for entry in found])
+        return _unknown(name, [entry.name for entry in found])
     if not candidate.ok:
         return f"{name} does not fit: {candidate.reason}"
     try:
