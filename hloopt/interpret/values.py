@@ -35,8 +35,8 @@ def parameter_values(
     ]
     if len(inputs) != len(wanted):
         raise EvaluationError(
-            f"computation {entry.name} has {len(wanted)} parameter arrays, "
-            f"but {len(inputs)} inputs were given"
+            f"computation {entry.name} has {len(wanted)} parameter array{'s' if len(wanted) != 1 else ''}, "
+            f"but {len(inputs)} input{'s were' if len(inputs) != 1 else ' was'} given"
         )
     remaining = iter(inputs)
     return [

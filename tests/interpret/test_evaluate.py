@@ -76,7 +76,7 @@ def test_int4_comes_sign_extended_in_bytes():
 @pytest.mark.parametrize(
     ("kind", "given", "message"),
     [
-        ("f32", [], "has 1 parameter arrays, but 0 inputs"),
+        ("f32", [], "has 1 parameter array, but 0 inputs"),
         ("f32", [np.zeros(3, np.float32)], r"has dimensions \[2\], but the input has \[3\]"),
         ("f32", [np.zeros(2, np.float64)], "is f32, but the input is float64"),
         ("f32", [np.zeros(2, np.uint32)], "is f32, but the input is uint32"),

@@ -319,7 +319,7 @@ def test_wrong_inputs_and_several_participants_are_refused() -> None:
     """With the interpreter's words for inputs; by a plain sentence for participants."""
     text = "HloModule m\nENTRY e { p = f32[3] parameter(0)\n ROOT r = f32[3] negate(p) }"
     program = fake_program(hloopt.parse(text))
-    with pytest.raises(EvaluationError, match="1 parameter arrays, but 0 inputs"):
+    with pytest.raises(EvaluationError, match="1 parameter array, but 0 inputs"):
         program.run([])
     with pytest.raises(EvaluationError, match="has dimensions"):
         program.run([np.zeros(4, np.float32)])

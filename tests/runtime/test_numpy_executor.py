@@ -282,7 +282,7 @@ def test_wrong_inputs_are_refused() -> None:
     program = hloopt.compile(
         hloopt.parse("HloModule m\nENTRY e {\n ROOT x = f32[3] parameter(0)\n}\n")
     )
-    with pytest.raises(EvaluationError, match="1 parameter arrays, but 0 inputs"):
+    with pytest.raises(EvaluationError, match="1 parameter array, but 0 inputs"):
         program.run([])
     with pytest.raises(EvaluationError, match=r"dimensions \[3\], but the input has \[4\]"):
         program.run([np.ones(4, np.float32)])

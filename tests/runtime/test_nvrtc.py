@@ -134,7 +134,8 @@ def test_without_the_library_one_line_says_how_to_install_it(
         library, "candidates", lambda: iter(["libnvrtc.so.0", "/nowhere/libnvrtc.so"])
     )
     with pytest.raises(
-        DeviceError, match=r"^NVRTC, which compiles CUDA C, is not installed: pip install"
+        DeviceError,
+        match=r"^NVRTC, which compiles CUDA C, is not installed: pip install nvidia-cuda-nvrtc",
     ) as caught:
         nvrtc.compile_cuda(SOURCE, "sm_90")
     assert "\n" not in str(caught.value)

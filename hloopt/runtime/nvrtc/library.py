@@ -131,8 +131,12 @@ def nvrtc_for(arch: str, newest: int | None = None) -> Nvrtc:
             refused.append(f"{library} compiles for {first} to {last}, not for {arch}")
         else:
             return library
-    why = "; ".join(dict.fromkeys(refused)) or "NVRTC, which compiles CUDA C, is not installed"
-    raise DeviceError(f"{why}: {INSTALL}")
+    if not refused:
+        raise DeviceError(
+            "NVRTC, which compiles CUDA C, is not installed: pip install nvidia-cuda-nvrtc is enough to "
+            f"compile; to run, {INSTALL}"
+        )
+    raise DeviceError(f"{'; '.join(dict.fromkeys(refused))}: {INSTALL}")
 
 
 def nvrtc_for_device(capability: tuple[int, int], newest: int | None = None) -> tuple[Nvrtc, str]:
