@@ -189,16 +189,24 @@ class Shown:
             show_plan(self.plan, console, self.resources)
             return
         show_choices(self.rows, console, self.functions())
-        if all(row.kernel for row in self.rows):
-            try:
-                click.echo(memory_line(self.plan))
-            except UnsupportedError as error:
-                click.echo(f"note: there is no plan: {error.message}", err=True)
+        if (plan := self.possible_plan()) is not None:
+            click.echo(memory_line(plan))
+
+    def possible_plan(self) -> Plan | None:
+        """The plan, if there is one; a note on stderr says why not, where each row has a kernel."""
+        if not all(row.kernel for row in self.rows):
+            return None
+        try:
+            return self.plan
+        except UnsupportedError as error:
+            click.echo(f"note: there is no plan: {error.message}", err=True)
+            return None
 
     def json(self, *, planned: bool, source: bool) -> dict[str, Any]:
         """As JSON values."""
         from hloopt.kernels.plan_json import dump_plan
         from hloopt.report.kernels import choice_json
+        from hloopt.report.plan import memory_json
 
         functions = self.functions()
         row: dict[str, Any] = {
@@ -209,6 +217,8 @@ class Shown:
                 for one in self.rows
             ],
         }
+        plan = self.plan if planned else self.possible_plan()
+        row["memory"] = memory_json(plan) if plan is not None else None
         if planned:
             row["plan"] = json.loads(dump_plan(self.plan, self.module))
             row["hlo"] = self.module.to_text()

@@ -33,7 +33,7 @@ from hloopt.report.numbers import amount, byte_size
 if TYPE_CHECKING:
     from hloopt.runtime.nvrtc.resources import Resources
 
-__all__ = ["PlanRow", "memory_line", "plan_rows", "plan_text", "show_plan"]
+__all__ = ["PlanRow", "memory_json", "memory_line", "plan_rows", "plan_text", "show_plan"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,15 +157,21 @@ def _place(buffer: Buffer) -> str:
     return f"{buffer.allocation.kind[0]}{buffer.allocation.number}"
 
 
-def memory_line(plan: Plan) -> str:
-    """What all memory comes to, and how near the arena is to what lives at once."""
+def memory_json(plan: Plan) -> dict[str, int]:
+    """Bytes by kind of allocation, at the peak, and what lives at once at most, as JSON values."""
     sizes = {"parameter": 0, "constant": 0, "arena": 0}
     for allocation in plan.allocations:
         sizes[allocation.kind] += allocation.byte_size
-    bound = plan.live_bound - sizes["parameter"] - sizes["constant"]
+    return {**sizes, "peak": plan.peak, "live_bound": plan.live_bound}
+
+
+def memory_line(plan: Plan) -> str:
+    """What all memory comes to, and how near the arena is to what lives at once."""
+    sizes = memory_json(plan)
+    bound = sizes["live_bound"] - sizes["parameter"] - sizes["constant"]
     ratio = f", {sizes['arena'] / bound:.2f} of what lives at once" if bound else ""
     return (
-        f"peak {byte_size(plan.peak)}: parameters {byte_size(sizes['parameter'])}, "
+        f"peak {byte_size(sizes['peak'])}: parameters {byte_size(sizes['parameter'])}, "
         f"constants {byte_size(sizes['constant'])}, arena {byte_size(sizes['arena'])}{ratio}"
     )
 
