@@ -79,8 +79,7 @@ class _Tiles:
     @property
     def _is_large(self) -> bool:
         """Whether sums take so many registers that a core has room for two blocks only if told so."""
-        sums = self.tiling.thread_m * self.tiling.thread_n
-        return sums >= 64 and self.f.spec.kernel in ("dot-tiled", "dot-split-k")
+        return self.tiling.thread_m * self.tiling.thread_n >= 64
 
     def _place(self) -> None:
         """Which tile this block has, and where in it this thread is."""
