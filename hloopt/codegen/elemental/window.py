@@ -39,26 +39,34 @@ def window_position(
     return tests, at // window.base_dilation
 
 
+def _visit(
+    e: Elements, instruction: Instruction, output: _Position, blocks: ExitStack
+) -> _Position:
+    """Begin loops over the window of an output, and tests that it meets an element; returns its index."""
+    position = []
+    dims = instruction.operands[0].array.dims
+    for at, window in enumerate(window_dims(instruction)):
+        element = Index(0)
+        if window.size != 1:
+            block, element = e.loop(window.size, "w")
+            blocks.enter_context(e.within(block))
+        tests, place = window_position(e, output[at], element, window, dims[at])
+        if tests:
+            blocks.enter_context(e.within(e.scope.block(f"if ({' && '.join(tests)})")))
+        position.append(place)
+    return tuple(position)
+
+
 def _reduce_window(e: Elements, instruction: Instruction, index: _Position, leaf: int) -> Emission:
     count = len(instruction.operands) // 2
     inputs, inits = instruction.operands[:count], instruction.operands[count:]
     reducer = Reducer.of(instruction)
     first = yield from each(map(At, inits))
     names = begin(e, reducer, first, instruction.name)
-    dims = inputs[0].array.dims
     with ExitStack() as blocks:
-        position = []
-        for at, window in enumerate(window_dims(instruction)):
-            element = Index(0)
-            if window.size != 1:
-                block, element = e.loop(window.size, "w")
-                blocks.enter_context(e.within(block))
-            tests, place = window_position(e, index[at], element, window, dims[at])
-            if tests:
-                blocks.enter_context(e.within(e.scope.block(f"if ({' && '.join(tests)})")))
-            position.append(place)
+        position = _visit(e, instruction, index, blocks)
         if inputs[0].array.elements:
-            yield from fold(e, reducer, names, inputs, tuple(position))
+            yield from fold(e, reducer, names, inputs, position)
     return finish(e, reducer, names, instruction, index, leaf)
 
 
@@ -110,21 +118,12 @@ def _selected(
 ) -> Generator[At, str, list[str]]:
     """Search one window; returns the variables of the selected element's place, -1 where there is none."""
     operand = instruction.operands[0]
-    dims, kind = operand.array.dims, e.loads.index_type
-    chosen = [e.scope.variable(kind, f"selected_{at}", "-1") for at in range(len(dims))]
+    kind = e.loads.index_type
+    chosen = [e.scope.variable(kind, f"selected_{at}", "-1") for at in range(operand.array.rank)]
     best = e.scope.variable(e.uses.type(operand.array.dtype), "selected")
     with ExitStack() as blocks:
-        position = []
-        for at, window in enumerate(window_dims(instruction)):
-            element = Index(0)
-            if window.size != 1:
-                block, element = e.loop(window.size, "w")
-                blocks.enter_context(e.within(block))
-            tests, place = window_position(e, output[at], element, window, dims[at])
-            if tests:
-                blocks.enter_context(e.within(e.scope.block(f"if ({' && '.join(tests)})")))
-            position.append(place)
-        candidate = yield At(operand, tuple(position))
+        position = _visit(e, instruction, output, blocks)
+        candidate = yield At(operand, position)
         keep = e.scope.variable("bool", "keep", "false")
         with e.within(e.scope.block(f"if ({chosen[0]} >= 0)")):
             results = yield from e.call(instruction.attributes["select"], [best, candidate])
