@@ -42,7 +42,9 @@ _LANGUAGE = (
 )
 # GCC makes fused multiply-adds of complex products side by side, whatever -ffp-contract says.
 _FAST = ("-O2", "-ftree-vectorize", "-fno-tree-slp-vectorize")
-_CHECKED = ("-O1", "-DHLOOPT_CHECK")
+# Arrays in registers are no memory that our own checks see; GCC and Clang know both flags.
+_BOUNDS = ("-fsanitize=bounds", "-fsanitize-undefined-trap-on-error")
+_CHECKED = ("-O1", "-DHLOOPT_CHECK", *_BOUNDS)
 
 _cache = CompiledCache("emulator", "")
 

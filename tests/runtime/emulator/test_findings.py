@@ -164,6 +164,15 @@ extern "C" __global__ void shuffle_from_the_dead(const int* __restrict__ in, int
 extern "C" __global__ void not_in_its_mask(const int* __restrict__ in, int* __restrict__ out) {
   out[threadIdx.x] = __shfl_sync(0x0000ffffu, in[threadIdx.x], 0);
 }
+extern "C" __global__ void own_array_out_of_bounds(const int* __restrict__ in, int* __restrict__ out) {
+  int own[2][3] = {};
+  own[0][in[threadIdx.x] % 4] += 1;
+  out[threadIdx.x] = own[0][0] + own[1][0];
+}
+extern "C" __global__ void lane_out_of_bounds(const int* __restrict__ in, int* __restrict__ out) {
+  Vector<int, 2> v = load_vector<2>(in);
+  out[threadIdx.x] = v.lane[in[threadIdx.x] / 20];
+}
 extern "C" __global__ void trapped(const int* __restrict__ in, int* __restrict__ out) {
   if (in[threadIdx.x] == 7) __trap();
   out[threadIdx.x] = 0;
@@ -403,6 +412,13 @@ FINDINGS: list[tuple[str, int, int, str]] = [
         1,
         "thread (16, 0, 0) of block (0, 0, 0) is at a shuffle whose mask 0xffff does not name its lane",
     ),
+    (
+        "own_array_out_of_bounds",
+        256,
+        1,
+        "an index is outside of an array of the thread's own",
+    ),
+    ("lane_out_of_bounds", 256, 1, "an index is outside of an array of the thread's own"),
     ("trapped", 256, 1, "thread (7, 0, 0) of block (0, 0, 0) executes __trap()"),
 ]
 

@@ -64,6 +64,9 @@ static void handle_signal(int number, siginfo_t* information, void*) {
     const char* const address = (const char*)information->si_addr;
     if (number == SIGSEGV && stack && address >= stack && address < stack + kPageBytes)
       strcpy(control->text, "its stack is full");
+    // -fsanitize=bounds, by whatever the processor has for a trap
+    if (hloopt_is_checked && (number == SIGILL || number == SIGTRAP || number == SIGABRT))
+      strcpy(control->text, "an index is outside of an array of the thread's own");
   }
   tell_place(knows_thread());
   control->status = kSignal;
