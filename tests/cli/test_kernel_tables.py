@@ -42,3 +42,32 @@ def test_a_narrow_table_breaks_tiles_between_their_options(long: str) -> None:
     table = narrow.splitlines()[:-2]
     assert max(map(len, table)) <= 80
     assert {"{threads=128,", "unroll=1,", "vector=1}"} <= set(narrow.split())
+
+
+ROW = """HloModule m
+
+add {
+  a = f32[] parameter(0)
+  b = f32[] parameter(1)
+  ROOT c = f32[] add(a, b)
+}
+
+shares {
+  x = f32[8,64] parameter(0)
+  zero = f32[] constant(0)
+  sum = f32[8] reduce(x, zero), dimensions={1}, to_apply=add
+  all = f32[8,64] broadcast(sum), dimensions={0}
+  ROOT share = f32[8,64] divide(x, all)
+}
+
+ENTRY e {
+  x = f32[8,64] parameter(0)
+  ROOT f = f32[8,64] fusion(x), kind=kLoop, calls=shares
+}
+"""
+
+
+def test_one_reduction_is_not_several() -> None:
+    """The reason of a kernel for whole rows counts them."""
+    told = invoke("explain", "-O0", "-", "f", "--json", stdin=ROW).stdout
+    assert "1 reduction of rows of 64 elements, and what follows, in one go" in told

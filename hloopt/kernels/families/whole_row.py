@@ -49,7 +49,8 @@ def _wanted(site: Site) -> Verdict:
     needs = len(phases.heroes) > 1 or any(phases.per_row)
     if not needs:
         return NO("no element of a row waits for a reduction of it")
-    return YES(f"{heroes} reductions and what follows of rows of {phases.minor} elements in one go")
+    many = f"{heroes} reduction{'s' if heroes != 1 else ''}"
+    return YES(f"{many} of rows of {phases.minor} elements, and what follows, in one go")
 
 
 def _tile(site: Site) -> Tile:
