@@ -41,6 +41,12 @@ class _Tolerance(click.FloatRange):
 _TOLERANCE = _Tolerance(0)
 
 
+def _complete_device(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
+    from hloopt.runtime import DEVICES
+
+    return [name for name in DEVICES if name.startswith(incomplete)]
+
+
 @click.command(
     "run",
     cls=GroupedCommand,
@@ -73,6 +79,7 @@ _TOLERANCE = _Tolerance(0)
     default="cpu",
     show_default=True,
     metavar="NAME",
+    shell_complete=_complete_device,
     help="Where the programs run: cpu (NumPy), gpu (CUDA), or emulator (the GPU's kernels on the CPU).",
 )
 @click.option(

@@ -6,7 +6,9 @@ import json
 from pathlib import Path
 
 import pytest
+from click.shell_completion import ShellComplete
 
+from hloopt.cli.main import cli
 from support import invoke
 
 SOFTMAX = """HloModule m
@@ -205,3 +207,11 @@ def test_a_device_runs_one_participant(softmax: str) -> None:
 
     assert result.exit_code == 2
     assert "one participant" in result.stderr
+
+
+def test_a_shell_completes_devices() -> None:
+    """Those that begin so; all without a beginning."""
+    complete = ShellComplete(cli, {}, "hloopt", "_HLOOPT_COMPLETE")
+    found = complete.get_completions(["run", "--device"], "e")
+    assert [item.value for item in found] == ["emulator"]
+    assert len(complete.get_completions(["run", "--device"], "")) == 3
