@@ -377,7 +377,7 @@ def _report(found: Sequence[dict[str, str]]) -> float:
     mattering = caught + totals["missed"]
     part = caught / mattering if mattering else 1.0
     print(f"{len(found)} mutants, {totals['no program']} refused by the compiler, {totals['equivalent']} equivalent, "
-          f"{totals['rounding']} within rounding; {mattering} matter, {caught} caught: {part:.1%} ({late} of them by the second or third inputs)")  # fmt: skip
+          f"{totals['rounding']} within rounding; {mattering} matter, {caught} caught: {part:.1%} ({late} of them not by the first inputs)")  # fmt: skip
     return part
 
 
