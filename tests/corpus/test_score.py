@@ -184,18 +184,18 @@ def test_results_are_reused_until_something_changes(
         return {"parsed": "ok"}
 
     monkeypatch.setattr(score.Examiner, "outcome", outcome)
-    first = score.examine_all(tmp_path, 1, xla=False)
-    again = score.examine_all(tmp_path, 1, xla=False)
+    first = score.examine_all(score.tasks(tmp_path, xla=False), 1)
+    again = score.examine_all(score.tasks(tmp_path, xla=False), 1)
     assert first == again == {"models": {"m.hlo": {"parsed": "ok"}}}
     assert asked == [MODULE]
 
     (store,) = (tmp_path / "cache").glob("*.jsonl")
     store.write_text(store.read_text() + '{"key": "half')
-    assert score.examine_all(tmp_path, 1, xla=False) == first
+    assert score.examine_all(score.tasks(tmp_path, xla=False), 1) == first
     path.write_text(MODULE + "\n")
-    score.examine_all(tmp_path, 1, xla=False)
+    score.examine_all(score.tasks(tmp_path, xla=False), 1)
     assert asked == [MODULE, MODULE + "\n"]
-    assert score.examine_all(tmp_path, 1, xla=False, only="xla-tests") == {}
+    assert score.examine_all(score.tasks(tmp_path, xla=False), 1, only="xla-tests") == {}
 
 
 def test_memory_is_told_in_times_the_file(tmp_path: Path) -> None:
@@ -241,9 +241,10 @@ def test_lower_figures_are_not_written(tmp_path: Path, monkeypatch: pytest.Monke
     monkeypatch.setattr(score, "SCOREBOARD", board)
     monkeypatch.setattr(score, "CACHE", tmp_path)
     monkeypatch.setattr(
-        score, "examine_all", lambda corpus, jobs, xla, only: {"models": {"m": {"parsed": "ok"}}}
+        score, "examine_all", lambda wanted, jobs, only: {"models": {"m": {"parsed": "ok"}}}
     )
     monkeypatch.setattr(score, "available", lambda: True)
+    monkeypatch.setattr(score, "tasks", lambda corpus, xla: [])
     nothing = {"counts": {}, "broken": {}}
     monkeypatch.setattr(score.fuzz, "fuzz", lambda package, total, jobs: nothing)
     monkeypatch.setenv("HLOOPT_CORPUS", str(tmp_path))
@@ -254,3 +255,25 @@ def test_lower_figures_are_not_written(tmp_path: Path, monkeypatch: pytest.Monke
     monkeypatch.setattr(sys, "argv", ["score.py", "--allow-fall", "a part was taken out"])
     assert score.main() == 0
     assert json.loads(board.read_text())["models"]["parsed"] == {"ok": 1}
+
+
+def test_figures_of_kernels_and_of_texts_are_each_others_guests(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """``--emulated`` writes its parts and leaves the others, and the other way round."""
+    board = tmp_path / "scoreboard.json"
+    before = {"models": {"parsed": {"ok": 2}}, "emulated.models": {"clean": {"ok": 1}}}
+    board.write_text(json.dumps(before))
+    monkeypatch.setattr(score, "SCOREBOARD", board)
+    monkeypatch.setattr(score, "CACHE", tmp_path)
+    monkeypatch.setattr(score, "emulated_tasks", lambda corpus: [])
+    found = {"emulated.models": {"m": {"clean": "ok"}, "n": {"clean": "ok"}}}
+    monkeypatch.setattr(score, "examine_all", lambda wanted, jobs, only: found)
+    nothing = {"counts": {}, "broken": {}}
+    monkeypatch.setattr(score.fuzz, "fuzz", lambda package, total, jobs: nothing)
+    monkeypatch.setenv("HLOOPT_CORPUS", str(tmp_path))
+    monkeypatch.setattr(sys, "argv", ["score.py", "--emulated"])
+    assert score.main() == 0
+    written = json.loads(board.read_text())
+    assert written["models"] == before["models"]
+    assert written["emulated.models"]["clean"] == {"ok": 2}
