@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
+from emulated import EMULATED_STAGES
 from reread import NOT_ITS_OWN
 from stages import ORDER_OPEN, WITHIN_SPREAD
 
@@ -168,6 +169,56 @@ RULES: tuple[Rule, ...] = (
         "sub-attribute column is expected but not seen",
         NEWER + "a location without a column",
         form=r"^\s*[0-9]+ \{file_name_id=",
+    ),
+    Rule(
+        EMULATED_STAGES,
+        "the value of this constant is left out of the text",
+        "the constant was elided when the text was dumped: refused by name and line",
+    ),
+    Rule(
+        EMULATED_STAGES,
+        "the loop does not end",
+        "XLA drops a loop that nobody reads, though it never ends",
+    ),
+    Rule(
+        EMULATED_STAGES,
+        "did not end within",
+        "too many elements for a look at every access",
+    ),
+    Rule(
+        EMULATED_STAGES,
+        "looks at the bytes of a tiled layout",
+        "a device has the elements of an array in order",
+    ),
+    Rule(
+        EMULATED_STAGES,
+        "fits no kernel",
+        "packed elements: places of a scatter or a sort may share a byte",
+        form="share bytes with their neighbours",
+    ),
+    Rule(
+        EMULATED_STAGES,
+        "fits no kernel",
+        "a map or fusion around control flow or a whole-matrix op",
+        form="is a (conditional|while|triangular-solve|cholesky), which no thread computes alone",
+    ),
+    Rule(
+        EMULATED_STAGES,
+        "fits no kernel",
+        "bounded dynamic shapes: kernels do not mask",
+        form="is a set-dimension-size, which no thread computes alone",
+    ),
+    Rule(
+        EMULATED_STAGES,
+        "fits no kernel",
+        "a scan whose step mixes the elements of its slices",
+        form="of its computation, a [a-z-]+, is of whole slices",
+    ),
+    Rule(
+        EMULATED_STAGES,
+        "fits no kernel",
+        "a factorisation of LAPACK's or cuSOLVER's",
+        form="(lapack|cusolver|householder|geqrf)[a-z0-9_]*",
     ),
     Rule(("reread",), NOT_ITS_OWN, "no printing can help that"),
     Rule(

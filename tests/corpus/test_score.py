@@ -11,6 +11,7 @@ import pytest
 import hloopt
 import memory
 import score
+from emulated import EMULATED_STAGES
 from hloopt.errors import ParseError
 from known import NEWER, RULES, excuse
 from parts import XLA_STAGES, Task
@@ -65,7 +66,7 @@ def test_newer_forms_are_told_from_mistakes(said: str, form: str) -> None:
 def test_every_rule_is_about_a_stage_that_exists() -> None:
     """A rule for a stage of another name would cover nothing."""
     assert {stage for rule in RULES for stage in rule.stages} <= {
-        *(*TEXT_STAGES, *RESULT_STAGES, *REFUSAL_STAGES, *XLA_STAGES)
+        *(*TEXT_STAGES, *RESULT_STAGES, *REFUSAL_STAGES, *XLA_STAGES, *EMULATED_STAGES)
     }
 
 
