@@ -12,11 +12,13 @@ import numpy as np
 
 from hloopt.analysis.region import region_of
 from hloopt.interpret import Host
+from hloopt.ir import Instruction
 from hloopt.kernels.plan import KernelStep
 from hloopt.runtime import library_numpy
 from hloopt.runtime.compare import Comparison, compare
 from hloopt.runtime.device_program import DeviceProgram
 from hloopt.runtime.program import Array
+from hloopt.types import TupleShape
 
 __all__ = ["CheckedProgram", "Finding"]
 
@@ -78,9 +80,22 @@ class CheckedProgram(DeviceProgram):
         want = library_numpy.call(step.instruction, operands)
         results = [b for b in step.results if b.shape.dtype.is_array]
         for number, (buffer, array) in enumerate(zip(results, want, strict=True)):
+            if not _is_read(step.instruction, number):
+                continue
             got = self._download(buffer)
             found = compare(got, array)
             if not found.passed:
                 self.findings.append(
                     Finding(self.compared - 1, step, number, found, tuple(operands), got, array)
                 )
+
+
+def _is_read(instruction: Instruction, number: int) -> bool:
+    """Whether anybody reads an element of a result: a library's workspace is left as it is."""
+    if not isinstance(instruction.shape, TupleShape) or instruction.is_root:
+        return True
+    return any(
+        user.opcode != "get-tuple-element"
+        or (user.attributes["index"] == number and (user.users or user.is_root))
+        for user in instruction.users
+    )
