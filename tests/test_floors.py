@@ -25,6 +25,7 @@ FLOORS = {
     "analysis": 5,
     "targets": 5,
     "rewrite": 5,
+    "cost_models": 6,
     "passes": 6,
     "fusion": 7,
     "kernels": 8,

@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Final
 
+from hloopt.cost_models.model import Comparison
+
 __all__ = ["ALLOWED", "REASONS", "Decision", "forbid"]
 
 REASONS: Final[dict[str, str]] = {
@@ -49,17 +51,61 @@ REASONS: Final[dict[str, str]] = {
     " computations bear {limit}",
     "barrier-users": "the producer has {actual} users, and its index computations bear {limit}",
     "out-of-fuel": "the limit of {limit} fusions is reached",
+    "advised": "the user wants it so: {words}",
+    "no-users": "nothing uses the producer",
+    "only-bitcast-users": "bitcasts alone use the producer, and a bitcast needs no kernel",
+    "consumer-is-bitcast": "the consumer is a bitcast, which needs no kernel of its own",
+    "consumer-is-custom": "the consumer's kernel is made elsewhere",
+    "producer-not-loop-fusion": "the producer is a fusion, but its kernel is no plain loop",
+    "scatter-producer": "nothing is fused into the results of a scatter",
+    "scatter-in-place-operand": "the producer is the operand that the scatter updates in place",
+    "scatter-reads-in-place-operand": "the producer reads the operand that the scatter updates in place",
+    "both-reduce": "both hold a reduce that reads {actual} elements or more for each result (limit {limit})",
+    "loses-reduction-kernel": "the producer has a reduction kernel, and both together would have a loop",
+    "ir-size": "the kernel's code would have {actual} instructions, more than {limit}",
+    "block-splits": "index computations would be interrupted {actual} times, more than {limit}",
+    "in-place-would-break": "the results could not be updated in place any more",
+    "slower": "fused it would take {fused:.3f} us, apart it takes {unfused:.3f} us",
+    "more-bytes": "the kernels would move {actual} % of the bytes they move now, more than {limit} %",
+    "would-cycle": "the fusion would need its own result",
+    "uncoalesced": "{actual} % of what the producer reads is transposed (limit {limit} %)",
+    "not-multi-output-root": "the consumer's kernel cannot have other results beside its own",
+    "producer-in-place": "the producer updates an operand in place",
+    "producer-transposes": "the producer reorders memory",
+    "different-loops": "both would need one loop, over the same dimensions",
+    "different-reductions": "their reductions have different forms",
+    "different-transposes": "their transposes have different forms",
+    "reduction-and-transpose": "one is a reduction kernel, the other a transpose",
+    "transpose-would-become-loop": "the transpose would lose its kernel",
+    "disjoint-slices": "both read other parts of their common operand",
+    "siblings-connected": "one needs the other's result",
+    "several-updates": "two dynamic-update-slices have no common kernel",
+    "shared-is-scalar": "what both read is a single number",
+    "triton-unsupported": "Triton kernels have no {words}",
+    "triton-not-tiled": "no tiling of the fused kernel was found",
+    "triton-slower": "tiled it would take {fused:.3f} us, apart it takes {unfused:.3f} us",
+    "horizontal-size": "the kernel has {actual} elements, more than {limit}",
+    "horizontal-instructions": "the kernel has {actual} instructions, more than {limit}",
+    "horizontal-parameters": "the parameters would take {actual} bytes, more than {limit}",
+    "horizontal-other-users": "others use the results, too",
+    "horizontal-alone": "nothing of the same kind stands beside it",
 }
 
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """Allowed, or forbidden for the reason ``code``; limit and actual value where there are figures."""
+    """Allowed, or forbidden for the reason ``code``; limit and actual value where there are figures.
+
+    ``words`` are those of a user, or name what the reason is about; ``comparison`` are the times that decided.
+    An answer of the user (``advised``) has words where it allows, too.
+    """
 
     allowed: bool
     code: str = ""
     limit: int | None = None
     actual: int | None = None
+    words: str = ""
+    comparison: Comparison | None = None
 
     def __bool__(self) -> bool:
         return self.allowed
@@ -68,23 +114,38 @@ class Decision:
     def reason(self) -> str:
         """The reason in words; empty when allowed."""
         if self.allowed:
-            return ""
-        return REASONS[self.code].format(limit=self.limit, actual=self.actual)
+            return self.words
+        times = self.comparison or _NO_TIMES
+        return REASONS[self.code].format(
+            limit=self.limit,
+            actual=self.actual,
+            words=self.words,
+            fused=times.fused_us,
+            unfused=times.unfused_us,
+        )
 
     def __str__(self) -> str:
         return "allowed" if self.allowed else f"{self.code}: {self.reason}"
 
 
+_NO_TIMES: Final = Comparison(0.0, 0.0)
 ALLOWED: Final = Decision(True)
 
 
-def forbid(code: str, *, limit: int | None = None, actual: int | None = None) -> Decision:
+def forbid(
+    code: str,
+    *,
+    limit: int | None = None,
+    actual: int | None = None,
+    words: str = "",
+    comparison: Comparison | None = None,
+) -> Decision:
     """A refusal; raises ``KeyError`` for a code that is not in ``REASONS``."""
-    if limit is None and actual is None:
+    if limit is None and actual is None and not words and comparison is None:
         return _plain(code)
     if code not in REASONS:
         raise KeyError(code)
-    return Decision(False, code, limit, actual)
+    return Decision(False, code, limit, actual, words, comparison)
 
 
 @cache

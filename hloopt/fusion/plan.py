@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass, field
 
+from hloopt.cost_models.model import Comparison
 from hloopt.fusion.decision import Decision
+from hloopt.types import Metadata
 
 __all__ = ["FusionPlan", "FusionStep", "Refusal"]
 
@@ -14,7 +16,12 @@ __all__ = ["FusionPlan", "FusionStep", "Refusal"]
 class FusionStep:
     """One producer that joined one consumer; names are those of the module before the step.
 
-    ``duplicated`` says that the producer stayed for other users.
+    fusion        what both are part of now
+    duplicated    whether the producer stayed for other users
+    multi_output  whether the producer's results are among the fusion's
+    comparison    the times the strategy believed in, where it asked a cost model; of all consumers together
+                  where it decides about a producer with all of its users
+    metadata, offset  of the producer, for whoever looks up its lines
     """
 
     computation: str
@@ -25,11 +32,18 @@ class FusionStep:
     fusion: str
     kind: str
     duplicated: bool
+    multi_output: bool = False
+    comparison: Comparison | None = None
+    metadata: Metadata | None = None
+    offset: int = -1
 
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """One pair that was not fused; ``consumer`` is the fusion's name where it became one."""
+    """One pair that was not fused; ``consumer`` is the fusion's name where it became one.
+
+    ``consumer`` is empty where something of the producer alone decided.  The other fields are those of a step.
+    """
 
     computation: str
     producer: str
@@ -37,15 +51,25 @@ class Refusal:
     consumer: str
     consumer_opcode: str
     decision: Decision
+    comparison: Comparison | None = None
+    metadata: Metadata | None = None
+    offset: int = -1
 
 
 @dataclass
 class FusionPlan:
-    """Steps in the order in which they were taken, and the last word on every pair refused."""
+    """Steps in the order in which they were taken, and the last word on every pair refused.
+
+    strategy    the name of the pass
+    cost_model  the one it asked, empty where it asks none
+    target      the device the times are of
+    """
 
     strategy: str
     steps: list[FusionStep] = field(default_factory=list)
     refusals: list[Refusal] = field(default_factory=list)
+    cost_model: str = ""
+    target: str = ""
 
     def reasons(self) -> Counter[str]:
         """How often each reason was the last word."""

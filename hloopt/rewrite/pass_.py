@@ -50,6 +50,7 @@ class PassLog:
     records   whole plans, for whoever explains them
     remarks   each rewrite and near miss of the ``kinds`` somebody asked for
     fuel      how many more rewrites the pass may make; None is without limit
+    advice    what the user wants decided otherwise, for passes that know its kind
     """
 
     hits: Counter[str] = field(default_factory=Counter)
@@ -58,6 +59,7 @@ class PassLog:
     remarks: list[Remark] = field(default_factory=list)
     kinds: frozenset[RemarkKind] = frozenset()
     fuel: int | None = None
+    advice: object | None = None
     _told: set[Remark] = field(default_factory=set, repr=False)
 
     def allows(self) -> bool:

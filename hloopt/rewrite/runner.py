@@ -49,12 +49,14 @@ class Controls:
     stop_after   the number of the last run, None for all
     verify_each  whether to verify after every pass, and to check what it says it changed
     remarks      whether passes tell of each rewrite made and missed
+    advice       what the user wants decided otherwise; passes get it with their log
     """
 
     fuel: Mapping[str, int] = field(default_factory=dict)
     stop_after: int | None = None
     verify_each: bool = False
     remarks: bool = False
+    advice: object | None = None
 
     def check(self, entries: tuple[Entry, ...]) -> None:
         """Raise ``UsageError`` for fuel of a pass that is not in the pipeline, and for negative numbers."""
@@ -153,7 +155,9 @@ class _Runner:
         for watcher in self.watchers:
             watcher.before(number, instance, self.module)
         log = PassLog(
-            kinds=_BOTH if self.controls.remarks else frozenset(), fuel=self.fuel.get(instance.name)
+            kinds=_BOTH if self.controls.remarks else frozenset(),
+            fuel=self.fuel.get(instance.name),
+            advice=self.controls.advice,
         )
         start = time.perf_counter()
         changed = _run_one(instance, self.module, log, number)

@@ -1,0 +1,1 @@
+"""How long kernels take, and what fusing them gains: XLA's performance models, and those of others."""

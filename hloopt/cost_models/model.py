@@ -1,0 +1,103 @@
+"""What a cost model answers.
+
+A model belongs to one target and remembers what it has computed: whoever changes an instruction tells it
+(``forget``).  Models of other distributions are found by the entry point group ``hloopt.cost_models``.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar, Literal, TypeAlias
+
+from hloopt.cost_models.usage import UsageAnalysis
+from hloopt.ir import Instruction
+from hloopt.targets import Target
+
+__all__ = ["Bound", "Comparison", "CostModel", "RunTime"]
+
+Bound: TypeAlias = Literal["compute", "memory", "launch"]
+
+
+@dataclass(frozen=True, slots=True)
+class RunTime:
+    """How long one kernel runs; all times in nanoseconds, without the launch.
+
+    flops, bytes_read, bytes_written  what it does, repeated reads counted each time
+    read_ns, write_ns, compute_ns     the three parts
+    exec_ns                           together, as far as they overlap
+    blocks, threads                   of the launch, threads in a block; 0 where the model asks for none
+    coalesced                         whether reads use whole transactions
+    """
+
+    flops: int
+    bytes_read: int
+    bytes_written: int
+    read_ns: float
+    write_ns: float
+    compute_ns: float
+    exec_ns: float
+    blocks: int = 0
+    threads: int = 0
+    coalesced: bool = True
+
+    def bound(self, launch_ns: float) -> Bound:
+        """What the kernel waits for longest, the launch among it."""
+        memory = self.read_ns + self.write_ns
+        if launch_ns >= max(memory, self.compute_ns):
+            return "launch"
+        return "memory" if memory >= self.compute_ns else "compute"
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """Microseconds of some kernels left apart and fused, launches included."""
+
+    unfused_us: float
+    fused_us: float
+
+    @property
+    def gain_us(self) -> float:
+        """What fusing saves; negative where it costs."""
+        return self.unfused_us - self.fused_us
+
+
+class CostModel(ABC):
+    """Base of all models; the first line of a model's docstring is what lists show.
+
+    name       as ``cost_model=`` has it
+    launch_ns  of one kernel, whatever it does
+    usage      what instructions compute and read, counted as this model counts
+    """
+
+    name: ClassVar[str]
+    launch_ns: float = 1000.0
+
+    def __init__(self, target: Target, usage: UsageAnalysis | None = None) -> None:
+        self.target = target
+        self.usage = usage if usage is not None else UsageAnalysis()
+
+    @abstractmethod
+    def run_time(self, instruction: Instruction) -> RunTime:
+        """Of one op or fusion as a kernel of its own.
+
+        Zero for what no kernel runs: parameters, constants, tuples, bitcasts.
+        """
+
+    @abstractmethod
+    def compare(
+        self,
+        producer: Instruction,
+        consumers: Sequence[Instruction],
+        *,
+        multi_output: bool = False,
+    ) -> Comparison:
+        """A producer as it is, and fused into each of some of its users, a copy each.
+
+        ``multi_output`` is for one consumer: the fused kernel writes the producer's results, too.
+        """
+
+    def forget(self, instruction: Instruction) -> None:
+        """An instruction has changed, or is gone."""
+        self.usage.forget(instruction)

@@ -1,0 +1,60 @@
+"""Cost models by name: hloopt's own, then those of installed distributions."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Mapping
+from importlib.metadata import entry_points
+from types import MappingProxyType
+from typing import Final
+
+from hloopt.cost_models.model import CostModel
+from hloopt.errors import UsageError
+from hloopt.rewrite.spec import did_you_mean
+
+__all__ = ["DEFAULT", "GROUP", "find_model", "model_names"]
+
+GROUP: Final = "hloopt.cost_models"
+"""The entry point group: each entry point is named like the model whose class it gives."""
+
+DEFAULT: Final = "xla-2026"
+
+_OWN: Final[Mapping[str, tuple[str, str]]] = MappingProxyType({
+    "xla-2023": ("hloopt.cost_models.xla_2023", "Xla2023"),
+    "xla-2026": ("hloopt.cost_models.xla_2026", "Xla2026"),
+})  # fmt: skip
+
+
+def model_names() -> tuple[str, ...]:
+    """The names of all models; nothing is imported."""
+    installed = {entry.name for entry in entry_points(group=GROUP)}
+    return (*_OWN, *sorted(installed - _OWN.keys()))
+
+
+def find_model(name: str) -> type[CostModel]:
+    """The class of a model.
+
+    Raises ``UsageError`` with the nearest name where there is none, and naming the entry point that cannot be
+    loaded or gives something else.
+    """
+    if name in _OWN:
+        module, attribute = _OWN[name]
+        own: type[CostModel] = getattr(importlib.import_module(module), attribute)
+        return own
+    entries = tuple(entry_points(group=GROUP, name=name))
+    if not entries:
+        raise UsageError(f"no cost model is called '{name}'{did_you_mean(name, model_names())}")
+    where = f"the entry point '{name} = {entries[0].value}' of {GROUP}"
+    if len(entries) > 1:
+        raise UsageError(f"several packages have a cost model called '{name}' ({GROUP})")
+    try:
+        loaded = entries[0].load()
+    except (Exception, SystemExit) as error:
+        raise UsageError(f"{where} cannot be loaded: {type(error).__name__}: {error}") from error
+    if not (isinstance(loaded, type) and issubclass(loaded, CostModel)):
+        raise UsageError(
+            f"{where} is no cost model (a subclass of hloopt.cost_models.model.CostModel)"
+        )
+    if getattr(loaded, "name", None) != name:
+        raise UsageError(f"{where} gives a model called '{getattr(loaded, 'name', '')}'")
+    return loaded

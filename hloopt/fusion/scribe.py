@@ -1,0 +1,142 @@
+"""The record of a strategy's run, the user's advice and the fuel: for every strategy alike."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Final
+
+from hloopt.cost_models.model import Comparison
+from hloopt.fusion.advice import Advice
+from hloopt.fusion.decision import Decision, forbid
+from hloopt.fusion.plan import FusionPlan, FusionStep, Refusal
+from hloopt.ir import Computation, Instruction, Module, walk
+from hloopt.rewrite.pass_ import PassLog
+
+__all__ = ["Scribe", "fusible_computations"]
+
+_RUN_ONE_BY_ONE = ("while", "conditional", "call")
+_ALONE: Final = frozenset({
+    "producer-not-fusible", "producer-not-loop-fusible", "producer-is-root", "producer-is-fusion",
+    "consumer-not-fusible", "consumer-not-loop-or-input-fusible", "constant-alone", "no-users",
+    "only-bitcast-users", "consumer-is-bitcast", "consumer-is-custom", "producer-not-loop-fusion",
+})  # fmt: skip
+"""Reasons that tell of an instruction rather than of two that nearly went together."""
+
+
+def fusible_computations(module: Module) -> list[Computation]:
+    """Computations whose instructions are run one by one, callers first.
+
+    The entry and what is called by while, conditional and call only: never the body of a fusion, a
+    region applied to elements, or what an async-start wraps.
+    """
+    return [
+        computation
+        for computation in walk.top_level_computations(module)
+        if all(caller.opcode in _RUN_ONE_BY_ONE for caller in computation.callers)
+    ]
+
+
+class Scribe:
+    """The record of one strategy over one module."""
+
+    def __init__(self, strategy: str, log: PassLog | None = None, fuel: int = -1) -> None:
+        self.plan = FusionPlan(strategy)
+        self.log = log or PassLog()
+        self.fuel = fuel
+        advice = self.log.advice
+        self.advice = advice if isinstance(advice, Advice) else Advice()
+        self._refused: dict[tuple[str, str], dict[str, tuple[Refusal, Instruction]]] = {}
+
+    def allows(self) -> Decision | None:
+        """The refusal where no more fusions may be made; None where one may."""
+        if 0 <= self.fuel <= len(self.plan.steps):
+            return forbid("out-of-fuel", limit=self.fuel)
+        if not self.log.allows():
+            return forbid("out-of-fuel", limit=len(self.plan.steps))
+        return None
+
+    def fused(
+        self,
+        producer: Instruction,
+        consumer: tuple[str, str],
+        fusion: Instruction,
+        *,
+        duplicated: bool,
+        multi_output: bool = False,
+        comparison: Comparison | None = None,
+    ) -> None:
+        """A producer has joined; ``consumer`` are the name and the root's opcode it had before.
+
+        ``producer`` may be out of the module already, but still has its operands' names and its computation is
+        the fusion's.
+        """
+        home = fusion.computation
+        assert home is not None
+        opcode = root_opcode(producer)
+        self.log.hit(f"fuse {opcode} into {consumer[1]}", producer, f"into {consumer[0]}")
+        for name in (consumer[0], fusion.name):
+            self._refused.get((home.name, name), {}).pop(producer.name, None)
+        self.plan.steps.append(
+            FusionStep(
+                home.name,
+                producer.name,
+                opcode,
+                consumer[0],
+                consumer[1],
+                fusion.name,
+                fusion.attributes["kind"],
+                duplicated,
+                multi_output,
+                comparison,
+                producer.metadata,
+                producer.offset,
+            )
+        )
+
+    def refused(
+        self, producer: Instruction, consumer: Instruction | None, decision: Decision
+    ) -> None:
+        """Keep the last word on a pair, or on a producer as such."""
+        home = producer.computation
+        assert home is not None
+        refusal = Refusal(
+            home.name,
+            producer.name,
+            root_opcode(producer),
+            consumer.name if consumer is not None else "",
+            root_opcode(consumer) if consumer is not None else "",
+            decision,
+            decision.comparison,
+            producer.metadata,
+            producer.offset,
+        )
+        about = self._refused.setdefault((home.name, refusal.consumer), {})
+        about[refusal.producer] = refusal, producer
+
+    def renamed(self, computation: Computation, consumer: str, fusion: str) -> None:
+        """What was refused about a consumer goes on under the fusion's name."""
+        about = self._refused.pop((computation.name, consumer), {})
+        new = self._refused.setdefault((computation.name, fusion), {})
+        for name, (refusal, producer) in about.items():
+            new[name] = replace(refusal, consumer=fusion), producer
+
+    def close(self) -> FusionPlan:
+        """The plan, with the last words on all pairs that are left; near misses are told the log."""
+        every = [pair for about in self._refused.values() for pair in about.values()]
+        for refusal, producer in every:
+            self.plan.refusals.append(refusal)
+            decision = refusal.decision
+            if producer.computation is not None and decision.code not in _ALONE:
+                opcodes = f"{refusal.producer_opcode} into {refusal.consumer_opcode or 'its users'}"
+                words = f"into {refusal.consumer or 'its users'}: {decision.reason}"
+                self.log.miss(f"fuse {opcodes}", producer, words)
+        self.log.records.append(self.plan)
+        return self.plan
+
+
+def root_opcode(instruction: Instruction) -> str:
+    """What an op or fusion computes last."""
+    if instruction.opcode != "fusion":
+        return instruction.opcode
+    body: Computation = instruction.attributes["calls"]
+    return body.root.opcode
