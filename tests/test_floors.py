@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from collections import defaultdict
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -83,6 +84,12 @@ MODULES = modules()
 
 def imports(name: str) -> list[Import]:
     """All imports of a module; ``when_needed`` marks those inside functions."""
+    return imports_of(name, MODULES[name].read_text())
+
+
+@cache
+def imports_of(name: str, text: str) -> list[Import]:
+    """The imports of a module's text, parsed once."""
     found: list[Import] = []
 
     def visit(node: ast.AST, inside: bool, typing: bool) -> None:
@@ -105,7 +112,7 @@ def imports(name: str) -> list[Import]:
         for child in ast.iter_child_nodes(node):
             visit(child, inside, typing)
 
-    visit(ast.parse(MODULES[name].read_text()), inside=False, typing=False)
+    visit(ast.parse(text), inside=False, typing=False)
     return found
 
 
