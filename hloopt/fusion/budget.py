@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from hloopt.analysis.reduction import WARP_SIZE, is_unnested, reduction_dims
+from typing import Final
+
+from hloopt.analysis.reduction import is_unnested, reduction_dims
 from hloopt.analysis.transpose import tiled_transpose
 from hloopt.fusion.decision import ALLOWED, Decision, forbid
 from hloopt.fusion.limits import Limits
@@ -11,10 +13,10 @@ from hloopt.types import ArrayShape, Shape, TupleShape
 
 __all__ = ["decide_operands", "reduction_count", "shared_memory", "subshapes"]
 
-_COLUMN_TILE = WARP_SIZE * (4 * WARP_SIZE + 1)
+_XLA: Final = Limits()
 
 
-def shared_memory(instruction: Instruction) -> int:
+def shared_memory(instruction: Instruction, limits: Limits = _XLA) -> int:
     """Bytes of shared memory one block of a tiled kernel needs for an op (not for a fusion)."""
     if instruction.opcode == "reduce" and is_unnested(instruction):
         form = reduction_dims(instruction)
@@ -24,7 +26,8 @@ def shared_memory(instruction: Instruction) -> int:
             for operand in inputs
             if isinstance(operand.shape, ArrayShape)
         )
-        per_byte = WARP_SIZE if form is not None and form.is_row else _COLUMN_TILE
+        is_row = form is not None and form.is_row
+        per_byte = limits.row_bytes if is_row else limits.column_bytes
         return per_byte * element_bytes
     tiled = tiled_transpose(instruction)
     return tiled.shared_bytes if tiled is not None else 0

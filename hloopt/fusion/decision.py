@@ -15,6 +15,9 @@ __all__ = ["ALLOWED", "REASONS", "Decision", "forbid"]
 
 REASONS: Final[dict[str, str]] = {
     "producer-not-fusible": "the producer cannot be part of any fusion",
+    "custom-call": "a custom call is never fused, its kernel is made elsewhere: '{words}'",
+    "loop-carried": "results of the loop's body are carried to its next iteration in {words}: nothing is"
+    " fused across iterations",
     "producer-is-root": "the producer is the computation's result",
     "producer-is-fusion": "the producer is a fusion already",
     "producer-is-multi-output": "the producer has several outputs",

@@ -14,6 +14,8 @@ class Limits:
     max_operands            operands and outputs of a fusion
     max_reductions          reductions with a tiled kernel of their own
     shared_memory           bytes a block may use
+    row_bytes               of shared memory a row reduction needs for each byte of an element it reads
+    column_bytes            the same for a column reduction (up to 2023: 2112)
     max_duplication         times the code of one instruction may be written in a loop kernel
     max_barrier_emissions   the same for concatenate, dot, dynamic-update-slice, pad, reduce and
                             reduce-window, whose index computations are not shared
@@ -25,6 +27,8 @@ class Limits:
     max_operands: int = 96
     max_reductions: int = 8
     shared_memory: int = 49152
+    row_bytes: int = 32
+    column_bytes: int = 4128
     max_duplication: int = 15
     max_barrier_emissions: int = 1
     max_barrier_users: int = 1

@@ -20,7 +20,6 @@ from hloopt.fusion.fusible import (
     repeats_reads,
 )
 from hloopt.fusion.in_place import decide_in_place
-from hloopt.fusion.limits import Limits
 from hloopt.fusion.state import ConsumerState
 from hloopt.ir import Instruction
 from hloopt.types import TupleShape
@@ -30,6 +29,8 @@ __all__ = ["decide_consumer", "decide_pair", "decide_producer"]
 
 def decide_producer(producer: Instruction) -> Decision:
     """What keeps a producer out of every fusion."""
+    if producer.opcode == "custom-call":
+        return _custom_call(producer)
     if not is_fusible(producer):
         return forbid("producer-not-fusible")
     if producer.opcode == "fusion":
@@ -44,6 +45,8 @@ def decide_producer(producer: Instruction) -> Decision:
 def decide_consumer(state: ConsumerState) -> Decision:
     """What keeps a consumer from taking anything in."""
     consumer = state.instruction
+    if consumer.opcode == "custom-call":
+        return _custom_call(consumer)
     if not is_fusible(consumer):
         return forbid("consumer-not-fusible")
     if "output_to_operand_aliasing" in consumer.attributes:
@@ -55,19 +58,30 @@ def decide_consumer(state: ConsumerState) -> Decision:
     return ALLOWED
 
 
+def _custom_call(instruction: Instruction) -> Decision:
+    return forbid("custom-call", words=str(instruction.attributes.get("custom_call_target", "")))
+
+
 def decide_pair(
-    producer: Instruction, state: ConsumerState, limits: Limits, *, may_duplicate: bool
+    producer: Instruction, state: ConsumerState, *, may_duplicate: bool, advised: bool = False
 ) -> Decision:
-    """The verdict on a pair of which each alone may be fused; the first rule that forbids counts."""
-    decision = _decide_access(producer, state)
-    decision = decision and _decide_constant(producer, state)
-    decision = decision and _decide_heavy(producer, state, limits)
-    decision = decision and _decide_duplicate(producer, state.instruction, may_duplicate)
-    decision = decision and decide_in_place(producer, state.instruction)
-    decision = decision and _decide_budget(producer, state, limits)
-    if decision and state.body is not None:
-        parameter = state.body.parameters[state.instruction.operands.index(producer)]
-        decision = state.duplication.decide(producer, parameter, limits)
+    """The verdict on a pair of which each alone may be fused; the first rule that forbids counts.
+
+    Where the user wants the pair (``advised``) only rules count without which the module would be wrong or
+    the kernel would not fit.
+    """
+    consumer = state.instruction
+    decision = ALLOWED if advised else _decide_access(producer, state)
+    decision = decision and decide_in_place(producer, consumer)
+    decision = decision and (ALLOWED if advised else _decide_heavy(producer, state))
+    decision = decision and _decide_place(producer)
+    decision = decision and (
+        ALLOWED if advised else _decide_copies(producer, consumer, may_duplicate)
+    )
+    decision = decision and _decide_budget(producer, state)
+    if decision and not advised and state.body is not None:
+        parameter = state.body.parameters[consumer.operands.index(producer)]
+        decision = state.duplication.decide(producer, parameter, state.limits)
     return decision
 
 
@@ -82,20 +96,17 @@ def _decide_access(producer: Instruction, state: ConsumerState) -> Decision:
             return forbid("reduce-epilogue")
         if len(producer.users) > 1:
             return forbid("reduce-has-other-users")
+    if producer.opcode == "constant":
+        if not is_effective_scalar(producer.shape):
+            return forbid("constant-not-scalar")
+        if state.body is None:
+            return forbid("constant-alone")
     return ALLOWED
 
 
-def _decide_constant(producer: Instruction, state: ConsumerState) -> Decision:
-    if producer.opcode != "constant":
-        return ALLOWED
-    if not is_effective_scalar(producer.shape):
-        return forbid("constant-not-scalar")
-    return ALLOWED if state.body is not None else forbid("constant-alone")
-
-
-def _decide_heavy(producer: Instruction, state: ConsumerState, limits: Limits) -> Decision:
+def _decide_heavy(producer: Instruction, state: ConsumerState) -> Decision:
     """Keep long serial loops out of places that read their results again and again."""
-    if not is_expensive_to_repeat(producer, limits.repeat_ratio):
+    if not is_expensive_to_repeat(producer, state.limits.repeat_ratio):
         return ALLOWED
     if state.body is None:
         heavy = repeats_reads(state.instruction)
@@ -118,13 +129,15 @@ def _reaches_repeated_reads(parameter: Instruction) -> bool:
     return False
 
 
-def _decide_duplicate(
-    producer: Instruction, consumer: Instruction, may_duplicate: bool
-) -> Decision:
+def _decide_place(producer: Instruction) -> Decision:
+    """Whether the producer may leave its place."""
     if producer.is_root:
         return forbid("producer-is-root")
-    if producer.control_successors:
-        return forbid("producer-orders-others")
+    return forbid("producer-orders-others") if producer.control_successors else ALLOWED
+
+
+def _decide_copies(producer: Instruction, consumer: Instruction, may_duplicate: bool) -> Decision:
+    """Whether the producer may be computed again for others."""
     if producer.users.keys() == {consumer} or is_always_duplicable(producer):
         return ALLOWED
     if not may_duplicate:
@@ -132,8 +145,9 @@ def _decide_duplicate(
     return forbid("expensive-to-duplicate") if is_expensive(producer) else ALLOWED
 
 
-def _decide_budget(producer: Instruction, state: ConsumerState, limits: Limits) -> Decision:
-    shared = state.shared_memory + shared_memory(producer)
+def _decide_budget(producer: Instruction, state: ConsumerState) -> Decision:
+    limits = state.limits
+    shared = state.shared_memory + shared_memory(producer, limits)
     if shared > limits.shared_memory:
         return forbid("shared-memory", limit=limits.shared_memory, actual=shared)
     reductions = state.reductions + reduction_count(producer)

@@ -12,6 +12,7 @@ from hloopt.fusion.apply import first_instruction
 from hloopt.fusion.budget import reduction_count, shared_memory
 from hloopt.fusion.duplication import Duplication
 from hloopt.fusion.fusible import is_reduction_epilogue
+from hloopt.fusion.limits import Limits
 from hloopt.fusion.reuse import reused_operands
 from hloopt.ir import Computation, Instruction
 
@@ -23,13 +24,14 @@ _MAY_BE_HERO: Final = frozenset({"concatenate", "reduce", "scatter", "transpose"
 class ConsumerState:
     """Facts about one consumer: an op, or a fusion to which producers are added one by one."""
 
-    def __init__(self, instruction: Instruction) -> None:
+    def __init__(self, instruction: Instruction, limits: Limits) -> None:
         self.instruction = instruction
+        self.limits = limits
         self.body: Computation | None = (
             instruction.attributes["calls"] if instruction.opcode == "fusion" else None
         )
         self.reused = reused_operands(instruction)
-        self.shared_memory = sum(map(shared_memory, self._ops()))
+        self.shared_memory = sum(shared_memory(entry, limits) for entry in self._ops())
         self.reductions = sum(map(reduction_count, self._ops()))
         self.is_epilogue = all(map(is_reduction_epilogue, self._ops()))
 
@@ -91,7 +93,7 @@ class ConsumerState:
         """
         self.duplication.join(parameter, fused)
         self.first = fused
-        self.shared_memory += shared_memory(fused)
+        self.shared_memory += shared_memory(fused, self.limits)
         self.reductions += reduction_count(fused)
         self.is_epilogue = self.is_epilogue and is_reduction_epilogue(fused)
         if producer in self.reused:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Final
 
 from hloopt.analysis.layout import is_effective_scalar, true_rank
 from hloopt.analysis.reachability import Reachability
@@ -13,20 +12,18 @@ from hloopt.types import ArrayShape, Shape, TupleShape, leaves
 
 __all__ = ["globally_unfusible"]
 
-MAX_PATH_INSTRUCTIONS: Final = 512
-"""Where telling the paths between two instructions apart takes more, they count as not fusible."""
-
 _Allowed = Callable[[Instruction, Instruction], bool]
 
 
 def globally_unfusible(
-    order: list[Instruction], reachability: Reachability, allowed: _Allowed
+    order: list[Instruction], reachability: Reachability, allowed: _Allowed, max_paths: int
 ) -> set[Instruction]:
     """The producers that are fused into no consumer at all.
 
     A producer may be duplicated when it reads one relevant operand at most, when its operands together
     are no larger than its output, or when it can be fused into each user along all paths to it.
-    ``order`` is a post-order; ``allowed(producer, consumer)`` the verdict on one pair.
+    ``order`` is a post-order; ``allowed(producer, consumer)`` the verdict on one pair.  Where there are
+    more than ``max_paths`` instructions between two, they count as not fusible.
     """
     kept: set[Instruction] = set()
     for consumer in reversed(order):
@@ -34,7 +31,7 @@ def globally_unfusible(
             if producer in kept or _is_at_most_unary(producer) or _does_not_grow(producer):
                 continue
             if is_fusible(producer) and _on_all_paths(
-                producer, consumer, reachability, allowed, kept
+                producer, consumer, reachability, allowed, kept, max_paths
             ):
                 continue
             kept.add(producer)
@@ -47,12 +44,13 @@ def _on_all_paths(
     reachability: Reachability,
     allowed: _Allowed,
     kept: set[Instruction],
+    max_paths: int,
 ) -> bool:
     if not is_fusible(consumer) or not allowed(producer, consumer):
         return False
     if len(producer.users) == 1:
         return True
-    path = reachability.path_instructions(producer, consumer, MAX_PATH_INSTRUCTIONS)
+    path = reachability.path_instructions(producer, consumer, max_paths)
     if path is None:
         return False
     for instruction in path:

@@ -54,11 +54,12 @@ ROOT t = f32[8,8] tanh(d)"""
 
 
 def test_side_effects_are_not_fusible() -> None:
-    """A custom call that says it has one."""
-    body = """p = f32[8] parameter(0)
-c = f32[8] custom-call(p), custom_call_target="x", custom_call_has_side_effect=true
-ROOT n = f32[8] negate(c)"""
-    assert _code(body, "c", "n") == "producer-not-fusible"
+    """Random numbers that two read are drawn once."""
+    body = """p = f32[] parameter(0)
+c = f32[8] rng(p, p), distribution=rng_uniform
+n = f32[8] negate(c)
+ROOT m = f32[8] multiply(n, c)"""
+    assert _code(body, "c", "negate_multiply_fusion") == "producer-not-fusible"
 
 
 def test_a_copy_to_another_memory_stays() -> None:
