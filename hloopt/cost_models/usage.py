@@ -9,9 +9,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from hloopt.ir import Instruction
+from hloopt.cost_models.body_usage import SPLITTING, BodyUsage
+from hloopt.cost_models.counting import Counting, OpUsage, count_op
+from hloopt.ir import Computation, Instruction
+from hloopt.types import Shape, TupleShape
 
-__all__ = ["OperandUse", "Usage", "UsageAnalysis"]
+__all__ = ["Counting", "OperandUse", "Usage", "UsageAnalysis"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,16 +52,143 @@ class Usage:
 class UsageAnalysis:
     """Usages by instruction, remembered until they are forgotten."""
 
+    def __init__(self, counting: Counting | None = None) -> None:
+        self.counting = counting or Counting()
+        self._ops: dict[Instruction, OpUsage] = {}
+        self._usages: dict[Instruction, Usage] = {}
+        self._bodies: dict[Computation, BodyUsage] = {}
+        self._regions: dict[Computation, int] = {}
+
     def of(self, instruction: Instruction) -> Usage:
         """The usage of an op or fusion."""
-        raise NotImplementedError
+        known = self._usages.get(instruction)
+        if known is None:
+            is_fusion = instruction.opcode == "fusion"
+            known = self._fusion(instruction) if is_fusion else self._op(instruction)
+            self._usages[instruction] = known
+        return known
+
+    def op(self, instruction: Instruction) -> OpUsage:
+        """An op of a body by itself; of a fusion, what it does as a whole."""
+        known = self._ops.get(instruction)
+        if known is None:
+            if instruction.opcode == "fusion":
+                usage = self.of(instruction)
+                read = tuple(use.bytes for use in usage.operands)
+                used = tuple(use.utilization for use in usage.operands)
+                return OpUsage(usage.flops, usage.bytes_written, read, used)
+            known = self._ops[instruction] = count_op(self, instruction)
+        return known
+
+    def body(self, fusion: Instruction) -> BodyUsage:
+        """The utilisations within a fusion."""
+        body: Computation = fusion.attributes["calls"]
+        known = self._bodies.get(body)
+        if known is None:
+            known = self._bodies[body] = BodyUsage(body, self.op)
+        return known
+
+    def region_flops(self, region: Computation) -> int:
+        """The flops of a computation that is applied to single elements."""
+        known = self._regions.get(region)
+        if known is None:
+            known = sum(self.op(instruction).flops for instruction in region)
+            self._regions[region] = known
+        return known
 
     def forget(self, instruction: Instruction) -> None:
         """An instruction has changed, or is gone; its body is forgotten with it."""
-        raise NotImplementedError
+        self._usages.pop(instruction, None)
+        self._ops.pop(instruction, None)
+        if instruction.opcode == "fusion":
+            self._drop(instruction.attributes["calls"])
+
+    def grown(self, fusion: Instruction) -> None:
+        """Producers have been moved into a fusion, in place of parameters, and nothing else has changed there.
+
+        As ``forget``, but what is known of the body's other instructions stays.
+        """
+        self._usages.pop(fusion, None)
+        body: Computation = fusion.attributes["calls"]
+        known = self._bodies.get(body)
+        if known is not None and not known.grown():
+            self._drop(body)
 
     def common_utilization(
         self, producer: Instruction, consumer: Instruction, operand: Instruction
     ) -> float:
-        """The share of ``operand``, read by both, that a kernel of both would read only once."""
-        raise NotImplementedError
+        """The share of ``operand``, read by both, that a kernel of both would read only once.
+
+        Not 0 only where the producer reads the operand at the indices it is computed at (all of it once), and
+        so does the consumer for both.
+        """
+        if operand not in consumer.operands or operand not in producer.operands:
+            return 0.0
+        if producer.opcode == "fusion":
+            body = self.body(producer)
+            parameter = body.body.parameters[producer.operands.index(operand)]
+            if body.common(parameter, body.body.root) != 1.0:
+                return 0.0
+        elif not self.op(producer).keeps_indices or producer.opcode == "bitcast":
+            return 0.0
+        if consumer.opcode != "fusion":
+            return 1.0 if self.op(consumer).keeps_indices and consumer.opcode != "bitcast" else 0.0
+        inner = self.body(consumer)
+        parameters = inner.body.parameters
+        read = parameters[consumer.operands.index(operand)]
+        return sum(inner.common(read, parameters[slot]) for slot in slots_of(producer, consumer))
+
+    def _op(self, instruction: Instruction) -> Usage:
+        counted = self.op(instruction)
+        uses = tuple(
+            OperandUse(read, used) for read, used in zip(counted.read, counted.used, strict=True)
+        )
+        splits = int(instruction.opcode in SPLITTING)
+        return Usage(counted.flops, counted.written, 1, splits, uses)
+
+    def _fusion(self, fusion: Instruction) -> Usage:
+        inner = self.body(fusion)
+        root = inner.body.root
+        uses = tuple(_parameter_use(inner, parameter) for parameter in inner.body.parameters)
+        results = root.operands if root.opcode == "tuple" else (root,)
+        written = sum(map(_result_bytes, results))
+        return Usage(inner.flops, written, inner.ir_size, inner.splits, uses)
+
+    def _drop(self, body: Computation) -> None:
+        if self._bodies.pop(body, None) is not None:
+            for instruction in body:
+                self._ops.pop(instruction, None)
+
+
+def slots_of(producer: Instruction, consumer: Instruction) -> tuple[int, ...]:
+    """The consumer's operands that are the producer's results: itself, or one of its tuple."""
+    if not isinstance(producer.shape, TupleShape):
+        return (consumer.operands.index(producer),) if producer in consumer.operands else ()
+    return tuple(
+        slot
+        for slot, operand in enumerate(consumer.operands)
+        if operand.opcode == "get-tuple-element" and operand.operands[0] is producer
+    )
+
+
+def _parameter_use(inner: BodyUsage, parameter: Instruction) -> OperandUse:
+    group = inner.group(parameter)
+    if not isinstance(parameter.shape, TupleShape):
+        read = _bytes(parameter.shape, group.utilization)
+        return OperandUse(read, group.utilization, group.emitted)
+    # Only the elements that are taken out of a tuple are read.
+    read = sum(
+        _bytes(element.shape, inner.group(element).utilization) for element in parameter.users
+    )
+    return OperandUse(read, group.utilization, group.emitted)
+
+
+def _bytes(shape: Shape, utilization: float) -> int:
+    return int(shape.byte_size * utilization + 0.5)
+
+
+def _result_bytes(result: Instruction) -> int:
+    """Of an update only what it changes."""
+    if result.opcode == "dynamic-update-slice":
+        return result.operands[1].shape.byte_size
+    return result.shape.byte_size

@@ -1,0 +1,164 @@
+"""How often the instructions of a fusion's body are computed and written, walking from its root up.
+
+Every instruction has *element-wise use roots*: the instructions under whose indices it is computed.  What keeps
+indices hands its roots on to its operands, everything else makes its operands roots of their own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from math import ceil
+from typing import Final, TypeAlias
+
+from hloopt.cost_models.counting import OpUsage, elements_of, narrow
+from hloopt.ir import Computation, Instruction
+
+__all__ = ["BodyUsage", "Group"]
+
+_Roots: TypeAlias = frozenset[Instruction]
+SPLITTING: Final = frozenset({
+    "concatenate", "dot", "dynamic-update-slice", "pad", "reduce", "reduce-window",
+})  # fmt: skip
+"""Ops after which index computations that were already written are not found again."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Group:
+    """Some element-wise use roots, and the sums of their utilisations and of how often they are written."""
+
+    roots: _Roots
+    utilization: float
+    emitted: int
+
+
+class BodyUsage:
+    """The utilisations of one body; results count as used once each.
+
+    ``count`` gives the usage of an op by itself.
+    """
+
+    def __init__(
+        self,
+        body: Computation,
+        count: Callable[[Instruction], OpUsage],
+    ) -> None:
+        self.body = body
+        self._count = count
+        self._utilization: dict[Instruction, float] = {}
+        self._emitted: dict[Instruction, int] = {}
+        self._groups: dict[Instruction, Group] = {}
+        self._known: dict[_Roots, Group] = {}
+        self._flops = 0.0
+        self._size = 0
+        self._splits = 0
+        self._root = body.root
+        self._root_operands = len(body.root.operands)
+        self._take_in(list(reversed(body)))
+
+    @property
+    def flops(self) -> int:
+        """Flops of the whole body."""
+        return int(self._flops)
+
+    @property
+    def ir_size(self) -> int:
+        """Instructions written, repetitions and parameters included."""
+        return self._size + sum(self._groups[entry].emitted for entry in self.body.parameters)
+
+    @property
+    def splits(self) -> int:
+        """How often ops of ``SPLITTING`` are written."""
+        return self._splits
+
+    def group(self, instruction: Instruction) -> Group:
+        """Of an instruction of the body."""
+        return self._groups[instruction]
+
+    def common(self, left: Instruction, right: Instruction) -> float:
+        """The utilisation of the roots that two instructions share."""
+        first, second = self._groups[left], self._groups[right]
+        if first is second:
+            return first.utilization
+        return sum(self._utilization[root] for root in first.roots & second.roots)
+
+    def grown(self) -> bool:
+        """Take in what has joined between the parameters and their users; False where more has changed.
+
+        Instructions that were there keep their indices, and so their users: what joins is used by them, or by
+        others that join.
+        """
+        body = self.body
+        if body.root is not self._root or len(self._root.operands) != self._root_operands:
+            return False
+        for parameter in [entry for entry in self._groups if entry.opcode == "parameter"]:
+            del self._groups[parameter]
+            self._utilization.pop(parameter, None)
+            self._emitted.pop(parameter, None)
+        before = len(self._groups)
+        added = [entry for entry in reversed(body) if entry not in self._groups]
+        if before + len(added) != len(body):
+            return False
+        self._take_in(added)
+        return True
+
+    def _take_in(self, instructions: list[Instruction]) -> None:
+        """Users come before what they use."""
+        for instruction in instructions:
+            group = self._settle(instruction)
+            self._groups[instruction] = group
+            if instruction.opcode == "parameter":
+                continue
+            self._flops += group.utilization * self._count(instruction).flops
+            self._size += group.emitted
+            if instruction.opcode in SPLITTING:
+                self._splits += group.emitted
+
+    def _settle(self, instruction: Instruction) -> Group:
+        """The roots that users hand on, and the instruction itself where a user needs other indices."""
+        roots: _Roots | None = None
+        utilization, emitted, is_root = 0.0, 0, False
+        if instruction is self._root:
+            utilization, emitted, is_root = 1.0, 1, True
+        for user in instruction.users:
+            group = self._groups[user]
+            counted = self._count(user)
+            if counted.keeps_indices:
+                if roots is None:
+                    roots = group.roots
+                elif roots is not group.roots:
+                    roots = roots | group.roots
+                continue
+            is_root = True
+            for number, operand in enumerate(user.operands):
+                if operand is instruction:
+                    used = group.utilization * counted.used[number]
+                    utilization += _whole(used, instruction)
+                    emitted += group.emitted
+        if is_root:
+            self._utilization[instruction] = narrow(utilization)
+            self._emitted[instruction] = emitted
+            own = frozenset((instruction,))
+            roots = own if roots is None else roots | own
+        return self._group(roots or frozenset(), instruction.opcode != "parameter")
+
+    def _group(self, roots: _Roots, stays: bool) -> Group:
+        """One object for equal sets, but for those of parameters, which change while others join."""
+        known = self._known.get(roots)
+        if known is None:
+            utilization = sum(self._utilization[root] for root in roots)
+            emitted = sum(self._emitted[root] for root in roots)
+            known = Group(roots, narrow(utilization), emitted)
+            if stays:
+                self._known[roots] = known
+        return known
+
+
+def _whole(utilization: float, instruction: Instruction) -> float:
+    """A utilisation that is a whole number of elements."""
+    if utilization.is_integer():
+        return utilization
+    elements = elements_of(instruction.shape)
+    if not elements:
+        return 0.0
+    return ceil(narrow(narrow(utilization) * elements)) / elements

@@ -1,0 +1,326 @@
+"""What one op computes, reads and writes by itself: the rules of XLA's GPU cost analysis.
+
+An op without a rule here reads each operand once, writes its result once and computes nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from math import ceil, log2, prod
+from struct import Struct
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
+
+from hloopt.analysis.elementwise import is_elementwise
+from hloopt.analysis.layout import same_layout, transpose_is_bitcast
+from hloopt.analysis.library_calls import library_flops, result_bytes
+from hloopt.analysis.windows import valid_multiply_adds, window_dims
+from hloopt.ir import Instruction
+from hloopt.types import ArrayShape, DotDims, Shape, leaves
+
+if TYPE_CHECKING:
+    from hloopt.cost_models.usage import UsageAnalysis
+
+__all__ = ["Counting", "OpUsage", "count_op", "elements_of", "narrow"]
+
+
+@dataclass(frozen=True)
+class Counting:
+    """How ops are counted; XLA's figures of 2026, without the cycles of a device.
+
+    cycles                clock cycles of an element by opcode and element type; ops whose result is computed
+                          element by element and that are not in it take ``default_cycles``
+    concatenate           flops of an element of a concatenate
+    uneven_concatenate    the same where, along a dimension other than the first, the first operand does not
+                          fill whole warps
+    repeats_init          whether a reduce reads its initial value once for each result
+    bitcasts_keep_indices whether a bitcast to the same dimensions reads what its user reads
+    """
+
+    cycles: Mapping[tuple[str, str], int] = field(
+        default_factory=lambda: MappingProxyType({}), hash=False
+    )
+    default_cycles: int = 3
+    concatenate: int = 6
+    uneven_concatenate: int = 400
+    repeats_init: bool = True
+    bitcasts_keep_indices: bool = True
+
+
+class OpUsage(NamedTuple):
+    """One op by itself: flops, bytes written, bytes read of each operand and its utilisation.
+
+    ``keeps_indices``: it reads its operands under the indices under which it is computed.
+    """
+
+    flops: int
+    written: int
+    read: tuple[int, ...]
+    used: tuple[float, ...]
+    keeps_indices: bool = False
+
+
+_F32: Final = Struct("f")
+_WARP: Final = 32
+_KEEP_INDICES: Final = frozenset({"copy", "get-tuple-element", "tuple"})
+_Rule: TypeAlias = Callable[["UsageAnalysis", Instruction], OpUsage]
+
+
+def count_op(analysis: UsageAnalysis, instruction: Instruction) -> OpUsage:
+    """The usage of an op that is no fusion."""
+    opcode = instruction.opcode
+    rule = _RULES.get(opcode)
+    if rule is None:
+        return _elementwise(analysis, instruction)
+    usage = rule(analysis, instruction)
+    if opcode in _KEEP_INDICES or (opcode == "bitcast" and _keeps_dims(analysis, instruction)):
+        return usage._replace(keeps_indices=True)
+    return usage
+
+
+def _elementwise(analysis: UsageAnalysis, instruction: Instruction) -> OpUsage:
+    shape = instruction.shape
+    if not is_elementwise(instruction) or not isinstance(shape, ArrayShape):
+        return _plain(instruction)
+    counting = analysis.counting
+    cycles = counting.cycles.get((instruction.opcode, shape.dtype.name))
+    each = counting.default_cycles if cycles is None else cycles
+    return _plain(instruction, each * shape.elements)._replace(keeps_indices=True)
+
+
+def _keeps_dims(analysis: UsageAnalysis, bitcast: Instruction) -> bool:
+    """Whether a bitcast changes the element type at most."""
+    source, shape = bitcast.operands[0].shape, bitcast.shape
+    return (
+        analysis.counting.bitcasts_keep_indices
+        and isinstance(source, ArrayShape)
+        and isinstance(shape, ArrayShape)
+        and source.dims == shape.dims
+        and same_layout(source, shape)
+    )
+
+
+def elements_of(shape: Shape) -> int:
+    """Elements of all leaves."""
+    if isinstance(shape, ArrayShape):
+        return shape.elements
+    return sum(
+        leaf.elements if isinstance(leaf, ArrayShape) else leaf.element.elements
+        for leaf in leaves(shape)
+    )
+
+
+def narrow(value: float) -> float:
+    """A number rounded to f32, in which XLA keeps utilisations."""
+    (rounded,) = _F32.unpack(_F32.pack(value))
+    return float(rounded)
+
+
+def _plain(instruction: Instruction, flops: int = 0) -> OpUsage:
+    operands = instruction.operands
+    read = tuple([operand.shape.byte_size for operand in operands])
+    return OpUsage(flops, instruction.shape.byte_size, read, (1.0,) * len(operands))
+
+
+def _moves(_: UsageAnalysis, instruction: Instruction) -> OpUsage:
+    return _plain(instruction)
+
+
+def _nothing(_: UsageAnalysis, instruction: Instruction) -> OpUsage:
+    count = len(instruction.operands)
+    return OpUsage(0, 0, (0,) * count, (1.0,) * count)
+
+
+def _transpose(analysis: UsageAnalysis, instruction: Instruction) -> OpUsage:
+    if transpose_is_bitcast(instruction):
+        return _nothing(analysis, instruction)
+    return _plain(instruction)
+
+
+def _concatenate(analysis: UsageAnalysis, instruction: Instruction) -> OpUsage:
+    (dimension,) = instruction.attributes["dimensions"]
+    counting = analysis.counting
+    even = dimension == 0 or instruction.operands[0].array.dims[dimension] % _WARP == 0
+    flops = counting.concatenate if even else counting.uneven_concatenate
+    return _plain(instruction, flops * elements_of(instruction.shape))
+
+
+def _share(part: int, whole: int) -> float:
+    return narrow(part / whole) if whole else 0.0
+
+
+def _first_operand(instruction: Instruction, read: int, used: float, flops: int = 0) -> OpUsage:
+    """All as usual but what is read of the first operand."""
+    plain = _plain(instruction, flops)
+    return plain._replace(read=(read, *plain.read[1:]), used=(used, *plain.used[1:]))
+
+
+def _part(_: UsageAnalysis, instruction: Instruction) -> OpUsage:
+    """Slices, gathers and broadcasts read as much of the first operand as the result has."""
+    shape, source = instruction.shape, instruction.operands[0].shape
+    used = _share(elements_of(shape), elements_of(source))
+    return _first_operand(instruction, shape.byte_size, used)
+
+
+def _update(_: UsageAnalysis, instruction: Instruction) -> OpUsage:
+    """In place: what is under the update is not read, and only the update is written."""
+    whole = elements_of(instruction.shape)
+    update = instruction.operands[1].shape
+    used = _share(whole - elements_of(update), whole)
+    return _first_operand(instruction, 0, used)._replace(written=update.byte_size)
+
+
+def _scatter(analysis: UsageAnalysis, instruction: Instruction) -> OpUsage:
+    count = (len(instruction.operands) - 1) // 2
+    updates = instruction.operands[count + 1 :]
+    sizes = tuple(update.shape.byte_size for update in updates)
+    indices = instruction.operands[count].shape.byte_size
+    combiner = analysis.region_flops(instruction.attributes["to_apply"])
+    flops = combiner * elements_of(updates[0].shape)
+    used = (1.0,) * len(instruction.operands)
+    return OpUsage(flops, sum(sizes), (*sizes, indices, *sizes), used)
+
+
+def _reduce(analysis: UsageAnalysis, instruction: Instruction) -> OpUsage:
+    """Initial values are read once for each result."""
+    count = len(instruction.operands) // 2
+    result = elements_of(next(leaves(instruction.shape)))
+    source = elements_of(instruction.operands[0].shape)
+    flops = analysis.region_flops(instruction.attributes["to_apply"]) * (source - result)
+    plain = _plain(instruction, flops)
+    if not analysis.counting.repeats_init:
+        return plain
+    inits = tuple(size * result for size in plain.read[count:])
+    used = (*plain.used[:count], *((narrow(result),) * count))
+    return plain._replace(read=(*plain.read[:count], *inits), used=used)
+
+
+def _window_size(instruction: Instruction) -> int:
+    return prod(dimension.size for dimension in window_dims(instruction))
+
+
+def _reduce_window(analysis: UsageAnalysis, instruction: Instruction) -> OpUsage:
+    window = _window_size(instruction)
+    result = elements_of(next(leaves(instruction.shape)))
+    source = instruction.operands[0].array
+    region = analysis.region_flops(instruction.attributes["to_apply"])
+    spread = _spread_dimension(instruction)
+    count = (window - 1) * result
+    if spread:
+        window = spread
+        count = result // window + window - 1
+    read = result * window * max(1, source.dtype.bits // 8)
+    used = _share(result * window, source.elements)
+    return _first_operand(instruction, read, used, region * count)
+
+
+def _spread_dimension(instruction: Instruction) -> int:
+    """The size of the dimension of which every result is the whole reduction; 0 where it is no such thing.
+
+    A window of ``2 n - 1`` elements with ``n - 1`` of padding on both sides of ``n`` elements.
+    """
+    dims = window_dims(instruction)
+    wide = [dimension for dimension in dims if dimension.size != 1]
+    padded = [dimension for dimension in dims if dimension.pad_low or dimension.pad_high]
+    if len(wide) != 1 or wide != padded or not isinstance(instruction.shape, ArrayShape):
+        return 0
+    (found,) = wide
+    size = instruction.shape.dims[dims.index(found)]
+    same = found.pad_low == found.pad_high == size - 1
+    return size if same and found.size == 2 * found.pad_low + 1 else 0
+
+
+def _select_and_scatter(analysis: UsageAnalysis, instruction: Instruction) -> OpUsage:
+    source = elements_of(instruction.operands[1].shape)
+    select = analysis.region_flops(instruction.attributes["select"])
+    scatter = analysis.region_flops(instruction.attributes["scatter"])
+    compares = source * (_window_size(instruction) - 1)
+    return _plain(instruction, select * compares + scatter * source)
+
+
+def _map(analysis: UsageAnalysis, instruction: Instruction) -> OpUsage:
+    region = analysis.region_flops(instruction.attributes["to_apply"])
+    return _plain(instruction, region * elements_of(instruction.shape))
+
+
+def _dot(_: UsageAnalysis, instruction: Instruction) -> OpUsage:
+    lhs = instruction.operands[0].array
+    dims = DotDims.of(instruction.attributes)
+    contracted = prod(lhs.dims[dimension] for dimension in dims.lhs_contracting)
+    return _plain(instruction, 2 * elements_of(instruction.shape) * contracted)
+
+
+def _convolution(_: UsageAnalysis, instruction: Instruction) -> OpUsage:
+    """Multiply-adds that fall neither into padding nor between dilated elements, two flops each."""
+    labels = instruction.attributes["dim_labels"]
+    lhs, result = instruction.operands[0].array, instruction.array
+    batch = lhs.dims[labels.input_batch] // instruction.attributes.get("batch_group_count", 1)
+    features = lhs.dims[labels.input_feature] // instruction.attributes.get(
+        "feature_group_count", 1
+    )
+    spatial = prod(
+        valid_multiply_adds(
+            dimension,
+            lhs.dims[labels.input_spatial[axis]],
+            result.dims[labels.output_spatial[axis]],
+        )
+        for axis, dimension in enumerate(window_dims(instruction))
+    )
+    outputs = result.dims[labels.output_feature]
+    return _plain(instruction, 2 * features * outputs * batch * spatial)
+
+
+def _sort(_: UsageAnalysis, instruction: Instruction) -> OpUsage:
+    count = elements_of(instruction.operands[0].shape)
+    return _plain(instruction, count * ceil(log2(count)) if count > 1 else 0)
+
+
+def _fft(_: UsageAnalysis, instruction: Instruction) -> OpUsage:
+    """8 flops (a complex multiply-add) for each element and doubling of each transformed length."""
+    levels = sum(ceil(log2(length)) for length in instruction.attributes["fft_length"] if length)
+    return _plain(instruction, 8 * levels * elements_of(instruction.shape))
+
+
+def _cholesky(_: UsageAnalysis, instruction: Instruction) -> OpUsage:
+    dims = instruction.operands[0].array.dims
+    return _plain(instruction, prod(dims) * dims[-1] // 3)
+
+
+def _triangular_solve(_: UsageAnalysis, instruction: Instruction) -> OpUsage:
+    size = instruction.operands[0].array.dims[-1]
+    return _plain(instruction, elements_of(instruction.shape) * size)
+
+
+def _custom_call(_: UsageAnalysis, instruction: Instruction) -> OpUsage:
+    plain = _plain(instruction, library_flops(instruction))
+    return plain._replace(written=result_bytes(instruction))
+
+
+_RULES: Final[Mapping[str, _Rule]] = MappingProxyType({
+    **dict.fromkeys(
+        (
+            "parameter", "constant", "get-tuple-element", "tuple", "bitcast", "after-all", "domain",
+            "add-dependency", "opt-barrier", "while", "conditional", "call", "async-start",
+            "async-update", "async-done", "partition-id", "replica-id",
+        ),
+        _nothing,
+    ),
+    **dict.fromkeys(("copy", "reverse", "reshape", "pad", "iota"), _moves),
+    **dict.fromkeys(("broadcast", "slice", "dynamic-slice", "gather"), _part),
+    "cholesky": _cholesky,
+    "concatenate": _concatenate,
+    "convolution": _convolution,
+    "custom-call": _custom_call,
+    "dot": _dot,
+    "dynamic-update-slice": _update,
+    "fft": _fft,
+    "map": _map,
+    "reduce": _reduce,
+    "reduce-window": _reduce_window,
+    "scatter": _scatter,
+    "select-and-scatter": _select_and_scatter,
+    "sort": _sort,
+    "transpose": _transpose,
+    "triangular-solve": _triangular_solve,
+})  # fmt: skip
