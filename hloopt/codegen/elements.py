@@ -13,9 +13,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
 
+from hloopt.analysis.index import Index, Symbol, linearize
 from hloopt.analysis.region import Region
 from hloopt.codegen.device import Uses
-from hloopt.codegen.index import Index, Symbol, linearize
 from hloopt.codegen.positions import position_of
 from hloopt.codegen.scalars import elementwise, literal
 from hloopt.codegen.scope import Scope

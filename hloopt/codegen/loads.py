@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from hloopt.codegen.index import Index
+from hloopt.analysis.index import Index
 from hloopt.codegen.scalars import load
 from hloopt.codegen.types import is_packed
 from hloopt.types import ArrayShape

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from hloopt.analysis.index import Index, delinearize, linearize
 from hloopt.analysis.layout import is_descending, major_to_minor, physical_dims
-from hloopt.codegen.index import Index, delinearize, linearize
 from hloopt.types import ArrayShape
 
 __all__ = ["index_at", "position_of"]

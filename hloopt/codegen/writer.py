@@ -10,10 +10,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
+from hloopt.analysis.index import Index, Symbol
 from hloopt.analysis.region import Region, region_of
 from hloopt.codegen.device import Uses
 from hloopt.codegen.elements import Elements, Pointers
-from hloopt.codegen.index import Index, Symbol
 from hloopt.codegen.loads import Loads
 from hloopt.codegen.scalars import store
 from hloopt.codegen.scope import Names, Scope

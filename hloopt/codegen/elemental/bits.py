@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Final
 
+from hloopt.analysis.index import Index
 from hloopt.codegen.elements import At, Elements, Emission, Emit, each
-from hloopt.codegen.index import Index
 from hloopt.codegen.positions import index_at, position_of
 from hloopt.codegen.scalars import reinterpret
 from hloopt.ir import Instruction

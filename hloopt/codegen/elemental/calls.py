@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
+from hloopt.analysis.index import Index
 from hloopt.codegen.elements import At, Elements, Emission, Emit, Frame, each
-from hloopt.codegen.index import Index
 from hloopt.codegen.scalars import literal
 from hloopt.ir import Computation, Instruction
 from hloopt.types import Shape, TupleShape, leaves

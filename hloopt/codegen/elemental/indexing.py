@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Generator, Mapping, Sequence
 from typing import Final
 
+from hloopt.analysis.index import Index
 from hloopt.codegen.elements import At, Elements, Emission, Emit
-from hloopt.codegen.index import Index
 from hloopt.ir import Instruction
 from hloopt.types import DType, GatherDims
 

@@ -7,10 +7,10 @@ from contextlib import ExitStack
 from typing import Final
 
 from hloopt.analysis.contraction import accumulator
+from hloopt.analysis.index import Index
 from hloopt.analysis.windows import window_dims
 from hloopt.codegen.elemental.window import window_position
 from hloopt.codegen.elements import At, Elements, Emission, Emit
-from hloopt.codegen.index import Index
 from hloopt.codegen.scalars import convert, literal, scalar_op
 from hloopt.interpret.linear import sum_type
 from hloopt.ir import Instruction

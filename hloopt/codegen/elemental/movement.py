@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
+from hloopt.analysis.index import Index, delinearize, linearize
 from hloopt.codegen.elements import At, Elements, Emission, Emit
-from hloopt.codegen.index import Index, delinearize, linearize
 from hloopt.codegen.scalars import convert
 from hloopt.ir import Instruction
 from hloopt.types import dtype

@@ -10,8 +10,8 @@ from collections.abc import Mapping
 from math import prod
 from typing import Final
 
+from hloopt.analysis.index import Index, linearize
 from hloopt.codegen.elements import At, Elements, Emission, Emit, each
-from hloopt.codegen.index import Index, linearize
 from hloopt.codegen.scalars import convert, reinterpret
 from hloopt.interpret.random import paired_dims, split_dimension
 from hloopt.ir import Instruction

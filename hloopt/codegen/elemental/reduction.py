@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from typing import Final
 
+from hloopt.analysis.index import Index
 from hloopt.codegen.elements import At, Elements, Emission, Emit, each
-from hloopt.codegen.index import Index
 from hloopt.codegen.reducer import Reducer
 from hloopt.ir import Instruction
 

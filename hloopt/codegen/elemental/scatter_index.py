@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Generator, Sequence
 
+from hloopt.analysis.index import Index
 from hloopt.codegen.elements import At, Elements
-from hloopt.codegen.index import Index
 from hloopt.ir import Instruction
 from hloopt.types import ScatterDims
 

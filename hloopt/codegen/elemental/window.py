@@ -6,10 +6,10 @@ from collections.abc import Generator, Mapping
 from contextlib import ExitStack
 from typing import Final
 
+from hloopt.analysis.index import Index, Symbol
 from hloopt.analysis.windows import window_dims
 from hloopt.codegen.elemental.reduction import begin, finish, fold
 from hloopt.codegen.elements import At, Elements, Emission, Emit, each
-from hloopt.codegen.index import Index, Symbol
 from hloopt.codegen.reducer import Reducer
 from hloopt.ir import Instruction
 from hloopt.types import WindowDim

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from hloopt.analysis.index import Index
 from hloopt.codegen.elements import Emission
-from hloopt.codegen.index import Index
 from hloopt.codegen.writer import FunctionWriter, Pointee
 from hloopt.ir import Computation
 from hloopt.kernels.families.scatter import NATIVE

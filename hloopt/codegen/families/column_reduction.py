@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from hloopt.analysis.index import Index
 from hloopt.codegen.families.folding import Fold, begin, keep, reload, shared_tiles, tree
 from hloopt.codegen.families.sweeping import (
     Finish,
@@ -15,7 +16,6 @@ from hloopt.codegen.families.sweeping import (
     shared_steps,
     store_results,
 )
-from hloopt.codegen.index import Index
 from hloopt.codegen.writer import EmitFunction, FunctionWriter
 from hloopt.kernels.families.reductions import reductions_of
 from hloopt.kernels.families.sweeps import WARP, Sweep, sweep_of

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from hloopt.analysis.index import Index, Symbol, delinearize, linearize
 from hloopt.codegen.families.loop import store_run, strided
-from hloopt.codegen.index import Index, Symbol, delinearize, linearize
 from hloopt.codegen.writer import FunctionWriter
 from hloopt.ir import Instruction
 from hloopt.kernels.families.concatenate import concatenate_of, largest

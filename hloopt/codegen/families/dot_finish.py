@@ -6,7 +6,7 @@ import ml_dtypes
 
 from hloopt.analysis.contraction import Contraction
 from hloopt.analysis.contraction_calls import Addend, Finish, call_finish
-from hloopt.codegen.index import Index
+from hloopt.analysis.index import Index
 from hloopt.codegen.scalars import convert, literal, scalar_op
 from hloopt.codegen.writer import FunctionWriter
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from hloopt.analysis.contraction import Axis, Contraction, Group, Position, Side
-from hloopt.codegen.index import Index, Symbol, delinearize, linearize
+from hloopt.analysis.index import Index, Symbol, delinearize, linearize
 from hloopt.codegen.positions import index_at, position_of
 from hloopt.ir import Instruction
 

@@ -12,6 +12,7 @@ from types import MappingProxyType
 from typing import Final
 
 from hloopt.analysis.contraction import Contraction, Group, Side
+from hloopt.analysis.index import Index, Symbol, delinearize
 from hloopt.codegen.families.dot_index import narrowed, operand_place, result_place, split_axes
 from hloopt.codegen.families.dot_values import (
     add,
@@ -21,7 +22,6 @@ from hloopt.codegen.families.dot_values import (
     sum_type_name,
     zero,
 )
-from hloopt.codegen.index import Index, Symbol, delinearize
 from hloopt.codegen.scope import Scope
 from hloopt.codegen.writer import EmitFunction, FunctionWriter
 from hloopt.kernels.families.dot_region import Product, product_of

@@ -14,6 +14,7 @@ from types import MappingProxyType
 from typing import Final, TypeAlias
 
 from hloopt.analysis.contraction import Contraction, Group, Side
+from hloopt.analysis.index import Index, Symbol, delinearize, linearize
 from hloopt.codegen.families.dot_index import narrowed, operand_place, result_place, split_axes
 from hloopt.codegen.families.dot_partial import emit_sum
 from hloopt.codegen.families.dot_values import (
@@ -24,7 +25,6 @@ from hloopt.codegen.families.dot_values import (
     sum_type_name,
     zero,
 )
-from hloopt.codegen.index import Index, Symbol, delinearize, linearize
 from hloopt.codegen.writer import EmitFunction, FunctionWriter
 from hloopt.kernels.families.dot_region import Product, product_of
 from hloopt.kernels.families.dot_tiling import Tiling, oriented, tiling_of

@@ -6,9 +6,9 @@ import re
 from collections.abc import Iterable, Sequence
 
 from hloopt.analysis.contraction import Contraction, Side
+from hloopt.analysis.index import Index
 from hloopt.codegen.families.dot_finish import finished
 from hloopt.codegen.families.dot_index import moved
-from hloopt.codegen.index import Index
 from hloopt.codegen.loads import VECTOR_BYTES
 from hloopt.codegen.positions import position_of
 from hloopt.codegen.scalars import convert, literal

@@ -13,6 +13,7 @@ from types import MappingProxyType
 from typing import Final
 
 from hloopt.analysis.contraction import Contraction, Group
+from hloopt.analysis.index import Index, Symbol, delinearize
 from hloopt.codegen.families.dot_index import narrowed, operand_place, result_place, split_axes
 from hloopt.codegen.families.dot_values import (
     add,
@@ -22,7 +23,6 @@ from hloopt.codegen.families.dot_values import (
     sum_type_name,
     zero,
 )
-from hloopt.codegen.index import Index, Symbol, delinearize
 from hloopt.codegen.writer import EmitFunction, FunctionWriter
 from hloopt.kernels.families.dot_region import Product, product_of
 from hloopt.kernels.families.dot_vector import along_rows, with_vector

@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from hloopt.codegen.index import Index, Symbol, delinearize
+from hloopt.analysis.index import Index, Symbol, delinearize
 from hloopt.codegen.writer import FunctionWriter, Pointee
 from hloopt.kernels.families.fft import AxisTransform, axis_transforms, radices
 from hloopt.types import dtype

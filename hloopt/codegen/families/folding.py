@@ -14,8 +14,8 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
+from hloopt.analysis.index import Index, delinearize
 from hloopt.codegen.elements import Elements
-from hloopt.codegen.index import Index, delinearize
 from hloopt.codegen.reducer import Reducer
 from hloopt.codegen.scalars import literal
 from hloopt.codegen.types import register_type

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from hloopt.analysis.index import delinearize, linearize
 from hloopt.codegen.elemental.indexing import starts
 from hloopt.codegen.elements import At, Emission
 from hloopt.codegen.families import loop
 from hloopt.codegen.families.loop import strided
-from hloopt.codegen.index import delinearize, linearize
 from hloopt.codegen.writer import FunctionWriter
 from hloopt.kernels.families.in_place_update import update_of
 

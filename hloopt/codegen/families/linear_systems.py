@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Final
 
-from hloopt.codegen.index import Index, Symbol, delinearize
+from hloopt.analysis.index import Index, Symbol, delinearize
 from hloopt.codegen.positions import position_of
 from hloopt.codegen.scalars import convert, literal
 from hloopt.codegen.scope import Scope

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from hloopt.codegen.index import Index, Symbol
+from hloopt.analysis.index import Index, Symbol
 from hloopt.codegen.loads import VECTOR_BYTES
 from hloopt.codegen.positions import index_at
 from hloopt.codegen.scalars import literal, pack

@@ -7,6 +7,7 @@ from contextlib import ExitStack
 from functools import partial
 from typing import TypeAlias
 
+from hloopt.analysis.index import Index
 from hloopt.codegen.families.folding import Fold, begin, reload, tree
 from hloopt.codegen.families.sweeping import (
     Finish,
@@ -19,7 +20,6 @@ from hloopt.codegen.families.sweeping import (
     store_results,
     warps_to_shared,
 )
-from hloopt.codegen.index import Index
 from hloopt.codegen.writer import EmitFunction, FunctionWriter
 from hloopt.kernels.families.reductions import reductions_of
 from hloopt.kernels.families.sweeps import WARP, Sweep, sweep_of

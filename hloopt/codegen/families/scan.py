@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from math import prod
 
+from hloopt.analysis.index import Index, delinearize
 from hloopt.codegen.elements import At, Emission, each
 from hloopt.codegen.families.loop import strided
-from hloopt.codegen.index import Index, delinearize
 from hloopt.codegen.positions import position_of
 from hloopt.codegen.writer import FunctionWriter
 from hloopt.kernels.families.scan import Scan, scan_of

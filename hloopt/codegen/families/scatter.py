@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextlib import ExitStack
 
+from hloopt.analysis.index import Index, delinearize
 from hloopt.codegen.elemental.scatter_index import Window, scatter_window
 from hloopt.codegen.elements import At, Emission, each
 from hloopt.codegen.families.atomics import combine_atomically
 from hloopt.codegen.families.loop import strided
-from hloopt.codegen.index import Index, delinearize
 from hloopt.codegen.positions import index_at, position_of
 from hloopt.codegen.scalars import load
 from hloopt.codegen.scope import Scope

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from hloopt.analysis.index import Index, Symbol, delinearize
 from hloopt.codegen.elements import Emission
 from hloopt.codegen.families.loop import strided
-from hloopt.codegen.index import Index, Symbol, delinearize
 from hloopt.codegen.scope import Scope
 from hloopt.codegen.writer import FunctionWriter
 from hloopt.ir import Instruction

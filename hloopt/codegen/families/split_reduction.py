@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
+from hloopt.analysis.index import Index
 from hloopt.codegen.families.atomics import combine_atomically
 from hloopt.codegen.families.column_reduction import write_columns, write_small_columns
 from hloopt.codegen.families.folding import Fold, merge
 from hloopt.codegen.families.row_reduction import write_rows
 from hloopt.codegen.families.sweeping import Finish, group_of, guarded, store_results
-from hloopt.codegen.index import Index
 from hloopt.codegen.writer import EmitFunction, FunctionWriter
 from hloopt.kernels.families.reductions import plain_reducer, reductions_of
 from hloopt.kernels.families.split_reduction import combine_sweep, form_of, scratch_numbers

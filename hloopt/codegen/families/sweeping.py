@@ -7,9 +7,9 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TypeAlias
 
+from hloopt.analysis.index import Index, Symbol, delinearize
 from hloopt.codegen.families.folding import Fold, finish, keep, shared_tiles, take
 from hloopt.codegen.families.loop import store_run
-from hloopt.codegen.index import Index, Symbol, delinearize
 from hloopt.codegen.writer import FunctionWriter
 from hloopt.kernels.families.reductions import Group, reductions_of
 from hloopt.kernels.families.sweeps import WARP

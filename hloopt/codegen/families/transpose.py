@@ -6,8 +6,8 @@ from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 
 from hloopt.analysis.emitters.transposes import TransposeTiling
+from hloopt.analysis.index import Index, delinearize, linearize
 from hloopt.codegen.families.loop import store_run
-from hloopt.codegen.index import Index, delinearize, linearize
 from hloopt.codegen.writer import FunctionWriter
 from hloopt.ir import Instruction
 from hloopt.kernels.families.transpose import heroes_of, tiling_of

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 
+from hloopt.analysis.index import Index, delinearize
 from hloopt.codegen.families.folding import (
     Fold,
     begin,
@@ -17,7 +18,6 @@ from hloopt.codegen.families.folding import (
 )
 from hloopt.codegen.families.loop import store_run
 from hloopt.codegen.families.sweeping import counted, first_of, guarded, warps_to_shared
-from hloopt.codegen.index import Index, delinearize
 from hloopt.codegen.types import register_type
 from hloopt.codegen.writer import EmitFunction, FunctionWriter
 from hloopt.ir import Instruction

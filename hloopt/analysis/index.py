@@ -1,6 +1,6 @@
 """Index arithmetic: integer expressions over symbols of known range, kept simple as they are made.
 
-An ``Index`` is a constant plus a sum of atoms times coefficients; an atom is a symbol (a C variable), the
+An ``Index`` is a constant plus a sum of atoms times coefficients; an atom is a symbol (a variable), the
 quotient or the remainder of an index by a positive constant.  Sums are in normal form, so that equal
 expressions are equal values: whoever asks twice for the same element gets the same name.
 
@@ -27,7 +27,7 @@ __all__ = ["Atom", "Index", "Quotient", "Remainder", "Symbol", "delinearize", "l
 
 @dataclass(frozen=True, slots=True)
 class Symbol:
-    """A C variable with a value from ``low`` to ``high``, both included, a multiple of ``multiple``."""
+    """A variable with a value from ``low`` to ``high``, both included, a multiple of ``multiple``."""
 
     name: str
     low: int

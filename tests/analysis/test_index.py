@@ -8,7 +8,7 @@ from math import prod
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hloopt.codegen.index import Index, Quotient, Symbol, delinearize, linearize
+from hloopt.analysis.index import Index, Quotient, Symbol, delinearize, linearize
 
 Values = dict[str, int]
 
