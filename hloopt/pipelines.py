@@ -7,7 +7,9 @@ from pathlib import Path
 from typing import Final, TypeAlias
 
 from hloopt.errors import UsageError
+from hloopt.fusion.fusion_wrapper import FusionWrapper
 from hloopt.fusion.instruction_fusion import InstructionFusion
+from hloopt.fusion.rename_fusions import RenameFusions
 from hloopt.ir import Module
 from hloopt.ir.build import clone_module
 from hloopt.kernels.lowering import DEVICE
@@ -62,6 +64,7 @@ from hloopt.passes.sole_participant import SoleParticipant
 from hloopt.passes.sorting.permutation_sort import PermutationSort
 from hloopt.passes.sorting.sort_simplifier import SortSimplifier
 from hloopt.passes.tuple_simplifier import TupleSimplifier
+from hloopt.passes.variadic_op_splitter import VariadicOpSplitter
 from hloopt.passes.views_to_bitcasts import ViewsToBitcasts
 from hloopt.passes.zero_sized import ZeroSized
 from hloopt.presets import XLA_PRESETS, preset_text
@@ -131,7 +134,10 @@ _ALL: tuple[type[Pass], ...] = (
     TripCount,
     CommonSubexpressionElimination,
     DeadCodeElimination,
+    VariadicOpSplitter,
     InstructionFusion,
+    RenameFusions,
+    FusionWrapper,
     Defuse,
     Bf16Propagation,
     LayoutNormalization,

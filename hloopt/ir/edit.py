@@ -7,6 +7,7 @@ positions in step on both sides.  Costs are proportional to what changes, never 
 from __future__ import annotations
 
 from bisect import insort
+from collections.abc import Collection
 from typing import Any
 
 from hloopt.ir.computation import Computation
@@ -17,13 +18,16 @@ from hloopt.types import Shape
 __all__ = [
     "add_computation",
     "add_control_edge",
+    "add_operands",
     "append",
     "insert_before",
     "move_after",
     "move_before",
     "remove",
     "remove_computation",
+    "remove_operands",
     "rename",
+    "rename_computation",
     "replace_instruction",
     "replace_uses",
     "set_attribute",
@@ -120,6 +124,21 @@ def set_operands(instruction: Instruction, operands: tuple[Instruction, ...]) ->
         operand.users[instruction] = operand.users.get(instruction, 0) + 1
 
 
+def add_operands(instruction: Instruction, values: tuple[Instruction, ...]) -> None:
+    """Put operands behind those there are; the places among these operands' users stay."""
+    instruction.operands += values
+    for operand in values:
+        operand.users[instruction] = operand.users.get(instruction, 0) + 1
+
+
+def remove_operands(instruction: Instruction, gone: Collection[Instruction]) -> None:
+    """Leave out every operand that is one of ``gone``."""
+    for operand in instruction.operands:
+        if operand in gone:
+            _drop_use(operand, instruction)
+    instruction.operands = tuple(entry for entry in instruction.operands if entry not in gone)
+
+
 def set_attribute(instruction: Instruction, name: str, value: Any) -> None:
     """Set an attribute, or remove it when ``value`` is None; callers of computations follow."""
     for computation in _computations(instruction.attributes.get(name)):
@@ -209,6 +228,18 @@ def add_computation(module: Module, computation: Computation) -> Computation:
     computation.module = module
     module.computations[computation.name] = computation
     return computation
+
+
+def rename_computation(computation: Computation, name: str) -> None:
+    """Give a computation a name; it is made unique in its module."""
+    module = computation.module
+    if module is None:
+        raise ValueError(f"computation {computation.name} is in no module")
+    if computation.name == name:
+        return
+    del module.computations[computation.name]
+    computation.name = module.fresh_name(name)
+    module.computations[computation.name] = computation
 
 
 def remove_computation(computation: Computation) -> None:

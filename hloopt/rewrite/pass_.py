@@ -116,11 +116,13 @@ class Pass(ABC):
     ``keeps_schedule`` says that the order of the instructions that stay is untouched; after any other
     pass that changed the module the runner drops ``is_scheduled``.  ``rules`` are the equations of a pass
     that applies rules, each with whether it needs the option ``fast_math``.  ``example`` is the text of a
-    module that the pass, with its default options, changes.
+    module that the pass, with its default options, changes.  ``names_only`` says that what it changes are the
+    names of instructions and computations, which the fingerprint of a module does not hold.
     """
 
     name: ClassVar[str]
     keeps_schedule: ClassVar[bool] = False
+    names_only: ClassVar[bool] = False
     rules: ClassVar[Mapping[str, bool]] = MappingProxyType({})
     example: ClassVar[str] = ""
 

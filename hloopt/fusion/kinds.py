@@ -1,0 +1,42 @@
+"""Which kind of fusion an instruction makes: ``kInput`` where its kernel is built around what it reads."""
+
+from __future__ import annotations
+
+from hloopt.analysis.hero import find_hero, is_real_reduction_hero, roots
+from hloopt.analysis.reduction import is_unnested
+from hloopt.analysis.transpose import tiled_transpose
+from hloopt.ir import Computation, Instruction
+
+__all__ = ["choose_kind", "is_input_fusible", "is_input_reduction"]
+
+
+def is_input_reduction(instruction: Instruction) -> bool:
+    """Whether a reduction kernel is built around an op or a fusion."""
+    if instruction.opcode != "fusion":
+        return instruction.opcode == "reduce" and is_unnested(instruction)
+    return any(is_real_reduction_hero(root, find_hero(root)) for root in _roots(instruction))
+
+
+def is_input_fusible(instruction: Instruction) -> bool:
+    """Whether a reduction, transpose or scatter kernel is built around an op or a fusion.
+
+    Fusions whose kernel is made elsewhere (kCustom) and bitcasts are not.
+    """
+    if is_input_reduction(instruction):
+        return True
+    if instruction.opcode != "fusion":
+        return instruction.opcode == "scatter" or tiled_transpose(instruction) is not None
+    heroes = [find_hero(root) for root in _roots(instruction)]
+    if any(tiled_transpose(hero) is not None for hero in heroes):
+        return True
+    body: Computation = instruction.attributes["calls"]
+    return body.root.opcode == "scatter" and instruction.attributes["kind"] == "kInput"
+
+
+def choose_kind(producer: Instruction, consumer: Instruction) -> str:
+    """The kind of the fusion that two instructions make (the same one twice: of it alone)."""
+    return "kInput" if is_input_fusible(consumer) or is_input_fusible(producer) else "kLoop"
+
+
+def _roots(fusion: Instruction) -> tuple[Instruction, ...]:
+    return () if fusion.attributes["kind"] == "kCustom" else roots(fusion.attributes["calls"])

@@ -1,0 +1,70 @@
+"""Concatenates of more arrays than a kernel has parameters for."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import ClassVar
+
+from hloopt.errors import UsageError
+from hloopt.ir import Instruction, Module, build, edit
+from hloopt.ir.walk import wrapped_computations
+from hloopt.rewrite.pass_ import Pass, PassLog
+
+__all__ = ["VariadicOpSplitter"]
+
+
+@dataclass(frozen=True)
+class VariadicOpSplitter(Pass):
+    """Write a concatenate of very many arrays as concatenates of concatenates.
+
+    Operands are taken in groups of exactly ``most``; those that do not fill a last group wait for the
+    next round, where they stand beside the concatenates made before.  Bodies of fusions are left as they are.
+
+    most   the most operands a concatenate may have
+    """
+
+    name: ClassVar[str] = "variadic-op-splitter"
+    example: ClassVar[str] = (
+        "HloModule example\n\nENTRY main {\n  x = f32[2] parameter(0)\n  ROOT r = f32[260] concatenate("
+        + ", ".join(["x"] * 130)
+        + "), dimensions={0}\n}\n"
+    )
+
+    most: int = 128
+
+    def run(self, module: Module, log: PassLog) -> bool:
+        """Look at each concatenate once."""
+        if self.most < 2:
+            raise UsageError(f"{self.name}: most={self.most}: a concatenate joins 2 arrays or more")
+        wrapped = wrapped_computations(module)
+        changed = False
+        for computation in module:
+            if computation in wrapped:
+                continue
+            for instruction in list(computation):
+                if instruction.opcode != "concatenate" or len(instruction.operands) <= self.most:
+                    continue
+                if not log.allows():
+                    return changed
+                count = len(instruction.operands)
+                log.hit(f"split a concatenate of more than {self.most}", instruction, f"{count}")
+                self._split(instruction)
+                changed = True
+        return changed
+
+    def _split(self, concatenate: Instruction) -> None:
+        operands = concatenate.operands
+        while len(operands) > self.most:
+            full = len(operands) - len(operands) % self.most
+            groups = [operands[at : at + self.most] for at in range(0, full, self.most)]
+            made = tuple(_joined(concatenate, group) for group in groups)
+            operands = made + operands[full:]
+        edit.set_operands(concatenate, operands)
+
+
+def _joined(concatenate: Instruction, group: tuple[Instruction, ...]) -> Instruction:
+    """A concatenate of some of the operands, before the whole one and in its layout."""
+    attributes = {"dimensions": concatenate.attributes["dimensions"]}
+    made = build.make(concatenate, "concatenate", group, attributes, metadata=concatenate.metadata)
+    edit.set_shape(made, replace(made.array, layout=concatenate.array.layout))
+    return made
