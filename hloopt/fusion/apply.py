@@ -1,16 +1,31 @@
-"""Writing fusions down: wrapping an instruction into one, and moving a producer into it.
+"""Writing fusions down: wrapping an instruction into one, moving producers into it, several results.
 
-A body stands with its parameters first, then its instructions, and a producer joins right behind the
-parameters: everything that uses it is there already.  Costs are those of the operands concerned.
+Every edit leaves a module that is valid and computes the same, with its control edges, and costs what it
+moves: the producer's body and the operands concerned.  Where a fusion gets the results of a producer or
+sibling, what reads these and stands before the fusion moves behind it; a strategy with many such edits
+lets that be (``keep_order=False``) and calls ``restore_order`` at the end.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 
-from hloopt.ir import Computation, Instruction, build, edit
+from hloopt.fusion.merge import copy_in, first_instruction, has_tuple_root, new_parameter
+from hloopt.fusion.outputs import hand_over, remove_dead_elements, remove_source
+from hloopt.ir import Computation, Instruction, build, edit, walk
 
-__all__ = ["first_instruction", "fuse_producer", "number_parameter_names", "remove_unused", "wrap"]
+__all__ = [
+    "first_instruction",
+    "fuse",
+    "fuse_multi_output",
+    "fuse_producer",
+    "has_tuple_root",
+    "merge_siblings",
+    "number_parameter_names",
+    "remove_unused",
+    "restore_order",
+    "wrap",
+]
 
 _CARRIED = ("sharding", "frontend_attributes")
 
@@ -26,7 +41,7 @@ def wrap(root: Instruction, kind: str, name: str) -> Instruction:
     body = edit.add_computation(home.module, Computation("fused_computation"))
     operands = tuple(dict.fromkeys(root.operands))
     parameters = {
-        operand: edit.append(body, _parameter(number, operand))
+        operand: edit.append(body, new_parameter(number, operand))
         for number, operand in enumerate(operands)
     }
     inner = tuple(parameters[operand] for operand in root.operands)
@@ -42,61 +57,76 @@ def wrap(root: Instruction, kind: str, name: str) -> Instruction:
     return fusion
 
 
-def first_instruction(body: Computation) -> Instruction | None:
-    """The first instruction after the parameters, which are moved to the front.
+def fuse(producer: Instruction, consumer: Instruction, kind: str | None = None) -> Instruction:
+    """Move a copy of ``producer`` into ``consumer``, which becomes a fusion where it is none; the fusion.
 
-    None where there are parameters only: a fusion of the text may hand one on as it is.
+    A producer that is a fusion brings its body; of one with several results ``consumer`` reads some through
+    ``get-tuple-element``.  The producer stays (``remove_unused``), and so do the other readers.
+    ``kind`` is that of the fusion, ``kLoop`` for a new one without it.  The schedule of the module goes.
     """
-    first = next((entry for entry in body if entry.opcode != "parameter"), None)
-    if first is None:
-        return None
-    seen = False
-    for entry in list(body):
-        seen = seen or entry is first
-        if seen and entry.opcode == "parameter":
-            edit.move_before(first, entry)
-    return first
+    fusion = _as_fusion(consumer, kind)
+    copy_in(fusion, producer)
+    return fusion
+
+
+def fuse_multi_output(
+    producer: Instruction,
+    consumer: Instruction,
+    kind: str | None = None,
+    *,
+    keep_order: bool = True,
+) -> Instruction:
+    """Move ``producer`` itself into ``consumer``: what others read of it becomes results of the fusion.
+
+    Otherwise as ``fuse``; ``producer`` is gone afterwards.  Raises ``ValueError`` (unless told not to keep
+    the order) where the consumer needs the producer through a third instruction, too.
+    """
+    if keep_order:
+        _make_room(producer, consumer, _elements(producer) | {producer})
+    fusion = _as_fusion(consumer, kind)
+    hand_over(producer, fusion, copy_in(fusion, producer))
+    return fusion
+
+
+def merge_siblings(
+    first: Instruction, second: Instruction, kind: str | None = None, *, keep_order: bool = True
+) -> Instruction:
+    """One fusion that computes what both do, results of ``first`` before those of ``second``; the fusion.
+
+    Results of ``second`` that nobody reads are left out.  Neither needs the other: raises ``ValueError``
+    otherwise, unless told not to keep the order.
+    """
+    if keep_order:
+        if _is_before(first, second):
+            _make_room(first, second, frozenset())
+            edit.move_before(second, first)
+        else:
+            _make_room(second, first, frozenset())
+    fusion = _as_fusion(first, kind)
+    hand_over(second, fusion, copy_in(fusion, second))
+    return fusion
 
 
 def fuse_producer(
     fusion: Instruction, producer: Instruction, first: Instruction | None
 ) -> Instruction:
-    """Copy ``producer``, an operand of ``fusion``, into its body, before ``first`` or at the end.
+    """Copy ``producer``, an op and an operand of ``fusion``, into its body; the copy.
 
-    Operands of the producer that the fusion has already are shared; the others become new parameters
-    at the end.  The producer stays for its other users.  Returns the copy.
+    ``first`` is the body's first instruction behind its parameters.
     """
-    body: Computation = fusion.attributes["calls"]
-    pairs = list(zip(fusion.operands, body.parameters, strict=True))
-    # A fusion of the text may take the same operand several times.
-    replaced = [parameter for operand, parameter in pairs if operand is producer]
-    parameters = {operand: parameter for operand, parameter in pairs if operand is not producer}
-    operands = [operand for operand in fusion.operands if operand is not producer]
-    for operand in producer.operands:
-        if operand not in parameters:
-            number = len(body.parameters)
-            parameter = _parameter(number, operand)
-            if first is None:
-                parameters[operand] = edit.append(body, parameter)
-            else:
-                parameters[operand] = edit.insert_before(first, parameter)
-            operands.append(operand)
-    inner = tuple(parameters[operand] for operand in producer.operands)
-    copy = build.clone(producer, body if first is None else first, inner)
-    for parameter in replaced:
-        edit.replace_uses(parameter, copy)
-        edit.remove(parameter)
-    edit.set_operands(fusion, tuple(operands))
-    for before in producer.control_predecessors:
-        edit.add_control_edge(before, fusion)
-    return copy
+    del first
+    return copy_in(fusion, producer)[0]
 
 
 def remove_unused(producer: Instruction) -> bool:
-    """Take a producer out when nothing needs it any more; say whether it went."""
+    """Take a producer out when nothing needs it any more; say whether it went.
+
+    Elements that nothing reads go in any case; with a fusion goes its body where nobody else calls that.
+    """
+    remove_dead_elements(producer)
     if producer.users or producer.is_root or producer.control_successors:
         return False
-    edit.remove(producer)
+    remove_source(producer)
     return True
 
 
@@ -114,7 +144,60 @@ def number_parameter_names(bodies: Iterable[Computation]) -> None:
             edit.rename(parameter, f"param_{parameter.parameter_number}")
 
 
-def _parameter(number: int, operand: Instruction) -> Instruction:
-    return Instruction(
-        f"param_{number}", "parameter", operand.shape, (), {"parameter_number": number}
-    )
+def restore_order(computation: Computation) -> None:
+    """Put every instruction behind its operands and control predecessors again, else as they stand."""
+    previous: Instruction | None = None
+    for instruction in walk.post_order(computation):
+        if previous is not None:
+            edit.move_after(previous, instruction)
+        elif computation._first is not None:
+            edit.move_before(computation._first, instruction)
+        previous = instruction
+
+
+def _as_fusion(consumer: Instruction, kind: str | None) -> Instruction:
+    home = consumer.computation
+    if home is None or home.module is None:
+        raise ValueError(f"{consumer.name} is in no module")
+    home.module.attributes.pop("is_scheduled", None)
+    if consumer.opcode != "fusion":
+        return wrap(consumer, kind or "kLoop", "fusion")
+    if kind is not None:
+        consumer.attributes["kind"] = kind
+    return consumer
+
+
+def _elements(instruction: Instruction) -> frozenset[Instruction]:
+    return frozenset(user for user in instruction.users if user.opcode == "get-tuple-element")
+
+
+def _is_before(left: Instruction, right: Instruction) -> bool:
+    """Whether ``left`` stands before ``right``; the cost is the distance between them."""
+    behind_left, behind_right = left._next, right._next
+    while True:
+        if behind_left is right or behind_right is None:
+            return True
+        if behind_right is left or behind_left is None:
+            return False
+        behind_left, behind_right = behind_left._next, behind_right._next
+
+
+def _make_room(early: Instruction, late: Instruction, own: frozenset[Instruction]) -> None:
+    """Move what depends on ``early`` and stands before ``late`` right behind ``late``.
+
+    ``late`` may need ``own`` only; raises ``ValueError`` where it needs ``early`` through something else.
+    """
+    dependent = {early, *own}
+    moved: list[Instruction] = []
+    entry = early._next
+    while entry is not None and entry is not late:
+        if not dependent.isdisjoint((*entry.operands, *entry.control_predecessors)):
+            dependent.add(entry)
+            moved.append(entry)
+        entry = entry._next
+    if not (dependent - own).isdisjoint((*late.operands, *late.control_predecessors)):
+        raise ValueError(f"{late.name} needs {early.name} through another instruction")
+    position = late
+    for instruction in moved:
+        edit.move_after(position, instruction)
+        position = instruction

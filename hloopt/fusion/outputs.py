@@ -1,0 +1,207 @@
+"""The results of a fusion: one, or a ``tuple`` that ``get-tuple-element`` takes apart."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from hloopt.fusion.merge import Alias, aliases, has_tuple_root, results, set_aliases
+from hloopt.ir import Computation, Instruction, build, edit, walk
+from hloopt.types import TupleShape
+
+__all__ = [
+    "add_output",
+    "element_of",
+    "hand_over",
+    "insert_after",
+    "remove_dead_elements",
+    "remove_source",
+]
+
+
+def insert_after(position: Instruction, instruction: Instruction) -> Instruction:
+    """Put a new instruction right after another one."""
+    following = position._next
+    if following is not None:
+        return edit.insert_before(following, instruction)
+    assert position.computation is not None
+    return edit.append(position.computation, instruction)
+
+
+def remove_dead_elements(source: Instruction) -> None:
+    """Take out the ``get-tuple-element`` of an instruction that nothing reads or waits for."""
+    for user in list(source.users):
+        if user.opcode == "get-tuple-element" and not (
+            user.users or user.is_root or user.control_successors
+        ):
+            edit.remove(user)
+
+
+def _needed_results(source: Instruction) -> list[int]:
+    """The results that are read, by number."""
+    if not has_tuple_root(source):
+        return [0] if source.users or source.is_root else []
+    if source.is_root or any(user.opcode != "get-tuple-element" for user in source.users):
+        return list(range(len(results(source.attributes["calls"]))))
+    return sorted({user.attributes["index"] for user in source.users})
+
+
+def add_output(fusion: Instruction, inner: Instruction) -> int:
+    """Make an instruction of the body a result of the fusion; the number of this result.
+
+    One that is a result already keeps its number.  A fusion with one result gets a tuple, and its users a
+    ``get-tuple-element`` of it, which takes over a sharding: those of a tuple are written otherwise.
+    """
+    body: Computation = fusion.attributes["calls"]
+    root = body.root
+    if root.opcode != "tuple":
+        if inner is root:
+            return 0
+        _make_tuple(fusion, (root, inner))
+        return 1
+    for number, known in enumerate(root.operands):
+        if known is inner:
+            return number
+    _read_by_elements(fusion)
+    edit.add_operands(root, (inner,))
+    _move_to_end(root)
+    root.shape = fusion.shape = TupleShape(tuple(entry.shape for entry in root.operands))
+    root.attributes.pop("sharding", None)
+    fusion.attributes.pop("sharding", None)
+    return len(root.operands) - 1
+
+
+def _make_tuple(fusion: Instruction, outputs: tuple[Instruction, ...]) -> None:
+    body: Computation = fusion.attributes["calls"]
+    body.root = build.make(body, "tuple", outputs)
+    was_root = fusion.is_root
+    users = list(fusion.users)
+    kept = aliases(fusion)
+    element = Instruction(
+        "get-tuple-element", "get-tuple-element", fusion.shape, (), {"index": 0}, fusion.metadata
+    )
+    sharding = fusion.attributes.pop("sharding", None)
+    if sharding is not None:
+        element.attributes["sharding"] = sharding
+    insert_after(fusion, element)
+    if users or was_root:
+        edit.replace_uses(fusion, element)
+    fusion.shape = body.root.shape
+    edit.add_operands(element, (fusion,))
+    set_aliases(fusion, [replace(pair, output=(0, *pair.output)) for pair in kept])
+
+
+def _move_to_end(root: Instruction) -> None:
+    body = root.computation
+    assert body is not None
+    last = body._last
+    if last is not None and last is not root:
+        edit.move_after(last, root)
+
+
+def _read_by_elements(fusion: Instruction) -> None:
+    """Give whoever reads the tuple as a whole one that is made of its elements."""
+    readers = [user for user in fusion.users if user.opcode != "get-tuple-element"]
+    if not readers and not fusion.is_root:
+        return
+    assert isinstance(fusion.shape, TupleShape)
+    kept = {user for user in fusion.users if user.opcode == "get-tuple-element"}
+    home = fusion.computation
+    assert home is not None
+    whole = Instruction("tuple", "tuple", fusion.shape, (), {}, fusion.metadata)
+    insert_after(fusion, whole)
+    for reader in readers:
+        for index, operand in enumerate(reader.operands):
+            if operand is fusion:
+                edit.set_operand(reader, index, whole)
+    if fusion.is_root:
+        edit.set_root(home, whole)
+    assert kept.isdisjoint(readers)
+    elements = [element_of(fusion, index) for index in range(len(fusion.shape.elements))]
+    edit.add_operands(whole, tuple(elements))
+
+
+def element_of(fusion: Instruction, index: int) -> Instruction:
+    """A new ``get-tuple-element`` right after the fusion."""
+    assert isinstance(fusion.shape, TupleShape)
+    element = Instruction(
+        "get-tuple-element",
+        "get-tuple-element",
+        fusion.shape.elements[index],
+        (fusion,),
+        {"index": index},
+    )
+    return insert_after(fusion, element)
+
+
+def hand_over(source: Instruction, fusion: Instruction, inner: tuple[Instruction, ...]) -> None:
+    """Let the readers of ``source`` read the fusion that computes its results now, and take ``source`` out.
+
+    ``inner`` are the instructions of the body that make the source's results; those that nobody reads are
+    no results of the fusion.
+    """
+    moved = aliases(source)
+    remove_dead_elements(source)
+    numbers = {number: add_output(fusion, inner[number]) for number in _needed_results(source)}
+    values: dict[int, Instruction] = {}
+    for number, output in numbers.items():
+        values[number] = fusion if not has_tuple_root(fusion) else element_of(fusion, output)
+    single = not has_tuple_root(source)
+    if moved:
+        set_aliases(fusion, [*aliases(fusion), *_renumbered(moved, numbers, fusion, single)])
+    if single:
+        for value in values.values():
+            _pass_on(source, value, fusion)
+    else:
+        _hand_over_elements(source, values)
+    edit.take_control_edges(source, fusion)
+    remove_source(source)
+
+
+def _renumbered(
+    pairs: list[Alias], numbers: dict[int, int], fusion: Instruction, single: bool
+) -> list[Alias]:
+    """Pairs of the source as they are for the fusion; those of results that nobody reads are dropped."""
+    found = []
+    for pair in pairs:
+        number, *rest = (0, *pair.output) if single else pair.output
+        if number in numbers:
+            output = (numbers[number], *rest) if has_tuple_root(fusion) else tuple(rest)
+            found.append(replace(pair, output=output))
+    return found
+
+
+def _pass_on(old: Instruction, new: Instruction, fusion: Instruction) -> None:
+    if new is not fusion:
+        new.metadata = old.metadata
+        if "sharding" in old.attributes:
+            new.attributes["sharding"] = old.attributes["sharding"]
+    edit.replace_uses(old, new)
+
+
+def _hand_over_elements(source: Instruction, values: dict[int, Instruction]) -> None:
+    for user in list(source.users):
+        if user.opcode == "get-tuple-element":
+            value = values.get(user.attributes["index"])
+            if value is not None:
+                edit.replace_uses(user, value)
+                edit.take_control_edges(user, value)
+                if value.metadata is None:
+                    value.metadata = user.metadata
+            edit.remove(user)
+    if source.users or source.is_root:
+        elements = tuple(values[number] for number in sorted(values))
+        whole = Instruction("tuple", "tuple", source.shape, (), {}, source.metadata)
+        insert_after(elements[0], whole)
+        for element in elements[1:]:
+            edit.move_before(whole, element)
+        edit.add_operands(whole, elements)
+        edit.replace_uses(source, whole)
+
+
+def remove_source(source: Instruction) -> None:
+    """Take an instruction out that nothing reads, and its body where nobody else calls it."""
+    bodies = list(walk.called_computations(source)) if source.opcode == "fusion" else []
+    edit.remove(source)
+    for body in bodies:
+        if not body.callers:
+            edit.remove_computation(body)
