@@ -8,9 +8,11 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from hloopt.cli.fusion_options import advising, fusion_rule_option
 from hloopt.errors import UsageError
 
 if TYPE_CHECKING:
+    from hloopt.fusion.advice import Advice
     from hloopt.rewrite import Controls, Pass, Pipeline
 
 __all__ = ["PASS_OPTIONS", "Chosen", "chosen", "pass_file_option", "pass_files", "pipeline_options"]
@@ -19,6 +21,7 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 
 PASS_OPTIONS = (
     "level", "passes", "pipeline_file", "pass_file", "fast_math", "only", "disable", "fuel", "stop_after",
+    "fusion_rule",
 )  # fmt: skip
 """The names of the parameters, for the groups of a command's help."""
 
@@ -105,21 +108,25 @@ _OPTIONS = (
 
 def pipeline_options(function: Function) -> Function:
     """``-O``, ``--passes``, ``--pipeline``, ``--pass-file``, ``--fast-math``, ``--only``, ``--disable``,
-    ``--fuel``, ``--stop-after``: what ``chosen`` makes a pipeline of.
+    ``--fuel``, ``--stop-after``, ``--fusion-rule``: what ``chosen`` makes a pipeline of.
     """
-    for option in reversed(_OPTIONS):
+    for option in reversed((*_OPTIONS, fusion_rule_option)):
         function = option(function)
     return function
 
 
 @dataclass(frozen=True)
 class Chosen:
-    """What the options ask for: ``label`` is what a table calls the pipeline, ``text`` says all of it."""
+    """What the options ask for: ``label`` is what a table calls the pipeline, ``text`` says all of it.
+
+    ``advice`` is what the user wants fused or kept apart; the controls carry it.
+    """
 
     pipeline: Pipeline
     controls: Controls
     label: str
     text: str
+    advice: Advice | None = None
 
 
 def chosen() -> Chosen:
@@ -152,15 +159,19 @@ def chosen() -> Chosen:
         pipeline = type(pipeline)(entries)
         label = f"{label}{{fast_math=true}}" if label != "passes" else label
     shown = _cut(pipeline, given.get("only", ()), given.get("disable", ()))
-    controls = Controls(fuel=given.get("fuel") or {}, stop_after=given.get("stop_after"))
+    advice = advising(shown)
+    controls = Controls(
+        fuel=given.get("fuel") or {}, stop_after=given.get("stop_after"), advice=advice
+    )
     controls.check(shown.entries)
     if shown != pipeline:
         label = "passes"
     if label != "passes":
-        return Chosen(shown, controls, label, label)
+        return Chosen(shown, controls, label, label, advice)
     typed = text if file is None and shown == pipeline and not given.get("fast_math") else None
     short = typed is not None and not {"#", "\n"} & set(typed)
-    return Chosen(shown, controls, label, typed.strip() if typed and short else str(shown))
+    told = typed.strip() if typed and short else str(shown)
+    return Chosen(shown, controls, label, told, advice)
 
 
 def pass_files() -> Mapping[str, type[Pass]]:

@@ -9,12 +9,25 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Final, Protocol
 
 from hloopt.fusion.decision import Decision
+from hloopt.fusion.ledger import Ledgers
 from hloopt.ir import Instruction
+from hloopt.rewrite.pass_ import Pass
 
-__all__ = ["Advice", "Adviser"]
+__all__ = ["STRATEGIES", "Advice", "Adviser", "is_strategy"]
+
+STRATEGIES: Final = frozenset({
+    "instruction-fusion", "fusion-merger", "multi-output-fusion", "priority-fusion",
+    "horizontal-loop-fusion", "horizontal-input-fusion",
+})  # fmt: skip
+"""The passes of hloopt that decide what is fused with what."""
+
+
+def is_strategy(instance: Pass) -> bool:
+    """Whether a pass asks for advice: one of hloopt's, or one that says so (``asks_advice = True``)."""
+    return instance.name in STRATEGIES or bool(getattr(instance, "asks_advice", False))
 
 
 class Adviser(Protocol):
@@ -26,9 +39,13 @@ class Adviser(Protocol):
 
 @dataclass(frozen=True)
 class Advice:
-    """All who have a say; the first answer counts."""
+    """All who have a say; the first answer counts.
+
+    ``ledgers`` follow what each fusion is made of, for advisers that know instructions by their names.
+    """
 
     advisers: Sequence[Adviser] = field(default_factory=tuple)
+    ledgers: Ledgers = field(default_factory=Ledgers, compare=False)
 
     def __bool__(self) -> bool:
         return bool(self.advisers)
@@ -40,3 +57,14 @@ class Advice:
             if decision is not None:
                 return decision
         return None
+
+    def joined(
+        self, producer: Instruction, consumer: str, fusion: Instruction, *, multi_output: bool
+    ) -> None:
+        """A strategy has fused two: ``consumer`` is the name the other one had."""
+        ledger = self.ledgers.of(fusion)
+        ledger.joined(producer.name, consumer, fusion, multi_output=multi_output)
+
+    def settle(self) -> None:
+        """A strategy has come to its end."""
+        self.ledgers.settle()

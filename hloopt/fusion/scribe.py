@@ -73,7 +73,9 @@ class Scribe:
         home = fusion.computation
         assert home is not None
         opcode = root_opcode(producer)
-        self.log.hit(f"fuse {opcode} into {consumer[1]}", producer, f"into {consumer[0]}")
+        self.advice.joined(producer, consumer[0], fusion, multi_output=multi_output)
+        rule, where = f"fuse {opcode} into {consumer[1]}", f"into {consumer[0]}"
+        self.log.hit(rule, producer, where, home=home.name)
         for name in (consumer[0], fusion.name):
             self._refused.get((home.name, name), {}).pop(producer.name, None)
         self.plan.steps.append(
@@ -122,6 +124,7 @@ class Scribe:
 
     def close(self) -> FusionPlan:
         """The plan, with the last words on all pairs that are left; near misses are told the log."""
+        self.advice.settle()
         every = [pair for about in self._refused.values() for pair in about.values()]
         for refusal, producer in every:
             self.plan.refusals.append(refusal)

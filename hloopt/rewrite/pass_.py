@@ -67,17 +67,24 @@ class PassLog:
         return self.fuel is None or self.fuel > 0
 
     def hit(
-        self, rule: str, instruction: Instruction | None = None, reason: str = "", count: int = 1
+        self,
+        rule: str,
+        instruction: Instruction | None = None,
+        reason: str = "",
+        count: int = 1,
+        *,
+        home: str = "",
     ) -> None:
         """Count an application of a rule, named by its equation, or of a step of the pass.
 
-        ``count`` is 0 for an instruction that belongs to the rewrite counted just before.
+        ``count`` is 0 for an instruction that belongs to the rewrite counted just before, ``home`` the
+        computation of one that has been taken out of it already.
         """
         self.hits[rule] += count
         if self.fuel is not None:
             self.fuel -= count
         if instruction is not None and "passed" in self.kinds:
-            self.remarks.append(_remark("passed", rule, instruction, reason))
+            self.remarks.append(_remark("passed", rule, instruction, reason, home))
 
     def miss(self, rule: str, instruction: Instruction, reason: str) -> None:
         """Tell of a rewrite that was nearly made: all but ``reason`` was as the rule wants it.
@@ -95,9 +102,11 @@ class PassLog:
         self.notes.append(sentence)
 
 
-def _remark(kind: RemarkKind, rule: str, instruction: Instruction, reason: str) -> Remark:
+def _remark(
+    kind: RemarkKind, rule: str, instruction: Instruction, reason: str, home: str = ""
+) -> Remark:
     computation = instruction.computation
-    where = computation.name if computation is not None else ""
+    where = computation.name if computation is not None else home
     return Remark(
         kind,
         rule,

@@ -8,6 +8,7 @@ and inputs name passes that are there already.
 from __future__ import annotations
 
 import dataclasses
+import importlib
 import importlib.util
 import inspect
 import re
@@ -23,7 +24,17 @@ from hloopt.errors import UsageError
 from hloopt.rewrite.pass_ import Pass
 from hloopt.rewrite.spec import check_options
 
-__all__ = ["GROUP", "installed", "installed_names", "line_in", "load_file", "run_file"]
+__all__ = [
+    "GROUP",
+    "installed",
+    "installed_names",
+    "line_in",
+    "load_file",
+    "load_function",
+    "run_file",
+    "told",
+    "user_line",
+]
 
 GROUP = "hloopt.passes"
 """The entry point group: each entry point is named like the pass that it gives."""
@@ -126,6 +137,58 @@ def line_in(error: BaseException, path: str) -> str:
             line = trace.tb_lineno
         trace = trace.tb_next
     return f":{line}" if line else ""
+
+
+def load_function(text: str, option: str) -> Any:
+    """The function that ``module:function`` or ``FILE.py:function`` names; ``option`` is for messages.
+
+    A module is looked for in the current directory, too.  Raises ``UsageError``.
+    """
+    module_name, _, function_name = text.rpartition(":")
+    if not (module_name and function_name):
+        raise UsageError(f"{option}: '{text}' is not of the form module:function")
+    found: Any
+    if module_name.endswith(".py"):
+        found = run_file(module_name, "hloopt_rule_file")
+    else:
+        here = str(Path.cwd())
+        if here not in sys.path:
+            sys.path.insert(0, here)
+        try:
+            found = importlib.import_module(module_name)
+        except (Exception, SystemExit) as error:
+            raise UsageError(
+                f"{option}: '{module_name}' cannot be imported{user_line(error)}: {told(error)}"
+            ) from error
+    for part in function_name.split("."):
+        found = getattr(found, part, None)
+    if not callable(found):
+        raise UsageError(f"{option}: '{module_name}' has no function '{function_name}'")
+    return found
+
+
+def told(error: BaseException) -> str:
+    """``KeyError: 'x'``: an error of somebody else's code."""
+    return f"{type(error).__name__}: {error}"
+
+
+def user_line(error: BaseException) -> str:
+    """`` (file.py:12)`` of the innermost place that is the user's."""
+    if isinstance(error, SyntaxError) and error.filename:
+        return f" ({_shown(error.filename)}:{error.lineno})"
+    found, trace = "", error.__traceback__
+    own = str(Path(__file__).resolve().parents[1])
+    while trace is not None:
+        file = trace.tb_frame.f_code.co_filename
+        if not file.startswith((own, "<frozen ")) and "importlib" not in file:
+            found = f" ({_shown(file)}:{trace.tb_lineno})"
+        trace = trace.tb_next
+    return found
+
+
+def _shown(file: str) -> str:
+    path = Path(file)
+    return str(path.relative_to(Path.cwd())) if path.is_relative_to(Path.cwd()) else file
 
 
 def _checked(found: Any, where: str) -> type[Pass]:

@@ -8,18 +8,16 @@ the rules.  ``rules`` and ``cost`` are hloopt's own; others come from installed 
 
 from __future__ import annotations
 
-import importlib
-import sys
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from importlib.metadata import entry_points
-from pathlib import Path
 from typing import Any, Final, TypeAlias
 
 from hloopt.errors import UsageError
 from hloopt.ir import Instruction
 from hloopt.kernels.selection.candidate import Candidate
 from hloopt.kernels.spec import Tile
+from hloopt.rewrite.plugins import load_function, told, user_line
 from hloopt.rewrite.spec import did_you_mean
 from hloopt.targets import Target
 
@@ -87,7 +85,7 @@ def _installed(name: str) -> Selector | None:
             found: Selector = entry.load()
         except (Exception, SystemExit) as error:
             raise UsageError(
-                f"the entry point '{name}' of {GROUP} cannot be loaded: {_told(error)}"
+                f"the entry point '{name}' of {GROUP} cannot be loaded: {told(error)}"
             ) from error
         if not callable(found):
             raise UsageError(f"the entry point '{name}' of {GROUP} is no function")
@@ -96,27 +94,11 @@ def _installed(name: str) -> Selector | None:
 
 
 def load_rule(text: str) -> str:
-    """Import what ``module:function`` names and make it known by that text.
+    """Import what ``module:function`` or ``FILE.py:function`` names and make it known by that text.
 
-    The module is looked for in the current directory, too.  Raises ``UsageError``.
+    Raises ``UsageError``.
     """
-    module_name, _, function_name = text.partition(":")
-    if not (module_name and function_name):
-        raise UsageError(f"--kernel-rule: '{text}' is not of the form module:function")
-    here = str(Path.cwd())
-    if here not in sys.path:
-        sys.path.insert(0, here)
-    try:
-        found: Any = importlib.import_module(module_name)
-    except (Exception, SystemExit) as error:
-        raise UsageError(
-            f"--kernel-rule: '{module_name}' cannot be imported{_line(error)}: {_told(error)}"
-        ) from error
-    for part in function_name.split("."):
-        found = getattr(found, part, None)
-    if not callable(found):
-        raise UsageError(f"--kernel-rule: '{module_name}' has no function '{function_name}'")
-    _LOADED[text] = found
+    _LOADED[text] = load_function(text, "--kernel-rule")
     return text
 
 
@@ -132,7 +114,7 @@ def ask(
         answer: Any = selector(instruction, found, target)
     except Exception as error:
         raise UsageError(
-            f"{name} failed on %{instruction.name}{_line(error)}: {_told(error)}"
+            f"{name} failed on %{instruction.name}{user_line(error)}: {told(error)}"
         ) from error
     kernel, tile = answer if isinstance(answer, tuple) and len(answer) == 2 else (answer, {})
     if (
@@ -145,26 +127,3 @@ def ask(
             "a name, a pair (name, {'parameter': integer}) or 'default' is wanted"
         )
     return None if kernel == "default" else (kernel, tile)
-
-
-def _told(error: BaseException) -> str:
-    return f"{type(error).__name__}: {error}"
-
-
-def _line(error: BaseException) -> str:
-    """`` (file.py:12)`` of the innermost place that is the user's."""
-    if isinstance(error, SyntaxError) and error.filename:
-        return f" ({_shown(error.filename)}:{error.lineno})"
-    found, trace = "", error.__traceback__
-    own = str(Path(__file__).resolve().parents[2])
-    while trace is not None:
-        file = trace.tb_frame.f_code.co_filename
-        if not file.startswith((own, "<frozen ")) and "importlib" not in file:
-            found = f" ({_shown(file)}:{trace.tb_lineno})"
-        trace = trace.tb_next
-    return found
-
-
-def _shown(file: str) -> str:
-    path = Path(file)
-    return str(path.relative_to(Path.cwd())) if path.is_relative_to(Path.cwd()) else file

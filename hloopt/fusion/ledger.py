@@ -1,0 +1,137 @@
+"""Which instructions each fusion is made of, by the names they had before anything was fused.
+
+Strategies come one after the other and name their fusions as they like; the ledger follows them by the steps
+that the scribe tells.  A member is an instruction of the module as the first strategy got it: an op, or a
+fusion of the text, which stays one member.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from weakref import WeakKeyDictionary
+
+from hloopt.analysis.hero import roots
+from hloopt.ir import Computation, Instruction, Module
+
+__all__ = ["Ledger", "Ledgers", "outputs_of", "users_inside"]
+
+_SERIAL = re.compile(r"(?:\.\d+|\.clone)+$")
+
+
+@dataclass
+class Ledger:
+    """The members of every fusion made in one module, by computation and the fusion's name.
+
+    ``outputs`` are the members whose results a fusion has.  ``open`` are fusions of the strategy that is at
+    work: which of them are left is known once it has come to its end (``settle``).
+    """
+
+    module: str = ""
+    made: dict[tuple[str, str], dict[str, None]] = field(default_factory=dict)
+    outputs: dict[tuple[str, str], dict[str, None]] = field(default_factory=dict)
+    kinds: dict[tuple[str, str], str] = field(default_factory=dict)
+    _open: dict[tuple[str, str], Instruction] = field(default_factory=dict, repr=False)
+
+    def joined(
+        self, producer: str, consumer: str, fusion: Instruction, *, multi_output: bool = False
+    ) -> None:
+        """``producer`` is now part of what ``consumer`` was, which is called ``fusion``."""
+        home = fusion.computation
+        assert home is not None, "a fusion that has just been made"
+        place = home.name, fusion.name
+        first, second = (home.name, producer), (home.name, consumer)
+        members = {**self._members(first), **self._members(second)}
+        results = dict(self._outputs(second))
+        if multi_output:
+            results |= self._outputs(first)
+        self.made[place], self.outputs[place] = members, results
+        self.kinds[place] = fusion.attributes["kind"]
+        self._open[place] = fusion
+
+    def settle(self) -> None:
+        """A strategy is through: fusions that have become part of others are no longer any."""
+        gone = [place for place, fusion in self._open.items() if not _stands(fusion, place)]
+        for place in gone:
+            for rows in (self.made, self.outputs, self.kinds):
+                rows.pop(place, None)
+        for place, fusion in self._open.items():
+            if place in self.kinds:
+                self.kinds[place] = fusion.attributes["kind"]
+        self._open.clear()
+
+    def members(self, instruction: Instruction) -> tuple[str, ...]:
+        """What an op or fusion is made of: its own name where it is no fusion that has been made."""
+        home = instruction.computation
+        if instruction.opcode == "fusion" and home is not None:
+            return tuple(self._members((home.name, instruction.name)))
+        return (instruction.name,)
+
+    def origin(self, inner: Instruction, fusion: Instruction) -> str:
+        """What an instruction of a fusion's body was called: a copy may have a number behind its name."""
+        members = self.members(fusion)
+        if inner.name in members or inner is fusion:
+            return inner.name
+        plain = _SERIAL.sub("", inner.name)
+        return next((name for name in members if name == plain), inner.name)
+
+    def _members(self, place: tuple[str, str]) -> dict[str, None]:
+        return self.made.get(place, {place[1]: None})
+
+    def _outputs(self, place: tuple[str, str]) -> dict[str, None]:
+        return self.outputs.get(place, {place[1]: None})
+
+
+def _stands(fusion: Instruction, place: tuple[str, str]) -> bool:
+    home = fusion.computation
+    return home is not None and (home.name, fusion.name) == place
+
+
+class Ledgers:
+    """The ledgers of all modules that one set of advisers is asked about."""
+
+    def __init__(self) -> None:
+        self._of: WeakKeyDictionary[Module, Ledger] = WeakKeyDictionary()
+
+    def of(self, instruction: Instruction) -> Ledger:
+        """The ledger of an instruction's module; an empty one where it is in none."""
+        home = instruction.computation
+        if home is None or home.module is None:
+            return Ledger()
+        return self.open(home.module)
+
+    def settle(self) -> None:
+        """A strategy is through with its module."""
+        for ledger in self._of.values():
+            ledger.settle()
+
+    def open(self, module: Module) -> Ledger:
+        """The ledger of a module; a new one where nothing has been fused in it."""
+        found = self._of.get(module)
+        if found is None:
+            found = self._of[module] = Ledger(module.name)
+        return found
+
+
+def outputs_of(instruction: Instruction) -> tuple[Instruction, ...]:
+    """What an op or fusion computes last: the roots of a fusion's body."""
+    if instruction.opcode != "fusion":
+        return (instruction,)
+    body: Computation = instruction.attributes["calls"]
+    return tuple(roots(body))
+
+
+def users_inside(producer: Instruction, consumer: Instruction) -> Iterator[Instruction]:
+    """What uses the producer's results: the consumer itself, or instructions of its body."""
+    taken = {producer, *(user for user in producer.users if user.opcode == "get-tuple-element")}
+    if consumer.opcode != "fusion":
+        if not taken.isdisjoint(consumer.operands):
+            yield consumer
+        return
+    body: Computation = consumer.attributes["calls"]
+    seen: dict[Instruction, None] = {}
+    for operand, parameter in zip(consumer.operands, body.parameters, strict=True):
+        if operand in taken:
+            seen |= dict.fromkeys(parameter.users)
+    yield from seen
