@@ -16,7 +16,7 @@ from hloopt.analysis.transpose import tiled_transpose
 from hloopt.ir import Computation, Instruction
 from hloopt.types import ArrayShape, Shape, leaves
 
-__all__ = ["Emission", "Kind", "KindOptions", "emission", "region_roots"]
+__all__ = ["Emission", "Kind", "KindOptions", "emission", "has_kernel", "region_roots"]
 
 Kind: TypeAlias = Literal[
     "loop", "reduction", "transpose", "concatenate", "scatter", "sort", "memcpy", "in-place",
@@ -85,6 +85,12 @@ def region_roots(region: Region) -> tuple[Instruction, ...]:
     return (region.instruction,)
 
 
+def has_kernel(instruction: Instruction) -> bool:
+    """Whether something is launched for an instruction itself."""
+    opcode, family = instruction.opcode, instruction.op.family
+    return opcode == "fusion" or not (opcode in _NO_KERNEL or family in _NO_KERNEL_FAMILIES)
+
+
 def emission(region: Region, options: KindOptions | None = None) -> Emission:
     """The emitter of a region.
 
@@ -94,8 +100,7 @@ def emission(region: Region, options: KindOptions | None = None) -> Emission:
     """
     options = options or KindOptions()
     opcode = region.instruction.opcode
-    row = region.instruction.op
-    if opcode != "fusion" and (opcode in _NO_KERNEL or row.family in _NO_KERNEL_FAMILIES):
+    if not has_kernel(region.instruction):
         raise ValueError(f"{region.instruction.name}: no kernel runs a {opcode}")
     found = region_roots(region)
     configured = _configured(region.instruction)
