@@ -7,16 +7,16 @@ from typing import Final
 from hloopt.analysis.reduction import is_unnested, reduction_dims
 from hloopt.analysis.transpose import tiled_transpose
 from hloopt.fusion.decision import ALLOWED, Decision, forbid
-from hloopt.fusion.limits import Limits
+from hloopt.fusion.limits import KernelLimits
 from hloopt.ir import Instruction
 from hloopt.types import ArrayShape, Shape, TupleShape
 
 __all__ = ["decide_operands", "reduction_count", "shared_memory", "subshapes"]
 
-_XLA: Final = Limits()
+_XLA: Final = KernelLimits()
 
 
-def shared_memory(instruction: Instruction, limits: Limits = _XLA) -> int:
+def shared_memory(instruction: Instruction, limits: KernelLimits = _XLA) -> int:
     """Bytes of shared memory one block of a tiled kernel needs for an op (not for a fusion)."""
     if instruction.opcode == "reduce" and is_unnested(instruction):
         form = reduction_dims(instruction)
@@ -38,7 +38,7 @@ def reduction_count(instruction: Instruction) -> int:
     return int(instruction.opcode == "reduce" and is_unnested(instruction))
 
 
-def decide_operands(producer: Instruction, consumer: Instruction, limits: Limits) -> Decision:
+def decide_operands(producer: Instruction, consumer: Instruction, limits: KernelLimits) -> Decision:
     """Whether operands and outputs of producer and consumer together stay within the limit.
 
     A fusion that does not get more operands than the consumer has is always accepted.

@@ -1,21 +1,34 @@
-"""The limits of a fusion strategy, with XLA's values."""
+"""The limits of fusion strategies, with XLA's values."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-__all__ = ["Limits"]
+__all__ = ["KernelLimits", "Limits"]
 
 
 @dataclass(frozen=True)
-class Limits:
+class KernelLimits:
     """What one kernel may hold.
 
-    max_operands            operands and outputs of a fusion
+    max_operands            operands and outputs of a fusion (up to 2023: 64)
     max_reductions          reductions with a tiled kernel of their own
     shared_memory           bytes a block may use
     row_bytes               of shared memory a row reduction needs for each byte of an element it reads
     column_bytes            the same for a column reduction (up to 2023: 2112)
+    """
+
+    max_operands: int = 96
+    max_reductions: int = 8
+    shared_memory: int = 49152
+    row_bytes: int = 32
+    column_bytes: int = 4128
+
+
+@dataclass(frozen=True)
+class Limits(KernelLimits):
+    """What one kernel may hold, and what may be written several times in a loop kernel.
+
     max_duplication         times the code of one instruction may be written in a loop kernel
     max_barrier_emissions   the same for concatenate, dot, dynamic-update-slice, pad, reduce and
                             reduce-window, whose index computations are not shared
@@ -24,11 +37,6 @@ class Limits:
                             not repeated
     """
 
-    max_operands: int = 96
-    max_reductions: int = 8
-    shared_memory: int = 49152
-    row_bytes: int = 32
-    column_bytes: int = 4128
     max_duplication: int = 15
     max_barrier_emissions: int = 1
     max_barrier_users: int = 1
