@@ -1,0 +1,122 @@
+"""What a fusion's backend_config says about its Triton kernel: kind, tiles of the results, warps.
+
+``{"fusion_backend_config":{"kind":"__triton","block_level_fusion_config":{"num_warps":"4","output_tiles":
+[{"sizes":["1","512"]}],"num_ctas":1,"num_stages":1,...}}}``, as XLA writes it: 64-bit numbers are strings.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Final
+
+from hloopt.analysis.loop_config import Config, config_text, loop_config
+from hloopt.ir import Instruction
+from hloopt.types import Verbatim
+
+__all__ = [
+    "BlockParameters",
+    "backend_kind",
+    "block_parameters",
+    "is_triton",
+    "written_parameters",
+]
+
+TRITON: Final = "__triton"
+
+
+@dataclass(frozen=True)
+class BlockParameters:
+    """How a Triton kernel is cut into blocks.
+
+    output_tiles  for each result the sizes of the tile that one block computes, by logical dimension
+    num_warps     of a block
+    num_ctas      blocks of a cluster
+    num_stages    of software pipelining
+    is_tma_allowed, is_warp_specialization_allowed, waves_per_eu  as XLA has them
+    """
+
+    output_tiles: tuple[tuple[int, ...], ...]
+    num_warps: int = 1
+    num_ctas: int = 1
+    num_stages: int = 1
+    is_tma_allowed: bool = False
+    is_warp_specialization_allowed: bool = False
+    waves_per_eu: int = 0
+
+    @property
+    def config(self) -> Config:
+        """The JSON object XLA writes, keys in its order."""
+        return {
+            "num_warps": str(self.num_warps),
+            "output_tiles": [{"sizes": [str(size) for size in tile]} for tile in self.output_tiles],
+            "num_ctas": self.num_ctas,
+            "num_stages": self.num_stages,
+            "is_tma_allowed": self.is_tma_allowed,
+            "is_warp_specialization_allowed": self.is_warp_specialization_allowed,
+            "waves_per_eu": self.waves_per_eu,
+        }
+
+
+def backend_kind(instruction: Instruction) -> str:
+    """The kind in a fusion's backend_config (``__triton``, ``__cudnn$fusion``); empty where none is written."""
+    kind = _fusion_config(instruction).get("kind")
+    return kind if isinstance(kind, str) else ""
+
+
+def is_triton(instruction: Instruction) -> bool:
+    """Whether this is a fusion of the kind ``__triton``: tiled, and open for producers and consumers."""
+    return backend_kind(instruction) == TRITON
+
+
+def block_parameters(instruction: Instruction) -> BlockParameters | None:
+    """The parameters in a fusion's backend_config; None where there are none, or none that make sense."""
+    config = _fusion_config(instruction).get("block_level_fusion_config")
+    if not isinstance(config, dict):
+        return None
+    try:
+        tiles = tuple(tuple(map(int, tile["sizes"])) for tile in config["output_tiles"])
+        found = BlockParameters(
+            tiles,
+            int(config.get("num_warps", 1)),
+            int(config.get("num_ctas", 1)),
+            int(config.get("num_stages", 1)),
+            bool(config.get("is_tma_allowed", False)),
+            bool(config.get("is_warp_specialization_allowed", False)),
+            int(config.get("waves_per_eu", 0)),
+        )
+    except (KeyError, TypeError, ValueError):
+        return None
+    positive = all(size > 0 for tile in tiles for size in tile) and found.num_warps > 0
+    return found if positive else None
+
+
+def written_parameters(instruction: Instruction, parameters: BlockParameters) -> Verbatim:
+    """A backend_config of the kind ``__triton`` with these parameters; its other parts stay as they are.
+
+    Where there is none yet, the text is the one XLA writes.
+    """
+    written = {"kind": TRITON, "block_level_fusion_config": parameters.config}
+    config = loop_config(instruction) or dict(_FRESH)
+    return _text(instruction, {**config, "fusion_backend_config": written})
+
+
+_FRESH: Final[Config] = {
+    "operation_queue_id": "0",
+    "fusion_backend_config": {},
+    "force_earliest_schedule": False,
+    "reification_cost": [],
+    "device_type": "DEVICE_TYPE_INVALID",
+}
+
+
+def _fusion_config(instruction: Instruction) -> dict[str, Any]:
+    if instruction.opcode != "fusion" or "backend_config" not in instruction.attributes:
+        return {}
+    found = (loop_config(instruction) or {}).get("fusion_backend_config")
+    return found if isinstance(found, dict) else {}
+
+
+def _text(instruction: Instruction, config: Config) -> Verbatim:
+    text = config_text(instruction, config)
+    assert text is not None, "a configuration with a kind is not empty"
+    return text

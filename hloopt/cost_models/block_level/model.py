@@ -1,0 +1,140 @@
+"""Run times of Triton kernels, and the tiling XLA gives them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TypeAlias
+
+import numpy as np
+
+from hloopt.analysis.elementwise import is_elementwise
+from hloopt.analysis.triton_config import BlockParameters, block_parameters
+from hloopt.cost_models.block_level.kernel import Kernel
+from hloopt.cost_models.block_level.prices import price, register_limit
+from hloopt.cost_models.block_level.results import real_root, tiled_roots
+from hloopt.cost_models.block_level.tiling import Tiles, Untiled, candidates, padded, tile
+from hloopt.cost_models.model import RunTime
+from hloopt.cost_models.usage import UsageAnalysis
+from hloopt.ir import Instruction
+from hloopt.targets import Target
+
+__all__ = ["BlockLevelModel", "Tiling", "Untiled"]
+
+# What only decides where something is read computes nothing.
+_INDEXING = frozenset({
+    "bitcast", "broadcast", "constant", "dynamic-slice", "dynamic-update-slice", "gather", "iota", "pad",
+    "parameter", "slice", "transpose", "tuple",
+})  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Tiling:
+    """The tiling of a kernel and what it costs."""
+
+    run_time: RunTime
+    parameters: BlockParameters
+
+
+_Found: TypeAlias = Tiling | Untiled
+
+
+class BlockLevelModel:
+    """Tilings by kernel, remembered until one of its instructions is forgotten."""
+
+    def __init__(self, target: Target, usage: UsageAnalysis) -> None:
+        self._target = target
+        self._usage = usage
+        self._best: dict[Instruction, dict[Instruction | None, _Found]] = {}
+        self._given: dict[Instruction, RunTime | Untiled] = {}
+        self._consumers: dict[Instruction, set[Instruction]] = {}
+
+    def run_time(self, fusion: Instruction) -> RunTime | Untiled:
+        """Of a fusion as its backend_config tiles it; without tiles there, of its best tiling.
+
+        The time is infinite where registers would spill.
+        """
+        known = self._given.get(fusion)
+        if known is None:
+            known = self._given[fusion] = self._of_given(fusion)
+        return known
+
+    def best(self, consumer: Instruction, producer: Instruction | None = None) -> Tiling | Untiled:
+        """The cheapest tiling of a kernel: an op or fusion, or a producer fused into a consumer."""
+        by_producer = self._best.setdefault(consumer, {})
+        known = by_producer.get(producer)
+        if known is None:
+            known = by_producer[producer] = self._search(consumer, producer)
+            if producer is not None:
+                self._consumers.setdefault(producer, set()).add(consumer)
+        return known
+
+    def forget(self, instruction: Instruction) -> None:
+        """An instruction has changed, or is gone."""
+        self._given.pop(instruction, None)
+        self._best.pop(instruction, None)
+        for consumer in self._consumers.pop(instruction, ()):
+            self._best.get(consumer, {}).pop(instruction, None)
+
+    def _of_given(self, fusion: Instruction) -> RunTime | Untiled:
+        parameters = block_parameters(fusion)
+        if parameters is None:
+            found = self.best(fusion)
+            return found if isinstance(found, Untiled) else found.run_time
+        kernel = Kernel(fusion)
+        root = real_root(kernel)
+        if isinstance(root, Untiled):
+            return root
+        sizes = parameters.output_tiles[kernel.roots.index(root)]
+        if len(sizes) != root.array.rank:
+            return Untiled(f"{fusion.name} has tiles of {len(sizes)} dimensions for {root.shape}")
+        tiles = tile(kernel, root, np.array([sizes], np.int64).reshape(1, len(sizes)))
+        if isinstance(tiles, Untiled):
+            return tiles
+        if not tiles.fits[0]:
+            return Untiled(f"the tiles of {fusion.name} do not cut its operands into tiles")
+        roots = tiled_roots(kernel, tiles)
+        if isinstance(roots, Untiled):
+            return roots
+        prices = price(kernel, tiles, roots, self._target, self._flops, parameters)
+        return prices.run_time(0)
+
+    def _search(self, consumer: Instruction, producer: Instruction | None) -> _Found:
+        kernel = Kernel(consumer, producer)
+        root = real_root(kernel)
+        if isinstance(root, Untiled):
+            return root
+        rows = candidates(root.array.dims, register_limit(self._target))
+        tiles = tile(kernel, root, rows)
+        if isinstance(tiles, Untiled):
+            return tiles
+        roots = tiled_roots(kernel, tiles)
+        if isinstance(roots, Untiled):
+            return roots
+        prices = price(kernel, tiles, roots, self._target, self._flops)
+        allowed = tiles.fits & tiles.fine & self._fits_grid(tiles)
+        times = np.where(allowed, prices.exec, np.inf)
+        best = int(np.argmin(times)) if len(times) else 0
+        if not len(times) or not np.isfinite(times[best]):
+            return Untiled("no tiling is left")
+        output_tiles = tuple(tuple(int(size[best]) for size in output.sizes) for output in roots)
+        return Tiling(prices.run_time(best), BlockParameters(output_tiles, int(prices.warps[best])))
+
+    def _fits_grid(self, tiles: Tiles) -> np.ndarray[tuple[int, ...], np.dtype[np.bool_]]:
+        most = self._target.grid_limit[0]
+        return tiles.blocks < most if most else np.ones(tiles.count, np.bool_)
+
+    def _flops(self, node: Instruction) -> int:
+        """Of one element; a reduce pads what it reads to powers of two."""
+        if node.opcode in _INDEXING:
+            return 0
+        counting = self._usage.counting
+        if is_elementwise(node):
+            known = counting.cycles.get((node.opcode, node.array.dtype.name))
+            return counting.default_cycles if known is None else known
+        if node.opcode == "reduce":
+            each = sum(map(self._flops, node.attributes["to_apply"]))
+            dims = node.operands[0].array.dims
+            reduced = np.array([dims[axis] for axis in node.attributes["dimensions"]], np.int64)
+            return (int(padded(reduced).prod()) - 1) * each
+        elements = node.array.elements
+        return self._usage.op(node).flops // elements if elements else 0
