@@ -161,13 +161,12 @@ class UsageAnalysis:
 
 
 def slots_of(producer: Instruction, consumer: Instruction) -> tuple[int, ...]:
-    """The consumer's operands that are the producer's results: itself, or one of its tuple."""
-    if not isinstance(producer.shape, TupleShape):
-        return (consumer.operands.index(producer),) if producer in consumer.operands else ()
+    """The numbers of the consumer's operands that are the producer's result, or an element of its tuple."""
     return tuple(
         slot
         for slot, operand in enumerate(consumer.operands)
-        if operand.opcode == "get-tuple-element" and operand.operands[0] is producer
+        if operand is producer
+        or (operand.opcode == "get-tuple-element" and operand.operands[0] is producer)
     )
 
 

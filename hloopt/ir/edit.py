@@ -20,6 +20,7 @@ __all__ = [
     "add_control_edge",
     "add_operands",
     "append",
+    "drop_calls",
     "insert_before",
     "move_after",
     "move_before",
@@ -247,12 +248,17 @@ def remove_computation(computation: Computation) -> None:
     module = computation.module
     if module is None or computation.callers or module.entry is computation:
         raise ValueError(f"computation {computation.name} is still used")
+    drop_calls(computation)
+    del module.computations[computation.name]
+    computation.module = None
+
+
+def drop_calls(computation: Computation) -> None:
+    """Take the calls of a computation back that nobody looks at any more."""
     for instruction in computation:
         for value in instruction.attributes.values():
             for called in _computations(value):
                 _drop_call(called, instruction)
-    del module.computations[computation.name]
-    computation.module = None
 
 
 def _home(instruction: Instruction) -> Computation:

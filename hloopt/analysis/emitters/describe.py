@@ -39,7 +39,7 @@ from hloopt.analysis.transpose import tiled_transpose
 from hloopt.ir import Instruction
 from hloopt.targets import Target
 
-__all__ = ["Emitter", "EmitterOptions", "Tiling", "describe"]
+__all__ = ["Emitter", "EmitterOptions", "Layout", "Tiling", "describe", "lay_out"]
 
 Tiling: TypeAlias = (
     ReductionTiling | TransposeTiling | ConcatenateTiling | ScatterTiling | tuple[SortPass, ...]
@@ -96,7 +96,9 @@ _SINGLE = Unroll(1)
 
 
 @dataclass(frozen=True, slots=True)
-class _Layout:
+class Layout:
+    """An emitter's part of the record: see ``Emitter``.  ``copies`` of its code are in a thread's."""
+
     elements: int = 0
     unroll: Unroll = _SINGLE
     launch: LaunchDimensions | None = None
@@ -112,11 +114,9 @@ def describe(region: Region, target: Target, options: EmitterOptions | None = No
     Raises ``ValueError`` for an instruction that no kernel runs (tuples, control flow), and for a device that
     has no blocks and threads.
     """
-    if not (target.warp_size and target.cores and target.grid_limit[0]):
-        raise ValueError(f"{target.name} runs no kernels: it has no blocks and threads")
     options = options or EmitterOptions()
     found = emission(region, options.kind)
-    layout = _LAYOUTS[found.kind](region, found, target, options)
+    layout = lay_out(region, found, target, options)
     launch = layout.launch
     size = launch.threads * layout.unroll.factor if launch is not None else 0
     bits = index_bits(region, size)
@@ -136,30 +136,42 @@ def describe(region: Region, target: Target, options: EmitterOptions | None = No
     )
 
 
-def _nothing(_: Region, __: Emission, ___: Target, ____: EmitterOptions) -> _Layout:
-    return _Layout()
+def lay_out(
+    region: Region, found: Emission, target: Target, options: EmitterOptions | None = None
+) -> Layout:
+    """How the emitter that was found spreads a region over threads.
+
+    Raises ``ValueError`` for a device that has no blocks and threads.
+    """
+    if not (target.warp_size and target.cores and target.grid_limit[0]):
+        raise ValueError(f"{target.name} runs no kernels: it has no blocks and threads")
+    return _LAYOUTS[found.kind](region, found, target, options or EmitterOptions())
 
 
-def _loop(region: Region, _: Emission, target: Target, options: EmitterOptions) -> _Layout:
+def _nothing(_: Region, __: Emission, ___: Target, ____: EmitterOptions) -> Layout:
+    return Layout()
+
+
+def _loop(region: Region, _: Emission, target: Target, options: EmitterOptions) -> Layout:
     return _over(region, loop_elements(region), target, options, "loop")
 
 
 def _over(
     region: Region, elements: int, target: Target, options: EmitterOptions, kind: str
-) -> _Layout:
+) -> Layout:
     unroll = unroll_factor(region, target, elements, kind=kind, options=options.unroll)
     launch = loop_launch(elements, unroll.factor, target, options.launch)
-    return _Layout(elements, unroll, launch, copies=unroll.factor)
+    return Layout(elements, unroll, launch, copies=unroll.factor)
 
 
-def _in_place(region: Region, _: Emission, target: Target, options: EmitterOptions) -> _Layout:
+def _in_place(region: Region, _: Emission, target: Target, options: EmitterOptions) -> Layout:
     updates = updates_in_place(region)
     assert isinstance(updates, tuple)
     elements = updates[0].instruction.operands[1].array.elements
     return _over(region, elements, target, options, "in-place")
 
 
-def _reduction(region: Region, found: Emission, target: Target, options: EmitterOptions) -> _Layout:
+def _reduction(region: Region, found: Emission, target: Target, options: EmitterOptions) -> Layout:
     form = reduction_dims(found.hero)
     assert form is not None
     pairs = zip(found.roots, found.heroes, strict=True)
@@ -170,14 +182,14 @@ def _reduction(region: Region, found: Emission, target: Target, options: Emitter
     shared = sum(tiling.shared_bytes(_input_bits(hero)) for hero in heroes)
     elements = found.hero.operands[0].array.elements
     launch = tiling.launch(target, len(groups))
-    return _Layout(elements, _SINGLE, launch, tiling, groups, shared, tiling.vector)
+    return Layout(elements, _SINGLE, launch, tiling, groups, shared, tiling.vector)
 
 
 def _input_bits(reduce: Instruction) -> list[int]:
     return [operand.array.dtype.bits for operand in reduce.operands[: len(reduce.operands) // 2]]
 
 
-def _transpose(region: Region, found: Emission, target: Target, options: EmitterOptions) -> _Layout:
+def _transpose(region: Region, found: Emission, target: Target, options: EmitterOptions) -> Layout:
     heroes = list(dict.fromkeys(hero for hero in found.heroes if tiled_transpose(hero) is not None))
     form = tiled_transpose(heroes[0])
     assert form is not None
@@ -185,18 +197,18 @@ def _transpose(region: Region, found: Emission, target: Target, options: Emitter
     tiling = transpose_tiling(form, bits, target, options.transpose)
     elements = heroes[0].array.elements
     launch, shared = tiling.launch(target), tiling.shared_bytes(bits)
-    return _Layout(elements, _SINGLE, launch, tiling, None, shared, tiling.vector)
+    return Layout(elements, _SINGLE, launch, tiling, None, shared, tiling.vector)
 
 
 def _concatenate(
     region: Region, found: Emission, target: Target, options: EmitterOptions
-) -> _Layout:
+) -> Layout:
     tiling = concatenate_tiling(found.hero, region, target, options.unroll, options.launch)
     unroll = Unroll(tiling.unroll)
-    return _Layout(tiling.elements, unroll, tiling.launch, tiling, copies=tiling.unroll)
+    return Layout(tiling.elements, unroll, tiling.launch, tiling, copies=tiling.unroll)
 
 
-def _scatter(region: Region, found: Emission, target: Target, options: EmitterOptions) -> _Layout:
+def _scatter(region: Region, found: Emission, target: Target, options: EmitterOptions) -> Layout:
     scatter = found.hero
     count = (len(scatter.operands) - 1) // 2
     elements = scatter.operands[count + 1].array.elements
@@ -205,10 +217,10 @@ def _scatter(region: Region, found: Emission, target: Target, options: EmitterOp
     tiling = scatter_tiling(
         scatter, region, target, options.scatter, options.unroll, options.launch
     )
-    return _Layout(elements, Unroll(tiling.vector), tiling.launch, tiling, copies=tiling.vector)
+    return Layout(elements, Unroll(tiling.vector), tiling.launch, tiling, copies=tiling.vector)
 
 
-def _sort(region: Region, found: Emission, target: Target, options: EmitterOptions) -> _Layout:
+def _sort(region: Region, found: Emission, target: Target, options: EmitterOptions) -> Layout:
     sort = found.hero
     shape = sort.operands[0].array
     (dimension,) = sort.attributes.get("dimensions", (shape.rank - 1,))
@@ -216,7 +228,7 @@ def _sort(region: Region, found: Emission, target: Target, options: EmitterOptio
     bits = [operand.array.dtype.bits for operand in sort.operands]
     passes = sort_passes(size, bits, target, options.sort)
     if not passes or not shape.elements:
-        return _Layout(shape.elements, tiling=passes)
+        return Layout(shape.elements, tiling=passes)
     lines = shape.elements // size
     first = passes[0]
     launch = (
@@ -225,7 +237,7 @@ def _sort(region: Region, found: Emission, target: Target, options: EmitterOptio
         else loop_launch(first.blocks * lines, 1, target, options.launch)
     )
     shared = max(entry.tile for entry in passes) * sum(-(-width // 8) for width in bits)
-    return _Layout(shape.elements, _SINGLE, launch, passes, None, shared, options.sort.elements)
+    return Layout(shape.elements, _SINGLE, launch, passes, None, shared, options.sort.elements)
 
 
 _LAYOUTS = {

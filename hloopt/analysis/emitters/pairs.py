@@ -1,0 +1,191 @@
+"""Kinds and launches of kernels, and of the kernel a producer would make with one of its users."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Final
+
+from hloopt.analysis.emitters.describe import EmitterOptions, Layout, lay_out
+from hloopt.analysis.emitters.kind import Emission, Kind, emission, has_kernel
+from hloopt.analysis.emitters.scratch import fused_apart
+from hloopt.analysis.emitters.unroll import drops_when_unrolled
+from hloopt.analysis.hero import is_intermediate
+from hloopt.analysis.region import Region, region_of
+from hloopt.ir import Instruction
+from hloopt.targets import Target
+
+__all__ = ["Kernel", "Kernels"]
+
+_MAY_DECIDE: Final = frozenset({"concatenate", "dynamic-update-slice", "reduce", "transpose"})
+"""Ops that can change a kernel's kind when they are reached from its roots."""
+
+_WIDE: Final = (10, 0)
+_FALLBACK_THREADS: Final = 128
+_HERO_OPERANDS: Final = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Kernel:
+    """A kernel's kind, its blocks in the whole grid and the threads of a block."""
+
+    kind: Kind
+    blocks: int
+    threads: int
+
+
+@dataclass(slots=True)
+class _Facts:
+    """What pairs ask again and again about one instruction.
+
+    emission, layout  of its kernel; None where it has none by itself
+    may_decide        whether an op in it can change the kind of a kernel it joins
+    drops             whether an op in it keeps threads from computing several elements
+    reached           numbers of the operands that heroes may be found behind; None until asked
+    """
+
+    region: Region
+    emission: Emission | None
+    layout: Layout | None
+    kernel: Kernel
+    may_decide: bool
+    drops: bool
+    reached: frozenset[int] | None = None
+
+
+class Kernels:
+    """What would run on a device, remembered until it is forgotten.
+
+    Raises ``ValueError`` for devices without blocks and threads.
+    """
+
+    def __init__(self, target: Target, options: EmitterOptions | None = None) -> None:
+        self.target = target
+        self.options = options or EmitterOptions()
+        self._is_wide = target.kind == "cuda" and target.capability >= _WIDE
+        self._known: dict[Instruction, _Facts] = {}
+
+    def of(self, instruction: Instruction) -> Kernel:
+        """The kernel of an op or fusion by itself.
+
+        Kinds without a launch of their own, and what no kernel runs, count a thread for each element of the
+        first result, as XLA's cost model does.
+        """
+        return self._facts(instruction).kernel
+
+    def pair(
+        self, producer: Instruction, consumer: Instruction, *, multi_output: bool = False
+    ) -> Kernel:
+        """The kernel of both, where the producer is computed in its user's.
+
+        Cheap where nothing in the producer can change the kernel's form; otherwise both are copied.
+        """
+        mine = self._facts(consumer)
+        other = self._facts(producer)
+        if multi_output or self._may_change(producer, other, consumer, mine):
+            with fused_apart(producer, consumer, multi_output=multi_output) as fusion:
+                return self._look(fusion).kernel
+        found, layout = mine.emission, mine.layout
+        assert found is not None
+        assert layout is not None
+        if layout.launch is None or found.kind == "transpose":
+            return mine.kernel
+        unrolls_less = other.drops and layout.unroll.factor > 1
+        if not (unrolls_less or self._is_wide or found.kind == "reduction"):
+            return mine.kernel
+        both = _joined(producer, other, consumer, mine)
+        return _kernel(found.kind, lay_out(both, found, self.target, self.options), both)
+
+    def forget(self, instruction: Instruction) -> None:
+        """An instruction has changed, or is gone."""
+        self._known.pop(instruction, None)
+
+    def _facts(self, instruction: Instruction) -> _Facts:
+        known = self._known.get(instruction)
+        if known is None:
+            known = self._known[instruction] = self._look(instruction)
+        return known
+
+    def _look(self, instruction: Instruction) -> _Facts:
+        region = region_of(instruction)
+        found = layout = None
+        # Bitcasts, constants, tuples: no kernel of their own, but they may join one.
+        if has_kernel(instruction):
+            found = emission(region, self.options.kind)
+            layout = lay_out(region, found, self.target, self.options)
+        return _Facts(
+            region,
+            found,
+            layout,
+            _kernel(found.kind if found is not None else "custom", layout, region),
+            any(entry.opcode in _MAY_DECIDE for entry in region.body),
+            bool(drops_when_unrolled(region, self.options.unroll)),
+        )
+
+    def _may_change(
+        self, producer: Instruction, other: _Facts, consumer: Instruction, mine: _Facts
+    ) -> bool:
+        """Whether the kernel of both may have another kind or other heroes than the consumer's."""
+        if mine.emission is None or mine.emission.kind in ("in-place", "memcpy"):
+            return True
+        if len(mine.emission.roots) > 1 and mine.emission.kind == "reduction":
+            return True
+        if not other.may_decide:
+            return False
+        if mine.reached is None:
+            mine.reached = _reached(mine.region)
+        return any(
+            number in mine.reached
+            for number, operand in enumerate(consumer.operands)
+            if operand is producer
+            or (operand.opcode == "get-tuple-element" and operand.operands[0] is producer)
+        )
+
+
+def _kernel(kind: Kind, layout: Layout | None, region: Region) -> Kernel:
+    if layout is not None and layout.launch is not None and kind != "sort":
+        return Kernel(kind, layout.launch.blocks, layout.launch.threads_per_block)
+    elements = region.results[0].shape.elements if region.results else 0
+    return Kernel(kind, -(-elements // _FALLBACK_THREADS), _FALLBACK_THREADS)
+
+
+def _reached(region: Region) -> frozenset[int]:
+    """Operands between which and a root nothing moves elements: the search for heroes goes on behind them."""
+    instruction = region.instruction
+    if not region.is_fusion:
+        through = is_intermediate(instruction, _HERO_OPERANDS)
+        return frozenset(range(len(instruction.operands))) if through else frozenset()
+    pending = [result.instruction for result in region.results]
+    seen = set(pending)
+    reached = set()
+    while pending:
+        found = pending.pop()
+        if found.opcode == "parameter":
+            reached.add(found.parameter_number)
+        elif is_intermediate(found, _HERO_OPERANDS):
+            fresh = [operand for operand in found.operands if operand not in seen]
+            seen.update(fresh)
+            pending.extend(fresh)
+    return frozenset(reached)
+
+
+@dataclass(frozen=True, eq=False)
+class _Joined(Region):
+    """Both bodies under the consumer's roots; what is between them is not linked."""
+
+    inside: tuple[Instruction, ...] = ()
+
+    @cached_property
+    def body(self) -> tuple[Instruction, ...]:
+        return self.inside
+
+
+def _joined(producer: Instruction, other: _Facts, consumer: Instruction, mine: _Facts) -> Region:
+    shapes = [
+        shape
+        for operand in dict.fromkeys((*producer.operands, *consumer.operands))
+        if operand is not producer
+        for shape in Region.arrays_of(operand)
+    ]
+    inside = (*other.region.body, *mine.region.body)
+    return _Joined(consumer, mine.region.results, {}, tuple(shapes), inside)
