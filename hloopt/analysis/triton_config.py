@@ -64,8 +64,8 @@ def backend_kind(instruction: Instruction) -> str:
 
 
 def is_triton(instruction: Instruction) -> bool:
-    """Whether this is a fusion of the kind ``__triton``: tiled, and open for producers and consumers."""
-    return backend_kind(instruction) == TRITON
+    """Whether this is a custom fusion of the kind ``__triton``: tiled, and open to producers and consumers."""
+    return backend_kind(instruction) == TRITON and instruction.attributes["kind"] == "kCustom"
 
 
 def block_parameters(instruction: Instruction) -> BlockParameters | None:

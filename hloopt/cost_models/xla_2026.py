@@ -29,6 +29,7 @@ from typing import ClassVar, Protocol
 
 from hloopt.analysis.emitters.kind import Kind
 from hloopt.analysis.emitters.pairs import Kernel, Kernels
+from hloopt.cost_models.block_level import BlockLevelModel
 from hloopt.cost_models.coalescing import Coalescing
 from hloopt.cost_models.counting import Counting
 from hloopt.cost_models.cycles import cycles_of
@@ -92,7 +93,7 @@ class Xla2026(CostModel):
         super().__init__(target, usage or UsageAnalysis(Counting(cycles_of(target))))
         self.options = options or ModelOptions()
         self.launch_ns = self.options.launch_ns
-        self.block_level = block_level
+        self.block_level: BlockLevel = block_level or BlockLevelModel(target, self.usage)
         self.kernels = Kernels(target)
         self._coalescing = Coalescing()
         self._known: dict[Instruction, RunTime] = {}
@@ -154,14 +155,12 @@ class Xla2026(CostModel):
             self._pairs.get(source, {}).pop(instruction, None)
         self.kernels.forget(instruction)
         self._coalescing.forget(instruction)
-        if self.block_level is not None:
-            self.block_level.forget(instruction)
+        self.block_level.forget(instruction)
 
     def _run_time(self, instruction: Instruction) -> RunTime:
-        if self.block_level is not None:
-            answer = self.block_level.run_time(instruction)
-            if answer is not None:
-                return answer
+        answer = self.block_level.run_time(instruction)
+        if answer is not None:
+            return answer
         usage = self.usage.of(instruction)
         kernel = self.kernels.of(instruction)
         coalesced = self._coalescing.alone(kernel.kind, instruction)
@@ -177,10 +176,9 @@ class Xla2026(CostModel):
     def _fused(
         self, producer: Instruction, consumer: Instruction, *, multi_output: bool
     ) -> RunTime:
-        if self.block_level is not None:
-            answer = self.block_level.fused_run_time(producer, consumer, multi_output=multi_output)
-            if answer is not None:
-                return answer
+        answer = self.block_level.fused_run_time(producer, consumer, multi_output=multi_output)
+        if answer is not None:
+            return answer
         first, second = self.run_time(producer), self.run_time(consumer)
         kernel = self.kernels.pair(producer, consumer, multi_output=multi_output)
         coalesced = self._coalescing.pair(kernel.kind, producer, consumer)

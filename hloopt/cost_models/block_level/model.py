@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import inf
 from typing import TypeAlias
 
 import numpy as np
 
 from hloopt.analysis.elementwise import is_elementwise
-from hloopt.analysis.triton_config import BlockParameters, block_parameters
+from hloopt.analysis.triton_config import BlockParameters, block_parameters, is_triton
 from hloopt.cost_models.block_level.kernel import Kernel
 from hloopt.cost_models.block_level.prices import price, register_limit
 from hloopt.cost_models.block_level.results import real_root, tiled_roots
@@ -25,6 +26,9 @@ _INDEXING = frozenset({
     "bitcast", "broadcast", "constant", "dynamic-slice", "dynamic-update-slice", "gather", "iota", "pad",
     "parameter", "slice", "transpose", "tuple",
 })  # fmt: skip
+
+
+_NEVER = RunTime(0, 0, 0, inf, 0.0, 0.0, inf)
 
 
 @dataclass(frozen=True)
@@ -48,18 +52,36 @@ class BlockLevelModel:
         self._given: dict[Instruction, RunTime | Untiled] = {}
         self._consumers: dict[Instruction, set[Instruction]] = {}
 
-    def run_time(self, fusion: Instruction) -> RunTime | Untiled:
-        """Of a fusion as its backend_config tiles it; without tiles there, of its best tiling.
+    def run_time(self, instruction: Instruction) -> RunTime | None:
+        """Of a Triton fusion as its backend_config tiles it; without tiles there, of its best tiling.
 
-        The time is infinite where registers would spill.
+        Infinite where registers would spill; None for all other instructions, and where there are no tiles.
         """
-        known = self._given.get(fusion)
+        if not is_triton(instruction):
+            return None
+        known = self._given.get(instruction)
         if known is None:
-            known = self._given[fusion] = self._of_given(fusion)
-        return known
+            known = self._given[instruction] = self._of_given(instruction)
+        return None if isinstance(known, Untiled) else known
+
+    def fused_run_time(
+        self, producer: Instruction, consumer: Instruction, *, multi_output: bool = False
+    ) -> RunTime | None:
+        """Of both as one kernel, in its best tiling; infinite where it has none.
+
+        None unless one of them is a Triton fusion, or where the producer's results are kept: Triton kernels
+        are not made so.
+        """
+        if multi_output or not (is_triton(producer) or is_triton(consumer)):
+            return None
+        found = self.best(consumer, producer)
+        return _NEVER if isinstance(found, Untiled) else found.run_time
 
     def best(self, consumer: Instruction, producer: Instruction | None = None) -> Tiling | Untiled:
-        """The cheapest tiling of a kernel: an op or fusion, or a producer fused into a consumer."""
+        """The cheapest tiling of a kernel: an op or fusion, or a producer fused into a consumer.
+
+        XLA takes the first of equally cheap ones, in the order of ``tiling.candidates``.
+        """
         by_producer = self._best.setdefault(consumer, {})
         known = by_producer.get(producer)
         if known is None:
