@@ -38,7 +38,7 @@ from hloopt.cost_models.model import Comparison, CostModel, RunTime
 from hloopt.cost_models.usage import OperandUse, Usage, UsageAnalysis, slots_of
 from hloopt.ir import Instruction
 from hloopt.targets import Target
-from hloopt.types import ArrayShape, Shape
+from hloopt.types import ArrayShape, Shape, TupleShape
 
 __all__ = ["BlockLevel", "ModelOptions", "Xla2026"]
 
@@ -183,7 +183,10 @@ class Xla2026(CostModel):
         kernel = self.kernels.pair(producer, consumer, multi_output=multi_output)
         coalesced = self._coalescing.pair(kernel.kind, producer, consumer)
         made, used = self.usage.of(producer), self.usage.of(consumer)
-        share = sum(used.operands[slot].utilization for slot in slots_of(producer, consumer))
+        slots = slots_of(producer, consumer)
+        times = sum(used.operands[slot].utilization for slot in slots)
+        # An operand that occurs twice is computed twice, but XLA counts its reads once.
+        share = times if isinstance(producer.shape, TupleShape) else used.operands[slots[0]].utilization
         total, read = 0, 0.0
         for operand, count in self._shared_reads(producer, made, consumer, used, share):
             total += count
@@ -192,7 +195,7 @@ class Xla2026(CostModel):
         if multi_output:
             written += first.bytes_written
             write += first.write_ns
-        flops = int(made.flops * share + used.flops)
+        flops = int(made.flops * times + used.flops)
         return self._together(flops, total, written, read, write, kernel, coalesced)
 
     def _shared_reads(
