@@ -22,6 +22,7 @@ __all__ = ["cli", "main"]
 COMMANDS = {
     "check": ("check", "Parse and verify modules."),
     "completion": ("completion", "Print the completion script of a shell."),
+    "diff": ("diff", "Compare the kernels of two modules, matched by what they compute."),
     "explain": ("explain", "Explain why an instruction is run by the kernel it has."),
     "hash": ("hash", "Print a digest of each module: equal for equal modules."),
     "kernels": ("kernels", "Show which kernel runs each instruction, and how."),
@@ -113,6 +114,7 @@ def cli() -> None:
       3  a module that cannot be read, is not valid, or stops while it runs
       4  a module that cannot be executed here
       5  no such device
+      6  a gate is exceeded
      70  a defect of hloopt
     130  interrupted
     """

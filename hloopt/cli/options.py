@@ -22,6 +22,7 @@ __all__ = [
     "hlo_proto",
     "hlo_text",
     "json_option",
+    "pick_options",
     "print_options",
     "strict_option",
 ]
@@ -90,6 +91,11 @@ def folders_argument(function: Function) -> Function:
     """Dump directories, and ``--module`` and ``--stage``, which ``files.open_texts`` obeys."""
     named = click.argument("files", nargs=-1, metavar="[DIR]...", type=click.Path())
     return named(_module_option(_stage_option(function)))
+
+
+def pick_options(function: Function) -> Function:
+    """``--module`` and ``--stage``, which ``files.open_texts`` obeys."""
+    return _module_option(_stage_option(function))
 
 
 def files_argument(function: Function) -> Function:

@@ -6,8 +6,8 @@ flow and changes of shape that move no byte are none.
 
 from __future__ import annotations
 
+from hloopt.analysis.value_digests import moves_nothing
 from hloopt.ir import Computation, Instruction, Module, walk
-from hloopt.types import ArrayShape
 
 __all__ = ["computation_kernels", "is_kernel", "module_kernels"]
 
@@ -24,15 +24,7 @@ def is_kernel(instruction: Instruction) -> bool:
 
     A reshape between row-major layouts and a bitcast are other names for the same bytes.
     """
-    if instruction.opcode in _NO_WORK:
-        return False
-    if instruction.opcode == "reshape":
-        shapes = (instruction.shape, instruction.operands[0].shape)
-        return not all(
-            isinstance(shape, ArrayShape) and (shape.layout is None or shape.layout.is_descending)
-            for shape in shapes
-        )
-    return True
+    return instruction.opcode not in _NO_WORK and not moves_nothing(instruction)
 
 
 def computation_kernels(computation: Computation) -> int:

@@ -56,10 +56,11 @@ def test_every_command_has_help_with_an_example(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", sorted(set(COMMANDS) - {"completion"}))
-def test_every_command_speaks_json(name: str) -> None:
+def test_every_command_speaks_json(name: str, softmax: Path) -> None:
     """One object with the schema number and the command's name."""
-    reads = name in ("check", "explain", "hash", "kernels", "optimize", "run", "stats")
-    result = invoke(name, "--json", stdin=SOFTMAX if reads else "")
+    reads = name in ("check", "diff", "explain", "hash", "kernels", "optimize", "run", "stats")
+    words = [str(softmax), "-"] if name == "diff" else []
+    result = invoke(name, *words, "--json", stdin=SOFTMAX if reads else "")
     found = json.loads(result.stdout)
 
     assert result.exit_code == 0

@@ -1,0 +1,101 @@
+"""How often each instruction runs while the entry runs once: trips of loops, branches, calls.
+
+Costs are linear in instructions and calls.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from hloopt.analysis.trip_count import trip_count
+from hloopt.ir import Computation, Instruction, Module, walk
+
+__all__ = ["Execution", "executions"]
+
+
+@dataclass(frozen=True, slots=True)
+class Execution:
+    """How often the instructions of one computation run.
+
+    times    as often as it is reached when every branch around it is taken
+    counted  in a run that takes the heaviest branch of each conditional; 0 in all others
+    known    whether the module shows the trips of all loops around it; those unknown count as one
+    """
+
+    times: int
+    counted: int
+    known: bool = True
+
+
+def executions(
+    module: Module, weight: Callable[[Instruction], float]
+) -> dict[Computation, Execution]:
+    """The executions of all top-level computations, callers first.
+
+    ``weight`` is what one run of an instruction costs, without what it calls through while, conditional and
+    call; it decides which branch of a conditional counts (the first of equal ones).
+    """
+    order = _callers_first(module)
+    loops = {
+        entry: trip_count(entry, believe=True)
+        for computation in order
+        for entry in computation
+        if entry.opcode == "while"
+    }
+    weights: dict[Computation, float] = {}
+    for computation in reversed(order):
+        weights[computation] = sum(
+            weight(entry) + _called_weight(entry, loops, weights) for entry in computation
+        )
+    found = dict.fromkeys(order, Execution(0, 0))
+    found[module.entry] = Execution(1, 1)
+    for computation in order:
+        here = found[computation]
+        for entry in computation:
+            for callee, times, counts, known in _calls(entry, loops, weights):
+                if callee in found:
+                    before = found[callee]
+                    found[callee] = Execution(
+                        before.times + here.times * times,
+                        before.counted + here.counted * times * counts,
+                        before.known and here.known and known,
+                    )
+    return found
+
+
+def _callers_first(module: Module) -> list[Computation]:
+    """Top-level computations, each after all that call it."""
+    reached = set(walk.top_level_computations(module))
+    return [entry for entry in reversed(walk.callees_first(module)) if entry in reached]
+
+
+_Trips = dict[Instruction, int | None]
+
+
+def _calls(
+    entry: Instruction, loops: _Trips, weights: dict[Computation, float]
+) -> list[tuple[Computation, int, bool, bool]]:
+    """What an instruction runs: computation, times, whether that counts, whether the times are known."""
+    if entry.opcode == "while":
+        trips = loops[entry]
+        times, known = (1, False) if trips is None else (trips, True)
+        body, condition = entry.attributes["body"], entry.attributes["condition"]
+        return [(body, times, True, known), (condition, times + 1, True, known)]
+    if entry.opcode == "conditional":
+        branches = list(walk.called_computations(entry))
+        heaviest = max(range(len(branches)), key=lambda index: weights[branches[index]])
+        return [(branch, 1, index == heaviest, True) for index, branch in enumerate(branches)]
+    if entry.opcode in ("call", "async-start"):
+        return [(callee, 1, True, True) for callee in walk.called_computations(entry)]
+    return []
+
+
+def _called_weight(entry: Instruction, loops: _Trips, weights: dict[Computation, float]) -> float:
+    if entry.opcode not in ("while", "conditional", "call", "async-start"):
+        return 0.0
+    return sum(
+        times * weights.get(callee, 0.0)
+        for callee, times, counts, _ in _calls(entry, loops, weights)
+        if counts
+    )

@@ -1,0 +1,336 @@
+"""Digests of what is computed, whatever it is called and however it is divided into kernels.
+
+The digest of a value depends on its op and on the digests of its operands, up to the entry's parameters,
+through fusions, tuples, loops, branches and calls.  Two modules that compute the same value in different
+kernels give it the same digest.  What moves no byte (a bitcast, a reshape between row-major layouts) changes
+only the shape under which a value is known.  The digest of a kernel tells only what the kernel itself does.
+
+Costs are linear in instructions, with the body of a fusion once for each fusion that calls it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from hashlib import blake2b
+from typing import Final, TypeAlias
+
+from hloopt.ir import Computation, Instruction, Module
+from hloopt.ir.encode import encoded
+from hloopt.ir.normal import normal_attributes, normal_shape
+from hloopt.types import ArrayShape, Shape, TupleShape
+
+__all__ = ["KernelDigests", "ValueDigests", "kernel_digest", "moves_nothing"]
+
+_Value: TypeAlias = "bytes | tuple[_Value, ...]"
+_Environment: TypeAlias = dict[Instruction, _Value]
+
+_NO_VALUE: Final = frozenset({"parameter", "constant", "tuple", "get-tuple-element", "bitcast"})
+_IGNORED: Final = frozenset({
+    "calls", "kind", "sharding", "frontend_attributes", "output_to_operand_aliasing", "parameter_number",
+})  # fmt: skip
+"""Attributes that do not say what is computed."""
+
+
+@dataclass(frozen=True, slots=True)
+class KernelDigests:
+    """Of one top-level instruction.
+
+    inner    what it computes, each with its digest: a fusion's body without parameters, constants and views
+    outputs  the digests of its results
+    """
+
+    inner: tuple[tuple[bytes, Instruction], ...]
+    outputs: tuple[bytes, ...]
+
+
+def moves_nothing(instruction: Instruction) -> bool:
+    """Whether the result is the operand's bytes under another shape."""
+    if instruction.opcode == "bitcast":
+        return True
+    if instruction.opcode != "reshape":
+        return False
+    shapes = (instruction.shape, instruction.operands[0].shape)
+    return all(
+        isinstance(shape, ArrayShape) and (shape.layout is None or shape.layout.is_descending)
+        for shape in shapes
+    )
+
+
+class ValueDigests:
+    """The digests of all values of a module.
+
+    kernels  by top-level instruction; what calls, tuples, parameters, constants and views are not among them
+    """
+
+    def __init__(self, module: Module) -> None:
+        self.kernels: dict[Instruction, KernelDigests] = {}
+        self._views: dict[bytes, tuple[bytes, str]] = {}
+        self._regions = _Regions()
+        self._roots: dict[Computation, _Value] = {}
+        self._top(module.entry, None)
+
+    def _top(self, computation: Computation, arguments: Sequence[_Value] | None) -> _Value:
+        """The root of a computation whose instructions run one by one."""
+        if computation in self._roots:
+            return self._roots[computation]
+        shared = sum(computation.callers.values()) > 1
+        known: _Environment = {}
+        for parameter in computation.parameters:
+            number = parameter.parameter_number
+            if arguments is None or shared or number >= len(arguments):
+                known[parameter] = _spread(_parameter(parameter), parameter.shape)
+            else:
+                known[parameter] = arguments[number]
+        for entry in computation:
+            if entry not in known:
+                known[entry] = self._top_level(entry, known)
+        self._roots[computation] = known[computation.root]
+        return known[computation.root]
+
+    def _top_level(self, entry: Instruction, known: _Environment) -> _Value:
+        arguments = [known[operand] for operand in entry.operands]
+        match entry.opcode:
+            case "while":
+                (start,) = arguments
+                carried = _each(start, lambda leaf: _digest(b"carried", leaf))
+                self._top(entry.attributes["condition"], [carried])
+                return _zipped(b"loop", [start, self._top(entry.attributes["body"], [carried])])
+            case "conditional":
+                called = _branches(entry)
+                roots = [
+                    self._top(branch, [argument])
+                    for branch, argument in zip(called, arguments[1:], strict=True)
+                ]
+                chosen = _digest(b"branch", *_leaves(arguments[0]))
+                return _zipped(chosen, roots)
+            case "call":
+                return self._top(entry.attributes["to_apply"], arguments)
+            case "async-start":
+                return (tuple(arguments), self._top(entry.attributes["calls"], arguments))
+            case "async-update":
+                return arguments[0]
+            case "async-done":
+                return arguments[0][1] if isinstance(arguments[0], tuple) else arguments[0]
+        inner: list[tuple[bytes, Instruction]] = []
+        value = self._value(entry, arguments, inner)
+        if entry.opcode not in _NO_VALUE and not moves_nothing(entry):
+            self.kernels[entry] = KernelDigests(tuple(inner), tuple(_leaves(value)))
+        return value
+
+    def _value(
+        self,
+        entry: Instruction,
+        arguments: Sequence[_Value],
+        inner: list[tuple[bytes, Instruction]],
+    ) -> _Value:
+        """What an op or fusion makes of its operands; what it computes on the way goes to ``inner``."""
+        if entry.opcode == "tuple":
+            return tuple(arguments)
+        if entry.opcode == "get-tuple-element" and isinstance(arguments[0], tuple):
+            index: int = entry.attributes["index"]
+            return arguments[0][index]
+        if entry.opcode in ("opt-barrier", "domain", "add-dependency"):
+            return arguments[0]
+        if moves_nothing(entry) and isinstance(arguments[0], bytes):
+            return self._view(entry, arguments[0])
+        if entry.opcode == "fusion":
+            return self._fusion(entry, arguments, inner)
+        parts = [leaf for argument in arguments for leaf in _leaves(argument)]
+        own = _digest(_op(entry, self._regions).encode(), *parts)
+        if entry.opcode not in _NO_VALUE:
+            inner.append((own, entry))
+        return _spread(own, entry.shape)
+
+    def _fusion(
+        self,
+        fusion: Instruction,
+        arguments: Sequence[_Value],
+        inner: list[tuple[bytes, Instruction]],
+    ) -> _Value:
+        body: Computation = fusion.attributes["calls"]
+        known: _Environment = {
+            parameter: arguments[parameter.parameter_number] for parameter in body.parameters
+        }
+        for entry in body:
+            if entry not in known:
+                operands = [known[operand] for operand in entry.operands]
+                known[entry] = self._value(entry, operands, inner)
+        return known[body.root]
+
+    def _view(self, entry: Instruction, argument: bytes) -> bytes:
+        """The same bytes under another shape; under their first shape they are what they were."""
+        base, first = self._views.get(argument, (argument, _shape(entry.operands[0].shape)))
+        shape = _shape(entry.shape)
+        if shape == first:
+            return base
+        seen = _digest(b"view", shape.encode(), base)
+        self._views[seen] = base, first
+        return seen
+
+
+class _Regions(dict[Computation, str]):
+    """Digests of computations applied to elements, made when they are asked for."""
+
+    def __missing__(self, region: Computation) -> str:
+        known: dict[Instruction, bytes] = {}
+        for entry in region:
+            if entry.opcode == "parameter":
+                known[entry] = _parameter(entry)
+            else:
+                parts = [known[operand] for operand in entry.operands]
+                known[entry] = _digest(_op(entry, self).encode(), *parts)
+        self[region] = found = known[region.root].hex()
+        return found
+
+
+def kernel_digest(kernel: Instruction) -> bytes:
+    """A digest of what a kernel does to its operands, whatever they are and in whatever order it has them.
+
+    An op by itself is the fusion of it alone.  Views at the borders do not count, nor does the order of several
+    results.
+    """
+    body = _Body(kernel)
+    names: dict[Instruction, int] = {}
+    hashed = blake2b(digest_size=16)
+    for output in sorted(body.outputs, key=body.alone):
+        for entry in body.post_order(output, names):
+            names[entry] = len(names)
+            if not body.is_leaf(entry):
+                operands = ",".join(
+                    f"{names[body.source(operand)]} {_shape(operand.shape)}"
+                    for operand in entry.operands
+                )
+                hashed.update(f"{_op(entry, body.regions)} ({operands})\n".encode())
+        hashed.update(f"output {names[output]}\n".encode())
+    return hashed.digest()
+
+
+class _Body:
+    """The graph of one kernel; its leaves are what it is given."""
+
+    def __init__(self, kernel: Instruction) -> None:
+        self.regions = _Regions()
+        self._kernel = kernel
+        self._alone: dict[Instruction, bytes] = {}
+        if kernel.opcode == "fusion":
+            root: Instruction = kernel.attributes["calls"].root
+            roots = root.operands if root.opcode == "tuple" else (root,)
+            self.outputs = [self.source(entry) for entry in roots]
+        else:
+            self.outputs = [kernel]
+
+    def is_leaf(self, entry: Instruction) -> bool:
+        """Whether the kernel is given it."""
+        if self._kernel.opcode != "fusion":
+            return entry is not self._kernel
+        return entry.opcode == "parameter"
+
+    def source(self, entry: Instruction) -> Instruction:
+        """What an instruction shows under another shape, itself where it is no view."""
+        if self._kernel.opcode == "fusion":
+            while moves_nothing(entry):
+                entry = entry.operands[0]
+        return entry
+
+    def post_order(
+        self, output: Instruction, known: Container[Instruction]
+    ) -> Iterator[Instruction]:
+        """What an output needs, each after its operands, views left out.
+
+        Only what is not ``known``; whoever asks makes each instruction known before the next.
+        """
+        stack = [output]
+        while stack:
+            top = stack[-1]
+            operands = () if self.is_leaf(top) else top.operands
+            waiting = [
+                found
+                for operand in reversed(operands)
+                if (found := self.source(operand)) not in known
+            ]
+            if top not in known and waiting:
+                stack.extend(waiting)
+                continue
+            stack.pop()
+            if top not in known:
+                yield top
+
+    def alone(self, output: Instruction) -> bytes:
+        """A digest of one output that knows of the kernel's operands only their shapes."""
+        for entry in self.post_order(output, self._alone):
+            if self.is_leaf(entry):
+                self._alone[entry] = b"given"
+                continue
+            parts = [
+                part
+                for operand in entry.operands
+                for part in (_shape(operand.shape).encode(), self._alone[self.source(operand)])
+            ]
+            self._alone[entry] = _digest(_op(entry, self.regions).encode(), *parts)
+        return self._alone[output]
+
+
+def _op(entry: Instruction, regions: Mapping[Computation, str]) -> str:
+    """Opcode, shape and what the attributes say about the computation."""
+    kept = (
+        f"{name}={encoded(value, regions)}"
+        for name, value in normal_attributes(entry).items()
+        if name not in _IGNORED and (name != "backend_config" or entry.opcode == "custom-call")
+    )
+    return f"{entry.opcode} {_shape(entry.shape)} {' '.join(kept)}"
+
+
+def _shape(shape: Shape) -> str:
+    return str(normal_shape(shape))
+
+
+def _parameter(parameter: Instruction) -> bytes:
+    return _digest(b"parameter %d" % parameter.parameter_number, _shape(parameter.shape).encode())
+
+
+def _branches(conditional: Instruction) -> tuple[Computation, ...]:
+    attributes = conditional.attributes
+    if "branch_computations" in attributes:
+        branches: tuple[Computation, ...] = attributes["branch_computations"]
+        return branches
+    return (attributes["true_computation"], attributes["false_computation"])
+
+
+def _digest(*parts: bytes) -> bytes:
+    hashed = blake2b(digest_size=16)
+    for part in parts:
+        hashed.update(b"%d:" % len(part) + part)
+    return hashed.digest()
+
+
+def _spread(digest: bytes, shape: Shape) -> _Value:
+    """A digest for each element of a tuple that one instruction makes."""
+    if not isinstance(shape, TupleShape):
+        return digest
+    return tuple(
+        _spread(_digest(b"element %d" % index, digest), element)
+        for index, element in enumerate(shape.elements)
+    )
+
+
+def _leaves(value: _Value) -> Iterator[bytes]:
+    if isinstance(value, bytes):
+        yield value
+    else:
+        for element in value:
+            yield from _leaves(element)
+
+
+def _each(value: _Value, change: Callable[[bytes], bytes]) -> _Value:
+    if isinstance(value, bytes):
+        return change(value)
+    return tuple(_each(element, change) for element in value)
+
+
+def _zipped(word: bytes, values: Sequence[_Value]) -> _Value:
+    """Element by element, one digest of the word and of all values."""
+    if all(isinstance(value, tuple) for value in values):
+        columns = zip(*values, strict=True)
+        return tuple(_zipped(word, column) for column in columns)
+    return _digest(word, *(leaf for value in values for leaf in _leaves(value)))

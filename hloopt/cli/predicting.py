@@ -1,0 +1,71 @@
+"""``--target`` and ``--cost-model`` of commands that predict times."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from hloopt.cli.options import Function
+from hloopt.cli.targets import complete_target
+
+if TYPE_CHECKING:
+    from hloopt.report.cost import Predictor
+
+__all__ = ["predictor", "target_options"]
+
+_DEFAULT_MODEL = "xla-2026"
+
+
+def _complete_model(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
+    from hloopt.cost_models.registry import model_names
+
+    return [name for name in model_names() if name.startswith(incomplete)]
+
+
+def target_options(function: Function) -> Function:
+    """``--target`` and ``--cost-model``, parameters ``target`` (or None) and ``cost_model``."""
+    function = click.option(
+        "--cost-model",
+        metavar="NAME",
+        default=_DEFAULT_MODEL,
+        show_default=True,
+        shell_complete=_complete_model,
+        help="The model that predicts times: xla-2023, xla-2026, or one of an installed package.",
+    )(function)
+    return click.option(
+        "--target",
+        metavar="NAME|FILE",
+        shell_complete=complete_target,
+        help="Predict times on this device: a name (see hloopt targets), or a description's path.",
+    )(function)
+
+
+def predictor(target: str | None, cost_model: str) -> Predictor | None:
+    """What predicts times on a target; None without one.
+
+    A device whose numbers say nothing of blocks and threads has no model: the roofline predicts all of it.
+    stderr says where no measured figures stand behind the predictions.
+    """
+    from hloopt.cost_models.registry import find_model
+    from hloopt.report.cost import Predictor
+    from hloopt.targets import find_target
+
+    if target is None:
+        return None
+    model = find_model(cost_model)
+    device = find_target(target)
+    has_threads = bool(device.fpus_per_core and device.warp_size)
+    if not has_threads:
+        click.echo(
+            f"note: {device.name} has no blocks and threads that {cost_model} could count: "
+            "bytes and flops over its rates are the least that kernels take",
+            err=True,
+        )
+    if not device.calibrated:
+        click.echo(
+            f"note: {device.name} is not calibrated: its times are predictions of a model that was never "
+            "held against measurements of such a device",
+            err=True,
+        )
+    return Predictor(model(device) if has_threads else None, device)

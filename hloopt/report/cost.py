@@ -1,0 +1,197 @@
+"""What the kernels of a module cost: how often each is launched, what it moves, how long it will take."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from hloopt.analysis.cost import Cost, instruction_cost
+from hloopt.analysis.executions import executions
+from hloopt.cost_models.model import Bound, CostModel
+from hloopt.ir import Computation, Instruction, Module
+from hloopt.runtime.kernels import is_kernel
+from hloopt.targets import Target
+from hloopt.types import ArrayShape, leaves
+
+__all__ = ["KernelCost", "Prediction", "Predictor", "Totals", "kernel_costs", "totals"]
+
+ROOFLINE: Final = "roofline"
+"""What predicts where no model does: bytes and flops over the device's rates, so the least it can take."""
+
+_LIBRARIES = ("__cublas$", "__cudnn$")
+_PRODUCTS = ("dot", "convolution", "ragged-dot", "scaled-dot")
+_BY_ROOFLINE: Final = frozenset({
+    "linear", "sort", "random", "collective", "async", "host", "custom", "unknown",
+})  # fmt: skip
+"""Families of ops that libraries, other devices or the host run: XLA's models price code that XLA writes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Prediction:
+    """How long one launch takes, in seconds, the launch itself included; ``by`` a model or the roofline."""
+
+    seconds: float
+    bound: Bound
+    by: str
+    read_seconds: float = 0.0
+    write_seconds: float = 0.0
+    compute_seconds: float = 0.0
+    blocks: int = 0
+    threads: int = 0
+    coalesced: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class KernelCost:
+    """One kernel of the program.
+
+    launches  while the entry runs once, if the branches around it are taken
+    counted   launches in a run that takes the heaviest branch of each conditional: those of totals
+    known     whether the module shows how often the loops around it run; those unknown count once
+    cost      of one launch
+    """
+
+    instruction: Instruction
+    line: str
+    launches: int
+    counted: int
+    known: bool
+    cost: Cost
+    prediction: Prediction | None = None
+
+    @property
+    def seconds(self) -> float:
+        """Of all launches that count; 0 without a prediction."""
+        return self.counted * self.prediction.seconds if self.prediction else 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Totals:
+    """Of one run of the entry; ``seconds`` is None where nothing was predicted."""
+
+    kernels: int
+    launches: int
+    instructions: int
+    cost: Cost
+    seconds: float | None
+
+
+class Predictor:
+    """Times of kernels on a target: by a cost model, by the roofline what the model does not know."""
+
+    def __init__(self, model: CostModel | None, target: Target) -> None:
+        self.model = model
+        self.target = target
+        self._launch = (model.launch_ns if model is not None else CostModel.launch_ns) * 1e-9
+
+    def predict(self, kernel: Instruction) -> Prediction:
+        """How long one launch of a kernel takes."""
+        product = _product(kernel)
+        if self.model is None or product is not None or kernel.op.family in _BY_ROOFLINE:
+            return self._roofline(kernel, product)
+        found = self.model.run_time(kernel)
+        return Prediction(
+            self._launch + found.exec_ns * 1e-9,
+            found.bound(self.model.launch_ns),
+            self.model.name,
+            found.read_ns * 1e-9,
+            found.write_ns * 1e-9,
+            found.compute_ns * 1e-9,
+            found.blocks,
+            found.threads,
+            found.coalesced,
+        )
+
+    def _roofline(self, kernel: Instruction, product: Instruction | None) -> Prediction:
+        cost, target = instruction_cost(kernel), self.target
+        bandwidth = target.memory_bandwidth
+        read, written = cost.bytes_read / bandwidth, cost.bytes_written / bandwidth
+        flops, dtype = cost.flops + cost.transcendentals, _dtype(product or kernel)
+        compute = target.roofline(0, flops, dtype, "scalar" if product is None else "matrix")
+        longest = max(read + written, compute)
+        if self._launch >= longest:
+            bound: Bound = "launch"
+        else:
+            bound = "memory" if read + written >= compute else "compute"
+        return Prediction(self._launch + longest, bound, ROOFLINE, read, written, compute)
+
+
+def _product(kernel: Instruction) -> Instruction | None:
+    """The matrix product or convolution that a kernel is made for."""
+    if kernel.opcode == "fusion":
+        body: Computation = kernel.attributes["calls"]
+        return next((entry for entry in body if entry.opcode in _PRODUCTS), None)
+    target = str(kernel.attributes.get("custom_call_target", ""))
+    return kernel if kernel.opcode in _PRODUCTS or target.startswith(_LIBRARIES) else None
+
+
+def _dtype(kernel: Instruction) -> str:
+    """The type a kernel computes in: that of its first operand, of its result where it has none."""
+    shapes = [leaf for operand in kernel.operands for leaf in leaves(operand.shape)]
+    shapes += list(leaves(kernel.shape))
+    return next((leaf.dtype.name for leaf in shapes if isinstance(leaf, ArrayShape)), "f32")
+
+
+def kernel_costs(module: Module, predictor: Predictor | None = None) -> list[KernelCost]:
+    """The kernels of the entry and of all it reaches through control flow, in the order of the text.
+
+    The branch of a conditional that counts is the one that takes longest; without a predictor, the one that
+    moves most bytes.
+    """
+    costs: dict[Instruction, Cost] = {}
+    predictions: dict[Instruction, Prediction] = {}
+
+    def weight(entry: Instruction) -> float:
+        if not is_kernel(entry):
+            return 0.0
+        costs[entry] = instruction_cost(entry)
+        if predictor is None:
+            return 1.0 + costs[entry].bytes_accessed
+        predictions[entry] = predictor.predict(entry)
+        return predictions[entry].seconds
+
+    found = executions(module, weight)
+    return [
+        KernelCost(
+            entry,
+            source_line(module, entry),
+            found[computation].times,
+            found[computation].counted,
+            found[computation].known,
+            costs[entry],
+            predictions.get(entry),
+        )
+        for computation in module
+        if computation in found
+        for entry in computation
+        if entry in costs
+    ]
+
+
+def source_line(module: Module, kernel: Instruction) -> str:
+    """The user's line of a kernel: the fusion's own, that of its root, of the last op that has one."""
+    line = module.user_line(kernel.metadata)
+    if line or kernel.opcode != "fusion":
+        return line
+    body = kernel.attributes["calls"]
+    for entry in (body.root, *reversed(body)):
+        line = module.user_line(entry.metadata)
+        if line:
+            return line
+    return ""
+
+
+def totals(module: Module, rows: Sequence[KernelCost]) -> Totals:
+    """What one run of a module's kernels comes to."""
+    cost = Cost()
+    for row in rows:
+        cost += row.cost * row.counted
+    predicted = bool(rows) and all(row.prediction is not None for row in rows)
+    return Totals(
+        len(rows),
+        sum(row.counted for row in rows),
+        module.instruction_count(),
+        cost,
+        sum(row.seconds for row in rows) if predicted else None,
+    )

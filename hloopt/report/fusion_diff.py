@@ -1,0 +1,333 @@
+"""What changed between two modules, kernel by kernel: the figures of ``hloopt diff``."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from rich.console import Console
+from rich.text import Text
+
+from hloopt.fusion.matching import KernelGroup, Status, match_kernels
+from hloopt.ir import Instruction, Module, fingerprint
+from hloopt.report.console import table
+from hloopt.report.cost import KernelCost, Predictor, Totals, kernel_costs, totals
+from hloopt.report.gate import Verdict
+from hloopt.report.numbers import amount, byte_size, seconds
+
+__all__ = ["Difference", "compare", "difference_json", "figures", "show_difference"]
+
+_MOST_OPCODES = 8
+_MOST_GROUPS = 25
+_STATUS: tuple[Status, ...] = (
+    "same",
+    "grew",
+    "shrank",
+    "merged",
+    "split",
+    "regrouped",
+    "repeated",
+    "changed",
+    "came",
+    "went",
+)
+
+
+@dataclass(frozen=True)
+class Difference:
+    """Two modules side by side: ``before`` and ``after`` are lists of the kernels with their costs.
+
+    equal   whether the modules are the same but for names, metadata and order
+    """
+
+    equal: bool
+    before: list[KernelCost]
+    after: list[KernelCost]
+    totals: tuple[Totals, Totals]
+    opcodes: tuple[Counter[str], Counter[str]]
+    groups: list[KernelGroup]
+
+
+def compare(before: Module, after: Module, predictor: Predictor | None = None) -> Difference:
+    """Two modules, matched by structure."""
+    rows = kernel_costs(before, predictor), kernel_costs(after, predictor)
+    groups = match_kernels(
+        before,
+        [row.instruction for row in rows[0]],
+        after,
+        [row.instruction for row in rows[1]],
+    )
+    return Difference(
+        fingerprint(before) == fingerprint(after),
+        rows[0],
+        rows[1],
+        (totals(before, rows[0]), totals(after, rows[1])),
+        (_opcodes(before), _opcodes(after)),
+        groups,
+    )
+
+
+def _opcodes(module: Module) -> Counter[str]:
+    return Counter(entry.opcode for entry in module.instructions())
+
+
+def figures(found: Totals) -> dict[str, float]:
+    """The figures that gates are about, by their names; time only where it was predicted."""
+    rows: dict[str, float] = {
+        "kernels": found.kernels,
+        "launches": found.launches,
+        "bytes": found.cost.bytes_accessed,
+        "flops": found.cost.flops + found.cost.transcendentals,
+        "instructions": found.instructions,
+    }
+    if found.seconds is not None:
+        rows["time"] = found.seconds
+    return rows
+
+
+def difference_json(found: Difference, verdicts: Sequence[Verdict]) -> dict[str, Any]:
+    """The whole difference as JSON values."""
+    costs = [{row.instruction: row for row in rows} for rows in (found.before, found.after)]
+    return {
+        "equal": found.equal,
+        "before": _totals_json(found.totals[0]),
+        "after": _totals_json(found.totals[1]),
+        "opcodes": {
+            name: {"before": found.opcodes[0][name], "after": found.opcodes[1][name]}
+            for name in sorted(found.opcodes[0] | found.opcodes[1])
+        },
+        "kernels": [
+            {
+                "status": group.status,
+                "before": [_kernel_json(costs[0][kernel]) for kernel in group.before],
+                "after": [_kernel_json(costs[1][kernel]) for kernel in group.after],
+                "gained": dict(group.gained),
+                "lost": dict(group.lost),
+                "elsewhere": [kernel.name for kernel in group.elsewhere],
+            }
+            for group in found.groups
+        ],
+        "gates": [
+            {
+                "gate": verdict.gate.text,
+                "figure": verdict.gate.figure,
+                "before": verdict.before,
+                "after": verdict.after,
+                "limit": verdict.limit,
+                "passed": verdict.passed,
+            }
+            for verdict in verdicts
+        ],
+    }
+
+
+def _totals_json(found: Totals) -> dict[str, Any]:
+    return {
+        "kernels": found.kernels,
+        "launches": found.launches,
+        "instructions": found.instructions,
+        "bytes_read": found.cost.bytes_read,
+        "bytes_written": found.cost.bytes_written,
+        "flops": found.cost.flops,
+        "transcendentals": found.cost.transcendentals,
+        "seconds": found.seconds,
+    }
+
+
+def _kernel_json(row: KernelCost) -> dict[str, Any]:
+    home = row.instruction.computation
+    return {
+        "name": row.instruction.name,
+        "opcode": row.instruction.opcode,
+        "computation": home.name if home is not None else "",
+        "line": row.line,
+        "launches": row.launches,
+        "launches_known": row.known,
+        "bytes_read": row.cost.bytes_read,
+        "bytes_written": row.cost.bytes_written,
+        "flops": row.cost.flops + row.cost.transcendentals,
+        "seconds": row.prediction.seconds if row.prediction else None,
+    }
+
+
+def show_difference(
+    found: Difference, verdicts: Sequence[Verdict], console: Console, *, every: bool = False
+) -> None:
+    """Print the figures, then the kernels that are not the same, of many those whose bytes change most.
+
+    ``every`` prints them all, and those that are the same.
+    """
+    console.print(_summary(found))
+    _show_opcodes(found, console)
+    counts = Counter(group.status for group in found.groups)
+    told = [f"{counts[status]} {status}" for status in _STATUS if counts[status]]
+    if found.equal:
+        told = ["the modules are equal"]
+    console.print(Text(f"\nkernels: {', '.join(told) or 'none'}"), soft_wrap=True)
+    costs = [{row.instruction: row for row in rows} for rows in (found.before, found.after)]
+    shown = [group for group in found.groups if every or _differs(group, costs)]
+    left = 0 if every else max(0, len(shown) - _MOST_GROUPS)
+    if left:
+        kept = sorted(shown, key=lambda group: -_change(group, costs))[:_MOST_GROUPS]
+        shown = [group for group in shown if group in kept]
+    if shown:
+        rows = table("", "kernel", "computes", "from", "launches", "bytes", *_timed(found), left=4)
+        for group in shown:
+            for cells in _group_rows(group, costs, timed=bool(_timed(found))):
+                rows.add_row(*cells)
+            rows.add_row()
+        console.print(rows)
+    if left:
+        console.print(Text(f"and {left} groups whose bytes change less (--all)"), soft_wrap=True)
+    if verdicts:
+        console.print()
+        console.print(_gates(verdicts))
+
+
+def _gates(verdicts: Sequence[Verdict]) -> Any:
+    gates = table("gate", "before", "after", "limit", "")
+    for verdict in verdicts:
+        shape = _FORMATS[verdict.gate.figure]
+        values = (verdict.before, verdict.after, verdict.limit)
+        word = "passed" if verdict.passed else "EXCEEDED"
+        gates.add_row(verdict.gate.text, *map(shape, values), word)
+    return gates
+
+
+def _timed(found: Difference) -> tuple[str, ...]:
+    return ("time",) if any(one.seconds is not None for one in found.totals) else ()
+
+
+def _count(value: float) -> str:
+    return f"{value:.0f}" if value == int(value) else f"{value:.1f}"
+
+
+def _bytes(value: float) -> str:
+    return f"-{byte_size(round(-value))}" if value < 0 else byte_size(round(value))
+
+
+def _amount(value: float) -> str:
+    return f"-{amount(round(-value))}" if value < 0 else amount(round(value))
+
+
+def _time(value: float) -> str:
+    return f"-{seconds(-value)}" if value < 0 else seconds(value)
+
+
+_FORMATS = {
+    "kernels": _count,
+    "launches": _count,
+    "instructions": _count,
+    "bytes": _bytes,
+    "flops": _amount,
+    "time": _time,
+}
+
+
+def _summary(found: Difference) -> Any:
+    rows = table("", "before", "after", "change", "")
+    first, second = found.totals
+    lines: list[tuple[str, str, float, float]] = [
+        ("kernels", "kernels", first.kernels, second.kernels),
+        ("launches", "launches", first.launches, second.launches),
+        ("bytes read", "bytes", first.cost.bytes_read, second.cost.bytes_read),
+        ("bytes written", "bytes", first.cost.bytes_written, second.cost.bytes_written),
+        ("flops", "flops", figures(first)["flops"], figures(second)["flops"]),
+        ("instructions", "instructions", first.instructions, second.instructions),
+    ]
+    if first.seconds is not None and second.seconds is not None:
+        lines.append(("predicted time", "time", first.seconds, second.seconds))
+    for name, figure, before, after in lines:
+        shape = _FORMATS[figure]
+        change = after - before
+        sign = "+" if change > 0 else ""
+        share = f"{change / before:+.1%}" if before and change else ""
+        rows.add_row(
+            name, shape(before), shape(after), f"{sign}{shape(change)}" if change else "=", share
+        )
+    return rows
+
+
+def _show_opcodes(found: Difference, console: Console) -> None:
+    """One line: which opcodes there are more or fewer of, the largest differences first."""
+    change = Counter(found.opcodes[1])
+    change.subtract(found.opcodes[0])
+    changed = [(name, count) for name, count in change.items() if count]
+    changed.sort(key=lambda row: (-abs(row[1]), row[0]))
+    if changed:
+        told = [f"{count:+d} {name}" for name, count in changed[:_MOST_OPCODES]]
+        rest = len(changed) - len(told)
+        told += [f"{rest} others"] if rest else []
+        console.print(Text(f"\nopcodes: {', '.join(told)}"), soft_wrap=True)
+
+
+_Costs = dict[Instruction, KernelCost]
+
+
+def _differs(group: KernelGroup, costs: Sequence[_Costs]) -> bool:
+    if group.status != "same":
+        return True
+    first, second = costs[0][group.before[0]], costs[1][group.after[0]]
+    return first.launches != second.launches
+
+
+def _change(group: KernelGroup, costs: Sequence[_Costs]) -> int:
+    """By how many bytes a run of the entry moves more or less."""
+    sides = (group.before, group.after)
+    moved = [
+        sum(rows[kernel].counted * rows[kernel].cost.bytes_accessed for kernel in kernels)
+        for rows, kernels in zip(costs, sides, strict=True)
+    ]
+    return abs(moved[1] - moved[0])
+
+
+def _group_rows(
+    group: KernelGroup, costs: Sequence[_Costs], *, timed: bool
+) -> Iterator[tuple[str, ...]]:
+    """A line for each kernel, those before under ``-``, those after under ``+``."""
+    status: str = group.status
+    if group.status == "same" and _differs(group, costs):
+        status = "launches"
+    notes = [f"+{count} {name}" for name, count in group.gained]
+    notes += [f"-{count} {name}" for name, count in group.lost]
+    for mark, kernels, rows in (("-", group.before, costs[0]), ("+", group.after, costs[1])):
+        for kernel in kernels:
+            row = rows[kernel]
+            cells = (
+                f"{status:<9} {mark}",
+                kernel.name,
+                computes(kernel),
+                row.line,
+                f"{row.launches}{'' if row.known else '+'}",
+                byte_size(row.cost.bytes_accessed),
+            )
+            time = seconds(row.prediction.seconds) if row.prediction else ""
+            yield (*cells, time) if timed else cells
+            status = ""
+    if group.status in ("came", "went"):
+        notes = []
+    if group.elsewhere:
+        names = [kernel.name for kernel in group.elsewhere]
+        more = f" and {len(names) - 3} more" if len(names) > 3 else ""
+        where = "after" if group.before else "before"
+        notes.append(f"computed in {', '.join(names[:3])}{more} {where}")
+    if notes:
+        blank = ("",) * (5 if timed else 4)
+        yield ("", "", ", ".join(notes), *blank[1:])
+
+
+def computes(kernel: Instruction) -> str:
+    """What a kernel does, in opcodes: the most frequent ones of a fusion."""
+    if kernel.opcode != "fusion":
+        target = kernel.attributes.get("custom_call_target")
+        return f"{kernel.opcode} {target}" if target else kernel.opcode
+    counts = Counter(
+        entry.opcode
+        for entry in kernel.attributes["calls"]
+        if entry.opcode not in ("parameter", "constant", "tuple", "get-tuple-element", "bitcast")
+    )
+    named = [f"{count} {name}" if count > 1 else name for name, count in counts.most_common(4)]
+    rest = len(counts) - len(named)
+    return ", ".join([*named, f"{rest} others"] if rest else named)
