@@ -9,6 +9,7 @@ from typing import Final, TypeAlias
 from hloopt.errors import UsageError
 from hloopt.fusion.fusion_wrapper import FusionWrapper
 from hloopt.fusion.instruction_fusion import InstructionFusion
+from hloopt.fusion.priority_fusion import PriorityFusion
 from hloopt.fusion.rename_fusions import RenameFusions
 from hloopt.ir import Module
 from hloopt.ir.build import clone_module
@@ -136,6 +137,7 @@ _ALL: tuple[type[Pass], ...] = (
     DeadCodeElimination,
     VariadicOpSplitter,
     InstructionFusion,
+    PriorityFusion,
     RenameFusions,
     FusionWrapper,
     Defuse,

@@ -84,6 +84,7 @@ REASONS: Final[dict[str, str]] = {
     "siblings-connected": "one needs the other's result",
     "several-updates": "two dynamic-update-slices have no common kernel",
     "shared-is-scalar": "what both read is a single number",
+    "not-into-all": "the producer goes into all its users or into none, and {words} cannot take it",
     "triton-unsupported": "Triton kernels have no {words}",
     "triton-not-tiled": "no tiling of the fused kernel was found",
     "triton-slower": "tiled it would take {fused:.3f} us, apart it takes {unfused:.3f} us",

@@ -36,7 +36,7 @@ def in_place_pairs(instruction: Instruction) -> tuple[InPlacePair, ...]:
 def decide_in_place(producer: Instruction, consumer: Instruction) -> Decision:
     """Whether the consumer can still update in place once the producer has joined it.
 
-    ``producer`` is one op, ``consumer`` an op or a fusion.
+    Both are ops or fusions.  A fusion may read the updated value in one way that is not element by element.
     """
     for pair in in_place_pairs(consumer):
         decision = _decide_pair(producer, consumer, pair)
@@ -53,7 +53,10 @@ def _decide_pair(producer: Instruction, consumer: Instruction, pair: InPlacePair
         return ALLOWED
     body: Computation | None = consumer.attributes["calls"] if consumer.opcode == "fusion" else None
     parameter = body.parameters[consumer.operands.index(producer)] if body is not None else None
-    if _is_pointwise(producer):
+    accesses = _accesses(producer)
+    if len(accesses) > 1:
+        return forbid("in-place-several-accesses")
+    if not accesses:
         if parameter is not None and _read_elsewhere(parameter, pair.update):
             return forbid("in-place-read-elsewhere")
         return ALLOWED
@@ -62,11 +65,11 @@ def _decide_pair(producer: Instruction, consumer: Instruction, pair: InPlacePair
         return ALLOWED
     if len(updates) > 1:
         return forbid("in-place-several-updates")
-    update = updates[0]
-    if producer.opcode == "slice":
-        same = _is_slice_of_update(producer, update)
-    elif producer.opcode == "dynamic-slice":
-        same = _is_dynamic_slice_of_update(producer, update, consumer)
+    access, update = accesses[0], updates[0]
+    if access.opcode == "slice":
+        same = _is_slice_of_update(access, update, consumer)
+    elif access.opcode == "dynamic-slice":
+        same = _is_dynamic_slice_of_update(access, producer, update, consumer)
     else:
         return forbid("in-place-unrecognized")
     if not same:
@@ -110,14 +113,26 @@ def _read_elsewhere(parameter: Instruction, update: Instruction) -> bool:
     return False
 
 
+def _accesses(producer: Instruction) -> list[Instruction]:
+    """What of an op or fusion is not computed element by element."""
+    if producer.opcode != "fusion":
+        return [] if _is_pointwise(producer) else [producer]
+    body: Computation = producer.attributes["calls"]
+    return [
+        entry
+        for entry in body
+        if entry.opcode not in ("parameter", "fusion") and not _is_pointwise(entry)
+    ]
+
+
 def _updates(consumer: Instruction, body: Computation | None) -> list[Instruction]:
     candidates = (consumer,) if body is None else tuple(body)
     return [entry for entry in candidates if entry.opcode == "dynamic-update-slice"]
 
 
-def _is_slice_of_update(producer: Instruction, update: Instruction) -> bool:
+def _is_slice_of_update(producer: Instruction, update: Instruction, consumer: Instruction) -> bool:
     ranges = producer.attributes["slice"]
-    starts = [_constant(index) for index in update.operands[2:]]
+    starts = [_constant(_outside(index, consumer)) for index in update.operands[2:]]
     if producer.array.dims != update.operands[1].array.dims or len(starts) != len(ranges):
         return False
     return all(
@@ -127,21 +142,27 @@ def _is_slice_of_update(producer: Instruction, update: Instruction) -> bool:
 
 
 def _is_dynamic_slice_of_update(
-    producer: Instruction, update: Instruction, consumer: Instruction
+    access: Instruction, producer: Instruction, update: Instruction, consumer: Instruction
 ) -> bool:
-    if producer.array.dims != update.operands[1].array.dims:
+    if access.array.dims != update.operands[1].array.dims:
         return False
-    if len(producer.operands) + 1 != len(update.operands):
+    if len(access.operands) + 1 != len(update.operands):
         return False
-    for read, written in zip(producer.operands[1:], update.operands[2:], strict=True):
-        if written.opcode == "parameter" and consumer.opcode == "fusion":
-            written = consumer.operands[written.parameter_number]
+    for inner, other in zip(access.operands[1:], update.operands[2:], strict=True):
+        read, written = _outside(inner, producer), _outside(other, consumer)
         if read is written:
             continue
         value = _constant(read)
         if value is None or value != _constant(written):
             return False
     return True
+
+
+def _outside(value: Instruction, home: Instruction) -> Instruction:
+    """The operand of a fusion that one of its parameters stands for; other values as they are."""
+    if value.opcode == "parameter" and home.opcode == "fusion":
+        return home.operands[value.parameter_number]
+    return value
 
 
 def _constant(instruction: Instruction) -> int | None:

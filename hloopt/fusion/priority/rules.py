@@ -1,0 +1,205 @@
+"""May a producer join a consumer: XLA's rules for its GPU compiler of 2026, in its order."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Final, TypeAlias
+
+from hloopt.analysis.elementwise import is_elementwise, keeps_width
+from hloopt.analysis.emitters.pairs import Kernels
+from hloopt.analysis.loop_config import loop_config
+from hloopt.cost_models.usage import UsageAnalysis
+from hloopt.fusion.budget import decide_operands
+from hloopt.fusion.decision import ALLOWED, Decision, forbid
+from hloopt.fusion.fusible import is_fusible
+from hloopt.fusion.in_place import decide_in_place
+from hloopt.fusion.limits import KernelLimits
+from hloopt.fusion.priority.facts import Facts, FactsCache
+from hloopt.fusion.scatter import decide_scatter
+from hloopt.ir import Instruction
+
+__all__ = [
+    "PairRules",
+    "TritonRule",
+    "is_fusible_bitcast",
+    "is_native_fusible",
+    "is_triton_fusion",
+    "no_triton",
+]
+
+_ELEMENTAL: Final = frozenset({
+    "copy", "iota", "constant", "reduce", "broadcast", "concatenate", "dynamic-slice",
+    "dynamic-update-slice", "gather", "pad", "reduce-window", "reshape", "reverse", "scatter", "slice",
+    "transpose",
+})  # fmt: skip
+
+_LOOPS: Final = frozenset({"loop", "in-place", "memcpy"})
+
+TritonRule: TypeAlias = Callable[[Instruction, Instruction], Decision]
+
+
+def no_triton(producer: Instruction, consumer: Instruction) -> Decision:
+    """Nothing joins a Triton kernel where nobody knows how to tile."""
+    alien = producer if is_triton_fusion(consumer) else consumer
+    return forbid("triton-unsupported", words=f"room for others ({alien.opcode})")
+
+
+def is_fusible_bitcast(instruction: Instruction) -> bool:
+    """A bitcast that is index arithmetic in a kernel: its elements stay as wide as they are."""
+    return instruction.opcode == "bitcast" and keeps_width(instruction)
+
+
+def is_triton_fusion(instruction: Instruction) -> bool:
+    """A fusion whose kernel Triton writes tile by tile: its ``backend_config`` says ``__triton``."""
+    if instruction.opcode != "fusion" or instruction.attributes["kind"] != "kCustom":
+        return False
+    config = loop_config(instruction) or {}
+    fusion_config = config.get("fusion_backend_config")
+    return isinstance(fusion_config, dict) and fusion_config.get("kind") == "__triton"
+
+
+def is_native_fusible(instruction: Instruction) -> bool:
+    """Whether an op or fusion may be part of a kernel of XLA's own emitters, or of a Triton fusion."""
+    if not is_fusible(instruction):
+        return False
+    if instruction.opcode == "fusion":
+        return instruction.attributes["kind"] != "kCustom" or is_triton_fusion(instruction)
+    if instruction.opcode in _ELEMENTAL or is_fusible_bitcast(instruction):
+        return True
+    return bool(instruction.operands) and is_elementwise(instruction)
+
+
+@dataclass
+class PairRules:
+    """The verdict on pairs.
+
+    limits               of one kernel
+    usage                what instructions compute and read
+    kernels              what would run on the device
+    triton               the verdict on a pair of which one is a Triton fusion
+    significant_ratio    elements a reduce reads for each result from which on no two share a kernel
+    max_ir_size          instructions a kernel's code may have
+    """
+
+    limits: KernelLimits
+    usage: UsageAnalysis
+    kernels: Kernels
+    triton: TritonRule = no_triton
+    significant_ratio: int = 16
+    max_ir_size: int = 10000
+    facts: FactsCache = field(init=False)
+    _natures: dict[Instruction, tuple[bool, bool]] = field(init=False, default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.facts = FactsCache(self.limits)
+
+    def is_fusible(self, instruction: Instruction) -> bool:
+        """``is_native_fusible``, remembered."""
+        return self._nature(instruction)[0]
+
+    def is_triton(self, instruction: Instruction) -> bool:
+        """``is_triton_fusion``, remembered."""
+        return instruction.opcode == "fusion" and self._nature(instruction)[1]
+
+    def became(self, fusion: Instruction, facts: Facts) -> None:
+        """A fusion was made or has grown: ``facts`` are those of both it was made of."""
+        self.facts.became(fusion, facts)
+        self.kernels.forget(fusion)
+        self._natures.pop(fusion, None)
+
+    def forget(self, instruction: Instruction) -> None:
+        """An instruction has changed, or is gone."""
+        self.facts.forget(instruction)
+        self.kernels.forget(instruction)
+        self._natures.pop(instruction, None)
+
+    def _nature(self, instruction: Instruction) -> tuple[bool, bool]:
+        known = self._natures.get(instruction)
+        if known is None:
+            known = is_native_fusible(instruction), is_triton_fusion(instruction)
+            self._natures[instruction] = known
+        return known
+
+    def decide(
+        self, producer: Instruction, consumer: Instruction, *, wanted: bool = False
+    ) -> Decision:
+        """The first rule that forbids; ``wanted`` pairs are held to what must be so only."""
+        for rule in self._rules(producer, consumer, wanted):
+            decision = rule(producer, consumer)
+            if not decision:
+                return decision
+        return ALLOWED
+
+    def _rules(
+        self, producer: Instruction, consumer: Instruction, wanted: bool
+    ) -> Iterator[TritonRule]:
+        yield self._decide_ends
+        if self.is_triton(producer) or self.is_triton(consumer):
+            yield self.triton
+            return
+        if not wanted:
+            yield _decide_bitcast
+        yield decide_scatter
+        if not wanted:
+            yield self._decide_reduces
+            yield self._decide_epilogue
+        yield self._decide_budget
+        if not wanted:
+            yield self._decide_size
+        yield decide_in_place
+
+    def _decide_ends(self, producer: Instruction, consumer: Instruction) -> Decision:
+        if producer.is_root:
+            return forbid("producer-is-root")
+        if not self.is_fusible(producer):
+            return forbid("producer-not-fusible")
+        if not self.is_fusible(consumer):
+            return forbid("consumer-not-fusible")
+        if "output_to_operand_aliasing" in consumer.attributes:
+            return forbid("consumer-shares-buffers")
+        if producer.control_successors:
+            return forbid("producer-orders-others")
+        return ALLOWED
+
+    def _decide_reduces(self, producer: Instruction, consumer: Instruction) -> Decision:
+        """Two long reduces in one kernel: the model does not see what that costs."""
+        least = min(
+            self.facts.of(producer).reduction_ratio, self.facts.of(consumer).reduction_ratio
+        )
+        if least >= self.significant_ratio:
+            return forbid("both-reduce", limit=self.significant_ratio, actual=least)
+        return ALLOWED
+
+    def _decide_epilogue(self, producer: Instruction, consumer: Instruction) -> Decision:
+        """What follows a reduction must leave it its kernel."""
+        if self.kernels.of(producer).kind != "reduction":
+            return ALLOWED
+        if self.kernels.pair(producer, consumer).kind in _LOOPS:
+            return forbid("loses-reduction-kernel")
+        return ALLOWED
+
+    def _decide_budget(self, producer: Instruction, consumer: Instruction) -> Decision:
+        both = self.facts.of(producer) + self.facts.of(consumer)
+        if both.shared_memory > self.limits.shared_memory:
+            return forbid(
+                "shared-memory", limit=self.limits.shared_memory, actual=both.shared_memory
+            )
+        if both.reductions > self.limits.max_reductions:
+            return forbid("reductions", limit=self.limits.max_reductions, actual=both.reductions)
+        return decide_operands(producer, consumer, self.limits)
+
+    def _decide_size(self, producer: Instruction, consumer: Instruction) -> Decision:
+        """How long the code becomes, with the producer written wherever the consumer computes it again."""
+        reader = self.usage.of(consumer)
+        emitted = 1
+        if consumer.opcode == "fusion":
+            emitted = reader.operands[consumer.operands.index(producer)].emitted
+        size = self.usage.of(producer).ir_size * emitted + reader.ir_size
+        if size > self.max_ir_size:
+            return forbid("ir-size", limit=self.max_ir_size, actual=size)
+        return ALLOWED
+
+
+def _decide_bitcast(producer: Instruction, consumer: Instruction) -> Decision:
+    return forbid("consumer-is-bitcast") if is_fusible_bitcast(consumer) else ALLOWED

@@ -1,0 +1,244 @@
+"""One computation while priority fusion goes through it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from math import inf
+from typing import Final
+
+from hloopt.analysis.emitters.kind import Kind
+from hloopt.cost_models.model import Comparison, CostModel
+from hloopt.fusion import apply
+from hloopt.fusion.decision import Decision, forbid
+from hloopt.fusion.fusible import is_fusible
+from hloopt.fusion.priority.benefit import Benefits
+from hloopt.fusion.priority.queue import ProducerQueue
+from hloopt.fusion.priority.rules import PairRules, is_fusible_bitcast
+from hloopt.fusion.scatter import decide_scatter
+from hloopt.fusion.scribe import Scribe, root_opcode
+from hloopt.ir import Computation, Instruction, walk
+from hloopt.types import ArrayShape
+
+__all__ = ["ComputationRun"]
+
+_PLUMBING: Final = frozenset({"parameter", "tuple", "get-tuple-element"})
+_PRICED_LAST: Final = frozenset({"constant", "get-tuple-element"})
+"""Operands whose priority does not follow from a model: constants come at the end, elements never."""
+
+_INPUT: Final = frozenset({"concatenate", "reduction", "scatter", "transpose"})
+_CUSTOM: Final = frozenset({"cudnn", "custom", "sort", "triton"})
+
+
+@dataclass
+class ComputationRun:
+    """The queue, and what depends on it.
+
+    max_constant   elements of a constant that goes into its users' kernels
+    """
+
+    computation: Computation
+    rules: PairRules
+    model: CostModel
+    scribe: Scribe
+    max_constant: int = 1
+
+    def __post_init__(self) -> None:
+        self.queue = ProducerQueue()
+        self.benefits = Benefits(self.rules, self.model, self.scribe.advice)
+        self.bodies: dict[Computation, None] = {}
+        self.spent: Decision | None = None
+        self._touched: dict[Instruction, None] = {}
+
+    def run(self) -> None:
+        """Fuse until nothing gains any more, then the constants; tell the scribe."""
+        order = walk.post_order(self.computation)
+        for instruction in order:
+            self.queue.made(instruction)
+        for instruction in order:
+            if instruction.opcode not in _PLUMBING and instruction.users:
+                self._touch(instruction)
+        self._settle()
+        while self.spent is None:
+            producer = self.queue.pop()
+            if producer is None:
+                break
+            self._fuse_producer(producer)
+        self._report()
+        self._fuse_constants()
+        apply.number_parameter_names(self.bodies)
+
+    def _touch(self, producer: Instruction) -> None:
+        if is_fusible(producer):
+            self.benefits.open(producer)
+            self._touched[producer] = None
+
+    def _settle(self) -> None:
+        """Give everything that has changed its priority."""
+        for producer in self._touched:
+            priority = self._priority(producer)
+            if priority >= 0:
+                self.queue.put(producer, priority)
+            else:
+                self.queue.drop(producer)
+        self._touched.clear()
+
+    def _priority(self, producer: Instruction) -> float:
+        if is_fusible_bitcast(producer):
+            return inf
+        if producer.opcode == "constant":
+            return -inf
+        return self.benefits.priority(producer)
+
+    def _fuse_producer(self, producer: Instruction) -> None:
+        consumers, comparison = self._choose(producer)
+        sources = producer.operands
+        by_wish = self.benefits.is_wanted(producer)
+        taken: list[Instruction] = []
+        for consumer in consumers:
+            self.spent = self.scribe.allows()
+            if self.spent is not None:
+                break
+            operands = (*producer.operands, *consumer.operands)
+            fusion = self._fuse(producer, consumer, comparison)
+            self._follow(fusion, consumer, operands)
+            taken.append(consumer)
+        if not taken:
+            return
+        if apply.remove_unused(producer):
+            self._forget(producer)
+            for operand in sources:
+                self.benefits.gone(operand, producer)
+        else:
+            self.benefits.changed(producer, taken, None)
+            if by_wish and producer.users:
+                self._touched[producer] = None
+        self._settle()
+
+    def _choose(self, producer: Instruction) -> tuple[list[Instruction], Comparison | None]:
+        if not is_fusible_bitcast(producer):
+            return self.benefits.consumers(producer), self.benefits.comparison(producer)
+        able = [user for user in producer.users if self.benefits.judge(producer, user)]
+        return able, None
+
+    def _fuse(
+        self, producer: Instruction, consumer: Instruction, comparison: Comparison | None
+    ) -> Instruction:
+        before = consumer.name, root_opcode(consumer)
+        facts = self.rules.facts.of(producer) + self.rules.facts.of(consumer)
+        fusion = apply.fuse(producer, consumer)
+        self.rules.became(fusion, facts)
+        self.model.forget(consumer)
+        self.model.forget(fusion)
+        self.bodies[fusion.attributes["calls"]] = None
+        if not self.rules.is_triton(fusion):
+            fusion.attributes["kind"] = _hlo_kind(self.rules.kernels.of(fusion).kind)
+        self.scribe.fused(
+            producer, before, fusion, duplicated=bool(producer.users), comparison=comparison
+        )
+        if fusion is not consumer:
+            self._forget(consumer)
+            self.queue.made(fusion)
+        return fusion
+
+    def _follow(
+        self, fusion: Instruction, consumer: Instruction, operands: Iterable[Instruction]
+    ) -> None:
+        """Let the accounts know of a fusion that has grown."""
+        for operand in dict.fromkeys((*operands, *fusion.operands)):
+            if operand.opcode in _PRICED_LAST or operand.computation is not self.computation:
+                continue
+            if not is_fusible(operand):
+                continue
+            new = fusion if fusion in operand.users else None
+            self.benefits.changed(operand, (consumer,), new)
+            if new is not None:
+                self._touched[operand] = None
+        if fusion.users:
+            self.benefits.open(fusion)
+            self._touched[fusion] = None
+
+    def _forget(self, instruction: Instruction) -> None:
+        """An instruction is out of the module."""
+        self.queue.gone(instruction)
+        self.benefits.forget(instruction)
+        self.rules.forget(instruction)
+        self.model.forget(instruction)
+        self._touched.pop(instruction, None)
+
+    def _report(self) -> None:
+        """The last word on every producer that is left."""
+        for producer in self.computation:
+            if producer.opcode in _PLUMBING or not producer.users:
+                continue
+            if producer.opcode != "constant" and is_fusible(producer):
+                self._report_producer(producer)
+
+    def _report_producer(self, producer: Instruction) -> None:
+        if self.spent is not None and producer in self.queue:
+            self.scribe.refused(producer, None, self.spent)
+            return
+        if is_fusible_bitcast(producer):
+            for user in producer.users:
+                self.scribe.refused(producer, user, self.benefits.judge(producer, user))
+            return
+        refusal = self.benefits.refusal(producer)
+        if refusal is None:
+            self._report_slower(producer)
+            return
+        blocker, decision = refusal
+        self.scribe.refused(producer, blocker, decision)
+        if blocker is None:
+            return
+        together = forbid("not-into-all", words=blocker.name)
+        for user in producer.users:
+            if user is not blocker and not is_fusible_bitcast(user):
+                self.scribe.refused(producer, user, together)
+
+    def _report_slower(self, producer: Instruction) -> None:
+        comparison = self.benefits.comparison(producer)
+        if comparison is None:
+            return
+        users = self.benefits.consumers(producer)
+        only = users[0] if len(users) == 1 else None
+        self.scribe.refused(producer, only, forbid("slower", comparison=comparison))
+
+    def _fuse_constants(self) -> None:
+        """Small constants go into all their users: code holds their values."""
+        constants = [entry for entry in self.computation if entry.opcode == "constant"]
+        for constant in constants:
+            elements = constant.shape.elements if isinstance(constant.shape, ArrayShape) else None
+            if elements is None or elements > self.max_constant:
+                decision = forbid("constant-not-scalar", limit=self.max_constant, actual=elements)
+                self.scribe.refused(constant, None, decision)
+                continue
+            for user in list(constant.users):
+                decision = self._decide_constant(constant, user)
+                if not decision:
+                    self.scribe.refused(constant, user, decision)
+                    continue
+                self.spent = self.scribe.allows()
+                if self.spent is not None:
+                    self.scribe.refused(constant, user, self.spent)
+                    return
+                self._fuse(constant, user, None)
+            apply.remove_unused(constant)
+
+    def _decide_constant(self, constant: Instruction, user: Instruction) -> Decision:
+        advised = self.scribe.advice.decide(constant, user)
+        if advised is not None and not advised:
+            return advised
+        if constant.is_root:
+            return forbid("producer-is-root")
+        if self.rules.is_triton(user):
+            return self.rules.triton(constant, user)
+        if not self.rules.is_fusible(user):
+            return forbid("consumer-not-fusible")
+        return decide_scatter(constant, user)
+
+
+def _hlo_kind(kind: Kind) -> str:
+    """What the text calls the kernel's form; whoever reads it later may look closer."""
+    if kind in _INPUT:
+        return "kInput"
+    return "kCustom" if kind in _CUSTOM else "kLoop"
