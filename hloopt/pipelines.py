@@ -8,9 +8,11 @@ from typing import Final, TypeAlias
 
 from hloopt.errors import UsageError
 from hloopt.fusion.fusion_wrapper import FusionWrapper
+from hloopt.fusion.horizontal_loop_fusion import HorizontalLoopFusion
 from hloopt.fusion.instruction_fusion import InstructionFusion
 from hloopt.fusion.priority_fusion import PriorityFusion
 from hloopt.fusion.rename_fusions import RenameFusions
+from hloopt.fusion.sort_iota_fusion import SortIotaFusion
 from hloopt.ir import Module
 from hloopt.ir.build import clone_module
 from hloopt.kernels.lowering import DEVICE
@@ -136,8 +138,10 @@ _ALL: tuple[type[Pass], ...] = (
     CommonSubexpressionElimination,
     DeadCodeElimination,
     VariadicOpSplitter,
+    SortIotaFusion,
     InstructionFusion,
     PriorityFusion,
+    HorizontalLoopFusion,
     RenameFusions,
     FusionWrapper,
     Defuse,

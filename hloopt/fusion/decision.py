@@ -92,6 +92,10 @@ REASONS: Final[dict[str, str]] = {
     "horizontal-instructions": "the kernel has {actual} instructions, more than {limit}",
     "horizontal-parameters": "the parameters would take {actual} bytes, more than {limit}",
     "horizontal-other-users": "others use the results, too",
+    "horizontal-outputs": "the kernels beside each other would have {actual} results, more than {limit}",
+    "horizontal-layout": "an array in the kernel is not row-major",
+    "horizontal-shares-parameter": "another kernel beside it reads the same parameter, which could not be"
+    " written in place any more",
     "horizontal-alone": "nothing of the same kind stands beside it",
 }
 

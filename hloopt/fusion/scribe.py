@@ -19,7 +19,7 @@ _ALONE: Final = frozenset({
     "producer-not-fusible", "producer-not-loop-fusible", "producer-is-root", "producer-is-fusion",
     "consumer-not-fusible", "consumer-not-loop-or-input-fusible", "constant-alone", "no-users",
     "only-bitcast-users", "consumer-is-bitcast", "consumer-is-custom", "producer-not-loop-fusion",
-    "not-into-all",
+    "not-into-all", "horizontal-alone",
 })  # fmt: skip
 """Reasons that tell of an instruction rather than of two that nearly went together."""
 
@@ -65,18 +65,19 @@ class Scribe:
         duplicated: bool,
         multi_output: bool = False,
         comparison: Comparison | None = None,
+        count: int = 1,
     ) -> None:
         """A producer has joined; ``consumer`` are the name and the root's opcode it had before.
 
-        ``producer`` may be out of the module already, but still has its operands' names and its computation is
-        the fusion's.
+        ``count`` is 0 for one that joined together with the one told before.  ``producer`` may be out of the
+        module already, but still has its operands' names and its computation is the fusion's.
         """
         home = fusion.computation
         assert home is not None
         opcode = root_opcode(producer)
         self.advice.joined(producer, consumer[0], fusion, multi_output=multi_output)
         rule, where = f"fuse {opcode} into {consumer[1]}", f"into {consumer[0]}"
-        self.log.hit(rule, producer, where, home=home.name)
+        self.log.hit(rule, producer, where, count, home=home.name)
         for name in (consumer[0], fusion.name):
             self._refused.get((home.name, name), {}).pop(producer.name, None)
         self.plan.steps.append(

@@ -1,0 +1,254 @@
+"""Many small independent loops as one kernel: the launches are what they cost.
+
+The case it was made for is an optimizer's step over many small arrays.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from hloopt.analysis.elementwise import is_elementwise
+from hloopt.analysis.layout import is_descending
+from hloopt.errors import UsageError
+from hloopt.fusion import apply
+from hloopt.fusion.decision import Decision, forbid
+from hloopt.fusion.horizontal.groups import Grouping, groups
+from hloopt.fusion.horizontal.join import hand_over, join
+from hloopt.fusion.horizontal.member import Member, arrays_in, behind, member_of, reads_only
+from hloopt.fusion.scribe import Scribe, root_opcode
+from hloopt.ir import Computation, Instruction, Module, walk
+from hloopt.rewrite.pass_ import Pass, PassLog
+from hloopt.types import ArrayShape
+
+__all__ = ["HorizontalLoopFusion"]
+
+_ERAS = ("2020", "2024")
+
+
+@dataclass(frozen=True)
+class HorizontalLoopFusion(Pass):
+    """Join small loops that one instruction reads into one kernel.
+
+    What an instruction reads, and nothing else but the computation's result, is independent of each other.
+    Of these, elementwise ops and kLoop fusions of one element type are joined, alike ones first: where the
+    shapes are equal into a kLoop fusion with all their results (``loop``), where they are not into a kInput
+    fusion that computes one long array and slices it (``sliced``).  Only the entry computation is looked at.
+
+    era                of XLA: 2020 (up to 2023) makes sliced fusions only, of row-major kernels with as many
+                       instructions each; 2024 both, and takes fusions that concatenate, too
+    elements           the most elements of a kernel's result that is sliced, or concatenated
+    instructions       the most instructions in its body
+    outputs            in a sliced fusion: results of all kernels (2024: fewer than), or kernels (2020)
+    loop_elements      the most elements of a kernel's result in loop fusions
+    loop_instructions  the most instructions in its body
+    loop_outputs       results of all kernels are fewer than this
+    loop_op_outputs    the same where the first kernel is a single op
+    parameter_bytes    pointers to operands and results take fewer bytes than this
+    prefix             begins the names of fusions and computations (XLA's second run, over copies: copy_)
+    """
+
+    name: ClassVar[str] = "horizontal-loop-fusion"
+    example: ClassVar[str] = """HloModule example
+
+ENTRY main {
+  x = f32[16] parameter(0)
+  y = f32[4,8] parameter(1)
+  a = f32[16] exponential(x)
+  b = f32[4,8] negate(y)
+  ROOT r = (f32[16], f32[4,8]) tuple(a, b)
+}
+"""
+
+    era: str = "2024"
+    elements: int = 262144
+    instructions: int = 30
+    outputs: int = 32
+    loop_elements: int = 67108864
+    loop_instructions: int = 128
+    loop_outputs: int = 32
+    loop_op_outputs: int = 64
+    parameter_bytes: int = 4000
+    prefix: str = ""
+
+    def __post_init__(self) -> None:
+        if self.era not in _ERAS:
+            raise UsageError(f"{self.name}: era={self.era} is none of {', '.join(_ERAS)}")
+
+    def run(self, module: Module, log: PassLog) -> bool:
+        """Each instruction of the entry, and each fusion made, once as reader."""
+        scribe = Scribe(self.name, log)
+        _Fuser(self, module.entry, scribe).run()
+        plan = scribe.close()
+        return bool(plan.steps)
+
+    @property
+    def is_early(self) -> bool:
+        """Whether the rules are those up to 2023."""
+        return self.era == "2020"
+
+    def grouping(self, *, sliced: bool) -> Grouping:
+        """The limits of one fusion."""
+        early = self.is_early
+        return Grouping(
+            self.outputs if sliced else self.loop_outputs,
+            self.outputs if sliced else self.loop_op_outputs,
+            self.parameter_bytes,
+            same_shape=not sliced,
+            same_size=early,
+            by_members=early,
+        )
+
+
+class _Fuser:
+    """One computation while its kernels are joined."""
+
+    def __init__(
+        self, options: HorizontalLoopFusion, computation: Computation, scribe: Scribe
+    ) -> None:
+        self.options = options
+        self.computation = computation
+        self.scribe = scribe
+        self.words: dict[Instruction, Decision] = {}
+
+    def run(self) -> None:
+        """From the last readers to the first; a new fusion's operands are looked at next."""
+        stack = walk.post_order(self.computation)
+        rounds = (True,) if self.options.is_early else (False, True)
+        while stack:
+            consumer = stack.pop()
+            if consumer.computation is None or len(set(consumer.operands)) < 2:
+                continue
+            for sliced in rounds:
+                stack.extend(self._fuse_operands(consumer, sliced=sliced))
+        for instruction, decision in self.words.items():
+            if instruction.computation is not None:
+                self.scribe.refused(instruction, None, decision)
+        if self.scribe.plan.steps:
+            apply.restore_order(self.computation)
+
+    def _fuse_operands(self, consumer: Instruction, *, sliced: bool) -> list[Instruction]:
+        made: list[Instruction] = []
+        members = self._members(consumer, sliced=sliced)
+        for run, end in groups(members, self.options.grouping(sliced=sliced), self._refusal):
+            if len(run) < 2:
+                self.words[run[0].instruction] = end
+                continue
+            stop = self.scribe.allows()
+            if stop is not None:
+                self.words.update((member.instruction, stop) for member in run)
+                continue
+            made.append(self._join([member.instruction for member in run], consumer, sliced))
+        return made
+
+    def _join(self, members: list[Instruction], consumer: Instruction, sliced: bool) -> Instruction:
+        fusion = join(members, consumer, sliced=sliced, prefix=self.options.prefix)
+        first = members[0]
+        names = (first.name, root_opcode(first))
+        for at, member in enumerate(members[1:]):
+            self.scribe.fused(
+                member, names, fusion, duplicated=False, multi_output=True, count=int(at == 0)
+            )
+            names = (fusion.name, names[1])
+        hand_over(members, fusion, consumer)
+        return fusion
+
+    def _refusal(self, first: Member, other: Member) -> Decision | None:
+        if not self.scribe.advice:
+            return None
+        decision = self.scribe.advice.decide(other.instruction, first.instruction)
+        return None if decision is None or decision.allowed else decision
+
+    def _members(self, consumer: Instruction, *, sliced: bool) -> list[Member]:
+        through = not self.options.is_early
+        sources = dict.fromkeys(
+            behind(operand, through_bitcasts=through) for operand in consumer.operands
+        )
+        candidates = [found for source in sources if (found := self._candidate(source))]
+        if len(candidates) < 2:
+            return []
+        shared = _shared_parameters(candidates) if sliced else set()
+        members = []
+        for member in candidates:
+            instruction = member.instruction
+            if not reads_only(instruction, consumer, through_bitcasts=through):
+                self.words[instruction] = forbid("horizontal-other-users")
+                continue
+            decision = self._unprofitable(member, sliced=sliced)
+            if decision is None and not shared.isdisjoint(instruction.operands):
+                decision = forbid("horizontal-shares-parameter")
+            if decision is not None and not self._is_wanted(member, candidates):
+                self.words[instruction] = decision
+                continue
+            members.append(member)
+        return members
+
+    def _is_wanted(self, member: Member, candidates: list[Member]) -> bool:
+        """Whether the user wants a kernel joined with another one, whatever the limits of profit say."""
+        advice = self.scribe.advice
+        if not advice:
+            return False
+        own = member.instruction
+        others = [other.instruction for other in candidates if other is not member]
+        pairs = [(own, other) for other in others] + [(other, own) for other in others]
+        return any(advice.decide(*pair) for pair in pairs)
+
+    def _candidate(self, instruction: Instruction) -> Member | None:
+        """An elementwise op or a fusion of the right kind, its results of one type, in usual memory."""
+        if instruction.control_predecessors or instruction.control_successors:
+            return None
+        if instruction.opcode == "fusion":
+            if not self._has_right_kind(instruction):
+                return None
+        elif not (is_elementwise(instruction) and instruction.operands):
+            return None
+        if "output_to_operand_aliasing" in instruction.attributes:
+            return None
+        member = member_of(instruction)
+        if member is None or len({output.dtype for output in member.outputs}) > 1:
+            return None
+        shapes = (*member.outputs, *(operand.shape for operand in instruction.operands))
+        return member if all(map(_is_in_usual_memory, shapes)) else None
+
+    def _has_right_kind(self, fusion: Instruction) -> bool:
+        kind = fusion.attributes["kind"]
+        if kind == "kLoop":
+            return True
+        return not self.options.is_early and kind == "kInput" and _concatenates(fusion)
+
+    def _unprofitable(self, member: Member, *, sliced: bool) -> Decision | None:
+        options, instruction = self.options, member.instruction
+        elements = options.elements if sliced else options.loop_elements
+        if instruction.opcode == "fusion" and _concatenates(instruction):
+            elements = options.elements
+        if member.outputs[0].elements > elements:
+            return forbid("horizontal-size", limit=elements, actual=member.outputs[0].elements)
+        most = options.instructions if sliced else options.loop_instructions
+        if member.is_fusion and member.instructions > most:
+            return forbid("horizontal-instructions", limit=most, actual=member.instructions)
+        if options.is_early and not all(map(is_descending, arrays_in(instruction))):
+            return forbid("horizontal-layout")
+        return None
+
+
+def _concatenates(fusion: Instruction) -> bool:
+    body: Computation = fusion.attributes["calls"]
+    return fusion.attributes["kind"] == "kInput" and body.root.opcode == "concatenate"
+
+
+def _shared_parameters(candidates: list[Member]) -> set[Instruction]:
+    """Parameters of the computation that several candidates read."""
+    seen: set[Instruction] = set()
+    shared: set[Instruction] = set()
+    for member in candidates:
+        for operand in dict.fromkeys(member.instruction.operands):
+            if operand.opcode == "parameter":
+                (shared if operand in seen else seen).add(operand)
+    return shared
+
+
+def _is_in_usual_memory(shape: object) -> bool:
+    """Whether an array has neither tiles nor a memory space of its own; a tuple need not be looked into."""
+    if not isinstance(shape, ArrayShape) or shape.layout is None:
+        return True
+    return shape.layout.memory_space == 0 and "T(" not in shape.layout.suffix
