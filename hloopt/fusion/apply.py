@@ -65,7 +65,7 @@ def fuse(producer: Instruction, consumer: Instruction, kind: str | None = None) 
     ``kind`` is that of the fusion, ``kLoop`` for a new one without it.  The schedule of the module goes.
     """
     fusion = _as_fusion(consumer, kind)
-    copy_in(fusion, producer)
+    copy_in(fusion, producer, alone=True)
     return fusion
 
 
@@ -83,8 +83,9 @@ def fuse_multi_output(
     """
     if keep_order:
         _make_room(producer, consumer, _elements(producer) | {producer})
+    remove_dead_elements(producer)
     fusion = _as_fusion(consumer, kind)
-    hand_over(producer, fusion, copy_in(fusion, producer))
+    hand_over(producer, fusion, copy_in(fusion, producer, alone=False))
     return fusion
 
 
@@ -102,8 +103,9 @@ def merge_siblings(
             edit.move_before(second, first)
         else:
             _make_room(second, first, frozenset())
+    remove_dead_elements(second)
     fusion = _as_fusion(first, kind)
-    hand_over(second, fusion, copy_in(fusion, second))
+    hand_over(second, fusion, copy_in(fusion, second, alone=False))
     return fusion
 
 
@@ -115,7 +117,7 @@ def fuse_producer(
     ``first`` is the body's first instruction behind its parameters.
     """
     del first
-    return copy_in(fusion, producer)[0]
+    return copy_in(fusion, producer, alone=True)[0]
 
 
 def remove_unused(producer: Instruction) -> bool:

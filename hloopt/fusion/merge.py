@@ -8,11 +8,11 @@ both, whatever else the body holds.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
-from hloopt.ir import Computation, Instruction, build, edit, walk
+from hloopt.ir import Computation, Instruction, build, edit
 from hloopt.types import Verbatim
 
 __all__ = [
@@ -22,6 +22,7 @@ __all__ = [
     "first_instruction",
     "has_tuple_root",
     "new_parameter",
+    "read_results",
     "results",
     "set_aliases",
 ]
@@ -105,103 +106,131 @@ def new_parameter(number: int, operand: Instruction) -> Instruction:
     )
 
 
-def copy_in(fusion: Instruction, source: Instruction) -> tuple[Instruction, ...]:
-    """Copy ``source``, an op or a fusion, into the body of ``fusion``; the copies of its results.
+def copy_in(fusion: Instruction, source: Instruction, *, alone: bool) -> dict[int, Instruction]:
+    """Copy ``source``, an op or a fusion, into the body of ``fusion``; the copies of its results by number.
 
-    What the fusion read of the source it has inside now.  Operands of the source that the fusion has
-    already are shared; the others become parameters at the end, in XLA's order: as an unfolding of the
-    source from its last instruction to its first meets them.  ``source`` and its users stay.
+    What the fusion read of the source it has inside now.  Copied are the results that it reads (``alone``),
+    or that anything reads.
+    Operands of the source that the fusion has already are shared; the others become parameters at the end,
+    in the order in which they are met from the source's last instruction to its first, as in XLA.
+    ``source`` and its other users stay.
     """
     body: Computation = fusion.attributes["calls"]
-    first = first_instruction(body)
+    at = first_instruction(body) or body
     kept = aliases(fusion)
-    mine = [operand for operand in dict.fromkeys(fusion.operands) if _is_of(operand, source)]
     read = {
         parameter: operand
         for operand, parameter in zip(fusion.operands, body.parameters, strict=True)
-        if operand in mine
+        if _is_of(operand, source)
     }
-    edit_parameters = _Parameters(fusion, body, first)
-    inner = _copy(source, edit_parameters, body if first is None else first)
-    whole: Instruction | None = None if has_tuple_root(source) else inner[0]
+    numbers = read_results(source, fusion if alone else None)
+    inner = _copy(source, numbers, _Parameters(fusion, body, at), at)
+    whole = None if has_tuple_root(source) else inner[0]
     for parameter, operand in read.items():
-        at = body if first is None else first
         if operand is not source and whole is None:
             value = inner[operand.attributes["index"]]
-        elif operand is not source:
-            assert whole is not None
+        elif operand is not source and whole is not None:
             value = build.clone(operand, at, (whole,))
         else:
             if whole is None:
                 root: Instruction = source.attributes["calls"].root
-                whole = build.clone(root, at, inner)
+                whole = build.clone(root, at, tuple(inner.values()))
             value = whole
         edit.replace_uses(parameter, value)
         edit.remove(parameter)
-    edit.remove_operands(fusion, set(mine))
+    edit.remove_operands(fusion, set(read.values()))
     set_aliases(fusion, kept)
     for before in source.control_predecessors:
         edit.add_control_edge(before, fusion)
     return inner
 
 
-class _Parameters:
-    """The parameters of a body that is growing, by operand."""
+def _copy(
+    source: Instruction, numbers: list[int], parameters: _Parameters, at: Instruction | Computation
+) -> dict[int, Instruction]:
+    if source.opcode != "fusion":
+        operands = tuple(parameters.of(operand) for operand in source.operands)
+        return {0: build.clone(source, at, operands)}
+    body: Computation = source.attributes["calls"]
+    outputs = {number: results(body)[number] for number in numbers}
+    outside = dict(zip(body.parameters, source.operands, strict=True))
+    entries = _needed(outputs.values())
+    values: dict[Instruction, Instruction] = {}
+    for entry in reversed(entries):
+        for operand in entry.operands:
+            if operand in outside:
+                values[operand] = parameters.of(outside[operand])
+    for entry in entries:
+        if entry in outside:
+            values[entry] = parameters.of(outside[entry])
+            continue
+        operands = tuple(values[operand] for operand in entry.operands)
+        values[entry] = build.clone(entry, at, operands)
+        for before in entry.control_predecessors:
+            edit.add_control_edge(values[before], values[entry])
+    if body.root in values and body.root not in outside and values[body.root].metadata is None:
+        values[body.root].metadata = source.metadata
+    return {number: values[output] for number, output in outputs.items()}
 
-    def __init__(self, fusion: Instruction, body: Computation, first: Instruction | None) -> None:
+
+def _needed(outputs: Iterable[Instruction]) -> list[Instruction]:
+    """What some instructions need, each after its operands, the first operand's first."""
+    done: dict[Instruction, None] = {}
+    for output in outputs:
+        stack = [output]
+        while stack:
+            top = stack[-1]
+            before = (*top.control_predecessors, *reversed(top.operands))
+            waiting = [entry for entry in before if entry not in done]
+            if waiting and top not in done:
+                stack.extend(waiting)
+            else:
+                done[stack.pop()] = None
+    return list(done)
+
+
+def read_results(source: Instruction, reader: Instruction | None = None) -> list[int]:
+    """The results of an instruction that ``reader`` (or anything) reads, by number.
+
+    All of them where a tuple is read whole.
+    """
+    if not has_tuple_root(source):
+        return [0] if source.users or source.is_root else []
+    everything = source.is_root and reader is None
+    wanted: set[int] = set()
+    for user in source.users:
+        if user.opcode == "get-tuple-element":
+            if reader is None or reader in user.users:
+                wanted.add(user.attributes["index"])
+        elif reader is None or user is reader:
+            everything = True
+    return list(range(len(results(source.attributes["calls"])))) if everything else sorted(wanted)
+
+
+class _Parameters:
+    """The parameters of a body that is growing, by operand; new ones come before ``at``."""
+
+    def __init__(
+        self, fusion: Instruction, body: Computation, at: Instruction | Computation
+    ) -> None:
         self._fusion = fusion
         self._body = body
-        self._first = first
-        pairs = zip(fusion.operands, body.parameters, strict=True)
+        self._at = at
         self._of: dict[Instruction, Instruction] = {}
-        for operand, parameter in pairs:
+        for operand, parameter in zip(fusion.operands, body.parameters, strict=True):
             self._of.setdefault(operand, parameter)
 
     def of(self, operand: Instruction) -> Instruction:
         """The parameter for an operand, made where there is none."""
         known = self._of.get(operand)
         if known is None:
-            known = new_parameter(len(self._body.parameters), operand)
-            if self._first is None:
-                edit.append(self._body, known)
+            known = self._of[operand] = new_parameter(len(self._body.parameters), operand)
+            if isinstance(self._at, Instruction):
+                edit.insert_before(self._at, known)
             else:
-                edit.insert_before(self._first, known)
+                edit.append(self._body, known)
             edit.add_operands(self._fusion, (operand,))
-            self._of[operand] = known
         return known
-
-
-def _copy(
-    source: Instruction, parameters: _Parameters, at: Instruction | Computation
-) -> tuple[Instruction, ...]:
-    if source.opcode != "fusion":
-        operands = tuple(parameters.of(operand) for operand in source.operands)
-        return (build.clone(source, at, operands),)
-    body: Computation = source.attributes["calls"]
-    outside = dict(zip(body.parameters, source.operands, strict=True))
-    entries = [entry for entry in walk.post_order(body) if entry.opcode != "parameter"]
-    if body.root.opcode == "tuple":
-        entries.remove(body.root)
-    values: dict[Instruction, Instruction] = {}
-    for read in _reads(entries, results(body)):
-        if read in outside:
-            values[read] = parameters.of(outside[read])
-    for entry in entries:
-        operands = tuple(values[operand] for operand in entry.operands)
-        values[entry] = build.clone(entry, at, operands)
-        for before in entry.control_predecessors:
-            if before in values:
-                edit.add_control_edge(values[before], values[entry])
-    root = values.get(body.root)
-    if root is not None and root.metadata is None and body.root not in outside:
-        root.metadata = source.metadata
-    return tuple(values[result] for result in results(body))
-
-
-def _reads(entries: list[Instruction], last: tuple[Instruction, ...]) -> Iterator[Instruction]:
-    for entry in reversed(entries):
-        yield from entry.operands
-    yield from last
 
 
 def _is_of(operand: Instruction, source: Instruction) -> bool:

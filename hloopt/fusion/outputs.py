@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from hloopt.fusion.merge import Alias, aliases, has_tuple_root, results, set_aliases
+from hloopt.fusion.merge import Alias, aliases, has_tuple_root, read_results, set_aliases
 from hloopt.ir import Computation, Instruction, build, edit, walk
 from hloopt.types import TupleShape
 
@@ -34,15 +34,6 @@ def remove_dead_elements(source: Instruction) -> None:
             user.users or user.is_root or user.control_successors
         ):
             edit.remove(user)
-
-
-def _needed_results(source: Instruction) -> list[int]:
-    """The results that are read, by number."""
-    if not has_tuple_root(source):
-        return [0] if source.users or source.is_root else []
-    if source.is_root or any(user.opcode != "get-tuple-element" for user in source.users):
-        return list(range(len(results(source.attributes["calls"]))))
-    return sorted({user.attributes["index"] for user in source.users})
 
 
 def add_output(fusion: Instruction, inner: Instruction) -> int:
@@ -133,15 +124,15 @@ def element_of(fusion: Instruction, index: int) -> Instruction:
     return insert_after(fusion, element)
 
 
-def hand_over(source: Instruction, fusion: Instruction, inner: tuple[Instruction, ...]) -> None:
+def hand_over(source: Instruction, fusion: Instruction, inner: dict[int, Instruction]) -> None:
     """Let the readers of ``source`` read the fusion that computes its results now, and take ``source`` out.
 
-    ``inner`` are the instructions of the body that make the source's results; those that nobody reads are
-    no results of the fusion.
+    ``inner`` are the instructions of the body that make the source's results; those that nobody else reads
+    are no results of the fusion.
     """
     moved = aliases(source)
     remove_dead_elements(source)
-    numbers = {number: add_output(fusion, inner[number]) for number in _needed_results(source)}
+    numbers = {number: add_output(fusion, inner[number]) for number in read_results(source)}
     values: dict[int, Instruction] = {}
     for number, output in numbers.items():
         values[number] = fusion if not has_tuple_root(fusion) else element_of(fusion, output)
