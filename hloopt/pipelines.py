@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Final, TypeAlias
 
 from hloopt.errors import UsageError
+from hloopt.fusion.fusion_merger import FusionMerger
 from hloopt.fusion.fusion_wrapper import FusionWrapper
 from hloopt.fusion.horizontal_loop_fusion import HorizontalLoopFusion
 from hloopt.fusion.instruction_fusion import InstructionFusion
@@ -140,6 +141,7 @@ _ALL: tuple[type[Pass], ...] = (
     VariadicOpSplitter,
     SortIotaFusion,
     InstructionFusion,
+    FusionMerger,
     PriorityFusion,
     HorizontalLoopFusion,
     RenameFusions,

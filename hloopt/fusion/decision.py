@@ -59,6 +59,8 @@ REASONS: Final[dict[str, str]] = {
     "only-bitcast-users": "bitcasts alone use the producer, and a bitcast needs no kernel",
     "consumer-is-bitcast": "the consumer is a bitcast, which needs no kernel of its own",
     "consumer-is-custom": "the consumer's kernel is made elsewhere",
+    "consumer-no-fusion": "the consumer is neither a loop fusion nor a reduction fusion",
+    "holds-expensive": "the producer holds {words}, which is expensive to compute again",
     "producer-not-loop-fusion": "the producer is a fusion, but its kernel is no plain loop",
     "scatter-producer": "nothing is fused into the results of a scatter",
     "scatter-in-place-operand": "the producer is the operand that the scatter updates in place",

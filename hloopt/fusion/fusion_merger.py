@@ -1,0 +1,226 @@
+"""Merging loop fusions into all of their users: what XLA did after instruction fusion up to 2023."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, fields
+from typing import ClassVar, Literal, NamedTuple, TypeAlias
+
+from hloopt.cost_models.model import Comparison, CostModel
+from hloopt.cost_models.registry import find_model
+from hloopt.fusion import apply
+from hloopt.fusion.decision import ALLOWED, Decision, forbid
+from hloopt.fusion.in_place import decide_in_place
+from hloopt.fusion.kinds import choose_kind
+from hloopt.fusion.limits import KernelLimits
+from hloopt.fusion.loops import note_loops
+from hloopt.fusion.merger_bytes import decide_bytes, decide_plain_loop, decide_user
+from hloopt.fusion.merger_rules import MergerRules, decide_producer
+from hloopt.fusion.plan import FusionPlan
+from hloopt.fusion.scribe import Scribe, fusible_computations, root_opcode
+from hloopt.ir import Computation, Instruction, Module, walk
+from hloopt.rewrite.pass_ import Pass, PassLog
+from hloopt.targets import find_target
+
+__all__ = ["FusionMerger"]
+
+_PairRule: TypeAlias = Callable[[Instruction, Instruction], Decision]
+
+
+@dataclass(frozen=True)
+class FusionMerger(KernelLimits, Pass):
+    """Merge each loop fusion into all of its users, or into none.
+
+    criterion       ``cost``: where a cost model says that this takes no longer (XLA of 2022 and 2023);
+                    ``bytes``: where the kernels move no more bytes, and nothing expensive is computed
+                    twice (XLA up to 2021)
+    cost_model      whose times count
+    target          the device the times are of
+    shared_memory   bytes a block may use; 0 for what the device has
+    max_ir_size     instructions the code of a kernel may have; each interruption doubles them
+    max_splits      times index computations may be interrupted in a kernel, by a concatenate, dot,
+                    dynamic-update-slice, pad, reduce or reduce-window
+    max_transposed  percent of a producer's elements from which on it is not merged into a reduction when
+                    they are transposed
+    max_bytes       percent of the bytes moved now that may be moved after merging
+    fuel            the most producers to merge in a module, negative for no limit
+    """
+
+    name: ClassVar[str] = "fusion-merger"
+    example: ClassVar[str] = """HloModule example
+
+scaled {
+  x = f32[1024] parameter(0)
+  y = f32[1024] parameter(1)
+  ROOT s = f32[1024] multiply(x, y)
+}
+
+shifted {
+  s = f32[1024] parameter(0)
+  y = f32[1024] parameter(1)
+  ROOT r = f32[1024] add(s, y)
+}
+
+ENTRY main {
+  x = f32[1024] parameter(0)
+  y = f32[1024] parameter(1)
+  s = f32[1024] fusion(x, y), kind=kLoop, calls=scaled
+  ROOT r = f32[1024] fusion(s, y), kind=kLoop, calls=shifted
+}
+"""
+
+    max_operands: int = 64
+    shared_memory: int = 0
+    column_bytes: int = 2112
+    criterion: Literal["cost", "bytes"] = "cost"
+    cost_model: str = "xla-2023"
+    target: str = "h200"
+    max_ir_size: int = 10000
+    max_splits: int = 10
+    max_transposed: int = 50
+    max_bytes: int = 110
+    fuel: int = -1
+
+    def run(self, module: Module, log: PassLog) -> bool:
+        return bool(self.fuse(module, log).steps)
+
+    def fuse(self, module: Module, log: PassLog | None = None) -> FusionPlan:
+        """Fuse in place; what was done and what was refused and why.
+
+        Raises ``UsageError`` for a model or target nobody knows.
+        """
+        target = find_target(self.target)
+        model = find_model(self.cost_model)(target)
+        scribe = Scribe(self.name, log)
+        if self.criterion == "cost":
+            scribe.plan.cost_model, scribe.plan.target = self.cost_model, target.name
+        limits = {entry.name: getattr(self, entry.name) for entry in fields(KernelLimits)}
+        limits["shared_memory"] = self.shared_memory or target.shared_per_block
+        rules = MergerRules(
+            KernelLimits(**limits),
+            model.usage,
+            self.max_ir_size,
+            self.max_splits,
+            self.max_transposed,
+        )
+        computations = fusible_computations(module)
+        merger = _Merger(self, rules, model, scribe)
+        for computation in computations:
+            merger.run(computation)
+        note_loops(scribe, computations)
+        return scribe.close()
+
+
+class _Verdict(NamedTuple):
+    """On a producer with all of its users; ``user`` is the one that cannot take it."""
+
+    decision: Decision
+    user: Instruction | None = None
+
+
+class _Merger:
+    """The fusions of a module while they are merged."""
+
+    def __init__(
+        self, options: FusionMerger, rules: MergerRules, model: CostModel, scribe: Scribe
+    ) -> None:
+        self.options = options
+        self.rules = rules
+        self.model = model
+        self.scribe = scribe
+        self.merged = 0
+        # With each rule whether the user's word outweighs it.
+        self.pair_rules: tuple[tuple[_PairRule, bool], ...] = (
+            (rules.decide_user, False),
+            (rules.decide_epilogue, True),
+            (decide_in_place, False),
+            (rules.decide_transposes, True),
+            (rules.decide_budget, False),
+            (rules.decide_size, True),
+        )
+        if options.criterion == "bytes":
+            self.pair_rules = ((decide_user, True), *self.pair_rules[:3], *self.pair_rules[4:5])
+
+    def run(self, computation: Computation) -> None:
+        """Merge what may be merged in one computation, producers first."""
+        bodies: dict[Computation, None] = {}
+        for producer in walk.post_order(computation):
+            if producer.opcode != "fusion":
+                continue
+            verdict, comparison = self._decide(producer)
+            if verdict.decision:
+                for fusion in self._merge(producer, comparison):
+                    bodies[fusion.attributes["calls"]] = None
+            else:
+                self._refuse(producer, verdict)
+        apply.number_parameter_names(bodies)
+
+    def _decide(self, producer: Instruction) -> tuple[_Verdict, Comparison | None]:
+        decision = decide_producer(producer)
+        if not decision:
+            return _Verdict(decision), None
+        users = tuple(producer.users)
+        wanted = set()
+        for user in users:
+            advice = self.scribe.advice.decide(producer, user)
+            if advice is not None and not advice:
+                return _Verdict(advice, user), None
+            if advice is not None:
+                wanted.add(user)
+        for rule, is_taste in self.pair_rules:
+            for user in users:
+                decision = ALLOWED if is_taste and user in wanted else rule(producer, user)
+                if not decision:
+                    return _Verdict(decision, user), None
+        decision = ALLOWED if len(wanted) == len(users) else self._criterion(producer, users)
+        return _Verdict(decision and self._fuel()), decision.comparison
+
+    def _criterion(self, producer: Instruction, users: tuple[Instruction, ...]) -> Decision:
+        if self.options.criterion == "bytes":
+            return decide_plain_loop(producer) and decide_bytes(producer, self.options.max_bytes)
+        comparison = self.model.compare(producer, users)
+        if comparison.fused_us > comparison.unfused_us:
+            return forbid("slower", comparison=comparison)
+        return Decision(True, comparison=comparison)
+
+    def _fuel(self) -> Decision:
+        if 0 <= self.options.fuel <= self.merged:
+            return forbid("out-of-fuel", limit=self.options.fuel)
+        out_of_fuel = self.scribe.allows()
+        return ALLOWED if out_of_fuel is None else out_of_fuel
+
+    def _refuse(self, producer: Instruction, verdict: _Verdict) -> None:
+        """Tell the user that decides; the others could have taken it."""
+        self.scribe.refused(producer, verdict.user, verdict.decision)
+        if verdict.user is not None:
+            words = verdict.user.name
+            for user in producer.users:
+                if user is not verdict.user:
+                    self.scribe.refused(producer, user, forbid("not-into-all", words=words))
+
+    def _merge(self, producer: Instruction, comparison: Comparison | None) -> Iterator[Instruction]:
+        """A copy into each user; the producer is gone afterwards."""
+        self.merged += 1
+        for number, user in enumerate(list(producer.users)):
+            home = user.computation
+            before = user.name, root_opcode(user)
+            fusion = apply.fuse(
+                producer, user, None if user.opcode == "fusion" else choose_kind(user, user)
+            )
+            if fusion is not user and home is not None:
+                self.scribe.renamed(home, before[0], fusion.name)
+            for changed in (user, fusion):
+                self.model.forget(changed)
+                self.rules.forget(changed)
+            self.scribe.fused(
+                producer,
+                before,
+                fusion,
+                duplicated=bool(producer.users),
+                comparison=comparison,
+                count=0 if number else 1,
+            )
+            yield fusion
+        self.model.forget(producer)
+        self.rules.forget(producer)
+        apply.remove_unused(producer)

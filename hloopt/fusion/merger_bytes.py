@@ -1,0 +1,83 @@
+"""The criterion of XLA's FusionMerger up to 2021: what the kernels move, before and after."""
+
+from __future__ import annotations
+
+from hloopt.analysis.layout import major_to_minor, true_rank
+from hloopt.fusion.decision import ALLOWED, Decision, forbid
+from hloopt.fusion.fusible import is_expensive
+from hloopt.fusion.kinds import is_input_reduction
+from hloopt.fusion.merger_rules import fused_ops
+from hloopt.ir import Computation, Instruction
+from hloopt.types import ArrayShape
+
+__all__ = ["bytes_read", "decide_bytes", "decide_plain_loop", "decide_user"]
+
+
+def decide_user(producer: Instruction, user: Instruction) -> Decision:
+    """Users are loop fusions, or fusions of a reduction that reads memory as the producer does."""
+    if user.opcode != "fusion":
+        return forbid("consumer-no-fusion")
+    if is_input_reduction(user):
+        return ALLOWED if _read_alike(producer, user) else forbid("breaks-coalescing")
+    return ALLOWED if user.attributes["kind"] == "kLoop" else forbid("consumer-no-fusion")
+
+
+def decide_plain_loop(producer: Instruction) -> Decision:
+    """A producer computes nothing that is expensive: an earlier pass left it where it is."""
+    for entry in fused_ops(producer):
+        if is_expensive(entry):
+            return forbid("holds-expensive", words=entry.opcode)
+    return ALLOWED
+
+
+def decide_bytes(producer: Instruction, max_percent: int) -> Decision:
+    """Whether the kernels would move more than ``max_percent`` of the bytes they move now.
+
+    Now the producer reads and writes, and each user reads what it wrote; merged each user reads what the
+    producer reads.  What users move beside is on neither side.
+    """
+    read = bytes_read(producer)
+    written = producer.shape.byte_size
+    users = len(producer.users)
+    now = read + written * (users + 1)
+    merged = read * users
+    if merged * 100 > max_percent * max(now, 1):
+        return forbid("more-bytes", limit=max_percent, actual=-(-merged * 100 // max(now, 1)))
+    return ALLOWED
+
+
+def bytes_read(fusion: Instruction) -> int:
+    """Bytes of the operands: all of each, or what slices of it take where nothing else reads it."""
+    body: Computation = fusion.attributes["calls"]
+    return sum(map(_bytes_of, body.parameters))
+
+
+def _bytes_of(value: Instruction) -> int:
+    users = value.users
+    if users and all(user.opcode == "get-tuple-element" for user in users):
+        return sum(map(_bytes_of, users))
+    if all(user.opcode in ("slice", "dynamic-slice") for user in users):
+        return sum(user.shape.byte_size for user in users)
+    return value.shape.byte_size
+
+
+def _read_alike(producer: Instruction, user: Instruction) -> bool:
+    """Whether the largest arrays that both read lie in memory alike.
+
+    XLA's ``LayoutsAreReduceInputFusionFriendly``: arrays with the most dimensions of more than one element,
+    and the order of those in memory.
+    """
+    shapes = [
+        parameter.shape
+        for fusion in (producer, user)
+        for parameter in fusion.attributes["calls"].parameters
+        if isinstance(parameter.shape, ArrayShape)
+    ]
+    rank = max(map(true_rank, shapes), default=0)
+    return len({_order(shape) for shape in shapes if true_rank(shape) == rank}) <= 1
+
+
+def _order(shape: ArrayShape) -> tuple[int, ...]:
+    """The dimensions of more than one element, renumbered, slowest first."""
+    wide = [dimension for dimension, size in enumerate(shape.dims) if size > 1]
+    return tuple(wide.index(entry) for entry in major_to_minor(shape) if entry in wide)

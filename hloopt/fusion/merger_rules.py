@@ -1,0 +1,166 @@
+"""May a loop fusion go into one of its users: the rules of XLA's FusionMerger of spring 2023."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from hloopt.cost_models.counting import elements_of
+from hloopt.cost_models.usage import UsageAnalysis
+from hloopt.fusion.budget import decide_operands, reduction_count, shared_memory
+from hloopt.fusion.decision import ALLOWED, Decision, forbid
+from hloopt.fusion.fusible import (
+    is_fusible,
+    is_loop_fusible_consumer,
+    is_reduction_epilogue,
+    physically_transposes,
+)
+from hloopt.fusion.kinds import is_input_fusible, is_input_reduction
+from hloopt.fusion.limits import KernelLimits
+from hloopt.ir import Computation, Instruction
+from hloopt.types import TupleShape
+
+__all__ = ["MergerRules", "decide_producer", "fused_ops"]
+
+
+def decide_producer(producer: Instruction) -> Decision:
+    """What keeps a fusion where it is, whoever uses it."""
+    if producer.is_root:
+        return forbid("producer-is-root")
+    if not producer.users:
+        return forbid("no-users")
+    if producer.control_successors:
+        return forbid("producer-orders-others")
+    if producer.attributes["kind"] != "kLoop":
+        return forbid("producer-not-loop-fusion")
+    if isinstance(producer.shape, TupleShape):
+        return forbid("producer-is-multi-output")
+    return ALLOWED
+
+
+def fused_ops(instruction: Instruction) -> list[Instruction]:
+    """What a fusion computes; an op computes itself."""
+    if instruction.opcode != "fusion":
+        return [instruction]
+    body: Computation = instruction.attributes["calls"]
+    return [entry for entry in body if entry.opcode not in ("parameter", "tuple")]
+
+
+@dataclass(frozen=True, slots=True)
+class _Kernel:
+    """What the rules ask about one op or fusion: what it takes in as a consumer, and what a block holds."""
+
+    takes_in: Decision
+    is_reduction: bool
+    shared_memory: int
+    reductions: int
+
+
+class MergerRules:
+    """The verdicts about pairs, by facts that are remembered while an instruction stays as it is.
+
+    limits          of one kernel
+    usage           what instructions compute and read
+    max_ir_size     instructions a kernel's code may have
+    max_splits      times index computations may be interrupted in a kernel
+    max_transposed  percent of a producer's elements that may be transposed where a reduction reads them
+    """
+
+    def __init__(
+        self,
+        limits: KernelLimits,
+        usage: UsageAnalysis,
+        max_ir_size: int,
+        max_splits: int,
+        max_transposed: int,
+    ) -> None:
+        self.limits = limits
+        self.usage = usage
+        self.max_ir_size = max_ir_size
+        self.max_splits = max_splits
+        self.max_transposed = max_transposed
+        self._kernels: dict[Instruction, _Kernel] = {}
+
+    def forget(self, instruction: Instruction) -> None:
+        """An instruction has changed, or is gone."""
+        self._kernels.pop(instruction, None)
+
+    def decide_user(self, producer: Instruction, user: Instruction) -> Decision:
+        """Whether the user takes anything in, whatever the producer is."""
+        del producer
+        return self._kernel(user).takes_in
+
+    def decide_epilogue(self, producer: Instruction, user: Instruction) -> Decision:
+        """What may follow a reduction in its kernel."""
+        if not self._kernel(producer).is_reduction:
+            return ALLOWED
+        if not all(map(is_reduction_epilogue, fused_ops(user))):
+            return forbid("reduce-epilogue")
+        return forbid("reduce-has-other-users") if len(producer.users) > 1 else ALLOWED
+
+    def decide_transposes(self, producer: Instruction, user: Instruction) -> Decision:
+        """Whether a reduction would read memory in another order than it lies in.
+
+        XLA's ``TransposesMostData``: elements of what moves data, beside those of the result.
+        """
+        if not self._kernel(user).is_reduction:
+            return ALLOWED
+        ops = fused_ops(producer)
+        moved = sum(elements_of(entry.shape) for entry in ops if physically_transposes(entry))
+        percent = 100 * moved // max(elements_of(producer.shape), 1)
+        if percent >= self.max_transposed:
+            return forbid("uncoalesced", limit=self.max_transposed, actual=percent)
+        return ALLOWED
+
+    def decide_budget(self, producer: Instruction, user: Instruction) -> Decision:
+        """Whether a block has room for both (XLA's ``FusionFitsInBudget``)."""
+        limits, ours, theirs = self.limits, self._kernel(producer), self._kernel(user)
+        shared = ours.shared_memory + theirs.shared_memory
+        if shared > limits.shared_memory:
+            return forbid("shared-memory", limit=limits.shared_memory, actual=shared)
+        reductions = ours.reductions + theirs.reductions
+        if reductions > limits.max_reductions:
+            return forbid("reductions", limit=limits.max_reductions, actual=reductions)
+        return decide_operands(producer, user, limits)
+
+    def decide_size(self, producer: Instruction, user: Instruction) -> Decision:
+        """Whether the code of both stays small (XLA's ``ProducerConsumerMergedTooLarge`` of 2023).
+
+        The producer is written wherever its user reads it.  After each op that breaks the cache of index
+        computations, code may have to be written anew: such ops double it.
+        """
+        ours, theirs = self.usage.of(producer), self.usage.of(user)
+        times = theirs.operands[user.operands.index(producer)].emitted
+        splits = times * ours.splits + theirs.splits
+        if splits > self.max_splits:
+            return forbid("block-splits", limit=self.max_splits, actual=splits)
+        size = (times * ours.ir_size + theirs.ir_size) << splits
+        if size > self.max_ir_size:
+            return forbid("ir-size", limit=self.max_ir_size, actual=size)
+        return ALLOWED
+
+    def _kernel(self, instruction: Instruction) -> _Kernel:
+        known = self._kernels.get(instruction)
+        if known is None:
+            ops = fused_ops(instruction)
+            known = self._kernels[instruction] = _Kernel(
+                _decide_consumer(instruction),
+                is_input_reduction(instruction),
+                sum(shared_memory(entry, self.limits) for entry in ops),
+                sum(map(reduction_count, ops)),
+            )
+        return known
+
+
+def _decide_consumer(user: Instruction) -> Decision:
+    """What keeps an op or fusion from taking anything in."""
+    if user.opcode == "bitcast":
+        return forbid("consumer-is-bitcast")
+    if user.opcode == "custom-call":
+        return forbid("custom-call", words=str(user.attributes.get("custom_call_target", "")))
+    if not is_fusible(user):
+        return forbid("consumer-not-fusible")
+    if user.opcode == "fusion" and user.attributes["kind"] == "kCustom":
+        return forbid("consumer-is-custom")
+    if not (is_loop_fusible_consumer(user) or is_input_fusible(user)):
+        return forbid("consumer-not-loop-or-input-fusible")
+    return ALLOWED
