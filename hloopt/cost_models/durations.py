@@ -1,12 +1,24 @@
-"""Times as XLA keeps them: whole ticks of a quarter of a nanosecond (``absl::Duration``)."""
+"""Times as XLA keeps them: whole ticks of a quarter of a nanosecond.
+
+``absl::Duration`` rounds what it makes of a number of seconds, and each product of a time and a number, halves
+away from zero; the steps in between are rounded as doubles are, which decides about halves.
+"""
 
 from __future__ import annotations
 
 from math import floor, isinf
+from typing import Final
 
-__all__ = ["whole_ticks"]
+__all__ = ["of_seconds", "scaled"]
+
+_SECOND: Final = 4e9
 
 
-def whole_ticks(time: float) -> float:
-    """Nanoseconds to the next tick, up where two are equally near; infinity stays."""
-    return time if isinf(time) else floor(time * 4 + 0.5) / 4
+def of_seconds(seconds: float) -> float:
+    """Nanoseconds of a number of seconds; infinity stays."""
+    return seconds if isinf(seconds) else floor(seconds * _SECOND + 0.5) / 4
+
+
+def scaled(nanoseconds: float, factor: float) -> float:
+    """Nanoseconds of a time in whole ticks times a number; infinity stays."""
+    return of_seconds(nanoseconds * 4 * factor / _SECOND)

@@ -22,7 +22,7 @@ coalescing_analysis.cc (Apache-2.0), and the log of jaxlib 0.10.2.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from math import floor
 from typing import ClassVar, Protocol
@@ -31,9 +31,9 @@ from hloopt.analysis.emitters.kind import Kind
 from hloopt.analysis.emitters.pairs import Kernel, Kernels
 from hloopt.cost_models.block_level import BlockLevelModel
 from hloopt.cost_models.coalescing import Coalescing
-from hloopt.cost_models.counting import Counting
+from hloopt.cost_models.counting import Counting, narrow
 from hloopt.cost_models.cycles import cycles_of
-from hloopt.cost_models.durations import whole_ticks
+from hloopt.cost_models.durations import of_seconds, scaled
 from hloopt.cost_models.model import Comparison, CostModel, RunTime
 from hloopt.cost_models.usage import OperandUse, Usage, UsageAnalysis, slots_of
 from hloopt.ir import Instruction
@@ -165,10 +165,11 @@ class Xla2026(CostModel):
         kernel = self.kernels.of(instruction)
         coalesced = self._coalescing.alone(kernel.kind, instruction)
         total, read = 0, 0.0
-        for operand, use in zip(instruction.operands, usage.operands, strict=True):
+        for operand, use in _first_uses(instruction, usage):
             total += use.bytes
             read += self._read_ns(operand.shape, use.bytes, kernel.blocks, coalesced)
-        write = whole_ticks(usage.bytes_written / self.target.memory_bandwidth * 1e9)
+        bandwidth = narrow(self.target.memory_bandwidth)
+        write = of_seconds(narrow(narrow(usage.bytes_written) / bandwidth))
         return self._together(
             usage.flops, total, usage.bytes_written, read, write, kernel, coalesced
         )
@@ -186,7 +187,9 @@ class Xla2026(CostModel):
         slots = slots_of(producer, consumer)
         times = sum(used.operands[slot].utilization for slot in slots)
         # An operand that occurs twice is computed twice, but XLA counts its reads once.
-        share = times if isinstance(producer.shape, TupleShape) else used.operands[slots[0]].utilization
+        share = (
+            times if isinstance(producer.shape, TupleShape) else used.operands[slots[0]].utilization
+        )
         total, read = 0, 0.0
         for operand, count in self._shared_reads(producer, made, consumer, used, share):
             total += count
@@ -195,27 +198,34 @@ class Xla2026(CostModel):
         if multi_output:
             written += first.bytes_written
             write += first.write_ns
-        flops = int(made.flops * times + used.flops)
+        flops = int(narrow(narrow(made.flops * times) + used.flops))
         return self._together(flops, total, written, read, write, kernel, coalesced)
 
     def _shared_reads(
         self, producer: Instruction, made: Usage, consumer: Instruction, used: Usage, share: float
     ) -> list[tuple[Instruction, int]]:
-        """Each operand of the kernel of both, and the bytes read of it."""
-        reads: dict[Instruction, int] = {}
-        for operand, use in _first_uses(producer, made):
-            reads[operand] = _nearest(use.bytes * share)
+        """The operands of the kernel of both, and the bytes read of each.
+
+        One that the consumer has several times is counted each time, as in XLA's model.
+        """
+        mine = dict(_first_uses(producer, made))
+        reads: list[tuple[Instruction, int]] = []
         for operand, use in _first_uses(consumer, used):
             if operand is producer or (
                 operand.opcode == "get-tuple-element" and operand.operands[0] is producer
             ):
                 continue
-            if operand in reads:
+            count = use.bytes
+            if operand in mine:
                 common = self.usage.common_utilization(producer, consumer, operand)
-                reads[operand] += use.bytes - _nearest(operand.shape.byte_size * common)
-            else:
-                reads[operand] = use.bytes
-        return list(reads.items())
+                count += _nearest(narrow(mine[operand].bytes * share))
+                count -= _nearest(narrow(operand.shape.byte_size * common))
+            reads.append((operand, count))
+        seen = set(consumer.operands)
+        for operand, use in mine.items():
+            if operand not in seen:
+                reads.append((operand, _nearest(narrow(use.bytes * share))))
+        return reads
 
     def _read_ns(self, shape: Shape, total: int, blocks: int, coalesced: bool) -> float:
         """The time to read ``total`` bytes of an array, the first time from memory."""
@@ -233,8 +243,10 @@ class Xla2026(CostModel):
         limit = blocks * target.clock_ghz * 1e9 * target.core_transaction
         if not limit:
             return 0.0
-        first = whole_ticks(net / min(memory, limit) * 1e9)
-        return first + whole_ticks((total - net) / min(cached, limit) * 1e9)
+        first = of_seconds(narrow(net / narrow(min(memory, limit))))
+        if total == net:
+            return first
+        return first + of_seconds(narrow((total - net) / narrow(min(cached, limit))))
 
     def _together(
         self,
@@ -249,9 +261,9 @@ class Xla2026(CostModel):
         target = self.target
         units = min(kernel.blocks, target.cores) * min(kernel.threads, target.fpus_per_core)
         rate = floor(target.clock_ghz * 2 * units)
-        compute = whole_ticks(flops / rate) if rate else 0.0
+        compute = scaled(1.0, narrow(narrow(flops) / rate)) if rate else 0.0
         memory = read + write
-        hidden = whole_ticks(min(compute, memory) * self.options.parallelism)
+        hidden = scaled(min(compute, memory), self.options.parallelism)
         return RunTime(
             flops,
             bytes_read,
@@ -266,12 +278,11 @@ class Xla2026(CostModel):
         )
 
 
-def _first_uses(instruction: Instruction, usage: Usage) -> list[tuple[Instruction, OperandUse]]:
-    """Each operand once, with its first use."""
-    uses: dict[Instruction, OperandUse] = {}
+def _first_uses(instruction: Instruction, usage: Usage) -> Iterator[tuple[Instruction, OperandUse]]:
+    """Each operand with its use; that of its first occurrence, as XLA looks no further."""
+    first: dict[Instruction, OperandUse] = {}
     for operand, use in zip(instruction.operands, usage.operands, strict=True):
-        uses.setdefault(operand, use)
-    return list(uses.items())
+        yield operand, first.setdefault(operand, use)
 
 
 def _nearest(value: float) -> int:

@@ -23,6 +23,7 @@ _MAY_DECIDE: Final = frozenset({"concatenate", "dynamic-update-slice", "reduce",
 _WIDE: Final = (10, 0)
 _FALLBACK_THREADS: Final = 128
 _HERO_OPERANDS: Final = 3
+_WARP: Final = 32
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,7 +145,11 @@ class Kernels:
 
 def _kernel(kind: Kind, layout: Layout | None, region: Region) -> Kernel:
     if layout is not None and layout.launch is not None and kind != "sort":
-        return Kernel(kind, layout.launch.blocks, layout.launch.threads_per_block)
+        threads = layout.launch.threads_per_block
+        if kind == "scatter":
+            # XLA counts whole warps; threads without an update do nothing.
+            threads = -(-threads // _WARP) * _WARP
+        return Kernel(kind, layout.launch.blocks, threads)
     elements = region.results[0].shape.elements if region.results else 0
     return Kernel(kind, -(-elements // _FALLBACK_THREADS), _FALLBACK_THREADS)
 

@@ -62,11 +62,13 @@ class Widths:
     """Bits of the narrowest input and output of a kernel; ``smallest_input`` is None where it has no input.
 
     ``is_complex``: an operand of a reduce has complex elements, which are never read several at once.
+    ``is_variadic``: a reduce has several results.
     """
 
     smallest_input: int | None
     smallest_output: int
     is_complex: bool = False
+    is_variadic: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,11 +139,13 @@ def reduction_widths(region: Region, heroes: Iterable[Instruction]) -> Widths:
     """The widths that decide about vectors in a reduction kernel of these heroes."""
     inputs = [shape.dtype.bits for shape in region.operands]
     outputs = [result.shape.dtype.bits for result in region.results]
-    shapes = [operand.shape for hero in heroes for operand in hero.operands]
+    reduces = tuple(heroes)
+    shapes = [operand.shape for reduce in reduces for operand in reduce.operands]
     return Widths(
         min(inputs, default=None),
         min(outputs, default=8),
         any(isinstance(shape, ArrayShape) and shape.dtype.is_complex for shape in shapes),
+        any(len(reduce.operands) > 2 for reduce in reduces),
     )
 
 
@@ -150,14 +154,18 @@ def reduction_tiling(
 ) -> ReductionTiling:
     """The kernel XLA gives a reduce: several rows a warp before one, small columns before large ones.
 
+    Reduces of several results have one row a warp at least.
     Raises ``ValueError`` for a dimension of size 0: there is nothing to reduce.
     """
     options = options or ReductionOptions()
     if 0 in form.dims:
         raise ValueError(f"a reduction of {form.dims} has no elements")
     if form.is_row:
-        several = multi_row_tiling(form.dims, widths, target, options)
-        return several or row_tiling(form.dims, widths, options)
+        if not widths.is_variadic:
+            several = multi_row_tiling(form.dims, widths, target, options)
+            if several is not None:
+                return several
+        return row_tiling(form.dims, widths, options)
     if options.warp % form.dims[2] == 0:
         return small_column_tiling(form.dims, widths, options)
     return column_tiling(form.dims, widths, options)
