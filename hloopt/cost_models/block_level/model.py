@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from math import inf
+from math import inf, prod
 from typing import TypeAlias
 
 import numpy as np
@@ -13,7 +13,7 @@ from hloopt.analysis.triton_config import BlockParameters, block_parameters, is_
 from hloopt.cost_models.block_level.kernel import Kernel
 from hloopt.cost_models.block_level.prices import price, register_limit
 from hloopt.cost_models.block_level.results import real_root, tiled_roots
-from hloopt.cost_models.block_level.tiling import Tiles, Untiled, candidates, padded, tile
+from hloopt.cost_models.block_level.tiling import Tiles, Untiled, candidates, tile
 from hloopt.cost_models.model import RunTime
 from hloopt.cost_models.usage import UsageAnalysis
 from hloopt.ir import Instruction
@@ -146,7 +146,7 @@ class BlockLevelModel:
         return tiles.blocks < most if most else np.ones(tiles.count, np.bool_)
 
     def _flops(self, node: Instruction) -> int:
-        """Of one element; a reduce pads what it reads to powers of two."""
+        """Of one element."""
         if node.opcode in _INDEXING:
             return 0
         counting = self._usage.counting
@@ -156,7 +156,6 @@ class BlockLevelModel:
         if node.opcode == "reduce":
             each = sum(map(self._flops, node.attributes["to_apply"]))
             dims = node.operands[0].array.dims
-            reduced = np.array([dims[axis] for axis in node.attributes["dimensions"]], np.int64)
-            return (int(padded(reduced).prod()) - 1) * each
+            return (prod(dims[axis] for axis in node.attributes["dimensions"]) - 1) * each
         elements = node.array.elements
         return self._usage.op(node).flops // elements if elements else 0
