@@ -56,7 +56,8 @@ def _bytes_of(value: Instruction) -> int:
     users = value.users
     if users and all(user.opcode == "get-tuple-element" for user in users):
         return sum(map(_bytes_of, users))
-    if all(user.opcode in ("slice", "dynamic-slice") for user in users):
+    slices = all(user.opcode in ("slice", "dynamic-slice") for user in users)
+    if slices and all(user.operands[0] is value for user in users):
         return sum(user.shape.byte_size for user in users)
     return value.shape.byte_size
 
