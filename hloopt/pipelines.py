@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Final, TypeAlias
 
 from hloopt.errors import UsageError
+from hloopt.fusion.copy_fusion import CopyFusion
 from hloopt.fusion.fusion_merger import FusionMerger
 from hloopt.fusion.fusion_wrapper import FusionWrapper
 from hloopt.fusion.horizontal_loop_fusion import HorizontalLoopFusion
@@ -145,6 +146,7 @@ _ALL: tuple[type[Pass], ...] = (
     PriorityFusion,
     HorizontalLoopFusion,
     RenameFusions,
+    CopyFusion,
     FusionWrapper,
     Defuse,
     Bf16Propagation,
