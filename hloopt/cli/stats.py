@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from hloopt.cli.files import Text, each_module
 from hloopt.cli.options import files_argument, json_option, strict_option
+from hloopt.cli.predicting import predictor, target_options
 from hloopt.ir import Module
+
+if TYPE_CHECKING:
+    from hloopt.report.prediction import By
 
 __all__ = ["command"]
 
@@ -23,21 +27,59 @@ __all__ = ["command"]
     type=click.IntRange(0),
     help="How many of the largest buffers to list.",
 )
+@target_options
+@click.option(
+    "--by",
+    type=click.Choice(["kernel", "source", "opcode"]),
+    default="kernel",
+    show_default=True,
+    help="With --target: a row for each kernel, line of the user's program, or opcode.",
+)
+@click.option(
+    "--top",
+    default=20,
+    show_default=True,
+    type=click.IntRange(0),
+    help="With --target: how many rows to list, those that take longest; 0 for all.",
+)
 @json_option
 @click.pass_context
-def command(ctx: click.Context, files: tuple[str, ...], buffers: int, as_json: bool) -> None:
+def command(
+    ctx: click.Context,
+    files: tuple[str, ...],
+    buffers: int,
+    target: str | None,
+    cost_model: str,
+    by: By,
+    top: int,
+    as_json: bool,
+) -> None:
     """Show what is in a module: opcodes, flops, bytes, the largest buffers.
+
+    With --target: how long each kernel will take there, what it is bound by and its share of the whole.
+    Launches count the trips of loops that the module shows; the sums are those of one run of the entry.
 
     \b
     Example:
       hloopt optimize dump.txt | hloopt stats
+      hloopt optimize -O2 dump.txt | hloopt stats --target h200 --by source
     """
     from hloopt.report.console import product, write_json
-    from hloopt.report.stats import module_stats, show_stats
+    from hloopt.report.cost import kernel_costs
+    from hloopt.report.prediction import prediction_json, show_prediction
+    from hloopt.report.stats import module_stats, show_name, show_stats
+
+    predicting = predictor(target, cost_model)
 
     def step(text: Text, module: Module) -> dict[str, Any]:
         stats = module_stats(module, buffers=buffers)
-        if not as_json:
+        if predicting is not None:
+            costs = kernel_costs(module, predicting)
+            stats["prediction"] = prediction_json(predicting, costs)
+            if not as_json:
+                show_name(stats["module"], text.name, product())
+                show_prediction(costs, predicting, product(), by=by, top=top)
+        elif not as_json:
             show_stats({"file": text.name, **stats}, product())
         return stats
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from math import isfinite
 from typing import Final
 
 from hloopt.analysis.cost import Cost, instruction_cost
@@ -91,6 +92,8 @@ class Predictor:
         if self.model is None or product is not None or kernel.op.family in _BY_ROOFLINE:
             return self._roofline(kernel, product)
         found = self.model.run_time(kernel)
+        if not isfinite(found.exec_ns):  # no tiling of a Triton kernel fits this device
+            return self._roofline(kernel, product)
         return Prediction(
             self._launch + found.exec_ns * 1e-9,
             found.bound(self.model.launch_ns),

@@ -16,7 +16,7 @@ from hloopt.report.numbers import amount, byte_size
 from hloopt.runtime.kernels import module_kernels
 from hloopt.types import Shape, TupleShape
 
-__all__ = ["module_stats", "show_stats"]
+__all__ = ["module_stats", "show_name", "show_stats"]
 
 
 def module_stats(module: Module, *, buffers: int = 10) -> dict[str, Any]:
@@ -60,10 +60,14 @@ def _element(shape: Shape, index: tuple[int, ...]) -> Shape:
     return shape
 
 
+def show_name(module: str, file: str, console: Console) -> None:
+    """Print which module a report is about."""
+    console.print(Text.assemble(f"{file}  " if file else "", (module, "bold")), soft_wrap=True)
+
+
 def show_stats(stats: dict[str, Any], console: Console, *, opcodes: int = 15) -> None:
     """Print what ``module_stats`` found."""
-    named = f"{stats['file']}  " if "file" in stats else ""
-    console.print(Text.assemble(named, (stats["module"], "bold")), soft_wrap=True)
+    show_name(stats["module"], stats.get("file", ""), console)
     summary = table("what", "value")
     for name in ("instructions", "computations", "kernels"):
         summary.add_row(name, str(stats[name]))

@@ -1,0 +1,216 @@
+"""The tables of ``hloopt stats --target``: how long each kernel will take, and what it waits for."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, Literal, TypeAlias
+
+from rich.console import Console
+from rich.text import Text
+
+from hloopt.report.console import table
+from hloopt.report.cost import ROOFLINE, KernelCost, Predictor
+from hloopt.report.fusion_diff import computes
+from hloopt.report.numbers import byte_size, seconds
+
+__all__ = ["By", "prediction_json", "show_prediction"]
+
+By: TypeAlias = Literal["kernel", "source", "opcode"]
+_BOUNDS = ("memory", "compute", "launch")
+
+
+def prediction_json(predictor: Predictor, rows: Sequence[KernelCost]) -> dict[str, Any]:
+    """Times in seconds; those of a kernel are of one launch, ``total_seconds`` of all that count."""
+    whole = sum(row.seconds for row in rows)
+    return {
+        "target": predictor.target.name,
+        "calibrated": predictor.target.calibrated,
+        "cost_model": predictor.model.name if predictor.model is not None else ROOFLINE,
+        "seconds": whole,
+        "launches": sum(row.counted for row in rows),
+        "launches_known": all(row.known for row in rows),
+        "seconds_by_bound": _by_bound(rows),
+        "kernels": [_kernel_json(row, whole) for row in _longest_first(rows)],
+        "sources": [_sum_json(name, group, whole) for name, group in _grouped(rows, "source")],
+        "opcodes": [_sum_json(name, group, whole) for name, group in _grouped(rows, "opcode")],
+    }
+
+
+def _kernel_json(row: KernelCost, whole: float) -> dict[str, Any]:
+    found = row.prediction
+    assert found is not None, "rows of a prediction"
+    home = row.instruction.computation
+    return {
+        "name": row.instruction.name,
+        "opcode": _opcode(row),
+        "computation": home.name if home is not None else "",
+        "line": row.line,
+        "launches": row.launches,
+        "launches_counted": row.counted,
+        "launches_known": row.known,
+        "by": found.by,
+        "bound": found.bound,
+        "seconds": found.seconds,
+        "total_seconds": row.seconds,
+        "share": _share(row.seconds, whole),
+        "read_seconds": found.read_seconds,
+        "write_seconds": found.write_seconds,
+        "compute_seconds": found.compute_seconds,
+        "blocks": found.blocks or None,
+        "threads": found.threads or None,
+        "coalesced": found.coalesced,
+        "bytes_read": row.cost.bytes_read,
+        "bytes_written": row.cost.bytes_written,
+        "flops": row.cost.flops + row.cost.transcendentals,
+    }
+
+
+def _sum_json(name: str, rows: Sequence[KernelCost], whole: float) -> dict[str, Any]:
+    spent = sum(row.seconds for row in rows)
+    return {
+        "name": name,
+        "kernels": len(rows),
+        "launches": sum(row.counted for row in rows),
+        "seconds": spent,
+        "share": _share(spent, whole),
+    }
+
+
+def show_prediction(
+    rows: Sequence[KernelCost],
+    predictor: Predictor,
+    console: Console,
+    *,
+    by: By = "kernel",
+    top: int = 20,
+) -> None:
+    """Print the ``top`` rows that take longest (0: all), the whole, and what the figures rest on."""
+    target = predictor.target
+    whole = sum(row.seconds for row in rows)
+    launches = sum(row.counted for row in rows)
+    model = predictor.model.name if predictor.model is not None else ROOFLINE
+    console.print(
+        Text.assemble(
+            ("predicted ", "bold"),
+            f"{seconds(whole)} on {target.title} by {model}: {_count(launches, 'launch', 'launches')} of "
+            f"{_count(len(rows), 'kernel', 'kernels')}",
+        ),
+        soft_wrap=True,
+    )
+    spent = _by_bound(rows)
+    waits = [f"{_percent(spent[bound], whole)} {bound}" for bound in _BOUNDS if spent[bound]]
+    if waits:
+        console.print(Text(f"bound by: {', '.join(waits)}"), soft_wrap=True)
+    console.print()
+    console.print(_by_kernel(rows, whole, top) if by == "kernel" else _sums(rows, by, whole, top))
+    for note in _notes(rows, predictor):
+        console.print(Text(note), soft_wrap=True)
+
+
+def _by_kernel(rows: Sequence[KernelCost], whole: float, top: int) -> Any:
+    made = table(
+        "kernel", "computes", "from", "bound by", "launches", "bytes", "one", "all", "share", left=4
+    )
+    ordered = _longest_first(rows)
+    shown = ordered[:top] if top else ordered
+    for row in shown:
+        found = row.prediction
+        assert found is not None, "rows of a prediction"
+        bound = f"{found.bound}, uncoalesced" if not found.coalesced else found.bound
+        made.add_row(
+            row.instruction.name,
+            computes(row.instruction),
+            row.line,
+            f"{bound} *" if found.by == ROOFLINE else bound,
+            f"{row.launches}{'' if row.known else '+'}",
+            byte_size(row.cost.bytes_accessed),
+            seconds(found.seconds),
+            seconds(row.seconds) if row.counted else "-",
+            _percent(row.seconds, whole) if row.counted else "-",
+        )
+    rest = ordered[len(shown) :]
+    if rest:
+        spent = sum(row.seconds for row in rest)
+        launches = str(sum(row.counted for row in rest))
+        share = _percent(spent, whole)
+        made.add_row(f"{len(rest)} others", "", "", "", launches, "", "", seconds(spent), share)
+    return made
+
+
+def _sums(rows: Sequence[KernelCost], by: By, whole: float, top: int) -> Any:
+    made = table(by, "kernels", "launches", "time", "share")
+    groups = _grouped(rows, by)
+    shown = groups[:top] if top else groups
+    for name, group in shown:
+        made.add_row(name or "(no line)", *_sum_cells(group, whole))
+    rest = groups[len(shown) :]
+    if rest:
+        together = [row for _, group in rest for row in group]
+        made.add_row(f"{len(rest)} others", *_sum_cells(together, whole))
+    return made
+
+
+def _sum_cells(rows: Sequence[KernelCost], whole: float) -> tuple[str, ...]:
+    spent = sum(row.seconds for row in rows)
+    launches = str(sum(row.counted for row in rows))
+    return str(len(rows)), launches, seconds(spent), _percent(spent, whole)
+
+
+def _notes(rows: Sequence[KernelCost], predictor: Predictor) -> Iterable[str]:
+    """What the figures leave open."""
+    unknown = sum(not row.known for row in rows)
+    if unknown:
+        count = _count(unknown, "kernel is", "kernels are")
+        yield f"+ {count} in loops whose trips the module does not show: those loops count once"
+    aside = sum(row.counted < row.launches for row in rows)
+    if aside:
+        count = _count(aside, "kernel is", "kernels are")
+        yield f"- {count} in branches that are not counted: of each conditional the longest one is"
+    libraries = sum(row.prediction is not None and row.prediction.by == ROOFLINE for row in rows)
+    if libraries and predictor.model is not None:
+        count = _count(libraries, "kernel", "kernels")
+        yield (
+            f"* {count} the model cannot price (libraries, collectives, tiles that do not fit): "
+            "bytes and flops over the rates of the device, the least they can take"
+        )
+
+
+def _count(number: int, one: str, several: str) -> str:
+    return f"{number} {one if number == 1 else several}"
+
+
+def _longest_first(rows: Iterable[KernelCost]) -> list[KernelCost]:
+    return sorted(rows, key=lambda row: -row.seconds)
+
+
+def _grouped(rows: Iterable[KernelCost], by: By) -> list[tuple[str, list[KernelCost]]]:
+    """Rows by line or opcode, the longest group first."""
+    name: Callable[[KernelCost], str] = _opcode if by == "opcode" else lambda row: row.line
+    groups: dict[str, list[KernelCost]] = defaultdict(list)
+    for row in rows:
+        groups[name(row)].append(row)
+    return sorted(groups.items(), key=lambda group: -sum(row.seconds for row in group[1]))
+
+
+def _opcode(row: KernelCost) -> str:
+    """The opcode; of a fusion with its kind, of a custom call with its target."""
+    attributes = row.instruction.attributes
+    detail = attributes.get("kind") or attributes.get("custom_call_target")
+    return f"{row.instruction.opcode} {detail}" if detail else row.instruction.opcode
+
+
+def _by_bound(rows: Iterable[KernelCost]) -> dict[str, float]:
+    spent = dict.fromkeys(_BOUNDS, 0.0)
+    for row in rows:
+        if row.prediction is not None:
+            spent[row.prediction.bound] += row.seconds
+    return spent
+
+
+def _share(part: float, whole: float) -> float:
+    return part / whole if whole else 0.0
+
+
+def _percent(part: float, whole: float) -> str:
+    return f"{_share(part, whole):.1%}"

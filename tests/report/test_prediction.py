@@ -1,0 +1,90 @@
+"""Predicted times: what the sums of the tables rest on."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+import hloopt
+from hloopt.cost_models.registry import find_model
+from hloopt.report.cost import Predictor, kernel_costs, totals
+from hloopt.report.prediction import prediction_json
+from hloopt.targets import find_target
+from support import invoke
+
+SAMPLES = Path(__file__).parents[2] / "samples"
+
+
+def predictor(target: str = "h200") -> Predictor:
+    device = find_target(target)
+    return Predictor(find_model("xla-2026")(device), device)
+
+
+@pytest.mark.parametrize("name", ["cartpole_rollout", "kalman_scan", "attention", "sort"])
+def test_every_way_of_adding_up_gives_the_same_whole(name: str) -> None:
+    """Kernels, lines, opcodes and bounds are shares of one sum, which is that of ``hloopt diff``."""
+    module = hloopt.parse((SAMPLES / f"{name}.hlo").read_text())
+    rows = kernel_costs(module, predictor())
+    found = prediction_json(predictor(), rows)
+    whole = found["seconds"]
+    assert whole > 0
+    assert totals(module, rows).seconds == pytest.approx(whole)
+    for key in ("sources", "opcodes"):
+        assert sum(row["seconds"] for row in found[key]) == pytest.approx(whole)
+        assert sum(row["share"] for row in found[key]) == pytest.approx(1)
+    assert sum(row["total_seconds"] for row in found["kernels"]) == pytest.approx(whole)
+    assert sum(found["seconds_by_bound"].values()) == pytest.approx(whole)
+    assert all(row["seconds"] >= 1e-6 for row in found["kernels"])
+
+
+def test_json_is_what_the_table_says(tmp_path: Path) -> None:
+    """The command's JSON has the prediction beside what it always has; without a target it has none."""
+    path = str(SAMPLES / "attention.hlo")
+    with_target = json.loads(invoke("stats", path, "--target", "h200", "--json").stdout)
+    without = json.loads(invoke("stats", path, "--json").stdout)
+    (row,), (plain,) = with_target["modules"], without["modules"]
+    prediction = row.pop("prediction")
+    assert row == plain
+    assert prediction["launches"] == len(prediction["kernels"]) == plain["kernels"]
+    assert (prediction["target"], prediction["calibrated"]) == ("h200", True)
+
+
+@pytest.mark.parametrize(
+    ("opcode", "flops"), [("dot(x, x), lhs_contracting_dims={1}, rhs_contracting_dims={0}", 2**31)]
+)
+def test_products_run_on_the_units_for_matrices(opcode: str, flops: int) -> None:
+    """A product of 1024 x 1024 floats takes as long as the device's matrix rate says, no fusion changes it."""
+    line = f"f32[1024,1024] {opcode}"
+    lone = f"HloModule m\nENTRY e {{\n x = f32[1024,1024] parameter(0)\n ROOT r = {line}\n}}\n"
+    fused = (
+        f"HloModule m\nf {{\n x = f32[1024,1024] parameter(0)\n ROOT r = {line}\n}}\nENTRY e {{\n"
+        " y = f32[1024,1024] parameter(0)\n"
+        " ROOT r = f32[1024,1024] fusion(y), kind=kCustom, calls=f\n}\n"
+    )
+    rate = find_target("h200").peak_flops("f32", "matrix")
+    assert rate is not None
+    for text in (lone, fused):
+        (row,) = kernel_costs(hloopt.parse(text), predictor())
+        assert row.prediction is not None
+        assert row.prediction.by == "roofline"
+        assert row.prediction.seconds == pytest.approx(1e-6 + flops / rate)
+
+
+def test_a_tile_that_fits_no_device_is_priced_by_the_rates() -> None:
+    """No infinite time reaches a table or the JSON."""
+    device = find_target("h200")
+
+    class Endless(find_model("xla-2026")):  # type: ignore[misc]
+        """Finds no tiling for anything."""
+
+        def run_time(self, instruction: hloopt.ir.Instruction) -> object:
+            found = super().run_time(instruction)
+            return type(found)(*(found.flops, 0, 0), 0.0, 0.0, 0.0, float("inf"))
+
+    text = "HloModule m\nENTRY e {\n x = f32[1048576] parameter(0)\n ROOT r = f32[1048576] sine(x)\n}\n"
+    (row,) = kernel_costs(hloopt.parse(text), Predictor(Endless(device), device))
+    assert row.prediction is not None
+    assert row.prediction.by == "roofline"
+    assert row.prediction.seconds == pytest.approx(1e-6 + 8 * 2**20 / 4.8e12)
