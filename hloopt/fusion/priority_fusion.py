@@ -11,11 +11,13 @@ from typing import ClassVar
 
 from hloopt.analysis.emitters.pairs import Kernels
 from hloopt.cost_models.registry import DEFAULT, find_model
+from hloopt.cost_models.xla_2026 import Xla2026
 from hloopt.fusion.limits import KernelLimits
 from hloopt.fusion.plan import FusionPlan
 from hloopt.fusion.priority.rules import PairRules
 from hloopt.fusion.priority.run import ComputationRun
 from hloopt.fusion.scribe import Scribe, fusible_computations
+from hloopt.fusion.triton import TritonFusions
 from hloopt.ir import Module
 from hloopt.rewrite.pass_ import Pass, PassLog
 from hloopt.targets import find_target
@@ -82,14 +84,16 @@ ENTRY main {
             row_bytes=self.row_bytes,
             column_bytes=self.column_bytes,
         )
-        kernels = Kernels(target)
+        kernels = model.kernels if isinstance(model, Xla2026) else Kernels(target)
+        triton = TritonFusions(model, limits)
         for computation in fusible_computations(module):
             rules = PairRules(
                 limits,
                 model.usage,
                 kernels,
+                triton=triton.decide,
                 significant_ratio=self.significant_ratio,
                 max_ir_size=self.max_ir_size,
             )
-            ComputationRun(computation, rules, model, scribe, self.max_constant).run()
+            ComputationRun(computation, rules, model, triton, scribe, self.max_constant).run()
         return scribe.close()

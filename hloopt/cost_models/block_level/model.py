@@ -156,6 +156,7 @@ class BlockLevelModel:
         if node.opcode == "reduce":
             each = sum(map(self._flops, node.attributes["to_apply"]))
             dims = node.operands[0].array.dims
-            return (prod(dims[axis] for axis in node.attributes["dimensions"]) - 1) * each
+            reduced: int = prod(dims[axis] for axis in node.attributes["dimensions"])
+            return (reduced - 1) * each
         elements = node.array.elements
         return self._usage.op(node).flops // elements if elements else 0

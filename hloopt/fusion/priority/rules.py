@@ -8,7 +8,7 @@ from typing import Final, TypeAlias
 
 from hloopt.analysis.elementwise import is_elementwise, keeps_width
 from hloopt.analysis.emitters.pairs import Kernels
-from hloopt.analysis.loop_config import loop_config
+from hloopt.analysis.triton_config import is_triton
 from hloopt.cost_models.usage import UsageAnalysis
 from hloopt.fusion.budget import decide_operands
 from hloopt.fusion.decision import ALLOWED, Decision, forbid
@@ -24,7 +24,6 @@ __all__ = [
     "TritonRule",
     "is_fusible_bitcast",
     "is_native_fusible",
-    "is_triton_fusion",
     "no_triton",
 ]
 
@@ -41,7 +40,7 @@ TritonRule: TypeAlias = Callable[[Instruction, Instruction], Decision]
 
 def no_triton(producer: Instruction, consumer: Instruction) -> Decision:
     """Nothing joins a Triton kernel where nobody knows how to tile."""
-    alien = producer if is_triton_fusion(consumer) else consumer
+    alien = producer if is_triton(consumer) else consumer
     return forbid("triton-unsupported", words=f"room for others ({alien.opcode})")
 
 
@@ -50,21 +49,12 @@ def is_fusible_bitcast(instruction: Instruction) -> bool:
     return instruction.opcode == "bitcast" and keeps_width(instruction)
 
 
-def is_triton_fusion(instruction: Instruction) -> bool:
-    """A fusion whose kernel Triton writes tile by tile: its ``backend_config`` says ``__triton``."""
-    if instruction.opcode != "fusion" or instruction.attributes["kind"] != "kCustom":
-        return False
-    config = loop_config(instruction) or {}
-    fusion_config = config.get("fusion_backend_config")
-    return isinstance(fusion_config, dict) and fusion_config.get("kind") == "__triton"
-
-
 def is_native_fusible(instruction: Instruction) -> bool:
     """Whether an op or fusion may be part of a kernel of XLA's own emitters, or of a Triton fusion."""
     if not is_fusible(instruction):
         return False
     if instruction.opcode == "fusion":
-        return instruction.attributes["kind"] != "kCustom" or is_triton_fusion(instruction)
+        return instruction.attributes["kind"] != "kCustom" or is_triton(instruction)
     if instruction.opcode in _ELEMENTAL or is_fusible_bitcast(instruction):
         return True
     return bool(instruction.operands) and is_elementwise(instruction)
@@ -117,7 +107,7 @@ class PairRules:
     def _nature(self, instruction: Instruction) -> tuple[bool, bool]:
         known = self._natures.get(instruction)
         if known is None:
-            known = is_native_fusible(instruction), is_triton_fusion(instruction)
+            known = is_native_fusible(instruction), is_triton(instruction)
             self._natures[instruction] = known
         return known
 

@@ -17,6 +17,7 @@ from hloopt.fusion.priority.queue import ProducerQueue
 from hloopt.fusion.priority.rules import PairRules, is_fusible_bitcast
 from hloopt.fusion.scatter import decide_scatter
 from hloopt.fusion.scribe import Scribe, root_opcode
+from hloopt.fusion.triton import TritonFusions
 from hloopt.ir import Computation, Instruction, walk
 from hloopt.types import ArrayShape
 
@@ -40,6 +41,7 @@ class ComputationRun:
     computation: Computation
     rules: PairRules
     model: CostModel
+    triton: TritonFusions
     scribe: Scribe
     max_constant: int = 1
 
@@ -126,10 +128,15 @@ class ComputationRun:
     ) -> Instruction:
         before = consumer.name, root_opcode(consumer)
         facts = self.rules.facts.of(producer) + self.rules.facts.of(consumer)
+        # A constant changes no tiles.
+        tiles = (
+            None if producer.opcode == "constant" else self.triton.parameters(producer, consumer)
+        )
         fusion = apply.fuse(producer, consumer)
+        if tiles is not None:
+            self.triton.write(fusion, tiles)
         self.rules.became(fusion, facts)
-        self.model.forget(consumer)
-        self.model.forget(fusion)
+        self.model.grown(fusion)
         self.bodies[fusion.attributes["calls"]] = None
         if not self.rules.is_triton(fusion):
             fusion.attributes["kind"] = _hlo_kind(self.rules.kernels.of(fusion).kind)

@@ -1,0 +1,81 @@
+"""When a producer may join a Triton fusion, or a Triton fusion its user: XLA's rules of 2026.
+
+Both together become a Triton fusion, with the tiles that the block-level model finds cheapest.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from hloopt.analysis.triton_config import BlockParameters, is_triton, written_parameters
+from hloopt.cost_models.block_level import BlockLevelModel, Untiled
+from hloopt.cost_models.model import CostModel
+from hloopt.fusion.budget import decide_operands
+from hloopt.fusion.decision import ALLOWED, Decision, forbid
+from hloopt.fusion.limits import KernelLimits
+from hloopt.fusion.triton_support import unsupported, unsupported_target
+from hloopt.ir import Instruction, edit
+
+__all__ = ["TritonFusions", "block_level_of", "can_fuse"]
+
+
+def block_level_of(model: CostModel) -> BlockLevelModel:
+    """The model of Triton kernels that a cost model asks; for one that asks none, one of its own."""
+    found = getattr(model, "block_level", None)
+    if isinstance(found, BlockLevelModel):
+        return found
+    return BlockLevelModel(model.target, model.usage)
+
+
+def can_fuse(
+    producer: Instruction, consumer: Instruction, model: CostModel, limits: KernelLimits
+) -> Decision | None:
+    """Whether both may become one Triton kernel; None where neither is a Triton fusion."""
+    if not (is_triton(producer) or is_triton(consumer)):
+        return None
+    return TritonFusions(model, limits).decide(producer, consumer)
+
+
+@dataclass(frozen=True)
+class TritonFusions:
+    """Verdicts on pairs of which one is a Triton fusion, and what such pairs become.
+
+    model   whose block-level part finds tiles, and remembers them until it is told to forget
+    limits  of one kernel; only the number of operands and outputs counts here
+    """
+
+    model: CostModel
+    limits: KernelLimits
+
+    def decide(self, producer: Instruction, consumer: Instruction) -> Decision:
+        """May ``producer`` join ``consumer``: ops and types Triton has, operands, and a tiling."""
+        target = self.model.target
+        words = unsupported_target(target)
+        for instruction in (producer, consumer):
+            if not words and not is_triton(instruction):
+                words = unsupported(instruction, target)
+        if words:
+            return forbid("triton-unsupported", words=words)
+        operands = decide_operands(producer, consumer, self.limits)
+        if not operands:
+            return operands
+        found = block_level_of(self.model).best(consumer, producer)
+        if isinstance(found, Untiled):
+            return forbid("triton-not-tiled", words=found.words)
+        return ALLOWED
+
+    def parameters(self, producer: Instruction, consumer: Instruction) -> BlockParameters | None:
+        """The tiles of the fusion that both become; None unless one is a Triton fusion and they can be tiled.
+
+        To be asked before they are fused.
+        """
+        if not (is_triton(producer) or is_triton(consumer)):
+            return None
+        found = block_level_of(self.model).best(consumer, producer)
+        return None if isinstance(found, Untiled) else found.parameters
+
+    @staticmethod
+    def write(fusion: Instruction, parameters: BlockParameters) -> None:
+        """Make a fusion a Triton fusion with these tiles; other parts of its backend_config stay."""
+        edit.set_attribute(fusion, "kind", "kCustom")
+        edit.set_attribute(fusion, "backend_config", written_parameters(fusion, parameters))
