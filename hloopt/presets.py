@@ -37,6 +37,8 @@ _TEXT = "a schedule with asynchronous pairs is made by XLA from the text it gets
 _GREEDY = "the same pairs, in another order"
 _KERNELS = "how a reduction is cut into kernels is decided with its kernel, not in the text"
 
+_LIMITS_OF_2022 = "max_operands=64,column_bytes=2112"
+
 _CALLS: tuple[Row, ...] = (
     Step("FlattenCallGraph", "flatten-call-graph"),
     Step("CallInliner", "call-inliner"),
@@ -117,24 +119,30 @@ XLA_PRESETS: Final[Mapping[str, tuple[Row, ...]]] = {
         Rows(
             "fusion",
             (
-                Step("VariadicOpSplitter", "", "fusions here are kept below the limit of operands"),
+                Step("VariadicOpSplitter", "variadic-op-splitter"),
                 Step(
                     "InstructionFusion(may_duplicate=false)",
-                    "instruction-fusion{may_duplicate=false}",
+                    f"instruction-fusion{{may_duplicate=false,{_LIMITS_OF_2022}}}",
                 ),
-                Step("InstructionFusion(may_duplicate=true)", "instruction-fusion"),
                 Step(
-                    "FusionMerger",
-                    "",
-                    "a fusion is built around one consumer: none is merged later",
+                    "InstructionFusion(may_duplicate=true)",
+                    f"instruction-fusion{{{_LIMITS_OF_2022}}}",
                 ),
+                Step("FusionMerger", "fusion-merger"),
                 Step("GpuMultiOutputFusion", "", "a fusion made here has one result"),
                 Step("HloCSE", "cse"),
                 Step("HloDCE", "dce"),
             ),
         ),
-        Step("GpuHorizontalLoopFusion", "", "a fusion made here has one result"),
-        Step("GpuHorizontalInputFusion", "", "a fusion made here has one result"),
+        Rows(
+            "horizontal fusion",
+            (
+                Step("GpuHorizontalLoopFusion", "horizontal-loop-fusion"),
+                Step("GpuHorizontalInputFusion", "", "a fusion made here has one result"),
+                Step("HloCSE", "cse"),
+                Step("HloDCE", "dce"),
+            ),
+        ),
         Step("CopyInsertion", "copy-insertion"),
         Step("GpuHloSchedule", "schedule"),
     ),
