@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -10,12 +11,25 @@ from hloopt.errors import UsageError
 
 if TYPE_CHECKING:
     from hloopt.fusion.advice import Advice
-    from hloopt.rewrite import Pipeline
+    from hloopt.fusion.lock_file import Decisions, Group, Unfused
+    from hloopt.fusion.lock_watcher import LockWatcher
+    from hloopt.rewrite import Pipeline, Watcher
 
-__all__ = ["advising", "fusion_rule_option"]
+__all__ = [
+    "LOCKS",
+    "Advising",
+    "advising",
+    "fusion_rule_option",
+    "has_strategy",
+    "locked_decisions",
+]
 
+LOCKS = "hloopt.kernels"
+"""In ``click.Context.meta``: the values of ``--lock``, ``--frozen`` and ``--write-lock``, beside others."""
 _RULES = "hloopt.fusion_rules"
 """In ``click.Context.meta``: the texts of ``--fusion-rule``."""
+_WATCHER = "hloopt.fusion_watcher"
+"""In ``click.Context.meta``: who notes what is fused, for ``--write-lock``."""
 
 
 def _keep(ctx: click.Context, param: click.Parameter, value: tuple[str, ...]) -> None:
@@ -35,18 +49,78 @@ def fusion_rule_option(function: Any) -> Any:
     )(function)
 
 
-def advising(pipeline: Pipeline) -> Advice | None:
+@dataclass(frozen=True)
+class Advising:
+    """What is to be fused or kept apart: ``pipeline`` has the fusions of a lock file made first.
+
+    ``watchers`` look on for what a lock file is to hold.
+    """
+
+    pipeline: Pipeline
+    advice: Advice | None = None
+    watchers: tuple[Watcher, ...] = field(default_factory=tuple)
+
+
+def has_strategy(pipeline: Pipeline) -> bool:
+    """Whether a pipeline fuses anything."""
+    from hloopt.fusion.advice import is_strategy
+
+    return any(map(is_strategy, pipeline.passes()))
+
+
+def advising(pipeline: Pipeline) -> Advising:
     """What the options of the running command, and installed packages, have to say about fusion.
 
-    None for a pipeline that fuses nothing.  Raises ``UsageError`` for rules that cannot be loaded, or that
-    nobody would ask.
+    Raises ``UsageError`` for rules that cannot be loaded, or that nobody would ask.
     """
-    from hloopt.fusion.advice import Advice, is_strategy
-    from hloopt.fusion.user_rules import installed_rules, load_rule
-
-    texts = click.get_current_context().meta.get(_RULES) or ()
-    if not any(map(is_strategy, pipeline.passes())):
+    context = click.get_current_context()
+    texts = context.meta.get(_RULES) or ()
+    given = context.meta.get(LOCKS, {})
+    frozen = bool(given.get("frozen"))
+    decisions = _decisions(given.get("lock"))
+    if not has_strategy(pipeline):
         if texts:
             raise UsageError(f"--fusion-rule {texts[0]}: no pass of the pipeline fuses anything")
+        if decisions:
+            told = f"{decisions.name}: no pass of the pipeline fuses anything"
+            if frozen:
+                raise UsageError(told)
+            click.echo(f"note: {told}", err=True)
+        return Advising(pipeline)
+    from hloopt.fusion.advice import Advice, is_strategy
+    from hloopt.fusion.ledger import Ledgers
+    from hloopt.fusion.lock_adviser import LockAdviser
+    from hloopt.fusion.lock_watcher import LockWatcher
+    from hloopt.fusion.locked_fusion import LockedFusion
+    from hloopt.fusion.user_rules import installed_rules, load_rule
+    from hloopt.rewrite.entries import each_pass
+
+    ledgers = Ledgers()
+    locks = (LockAdviser(decisions, ledgers),) if decisions else ()
+    advice = Advice((*map(load_rule, texts), *locks, *installed_rules()), ledgers)
+    if decisions:
+        first = LockedFusion(decisions.name, frozen)
+        at = next(
+            number
+            for number, entry in enumerate(pipeline.entries)
+            if any(map(is_strategy, each_pass((entry,))))
+        )
+        pipeline = type(pipeline)((*pipeline.entries[:at], first, *pipeline.entries[at:]))
+    if given.get("write_lock") is None:
+        return Advising(pipeline, advice)
+    watcher = context.meta[_WATCHER] = LockWatcher(ledgers)
+    return Advising(pipeline, advice, (watcher,))
+
+
+def _decisions(lock: str | None) -> Decisions | None:
+    if lock is None:
         return None
-    return Advice((*map(load_rule, texts), *installed_rules()))
+    from hloopt.fusion.lock_file import read_decisions
+
+    return read_decisions(lock) or None
+
+
+def locked_decisions() -> tuple[list[Group], list[Unfused]]:
+    """What has been fused since the running command began, for ``--write-lock``."""
+    watcher: LockWatcher | None = click.get_current_context().meta.get(_WATCHER)
+    return (watcher.groups, watcher.unfused) if watcher is not None else ([], [])

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from hloopt.cli.fusion_options import LOCKS, has_strategy, locked_decisions
 from hloopt.cli.outputs import write_text
 from hloopt.errors import UsageError
 
@@ -28,12 +29,9 @@ KERNEL_OPTIONS = (
 )  # fmt: skip
 """The names of the parameters, for the groups of a command's help."""
 
-_GIVEN = "hloopt.kernels"
-"""In ``click.Context.meta``: the values of these options by their names."""
-
 
 def _keep(ctx: click.Context, param: click.Parameter, value: Any) -> None:
-    ctx.meta.setdefault(_GIVEN, {})[str(param.name)] = value
+    ctx.meta.setdefault(LOCKS, {})[str(param.name)] = value
 
 
 def _option(*names: str, **keywords: Any) -> Callable[[Function], Function]:
@@ -96,9 +94,13 @@ _OPTIONS = (
         help="Take kernels of one's own from a Python file, or from a .cu file beside the HLO it computes "
         "(may be repeated).",
     ),
-    _option("--lock", metavar="FILE", help="Choose as this lock file says."),
+    _option("--lock", metavar="FILE", help="Fuse, and choose kernels, as this lock file says."),
     _option("--frozen", is_flag=True, help="With --lock: what has changed since is an error."),
-    _option("--write-lock", metavar="FILE", help="Write the choices as a lock file."),
+    _option(
+        "--write-lock",
+        metavar="FILE",
+        help="Write what was fused, and the choices, as a lock file.",
+    ),
 )
 
 
@@ -133,11 +135,14 @@ class Selecting:
 
     @property
     def asked(self) -> bool:
-        """Whether any of the options was given."""
+        """Whether any of the options was given, other than a lock file that is about fusion alone."""
         return bool(self.options) or self.write_lock is not None
 
     def applied(self, pipeline: Pipeline) -> Pipeline:
-        """The pipeline with the options given to its kernel selections; with one at the end if it has none."""
+        """The pipeline with the options given to its kernel selections; with one at the end if it has none.
+
+        A lock file of a pipeline that fuses is about that, unless other options are about kernels.
+        """
         from hloopt.kernels.selection import KernelSelection
         from hloopt.rewrite.entries import select
 
@@ -148,6 +153,8 @@ class Selecting:
 
         if any(isinstance(instance, KernelSelection) for instance in pipeline.passes()):
             return type(pipeline)(select(pipeline.entries, give))
+        if not self.options and has_strategy(pipeline):
+            return pipeline
         return type(pipeline)((*pipeline.entries, self.instance))
 
     def choose(self, module: Module) -> tuple[list[Choice], list[str]]:
@@ -175,10 +182,28 @@ class Selecting:
         """Write the lock file, if one is wanted.  Raises ``UsageError``."""
         if self.write_lock is None:
             return
+        from hloopt.fusion.lock_file import decisions_text, head_text
         from hloopt.kernels.lock import lock_text
 
-        text = lock_text(self.entries, self.instance.target, self.instance.device)
-        write_text(self.write_lock, text, "kernels.toml")
+        groups, unfused = locked_decisions()
+        if self.entries or not (groups or unfused):
+            text = lock_text(self.entries, self.instance.target, self.instance.device)
+        else:
+            text = head_text({})
+        write_text(self.write_lock, text + decisions_text(groups, unfused), "kernels.toml")
+
+
+_LOCK = ("lock", "frozen")
+
+
+def _is_about_fusion(lock: str) -> bool:
+    """Whether a lock file says nothing about kernels.  Raises ``UsageError``."""
+    from hloopt.fusion.lock_file import read_tables
+
+    found = read_tables(lock)
+    return not found.get("kernel") and any(
+        found.get(key) for key in ("fusion", "unfused", "fuse", "nofuse")
+    )
 
 
 def _verify(site: Site, kernel: Kernel, spec: KernelSpec) -> str:
@@ -205,12 +230,14 @@ def selecting(**fixed: Any) -> Selecting:
     from hloopt.kernels.user import verify_with
     from hloopt.targets import find_gpu
 
-    given = click.get_current_context().meta.get(_GIVEN, {})
+    given = click.get_current_context().meta.get(LOCKS, {})
     options: dict[str, Any] = {
         name: given[name]
         for name in ("target", "selector", "kernel", "lock", "frozen")
         if given.get(name)
     }
+    if options.get("lock") and _is_about_fusion(options["lock"]):
+        options = {name: value for name, value in options.items() if name not in _LOCK}
     if given.get("frozen") and not given.get("lock"):
         raise UsageError("--frozen says that a lock file has to suit: give --lock FILE as well")
     verify_with(_verify)

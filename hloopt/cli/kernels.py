@@ -87,7 +87,7 @@ def command(
 
     def step(found: Input) -> dict[str, Any]:
         module = found.module
-        report = choice.pipeline.run(module, controls=choice.controls)
+        report = choice.run(module)
         rows, notes = selection.choose(module)
         for note in (*report.notes, *notes):
             click.echo(f"{found.name}: note: {note}", err=True)

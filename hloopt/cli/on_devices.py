@@ -30,7 +30,12 @@ class OnDevices:
 
     def check(self, device: str) -> None:
         """Raise ``UsageError`` for options that the device does not take, or not together."""
-        asked = self.selecting.asked or self.allow_host or self.unchecked or self.plan is not None
+        asked = (
+            bool(self.selecting.options)
+            or self.allow_host
+            or self.unchecked
+            or self.plan is not None
+        )
         if device == "cpu" and asked:
             raise UsageError(
                 "options of kernels, --target, --allow-host, --unchecked and --plan are for --device gpu "

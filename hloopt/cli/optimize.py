@@ -88,7 +88,10 @@ def command(
         report = pipeline.run(
             module,
             controls=watch.controls(choice.controls),
-            watchers=watch.watchers(found, choice.label, heading=len(texts) > 1),
+            watchers=(
+                *choice.watchers,
+                *watch.watchers(found, choice.label, heading=len(texts) > 1),
+            ),
         )
         selection.lock(module, choices_of(report))
         if emit == "xla":

@@ -12,8 +12,8 @@ from hloopt.cli.fusion_options import advising, fusion_rule_option
 from hloopt.errors import UsageError
 
 if TYPE_CHECKING:
-    from hloopt.fusion.advice import Advice
-    from hloopt.rewrite import Controls, Pass, Pipeline
+    from hloopt.ir import Module
+    from hloopt.rewrite import Controls, Pass, Pipeline, PipelineReport, Watcher
 
 __all__ = ["PASS_OPTIONS", "Chosen", "chosen", "pass_file_option", "pass_files", "pipeline_options"]
 
@@ -119,14 +119,18 @@ def pipeline_options(function: Function) -> Function:
 class Chosen:
     """What the options ask for: ``label`` is what a table calls the pipeline, ``text`` says all of it.
 
-    ``advice`` is what the user wants fused or kept apart; the controls carry it.
+    The controls carry what the user wants fused or kept apart; ``watchers`` look on for a lock file.
     """
 
     pipeline: Pipeline
     controls: Controls
     label: str
     text: str
-    advice: Advice | None = None
+    watchers: tuple[Watcher, ...] = ()
+
+    def run(self, module: Module) -> PipelineReport:
+        """Run the pipeline over a module, in place."""
+        return self.pipeline.run(module, controls=self.controls, watchers=self.watchers)
 
 
 def chosen() -> Chosen:
@@ -159,19 +163,19 @@ def chosen() -> Chosen:
         pipeline = type(pipeline)(entries)
         label = f"{label}{{fast_math=true}}" if label != "passes" else label
     shown = _cut(pipeline, given.get("only", ()), given.get("disable", ()))
-    advice = advising(shown)
+    hand = advising(shown)
     controls = Controls(
-        fuel=given.get("fuel") or {}, stop_after=given.get("stop_after"), advice=advice
+        fuel=given.get("fuel") or {}, stop_after=given.get("stop_after"), advice=hand.advice
     )
     controls.check(shown.entries)
     if shown != pipeline:
         label = "passes"
     if label != "passes":
-        return Chosen(shown, controls, label, label, advice)
+        return Chosen(hand.pipeline, controls, label, label, hand.watchers)
     typed = text if file is None and shown == pipeline and not given.get("fast_math") else None
     short = typed is not None and not {"#", "\n"} & set(typed)
     told = typed.strip() if typed and short else str(shown)
-    return Chosen(shown, controls, label, told, advice)
+    return Chosen(hand.pipeline, controls, label, told, hand.watchers)
 
 
 def pass_files() -> Mapping[str, type[Pass]]:

@@ -112,7 +112,10 @@ class Runner:
         passes = pipeline.run(
             better,
             controls=self.watch.controls(self.chosen.controls),
-            watchers=self.watch.watchers(found, label, heading=False),
+            watchers=(
+                *self.chosen.watchers,
+                *self.watch.watchers(found, label, heading=False),
+            ),
         )
         self.stage.enter("compilation")
         given, optimised = (

@@ -13,11 +13,26 @@ from dataclasses import dataclass, field
 from weakref import WeakKeyDictionary
 
 from hloopt.analysis.hero import roots
-from hloopt.ir import Computation, Instruction, Module
+from hloopt.fusion.fusible import (
+    is_fusible,
+    is_loop_fusible_consumer,
+    is_loop_fusible_producer,
+)
+from hloopt.fusion.homes import fusible_computations
+from hloopt.ir import Computation, Instruction, Module, walk
 
-__all__ = ["Ledger", "Ledgers", "outputs_of", "users_inside"]
+__all__ = ["Before", "Ledger", "Ledgers", "describe", "may_be_fused", "outputs_of", "users_inside"]
 
+_HEROES = frozenset({"fusion", "reduce", "reduce-window", "scatter", "transpose"})
 _SERIAL = re.compile(r"(?:\.\d+|\.clone)+$")
+
+
+@dataclass(frozen=True, slots=True)
+class Before:
+    """An instruction before it was fused: its rank among those of its computation, and what it does."""
+
+    rank: int
+    text: str
 
 
 @dataclass
@@ -25,14 +40,27 @@ class Ledger:
     """The members of every fusion made in one module, by computation and the fusion's name.
 
     ``outputs`` are the members whose results a fusion has.  ``open`` are fusions of the strategy that is at
-    work: which of them are left is known once it has come to its end (``settle``).
+    work: which of them are left is known once it has come to its end (``settle``).  ``before`` has what may be
+    fused, by computation and name, as it was before the first strategy, where somebody asked for that
+    (``begin``).
     """
 
     module: str = ""
     made: dict[tuple[str, str], dict[str, None]] = field(default_factory=dict)
     outputs: dict[tuple[str, str], dict[str, None]] = field(default_factory=dict)
     kinds: dict[tuple[str, str], str] = field(default_factory=dict)
+    before: dict[str, dict[str, Before]] = field(default_factory=dict, repr=False)
     _open: dict[tuple[str, str], Instruction] = field(default_factory=dict, repr=False)
+
+    def begin(self, module: Module) -> None:
+        """Note what there is before anything is fused; from the second time on nothing happens."""
+        if self.before:
+            return
+        for computation in fusible_computations(module):
+            rows = self.before[computation.name] = {}
+            for rank, entry in enumerate(walk.post_order(computation)):
+                if may_be_fused(entry):
+                    rows[entry.name] = Before(rank, describe(entry))
 
     def joined(
         self, producer: str, consumer: str, fusion: Instruction, *, multi_output: bool = False
@@ -112,6 +140,23 @@ class Ledgers:
         if found is None:
             found = self._of[module] = Ledger(module.name)
         return found
+
+
+def describe(instruction: Instruction) -> str:
+    """Shape, opcode and operands: what tells an instruction that is no longer what it was."""
+    operands = ", ".join(operand.name for operand in instruction.operands)
+    return f"{instruction.name} = {instruction.shape} {instruction.opcode}({operands})"
+
+
+def may_be_fused(instruction: Instruction) -> bool:
+    """Whether some strategy could make an instruction part of a fusion."""
+    if instruction.opcode == "fusion" and instruction.attributes["kind"] == "kCustom":
+        return False
+    return is_fusible(instruction) and (
+        instruction.opcode in _HEROES
+        or is_loop_fusible_producer(instruction)
+        or is_loop_fusible_consumer(instruction)
+    )
 
 
 def outputs_of(instruction: Instruction) -> tuple[Instruction, ...]:

@@ -8,13 +8,13 @@ from typing import Final
 from hloopt.cost_models.model import Comparison
 from hloopt.fusion.advice import Advice
 from hloopt.fusion.decision import Decision, forbid
+from hloopt.fusion.homes import fusible_computations
 from hloopt.fusion.plan import FusionPlan, FusionStep, Refusal
-from hloopt.ir import Computation, Instruction, Module, walk
+from hloopt.ir import Computation, Instruction
 from hloopt.rewrite.pass_ import PassLog
 
 __all__ = ["Scribe", "fusible_computations"]
 
-_RUN_ONE_BY_ONE = ("while", "conditional", "call")
 _ALONE: Final = frozenset({
     "producer-not-fusible", "producer-not-loop-fusible", "producer-is-root", "producer-is-fusion",
     "consumer-not-fusible", "consumer-not-loop-or-input-fusible", "constant-alone", "no-users",
@@ -22,19 +22,6 @@ _ALONE: Final = frozenset({
     "not-into-all", "horizontal-alone",
 })  # fmt: skip
 """Reasons that tell of an instruction rather than of two that nearly went together."""
-
-
-def fusible_computations(module: Module) -> list[Computation]:
-    """Computations whose instructions are run one by one, callers first.
-
-    The entry and what is called by while, conditional and call only: never the body of a fusion, a
-    region applied to elements, or what an async-start wraps.
-    """
-    return [
-        computation
-        for computation in walk.top_level_computations(module)
-        if all(caller.opcode in _RUN_ONE_BY_ONE for caller in computation.callers)
-    ]
 
 
 class Scribe:

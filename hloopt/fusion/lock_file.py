@@ -1,0 +1,302 @@
+"""Lock files: what is fused with what as data, so that the same kernels can be had again.
+
+::
+
+    version = 1
+
+    [[fusion]]
+    module = "jit_f"
+    computation = "main"
+    name = "fusion.3"
+    kind = "kInput"
+    instructions = ["exp.1", "reduce.2"]
+    signature = "0f3a..."
+
+    [[unfused]]
+    module = "jit_f"
+    computation = "main"
+    instructions = ["dot.1", "add.7"]
+
+    [[nofuse]]
+    producer = "/exp.*/"
+    consumer = "op:reduce"
+    reason = "softmax is measured on its own"
+
+A ``fusion`` is one kernel: its instructions by the names they have before anything is fused, in their order; an
+instruction may be in several.  ``outputs`` names those whose results it gives, where it is not the last one
+alone.  ``unfused`` are kernels of their own, too.  What is in neither is left to the strategy.  ``fuse`` and
+``nofuse`` are about pairs, by the patterns of ``rewrite/naming.py``; module and computation may be left out.
+
+The choices of kernels stand in the same file (``kernels/lock.py``).  Nothing in it is imported.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import tomllib
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from hloopt.errors import UsageError
+from hloopt.rewrite.naming import NamePattern, parse_pattern
+from hloopt.rewrite.spec import did_you_mean
+
+__all__ = [
+    "VERSION",
+    "Decisions",
+    "Group",
+    "PairRow",
+    "Unfused",
+    "decisions_text",
+    "head_text",
+    "read_decisions",
+    "read_tables",
+    "string",
+    "text_of",
+]
+
+VERSION: Final = 1
+_TOP: Final = ("version", "target", "device", "kernel", "fusion", "unfused", "fuse", "nofuse")
+_LISTS: Final = ("kernel", "fusion", "unfused", "fuse", "nofuse")
+_GROUP: Final = ("module", "computation", "name", "kind", "instructions", "outputs", "signature")
+_UNFUSED: Final = ("module", "computation", "instructions")
+_PAIR: Final = ("producer", "consumer", "module", "computation", "reason")
+_KINDS: Final = ("kLoop", "kInput", "kOutput", "kCustom")
+_PLACE = re.compile(r" \(at line (\d+), column (\d+)\)$")
+_WIDTH = 100
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """One kernel: ``instructions`` in their order, of which ``outputs`` are the results."""
+
+    module: str
+    computation: str
+    name: str
+    kind: str
+    instructions: tuple[str, ...]
+    outputs: tuple[str, ...]
+    signature: str = ""
+
+    @property
+    def place(self) -> tuple[str, str]:
+        """Module and computation."""
+        return self.module, self.computation
+
+
+@dataclass(frozen=True, slots=True)
+class Unfused:
+    """Instructions of one computation that have kernels of their own."""
+
+    module: str
+    computation: str
+    instructions: tuple[str, ...]
+
+    @property
+    def place(self) -> tuple[str, str]:
+        """Module and computation."""
+        return self.module, self.computation
+
+
+@dataclass(frozen=True, slots=True)
+class PairRow:
+    """What a user wants of all pairs that two patterns mean; ``title`` is what messages call the row.
+
+    An empty module or computation stands for all of them.
+    """
+
+    title: str
+    wanted: bool
+    producer: NamePattern
+    consumer: NamePattern
+    module: str = ""
+    computation: str = ""
+    reason: str = ""
+
+
+@dataclass(frozen=True)
+class Decisions:
+    """What a lock file says about fusion; ``name`` is the file's."""
+
+    name: str
+    groups: tuple[Group, ...] = ()
+    unfused: tuple[Unfused, ...] = ()
+    pairs: tuple[PairRow, ...] = ()
+
+    def __bool__(self) -> bool:
+        return bool(self.groups or self.unfused or self.pairs)
+
+
+def string(text: str) -> str:
+    """A basic string of TOML, which has JSON's escapes but wants DEL escaped, too."""
+    return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")
+
+
+def head_text(rows: Mapping[str, str]) -> str:
+    """How every lock file begins; ``rows`` follow the version."""
+    lines = [
+        "# What is fused, and which kernel runs it: --lock takes it, --frozen refuses what has changed.",
+        f"version = {VERSION}",
+        *(f"{key} = {string(value)}" for key, value in rows.items()),
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def decisions_text(groups: Iterable[Group], unfused: Iterable[Unfused]) -> str:
+    """The tables of decisions; the same in the same order give the same text."""
+    lines: list[str] = []
+    for group in groups:
+        lines += ["", "[[fusion]]"]
+        lines += [
+            f"{key} = {string(getattr(group, key))}"
+            for key in ("module", "computation", "name", "kind")
+        ]
+        lines += _list("instructions", group.instructions)
+        if group.outputs != group.instructions[-1:]:
+            lines += _list("outputs", group.outputs)
+        if group.signature:
+            lines.append(f"signature = {string(group.signature)}")
+    for row in unfused:
+        lines += ["", "[[unfused]]"]
+        lines += [f"{key} = {string(getattr(row, key))}" for key in ("module", "computation")]
+        lines += _list("instructions", row.instructions)
+    return "".join(f"{line}\n" for line in lines)
+
+
+def _list(key: str, names: Sequence[str]) -> list[str]:
+    """An array of names, on as many lines as it needs."""
+    parts = [string(name) for name in names]
+    whole = f"{key} = [{', '.join(parts)}]"
+    if len(whole) <= _WIDTH:
+        return [whole]
+    lines, line = [f"{key} = ["], "   "
+    for part in parts:
+        if len(line) + len(part) + 2 > _WIDTH and line.strip():
+            lines.append(line)
+            line = "   "
+        line += f" {part},"
+    return [*lines, line, "]"]
+
+
+def read_tables(path: str) -> dict[str, Any]:
+    """The content of a lock file, not yet looked at closely.
+
+    Raises ``UsageError`` with the place of what is no TOML, for keys that mean nothing, other versions, and
+    tables that are no lists of tables.
+    """
+    try:
+        found = tomllib.loads(Path(path).read_bytes().decode())
+    except OSError as error:
+        raise UsageError(f"{path}: {error.strerror or error}") from error
+    except UnicodeDecodeError as error:
+        raise UsageError(f"{path}: byte {error.start} is not UTF-8") from error
+    except tomllib.TOMLDecodeError as error:
+        told = str(error)
+        match = _PLACE.search(told)
+        where = f":{match[1]}:{match[2]}" if match else ""
+        raise UsageError(f"{path}{where}: {_PLACE.sub('', told)}") from error
+    _check_keys(found, _TOP, path)
+    if found.get("version") != VERSION:
+        raise UsageError(
+            f"{path}: version is {found.get('version')!r}; this hloopt reads {VERSION}"
+        )
+    for key in _LISTS:
+        rows = found.get(key, [])
+        if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
+            raise UsageError(f"{path}: '{key}' is a list of tables: [[{key}]]")
+    return found
+
+
+def read_decisions(path: str) -> Decisions:
+    """What a lock file says about fusion.
+
+    Raises ``UsageError`` as ``read_tables`` does, and naming the entry that makes no sense.
+    """
+    found = read_tables(path)
+    groups = tuple(
+        _group(row, f"{path}: fusion[{number}]")
+        for number, row in enumerate(found.get("fusion", ()))
+    )
+    unfused = tuple(
+        _unfused(row, f"{path}: unfused[{number}]")
+        for number, row in enumerate(found.get("unfused", ()))
+    )
+    pairs = tuple(
+        _pair(row, f"{path}: {key}[{number}]", wanted=key == "fuse")
+        for key in ("nofuse", "fuse")
+        for number, row in enumerate(found.get(key, ()))
+    )
+    return Decisions(path, groups, unfused, pairs)
+
+
+def _check_keys(row: Mapping[str, Any], known: Sequence[str], where: str) -> None:
+    for key in row:
+        if key not in known:
+            raise UsageError(f"{where}: '{key}' means nothing here{did_you_mean(key, known)}")
+
+
+def _group(row: Mapping[str, Any], where: str) -> Group:
+    _check_keys(row, _GROUP, where)
+    instructions = _names(row, "instructions", where)
+    if len(instructions) < 2:
+        raise UsageError(f"{where}: a fusion has two instructions at least")
+    outputs = _names(row, "outputs", where) if "outputs" in row else instructions[-1:]
+    for name in outputs:
+        if name not in instructions:
+            raise UsageError(f"{where}: the output {name} is none of its instructions")
+    kind = text_of(row, "kind", where)
+    if kind not in _KINDS:
+        raise UsageError(f"{where}: 'kind' is {kind!r}{did_you_mean(kind, _KINDS)}")
+    return Group(
+        text_of(row, "module", where),
+        text_of(row, "computation", where),
+        text_of(row, "name", where),
+        kind,
+        instructions,
+        outputs,
+        text_of(row, "signature", where) if "signature" in row else "",
+    )
+
+
+def _unfused(row: Mapping[str, Any], where: str) -> Unfused:
+    _check_keys(row, _UNFUSED, where)
+    module, computation = (text_of(row, key, where) for key in ("module", "computation"))
+    return Unfused(module, computation, _names(row, "instructions", where))
+
+
+def _pair(row: Mapping[str, Any], where: str, *, wanted: bool) -> PairRow:
+    _check_keys(row, _PAIR, where)
+    patterns = []
+    for key in ("producer", "consumer"):
+        try:
+            patterns.append(parse_pattern(text_of(row, key, where)))
+        except UsageError as error:
+            start = "" if error.message.startswith(where) else f"{where}: "
+            raise UsageError(f"{start}{error.message}") from error
+    words = (
+        text_of(row, key, where) if key in row else ""
+        for key in ("module", "computation", "reason")
+    )
+    return PairRow(where, wanted, patterns[0], patterns[1], *words)
+
+
+def _names(row: Mapping[str, Any], key: str, where: str) -> tuple[str, ...]:
+    value = row.get(key)
+    if not isinstance(value, list) or not value or not all(isinstance(one, str) for one in value):
+        raise UsageError(f"{where}: '{key}' is a list of names")
+    names = tuple(name.removeprefix("%") for name in value)
+    if len(set(names)) < len(names):
+        twice = next(name for name in names if names.count(name) > 1)
+        raise UsageError(f"{where}: {twice} stands there twice")
+    return names
+
+
+def text_of(row: Mapping[str, Any], key: str, where: str) -> str:
+    """The text under a key.  Raises ``UsageError`` where there is none."""
+    value = row.get(key)
+    if not isinstance(value, str):
+        raise UsageError(f"{where}: '{key}' has to be a text")
+    return value

@@ -1,0 +1,202 @@
+"""Making the fusions of a lock file again, before any strategy is asked."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+from hloopt.errors import UsageError
+from hloopt.fusion import apply
+from hloopt.fusion.decision import Decision, forbid
+from hloopt.fusion.homes import fusible_computations
+from hloopt.fusion.in_place import decide_in_place
+from hloopt.fusion.ledger import describe, may_be_fused
+from hloopt.fusion.lock_adviser import digest
+from hloopt.fusion.lock_file import Decisions, Group, PairRow, read_decisions
+from hloopt.fusion.scribe import Scribe, root_opcode
+from hloopt.ir import Computation, Instruction, Module, edit, walk
+from hloopt.rewrite.pass_ import Pass, PassLog
+
+__all__ = ["LockedFusion"]
+
+
+@dataclass(frozen=True)
+class LockedFusion(Pass):
+    """Make the fusions that a lock file has, as far as the module is what it was.
+
+    lock     the file (``fusion/lock_file.py`` has its form)
+    frozen   whether it is an error that the file does not suit the module
+
+    What would make the module wrong is not made: a note says so.  ``--lock`` puts this pass before the first
+    strategy and lets the file answer for all pairs that strategies ask about, too.
+    """
+
+    name: ClassVar[str] = "locked-fusion"
+
+    lock: str = ""
+    frozen: bool = False
+
+    def run(self, module: Module, log: PassLog) -> bool:
+        if not self.lock:
+            raise UsageError("locked-fusion has no lock file: locked-fusion{lock=FILE}")
+        decisions = read_decisions(self.lock)
+        scribe = Scribe(self.name, log)
+        homes = {computation.name: computation for computation in fusible_computations(module)}
+        stale = list(_stale_pairs(decisions, module, homes.values()))
+        mine = [group for group in decisions.groups if group.module == module.name]
+        if decisions.groups and not mine:
+            stale.append(f"it has no fusion of {module.name}")
+        ranks: dict[Computation, dict[Instruction, int]] = {}
+        for group in _in_order(mine):
+            home = homes.get(group.computation)
+            if home is None:
+                stale.append(f"{group.name}: there is no computation {group.computation}")
+                continue
+            rank = ranks.get(home)
+            if rank is None:
+                rank = ranks[home] = {
+                    entry: number for number, entry in enumerate(walk.post_order(home))
+                }
+            stale += _Maker(group, home, rank, scribe).make()
+        if stale:
+            more = f" (and {len(stale) - 1} more)" if len(stale) > 1 else ""
+            told = f"{decisions.name} does not suit this module: {stale[0]}{more}"
+            if self.frozen:
+                raise UsageError(told)
+            log.note(told)
+        plan = scribe.close()
+        if plan.steps:
+            module.attributes.pop("is_scheduled", None)
+        return bool(plan.steps)
+
+
+def _in_order(groups: Sequence[Group]) -> list[Group]:
+    """Consumers first; and before a fusion takes an instruction for its result, all that copy it."""
+    results = {(group.computation, name) for group in groups for name in group.outputs[:-1]}
+
+    def copies(group: Group) -> bool:
+        return any(
+            (group.computation, name) in results and name not in group.outputs
+            for name in group.instructions
+        )
+
+    backwards = list(groups)
+    backwards.reverse()
+    return sorted(backwards, key=lambda group: not copies(group))
+
+
+class _Maker:
+    """One fusion of the file."""
+
+    def __init__(
+        self, group: Group, home: Computation, rank: dict[Instruction, int], scribe: Scribe
+    ) -> None:
+        self.group = group
+        self.home = home
+        self.rank = rank
+        self.scribe = scribe
+
+    def make(self) -> list[str]:
+        """Make it; what there is to say where it is not what it was."""
+        group, rows = self.group, self.home.by_name
+        gone = [name for name in group.instructions if name not in rows]
+        if gone:
+            return [f"{group.name}: there is no %{gone[0]} in {self.home.name}"]
+        members = [rows[name] for name in group.instructions]
+        if group.signature and group.signature != digest(map(describe, members)):
+            return [f"{group.name}: its instructions are no longer what they were"]
+        for member in members:
+            if not may_be_fused(member):
+                return [
+                    f"{group.name}: %{member.name} ({member.opcode}) cannot be part of a fusion"
+                ]
+        return list(self._fuse(members))
+
+    def _fuse(self, members: list[Instruction]) -> Iterable[str]:
+        # Users come before what they use: a member joins once all that read it within the fusion are there.
+        members.sort(key=self.rank.__getitem__)
+        results = {self.home.by_name[name] for name in self.group.outputs}
+        last = max(results, key=self.rank.__getitem__)
+        fusion = last
+        for member in reversed(members):
+            if member is last:
+                continue
+            decision, fusion = self._join(member, fusion, is_result=member in results)
+            if not decision:
+                self.scribe.refused(member, fusion, decision)
+                yield f"{self.group.name}: %{member.name} stays apart: {decision.reason}"
+        if fusion is not last:
+            fusion.attributes["kind"] = self.group.kind
+            apply.number_parameter_names((fusion.attributes["calls"],))
+
+    def _join(
+        self, member: Instruction, fusion: Instruction, *, is_result: bool
+    ) -> tuple[Decision, Instruction]:
+        decision = self._may_join(member, fusion, is_result=is_result)
+        if not decision:
+            return decision, fusion
+        consumer, kind = (fusion.name, root_opcode(fusion)), self.group.kind
+        is_new = fusion.opcode != "fusion"
+        if is_result:
+            make = apply.fuse_multi_output if member in fusion.operands else _merge
+            try:
+                fusion = make(member, fusion, kind)
+            except ValueError:
+                return forbid("would-cycle"), fusion
+            duplicated = False
+        else:
+            fusion = apply.fuse(member, fusion, kind)
+            duplicated = not apply.remove_unused(member)
+        if is_new:
+            edit.rename(fusion, self.group.name)
+        self.scribe.fused(member, consumer, fusion, duplicated=duplicated, multi_output=is_result)
+        return Decision(True), fusion
+
+    def _may_join(self, member: Instruction, fusion: Instruction, *, is_result: bool) -> Decision:
+        short = self.scribe.allows()
+        if short is not None:
+            return short
+        is_read = member in fusion.operands
+        if not is_result and not is_read:
+            return forbid("no-users")
+        advised = self.scribe.advice.decide(member, fusion)
+        if advised is not None and not advised:
+            return advised
+        return decide_in_place(member, fusion) if is_read else Decision(True)
+
+
+def _merge(member: Instruction, fusion: Instruction, kind: str) -> Instruction:
+    return apply.merge_siblings(fusion, member, kind)
+
+
+def _stale_pairs(
+    decisions: Decisions, module: Module, homes: Iterable[Computation]
+) -> Iterable[str]:
+    """The pairs of a file that nothing in a module suits."""
+    homes = list(homes)
+    for row in decisions.pairs:
+        if row.module not in ("", module.name):
+            continue
+        searched = [home for home in homes if row.computation in ("", home.name)]
+        reason = _nothing_for(row, searched)
+        if reason:
+            yield f"{row.title.removeprefix(f'{decisions.name}: ')}: {reason}"
+
+
+def _nothing_for(row: PairRow, homes: list[Computation]) -> str:
+    """Why a row is about no two instructions; empty where it is."""
+    for pattern in (row.producer, row.consumer):
+        if not any(pattern.matches(entry) for home in homes for entry in home):
+            return f"nothing is called '{pattern}'"
+    made = {entry for home in homes for entry in home if row.producer.matches(entry)}
+    read = {operand for entry in made for operand in entry.operands}
+    for entry in (entry for home in homes for entry in home if row.consumer.matches(entry)):
+        beside = {near for operand in entry.operands for near in (operand, *_through(operand))}
+        if not beside.isdisjoint(made) or (entry not in made and not beside.isdisjoint(read)):
+            return ""
+    return f"no '{row.consumer}' reads a '{row.producer}', nor do both read the same"
+
+
+def _through(operand: Instruction) -> tuple[Instruction, ...]:
+    return operand.operands if operand.opcode == "get-tuple-element" else ()
