@@ -10,6 +10,7 @@ from hloopt.errors import UsageError
 from hloopt.fusion.copy_fusion import CopyFusion
 from hloopt.fusion.fusion_merger import FusionMerger
 from hloopt.fusion.fusion_wrapper import FusionWrapper
+from hloopt.fusion.horizontal_input_fusion import HorizontalInputFusion
 from hloopt.fusion.horizontal_loop_fusion import HorizontalLoopFusion
 from hloopt.fusion.instruction_fusion import InstructionFusion
 from hloopt.fusion.priority_fusion import PriorityFusion
@@ -145,6 +146,7 @@ _ALL: tuple[type[Pass], ...] = (
     FusionMerger,
     PriorityFusion,
     HorizontalLoopFusion,
+    HorizontalInputFusion,
     RenameFusions,
     CopyFusion,
     FusionWrapper,

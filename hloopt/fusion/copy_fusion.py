@@ -104,8 +104,6 @@ def _writes_elementwise(fusion: Instruction) -> bool:
     if fusion.opcode != "fusion" or fusion.attributes["kind"] == "kCustom":
         return False
     body: Computation = fusion.attributes["calls"]
-    if len(body.callers) > 1:
-        return False
     results = roots(body)
     if len(results) == 1 and (results[0].opcode == "scatter" or _is_reduction(results[0])):
         return False

@@ -58,14 +58,12 @@ ENTRY main {
     def run(self, module: Module, log: PassLog) -> bool:
         """Look at each fusion once; the names of all instructions are read once."""
         names, renamed = ModuleNames(module), RenamedFusions()
-        done: set[Computation] = set()
         changed = False
         for fusion in _in_order_of_making(module):
             body: Computation = fusion.attributes["calls"]
             heroes = _hero_names(body)
             wanted = f"{_KINDS[fusion.attributes['kind']]}_{heroes}_fusion"
-            rename_body = body not in done and name_stem(body.name) != f"fused_{heroes}"
-            done.add(body)
+            rename_body = name_stem(body.name) != f"fused_{heroes}"
             if name_stem(fusion.name) == wanted and not rename_body:
                 continue
             if not log.allows():

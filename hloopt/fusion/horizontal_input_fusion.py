@@ -1,0 +1,198 @@
+"""Independent reductions of the same form as one kernel.
+
+What the loss, the norms and the statistics of a step come down to is often several reductions whose results
+one instruction reads.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from typing import ClassVar
+
+from hloopt.analysis.hero import find_hero, is_real_reduction_hero, roots
+from hloopt.fusion import apply
+from hloopt.fusion.budget import decide_operands, reduction_count, shared_memory
+from hloopt.fusion.decision import Decision, forbid
+from hloopt.fusion.homes import fusible_computations
+from hloopt.fusion.horizontal.member import (
+    behind,
+    is_laid_out_like,
+    member_of,
+    reads_only,
+)
+from hloopt.fusion.kinds import is_input_reduction
+from hloopt.fusion.limits import KernelLimits
+from hloopt.fusion.scribe import Scribe, root_opcode
+from hloopt.ir import Computation, Instruction, Module, walk
+from hloopt.rewrite.pass_ import Pass, PassLog
+from hloopt.types import ArrayShape
+
+__all__ = ["HorizontalInputFusion"]
+
+
+@dataclass(frozen=True)
+class HorizontalInputFusion(KernelLimits, Pass):
+    """Join reductions that one instruction reads into one kernel with all their results.
+
+    What an instruction reads, and nothing else but the computation's result, is independent of each other.
+    Of these, reductions with a tiled kernel, ops or fusions, are joined where they reduce arrays of the same
+    shape and layout over the same dimensions, as far as a kernel has room; those with the smallest arrays and
+    the fewest instructions first.
+    """
+
+    name: ClassVar[str] = "horizontal-input-fusion"
+    example: ClassVar[str] = """HloModule example
+
+max {
+  a = f32[] parameter(0)
+  b = f32[] parameter(1)
+  ROOT m = f32[] maximum(a, b)
+}
+
+ENTRY main {
+  x = f32[4,64] parameter(0)
+  y = f32[4,64] parameter(1)
+  c = f32[] constant(0)
+  a = f32[4] reduce(x, c), dimensions={1}, to_apply=max
+  b = f32[4] reduce(y, c), dimensions={1}, to_apply=max
+  ROOT r = (f32[4], f32[4]) tuple(a, b)
+}
+"""
+
+    def run(self, module: Module, log: PassLog) -> bool:
+        """Each instruction once as reader."""
+        scribe = Scribe(self.name, log)
+        limits = KernelLimits(**{one.name: getattr(self, one.name) for one in fields(KernelLimits)})
+        for computation in fusible_computations(module):
+            before = len(scribe.plan.steps)
+            fuser = _Fuser(limits, scribe)
+            for consumer in walk.post_order(computation):
+                fuser.fuse_operands(consumer)
+            if len(scribe.plan.steps) > before:
+                apply.restore_order(computation)
+        return bool(scribe.close().steps)
+
+
+@dataclass
+class _Kernel:
+    """A reduction, or several joined ones, and what its blocks hold.
+
+    source, result, dimensions  of the hero: the array it reduces, what it makes of it, over which dimensions
+    """
+
+    instruction: Instruction
+    source: ArrayShape
+    result: ArrayShape
+    dimensions: tuple[int, ...]
+    instructions: int
+    shared_memory: int
+    reductions: int
+
+    @property
+    def order(self) -> tuple[int, tuple[int, ...], int]:
+        """Kernels over the same array stand together, small ones first."""
+        return self.source.rank, self.source.dims, self.instructions
+
+    def reduces_like(self, other: _Kernel) -> bool:
+        """Whether two read arrays of one form and reduce the same dimensions; element types may differ."""
+        return (
+            self.dimensions == other.dimensions
+            and is_laid_out_like(self.source, other.source)
+            and is_laid_out_like(self.result, other.result)
+        )
+
+
+class _Fuser:
+    """One computation while its reductions are joined."""
+
+    def __init__(self, limits: KernelLimits, scribe: Scribe) -> None:
+        self.limits = limits
+        self.scribe = scribe
+        self.known: dict[Instruction, _Kernel | None] = {}
+
+    def fuse_operands(self, consumer: Instruction) -> None:
+        sources = dict.fromkeys(
+            behind(operand, through_bitcasts=False) for operand in consumer.operands
+        )
+        if len(sources) < 2:
+            return
+        found = [kernel for source in sources if (kernel := self._kernel(source))]
+        if len(found) < 2:
+            return
+        kernels = []
+        for kernel in found:
+            if reads_only(kernel.instruction, consumer, through_bitcasts=False):
+                kernels.append(kernel)
+            else:
+                refusal = forbid("horizontal-other-users")
+                self.scribe.refused(kernel.instruction, None, refusal)
+        kernels.sort(key=lambda kernel: kernel.order)
+        for at, kernel in enumerate(kernels):
+            if at == 0:
+                anchor = kernel
+                continue
+            decision = self._decide(anchor, kernel)
+            if decision is None:
+                self._join(anchor, kernel)
+            else:
+                self.scribe.refused(kernel.instruction, anchor.instruction, decision)
+                anchor = kernel
+
+    def _join(self, anchor: _Kernel, kernel: _Kernel) -> None:
+        first, second = anchor.instruction, kernel.instruction
+        before = (first.name, root_opcode(first))
+        fusion = apply.merge_siblings(first, second, "kInput", keep_order=False)
+        self.scribe.fused(second, before, fusion, duplicated=False, multi_output=True)
+        anchor.instruction = fusion
+        anchor.shared_memory += kernel.shared_memory
+        anchor.reductions += kernel.reductions
+
+    def _decide(self, anchor: _Kernel, kernel: _Kernel) -> Decision | None:
+        """The refusal where two are not joined."""
+        first, second = anchor.instruction, kernel.instruction
+        advised = self.scribe.advice.decide(second, first)
+        if advised is not None and not advised.allowed:
+            return advised
+        if not anchor.reduces_like(kernel):
+            return forbid("different-reductions")
+        limits = self.limits
+        shared = anchor.shared_memory + kernel.shared_memory
+        if shared > limits.shared_memory:
+            return forbid("shared-memory", limit=limits.shared_memory, actual=shared)
+        count = anchor.reductions + kernel.reductions
+        if count > limits.max_reductions:
+            return forbid("reductions", limit=limits.max_reductions, actual=count)
+        operands = decide_operands(second, first, limits)
+        return self.scribe.allows() if operands.allowed else operands
+
+    def _kernel(self, instruction: Instruction) -> _Kernel | None:
+        if instruction not in self.known:
+            self.known[instruction] = self._look(instruction)
+        return self.known[instruction]
+
+    def _look(self, instruction: Instruction) -> _Kernel | None:
+        """What is asked about a reduction; None for other instructions."""
+        if instruction.opcode not in ("fusion", "reduce") or not is_input_reduction(instruction):
+            return None
+        if instruction.control_predecessors or instruction.control_successors:
+            return None
+        member = member_of(instruction)
+        if member is None:
+            return None
+        body: Computation | None = instruction.attributes.get("calls")
+        ops = [instruction] if body is None else list(body)
+        hero = instruction if body is None else _hero(body)
+        return _Kernel(
+            instruction,
+            hero.operands[0].array,
+            hero.array,
+            tuple(hero.attributes["dimensions"]),
+            member.instructions,
+            sum(shared_memory(op, self.limits) for op in ops),
+            sum(map(reduction_count, ops)),
+        )
+
+
+def _hero(body: Computation) -> Instruction:
+    pairs = ((root, find_hero(root)) for root in roots(body))
+    return next(hero for root, hero in pairs if is_real_reduction_hero(root, hero))
