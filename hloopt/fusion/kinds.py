@@ -1,13 +1,23 @@
-"""Which kind of fusion an instruction makes: ``kInput`` where its kernel is built around what it reads."""
+"""The word for a fusion's kernel in the text: ``kind=kLoop``, ``kInput``, ``kCustom``.
+
+``kInput`` stands where the kernel is built around what it reads.
+"""
 
 from __future__ import annotations
 
+from typing import Final
+
+from hloopt.analysis.emitters.kind import Kind, emission
 from hloopt.analysis.hero import find_hero, is_real_reduction_hero, roots
 from hloopt.analysis.reduction import is_unnested
+from hloopt.analysis.region import region_of
 from hloopt.analysis.transpose import tiled_transpose
 from hloopt.ir import Computation, Instruction
 
-__all__ = ["choose_kind", "is_input_fusible", "is_input_reduction"]
+__all__ = ["choose_kind", "fusion_kind", "hlo_kind", "is_input_fusible", "is_input_reduction"]
+
+_INPUT: Final = frozenset({"concatenate", "reduction", "scatter", "transpose"})
+_CUSTOM: Final = frozenset({"cudnn", "custom", "sort", "triton"})
 
 
 def is_input_reduction(instruction: Instruction) -> bool:
@@ -36,6 +46,18 @@ def is_input_fusible(instruction: Instruction) -> bool:
 def choose_kind(producer: Instruction, consumer: Instruction) -> str:
     """The kind of the fusion that two instructions make (the same one twice: of it alone)."""
     return "kInput" if is_input_fusible(consumer) or is_input_fusible(producer) else "kLoop"
+
+
+def hlo_kind(kind: Kind) -> str:
+    """The kind XLA writes for a kernel of one of its emitters; whoever reads it later may look closer."""
+    if kind in _INPUT:
+        return "kInput"
+    return "kCustom" if kind in _CUSTOM else "kLoop"
+
+
+def fusion_kind(fusion: Instruction) -> str:
+    """The kind of a fusion as it is now."""
+    return hlo_kind(emission(region_of(fusion)).kind)
 
 
 def _roots(fusion: Instruction) -> tuple[Instruction, ...]:
