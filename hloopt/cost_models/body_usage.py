@@ -59,7 +59,7 @@ class BodyUsage:
     @property
     def flops(self) -> int:
         """Flops of the whole body."""
-        return int(self._flops)
+        return int(narrow(self._flops))
 
     @property
     def ir_size(self) -> int:
@@ -74,6 +74,19 @@ class BodyUsage:
     def group(self, instruction: Instruction) -> Group:
         """Of an instruction of the body."""
         return self._groups[instruction]
+
+    def read(self, parameter: Instruction) -> float:
+        """The utilisation of a parameter, less what results updated in place take from it."""
+        used = self._groups[parameter].utilization
+        for user in parameter.users:
+            if user.opcode == "dynamic-update-slice" and user.operands[0] is parameter:
+                if user is self._root or (
+                    self._root.opcode == "tuple" and self._root in user.users
+                ):
+                    used -= _whole(
+                        self._groups[user].utilization * self._count(user).used[0], parameter
+                    )
+        return max(0.0, used)
 
     def common(self, left: Instruction, right: Instruction) -> float:
         """The utilisation of the roots that two instructions share."""
@@ -161,4 +174,4 @@ def _whole(utilization: float, instruction: Instruction) -> float:
     elements = elements_of(instruction.shape)
     if not elements:
         return 0.0
-    return ceil(narrow(narrow(utilization) * elements)) / elements
+    return narrow(ceil(narrow(narrow(utilization) * elements)) / elements)

@@ -173,7 +173,7 @@ def slots_of(producer: Instruction, consumer: Instruction) -> tuple[int, ...]:
 def _parameter_use(inner: BodyUsage, parameter: Instruction) -> OperandUse:
     group = inner.group(parameter)
     if not isinstance(parameter.shape, TupleShape):
-        read = _bytes(parameter.shape, group.utilization)
+        read = _bytes(parameter.shape, inner.read(parameter))
         return OperandUse(read, group.utilization, group.emitted)
     # Only the elements that are taken out of a tuple are read.
     read = sum(
