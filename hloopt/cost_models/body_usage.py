@@ -79,14 +79,16 @@ class BodyUsage:
         """The utilisation of a parameter, less what results updated in place take from it."""
         used = self._groups[parameter].utilization
         for user in parameter.users:
-            if user.opcode == "dynamic-update-slice" and user.operands[0] is parameter:
-                if user is self._root or (
-                    self._root.opcode == "tuple" and self._root in user.users
-                ):
-                    used -= _whole(
-                        self._groups[user].utilization * self._count(user).used[0], parameter
-                    )
+            if user.operands[0] is parameter and self._is_updated_result(user):
+                share = self._groups[user].utilization * self._count(user).used[0]
+                used -= _whole(share, parameter)
         return max(0.0, used)
+
+    def _is_updated_result(self, instruction: Instruction) -> bool:
+        if instruction.opcode != "dynamic-update-slice":
+            return False
+        root = self._root
+        return instruction is root or (root.opcode == "tuple" and root in instruction.users)
 
     def common(self, left: Instruction, right: Instruction) -> float:
         """The utilisation of the roots that two instructions share."""
