@@ -13,6 +13,7 @@ from hloopt.fusion.fusion_wrapper import FusionWrapper
 from hloopt.fusion.horizontal_input_fusion import HorizontalInputFusion
 from hloopt.fusion.horizontal_loop_fusion import HorizontalLoopFusion
 from hloopt.fusion.instruction_fusion import InstructionFusion
+from hloopt.fusion.locked_fusion import LockedFusion
 from hloopt.fusion.priority_fusion import PriorityFusion
 from hloopt.fusion.rename_fusions import RenameFusions
 from hloopt.fusion.sort_iota_fusion import SortIotaFusion
@@ -163,6 +164,9 @@ _ALL: tuple[type[Pass], ...] = (
 
 PASSES: Final[Mapping[str, type[Pass]]] = {entry.name: entry for entry in _ALL}
 
+# Needs a file to do anything: --lock puts it into pipelines.
+_ON_DEMAND: Final[Mapping[str, type[Pass]]] = {LockedFusion.name: LockedFusion}
+
 # What O1 and O2 repeat: calls and state first, since they bring the rest together; what makes work for others
 # before them.  Selects for branches, which compute both, and all that trades one cost for another, are O3's.
 _QUICK = (
@@ -204,7 +208,7 @@ def find_pass(name: str, extra: Mapping[str, type[Pass]] | None = None) -> type[
 
     Raises ``UsageError`` when the installed package's cannot be loaded.
     """
-    found = PASSES.get(name) or (extra or {}).get(name)
+    found = PASSES.get(name) or (extra or {}).get(name) or _ON_DEMAND.get(name)
     return found if found is not None else installed(name)
 
 
