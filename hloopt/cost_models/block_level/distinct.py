@@ -6,7 +6,7 @@ import numpy as np
 
 from hloopt.cost_models.block_level.extents import Flags, Numbers
 from hloopt.cost_models.block_level.indices import Place
-from hloopt.cost_models.block_level.tiling import Tile, Tiles
+from hloopt.cost_models.block_level.tiling import Tile, Tiles, View
 from hloopt.ir import Instruction
 
 __all__ = ["distinct"]
@@ -23,7 +23,9 @@ class _Comparison:
     def __init__(self, tiles: Tiles) -> None:
         self._tiles = tiles
         self._whole: Numbers | None = None
-        self._origins: dict[tuple[Tile, int], Place] = {}
+        self._sizes: dict[tuple[View, View], Flags] = {}
+        self._same_origins: dict[tuple[View, View], Flags] = {}
+        self._origins: dict[tuple[View, int], Place] = {}
         self._first: dict[Tile, Numbers | int] = {}
         self.found: dict[Tile, Flags | None] = {}
         earlier: dict[Instruction, list[Tile]] = {}
@@ -37,38 +39,55 @@ class _Comparison:
             others.append(tile)
 
     def _compare(self, tile: Tile, number: int, others: list[Tile]) -> None:
-        first = np.full(self._tiles.count, number, np.int64)
+        first: Numbers | int = number
         for other in others:
             same = self._same(tile, other)
-            if same.any():
-                first = np.where(same & (first == number), self._first[other], first)
+            if same is not None and same.any():
+                first = np.where(same & np.equal(first, number), self._first[other], first)
         self._first[tile] = first
-        self.found[tile] = first == number
+        self.found[tile] = None if isinstance(first, int) else first == number
 
-    def _same(self, one: Tile, other: Tile) -> Flags:
-        same = np.ones(self._tiles.count, np.bool_)
-        for left, right in zip(
-            (*one.sizes, *one.strides), (*other.sizes, *other.strides), strict=True
-        ):
-            same &= left == right
-        for mine, its in zip(one.operands, other.operands, strict=True):
-            same &= np.equal(self._first[mine], self._first[its])
+    def _same(self, one: Tile, other: Tile) -> Flags | None:
+        """Where both are the same; None for nowhere."""
+        pairs = [
+            (self._first[mine], self._first[its])
+            for mine, its in zip(one.operands, other.operands, strict=True)
+        ]
+        if any(isinstance(a, int) and isinstance(b, int) and a != b for a, b in pairs):
+            return None
+        same = self._same_size(one.view, other.view)
+        for mine, its in pairs:
+            if mine is not its:
+                same = same & np.equal(mine, its)
         if not one.operands and same.any():
-            same &= self._same_origin(one, other, same)
+            same = same & self._same_origin(one.view, other.view)
         return same
 
-    def _same_origin(self, one: Tile, other: Tile, wanted: Flags) -> Flags:
-        if self._whole is None:
-            self._whole = self._tiles.whole()
-        agree = [
-            whole
-            for whole in set(self._whole[wanted].tolist())
-            if self._origin(one, whole) == self._origin(other, whole)
-        ]
-        return np.isin(self._whole, agree)
-
-    def _origin(self, tile: Tile, whole: int) -> Place:
-        known = self._origins.get((tile, whole))
+    def _same_size(self, one: View, other: View) -> Flags:
+        known = self._sizes.get((one, other))
         if known is None:
-            known = self._origins[tile, whole] = self._tiles.origin(tile.place, whole)
+            known = np.ones(self._tiles.count, np.bool_)
+            mine, its = (*one.sizes, *one.strides), (*other.sizes, *other.strides)
+            for left, right in zip(mine, its, strict=True):
+                known &= left == right
+            self._sizes[one, other] = known
+        return known
+
+    def _same_origin(self, one: View, other: View) -> Flags:
+        known = self._same_origins.get((one, other))
+        if known is None:
+            if self._whole is None:
+                self._whole = self._tiles.whole()
+            agree = [
+                whole
+                for whole in set(self._whole[self._same_size(one, other)].tolist())
+                if self._origin(one, whole) == self._origin(other, whole)
+            ]
+            known = self._same_origins[one, other] = np.isin(self._whole, agree)
+        return known
+
+    def _origin(self, view: View, whole: int) -> Place:
+        known = self._origins.get((view, whole))
+        if known is None:
+            known = self._origins[view, whole] = self._tiles.origin(view.place, whole)
         return known

@@ -16,7 +16,7 @@ from hloopt.analysis.layout import major_to_minor
 from hloopt.ir import Instruction
 from hloopt.types import ArrayShape
 
-__all__ = ["Place", "is_followed", "own_place", "read_places"]
+__all__ = ["Place", "is_followed", "own_place", "read_places", "without_ones"]
 
 Place: TypeAlias = tuple[Index, ...]
 _Step: TypeAlias = Callable[[Instruction, Place], list[Place]]
@@ -38,13 +38,15 @@ def read_places(node: Instruction, place: Place) -> list[Place]:
 
     Raises ``KeyError`` for a node that ``is_followed`` denies.
     """
-    inner = tuple(
-        Index(0) if size == 1 else index for size, index in zip(node.array.dims, place, strict=True)
-    )
     if is_elementwise(node):
         # The bounds of a clamp and the choice of a select may be scalars.
-        return [inner if _dims(operand) else () for operand in node.operands]
-    return _STEPS[node.opcode](node, inner)
+        return [place if operand.array.dims else () for operand in node.operands]
+    return _STEPS[node.opcode](node, place)
+
+
+def without_ones(place: Place, dims: tuple[int, ...]) -> Place:
+    """An element of an array, dimensions of one element at 0."""
+    return tuple(Index(0) if size == 1 else index for size, index in zip(dims, place, strict=True))
 
 
 def _dims(node: Instruction) -> tuple[int, ...]:

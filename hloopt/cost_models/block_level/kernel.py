@@ -23,6 +23,7 @@ class Kernel:
             for instruction in self._outer
             if instruction.opcode == "fusion"
         }
+        self._operands: dict[Instruction, tuple[Instruction, ...]] = {}
         root = self._inside(consumer)
         self.roots: tuple[Instruction, ...] = (
             tuple(map(self._resolve, root.operands))
@@ -38,7 +39,10 @@ class Kernel:
 
     def operands(self, node: Instruction) -> tuple[Instruction, ...]:
         """The nodes that a node of the kernel is computed from."""
-        return tuple(map(self._resolve, node.operands))
+        known = self._operands.get(node)
+        if known is None:
+            known = self._operands[node] = tuple(map(self._resolve, node.operands))
+        return known
 
     def _resolve(self, instruction: Instruction) -> Instruction:
         while True:

@@ -138,7 +138,9 @@ class BlockLevelModel:
         best = int(np.argmin(times)) if len(times) else 0
         if not len(times) or not np.isfinite(times[best]):
             return Untiled("no tiling is left")
-        output_tiles = tuple(tuple(int(size[best]) for size in output.sizes) for output in roots)
+        output_tiles = tuple(
+            tuple(int(size[best]) for size in output.view.sizes) for output in roots
+        )
         return Tiling(prices.run_time(best), BlockParameters(output_tiles, int(prices.warps[best])))
 
     def _fits_grid(self, tiles: Tiles) -> np.ndarray[tuple[int, ...], np.dtype[np.bool_]]:

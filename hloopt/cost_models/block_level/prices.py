@@ -17,7 +17,7 @@ from hloopt.analysis.triton_config import BlockParameters
 from hloopt.cost_models.block_level.distinct import distinct
 from hloopt.cost_models.block_level.extents import Flags, Numbers
 from hloopt.cost_models.block_level.kernel import Kernel
-from hloopt.cost_models.block_level.tiling import Tile, Tiles
+from hloopt.cost_models.block_level.tiling import Tile, Tiles, View
 from hloopt.cost_models.model import RunTime
 from hloopt.ir import Instruction
 from hloopt.targets import Target
@@ -114,7 +114,8 @@ def _quarters(nanoseconds: Reals) -> Reals:
 
 
 def _warps(tiles: Tiles) -> Numbers:
-    largest = np.maximum.reduce([tile.elements for tile in tiles.nodes])
+    views = {tile.view for tile in tiles.nodes}
+    largest = np.maximum.reduce([view.elements for view in views])
     return np.select([largest <= 256, largest <= 1024, largest <= 4096], [1, 2, 4], 8)
 
 
@@ -125,16 +126,19 @@ def _flops(
     flops_of: Callable[[Instruction], int],
 ) -> Numbers:
     """Of padded tiles: masked elements are computed like all others."""
-    total = np.zeros(tiles.count, np.int64)
     each: dict[Instruction, int] = {}
+    by_view: dict[View, Numbers | int] = {}
     for tile in inside:
         flops = each.get(tile.node)
         if flops is None:
             flops = each[tile.node] = flops_of(tile.node)
         if flops:
             once = unique[tile]
-            part = tile.elements if once is None else tile.elements * once
-            total += flops * part
+            part = flops if once is None else flops * once
+            by_view[tile.view] = by_view.get(tile.view, 0) + part
+    total = np.zeros(tiles.count, np.int64)
+    for view, count in by_view.items():
+        total += view.elements * count
     return total * tiles.blocks
 
 
@@ -151,12 +155,13 @@ def _reads(
 ) -> tuple[Reals, Numbers, Flags]:
     """Read time, bytes, and whether only whole transactions are read."""
     read: dict[Instruction, tuple[Numbers, Reals]] = {}
+    known: dict[tuple[View, ArrayShape], tuple[Numbers, Reals]] = {}
     for tile in outside:
-        shape = tile.node.array
-        moved = tiles.blocks * max(1, shape.dtype.bits // 8)
-        for size, dimension in zip(tile.sizes, shape.dims, strict=True):
-            moved = moved * np.minimum(size, dimension)
-        used = _used(tile, shape, target)
+        key = tile.view, tile.node.array
+        found = known.get(key)
+        if found is None:
+            found = known[key] = tiles.blocks * _moved(*key), _used(*key, target)
+        moved, used = found
         once = unique[tile]
         if once is not None:
             moved, used = moved * once, np.where(once, used, 1.0)
@@ -174,16 +179,24 @@ def _reads(
     return time, total, coalesced
 
 
-def _used(tile: Tile, shape: ArrayShape, target: Target) -> Reals:
+def _moved(view: View, shape: ArrayShape) -> Numbers:
+    """Bytes of a tile."""
+    moved = np.full(len(view.elements), max(1, shape.dtype.bits // 8), np.int64)
+    for size, dimension in zip(view.sizes, shape.dims, strict=True):
+        moved = moved * np.minimum(size, dimension)
+    return moved
+
+
+def _used(view: View, shape: ArrayShape, target: Target) -> Reals:
     """The share of the transactions' bytes that the tile's rows need: how much lies side by side."""
-    count = len(tile.elements)
+    count = len(view.elements)
     together = np.ones(count, np.int64)
     going = np.ones(count, np.bool_)
     for axis in reversed(major_to_minor(shape)):
-        going = going & (tile.strides[axis] == 1)
-        size = np.minimum(tile.sizes[axis], shape.dims[axis])
+        going = going & (view.strides[axis] == 1)
+        size = np.minimum(view.sizes[axis], shape.dims[axis])
         together = np.where(going, together * size, together)
-        going = going & (tile.sizes[axis] >= shape.dims[axis])
+        going = going & (view.sizes[axis] >= shape.dims[axis])
     row = together * max(1, shape.dtype.bits // 8)
     step = target.dram_transaction or 64
     share: Reals = row / (step * -(-row // step))
@@ -214,11 +227,11 @@ def _read_time(
 
 
 def _writes(roots: tuple[Tile, ...], target: Target) -> tuple[Reals, int]:
-    time = np.zeros(len(roots[0].elements))
+    time = np.zeros(len(roots[0].view.elements))
     total = 0
     for root in roots:
         shape = root.node.array
-        bandwidth = (_used(root, shape, target) * target.memory_bandwidth).astype(np.int64)
+        bandwidth = (_used(root.view, shape, target) * target.memory_bandwidth).astype(np.int64)
         time = time + _seconds(shape.byte_size / bandwidth)
         total += shape.byte_size
     return time, total
@@ -239,6 +252,6 @@ def _fits_registers(
     most = register_limit(target)
     iotas = [tile for tile in inside if tile.node.opcode == "iota"]
     fits = np.ones(tiles.count, np.bool_)
-    for tile in (*roots, *outside, *iotas):
-        fits &= tile.elements <= most
+    for view in {tile.view for tile in (*roots, *outside, *iotas)}:
+        fits &= view.elements <= most
     return fits

@@ -58,12 +58,12 @@ def tiled_roots(kernel: Kernel, tiles: Tiles) -> tuple[Tile, ...] | Untiled:
 def _is_written(tiles: Tiles, tile: Tile) -> Flags:
     """Whether blocks, in their order, write the tiles of a value in its order, all of them once."""
     blocks = np.ones(tiles.count, np.int64)
-    for size, dimension in zip(tile.sizes, tile.node.array.dims, strict=True):
+    for size, dimension in zip(tile.view.sizes, tile.node.array.dims, strict=True):
         blocks = blocks * -(-dimension // np.maximum(size, 1))
     whole = tiles.whole()
     orderly = [number for number in set(whole.tolist()) if _is_orderly(tiles, tile, number)]
     flags: Flags = (blocks == tiles.blocks) & np.isin(whole, orderly)
-    for stride, dimension in zip(tile.strides, tile.node.array.dims, strict=True):
+    for stride, dimension in zip(tile.view.strides, tile.node.array.dims, strict=True):
         flags = flags & ((stride == 1) | (dimension == 1))
     return flags
 
@@ -71,7 +71,7 @@ def _is_written(tiles: Tiles, tile: Tile) -> Flags:
 def _is_orderly(tiles: Tiles, tile: Tile, whole: int) -> bool:
     moving = [symbol for axis, symbol in enumerate(tiles.symbols) if not whole >> axis & 1]
     found: list[Symbol] = []
-    for index in tiles.origin(tile.place, whole):
+    for index in tiles.origin(tile.view.place, whole):
         if index.constant or len(index.terms) > 1:
             return False
         for atom, factor in index.terms:

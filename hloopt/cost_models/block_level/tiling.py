@@ -6,22 +6,27 @@ A value may be needed under several indices; each is a tile of its own, unless t
 from __future__ import annotations
 
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Final, TypeAlias
 
 import numpy as np
 
 from hloopt.analysis.index import Index, Quotient, Symbol
 from hloopt.cost_models.block_level.extents import Extent, Flags, Numbers, Sizes, extent
-from hloopt.cost_models.block_level.indices import Place, is_followed, own_place, read_places
+from hloopt.cost_models.block_level.indices import (
+    Place,
+    is_followed,
+    own_place,
+    read_places,
+    without_ones,
+)
 from hloopt.cost_models.block_level.kernel import Kernel
 from hloopt.ir import Instruction
 from hloopt.types import ArrayShape
 
-__all__ = ["MAX_TILE", "Tile", "Tiles", "Untiled", "candidates", "padded", "tile"]
+__all__ = ["MAX_TILE", "Tile", "Tiles", "Untiled", "View", "candidates", "padded", "tile"]
 
 MAX_TILE: Final = 1048576
-_Key: TypeAlias = tuple[Instruction, Place]
 _RESHAPES: Final = frozenset({"bitcast", "reshape"})
 
 
@@ -33,21 +38,27 @@ class Untiled:
 
 
 @dataclass(frozen=True, eq=False, slots=True)
-class Tile:
-    """What one block needs of a value, for each tiling.
+class View:
+    """What one block needs of any value that is read under one index, for each tiling.
 
-    place     the index under which the value is read, in terms of the result's
-    operands  the tiles it is computed from; empty for what is read, and for constants and iotas
+    place     the index, in terms of the result's
     sizes, strides   by dimension
     elements  with every size rounded up to a power of two, as Triton pads
     """
 
-    node: Instruction
     place: Place
-    operands: tuple[Tile, ...]
     sizes: tuple[Numbers, ...]
     strides: tuple[Numbers, ...]
     elements: Numbers
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Tile:
+    """A value under one index, and the tiles it is computed from; none of what is read or made of nothing."""
+
+    node: Instruction
+    view: View
+    operands: tuple[Tile, ...]
 
 
 @dataclass(frozen=True, eq=False)
@@ -110,78 +121,113 @@ def padded(sizes: Numbers) -> Numbers:
     return np.left_shift(np.int64(1), np.frexp(np.maximum(sizes - 1, 0))[1].astype(np.int64))
 
 
-@dataclass
+_Key: TypeAlias = tuple[Instruction, View]
+
+
 class _Walk:
-    """The tiles found so far."""
+    """The tiles found so far; there is one view for each place."""
 
-    kernel: Kernel
-    sizes: Sizes
-    count: int
-    fits: Flags
-    fine: Flags
-    found: dict[_Key, Tile] = field(default_factory=dict)
-    order: list[Tile] = field(default_factory=list)
-    needed: dict[_Key, list[_Key]] = field(default_factory=dict)
+    def __init__(self, kernel: Kernel, sizes: Sizes, count: int) -> None:
+        self.fits: Flags = np.ones(count, np.bool_)
+        self.fine: Flags = np.ones(count, np.bool_)
+        self.order: list[Tile] = []
+        self._kernel = kernel
+        self._sizes = sizes
+        self._count = count
+        self._found: dict[_Key, Tile] = {}
+        self._needed: dict[_Key, list[_Key]] = {}
+        self._views: dict[Place, View] = {}
+        # Of one kernel's instructions, which keep their shapes and attributes: these are known by their ids.
+        self._read: dict[tuple[object, ...], tuple[View, ...]] = {}
 
-    def tile(self, node: Instruction, place: Place) -> Untiled | None:
-        """Add the tile of a node and those of all it is computed from; why there is none, if so."""
-        pending = [(node, place)]
+    def tile(self, node: Instruction, view: View, beyond: View) -> Untiled | None:
+        """Add the tile of a result and those of all it is computed from; why there is none, if so.
+
+        ``beyond`` is the view its operands are read from.
+        """
+        start = node, view
+        pending = [start]
         while pending:
             key = pending[-1]
-            if key in self.found:
+            if key in self._found:
                 pending.pop()
                 continue
-            needed = self.needed.get(key)
+            needed = self._needed.get(key)
             if needed is None:
-                found = self._operands(*key)
-                if isinstance(found, Untiled):
-                    return found
-                needed = self.needed[key] = found
-            missing = [entry for entry in needed if entry not in self.found]
+                read = self._operands(key[0], beyond if key == start else key[1])
+                if isinstance(read, Untiled):
+                    return read
+                needed = self._needed[key] = read
+            missing = [entry for entry in needed if entry not in self._found]
             if missing:
                 pending.extend(reversed(missing))
                 continue
             pending.pop()
-            refusal = self._add(*key, tuple(self.found[entry] for entry in needed))
-            if refusal is not None:
-                return refusal
+            made = Tile(*key, tuple([self._found[entry] for entry in needed]))
+            self._found[key] = made
+            self.order.append(made)
         return None
 
-    def _operands(self, node: Instruction, place: Place) -> list[_Key] | Untiled:
-        if node not in self.kernel:
-            return []
-        refusal = _refusal(node)
-        if refusal is not None:
-            return refusal
-        operands = self.kernel.operands(node)
-        return list(zip(operands, read_places(node, place), strict=True)) if operands else []
-
-    def _add(self, node: Instruction, place: Place, operands: tuple[Tile, ...]) -> Untiled | None:
-        extents = self._extents(place, self.sizes)
+    def view(self, place: Place, reader: Instruction) -> View | Untiled:
+        """The view of a place, which ``reader`` reads."""
+        known = self._views.get(place)
+        if known is not None:
+            return known
+        extents = self._extents(place, self._sizes)
         if extents is None:
-            shown = ", ".join(map(str, place))
-            return Untiled(f"no tile for {node.name}, which is read at ({shown})")
+            return Untiled(f"no tile is what {reader.name} reads, at ({_shown(place)})")
         sizes = tuple(size for size, _, _ in extents)
         strides = tuple(stride for _, stride, _ in extents)
-        elements = np.ones(self.count, np.int64)
+        elements = np.ones(self._count, np.int64)
         for size, _, fits in extents:
             elements = elements * padded(size)
             if fits is not None:
                 self.fits &= fits
         self.fine &= elements <= MAX_TILE
-        if node in self.kernel and node.opcode in _RESHAPES:
-            refusal = self._reshaped(node, sizes)
-            if refusal is not None:
-                return refusal
-        made = Tile(node, place, operands, sizes, strides, elements)
-        self.found[node, place] = made
-        self.order.append(made)
-        return None
+        made = self._views[place] = View(place, sizes, strides, elements)
+        return made
+
+    def _operands(self, node: Instruction, view: View) -> list[_Key] | Untiled:
+        if node not in self._kernel:
+            return []
+        operands = self._kernel.operands(node)
+        if not operands:
+            return _refusal(node) or []
+        attributes = node.attributes
+        key = (
+            node.opcode,
+            view,
+            id(node.shape),
+            attributes.get("dimensions"),
+            attributes.get("slice"),
+            *[id(operand.shape) for operand in operands],
+        )
+        views = self._read.get(key)
+        if views is None:
+            made = self._views_read(node, view)
+            if isinstance(made, Untiled):
+                return made
+            views = self._read[key] = made
+        return list(zip(operands, views, strict=True))
+
+    def _views_read(self, node: Instruction, view: View) -> tuple[View, ...] | Untiled:
+        refusal = _refusal(node)
+        if refusal is None and node.opcode in _RESHAPES:
+            refusal = self._reshaped(node, view.sizes)
+        if refusal is not None:
+            return refusal
+        views: list[View] = []
+        for place in read_places(node, view.place):
+            read = self.view(place, node)
+            if isinstance(read, Untiled):
+                return read
+            views.append(read)
+        return tuple(views)
 
     def _extents(self, place: Place, sizes: Sizes) -> list[Extent] | None:
         found: list[Extent] = []
         for index in place:
-            one = extent(index, sizes, self.count)
+            one = extent(index, sizes, self._count)
             if one is None:
                 return None
             found.append(one)
@@ -194,12 +240,15 @@ class _Walk:
         own = {symbol: padded(size) for symbol, size in zip(symbols, sizes, strict=True)}
         extents = self._extents(source, own)
         if extents is None:
-            shown = ", ".join(map(str, source))
-            return Untiled(f"no tile for {node.opcode} {node.name}, which reads at ({shown})")
+            return Untiled(f"no tile of {node.opcode} {node.name} is one at ({_shown(source)})")
         for _, _, fits in extents:
             if fits is not None:
                 self.fine &= fits
         return None
+
+
+def _shown(place: Place) -> str:
+    return ", ".join(map(str, place))
 
 
 def _refusal(node: Instruction) -> Untiled | None:
@@ -223,8 +272,15 @@ def tile(kernel: Kernel, root: Instruction, rows: Numbers) -> Tiles | Untiled:
     columns = tuple(np.ascontiguousarray(rows[:, axis]) for axis in range(len(dims)))
     count = len(rows)
     sizes = dict(zip(symbols, columns, strict=True))
-    walk = _Walk(kernel, sizes, count, np.ones(count, np.bool_), np.ones(count, np.bool_))
-    refusal = walk.tile(root, place)
+    walk = _Walk(kernel, sizes, count)
+    view = walk.view(place, root)
+    # Everything behind the result knows that a dimension of one element has the index 0.
+    beyond = walk.view(without_ones(place, dims), root)
+    if isinstance(view, Untiled):
+        return view
+    if isinstance(beyond, Untiled):
+        return beyond
+    refusal = walk.tile(root, view, beyond)
     if refusal is not None:
         return refusal
     blocks = np.ones(count, np.int64)
