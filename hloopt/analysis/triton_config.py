@@ -14,6 +14,7 @@ from hloopt.ir import Instruction
 from hloopt.types import Verbatim
 
 __all__ = [
+    "TRITON",
     "BlockParameters",
     "backend_kind",
     "block_parameters",

@@ -1,4 +1,4 @@
-"""The text format of protocol buffers, as far as device descriptions need it.
+"""The text format of protocol buffers, as far as device descriptions and logs need it.
 
 ``name: value``, ``name { ... }``, numbers, strings, words and comments; a name may occur several times.
 Nothing is known of the messages: whoever reads a ``Message`` asks for what it needs.
@@ -20,13 +20,14 @@ _TOKEN = re.compile(
     r"""(?:\s|\#[^\n]*)*(?:
         (?P<word>[A-Za-z_][\w.]*)
       | (?P<number>-?(?:0x[0-9a-fA-F]+|(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?)f?)
-      | (?P<string>"(?:[^"\\\n]|\\.)*"|'(?:[^'\\\n]|\\.)*')
+      | (?P<string>"[^"\\\n]*(?:\\.[^"\\\n]*)*"|'[^'\\\n]*(?:\\.[^'\\\n]*)*')
       | (?P<mark>[:{}<>\[\],;])
       | (?P<end>\Z)
     )""",
     re.VERBOSE,
 )
-_ESCAPE = re.compile(r"\\(.)")
+_ESCAPE = re.compile(rb"\\(?:([0-7]{1,3})|[xX]([0-9a-fA-F]{1,2})|(.))", re.DOTALL)
+_NAMED = {b"a": b"\a", b"b": b"\b", b"f": b"\f", b"n": b"\n", b"r": b"\r", b"t": b"\t", b"v": b"\v"}
 _CLOSING = {"{": "}", "<": ">"}
 _MOST_DEEP = 50
 
@@ -138,11 +139,28 @@ class _Reader:
             self.advance()
             return Scalar(text, offset)
         if kind == "string":
-            parts = ""
+            parts = []
             while self.token[0] == "string":  # neighbours are one
-                parts += _ESCAPE.sub(r"\1", self.advance()[1][1:-1])
-            return Scalar(parts, offset)
+                parts.append(self.advance()[1][1:-1])
+            try:
+                return Scalar(_plain("".join(parts)), offset)
+            except UnicodeDecodeError:
+                raise self.source.error(SourceError, offset, "the text is not UTF-8") from None
         raise self.fail("a value")
+
+
+def _plain(text: str) -> str:
+    """A text without its escapes, which name bytes: several of them may be one character."""
+    if "\\" not in text:
+        return text
+    return _ESCAPE.sub(_byte, text.encode("utf-8", "surrogatepass")).decode()
+
+
+def _byte(match: re.Match[bytes]) -> bytes:
+    octal, hexadecimal, other = match.groups()
+    if other is not None:
+        return _NAMED.get(other, bytes(other))
+    return bytes([int(octal, 8) & 0xFF if octal is not None else int(hexadecimal, 16)])
 
 
 def _number(text: str) -> int | float:

@@ -48,12 +48,13 @@ _MODEL = {
 }
 
 
-def read_xla_form(source: Source, name: str) -> Target:
+def read_xla_form(source: Source, name: str, message: Message | None = None) -> Target:
     """The device a text describes; what hloopt has no use for is passed over.
 
-    Raises ``SourceError`` at what is no text format, no number where one must be, and missing fields.
+    ``message`` is what has been read of the text already.  Raises ``SourceError`` at what is no text format,
+    no number where one must be, and missing fields.
     """
-    return _Reader(source).target(name)
+    return _Reader(source).target(name, message or read_textproto(source))
 
 
 class _Reader:
@@ -63,8 +64,7 @@ class _Reader:
     def fail(self, offset: int, message: str) -> SourceError:
         return self.source.error(SourceError, offset, message)
 
-    def target(self, name: str) -> Target:
-        whole = read_textproto(self.source)
+    def target(self, name: str, whole: Message) -> Target:
         info = self.one(whole, "gpu_device_info")
         if not isinstance(info, Message):
             raise self.fail(0, "there is no message gpu_device_info in it")

@@ -256,3 +256,16 @@ def test_the_text_format_itself() -> None:
     assert first.fields["g"][0] == Scalar("on", 60)
     assert isinstance(second, Message)
     assert second.fields["g"] == []
+
+
+def test_escapes_in_strings_name_bytes() -> None:
+    """Octal and hexadecimal ones together make characters; a quote or backslash stands for itself."""
+    read = read_textproto(Source(r"""a: "1\n\t\"\'\\\303\244\xe2\x82\xac" """))
+    assert read.fields["a"] == [Scalar("1\n\t\"'\\ä€", 3)]
+
+
+def test_bytes_that_are_no_text() -> None:
+    """Escapes that make no UTF-8 are a mistake of the string."""
+    with pytest.raises(SourceError, match="the text is not UTF-8") as caught:
+        read_textproto(Source('x: 1\na: "\\377"'))
+    assert (caught.value.line, caught.value.column) == (2, 4)
