@@ -101,3 +101,7 @@ class CostModel(ABC):
     def forget(self, instruction: Instruction) -> None:
         """An instruction has changed, or is gone."""
         self.usage.forget(instruction)
+
+    def grown(self, fusion: Instruction) -> None:
+        """Producers have been moved into a fusion, in place of parameters; nothing else in it has changed."""
+        self.forget(fusion)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Final
@@ -17,8 +18,10 @@ from hloopt.targets import Target
 
 __all__ = ["Kernel", "Kernels"]
 
-_MAY_DECIDE: Final = frozenset({"concatenate", "dynamic-update-slice", "reduce", "transpose"})
-"""Ops that can change a kernel's kind when they are reached from its roots."""
+_DECIDE: Final = frozenset({"concatenate", "transpose"})
+"""Ops that can change a kernel's kind where nothing between them and its roots moves elements."""
+_DECIDE_ALONE: Final = frozenset({"dynamic-update-slice", "reduce"})
+"""The same, but with ops of one operand only in between."""
 
 _WIDE: Final = (10, 0)
 _FALLBACK_THREADS: Final = 128
@@ -40,18 +43,20 @@ class _Facts:
     """What pairs ask again and again about one instruction.
 
     emission, layout  of its kernel; None where it has none by itself
-    may_decide        whether an op in it can change the kind of a kernel it joins
+    decides, decides_alone  whether an op behind its roots can change the kind of a kernel it joins
     drops             whether an op in it keeps threads from computing several elements
-    reached           numbers of the operands that heroes may be found behind; None until asked
+    reached, chained  numbers of the operands such ops may be found behind; None until asked
     """
 
     region: Region
     emission: Emission | None
     layout: Layout | None
     kernel: Kernel
-    may_decide: bool
+    decides: bool
+    decides_alone: bool
     drops: bool
     reached: frozenset[int] | None = None
+    chained: frozenset[int] | None = None
 
 
 class Kernels:
@@ -119,7 +124,8 @@ class Kernels:
             found,
             layout,
             _kernel(found.kind if found is not None else "custom", layout, region),
-            any(entry.opcode in _MAY_DECIDE for entry in region.body),
+            any(entry.opcode in _DECIDE for entry in _behind_roots(region, _HERO_OPERANDS)),
+            any(entry.opcode in _DECIDE_ALONE for entry in _behind_roots(region, 1)),
             bool(drops_when_unrolled(region, self.options.unroll)),
         )
 
@@ -131,12 +137,18 @@ class Kernels:
             return True
         if len(mine.emission.roots) > 1 and mine.emission.kind == "reduction":
             return True
-        if not other.may_decide:
+        if other.decides:
+            if mine.reached is None:
+                mine.reached = _reached(mine.region, _HERO_OPERANDS)
+            numbers = mine.reached
+        elif other.decides_alone:
+            if mine.chained is None:
+                mine.chained = _reached(mine.region, 1)
+            numbers = mine.chained
+        else:
             return False
-        if mine.reached is None:
-            mine.reached = _reached(mine.region)
         return any(
-            number in mine.reached
+            number in numbers
             for number, operand in enumerate(consumer.operands)
             if operand is producer
             or (operand.opcode == "get-tuple-element" and operand.operands[0] is producer)
@@ -154,24 +166,33 @@ def _kernel(kind: Kind, layout: Layout | None, region: Region) -> Kernel:
     return Kernel(kind, -(-elements // _FALLBACK_THREADS), _FALLBACK_THREADS)
 
 
-def _reached(region: Region) -> frozenset[int]:
-    """Operands between which and a root nothing moves elements: the search for heroes goes on behind them."""
+def _reached(region: Region, most: int) -> frozenset[int]:
+    """Operands between which and a root nothing moves elements: the search for heroes goes on behind them.
+
+    What is in between has up to ``most`` operands.
+    """
     instruction = region.instruction
     if not region.is_fusion:
-        through = is_intermediate(instruction, _HERO_OPERANDS)
+        through = is_intermediate(instruction, most)
         return frozenset(range(len(instruction.operands))) if through else frozenset()
+    return frozenset(
+        found.parameter_number
+        for found in _behind_roots(region, most)
+        if found.opcode == "parameter"
+    )
+
+
+def _behind_roots(region: Region, most: int) -> Iterator[Instruction]:
+    """A region's roots and what heroes may be found among, through ops of up to ``most`` operands."""
     pending = [result.instruction for result in region.results]
     seen = set(pending)
-    reached = set()
     while pending:
         found = pending.pop()
-        if found.opcode == "parameter":
-            reached.add(found.parameter_number)
-        elif is_intermediate(found, _HERO_OPERANDS):
+        yield found
+        if region.is_fusion and is_intermediate(found, most):
             fresh = [operand for operand in found.operands if operand not in seen]
             seen.update(fresh)
             pending.extend(fresh)
-    return frozenset(reached)
 
 
 @dataclass(frozen=True, eq=False)
