@@ -23,40 +23,24 @@ coalescing_analysis.cc (Apache-2.0), and the log of jaxlib 0.10.2.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from math import floor
 from typing import ClassVar, Protocol
 
+from hloopt.analysis.emitters.describe import EmitterOptions
 from hloopt.analysis.emitters.kind import Kind
 from hloopt.analysis.emitters.pairs import Kernel, Kernels
 from hloopt.cost_models.block_level import BlockLevelModel
 from hloopt.cost_models.coalescing import Coalescing
 from hloopt.cost_models.counting import Counting, narrow
 from hloopt.cost_models.cycles import cycles_of
-from hloopt.cost_models.durations import of_seconds, scaled
+from hloopt.cost_models.device_times import DeviceTimes, ModelOptions
 from hloopt.cost_models.model import Comparison, CostModel, RunTime
 from hloopt.cost_models.usage import OperandUse, Usage, UsageAnalysis, slots_of
 from hloopt.ir import Instruction
 from hloopt.targets import Target
-from hloopt.types import ArrayShape, Shape, TupleShape
+from hloopt.types import TupleShape
 
 __all__ = ["BlockLevel", "ModelOptions", "Xla2026"]
-
-
-@dataclass(frozen=True)
-class ModelOptions:
-    """XLA's constants.
-
-    launch_ns     of one kernel
-    l2_speedup    of reads from the second-level cache over those from memory
-    l1_speedup    of reads from the first-level cache over those from the second
-    parallelism   the share of the shorter one of computing and memory traffic that the longer hides
-    """
-
-    launch_ns: float = 1000.0
-    l2_speedup: float = 2.5
-    l1_speedup: float = 8.0
-    parallelism: float = 0.95
 
 
 class BlockLevel(Protocol):
@@ -88,13 +72,15 @@ class Xla2026(CostModel):
         usage: UsageAnalysis | None = None,
         *,
         options: ModelOptions | None = None,
+        emitters: EmitterOptions | None = None,
         block_level: BlockLevel | None = None,
     ) -> None:
         super().__init__(target, usage or UsageAnalysis(Counting(cycles_of(target))))
         self.options = options or ModelOptions()
         self.launch_ns = self.options.launch_ns
         self.block_level: BlockLevel = block_level or BlockLevelModel(target, self.usage)
-        self.kernels = Kernels(target)
+        self.kernels = Kernels(target, emitters)
+        self._times = DeviceTimes(target, self.options)
         self._coalescing = Coalescing()
         self._known: dict[Instruction, RunTime] = {}
         self._pairs: dict[Instruction, dict[Instruction, RunTime]] = {}
@@ -167,9 +153,8 @@ class Xla2026(CostModel):
         total, read = 0, 0.0
         for operand, use in _first_uses(instruction, usage):
             total += use.bytes
-            read += self._read_ns(operand.shape, use.bytes, kernel.blocks, coalesced)
-        bandwidth = narrow(self.target.memory_bandwidth)
-        write = of_seconds(narrow(narrow(usage.bytes_written) / bandwidth))
+            read += self._times.read(operand.shape, use.bytes, kernel.blocks, coalesced=coalesced)
+        write = self._times.write(usage.bytes_written)
         return self._together(
             usage.flops, total, usage.bytes_written, read, write, kernel, coalesced
         )
@@ -193,7 +178,7 @@ class Xla2026(CostModel):
         total, read = 0, 0.0
         for operand, count in self._shared_reads(producer, made, consumer, used, share):
             total += count
-            read += self._read_ns(operand.shape, count, kernel.blocks, coalesced)
+            read += self._times.read(operand.shape, count, kernel.blocks, coalesced=coalesced)
         written, write = second.bytes_written, second.write_ns
         if multi_output:
             written += first.bytes_written
@@ -227,27 +212,6 @@ class Xla2026(CostModel):
                 reads.append((operand, _nearest(narrow(use.bytes * share))))
         return reads
 
-    def _read_ns(self, shape: Shape, total: int, blocks: int, coalesced: bool) -> float:
-        """The time to read ``total`` bytes of an array, the first time from memory."""
-        target, options = self.target, self.options
-        net = min(shape.byte_size, total)
-        used = 1.0 if coalesced else _element_bytes(shape) / target.dram_transaction
-        memory = target.memory_bandwidth * used
-        cached = float(target.memory_bandwidth)
-        if net < target.l2_size:
-            cached *= options.l2_speedup
-            if net < target.l1_per_core * target.cores:
-                cached *= options.l1_speedup
-        else:
-            cached *= used
-        limit = blocks * target.clock_ghz * 1e9 * target.core_transaction
-        if not limit:
-            return 0.0
-        first = of_seconds(narrow(net / narrow(min(memory, limit))))
-        if total == net:
-            return first
-        return first + of_seconds(narrow((total - net) / narrow(min(cached, limit))))
-
     def _together(
         self,
         flops: int,
@@ -258,12 +222,7 @@ class Xla2026(CostModel):
         kernel: Kernel,
         coalesced: bool,
     ) -> RunTime:
-        target = self.target
-        units = min(kernel.blocks, target.cores) * min(kernel.threads, target.fpus_per_core)
-        rate = floor(target.clock_ghz * 2 * units)
-        compute = scaled(1.0, narrow(narrow(flops) / rate)) if rate else 0.0
-        memory = read + write
-        hidden = scaled(min(compute, memory), self.options.parallelism)
+        compute = self._times.compute(flops, kernel.blocks, kernel.threads)
         return RunTime(
             flops,
             bytes_read,
@@ -271,7 +230,7 @@ class Xla2026(CostModel):
             read,
             write,
             compute,
-            compute + memory - hidden,
+            self._times.together(compute, read + write),
             kernel.blocks,
             kernel.threads,
             coalesced,
@@ -288,8 +247,3 @@ def _first_uses(instruction: Instruction, usage: Usage) -> Iterator[tuple[Instru
 def _nearest(value: float) -> int:
     """The nearest whole number, halves away from zero."""
     return floor(value + 0.5)
-
-
-def _element_bytes(shape: Shape) -> int:
-    """Of one element; what is no array counts 4, as XLA has it."""
-    return max(1, shape.dtype.bits // 8) if isinstance(shape, ArrayShape) else 4

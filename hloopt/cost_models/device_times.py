@@ -1,0 +1,91 @@
+"""How long a device takes to read, write and compute, as XLA's model of 2026 has it; see ``xla_2026``.
+
+Numbers are rounded to f32 where XLA's are floats.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from hloopt.cost_models.counting import narrow
+from hloopt.cost_models.durations import of_seconds, scaled
+from hloopt.targets import Target
+from hloopt.types import ArrayShape, Shape
+
+__all__ = ["DeviceTimes", "ModelOptions"]
+
+_TUPLE_ELEMENT_BYTES: Final = 4
+"""What XLA takes for an element of something that is no array."""
+
+
+@dataclass(frozen=True)
+class ModelOptions:
+    """XLA's constants.
+
+    launch_ns     of one kernel
+    l2_speedup    of reads from the second-level cache over those from memory
+    l1_speedup    of reads from the first-level cache over those from the second
+    parallelism   the share of the shorter one of computing and memory traffic that the longer hides
+    """
+
+    launch_ns: float = 1000.0
+    l2_speedup: float = 2.5
+    l1_speedup: float = 8.0
+    parallelism: float = 0.95
+
+
+class DeviceTimes:
+    """Times in nanoseconds, in whole ticks of a quarter."""
+
+    def __init__(self, target: Target, options: ModelOptions) -> None:
+        self.target = target
+        self.options = options
+        clock = narrow(target.clock_ghz)
+        self._bandwidth = narrow(target.memory_bandwidth)
+        self._from_l2 = narrow(self._bandwidth * options.l2_speedup)
+        self._from_l1 = narrow(self._from_l2 * options.l1_speedup)
+        self._l1_bytes = target.l1_per_core * target.cores
+        self._block_bandwidth = narrow(narrow(clock * 1e9) * target.core_transaction)
+        self._unit_rate = narrow(clock * 2)
+
+    def read(self, shape: Shape, total: int, blocks: int, *, coalesced: bool) -> float:
+        """To read ``total`` bytes of an array, repeated reads among them: the first time from memory."""
+        net = min(shape.byte_size, total)
+        memory = again = self._bandwidth
+        if not coalesced:
+            memory = narrow(memory * _element_bytes(shape) / self.target.dram_transaction)
+        if net >= self.target.l2_size:
+            again = memory
+        elif net >= self._l1_bytes:
+            again = self._from_l2
+        else:
+            again = self._from_l1
+        limit = narrow(blocks * self._block_bandwidth)
+        if not limit:
+            return 0.0
+        first = of_seconds(narrow(net / min(memory, limit)))
+        if total == net:
+            return first
+        return first + of_seconds(narrow((total - net) / min(again, limit)))
+
+    def write(self, count: int) -> float:
+        """To write so many bytes."""
+        return of_seconds(narrow(narrow(count) / self._bandwidth))
+
+    def compute(self, flops: int, blocks: int, threads: int) -> float:
+        """With so many blocks of so many threads each; idle cores and lanes do not help."""
+        target = self.target
+        units = min(blocks, target.cores) * min(threads, target.fpus_per_core)
+        rate = int(self._unit_rate * units)
+        return scaled(1.0, narrow(narrow(flops) / rate)) if rate else 0.0
+
+    def together(self, compute: float, memory: float) -> float:
+        """Both, as far as they overlap."""
+        return compute + memory - scaled(min(compute, memory), self.options.parallelism)
+
+
+def _element_bytes(shape: Shape) -> int:
+    if not isinstance(shape, ArrayShape):
+        return _TUPLE_ELEMENT_BYTES
+    return max(1, shape.dtype.bits // 8)
