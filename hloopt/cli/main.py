@@ -22,6 +22,7 @@ __all__ = ["cli", "main"]
 COMMANDS = {
     "check": ("check", "Parse and verify modules."),
     "completion": ("completion", "Print the completion script of a shell."),
+    "defuse": ("defuse", "Take the fusions of modules apart again."),
     "diff": ("diff", "Compare the kernels of two modules, matched by what they compute."),
     "explain": ("explain", "Explain why an instruction is run by the kernel it has."),
     "hash": ("hash", "Print a digest of each module: equal for equal modules."),

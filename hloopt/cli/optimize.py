@@ -11,16 +11,13 @@ from hloopt.cli.help import GroupedCommand
 from hloopt.cli.kernel_options import KERNEL_OPTIONS, choices_of, kernel_options, selecting
 from hloopt.cli.options import (
     files_argument,
-    hlo_proto,
-    hlo_text,
     json_option,
     print_options,
     strict_option,
 )
-from hloopt.cli.outputs import check_output, proto_wanted, write_bytes, write_text
+from hloopt.cli.outputs import Product
 from hloopt.cli.pipeline_options import PASS_OPTIONS, chosen, pipeline_options
 from hloopt.cli.watching import WATCH_OPTIONS, watch_options, watching
-from hloopt.errors import UsageError
 from hloopt.ir import Module
 
 __all__ = ["command"]
@@ -77,11 +74,7 @@ def command(
     pipeline = selection.applied(choice.pipeline) if selection.asked else choice.pipeline
     watch.check(pipeline)
     texts = open_texts(files)
-    proto = emit == "proto" or proto_wanted(output)
-    if output is not None or not as_json:
-        check_output(output, texts, proto=proto)
-    elif proto:
-        raise UsageError("a protocol buffer does not fit into JSON: give -o OUT as well")
+    product = Product.of(output, texts, proto=emit == "proto", as_json=as_json)
 
     def step(found: Input) -> dict[str, Any]:
         module, name = found.module, found.name
@@ -100,13 +93,7 @@ def command(
             _warn_of_elided(name, module)
         watch.tell(report, found, as_json=as_json)
         row = {"module": module.name, "pipeline": str(pipeline), **pipeline_json(report)}
-        if proto:
-            write_bytes(output, hlo_proto(module), name)
-            return row
-        hlo = hlo_text(module)
-        if output is not None or not as_json:
-            write_text(output, hlo, name, heading=len(texts) > 1)
-        return {**row, "text": hlo} if as_json and output is None else row
+        return {**row, **product.write(module, name)}
 
     rows, code = each_input(texts, step)
     watch.finish()

@@ -12,12 +12,18 @@ import secrets
 import sys
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from hloopt.cli.files import STDIN, Text
+from hloopt.cli.options import hlo_proto, hlo_text
 from hloopt.errors import UsageError
 
-__all__ = ["check_output", "is_folder", "proto_wanted", "write_bytes", "write_text"]
+if TYPE_CHECKING:
+    from hloopt.ir import Module
+
+__all__ = ["Product", "check_output", "is_folder", "proto_wanted", "write_bytes", "write_text"]
 
 _PROTOS = (".pb", ".pb.gz")
 _FORMATS = (".hlo_snapshot.pb", ".hlo_unoptimized_snapshot.pb", ".hlo.pb", ".pb", ".hlo", ".txt")
@@ -26,6 +32,46 @@ _FORMATS = (".hlo_snapshot.pb", ".hlo_unoptimized_snapshot.pb", ".hlo.pb", ".pb"
 def proto_wanted(output: str | None) -> bool:
     """Whether a file's name asks for a protocol buffer."""
     return output is not None and output.endswith(_PROTOS)
+
+
+@dataclass(frozen=True)
+class Product:
+    """The modules that a command prints, as HLO or as protocol buffers, or within its JSON.
+
+    output   as ``write_text`` takes it; None with ``as_json`` puts the text into the JSON
+    several  whether a comment names the file of each module on stdout
+    """
+
+    output: str | None
+    proto: bool
+    as_json: bool
+    several: bool
+
+    @classmethod
+    def of(
+        cls, output: str | None, texts: Sequence[Text], *, proto: bool, as_json: bool
+    ) -> Product:
+        """For the command's options; ``proto`` where it was asked for by more than the name of OUT.
+
+        Raises ``UsageError`` where the output cannot be that.
+        """
+        proto = proto or proto_wanted(output)
+        if output is not None or not as_json:
+            check_output(output, texts, proto=proto)
+        elif proto:
+            raise UsageError("a protocol buffer does not fit into JSON: give -o OUT as well")
+        return cls(output, proto, as_json, len(texts) > 1)
+
+    def write(self, module: Module, name: str) -> dict[str, Any]:
+        """Write a module that was read from ``name``; what the JSON says about it."""
+        if self.proto:
+            write_bytes(self.output, hlo_proto(module), name)
+            return {}
+        hlo = hlo_text(module)
+        if self.as_json and self.output is None:
+            return {"text": hlo}
+        write_text(self.output, hlo, name, heading=self.several)
+        return {}
 
 
 def check_output(output: str | None, texts: Sequence[Text], *, proto: bool = False) -> None:

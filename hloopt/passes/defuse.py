@@ -2,7 +2,8 @@
 
     f = fusion(a, b), kind=kLoop, calls=body        =>        the instructions of body, over a and b
 
-XLA's own compilers take modules before fusion; this is the form they compile.
+XLA's own compilers take modules before fusion; this is the form they compile.  What an asynchronous call wraps
+must be one op: where that is a fusion, its instructions stand in the place of the ``async-done``.
 """
 
 from __future__ import annotations
@@ -18,7 +19,10 @@ __all__ = ["Defuse"]
 
 @dataclass(frozen=True)
 class Defuse(Pass):
-    """Take all fusions apart, whatever their kind."""
+    """Take all fusions apart, whatever their kind.
+
+    Fusions that run asynchronously are computed where their result was waited for.
+    """
 
     name: ClassVar[str] = "defuse"
     example: ClassVar[str] = """HloModule example
@@ -38,12 +42,19 @@ ENTRY main {
     def run(self, module: Module, log: PassLog) -> bool:
         bodies: dict[Computation, None] = {}
         for computation in walk.callees_first(module):
+            opened = False
             for instruction in list(computation):
                 if instruction.opcode == "fusion" and log.allows():
                     body = instruction.attributes["calls"]
                     bodies[body] = None
                     log.hit("inline a fusion", instruction, f"of {body.name}")
-                    _inline(instruction)
+                    _inline(instruction, body, instruction.operands)
+                    opened = True
+            starts = [one for one in computation.callers if one.opcode == "async-start"]
+            if opened and starts:
+                bodies[computation] = None
+                for start in starts:
+                    _wait_at_once(start, computation)
         for body in reversed(bodies):
             if not body.callers:
                 edit.remove_computation(body)
@@ -58,19 +69,36 @@ def _drop_schedule(module: Module, log: PassLog) -> bool:
     return True
 
 
-def _inline(fusion: Instruction) -> None:
+def _wait_at_once(start: Instruction, wrapped: Computation) -> None:
+    """Put what an asynchronous call wraps in the place of the op that waits for it."""
+    chain = [start]
+    while chain[-1].opcode != "async-done":
+        (following,) = chain[-1].users
+        chain.append(following)
+    done = chain.pop()
+    # An async-update hands over the operands that the start has not.
+    operands = start.operands + tuple(one for link in chain[1:] for one in link.operands[1:])
+    for link in chain:
+        for before in link.control_predecessors:
+            if before not in chain:
+                edit.add_control_edge(before, done)
+    _inline(done, wrapped, operands)
+    for link in reversed(chain):
+        edit.remove(link)
+
+
+def _inline(fusion: Instruction, body: Computation, operands: tuple[Instruction, ...]) -> None:
     """Put copies of the body's instructions in the place of a fusion.
 
     The body holds no fusion itself.  Reads of single outputs go to the instructions that make them;
     the tuple is kept only for users of the whole.
     """
-    body: Computation = fusion.attributes["calls"]
     copies: dict[Instruction, Instruction] = {}
-    values = dict(zip(body.parameters, fusion.operands, strict=True))
+    values = dict(zip(body.parameters, operands, strict=True))
     for instruction in body:
         if instruction.opcode != "parameter":
-            operands = tuple(values[operand] for operand in instruction.operands)
-            copies[instruction] = values[instruction] = build.clone(instruction, fusion, operands)
+            inner = tuple(values[operand] for operand in instruction.operands)
+            copies[instruction] = values[instruction] = build.clone(instruction, fusion, inner)
     for instruction, copy in copies.items():
         for before in instruction.control_predecessors:
             edit.add_control_edge(values[before], copy)

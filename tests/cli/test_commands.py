@@ -38,6 +38,9 @@ BROKEN = "HloModule m\nENTRY e {\n  x = f32[4] parameter(0)\n  ROOT y = f32[4] n
 INVALID = "HloModule m\nENTRY e {\n  x = f32[4] parameter(0)\n  ROOT y = f32[5] negate(x)\n}\n"
 
 
+READING = ("check", "defuse", "diff", "explain", "hash", "kernels", "optimize", "run", "stats")
+
+
 @pytest.fixture
 def softmax(tmp_path: Path) -> Path:
     path = tmp_path / "softmax.hlo"
@@ -58,7 +61,7 @@ def test_every_command_has_help_with_an_example(name: str) -> None:
 @pytest.mark.parametrize("name", sorted(set(COMMANDS) - {"completion"}))
 def test_every_command_speaks_json(name: str, softmax: Path) -> None:
     """One object with the schema number and the command's name."""
-    reads = name in ("check", "diff", "explain", "hash", "kernels", "optimize", "run", "stats")
+    reads = name in READING
     words = [str(softmax), "-"] if name == "diff" else []
     result = invoke(name, *words, "--json", stdin=SOFTMAX if reads else "")
     found = json.loads(result.stdout)
@@ -74,6 +77,20 @@ def test_the_list_of_commands_is_that_of_the_group() -> None:
         assert command is not None
         assert command.name == name
         assert command.get_short_help_str(200).startswith(line.rstrip(".")[:20])
+
+
+def test_defuse_counts_what_it_takes_apart(tmp_path: Path, softmax: Path) -> None:
+    """Fused, and taken apart again, a module says the same as before; the JSON counts both sides."""
+    plain, fused, apart = (str(tmp_path / name) for name in ("plain", "fused", "apart"))
+    invoke("optimize", str(softmax), "--passes", "fix(simplify,cse,dce)", "-o", plain)
+    invoke("optimize", plain, "--passes", "instruction-fusion", "-o", fused)
+    result = invoke("defuse", fused, "--simplify", "--json", "-o", apart)
+    (row,) = json.loads(result.stdout)["modules"]
+    digests = {invoke("hash", name).stdout.split()[0] for name in (plain, apart)}
+
+    assert row["fusions"] > 0
+    assert row["instructions"]["before"] > row["instructions"]["after"]
+    assert len(digests) == 1
 
 
 def test_check_says_ok(softmax: Path) -> None:

@@ -1,0 +1,85 @@
+"""``hloopt defuse``."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from hloopt.cli.files import Input, each_input, open_texts
+from hloopt.cli.help import GroupedCommand
+from hloopt.cli.options import files_argument, json_option, print_options, strict_option
+from hloopt.cli.outputs import Product
+
+__all__ = ["command"]
+
+_SIMPLIFICATION = "fix(tuple-simplifier,simplify,cse,dce)"
+
+
+@click.command(
+    "defuse",
+    cls=GroupedCommand,
+    groups={
+        "Input": ("module", "stage", "strict"),
+        "Output": ("output", "emit", "canonical", "no_layouts", "no_metadata", "as_json"),
+    },
+)
+@files_argument
+@strict_option()
+@click.option(
+    "--simplify",
+    is_flag=True,
+    help="Afterwards, take out what stood there for the fusions only: slices of what was concatenated "
+    "for a common kernel, values that several kernels computed, each for itself.",
+)
+@click.option("-o", "--output", metavar="OUT", help="A file or directory; '-' is stdout.")
+@click.option(
+    "--emit",
+    type=click.Choice(["hlo", "proto"]),
+    default="hlo",
+    show_default=True,
+    help="proto: an HloProto, as for OUT called .pb.",
+)
+@print_options
+@json_option
+@click.pass_context
+def command(
+    ctx: click.Context,
+    files: tuple[str, ...],
+    simplify: bool,
+    output: str | None,
+    emit: str,
+    as_json: bool,
+) -> None:
+    """Take the fusions of modules apart again and print these as HLO.
+
+    Every fusion is replaced by the instructions in it, whatever its kind and whoever made it: hloopt, or XLA
+    in what it dumps after optimisation. Several results are read where they are computed; a fusion that runs
+    asynchronously is computed where its result was waited for; a schedule is dropped. Library calls stay.
+
+    \b
+    Example:
+      hloopt defuse dump --stage after | hloopt optimize --passes priority-fusion
+      hloopt defuse samples/dump --stage after --simplify --no-metadata
+    """
+    from hloopt.pipelines import parse_pipeline
+    from hloopt.report.console import write_json
+
+    pipeline = parse_pipeline(f"defuse,{_SIMPLIFICATION}" if simplify else "defuse")
+    texts = open_texts(files)
+    product = Product.of(output, texts, proto=emit == "proto", as_json=as_json)
+
+    def step(found: Input) -> dict[str, Any]:
+        module = found.module
+        report = pipeline.run(module)
+        fusions = report.hits()["defuse"]["inline a fusion"]
+        if not as_json:
+            click.echo(f"{found.name}: fusions taken apart: {fusions}", err=True)
+        row = {"module": module.name, "fusions": fusions}
+        counts = {"before": report.instructions_before, "after": report.instructions_after}
+        return {**row, "instructions": counts, **product.write(module, found.name)}
+
+    rows, code = each_input(texts, step)
+    if as_json:
+        write_json("defuse", {"modules": rows})
+    ctx.exit(code)
