@@ -155,6 +155,8 @@ def _decide_consumer(user: Instruction) -> Decision:
     """What keeps an op or fusion from taking anything in."""
     if user.opcode == "bitcast":
         return forbid("consumer-is-bitcast")
+    if user.opcode == "tuple":
+        return forbid("consumer-is-tuple")
     if user.opcode == "custom-call":
         return forbid("custom-call", words=str(user.attributes.get("custom_call_target", "")))
     if not is_fusible(user):

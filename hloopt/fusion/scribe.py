@@ -18,8 +18,8 @@ __all__ = ["Scribe", "fusible_computations"]
 _ALONE: Final = frozenset({
     "producer-not-fusible", "producer-not-loop-fusible", "producer-is-root", "producer-is-fusion",
     "consumer-not-fusible", "consumer-not-loop-or-input-fusible", "constant-alone", "no-users",
-    "only-bitcast-users", "consumer-is-bitcast", "consumer-is-custom", "producer-not-loop-fusion",
-    "not-into-all", "horizontal-alone",
+    "only-bitcast-users", "consumer-is-bitcast", "consumer-is-tuple", "consumer-is-custom",
+    "producer-not-loop-fusion", "not-into-all", "horizontal-alone",
 })  # fmt: skip
 """Reasons that tell of an instruction rather than of two that nearly went together."""
 

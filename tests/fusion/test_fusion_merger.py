@@ -213,7 +213,7 @@ ROOT r = (f32[8,8], f32[64]) tuple(c, a)"""
     ("user", "code"),
     [
         ('f32[64] custom-call(p), custom_call_target="x"', "custom-call"),
-        ("(f32[64]) tuple(p)", "consumer-not-loop-or-input-fusible"),
+        ("(f32[64]) tuple(p)", "consumer-is-tuple"),
         ("f32[] dot(p, x), lhs_contracting_dims={0}, rhs_contracting_dims={0}",
          "consumer-not-loop-or-input-fusible"),
         ("f32[64] fusion(p, x), kind=kCustom, calls=shift", "consumer-is-custom"),
