@@ -64,6 +64,11 @@ class TritonFusions:
             return forbid("triton-not-tiled", words=found.words)
         return ALLOWED
 
+    def decide_constant(self, constant: Instruction) -> Decision:
+        """May a constant go into a Triton fusion: its tiles stay as they are."""
+        words = unsupported(constant, self.model.target)
+        return forbid("triton-unsupported", words=words) if words else ALLOWED
+
     def parameters(self, producer: Instruction, consumer: Instruction) -> BlockParameters | None:
         """The tiles of the fusion that both become; None unless one is a Triton fusion and they can be tiled.
 

@@ -238,7 +238,7 @@ class ComputationRun:
         if constant.is_root:
             return forbid("producer-is-root")
         if self.rules.is_triton(user):
-            return self.rules.triton(constant, user)
+            return self.triton.decide_constant(constant)
         if not self.rules.is_fusible(user):
             return forbid("consumer-not-fusible")
         return decide_scatter(constant, user)
