@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from weakref import WeakKeyDictionary
 
 from hloopt.analysis.hero import roots
+from hloopt.analysis.triton_config import is_triton
 from hloopt.fusion.fusible import (
     is_fusible,
     is_loop_fusible_consumer,
@@ -39,8 +40,9 @@ class Before:
 class Ledger:
     """The members of every fusion made in one module, by computation and the fusion's name.
 
-    ``outputs`` are the members whose results a fusion has.  ``open`` are fusions of the strategy that is at
-    work: which of them are left is known once it has come to its end (``settle``).  ``before`` has what may be
+    ``outputs`` are the members whose results a fusion has, ``configs`` the backend_config of those with kernels
+    made elsewhere.  Which of the fusions are left is known
+    once a strategy has come to its end (``settle``).  ``before`` has what may be
     fused, by computation and name, as it was before the first strategy, where somebody asked for that
     (``begin``).
     """
@@ -49,8 +51,8 @@ class Ledger:
     made: dict[tuple[str, str], dict[str, None]] = field(default_factory=dict)
     outputs: dict[tuple[str, str], dict[str, None]] = field(default_factory=dict)
     kinds: dict[tuple[str, str], str] = field(default_factory=dict)
+    configs: dict[tuple[str, str], str] = field(default_factory=dict)
     before: dict[str, dict[str, Before]] = field(default_factory=dict, repr=False)
-    _open: dict[tuple[str, str], Instruction] = field(default_factory=dict, repr=False)
 
     def begin(self, module: Module) -> None:
         """Note what there is before anything is fused; from the second time on nothing happens."""
@@ -68,32 +70,50 @@ class Ledger:
         """``producer`` is now part of what ``consumer`` was, which is called ``fusion``."""
         home = fusion.computation
         assert home is not None, "a fusion that has just been made"
-        place = home.name, fusion.name
-        first, second = (home.name, producer), (home.name, consumer)
-        members = {**self._members(first), **self._members(second)}
-        results = dict(self._outputs(second))
-        if multi_output:
-            results |= self._outputs(first)
-        self.made[place], self.outputs[place] = members, results
-        self.kinds[place] = fusion.attributes["kind"]
-        self._open[place] = fusion
+        kind = fusion.attributes["kind"]
+        self.record(home.name, producer, consumer, fusion.name, kind, multi_output=multi_output)
 
-    def settle(self) -> None:
+    def record(
+        self,
+        computation: str,
+        producer: str,
+        consumer: str,
+        fusion: str,
+        kind: str,
+        *,
+        multi_output: bool = False,
+    ) -> None:
+        """The same by names alone, for plans that are read afterwards."""
+        place = computation, fusion
+        first, second = (computation, producer), (computation, consumer)
+        # The consumer is gone, so that its rows can grow: a step costs what joins.
+        members = self.made.pop(second, None) or {consumer: None}
+        results = self.outputs.pop(second, None) or {consumer: None}
+        self.kinds.pop(second, None)
+        members |= self.inside(first)
+        if multi_output:
+            results |= self.results(first)
+        self.made[place], self.outputs[place], self.kinds[place] = members, results, kind
+
+    def settle(self, module: Module) -> None:
         """A strategy is through: fusions that have become part of others are no longer any."""
-        gone = [place for place, fusion in self._open.items() if not _stands(fusion, place)]
-        for place in gone:
-            for rows in (self.made, self.outputs, self.kinds):
-                rows.pop(place, None)
-        for place, fusion in self._open.items():
-            if place in self.kinds:
-                self.kinds[place] = fusion.attributes["kind"]
-        self._open.clear()
+        for place in list(self.made):
+            home = module.computations.get(place[0])
+            fusion = home.by_name.get(place[1]) if home is not None else None
+            if fusion is None or fusion.opcode != "fusion":
+                for rows in (self.made, self.outputs, self.kinds, self.configs):
+                    rows.pop(place, None)
+                continue
+            kind = self.kinds[place] = fusion.attributes["kind"]
+            config = fusion.attributes.get("backend_config")
+            if kind == "kCustom" and config is not None:
+                self.configs[place] = str(config)
 
     def members(self, instruction: Instruction) -> tuple[str, ...]:
         """What an op or fusion is made of: its own name where it is no fusion that has been made."""
         home = instruction.computation
         if instruction.opcode == "fusion" and home is not None:
-            return tuple(self._members((home.name, instruction.name)))
+            return tuple(self.inside((home.name, instruction.name)))
         return (instruction.name,)
 
     def origin(self, inner: Instruction, fusion: Instruction) -> str:
@@ -104,16 +124,13 @@ class Ledger:
         plain = _SERIAL.sub("", inner.name)
         return next((name for name in members if name == plain), inner.name)
 
-    def _members(self, place: tuple[str, str]) -> dict[str, None]:
+    def inside(self, place: tuple[str, str]) -> dict[str, None]:
+        """The members of what has a name in a computation."""
         return self.made.get(place, {place[1]: None})
 
-    def _outputs(self, place: tuple[str, str]) -> dict[str, None]:
+    def results(self, place: tuple[str, str]) -> dict[str, None]:
+        """The members whose results it has."""
         return self.outputs.get(place, {place[1]: None})
-
-
-def _stands(fusion: Instruction, place: tuple[str, str]) -> bool:
-    home = fusion.computation
-    return home is not None and (home.name, fusion.name) == place
 
 
 class Ledgers:
@@ -131,8 +148,8 @@ class Ledgers:
 
     def settle(self) -> None:
         """A strategy is through with its module."""
-        for ledger in self._of.values():
-            ledger.settle()
+        for module, ledger in self._of.items():
+            ledger.settle(module)
 
     def open(self, module: Module) -> Ledger:
         """The ledger of a module; a new one where nothing has been fused in it."""
@@ -151,7 +168,7 @@ def describe(instruction: Instruction) -> str:
 def may_be_fused(instruction: Instruction) -> bool:
     """Whether some strategy could make an instruction part of a fusion."""
     if instruction.opcode == "fusion" and instruction.attributes["kind"] == "kCustom":
-        return False
+        return is_triton(instruction)
     return is_fusible(instruction) and (
         instruction.opcode in _HEROES
         or is_loop_fusible_producer(instruction)

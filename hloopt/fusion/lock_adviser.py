@@ -59,8 +59,11 @@ class LockAdviser:
             if name not in known:
                 return None
             common = known[name] if common is None else common & known[name]
-        if common:
-            group = self.decisions.groups[min(common)]
+        # Two that are both copied into a fusion are apart by themselves: one of its results has to be there.
+        groups = [self.decisions.groups[number] for number in sorted(common or ())]
+        groups = [group for group in groups if not set(group.outputs).isdisjoint(consumers)]
+        if groups:
+            group = groups[0]
             return Decision(True, "advised", words=f"{group.name} of {self.decisions.name}")
         return forbid("advised", words=f"no fusion of {self.decisions.name} has both")
 
@@ -141,6 +144,7 @@ def groups_of(ledger: Ledger) -> list[Group]:
             tuple(known),
             tuple(results) or (known[-1],),
             digest(rows[one].text for one in known),
+            ledger.configs.get((computation, name), ""),
         )
         found.append((rows[known[-1]].rank, group))
     order = {computation: number for number, computation in enumerate(ledger.before)}

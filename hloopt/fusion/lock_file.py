@@ -24,7 +24,9 @@
 
 A ``fusion`` is one kernel: its instructions by the names they have before anything is fused, in their order; an
 instruction may be in several.  ``outputs`` names those whose results it gives, where it is not the last one
-alone.  ``unfused`` are kernels of their own, too.  What is in neither is left to the strategy.  ``fuse`` and
+alone, ``backend_config`` what the kernel of a ``kCustom`` fusion is made by.
+
+``unfused`` are kernels of their own, too.  What is in neither is left to the strategy.  ``fuse`` and
 ``nofuse`` are about pairs, by the patterns of ``rewrite/naming.py``; module and computation may be left out.
 
 The choices of kernels stand in the same file (``kernels/lock.py``).  Nothing in it is imported.
@@ -61,7 +63,16 @@ __all__ = [
 VERSION: Final = 1
 _TOP: Final = ("version", "target", "device", "kernel", "fusion", "unfused", "fuse", "nofuse")
 _LISTS: Final = ("kernel", "fusion", "unfused", "fuse", "nofuse")
-_GROUP: Final = ("module", "computation", "name", "kind", "instructions", "outputs", "signature")
+_GROUP: Final = (
+    "module",
+    "computation",
+    "name",
+    "kind",
+    "instructions",
+    "outputs",
+    "backend_config",
+    "signature",
+)
 _UNFUSED: Final = ("module", "computation", "instructions")
 _PAIR: Final = ("producer", "consumer", "module", "computation", "reason")
 _KINDS: Final = ("kLoop", "kInput", "kOutput", "kCustom")
@@ -80,6 +91,7 @@ class Group:
     instructions: tuple[str, ...]
     outputs: tuple[str, ...]
     signature: str = ""
+    backend_config: str = ""
 
     @property
     def place(self) -> tuple[str, str]:
@@ -157,6 +169,8 @@ def decisions_text(groups: Iterable[Group], unfused: Iterable[Unfused]) -> str:
         lines += _list("instructions", group.instructions)
         if group.outputs != group.instructions[-1:]:
             lines += _list("outputs", group.outputs)
+        if group.backend_config:
+            lines.append(f"backend_config = {string(group.backend_config)}")
         if group.signature:
             lines.append(f"signature = {string(group.signature)}")
     for row in unfused:
@@ -257,7 +271,10 @@ def _group(row: Mapping[str, Any], where: str) -> Group:
         kind,
         instructions,
         outputs,
-        text_of(row, "signature", where) if "signature" in row else "",
+        *(
+            text_of(row, key, where) if key in row else ""
+            for key in ("signature", "backend_config")
+        ),
     )
 
 

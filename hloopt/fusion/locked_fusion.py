@@ -17,6 +17,7 @@ from hloopt.fusion.lock_file import Decisions, Group, PairRow, read_decisions
 from hloopt.fusion.scribe import Scribe, root_opcode
 from hloopt.ir import Computation, Instruction, Module, edit, walk
 from hloopt.rewrite.pass_ import Pass, PassLog
+from hloopt.types import Verbatim
 
 __all__ = ["LockedFusion"]
 
@@ -48,11 +49,11 @@ class LockedFusion(Pass):
         if decisions.groups and not mine:
             stale.append(f"it has no fusion of {module.name}")
         ranks: dict[Computation, dict[Instruction, int]] = {}
-        for group in _in_order(mine):
-            home = homes.get(group.computation)
-            if home is None:
-                stale.append(f"{group.name}: there is no computation {group.computation}")
-                continue
+        # Before the first of them is made, for a fusion takes names away that others read.
+        reasons = {group: _suits(group, homes.get(group.computation)) for group in mine}
+        stale += filter(None, reasons.values())
+        for group in _in_order([group for group in mine if not reasons[group]]):
+            home = homes[group.computation]
             rank = ranks.get(home)
             if rank is None:
                 rank = ranks[home] = {
@@ -86,6 +87,22 @@ def _in_order(groups: Sequence[Group]) -> list[Group]:
     return sorted(backwards, key=lambda group: not copies(group))
 
 
+def _suits(group: Group, home: Computation | None) -> str:
+    """Why a fusion of the file cannot be made of what there is now; empty where it can."""
+    if home is None:
+        return f"{group.name}: there is no computation {group.computation}"
+    gone = [name for name in group.instructions if name not in home.by_name]
+    if gone:
+        return f"{group.name}: there is no %{gone[0]} in {home.name}"
+    members = [home.by_name[name] for name in group.instructions]
+    if group.signature and group.signature != digest(map(describe, members)):
+        return f"{group.name}: its instructions are no longer what they were"
+    for member in members:
+        if not may_be_fused(member):
+            return f"{group.name}: %{member.name} ({member.opcode}) cannot be part of a fusion"
+    return ""
+
+
 class _Maker:
     """One fusion of the file."""
 
@@ -98,27 +115,19 @@ class _Maker:
         self.scribe = scribe
 
     def make(self) -> list[str]:
-        """Make it; what there is to say where it is not what it was."""
-        group, rows = self.group, self.home.by_name
-        gone = [name for name in group.instructions if name not in rows]
+        """Make it; what there is to say of members that have to stay apart."""
+        rows = self.home.by_name
+        gone = [name for name in self.group.instructions if name not in rows]
         if gone:
-            return [f"{group.name}: there is no %{gone[0]} in {self.home.name}"]
-        members = [rows[name] for name in group.instructions]
-        if group.signature and group.signature != digest(map(describe, members)):
-            return [f"{group.name}: its instructions are no longer what they were"]
-        for member in members:
-            if not may_be_fused(member):
-                return [
-                    f"{group.name}: %{member.name} ({member.opcode}) cannot be part of a fusion"
-                ]
-        return list(self._fuse(members))
+            return [f"{self.group.name}: %{gone[0]} is a result of another fusion"]
+        return list(self._fuse([rows[name] for name in self.group.instructions]))
 
     def _fuse(self, members: list[Instruction]) -> Iterable[str]:
         # Users come before what they use: a member joins once all that read it within the fusion are there.
         members.sort(key=self.rank.__getitem__)
         results = {self.home.by_name[name] for name in self.group.outputs}
         last = max(results, key=self.rank.__getitem__)
-        fusion = last
+        fusion, joined = last, False
         for member in reversed(members):
             if member is last:
                 continue
@@ -126,8 +135,12 @@ class _Maker:
             if not decision:
                 self.scribe.refused(member, fusion, decision)
                 yield f"{self.group.name}: %{member.name} stays apart: {decision.reason}"
-        if fusion is not last:
+            joined = joined or bool(decision)
+        if joined:
             fusion.attributes["kind"] = self.group.kind
+            if self.group.backend_config:
+                config = Verbatim(self.group.backend_config)
+                edit.set_attribute(fusion, "backend_config", config)
             apply.number_parameter_names((fusion.attributes["calls"],))
 
     def _join(
@@ -163,7 +176,9 @@ class _Maker:
         advised = self.scribe.advice.decide(member, fusion)
         if advised is not None and not advised:
             return advised
-        return decide_in_place(member, fusion) if is_read else Decision(True)
+        # A signature tells of a strategy that has looked at the same.
+        known = bool(self.group.signature)
+        return decide_in_place(member, fusion) if is_read and not known else Decision(True)
 
 
 def _merge(member: Instruction, fusion: Instruction, kind: str) -> Instruction:

@@ -1,0 +1,95 @@
+"""What a user can do about a refusal: the option that set the limit, or advice where advice is heard."""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+from typing import Final
+
+from hloopt.fusion.decision import Decision
+from hloopt.rewrite.pass_ import Pass
+from hloopt.rewrite.spec import pass_text
+
+__all__ = ["CORRECTNESS", "OPTIONS", "Remedy", "is_advisable", "remedies"]
+
+
+_FAR = 1 << 30
+"""A limit that nothing reaches."""
+
+
+@dataclass(frozen=True, slots=True)
+class Remedy:
+    """An option of the pass that refused, with the value that would let the pair through.
+
+    ``value`` None means the decision's actual figure, and ``more`` so much above it.
+    """
+
+    option: str
+    value: int | bool | None = None
+    more: int = 0
+
+
+OPTIONS: Final[dict[str, tuple[Remedy, ...]]] = {
+    "operands": (Remedy("max_operands"),),
+    "reductions": (Remedy("max_reductions"),),
+    "shared-memory": (Remedy("shared_memory"),),
+    "code-duplication": (Remedy("max_duplication"),),
+    "not-emitted-twice": (Remedy("max_barrier_emissions"),),
+    "barrier-users": (Remedy("max_barrier_users"),),
+    "heavy-computation": (Remedy("repeat_ratio", _FAR),),
+    "would-duplicate": (Remedy("may_duplicate", value=True),),
+    "constant-not-scalar": (Remedy("max_constant"),),
+    "ir-size": (Remedy("max_ir_size"),),
+    "block-splits": (Remedy("max_splits"),),
+    "both-reduce": (Remedy("significant_ratio", more=1),),
+    "more-bytes": (Remedy("max_bytes"),),
+    "uncoalesced": (Remedy("max_transposed"),),
+    "horizontal-size": (Remedy("elements"), Remedy("loop_elements")),
+    "horizontal-instructions": (Remedy("instructions"), Remedy("loop_instructions")),
+    "horizontal-parameters": (Remedy("parameter_bytes"),),
+    "horizontal-outputs": (Remedy("outputs"), Remedy("loop_outputs")),
+    "out-of-fuel": (Remedy("fuel", -1),),
+}
+"""By code: the options of passes that set the limit, those that a pass does not have left out."""
+
+CORRECTNESS: Final = frozenset({
+    "producer-not-fusible", "producer-is-root", "producer-orders-others", "consumer-not-fusible",
+    "consumer-shares-buffers", "in-place-same-operand", "in-place-several-accesses",
+    "in-place-read-elsewhere", "in-place-several-updates", "in-place-other-place",
+    "in-place-unrecognized", "shared-memory", "operands", "out-of-fuel", "no-users", "scatter-producer",
+    "scatter-in-place-operand", "scatter-reads-in-place-operand", "would-cycle", "siblings-connected",
+    "several-updates", "custom-call", "loop-carried", "consumer-is-custom", "consumer-is-bitcast",
+    "only-bitcast-users", "horizontal-shares-parameter",
+})  # fmt: skip
+"""Reasons that hold whatever a user's rule or lock file says."""
+
+
+def remedies(decision: Decision, instance: Pass | None) -> list[str]:
+    """The pass with the option that lets a pair through, as ``--passes`` takes it; a text for each way."""
+    if instance is None or not dataclasses.is_dataclass(instance):
+        return []
+    had = {field.name for field in dataclasses.fields(instance)}
+    found = []
+    for remedy in OPTIONS.get(decision.code, ()):
+        value = _value(remedy, decision)
+        if remedy.option in had and value is not None and _is_limit(instance, remedy, decision):
+            better = dataclasses.replace(instance, **{remedy.option: value})  # type: ignore[type-var]
+            found.append(pass_text(better))
+    return found
+
+
+def _value(remedy: Remedy, decision: Decision) -> int | bool | None:
+    if remedy.value is not None:
+        return remedy.value
+    return decision.actual + remedy.more if decision.actual is not None else None
+
+
+def _is_limit(instance: Pass, remedy: Remedy, decision: Decision) -> bool:
+    """Of several options that limit the same, the one that did: its value was the limit."""
+    several = len(OPTIONS[decision.code]) > 1
+    return not several or getattr(instance, remedy.option) == decision.limit
+
+
+def is_advisable(decision: Decision) -> bool:
+    """Whether a rule or lock file of the user could have it otherwise."""
+    return not decision.allowed and decision.code not in CORRECTNESS

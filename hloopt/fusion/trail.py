@@ -1,0 +1,204 @@
+"""Where the instructions of a file go while passes run: what somebody who explains fusion has to know.
+
+The trail has the graph as it was right before the first strategy, which instructions of the file each of its
+nodes is, which pass took the others away, and the plans of all strategies in their order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from hloopt.fusion.advice import is_strategy
+from hloopt.fusion.homes import fusible_computations
+from hloopt.fusion.locked_fusion import LockedFusion
+from hloopt.fusion.plan import FusionPlan
+from hloopt.ir import Computation, Instruction, Module, walk
+from hloopt.rewrite import Pass, PassRun, Watcher
+from hloopt.rewrite.naming import op_name_of
+from hloopt.types.shape import without_layout
+
+__all__ = ["Given", "Gone", "Node", "Stage", "Trail", "node_of"]
+
+Place = tuple[str, str]
+"""Computation and name."""
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """An instruction before the first strategy.
+
+    place   where it stands in the HLO text: file, line and column, or what there is of them
+    source  the user's line, empty where nothing names it
+    users   names, in the order of their operands' use
+    """
+
+    computation: str
+    name: str
+    opcode: str
+    shape: str
+    operands: tuple[str, ...]
+    users: tuple[str, ...]
+    op_name: str = ""
+    place: str = ""
+    source: str = ""
+    number: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Given:
+    """An instruction of the file: ``caller`` is the fusion or other op whose computation it stands in."""
+
+    computation: str
+    name: str
+    opcode: str
+    op_name: str
+    caller: str = ""
+    caller_opcode: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Gone:
+    """The run that took an instruction away, and what it said of that."""
+
+    pass_name: str
+    run: int
+    rule: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Stage:
+    """One run of a strategy."""
+
+    instance: Pass | None
+    run: int
+    plan: FusionPlan
+
+
+@dataclass
+class Trail(Watcher):
+    """A watcher of one run of a pipeline over one module.
+
+    given   the instructions of the file by computation and name
+    nodes   those before the first strategy, by computation and name
+    became  which nodes an instruction of the file has become
+    gone    what took away those that became none
+    stages  the strategies' runs
+    alive   names after the last strategy, and what they are called at the very end
+    """
+
+    given: dict[Place, Given] = field(default_factory=dict)
+    nodes: dict[Place, Node] = field(default_factory=dict)
+    became: dict[Place, list[Place]] = field(default_factory=dict)
+    gone: dict[Place, Gone] = field(default_factory=dict)
+    stages: list[Stage] = field(default_factory=list)
+    alive: dict[Place, Instruction] = field(default_factory=dict)
+    _keys: dict[Place, object] = field(default_factory=dict)
+
+    def begin(self, module: Module) -> None:
+        """Note what the file has."""
+        for computation in module:
+            caller = next(iter(computation.callers), None)
+            for entry in computation:
+                place = computation.name, entry.name
+                self.given[place] = Given(
+                    computation.name,
+                    entry.name,
+                    entry.opcode,
+                    op_name_of(entry),
+                    caller.name if caller is not None else "",
+                    caller.opcode if caller is not None else "",
+                )
+                self._keys[place] = _key(entry)
+
+    def before(self, number: int, instance: Pass, module: Module) -> None:
+        """Note the graph before the first strategy."""
+        if not self.nodes and (is_strategy(instance) or isinstance(instance, LockedFusion)):
+            self._note(module)
+
+    def after(self, run: PassRun, module: Module) -> None:
+        """Note what a pass took away, and the plans of strategies."""
+        plans = [record for record in run.records if isinstance(record, FusionPlan)]
+        self.stages += (Stage(run.instance, run.number, plan) for plan in plans)
+        if plans:
+            self.alive = {
+                (home.name, entry.name): entry
+                for home in fusible_computations(module)
+                for entry in home
+            }
+        if run.changed and not self.nodes:
+            self._follow(run, module)
+
+    def end(self, module: Module) -> None:
+        """Note the graph of a pipeline that fuses nothing."""
+        if not self.nodes:
+            self._note(module)
+        if not self.alive:
+            self.alive = {
+                (home.name, entry.name): entry
+                for home in fusible_computations(module)
+                for entry in home
+            }
+
+    def final_name(self, computation: str, kernel: str) -> str:
+        """What a kernel is called after all passes; empty where it is gone."""
+        entry = self.alive.get((computation, kernel))
+        return entry.name if entry is not None and entry.computation is not None else ""
+
+    def _follow(self, run: PassRun, module: Module) -> None:
+        left = {_key(entry) for entry in module.instructions()}
+        names = {(home.name, entry.name) for home in module for entry in home}
+        lost = [
+            place
+            for place, key in self._keys.items()
+            if place not in self.gone and key not in left and place not in names
+        ]
+        rules = {
+            (remark.computation, remark.instruction): remark.rule
+            for remark in run.remarks
+            if remark.kind == "passed"
+        }
+        for place in lost:
+            self.gone[place] = Gone(run.instance.name, run.number, rules.get(place, ""))
+
+    def _note(self, module: Module) -> None:
+        by_key: dict[object, list[Place]] = {}
+        for home in fusible_computations(module):
+            for node, entry in _nodes(home, module):
+                place = home.name, node.name
+                self.nodes[place] = node
+                by_key.setdefault(_key(entry), []).append(place)
+        for place, key in self._keys.items():
+            found = by_key.get(key)
+            if found is None and place in self.nodes:
+                found = [place]
+            if found is not None:
+                self.became[place] = found
+                self.gone.pop(place, None)
+
+
+def _key(instruction: Instruction) -> object:
+    """What stays with an instruction and its copies: its place in the text, or else itself."""
+    return instruction.offset if instruction.offset >= 0 else instruction
+
+
+def _nodes(home: Computation, module: Module) -> Iterator[tuple[Node, Instruction]]:
+    for number, entry in enumerate(walk.post_order(home)):
+        yield node_of(entry, module, number), entry
+
+
+def node_of(entry: Instruction, module: Module, number: int = 0) -> Node:
+    """An instruction as a node; ``number`` is its rank among those of its computation."""
+    home = entry.computation
+    return Node(
+        home.name if home is not None else "",
+        entry.name,
+        entry.opcode,
+        str(without_layout(entry.shape)),
+        tuple(dict.fromkeys(operand.name for operand in entry.operands)),
+        tuple(user.name for user in entry.users),
+        op_name_of(entry),
+        module.place(entry),
+        module.user_line(entry.metadata),
+        number,
+    )
