@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from hloopt.analysis.emitters.pairs import Kernels
+from hloopt.cost_models.model import CostModel
 from hloopt.cost_models.registry import DEFAULT, find_model
-from hloopt.cost_models.xla_2026 import Xla2026
 from hloopt.fusion.limits import KernelLimits
 from hloopt.fusion.plan import FusionPlan
 from hloopt.fusion.priority.rules import PairRules
@@ -20,7 +20,7 @@ from hloopt.fusion.scribe import Scribe, fusible_computations
 from hloopt.fusion.triton import TritonFusions
 from hloopt.ir import Module
 from hloopt.rewrite.pass_ import Pass, PassLog
-from hloopt.targets import find_target
+from hloopt.targets import Target, find_target
 
 __all__ = ["PriorityFusion"]
 
@@ -68,32 +68,39 @@ ENTRY main {
     def run(self, module: Module, log: PassLog) -> bool:
         return bool(self.fuse(module, log).steps)
 
-    def fuse(self, module: Module, log: PassLog | None = None) -> FusionPlan:
+    def fuse(
+        self, module: Module, log: PassLog | None = None, device: Target | None = None
+    ) -> FusionPlan:
         """Fuse in place; what was done and what was refused and why.
 
-        Raises ``UsageError`` for a model or target nobody knows.
+        ``device`` takes the place of ``target``, for descriptions that have no name.  Raises ``UsageError``
+        for a model or target nobody knows.
         """
-        target = find_target(self.target)
+        target = device or find_target(self.target)
         model = find_model(self.cost_model)(target)
         scribe = Scribe(self.name, log, self.fuel)
         scribe.plan.cost_model, scribe.plan.target = self.cost_model, target.name
+        rules = self.rules(model)
+        triton = TritonFusions(model, rules.limits)
+        for computation in fusible_computations(module):
+            ComputationRun(computation, rules, model, triton, scribe, self.max_constant).run()
+        return scribe.close()
+
+    def rules(self, model: CostModel) -> PairRules:
+        """The rules by which this decides about pairs, with these limits and the model's device."""
         limits = KernelLimits(
             max_operands=self.max_operands,
             max_reductions=self.max_reductions,
-            shared_memory=self.shared_memory or target.shared_per_block,
+            shared_memory=self.shared_memory or model.target.shared_per_block,
             row_bytes=self.row_bytes,
             column_bytes=self.column_bytes,
         )
-        kernels = model.kernels if isinstance(model, Xla2026) else Kernels(target)
-        triton = TritonFusions(model, limits)
-        for computation in fusible_computations(module):
-            rules = PairRules(
-                limits,
-                model.usage,
-                kernels,
-                triton=triton.decide,
-                significant_ratio=self.significant_ratio,
-                max_ir_size=self.max_ir_size,
-            )
-            ComputationRun(computation, rules, model, triton, scribe, self.max_constant).run()
-        return scribe.close()
+        kernels = getattr(model, "kernels", None)
+        return PairRules(
+            limits,
+            model.usage,
+            kernels if isinstance(kernels, Kernels) else Kernels(model.target),
+            triton=TritonFusions(model, limits).decide,
+            significant_ratio=self.significant_ratio,
+            max_ir_size=self.max_ir_size,
+        )

@@ -1,12 +1,13 @@
 """What our fusion of 2026 makes of XLA's modules, beside what XLA makes of them.
 
     python tests/corpus/fusion_beside.py [--after FOLDER] [--pipeline TEXT] [NAME...]
+    python tests/corpus/fusion_beside.py --refusals [NAME...]
 
 For each ``corpus/jax`` NAME with ``NAME.prefusion.hlo`` (the module as XLA's fusion passes get it) and
-``NAME.fused.hlo`` (as they leave it): the kernels of ours and theirs, how many of theirs ours has as well (a
-kernel is what it computes and what results it has, by digests of values: names do not count), and whether all are
-the same.  ``--after`` takes XLA's module after priority fusion alone out of FOLDER/NAME/k (dumps), and runs that
-pass alone.  With names: the kernels that only one side has.
+``NAME.fused.hlo`` (as they leave it): the kernels of ours and theirs, how many both have (a kernel is the values it
+computes, whatever their names), and whether all are the same.  ``--after`` takes XLA's module after priority fusion
+alone out of dumps (FOLDER/NAME/k), and runs that pass alone.  With names: the kernels that only one side has.
+``--refusals``: XLA's steps are done again, and at each our rules are asked for what XLA decided there.
 """
 
 from __future__ import annotations
@@ -16,7 +17,9 @@ import os
 import sys
 import time
 from collections import Counter
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, field, fields
+from itertools import takewhile
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -24,26 +27,30 @@ if __name__ == "__main__":
     sys.path[:0] = [str(ROOT)]
 
 import hloopt  # noqa: E402 - the path comes first
-from hloopt.analysis.value_digests import ValueDigests  # noqa: E402
+from hloopt.cost_models.xla_2026 import Xla2026  # noqa: E402
 from hloopt.errors import HlooptError  # noqa: E402
-from hloopt.ir import Instruction, Module  # noqa: E402
+from hloopt.fusion.advice import Advice  # noqa: E402
+from hloopt.fusion.partition import compare_partitions, partition  # noqa: E402
+from hloopt.fusion.priority.benefit import Benefits  # noqa: E402
+from hloopt.fusion.priority_fusion import PriorityFusion  # noqa: E402
+from hloopt.fusion.replay import replay  # noqa: E402
+from hloopt.fusion.xla_log import Fused, Ineligible, XlaLog, read_log  # noqa: E402
+from hloopt.fusion.xla_reasons import code_of  # noqa: E402
+from hloopt.ir import Computation, Instruction, edit  # noqa: E402
 from hloopt.pipelines import parse_pipeline  # noqa: E402
+from hloopt.source import Source  # noqa: E402
+from hloopt.targets import target  # noqa: E402
 
-__all__ = ["BOTH", "Outcome", "compare", "kernels"]
+__all__ = ["BOTH", "Outcome", "Verdicts", "compare", "verdicts"]
 
-PRIORITY = "priority-fusion"
+FIRST = "variadic-op-splitter,sort-iota-fusion"
+PRIORITY = f"{FIRST},priority-fusion"
 BOTH = f"{PRIORITY},cse,dce,multi-output-fusion,cse,dce"
-
-_NO_KERNEL = frozenset({
-    "parameter", "constant", "tuple", "get-tuple-element", "bitcast", "while", "conditional", "call", "after-all",
-    "opt-barrier",
-})  # fmt: skip
-Key = tuple[tuple[bytes, ...], tuple[bytes, ...]]
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """Kernels of both sides, as many of theirs as ours has, and seconds of our passes."""
+    """Kernels of both sides, as many as both have, and seconds of our passes."""
 
     ours: int
     theirs: int
@@ -56,14 +63,39 @@ class Outcome:
         return self.ours == self.theirs == self.common
 
 
-def kernels(module: Module) -> dict[Instruction, Key]:
-    """What each kernel computes: the digests of its values, each once, and of its results."""
-    digests = ValueDigests(module).kernels
-    return {
-        entry: (tuple(sorted({value for value, _ in found.inner})), tuple(sorted(found.outputs)))
-        for entry, found in digests.items()
-        if entry.opcode not in _NO_KERNEL
-    }
+@dataclass
+class Verdicts:
+    """What XLA's log says of producers, and what our rules say of the same at the same moment.
+
+    refused    producers XLA refuses, and how many of them we refuse, too; for the same reason
+    allowed    producers XLA prices, and how many of them we allow, too
+    others     by XLA's words and our answer, where they are not the same
+    """
+
+    refused: int = 0
+    refused_too: int = 0
+    same_reason: int = 0
+    allowed: int = 0
+    allowed_too: int = 0
+    others: Counter[tuple[str, str]] = field(default_factory=Counter)
+
+    def take(self, reason: str | None, ours: str, code: str) -> None:
+        """One step: XLA's words of a refusal, or None; our answer in words, and its code."""
+        if reason is None:
+            self.allowed += 1
+            self.allowed_too += not code
+        else:
+            self.refused += 1
+            self.refused_too += bool(code)
+            self.same_reason += code_of(reason) == code
+        if (code_of(reason) if reason is not None else "") != code:
+            self.others[(reason or "allowed")[:60], ours[:60]] += 1
+
+    def __str__(self) -> str:
+        return (
+            f"refused {self.refused_too}/{self.refused}, same reason {self.same_reason}/{self.refused},"
+            f" allowed {self.allowed_too}/{self.allowed}"
+        )
 
 
 def compare(before: str, after: str, pipeline: str) -> tuple[Outcome, list[str]]:
@@ -73,28 +105,56 @@ def compare(before: str, after: str, pipeline: str) -> tuple[Outcome, list[str]]
     start = time.perf_counter()
     passes.run(module)
     seconds = time.perf_counter() - start
-    ours, theirs = kernels(module), kernels(hloopt.parse(after))
-    mine, other = Counter(ours.values()), Counter(theirs.values())
-    lines = [*_only("ours", ours, other), *_only("theirs", theirs, mine)]
-    return Outcome(len(ours), len(theirs), (mine & other).total(), seconds), lines
+    ours, theirs = partition(module), partition(hloopt.parse(after))
+    found = compare_partitions(ours, theirs)
+    outcome = Outcome(ours.counts.total(), theirs.counts.total(), found.same, seconds)
+    lines = [f"  ours   {_told(entry)}" for entry in found.only_left]
+    return outcome, [*lines, *(f"  theirs {_told(entry)}" for entry in found.only_right)]
 
 
-def _only(side: str, found: dict[Instruction, Key], other: Counter[Key]) -> list[str]:
-    lines = []
-    left = other.copy()
-    for entry, key in found.items():
-        if left[key] > 0:
-            left[key] -= 1
+def _told(entry: Instruction) -> str:
+    assert entry.computation is not None
+    opcodes = Counter(inner.opcode for inner in entry.attributes.get("calls", [entry]))
+    what = " ".join(f"{opcode}:{count}" for opcode, count in opcodes.most_common())
+    return f"{entry.computation.name}/{entry.name} {entry.shape} {what}"
+
+
+def verdicts(before: str, log: XlaLog, into: Verdicts) -> None:
+    """Ask our rules at each step of XLA's log for what XLA decided."""
+    module = hloopt.parse(before)
+    known = set(module.entry.by_name)
+    parse_pipeline(FIRST).run(module)
+    _name_as(log, module.entry, known)
+    model = Xla2026(target("h200"))
+    rules = PriorityFusion().rules(model)
+    for event in replay(module, log):
+        if isinstance(event.step, Fused):
+            for gone in (*event.consumers, event.producer, event.fusion):
+                if gone is not None:
+                    rules.forget(gone)
+                    model.forget(gone)
             continue
-        assert entry.computation is not None
-        opcodes = Counter(
-            inner.opcode
-            for inner in entry.attributes.get("calls", [entry])
-            if inner.opcode not in ("parameter", "constant")
-        )
-        what = " ".join(f"{opcode}:{count}" for opcode, count in opcodes.most_common())
-        lines.append(f"  {side} {entry.computation.name}/{entry.name} {entry.shape} {what}")
-    return lines
+        benefits = Benefits(rules, model, Advice())
+        benefits.open(event.producer)
+        refusal = benefits.refusal(event.producer)
+        code = refusal[1].code if refusal is not None else ""
+        reason = event.step.reason if isinstance(event.step, Ineligible) else None
+        into.take(reason, str(refusal[1]) if refusal is not None else "allowed", code)
+
+
+def _name_as(log: XlaLog, entry: Computation, known: set[str]) -> None:
+    """Call what the first passes made as XLA's log does, which alone tells how many names XLA had used up."""
+    steps = takewhile(lambda step: not isinstance(step, Fused), log.steps)
+    names = dict.fromkeys(step.producer for step in steps if step.producer.startswith("fusion"))
+    made = [one for one in entry if one.opcode == "fusion" and one.name not in known]
+    missing = sorted((name for name in names if name not in known), key=_number)
+    if len(missing) == len(made):
+        for fusion, name in zip(made, missing, strict=True):
+            edit.rename(fusion, name)
+
+
+def _number(name: str) -> int:
+    return int(name.rpartition(".")[2]) if "." in name else 0
 
 
 def main() -> int:
@@ -102,11 +162,37 @@ def main() -> int:
     parser.add_argument("names", nargs="*")
     parser.add_argument("--after", type=Path)
     parser.add_argument("--pipeline")
+    parser.add_argument("--refusals", action="store_true")
     options = parser.parse_args()
     folder = Path(os.environ["HLOOPT_CORPUS"]) / "jax"
     names = options.names or sorted(
         path.name.removesuffix(".fused.hlo") for path in folder.glob("*.fused.hlo")
     )
+    if options.refusals:
+        return _refusals(folder, names)
+    return _partitions(folder, names, options)
+
+
+def _refusals(folder: Path, names: Sequence[str]) -> int:
+    total = Verdicts()
+    for name in names:
+        own = Verdicts()
+        log = folder / f"{name}.fusion_log.txt"
+        if not log.exists():
+            continue
+        before = (folder / f"{name}.prefusion.hlo").read_text()
+        verdicts(before, read_log(Source(log.read_text(), log.name)), own)
+        print(f"{name:34} {own}", flush=True)
+        for key in fields(Verdicts):
+            value = getattr(total, key.name) + getattr(own, key.name)
+            setattr(total, key.name, value)
+    print(f"all {total}")
+    for (theirs, ours), count in total.others.most_common(40):
+        print(f"{count:6} XLA: {theirs!r}; ours: {ours!r}")
+    return 0
+
+
+def _partitions(folder: Path, names: Sequence[str], options: argparse.Namespace) -> int:
     pipeline = options.pipeline or (PRIORITY if options.after else BOTH)
     same = ours = theirs = failed = done = 0
     for name in names:
