@@ -80,13 +80,13 @@ ENTRY main {
         model = find_model(self.cost_model)(target)
         scribe = Scribe(self.name, log, self.fuel)
         scribe.plan.cost_model, scribe.plan.target = self.cost_model, target.name
-        rules = self.rules(model)
+        rules = self.pair_rules(model)
         triton = TritonFusions(model, rules.limits)
         for computation in fusible_computations(module):
             ComputationRun(computation, rules, model, triton, scribe, self.max_constant).run()
         return scribe.close()
 
-    def rules(self, model: CostModel) -> PairRules:
+    def pair_rules(self, model: CostModel) -> PairRules:
         """The rules by which this decides about pairs, with these limits and the model's device."""
         limits = KernelLimits(
             max_operands=self.max_operands,

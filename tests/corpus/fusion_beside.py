@@ -126,7 +126,7 @@ def verdicts(before: str, log: XlaLog, into: Verdicts) -> None:
     parse_pipeline(FIRST).run(module)
     _name_as(log, module.entry, known)
     model = Xla2026(target("h200"))
-    rules = PriorityFusion().rules(model)
+    rules = PriorityFusion().pair_rules(model)
     for event in replay(module, log):
         if isinstance(event.step, Fused):
             for gone in (*event.consumers, event.producer, event.fusion):
