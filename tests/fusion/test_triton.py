@@ -121,8 +121,10 @@ REFUSED = {
         "f32[48,100] reshape(x0)",
         ("f32[75,64]",),
         "triton-not-tiled",
-        "the kernel of both cannot be cut into tiles: no tile of reshape q is one at"
-        + " (((d0 * 100 + d1) / 64), ((d0 * 100 + d1) % 64))",
+        (
+            "the kernel of both cannot be cut into tiles: no tile of reshape q is one at"
+            " (((d0 * 100 + d1) / 64), ((d0 * 100 + d1) % 64))"
+        ),
     ),
 }  # fmt: skip
 OTHER = """other { a = f32[] parameter(0) b = f32[] parameter(1) s = f32[] sign(a) ROOT c = f32[] add(s, b) }
