@@ -14,6 +14,7 @@ from hloopt.fusion.horizontal_input_fusion import HorizontalInputFusion
 from hloopt.fusion.horizontal_loop_fusion import HorizontalLoopFusion
 from hloopt.fusion.instruction_fusion import InstructionFusion
 from hloopt.fusion.locked_fusion import LockedFusion
+from hloopt.fusion.multi_output_fusion import MultiOutputFusion
 from hloopt.fusion.priority_fusion import PriorityFusion
 from hloopt.fusion.rename_fusions import RenameFusions
 from hloopt.fusion.sort_iota_fusion import SortIotaFusion
@@ -146,6 +147,7 @@ _ALL: tuple[type[Pass], ...] = (
     InstructionFusion,
     FusionMerger,
     PriorityFusion,
+    MultiOutputFusion,
     HorizontalLoopFusion,
     HorizontalInputFusion,
     RenameFusions,

@@ -8,7 +8,7 @@ in question and memory stays linear.  Ranks follow a merge by reordering the aff
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import TypeAlias
 
 from hloopt.ir import Computation, Instruction, walk
@@ -16,17 +16,22 @@ from hloopt.ir import Computation, Instruction, walk
 __all__ = ["Reachability"]
 
 _Step: TypeAlias = Callable[[Instruction], Iterator[Instruction]]
+_GOLDEN = (5**0.5 - 1) / 2
+"""Multiples of it, without their whole parts, spread evenly however many there are."""
+_TRIES = 4
 
 
 class Reachability:
     """Ranks of a computation's instructions, and dependence between them."""
 
     def __init__(self, computation: Computation) -> None:
-        self._rank: dict[Instruction, int] = {
+        self._rank: dict[Instruction, float] = {
             instruction: at for at, instruction in enumerate(walk.post_order(computation))
         }
+        self._taken: set[float] = set(self._rank.values())
+        self._inserted = 0
 
-    def rank(self, instruction: Instruction) -> int:
+    def rank(self, instruction: Instruction) -> float:
         """The instruction's place; whatever depends on it has a higher one."""
         return self._rank[instruction]
 
@@ -70,9 +75,53 @@ class Reachability:
         """``new`` stands where ``old`` stood, with no predecessors that rank higher."""
         self._rank[new] = self._rank.pop(old)
 
+    def follow(self, merged: Instruction, gone: Iterable[Instruction]) -> None:
+        """Make ranks right again after an edit: ``merged`` has taken over what some instructions did.
+
+        Of ``gone``, those that have left the computation are forgotten; users of ``merged`` that are new (and
+        their new users) get ranks.  Raises ``ValueError`` when the edit made a cycle.
+        """
+        for instruction in gone:
+            if instruction.computation is None:
+                self.forget(instruction)
+        for user in merged.users:
+            self._adopt(user)
+        self.restore(merged)
+
+    def _adopt(self, new: Instruction) -> None:
+        if new in self._rank:
+            return
+        for user in new.users:
+            self._adopt(user)
+        place = self._free_place(new)
+        if place is None:
+            order = sorted(self._rank, key=self._rank.__getitem__)
+            self._rank = {instruction: at for at, instruction in enumerate(order)}
+            self._taken = set(self._rank.values())
+            place = self._free_place(new)
+            assert place is not None
+        self._rank[new] = place
+        self._taken.add(place)
+
+    def _free_place(self, new: Instruction) -> float | None:
+        """A rank right below all that come after; None where floats have none left.
+
+        Several may be put between the same two: each takes another part of the gap.
+        """
+        low = max((self._rank[source] for source in _predecessors(new)), default=-1.0)
+        high = min((self._rank[user] for user in _successors(new)), default=low + 1.0)
+        if low >= high:
+            low = high - 1.0
+        for _ in range(_TRIES):
+            self._inserted += 1
+            place = low + (high - low) * (self._inserted * _GOLDEN % 1)
+            if low < place < high and place not in self._taken:
+                return place
+        return None
+
     def forget(self, instruction: Instruction) -> None:
         """The instruction has left the computation."""
-        del self._rank[instruction]
+        self._taken.discard(self._rank.pop(instruction))
 
     def restore(self, merged: Instruction) -> None:
         """Make ranks right again after ``merged`` got new predecessors or successors.
@@ -130,7 +179,7 @@ class Reachability:
             self._rank[instruction] = place
 
     def _region(
-        self, start: Instruction, step: _Step, floor: int, ceiling: int
+        self, start: Instruction, step: _Step, floor: float, ceiling: float
     ) -> set[Instruction]:
         seen, pending = {start}, [start]
         while pending:

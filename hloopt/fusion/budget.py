@@ -38,17 +38,26 @@ def reduction_count(instruction: Instruction) -> int:
     return int(instruction.opcode == "reduce" and is_unnested(instruction))
 
 
-def decide_operands(producer: Instruction, consumer: Instruction, limits: KernelLimits) -> Decision:
+def decide_operands(
+    producer: Instruction,
+    consumer: Instruction,
+    limits: KernelLimits,
+    *,
+    multi_output: bool = False,
+) -> Decision:
     """Whether operands and outputs of producer and consumer together stay within the limit.
 
-    A fusion that does not get more operands than the consumer has is always accepted.
+    A fusion that gets no more operands than the consumer has is always accepted, unless it gets the results of
+    both (``multi_output``).
     """
     outputs = subshapes(producer.shape) + subshapes(consumer.shape)
     most = len(producer.operands) + len(consumer.operands) - 1 + outputs
     if most <= limits.max_operands:
         return ALLOWED
     union = {*producer.operands, *consumer.operands} - {producer, consumer}
-    if len(union) <= len(consumer.operands) or len(union) + outputs <= limits.max_operands:
+    if not multi_output and len(union) <= len(consumer.operands):
+        return ALLOWED
+    if len(union) + outputs <= limits.max_operands:
         return ALLOWED
     return forbid("operands", limit=limits.max_operands, actual=len(union) + outputs)
 

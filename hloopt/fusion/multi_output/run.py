@@ -1,0 +1,205 @@
+"""One computation while multi-output fusion goes through it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from hloopt.analysis.reachability import Reachability
+from hloopt.cost_models.model import Comparison, CostModel
+from hloopt.fusion import apply
+from hloopt.fusion.apply import has_tuple_root
+from hloopt.fusion.decision import Decision, forbid
+from hloopt.fusion.kinds import choose_kind
+from hloopt.fusion.multi_output.rules import MultiOutputRules, is_nestable_variadic
+from hloopt.fusion.scribe import Scribe, root_opcode
+from hloopt.ir import Computation, Instruction, walk
+
+__all__ = ["ComputationRun"]
+
+
+@dataclass
+class ComputationRun:
+    """Users before what they use: siblings that read a value, then its producer with one of them.
+
+    siblings, producer_consumer  which of the two is done
+    """
+
+    computation: Computation
+    rules: MultiOutputRules
+    model: CostModel
+    scribe: Scribe
+    siblings: bool = True
+    producer_consumer: bool = True
+
+    def __post_init__(self) -> None:
+        self.reachability = Reachability(self.computation)
+        self.bodies: dict[Computation, None] = {}
+
+    def run(self) -> None:
+        """Each instruction once, as what is shared and as producer."""
+        for producer in reversed(walk.post_order(self.computation)):
+            if producer.computation is not self.computation or not _takes_part(producer):
+                continue
+            if self.siblings:
+                self._fuse_users(producer)
+            if self.producer_consumer:
+                self._fuse_producer(producer)
+        if self.bodies:
+            apply.restore_order(self.computation)
+            living = [body for body in self.bodies if body.callers]
+            apply.number_parameter_names(living)
+
+    # ---- siblings ------------------------------------------------------------------------------------
+
+    def _fuse_users(self, shared: Instruction) -> None:
+        if len(shared.users) < 2:
+            return
+        users = [user for user in shared.users if self._is_sibling(user)]
+        if len(users) < 2:
+            return
+        verdict = self.rules.decide_shared(shared)
+        users.sort(key=_preference, reverse=True)
+        gone: set[Instruction] = set()
+        for at, first in enumerate(users):
+            if first in gone or first.opcode != "fusion":
+                continue
+            for second in users[at + 1 :]:
+                if second in gone:
+                    continue
+                decision = self._decide_siblings(first, second, shared, verdict)
+                if decision:
+                    gone.add(second)
+                    self._merge(first, second)
+                else:
+                    self.scribe.refused(second, first, decision)
+
+    def _is_sibling(self, user: Instruction) -> bool:
+        if not user.users or is_nestable_variadic(user) or not self.rules.decide_root(user):
+            return False
+        if not has_tuple_root(user):
+            return True
+        return all(reader.opcode == "get-tuple-element" for reader in user.users)
+
+    def _decide_siblings(
+        self, first: Instruction, second: Instruction, shared: Instruction, verdict: Decision
+    ) -> Decision:
+        advised = self.scribe.advice.decide(second, first)
+        if advised is not None and not advised:
+            return advised
+        wanted = advised is not None
+        if not (verdict or wanted):
+            return verdict
+        decision = self.rules.decide_siblings(
+            first, second, shared, self.reachability, wanted=wanted
+        )
+        spent = self.scribe.allows() if decision else None
+        return decision if spent is None else spent
+
+    def _merge(self, first: Instruction, second: Instruction) -> None:
+        before = first.name, root_opcode(first)
+        facts = self.rules.facts.of(first) + self.rules.facts.of(second)
+        # As in XLA, an op by itself does not change the word for the fusion it joins.
+        kind = "kInput" if second.attributes.get("kind") == "kInput" else None
+        gone = (second, *second.users)
+        apply.merge_siblings(first, second, kind, keep_order=False)
+        self._follow(first, gone)
+        self._changed(first, second)
+        self.rules.became(first, facts)
+        self.scribe.fused(second, before, first, duplicated=False, multi_output=True)
+
+    # ---- producer and consumer -----------------------------------------------------------------------
+
+    def _fuse_producer(self, producer: Instruction) -> None:
+        users = list(producer.users)
+        if not users:
+            return
+        advice = {user: self.scribe.advice.decide(producer, user) for user in users}
+        wanted = any(decision for decision in advice.values())
+        if len(users) == 1 and not has_tuple_root(users[0]) and not wanted:
+            return  # whoever fuses single results has decided about these two
+        verdict = self.rules.decide_producer(producer)
+        if not verdict:
+            if verdict.code != "producer-not-fusible":
+                self.scribe.refused(producer, None, verdict)
+            return
+        found: list[tuple[int, Instruction, Comparison | None]] = []
+        for user in users:
+            decision, comparison = self._decide(producer, user, advice[user])
+            if decision:
+                found.append((_preference(user), user, comparison))
+            else:
+                self.scribe.refused(producer, user, decision)
+        if not found:
+            return
+        _, consumer, comparison = max(found, key=lambda entry: entry[0])
+        spent = self.scribe.allows()
+        if spent is not None:
+            self.scribe.refused(producer, consumer, spent)
+            return
+        self._fuse(producer, consumer, comparison)
+
+    def _decide(
+        self, producer: Instruction, consumer: Instruction, advised: Decision | None
+    ) -> tuple[Decision, Comparison | None]:
+        if advised is not None and not advised:
+            return advised, None
+        decision = self.rules.decide_pair(
+            producer, consumer, self.reachability, wanted=advised is not None
+        )
+        if not decision:
+            return decision, None
+        comparison = self.model.compare(producer, [consumer], multi_output=True)
+        if advised is None and comparison.fused_us > comparison.unfused_us:
+            return forbid("slower", comparison=comparison), comparison
+        return decision, comparison
+
+    def _fuse(
+        self, producer: Instruction, consumer: Instruction, comparison: Comparison | None
+    ) -> None:
+        before = consumer.name, root_opcode(consumer)
+        facts = self.rules.facts.of(producer) + self.rules.facts.of(consumer)
+        is_new = consumer.opcode != "fusion"
+        kind = choose_kind(producer, consumer) if is_new else None
+        several = len(producer.users) > 1 or producer.is_root
+        gone = (producer, *producer.users)
+        fusion = apply.fuse_multi_output(producer, consumer, kind, keep_order=False)
+        if fusion is not consumer:
+            self.reachability.replace(consumer, fusion)
+            self.scribe.renamed(self.computation, before[0], fusion.name)
+        self._follow(fusion, (entry for entry in gone if entry is not consumer))
+        self._changed(fusion, producer, consumer)
+        self.rules.became(fusion, facts)
+        self.scribe.fused(
+            producer,
+            before,
+            fusion,
+            duplicated=False,
+            multi_output=several,
+            comparison=comparison,
+        )
+
+    # ---- after an edit -------------------------------------------------------------------------------
+
+    def _follow(self, fusion: Instruction, gone: Iterable[Instruction]) -> None:
+        self.bodies[fusion.attributes["calls"]] = None
+        self.reachability.follow(fusion, gone)
+
+    def _changed(self, *instructions: Instruction) -> None:
+        for instruction in instructions:
+            self.rules.forget(instruction)
+            self.model.forget(instruction)
+
+
+def _takes_part(producer: Instruction) -> bool:
+    """Constants are for other passes to fuse; what is made elsewhere stays as it is."""
+    if producer.opcode == "constant":
+        return False
+    return producer.opcode != "fusion" or producer.attributes["kind"] != "kCustom"
+
+
+def _preference(user: Instruction) -> int:
+    """Fusions with several results first, then fusions, then ops: what may grow further is kept."""
+    if user.opcode != "fusion":
+        return 0
+    return 2 if has_tuple_root(user) else 1
