@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from hloopt.cli.explain_xla import explain_xla, xla_option
 from hloopt.cli.files import Input, each_input, one_text, open_texts
 from hloopt.cli.help import GroupedCommand
 from hloopt.cli.kernel_options import KERNEL_OPTIONS, kernel_options, selecting
@@ -27,21 +28,27 @@ __all__ = ["command"]
     groups={
         "Passes": PASS_OPTIONS,
         "Kernels": KERNEL_OPTIONS,
-        "Input": ("module", "stage", "strict"),
+        "Input": ("xla_dump", "module", "stage", "strict"),
     },
 )
 @files_argument
 @strict_option()
+@xla_option
 @pipeline_options
 @kernel_options
 @json_option
 @click.pass_context
-def command(ctx: click.Context, files: tuple[str, ...], as_json: bool) -> None:
+def command(
+    ctx: click.Context, files: tuple[str, ...], xla_dump: str | None, as_json: bool
+) -> None:
     """Explain why an instruction is run by the kernel it has: [FILE] [INSTRUCTION].
 
     Which kernels could run it, which limit ruled out the others, what each is estimated to cost, what decided,
     and which option would change it. Without an instruction: a summary by kernel and reason. Names are those
     after optimisation, as hloopt kernels shows them.
+
+    With --xla DUMP: why XLA fused two instructions, or did not, as far as its dump tells: [INSTRUCTION
+    [INSTRUCTION]].
 
     \b
     Example:
@@ -52,6 +59,9 @@ def command(ctx: click.Context, files: tuple[str, ...], as_json: bool) -> None:
     from hloopt.report.console import product, write_json
     from hloopt.report.explain import explanation_json, show_explanation, show_summary, summary
 
+    if xla_dump is not None:
+        explain_xla(xla_dump, files, target=selecting().options.get("target"), as_json=as_json)
+        return
     paths, name = _split(files)
     selection, choice = selecting(), chosen()
     texts = open_texts(paths)

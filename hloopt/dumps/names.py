@@ -56,6 +56,7 @@ _KINDS = tuple(
         (r"-buffer-assignment(-values)?\.(txt|pb)", "buffer assignment"),
         (r"-memory-usage-report\.(txt|pb)", "memory usage"),
         (r"-live-range\.txt", "live ranges"),
+        (r"\.?priority_fusion_dump\.txt", "fusion log"),
         (r"\.thunk_\w+\.\w+", "thunks"),
         (r"(_options|tpu_comp_env|flagfile)(\.\w+)?", "options"),
         (r"\.autotun\w*\.\w+", "autotuning"),

@@ -12,6 +12,7 @@ from typing import ClassVar
 from hloopt.analysis.emitters.pairs import Kernels
 from hloopt.cost_models.model import CostModel
 from hloopt.cost_models.registry import DEFAULT, find_model
+from hloopt.errors import UsageError
 from hloopt.fusion.limits import KernelLimits
 from hloopt.fusion.plan import FusionPlan
 from hloopt.fusion.priority.rules import PairRules
@@ -74,9 +75,13 @@ ENTRY main {
         """Fuse in place; what was done and what was refused and why.
 
         ``device`` takes the place of ``target``, for descriptions that have no name.  Raises ``UsageError``
-        for a model or target nobody knows.
+        for a model or target nobody knows, and for a target without blocks and threads.
         """
         target = device or find_target(self.target)
+        if not (target.warp_size and target.cores and target.grid_limit[0]):
+            raise UsageError(
+                f"priority fusion is for GPUs, and {target.name} has no blocks and threads"
+            )
         model = find_model(self.cost_model)(target)
         scribe = Scribe(self.name, log, self.fuel)
         scribe.plan.cost_model, scribe.plan.target = self.cost_model, target.name

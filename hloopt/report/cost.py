@@ -79,12 +79,15 @@ class Totals:
 
 
 class Predictor:
-    """Times of kernels on a target: by a cost model, by the roofline what the model does not know."""
+    """Times of kernels on a target: by a cost model, by the roofline what the model does not know.
+
+    launch_seconds  of one kernel, whatever it does
+    """
 
     def __init__(self, model: CostModel | None, target: Target) -> None:
         self.model = model
         self.target = target
-        self._launch = (model.launch_ns if model is not None else CostModel.launch_ns) * 1e-9
+        self.launch_seconds = (model.launch_ns if model is not None else CostModel.launch_ns) * 1e-9
 
     def predict(self, kernel: Instruction) -> Prediction:
         """How long one launch of a kernel takes."""
@@ -95,7 +98,7 @@ class Predictor:
         if not isfinite(found.exec_ns):  # no tiling of a Triton kernel fits this device
             return self._roofline(kernel, product)
         return Prediction(
-            self._launch + found.exec_ns * 1e-9,
+            self.launch_seconds + found.exec_ns * 1e-9,
             found.bound(self.model.launch_ns),
             self.model.name,
             found.read_ns * 1e-9,
@@ -113,11 +116,11 @@ class Predictor:
         flops, dtype = cost.flops + cost.transcendentals, _dtype(product or kernel)
         compute = target.roofline(0, flops, dtype, "scalar" if product is None else "matrix")
         longest = max(read + written, compute)
-        if self._launch >= longest:
+        if self.launch_seconds >= longest:
             bound: Bound = "launch"
         else:
             bound = "memory" if read + written >= compute else "compute"
-        return Prediction(self._launch + longest, bound, ROOFLINE, read, written, compute)
+        return Prediction(self.launch_seconds + longest, bound, ROOFLINE, read, written, compute)
 
 
 def _product(kernel: Instruction) -> Instruction | None:

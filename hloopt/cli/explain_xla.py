@@ -1,0 +1,168 @@
+"""``hloopt explain --xla``: why XLA fused what it did, from its own dump."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from hloopt.cli.files import Text, read_input
+from hloopt.cli.messages import show_warnings
+from hloopt.cli.options import PICK, Function
+from hloopt.errors import UsageError
+
+if TYPE_CHECKING:
+    from hloopt.dumps import DumpModule
+    from hloopt.fusion.xla_log import XlaLog
+    from hloopt.ir import Module
+    from hloopt.report.xla_facts import XlaDump
+    from hloopt.targets import Target
+
+__all__ = ["explain_xla", "xla_option"]
+
+_LOG = "priority_fusion_dump.txt"
+_KIND = "fusion log"
+_MODEL = "xla-2026"
+_DEFAULT_TARGET = "h200"
+
+
+@dataclass(frozen=True, slots=True)
+class _Files:
+    """What there is of one module: XLA's log, and the module it ended with."""
+
+    log: Path | None
+    after: Path | None
+
+
+def xla_option(function: Function) -> Function:
+    """``--xla``, parameter ``xla_dump``."""
+    return click.option(
+        "--xla",
+        "xla_dump",
+        metavar="DUMP",
+        type=click.Path(),
+        help="Explain XLA's own decisions instead: a dump directory, XLA's priority_fusion_dump.txt, or a "
+        "module after optimisation.",
+    )(function)
+
+
+def explain_xla(dump: str, names: Sequence[str], *, target: str | None, as_json: bool) -> None:
+    """Print what is known of XLA's decisions about one or two instructions, or in all.
+
+    ``target`` takes the place of the device in the log.  Raises ``UsageError`` for what is no dump, names
+    nobody knows, and more than two of them.
+    """
+    from hloopt.report.console import product, write_json
+    from hloopt.report.xla_facts import instruction_facts, pair_facts, summary_facts
+    from hloopt.report.xla_story import show_instruction, show_pair, show_summary
+
+    names = [name.removeprefix("%") for name in names]
+    if len(names) > 2:
+        raise UsageError(f"--xla explains one instruction or two, not {len(names)}")
+    found = _read(_files(Path(dump)), target)
+    match names:
+        case [first, second]:
+            facts = pair_facts(found, first, second)
+            show = show_pair
+        case [name]:
+            facts = instruction_facts(found, name)
+            show = show_instruction
+        case _:
+            facts = summary_facts(found)
+            show = show_summary
+    if as_json:
+        write_json(
+            "explain", {"xla": {"dump": dump, "target": found.predictor.target.name, **facts}}
+        )
+    else:
+        show(facts, product())
+
+
+def _files(path: Path) -> _Files:
+    if not path.exists():
+        raise UsageError(f"{path}: no such file or directory")
+    if not path.is_dir():
+        is_log = path.name.removesuffix(".gz").endswith(_LOG)
+        return _Files(path, None) if is_log else _Files(None, path)
+    from hloopt.dumps import matching_modules, read_dump
+
+    wanted = click.get_current_context().meta.get(PICK, {}).get("module")
+    rows = [(module, _of(module)) for module in matching_modules(read_dump(path), wanted)]
+    rows = [row for row in rows if row[1].log is not None or row[1].after is not None]
+    logged = [row for row in rows if row[1].log is not None]
+    if len(logged or rows) > 1:
+        lines = "\n".join(f"  {module.label}" for module, _ in (logged or rows)[:12])
+        raise UsageError(f"{path}: there are several modules; --module picks one\n{lines}")
+    if not rows:
+        raise UsageError(
+            f"{path}: no {_LOG} in it, and no module after optimisation (see hloopt ls {path})"
+        )
+    return (logged or rows)[0][1]
+
+
+def _of(module: DumpModule) -> _Files:
+    logs = module.others.get(_KIND, ())
+    ends = [stage for stage in module.stages if stage.kind == "after"]
+    after = ends[0].file("text") or ends[0].file("proto") if ends else None
+    return _Files(logs[0].path if logs else None, after.path if after is not None else None)
+
+
+def _read(files: _Files, target: str | None) -> XlaDump:
+    from hloopt.cost_models.registry import find_model
+    from hloopt.report.cost import Predictor
+    from hloopt.report.xla_facts import XlaDump
+    from hloopt.targets import find_target
+
+    after = _module(files.after) if files.after is not None else None
+    log = _log(files.log) if files.log is not None else None
+    device = find_target(target or _DEFAULT_TARGET) if log is None or target else _device(log)
+    before = story = None
+    if log is not None:
+        from hloopt.fusion.xla_story import XlaStory
+        from hloopt.ir import build
+
+        before = _module_before(log)
+        story = XlaStory.read(build.clone_module(before), log)
+    return XlaDump(before, story, after, Predictor(find_model(_MODEL)(device), device))
+
+
+def _module(path: Path) -> Module:
+    from hloopt.verify import verify_module
+
+    found = read_input(Text(str(path), path))
+    show_warnings(found.module, found.name)
+    verify_module(found.module)
+    return found.module
+
+
+def _log(path: Path) -> XlaLog:
+    from hloopt.fusion.xla_log import read_log
+    from hloopt.source import Source
+    from hloopt.text.encoding import decode
+
+    text = Text(str(path), path)
+    return read_log(Source(decode(text.name, text.read()), text.name))
+
+
+def _module_before(log: XlaLog) -> Module:
+    from hloopt.text.parser import parse_module
+    from hloopt.verify import verify_module
+
+    name = f"{log.source.name} (module before fusion)"
+    if not log.module_text:
+        raise UsageError(f"{log.source.name}: the log has no module before fusion")
+    module = parse_module(log.module_text, name)
+    verify_module(module)
+    return module
+
+
+def _device(log: XlaLog) -> Target:
+    """The device of the log, under our name where it has one."""
+    from hloopt.targets import targets
+
+    device = log.target()
+    known = next((one for one in targets().values() if one.title == device.title), None)
+    return device if known is None else replace(device, name=known.name)

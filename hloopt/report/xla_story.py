@@ -1,0 +1,231 @@
+"""What ``hloopt explain --xla`` prints: XLA's own decisions in words and tables."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from rich.console import Console
+from rich.text import Text
+
+from hloopt.report.console import table
+from hloopt.report.numbers import byte_size, seconds
+from hloopt.report.xla_facts import UNKNOWN
+
+__all__ = ["show_instruction", "show_pair", "show_summary"]
+
+_Facts = dict[str, Any]
+
+
+def _say(console: Console, *parts: str | tuple[str, str]) -> None:
+    console.print(Text.assemble(*parts), soft_wrap=True)
+
+
+def show_pair(facts: _Facts, console: Console) -> None:
+    """Whether two instructions share a kernel, since when and why, or what is between them."""
+    first, second = f"%{facts['first']}", f"%{facts['second']}"
+    if facts["together"]:
+        _say(
+            console,
+            (f"{first} and {second} are in one kernel: ", "bold"),
+            _names(facts["together"]),
+        )
+        _show_kernels(facts["together"], console)
+        if facts["joined"] is not None:
+            console.print()
+            _show_joined(facts["joined"], facts["price"], console)
+    elif facts["path"]:
+        _say(console, (f"{first} and {second} are in different kernels", "bold"))
+        if facts["reverse"]:
+            _say(console, f"{first} needs the result of {second}, not the other way round")
+        _show_kernels(facts["path"], console)
+        if facts["borders"]:
+            console.print()
+            _show_borders(facts["borders"], console)
+    else:
+        _say(console, (f"{first} and {second} are in different kernels", "bold"))
+        _say(console, "neither needs the other's result: no producer and consumer to fuse")
+    if facts["joined_later"]:
+        names = ", ".join(f"%{name}" for name in facts["joined_later"])
+        _say(
+            console,
+            f"in the end both are in {names}: a pass behind priority fusion (multi-output fusion, "
+            "copies) joined them, and keeps no log",
+        )
+    if not facts["known"]:
+        _say(console, f"\n{UNKNOWN}")
+
+
+def _names(kernels: Iterable[_Facts]) -> str:
+    return ", ".join(f"%{kernel['name']}" for kernel in kernels)
+
+
+def _show_kernels(kernels: Sequence[_Facts], console: Console) -> None:
+    made = table("kernel", "computes", "from", "in the end", left=4)
+    for kernel in kernels:
+        made.add_row(kernel["name"], kernel["computes"], kernel["line"], _after(kernel))
+    console.print(made)
+
+
+def _after(kernel: _Facts) -> str:
+    """What a kernel is called in the module XLA ended with: of several the first."""
+    names = kernel["after"]
+    more = f" and {len(names) - 1} more" if len(names) > 1 else ""
+    return f"{names[0]}{more}" if names else "-"
+
+
+def _show_joined(joined: _Facts, price: _Facts | None, console: Console) -> None:
+    (consumer,) = joined["consumers"]
+    _say(
+        console,
+        f"since step {joined['step']} ({joined['place']}): %{joined['producer']} was fused into "
+        f"%{consumer}, which is %{joined['fusion']} from then on",
+    )
+    if price is None:
+        _say(console, "XLA asked for no price: bitcasts and small constants are fused without")
+    else:
+        _say(
+            console,
+            f"because, with {_users(price)}, that {_price(price)} (XLA's model, step {price['step']})",
+        )
+
+
+def _users(price: _Facts) -> str:
+    names = [f"%{name}" for name in price["consumers"]]
+    more = f" and {len(names) - 3} more" if len(names) > 3 else ""
+    return f"{'its only user' if len(names) == 1 else 'all its users'} {', '.join(names[:3])}{more}"
+
+
+def _price(word: _Facts) -> str:
+    gain = word["gain_us"]
+    verdict = f"saves {_us(gain)}" if gain >= 0 else f"costs {_us(-gain)}"
+    if word["unfused_us"] is None:
+        return verdict
+    return f"{verdict}: {_us(word['unfused_us'])} apart, {_us(word['fused_us'])} fused"
+
+
+def _us(value: float) -> str:
+    return f"{value:.3f} µs"
+
+
+def _word(word: _Facts | None) -> str:
+    """XLA's last word in short: its own words with our code, or the price it did not pay."""
+    if word is None:
+        return "never considered"
+    if word["action"] == "priced":
+        return _price(word)
+    code = f" [{word['code']}]" if word["code"] else ""
+    return f"{word['words']}{code}"
+
+
+def _show_borders(borders: Sequence[_Facts], console: Console) -> None:
+    made = table("producer", "read by", "XLA's last word", "step", "bytes", "at most", left=3)
+    for border in borders:
+        names = border["readers"]
+        more = f" and {len(names) - 2} more" if len(names) > 2 else ""
+        last = border["last"]
+        made.add_row(
+            border["producer"]["name"],
+            ", ".join(names[:2]) + more,
+            _word(last),
+            str(last["step"]) if last is not None else "",
+            byte_size(border["bytes"]),
+            seconds(border["at_most_seconds"]),
+        )
+    console.print(made)
+    _say(
+        console,
+        "at most: what a kernel less would save, its launch and its results through memory; "
+        "where XLA named a price, what that saves",
+    )
+
+
+def show_instruction(facts: _Facts, console: Console) -> None:
+    """Where an instruction is computed, and all that XLA's log says of it."""
+    _say(
+        console,
+        (f"%{facts['name']} is computed in ", "bold"),
+        _names(facts["kernels"]) or "no kernel",
+    )
+    if facts["kernels"]:
+        _show_kernels(facts["kernels"], console)
+    if facts["steps"] is None:
+        _say(console, f"\n{UNKNOWN}")
+        return
+    console.print()
+    if not facts["steps"]:
+        _say(console, "XLA's log does not name it")
+        return
+    made = table("step", "producer", "", "consumers", "says", left=5)
+    for step in facts["steps"]:
+        names = step["consumers"]
+        more = f" and {len(names) - 2} more" if len(names) > 2 else ""
+        made.add_row(
+            str(step["step"]),
+            step["producer"],
+            step["action"],
+            ", ".join(names[:2]) + more,
+            f"now {step['fusion']}" if step["action"] == "fused" else _word(step),
+        )
+    console.print(made)
+
+
+def show_summary(facts: _Facts, console: Console) -> None:
+    """What XLA did in all, its most costly refusals, and what hloopt would do otherwise."""
+    if not facts["known"]:
+        _say(
+            console,
+            f"{facts['kernels_after']} kernels, predicted to take {seconds(facts['seconds'])}\n{UNKNOWN}",
+        )
+        return
+    steps = facts["steps"]
+    after = facts["kernels_after"]
+    _say(
+        console,
+        f"{facts['kernels_before']} kernels before fusion, {facts['kernels_fused']} after priority fusion"
+        + (f", {after} in the end" if after is not None else ""),
+    )
+    _say(
+        console,
+        f"{steps.get('priced', 0)} prices, {steps.get('refused', 0)} refusals, "
+        f"{steps.get('fused', 0)} fusions in XLA's log",
+    )
+    if facts["reasons"]:
+        reasons = table("last word", "producers", title="\nwhy results still go through memory")
+        for row in facts["reasons"]:
+            reasons.add_row(
+                f"{row['code']}: {row['meaning']}" if row["meaning"] else row["code"],
+                str(row["count"]),
+            )
+        console.print(reasons)
+    if facts["refusals"]:
+        _say(console, ("\nthe most costly refusals", "italic"))
+        _show_borders(facts["refusals"], console)
+    _show_ours(facts["ours"], console)
+
+
+def _show_ours(ours: _Facts, console: Console) -> None:
+    console.print()
+    if not ours["differences"]:
+        _say(console, "hloopt's priority-fusion makes the same kernels")
+        return
+    _say(
+        console,
+        f"hloopt's priority-fusion makes {ours['our_kernels']} kernels of {seconds(ours['our_seconds'])} where "
+        f"XLA's are {ours['xla_kernels']} of {seconds(ours['xla_seconds'])}, by the same model",
+    )
+    made = table("XLA's", "ours", "from", "XLA", "ours", "gain", left=3)
+    for row in ours["largest"]:
+        lines = [kernel["line"] for kernel in row["xla"] if kernel["line"]]
+        made.add_row(
+            ", ".join(kernel["name"] for kernel in row["xla"]) or "-",
+            ", ".join(kernel["name"] for kernel in row["ours"]) or "-",
+            lines[0] if lines else "",
+            seconds(row["xla_seconds"]),
+            seconds(row["our_seconds"]),
+            f"{'-' if row['gain_seconds'] < 0 else ''}{seconds(abs(row['gain_seconds']))}",
+        )
+    console.print(made)
+    rest = ours["differences"] - len(ours["largest"])
+    if rest > 0:
+        _say(console, f"and {rest} smaller differences")
