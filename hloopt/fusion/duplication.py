@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import Final
 
 from hloopt.fusion.decision import ALLOWED, Decision, forbid
-from hloopt.fusion.limits import Limits
+from hloopt.fusion.limits import CodeLimits
 from hloopt.ir import Computation, Instruction
 from hloopt.types import ArrayShape
 
@@ -25,11 +25,12 @@ class Duplication:
     """Emission counts of a fusion's body, kept while producers join it.
 
     A producer joins after all of its users in the body, so that counts of the body never change.
+    ``times`` is how often the root itself is written.
     """
 
-    def __init__(self, body: Computation) -> None:
+    def __init__(self, body: Computation, times: int = 1) -> None:
         self._users: dict[Instruction, set[Instruction]] = {body.root: {body.root}}
-        self._count: dict[Instruction, int] = {body.root: 1}
+        self._count: dict[Instruction, int] = {body.root: times}
         for instruction in reversed(body):
             if instruction.opcode != "parameter" and instruction in self._users:
                 self._settle(instruction)
@@ -43,18 +44,17 @@ class Duplication:
         self._users[fused] = self._users.pop(parameter, set())
         self._settle(fused)
 
-    def decide(self, producer: Instruction, parameter: Instruction, limits: Limits) -> Decision:
+    def decide(self, producer: Instruction, parameter: Instruction, limits: CodeLimits) -> Decision:
         """Whether the producer's code would be written too often."""
-        count = self.count(parameter)
-        if producer.opcode != "broadcast" and count > limits.max_duplication:
-            return forbid("code-duplication", limit=limits.max_duplication, actual=count)
-        if producer.opcode not in _INVALIDATES:
-            return ALLOWED
-        if count > limits.max_barrier_emissions:
-            return forbid("not-emitted-twice", limit=limits.max_barrier_emissions, actual=count)
-        users = real_users(producer)
-        if users > limits.max_barrier_users:
-            return forbid("barrier-users", limit=limits.max_barrier_users, actual=users)
+        count = 1 if producer.opcode == "broadcast" else self.count(parameter)
+        return _decide_count(producer, count, limits)
+
+    def decide_all(self, limits: CodeLimits) -> Decision:
+        """Whether some instruction of the body is written too often."""
+        for instruction, count in self._count.items():
+            decision = _decide_count(instruction, count, limits)
+            if not decision:
+                return decision
         return ALLOWED
 
     def _settle(self, instruction: Instruction) -> None:
@@ -67,6 +67,19 @@ class Duplication:
                 seen |= users
             else:
                 seen.add(instruction)
+
+
+def _decide_count(instruction: Instruction, count: int, limits: CodeLimits) -> Decision:
+    if count > limits.max_duplication:
+        return forbid("code-duplication", limit=limits.max_duplication, actual=count)
+    if instruction.opcode not in _INVALIDATES:
+        return ALLOWED
+    if count > limits.max_barrier_emissions:
+        return forbid("not-emitted-twice", limit=limits.max_barrier_emissions, actual=count)
+    users = real_users(instruction)
+    if users > limits.max_barrier_users:
+        return forbid("barrier-users", limit=limits.max_barrier_users, actual=users)
+    return ALLOWED
 
 
 def real_users(producer: Instruction) -> int:

@@ -12,9 +12,15 @@ from hloopt.fusion import apply
 from hloopt.fusion.decision import ALLOWED, Decision, forbid
 from hloopt.fusion.in_place import decide_in_place
 from hloopt.fusion.kinds import choose_kind
-from hloopt.fusion.limits import KernelLimits
+from hloopt.fusion.limits import CodeLimits
 from hloopt.fusion.loops import note_loops
-from hloopt.fusion.merger_bytes import decide_bytes, decide_plain_loop, decide_user
+from hloopt.fusion.merger_bytes import (
+    decide_bytes,
+    decide_costly,
+    decide_emissions,
+    decide_plain_loop,
+    decide_user,
+)
 from hloopt.fusion.merger_rules import MergerRules, decide_producer
 from hloopt.fusion.plan import FusionPlan
 from hloopt.fusion.scribe import Scribe, fusible_computations, root_opcode
@@ -28,12 +34,13 @@ _PairRule: TypeAlias = Callable[[Instruction, Instruction], Decision]
 
 
 @dataclass(frozen=True)
-class FusionMerger(KernelLimits, Pass):
+class FusionMerger(CodeLimits, Pass):
     """Merge each loop fusion into all of its users, or into none.
 
-    criterion       ``cost``: where a cost model says that this takes no longer (XLA of 2022 and 2023);
-                    ``bytes``: where the kernels move no more bytes, and nothing expensive is computed
-                    twice (XLA up to 2021)
+    criterion       ``cost``: where a cost model says that this takes no longer (XLA of 2023);
+                    ``bytes``: where the kernels move no more bytes and no code is written too often (XLA of
+                    early 2022); ``bytes-2019``: where users are fusions already, the kernels move no more
+                    bytes, and nothing expensive is computed again (XLA up to 2021)
     cost_model      whose times count
     target          the device the times are of
     shared_memory   bytes a block may use; 0 for what the device has
@@ -42,7 +49,10 @@ class FusionMerger(KernelLimits, Pass):
                     dynamic-update-slice, pad, reduce or reduce-window
     max_transposed  percent of a producer's elements from which on it is not merged into a reduction when
                     they are transposed
-    max_bytes       percent of the bytes moved now that may be moved after merging
+    max_bytes       by bytes: percent of the bytes moved now that may be moved after merging
+    much_less       by bytes: percent of these below which expensive ops are computed again for several users
+    trivial_bytes   by bytes: where no more than these are moved now, they never are
+    max_duplication, max_barrier_emissions, max_barrier_users  by bytes: as in instruction-fusion
     fuel            the most producers to merge in a module, negative for no limit
     """
 
@@ -72,13 +82,15 @@ ENTRY main {
     max_operands: int = 64
     shared_memory: int = 0
     column_bytes: int = 2112
-    criterion: Literal["cost", "bytes"] = "cost"
+    criterion: Literal["cost", "bytes", "bytes-2019"] = "cost"
     cost_model: str = "xla-2023"
     target: str = "h200"
     max_ir_size: int = 10000
     max_splits: int = 10
     max_transposed: int = 50
     max_bytes: int = 110
+    much_less: int = 30
+    trivial_bytes: int = 1024
     fuel: int = -1
 
     def run(self, module: Module, log: PassLog) -> bool:
@@ -94,10 +106,10 @@ ENTRY main {
         scribe = Scribe(self.name, log)
         if self.criterion == "cost":
             scribe.plan.cost_model, scribe.plan.target = self.cost_model, target.name
-        limits = {entry.name: getattr(self, entry.name) for entry in fields(KernelLimits)}
+        limits = {entry.name: getattr(self, entry.name) for entry in fields(CodeLimits)}
         limits["shared_memory"] = self.shared_memory or target.shared_per_block
         rules = MergerRules(
-            KernelLimits(**limits),
+            CodeLimits(**limits),
             model.usage,
             self.max_ir_size,
             self.max_splits,
@@ -109,6 +121,25 @@ ENTRY main {
             merger.run(computation)
         note_loops(scribe, computations)
         return scribe.close()
+
+
+def _pair_rules(criterion: str, rules: MergerRules) -> tuple[tuple[_PairRule, bool], ...]:
+    """What a user must be like, in order, and whether the user's word outweighs it."""
+
+    def emissions(producer: Instruction, user: Instruction) -> Decision:
+        return decide_emissions(producer, user, rules.limits)
+
+    common: tuple[tuple[_PairRule, bool], ...] = (
+        (rules.decide_user, False),
+        (rules.decide_epilogue, True),
+        (decide_in_place, False),
+    )
+    budget: tuple[_PairRule, bool] = (rules.decide_budget, False)
+    if criterion == "bytes-2019":
+        return ((decide_user, True), *common, budget)
+    if criterion == "bytes":
+        return (*common, (emissions, True), budget)
+    return (*common, (rules.decide_transposes, True), budget, (rules.decide_size, True))
 
 
 class _Verdict(NamedTuple):
@@ -129,17 +160,7 @@ class _Merger:
         self.model = model
         self.scribe = scribe
         self.merged = 0
-        # With each rule whether the user's word outweighs it.
-        self.pair_rules: tuple[tuple[_PairRule, bool], ...] = (
-            (rules.decide_user, False),
-            (rules.decide_epilogue, True),
-            (decide_in_place, False),
-            (rules.decide_transposes, True),
-            (rules.decide_budget, False),
-            (rules.decide_size, True),
-        )
-        if options.criterion == "bytes":
-            self.pair_rules = ((decide_user, True), *self.pair_rules[:3], *self.pair_rules[4:5])
+        self.pair_rules = _pair_rules(options.criterion, rules)
 
     def run(self, computation: Computation) -> None:
         """Merge what may be merged in one computation, producers first."""
@@ -176,8 +197,12 @@ class _Merger:
         return _Verdict(decision and self._fuel()), decision.comparison
 
     def _criterion(self, producer: Instruction, users: tuple[Instruction, ...]) -> Decision:
-        if self.options.criterion == "bytes":
-            return decide_plain_loop(producer) and decide_bytes(producer, self.options.max_bytes)
+        options = self.options
+        if options.criterion != "cost":
+            decision = decide_bytes(producer, options.max_bytes)
+            if options.criterion == "bytes-2019":
+                return decision and decide_plain_loop(producer)
+            return decision and decide_costly(producer, options.much_less, options.trivial_bytes)
         comparison = self.model.compare(producer, users)
         if comparison.fused_us > comparison.unfused_us:
             return forbid("slower", comparison=comparison)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-__all__ = ["KernelLimits", "Limits"]
+__all__ = ["CodeLimits", "KernelLimits", "Limits"]
 
 
 @dataclass(frozen=True)
@@ -26,18 +26,26 @@ class KernelLimits:
 
 
 @dataclass(frozen=True)
-class Limits(KernelLimits):
+class CodeLimits(KernelLimits):
     """What one kernel may hold, and what may be written several times in a loop kernel.
 
     max_duplication         times the code of one instruction may be written in a loop kernel
     max_barrier_emissions   the same for concatenate, dot, dynamic-update-slice, pad, reduce and
                             reduce-window, whose index computations are not shared
     max_barrier_users       users such an instruction may have when it joins a fusion
-    repeat_ratio            elements read for each result from which on a serial reduce or a window is
-                            not repeated
     """
 
     max_duplication: int = 15
     max_barrier_emissions: int = 1
     max_barrier_users: int = 1
+
+
+@dataclass(frozen=True)
+class Limits(CodeLimits):
+    """All limits of instruction fusion.
+
+    repeat_ratio            elements read for each result from which on a serial reduce or a window is
+                            not repeated
+    """
+
     repeat_ratio: int = 10

@@ -1,20 +1,30 @@
-"""The criterion of XLA's FusionMerger up to 2021: what the kernels move, before and after."""
+"""The criterion of XLA's FusionMerger up to 2022: what the kernels move, before and after."""
 
 from __future__ import annotations
 
 from hloopt.analysis.layout import major_to_minor, true_rank
 from hloopt.fusion.decision import ALLOWED, Decision, forbid
+from hloopt.fusion.duplication import Duplication
 from hloopt.fusion.fusible import is_expensive
 from hloopt.fusion.kinds import is_input_reduction
+from hloopt.fusion.limits import CodeLimits
 from hloopt.fusion.merger_rules import fused_ops
+from hloopt.fusion.reuse import reused_operands
 from hloopt.ir import Computation, Instruction
 from hloopt.types import ArrayShape
 
-__all__ = ["bytes_read", "decide_bytes", "decide_plain_loop", "decide_user"]
+__all__ = [
+    "bytes_read",
+    "decide_bytes",
+    "decide_costly",
+    "decide_emissions",
+    "decide_plain_loop",
+    "decide_user",
+]
 
 
 def decide_user(producer: Instruction, user: Instruction) -> Decision:
-    """Users are loop fusions, or fusions of a reduction that reads memory as the producer does."""
+    """Up to 2021: users are loop fusions, or fusions of a reduction that reads memory as the producer does."""
     if user.opcode != "fusion":
         return forbid("consumer-no-fusion")
     if is_input_reduction(user):
@@ -23,27 +33,55 @@ def decide_user(producer: Instruction, user: Instruction) -> Decision:
 
 
 def decide_plain_loop(producer: Instruction) -> Decision:
-    """A producer computes nothing that is expensive: an earlier pass left it where it is."""
+    """Up to 2021: a producer computes nothing that is expensive; an earlier pass left it where it is."""
     for entry in fused_ops(producer):
         if is_expensive(entry):
             return forbid("holds-expensive", words=entry.opcode)
     return ALLOWED
 
 
+def decide_costly(producer: Instruction, much_less: int, trivial_bytes: int) -> Decision:
+    """In 2022: expensive ops are computed again where that saves much.
+
+    So they are for one user, or where the kernels move less than ``much_less`` percent of the bytes they move
+    now and these are more than ``trivial_bytes``; never where a user reads elements several times.
+    """
+    now, merged = _moved(producer)
+    pays = len(producer.users) == 1 or (merged * 100 < much_less * now and now > trivial_bytes)
+    if pays and not any(producer in reused_operands(user) for user in producer.users):
+        return ALLOWED
+    return decide_plain_loop(producer)
+
+
+def decide_emissions(producer: Instruction, user: Instruction, limits: CodeLimits) -> Decision:
+    """In 2022: whether a loop kernel of both would write the code of some instruction too often.
+
+    XLA's ``IsFusedIrEmitterInefficient``; an op in the place of ``user`` reads the producer once.
+    """
+    if user.opcode != "fusion":
+        return ALLOWED
+    body: Computation = user.attributes["calls"]
+    times = Duplication(body).count(body.parameters[user.operands.index(producer)])
+    return Duplication(producer.attributes["calls"], times).decide_all(limits)
+
+
 def decide_bytes(producer: Instruction, max_percent: int) -> Decision:
-    """Whether the kernels would move more than ``max_percent`` of the bytes they move now.
+    """Whether the kernels would move more than ``max_percent`` of the bytes they move now."""
+    now, merged = _moved(producer)
+    if merged * 100 > max_percent * max(now, 1):
+        return forbid("more-bytes", limit=max_percent, actual=-(-merged * 100 // max(now, 1)))
+    return ALLOWED
+
+
+def _moved(producer: Instruction) -> tuple[int, int]:
+    """The bytes moved now and merged.
 
     Now the producer reads and writes, and each user reads what it wrote; merged each user reads what the
     producer reads.  What users move beside is on neither side.
     """
     read = bytes_read(producer)
-    written = producer.shape.byte_size
     users = len(producer.users)
-    now = read + written * (users + 1)
-    merged = read * users
-    if merged * 100 > max_percent * max(now, 1):
-        return forbid("more-bytes", limit=max_percent, actual=-(-merged * 100 // max(now, 1)))
-    return ALLOWED
+    return read + producer.shape.byte_size * (users + 1), read * users
 
 
 def bytes_read(fusion: Instruction) -> int:

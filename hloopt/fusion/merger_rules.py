@@ -15,7 +15,7 @@ from hloopt.fusion.fusible import (
     physically_transposes,
 )
 from hloopt.fusion.kinds import is_input_fusible, is_input_reduction
-from hloopt.fusion.limits import KernelLimits
+from hloopt.fusion.limits import CodeLimits
 from hloopt.ir import Computation, Instruction
 from hloopt.types import TupleShape
 
@@ -67,7 +67,7 @@ class MergerRules:
 
     def __init__(
         self,
-        limits: KernelLimits,
+        limits: CodeLimits,
         usage: UsageAnalysis,
         max_ir_size: int,
         max_splits: int,

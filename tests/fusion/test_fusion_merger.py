@@ -421,8 +421,12 @@ ENTRY e { s = (s32[], f32[8]) parameter(0) ROOT w = (s32[], f32[8]) while(s), co
 @settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))
 @given(text=programs())
 def test_merging_keeps_every_bit(text: str) -> None:
-    """After both rounds of instruction fusion, by either criterion."""
-    for options in (FusionMerger(), FusionMerger(criterion="bytes", max_bytes=1000)):
+    """After both rounds of instruction fusion, by every criterion."""
+    for options in (
+        FusionMerger(),
+        FusionMerger(criterion="bytes", max_bytes=1000),
+        FusionMerger(criterion="bytes-2019", max_bytes=1000),
+    ):
         module = hloopt.parse(text)
         before = results(module)
         InstructionFusion(may_duplicate=False).fuse(module)

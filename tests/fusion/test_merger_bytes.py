@@ -1,4 +1,4 @@
-"""Merging by the bytes that kernels move, as XLA did up to 2021: the criterion and its conditions."""
+"""Merging by the bytes that kernels move, as XLA did up to 2022: the criterion and its conditions."""
 
 from __future__ import annotations
 
@@ -27,9 +27,12 @@ b = {user}
 ROOT r = (f32[192], f32[192]) tuple(a, b)"""
 
 
-def _plan(entry: str, bodies: str, **options: int) -> FusionPlan:
+OLDEST = FusionMerger(criterion="bytes-2019")
+
+
+def _plan(entry: str, bodies: str, options: FusionMerger = OLDEST) -> FusionPlan:
     module = hloopt.parse(f"{HEAD}{bodies}\nENTRY e {{\n{entry}\n}}\n")
-    plan = FusionMerger(criterion="bytes", **options).fuse(module)
+    plan = options.fuse(module)
     hloopt.verify(module)
     return plan
 
@@ -38,11 +41,11 @@ def _two(
     width: int,
     last: str = "subtract(t, v)",
     user: str = "f32[192] fusion(p), kind=kLoop, calls=clip",
-    **options: int,
+    options: FusionMerger = OLDEST,
 ) -> Decision | None:
     """Why ``p`` was not merged into both of its users; None where it was."""
     bodies = MIX.format(width=width, padding=192 - width, last=last)
-    plan = _plan(TWO.format(width=width, user=user), bodies, **options)
+    plan = _plan(TWO.format(width=width, user=user), bodies, options)
     if "p" in {step.producer for step in plan.steps}:
         return None
     codes = [found.decision for found in plan.refusals if found.producer == "p"]
@@ -58,7 +61,7 @@ def test_ten_percent_more_bytes_are_worth_a_launch() -> None:
     assert str(refused) == (
         "more-bytes: the kernels would move 111 % of the bytes they move now, more than 110 %"
     )
-    assert _two(129, max_bytes=111) is None
+    assert _two(129, options=FusionMerger(criterion="bytes-2019", max_bytes=111)) is None
 
 
 def test_no_model_is_asked() -> None:
@@ -125,3 +128,94 @@ ENTRY e { x = f32[100] parameter(0) t = (f32[50], f32[40]) parameter(1) i = s32[
   ROOT r = f32[10] fusion(x, t, i), kind=kLoop, calls=f }
 """)
     assert bytes_read(module.entry.root) == 4 * (10 + 10) + 4 * (10 + 40) + 4
+
+
+EARLY = FusionMerger(criterion="bytes")
+
+
+def test_in_2022_users_may_be_plain_ops() -> None:
+    """And what expensive ops cost is weighed."""
+    assert _two(8, user="f32[192] negate(p)", options=EARLY) is None
+    refused = _two(129, options=EARLY)
+    assert refused is not None
+    assert refused.code == "more-bytes"
+
+
+COSTLY = """x = f32[{size}] parameter(0)
+p = f32[{size}] fusion(x), kind=kLoop, calls=slow
+a = f32[{size}] negate(p)
+b = {user}
+ROOT r = ({shape}, f32[{size}]) tuple(b, a)"""
+SLOW = """slow {{ s = f32[{size}] parameter(0) k = f32[{part}] slice(s), slice={{[0:{part}]}}
+  c = f32[] constant(1) t = f32[{part}] tanh(k) ROOT v = f32[{size}] pad(t, c), padding=0_{rest} }}"""
+
+
+def _costly(size: int, part: int, user: str = "", options: FusionMerger = EARLY) -> str:
+    shape = f"f32[{size}]"
+    bodies = SLOW.format(size=size, part=part, rest=size - part)
+    entry = COSTLY.format(size=size, user=user or f"{shape} abs(p)", shape=shape)
+    if user:
+        entry = entry.replace(f"({shape},", f"({user.split(maxsplit=1)[0]},")
+    plan = _plan(entry, bodies, options)
+    if "p" in {step.producer for step in plan.steps}:
+        return ""
+    codes = [found.decision.code for found in plan.refusals if found.producer == "p"]
+    return next(code for code in codes if code != "not-into-all")
+
+
+def test_in_2022_expensive_ops_are_computed_again_where_that_saves_much() -> None:
+    """Below 30 % of the bytes, where these are more than a kilobyte, and no user reads elements twice."""
+    # Reads the slice twice, against the slice once and three times what is written.
+    assert 2 * 60 * 100 < 30 * (60 + 3 * 120)
+    assert _costly(120, 60) == ""
+    assert 2 * 64 * 100 > 30 * (64 + 3 * 120)
+    assert _costly(120, 64) == "holds-expensive"
+    assert _costly(120, 64, options=FusionMerger(criterion="bytes", much_less=31)) == ""
+    assert 4 * (10 + 3 * 80) <= 1024 < 4 * (10 + 3 * 86)
+    assert _costly(80, 10) == "holds-expensive"
+    assert _costly(86, 10) == ""
+    assert _costly(120, 60, "f32[120,4] broadcast(p), dimensions={0}") == "holds-expensive"
+
+
+JOINED = """join { x = f32[96] parameter(0) y = f32[96] parameter(1)
+  ROOT c = f32[192] concatenate(x, y), dimensions={0} }
+halves { s = f32[192] parameter(0) u = f32[96] slice(s), slice={[0:96]}
+  v = f32[96] slice(s), slice={[96:192]} ROOT o = f32[96] add(u, v) }
+twice { x = f32[96] parameter(0) y = f32[96] parameter(1) c = f32[192] concatenate(x, y), dimensions={0}
+  n = f32[192] negate(c) ROOT m = f32[192] multiply(c, n) }"""
+
+
+def test_in_2022_code_is_not_written_too_often() -> None:
+    """A concatenate that a user reads under two indices, or that has two users in the producer itself."""
+    head = "x = f32[96] parameter(0)\ny = f32[96] parameter(1)\n"
+    twice = (
+        head
+        + "p = f32[192] fusion(x, y), kind=kLoop, calls=join\nROOT r = f32[96] fusion(p), kind=kLoop, calls=halves"
+    )
+    plan = _plan(twice, JOINED, EARLY)
+    assert plan.reasons()["not-emitted-twice"] == 1
+    plan = _plan(twice, JOINED, FusionMerger(criterion="bytes", max_barrier_emissions=2))
+    assert [step.producer for step in plan.steps] == ["p"]
+    inside = (
+        head
+        + "p = f32[192] fusion(x, y), kind=kLoop, calls=twice\nROOT r = f32[192] fusion(p), kind=kLoop, calls=shift"
+    )
+    plan = _plan(inside, JOINED, EARLY)
+    assert plan.reasons()["barrier-users"] == 1
+    plan = _plan(inside, JOINED, FusionMerger(criterion="bytes", max_barrier_users=2))
+    assert [step.producer for step in plan.steps] == ["p"]
+    assert not _plan(twice, JOINED, FusionMerger()).reasons()["not-emitted-twice"]
+
+
+def test_in_2022_duplication_is_counted_for_every_op() -> None:
+    """Three slices write a producer's code three times; a limit below that keeps it."""
+    bodies = """chain { x = f32[192] parameter(0) n = f32[192] negate(x) ROOT a = f32[192] abs(n) }
+many { s = f32[192] parameter(0) a = f32[8] slice(s), slice={[0:8]} b = f32[8] slice(s), slice={[8:16]}
+  c = f32[8] slice(s), slice={[16:24]} d = f32[8] add(a, b) ROOT e = f32[8] add(c, d) }"""
+    entry = """x = f32[192] parameter(0)
+p = f32[192] fusion(x), kind=kLoop, calls=chain
+ROOT r = f32[8] fusion(p), kind=kLoop, calls=many"""
+    assert [step.producer for step in _plan(entry, bodies, EARLY).steps] == ["p"]
+    plan = _plan(entry, bodies, FusionMerger(criterion="bytes", max_duplication=2))
+    (decision,) = (found.decision for found in plan.refusals if found.producer == "p")
+    assert (decision.code, decision.limit, decision.actual) == ("code-duplication", 2, 3)
