@@ -23,12 +23,13 @@ coalescing_analysis.cc (Apache-2.0), and the log of jaxlib 0.10.2.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from math import floor
+from math import floor, prod
 from typing import ClassVar, Protocol
 
 from hloopt.analysis.emitters.describe import EmitterOptions
 from hloopt.analysis.emitters.kind import Kind
 from hloopt.analysis.emitters.pairs import Kernel, Kernels
+from hloopt.analysis.triton_config import BlockParameters
 from hloopt.cost_models.block_level import BlockLevelModel
 from hloopt.cost_models.coalescing import Coalescing
 from hloopt.cost_models.counting import Counting, narrow
@@ -53,6 +54,9 @@ class BlockLevel(Protocol):
         self, producer: Instruction, consumer: Instruction, *, multi_output: bool
     ) -> RunTime | None:
         """Of both as one kernel, where that is such a one."""
+
+    def parameters(self, fusion: Instruction) -> BlockParameters | None:
+        """How such a kernel is tiled; None where it cannot be."""
 
     def forget(self, instruction: Instruction) -> None:
         """An instruction has changed, or is gone."""
@@ -162,11 +166,14 @@ class Xla2026(CostModel):
     def _fused(
         self, producer: Instruction, consumer: Instruction, *, multi_output: bool
     ) -> RunTime:
-        answer = self.block_level.fused_run_time(producer, consumer, multi_output=multi_output)
-        if answer is not None:
-            return answer
         first, second = self.run_time(producer), self.run_time(consumer)
-        kernel = self.kernels.pair(producer, consumer, multi_output=multi_output)
+        if consumer.opcode == "bitcast" and self.kernels.of(producer).kind == "triton":
+            kernel = self._tiled_as(producer, consumer)
+        else:
+            answer = self.block_level.fused_run_time(producer, consumer, multi_output=multi_output)
+            if answer is not None:
+                return answer
+            kernel = self.kernels.pair(producer, consumer, multi_output=multi_output)
         coalesced = self._coalescing.pair(kernel.kind, producer, consumer)
         made, used = self.usage.of(producer), self.usage.of(consumer)
         slots = slots_of(producer, consumer)
@@ -183,8 +190,21 @@ class Xla2026(CostModel):
         if multi_output:
             written += first.bytes_written
             write += first.write_ns
-        flops = int(narrow(narrow(made.flops * times) + used.flops))
+        flops = int(narrow(narrow(first.flops * times) + second.flops))
         return self._together(flops, total, written, read, write, kernel, coalesced)
+
+    def _tiled_as(self, producer: Instruction, bitcast: Instruction) -> Kernel:
+        """The kernel XLA sees for a Triton fusion and a bitcast of its result.
+
+        Nothing is fused into bitcasts in the end, so XLA looks for no tiles: it cuts the bitcast's shape into
+        the producer's tiles, dimension by dimension, however many both have.
+        """
+        known = self.run_time(producer)
+        parameters = self.block_level.parameters(producer)
+        if parameters is None:
+            return Kernel("triton", known.blocks, known.threads)
+        sides = zip(bitcast.array.dims, parameters.output_tiles[0], strict=False)
+        return Kernel("triton", prod(-(-size // tile) for size, tile in sides), known.threads)
 
     def _shared_reads(
         self, producer: Instruction, made: Usage, consumer: Instruction, used: Usage, share: float

@@ -90,6 +90,14 @@ class BlockLevelModel:
                 self._consumers.setdefault(producer, set()).add(consumer)
         return known
 
+    def parameters(self, fusion: Instruction) -> BlockParameters | None:
+        """How a Triton fusion is tiled: as written, else at best; None where there are no tiles."""
+        given = block_parameters(fusion)
+        if given is not None:
+            return given
+        found = self.best(fusion)
+        return None if isinstance(found, Untiled) else found.parameters
+
     def forget(self, instruction: Instruction) -> None:
         """An instruction has changed, or is gone."""
         self._given.pop(instruction, None)
