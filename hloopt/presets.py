@@ -34,7 +34,6 @@ Row: TypeAlias = Step | Rows
 
 _LIBRARIES = "calls of cuBLAS, cuDNN and CUB are made by XLA from the text it gets back"
 _TEXT = "a schedule with asynchronous pairs is made by XLA from the text it gets back"
-_GREEDY = "the same pairs, in another order"
 _KERNELS = "how a reduction is cut into kernels is decided with its kernel, not in the text"
 
 _LIMITS_OF_2022 = "max_operands=64,column_bytes=2112"
@@ -137,13 +136,14 @@ XLA_PRESETS: Final[Mapping[str, tuple[Row, ...]]] = {
         Rows(
             "horizontal fusion",
             (
-                Step("GpuHorizontalLoopFusion", "horizontal-loop-fusion"),
-                Step("GpuHorizontalInputFusion", "", "a fusion made here has one result"),
+                Step("GpuHorizontalLoopFusion", "horizontal-loop-fusion{era=2020}"),
+                Step("GpuHorizontalInputFusion", f"horizontal-input-fusion{{{_LIMITS_OF_2022}}}"),
                 Step("HloCSE", "cse"),
                 Step("HloDCE", "dce"),
             ),
         ),
         Step("CopyInsertion", "copy-insertion"),
+        Step("GpuHorizontalLoopFusion", "horizontal-loop-fusion{era=2020,prefix=copy_}"),
         Step("GpuHloSchedule", "schedule"),
     ),
     "xla-gpu-2026": (
@@ -211,15 +211,21 @@ XLA_PRESETS: Final[Mapping[str, tuple[Row, ...]]] = {
         Step("SimplifyFPConversions", "convert-pairs"),
         Step("HloCSE", "cse"),
         Step("DynamicSliceFusion", "", "it wraps library calls, which XLA makes"),
-        Step("VariadicOpSplitter", "", "fusions here are kept below the limit of operands"),
-        Step("PriorityFusion", "instruction-fusion{may_duplicate=false}", _GREEDY),
-        Step("PriorityFusion", "instruction-fusion", _GREEDY),
+        Step("VariadicOpSplitter", "variadic-op-splitter"),
+        Step("SortIotaFusion", "sort-iota-fusion"),
+        Step("PriorityFusion", "priority-fusion"),
         Step("HloCSE", "cse"),
         Step("HloDCE", "dce"),
-        Step("MultiOutputFusion", "", "a fusion made here has one result"),
+        Step("MultiOutputFusion", "multi-output-fusion"),
+        Step("HloCSE", "cse"),
+        Step("HloDCE", "dce"),
+        Step("RenameFusions", "rename-fusions"),
+        Step("TupleSimplifier", "tuple-simplifier"),
         Step("AllReduceCombiner, AsyncCollectiveCreator", "", _TEXT),
         Step("Autotuner", "", "a choice among library kernels is made where they are"),
         Step("CopyInsertion", "copy-insertion"),
+        Step("CopyFusion", "copy-fusion"),
+        Step("FusionWrapper", "fusion-wrapper"),
         Step("LatencyHidingScheduler", "schedule"),
         Step(
             "HloRematerialization",
