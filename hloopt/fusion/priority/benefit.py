@@ -21,8 +21,10 @@ _TICKS: Final = 4000
 
 @dataclass
 class Account:
-    """One producer and its users that are no bitcasts.
+    """One producer and its users.
 
+    bitcasts   users that are bitcasts: nothing is fused into them, but XLA's priority counts their times
+    paid       the bitcasts' times, where they have been asked for
     unjudged   users nobody has asked the rules about
     untimed    users that may take the producer in, and whose times nobody has asked for
     allowed    users that may take the producer in, with their times
@@ -30,6 +32,8 @@ class Account:
     blocker    a user that may not take it in, and why: then no other does
     """
 
+    bitcasts: dict[Instruction, None] = field(default_factory=dict)
+    paid: dict[Instruction, Comparison] = field(default_factory=dict)
     unjudged: dict[Instruction, None] = field(default_factory=dict)
     untimed: dict[Instruction, None] = field(default_factory=dict)
     allowed: dict[Instruction, Comparison] = field(default_factory=dict)
@@ -41,10 +45,11 @@ class Account:
 
     def drop(self, consumer: Instruction) -> None:
         """A user is gone, or has changed."""
+        self.bitcasts.pop(consumer, None)
         self.unjudged.pop(consumer, None)
         self.untimed.pop(consumer, None)
         self.wanted.pop(consumer, None)
-        times = self.allowed.pop(consumer, None)
+        times = self.allowed.pop(consumer, None) or self.paid.pop(consumer, None)
         if times is not None:
             self._count(times, -1)
         if self.blocker is not None and self.blocker[0] is consumer:
@@ -53,6 +58,11 @@ class Account:
     def add_times(self, consumer: Instruction, times: Comparison) -> None:
         """What fusing into one user alone would take."""
         self.allowed[consumer] = times
+        self._count(times, 1)
+
+    def pay(self, bitcast: Instruction, times: Comparison) -> None:
+        """What a bitcast that stays would take."""
+        self.paid[bitcast] = times
         self._count(times, 1)
 
     def _count(self, times: Comparison, sign: int) -> None:
@@ -124,8 +134,8 @@ class Benefits:
                     if decision:
                         account.wanted[consumer] = advised
                         continue
-            if not is_fusible_bitcast(consumer):
-                account.unjudged[consumer] = None
+            waiting = account.bitcasts if is_fusible_bitcast(consumer) else account.unjudged
+            waiting[consumer] = None
 
     def priority(self, producer: Instruction) -> float:
         """Ticks saved; endless where the user wants it, minus endless where the producer stays as it is."""
@@ -152,7 +162,7 @@ class Benefits:
             return None
         if account.endless:
             return Comparison(account.unfused / _TICKS, inf)
-        own = (len(account.allowed) - 1) * self._own_ticks(producer)
+        own = (len(account.allowed) + len(account.paid) - 1) * self._own_ticks(producer)
         return Comparison((account.unfused - own) / _TICKS, account.fused / _TICKS)
 
     def refusal(self, producer: Instruction) -> tuple[Instruction | None, Decision] | None:
@@ -176,9 +186,12 @@ class Benefits:
         for consumer in account.untimed:
             account.add_times(consumer, self._model.compare(producer, (consumer,)))
         account.untimed.clear()
+        for bitcast in account.bitcasts:
+            account.pay(bitcast, self._model.compare(producer, (bitcast,)))
+        account.bitcasts.clear()
         if account.endless:
             return -inf
-        own = (len(account.allowed) - 1) * self._own_ticks(producer)
+        own = (len(account.allowed) + len(account.paid) - 1) * self._own_ticks(producer)
         return account.unfused - own - account.fused
 
     def _own_ticks(self, producer: Instruction) -> int:
