@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from math import inf
-from typing import Final
+from typing import Final, TypeAlias
 
 from hloopt.analysis.emitters.kind import Kind
 from hloopt.cost_models.model import Comparison, CostModel
@@ -26,6 +26,8 @@ __all__ = ["ComputationRun"]
 _PLUMBING: Final = frozenset({"parameter", "tuple", "get-tuple-element"})
 _PRICED_LAST: Final = frozenset({"constant", "get-tuple-element"})
 """Operands whose priority does not follow from a model: constants come at the end, elements never."""
+
+_Word: TypeAlias = tuple[Instruction, Instruction | None, Decision]
 
 _INPUT: Final = frozenset({"concatenate", "reduction", "scatter", "transpose"})
 _CUSTOM: Final = frozenset({"cudnn", "custom", "sort", "triton"})
@@ -51,6 +53,7 @@ class ComputationRun:
         self.bodies: dict[Computation, None] = {}
         self.spent: Decision | None = None
         self._touched: dict[Instruction, None] = {}
+        self._replaced: dict[Instruction, Instruction] = {}
 
     def run(self) -> None:
         """Fuse until nothing gains any more, then the constants; tell the scribe."""
@@ -66,8 +69,9 @@ class ComputationRun:
             if producer is None:
                 break
             self._fuse_producer(producer)
-        self._report()
-        self._fuse_constants()
+        words = list(self._last_words())
+        words += self._fuse_constants()
+        self._tell(words)
         apply.number_parameter_names(self.bodies)
 
     def _touch(self, producer: Instruction) -> None:
@@ -105,17 +109,18 @@ class ComputationRun:
             fusion = self._fuse(producer, consumer, comparison)
             self._follow(fusion, consumer, operands)
             taken.append(consumer)
-        if not taken:
-            return
-        if apply.remove_unused(producer):
+        if taken and apply.remove_unused(producer):
             self._forget(producer)
             for operand in sources:
                 self.benefits.gone(operand, producer)
-        else:
+        elif taken:
             self.benefits.changed(producer, taken, None)
             if by_wish and producer.users:
                 self._touched[producer] = None
         self._settle()
+        if self.spent is not None and producer.users:
+            # It would have been fused: it waits among the others.
+            self.queue.put(producer, inf)
 
     def _choose(self, producer: Instruction) -> tuple[list[Instruction], Comparison | None]:
         if not is_fusible_bitcast(producer):
@@ -173,62 +178,60 @@ class ComputationRun:
         self.model.forget(instruction)
         self._touched.pop(instruction, None)
 
-    def _report(self) -> None:
-        """The last word on every producer that is left."""
+    def _last_words(self) -> Iterator[_Word]:
+        """Why each producer that is left is not in its users' kernels, pair by pair."""
         for producer in self.computation:
             if producer.opcode in _PLUMBING or not producer.users:
                 continue
             if producer.opcode != "constant" and is_fusible(producer):
-                self._report_producer(producer)
+                yield from self._words_on(producer)
 
-    def _report_producer(self, producer: Instruction) -> None:
+    def _words_on(self, producer: Instruction) -> Iterator[_Word]:
         if self.spent is not None and producer in self.queue:
-            self.scribe.refused(producer, None, self.spent)
-            return
-        if is_fusible_bitcast(producer):
+            yield producer, None, self.spent
+        elif is_fusible_bitcast(producer):
             for user in producer.users:
-                self.scribe.refused(producer, user, self.benefits.judge(producer, user))
-            return
-        refusal = self.benefits.refusal(producer)
-        if refusal is None:
-            self._report_slower(producer)
-            return
-        blocker, decision = refusal
-        self.scribe.refused(producer, blocker, decision)
-        if blocker is None:
-            return
-        together = forbid("not-into-all", words=blocker.name)
-        for user in producer.users:
-            if user is not blocker and not is_fusible_bitcast(user):
-                self.scribe.refused(producer, user, together)
+                yield producer, user, self.benefits.judge(producer, user)
+        elif (refusal := self.benefits.refusal(producer)) is None:
+            yield from self._slower(producer)
+        else:
+            blocker, decision = refusal
+            yield producer, blocker, decision
+            if blocker is not None:
+                together = forbid("not-into-all", words=blocker.name)
+                for user in producer.users:
+                    if user is not blocker and not is_fusible_bitcast(user):
+                        yield producer, user, together
 
-    def _report_slower(self, producer: Instruction) -> None:
+    def _slower(self, producer: Instruction) -> Iterator[_Word]:
         comparison = self.benefits.comparison(producer)
-        if comparison is None:
-            return
-        users = self.benefits.consumers(producer)
-        only = users[0] if len(users) == 1 else None
-        self.scribe.refused(producer, only, forbid("slower", comparison=comparison))
+        if comparison is not None:
+            users = self.benefits.consumers(producer)
+            only = users[0] if len(users) == 1 else None
+            yield producer, only, forbid("slower", comparison=comparison)
 
-    def _fuse_constants(self) -> None:
-        """Small constants go into all their users: code holds their values."""
-        constants = [entry for entry in self.computation if entry.opcode == "constant"]
-        for constant in constants:
+    def _fuse_constants(self) -> Iterator[_Word]:
+        """Small constants go into all their users: code holds their values.  Tells which do not, and why."""
+        for constant in [entry for entry in self.computation if entry.opcode == "constant"]:
             elements = constant.shape.elements if isinstance(constant.shape, ArrayShape) else None
             if elements is None or elements > self.max_constant:
-                decision = forbid("constant-not-scalar", limit=self.max_constant, actual=elements)
-                self.scribe.refused(constant, None, decision)
+                limit = self.max_constant
+                yield (
+                    constant,
+                    None,
+                    forbid("constant-not-scalar", limit=limit, actual=elements),
+                )
                 continue
             for user in list(constant.users):
                 decision = self._decide_constant(constant, user)
-                if not decision:
-                    self.scribe.refused(constant, user, decision)
-                    continue
-                self.spent = self.scribe.allows()
-                if self.spent is not None:
-                    self.scribe.refused(constant, user, self.spent)
-                    return
-                self._fuse(constant, user, None)
+                if decision and self.spent is None:
+                    self.spent = self.scribe.allows()
+                if decision and self.spent is not None:
+                    decision = self.spent
+                if decision:
+                    self._replaced[user] = self._fuse(constant, user, None)
+                else:
+                    yield constant, user, decision
             apply.remove_unused(constant)
 
     def _decide_constant(self, constant: Instruction, user: Instruction) -> Decision:
@@ -238,10 +241,21 @@ class ComputationRun:
         if constant.is_root:
             return forbid("producer-is-root")
         if self.rules.is_triton(user):
-            return self.triton.decide_constant(constant)
+            return self.rules.triton(constant, user)
         if not self.rules.is_fusible(user):
             return forbid("consumer-not-fusible")
         return decide_scatter(constant, user)
+
+    def _tell(self, words: Iterable[_Word]) -> None:
+        """Hand the scribe the last words, about what has become of those they are about."""
+        for producer, consumer, decision in words:
+            now = self._now(producer)
+            if now.computation is not None:
+                about = None if consumer is None else self._now(consumer)
+                self.scribe.refused(now, about, decision)
+
+    def _now(self, instruction: Instruction) -> Instruction:
+        return self._replaced.get(instruction, instruction)
 
 
 def _hlo_kind(kind: Kind) -> str:
