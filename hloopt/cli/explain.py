@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,10 +19,16 @@ from hloopt.cli.pipeline_options import PASS_OPTIONS, chosen, pipeline_options
 from hloopt.errors import UsageError
 
 if TYPE_CHECKING:
-    from hloopt.ir import Module
+    from rich.console import Console
+
+    from hloopt.cli.explain_fusion import FusionAnswer, Questions
     from hloopt.kernels.selection import Choice
 
 __all__ = ["command"]
+
+_MOST_NAMES = 2
+_SUFFIXES = (".hlo", ".txt", ".pb", ".gz")
+"""Ends of words that are files and no instructions."""
 
 
 @click.command(
@@ -41,11 +50,15 @@ __all__ = ["command"]
 def command(
     ctx: click.Context, files: tuple[str, ...], xla_dump: str | None, as_json: bool
 ) -> None:
-    """Explain why an instruction is run by the kernel it has: [FILE] [INSTRUCTION].
+    """Explain why instructions are fused or apart, and their kernels: [FILE] [INSTRUCTION [INSTRUCTION]].
 
-    Which kernels could run it, which limit ruled out the others, what each is estimated to cost, what decided,
-    and which option would change it. Without an instruction: a summary by kernel and reason. Names are those
-    after optimisation, as hloopt kernels shows them.
+    Two instructions: whether they are in one kernel, what stands between them, what that costs, which option,
+    rule or line of a lock file would change it. One: its kernel, who joined that, why its neighbours did not;
+    and which kernels could run it, which limit ruled out the others, what each is estimated to cost. None: the
+    ten refusals that cost most time, and a summary by kernel and reason.
+
+    An INSTRUCTION is a name of the file as it is given, or after optimisation; a glob, /regex/, op:OPCODE or
+    op_name:GLOB mean several.
 
     With --xla DUMP: why XLA fused two instructions, or did not, as far as its dump tells: [INSTRUCTION
     [INSTRUCTION]].
@@ -54,38 +67,56 @@ def command(
     Example:
       hloopt explain dump.txt
       hloopt explain dump.txt fusion.3
+      hloopt explain dump.txt multiply.7 reduce.9 --passes priority-fusion
       hloopt optimize dump.txt | hloopt explain -O0 - dot.1 --target a100_sxm_80
     """
-    from hloopt.report.console import product, write_json
+    from hloopt.report.console import write_json
     from hloopt.report.explain import explanation_json, show_explanation, show_summary, summary
 
     if xla_dump is not None:
         explain_xla(xla_dump, files, target=selecting().options.get("target"), as_json=as_json)
         return
-    paths, name = _split(files)
+    from hloopt.cli.explain_fusion import Questions
+    from hloopt.fusion.trail import Trail
+    from hloopt.targets import find_target
+
+    paths, names = _split(files)
     selection, choice = selecting(), chosen()
     texts = open_texts(paths)
-    if name is not None:
+    if names:
         one_text(texts, "an INSTRUCTION belongs")
 
     def step(found: Input) -> dict[str, Any]:
-        module = found.module
-        names = _opcodes(module)
-        report = choice.pipeline.run(module, controls=choice.controls)
+        module, trail = found.module, Trail()
+        report = choice.pipeline.run(
+            module,
+            controls=replace(choice.controls, remarks=True),
+            watchers=(*choice.watchers, trail),
+        )
+        questions = Questions(module, trail, find_target(selection.instance.target))
+        answer, refused = _answer(questions, names)
         rows, notes = selection.choose(module)
         for note in (*report.notes, *notes):
             click.echo(f"{found.name}: note: {note}", err=True)
-        head = {"module": module.name, "target": selection.instance.target}
+        head: dict[str, Any] = {"module": module.name, "target": selection.instance.target}
+        if answer is not None:
+            head["fusion"] = answer.json
         limits = selection.instance.limits()
-        if name is None:
-            if not as_json:
-                show_summary(rows, product())
-            return {**head, "summary": summary(rows)}
-        found_rows = _named(rows, name, module, names)
+        shown = _choices(rows, names, answer) if len(names) == 1 else []
+        if answer is None and not shown:
+            raise UsageError(refused)
         if not as_json:
-            for row in found_rows:
-                show_explanation(row, limits, product())
-        return {**head, "choices": [explanation_json(row, limits) for row in found_rows]}
+            blocks: list[Callable[[Console], None]] = [
+                partial(show_explanation, row, limits) for row in shown
+            ]
+            if answer is not None and (questions.is_about_fusion or len(names) == _MOST_NAMES):
+                blocks.insert(0, answer.show)
+            if not names:
+                blocks.append(partial(show_summary, rows))
+            _show(blocks)
+        if not names:
+            return {**head, "summary": summary(rows)}
+        return {**head, "choices": [explanation_json(row, limits) for row in shown]}
 
     rows, code = each_input(texts, step)
     selection.finish()
@@ -94,38 +125,39 @@ def command(
     ctx.exit(code)
 
 
-def _split(files: tuple[str, ...]) -> tuple[tuple[str, ...], str | None]:
-    """Files and the instruction's name: the last word, where it is no file."""
-    if files and files[-1] != "-" and not Path(files[-1]).exists():
-        return files[:-1], files[-1].removeprefix("%")
-    return files, None
+def _answer(questions: Questions, names: tuple[str, ...]) -> tuple[FusionAnswer | None, str]:
+    """What there is to say about fusion; of a single name why there is nothing: it may be one of the device's."""
+    try:
+        return questions.answer(names), ""
+    except UsageError as error:
+        if len(names) == 1:
+            return None, error.message
+        raise
 
 
-def _opcodes(module: Module) -> dict[str, str]:
-    """The names there are before optimisation, with their opcodes."""
-    return {entry.name: entry.opcode for entry in module.instructions()}
+def _show(blocks: list[Callable[[Console], None]]) -> None:
+    from hloopt.report.console import product
+
+    for number, block in enumerate(blocks):
+        if number:
+            click.echo()
+        block(product())
 
 
-def _named(rows: list[Choice], name: str, module: Module, before: dict[str, str]) -> list[Choice]:
-    """The choices for the instructions of a name.  Raises ``UsageError`` that says where it has gone."""
-    from hloopt.rewrite.spec import did_you_mean
+def _split(files: tuple[str, ...]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Files and the instructions' names: the last words, two at most, that are no files."""
+    names: list[str] = []
+    while files and len(names) < _MOST_NAMES and not (files[-1] == "-" or Path(files[-1]).exists()):
+        names.insert(0, files[-1])
+        files = files[:-1]
+    if len(names) == _MOST_NAMES and Path(names[0]).suffix in _SUFFIXES:
+        raise UsageError(f"{names[0]}: no such file or directory")
+    return files, tuple(names)
 
-    found = [row for row in rows if row.instruction == name]
-    if found:
-        return found
-    for computation in module:
-        inner = computation.by_name.get(name)
-        if inner is None:
-            continue
-        for caller in computation.callers:
-            if caller.opcode == "fusion":
-                raise UsageError(
-                    f"%{name} is computed inside %{caller.name}: hloopt explain ... {caller.name}"
-                )
-        raise UsageError(f"%{name} ({inner.opcode}) is not run by a kernel of its own")
-    if name in before:
-        raise UsageError(
-            f"%{name} ({before[name]}) is gone after optimisation (-O0 leaves it as it is)"
-        )
-    hint = did_you_mean(name, [row.instruction for row in rows])
-    raise UsageError(f"no instruction or file is called '{name}'{hint}")
+
+def _choices(
+    rows: list[Choice], names: tuple[str, ...], answer: FusionAnswer | None
+) -> list[Choice]:
+    """The choices for an instruction, or for the kernels that it is in."""
+    wanted = {names[0].removeprefix("%"), *(answer.kernels if answer is not None else ())}
+    return [row for row in rows if row.instruction in wanted]

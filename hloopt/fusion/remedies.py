@@ -8,7 +8,7 @@ from typing import Final
 
 from hloopt.fusion.decision import Decision
 from hloopt.rewrite.pass_ import Pass
-from hloopt.rewrite.spec import pass_text
+from hloopt.rewrite.spec import value_text
 
 __all__ = ["CORRECTNESS", "OPTIONS", "Remedy", "is_advisable", "remedies"]
 
@@ -65,7 +65,7 @@ CORRECTNESS: Final = frozenset({
 
 
 def remedies(decision: Decision, instance: Pass | None) -> list[str]:
-    """The pass with the option that lets a pair through, as ``--passes`` takes it; a text for each way."""
+    """``priority-fusion{max_operands=97}``: the option that lets a pair through, for each way."""
     if instance is None or not dataclasses.is_dataclass(instance):
         return []
     had = {field.name for field in dataclasses.fields(instance)}
@@ -73,8 +73,7 @@ def remedies(decision: Decision, instance: Pass | None) -> list[str]:
     for remedy in OPTIONS.get(decision.code, ()):
         value = _value(remedy, decision)
         if remedy.option in had and value is not None and _is_limit(instance, remedy, decision):
-            better = dataclasses.replace(instance, **{remedy.option: value})  # type: ignore[type-var]
-            found.append(pass_text(better))
+            found.append(f"{instance.name}{{{remedy.option}={value_text(value)}}}")
     return found
 
 

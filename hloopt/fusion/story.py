@@ -7,7 +7,7 @@ module, so that plans of another compiler serve as well: ``Story(nodes, stages, 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Final
@@ -19,7 +19,18 @@ from hloopt.fusion.plan import FusionStep, Refusal
 from hloopt.fusion.remedies import is_advisable, remedies
 from hloopt.fusion.trail import Node, Stage
 
-__all__ = ["Around", "Edge", "Joined", "KernelFacts", "Lost", "Pair", "Place", "Story", "Word"]
+__all__ = [
+    "PLUMBING",
+    "Around",
+    "Edge",
+    "Joined",
+    "KernelFacts",
+    "Lost",
+    "Pair",
+    "Place",
+    "Story",
+    "Word",
+]
 
 Place = tuple[str, str]
 """Computation and name."""
@@ -36,7 +47,8 @@ _FAR: Final = 10_000
 class KernelFacts:
     """A kernel: a fusion with its members, or an instruction by itself (``kind`` is empty).
 
-    ``outputs`` are the members whose results it gives.
+    ``outputs`` are the members whose results it gives, ``now`` what it is called after all passes: empty where
+    it is gone.
     """
 
     computation: str
@@ -44,6 +56,7 @@ class KernelFacts:
     kind: str
     members: tuple[str, ...]
     outputs: tuple[str, ...]
+    now: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +66,7 @@ class Word:
     options     the pass with the option that would let the pair through
     advisable   whether a rule or lock file of the user could have it otherwise
     comparison  the times it believed in, or those of the cost model
+    model       whose times these are
     """
 
     pass_name: str
@@ -63,6 +77,7 @@ class Word:
     comparison: Comparison | None
     options: tuple[str, ...] = ()
     advisable: bool = False
+    model: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +98,7 @@ class Joined:
 class Edge:
     """A result and one user of it; ``common`` are the kernels that have both, else ``words`` say why none has.
 
-    ``joined`` tells how they came together.  ``words`` has the last word of each pass, the latest last.
+    ``joined`` tells how they came together.  ``words`` has the last word of each run, the latest last.
     """
 
     producer: Node
@@ -164,12 +179,18 @@ class _Taken:
 
 @dataclass
 class Story:
-    """``alive`` are computations and names of what stands there after the last strategy."""
+    """What became of ``nodes``.
+
+    alive   computations and names of what stands there after the last strategy, and what it is called
+            after all passes
+    times   gives those that a strategy did not ask for, by the cost model called ``model``
+    """
 
     nodes: Mapping[Place, Node]
     stages: Sequence[Stage]
-    alive: Iterable[Place]
+    alive: Mapping[Place, str]
     times: Times | None = None
+    model: str = ""
     kernels: dict[Place, KernelFacts] = field(default_factory=dict)
     _homes: dict[Place, list[KernelFacts]] = field(default_factory=dict)
     _said: dict[Place, list[_Said]] = field(default_factory=dict)
@@ -179,8 +200,8 @@ class Story:
         ledger = Ledger()
         for stage in self.stages:
             self._read(stage, ledger)
-        for computation, name in self.alive:
-            self._keep(computation, name, ledger)
+        for (computation, name), now in self.alive.items():
+            self._keep(computation, name, now, ledger)
 
     def _read(self, stage: Stage, ledger: Ledger) -> None:
         for step in stage.plan.steps:
@@ -207,7 +228,7 @@ class Story:
             for name in said.producers:
                 self._said.setdefault((home, name), []).append(said)
 
-    def _keep(self, computation: str, name: str, ledger: Ledger) -> None:
+    def _keep(self, computation: str, name: str, now: str, ledger: Ledger) -> None:
         place = computation, name
         node = self.nodes.get(place)
         if place not in ledger.made and node is None:
@@ -218,12 +239,17 @@ class Story:
             computation,
             name,
             ledger.kinds.get(place, ""),
-            tuple(ledger.inside(place)),
+            tuple(sorted(ledger.inside(place), key=lambda one: self._number(computation, one))),
             tuple(ledger.results(place)),
+            now,
         )
         self.kernels[place] = made
         for member in made.members:
             self._homes.setdefault((computation, member), []).append(made)
+
+    def _number(self, computation: str, name: str) -> int:
+        node = self.nodes.get((computation, name))
+        return node.number if node is not None else len(self.nodes)
 
     def kernels_of(self, place: Place) -> tuple[KernelFacts, ...]:
         """The kernels that compute an instruction; several where it was copied."""
@@ -249,25 +275,24 @@ class Story:
         return tuple(map(_joined, found))
 
     def _words(self, producer: Node, consumer: Node | None) -> tuple[Word, ...]:
-        """The last word of each pass about a pair; about the producer alone where there is no other."""
-        last: dict[str, tuple[bool, _Said]] = {}
+        """The last word of each run about a pair; about the producer alone where there is no other."""
+        last: dict[int, tuple[bool, _Said]] = {}
         for said in self._said.get((producer.computation, producer.name), ()):
             exact = consumer is not None and consumer.name in said.consumers
-            if not exact and said.refusal.consumer:
+            if said.refusal.consumer and not exact:
                 continue
-            name = said.refusal.decision.code if consumer is None else said.stage.plan.strategy
-            known = last.get(name)
-            if known is None or exact or not known[0] or said.stage.run > known[1].stage.run:
-                last.pop(name, None)
-                last[name] = exact, said
-        ordered = sorted(last.values(), key=lambda pair: pair[1].stage.run)
-        return tuple(self._word(said) for _, said in ordered)
+            known = last.get(said.stage.run)
+            if known is None or exact or not known[0]:
+                last[said.stage.run] = exact, said
+        return tuple(self._word(said) for _, (_, said) in sorted(last.items()))
 
     def _word(self, said: _Said) -> Word:
         refusal = said.refusal
         comparison = refusal.comparison or refusal.decision.comparison
+        model = said.stage.plan.cost_model
         if comparison is None and self.times is not None and refusal.consumer:
             comparison = self.times(refusal.computation, refusal.producer, refusal.consumer)
+            model = self.model
         return Word(
             said.stage.plan.strategy,
             said.stage.run,
@@ -277,6 +302,7 @@ class Story:
             comparison,
             tuple(remedies(refusal.decision, said.stage.instance)),
             is_advisable(refusal.decision),
+            model if comparison is not None else "",
         )
 
     def pair(self, first: Node, second: Node) -> Pair:

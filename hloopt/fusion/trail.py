@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 
 from hloopt.fusion.advice import is_strategy
 from hloopt.fusion.homes import fusible_computations
+from hloopt.fusion.ledger import may_be_fused
 from hloopt.fusion.locked_fusion import LockedFusion
 from hloopt.fusion.plan import FusionPlan
 from hloopt.ir import Computation, Instruction, Module, walk
@@ -31,6 +32,8 @@ class Node:
     place   where it stands in the HLO text: file, line and column, or what there is of them
     source  the user's line, empty where nothing names it
     users   names, in the order of their operands' use
+    number  its rank: whatever needs it has a higher one
+    fusible whether some strategy could make it part of a fusion
     """
 
     computation: str
@@ -43,6 +46,7 @@ class Node:
     place: str = ""
     source: str = ""
     number: int = 0
+    fusible: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,4 +205,5 @@ def node_of(entry: Instruction, module: Module, number: int = 0) -> Node:
         module.place(entry),
         module.user_line(entry.metadata),
         number,
+        may_be_fused(entry),
     )

@@ -1,0 +1,212 @@
+"""What ``hloopt explain`` says of fusion: names as given are looked up, and put to the story."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from hloopt.errors import UsageError
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from hloopt.cost_models.model import Comparison
+    from hloopt.fusion.story import Story
+    from hloopt.fusion.trail import Node, Trail
+    from hloopt.ir import Module
+    from hloopt.targets import Target
+
+__all__ = ["FusionAnswer", "Questions"]
+
+MOST_LOST = 10
+"""Refusals that are told without a name."""
+_MOST = 10
+"""Instructions or pairs that a pattern shows."""
+
+
+@dataclass(frozen=True)
+class FusionAnswer:
+    """What there is to show; ``kernels`` are the names of the kernels concerned, after all passes."""
+
+    json: dict[str, Any]
+    shows: tuple[Any, ...]
+    kernels: tuple[str, ...] = ()
+
+    def show(self, console: Console) -> None:
+        """Print it."""
+        for number, (function, *given) in enumerate(self.shows):
+            if number:
+                console.print()
+            function(*given, console)
+
+
+class Questions:
+    """The names of the command line, put to one module's trail."""
+
+    def __init__(self, module: Module, trail: Trail, target: Target) -> None:
+        self.trail = trail
+        self.story = _story(module, trail, target)
+
+    @property
+    def is_about_fusion(self) -> bool:
+        """Whether anything was there to be fused."""
+        return bool(self.trail.stages)
+
+    def answer(self, names: Sequence[str]) -> FusionAnswer:
+        """What there is to say of no name, one or two.  Raises ``UsageError`` for names that nothing has."""
+        if not names:
+            return self._lost()
+        found = [self._nodes(name) for name in names]
+        if len(found) == 1:
+            return self._around(names[0], found[0])
+        return self._pairs(found[0], found[1])
+
+    def _lost(self) -> FusionAnswer:
+        from hloopt.report.fusion import lost_json, show_lost
+
+        rows = self.story.lost(MOST_LOST)
+        return FusionAnswer({"refusals": lost_json(rows)}, ((show_lost, rows),))
+
+    def _around(self, name: str, nodes: list[Node]) -> FusionAnswer:
+        from hloopt.fusion.story import PLUMBING
+        from hloopt.report.fusion import around_json, show_around
+
+        if all(node.opcode in PLUMBING for node in nodes):
+            node = nodes[0]
+            raise UsageError(f"%{node.name} ({node.opcode}) is not run by a kernel of its own")
+        rows = [self.story.around(node) for node in nodes[:_MOST]]
+        given = name.removeprefix("%") if _is_plain(name) else ""
+
+        def show(row: Any, console: Console) -> None:
+            show_around(row, console, given=given if given in self._given() else "")
+
+        kernels = dict.fromkeys(kernel.now for row in rows for kernel in row.kernels if kernel.now)
+        shows: list[Any] = [(show, row) for row in rows]
+        if len(nodes) > _MOST:
+            shows.append((_more, len(nodes) - _MOST))
+        return FusionAnswer(
+            {"instructions": [around_json(row) for row in rows]}, tuple(shows), tuple(kernels)
+        )
+
+    def _given(self) -> set[str]:
+        return {name for _, name in self.trail.given}
+
+    def _pairs(self, first: list[Node], second: list[Node]) -> FusionAnswer:
+        from hloopt.report.fusion import pair_json, show_pair
+
+        wanted = [(a, b) for a in first for b in second if a is not b]
+        if not wanted:
+            raise UsageError(f"%{first[0].name} is given twice: two instructions are a pair")
+        if len(wanted) > 1:
+            near = [
+                (a, b)
+                for a, b in wanted
+                if a.computation == b.computation and (b.name in a.users or a.name in b.users)
+            ]
+            wanted = near or wanted
+        rows = [self.story.pair(a, b) for a, b in wanted[:_MOST]]
+        shows: list[Any] = [(show_pair, row) for row in rows]
+        if len(wanted) > _MOST:
+            shows.append((_more, len(wanted) - _MOST))
+        return FusionAnswer({"pairs": [pair_json(row) for row in rows]}, tuple(shows))
+
+    def _nodes(self, name: str) -> list[Node]:
+        """The nodes that a name or pattern means.  Raises ``UsageError`` that says where it has gone."""
+        from hloopt.rewrite.naming import parse_pattern
+
+        pattern = parse_pattern(name)
+        if pattern.names_one:
+            return self._named(name.removeprefix("%"))
+        places = [
+            place
+            for place, given in self.trail.given.items()
+            if pattern.means(given.name, given.opcode, given.op_name)
+        ]
+        found = [node for place in places for node in self._become(place)]
+        nodes = list({(node.computation, node.name): node for node in found}.values())
+        if not nodes and places:
+            raise UsageError(f"'{name}': {self._where(places[0])}")
+        if not nodes:
+            raise UsageError(f"no instruction is meant by '{name}'")
+        return nodes
+
+    def _become(self, place: tuple[str, str]) -> list[Node]:
+        return [self.trail.nodes[at] for at in self.trail.became.get(place, ())]
+
+    def _named(self, name: str) -> list[Node]:
+        places = [place for place in self.trail.given if place[1] == name]
+        nodes = [node for place in places for node in self._become(place)]
+        if nodes:
+            return nodes
+        nodes = [node for place, node in self.trail.nodes.items() if place[1] == name]
+        if nodes:
+            return nodes
+        for kernel in self.story.kernels.values():
+            if name in (kernel.now, kernel.name):
+                return [
+                    self.trail.nodes[kernel.computation, one]
+                    for one in kernel.outputs
+                    if (kernel.computation, one) in self.trail.nodes
+                ]
+        if places:
+            raise UsageError(self._where(places[0]))
+        from hloopt.rewrite.spec import did_you_mean
+
+        known = {*self._given(), *(kernel.now for kernel in self.story.kernels.values())}
+        raise UsageError(
+            f"no instruction or file is called '{name}'{did_you_mean(name, sorted(known))}"
+        )
+
+    def _where(self, place: tuple[str, str]) -> str:
+        """What has become of an instruction of the file that is no node."""
+        given = self.trail.given[place]
+        gone = self.trail.gone.get(place)
+        if gone is not None:
+            rule = f" ('{gone.rule}')" if gone.rule else ""
+            return (
+                f"%{given.name} ({given.opcode}) is gone before anything is fused: run {gone.run}, "
+                f"{gone.pass_name}, took it away{rule} (-O0 leaves it as it is)"
+            )
+        if given.caller_opcode == "fusion":
+            return f"%{given.name} is computed inside %{given.caller}: hloopt explain ... {given.caller}"
+        caller = f" of %{given.caller}, {given.caller_opcode}" if given.caller else ""
+        return f"%{given.name} ({given.opcode}) is part of %{given.computation}{caller}: no kernel of its own"
+
+
+def _is_plain(name: str) -> bool:
+    from hloopt.rewrite.naming import parse_pattern
+
+    return parse_pattern(name).names_one
+
+
+def _more(count: int, console: Console) -> None:
+    console.print(f"and {count} more")
+
+
+def _story(module: Module, trail: Trail, target: Target) -> Story:
+    """The story of a module whose passes are over; times that no strategy asked for come from a model."""
+    from hloopt.cost_models.registry import DEFAULT, find_model
+    from hloopt.fusion.ledger import may_be_fused
+    from hloopt.fusion.story import Story
+
+    model = find_model(DEFAULT)(target)
+    known: dict[tuple[str, str, str], Comparison | None] = {}
+
+    def times(computation: str, producer: str, consumer: str) -> Comparison | None:
+        key = computation, producer, consumer
+        if key not in known:
+            first, second = (trail.alive.get((computation, name)) for name in key[1:])
+            known[key] = None
+            if (
+                first is not None
+                and second is not None
+                and second in first.users
+                and may_be_fused(first)
+                and may_be_fused(second)
+            ):
+                known[key] = model.compare(first, [second])
+        return known[key]
+
+    alive = {place: trail.final_name(*place) for place in trail.alive}
+    return Story(trail.nodes, trail.stages, alive, times, f"{DEFAULT}, {target.name}")

@@ -1,0 +1,360 @@
+"""Why instructions are or are not in one kernel, for people and as JSON."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+from rich.console import Console
+from rich.text import Text
+
+from hloopt.cost_models.model import Comparison
+from hloopt.fusion.story import Around, Edge, Joined, KernelFacts, Lost, Pair, Word
+from hloopt.fusion.trail import Node
+from hloopt.report.console import table
+
+__all__ = [
+    "around_json",
+    "lost_json",
+    "pair_json",
+    "show_around",
+    "show_lost",
+    "show_pair",
+    "times_text",
+]
+
+_MOST_MEMBERS = 12
+_MOST_ROWS = 12
+_WITH_TIMES = frozenset({"slower", "triton-slower"})
+"""Reasons that name the times themselves."""
+
+
+def show_pair(pair: Pair, console: Console) -> None:
+    """Whether two instructions are in one kernel, what stands between them, and what would change it."""
+    verdict = "are in one kernel" if pair.common else "are not in one kernel"
+    _line(console, Text.assemble(_named(pair.first), " and ", _named(pair.second), f" {verdict}"))
+    for node in (pair.first, pair.second):
+        _line(console, f"  {_where(node)}")
+    for kernel in pair.common:
+        _line(console, f"  both: {_kernel(kernel)}")
+    if pair.common:
+        for edge in pair.edges:
+            _show_joined(edge.joined, console)
+        return
+    if pair.relation == "path":
+        _show_path(pair, console)
+        words = [word for edge in pair.edges for word in edge.words]
+    else:
+        _line(console, f"  {_no_path(pair)}")
+        words = list(pair.words)
+        for word in words:
+            _line(console, f"  {word.pass_name}: {word.decision}")
+    _show_ways(words, _between(pair), console)
+
+
+def _no_path(pair: Pair) -> str:
+    if pair.first.computation != pair.second.computation:
+        return (
+            f"they are in different computations, %{pair.first.computation} and "
+            f"%{pair.second.computation}: kernels do not reach beyond theirs"
+        )
+    if pair.relation == "siblings":
+        shared = ", ".join(f"%{name}" for name in pair.shared)
+        told = f"neither needs the other; both read {shared}"
+    else:
+        told = "neither needs the other, and they read nothing in common"
+    return told if pair.words else f"{told}: no strategy of the pipeline had a word on them"
+
+
+def _show_path(pair: Pair, console: Console) -> None:
+    _line(console, "")
+    made = table("result", "used by", "kernels", "why", left=4)
+    for edge in pair.edges:
+        made.add_row(f"%{edge.producer.name}", f"%{edge.consumer.name}", _kernels(edge), _why(edge))
+    console.print(made)
+
+
+def _kernels(edge: Edge) -> str:
+    if edge.common:
+        return f"both in {', '.join(_called(kernel) for kernel in edge.common)}"
+    first, second = (
+        ", ".join(map(_called, kernels)) or "none"
+        for kernels in (edge.producer_kernels, edge.consumer_kernels)
+    )
+    return f"{first} | {second}"
+
+
+def _why(edge: Edge) -> str:
+    """What decided about one use of a result, in words."""
+    if edge.common:
+        names = dict.fromkeys(step.pass_name for step in edge.joined)
+        return f"fused by {', '.join(names)}" if names else "one kernel as it was given"
+    if edge.words:
+        return "; ".join(dict.fromkeys(map(_word, edge.words)))
+    if edge.is_plumbing:
+        node = edge.producer if _is_plumbing(edge.producer) else edge.consumer
+        return f"a {node.opcode} runs no kernel"
+    for node in (edge.producer, edge.consumer):
+        if not node.fusible:
+            return f"a {node.opcode} is never part of a fusion"
+    return "no strategy of the pipeline looked at them"
+
+
+def _is_plumbing(node: Node) -> bool:
+    return node.opcode in ("parameter", "tuple", "get-tuple-element")
+
+
+def _word(word: Word) -> str:
+    told = word.decision.code not in _WITH_TIMES and word.comparison is not None
+    times = f" ({times_text(word.comparison)})" if told and word.comparison is not None else ""
+    return f"{word.pass_name}: {word.decision}{times}"
+
+
+def times_text(comparison: Comparison) -> str:
+    """``3.21 us apart, 2.10 us fused: 1.11 us lost``."""
+    gain = comparison.gain_us
+    told = f"{comparison.unfused_us:.2f} us apart, {comparison.fused_us:.2f} us fused"
+    return f"{told}: {gain:.2f} us lost" if gain > 0 else f"{told}: {-gain:.2f} us saved"
+
+
+def _between(pair: Pair) -> tuple[str, str]:
+    """The names for a line of a lock file: those of the edge that keeps the two apart."""
+    for edge in pair.edges:
+        if edge.words and any(word.advisable for word in edge.words):
+            return edge.producer.name, edge.consumer.name
+    return pair.first.name, pair.second.name
+
+
+def _show_ways(words: Sequence[Word], names: tuple[str, str], console: Console) -> None:
+    """What a user can do about it."""
+    ways = list(_ways(words, names))
+    if ways:
+        _line(console, "")
+    for way in ways:
+        _line(console, way)
+
+
+def _ways(words: Sequence[Word], names: tuple[str, str]) -> Iterator[str]:
+    for option in dict.fromkeys(option for word in words for option in word.options):
+        yield f"{option} would let it through"
+    models = dict.fromkeys(word.model for word in words if word.model)
+    if models:
+        yield f"times are those of {', '.join(models)}"
+    if any(word.advisable for word in words):
+        yield "a rule (--fusion-rule) or these lines in a file for --lock ask for it all the same:"
+        yield f'  [[fuse]]\n  producer = "{names[0]}"\n  consumer = "{names[1]}"'
+    elif words:
+        yield "neither rule nor lock file can change that: the module or its kernel would be wrong"
+
+
+def show_around(around: Around, console: Console, *, given: str = "") -> None:
+    """One instruction: its kernels, who joined them, and the neighbours that are in none of them."""
+    node = around.node
+    _line(console, Text.assemble(_named(node), f" = {node.shape} {node.opcode}"))
+    if given and given != node.name:
+        _line(console, f"  %{given} of the file is called %{node.name} before fusion")
+    _line(console, f"  {_where(node)}")
+    if not around.kernels:
+        told = f"a {node.opcode} runs no kernel" if _is_plumbing(node) else "it is in no kernel"
+        _line(console, f"  {told}")
+    for kernel in around.kernels:
+        _line(console, f"  kernel: {_kernel(kernel)}")
+    if len(around.kernels) > 1:
+        _line(
+            console, f"  it is computed {len(around.kernels)} times, once in each of these kernels"
+        )
+    _show_joined(around.joined, console)
+    for word in around.words:
+        _line(console, f"  {_word(word)}")
+    if around.apart:
+        _line(console, "")
+        made = table("not with", "kernel", "why", left=3)
+        for edge in around.apart[:_MOST_ROWS]:
+            other, kernels = _other(edge, node)
+            made.add_row(f"%{other.name}", ", ".join(map(_called, kernels)) or "none", _why(edge))
+        console.print(made)
+        if len(around.apart) > _MOST_ROWS:
+            _line(console, f"and {len(around.apart) - _MOST_ROWS} more neighbours")
+    words = [word for edge in around.apart for word in edge.words]
+    for option in dict.fromkeys(option for word in words for option in word.options):
+        _line(console, f"{option} would let one of them through")
+
+
+def _other(edge: Edge, node: Node) -> tuple[Node, tuple[KernelFacts, ...]]:
+    if edge.producer is node:
+        return edge.consumer, edge.consumer_kernels
+    return edge.producer, edge.producer_kernels
+
+
+def _show_joined(joined: Sequence[Joined], console: Console) -> None:
+    rows = list(dict.fromkeys(joined))
+    if not rows:
+        return
+    made = table("joined", "into", "by", "times", left=4)
+    for step in rows[:_MOST_ROWS]:
+        times = times_text(step.comparison).partition(":")[0] if step.comparison else ""
+        copied = ", a copy" if step.duplicated else ""
+        copied = ", with its results" if step.multi_output else copied
+        made.add_row(f"%{step.producer}{copied}", f"%{step.consumer}", step.pass_name, times)
+    console.print(made)
+    if len(rows) > _MOST_ROWS:
+        _line(console, f"and {len(rows) - _MOST_ROWS} more steps")
+
+
+def show_lost(rows: Sequence[Lost], console: Console) -> None:
+    """The refusals that cost most."""
+    if not rows:
+        _line(console, "no refusal of a fusion costs time, by the cost model")
+        return
+    made = table("not fused", "into", "why", "from", "lost", left=4)
+    for row in rows:
+        word = row.word
+        consumer = f"%{word.consumer}" if word.consumer else "its users"
+        why = f"{word.pass_name}: {word.decision}"
+        made.add_row(
+            f"%{word.producer}", consumer, why, row.source or row.place, f"{row.lost_us:.2f} us"
+        )
+    console.print(made)
+    total = sum(row.lost_us for row in rows)
+    models = ", ".join(dict.fromkeys(row.word.model for row in rows if row.word.model))
+    _line(console, f"lost by these: {total:.2f} us, each by itself, by {models}")
+
+
+def _named(node: Node) -> tuple[str, str]:
+    return f"%{node.name}", "bold"
+
+
+def _where(node: Node) -> str:
+    source = f", from {node.source}" if node.source else ""
+    op_name = f" ({node.op_name})" if node.op_name else ""
+    return f"%{node.name}: {node.opcode} at {node.place}{source}{op_name}"
+
+
+def _kernel(kernel: KernelFacts) -> str:
+    if not kernel.kind:
+        return f"{_called(kernel)}, by itself"
+    shown = ", ".join(f"%{name}" for name in kernel.members[:_MOST_MEMBERS])
+    more = len(kernel.members) - _MOST_MEMBERS
+    rest = f" and {more} more" if more > 0 else ""
+    return f"{_called(kernel)} ({kernel.kind}) of {shown}{rest}"
+
+
+def _called(kernel: KernelFacts) -> str:
+    if kernel.now in ("", kernel.name):
+        return f"%{kernel.name}"
+    return f"%{kernel.now} (was %{kernel.name})"
+
+
+def _line(console: Console, text: str | Text) -> None:
+    console.print(Text(text) if isinstance(text, str) else text, soft_wrap=True)
+
+
+def pair_json(pair: Pair) -> dict[str, Any]:
+    """A pair as JSON values."""
+    return {
+        "first": _node_json(pair.first),
+        "second": _node_json(pair.second),
+        "together": bool(pair.common),
+        "relation": pair.relation,
+        "kernels": [_kernel_json(kernel) for kernel in pair.common],
+        "shared": list(pair.shared),
+        "edges": [_edge_json(edge) for edge in pair.edges],
+        "refusals": [_word_json(word) for word in pair.words],
+    }
+
+
+def around_json(around: Around) -> dict[str, Any]:
+    """An instruction with its kernels and neighbours as JSON values."""
+    return {
+        "instruction": _node_json(around.node),
+        "kernels": [_kernel_json(kernel) for kernel in around.kernels],
+        "joined": [_joined_json(step) for step in around.joined],
+        "apart": [_edge_json(edge) for edge in around.apart],
+        "refusals": [_word_json(word) for word in around.words],
+    }
+
+
+def lost_json(rows: Iterable[Lost]) -> list[dict[str, Any]]:
+    """Refusals by what they cost as JSON values."""
+    return [
+        {
+            "computation": row.computation,
+            "lost_us": row.lost_us,
+            "source": row.source,
+            "place": row.place,
+            **_word_json(row.word),
+        }
+        for row in rows
+    ]
+
+
+def _node_json(node: Node) -> dict[str, Any]:
+    return {
+        "computation": node.computation,
+        "name": node.name,
+        "opcode": node.opcode,
+        "shape": node.shape,
+        "op_name": node.op_name,
+        "place": node.place,
+        "source": node.source,
+    }
+
+
+def _kernel_json(kernel: KernelFacts) -> dict[str, Any]:
+    return {
+        "computation": kernel.computation,
+        "name": kernel.name,
+        "kind": kernel.kind or None,
+        "members": list(kernel.members),
+        "outputs": list(kernel.outputs),
+        "now": kernel.now or None,
+    }
+
+
+def _edge_json(edge: Edge) -> dict[str, Any]:
+    return {
+        "producer": edge.producer.name,
+        "consumer": edge.consumer.name,
+        "together": bool(edge.common),
+        "producer_kernels": [kernel.name for kernel in edge.producer_kernels],
+        "consumer_kernels": [kernel.name for kernel in edge.consumer_kernels],
+        "joined": [_joined_json(step) for step in edge.joined],
+        "refusals": [_word_json(word) for word in edge.words],
+    }
+
+
+def _joined_json(step: Joined) -> dict[str, Any]:
+    return {
+        "pass": step.pass_name,
+        "run": step.run,
+        "producer": step.producer,
+        "consumer": step.consumer,
+        "fusion": step.fusion,
+        "duplicated": step.duplicated,
+        "multi_output": step.multi_output,
+        **_times_json(step.comparison),
+    }
+
+
+def _word_json(word: Word) -> dict[str, Any]:
+    decision = word.decision
+    return {
+        "pass": word.pass_name,
+        "run": word.run,
+        "producer": word.producer,
+        "consumer": word.consumer or None,
+        "code": decision.code,
+        "reason": decision.reason,
+        "limit": decision.limit,
+        "actual": decision.actual,
+        "options": list(word.options),
+        "advisable": word.advisable,
+        "model": word.model or None,
+        **_times_json(word.comparison),
+    }
+
+
+def _times_json(comparison: Comparison | None) -> dict[str, Any]:
+    if comparison is None:
+        return {"unfused_us": None, "fused_us": None}
+    return {"unfused_us": comparison.unfused_us, "fused_us": comparison.fused_us}
