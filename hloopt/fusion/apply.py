@@ -10,12 +10,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from hloopt.fusion.merge import copy_in, first_instruction, has_tuple_root, new_parameter
+from hloopt.fusion.merge import copy_in, has_tuple_root, new_parameter
 from hloopt.fusion.outputs import hand_over, remove_dead_elements, remove_source
 from hloopt.ir import Computation, Instruction, build, edit, walk
 
 __all__ = [
-    "first_instruction",
     "fuse",
     "fuse_multi_output",
     "fuse_producer",
@@ -109,14 +108,8 @@ def merge_siblings(
     return fusion
 
 
-def fuse_producer(
-    fusion: Instruction, producer: Instruction, first: Instruction | None
-) -> Instruction:
-    """Copy ``producer``, an op and an operand of ``fusion``, into its body; the copy.
-
-    ``first`` is the body's first instruction behind its parameters.
-    """
-    del first
+def fuse_producer(fusion: Instruction, producer: Instruction) -> Instruction:
+    """Copy ``producer``, an op and an operand of ``fusion``, into its body; the copy."""
     return copy_in(fusion, producer, alone=True)[0]
 
 

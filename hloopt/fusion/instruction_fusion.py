@@ -185,7 +185,7 @@ class _Fuser:
         body: Computation = fusion.attributes["calls"]
         self.bodies[body] = None
         parameter = body.parameters[fusion.operands.index(producer)]
-        fused = apply.fuse_producer(fusion, producer, state.first)
+        fused = apply.fuse_producer(fusion, producer)
         state.joined(producer, parameter, fused)
         fusion.attributes["kind"] = "kInput" if state.is_input_fusible else "kLoop"
         duplicated = not apply.remove_unused(producer)

@@ -120,7 +120,8 @@ class Scribe:
             decision = refusal.decision
             if producer.computation is not None and decision.code not in _ALONE:
                 opcodes = f"{refusal.producer_opcode} into {refusal.consumer_opcode or 'its users'}"
-                words = f"into {refusal.consumer or 'its users'}: {decision.reason}"
+                where = f"into {refusal.consumer}: " if refusal.consumer else ""
+                words = f"{where}{decision.reason}"
                 self.log.miss(f"fuse {opcodes}", producer, words)
         self.log.records.append(self.plan)
         return self.plan

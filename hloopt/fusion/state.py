@@ -8,7 +8,6 @@ from typing import Final
 from hloopt.analysis.hero import find_hero, is_real_reduction_hero, roots
 from hloopt.analysis.reduction import is_unnested
 from hloopt.analysis.transpose import tiled_transpose
-from hloopt.fusion.apply import first_instruction
 from hloopt.fusion.budget import reduction_count, shared_memory
 from hloopt.fusion.duplication import Duplication
 from hloopt.fusion.fusible import is_reduction_epilogue
@@ -44,11 +43,6 @@ class ConsumerState:
     def duplication(self) -> Duplication:
         """Emission counts of the body; raises ``ValueError`` for an op that is no fusion."""
         return Duplication(self._the_body())
-
-    @cached_property
-    def first(self) -> Instruction | None:
-        """The body's first instruction after its parameters; None where it has only these."""
-        return first_instruction(self._the_body())
 
     def _the_body(self) -> Computation:
         if self.body is None:
@@ -92,7 +86,6 @@ class ConsumerState:
         Called after the body has changed.
         """
         self.duplication.join(parameter, fused)
-        self.first = fused
         self.shared_memory += shared_memory(fused, self.limits)
         self.reductions += reduction_count(fused)
         self.is_epilogue = self.is_epilogue and is_reduction_epilogue(fused)
