@@ -1,6 +1,6 @@
 """Which ops XLA's Triton emitter has, for which element types.
 
-Source: OpenXLA, xla/backends/gpu/codegen/triton/support.cc (Apache-2.0).
+Sources: OpenXLA, xla/backends/gpu/codegen/triton/support.cc (Apache-2.0); what jaxlib 0.10.2 takes and refuses.
 """
 
 from __future__ import annotations
@@ -26,9 +26,10 @@ _FLOATS: Final = frozenset({"bf16", "f16", "f32", "f64"})
 _SIGNED: Final = frozenset({"s8", "s16", "s32", "s64"})
 _TYPES: Final = frozenset({"pred", "s4"}) | _SIGNED | _FLOATS | _F8
 
-_ANY_FLOAT_UNARY: Final = frozenset({
-    "acosh", "cbrt", "ceil", "cosine", "erf", "exponential", "exponential-minus-one", "floor", "log",
-    "log-plus-one", "rsqrt", "sine", "sqrt", "tan", "tanh",
+_ANY_FLOAT: Final = frozenset({
+    "acos", "acosh", "asin", "asinh", "atan2", "atanh", "cbrt", "ceil", "cosh", "cosine", "divide", "erf",
+    "exponential", "exponential-minus-one", "floor", "log", "log-plus-one", "power", "reduce-precision",
+    "remainder", "round-nearest-even", "rsqrt", "sine", "sinh", "sqrt", "tan", "tanh",
 })  # fmt: skip
 _BITWISE: Final = frozenset({"and", "or", "xor"})
 _ORDERED: Final = frozenset({"add", "compare", "maximum", "minimum", "multiply"})
@@ -136,6 +137,5 @@ def _elementwise(dtype: str) -> frozenset[str]:
         return frozenset({"abs", "copy", "reduce-precision", "select"})
     found = frozenset({"abs", "copy", "negate", "subtract"}) | _ORDERED | _TERNARY
     if dtype in _SIGNED:
-        return found | _BITWISE | {"not", "divide"}
-    found |= _ANY_FLOAT_UNARY | {"reduce-precision", "atan2", "power", "remainder"}
-    return found | {"divide"} if dtype in {"f32", "f64"} else found
+        return found | _BITWISE | {"not", "divide", "remainder"}
+    return found | _ANY_FLOAT
