@@ -1,4 +1,4 @@
-"""What may share a kernel with several results: XLA's rules, in its order."""
+"""What may share a kernel with several results: XLA's rules, quick ones before those that walk the graph."""
 
 from __future__ import annotations
 
@@ -113,11 +113,11 @@ class MultiOutputRules:
         wanted: bool = False,
     ) -> Decision:
         """The first rule that forbids; ``wanted`` pairs are held to what must be so only."""
-        if reachability.connected(first, second):
-            return forbid("siblings-connected")
         decision = self._decide_forms(first, second)
         if not decision:
             return decision
+        if reachability.connected(first, second):
+            return forbid("siblings-connected")
         if not wanted:
             if self._read_apart(first, second, shared):
                 return forbid("disjoint-slices")

@@ -13,7 +13,7 @@ from hloopt.fusion.decision import Decision, forbid
 from hloopt.fusion.kinds import choose_kind
 from hloopt.fusion.multi_output.rules import MultiOutputRules, is_nestable_variadic
 from hloopt.fusion.scribe import Scribe, root_opcode
-from hloopt.ir import Computation, Instruction, walk
+from hloopt.ir import Computation, Instruction
 
 __all__ = ["ComputationRun"]
 
@@ -21,6 +21,8 @@ __all__ = ["ComputationRun"]
 @dataclass
 class ComputationRun:
     """Users before what they use: siblings that read a value, then its producer with one of them.
+
+    Among several, those first that come first: what is done follows from the graph, not from its history.
 
     siblings, producer_consumer  which of the two is done
     """
@@ -34,11 +36,13 @@ class ComputationRun:
 
     def __post_init__(self) -> None:
         self.reachability = Reachability(self.computation)
+        self.order = _post_order(self.computation)
+        self.place = {instruction: at for at, instruction in enumerate(self.order)}
         self.bodies: dict[Computation, None] = {}
 
     def run(self) -> None:
         """Each instruction once, as what is shared and as producer."""
-        for producer in reversed(walk.post_order(self.computation)):
+        for producer in reversed(self.order):
             if producer.computation is not self.computation or not _takes_part(producer):
                 continue
             if self.siblings:
@@ -50,15 +54,23 @@ class ComputationRun:
             living = [body for body in self.bodies if body.callers]
             apply.number_parameter_names(living)
 
+    def _users(self, producer: Instruction) -> list[Instruction]:
+        """The users in the order of the computation; elements that were made on the way are the last."""
+        return sorted(producer.users, key=lambda user: self.place.get(user, len(self.order)))
+
     # ---- siblings ------------------------------------------------------------------------------------
 
     def _fuse_users(self, shared: Instruction) -> None:
         if len(shared.users) < 2:
             return
-        users = [user for user in shared.users if self._is_sibling(user)]
+        users = [user for user in self._users(shared) if self._is_sibling(user)]
         if len(users) < 2:
             return
         verdict = self.rules.decide_shared(shared)
+        if not verdict:
+            self.scribe.refused(shared, None, verdict)
+            if not self.scribe.advice:
+                return
         users.sort(key=_preference, reverse=True)
         gone: set[Instruction] = set()
         for at, first in enumerate(users):
@@ -71,7 +83,7 @@ class ComputationRun:
                 if decision:
                     gone.add(second)
                     self._merge(first, second)
-                else:
+                elif decision is not verdict:
                     self.scribe.refused(second, first, decision)
 
     def _is_sibling(self, user: Instruction) -> bool:
@@ -111,7 +123,7 @@ class ComputationRun:
     # ---- producer and consumer -----------------------------------------------------------------------
 
     def _fuse_producer(self, producer: Instruction) -> None:
-        users = list(producer.users)
+        users = self._users(producer)
         if not users:
             return
         advice = {user: self.scribe.advice.decide(producer, user) for user in users}
@@ -166,6 +178,7 @@ class ComputationRun:
         fusion = apply.fuse_multi_output(producer, consumer, kind, keep_order=False)
         if fusion is not consumer:
             self.reachability.replace(consumer, fusion)
+            self.place[fusion] = self.place.pop(consumer)
             self.scribe.renamed(self.computation, before[0], fusion.name)
         self._follow(fusion, (entry for entry in gone if entry is not consumer))
         self._changed(fusion, producer, consumer)
@@ -189,6 +202,22 @@ class ComputationRun:
         for instruction in instructions:
             self.rules.forget(instruction)
             self.model.forget(instruction)
+
+
+def _post_order(computation: Computation) -> list[Instruction]:
+    """Operands first, from what nothing uses: an order that does not depend on where instructions stand."""
+    done: dict[Instruction, None] = {}
+    for last in computation:
+        stack = [] if last.users else [last]
+        while stack:
+            top = stack[-1]
+            before = (*reversed(top.operands), *top.control_predecessors)
+            waiting = () if top in done else [entry for entry in before if entry not in done]
+            if waiting:
+                stack.extend(waiting)
+            else:
+                done[stack.pop()] = None
+    return list(done)
 
 
 def _takes_part(producer: Instruction) -> bool:
