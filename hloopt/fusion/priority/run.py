@@ -212,7 +212,10 @@ class ComputationRun:
 
     def _fuse_constants(self) -> Iterator[_Word]:
         """Small constants go into all their users: code holds their values.  Tells which do not, and why."""
-        for constant in [entry for entry in self.computation if entry.opcode == "constant"]:
+        constants = [entry for entry in self.computation if entry.opcode == "constant"]
+        for constant in constants:
+            if not constant.users:
+                continue
             elements = constant.shape.elements if isinstance(constant.shape, ArrayShape) else None
             if elements is None or elements > self.max_constant:
                 limit = self.max_constant
