@@ -33,6 +33,7 @@ _CONFIGURED: Mapping[str, Kind] = {
 }
 # Nothing is launched for these, or their launches are those of what they call or of a library.
 _NO_KERNEL_FAMILIES = frozenset({"async", "collective", "control", "host", "tuple"})
+_HEROES = frozenset({"concatenate", "reduce", "transpose"})
 _NO_KERNEL = frozenset({"bitcast", "constant", "parameter"})
 
 
@@ -109,7 +110,9 @@ def emission(region: Region, options: KindOptions | None = None) -> Emission:
     if opcode == "custom-call":
         target = region.instruction.attributes.get("custom_call_target", "")
         return Emission("custom", found, found, f"a call of {target}")
-    heroes = tuple(map(find_hero, found)) if region.is_fusion else found
+    heroes = found
+    if region.is_fusion and any(entry.opcode in _HEROES for entry in region.body):
+        heroes = tuple(map(find_hero, found))
     decided = _tiled(found, heroes) or _single(region, found, heroes, options)
     return decided or _loop(region, found)
 

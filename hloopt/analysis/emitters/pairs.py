@@ -44,7 +44,7 @@ class _Facts:
 
     emission, layout  of its kernel; None where it has none by itself
     decides, decides_alone  whether an op behind its roots can change the kind of a kernel it joins
-    drops             whether an op in it keeps threads from computing several elements
+    drops             whether an op in it keeps threads from computing several elements; None until asked
     reached, chained  numbers of the operands such ops may be found behind; None until asked
     """
 
@@ -54,7 +54,7 @@ class _Facts:
     kernel: Kernel
     decides: bool
     decides_alone: bool
-    drops: bool
+    drops: bool | None = None
     reached: frozenset[int] | None = None
     chained: frozenset[int] | None = None
 
@@ -96,7 +96,7 @@ class Kernels:
         assert layout is not None
         if layout.launch is None or found.kind == "transpose":
             return mine.kernel
-        unrolls_less = other.drops and layout.unroll.factor > 1
+        unrolls_less = layout.unroll.factor > 1 and self._drops(other)
         if not (unrolls_less or self._is_wide or found.kind == "reduction"):
             return mine.kernel
         both = _joined(producer, other, consumer, mine)
@@ -124,10 +124,14 @@ class Kernels:
             found,
             layout,
             _kernel(found.kind if found is not None else "custom", layout, region),
-            any(entry.opcode in _DECIDE for entry in _behind_roots(region, _HERO_OPERANDS)),
-            any(entry.opcode in _DECIDE_ALONE for entry in _behind_roots(region, 1)),
-            bool(drops_when_unrolled(region, self.options.unroll)),
+            _has_behind_roots(region, _DECIDE, _HERO_OPERANDS),
+            _has_behind_roots(region, _DECIDE_ALONE, 1),
         )
+
+    def _drops(self, facts: _Facts) -> bool:
+        if facts.drops is None:
+            facts.drops = bool(drops_when_unrolled(facts.region, self.options.unroll))
+        return facts.drops
 
     def _may_change(
         self, producer: Instruction, other: _Facts, consumer: Instruction, mine: _Facts
@@ -179,6 +183,13 @@ def _reached(region: Region, most: int) -> frozenset[int]:
         found.parameter_number
         for found in _behind_roots(region, most)
         if found.opcode == "parameter"
+    )
+
+
+def _has_behind_roots(region: Region, opcodes: frozenset[str], most: int) -> bool:
+    # Most bodies have no such op anywhere, and that is quicker to see.
+    return any(entry.opcode in opcodes for entry in region.body) and any(
+        entry.opcode in opcodes for entry in _behind_roots(region, most)
     )
 
 
