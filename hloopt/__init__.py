@@ -22,8 +22,11 @@ from hloopt.errors import (
 )
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     import numpy as np
 
+    from hloopt.fusion.user_rules import FusionRule
     from hloopt.interpret import Host
     from hloopt.ir import Module
     from hloopt.pipelines import Given
@@ -75,17 +78,27 @@ def verify(module: Module) -> None:
     verify_module(module)
 
 
-def optimize(module: Module, pipeline: Given = "O2", target: str | None = None) -> Module:
+def optimize(
+    module: Module,
+    pipeline: Given = "O2",
+    target: str | None = None,
+    *,
+    fusion_rules: Sequence[FusionRule] = (),
+    lock: str | Path | None = None,
+) -> Module:
     """Run a pipeline over a copy of the module.
 
     ``pipeline`` is a name (``O0``..``O3``, ``xla-gpu-2026`` ...), a text like ``simplify,fix(cse,dce)``, the
     ``Path`` of a TOML file, a ``Pass``, a ``Fix``, a ``Pipeline``, or a list of all these in order.
     ``target`` names a device description; passes that do not ask for one ignore it.
-    Raises ``UsageError`` for an unknown pass, option or target.
+    ``fusion_rules`` are functions of a producer and a consumer that answer whether they are to be fused: true,
+    false, None, or a pair of true or false and the reason; the first answer counts.  ``lock`` is a lock file
+    that says what is fused.
+    Raises ``UsageError`` for an unknown pass, option or target, and for a rule that fails.
     """
     from hloopt.pipelines import optimize_module
 
-    return optimize_module(module, pipeline, target)
+    return optimize_module(module, pipeline, target, fusion_rules=fusion_rules, lock=lock)
 
 
 def parse_pipeline(text: str) -> Pipeline:

@@ -10,15 +10,18 @@ from hloopt.errors import UsageError
 from hloopt.fusion.copy_fusion import CopyFusion
 from hloopt.fusion.fusion_merger import FusionMerger
 from hloopt.fusion.fusion_wrapper import FusionWrapper
+from hloopt.fusion.hand import advised, has_strategy
 from hloopt.fusion.horizontal_input_fusion import HorizontalInputFusion
 from hloopt.fusion.horizontal_loop_fusion import HorizontalLoopFusion
 from hloopt.fusion.instruction_fusion import InstructionFusion
+from hloopt.fusion.lock_file import read_decisions
 from hloopt.fusion.locked_fusion import LockedFusion
 from hloopt.fusion.multi_output_fusion import MultiOutputFusion
 from hloopt.fusion.priority_fusion import PriorityFusion
 from hloopt.fusion.rename_fusions import RenameFusions
 from hloopt.fusion.sort_iota_fusion import SortIotaFusion
 from hloopt.fusion.triton_softmax_rewriter import TritonSoftmaxRewriter
+from hloopt.fusion.user_rules import FusionRule, rule_of
 from hloopt.ir import Module
 from hloopt.ir.build import clone_module
 from hloopt.kernels.lowering import DEVICE
@@ -77,7 +80,7 @@ from hloopt.passes.variadic_op_splitter import VariadicOpSplitter
 from hloopt.passes.views_to_bitcasts import ViewsToBitcasts
 from hloopt.passes.zero_sized import ZeroSized
 from hloopt.presets import XLA_PRESETS, preset_text
-from hloopt.rewrite import Fix, Pass, Pipeline
+from hloopt.rewrite import Controls, Fix, Pass, Pipeline
 from hloopt.rewrite.entries import make_entries, with_options
 from hloopt.rewrite.plugins import installed, installed_names, load_file
 from hloopt.rewrite.spec import Spec, parse
@@ -264,16 +267,31 @@ def _pipeline(specs: tuple[Spec, ...], extra: Mapping[str, type[Pass]]) -> Pipel
     return Pipeline(tuple(make_entries(specs, find, names, PIPELINES)))
 
 
-def optimize_module(module: Module, pipeline: Given = "O2", target: str | None = None) -> Module:
+def optimize_module(
+    module: Module,
+    pipeline: Given = "O2",
+    target: str | None = None,
+    *,
+    fusion_rules: Sequence[FusionRule] = (),
+    lock: str | Path | None = None,
+) -> Module:
     """Run a pipeline over a copy of the module; ``target`` is for passes that ask for a device.
 
-    Raises ``UsageError`` for a target that is not known, whether a pass asks for one or not.
+    ``fusion_rules`` and ``lock`` are for passes that fuse.  Raises ``UsageError`` for a target that is not
+    known, whether a pass asks for one or not, and for rules and a lock file that no pass asks for.
     """
     made = make_pipeline(pipeline)
     if target is not None:
         made = for_target(made, target)
+    rules = [rule_of(rule) for rule in fusion_rules]
+    decisions = read_decisions(str(lock)) if lock is not None else None
+    advice = None
+    if has_strategy(made):
+        made, advice = advised(made, rules, decisions)
+    elif rules or decisions:
+        raise UsageError("fusion_rules and lock: no pass of the pipeline fuses anything")
     copy = clone_module(module)
-    made.run(copy)
+    made.run(copy, controls=Controls(advice=advice))
     return copy
 
 

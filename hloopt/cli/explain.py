@@ -126,7 +126,7 @@ def command(
 
 
 def _answer(questions: Questions, names: tuple[str, ...]) -> tuple[FusionAnswer | None, str]:
-    """What there is to say about fusion; of a single name why there is nothing: it may be one of the device's."""
+    """What there is to say about fusion, or why there is nothing: a single name may be one of the device's."""
     try:
         return questions.answer(names), ""
     except UsageError as error:

@@ -63,10 +63,16 @@ class Questions:
         return self._pairs(found[0], found[1])
 
     def _lost(self) -> FusionAnswer:
-        from hloopt.report.fusion import lost_json, show_lost
+        from hloopt.fusion.barriers import find_barriers
+        from hloopt.report.fusion import barriers_json, lost_json, show_barriers, show_lost
 
         rows = self.story.lost(MOST_LOST)
-        return FusionAnswer({"refusals": lost_json(rows)}, ((show_lost, rows),))
+        barriers = find_barriers((stage.plan for stage in self.story.stages), self.story.alive)
+        shows: list[Any] = [(show_lost, rows)]
+        if barriers:
+            shows.append((show_barriers, barriers))
+        told = {"refusals": lost_json(rows), "barriers": barriers_json(barriers)}
+        return FusionAnswer(told, tuple(shows))
 
     def _around(self, name: str, nodes: list[Node]) -> FusionAnswer:
         from hloopt.fusion.story import PLUMBING

@@ -20,7 +20,6 @@ __all__ = [
     "Advising",
     "advising",
     "fusion_rule_option",
-    "has_strategy",
     "locked_decisions",
 ]
 
@@ -61,18 +60,15 @@ class Advising:
     watchers: tuple[Watcher, ...] = field(default_factory=tuple)
 
 
-def has_strategy(pipeline: Pipeline) -> bool:
-    """Whether a pipeline fuses anything."""
-    from hloopt.fusion.advice import is_strategy
-
-    return any(map(is_strategy, pipeline.passes()))
-
-
 def advising(pipeline: Pipeline) -> Advising:
     """What the options of the running command, and installed packages, have to say about fusion.
 
     Raises ``UsageError`` for rules that cannot be loaded, or that nobody would ask.
     """
+    from hloopt.fusion.hand import advised, has_strategy
+    from hloopt.fusion.lock_watcher import LockWatcher
+    from hloopt.fusion.user_rules import load_rule
+
     context = click.get_current_context()
     texts = context.meta.get(_RULES) or ()
     given = context.meta.get(LOCKS, {})
@@ -87,28 +83,10 @@ def advising(pipeline: Pipeline) -> Advising:
                 raise UsageError(told)
             click.echo(f"note: {told}", err=True)
         return Advising(pipeline)
-    from hloopt.fusion.advice import Advice, is_strategy
-    from hloopt.fusion.ledger import Ledgers
-    from hloopt.fusion.lock_adviser import LockAdviser
-    from hloopt.fusion.lock_watcher import LockWatcher
-    from hloopt.fusion.locked_fusion import LockedFusion
-    from hloopt.fusion.user_rules import installed_rules, load_rule
-    from hloopt.rewrite.entries import each_pass
-
-    ledgers = Ledgers()
-    locks = (LockAdviser(decisions, ledgers),) if decisions else ()
-    advice = Advice((*map(load_rule, texts), *locks, *installed_rules()), ledgers)
-    if decisions:
-        first = LockedFusion(decisions.name, frozen)
-        at = next(
-            number
-            for number, entry in enumerate(pipeline.entries)
-            if any(map(is_strategy, each_pass((entry,))))
-        )
-        pipeline = type(pipeline)((*pipeline.entries[:at], first, *pipeline.entries[at:]))
+    pipeline, advice = advised(pipeline, [*map(load_rule, texts)], decisions, frozen=frozen)
     if given.get("write_lock") is None:
         return Advising(pipeline, advice)
-    watcher = context.meta[_WATCHER] = LockWatcher(ledgers)
+    watcher = context.meta[_WATCHER] = LockWatcher(advice.ledgers)
     return Advising(pipeline, advice, (watcher,))
 
 

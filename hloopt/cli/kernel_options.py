@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from hloopt.cli.fusion_options import LOCKS, has_strategy, locked_decisions
+from hloopt.cli.fusion_options import LOCKS, locked_decisions
 from hloopt.cli.outputs import write_text
 from hloopt.errors import UsageError
 
@@ -143,6 +143,7 @@ class Selecting:
 
         A lock file of a pipeline that fuses is about that, unless other options are about kernels.
         """
+        from hloopt.fusion.hand import has_strategy
         from hloopt.kernels.selection import KernelSelection
         from hloopt.rewrite.entries import select
 

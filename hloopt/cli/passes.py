@@ -66,15 +66,18 @@ def _console() -> Console:
 
 
 def _list(as_json: bool) -> None:
+    from hloopt.fusion.user_rules import rule_names
     from hloopt.pipelines import PIPELINES
     from hloopt.presets import XLA_PRESETS
     from hloopt.report.console import table, write_json
     from hloopt.report.passes import describe, summary
 
     passes = _known()
+    rules = rule_names()
     if as_json:
         rows = [describe(kind) for kind in passes.values()]
-        write_json("passes", {"passes": rows, "pipelines": dict(PIPELINES)})
+        found = {"passes": rows, "pipelines": dict(PIPELINES), "fusion_rules": list(rules)}
+        write_json("passes", found)
         return
     made = table("pass", "what it does", left=2)
     for kind in passes.values():
@@ -88,6 +91,8 @@ def _list(as_json: bool) -> None:
             broken = f"{what}: hloopt passes --preset {label}"
         named.add_row(label, broken or "(none)")
     _console().print(named)
+    if rules:
+        click.echo(f"\nasked about every fusion, last of all (installed): {', '.join(rules)}")
 
 
 def _known() -> dict[str, type[Pass]]:

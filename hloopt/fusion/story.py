@@ -277,7 +277,7 @@ class Story:
     def _words(self, producer: Node, consumer: Node | None) -> tuple[Word, ...]:
         """The last word of each run about a pair; about the producer alone where there is no other."""
         last: dict[int, tuple[bool, _Said]] = {}
-        for said in self._said.get((producer.computation, producer.name), ()):
+        for said in self._said_of(producer):
             exact = consumer is not None and consumer.name in said.consumers
             if said.refusal.consumer and not exact:
                 continue
@@ -285,6 +285,15 @@ class Story:
             if known is None or exact or not known[0]:
                 last[said.stage.run] = exact, said
         return tuple(self._word(said) for _, (_, said) in sorted(last.items()))
+
+    def _said_of(self, producer: Node) -> Iterator[_Said]:
+        """What was said of a producer; of an element of a tuple, what was said of who makes them all."""
+        home = producer.computation
+        node: Node | None = producer
+        while node is not None:
+            yield from self._said.get((home, node.name), ())
+            is_element = node.opcode == "get-tuple-element"
+            node = self.nodes.get((home, node.operands[0])) if is_element else None
 
     def _word(self, said: _Said) -> Word:
         refusal = said.refusal
@@ -310,7 +319,9 @@ class Story:
         a, b = (self.kernels_of((node.computation, node.name)) for node in (first, second))
         common = tuple(kernel for kernel in b if kernel in a)
         if first.computation != second.computation:
-            return Pair(first, second, "none", common)
+            words = (*self._words(first, second), *self._words(second, first))
+            exact = tuple(word for word in words if word.consumer)
+            return Pair(first, second, "none", common, words=exact)
         for one, other in ((first, second), (second, first)):
             path = self._path(one, other)
             if path:

@@ -9,15 +9,18 @@ from rich.console import Console
 from rich.text import Text
 
 from hloopt.cost_models.model import Comparison
+from hloopt.fusion.barriers import Barrier
 from hloopt.fusion.story import Around, Edge, Joined, KernelFacts, Lost, Pair, Word
 from hloopt.fusion.trail import Node
 from hloopt.report.console import table
 
 __all__ = [
     "around_json",
+    "barriers_json",
     "lost_json",
     "pair_json",
     "show_around",
+    "show_barriers",
     "show_lost",
     "show_pair",
     "times_text",
@@ -25,6 +28,7 @@ __all__ = [
 
 _MOST_MEMBERS = 12
 _MOST_ROWS = 12
+_MOST_BARRIERS = 3
 _WITH_TIMES = frozenset({"slower", "triton-slower"})
 """Reasons that name the times themselves."""
 
@@ -47,8 +51,8 @@ def show_pair(pair: Pair, console: Console) -> None:
     else:
         _line(console, f"  {_no_path(pair)}")
         words = list(pair.words)
-        for word in words:
-            _line(console, f"  {word.pass_name}: {word.decision}")
+        for told in dict.fromkeys(f"  {word.pass_name}: {word.decision}" for word in words):
+            _line(console, told)
     _show_ways(words, _between(pair), console)
 
 
@@ -220,6 +224,16 @@ def show_lost(rows: Sequence[Lost], console: Console) -> None:
     _line(console, f"lost by these: {total:.2f} us, each by itself, by {models}")
 
 
+def show_barriers(rows: Sequence[Barrier], console: Console) -> None:
+    """What no kernel reaches across."""
+    made = table("no kernel across", "why", left=2)
+    for row in rows:
+        shown = ", ".join(f"%{name}" for name in row.names[:_MOST_BARRIERS])
+        more = len(row.names) - _MOST_BARRIERS
+        made.add_row(f"{shown} and {more} more" if more > 0 else shown, f"{row.code}: {row.reason}")
+    console.print(made)
+
+
 def _named(node: Node) -> tuple[str, str]:
     return f"%{node.name}", "bold"
 
@@ -285,6 +299,13 @@ def lost_json(rows: Iterable[Lost]) -> list[dict[str, Any]]:
             **_word_json(row.word),
         }
         for row in rows
+    ]
+
+
+def barriers_json(rows: Iterable[Barrier]) -> list[dict[str, Any]]:
+    """What no kernel reaches across as JSON values."""
+    return [
+        {"code": row.code, "reason": row.reason, "instructions": list(row.names)} for row in rows
     ]
 
 

@@ -1,0 +1,46 @@
+"""The user's hand on a pipeline: rules, a lock file, installed packages, asked in this order."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from hloopt.fusion.advice import Advice, is_strategy
+from hloopt.fusion.ledger import Ledgers
+from hloopt.fusion.lock_adviser import LockAdviser
+from hloopt.fusion.lock_file import Decisions
+from hloopt.fusion.locked_fusion import LockedFusion
+from hloopt.fusion.user_rules import UserRule, installed_rules
+from hloopt.rewrite import Pipeline
+from hloopt.rewrite.entries import each_pass
+
+__all__ = ["advised", "has_strategy"]
+
+
+def has_strategy(pipeline: Pipeline) -> bool:
+    """Whether a pipeline fuses anything."""
+    return any(map(is_strategy, pipeline.passes()))
+
+
+def advised(
+    pipeline: Pipeline,
+    rules: Sequence[UserRule] = (),
+    decisions: Decisions | None = None,
+    *,
+    frozen: bool = False,
+) -> tuple[Pipeline, Advice]:
+    """A pipeline that fuses, with the fusions of a lock file made first, and the advice its strategies ask for.
+
+    Raises ``UsageError`` for an installed rule that cannot be loaded.
+    """
+    ledgers = Ledgers()
+    locks = (LockAdviser(decisions, ledgers),) if decisions else ()
+    advice = Advice((*rules, *locks, *installed_rules()), ledgers)
+    if not decisions:
+        return pipeline, advice
+    at = next(
+        number
+        for number, entry in enumerate(pipeline.entries)
+        if any(map(is_strategy, each_pass((entry,))))
+    )
+    first = LockedFusion(decisions.name, frozen)
+    return Pipeline((*pipeline.entries[:at], first, *pipeline.entries[at:])), advice
