@@ -9,11 +9,11 @@ from typing import ClassVar, Literal, NamedTuple, TypeAlias
 from hloopt.cost_models.model import Comparison, CostModel
 from hloopt.cost_models.registry import find_model
 from hloopt.fusion import apply
+from hloopt.fusion.barriers import note_barriers
 from hloopt.fusion.decision import ALLOWED, Decision, forbid
 from hloopt.fusion.in_place import decide_in_place
 from hloopt.fusion.kinds import choose_kind
 from hloopt.fusion.limits import CodeLimits
-from hloopt.fusion.loops import note_loops
 from hloopt.fusion.merger_bytes import (
     decide_bytes,
     decide_costly,
@@ -119,7 +119,7 @@ ENTRY main {
         merger = _Merger(self, rules, model, scribe)
         for computation in computations:
             merger.run(computation)
-        note_loops(scribe, computations)
+        note_barriers(scribe, computations)
         return scribe.close()
 
 

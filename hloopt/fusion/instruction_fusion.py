@@ -12,9 +12,9 @@ from typing import ClassVar
 
 from hloopt.analysis.reachability import Reachability
 from hloopt.fusion import apply
+from hloopt.fusion.barriers import note_barriers
 from hloopt.fusion.decision import ALLOWED, Decision, forbid
 from hloopt.fusion.limits import Limits
-from hloopt.fusion.loops import note_loops
 from hloopt.fusion.plan import FusionPlan
 from hloopt.fusion.rules import decide_consumer, decide_pair, decide_producer
 from hloopt.fusion.scribe import Scribe, fusible_computations, root_opcode
@@ -65,7 +65,7 @@ ENTRY main {
         for computation in computations:
             if scribe.log.allows():
                 _Fuser(self, computation, scribe).run()
-        note_loops(scribe, computations)
+        note_barriers(scribe, computations)
         if scribe.plan.steps:
             module.attributes.pop("is_scheduled", None)
         return scribe.close()

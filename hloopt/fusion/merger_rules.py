@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from hloopt.cost_models.counting import elements_of
 from hloopt.cost_models.usage import UsageAnalysis
+from hloopt.fusion.barriers import decide_call
 from hloopt.fusion.budget import decide_operands, reduction_count, shared_memory
 from hloopt.fusion.decision import ALLOWED, Decision, forbid
 from hloopt.fusion.fusible import (
@@ -158,7 +159,7 @@ def _decide_consumer(user: Instruction) -> Decision:
     if user.opcode == "tuple":
         return forbid("consumer-is-tuple")
     if user.opcode == "custom-call":
-        return forbid("custom-call", words=str(user.attributes.get("custom_call_target", "")))
+        return decide_call(user)
     if not is_fusible(user):
         return forbid("consumer-not-fusible")
     if user.opcode == "fusion" and user.attributes["kind"] == "kCustom":

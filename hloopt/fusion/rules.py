@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from hloopt.analysis.layout import is_effective_scalar
 from hloopt.analysis.reduction import is_unnested
+from hloopt.fusion.barriers import decide_call
 from hloopt.fusion.budget import decide_operands, reduction_count, shared_memory
 from hloopt.fusion.decision import ALLOWED, Decision, forbid
 from hloopt.fusion.fusible import (
@@ -30,7 +31,7 @@ __all__ = ["decide_consumer", "decide_pair", "decide_producer"]
 def decide_producer(producer: Instruction) -> Decision:
     """What keeps a producer out of every fusion."""
     if producer.opcode == "custom-call":
-        return _custom_call(producer)
+        return decide_call(producer)
     if not is_fusible(producer):
         return forbid("producer-not-fusible")
     if producer.opcode == "fusion":
@@ -46,7 +47,7 @@ def decide_consumer(state: ConsumerState) -> Decision:
     """What keeps a consumer from taking anything in."""
     consumer = state.instruction
     if consumer.opcode == "custom-call":
-        return _custom_call(consumer)
+        return decide_call(consumer)
     if not is_fusible(consumer):
         return forbid("consumer-not-fusible")
     if "output_to_operand_aliasing" in consumer.attributes:
@@ -56,10 +57,6 @@ def decide_consumer(state: ConsumerState) -> Decision:
     if not (is_loop_fusible_consumer(consumer) or state.is_input_fusible):
         return forbid("consumer-not-loop-or-input-fusible")
     return ALLOWED
-
-
-def _custom_call(instruction: Instruction) -> Decision:
-    return forbid("custom-call", words=str(instruction.attributes.get("custom_call_target", "")))
 
 
 def decide_pair(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import Final
 
@@ -110,6 +111,12 @@ class Scribe:
         new = self._refused.setdefault((computation.name, fusion), {})
         for name, (refusal, producer) in about.items():
             new[name] = replace(refusal, consumer=fusion), producer
+
+    def refusals(self) -> Iterator[Refusal]:
+        """The last words until now."""
+        for about in self._refused.values():
+            for refusal, _ in about.values():
+                yield refusal
 
     def close(self) -> FusionPlan:
         """The plan, with the last words on all pairs that are left; near misses are told the log."""

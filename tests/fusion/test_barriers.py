@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hloopt
 from hloopt.fusion.advice import Advice
+from hloopt.fusion.barriers import find_barriers
 from hloopt.fusion.decision import Decision
 from hloopt.fusion.instruction_fusion import InstructionFusion
 from hloopt.fusion.plan import FusionPlan
@@ -70,6 +71,32 @@ def test_nothing_is_fused_across_the_iterations_of_a_loop() -> None:
     assert [entry.decision.words for entry in single.refusals if entry.decision.words] == [
         "one array"
     ]
+
+
+def test_barriers_are_gathered_by_reason() -> None:
+    """From all plans, each instruction once, and only of those that are still there."""
+    loop = InstructionFusion().fuse(hloopt.parse(LOOP.format(**PAIR)))
+    calls = _plan(CALL)
+    found = find_barriers((calls, loop, calls), {("e", "c"), ("e", "w")})
+    assert [(row.code, row.names) for row in found] == [
+        ("custom-call", ("c",)),
+        ("loop-carried", ("w",)),
+    ]
+    assert found[0].reason.endswith("'cuda_threefry2x32'")
+    assert [row.code for row in find_barriers((calls, loop), {("e", "w"), ("f", "c")})] == [
+        "loop-carried"
+    ]
+    assert find_barriers((calls, loop), ()) == []
+
+
+def test_a_custom_call_without_neighbours_is_told_by_itself() -> None:
+    """One that reads a parameter, or another call's results, and whose results nothing but a tuple reads."""
+    plan = _plan("""p = u32[8] parameter(0)
+a = u32[8] custom-call(p), custom_call_target="x"
+b = u32[8] custom-call(a), custom_call_target="y"
+ROOT t = (u32[8]) tuple(b)""")
+    told = {(entry.producer, entry.consumer): entry.decision.words for entry in plan.refusals}
+    assert told == {("a", "b"): "x", ("b", ""): "y"}
 
 
 class _Wanted:

@@ -1,0 +1,80 @@
+"""What no strategy has a kernel across: custom calls, and the iterations of a loop."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass
+
+from hloopt.fusion.decision import Decision, forbid
+from hloopt.fusion.plan import FusionPlan, Refusal
+from hloopt.fusion.scribe import Scribe
+from hloopt.ir import Computation, Instruction
+from hloopt.types import TupleShape
+
+__all__ = ["Barrier", "decide_call", "find_barriers", "note_barriers"]
+
+
+@dataclass(frozen=True, slots=True)
+class Barrier:
+    """Instructions at which kernels end for one reason: custom calls of a target, or loops.
+
+    ``code`` and ``reason`` are those of the refusals, ``names`` those of the instructions.
+    """
+
+    code: str
+    reason: str
+    names: tuple[str, ...]
+
+
+def note_barriers(scribe: Scribe, computations: Iterable[Computation]) -> None:
+    """Record loops, each once, and custom calls that no pair has told of yet.
+
+    What a body computes for the next iteration goes through memory: no strategy has a kernel for more than
+    one iteration.  The refusal's producer is the root of the body, its consumer the while.
+    """
+    told = {_call_of(refusal) for refusal in scribe.refusals()}
+    for computation in computations:
+        for instruction in computation:
+            opcode = instruction.opcode
+            if opcode == "while":
+                _note_loop(scribe, instruction)
+            elif opcode == "custom-call" and (computation.name, instruction.name) not in told:
+                scribe.refused(instruction, None, decide_call(instruction))
+
+
+def decide_call(call: Instruction) -> Decision:
+    """Why a custom call is no part of any kernel but its own."""
+    return forbid("custom-call", words=str(call.attributes.get("custom_call_target", "")))
+
+
+def find_barriers(plans: Iterable[FusionPlan], alive: Collection[tuple[str, str]]) -> list[Barrier]:
+    """The barriers that plans tell of, custom calls first.
+
+    ``alive`` has computation and name of what is still there.
+    """
+    found: dict[tuple[str, str], dict[str, None]] = {}
+    names = {name for _, name in alive}
+    for plan in plans:
+        for refusal in plan.refusals:
+            code, reason = refusal.decision.code, refusal.decision.reason
+            if code == "loop-carried" and refusal.consumer in names:
+                found.setdefault((code, reason), {})[refusal.consumer] = None
+            elif code == "custom-call" and _call_of(refusal) in alive:
+                found.setdefault((code, reason), {})[_call_of(refusal)[1]] = None
+    rows = [Barrier(code, reason, tuple(calls)) for (code, reason), calls in found.items()]
+    return sorted(rows, key=lambda row: row.code)
+
+
+def _call_of(refusal: Refusal) -> tuple[str, str]:
+    """The custom call that a refusal is about, where it is about one: the producer before the consumer."""
+    if refusal.decision.code != "custom-call":
+        return "", ""
+    is_producer = refusal.producer_opcode == "custom-call"
+    return refusal.computation, refusal.producer if is_producer else refusal.consumer
+
+
+def _note_loop(scribe: Scribe, loop: Instruction) -> None:
+    body: Computation = loop.attributes["body"]
+    shape = body.root.shape
+    words = f"a tuple of {len(shape.elements)}" if isinstance(shape, TupleShape) else "one array"
+    scribe.refused(body.root, loop, forbid("loop-carried", words=words))
