@@ -128,7 +128,10 @@ XLA_PRESETS: Final[Mapping[str, tuple[Row, ...]]] = {
                     f"instruction-fusion{{{_LIMITS_OF_2022}}}",
                 ),
                 Step("FusionMerger", "fusion-merger"),
-                Step("GpuMultiOutputFusion", "", "a fusion made here has one result"),
+                Step(
+                    "GpuMultiOutputFusion",
+                    f"multi-output-fusion{{era=2023,cost_model=xla-2023,{_LIMITS_OF_2022}}}",
+                ),
                 Step("HloCSE", "cse"),
                 Step("HloDCE", "dce"),
             ),
