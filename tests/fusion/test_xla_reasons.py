@@ -45,11 +45,10 @@ def test_words_have_codes(words: str, code: str | None) -> None:
     assert code_of(words) == code
 
 
+@pytest.mark.corpus
 def test_the_words_of_the_corpus_have_codes() -> None:
     """Every reason in every log that the corpus has."""
-    folder = os.environ.get("HLOOPT_CORPUS")
-    if not folder:
-        pytest.skip("HLOOPT_CORPUS is not set")
+    folder = os.environ["HLOOPT_CORPUS"]
     found: set[str] = set()
     for path in (Path(folder) / "jax").glob("*.fusion_log.txt"):
         found.update(
