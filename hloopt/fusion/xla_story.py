@@ -9,8 +9,9 @@ so a reason names no consumer.
 from __future__ import annotations
 
 from collections import defaultdict, deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Container, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Final, Literal, TypeAlias
 
 from hloopt.cost_models.model import Comparison
@@ -157,7 +158,7 @@ class XlaStory:
 
     def _close(self) -> None:
         """Know the fusions that constants alone have made in the end, which the log does not name."""
-        for name, kernel in self.kernels().items():
+        for name, kernel in self.kernels.items():
             if name not in self.members and kernel.opcode == "fusion":
                 consumer = kernel.attributes["calls"].root.name
                 self._former[name] = consumer
@@ -191,30 +192,38 @@ class XlaStory:
         return None
 
     def kernels_of(self, name: str) -> list[str]:
-        """The kernels that compute what was called so, at whatever time; raises ``UsageError`` for none."""
+        """The kernels that compute what was called so, at whatever time.
+
+        Raises ``UsageError`` for a name that nothing had, and for what no kernel computes.
+        """
         wanted = self._made_of(name)
         if wanted is None:
             hint = did_you_mean(name, list(self.known()))
             raise UsageError(f"XLA's log and its module have no instruction '{name}'{hint}")
-        return [kernel for kernel, members in self.members.items() if wanted <= members.keys()]
+        homes = [home for home, members in self.members.items() if wanted <= members.keys()]
+        found = [home for home in homes if home in self.kernels]
+        if not found:
+            raise UsageError(
+                f"'{name}' is computed by no kernel: it is a parameter, control flow, or free"
+            )
+        return found
 
     def _made_of(self, name: str) -> frozenset[str] | None:
         """The names before fusion that a name stood for, last; None where nothing was called so."""
         if name in self.members:
             return frozenset(self.members[name])
-        held = next((members for members in self.members.values() if name in members), None)
-        if held is not None:
+        if any(name in members for members in self.members.values()):
             return frozenset((name,))
-        return self._history().get(name)
+        made = self._history.get(name)
+        return None if made is None else frozenset(made)
 
-    def _history(self) -> dict[str, frozenset[str]]:
-        """What each fusion that is no longer there was made of at its end."""
-        made: dict[str, frozenset[str]] = {}
+    @cached_property
+    def _history(self) -> dict[str, set[str]]:
+        """What each fusion there ever was was made of at its end."""
+        made: dict[str, set[str]] = {}
         for moment in self.moments:
             if moment.action == "fused":
-                (consumer,) = moment.consumers
-                parts = (made.get(name, frozenset((name,))) for name in (moment.producer, consumer))
-                made[moment.fusion] = frozenset().union(*parts)
+                _join(made, moment)
         return made
 
     def relation(self, first: str, second: str) -> Relation:
@@ -238,16 +247,12 @@ class XlaStory:
 
     def _joined(self, first: str, second: str) -> Moment | None:
         """The step that made the first fusion of both."""
-        made: dict[str, frozenset[str]] = {}
+        made: dict[str, set[str]] = {}
         wanted = [self._made_of(name) or frozenset((name,)) for name in (first, second)]
         both = wanted[0] | wanted[1]
         for moment in self.moments:
-            if moment.action == "fused":
-                (consumer,) = moment.consumers
-                parts = (made.get(name, frozenset((name,))) for name in (moment.producer, consumer))
-                made[moment.fusion] = frozenset().union(*parts)
-                if both <= made[moment.fusion]:
-                    return moment
+            if moment.action == "fused" and both <= _join(made, moment, both):
+                return moment
         return None
 
     def _price(self, fused: Moment) -> Moment | None:
@@ -262,7 +267,7 @@ class XlaStory:
 
     def _path(self, starts: Iterable[str], ends: Iterable[str]) -> tuple[str, ...]:
         """The shortest way from kernel to kernel, each read by the next; empty where there is none."""
-        named = self.kernels()
+        named = self.kernels
         before: dict[str, str | None] = dict.fromkeys(starts)
         goal, pending = set(ends), deque(before)
         while pending:
@@ -278,6 +283,7 @@ class XlaStory:
                     pending.append(reader.name)
         return ()
 
+    @cached_property
     def kernels(self) -> dict[str, Instruction]:
         """The kernels after priority fusion, by name."""
         return {
@@ -290,12 +296,25 @@ class XlaStory:
     def borders(self) -> list[Border]:
         """All results that one kernel writes and another reads, in the module's order."""
         found = []
-        for name, kernel in self.kernels().items():
+        for name, kernel in self.kernels.items():
             others = tuple(readers(kernel))
             if others:
                 size = kernel.shape.byte_size
                 found.append(Border(kernel, others, size, self.last_word(name)))
         return found
+
+
+def _join(
+    made: dict[str, set[str]], fused: Moment, among: Container[str] | None = None
+) -> set[str]:
+    """Note what a fusion is made of, as far as it is ``among`` others; that."""
+    (consumer,) = fused.consumers
+    for name in (consumer, fused.producer):
+        made.setdefault(name, {name} if among is None or name in among else set())
+    if fused.fusion != consumer:
+        made[fused.fusion] = set(made[consumer])
+    made[fused.fusion] |= made[fused.producer]
+    return made[fused.fusion]
 
 
 class _Prices:

@@ -191,7 +191,7 @@ def instruction_facts(dump: XlaDump, name: str) -> dict[str, Any]:
     if story is None:
         homes = dump.names_after.named(name)
         return {"name": name, "kernels": [_after_facts(dump, one) for one in homes], "steps": None}
-    kernels = story.kernels()
+    kernels = story.kernels
     homes = [kernels[home] for home in story.kernels_of(name) if home in kernels]
     names = dict.fromkeys((name, *(home.name for home in homes)))
     steps = sorted(
@@ -220,7 +220,7 @@ def pair_facts(dump: XlaDump, first: str, second: str) -> dict[str, Any]:
     if story is None:
         return _pair_after(dump, first, second)
     relation = story.relation(first, second)
-    kernels = story.kernels()
+    kernels = story.kernels
     borders = {border.producer.name: border for border in story.borders()}
     later = [] if relation.together else _joined_later(dump, first, second)
     return {

@@ -156,18 +156,46 @@ def show_instruction(facts: _Facts, console: Console) -> None:
     if not facts["steps"]:
         _say(console, "XLA's log does not name it")
         return
-    made = table("step", "producer", "", "consumers", "says", left=5)
-    for step in facts["steps"]:
+    made = table("steps", "producer", "", "consumers", "says", left=5)
+    for first, count, step in _runs(facts["steps"]):
         names = step["consumers"]
         more = f" and {len(names) - 2} more" if len(names) > 2 else ""
+        steps = f"{first}-{step['step']} ({count})" if count > 1 else str(first)
         made.add_row(
-            str(step["step"]),
+            steps,
             step["producer"],
             step["action"],
             ", ".join(names[:2]) + more,
             f"now {step['fusion']}" if step["action"] == "fused" else _word(step),
         )
     console.print(made)
+    if any(step["action"] == "priced" and step["unfused_us"] is None for step in facts["steps"]):
+        _say(console, "where no times stand, the log has only what changed, which is added up here")
+
+
+def _runs(steps: Sequence[_Facts]) -> list[tuple[int, int, _Facts]]:
+    """The steps, what XLA said of a producer again and again as one: its first number, how often, the last."""
+    runs: list[tuple[int, int, _Facts]] = []
+    open_runs: dict[str, int] = {}
+    for step in steps:
+        producer = step["producer"]
+        at = open_runs.get(producer)
+        before = runs[at][2] if at is not None else None
+        if at is not None and before is not None and _kind(before) == _kind(step):
+            runs[at] = (runs[at][0], runs[at][1] + 1, step)
+        else:
+            runs.append((step["step"], 1, step))
+            open_runs[producer] = len(runs) - 1
+        if step["action"] == "fused":
+            open_runs.clear()
+    return runs
+
+
+def _kind(step: _Facts) -> tuple[object, ...]:
+    """What makes two words about a producer the same; every fusion is one of its own."""
+    if step["action"] == "fused":
+        return ("fused", step["step"])
+    return (step["action"], step["words"], (step["gain_us"] or 0.0) >= 0)
 
 
 def show_summary(facts: _Facts, console: Console) -> None:

@@ -155,6 +155,7 @@ def test_a_compressed_log_and_a_log_alone(tmp_path: Path) -> None:
     [
         (("exp.4",), "have no instruction 'exp.4'; did you mean 'exp.4.0'?"),
         (("exp.4.0", "nothing.at.all"), "have no instruction 'nothing.at.all'"),
+        (("a_0_.1", "exp.4.0"), "'a_0_.1' is computed by no kernel: it is a parameter"),
         (("a", "b", "c"), "--xla explains one instruction or two, not 3"),
     ],
 )

@@ -73,7 +73,7 @@ def test_members_are_the_bodies(story: XlaStory) -> None:
     def stem(name: str) -> str:  # copies of one producer have numbers of their own
         return name.rpartition(".")[0]
 
-    for name, kernel in story.kernels().items():
+    for name, kernel in story.kernels.items():
         if kernel.opcode != "fusion" or kernel.attributes["kind"] == "kCustom":
             continue
         body = kernel.attributes["calls"]
