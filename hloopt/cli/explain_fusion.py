@@ -11,10 +11,10 @@ from hloopt.errors import UsageError
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from hloopt.cost_models.model import Comparison
+    from hloopt.cost_models.model import Comparison, CostModel
     from hloopt.fusion.story import Story
     from hloopt.fusion.trail import Node, Trail
-    from hloopt.ir import Module
+    from hloopt.ir import Instruction, Module
     from hloopt.targets import Target
 
 __all__ = ["FusionAnswer", "Questions"]
@@ -193,7 +193,6 @@ def _more(count: int, console: Console) -> None:
 def _story(module: Module, trail: Trail, target: Target) -> Story:
     """The story of a module whose passes are over; times that no strategy asked for come from a model."""
     from hloopt.cost_models.registry import DEFAULT, find_model
-    from hloopt.fusion.ledger import may_be_fused
     from hloopt.fusion.story import Story
 
     model = find_model(DEFAULT)(target)
@@ -203,16 +202,26 @@ def _story(module: Module, trail: Trail, target: Target) -> Story:
         key = computation, producer, consumer
         if key not in known:
             first, second = (trail.alive.get((computation, name)) for name in key[1:])
-            known[key] = None
-            if (
-                first is not None
-                and second is not None
-                and second in first.users
-                and may_be_fused(first)
-                and may_be_fused(second)
-            ):
-                known[key] = model.compare(first, [second])
+            known[key] = _compare(model, first, second)
         return known[key]
 
     alive = {place: trail.final_name(*place) for place in trail.alive}
     return Story(trail.nodes, trail.stages, alive, times, f"{DEFAULT}, {target.name}")
+
+
+def _compare(
+    model: CostModel, producer: Instruction | None, consumer: Instruction | None
+) -> Comparison | None:
+    """What fusing two kernels of the finished module would save; a producer with other users stays for them."""
+    from hloopt.cost_models.model import Comparison
+    from hloopt.fusion.ledger import may_be_fused
+
+    if producer is None or consumer is None or consumer not in producer.users:
+        return None
+    if not (may_be_fused(producer) and may_be_fused(consumer)):
+        return None
+    found = model.compare(producer, [consumer])
+    if len(producer.users) == 1 and not producer.is_root:
+        return found
+    stays = (model.run_time(producer).exec_ns + model.launch_ns) / 1000
+    return Comparison(found.unfused_us, found.fused_us + stays)

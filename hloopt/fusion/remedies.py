@@ -10,7 +10,7 @@ from hloopt.fusion.decision import Decision
 from hloopt.rewrite.pass_ import Pass
 from hloopt.rewrite.spec import value_text
 
-__all__ = ["CORRECTNESS", "OPTIONS", "Remedy", "is_advisable", "remedies"]
+__all__ = ["HELD", "OPTIONS", "Remedy", "is_advisable", "remedies"]
 
 
 _FAR = 1 << 30
@@ -52,14 +52,22 @@ OPTIONS: Final[dict[str, tuple[Remedy, ...]]] = {
 }
 """By code: the options of passes that set the limit, those that a pass does not have left out."""
 
-CORRECTNESS: Final = frozenset({
+HELD: Final = frozenset({
+    # The module or its kernel would be wrong.
     "producer-not-fusible", "producer-is-root", "producer-orders-others", "consumer-not-fusible",
     "consumer-shares-buffers", "in-place-same-operand", "in-place-several-accesses",
     "in-place-read-elsewhere", "in-place-several-updates", "in-place-other-place",
-    "in-place-unrecognized", "shared-memory", "operands", "out-of-fuel", "no-users", "scatter-producer",
-    "scatter-in-place-operand", "scatter-reads-in-place-operand", "would-cycle", "siblings-connected",
-    "several-updates", "custom-call", "loop-carried", "consumer-is-custom", "consumer-is-bitcast",
-    "only-bitcast-users", "horizontal-shares-parameter",
+    "in-place-unrecognized", "shared-memory", "operands", "reductions", "out-of-fuel", "no-users",
+    "scatter-producer", "scatter-in-place-operand", "scatter-reads-in-place-operand", "would-cycle",
+    "siblings-connected", "custom-call", "loop-carried", "horizontal-shares-parameter",
+    # The strategy does not make such kernels.
+    "producer-is-fusion", "producer-is-multi-output", "producer-not-loop-fusible",
+    "producer-not-loop-fusion", "producer-in-place", "producer-transposes", "consumer-is-custom",
+    "consumer-no-fusion", "consumer-not-loop-or-input-fusible", "only-bitcast-users",
+    "not-multi-output-root", "different-loops", "different-reductions", "different-transposes",
+    "reduction-and-transpose", "transpose-would-become-loop", "triton-unsupported",
+    "triton-not-tiled", "horizontal-alone", "horizontal-layout", "horizontal-other-users",
+    "horizontal-outputs", "horizontal-parameters",
 })  # fmt: skip
 """Reasons that hold whatever a user's rule or lock file says."""
 
@@ -91,4 +99,4 @@ def _is_limit(instance: Pass, remedy: Remedy, decision: Decision) -> bool:
 
 def is_advisable(decision: Decision) -> bool:
     """Whether a rule or lock file of the user could have it otherwise."""
-    return not decision.allowed and decision.code not in CORRECTNESS
+    return not decision.allowed and decision.code not in HELD

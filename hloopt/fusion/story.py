@@ -144,12 +144,13 @@ class Around:
 
 @dataclass(frozen=True, slots=True)
 class Lost:
-    """A refusal and the microseconds that it costs by the cost model."""
+    """The refusal of a producer that costs most by the cost model; ``others`` are consumers that cost less."""
 
     computation: str
     word: Word
     source: str
     place: str
+    others: int = 0
 
     @property
     def lost_us(self) -> float:
@@ -391,22 +392,25 @@ class Story:
         return Around(node, kernels, tuple(joined), apart, self._words(node, None))
 
     def lost(self, most: int) -> list[Lost]:
-        """The refusals that cost most, by the times of the strategies and of the cost model, once each pair."""
-        found: dict[tuple[str, str, str], Lost] = {}
+        """The refusals that cost most, by the times of strategies and cost model: one of each producer."""
+        found: dict[Place, list[tuple[Word, _Said]]] = {}
         for said in self._last_words():
-            refusal = said.refusal
             word = self._word(said)
-            if word.comparison is None or word.comparison.gain_us <= 0:
-                continue
-            node = self.nodes.get((refusal.computation, next(iter(said.producers))))
-            found[refusal.computation, refusal.producer, refusal.consumer] = Lost(
-                refusal.computation,
-                word,
-                node.source if node is not None else "",
-                node.place if node is not None else "",
-            )
-        ordered = sorted(found.values(), key=lambda lost: (-lost.lost_us, lost.word.producer))
-        return ordered[:most]
+            if word.comparison is not None and word.comparison.gain_us > 0:
+                place = said.refusal.computation, said.refusal.producer
+                found.setdefault(place, []).append((word, said))
+        rows = [self._lost(place[0], words) for place, words in found.items()]
+        return sorted(rows, key=lambda row: (-row.lost_us, row.word.producer))[:most]
+
+    def _lost(self, computation: str, words: list[tuple[Word, _Said]]) -> Lost:
+        def gain(pair: tuple[Word, _Said]) -> float:
+            comparison = pair[0].comparison
+            return comparison.gain_us if comparison is not None else 0.0
+
+        word, said = max(words, key=gain)
+        node = self.nodes.get((computation, next(iter(said.producers))))
+        where = (node.source, node.place) if node is not None else ("", "")
+        return Lost(computation, word, *where, len(words) - 1)
 
     def _last_words(self) -> Iterator[_Said]:
         """Of each pair that stands after all strategies, the last refusal."""

@@ -148,7 +148,7 @@ def _ways(words: Sequence[Word], names: tuple[str, str]) -> Iterator[str]:
         yield "a rule (--fusion-rule) or these lines in a file for --lock ask for it all the same:"
         yield f'  [[fuse]]\n  producer = "{names[0]}"\n  consumer = "{names[1]}"'
     elif words:
-        yield "neither rule nor lock file can change that: the module or its kernel would be wrong"
+        yield "no rule or lock file changes that: such a kernel would be wrong, or the pass makes none"
 
 
 def show_around(around: Around, console: Console, *, given: str = "") -> None:
@@ -214,6 +214,7 @@ def show_lost(rows: Sequence[Lost], console: Console) -> None:
     for row in rows:
         word = row.word
         consumer = f"%{word.consumer}" if word.consumer else "its users"
+        consumer += f" and {row.others} more" if row.others else ""
         why = f"{word.pass_name}: {word.decision}"
         made.add_row(
             f"%{word.producer}", consumer, why, row.source or row.place, f"{row.lost_us:.2f} us"
@@ -294,6 +295,7 @@ def lost_json(rows: Iterable[Lost]) -> list[dict[str, Any]]:
         {
             "computation": row.computation,
             "lost_us": row.lost_us,
+            "others": row.others,
             "source": row.source,
             "place": row.place,
             **_word_json(row.word),
