@@ -127,3 +127,50 @@ def test_a_search_gives_up_at_its_limit() -> None:
     reachability = Reachability(_home(nodes[0]))
     assert reachability.path_instructions(nodes[0], nodes[-1], 10) is None
     assert reachability.path_instructions(nodes[0], nodes[-1], 1000) == set(nodes)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_ranks_follow_edits_that_put_instructions_in(seed: int) -> None:
+    """Two unconnected nodes become one, of which new nodes take what both computed: again and again."""
+    chooser = random.Random(seed)
+    nodes = _random_graph(seed, 40)
+    reachability = Reachability(_home(nodes[0]))
+    for step in range(30):
+        first, second = chooser.sample(nodes, 2)
+        if reachability.connected(first, second):
+            continue
+        home = _home(first)
+        for at, old in enumerate((first, second)):
+            taken = Instruction(f"t{step}.{at}", "custom-call", F32)
+            edit.append(home, taken)
+            edit.replace_uses(old, taken)
+            edit.set_operands(taken, (first,))
+            nodes.append(taken)
+        edit.set_operands(first, (*first.operands, *second.operands))
+        edit.remove(second)
+        nodes.remove(second)
+        reachability.follow(first, (second,))
+        for node in nodes:
+            for operand in node.operands:
+                assert reachability.rank(operand) < reachability.rank(node)
+
+
+def test_many_instructions_find_places_in_one_gap() -> None:
+    """Where numbers run out, all are numbered anew."""
+    a, b = _graph([(), (0,)])
+    reachability = Reachability(_home(a))
+    for step in range(200):
+        between = edit.insert_before(b, Instruction(f"x{step}", "custom-call", F32, (a,)))
+        edit.set_operands(b, (between,))
+        reachability.follow(a, ())
+        assert reachability.rank(a) < reachability.rank(between) < reachability.rank(b)
+        a = between
+
+
+def test_an_edit_that_makes_a_cycle_is_told() -> None:
+    """What was taken over needs its own result."""
+    a, _, c = _graph([(), (0,), (1,)])
+    reachability = Reachability(_home(a))
+    edit.set_operands(a, (c,))
+    with pytest.raises(ValueError, match="depend on each other"):
+        reachability.follow(a, ())
