@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 __all__ = ["command"]
 
 _GATE_FAILED = 6
+_SIDES = 2
 
 
 def _gates(ctx: click.Context, param: click.Parameter, values: tuple[str, ...]) -> tuple[Gate, ...]:
@@ -70,11 +71,9 @@ def command(
 
     if target is None and any(gate.figure == "time" for gate in gates):
         raise UsageError("--gate time is about predicted times: --target says for which device")
-    if before == after == "-":
-        raise UsageError("'-' is given more than once, but standard input can be read only once")
-    texts = [
-        one_text(open_texts([name]), f"{word} belongs") for word, name in _named(before, after)
-    ]
+    texts = open_texts([before, after])
+    if len(texts) > _SIDES:
+        one_text(texts, "each side of a comparison belongs")
     found: list[Input] = []
 
     def step(read: Input) -> dict[str, Any]:
@@ -100,7 +99,3 @@ def command(
         if not verdict.passed:
             click.echo(f"gate exceeded: {verdict.gate.text}", err=True)
     ctx.exit(0 if all(verdict.passed for verdict in verdicts) else _GATE_FAILED)
-
-
-def _named(before: str, after: str) -> list[tuple[str, str]]:
-    return [("BEFORE", before), ("AFTER", after)]

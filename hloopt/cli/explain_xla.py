@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
+from click.core import ParameterSource
 
 from hloopt.cli.files import Text, read_input
 from hloopt.cli.messages import show_warnings
@@ -27,6 +28,7 @@ _LOG = "priority_fusion_dump.txt"
 _KIND = "fusion log"
 _MODEL = "xla-2026"
 _DEFAULT_TARGET = "h200"
+_OPTIONS = ("files", "xla_dump", "module", "strict", "target", "as_json")
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +61,7 @@ def explain_xla(dump: str, names: Sequence[str], *, target: str | None, as_json:
     from hloopt.report.xla_facts import instruction_facts, pair_facts, summary_facts
     from hloopt.report.xla_story import show_instruction, show_pair, show_summary
 
+    _refuse_others()
     names = [name.removeprefix("%") for name in names]
     if len(names) > 2:
         raise UsageError(f"--xla explains one instruction or two, not {len(names)}")
@@ -79,6 +82,17 @@ def explain_xla(dump: str, names: Sequence[str], *, target: str | None, as_json:
         )
     else:
         show(facts, product())
+
+
+def _refuse_others() -> None:
+    """Raise ``UsageError`` for an option about what hloopt does: this is about what XLA did."""
+    ctx = click.get_current_context()
+    for option in ctx.command.params:
+        given = ctx.get_parameter_source(str(option.name)) is ParameterSource.COMMANDLINE
+        if given and option.name not in _OPTIONS:
+            raise UsageError(
+                f"{option.opts[0]} has no meaning with --xla, which tells what XLA did"
+            )
 
 
 def _files(path: Path) -> _Files:

@@ -166,6 +166,22 @@ def test_names_nobody_knows(words: tuple[str, ...], message: str) -> None:
     assert message in result.stderr
 
 
+@pytest.mark.parametrize("option", ["-O3", "--stage=after", "--disable=cse", "--kernel=a=loop"])
+def test_options_about_what_hloopt_does_are_refused(option: str) -> None:
+    """Nothing is ignored in silence."""
+    result = invoke("explain", "--xla", str(DUMP), option)
+    assert result.exit_code == 2
+    assert "has no meaning with --xla" in result.stderr
+
+
+def test_a_target_of_ones_own_takes_the_place_of_the_logs() -> None:
+    """The costs are those of the device asked for; XLA's words stay."""
+    found = facts(str(DUMP), "exp.4.0", "scatter-add.1.0", "--target", "a6000")
+    (border,) = found["borders"]
+    assert border["at_most_seconds"] == pytest.approx(1e-6 + 2 * 19200 / 768.096e9)
+    assert found["target"] == "a6000"
+
+
 def test_no_dump(tmp_path: Path) -> None:
     """A missing path, an empty folder, several modules, a damaged log, a log without its module."""
     missing = invoke("explain", "--xla", str(tmp_path / "none"))

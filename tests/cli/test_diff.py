@@ -1,0 +1,114 @@
+"""``hloopt diff``: where its modules come from, what it answers scripts, and its exit codes."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from support import invoke
+
+SAMPLES = Path(__file__).parents[2] / "samples"
+DUMP = SAMPLES / "dump"
+ONE = "HloModule one\nENTRY e {\n  x = f32[1000] parameter(0)\n  ROOT y = f32[1000] negate(x)\n}\n"
+TWO = (
+    ONE.replace("Module one", "Module two")
+    .replace("ROOT y", "y")
+    .replace("negate(x)\n", "negate(x)\n  ROOT z = f32[1000] exponential(y)\n")
+)
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> tuple[str, str]:
+    (tmp_path / "one.hlo").write_text(ONE)
+    (tmp_path / "two.hlo").write_text(TWO)
+    return str(tmp_path / "one.hlo"), str(tmp_path / "two.hlo")
+
+
+def found(*words: str) -> dict[str, Any]:
+    read: dict[str, Any] = json.loads(invoke("diff", *words, "--json").stdout)
+    return read
+
+
+def test_json_has_figures_kernels_and_gates(files: tuple[str, str]) -> None:
+    """Everything the tables show, as values."""
+    got = found(*files, "--gate", "kernels<=+0,bytes<=+100%", "--target", "h200")
+    assert [row["module"] for row in got["modules"]] == ["one", "two"]
+    assert not got["equal"]
+    assert (got["before"]["kernels"], got["after"]["kernels"]) == (1, 2)
+    assert (got["before"]["bytes_read"], got["after"]["bytes_written"]) == (4000, 8000)
+    assert got["after"]["seconds"] > got["before"]["seconds"] >= 1e-6
+    assert got["opcodes"]["exponential"] == {"before": 0, "after": 1}
+    assert [row["status"] for row in got["kernels"]] == ["same", "came"]
+    assert got["kernels"][1]["after"][0]["name"] == "z"
+    assert [(row["figure"], row["limit"], row["passed"]) for row in got["gates"]] == [
+        ("kernels", 1, False), ("bytes", 16000, True),
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("gate", "code"),
+    [("kernels<=2", 0), ("kernels<=1", 6), ("time<=+0", 6), ("time<=1ms", 0), ("flops<=+1k", 0)],
+)
+def test_exit_codes(files: tuple[str, str], gate: str, code: int) -> None:
+    """6 when a gate is exceeded, 0 otherwise, in JSON as in tables."""
+    for words in ((), ("--json",)):
+        assert invoke("diff", *files, "--gate", gate, "--target", "h200", *words).exit_code == code
+
+
+def test_a_gate_about_time_needs_a_target(files: tuple[str, str]) -> None:
+    """Nothing is predicted without a device."""
+    result = invoke("diff", *files, "--gate", "time<=+0")
+    assert result.exit_code == 2
+    assert "--target says for which device" in result.stderr
+
+
+def test_a_dump_directory_and_standard_input() -> None:
+    """A stage of a dump beside a text from a pipe."""
+    after = next(DUMP.glob("*jit_normalize.cpu_after_optimizations.txt")).read_text()
+    words = ("diff", str(DUMP), "-", "--module", "jit_normalize", "--stage", "after", "--json")
+    same = json.loads(invoke(*words, stdin=after).stdout)
+    assert same["equal"]
+    assert {row["status"] for row in same["kernels"]} == {"same"}
+    before = next(DUMP.glob("*jit_normalize.before_optimizations.hlo.pb"))
+    assert not found(str(before), str(DUMP), "--module", "normalize", "--stage", "after")["equal"]
+
+
+def test_several_modules_are_no_side() -> None:
+    """The candidates are named."""
+    result = invoke("diff", str(DUMP), str(DUMP))
+    assert result.exit_code == 2
+    assert "each side of a comparison belongs to one module" in result.stderr
+
+
+def test_standard_input_is_read_once() -> None:
+    """Both sides cannot be '-'."""
+    result = invoke("diff", "-", "-", stdin=ONE)
+    assert (result.exit_code, "only once" in result.stderr) == (2, True)
+
+
+def test_a_side_that_cannot_be_read(files: tuple[str, str], tmp_path: Path) -> None:
+    """The message has its place; nothing is compared."""
+    broken = tmp_path / "broken.hlo"
+    broken.write_text(ONE.replace("negate(x)", "negate(q)"))
+    result = invoke("diff", files[0], str(broken))
+    assert result.exit_code == 3
+    assert result.stdout == ""
+    assert result.stderr.startswith(f"{broken}:4:29: error:")
+
+
+def test_many_groups_are_cut_and_all_of_them_shown_on_demand(tmp_path: Path) -> None:
+    """Of a hundred new kernels the largest are listed, and every one with --all."""
+    lines = "\n".join(
+        f"  n{size} = f32[{size}] iota(), iota_dimension=0" for size in range(100, 200)
+    )
+    (tmp_path / "few.hlo").write_text(ONE)
+    (tmp_path / "many.hlo").write_text(ONE.replace("  ROOT", f"{lines}\n  ROOT"))
+    words = ("diff", str(tmp_path / "few.hlo"), str(tmp_path / "many.hlo"))
+    cut, whole = invoke(*words).stdout, invoke(*words, "--all").stdout
+    assert "and 75 groups whose bytes change less (--all)" in cut
+    assert ("n199 " in cut, "n100 " in cut) == (True, False)
+    assert all(f"n{size} " in whole for size in range(100, 200))
+    assert "same" in whole
