@@ -46,7 +46,8 @@ __all__ = ["command"]
     type=click.Choice(["hlo", "xla", "proto"]),
     default="hlo",
     show_default=True,
-    help="xla: fusions taken apart, as XLA compiles it; proto: an HloProto, as for OUT called .pb.",
+    help="xla: fusions taken apart and bitcasts written out, as XLA compiles it; proto: an HloProto, as for "
+    "OUT called .pb.",
 )
 @print_options
 @json_option
@@ -65,8 +66,6 @@ def command(
       hloopt optimize dump.txt --print-changed=diff -o /dev/null
       hloopt optimize dump.txt --remarks-out remarks.sarif --dump-dir stages
     """
-    from hloopt.kernels.written import drop_choices
-    from hloopt.pipelines import parse_pipeline
     from hloopt.report.console import write_json
     from hloopt.report.pipeline import pipeline_json
 
@@ -88,8 +87,7 @@ def command(
         )
         selection.lock(module, choices_of(report))
         if emit == "xla":
-            parse_pipeline("defuse").run(module)
-            drop_choices(module)
+            _write_for_xla(module)
             _warn_of_elided(name, module)
         watch.tell(report, found, as_json=as_json)
         row = {"module": module.name, "pipeline": str(pipeline), **pipeline_json(report)}
@@ -101,6 +99,20 @@ def command(
     if as_json:
         write_json("optimize", {"modules": rows})
     ctx.exit(code)
+
+
+def _write_for_xla(module: Module) -> None:
+    """Take out what XLA does not compile: fusions, our choices of kernels, names for bytes in memory.
+
+    XLA lays arrays out anew: a bitcast, which means bytes as they lie, would then mean other elements.
+    """
+    from hloopt.kernels.written import drop_choices
+    from hloopt.pipelines import parse_pipeline
+
+    parse_pipeline("defuse").run(module)
+    drop_choices(module)
+    if any(instruction.opcode == "bitcast" for instruction in module.instructions()):
+        parse_pipeline("layout-normalization").run(module)
 
 
 def _warn_of_elided(name: str, module: Module) -> None:

@@ -7,7 +7,7 @@ positions in step on both sides.  Costs are proportional to what changes, never 
 from __future__ import annotations
 
 from bisect import insort
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from typing import Any
 
 from hloopt.ir.computation import Computation
@@ -30,6 +30,7 @@ __all__ = [
     "rename",
     "rename_computation",
     "replace_instruction",
+    "replace_many",
     "replace_uses",
     "set_attribute",
     "set_operand",
@@ -84,6 +85,22 @@ def replace_uses(old: Instruction, new: Instruction) -> None:
     computation = _home(old)
     if computation.root is old:
         computation.root = new
+
+
+def replace_many(mapping: Mapping[Instruction, Instruction]) -> None:
+    """``replace_uses`` for several at once: whoever uses many of them is rewritten once.
+
+    No replacement is to be replaced itself.
+    """
+    users: dict[Instruction, None] = {}
+    for old in mapping:
+        users.update(dict.fromkeys(old.users))
+    for user in users:
+        set_operands(user, tuple(mapping.get(operand, operand) for operand in user.operands))
+    for old, new in mapping.items():
+        computation = _home(old)
+        if computation.root is old:
+            computation.root = new
 
 
 def replace_instruction(old: Instruction, new: Instruction) -> None:

@@ -192,9 +192,11 @@ class _Runner:
 
     def check(self, instance: Pass, changed: bool) -> None:
         current = fingerprint(self.module)
-        if (changed and not instance.names_only) != (current != self.fingerprint):
-            claim = "changed the module" if changed else "changed nothing"
-            truth = "did not change" if changed else "did change"
+        differs = changed and not instance.names_only
+        if differs != (current != self.fingerprint):
+            claim = "changed the module" if differs else "changed nothing"
+            claim = "changed names alone" if changed and not differs else claim
+            truth = "did not change" if differs else "did change"
             raise VerifyError(
                 f"pass {pass_text(instance)} says it {claim}, but its fingerprint {truth}",
                 name=self.module.name,

@@ -110,6 +110,20 @@ def test_replace_uses_moves_users_and_root() -> None:
     check_links(module)
 
 
+def test_replace_many_moves_all_users_and_the_root() -> None:
+    """Both operands of one user at once, and the root; control edges and the old ones stay where they are."""
+    module, computation, at = diamond()
+    d, e = make(computation, "d", "sine", at["p"]), make(computation, "e", "cosine", at["p"])
+    f = make(computation, "f", "subtract", d, e)
+
+    edit.replace_many({at["a"]: d, at["b"]: e, at["c"]: f})
+
+    assert at["c"].operands == (d, e)
+    assert computation.root is f
+    assert not at["a"].users
+    check_links(module)
+
+
 def test_replace_uses_leaves_the_replacement_alone() -> None:
     """Wrapping a value (``new = f(old)``) does not make ``new`` its own operand."""
     module, _, at = diamond()

@@ -102,6 +102,31 @@ class KeepsSchedule(DropOne):
     keeps_schedule: ClassVar[bool] = True
 
 
+@dataclass(frozen=True)
+class Renames(Pass):
+    """Give the root a name; or, against what it says of itself, another shape."""
+
+    name: ClassVar[str] = "renames"
+    names_only: ClassVar[bool] = True
+
+    honest: bool = True
+
+    def run(self, module: Module, log: PassLog) -> bool:
+        if self.honest:
+            edit.rename(module.entry.root, "other")
+        else:
+            edit.set_shape(module.entry.root, array("f32", (7,)))
+        return True
+
+
+def test_a_pass_may_change_names_alone() -> None:
+    """They are not in the fingerprint; a pass that says so must not change anything else."""
+    report = Pipeline((Renames(),)).run(make_module(), verify_each=True)
+    assert report.changed
+    with pytest.raises(VerifyError, match="fingerprint did change"):
+        Pipeline((Renames(honest=False),)).run(make_module(), verify_each=True)
+
+
 def test_a_group_runs_until_nothing_changes() -> None:
     """fix(...) repeats its passes; a pass that saw the final module is not run again."""
     module = make_module(3)

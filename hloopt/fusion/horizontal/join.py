@@ -21,6 +21,7 @@ from dataclasses import replace
 
 from hloopt.analysis.layout import is_descending, physical_dims
 from hloopt.fusion.horizontal.member import is_laid_out_like, results_of
+from hloopt.fusion.merge import has_tuple_root
 from hloopt.fusion.outputs import remove_dead_elements, remove_source
 from hloopt.ir import Computation, Instruction, build, edit
 from hloopt.types import ArrayShape, Layout, SliceRange, TupleShape, descending
@@ -62,10 +63,18 @@ def join(
 def hand_over(members: Sequence[Instruction], fusion: Instruction, consumer: Instruction) -> None:
     """Let the readers of all members read the fusion that was made of them; the members go."""
     number = 0
+    replaced: dict[Instruction, Instruction] = {}
     for member in members:
+        remove_dead_elements(member)
         outputs = [result.array for result in results_of(member)]
-        _hand_over(member, outputs, fusion, number, consumer)
+        replaced |= _replacements(member, outputs, fusion, number, consumer)
         number += len(outputs)
+    edit.replace_many(replaced)
+    for old in replaced:
+        if old.opcode == "get-tuple-element":
+            edit.remove(old)
+    for member in members:
+        remove_source(member)
 
 
 def _side_by_side(
@@ -148,16 +157,14 @@ def _order(rank: int) -> tuple[int, ...]:
     return descending(rank).minor_to_major
 
 
-def _hand_over(
+def _replacements(
     member: Instruction,
     outputs: Sequence[ArrayShape],
     fusion: Instruction,
     first: int,
     consumer: Instruction,
-) -> None:
-    """Let readers of a member read the fusion's results from number ``first`` on; the member goes."""
-    remove_dead_elements(member)
-    body: Computation | None = member.attributes["calls"] if member.opcode == "fusion" else None
+) -> dict[Instruction, Instruction]:
+    """What stands for a member, or for its elements: the fusion's results from number ``first`` on."""
     values: dict[int, Instruction] = {}
 
     def value(index: int) -> Instruction:
@@ -165,20 +172,16 @@ def _hand_over(
             values[index] = _element(member, fusion, first + index, outputs[index], consumer)
         return values[index]
 
-    if body is None or body.root.opcode != "tuple":
-        edit.replace_uses(member, value(0))
-    else:
-        for user in list(member.users):
-            if user.opcode == "get-tuple-element":
-                edit.replace_uses(user, value(user.attributes["index"]))
-                edit.remove(user)
-        if member.users:
-            elements = tuple(value(index) for index in range(len(outputs)))
-            whole = build.make(
-                consumer, "tuple", elements, shape=member.shape, metadata=member.metadata
-            )
-            edit.replace_uses(member, whole)
-    remove_source(member)
+    if not has_tuple_root(member):
+        return {member: value(0)}
+    elements = [user for user in member.users if user.opcode == "get-tuple-element"]
+    found = {element: value(element.attributes["index"]) for element in elements}
+    if len(elements) < len(member.users):
+        whole = tuple(value(index) for index in range(len(outputs)))
+        found[member] = build.make(
+            consumer, "tuple", whole, shape=member.shape, metadata=member.metadata
+        )
+    return found
 
 
 def _element(
