@@ -44,6 +44,7 @@ OPTIONS: Final[dict[str, tuple[Remedy, ...]]] = {
     "both-reduce": (Remedy("significant_ratio", more=1),),
     "more-bytes": (Remedy("max_bytes"),),
     "uncoalesced": (Remedy("max_transposed"),),
+    "disjoint-slices": (Remedy("slice_overlap_bytes", value=-1),),
     "horizontal-size": (Remedy("elements"), Remedy("loop_elements")),
     "horizontal-instructions": (Remedy("instructions"), Remedy("loop_instructions")),
     "horizontal-parameters": (Remedy("parameter_bytes"),),
@@ -65,8 +66,8 @@ HELD: Final = frozenset({
     "producer-not-loop-fusion", "producer-in-place", "producer-transposes", "consumer-is-custom",
     "consumer-no-fusion", "consumer-not-loop-or-input-fusible", "only-bitcast-users",
     "not-multi-output-root", "different-loops", "different-reductions", "different-transposes",
-    "reduction-and-transpose", "transpose-would-become-loop", "triton-unsupported",
-    "triton-not-tiled", "horizontal-alone", "horizontal-layout", "horizontal-other-users",
+    "reduction-and-transpose", "transpose-would-become-loop", "transpose-without-tiles",
+    "triton-unsupported", "triton-not-tiled", "horizontal-alone", "horizontal-layout", "horizontal-other-users",
     "horizontal-outputs", "horizontal-parameters",
 })  # fmt: skip
 """Reasons that hold whatever a user's rule or lock file says."""

@@ -74,7 +74,7 @@ XLA_REASONS: Final[tuple[tuple[str, str], ...]] = (
     ("tiled transposes with different shapes", "different-transposes"),
     ("fusion of a transpose and a reduction", "reduction-and-transpose"),
     ("tiled transpose would become untiled", "transpose-would-become-loop"),
-    ("nested transpose", "transpose-would-become-loop"),
+    ("nested transpose", "transpose-without-tiles"),
     ("different loop shapes", "different-loops"),
     # Times.
     ("slower if fused", "slower"),
