@@ -111,6 +111,10 @@ class Xla2023(CostModel):
             fused += alone.write_ns
         return Comparison(unfused / 1000, fused / 1000)
 
+    def grown(self, fusion: Instruction) -> None:
+        """Producers have been moved into a fusion, in place of parameters; nothing else in it has changed."""
+        self.usage.grown(fusion)
+
     def _utilization(self, producer: Instruction, consumer: Instruction) -> float:
         """How often the consumer uses each of the producer's elements on average."""
         slots = slots_of(producer, consumer)

@@ -234,9 +234,11 @@ class _Merger:
             )
             if fusion is not user and home is not None:
                 self.scribe.renamed(home, before[0], fusion.name)
-            for changed in (user, fusion):
-                self.model.forget(changed)
-                self.rules.forget(changed)
+            self.rules.joined(producer, user, fusion)
+            if fusion is user:
+                self.model.grown(fusion)
+            else:
+                self.model.forget(user)
             self.scribe.fused(
                 producer,
                 before,

@@ -82,8 +82,16 @@ class MergerRules:
         self._kernels: dict[Instruction, _Kernel] = {}
 
     def forget(self, instruction: Instruction) -> None:
-        """An instruction has changed, or is gone."""
+        """An instruction is gone."""
         self._kernels.pop(instruction, None)
+
+    def joined(self, producer: Instruction, user: Instruction, fusion: Instruction) -> None:
+        """``fusion`` is what ``user`` has become by taking a copy of ``producer``."""
+        ours, theirs = self._kernel(producer), self._kernels.pop(user, None)
+        if theirs is not None:
+            shared = ours.shared_memory + theirs.shared_memory
+            reductions = ours.reductions + theirs.reductions
+            self._kernels[fusion] = _describe(fusion, shared, reductions)
 
     def decide_user(self, producer: Instruction, user: Instruction) -> Decision:
         """Whether the user takes anything in, whatever the producer is."""
@@ -143,13 +151,15 @@ class MergerRules:
         known = self._kernels.get(instruction)
         if known is None:
             ops = fused_ops(instruction)
-            known = self._kernels[instruction] = _Kernel(
-                _decide_consumer(instruction),
-                is_input_reduction(instruction),
-                sum(shared_memory(entry, self.limits) for entry in ops),
-                sum(map(reduction_count, ops)),
-            )
+            shared = sum(shared_memory(entry, self.limits) for entry in ops)
+            reductions = sum(map(reduction_count, ops))
+            known = self._kernels[instruction] = _describe(instruction, shared, reductions)
         return known
+
+
+def _describe(instruction: Instruction, shared: int, reductions: int) -> _Kernel:
+    is_reduction = reductions > 0 and is_input_reduction(instruction)
+    return _Kernel(_decide_consumer(instruction), is_reduction, shared, reductions)
 
 
 def _decide_consumer(user: Instruction) -> Decision:

@@ -10,6 +10,7 @@ import hloopt
 from hloopt.cost_models.model import Comparison
 from hloopt.cost_models.registry import find_model
 from hloopt.cost_models.xla_2023 import Xla2023
+from hloopt.fusion.apply import fuse
 from hloopt.ir import Instruction, Module
 from hloopt.targets import target
 
@@ -272,3 +273,23 @@ def test_what_was_computed_is_remembered_until_it_is_forgotten() -> None:
     assert model.run_time(fusion).flops == 24
     model.forget(fusion)
     assert model.run_time(fusion).flops == 48
+
+
+def test_a_fusion_that_has_grown_counts_what_has_joined() -> None:
+    """As a model that never saw it before does."""
+    bodies = """f { p = f32[64] parameter(0) n = f32[64] negate(p) ROOT b = f32[64,8] broadcast(n), dimensions={0} }
+g { p = f32[64] parameter(0) q = f32[64] parameter(1) ROOT t = f32[64] divide(p, q) }"""
+    module = _module(
+        """x = f32[64] parameter(0)
+y = f32[64] parameter(1)
+d = f32[64] fusion(x, y), kind=kLoop, calls=g
+ROOT r = f32[64,8] fusion(d), kind=kLoop, calls=f""",
+        bodies,
+    )
+    producer, fusion = module.entry.by_name["d"], module.entry.root
+    model = _model()
+    before = model.run_time(fusion)
+    fuse(producer, fusion)
+    assert model.run_time(fusion) == before
+    model.grown(fusion)
+    assert model.run_time(fusion) == _model().run_time(fusion) != before
