@@ -71,10 +71,22 @@ class ValueDigests:
         self._top(module.entry, None)
 
     def _top(self, computation: Computation, arguments: Sequence[_Value] | None) -> _Value:
-        """The root of a computation whose instructions run one by one."""
-        if computation in self._roots:
-            return self._roots[computation]
+        """The root of a computation whose instructions run one by one.
+
+        Where there are several callers, what is inside knows of its parameters only that they are some.
+        """
         shared = sum(computation.callers.values()) > 1
+        root = self._roots.get(computation)
+        if root is None:
+            root = self._roots[computation] = self._inside(computation, arguments, shared=shared)
+        if not shared or arguments is None:
+            return root
+        given = _digest(*(leaf for argument in arguments for leaf in _leaves(argument)))
+        return _each(root, lambda leaf: _digest(b"called", leaf, given))
+
+    def _inside(
+        self, computation: Computation, arguments: Sequence[_Value] | None, *, shared: bool
+    ) -> _Value:
         known: _Environment = {}
         for parameter in computation.parameters:
             number = parameter.parameter_number
@@ -85,7 +97,6 @@ class ValueDigests:
         for entry in computation:
             if entry not in known:
                 known[entry] = self._top_level(entry, known)
-        self._roots[computation] = known[computation.root]
         return known[computation.root]
 
     def _top_level(self, entry: Instruction, known: _Environment) -> _Value:

@@ -176,6 +176,28 @@ def test_loops_are_entered() -> None:
     assert outputs[0] == outputs[1]
 
 
+def test_calls_of_one_computation_have_results_of_their_own() -> None:
+    """What is called with other operands gives other values, and what uses them is told apart."""
+    body = "f { p = f32[8] parameter(0)\n ROOT r = f32[8] sine(p) }"
+    entry = """
+    x = f32[8] parameter(0)
+    y = f32[8] parameter(1)
+    a = f32[8] call(x), to_apply=f
+    b = f32[8] call(y), to_apply=f
+    c = f32[8] negate(a)
+    d = f32[8] negate(b)
+    ROOT t = (f32[8], f32[8]) tuple(c, d)
+    """
+    found = module(entry, body)
+    digests = ValueDigests(found).kernels
+    named = {kernel.name: digests[kernel].outputs for kernel in kernels(found)}
+    assert named["c"] != named["d"]
+    lone = module(entry.replace("c, d)", "x, d)").replace("    c = f32[8] negate(a)\n", ""), body)
+    assert told(match(found, lone)) == [
+        ("went", "c", ""), ("same", "d", "d"), ("same", "r", "r"),
+    ]  # fmt: skip
+
+
 SUBTRACT = "x = f32[8,8] parameter(0)\ny = f32[8,8] parameter(1)\nROOT r = f32[8,8] subtract({})"
 
 
