@@ -63,7 +63,8 @@ class Pricing:
             (self.ours.fused_us, self.theirs.fused_us),
         )
         return all(
-            ours == theirs or abs(ours - theirs) <= EXACT * max(1.0, abs(theirs) / 10)
+            ours == theirs
+            or (isfinite(theirs) and abs(ours - theirs) <= EXACT * max(1.0, abs(theirs) / 10))
             for ours, theirs in pairs
         )
 
