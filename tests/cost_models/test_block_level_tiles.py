@@ -53,6 +53,8 @@ LINEAR = {
     "dimensions of one element": """x = f64[1,6,1] parameter(0)
   b = f64[6] reshape(x)
   ROOT y = f64[1,1,6] reshape(b)""",
+    "dimensions of one element beside others": """x = f64[2,4,1,6] parameter(0)
+  ROOT y = f64[8,1,6] reshape(x)""",
     "one value under two indices": """x = f64[8] parameter(0)
   s = f64[4] slice(x), slice={[2:6]}
   u = f64[4] slice(x), slice={[0:4]}

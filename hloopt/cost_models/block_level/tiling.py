@@ -236,7 +236,7 @@ class _Walk:
     def _reshaped(self, node: Instruction, sizes: tuple[Numbers, ...]) -> Untiled | None:
         """A reshape must be tiled by itself, too, and the padded tile be one of its tilings."""
         place, symbols = own_place(node.array.dims)
-        (source,) = read_places(node, place)
+        (source,) = read_places(node, without_ones(place, node.array.dims))
         own = {symbol: padded(size) for symbol, size in zip(symbols, sizes, strict=True)}
         extents = self._extents(source, own)
         if extents is None:
