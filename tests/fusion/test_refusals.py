@@ -349,6 +349,19 @@ ROOT d = f32[100] dynamic-update-slice(p, s, k)"""
     assert _update_code(strided, "s", "d") == "in-place-other-place"
 
 
+def test_the_first_rule_that_forbids_is_told() -> None:
+    """Coalescing before duplication, in-place updates before the cost of copies, duplication before room."""
+    keep = "\nROOT t = (f32[100], f32[100]) tuple(d, s)"
+    turned = "s = f32[100] reverse(p), dimensions={0}\nd = f32[100] dynamic-update-slice(p, s, i)"
+    assert _update_code(turned + keep, "s", "d") == "in-place-unrecognized"
+    twice = REDUCE.format(producer="transpose(p), dimensions={1,0}").replace("ROOT r", "r")
+    twice += "\nROOT u = (f32[64], f32[64,64]) tuple(r, t)"
+    assert _code(twice, "t", "r", may_duplicate=False) == "breaks-coalescing"
+    negated = twice.replace("transpose(p), dimensions={1,0}", "negate(p)")
+    assert _code(negated, "t", "r", may_duplicate=False, shared_memory=1) == "would-duplicate"
+    assert _code(negated, "t", "r", shared_memory=1) == "shared-memory"
+
+
 def test_other_reads_of_the_updated_value_stay_outside() -> None:
     """A reverse of the value itself as update; and the same value as both operands."""
     text = """s = f32[100] reverse(p), dimensions={0}
