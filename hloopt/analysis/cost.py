@@ -156,9 +156,12 @@ def _dot(_: _Analysis, instruction: Instruction) -> Cost:
 
 
 def _convolution(_: _Analysis, instruction: Instruction) -> Cost:
-    """Two flops per multiply-add that does not fall into padding or between dilated elements."""
+    """Two flops per multiply-add that does not fall into padding or between dilated elements.
+
+    A sparse operand is a tuple of values and places: only the values are multiplied.
+    """
     labels = instruction.attributes["dim_labels"]
-    lhs, rhs = (operand.array for operand in instruction.operands[:2])
+    lhs, rhs = (_first_array(operand.shape) for operand in instruction.operands[:2])
     result = instruction.array
     groups = instruction.attributes.get("batch_group_count", 1)
     spatial = 1
@@ -306,6 +309,12 @@ def _is_parameter(instruction: Instruction) -> bool:
     while instruction.opcode == "bitcast":
         instruction = instruction.operands[0]
     return instruction.opcode == "parameter"
+
+
+def _first_array(shape: Shape) -> ArrayShape:
+    found = next(leaves(shape))
+    assert isinstance(found, ArrayShape), "convolutions have arrays"
+    return found
 
 
 def _elements(shape: Shape) -> int:

@@ -251,6 +251,17 @@ def test_convolutions_of_cudnn_cost_the_same_in_all_directions() -> None:
     assert cost("BackwardFilter", x, y, k).flops == plain.flops
 
 
+def test_a_sparse_operand_counts_its_values() -> None:
+    """Of values and their places only the values are multiplied."""
+    cost = _cost(
+        "a = f32[3,16] parameter(0)\nv = f32[2,5] parameter(1)\ni = s32[2,5] parameter(2)\n"
+        "k = (f32[2,5], s32[2,5]) tuple(v, i)\n"
+        "ROOT r = f32[3,5] convolution(a, k), dim_labels=bf_io->bf, "
+        "sparsity_config={rhs={sparsity=1x8 dimension=0 stride=1}}"
+    )
+    assert cost == Cost(2 * 3 * 2 * 5, 0, 4 * (48 + 10 + 10), 4 * 15)
+
+
 def test_other_custom_calls_cost_their_bytes() -> None:
     """Nobody knows what they compute."""
     call = 'p = f32[8] parameter(0)\nROOT r = f32[2] custom-call(p), custom_call_target="mine"'
