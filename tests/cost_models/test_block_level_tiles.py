@@ -170,6 +170,26 @@ def test_a_value_under_two_indices_is_one_tile_where_they_agree() -> None:
     assert (again == ~whole_row).all()
 
 
+def test_tiles_agree_where_sizes_divide_indices() -> None:
+    """Where tiles of 4 begin, i % 4 is 0: the row of four that is read is the row that is summed."""
+    module = _fusion("""x = f64[2,3,4] parameter(0)
+  z = f64[] constant(0)
+  r = f64[2,3] reduce(x, z), dimensions={2}, to_apply=sum
+  w = f64[2,3,4] broadcast(r), dimensions={0,1}
+  a = f64[2,3,4] add(x, w)
+  t = f64[2,4,3] transpose(a), dimensions={0,2,1}
+  ROOT y = f64[8,3] reshape(t)""")
+    _, tiles = _tiles(module)
+    outside = module.entry.parameters[0]
+    unique = distinct(tiles)
+    first, second = (found for found in tiles.nodes if found.node is outside)
+    assert unique[first] is None
+    again = unique[second]
+    assert again is not None
+    assert (again[tiles.fits] == (tiles.sizes[0] % 4 != 0)[tiles.fits]).all()
+    assert (tiles.sizes[0][tiles.fits] == 4).any()
+
+
 def test_tiles_of_equal_size_that_begin_elsewhere_are_two() -> None:
     """Two slices of one array are read one by one in every tiling."""
     module = _fusion(LINEAR["one value under two indices"])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from hloopt.analysis.index import Symbol
 from hloopt.cost_models.block_level.extents import Flags, Numbers
 from hloopt.cost_models.block_level.indices import Place
 from hloopt.cost_models.block_level.tiling import Tile, Tiles, View
@@ -25,7 +26,6 @@ class _Comparison:
         self._whole: Numbers | None = None
         self._sizes: dict[tuple[View, View], Flags] = {}
         self._same_origins: dict[tuple[View, View], Flags] = {}
-        self._origins: dict[tuple[View, int], Place] = {}
         self._first: dict[Tile, Numbers | int] = {}
         self.found: dict[Tile, Flags | None] = {}
         earlier: dict[Instruction, list[Tile]] = {}
@@ -76,18 +76,43 @@ class _Comparison:
     def _same_origin(self, one: View, other: View) -> Flags:
         known = self._same_origins.get((one, other))
         if known is None:
-            if self._whole is None:
-                self._whole = self._tiles.whole()
-            agree = [
-                whole
-                for whole in set(self._whole[self._same_size(one, other)].tolist())
-                if self._origin(one, whole) == self._origin(other, whole)
-            ]
-            known = self._same_origins[one, other] = np.isin(self._whole, agree)
+            known = self._same_origins[one, other] = self._compare_origins(one, other)
         return known
 
-    def _origin(self, view: View, whole: int) -> Place:
-        known = self._origins.get((view, whole))
-        if known is None:
-            known = self._origins[view, whole] = self._tiles.origin(view.place, whole)
-        return known
+    def _compare_origins(self, one: View, other: View) -> Flags:
+        """Where tiles of equal size begin at one index.
+
+        That depends on which dimensions one tile covers, and on the sizes of those that are divided.
+        """
+        tiles = self._tiles
+        if self._whole is None:
+            self._whole = tiles.whole()
+        divided = _divided((*one.place, *other.place))
+        axes = [axis for axis, symbol in enumerate(tiles.symbols) if symbol in divided]
+        columns = [self._whole, *(tiles.sizes[axis] for axis in axes)]
+        same = np.zeros(tiles.count, np.bool_)
+        asked: dict[tuple[int, ...], bool] = {}
+        for tiling in np.flatnonzero(self._same_size(one, other)):
+            key = tuple(int(column[tiling]) for column in columns)
+            agree = asked.get(key)
+            if agree is None:
+                whole, *sizes = key
+                steps = {tiles.symbols[axis]: size for axis, size in zip(axes, sizes, strict=True)}
+                begins = (tiles.origin(view.place, whole, steps) for view in (one, other))
+                agree = asked[key] = next(begins) == next(begins)
+            same[tiling] = agree
+        return same
+
+
+def _divided(place: Place) -> set[Symbol]:
+    """The symbols in quotients and remainders."""
+    found: set[Symbol] = set()
+    pending = [(atom, False) for index in place for atom, _ in index.terms]
+    while pending:
+        atom, inside = pending.pop()
+        if isinstance(atom, Symbol):
+            if inside:
+                found.add(atom)
+        else:
+            pending.extend((inner, True) for inner, _ in atom.dividend.terms)
+    return found

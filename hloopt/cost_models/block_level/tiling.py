@@ -5,8 +5,9 @@ A value may be needed under several indices; each is a tile of its own, unless t
 
 from __future__ import annotations
 
-from collections.abc import Set as AbstractSet
+from collections.abc import Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Final, TypeAlias
 
 import numpy as np
@@ -90,9 +91,23 @@ class Tiles:
             found |= (size > symbol.high).astype(np.int64) << axis
         return found
 
-    def origin(self, place: Place, whole: int) -> Place:
-        """Where a tile begins: ranges begin at 0, and so do dimensions that one tile covers."""
-        moving = {symbol for axis, symbol in enumerate(self.symbols) if not whole >> axis & 1}
+    def origin(
+        self, place: Place, whole: int, steps: Mapping[Symbol, int] = MappingProxyType({})
+    ) -> Place:
+        """Where a tile begins: ranges begin at 0, and so do dimensions that one tile covers.
+
+        Of dimensions in ``steps``, which have tiles of that size, it is known that they begin at multiples.
+        """
+        moving: dict[Symbol, Index] = {}
+        for axis, symbol in enumerate(self.symbols):
+            if whole >> axis & 1:
+                continue
+            step = steps.get(symbol)
+            moving[symbol] = (
+                symbol.index
+                if step is None
+                else Symbol(symbol.name, 0, symbol.high // step).index * step
+            )
         return tuple(_moving(index, moving) for index in place)
 
 
@@ -290,15 +305,16 @@ def tile(kernel: Kernel, root: Instruction, rows: Numbers) -> Tiles | Untiled:
     return Tiles(nodes, nodes[-1], symbols, columns, walk.fits, walk.fine, blocks)
 
 
-def _moving(index: Index, moving: AbstractSet[Symbol]) -> Index:
-    """An index with every symbol but those that move at 0."""
+def _moving(index: Index, moving: Mapping[Symbol, Index]) -> Index:
+    """An index with its symbols replaced; all others are 0."""
     total = Index(index.constant)
     for atom, factor in index.terms:
         if isinstance(atom, Symbol):
-            if atom in moving:
-                total += Index(0, ((atom, factor),))
-            continue
-        inner = _moving(atom.dividend, moving)
-        part = inner // atom.divisor if isinstance(atom, Quotient) else inner % atom.divisor
+            part = moving.get(atom)
+            if part is None:
+                continue
+        else:
+            inner = _moving(atom.dividend, moving)
+            part = inner // atom.divisor if isinstance(atom, Quotient) else inner % atom.divisor
         total += part * factor
     return total
