@@ -91,7 +91,7 @@ def price(
     read, bytes_read, coalesced = _reads(tiles, outside, unique, target)
     write, bytes_written = _writes(roots, target)
     memory = read + write
-    together = compute + memory - _quarters(np.minimum(compute, memory) * _PARALLEL)
+    together = compute + memory - _scaled(np.minimum(compute, memory), _PARALLEL)
     fits = _fits_registers(tiles, roots, inside, outside, target)
     return Prices(
         flops,
@@ -108,9 +108,15 @@ def price(
     )
 
 
-def _quarters(nanoseconds: Reals) -> Reals:
-    rounded: Reals = np.floor(nanoseconds * 4 + 0.5) / 4
+def _of_seconds(seconds: Reals) -> Reals:
+    """``durations.of_seconds`` of many."""
+    rounded: Reals = np.floor(seconds * 4e9 + 0.5) / 4
     return rounded
+
+
+def _scaled(nanoseconds: Reals | float, factor: Reals | float) -> Reals:
+    """``durations.scaled`` of many."""
+    return _of_seconds(np.multiply(np.multiply(nanoseconds, 4), factor) / 4e9)
 
 
 def _warps(tiles: Tiles) -> Numbers:
@@ -147,7 +153,7 @@ def _compute_time(target: Target, flops: Numbers, blocks: Numbers, warps: Number
     active = np.minimum(blocks, target.cores)
     clock = float(np.float32(target.clock_ghz) * np.float32(2))
     rate = (clock * (lanes * active)).astype(np.int64)
-    return _quarters((flops.astype(np.float32) / rate.astype(np.float32)).astype(np.float64))
+    return _scaled(1.0, (flops.astype(np.float32) / rate.astype(np.float32)).astype(np.float64))
 
 
 def _reads(
@@ -223,7 +229,7 @@ def _read_time(
     most = blocks.astype(np.float32) * each
     first = net.astype(np.float32) / np.minimum(memory, most)
     rest = (moved - net).astype(np.float32) / np.minimum(again, most)
-    return _seconds(first.astype(np.float64)) + _seconds(rest.astype(np.float64))
+    return _of_seconds(first.astype(np.float64)) + _of_seconds(rest.astype(np.float64))
 
 
 def _writes(roots: tuple[Tile, ...], target: Target) -> tuple[Reals, int]:
@@ -232,13 +238,9 @@ def _writes(roots: tuple[Tile, ...], target: Target) -> tuple[Reals, int]:
     for root in roots:
         shape = root.node.array
         bandwidth = (_used(root.view, shape, target) * target.memory_bandwidth).astype(np.int64)
-        time = time + _seconds(shape.byte_size / bandwidth)
+        time = time + _of_seconds(shape.byte_size / bandwidth)
         total += shape.byte_size
     return time, total
-
-
-def _seconds(seconds: Reals) -> Reals:
-    return _quarters(seconds * 1e9)
 
 
 def _fits_registers(
