@@ -7,7 +7,8 @@ from types import MappingProxyType
 from typing import ClassVar, Final
 
 from hloopt.analysis.emitters.kind import has_kernel
-from hloopt.cost_models.counting import Counting, elements_of
+from hloopt.cost_models.counting import Counting, elements_of, narrow
+from hloopt.cost_models.durations import of_seconds
 from hloopt.cost_models.model import Comparison, CostModel, RunTime
 from hloopt.cost_models.usage import OperandUse, UsageAnalysis, slots_of
 from hloopt.ir import Instruction
@@ -64,13 +65,15 @@ class Xla2023(CostModel):
 
     The formulas are those of XLA's ``GpuPerformanceModel::EstimateRunTimes`` (gpu_performance_model.cc) and
     ``GpuHloCostAnalysis`` of April 2023.  Reads go through the caches their operand fits in; nothing is said
-    about coalescing or occupancy.
+    about coalescing or occupancy.  Numbers are rounded where XLA rounds them: to f32, and times to a quarter of
+    a nanosecond.  Computing takes no time on a device whose lanes are not known (TPUs).
     """
 
     name: ClassVar[str] = "xla-2023"
 
     def __init__(self, target: Target, usage: UsageAnalysis | None = None) -> None:
         super().__init__(target, usage if usage is not None else UsageAnalysis(COUNTING))
+        self._bandwidth = narrow(target.memory_bandwidth)
 
     def run_time(self, instruction: Instruction) -> RunTime:
         """By the terms that a producer is priced by where it stays a kernel."""
@@ -104,9 +107,10 @@ class Xla2023(CostModel):
         elements, written = elements_of(producer.shape), usage.bytes_written
         for consumer in consumers:
             used = self._utilization(producer, consumer)
-            compute = self._compute_ns(int(usage.flops * used), int(elements * used))
+            compute = self._compute_ns(_share(usage.flops, used), _share(elements, used))
+            read = _share(written, used)
             fused += max(compute, self._read_operands_ns(usage.operands, used))
-            unfused += self._read_ns(int(min(written, written * used)), int(written * used))
+            unfused += self._read_ns(min(written, read), read)
         if multi_output:
             fused += alone.write_ns
         return Comparison(unfused / 1000, fused / 1000)
@@ -130,24 +134,30 @@ class Xla2023(CostModel):
     def _compute_ns(self, flops: int, elements: int) -> float:
         """A thread computes one element; as many as there are lanes do so at once."""
         lanes = min(elements, self.target.cores * self.target.fpus_per_core)
-        return flops / (2 * self.target.clock_ghz * lanes) if lanes else 0.0
+        rate = narrow(narrow(2e9 * self.target.clock_ghz) * lanes)
+        return of_seconds(narrow(narrow(flops) / rate)) if rate else 0.0
 
     def _read_operands_ns(self, uses: Sequence[OperandUse], used: float) -> float:
         """Reading all operands of a kernel of which the share ``used`` is computed."""
         return sum(self._read_operand_ns(use, used) for use in uses)
 
     def _read_operand_ns(self, use: OperandUse, used: float) -> float:
-        size = int(use.bytes / use.utilization) if use.utilization else 0
-        return self._read_ns(min(size, use.bytes), int(use.bytes * used))
+        size = int(narrow(narrow(use.bytes) / use.utilization)) if use.utilization else 0
+        return self._read_ns(min(size, use.bytes), _share(use.bytes, used))
 
     def _read_ns(self, different: int, total: int) -> float:
         """Reading ``total`` bytes, of which ``different`` are different ones."""
-        speed = self.target.memory_bandwidth / 1e9
+        speed = self._bandwidth
         if different < self.target.l2_size:
-            speed *= _L2_SPEEDUP
+            speed = narrow(speed * _L2_SPEEDUP)
             if different < _L1_BYTES_PER_CORE * self.target.cores:
-                speed *= _L1_SPEEDUP
-        return total / speed
+                speed = narrow(speed * _L1_SPEEDUP)
+        return of_seconds(narrow(narrow(total) / speed))
 
     def _write_ns(self, written: int) -> float:
-        return written * 1e9 / self.target.memory_bandwidth
+        return of_seconds(narrow(narrow(written) / self._bandwidth))
+
+
+def _share(count: int, used: float) -> int:
+    """A part of a number, as XLA computes it in f32."""
+    return int(narrow(narrow(count) * used))
