@@ -140,8 +140,9 @@ def copy_in(fusion: Instruction, source: Instruction, *, alone: bool) -> dict[in
         edit.remove(parameter)
     edit.remove_operands(fusion, set(read.values()))
     set_aliases(fusion, kept)
-    for before in source.control_predecessors:
-        edit.add_control_edge(before, fusion)
+    for waited in (source, *read.values()):
+        for before in waited.control_predecessors:
+            edit.add_control_edge(before, fusion)
     return inner
 
 

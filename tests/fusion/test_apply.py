@@ -13,6 +13,7 @@ from hloopt.fusion import apply
 from hloopt.ir import Instruction, Module
 from hloopt.passes.defuse import Defuse
 from hloopt.rewrite.pass_ import PassLog
+from support import count_calls
 
 NEVER = frozenset({"parameter", "tuple", "get-tuple-element"})
 
@@ -345,3 +346,49 @@ def test_a_fusion_of_ops_without_a_module_is_refused() -> None:
     alone = Instruction("a", "negate", hloopt.parse(f"{HEAD}ENTRY e {{ ROOT x = f32[] constant(1) }}").entry.root.shape)  # fmt: skip
     with pytest.raises(ValueError, match="a is in no module"):
         apply.fuse(alone, alone)
+
+
+def test_the_cost_of_an_edit_is_that_of_what_moves() -> None:
+    """However long the consumer's body is."""
+
+    def calls(length: int) -> int:
+        chain = "".join(f"step{at + 1} = f32[8] negate(step{at})\n" for at in range(length))
+        body = f"long {{ step0 = f32[8] parameter(0)\n{chain}ROOT r = f32[8] abs(step{length}) }}\n"
+        module = _module(
+            """
+  x = f32[8] parameter(0)
+  p = f32[8] fusion(x, x), kind=kLoop, calls=f
+  q = f32[8] sine(x)
+  c = f32[8] fusion(p), kind=kLoop, calls=long
+  ROOT r = (f32[8], f32[8]) tuple(q, c)""",
+            FUSED + body,
+        )
+        p, q, c = _named(module, "p", "q", "c")
+
+        def edits() -> None:
+            apply.fuse_multi_output(p, c)
+            apply.merge_siblings(c, q)
+
+        return count_calls(edits)
+
+    assert calls(10) == calls(400)
+
+
+def test_what_an_element_waits_for_comes_before_the_fusion() -> None:
+    """Control edges of the ``get-tuple-element`` between the two are those of the fusion."""
+    module = _module(
+        """
+  x = f32[8] parameter(0)
+  before = f32[8] cosine(x)
+  p = (f32[8], f32[8], f32[8]) fusion(x), kind=kLoop, calls=g
+  e = f32[8] get-tuple-element(p), index=1, control-predecessors={before}
+  c = f32[8] negate(e)
+  ROOT r = (f32[8], f32[8]) tuple(before, c)""",
+        FUSED,
+    )
+    p, c, before = _named(module, "p", "c", "before")
+    fusion = apply.fuse(p, c)
+    assert apply.remove_unused(p)
+    hloopt.verify(module)
+    assert fusion.control_predecessors == (before,)
+    assert [entry.opcode for entry in fusion.attributes["calls"]] == ["parameter", "abs", "negate"]

@@ -136,6 +136,22 @@ def test_replace_uses_leaves_the_replacement_alone() -> None:
     check_links(module)
 
 
+def test_operands_are_added_and_left_out() -> None:
+    """Whoever stays an operand keeps its place among the users; an operand may be there twice."""
+    module, computation, at = diamond()
+    other = make(computation, "other", "sine", at["a"])
+    edit.add_operands(at["c"], (at["a"], at["p"]))
+    assert at["c"].operands == (at["a"], at["b"], at["a"], at["p"])
+    assert list(at["a"].users.items()) == [(at["c"], 2), (other, 1)]
+    check_links(module)
+
+    edit.remove_operands(at["c"], {at["b"], at["p"]})
+    assert at["c"].operands == (at["a"], at["a"])
+    assert list(at["a"].users) == [at["c"], other]
+    assert not at["b"].users
+    check_links(module)
+
+
 def test_remove_refuses_used_instructions() -> None:
     """Neither an operand nor the root can be taken out."""
     _, _, at = diamond()
