@@ -21,6 +21,8 @@ __all__ = ["FusionAnswer", "Questions"]
 
 MOST_LOST = 10
 """Refusals that are told without a name."""
+_NO_KERNEL = frozenset({"bitcast", "constant"})
+"""Ops that may be fused and cost nothing apart."""
 _MOST = 10
 """Instructions or pairs that a pattern shows."""
 
@@ -75,7 +77,7 @@ class Questions:
         return FusionAnswer(told, tuple(shows))
 
     def _around(self, name: str, nodes: list[Node]) -> FusionAnswer:
-        from hloopt.fusion.story import PLUMBING
+        from hloopt.fusion.story_parts import PLUMBING
         from hloopt.report.fusion import around_json, show_around
 
         if all(node.opcode in PLUMBING for node in nodes):
@@ -202,7 +204,8 @@ def _story(module: Module, trail: Trail, target: Target) -> Story:
         key = computation, producer, consumer
         if key not in known:
             first, second = (trail.alive.get((computation, name)) for name in key[1:])
-            known[key] = _compare(model, first, second)
+            users = [second] if consumer else list(first.users) if first is not None else []
+            known[key] = _compare(model, first, users)
         return known[key]
 
     alive = {place: trail.final_name(*place) for place in trail.alive}
@@ -210,18 +213,27 @@ def _story(module: Module, trail: Trail, target: Target) -> Story:
 
 
 def _compare(
-    model: CostModel, producer: Instruction | None, consumer: Instruction | None
+    model: CostModel, producer: Instruction | None, consumers: Sequence[Instruction | None]
 ) -> Comparison | None:
-    """What fusing two kernels of the finished module would save; a producer with other users stays for them."""
+    """What fusing kernels of the finished module would save; a producer with other users stays for these."""
     from hloopt.cost_models.model import Comparison
-    from hloopt.fusion.ledger import may_be_fused
 
-    if producer is None or consumer is None or consumer not in producer.users:
+    users = [entry for entry in consumers if entry is not None]
+    if producer is None or not users or len(users) < len(consumers):
         return None
-    if not (may_be_fused(producer) and may_be_fused(consumer)):
+    if not all(entry in producer.users and _is_kernel(entry) for entry in users):
         return None
-    found = model.compare(producer, [consumer])
-    if len(producer.users) == 1 and not producer.is_root:
+    if not _is_kernel(producer):
+        return None
+    found = model.compare(producer, users)
+    if len(producer.users) == len(users) and not producer.is_root:
         return found
     stays = (model.run_time(producer).exec_ns + model.launch_ns) / 1000
     return Comparison(found.unfused_us, found.fused_us + stays)
+
+
+def _is_kernel(instruction: Instruction) -> bool:
+    """Whether an instruction may be fused, and costs something apart."""
+    from hloopt.fusion.ledger import may_be_fused
+
+    return instruction.opcode not in _NO_KERNEL and may_be_fused(instruction)

@@ -13,149 +13,34 @@ from itertools import pairwise
 from typing import Final
 
 from hloopt.cost_models.model import Comparison
-from hloopt.fusion.decision import Decision
 from hloopt.fusion.ledger import Ledger
 from hloopt.fusion.plan import FusionStep, Refusal
 from hloopt.fusion.remedies import is_advisable, remedies
+from hloopt.fusion.story_parts import (
+    PLUMBING,
+    Around,
+    Edge,
+    Joined,
+    KernelFacts,
+    Lost,
+    Pair,
+    Word,
+)
 from hloopt.fusion.trail import Node, Stage
 
-__all__ = [
-    "PLUMBING",
-    "Around",
-    "Edge",
-    "Joined",
-    "KernelFacts",
-    "Lost",
-    "Pair",
-    "Place",
-    "Story",
-    "Word",
-]
+__all__ = ["Place", "Story", "Times"]
 
 Place = tuple[str, str]
 """Computation and name."""
 Times = Callable[[str, str, str], Comparison | None]
-"""Computation, producer and consumer after all strategies: the times apart and fused, where a model tells."""
+"""Computation, producer and consumer after all strategies: the times apart and fused, where a model tells.
 
-PLUMBING: Final = frozenset({"parameter", "tuple", "get-tuple-element"})
-"""What no kernel computes."""
+An empty consumer means all that use the producer, together."""
+
+_INTO_ALL: Final = frozenset({"fusion-merger", "priority-fusion"})
+"""Strategies that fuse a producer into all of its users or into none."""
 _FAR: Final = 10_000
 """Nodes that a search for a path looks at before it gives up."""
-
-
-@dataclass(frozen=True, slots=True)
-class KernelFacts:
-    """A kernel: a fusion with its members, or an instruction by itself (``kind`` is empty).
-
-    ``outputs`` are the members whose results it gives, ``now`` what it is called after all passes: empty where
-    it is gone.
-    """
-
-    computation: str
-    name: str
-    kind: str
-    members: tuple[str, ...]
-    outputs: tuple[str, ...]
-    now: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class Word:
-    """What a strategy said about a pair that it kept apart; names are those of that moment.
-
-    options     the pass with the option that would let the pair through
-    advisable   whether a rule or lock file of the user could have it otherwise
-    comparison  the times it believed in, or those of the cost model
-    model       whose times these are
-    """
-
-    pass_name: str
-    run: int
-    producer: str
-    consumer: str
-    decision: Decision
-    comparison: Comparison | None
-    options: tuple[str, ...] = ()
-    advisable: bool = False
-    model: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class Joined:
-    """How a producer came into a kernel."""
-
-    pass_name: str
-    run: int
-    producer: str
-    consumer: str
-    fusion: str
-    duplicated: bool
-    multi_output: bool
-    comparison: Comparison | None
-
-
-@dataclass(frozen=True, slots=True)
-class Edge:
-    """A result and one user of it; ``common`` are the kernels that have both, else ``words`` say why none has.
-
-    ``joined`` tells how they came together.  ``words`` has the last word of each run, the latest last.
-    """
-
-    producer: Node
-    consumer: Node
-    producer_kernels: tuple[KernelFacts, ...]
-    consumer_kernels: tuple[KernelFacts, ...]
-    common: tuple[KernelFacts, ...]
-    joined: tuple[Joined, ...] = ()
-    words: tuple[Word, ...] = ()
-
-    @property
-    def is_plumbing(self) -> bool:
-        """Whether no kernel computes one of the two."""
-        return self.producer.opcode in PLUMBING or self.consumer.opcode in PLUMBING
-
-
-@dataclass(frozen=True, slots=True)
-class Pair:
-    """Two instructions: ``relation`` is ``path`` (second needs first), ``siblings`` or ``none``.
-
-    ``edges`` are those of the path that crosses fewest kernels; ``shared`` names what siblings both read.
-    """
-
-    first: Node
-    second: Node
-    relation: str
-    common: tuple[KernelFacts, ...]
-    edges: tuple[Edge, ...] = ()
-    shared: tuple[str, ...] = ()
-    words: tuple[Word, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class Around:
-    """One instruction: its kernels, how they came about, and its neighbours that are in none of them."""
-
-    node: Node
-    kernels: tuple[KernelFacts, ...]
-    joined: tuple[Joined, ...]
-    apart: tuple[Edge, ...]
-    words: tuple[Word, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class Lost:
-    """The refusal of a producer that costs most by the cost model; ``others`` are consumers that cost less."""
-
-    computation: str
-    word: Word
-    source: str
-    place: str
-    others: int = 0
-
-    @property
-    def lost_us(self) -> float:
-        """What fusing would save."""
-        return self.word.comparison.gain_us if self.word.comparison is not None else 0.0
 
 
 @dataclass
@@ -277,15 +162,29 @@ class Story:
 
     def _words(self, producer: Node, consumer: Node | None) -> tuple[Word, ...]:
         """The last word of each run about a pair; about the producer alone where there is no other."""
-        last: dict[int, tuple[bool, _Said]] = {}
+        found: dict[tuple[int, str], _Said] = {}
+        exact: set[int] = set()
         for said in self._said_of(producer):
-            exact = consumer is not None and consumer.name in said.consumers
-            if said.refusal.consumer and not exact:
-                continue
-            known = last.get(said.stage.run)
-            if known is None or exact or not known[0]:
-                last[said.stage.run] = exact, said
-        return tuple(self._word(said) for _, (_, said) in sorted(last.items()))
+            run, target = said.stage.run, said.refusal.consumer
+            if consumer is not None and consumer.name in said.consumers:
+                exact.add(run)
+                found[run, target] = said
+                if said.refusal.decision.code == "not-into-all":
+                    found |= self._blocker(producer, said)
+            elif not target:
+                found[run, target] = said
+        return tuple(
+            self._word(said)
+            for (run, target), said in sorted(found.items(), key=lambda row: row[0][0])
+            if target or run not in exact
+        )
+
+    def _blocker(self, producer: Node, said: _Said) -> dict[tuple[int, str], _Said]:
+        """What was said of the user that kept a producer from all of its users."""
+        place = said.stage.run, said.refusal.decision.words
+        others = self._said_of(producer)
+        found = [other for other in others if (other.stage.run, other.refusal.consumer) == place]
+        return {place: found[-1]} if found else {}
 
     def _said_of(self, producer: Node) -> Iterator[_Said]:
         """What was said of a producer; of an element of a tuple, what was said of who makes them all."""
@@ -300,9 +199,14 @@ class Story:
         refusal = said.refusal
         comparison = refusal.comparison or refusal.decision.comparison
         model = said.stage.plan.cost_model
-        if comparison is None and self.times is not None and refusal.consumer:
-            comparison = self.times(refusal.computation, refusal.producer, refusal.consumer)
-            model = self.model
+        if comparison is None and self.times is not None:
+            home = refusal.computation
+            first = self._standing(home, refusal.producer, said.producers)
+            second = self._standing(home, refusal.consumer, said.consumers)
+            if said.stage.plan.strategy in _INTO_ALL:
+                second = ""
+            if first and (second or not refusal.consumer or said.stage.plan.strategy in _INTO_ALL):
+                comparison, model = self.times(home, first, second), self.model
         return Word(
             said.stage.plan.strategy,
             said.stage.run,
@@ -314,6 +218,16 @@ class Story:
             is_advisable(refusal.decision),
             model if comparison is not None else "",
         )
+
+    def _standing(self, computation: str, name: str, members: dict[str, None]) -> str:
+        """The kernel that has become of what a strategy called so; empty where there is none, or several."""
+        if not name or (computation, name) in self.kernels:
+            return name
+        found: set[str] | None = None
+        for member in members:
+            homes = {kernel.name for kernel in self._homes.get((computation, member), ())}
+            found = homes if found is None else found & homes
+        return found.pop() if found is not None and len(found) == 1 else ""
 
     def pair(self, first: Node, second: Node) -> Pair:
         """What there is between two instructions of one computation, in the order of their dependence."""
@@ -408,25 +322,25 @@ class Story:
             return comparison.gain_us if comparison is not None else 0.0
 
         word, said = max(words, key=gain)
-        node = self.nodes.get((computation, next(iter(said.producers))))
+        # What a kernel computes last stands for it.
+        known = (self.nodes.get((computation, name)) for name in said.producers)
+        node = max(filter(None, known), key=lambda node: node.number, default=None)
         where = (node.source, node.place) if node is not None else ("", "")
         return Lost(computation, word, *where, len(words) - 1)
 
     def _last_words(self) -> Iterator[_Said]:
-        """Of each pair that stands after all strategies, the last refusal."""
+        """Of each pair of kernels that stands after all strategies, the last refusal."""
         last: dict[tuple[str, str, str], _Said] = {}
         for rows in self._said.values():
             for said in rows:
-                refusal = said.refusal
-                place = refusal.computation, refusal.producer, refusal.consumer
-                known = last.get(place)
-                if known is None or known.stage.run < said.stage.run:
-                    last[place] = said
-        for (home, producer, consumer), said in last.items():
-            if (home, producer) in self.kernels and (
-                not consumer or (home, consumer) in self.kernels
-            ):
-                yield said
+                refusal, home = said.refusal, said.refusal.computation
+                first = self._standing(home, refusal.producer, said.producers)
+                second = self._standing(home, refusal.consumer, said.consumers)
+                if first and first != second and bool(second) == bool(refusal.consumer):
+                    known = last.get((home, first, second))
+                    if known is None or known.stage.run < said.stage.run:
+                        last[home, first, second] = said
+        yield from last.values()
 
 
 def _joined(taken: _Taken) -> Joined:

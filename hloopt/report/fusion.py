@@ -10,7 +10,7 @@ from rich.text import Text
 
 from hloopt.cost_models.model import Comparison
 from hloopt.fusion.barriers import Barrier
-from hloopt.fusion.story import Around, Edge, Joined, KernelFacts, Lost, Pair, Word
+from hloopt.fusion.story_parts import Around, Edge, Joined, KernelFacts, Lost, Pair, Word
 from hloopt.fusion.trail import Node
 from hloopt.report.console import table
 
@@ -29,8 +29,8 @@ __all__ = [
 _MOST_MEMBERS = 12
 _MOST_ROWS = 12
 _MOST_BARRIERS = 3
-_WITH_TIMES = frozenset({"slower", "triton-slower"})
-"""Reasons that name the times themselves."""
+_WITHOUT_TIMES = frozenset({"not-into-all", "slower", "triton-slower"})
+"""Reasons that name times themselves, or follow from one that has them."""
 
 
 def show_pair(pair: Pair, console: Console) -> None:
@@ -109,16 +109,16 @@ def _is_plumbing(node: Node) -> bool:
 
 
 def _word(word: Word) -> str:
-    told = word.decision.code not in _WITH_TIMES and word.comparison is not None
+    told = word.decision.code not in _WITHOUT_TIMES and word.comparison is not None
     times = f" ({times_text(word.comparison)})" if told and word.comparison is not None else ""
     return f"{word.pass_name}: {word.decision}{times}"
 
 
 def times_text(comparison: Comparison) -> str:
-    """``3.21 us apart, 2.10 us fused: 1.11 us lost``."""
+    """``3.21 us apart, 2.10 us fused: fusing would save 1.11 us``."""
     gain = comparison.gain_us
     told = f"{comparison.unfused_us:.2f} us apart, {comparison.fused_us:.2f} us fused"
-    return f"{told}: {gain:.2f} us lost" if gain > 0 else f"{told}: {-gain:.2f} us saved"
+    return f"{told}: fusing would {'save' if gain > 0 else 'cost'} {abs(gain):.2f} us"
 
 
 def _between(pair: Pair) -> tuple[str, str]:

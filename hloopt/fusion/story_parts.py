@@ -1,0 +1,130 @@
+"""What a story of fusion is told in: kernels, words of strategies, uses of results, pairs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from hloopt.cost_models.model import Comparison
+from hloopt.fusion.decision import Decision
+from hloopt.fusion.trail import Node
+
+__all__ = ["PLUMBING", "Around", "Edge", "Joined", "KernelFacts", "Lost", "Pair", "Word"]
+
+PLUMBING: Final = frozenset({"parameter", "tuple", "get-tuple-element"})
+"""What no kernel computes."""
+
+
+@dataclass(frozen=True, slots=True)
+class KernelFacts:
+    """A kernel: a fusion with its members, or an instruction by itself (``kind`` is empty).
+
+    ``outputs`` are the members whose results it gives, ``now`` what it is called after all passes: empty where
+    it is gone.
+    """
+
+    computation: str
+    name: str
+    kind: str
+    members: tuple[str, ...]
+    outputs: tuple[str, ...]
+    now: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Word:
+    """What a strategy said about a pair that it kept apart; names are those of that moment.
+
+    options     the pass with the option that would let the pair through
+    advisable   whether a rule or lock file of the user could have it otherwise
+    comparison  the times it believed in, or those of the cost model
+    model       whose times these are
+    """
+
+    pass_name: str
+    run: int
+    producer: str
+    consumer: str
+    decision: Decision
+    comparison: Comparison | None
+    options: tuple[str, ...] = ()
+    advisable: bool = False
+    model: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Joined:
+    """How a producer came into a kernel."""
+
+    pass_name: str
+    run: int
+    producer: str
+    consumer: str
+    fusion: str
+    duplicated: bool
+    multi_output: bool
+    comparison: Comparison | None
+
+
+@dataclass(frozen=True, slots=True)
+class Edge:
+    """A result and one user of it; ``common`` are the kernels that have both, else ``words`` say why none has.
+
+    ``joined`` tells how they came together.  ``words`` has the last word of each run, the latest last.
+    """
+
+    producer: Node
+    consumer: Node
+    producer_kernels: tuple[KernelFacts, ...]
+    consumer_kernels: tuple[KernelFacts, ...]
+    common: tuple[KernelFacts, ...]
+    joined: tuple[Joined, ...] = ()
+    words: tuple[Word, ...] = ()
+
+    @property
+    def is_plumbing(self) -> bool:
+        """Whether no kernel computes one of the two."""
+        return self.producer.opcode in PLUMBING or self.consumer.opcode in PLUMBING
+
+
+@dataclass(frozen=True, slots=True)
+class Pair:
+    """Two instructions: ``relation`` is ``path`` (second needs first), ``siblings`` or ``none``.
+
+    ``edges`` are those of the path that crosses fewest kernels; ``shared`` names what siblings both read.
+    """
+
+    first: Node
+    second: Node
+    relation: str
+    common: tuple[KernelFacts, ...]
+    edges: tuple[Edge, ...] = ()
+    shared: tuple[str, ...] = ()
+    words: tuple[Word, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Around:
+    """One instruction: its kernels, how they came about, and its neighbours that are in none of them."""
+
+    node: Node
+    kernels: tuple[KernelFacts, ...]
+    joined: tuple[Joined, ...]
+    apart: tuple[Edge, ...]
+    words: tuple[Word, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Lost:
+    """The refusal of a producer that costs most by the cost model; ``others`` are consumers that cost less."""
+
+    computation: str
+    word: Word
+    source: str
+    place: str
+    others: int = 0
+
+    @property
+    def lost_us(self) -> float:
+        """What fusing would save."""
+        return self.word.comparison.gain_us if self.word.comparison is not None else 0.0

@@ -1,0 +1,167 @@
+"""``hloopt explain`` about fusion: names and patterns, JSON, what it refuses to guess."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from support import invoke
+
+TEXT = """HloModule m
+
+sum { p = f32[] parameter(0) q = f32[] parameter(1) ROOT s = f32[] add(p, q) }
+
+ENTRY main {
+  x = f32[64,64] parameter(0)
+  y = f32[64,64] parameter(1)
+  zero = f32[] constant(0)
+  a = f32[64,64] add(x, y), metadata={op_name="jit(f)/add" source_file="net.py" source_line=3}
+  e = f32[64,64] log(a), metadata={op_name="jit(f)/log" source_file="net.py" source_line=4}
+  b = f32[64,64] multiply(e, x)
+  total = f32[64] reduce(e, zero), dimensions={1}, to_apply=sum
+  ROOT out = (f32[64,64], f32[64]) tuple(b, total)
+}
+"""
+PASSES = ("--passes", "instruction-fusion")
+
+
+@pytest.fixture(autouse=True)
+def _file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "m.hlo").write_text(TEXT)
+
+
+def explained(*words: str) -> Any:
+    """The JSON about the one module."""
+    passes = () if "--passes" in words else PASSES
+    result = invoke("explain", "m.hlo", *words, *passes, "--json")
+    assert result.exit_code == 0, result.stderr
+    (module,) = json.loads(result.stdout)["modules"]
+    return module
+
+
+def test_a_pair_as_json() -> None:
+    """Every figure and name of the text, with its code; the form is for scripts."""
+    (pair,) = explained("e", "b")["fusion"]["pairs"]
+    assert pair["together"] is False
+    assert pair["relation"] == "path"
+    assert pair["first"] == {
+        "computation": "main",
+        "name": "e",
+        "opcode": "log",
+        "shape": "f32[64,64]",
+        "op_name": "jit(f)/log",
+        "place": "m.hlo:10:3",
+        "source": "net.py:4",
+    }
+    (edge,) = pair["edges"]
+    (refusal,) = edge["refusals"]
+    assert refusal["code"] == "expensive-to-duplicate"
+    assert refusal["pass"] == "instruction-fusion"
+    assert refusal["advisable"] is True
+    assert refusal["model"] == "xla-2026, h200"
+    assert refusal["unfused_us"] > 2
+    assert set(refusal) == {
+        "pass", "run", "producer", "consumer", "code", "reason", "limit", "actual", "options",
+        "advisable", "model", "unfused_us", "fused_us",
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [
+        ("%e", "%b"),
+        ("op:log", "op:multiply"),
+        ("op_name:*/log", "b"),
+        ("/^e$/", "/^b$/"),
+        ("b", "e"),
+    ],
+)
+def test_patterns_mean_instructions_of_the_file(first: str, second: str) -> None:
+    """By name, opcode, ``op_name`` or expression, in either order."""
+    (pair,) = explained(first, second)["fusion"]["pairs"]
+    assert (pair["first"]["name"], pair["second"]["name"]) == ("e", "b")
+
+
+def test_a_pattern_of_several_shows_those_that_read_each_other() -> None:
+    """``e`` has two users; other pairs are not worth a word."""
+    pairs = explained("op:log", "*")["fusion"]["pairs"]
+    names = {(pair["first"]["name"], pair["second"]["name"]) for pair in pairs}
+    assert names == {("a", "e"), ("e", "b"), ("e", "total")}
+
+
+def test_one_instruction() -> None:
+    """Its kernel, who joined it, which neighbours did not, and the choice of its kernel."""
+    module = explained("a")
+    (found,) = module["fusion"]["instructions"]
+    (kernel,) = found["kernels"]
+    assert kernel["members"] == ["a", "e"]
+    assert [step["producer"] for step in found["joined"]] == ["a"]
+    (choice,) = module["choices"]
+    assert choice["instruction"] == kernel["now"]
+    text = invoke("explain", "m.hlo", "a", *PASSES).stdout
+    assert "%a: add at m.hlo:9:3, from net.py:3 (jit(f)/add)" in text
+
+
+def test_a_kernel_is_explained_by_its_own_name() -> None:
+    """A fusion that was made: its results stand for it."""
+    (found,) = explained("a")["fusion"]["instructions"]
+    (kernel,) = found["kernels"]
+    (same,) = explained(kernel["name"])["fusion"]["instructions"]
+    assert same["instruction"]["name"] == "e"
+
+
+def test_no_name() -> None:
+    """What costs most, with the user's line, then the summary."""
+    module = explained("--passes", "priority-fusion{max_operands=2}")
+    assert module["summary"]
+    row = module["fusion"]["refusals"][0]
+    assert (row["code"], row["source"]) == ("operands", "net.py:3")
+    assert row["lost_us"] == pytest.approx(row["unfused_us"] - row["fused_us"])
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("e", "bb"), "no instruction or file is called 'bb'; did you mean 'b'?"),
+        (("op:dot", "b"), "no instruction is meant by 'op:dot'"),
+        (("e", "e"), "%e is given twice: two instructions are a pair"),
+        (("e", "/(/"), "'/(/' is no regular expression"),
+        (("s", "b"), "%s (add) is part of %sum of %total, reduce: no kernel of its own"),
+        (("x",), "%x (parameter) is not run by a kernel of its own"),
+    ],
+)
+def test_names_that_mean_nothing(words: tuple[str, ...], message: str) -> None:
+    """Exit code 2, one line, nothing on stdout."""
+    result = invoke("explain", "m.hlo", *words, *PASSES)
+    assert result.exit_code == 2
+    assert message in result.stderr
+    assert not result.stdout
+
+
+def test_a_file_that_is_not_there() -> None:
+    """Two words are not taken for two instructions where the first looks like a file."""
+    result = invoke("explain", "gone.hlo", "e")
+    assert result.exit_code == 2
+    assert "gone.hlo: no such file or directory" in result.stderr
+
+
+def test_lines_of_the_answer_make_it_so(tmp_path: Path) -> None:
+    """What ``explain`` offers for a lock file is one, and does what it says."""
+    text = invoke("explain", "m.hlo", "e", "b", *PASSES).stdout
+    rows = text[text.index("  [[fuse]]") :]
+    Path("wish.toml").write_text("version = 1\n" + rows)
+    lock = ("--lock", "wish.toml", "--frozen")
+    result = invoke("explain", "m.hlo", "e", "b", *PASSES, *lock)
+    assert result.stdout.startswith("%e and %b are in one kernel\n")
+
+
+def test_it_fits_a_terminal() -> None:
+    """Tables fold at the width that there is."""
+    result = invoke("explain", "m.hlo", "e", "b", *PASSES, columns=80)
+    table = [line for line in result.stdout.splitlines() if line.startswith(("result", "%e  "))]
+    assert len(table) == 2
+    assert max(map(len, table)) <= 80
