@@ -7,9 +7,9 @@ and at each that prices a producer with its users our model is asked for the sam
 shares that agree exactly (to XLA's quarter of a nanosecond for each kernel), within 2 % and within 10 %, and
 those that do not, by the producer's and the users' opcodes and kernels.
 
-XLA's log of a producer whose users alone have changed tells the change: a launch and the times of each new
-fusion, less the times of the users it replaces.  XLA does not always find the times it has to take off (or finds
-still older ones), so that such steps are never all the same.
+XLA's log of a producer whose users have changed tells the change: a launch and the times of each new fusion,
+less the times of the users it replaces, and what the producer itself takes longer.  XLA does not always find
+the times it has to take off, so that such steps are never all the same.
 """
 
 from __future__ import annotations
@@ -80,15 +80,15 @@ class Pricing:
 class Pricer:
     """Our model's answers to the steps of one log.
 
-    ``_last``: of each producer the times of its users and of the fusions with them when it was priced last;
-    the form of an instruction changes when it grows.
+    ``_last``: of each producer its time, and the times of its users and of the fusions with them, when it was
+    priced last; the form of an instruction changes when it grows.
     """
 
     def __init__(self, log: XlaLog) -> None:
         self.log = log
         self.model = Xla2026(log.target())
         self._forms: Counter[Instruction] = Counter()
-        self._last: dict[Instruction, dict[Instruction, _Times]] = {}
+        self._last: dict[Instruction, tuple[float, dict[Instruction, _Times]]] = {}
 
     def follow(self, event: Event) -> None:
         """A fusion has been made."""
@@ -113,11 +113,12 @@ class Pricer:
             )
             for consumer in event.consumers
         }
+        own = model.run_time(producer).exec_ns
         last = self._last.get(producer)
-        self._last[producer] = times
+        self._last[producer] = own, times
         answers = [model.compare(producer, event.consumers)]
         if last is not None:
-            answers.append(_change(last, times, model.launch_ns))
+            answers.append(_change(last[1], times, model.launch_ns, own - last[0]))
         found = [
             Pricing(self.log.place(step), self.words(event), step.times, ours) for ours in answers
         ]
@@ -142,8 +143,9 @@ class _Times(NamedTuple):
 
 
 def _change(
-    last: dict[Instruction, _Times], now: dict[Instruction, _Times], launch: float
+    last: dict[Instruction, _Times], now: dict[Instruction, _Times], launch: float, own: float
 ) -> Comparison:
+    """``own``: how much longer the producer takes by itself than it did."""
     new = [
         times for user, times in now.items() if user not in last or last[user].form != times.form
     ]
@@ -153,7 +155,7 @@ def _change(
     alone = sum(times.alone for times in new) - sum(times.alone for times in gone)
     fused = sum(times.fused for times in new) - sum(times.fused for times in gone)
     launches = launch * len(new)
-    return Comparison((launches + alone) / 1000, (launches + fused) / 1000)
+    return Comparison((launches + alone + own) / 1000, (launches + fused) / 1000)
 
 
 @dataclass
