@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 import click
+from click.core import ParameterSource
 
 from hloopt.cli.options import Function
 from hloopt.cli.targets import complete_target
+from hloopt.errors import UsageError
 
 if TYPE_CHECKING:
     from hloopt.report.cost import Predictor
@@ -15,6 +18,7 @@ if TYPE_CHECKING:
 __all__ = ["predictor", "target_options"]
 
 _DEFAULT_MODEL = "xla-2026"
+_ABOUT_TIMES = ("cost_model", "by", "top")
 
 
 def _complete_model(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
@@ -41,17 +45,29 @@ def target_options(function: Function) -> Function:
     )(function)
 
 
+def _refuse(names: Iterable[str]) -> None:
+    ctx = click.get_current_context()
+    for option in ctx.command.params:
+        given = ctx.get_parameter_source(str(option.name)) is ParameterSource.COMMANDLINE
+        if given and option.name in names:
+            raise UsageError(
+                f"{option.opts[0]} is about predicted times: --target says for which device"
+            )
+
+
 def predictor(target: str | None, cost_model: str) -> Predictor | None:
     """What predicts times on a target; None without one.
 
     A device whose numbers say nothing of blocks and threads has no model: the roofline predicts all of it.
-    stderr says where no measured figures stand behind the predictions.
+    stderr says where no measured figures stand behind the predictions.  Raises ``UsageError`` for options about
+    times without a target.
     """
     from hloopt.cost_models.registry import find_model
     from hloopt.report.cost import Predictor
     from hloopt.targets import find_target
 
     if target is None:
+        _refuse(_ABOUT_TIMES)
         return None
     model = find_model(cost_model)
     device = find_target(target)

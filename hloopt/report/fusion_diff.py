@@ -106,6 +106,7 @@ def difference_json(found: Difference, verdicts: Sequence[Verdict]) -> dict[str,
                 "gained": dict(group.gained),
                 "lost": dict(group.lost),
                 "elsewhere": [kernel.name for kernel in group.elsewhere],
+                "kernel": _other_kernel(group),
             }
             for group in found.groups
         ],
@@ -270,7 +271,21 @@ def _differs(group: KernelGroup, costs: Sequence[_Costs]) -> bool:
     if group.status != "same":
         return True
     first, second = costs[0][group.before[0]], costs[1][group.after[0]]
-    return first.launches != second.launches
+    return first.launches != second.launches or bool(_other_kernel(group))
+
+
+def _other_kernel(group: KernelGroup) -> str:
+    """How the kernel of a fusion that computes the same is made otherwise; empty where it is not."""
+    if group.status != "same":
+        return ""
+    first, second = group.before[0].attributes, group.after[0].attributes
+    if "kind" not in first or "kind" not in second:
+        return ""
+    if first["kind"] != second["kind"]:
+        return f"{first['kind']} before, {second['kind']} after"
+    if first.get("backend_config") != second.get("backend_config"):
+        return "another backend_config"
+    return ""
 
 
 def _change(group: KernelGroup, costs: Sequence[_Costs]) -> int:
@@ -288,9 +303,11 @@ def _group_rows(
 ) -> Iterator[tuple[str, ...]]:
     """A line for each kernel, those before under ``-``, those after under ``+``."""
     status: str = group.status
+    other = _other_kernel(group)
     if group.status == "same" and _differs(group, costs):
-        status = "launches"
-    notes = [f"+{count} {name}" for name, count in group.gained]
+        status = "kind" if other else "launches"
+    notes = [other] if other else []
+    notes += [f"+{count} {name}" for name, count in group.gained]
     notes += [f"-{count} {name}" for name, count in group.lost]
     for mark, kernels, rows in (("-", group.before, costs[0]), ("+", group.after, costs[1])):
         for kernel in kernels:

@@ -65,6 +65,23 @@ def test_a_gate_about_time_needs_a_target(files: tuple[str, str]) -> None:
     assert "--target says for which device" in result.stderr
 
 
+def test_the_same_computation_in_another_kernel(tmp_path: Path) -> None:
+    """Kind and configuration of a fusion are no computation: the kernel is the same, and told."""
+    text = (
+        "HloModule m\nf {\n  p = f32[1000] parameter(0)\n  ROOT r = f32[1000] negate(p)\n}\nENTRY e {\n"
+        "  x = f32[1000] parameter(0)\n  ROOT y = f32[1000] fusion(x), kind=kLoop, calls=f\n}\n"
+    )
+    (tmp_path / "a.hlo").write_text(text)
+    (tmp_path / "b.hlo").write_text(text.replace("kLoop", "kInput"))
+    (tmp_path / "c.hlo").write_text(text.replace("calls=f", 'calls=f, backend_config={"a":1}'))
+    paths = [str(tmp_path / name) for name in ("a.hlo", "b.hlo", "c.hlo")]
+    (kind,) = found(paths[0], paths[1])["kernels"]
+    assert (kind["status"], kind["kernel"]) == ("same", "kLoop before, kInput after")
+    (config,) = found(paths[0], paths[2])["kernels"]
+    assert (config["status"], config["kernel"]) == ("same", "another backend_config")
+    assert "kLoop before, kInput after" in invoke("diff", paths[0], paths[1]).stdout
+
+
 def test_a_dump_directory_and_standard_input() -> None:
     """A stage of a dump beside a text from a pipe."""
     after = next(DUMP.glob("*jit_normalize.cpu_after_optimizations.txt")).read_text()
