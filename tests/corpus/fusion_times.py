@@ -2,7 +2,7 @@
 
     python tests/corpus/fusion_times.py [--worst N] [NAME...]
 
-For each ``corpus/jax`` NAME with ``NAME.prefusion.hlo`` and ``NAME.fusion_log.txt``: XLA's steps are done again,
+For each ``corpus/jax`` NAME with ``NAME.fusion_log.txt``: XLA's steps are done again on the module of the log,
 and at each that prices a producer with its users our model is asked for the same two times.  Printed are the
 shares that agree exactly (to XLA's quarter of a nanosecond for each kernel), within 2 % and within 10 %, and
 those that do not, by the producer's and the users' opcodes and kernels.
@@ -36,12 +36,10 @@ from hloopt.errors import HlooptError  # noqa: E402
 from hloopt.fusion.replay import Event, replay  # noqa: E402
 from hloopt.fusion.xla_log import Fused, Priced, XlaLog, read_log  # noqa: E402
 from hloopt.ir import Instruction  # noqa: E402
-from hloopt.pipelines import parse_pipeline  # noqa: E402
 from hloopt.source import Source  # noqa: E402
 
 __all__ = ["Agreement", "Pricer", "Pricing", "pricings"]
 
-BEFORE = "variadic-op-splitter,sort-iota-fusion"
 EXACT = 1e-4
 """Microseconds that the log's digits, and the rounding of sums in other orders, may hide."""
 
@@ -202,10 +200,9 @@ def _apart(ours: float, theirs: float) -> float:
     return abs(ours - theirs) / abs(theirs) if theirs else abs(ours)
 
 
-def pricings(before: str, log: XlaLog) -> Iterator[Pricing]:
+def pricings(log: XlaLog) -> Iterator[Pricing]:
     """Every step of the log that prices a producer, asked of our model for the log's device."""
-    module = hloopt.parse(before)
-    parse_pipeline(BEFORE).run(module)
+    module = hloopt.parse(log.module_text)
     pricer = Pricer(log)
     for event in replay(module, log):
         if isinstance(event.step, Fused):
@@ -226,11 +223,10 @@ def main() -> int:
     total = Agreement()
     for name in names:
         log = folder / f"{name}.fusion_log.txt"
-        before = (folder / f"{name}.prefusion.hlo").read_text()
         own = Agreement()
         start = time.perf_counter()
         try:
-            for pricing in pricings(before, read_log(Source(log.read_text(), log.name))):
+            for pricing in pricings(read_log(Source(log.read_text(), log.name))):
                 own.take(pricing)
         except HlooptError as error:
             print(f"{name:34} {error}", flush=True)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from pathlib import Path
 
 import pytest
@@ -18,14 +17,9 @@ def _log(root: Path) -> Path:
     return root / "tests" / "fusion" / "xla" / "steps.priority_fusion_dump.txt"
 
 
-@pytest.fixture(name="before")
-def _before(root: Path) -> Path:
-    return root / "tests" / "fusion" / "xla" / "steps.before.hlo"
-
-
-def test_all_times_of_a_log(log: Path, before: Path) -> None:
+def test_all_times_of_a_log(log: Path) -> None:
     """Each step of XLA's log has our model's times, those that tell a change only among them."""
-    found = list(pricings(before.read_text(), read_log(Source(log.read_text(), log.name))))
+    found = list(pricings(read_log(Source(log.read_text(), log.name))))
     assert len(found) == 13
     assert [entry for entry in found if not entry.is_exact] == []
     assert sum(entry.theirs.unfused_us < 2 for entry in found) > 1
@@ -33,7 +27,6 @@ def test_all_times_of_a_log(log: Path, before: Path) -> None:
 
 def test_a_wrong_time_is_told(
     log: Path,
-    before: Path,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
@@ -41,7 +34,6 @@ def test_a_wrong_time_is_told(
     """With its place, what is priced, and both sides' times."""
     folder = tmp_path / "jax"
     folder.mkdir()
-    shutil.copy(before, folder / "steps.prefusion.hlo")
     text = log.read_text().replace("us_unfused: 2.0285", "us_unfused: 4.057", 1)
     (folder / "steps.fusion_log.txt").write_text(text)
     monkeypatch.setenv("HLOOPT_CORPUS", str(tmp_path))
