@@ -1,7 +1,9 @@
 """How long a kernel will take: bytes and flops over the rates of the target, and its launches.
 
-Formulas and constants are those of XLA's GPU performance model for one instruction.  What it does not know is
-how a kernel uses the machine: that is the ``Efficiency`` each kernel states, or the table here by its name.
+Formulas and constants are those of XLA's GPU performance model for one instruction, with the launches of our
+own kernels: ``cost_models`` price the one kernel that XLA would make, whatever tile is asked about.  What that
+does not know is how a kernel uses the machine: that is the ``Efficiency`` each kernel states, or the table here
+by its name.
 """
 
 from __future__ import annotations
@@ -14,6 +16,7 @@ from typing import Final
 
 from hloopt.analysis.cost import Cost, instruction_cost
 from hloopt.analysis.layout import moves_minor_dimension
+from hloopt.cost_models.device_times import ModelOptions
 from hloopt.ir import Instruction
 from hloopt.kernels.kernel import Efficiency, Kernel, Site
 from hloopt.kernels.spec import Argument, Copy, Fill, KernelSpec, Launch, Place
@@ -21,15 +24,12 @@ from hloopt.types import DTYPES, BufferShape, leaves
 
 __all__ = ["EFFICIENCIES", "LAUNCH_SECONDS", "Estimate", "estimate"]
 
-LAUNCH_SECONDS: Final = 1e-6
-"""What a launch costs however little it does (XLA's kernel launch overhead)."""
+_XLA: Final = ModelOptions()
 
-_L2_SPEEDUP = 2.5  # XLA: of the second-level cache over memory
-_L1_SPEEDUP = 8.0  # XLA: of the first-level cache over the second
-_L1_BYTES = 2048  # XLA: of it each core has so many for a kernel
-_PARALLELISM = (
-    0.95  # XLA: the share of the shorter of memory and arithmetic that hides behind the other
-)
+LAUNCH_SECONDS: Final = _XLA.launch_ns / 1e9
+"""What a launch costs however little it does."""
+
+_L1_BYTES = 2048  # XLA: of the first-level cache each core has so many for a kernel
 _TRANSACTION = 64  # XLA: bytes that come from memory at once
 _CLOCK_BYTES = 32  # XLA: bytes a core can ask for in one clock
 _CPU_RATE = 40e9  # flops a second of one core: 8 lanes, a multiply and an add each, 2.5 GHz
@@ -99,7 +99,7 @@ def estimate(site: Site, kernel: Kernel, spec: KernelSpec) -> Estimate:
     memory = read / min(bandwidth, cap) + written / bandwidth
     again = read * max(0.0, efficiency.repeats - 1)
     memory += again / min(bandwidth * _cache_speedup(site, read), cap)
-    overlap = _PARALLELISM * min(arithmetic, memory)
+    overlap = _XLA.parallelism * min(arithmetic, memory)
     launches = max(1, len(spec.steps))
     return Estimate(
         read,
@@ -124,8 +124,8 @@ def _cache_speedup(site: Site, read: int) -> float:
     """How much quicker than memory the cache is from which bytes come the second time."""
     target = site.target
     if read < _L1_BYTES * target.cores:
-        return _L2_SPEEDUP * _L1_SPEEDUP
-    return _L2_SPEEDUP if read < target.l2_size else 1.0
+        return _XLA.l2_speedup * _XLA.l1_speedup
+    return _XLA.l2_speedup if read < target.l2_size else 1.0
 
 
 def _bytes(site: Site, cost: Cost, spec: KernelSpec) -> tuple[int, int]:
