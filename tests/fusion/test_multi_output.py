@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from programs import programs, results
@@ -496,6 +497,39 @@ def test_what_is_made_elsewhere_takes_no_part() -> None:
         "kLoop, calls=a", "kLoop, calls=b, output_to_operand_aliasing={{}: (0, {})}", BIG
     )
     assert not _run(entry, bodies)[1].steps
+
+
+def test_a_reduce_of_two_arrays_keeps_its_tuple() -> None:
+    """It is one result of the kernel, and its elements are read from there."""
+    bodies = """both {
+  a = f32[] parameter(0)
+  b = f32[] parameter(1)
+  c = f32[] parameter(2)
+  d = f32[] parameter(3)
+  s = f32[] add(a, c)
+  m = f32[] maximum(b, d)
+  ROOT t = (f32[], f32[]) tuple(s, m)
+}
+two {
+  x = f32[4,64] parameter(0)
+  z = f32[] constant(0)
+  n = f32[4,64] negate(x)
+  ROOT r = (f32[4], f32[4]) reduce(x, n, z, z), dimensions={1}, to_apply=both
+}
+"""
+    entry = """x = f32[4,64] parameter(0)
+f = (f32[4], f32[4]) fusion(x), kind=kInput, calls=two
+f0 = f32[4] get-tuple-element(f), index=0
+f1 = f32[4] get-tuple-element(f), index=1
+g = f32[4,64] fusion(x), kind=kLoop, calls=a
+ROOT r = (f32[4], f32[4], f32[4,64]) tuple(f0, f1, g)"""
+    bodies += _loop("a", "abs", "f32[4,64]")
+    module, plan = _run(entry, bodies)
+    assert [step.producer for step in plan.steps] == ["g"]
+    assert str(module.entry.by_name["f"].shape) == "((f32[4], f32[4]), f32[4,64])"
+    values = np.random.default_rng(1).standard_normal((4, 64)).astype(np.float32)
+    before, after = (hloopt.evaluate(each, [values]) for each in (_module(entry, bodies), module))
+    assert [part.tobytes() for part in before] == [part.tobytes() for part in after]
 
 
 def test_loops_bodies_are_gone_through() -> None:
