@@ -138,6 +138,15 @@ def test_tiles_too_large_for_registers_never_end() -> None:
     assert Xla2026(H200).block_level.best(wide) == Untiled("no tiling is left")
 
 
+def test_without_known_registers_tiles_are_as_large_as_triton_takes() -> None:
+    """Rows of 32768 numbers, padded, are tiles there; a million numbers and more are none anywhere."""
+    unknown = replace(H200, registers_per_block=0)
+    wide = _normalized((8, 20000), "f32", "add", "divide").entry.by_name["f"]
+    assert isinstance(Xla2026(unknown).block_level.best(wide), Tiling)
+    wider = _normalized((8, 1200000), "f32", "add", "divide").entry.by_name["f"]
+    assert Xla2026(unknown).block_level.best(wider) == Untiled("no tiling is left")
+
+
 def test_an_untiled_kernel_is_priced_as_any_other() -> None:
     """Tiles that do not fit the rank, or kernels without tiles, leave the emitters' model to answer."""
     module = _normalized((48, 100), "f32", "add", "divide")

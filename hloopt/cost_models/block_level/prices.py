@@ -17,7 +17,7 @@ from hloopt.analysis.triton_config import BlockParameters
 from hloopt.cost_models.block_level.distinct import distinct
 from hloopt.cost_models.block_level.extents import Flags, Numbers
 from hloopt.cost_models.block_level.kernel import Kernel
-from hloopt.cost_models.block_level.tiling import Tile, Tiles, View
+from hloopt.cost_models.block_level.tiling import MAX_TILE, Tile, Tiles, View
 from hloopt.cost_models.model import RunTime
 from hloopt.ir import Instruction
 from hloopt.targets import Target
@@ -34,8 +34,11 @@ _PARALLEL: Final = 0.95
 
 
 def register_limit(target: Target) -> float:
-    """The most (padded) elements of a tile that lies in registers as a whole."""
-    return _REGISTERS * target.registers_per_block
+    """The most (padded) elements of a tile that lies in registers as a whole.
+
+    Those Triton takes at all, where a device's registers are not known.
+    """
+    return _REGISTERS * target.registers_per_block or MAX_TILE
 
 
 @dataclass(frozen=True, eq=False)
