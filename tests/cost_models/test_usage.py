@@ -254,7 +254,7 @@ def test_slots() -> None:
     assert slots_of(root.operands[0].operands[0], root) == (0, 1)
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
 @given(text=programs(), data=st.data())
 def test_growing_is_like_counting_anew(text: str, data: st.DataObject) -> None:
     """Producers join consumers in any order, now and then with results of their own; figures stay right."""

@@ -138,7 +138,7 @@ ENTRY e {
 
 
 @pytest.mark.parametrize("device", ["h200", "b200"])
-@settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))
 @given(text=programs(), data=st.data())
 def test_pairs_are_what_they_become(device: str, text: str, data: st.DataObject) -> None:
     """Whatever is fused into whatever, looked at before and after."""
