@@ -28,9 +28,9 @@ class MultiOutputFusion(KernelLimits, Pass):
     """Make kernels with several results, of siblings and of producers with a user.
 
     From the last instruction to the first: fusions that read it and do not need each other become one where
-    their kernels have one form (``siblings``: what they share is read once); then it joins the first of its
-    users that may have it and keeps its result for the others (``producer_consumer``: what it makes is not
-    read again), where a cost model says that this takes no longer.
+    their kernels have one form (``siblings``: what they share is read once); then it joins one of its users, a
+    fusion with several results before other fusions and these before ops, and keeps its result for the others
+    (``producer_consumer``: what it makes is not read again), where a cost model says that this takes no longer.
 
     siblings             whether readers of the same value are joined
     producer_consumer    whether producers join a user and keep their result
