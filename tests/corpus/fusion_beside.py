@@ -107,7 +107,8 @@ def compare(before: str, after: str, pipeline: str) -> tuple[Outcome, list[str]]
     seconds = time.perf_counter() - start
     other = hloopt.parse(after)
     # Ours sees that a == b is b == a; XLA's does not.
-    parse_pipeline("cse,dce").run(other)
+    for one in (module, other):
+        parse_pipeline("cse,dce").run(one)
     ours, theirs = partition(module), partition(other)
     found = compare_partitions(ours, theirs)
     outcome = Outcome(ours.counts.total(), theirs.counts.total(), found.same, seconds)
