@@ -66,7 +66,8 @@ class Questions:
 
     def _lost(self) -> FusionAnswer:
         from hloopt.fusion.barriers import find_barriers
-        from hloopt.report.fusion import barriers_json, lost_json, show_barriers, show_lost
+        from hloopt.report.fusion import show_barriers, show_lost
+        from hloopt.report.fusion_json import barriers_json, lost_json
 
         rows = self.story.lost(MOST_LOST)
         barriers = find_barriers((stage.plan for stage in self.story.stages), self.story.alive)
@@ -78,7 +79,8 @@ class Questions:
 
     def _around(self, name: str, nodes: list[Node]) -> FusionAnswer:
         from hloopt.fusion.story_parts import PLUMBING
-        from hloopt.report.fusion import around_json, show_around
+        from hloopt.report.fusion import show_around
+        from hloopt.report.fusion_json import around_json
 
         if all(node.opcode in PLUMBING for node in nodes):
             node = nodes[0]
@@ -101,7 +103,8 @@ class Questions:
         return {name for _, name in self.trail.given}
 
     def _pairs(self, first: list[Node], second: list[Node]) -> FusionAnswer:
-        from hloopt.report.fusion import pair_json, show_pair
+        from hloopt.report.fusion import show_pair
+        from hloopt.report.fusion_json import pair_json
 
         wanted = [(a, b) for a in first for b in second if a is not b]
         if not wanted:

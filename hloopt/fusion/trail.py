@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 from hloopt.fusion.advice import is_strategy
 from hloopt.fusion.homes import fusible_computations
-from hloopt.fusion.ledger import may_be_fused
+from hloopt.fusion.ledger import may_be_fused, outputs_of
 from hloopt.fusion.locked_fusion import LockedFusion
 from hloopt.fusion.plan import FusionPlan
 from hloopt.ir import Computation, Instruction, Module, walk
@@ -98,6 +98,7 @@ class Trail(Watcher):
     stages: list[Stage] = field(default_factory=list)
     alive: dict[Place, Instruction] = field(default_factory=dict)
     _keys: dict[Place, object] = field(default_factory=dict)
+    _wrapped: dict[Place, str] = field(default_factory=dict)
 
     def begin(self, module: Module) -> None:
         """Note what the file has."""
@@ -143,11 +144,20 @@ class Trail(Watcher):
                 for home in fusible_computations(module)
                 for entry in home
             }
+        self._wrapped = {
+            (home.name, result.name): entry.name
+            for home in fusible_computations(module)
+            for entry in home
+            if entry.opcode == "fusion"
+            for result in outputs_of(entry)
+        }
 
     def final_name(self, computation: str, kernel: str) -> str:
         """What a kernel is called after all passes; empty where it is gone."""
         entry = self.alive.get((computation, kernel))
-        return entry.name if entry is not None and entry.computation is not None else ""
+        if entry is not None and entry.computation is not None:
+            return entry.name
+        return self._wrapped.get((computation, kernel), "")
 
     def _follow(self, run: PassRun, module: Module) -> None:
         left = {_key(entry) for entry in module.instructions()}

@@ -1,9 +1,8 @@
-"""Why instructions are or are not in one kernel, for people and as JSON."""
+"""Why instructions are or are not in one kernel, for people (``fusion_json.py`` has it for scripts)."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from typing import Any
+from collections.abc import Iterator, Sequence
 
 from rich.console import Console
 from rich.text import Text
@@ -14,17 +13,7 @@ from hloopt.fusion.story_parts import Around, Edge, Joined, KernelFacts, Lost, P
 from hloopt.fusion.trail import Node
 from hloopt.report.console import table
 
-__all__ = [
-    "around_json",
-    "barriers_json",
-    "lost_json",
-    "pair_json",
-    "show_around",
-    "show_barriers",
-    "show_lost",
-    "show_pair",
-    "times_text",
-]
+__all__ = ["show_around", "show_barriers", "show_lost", "show_pair", "times_text"]
 
 _MOST_MEMBERS = 12
 _MOST_ROWS = 12
@@ -94,7 +83,7 @@ def _why(edge: Edge) -> str:
         names = dict.fromkeys(step.pass_name for step in edge.joined)
         return f"fused by {', '.join(names)}" if names else "one kernel as it was given"
     if edge.words:
-        return "; ".join(dict.fromkeys(map(_word, edge.words)))
+        return _said(edge.words)
     if edge.is_plumbing:
         node = edge.producer if _is_plumbing(edge.producer) else edge.consumer
         return f"a {node.opcode} runs no kernel"
@@ -108,10 +97,28 @@ def _is_plumbing(node: Node) -> bool:
     return node.opcode in ("parameter", "tuple", "get-tuple-element")
 
 
+def _said(words: Sequence[Word]) -> str:
+    """What passes said one after the other; times once, where they are the same."""
+    times = {word.comparison for word in words if word.comparison is not None}
+    if len(times) > 1:
+        return "; ".join(dict.fromkeys(map(_word, words)))
+    told = "; ".join(dict.fromkeys(f"{word.pass_name}: {word.decision}" for word in words))
+    last = [word for word in words if _has_times(word)]
+    return f"{told}{_times(last[-1])}" if last else told
+
+
 def _word(word: Word) -> str:
-    told = word.decision.code not in _WITHOUT_TIMES and word.comparison is not None
-    times = f" ({times_text(word.comparison)})" if told and word.comparison is not None else ""
-    return f"{word.pass_name}: {word.decision}{times}"
+    return f"{word.pass_name}: {word.decision}{_times(word)}"
+
+
+def _has_times(word: Word) -> bool:
+    return word.comparison is not None and word.decision.code not in _WITHOUT_TIMES
+
+
+def _times(word: Word) -> str:
+    if word.comparison is None or not _has_times(word):
+        return ""
+    return f" ({times_text(word.comparison)})"
 
 
 def times_text(comparison: Comparison) -> str:
@@ -262,122 +269,3 @@ def _called(kernel: KernelFacts) -> str:
 
 def _line(console: Console, text: str | Text) -> None:
     console.print(Text(text) if isinstance(text, str) else text, soft_wrap=True)
-
-
-def pair_json(pair: Pair) -> dict[str, Any]:
-    """A pair as JSON values."""
-    return {
-        "first": _node_json(pair.first),
-        "second": _node_json(pair.second),
-        "together": bool(pair.common),
-        "relation": pair.relation,
-        "kernels": [_kernel_json(kernel) for kernel in pair.common],
-        "shared": list(pair.shared),
-        "edges": [_edge_json(edge) for edge in pair.edges],
-        "refusals": [_word_json(word) for word in pair.words],
-    }
-
-
-def around_json(around: Around) -> dict[str, Any]:
-    """An instruction with its kernels and neighbours as JSON values."""
-    return {
-        "instruction": _node_json(around.node),
-        "kernels": [_kernel_json(kernel) for kernel in around.kernels],
-        "joined": [_joined_json(step) for step in around.joined],
-        "apart": [_edge_json(edge) for edge in around.apart],
-        "refusals": [_word_json(word) for word in around.words],
-    }
-
-
-def lost_json(rows: Iterable[Lost]) -> list[dict[str, Any]]:
-    """Refusals by what they cost as JSON values."""
-    return [
-        {
-            "computation": row.computation,
-            "lost_us": row.lost_us,
-            "others": row.others,
-            "source": row.source,
-            "place": row.place,
-            **_word_json(row.word),
-        }
-        for row in rows
-    ]
-
-
-def barriers_json(rows: Iterable[Barrier]) -> list[dict[str, Any]]:
-    """What no kernel reaches across as JSON values."""
-    return [
-        {"code": row.code, "reason": row.reason, "instructions": list(row.names)} for row in rows
-    ]
-
-
-def _node_json(node: Node) -> dict[str, Any]:
-    return {
-        "computation": node.computation,
-        "name": node.name,
-        "opcode": node.opcode,
-        "shape": node.shape,
-        "op_name": node.op_name,
-        "place": node.place,
-        "source": node.source,
-    }
-
-
-def _kernel_json(kernel: KernelFacts) -> dict[str, Any]:
-    return {
-        "computation": kernel.computation,
-        "name": kernel.name,
-        "kind": kernel.kind or None,
-        "members": list(kernel.members),
-        "outputs": list(kernel.outputs),
-        "now": kernel.now or None,
-    }
-
-
-def _edge_json(edge: Edge) -> dict[str, Any]:
-    return {
-        "producer": edge.producer.name,
-        "consumer": edge.consumer.name,
-        "together": bool(edge.common),
-        "producer_kernels": [kernel.name for kernel in edge.producer_kernels],
-        "consumer_kernels": [kernel.name for kernel in edge.consumer_kernels],
-        "joined": [_joined_json(step) for step in edge.joined],
-        "refusals": [_word_json(word) for word in edge.words],
-    }
-
-
-def _joined_json(step: Joined) -> dict[str, Any]:
-    return {
-        "pass": step.pass_name,
-        "run": step.run,
-        "producer": step.producer,
-        "consumer": step.consumer,
-        "fusion": step.fusion,
-        "duplicated": step.duplicated,
-        "multi_output": step.multi_output,
-        **_times_json(step.comparison),
-    }
-
-
-def _word_json(word: Word) -> dict[str, Any]:
-    decision = word.decision
-    return {
-        "pass": word.pass_name,
-        "run": word.run,
-        "producer": word.producer,
-        "consumer": word.consumer or None,
-        "code": decision.code,
-        "reason": decision.reason,
-        "limit": decision.limit,
-        "actual": decision.actual,
-        "options": list(word.options),
-        "advisable": word.advisable,
-        "model": word.model or None,
-        **_times_json(word.comparison),
-    }
-
-
-def _times_json(comparison: Comparison | None) -> dict[str, Any]:
-    if comparison is None:
-        return {"unfused_us": None, "fused_us": None}
-    return {"unfused_us": comparison.unfused_us, "fused_us": comparison.fused_us}

@@ -181,6 +181,14 @@ def test_kernels_are_called_as_after_all_passes() -> None:
     assert kernel.name != kernel.now
 
 
+def test_an_op_that_is_wrapped_afterwards_is_the_fusion() -> None:
+    """``fusion-wrapper`` comes after the strategies, too."""
+    made, trail = story(TEXT, "instruction-fusion,fusion-wrapper")
+    (kernel,) = made.around(trail.nodes["main", "n"]).kernels
+    assert kernel.now.startswith("wrapped_negate")
+    assert kernel.kind == ""
+
+
 def test_what_costs_most_comes_first() -> None:
     """One row a producer, those that fusing would make slower left out."""
     gains = {"b": 2.0, "total": 1.0, "dot": -1.0}  # ``zero`` goes into ``total``, too

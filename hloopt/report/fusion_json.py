@@ -1,0 +1,132 @@
+"""Why instructions are or are not in one kernel, as JSON values."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from hloopt.cost_models.model import Comparison
+from hloopt.fusion.barriers import Barrier
+from hloopt.fusion.story_parts import Around, Edge, Joined, KernelFacts, Lost, Pair, Word
+from hloopt.fusion.trail import Node
+
+__all__ = ["around_json", "barriers_json", "lost_json", "pair_json"]
+
+
+def pair_json(pair: Pair) -> dict[str, Any]:
+    """A pair as JSON values."""
+    return {
+        "first": _node_json(pair.first),
+        "second": _node_json(pair.second),
+        "together": bool(pair.common),
+        "relation": pair.relation,
+        "kernels": [_kernel_json(kernel) for kernel in pair.common],
+        "shared": list(pair.shared),
+        "edges": [_edge_json(edge) for edge in pair.edges],
+        "refusals": [_word_json(word) for word in pair.words],
+    }
+
+
+def around_json(around: Around) -> dict[str, Any]:
+    """An instruction with its kernels and neighbours as JSON values."""
+    return {
+        "instruction": _node_json(around.node),
+        "kernels": [_kernel_json(kernel) for kernel in around.kernels],
+        "joined": [_joined_json(step) for step in around.joined],
+        "apart": [_edge_json(edge) for edge in around.apart],
+        "refusals": [_word_json(word) for word in around.words],
+    }
+
+
+def lost_json(rows: Iterable[Lost]) -> list[dict[str, Any]]:
+    """Refusals by what they cost as JSON values."""
+    return [
+        {
+            "computation": row.computation,
+            "lost_us": row.lost_us,
+            "others": row.others,
+            "source": row.source,
+            "place": row.place,
+            **_word_json(row.word),
+        }
+        for row in rows
+    ]
+
+
+def barriers_json(rows: Iterable[Barrier]) -> list[dict[str, Any]]:
+    """What no kernel reaches across as JSON values."""
+    return [
+        {"code": row.code, "reason": row.reason, "instructions": list(row.names)} for row in rows
+    ]
+
+
+def _node_json(node: Node) -> dict[str, Any]:
+    return {
+        "computation": node.computation,
+        "name": node.name,
+        "opcode": node.opcode,
+        "shape": node.shape,
+        "op_name": node.op_name,
+        "place": node.place,
+        "source": node.source,
+    }
+
+
+def _kernel_json(kernel: KernelFacts) -> dict[str, Any]:
+    return {
+        "computation": kernel.computation,
+        "name": kernel.name,
+        "kind": kernel.kind or None,
+        "members": list(kernel.members),
+        "outputs": list(kernel.outputs),
+        "now": kernel.now or None,
+    }
+
+
+def _edge_json(edge: Edge) -> dict[str, Any]:
+    return {
+        "producer": edge.producer.name,
+        "consumer": edge.consumer.name,
+        "together": bool(edge.common),
+        "producer_kernels": [kernel.name for kernel in edge.producer_kernels],
+        "consumer_kernels": [kernel.name for kernel in edge.consumer_kernels],
+        "joined": [_joined_json(step) for step in edge.joined],
+        "refusals": [_word_json(word) for word in edge.words],
+    }
+
+
+def _joined_json(step: Joined) -> dict[str, Any]:
+    return {
+        "pass": step.pass_name,
+        "run": step.run,
+        "producer": step.producer,
+        "consumer": step.consumer,
+        "fusion": step.fusion,
+        "duplicated": step.duplicated,
+        "multi_output": step.multi_output,
+        **_times_json(step.comparison),
+    }
+
+
+def _word_json(word: Word) -> dict[str, Any]:
+    decision = word.decision
+    return {
+        "pass": word.pass_name,
+        "run": word.run,
+        "producer": word.producer,
+        "consumer": word.consumer or None,
+        "code": decision.code,
+        "reason": decision.reason,
+        "limit": decision.limit,
+        "actual": decision.actual,
+        "options": list(word.options),
+        "advisable": word.advisable,
+        "model": word.model or None,
+        **_times_json(word.comparison),
+    }
+
+
+def _times_json(comparison: Comparison | None) -> dict[str, Any]:
+    if comparison is None:
+        return {"unfused_us": None, "fused_us": None}
+    return {"unfused_us": comparison.unfused_us, "fused_us": comparison.fused_us}
