@@ -5,8 +5,9 @@ The case it was made for is an optimizer's step over many small arrays.
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, Literal, TypeAlias
 
 from hloopt.analysis.elementwise import is_elementwise
 from hloopt.analysis.layout import is_descending
@@ -23,7 +24,8 @@ from hloopt.types import ArrayShape
 
 __all__ = ["HorizontalLoopFusion"]
 
-_ERAS = ("2020", "2024")
+Era: TypeAlias = Literal["2020", "2024"]
+_NAME = re.compile(r"([A-Za-z_][\w.-]*)?")
 
 
 @dataclass(frozen=True)
@@ -60,7 +62,7 @@ ENTRY main {
 }
 """
 
-    era: str = "2024"
+    era: Era = "2024"
     elements: int = 262144
     instructions: int = 30
     outputs: int = 32
@@ -72,8 +74,8 @@ ENTRY main {
     prefix: str = ""
 
     def __post_init__(self) -> None:
-        if self.era not in _ERAS:
-            raise UsageError(f"{self.name}: era={self.era} is none of {', '.join(_ERAS)}")
+        if not _NAME.fullmatch(self.prefix):
+            raise UsageError(f"{self.name}: prefix={self.prefix}: no name begins like that")
 
     def run(self, module: Module, log: PassLog) -> bool:
         """Each instruction of the entry, and each fusion made, once as reader."""

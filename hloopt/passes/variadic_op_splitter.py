@@ -32,10 +32,12 @@ class VariadicOpSplitter(Pass):
 
     most: int = 128
 
-    def run(self, module: Module, log: PassLog) -> bool:
-        """Look at each concatenate once."""
+    def __post_init__(self) -> None:
         if self.most < 2:
             raise UsageError(f"{self.name}: most={self.most}: a concatenate joins 2 arrays or more")
+
+    def run(self, module: Module, log: PassLog) -> bool:
+        """Look at each concatenate once."""
         wrapped = wrapped_computations(module)
         changed = False
         for computation in module:

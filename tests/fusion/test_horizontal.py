@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -16,7 +17,7 @@ from hloopt.fusion.plan import FusionPlan
 from hloopt.ir import Instruction, Module
 from hloopt.pipelines import parse_pipeline
 from hloopt.rewrite import Pass, PassLog
-from proof import check
+from proof import check, inputs, ordinary
 
 LOOP, SLICED = HorizontalLoopFusion(), HorizontalLoopFusion(era="2020")
 HEAD = """HloModule m
@@ -244,6 +245,32 @@ def test_a_limit_ends_a_group_and_the_next_begins() -> None:
     limited = HorizontalLoopFusion(loop_op_outputs=3, loop_outputs=3, outputs=3)
     module, _ = check(_entry(*_vectors(5), _tuple(names)), limited)
     assert _kernels(module) == ["negate negate tuple", "negate negate tuple"]
+
+
+def test_a_prefix_begins_the_names() -> None:
+    """XLA joins the copies that keep buffers apart in a run of its own, and calls them so."""
+    text = _entry(*_vectors(2, "copy"), _tuple(["x0", "x1"]))
+    module, _ = _run(text, HorizontalLoopFusion(prefix="copy_"))
+    fusion = module.entry.by_name["copy_fusion"]
+    assert fusion.attributes["calls"].name == "copy_horizontally_fused_computation"
+    with pytest.raises(hloopt.UsageError, match="prefix=a b: no name begins like that"):
+        HorizontalLoopFusion(prefix="a b")
+
+
+@pytest.mark.parametrize("instance", [LOOP, SLICED])
+def test_executors_run_joined_kernels(instance: Pass) -> None:
+    """As the interpreter does, in both forms."""
+    text = _entry(
+        "a = f32[8]{0} exponential(v0)",
+        "b = f32[8]{0} add(v1, v2)",
+        "m = f32[4,64]{1,0} negate(m0)",
+        "ROOT r = (f32[8]{0}, f32[8]{0}, f32[4,64]{1,0}) tuple(a, b, m)",
+    )
+    module, _ = _run(text, instance)
+    arrays = ordinary(inputs(module, 3))
+    got = hloopt.compile(module, device="cpu").run(arrays)
+    for one, other in zip(hloopt.evaluate(hloopt.parse(text), arrays), got, strict=True):
+        np.testing.assert_array_equal(one, other)
 
 
 class _Says:
