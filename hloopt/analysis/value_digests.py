@@ -5,7 +5,8 @@ through fusions, tuples, loops, branches and calls.  Two modules that compute th
 kernels give it the same digest.  What moves no byte (a bitcast, a reshape between row-major layouts) changes
 only the shape under which a value is known.  The digest of a kernel tells only what the kernel itself does.
 
-Costs are linear in instructions, with the body of a fusion once for each fusion that calls it.
+Costs are linear in instructions, with the body of a fusion once for each fusion that calls it, and a
+computation of several callers once for each way to it, where that is no more than a few times the module.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from dataclasses import dataclass
 from hashlib import blake2b
 from typing import Final, TypeAlias
 
-from hloopt.ir import Computation, Instruction, Module
+from hloopt.ir import Computation, Instruction, Module, walk
 from hloopt.ir.encode import encoded
 from hloopt.ir.normal import normal_attributes, normal_shape
 from hloopt.types import ArrayShape, Shape, TupleShape
@@ -26,15 +27,23 @@ _Value: TypeAlias = "bytes | tuple[_Value, ...]"
 _Environment: TypeAlias = dict[Instruction, _Value]
 
 _NO_VALUE: Final = frozenset({"parameter", "constant", "tuple", "get-tuple-element", "bitcast"})
+_CALLERS: Final = ("while", "conditional", "call", "async-start")
 _IGNORED: Final = frozenset({
     "calls", "kind", "sharding", "frontend_attributes", "output_to_operand_aliasing", "parameter_number",
 })  # fmt: skip
 """Attributes that do not say what is computed."""
 
 
+_BYTES: Final = 16
+"""Of one digest."""
+
+_MOST_PATHS: Final = 4
+"""How many times longer than the module its paths may be, all calls followed."""
+
+
 @dataclass(frozen=True, slots=True)
 class KernelDigests:
-    """Of one top-level instruction.
+    """Of one top-level instruction, of all the ways together by which it is called.
 
     inner    what it computes, each with its digest: a fusion's body without parameters, constants and views
     outputs  the digests of its results
@@ -60,11 +69,16 @@ def moves_nothing(instruction: Instruction) -> bool:
 class ValueDigests:
     """The digests of all values of a module.
 
+    ``depth`` is how many ops before a value its digest knows, itself not counted; None for all.  Those of
+    little depth are the same in modules that differ further up.
+
     kernels  by top-level instruction; what calls, tuples, parameters, constants and views are not among them
     """
 
-    def __init__(self, module: Module) -> None:
+    def __init__(self, module: Module, depth: int | None = None) -> None:
         self.kernels: dict[Instruction, KernelDigests] = {}
+        self._depth = depth
+        self._follows_calls = _paths_length(module) <= _MOST_PATHS * module.instruction_count()
         self._views: dict[bytes, tuple[bytes, str]] = {}
         self._regions = _Regions()
         self._roots: dict[Computation, _Value] = {}
@@ -73,16 +87,18 @@ class ValueDigests:
     def _top(self, computation: Computation, arguments: Sequence[_Value] | None) -> _Value:
         """The root of a computation whose instructions run one by one.
 
-        Where there are several callers, what is inside knows of its parameters only that they are some.
+        Where there are too many ways to it, what is inside knows of its parameters only that they are some.
         """
         shared = sum(computation.callers.values()) > 1
+        if shared and self._follows_calls:
+            return self._inside(computation, arguments, shared=False)
         root = self._roots.get(computation)
         if root is None:
             root = self._roots[computation] = self._inside(computation, arguments, shared=shared)
         if not shared or arguments is None:
             return root
         given = _digest(*(leaf for argument in arguments for leaf in _leaves(argument)))
-        return _each(root, lambda leaf: _digest(b"called", leaf, given))
+        return _each(root, lambda leaf: self._made(b"called" + given, leaf))
 
     def _inside(
         self, computation: Computation, arguments: Sequence[_Value] | None, *, shared: bool
@@ -91,7 +107,7 @@ class ValueDigests:
         for parameter in computation.parameters:
             number = parameter.parameter_number
             if arguments is None or shared or number >= len(arguments):
-                known[parameter] = _spread(_parameter(parameter), parameter.shape)
+                known[parameter] = self._spread(_parameter(parameter), [], parameter.shape)
             else:
                 known[parameter] = arguments[number]
         for entry in computation:
@@ -104,17 +120,18 @@ class ValueDigests:
         match entry.opcode:
             case "while":
                 (start,) = arguments
-                carried = _each(start, lambda leaf: _digest(b"carried", leaf))
+                carried = _each(start, lambda leaf: self._made(b"carried", leaf))
                 self._top(entry.attributes["condition"], [carried])
-                return _zipped(b"loop", [start, self._top(entry.attributes["body"], [carried])])
+                return self._zipped(
+                    b"loop", [start, self._top(entry.attributes["body"], [carried])]
+                )
             case "conditional":
                 called = _branches(entry)
                 roots = [
                     self._top(branch, [argument])
                     for branch, argument in zip(called, arguments[1:], strict=True)
                 ]
-                chosen = _digest(b"branch", *_leaves(arguments[0]))
-                return _zipped(chosen, roots)
+                return self._zipped(b"branch", [*roots], list(_leaves(arguments[0])))
             case "call":
                 return self._top(entry.attributes["to_apply"], arguments)
             case "async-start":
@@ -126,7 +143,10 @@ class ValueDigests:
         inner: list[tuple[bytes, Instruction]] = []
         value = self._value(entry, arguments, inner)
         if entry.opcode not in _NO_VALUE and not moves_nothing(entry):
-            self.kernels[entry] = KernelDigests(tuple(inner), tuple(_leaves(value)))
+            before = self.kernels.get(entry, KernelDigests((), ()))
+            self.kernels[entry] = KernelDigests(
+                before.inner + tuple(inner), before.outputs + tuple(map(self._told, _leaves(value)))
+            )
         return value
 
     def _value(
@@ -148,10 +168,10 @@ class ValueDigests:
         if entry.opcode == "fusion":
             return self._fusion(entry, arguments, inner)
         parts = [leaf for argument in arguments for leaf in _leaves(argument)]
-        own = _digest(_op(entry, self._regions).encode(), *parts)
+        op = _op(entry, self._regions).encode()
         if entry.opcode not in _NO_VALUE:
-            inner.append((own, entry))
-        return _spread(own, entry.shape)
+            inner.append((self._told(self._made(op, *parts)), entry))
+        return self._spread(op, parts, entry.shape)
 
     def _fusion(
         self,
@@ -175,9 +195,54 @@ class ValueDigests:
         shape = _shape(entry.shape)
         if shape == first:
             return base
-        seen = _digest(b"view", shape.encode(), base)
+        seen = self._made(b"view " + shape.encode(), base)
         self._views[seen] = base, first
         return seen
+
+    def _made(self, word: bytes, *leaves: bytes) -> bytes:
+        """The digest of a value made of others.
+
+        With a limited depth: digests of depth 0, 1 and so on, one behind the other.
+        """
+        if self._depth is None:
+            return _digest(word, *leaves)
+        digests = [_digest(word)]
+        for level in range(self._depth):
+            at = slice(level * _BYTES, (level + 1) * _BYTES)
+            digests.append(_digest(word, *(leaf[at] for leaf in leaves)))
+        return b"".join(digests)
+
+    def _told(self, leaf: bytes) -> bytes:
+        return leaf[-_BYTES:]
+
+    def _spread(self, word: bytes, leaves: Sequence[bytes], shape: Shape) -> _Value:
+        """A digest for each element of a tuple that one instruction makes."""
+        if not isinstance(shape, TupleShape):
+            return self._made(word, *leaves)
+        return tuple(
+            self._spread(b"element %d " % index + word, leaves, element)
+            for index, element in enumerate(shape.elements)
+        )
+
+    def _zipped(self, word: bytes, values: Sequence[_Value], more: Sequence[bytes] = ()) -> _Value:
+        """Element by element, one digest of the word and of all values, and of ``more``."""
+        if all(isinstance(value, tuple) for value in values):
+            columns = zip(*values, strict=True)
+            return tuple(self._zipped(word, column, more) for column in columns)
+        return self._made(word, *(leaf for value in values for leaf in _leaves(value)), *more)
+
+
+def _paths_length(module: Module) -> int:
+    """Instructions that run one by one when every call is followed, loops and branches once."""
+    length: dict[Computation, int] = {}
+    for computation in walk.callees_first(module):
+        length[computation] = len(computation) + sum(
+            length[callee]
+            for entry in computation
+            if entry.opcode in _CALLERS
+            for callee in walk.called_computations(entry)
+        )
+    return length[module.entry]
 
 
 class _Regions(dict[Computation, str]):
@@ -203,7 +268,7 @@ def kernel_digest(kernel: Instruction) -> bytes:
     """
     body = _Body(kernel)
     names: dict[Instruction, int] = {}
-    hashed = blake2b(digest_size=16)
+    hashed = blake2b(digest_size=_BYTES)
     for output in sorted(body.outputs, key=body.alone):
         for entry in body.post_order(output, names):
             names[entry] = len(names)
@@ -309,20 +374,10 @@ def _branches(conditional: Instruction) -> tuple[Computation, ...]:
 
 
 def _digest(*parts: bytes) -> bytes:
-    hashed = blake2b(digest_size=16)
+    hashed = blake2b(digest_size=_BYTES)
     for part in parts:
         hashed.update(b"%d:" % len(part) + part)
     return hashed.digest()
-
-
-def _spread(digest: bytes, shape: Shape) -> _Value:
-    """A digest for each element of a tuple that one instruction makes."""
-    if not isinstance(shape, TupleShape):
-        return digest
-    return tuple(
-        _spread(_digest(b"element %d" % index, digest), element)
-        for index, element in enumerate(shape.elements)
-    )
 
 
 def _leaves(value: _Value) -> Iterator[bytes]:
@@ -337,11 +392,3 @@ def _each(value: _Value, change: Callable[[bytes], bytes]) -> _Value:
     if isinstance(value, bytes):
         return change(value)
     return tuple(_each(element, change) for element in value)
-
-
-def _zipped(word: bytes, values: Sequence[_Value]) -> _Value:
-    """Element by element, one digest of the word and of all values."""
-    if all(isinstance(value, tuple) for value in values):
-        columns = zip(*values, strict=True)
-        return tuple(_zipped(word, column) for column in columns)
-    return _digest(word, *(leaf for value in values for leaf in _leaves(value)))

@@ -4,30 +4,36 @@ Kernels that do the same pair off: first those whose results are the same values
 they run, those that do the same to other operands.  What is left is compared by the values both compute: two
 kernels are linked where more than ``LINK`` of what either computes is computed by the other, too.  A value
 computed in several kernels belongs to each of them by its share.  Kernels that share no value (something before
-them has changed) are compared by opcodes and shapes.
+them has changed) are compared by what they compute as far as the ``NEAR`` ops before it tell, and in the end by
+opcodes and shapes; what looks alike several times goes by its place in the program then.
 """
 
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Hashable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from itertools import product
 from typing import Final, Literal, TypeAlias
 
-from hloopt.analysis.value_digests import ValueDigests, kernel_digest
+from hloopt.analysis.value_digests import KernelDigests, ValueDigests, kernel_digest
 from hloopt.ir import Instruction, Module
 
-__all__ = ["LINK", "KernelGroup", "Status", "match_kernels"]
+__all__ = ["LINK", "NEAR", "KernelGroup", "Status", "match_kernels"]
 
 Status: TypeAlias = Literal[
     "same", "changed", "grew", "shrank", "split", "merged", "regrouped", "repeated", "came", "went"
 ]
 
+NEAR: Final = 2
+"""Ops before one that are compared where nothing further up is the same."""
+
 LINK: Final = 0.5
 """A larger share of a kernel makes it part of what became of another."""
 
 _MOST_PAIRS = 256
-"""Values that so many pairs of kernels share tell little about any of them."""
+"""Values that more pairs of kernels share tell little about any of them."""
 
 _EPSILON = 1e-9
 
@@ -66,9 +72,11 @@ def match_kernels(
     """
     sides = _Side(before, before_kernels), _Side(after, after_kernels)
     groups = _same(*sides)
-    for kind in ("values", "own"):
+    by: By
+    for by in ("values", "near", "opcodes"):
         left = [side.left(groups, index) for index, side in enumerate(sides)]
-        groups += _linked(sides, left[0], left[1], own=kind == "own")
+        if all(left):
+            groups += _linked(sides, left[0], left[1], by)
     groups += _repeated(sides, groups)
     left = [side.left(groups, index) for index, side in enumerate(sides)]
     groups += [
@@ -89,6 +97,7 @@ class _Side:
     """One module's kernels and their digests."""
 
     def __init__(self, module: Module, kernels: Sequence[Instruction]) -> None:
+        self.module = module
         self.kernels = tuple(kernels)
         self.digests = ValueDigests(module).kernels
         self.own = {kernel: kernel_digest(kernel) for kernel in kernels}
@@ -98,12 +107,20 @@ class _Side:
         done = {kernel for group in groups for kernel in (group.after if index else group.before)}
         return [kernel for kernel in self.kernels if kernel not in done]
 
-    def values(self, kernel: Instruction, *, own: bool) -> Counter[Hashable]:
-        """What a kernel computes: digests of values, or ops with their shapes alone."""
-        inner = self.digests[kernel].inner
-        if own:
-            return Counter((entry.opcode, str(entry.shape)) for _, entry in inner)
-        return Counter(digest for digest, _ in inner)
+    @cached_property
+    def _near(self) -> dict[Instruction, KernelDigests]:
+        return ValueDigests(self.module, NEAR).kernels
+
+    def inner(self, kernel: Instruction, by: By) -> list[tuple[Hashable, Instruction]]:
+        """What a kernel computes, each with what it is compared by."""
+        if by == "opcodes":
+            rows = self.digests[kernel].inner
+            return [((entry.opcode, str(entry.shape)), entry) for _, entry in rows]
+        return list((self.digests if by == "values" else self._near)[kernel].inner)
+
+    def values(self, kernel: Instruction, by: By) -> Counter[Hashable]:
+        """What a kernel computes, and how often."""
+        return Counter(value for value, _ in self.inner(kernel, by))
 
     def opcodes(self, kernel: Instruction) -> tuple[tuple[str, int], ...]:
         """Opcodes of all that a kernel computes, the most frequent first."""
@@ -133,6 +150,7 @@ def _key(side: _Side, kernel: Instruction, *, exact: bool) -> Hashable:
     return (own, frozenset(side.digests[kernel].outputs)) if exact else own
 
 
+By: TypeAlias = Literal["values", "near", "opcodes"]
 _Link: TypeAlias = tuple[Instruction, Instruction]
 
 
@@ -140,12 +158,11 @@ def _linked(
     sides: tuple[_Side, _Side],
     before: list[Instruction],
     after: list[Instruction],
-    *,
-    own: bool,
+    by: By,
 ) -> list[KernelGroup]:
     """Groups of kernels that share what they compute."""
     held = [
-        {kernel: sides[index].values(kernel, own=own) for kernel in kernels}
+        {kernel: sides[index].values(kernel, by) for kernel in kernels}
         for index, kernels in enumerate((before, after))
     ]
     holders = [_holders(one) for one in held]
@@ -156,17 +173,17 @@ def _linked(
         }
         for one, where in zip(held, holders, strict=True)
     ]
-    common = _overlaps(held, holders)
+    overlaps = _overlaps(held, holders, by)
     links = [
         pair
-        for pair, shared in common.items()
+        for pair, shared in overlaps.common.items()
         if shared - _EPSILON > LINK * min(weights[0][pair[0]], weights[1][pair[1]])
     ]
-    if own:  # without common values each kernel has one partner at most: the one most like it
-        links = _best(links, common)
+    if by != "values":
+        links = overlaps.closest(links)
     groups = []
     for first, second in _components(links):
-        lost, gained = _differences(sides, first, second, own=own)
+        lost, gained = _differences(sides, first, second, by)
         status = _status(first, second, bool(gained), bool(lost))
         groups.append(KernelGroup(status, first, second, gained, lost))
     return _in_text_order(groups, sides)
@@ -182,33 +199,58 @@ def _holders(
     return found
 
 
+@dataclass
+class _Overlaps:
+    """What kernels before and after share: a value counts by its share in either.
+
+    apart  how far from each other the kernels of a pair stand among those that hold the same values
+    """
+
+    common: Counter[_Link] = field(default_factory=Counter)
+    apart: Counter[_Link] = field(default_factory=Counter)
+
+    def closest(self, links: list[_Link]) -> list[_Link]:
+        """For each kernel the one most like it; then for each that nobody has chosen.
+
+        Of pairs that share as much the one comes first whose kernels come at the same time in both programs.
+        """
+        found: list[_Link] = []
+        ordered = sorted(links, key=lambda pair: (-round(self.common[pair], 6), self.apart[pair]))
+        for index in (0, 1):
+            chosen = {kernel for pair in found for kernel in pair}
+            for pair in ordered:
+                if pair[index] not in chosen:
+                    chosen.add(pair[index])
+                    found.append(pair)
+        return found
+
+
 def _overlaps(
     held: Sequence[Mapping[Instruction, Counter[Hashable]]],
     holders: Sequence[Mapping[Hashable, list[Instruction]]],
-) -> Counter[_Link]:
-    """How much each two kernels share; a value counts by its share in either."""
-    common: Counter[_Link] = Counter()
+    by: By,
+) -> _Overlaps:
+    found = _Overlaps()
     for value, first in holders[0].items():
         second = holders[1].get(value, [])
-        if len(first) * len(second) > _MOST_PAIRS:
-            continue
-        for one in first:
-            for other in second:
-                count = min(held[0][one][value], held[1][other][value])
-                share = count / max(len(first), len(second))
-                common[one, other] += share  # type: ignore[assignment]
-    return common
-
-
-def _best(links: list[_Link], common: Mapping[_Link, float]) -> list[_Link]:
-    """Pairs without a kernel twice, the most alike first."""
-    taken: set[Instruction] = set()
-    found = []
-    for pair in sorted(links, key=lambda pair: -common[pair]):
-        if not taken.intersection(pair):
-            taken.update(pair)
-            found.append(pair)
+        for row, column in _pairs(len(first), len(second), by):
+            pair = first[row], second[column]
+            count = min(held[0][pair[0]][value], held[1][pair[1]][value])
+            share = count / max(len(first), len(second))
+            found.common[pair] += share  # type: ignore[assignment]
+            distance = abs((row + 0.5) / len(first) - (column + 0.5) / len(second))
+            found.apart[pair] += share * distance  # type: ignore[assignment]
     return found
+
+
+def _pairs(rows: int, columns: int, by: By) -> Iterator[tuple[int, int]]:
+    """Pairs of numbers; of too many those that are near each other, none where values tell all."""
+    if rows * columns <= _MOST_PAIRS:
+        yield from product(range(rows), range(columns))
+    elif by != "values":
+        for longer in range(max(rows, columns)):
+            shorter = longer * min(rows, columns) // max(rows, columns)
+            yield (longer, shorter) if rows >= columns else (shorter, longer)
 
 
 _Side2: TypeAlias = tuple[Instruction, ...]
@@ -259,8 +301,7 @@ def _differences(
     sides: tuple[_Side, _Side],
     before: Iterable[Instruction],
     after: Iterable[Instruction],
-    *,
-    own: bool,
+    by: By,
 ) -> tuple[tuple[tuple[str, int], ...], tuple[tuple[str, int], ...]]:
     """Opcodes of what only the kernels before, and only those after, compute.
 
@@ -270,9 +311,8 @@ def _differences(
     for side, kernels in zip(sides, (before, after), strict=True):
         rows: dict[Hashable, tuple[str, int]] = {}
         for kernel in kernels:
-            values = side.values(kernel, own=own)
-            for digest, entry in side.digests[kernel].inner:
-                key = (entry.opcode, str(entry.shape)) if own else digest
+            values = side.values(kernel, by)
+            for key, entry in side.inner(kernel, by):
                 count = max(values[key], rows.get(key, ("", 0))[1])
                 rows[key] = entry.opcode, count
         found.append(rows)
@@ -305,9 +345,9 @@ def _repeated(sides: tuple[_Side, _Side], groups: Iterable[KernelGroup]) -> list
     groups = list(groups)
     for index in (0, 1):
         here, there = sides[index], sides[1 - index]
-        holders = _holders({kernel: there.values(kernel, own=False) for kernel in there.kernels})
+        holders = _holders({kernel: there.values(kernel, "values") for kernel in there.kernels})
         for kernel in here.left(groups, index):
-            values = here.values(kernel, own=False)
+            values = here.values(kernel, "values")
             if not values or not all(value in holders for value in values):
                 continue
             last = here.digests[kernel].outputs

@@ -119,6 +119,34 @@ def test_repeated_names_the_kernels_that_compute_it_now() -> None:
     assert [kernel.name for kernel in found[0].elsewhere] == list(ends)
 
 
+@pytest.mark.parametrize("count", [6, 40])
+def test_behind_a_change_equal_layers_are_matched_in_their_order(count: int) -> None:
+    """No value is the same as before, and all layers look alike: each fusion is made of its own two kernels."""
+    layers = range(count)
+    lone = "".join(
+        f"sin{n} = f32[8] sine({f'cos{n - 1}' if n else 'a'})\ncos{n} = f32[8] cosine(sin{n})\n"
+        for n in layers
+    )
+    before = module(
+        f"x = f32[8] parameter(0)\na = f32[8] negate(x)\n{lone}ROOT r = f32[8] abs(cos{count - 1})"
+    )
+    body = "f { p = f32[8] parameter(0)\n s = f32[8] sine(p)\n ROOT c = f32[8] cosine(s) }"
+    fused = "".join(
+        f"fus{n} = f32[8] fusion({f'fus{n - 1}' if n else 'a'}), kind=kLoop, calls=f\n"
+        for n in layers
+    )
+    after = module(
+        f"x = f32[8] parameter(0)\na = f32[8] tanh(x)\n{fused}ROOT r = f32[8] abs(fus{count - 1})",
+        body,
+    )
+    assert told(match(before, after)) == [
+        ("went", "a", ""),
+        *(("merged", f"sin{n} cos{n}", f"fus{n}") for n in layers),
+        ("same", "r", "r"),
+        ("came", "", "a"),
+    ]
+
+
 def test_a_change_upstream_leaves_the_kernels_behind_it_alone() -> None:
     """Kernels that do the same to other values are the same, in their order."""
     found = match(module(CHAIN), module(CHAIN.replace("negate", "tanh")))
@@ -176,6 +204,21 @@ def test_loops_are_entered() -> None:
     assert outputs[0] == outputs[1]
 
 
+def test_a_ladder_of_calls_is_not_climbed_on_every_way() -> None:
+    """Thirty computations that call the next one twice: as many digests as instructions, in no time."""
+    steps = [
+        f"c{n} {{\n p = f32[8] parameter(0)\n a = f32[8] call(p), to_apply=c{n + 1}\n"
+        f" ROOT b = f32[8] call(a), to_apply=c{n + 1}\n}}\n"
+        for n in reversed(range(30))
+    ]
+    last = "c30 {\n p = f32[8] parameter(0)\n ROOT r = f32[8] negate(p)\n}\n"
+    found = module(
+        "x = f32[8] parameter(0)\nROOT r = f32[8] call(x), to_apply=c0", last + "".join(steps)
+    )
+    ((_, digests),) = ValueDigests(found).kernels.items()
+    assert len(digests.inner) == 1
+
+
 def test_calls_of_one_computation_have_results_of_their_own() -> None:
     """What is called with other operands gives other values, and what uses them is told apart."""
     body = "f { p = f32[8] parameter(0)\n ROOT r = f32[8] sine(p) }"
@@ -192,6 +235,14 @@ def test_calls_of_one_computation_have_results_of_their_own() -> None:
     digests = ValueDigests(found).kernels
     named = {kernel.name: digests[kernel].outputs for kernel in kernels(found)}
     assert named["c"] != named["d"]
+    called = next(kernel for kernel in kernels(found) if kernel.name == "r")
+    assert len(set(digests[called].outputs)) == 2
+    inlined = module(
+        entry.replace("call(", "sine(").replace(", to_apply=f", "").replace("    ", "")
+    )
+    assert told(match(found, inlined)) == [
+        ("same", "c", "c"), ("same", "d", "d"), ("same", "r", "a"), ("repeated", "", "b"),
+    ]  # fmt: skip
     lone = module(entry.replace("c, d)", "x, d)").replace("    c = f32[8] negate(a)\n", ""), body)
     assert told(match(found, lone)) == [
         ("went", "c", ""), ("same", "d", "d"), ("same", "r", "r"),
