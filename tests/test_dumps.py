@@ -100,6 +100,7 @@ def test_names_of_files_tell_module_stage_and_format(name: str) -> None:
         ("module_0001.f.cpu_after_optimizations-buffer-assignment-values.txt", "buffer assignment"),
         ("module_0001.f.cpu_after_optimizations-memory-usage-report.pb.gz", "memory usage"),
         ("module_0001.f.cpu_after_optimizations-live-range.txt", "live ranges"),
+        ("module_0001.f.priority_fusion_dump.txt.gz", "fusion log"),
         ("module_0001.f.thunk_sequence_after_thunk_passes.txt", "thunks"),
         ("module_0001.f.thunk_metadata.textproto", "thunks"),
         ("module_0001.f.non_default_debug_options", "options"),

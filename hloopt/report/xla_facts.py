@@ -279,7 +279,12 @@ def summary_facts(dump: XlaDump) -> dict[str, Any]:
     if story is None:
         assert dump.after is not None, "there is a log or a module"
         rows = kernel_costs(dump.after, dump.predictor)
-        return {"known": False, "kernels_after": len(rows), "seconds": _sum(rows)}
+        return {
+            "known": False,
+            "device": dump.predictor.target.title,
+            "kernels_after": len(rows),
+            "seconds": _sum(rows),
+        }
     actions = Counter(moment.action for moment in story.moments)
     borders = [_border_facts(dump, border) for border in story.borders()]
     borders.sort(key=lambda row: -row["at_most_seconds"])

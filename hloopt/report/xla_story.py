@@ -203,7 +203,8 @@ def show_summary(facts: _Facts, console: Console) -> None:
     if not facts["known"]:
         _say(
             console,
-            f"{facts['kernels_after']} kernels, predicted to take {seconds(facts['seconds'])}\n{UNKNOWN}",
+            f"{facts['kernels_after']} kernels, predicted to take {seconds(facts['seconds'])} on "
+            f"{facts['device']}\n{UNKNOWN}",
         )
         return
     steps = facts["steps"]
