@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from hloopt.dumps import DumpModule
     from hloopt.fusion.xla_log import XlaLog
     from hloopt.ir import Module
-    from hloopt.report.xla_facts import XlaDump
+    from hloopt.report.xla_dump import XlaDump
     from hloopt.targets import Target
 
 __all__ = ["explain_xla", "xla_option"]
@@ -127,7 +127,7 @@ def _of(module: DumpModule) -> _Files:
 def _read(files: _Files, target: str | None) -> XlaDump:
     from hloopt.cost_models.registry import find_model
     from hloopt.report.cost import Predictor
-    from hloopt.report.xla_facts import XlaDump
+    from hloopt.report.xla_dump import XlaDump
     from hloopt.targets import find_target
 
     after = _module(files.after) if files.after is not None else None

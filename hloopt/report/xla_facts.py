@@ -4,24 +4,16 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
-from functools import cached_property
 from typing import Any, Final
 
-from hloopt.analysis.value_digests import ValueDigests
-from hloopt.errors import UsageError
 from hloopt.fusion.decision import REASONS
-from hloopt.fusion.matching import match_kernels
-from hloopt.fusion.priority_fusion import PriorityFusion
-from hloopt.fusion.xla_story import Border, Moment, XlaStory, readers
-from hloopt.ir import Instruction, Module, build
-from hloopt.report.cost import KernelCost, Predictor, kernel_costs, source_line
+from hloopt.fusion.xla_story import Border, Moment, readers
+from hloopt.ir import Instruction
+from hloopt.report.cost import kernel_costs, source_line
 from hloopt.report.fusion_diff import computes
-from hloopt.rewrite.spec import did_you_mean
-from hloopt.runtime.kernels import is_kernel
+from hloopt.report.xla_dump import XlaDump, kernel_facts, module_of
 
-__all__ = ["UNKNOWN", "XlaDump", "instruction_facts", "pair_facts", "summary_facts"]
+__all__ = ["UNKNOWN", "instruction_facts", "pair_facts", "summary_facts"]
 
 MOST: Final = 10
 """Refusals and differences that a summary tells, the most costly ones."""
@@ -32,112 +24,6 @@ UNKNOWN: Final = (
     "why XLA decided so is not in this text: that is in priority_fusion_dump.txt, which XLA writes with "
     "--xla_dump_to=DIR --xla_dump_hlo_pass_re=priority-fusion"
 )
-
-
-@dataclass(frozen=True)
-class XlaDump:
-    """What there is of one module; one of story and after at least.
-
-    before  right before XLA's priority fusion, where there is a log
-    story   the log, replayed
-    after   as XLA left it in the end
-    """
-
-    before: Module | None
-    story: XlaStory | None
-    after: Module | None
-    predictor: Predictor
-
-    @cached_property
-    def names_after(self) -> _NamesAfter:
-        """Where values are in the module XLA ended with."""
-        return _NamesAfter(self.after)
-
-    @cached_property
-    def digests_before(self) -> ValueDigests | None:
-        """Of the module before fusion."""
-        return ValueDigests(self.before) if self.before is not None else None
-
-    @cached_property
-    def digests_fused(self) -> ValueDigests | None:
-        """Of the module after priority fusion."""
-        return ValueDigests(self.story.module) if self.story is not None else None
-
-
-class _NamesAfter:
-    """Kernels and lines of values in the module XLA ended with, found by what is computed."""
-
-    def __init__(self, module: Module | None) -> None:
-        self.module = module
-        self.kernels: dict[str, Instruction] = {}
-        self._held: dict[bytes, list[tuple[Instruction, Instruction]]] = {}
-        if module is None:
-            return
-        for kernel, digests in ValueDigests(module).kernels.items():
-            if is_kernel(kernel):
-                self.kernels[kernel.name] = kernel
-                for digest, inner in digests.inner:
-                    self._held.setdefault(digest, []).append((kernel, inner))
-
-    def of(self, digests: Iterable[bytes]) -> list[Instruction]:
-        """The kernels that compute the first of these values that any computes."""
-        for digest in digests:
-            if digest in self._held:
-                return list(dict.fromkeys(kernel for kernel, _ in self._held[digest]))
-        return []
-
-    def line(self, digests: Iterable[bytes]) -> str:
-        """The user's line of the first of these values that has one."""
-        if self.module is None:
-            return ""
-        for digest in digests:
-            for _, inner in self._held.get(digest, ()):
-                line = self.module.user_line(inner.metadata)
-                if line:
-                    return line
-        return ""
-
-    def named(self, name: str) -> list[Instruction]:
-        """The kernels that are called so, or compute something that is.  Raises ``UsageError`` for none."""
-        if name in self.kernels:
-            return [self.kernels[name]]
-        pairs = [pair for held in self._held.values() for pair in held]
-        found = [kernel for kernel, inner in pairs if inner.name == name]
-        if not found:
-            known = [*self.kernels, *(inner.name for _, inner in pairs)]
-            raise UsageError(
-                f"the module XLA ended with computes nothing called '{name}'{did_you_mean(name, known)}"
-            )
-        return list(dict.fromkeys(found))
-
-
-def _digests(found: ValueDigests | None, instruction: Instruction | None) -> list[bytes]:
-    """What an instruction computes: its results first."""
-    kernel = (
-        found.kernels.get(instruction) if found is not None and instruction is not None else None
-    )
-    if kernel is None:
-        return []
-    return [*kernel.outputs, *(digest for digest, _ in reversed(kernel.inner))]
-
-
-def _kernel_facts(dump: XlaDump, kernel: Instruction) -> dict[str, Any]:
-    """A kernel after priority fusion, with its name and line in the end."""
-    digests = _digests(dump.digests_fused, kernel)
-    final = dump.names_after.of(digests)
-    return {
-        "name": kernel.name,
-        "computes": computes(kernel),
-        "line": dump.names_after.line(digests) or source_line(_module(kernel), kernel),
-        "after": [one.name for one in final],
-    }
-
-
-def _module(instruction: Instruction) -> Module:
-    home = instruction.computation
-    assert home is not None, "of a computation"
-    assert home.module is not None, "of a module"
-    return home.module
 
 
 def _meaning(code: str) -> str:
@@ -174,7 +60,7 @@ def _border_facts(dump: XlaDump, border: Border) -> dict[str, Any]:
     if last is not None and last.gain_us is not None:
         cost = max(0.0, last.gain_us * 1e-6)
     return {
-        "producer": _kernel_facts(dump, border.producer),
+        "producer": kernel_facts(dump, border.producer),
         "readers": [reader.name for reader in border.readers],
         "bytes": border.bytes,
         "at_most_seconds": cost,
@@ -200,14 +86,14 @@ def instruction_facts(dump: XlaDump, name: str) -> dict[str, Any]:
     )
     return {
         "name": name,
-        "kernels": [_kernel_facts(dump, home) for home in homes],
+        "kernels": [kernel_facts(dump, home) for home in homes],
         "steps": [_moment_facts(step) for step in steps],
         "last": [_moment_facts(story.last_word(home.name)) for home in homes],
     }
 
 
 def _after_facts(dump: XlaDump, kernel: Instruction) -> dict[str, Any]:
-    line = source_line(_module(kernel), kernel)
+    line = source_line(module_of(kernel), kernel)
     return {"name": kernel.name, "computes": computes(kernel), "line": line, "after": [kernel.name]}
 
 
@@ -226,24 +112,58 @@ def pair_facts(dump: XlaDump, first: str, second: str) -> dict[str, Any]:
     return {
         "first": first,
         "second": second,
-        "together": [_kernel_facts(dump, kernels[name]) for name in relation.together],
+        "together": [kernel_facts(dump, kernels[name]) for name in relation.together],
         "joined": _moment_facts(relation.joined),
         "price": _moment_facts(relation.price),
-        "path": [_kernel_facts(dump, kernels[name]) for name in relation.path],
+        "path": [kernel_facts(dump, kernels[name]) for name in relation.path],
         "reverse": relation.reverse,
         "borders": [_border_facts(dump, borders[name]) for name in relation.path[:-1]],
         "joined_later": [kernel.name for kernel in later],
+        "ours": _our_verdict(dump, first, second),
         "known": True,
     }
 
 
 def _joined_later(dump: XlaDump, first: str, second: str) -> list[Instruction]:
     """Kernels in the end that compute both, though priority fusion left them apart."""
-    homes = []
-    for name in (first, second):
-        known = dump.before.entry.by_name.get(name) if dump.before is not None else None
-        homes.append(dump.names_after.of(_digests(dump.digests_before, known)))
+    homes = [dump.names_after.of(dump.values(name)) for name in (first, second)]
     return [kernel for kernel in homes[0] if kernel in homes[1]]
+
+
+def _our_verdict(dump: XlaDump, first: str, second: str) -> dict[str, Any] | None:
+    """What our priority fusion does with two instructions; None for names it has never heard of.
+
+    ``gain_seconds`` is that of our kernels over XLA's, where they are others.
+    """
+    ours = dump.ours
+    assert ours is not None, "there is a log"
+    homes = [ours.kernels.of(dump.values(name)) for name in (first, second)]
+    if not all(homes):
+        return None
+    together = [kernel for kernel in homes[0] if kernel in homes[1]]
+    touched = {kernel for home in homes for kernel in home}
+    gain = sum(
+        theirs - mine for group, theirs, mine in ours.groups if touched.intersection(group.after)
+    )
+    names = [{kernel.name for kernel in home} for home in homes]
+    refusals = [
+        refusal
+        for refusal in ours.plan.refusals
+        if not together
+        and any(
+            refusal.producer in names[side] and refusal.consumer in names[1 - side] | {""}
+            for side in (0, 1)
+        )
+    ]
+    return {
+        "together": [kernel.name for kernel in together],
+        "reasons": [
+            {"producer": refusal.producer, "code": code, "reason": refusal.decision.reason}
+            for refusal in refusals
+            if (code := refusal.decision.code)
+        ],
+        "gain_seconds": gain,
+    }
 
 
 def _pair_after(dump: XlaDump, first: str, second: str) -> dict[str, Any]:
@@ -269,6 +189,7 @@ def _pair_after(dump: XlaDump, first: str, second: str) -> dict[str, Any]:
         "reverse": reverse and bool(path),
         "borders": [],
         "joined_later": [],
+        "ours": None,
         "known": False,
     }
 
@@ -283,7 +204,7 @@ def summary_facts(dump: XlaDump) -> dict[str, Any]:
             "known": False,
             "device": dump.predictor.target.title,
             "kernels_after": len(rows),
-            "seconds": _sum(rows),
+            "seconds": sum(row.seconds for row in rows),
         }
     actions = Counter(moment.action for moment in story.moments)
     borders = [_border_facts(dump, border) for border in story.borders()]
@@ -305,54 +226,31 @@ def summary_facts(dump: XlaDump) -> dict[str, Any]:
             for code, count in last.most_common()
         ],
         "refusals": borders[:MOST],
-        "ours": _ours(dump, dump.before, story.module),
+        "ours": _ours(dump),
     }
 
 
-def _ours(dump: XlaDump, before: Module, theirs: Module) -> dict[str, Any]:
+def _ours(dump: XlaDump) -> dict[str, Any]:
     """The kernels that our priority fusion makes otherwise, with the times of the same model."""
-    model = dump.predictor.model
-    assert model is not None, "XLA's devices have blocks and threads"
-    ours = build.clone_module(before)
-    PriorityFusion(cost_model=model.name).fuse(ours, device=dump.predictor.target)
-    rows = [kernel_costs(module, dump.predictor) for module in (theirs, ours)]
-    costs = [{row.instruction: row for row in side} for side in rows]
-    groups = match_kernels(
-        theirs,
-        [row.instruction for row in rows[0]],
-        ours,
-        [row.instruction for row in rows[1]],
-    )
-    found: list[dict[str, Any]] = []
-    for group in groups:
-        if group.status == "same":
-            continue
-        sides = (group.before, group.after)
-        spent = [
-            _sum([costs[side][kernel] for kernel in kernels]) for side, kernels in enumerate(sides)
-        ]
-        found.append(
-            {
-                "status": group.status,
-                "xla": [_kernel_facts(dump, kernel) for kernel in group.before],
-                "ours": [
-                    {"name": kernel.name, "computes": computes(kernel)} for kernel in group.after
-                ],
-                "xla_seconds": spent[0],
-                "our_seconds": spent[1],
-                "gain_seconds": spent[0] - spent[1],
-            }
-        )
-    found.sort(key=lambda row: -abs(row["gain_seconds"]))
+    ours = dump.ours
+    assert ours is not None, "there is a log"
+    found = [
+        {
+            "status": group.status,
+            "xla": [kernel_facts(dump, kernel) for kernel in group.before],
+            "ours": [{"name": kernel.name, "computes": computes(kernel)} for kernel in group.after],
+            "xla_seconds": theirs,
+            "our_seconds": mine,
+            "gain_seconds": theirs - mine,
+        }
+        for group, theirs, mine in sorted(ours.groups, key=lambda row: -abs(row[1] - row[2]))
+    ]
+    whole = ours.seconds()
     return {
-        "xla_seconds": _sum(rows[0]),
-        "our_seconds": _sum(rows[1]),
-        "xla_kernels": len(rows[0]),
-        "our_kernels": len(rows[1]),
+        "xla_seconds": whole[0],
+        "our_seconds": whole[1],
+        "xla_kernels": len(ours.rows[0]),
+        "our_kernels": len(ours.rows[1]),
         "differences": len(found),
         "largest": found[:MOST],
     }
-
-
-def _sum(rows: Sequence[KernelCost]) -> float:
-    return sum(row.seconds for row in rows)

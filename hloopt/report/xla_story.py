@@ -52,8 +52,28 @@ def show_pair(facts: _Facts, console: Console) -> None:
             f"in the end both are in {names}: a pass behind priority fusion (multi-output fusion, "
             "copies) joined them, and keeps no log",
         )
+    if facts["ours"] is not None:
+        console.print()
+        _show_verdict(facts["ours"], bool(facts["together"]), console)
     if not facts["known"]:
         _say(console, f"\n{UNKNOWN}")
+
+
+def _show_verdict(ours: _Facts, together: bool, console: Console) -> None:
+    """What hloopt does with two instructions, beside what XLA did."""
+    names = ", ".join(f"%{name}" for name in ours["together"])
+    if ours["together"]:
+        told = f"has both in one kernel{', too' if together else ''}: {names}"
+    else:
+        told = f"has them in different kernels{'' if together else ', too'}"
+    gain = ours["gain_seconds"]
+    if gain:
+        told += (
+            f"; its kernels {'save' if gain > 0 else 'cost'} {seconds(abs(gain))} by XLA's model"
+        )
+    _say(console, f"hloopt's priority-fusion {told}")
+    for reason in ours["reasons"]:
+        _say(console, f"  %{reason['producer']}: {reason['reason']} [{reason['code']}]")
 
 
 def _names(kernels: Iterable[_Facts]) -> str:

@@ -44,6 +44,8 @@ def test_two_in_one_kernel_since_when_and_for_what_gain() -> None:
     # The log has only the change at step 224; the whole was priced before.
     assert (price["step"], price["unfused_us"]) == (224, None)
     assert price["gain_us"] == pytest.approx(0.89975)
+    assert found["ours"]["reasons"] == []
+    assert len(found["ours"]["together"]) == 1
     assert "that saves 0.900 µs (XLA's model, step 224)" in told(
         str(DUMP), "exp.4.0", "reduce_sum.29.0"
     )
@@ -61,6 +63,9 @@ def test_two_in_different_kernels_with_xlas_last_word() -> None:
     # A launch, and the result written and read once.
     assert border["at_most_seconds"] == pytest.approx(1e-6 + 2 * 19200 / 4.8e12)
     assert "[scatter-in-place-operand]" in told(str(DUMP), "exp.4.0", "scatter-add.1.0")
+    ours = found["ours"]
+    assert ours["together"] == []
+    assert [row["code"] for row in ours["reasons"]] == ["scatter-in-place-operand"]
 
 
 def test_the_other_way_round_and_not_at_all() -> None:
@@ -127,6 +132,12 @@ def test_where_we_decide_otherwise_the_gain_is_told(tmp_path: Path) -> None:
     assert ours["xla_seconds"] - ours["our_seconds"] > 30e-6
     shown = told(str(kept))
     assert "hloopt's priority-fusion makes 8 kernels" in shown
+    pair = facts(str(kept), "sub.10.0", "exp.4.0")
+    assert pair["path"][0]["name"] == "sub.10.0"
+    assert pair["borders"][0]["last"] is None
+    assert len(pair["ours"]["together"]) == 2
+    assert pair["ours"]["gain_seconds"] > 1e-6
+    assert "; its kernels save" in told(str(kept), "sub.10.0", "exp.4.0")
 
 
 def test_without_a_log_it_says_what_cannot_be_known() -> None:

@@ -1,0 +1,190 @@
+"""XLA's dump of one module: its log replayed, what it ended with, and what hloopt makes of the same."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from hloopt.analysis.value_digests import ValueDigests
+from hloopt.errors import UsageError
+from hloopt.fusion.homes import fusible_computations
+from hloopt.fusion.matching import KernelGroup, match_kernels
+from hloopt.fusion.plan import FusionPlan
+from hloopt.fusion.priority_fusion import PriorityFusion
+from hloopt.fusion.xla_story import XlaStory
+from hloopt.ir import Instruction, Module, build
+from hloopt.report.cost import KernelCost, Predictor, kernel_costs, source_line
+from hloopt.report.fusion_diff import computes
+from hloopt.rewrite.spec import did_you_mean
+from hloopt.runtime.kernels import is_kernel
+
+__all__ = ["Ours", "XlaDump", "kernel_facts", "module_of"]
+
+
+@dataclass(frozen=True)
+class XlaDump:
+    """What there is of one module; one of story and after at least.
+
+    before  right before XLA's priority fusion, where there is a log
+    story   the log, replayed
+    after   as XLA left it in the end
+    """
+
+    before: Module | None
+    story: XlaStory | None
+    after: Module | None
+    predictor: Predictor
+
+    def values(self, name: str) -> list[bytes]:
+        """The digests of what an instruction before fusion computes, its result first; none for other names."""
+        known = self._before.get(name)
+        kernel = (
+            None if known is None or self._digests is None else self._digests.kernels.get(known)
+        )
+        if kernel is None:
+            return []
+        return [*kernel.outputs, *(digest for digest, _ in reversed(kernel.inner))]
+
+    @cached_property
+    def _before(self) -> dict[str, Instruction]:
+        if self.before is None:
+            return {}
+        computations = fusible_computations(self.before)
+        return {entry.name: entry for computation in computations for entry in computation}
+
+    @cached_property
+    def _digests(self) -> ValueDigests | None:
+        return ValueDigests(self.before) if self.before is not None else None
+
+    @cached_property
+    def ours(self) -> Ours | None:
+        """What our priority fusion makes of the module before fusion; None without a log."""
+        if self.before is None or self.story is None:
+            return None
+        return Ours(self.before, self.story.module, self.predictor)
+
+    @cached_property
+    def names_after(self) -> _Kernels:
+        """Where values are in the module XLA ended with."""
+        return _Kernels(self.after)
+
+    @cached_property
+    def digests_fused(self) -> ValueDigests | None:
+        """Of the module after priority fusion."""
+        return ValueDigests(self.story.module) if self.story is not None else None
+
+
+class _Kernels:
+    """Kernels of a module and lines of values, found by what is computed."""
+
+    def __init__(self, module: Module | None) -> None:
+        self.module = module
+        self.kernels: dict[str, Instruction] = {}
+        self._held: dict[bytes, list[tuple[Instruction, Instruction]]] = {}
+        if module is None:
+            return
+        for kernel, digests in ValueDigests(module).kernels.items():
+            if is_kernel(kernel):
+                self.kernels[kernel.name] = kernel
+                for digest, inner in digests.inner:
+                    self._held.setdefault(digest, []).append((kernel, inner))
+
+    def of(self, digests: Iterable[bytes]) -> list[Instruction]:
+        """The kernels that compute the first of these values that any computes."""
+        for digest in digests:
+            if digest in self._held:
+                return list(dict.fromkeys(kernel for kernel, _ in self._held[digest]))
+        return []
+
+    def line(self, digests: Iterable[bytes]) -> str:
+        """The user's line of the first of these values that has one."""
+        if self.module is None:
+            return ""
+        for digest in digests:
+            for _, inner in self._held.get(digest, ()):
+                line = self.module.user_line(inner.metadata)
+                if line:
+                    return line
+        return ""
+
+    def named(self, name: str) -> list[Instruction]:
+        """The kernels that are called so, or compute something that is.  Raises ``UsageError`` for none."""
+        if name in self.kernels:
+            return [self.kernels[name]]
+        pairs = [pair for held in self._held.values() for pair in held]
+        found = [kernel for kernel, inner in pairs if inner.name == name]
+        if not found:
+            known = [*self.kernels, *(inner.name for _, inner in pairs)]
+            raise UsageError(
+                f"the module XLA ended with computes nothing called '{name}'{did_you_mean(name, known)}"
+            )
+        return list(dict.fromkeys(found))
+
+
+class Ours:
+    """What our priority fusion makes of a module, beside what XLA's made.
+
+    plan    of our run
+    groups  the kernels of both that are not the same, with their times in seconds
+    """
+
+    def __init__(self, before: Module, theirs: Module, predictor: Predictor) -> None:
+        model = predictor.model
+        assert model is not None, "XLA's devices have blocks and threads"
+        self.module = build.clone_module(before)
+        fusion = PriorityFusion(cost_model=model.name)
+        self.plan: FusionPlan = fusion.fuse(self.module, device=predictor.target)
+        self.rows = tuple(kernel_costs(module, predictor) for module in (theirs, self.module))
+        costs = [{row.instruction: row for row in side} for side in self.rows]
+        groups = match_kernels(
+            theirs,
+            [row.instruction for row in self.rows[0]],
+            self.module,
+            [row.instruction for row in self.rows[1]],
+        )
+        self.groups: list[tuple[KernelGroup, float, float]] = [
+            (
+                group,
+                _sum(costs[0][kernel] for kernel in group.before),
+                _sum(costs[1][kernel] for kernel in group.after),
+            )
+            for group in groups
+            if group.status != "same"
+        ]
+
+    @cached_property
+    def kernels(self) -> _Kernels:
+        """Our kernels."""
+        return _Kernels(self.module)
+
+    def seconds(self) -> tuple[float, float]:
+        """Of all XLA's kernels and of all of ours."""
+        return _sum(self.rows[0]), _sum(self.rows[1])
+
+
+def _sum(rows: Iterable[KernelCost]) -> float:
+    return sum(row.seconds for row in rows)
+
+
+def kernel_facts(dump: XlaDump, kernel: Instruction) -> dict[str, Any]:
+    """A kernel after priority fusion, with its name and line in the end."""
+    known = dump.digests_fused.kernels.get(kernel) if dump.digests_fused is not None else None
+    digests = (
+        [] if known is None else [*known.outputs, *(digest for digest, _ in reversed(known.inner))]
+    )
+    final = dump.names_after.of(digests)
+    return {
+        "name": kernel.name,
+        "computes": computes(kernel),
+        "line": dump.names_after.line(digests) or source_line(module_of(kernel), kernel),
+        "after": [one.name for one in final],
+    }
+
+
+def module_of(instruction: Instruction) -> Module:
+    home = instruction.computation
+    assert home is not None, "of a computation"
+    assert home.module is not None, "of a module"
+    return home.module
