@@ -212,7 +212,8 @@ def _story(module: Module, trail: Trail, target: Target) -> Story:
         return known[key]
 
     alive = {place: trail.final_name(*place) for place in trail.alive}
-    return Story(trail.nodes, trail.stages, alive, times, f"{DEFAULT}, {target.name}")
+    label = f"{DEFAULT}, {target.name}"
+    return Story(trail.nodes, trail.stages, alive, trail.bodies, times, label)
 
 
 def _compare(

@@ -87,12 +87,24 @@ class Ledger:
         place = computation, fusion
         first, second = (computation, producer), (computation, consumer)
         # The consumer is gone, so that its rows can grow: a step costs what joins.
-        members = self.made.pop(second, None) or {consumer: None}
-        results = self.outputs.pop(second, None) or {consumer: None}
-        self.kinds.pop(second, None)
+        members, results, _ = self.take(second)
         members |= self.inside(first)
         if multi_output:
             results |= self.results(first)
+        self.put(place, members, results, kind)
+
+    def take(self, place: tuple[str, str]) -> tuple[dict[str, None], dict[str, None], str]:
+        """Members, results and kind of what is no longer called so."""
+        return (
+            self.made.pop(place, None) or {place[1]: None},
+            self.outputs.pop(place, None) or {place[1]: None},
+            self.kinds.pop(place, ""),
+        )
+
+    def put(
+        self, place: tuple[str, str], members: dict[str, None], results: dict[str, None], kind: str
+    ) -> None:
+        """A fusion is called so."""
         self.made[place], self.outputs[place], self.kinds[place] = members, results, kind
 
     def settle(self, module: Module) -> None:

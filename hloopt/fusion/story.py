@@ -10,6 +10,7 @@ from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
+from math import isfinite
 from typing import Final
 
 from hloopt.cost_models.model import Comparison
@@ -26,7 +27,7 @@ from hloopt.fusion.story_parts import (
     Pair,
     Word,
 )
-from hloopt.fusion.trail import Node, Stage
+from hloopt.fusion.trail import Body, Node, Stage
 
 __all__ = ["Place", "Story", "Times"]
 
@@ -69,12 +70,14 @@ class Story:
 
     alive   computations and names of what stands there after the last strategy, and what it is called
             after all passes
+    bodies  of the fusions among that
     times   gives those that a strategy did not ask for, by the cost model called ``model``
     """
 
     nodes: Mapping[Place, Node]
     stages: Sequence[Stage]
     alive: Mapping[Place, str]
+    bodies: Mapping[Place, Body] = field(default_factory=dict)
     times: Times | None = None
     model: str = ""
     kernels: dict[Place, KernelFacts] = field(default_factory=dict)
@@ -85,9 +88,32 @@ class Story:
     def __post_init__(self) -> None:
         ledger = Ledger()
         for stage in self.stages:
+            self._meet(stage.bodies, ledger)
             self._read(stage, ledger)
+        self._meet(self.bodies, ledger)
         for (computation, name), now in self.alive.items():
             self._keep(computation, name, now, ledger)
+
+    def _meet(self, bodies: Mapping[Place, Body], ledger: Ledger) -> None:
+        """Take fusions that no step has made, or that a pass has given the name of another, as they are."""
+        moved = {
+            place: (place[0], body.was)
+            for place, body in bodies.items()
+            if body.was not in ("", place[1]) and (place[0], body.was) in ledger.made
+        }
+        rows = {place: ledger.take(old) for place, old in moved.items()}
+        for place, row in rows.items():
+            ledger.put(place, *row)
+        for place, body in bodies.items():
+            known = ledger.made.get(place)
+            is_known = known is not None and (
+                bool(body.was) or not known.keys().isdisjoint(body.members)
+            )
+            if place in self.nodes or is_known:
+                continue
+            members = dict.fromkeys(name for name in body.members if (place[0], name) in self.nodes)
+            results = dict.fromkeys(name for name in body.outputs if name in members)
+            ledger.put(place, members, results, body.kind)
 
     def _read(self, stage: Stage, ledger: Ledger) -> None:
         for step in stage.plan.steps:
@@ -133,9 +159,12 @@ class Story:
         for member in made.members:
             self._homes.setdefault((computation, member), []).append(made)
 
-    def _number(self, computation: str, name: str) -> int:
+    def _number(self, computation: str, name: str) -> tuple[bool, int]:
+        """The order of members: constants, of which there are many, come last."""
         node = self.nodes.get((computation, name))
-        return node.number if node is not None else len(self.nodes)
+        if node is None:
+            return True, len(self.nodes)
+        return node.opcode == "constant", node.number
 
     def kernels_of(self, place: Place) -> tuple[KernelFacts, ...]:
         """The kernels that compute an instruction; several where it was copied."""
@@ -207,6 +236,7 @@ class Story:
                 second = ""
             if first and (second or not refusal.consumer or said.stage.plan.strategy in _INTO_ALL):
                 comparison, model = self.times(home, first, second), self.model
+        comparison = _finite(comparison)
         return Word(
             said.stage.plan.strategy,
             said.stage.run,
@@ -353,5 +383,12 @@ def _joined(taken: _Taken) -> Joined:
         step.fusion,
         step.duplicated,
         step.multi_output,
-        step.comparison,
+        _finite(step.comparison),
     )
+
+
+def _finite(comparison: Comparison | None) -> Comparison | None:
+    """A comparison that says something: a model may call endless what it cannot time."""
+    if comparison is None or not isfinite(comparison.gain_us):
+        return None
+    return comparison

@@ -6,7 +6,7 @@ nodes is, which pass took the others away, and the plans of all strategies in th
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 from hloopt.fusion.advice import is_strategy
@@ -19,10 +19,12 @@ from hloopt.rewrite import Pass, PassRun, Watcher
 from hloopt.rewrite.naming import op_name_of
 from hloopt.types.shape import without_layout
 
-__all__ = ["Given", "Gone", "Node", "Stage", "Trail", "node_of"]
+__all__ = ["Body", "Given", "Gone", "Node", "Stage", "Trail", "node_of"]
 
 Place = tuple[str, str]
 """Computation and name."""
+_MAKERS = "hloopt.fusion."
+"""Where passes are from that make fusions, whether they decide about many or make those of one kind."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,12 +73,26 @@ class Gone:
 
 
 @dataclass(frozen=True, slots=True)
+class Body:
+    """What a fusion holds by the names in its body, and which of that are its results.
+
+    ``was`` is what it was called after the strategy before; empty where it was not there.
+    """
+
+    kind: str
+    members: tuple[str, ...]
+    outputs: tuple[str, ...]
+    was: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class Stage:
-    """One run of a strategy."""
+    """One run of a strategy; ``bodies`` are the fusions that it found."""
 
     instance: Pass | None
     run: int
     plan: FusionPlan
+    bodies: Mapping[Place, Body] = field(default_factory=dict)
 
 
 @dataclass
@@ -88,7 +104,8 @@ class Trail(Watcher):
     became  which nodes an instruction of the file has become
     gone    what took away those that became none
     stages  the strategies' runs
-    alive   names after the last strategy, and what they are called at the very end
+    alive   what stands after the last strategy
+    bodies  of the fusions among that, where no strategy has run
     """
 
     given: dict[Place, Given] = field(default_factory=dict)
@@ -97,8 +114,10 @@ class Trail(Watcher):
     gone: dict[Place, Gone] = field(default_factory=dict)
     stages: list[Stage] = field(default_factory=list)
     alive: dict[Place, Instruction] = field(default_factory=dict)
+    bodies: dict[Place, Body] = field(default_factory=dict)
     _keys: dict[Place, object] = field(default_factory=dict)
     _wrapped: dict[Place, str] = field(default_factory=dict)
+    _found: dict[Place, Body] = field(default_factory=dict)
 
     def begin(self, module: Module) -> None:
         """Note what the file has."""
@@ -118,14 +137,19 @@ class Trail(Watcher):
 
     def before(self, number: int, instance: Pass, module: Module) -> None:
         """Note the graph before the first strategy."""
-        if not self.nodes and (is_strategy(instance) or isinstance(instance, LockedFusion)):
-            self._note(module)
+        if is_strategy(instance) or isinstance(instance, LockedFusion):
+            if not self.nodes:
+                self._note(module)
+        elif not type(instance).__module__.startswith(_MAKERS):
+            return
+        self._found = _bodies(module, self.alive)
 
     def after(self, run: PassRun, module: Module) -> None:
         """Note what a pass took away, and the plans of strategies."""
         plans = [record for record in run.records if isinstance(record, FusionPlan)]
-        self.stages += (Stage(run.instance, run.number, plan) for plan in plans)
+        self.stages += (Stage(run.instance, run.number, plan, self._found) for plan in plans)
         if plans:
+            self.bodies = {}
             self.alive = {
                 (home.name, entry.name): entry
                 for home in fusible_computations(module)
@@ -139,6 +163,7 @@ class Trail(Watcher):
         if not self.nodes:
             self._note(module)
         if not self.alive:
+            self.bodies = _bodies(module, {})
             self.alive = {
                 (home.name, entry.name): entry
                 for home in fusible_computations(module)
@@ -189,6 +214,25 @@ class Trail(Watcher):
             if found is not None:
                 self.became[place] = found
                 self.gone.pop(place, None)
+
+
+def _bodies(module: Module, before: Mapping[Place, Instruction]) -> dict[Place, Body]:
+    called = {entry: name for (_, name), entry in before.items()}
+    return {
+        (home.name, entry.name): Body(
+            entry.attributes["kind"],
+            tuple(
+                inner.name
+                for inner in entry.attributes["calls"]
+                if inner.opcode not in ("parameter", "tuple")
+            ),
+            tuple(result.name for result in outputs_of(entry)),
+            called.get(entry, ""),
+        )
+        for home in fusible_computations(module)
+        for entry in home
+        if entry.opcode == "fusion"
+    }
 
 
 def _key(instruction: Instruction) -> object:

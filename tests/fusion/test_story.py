@@ -44,7 +44,7 @@ def story(text: str, passes: str, times: Any = None) -> tuple[Story, Trail]:
     trail = Trail()
     pipeline.run(module, controls=Controls(advice=advice, remarks=True), watchers=(trail,))
     alive = {place: trail.final_name(*place) for place in trail.alive}
-    return Story(trail.nodes, trail.stages, alive, times, "a model"), trail
+    return Story(trail.nodes, trail.stages, alive, trail.bodies, times, "a model"), trail
 
 
 def pair(passes: str, first: str, second: str, times: Any = None) -> Any:
