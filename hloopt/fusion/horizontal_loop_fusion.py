@@ -6,6 +6,7 @@ The case it was made for is an optimizer's step over many small arrays.
 from __future__ import annotations
 
 import re
+from collections import deque
 from dataclasses import dataclass
 from typing import ClassVar, Literal, TypeAlias
 
@@ -78,7 +79,7 @@ ENTRY main {
             raise UsageError(f"{self.name}: prefix={self.prefix}: no name begins like that")
 
     def run(self, module: Module, log: PassLog) -> bool:
-        """Each instruction of the entry, and each fusion made, once as reader."""
+        """Each instruction of the entry, and each fusion made, as reader until nothing is joined."""
         scribe = Scribe(self.name, log)
         _Fuser(self, module.entry, scribe).run()
         plan = scribe.close()
@@ -114,20 +115,32 @@ class _Fuser:
         self.words: dict[Instruction, Decision] = {}
 
     def run(self) -> None:
-        """From the last readers to the first; a new fusion's operands are looked at next."""
-        stack = walk.post_order(self.computation)
-        rounds = (True,) if self.options.is_early else (False, True)
+        """From the last readers to the first; next what a new fusion reads, then its reader's operands again.
+
+        XLA comes to the same rest by running its pass until nothing changes.
+        """
+        stack = deque(walk.post_order(self.computation))
+        root = self.computation.root
         while stack:
             consumer = stack.pop()
             if consumer.computation is None or len(set(consumer.operands)) < 2:
                 continue
-            for sliced in rounds:
-                stack.extend(self._fuse_operands(consumer, sliced=sliced))
+            made = self._fuse_at(consumer)
+            if made and consumer is not root and not (stack and stack[0] is root):
+                # What the result reads, too, may have shared a parameter with what is gone now.
+                stack.appendleft(root)
+            if made:
+                stack.extend((consumer, *made))
         for instruction, decision in self.words.items():
             if instruction.computation is not None:
                 self.scribe.refused(instruction, None, decision)
         if self.scribe.plan.steps:
             apply.restore_order(self.computation)
+
+    def _fuse_at(self, consumer: Instruction) -> list[Instruction]:
+        """The fusions that one reader's operands become."""
+        rounds = (True,) if self.options.is_early else (False, True)
+        return [one for sliced in rounds for one in self._fuse_operands(consumer, sliced=sliced)]
 
     def _fuse_operands(self, consumer: Instruction, *, sliced: bool) -> list[Instruction]:
         made: list[Instruction] = []
