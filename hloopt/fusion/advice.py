@@ -16,7 +16,7 @@ from hloopt.fusion.ledger import Ledgers
 from hloopt.ir import Instruction
 from hloopt.rewrite.pass_ import Pass
 
-__all__ = ["STRATEGIES", "Advice", "Adviser", "is_strategy"]
+__all__ = ["STRATEGIES", "Advice", "Adviser", "asks_advice", "is_strategy"]
 
 STRATEGIES: Final = frozenset({
     "instruction-fusion", "fusion-merger", "multi-output-fusion", "priority-fusion",
@@ -26,7 +26,17 @@ STRATEGIES: Final = frozenset({
 
 
 def is_strategy(instance: Pass) -> bool:
-    """Whether a pass asks for advice: one of hloopt's, or one that says so (``asks_advice = True``)."""
+    """Whether a pass decides about all that can be fused: one of hloopt's, or one that says ``asks_advice``.
+
+    What stands there before the first of them is what lock files and explanations are about.
+    """
+    if type(instance).__module__.startswith("hloopt."):
+        return instance.name in STRATEGIES
+    return asks_advice(instance)
+
+
+def asks_advice(instance: Pass) -> bool:
+    """Whether a pass asks for advice about what it fuses."""
     return instance.name in STRATEGIES or bool(getattr(instance, "asks_advice", False))
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from hloopt.fusion.advice import Advice, is_strategy
+from hloopt.fusion.advice import Advice, asks_advice, is_strategy
 from hloopt.fusion.ledger import Ledgers
 from hloopt.fusion.lock_adviser import LockAdviser
 from hloopt.fusion.lock_file import Decisions
@@ -18,7 +18,7 @@ __all__ = ["advised", "has_strategy"]
 
 def has_strategy(pipeline: Pipeline) -> bool:
     """Whether a pipeline fuses anything."""
-    return any(map(is_strategy, pipeline.passes()))
+    return any(map(asks_advice, pipeline.passes()))
 
 
 def advised(
@@ -37,10 +37,11 @@ def advised(
     advice = Advice((*rules, *locks, *installed_rules()), ledgers)
     if not decisions:
         return pipeline, advice
+    first_of = is_strategy if any(map(is_strategy, pipeline.passes())) else asks_advice
     at = next(
         number
         for number, entry in enumerate(pipeline.entries)
-        if any(map(is_strategy, each_pass((entry,))))
+        if any(map(first_of, each_pass((entry,))))
     )
     first = LockedFusion(decisions.name, frozen)
     return Pipeline((*pipeline.entries[:at], first, *pipeline.entries[at:])), advice
