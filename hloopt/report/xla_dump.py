@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import re
+from collections.abc import Hashable, Iterable
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -22,6 +23,8 @@ from hloopt.runtime.kernels import is_kernel
 
 __all__ = ["Ours", "XlaDump", "kernel_facts", "module_of"]
 
+_NUMBER = re.compile(r"\.\d+$")
+
 
 @dataclass(frozen=True)
 class XlaDump:
@@ -37,15 +40,10 @@ class XlaDump:
     after: Module | None
     predictor: Predictor
 
-    def values(self, name: str) -> list[bytes]:
-        """The digests of what an instruction before fusion computes, its result first; none for other names."""
+    def values(self, name: str) -> list[Hashable]:
+        """What an instruction before fusion is found by in other modules; nothing for other names."""
         known = self._before.get(name)
-        kernel = (
-            None if known is None or self._digests is None else self._digests.kernels.get(known)
-        )
-        if kernel is None:
-            return []
-        return [*kernel.outputs, *(digest for digest, _ in reversed(kernel.inner))]
+        return [] if known is None or self._digests is None else _keys(self._digests, known)
 
     @cached_property
     def _before(self) -> dict[str, Instruction]:
@@ -76,34 +74,54 @@ class XlaDump:
         return ValueDigests(self.story.module) if self.story is not None else None
 
 
+def _keys(digests: ValueDigests, kernel: Instruction) -> list[Hashable]:
+    """What a kernel is found by in another module, the surest first.
+
+    The digests of its results, the name of its last instruction (for what lies behind something that later
+    passes have changed), the digests of all else that it computes.
+    """
+    found = digests.kernels.get(kernel)
+    if found is None:
+        return []
+    inner = list(reversed(found.inner))
+    last = [_name_key(entry) for _, entry in inner[:1]]
+    return [*found.outputs, *last, *(digest for digest, _ in inner)]
+
+
+def _name_key(instruction: Instruction) -> Hashable:
+    """Copies of an instruction have another number at the end of its name."""
+    return instruction.opcode, _NUMBER.sub("", instruction.name)
+
+
 class _Kernels:
     """Kernels of a module and lines of values, found by what is computed."""
 
     def __init__(self, module: Module | None) -> None:
         self.module = module
         self.kernels: dict[str, Instruction] = {}
-        self._held: dict[bytes, list[tuple[Instruction, Instruction]]] = {}
+        self._held: dict[Hashable, list[tuple[Instruction, Instruction]]] = {}
         if module is None:
             return
         for kernel, digests in ValueDigests(module).kernels.items():
             if is_kernel(kernel):
                 self.kernels[kernel.name] = kernel
                 for digest, inner in digests.inner:
-                    self._held.setdefault(digest, []).append((kernel, inner))
+                    for key in (digest, _name_key(inner)):
+                        self._held.setdefault(key, []).append((kernel, inner))
 
-    def of(self, digests: Iterable[bytes]) -> list[Instruction]:
+    def of(self, keys: Iterable[Hashable]) -> list[Instruction]:
         """The kernels that compute the first of these values that any computes."""
-        for digest in digests:
-            if digest in self._held:
-                return list(dict.fromkeys(kernel for kernel, _ in self._held[digest]))
+        for key in keys:
+            if key in self._held:
+                return list(dict.fromkeys(kernel for kernel, _ in self._held[key]))
         return []
 
-    def line(self, digests: Iterable[bytes]) -> str:
+    def line(self, keys: Iterable[Hashable]) -> str:
         """The user's line of the first of these values that has one."""
         if self.module is None:
             return ""
-        for digest in digests:
-            for _, inner in self._held.get(digest, ()):
+        for key in keys:
+            for _, inner in self._held.get(key, ()):
                 line = self.module.user_line(inner.metadata)
                 if line:
                     return line
@@ -170,15 +188,12 @@ def _sum(rows: Iterable[KernelCost]) -> float:
 
 def kernel_facts(dump: XlaDump, kernel: Instruction) -> dict[str, Any]:
     """A kernel after priority fusion, with its name and line in the end."""
-    known = dump.digests_fused.kernels.get(kernel) if dump.digests_fused is not None else None
-    digests = (
-        [] if known is None else [*known.outputs, *(digest for digest, _ in reversed(known.inner))]
-    )
-    final = dump.names_after.of(digests)
+    keys = _keys(dump.digests_fused, kernel) if dump.digests_fused is not None else []
+    final = dump.names_after.of(keys)
     return {
         "name": kernel.name,
         "computes": computes(kernel),
-        "line": dump.names_after.line(digests) or source_line(module_of(kernel), kernel),
+        "line": dump.names_after.line(keys) or source_line(module_of(kernel), kernel),
         "after": [one.name for one in final],
     }
 

@@ -68,6 +68,18 @@ def test_two_in_different_kernels_with_xlas_last_word() -> None:
     assert [row["code"] for row in ours["reasons"]] == ["scatter-in-place-operand"]
 
 
+def test_kernels_that_later_passes_have_changed_are_found_by_name(tmp_path: Path) -> None:
+    """No value of the kernel is what it was, but its last instruction is still called so."""
+    shutil.copy(LOG, tmp_path)
+    text = AFTER.read_text()
+    assert " exponential(" in text
+    (tmp_path / AFTER.name).write_text(text.replace(" exponential(", " sine("))
+    found = facts(str(tmp_path), "exp.4.0", "scatter-add.1.0")
+    assert [kernel["after"] for kernel in found["path"]] == [
+        ["loop_multiply_fusion"], ["input_scatter_fusion"],
+    ]  # fmt: skip
+
+
 def test_the_other_way_round_and_not_at_all() -> None:
     """Asked backwards, it says so; what does not depend on each other has nothing to fuse."""
     backwards = told(str(DUMP), "scatter-add.1.0", "abs.2.0")
