@@ -24,7 +24,7 @@ COMMANDS = {
     "completion": ("completion", "Print the completion script of a shell."),
     "defuse": ("defuse", "Take the fusions of modules apart again."),
     "diff": ("diff", "Compare the kernels of two modules, matched by what they compute."),
-    "explain": ("explain", "Explain why an instruction is run by the kernel it has."),
+    "explain": ("explain", "Explain why instructions are fused or apart, and their kernels."),
     "hash": ("hash", "Print a digest of each module: equal for equal modules."),
     "kernels": ("kernels", "Show which kernel runs each instruction, and how."),
     "ls": ("ls", "List the modules of a dump directory and their stages."),
