@@ -67,6 +67,7 @@ from hloopt.passes.loops.simplifier import WhileLoopSimplifier
 from hloopt.passes.loops.trip_count import TripCount
 from hloopt.passes.loops.unroll import WhileUnroll
 from hloopt.passes.map_inliner import MapInliner
+from hloopt.passes.reduction_degenerate_dim_remover import ReductionDegenerateDimRemover
 from hloopt.passes.rematerialize import Rematerialize
 from hloopt.passes.reshape_mover import ReshapeMover
 from hloopt.passes.scan_recognition import ScanRecognition
@@ -146,6 +147,7 @@ _ALL: tuple[type[Pass], ...] = (
     TripCount,
     CommonSubexpressionElimination,
     DeadCodeElimination,
+    ReductionDegenerateDimRemover,
     VariadicOpSplitter,
     SortIotaFusion,
     TritonSoftmaxRewriter,

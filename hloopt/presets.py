@@ -78,7 +78,8 @@ _LAYOUTS: tuple[Row, ...] = (
     ),
 )
 _REDUCTIONS: tuple[Row, ...] = (
-    Step("ReductionDegenerateDimRemover", "simplify"),
+    Step("ReductionDegenerateDimRemover", "reduction-degenerate-dim-remover"),
+    Step("AlgebraicSimplifier", "simplify"),
     Step("ReductionDimensionGrouper, ReductionSplitter, TreeReductionRewriter", "", _KERNELS),
 )
 
@@ -209,9 +210,9 @@ XLA_PRESETS: Final[Mapping[str, tuple[Row, ...]]] = {
         Step("AlgebraicSimplifier", "simplify"),
         Step("BitcastDtypesExpander", "bitcast-dtypes-expander"),
         Step("GemmFusion, GemmRewriter", "", _LIBRARIES),
-        *_REDUCTIONS[:1],
+        *_REDUCTIONS[:2],
         Step("SoftmaxRewriterTriton", "triton-softmax-rewriter"),
-        *_REDUCTIONS[1:],
+        *_REDUCTIONS[2:],
         Step("FloatNormalization", "", "every executor here computes in all element types"),
         Step("SimplifyFPConversions", "convert-pairs"),
         Step("ReshapeDecomposer", "views-to-bitcasts"),
