@@ -76,5 +76,5 @@ class Advice:
         ledger.joined(producer.name, consumer, fusion, multi_output=multi_output)
 
     def settle(self) -> None:
-        """A strategy has come to its end."""
+        """A strategy begins, or has come to its end."""
         self.ledgers.settle()

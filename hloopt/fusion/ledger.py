@@ -22,7 +22,16 @@ from hloopt.fusion.fusible import (
 from hloopt.fusion.homes import fusible_computations
 from hloopt.ir import Computation, Instruction, Module, walk
 
-__all__ = ["Before", "Ledger", "Ledgers", "describe", "may_be_fused", "outputs_of", "users_inside"]
+__all__ = [
+    "Before",
+    "Form",
+    "Ledger",
+    "Ledgers",
+    "describe",
+    "may_be_fused",
+    "outputs_of",
+    "users_inside",
+]
 
 _HEROES = frozenset({"fusion", "reduce", "reduce-window", "scatter", "transpose"})
 _SERIAL = re.compile(r"(?:\.\d+|\.clone)+$")
@@ -36,15 +45,25 @@ class Before:
     text: str
 
 
+@dataclass(frozen=True, slots=True)
+class Form:
+    """Operands and results of a fusion in their order, by the names of what computed them at first."""
+
+    operands: tuple[str, ...]
+    results: tuple[str, ...]
+
+
 @dataclass
 class Ledger:
     """The members of every fusion made in one module, by computation and the fusion's name.
 
-    ``outputs`` are the members whose results a fusion has, ``configs`` the backend_config of those with kernels
-    made elsewhere.  Which of the fusions are left is known
-    once a strategy has come to its end (``settle``).  ``before`` has what may be
-    fused, by computation and name, as it was before the first strategy, where somebody asked for that
-    (``begin``).
+    outputs  the members whose results a fusion has
+    configs  the backend_config of those with kernels made elsewhere
+    forms    operands and results in order, where the ledger has begun
+    before   what may be fused, by computation and name, as it was before the first strategy (``begin``)
+
+    Which of the fusions are left, and what they are called, is known when a strategy begins and when it has
+    come to its end (``settle``).
     """
 
     module: str = ""
@@ -52,7 +71,9 @@ class Ledger:
     outputs: dict[tuple[str, str], dict[str, None]] = field(default_factory=dict)
     kinds: dict[tuple[str, str], str] = field(default_factory=dict)
     configs: dict[tuple[str, str], str] = field(default_factory=dict)
+    forms: dict[tuple[str, str], Form] = field(default_factory=dict, repr=False)
     before: dict[str, dict[str, Before]] = field(default_factory=dict, repr=False)
+    _fusions: dict[tuple[str, str], Instruction] = field(default_factory=dict, repr=False)
 
     def begin(self, module: Module) -> None:
         """Note what there is before anything is fused; from the second time on nothing happens."""
@@ -72,6 +93,8 @@ class Ledger:
         assert home is not None, "a fusion that has just been made"
         kind = fusion.attributes["kind"]
         self.record(home.name, producer, consumer, fusion.name, kind, multi_output=multi_output)
+        self._fusions.pop((home.name, consumer), None)
+        self._fusions[home.name, fusion.name] = fusion
 
     def record(
         self,
@@ -107,19 +130,54 @@ class Ledger:
         """A fusion is called so."""
         self.made[place], self.outputs[place], self.kinds[place] = members, results, kind
 
-    def settle(self, module: Module) -> None:
-        """A strategy is through: fusions that have become part of others are no longer any."""
-        for place in list(self.made):
-            home = module.computations.get(place[0])
-            fusion = home.by_name.get(place[1]) if home is not None else None
-            if fusion is None or fusion.opcode != "fusion":
-                for rows in (self.made, self.outputs, self.kinds, self.configs):
-                    rows.pop(place, None)
-                continue
+    def settle(self) -> None:
+        """Passes have gone by: fusions that are part of others now are none, others are called anew."""
+        places = {}
+        for place, fusion in self._fusions.items():
+            home = fusion.computation
+            places[place] = (home.name, fusion.name) if home is not None else None
+        if any(place != now for place, now in places.items()):
+            rows = {place: self.take(place) for place in places}
+            self._fusions = {
+                now: self._fusions[place] for place, now in places.items() if now is not None
+            }
+            for place, now in places.items():
+                if now is not None:
+                    self.put(now, *rows[place])
+        self.configs, self.forms = {}, {}
+        for place, fusion in self._fusions.items():
             kind = self.kinds[place] = fusion.attributes["kind"]
             config = fusion.attributes.get("backend_config")
             if kind == "kCustom" and config is not None:
                 self.configs[place] = str(config)
+            if self.before:
+                self.forms[place] = self.form(fusion)
+
+    def let_go(self) -> None:
+        """Nobody asks about the module any more: hold on to nothing of it."""
+        self._fusions.clear()
+
+    def form(self, fusion: Instruction) -> Form:
+        """Operands and results of a fusion by what computed them at first."""
+        return Form(
+            tuple(map(self.source, fusion.operands)),
+            tuple(self.origin(result, fusion) for result in outputs_of(fusion)),
+        )
+
+    def source(self, value: Instruction) -> str:
+        """What computed a value at first: an op, or the result of a fusion by the name it had."""
+        if value.opcode == "get-tuple-element" and value.operands[0].opcode == "fusion":
+            fusion = value.operands[0]
+            results = outputs_of(fusion)
+            index = value.attributes["index"]
+            return self.origin(results[index], fusion) if index < len(results) else value.name
+        if value.opcode != "fusion" or self._place(value) not in self.made:
+            return value.name
+        return self.origin(outputs_of(value)[0], value)
+
+    def _place(self, instruction: Instruction) -> tuple[str, str]:
+        home = instruction.computation
+        return home.name if home is not None else "", instruction.name
 
     def members(self, instruction: Instruction) -> tuple[str, ...]:
         """What an op or fusion is made of: its own name where it is no fusion that has been made."""
@@ -159,14 +217,16 @@ class Ledgers:
         return self.open(home.module)
 
     def settle(self) -> None:
-        """A strategy is through with its module."""
-        for module, ledger in self._of.items():
-            ledger.settle(module)
+        """A strategy begins, or has come to its end."""
+        for ledger in self._of.values():
+            ledger.settle()
 
     def open(self, module: Module) -> Ledger:
         """The ledger of a module; a new one where nothing has been fused in it."""
         found = self._of.get(module)
         if found is None:
+            for other in self._of.values():
+                other.let_go()
             found = self._of[module] = Ledger(module.name)
         return found
 

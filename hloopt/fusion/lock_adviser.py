@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from hashlib import blake2b
 
 from hloopt.fusion.decision import Decision, forbid
-from hloopt.fusion.ledger import Ledger, Ledgers, outputs_of, users_inside
+from hloopt.fusion.ledger import Form, Ledger, Ledgers, outputs_of, users_inside
 from hloopt.fusion.lock_file import Decisions, Group, PairRow, Unfused
 from hloopt.ir import Computation, Instruction, Module
 
@@ -136,6 +136,10 @@ def groups_of(ledger: Ledger) -> list[Group]:
         if len(known) < 2:
             continue
         results = [one for one in known if one in ledger.outputs[computation, name]]
+        form = ledger.forms.get((computation, name), Form((), ()))
+        if sorted(form.results) == sorted(results):
+            results = list(form.results)
+        unique = len(set(form.operands)) == len(form.operands)
         group = Group(
             ledger.module,
             computation,
@@ -145,6 +149,7 @@ def groups_of(ledger: Ledger) -> list[Group]:
             tuple(results) or (known[-1],),
             digest(rows[one].text for one in known),
             ledger.configs.get((computation, name), ""),
+            form.operands if unique else (),
         )
         found.append((rows[known[-1]].rank, group))
     order = {computation: number for number, computation in enumerate(ledger.before)}

@@ -24,7 +24,8 @@
 
 A ``fusion`` is one kernel: its instructions by the names they have before anything is fused, in their order; an
 instruction may be in several.  ``outputs`` names those whose results it gives, where it is not the last one
-alone, ``backend_config`` what the kernel of a ``kCustom`` fusion is made by.
+alone, ``operands`` what it reads, in the order of its parameters, ``backend_config`` what the kernel of
+a ``kCustom`` fusion is made by.
 
 ``unfused`` are kernels of their own, too.  What is in neither is left to the strategy.  ``fuse`` and
 ``nofuse`` are about pairs, by the patterns of ``rewrite/naming.py``; module and computation may be left out.
@@ -70,6 +71,7 @@ _GROUP: Final = (
     "kind",
     "instructions",
     "outputs",
+    "operands",
     "backend_config",
     "signature",
 )
@@ -92,6 +94,7 @@ class Group:
     outputs: tuple[str, ...]
     signature: str = ""
     backend_config: str = ""
+    operands: tuple[str, ...] = ()
 
     @property
     def place(self) -> tuple[str, str]:
@@ -169,6 +172,8 @@ def decisions_text(groups: Iterable[Group], unfused: Iterable[Unfused]) -> str:
         lines += _list("instructions", group.instructions)
         if group.outputs != group.instructions[-1:]:
             lines += _list("outputs", group.outputs)
+        if len(group.operands) > 1:
+            lines += _list("operands", group.operands)
         if group.backend_config:
             lines.append(f"backend_config = {string(group.backend_config)}")
         if group.signature:
@@ -271,10 +276,9 @@ def _group(row: Mapping[str, Any], where: str) -> Group:
         kind,
         instructions,
         outputs,
-        *(
-            text_of(row, key, where) if key in row else ""
-            for key in ("signature", "backend_config")
-        ),
+        text_of(row, "signature", where) if "signature" in row else "",
+        text_of(row, "backend_config", where) if "backend_config" in row else "",
+        _names(row, "operands", where) if "operands" in row else (),
     )
 
 

@@ -8,10 +8,11 @@ from typing import ClassVar
 
 from hloopt.errors import UsageError
 from hloopt.fusion import apply
+from hloopt.fusion.arrange import arrange_operands, arrange_results
 from hloopt.fusion.decision import Decision, forbid
 from hloopt.fusion.homes import fusible_computations
 from hloopt.fusion.in_place import decide_in_place
-from hloopt.fusion.ledger import describe, may_be_fused
+from hloopt.fusion.ledger import Ledger, describe, may_be_fused
 from hloopt.fusion.lock_adviser import digest
 from hloopt.fusion.lock_file import Decisions, Group, PairRow, read_decisions
 from hloopt.fusion.scribe import Scribe, root_opcode
@@ -48,6 +49,7 @@ class LockedFusion(Pass):
         mine = [group for group in decisions.groups if group.module == module.name]
         if decisions.groups and not mine:
             stale.append(f"it has no fusion of {module.name}")
+        made: list[tuple[Group, Instruction]] = []
         ranks: dict[Computation, dict[Instruction, int]] = {}
         # Before the first of them is made, for a fusion takes names away that others read.
         reasons = {group: _suits(group, homes.get(group.computation)) for group in mine}
@@ -59,7 +61,12 @@ class LockedFusion(Pass):
                 rank = ranks[home] = {
                     entry: number for number, entry in enumerate(walk.post_order(home))
                 }
-            stale += _Maker(group, home, rank, scribe).make()
+            maker = _Maker(group, home, rank, scribe)
+            stale += maker.make()
+            if maker.made is not None:
+                made.append((group, maker.made))
+        for group, fusion in made:
+            _arrange(group, fusion, scribe.advice.ledgers.of(fusion))
         if stale:
             more = f" (and {len(stale) - 1} more)" if len(stale) > 1 else ""
             told = f"{decisions.name} does not suit this module: {stale[0]}{more}"
@@ -113,6 +120,7 @@ class _Maker:
         self.home = home
         self.rank = rank
         self.scribe = scribe
+        self.made: Instruction | None = None
 
     def make(self) -> list[str]:
         """Make it; what there is to say of members that have to stay apart."""
@@ -137,11 +145,11 @@ class _Maker:
                 yield f"{self.group.name}: %{member.name} stays apart: {decision.reason}"
             joined = joined or bool(decision)
         if joined:
+            self.made = fusion
             fusion.attributes["kind"] = self.group.kind
             if self.group.backend_config:
                 config = Verbatim(self.group.backend_config)
                 edit.set_attribute(fusion, "backend_config", config)
-            apply.number_parameter_names((fusion.attributes["calls"],))
 
     def _join(
         self, member: Instruction, fusion: Instruction, *, is_result: bool
@@ -179,6 +187,23 @@ class _Maker:
         # A signature tells of a strategy that has looked at the same.
         known = bool(self.group.signature)
         return decide_in_place(member, fusion) if is_read and not known else Decision(True)
+
+
+def _arrange(group: Group, fusion: Instruction, ledger: Ledger) -> None:
+    """Give a fusion the order of operands and results that it had, where it has the same."""
+    form = ledger.form(fusion)
+    if order := _order(form.results, group.outputs):
+        arrange_results(fusion, order)
+    if order := _order(form.operands, group.operands):
+        arrange_operands(fusion, order)
+    apply.number_parameter_names((fusion.attributes["calls"],))
+
+
+def _order(now: Sequence[str], wanted: Sequence[str]) -> list[int]:
+    """Where the wanted ones are now; nothing where they are others, or in order."""
+    if now == wanted or sorted(now) != sorted(wanted) or len(set(now)) < len(now):
+        return []
+    return [now.index(name) for name in wanted]
 
 
 def _merge(member: Instruction, fusion: Instruction, kind: str) -> Instruction:

@@ -34,6 +34,7 @@ class Scribe:
         self.fuel = fuel
         advice = self.log.advice
         self.advice = advice if isinstance(advice, Advice) else Advice()
+        self.advice.settle()
         self._refused: dict[tuple[str, str], dict[str, tuple[Refusal, Instruction]]] = {}
 
     def allows(self) -> Decision | None:

@@ -7,7 +7,7 @@ positions in step on both sides.  Costs are proportional to what changes, never 
 from __future__ import annotations
 
 from bisect import insort
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from hloopt.ir.computation import Computation
@@ -24,6 +24,7 @@ __all__ = [
     "insert_before",
     "move_after",
     "move_before",
+    "permute_parameters",
     "remove",
     "remove_computation",
     "remove_operands",
@@ -167,6 +168,18 @@ def set_attribute(instruction: Instruction, name: str, value: Any) -> None:
         instruction.attributes[name] = value
     for computation in _computations(value):
         computation.callers[instruction] = computation.callers.get(instruction, 0) + 1
+
+
+def permute_parameters(computation: Computation, order: Sequence[int]) -> None:
+    """Number the parameters anew: ``order`` has the numbers they had, the first one first.
+
+    Callers are to hand over their operands in this order.  Raises ``ValueError`` for what is no permutation.
+    """
+    if sorted(order) != list(range(len(computation.parameters))):
+        raise ValueError(f"{list(order)} is no order of {len(computation.parameters)} parameters")
+    computation.parameters[:] = [computation.parameters[number] for number in order]
+    for number, parameter in enumerate(computation.parameters):
+        parameter.attributes["parameter_number"] = number
 
 
 def set_shape(instruction: Instruction, shape: Shape) -> None:

@@ -371,3 +371,49 @@ def test_the_pass_by_its_name(file: str) -> None:
     result = invoke("optimize", file, "--passes", "locked-fusion")
     assert result.exit_code == 2
     assert "locked-fusion has no lock file: locked-fusion{lock=FILE}" in result.stderr
+
+
+@pytest.mark.parametrize("passes", ["xla-gpu-2026", "xla-gpu-2022", "O2", "O3"])
+def test_whole_pipelines_make_the_same_module_again(passes: str, tmp_path: Path) -> None:
+    """Strategies, passes that name fusions anew, operands and results in their order: nothing differs."""
+    module, again = hloopt.parse(TEXT), hloopt.parse(TEXT)
+    text, _ = run(module, passes)
+    assert "[[fusion]]" in text
+    assert run(again, passes, read(tmp_path, text))[0] == text
+    assert [
+        (entry.opcode, [operand.opcode for operand in entry.operands], str(entry.shape))
+        for entry in module.entry
+        if entry.opcode == "fusion"
+    ] == [
+        (entry.opcode, [operand.opcode for operand in entry.operands], str(entry.shape))
+        for entry in again.entry
+        if entry.opcode == "fusion"
+    ]
+
+
+def test_operands_and_results_in_another_order(tmp_path: Path) -> None:
+    """As the file has them; what reads the results reads the same."""
+    row = """[[fusion]]
+module = "m"
+computation = "main"
+name = "both"
+kind = "kInput"
+instructions = ["b", "w", "total", "zero"]
+outputs = ["total", "w"]
+operands = ["x", "a"]
+"""
+    module = hloopt.parse(TEXT)
+    _, notes = run(module, "instruction-fusion{fuel=0}", read(tmp_path, row))
+    assert notes == []
+    made = module.entry.by_name["both"]
+    assert [operand.name for operand in made.operands] == ["x", "a"]
+    assert [parameter.name for parameter in made.attributes["calls"].parameters] == [
+        "param_0",
+        "param_1",
+    ]
+    assert [str(root.opcode) for root in made.attributes["calls"].root.operands] == [
+        "reduce",
+        "log",
+    ]
+    hloopt.verify(module)
+    assert outcome(module) == outcome(hloopt.parse(TEXT))
