@@ -187,9 +187,10 @@ _SIMPLIFICATION = (
     "while-loop-simplifier,while-invariant-motion,zero-sized,simplify,transpose-folding,reshape-mover,"
     "convert-pairs,sort-simplifier,gather-to-slice,scatter-to-slice,constant-folding,cse,dce)"
 )
-# Instruction fusion runs twice, as in XLA: what may be fused without computing anything twice first.  A body
-# may then hold what several producers brought along, the same constants above all: cse takes one of each.
-_FUSION = "instruction-fusion{may_duplicate=false},instruction-fusion,cse,dce"
+# Fusion as XLA has it today: producers into all their users by cost, then kernels with several results, by
+# XLA's names.  A body may hold what several producers brought along, the same constants above all: cse
+# takes one of each.
+_FUSION = "priority-fusion,cse,dce,multi-output-fusion,cse,dce,rename-fusions"
 
 PIPELINES: Final[Mapping[str, str]] = {
     "O0": "",
@@ -197,7 +198,7 @@ PIPELINES: Final[Mapping[str, str]] = {
     "O2": f"{_SIMPLIFICATION},{_FUSION}",
     "O3": f"rng-expander,{_SIMPLIFICATION},"
     "fix(conditional-simplifier,concat-removal,simplify,tuple-simplifier,constant-folding,cse,dce),"
-    f"fix({_FUSION})",
+    f"{_FUSION}",
     "device": str(DEVICE),
     **{name: preset_text(rows) for name, rows in XLA_PRESETS.items()},
 }

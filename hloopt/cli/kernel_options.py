@@ -79,8 +79,8 @@ _OPTIONS = (
         multiple=True,
         metavar="PATTERN=NAME[{KEY=N}]",
         shell_complete=_complete_kernel,
-        help="Run some instructions by this kernel: a name, a glob, /regex/, op:OPCODE or op_name:GLOB "
-        "(may be repeated; the last that matches counts).",
+        help="Run some instructions by this kernel: a name, a glob, /regex/, op:OPCODE (of a "
+        "fusion's hero, too) or op_name:GLOB (may be repeated; the last that matches counts).",
     ),
     _option(
         "--kernel-rule",

@@ -76,5 +76,7 @@ def _is_empty(instruction: Instruction) -> bool:
 
 
 def _is_done(instruction: Instruction) -> bool:
-    """Whether this is a value repeated no times already."""
+    """Whether this is a value repeated no times already, in a fusion or by itself."""
+    if instruction.opcode == "fusion":
+        return not instruction.operands
     return instruction.opcode == "broadcast" and instruction.operands[0].opcode == "constant"

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 import hloopt
 from hloopt.ir import Module
 from hloopt.ir.build import clone_module
-from hloopt.pipelines import parse_pipeline
+from hloopt.pipelines import PIPELINES, parse_pipeline
 from random_modules import module_text
 from special_inputs import special_inputs
 
@@ -78,7 +78,11 @@ def test_large_modules_keep_every_bit(seed: int) -> None:
         assert results(hloopt.compile(better).run(arrays)) == wanted
 
 
-@pytest.mark.parametrize("pipeline", ["O1", "O3"])
+# Fusion runs once, as in XLA: what it leaves may be fused further.
+_BEFORE_FUSION = PIPELINES["O3"].partition(",priority-fusion")[0]
+
+
+@pytest.mark.parametrize("pipeline", ["O1", _BEFORE_FUSION], ids=["O1", "O3 before fusion"])
 @settings(max_examples=25, **SHRINKABLE)
 @given(chooser=CHOOSERS)
 def test_optimisation_comes_to_rest(pipeline: str, chooser: random.Random) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
+from hloopt.analysis.hero import find_hero, roots
 from hloopt.errors import UsageError
 from hloopt.ir import Instruction
 from hloopt.kernels.spec import Tile
@@ -38,8 +39,13 @@ class Wish:
         return self.named.names_one
 
     def matches(self, instruction: Instruction) -> bool:
-        """Whether an instruction is meant."""
-        return self.named.matches(instruction)
+        """Whether an instruction is meant; ``op:`` means fusions with such a hero, too."""
+        if self.named.matches(instruction):
+            return True
+        if instruction.opcode != "fusion" or not self.named.text.startswith("op:"):
+            return False
+        heroes = {find_hero(root).opcode for root in roots(instruction.attributes["calls"])}
+        return any(self.named.means("", opcode, "") for opcode in heroes)
 
 
 def parse_wish(text: str) -> Wish:
