@@ -9,6 +9,14 @@ from pathlib import Path
 
 from beside import FIGURES
 from emulated import EMULATED_STAGES
+from fusion_stages import (
+    FUSED,
+    LOG,
+    PARTITION_STAGES,
+    PREFUSION,
+    REFUSED_STAGES,
+    TIMES_STAGES,
+)
 from memory import LARGE
 from records import WEAK, flags
 from stages import GOLDEN_STAGES, READING_STAGES, REFUSAL_STAGES, RESULT_STAGES, TEXT_STAGES
@@ -24,13 +32,14 @@ EMULATED = "emulated."
 class Task:
     """A file of a part, and the stages it goes through.
 
-    ``said`` is what XLA's parser says of a text that it refuses.
+    ``said`` is what XLA's parser says of a text that it refuses; ``others`` are the files it is held against.
     """
 
     part: str
     path: Path
     stages: tuple[str, ...]
     said: str = ""
+    others: tuple[Path, ...] = ()
 
     @property
     def name(self) -> str:
@@ -40,7 +49,12 @@ class Task:
 
 def tasks(corpus: Path, xla: bool) -> list[Task]:
     """Everything to examine; ``xla`` adds the stages that ask XLA."""
-    return [*_dumps(corpus, xla), *_models(corpus, xla), *_tests(corpus, xla)]
+    return [
+        *_dumps(corpus, xla),
+        *_fusion(corpus / "jax"),
+        *_models(corpus, xla),
+        *_tests(corpus, xla),
+    ]
 
 
 def emulated_tasks(corpus: Path) -> list[Task]:
@@ -68,6 +82,18 @@ def _dumps(corpus: Path, xla: bool) -> Iterator[Task]:
             if stage == "before":
                 stages += ("alone", *_before(path, xla))
             yield Task(f"jax.{stage}", path, _stages(path, stages, xla))
+
+
+def _fusion(folder: Path) -> Iterator[Task]:
+    """What XLA's fusion did for an H200: its log's times and verdicts, and the module it left."""
+    for before in sorted(folder.glob(f"*{PREFUSION}")):
+        stem = before.name.removesuffix(PREFUSION)
+        log, after = (before.with_name(f"{stem}{end}") for end in (LOG, FUSED))
+        if log.exists():
+            yield Task("fusion.times", log, TIMES_STAGES)
+            yield Task("fusion.refusals", log, REFUSED_STAGES, others=(before,))
+        if after.exists():
+            yield Task("fusion.partition", before, PARTITION_STAGES, others=(after,))
 
 
 def _before(path: Path, xla: bool) -> tuple[str, ...]:

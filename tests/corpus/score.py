@@ -27,6 +27,7 @@ ROOT = HERE.parent.parent
 sys.path[:0] = [str(HERE), str(HERE.parent), str(HERE.parent / "oracle"), str(ROOT)]
 
 import beside  # noqa: E402 - the paths come first
+import fusion_stages  # noqa: E402
 import fuzz  # noqa: E402
 import memory  # noqa: E402
 from compiled import compiled  # noqa: E402
@@ -58,7 +59,8 @@ def package_key() -> str:
     own = [
         HERE / f"{name}.py"
         for name in (
-            "beside", "compiled", "emulated", "explanations", "judge", "memory", "records", "reread", "stages",
+            "beside", "compiled", "emulated", "explanations", "fusion_beside", "fusion_stages", "fusion_times",
+            "judge", "memory", "records", "reread", "stages",
         )
     ]  # fmt: skip
     shared = [HERE.parent / f"{name}.py" for name in ("graphs", "support")]
@@ -70,7 +72,8 @@ def file_key(task: Task) -> str:
     stem = task.path.with_name(task.path.name.split(".")[0])
     golden = stem.parent.parent / "golden" / stem.name
     beside = [one.with_name(one.name + end) for one in (stem, golden) for end in (".npz", ".json")]
-    return digest([task.path, *(one for one in beside if one.exists())], " ".join(task.stages))
+    found = [task.path, *(one for one in beside if one.exists()), *task.others]
+    return digest(found, " ".join(task.stages))
 
 
 def work() -> None:
@@ -127,17 +130,22 @@ class Examiner:
         self.xla.close()
 
 
+def belongs(part: str, only: str) -> bool:
+    """Whether a part is the one asked for, or of its kind: ``fusion`` is all that begin with ``fusion.``."""
+    return only in ("", part) or part.startswith(f"{only}.")
+
+
 def examine_all(
     wanted: list[Task], jobs: int, only: str = ""
 ) -> dict[str, dict[str, dict[str, str]]]:
-    """Part -> file name -> outcome of what is wanted, from the cache where it is still true; ``only`` one part."""
+    """Part -> file name -> outcome of what is wanted, from the cache where it is still true; ``only`` as ``belongs`` has it."""
     CACHE.mkdir(exist_ok=True)
     store = CACHE / f"{package_key()}.jsonl"
     known = {row["key"]: row["outcome"] for row in rows(store)}
     waiting: Queue[tuple[Task, str]] = Queue()
     results: dict[str, dict[str, dict[str, str]]] = defaultdict(dict)
     for task in wanted:
-        if only not in ("", task.part):
+        if not belongs(task.part, only):
             continue
         key = file_key(task)
         if key in known:
@@ -175,7 +183,7 @@ def score(results: dict[str, dict[str, dict[str, str]]]) -> Board:
     """Part -> stage -> how many files are ok, refused, excused, failed.
 
     ``memory`` has the ``most`` as well: times a file's size, rounded up; what is compared with XLA's work the
-    geometric mean in ``percent``.
+    geometric mean in ``percent``.  Stages whose answers count have sums (``fusion_stages.sums``).
     """
     from known import excuse
 
@@ -190,6 +198,8 @@ def score(results: dict[str, dict[str, dict[str, str]]]) -> Board:
                 counts[stage][word] += 1
         board[part] = {stage: dict(sorted(found.items())) for stage, found in counts.items()}
         board[part]["files"] = {"ok": len(files)}
+        for stage, found in board[part].items():
+            found |= fusion_stages.sums(outcome.get(stage, "") for outcome in files.values())
         times = [outcome["memory"] for outcome in files.values() if "memory" in outcome]
         if times:
             board[part]["memory"] |= {"most": max(map(memory.times, times))}
@@ -211,16 +221,39 @@ def damaged(found: dict[str, Any]) -> dict[str, dict[str, int]]:
     return {"files": {"ok": total}, "answered": {"ok": total - failed, **answered}, **how}
 
 
-def falls(
-    old: dict[str, dict[str, dict[str, int]]], new: dict[str, dict[str, dict[str, int]]]
-) -> list[str]:
-    """Every figure that is lower than it was."""
-    return [
-        f"{part}.{stage}: {found.get('ok', 0)} -> {new.get(part, {}).get(stage, {}).get('ok', 0)}"
-        for part, stages in old.items()
-        for stage, found in stages.items()
-        if new.get(part, {}).get(stage, {}).get("ok", 0) < found.get("ok", 0)
-    ]
+def falls(old: Board, new: Board) -> list[str]:
+    """Every figure that is lower than it was, and every one beside XLA's that is higher."""
+    lines = []
+    for part, stages in old.items():
+        for stage, before in stages.items():
+            now = new.get(part, {}).get(stage, {})
+            if now.get("ok", 0) < before.get("ok", 0):
+                lines.append(f"{part}.{stage}: {before.get('ok', 0)} -> {now.get('ok', 0)}")
+            if fusion_stages.rises(before, now):
+                lines.append(f"{part}.{stage} beside XLA's: {_figure(before)} -> {_figure(now)}")
+    return lines
+
+
+def told(stages: dict[str, dict[str, int]]) -> str:
+    """The line of a part, its stages in their order."""
+    return "  ".join(
+        f"{stage} {_figure(found)}" for stage, found in stages.items() if "ok" in found
+    )
+
+
+def _figure(found: dict[str, int]) -> str:
+    """``7``, ``7/9`` of those counted, and ``7 (80 to 81)`` with ours and theirs."""
+    text = str(found.get("ok", 0))
+    if "of" in found:
+        text += f"/{found['of']}"
+    return f"{text} ({found['ours']} to {found['theirs']})" if "ours" in found else text
+
+
+def _examined(part: str, options: argparse.Namespace) -> bool:
+    """Whether this command examines a part: the other command's figures, and other parts', stay as they are."""
+    if options.part and not belongs(part, options.part):
+        return False
+    return bool(part.startswith(EMULATED) == options.emulated)
 
 
 def _excused(failure: str) -> str:
@@ -245,7 +278,10 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--worker", action="store_true", help=argparse.SUPPRESS)
-    parser.add_argument("--part", default="", help="examine one part; nothing is written")
+    parser.add_argument(
+        "--part", default="", help="examine one part, or all that begin with PART and a dot"
+    )
+    parser.add_argument("--write", action="store_true", help="with --part: write its figures")
     parser.add_argument(
         "--emulated", action="store_true", help="examine kernels on the emulator, nothing else"
     )
@@ -253,6 +289,8 @@ def main() -> int:
         "--allow-fall", metavar="REASON", help="write lower figures; say why in the commit"
     )
     options = parser.parse_args()
+    if options.write and not options.part:
+        parser.error("--write is for --part: without it everything is written")
     if options.worker:
         work()
         return 0
@@ -283,18 +321,13 @@ def main() -> int:
     if damaged_count:
         board["damaged"] = damaged(broken)
     for part, stages in board.items():
-        row = "  ".join(
-            f"{stage} {found['ok']}" for stage, found in stages.items() if "ok" in found
-        )
-        print(f"{part:<18} {row}")
+        print(f"{part:<18} {told(stages)}")
     if options.part:
         print("\n".join(line for line in failures if not _excused(line)))
-        return 0
+        if not options.write:
+            return 0
     old = json.loads(SCOREBOARD.read_text()) if SCOREBOARD.exists() else {}
-    # The other command's figures stay as they are.
-    board |= {
-        part: row for part, row in old.items() if part.startswith(EMULATED) != options.emulated
-    }
+    board |= {part: row for part, row in old.items() if not _examined(part, options)}
     if not xla:
         board = not_asked(old, board)
     lower = falls(old, board)

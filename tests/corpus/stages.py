@@ -16,6 +16,8 @@ flops, bytes, count     O2 without fusion leaves no more than XLA does before it
 memory      reading takes at most so many times the file's size, see memory.py
 reread, same    XLA reads the printed text, and reads the same module from it, see reread.py
 
+Of fusion, beside what XLA fused: see fusion_stages.py.
+
 Of the kernels, see emulated.py: planned, clean, ordered, agrees, and the same with _o2.
 
 Of a text that XLA's parser refuses for its syntax:
@@ -36,6 +38,7 @@ import hloopt
 from beside import FIGURES, MOST, ratios
 from emulated import examine_kernels
 from explanations import rewritten
+from fusion_stages import PARTITION_STAGES, REFUSED_STAGES, TIMES_STAGES, examine_fusion
 from hloopt.errors import HlooptError, ParseError, UnsupportedError
 from hloopt.ir import fingerprint
 from hloopt.ir.build import clone_module
@@ -50,6 +53,7 @@ TEXT_STAGES = (*READING_STAGES, "optimised", "settled")
 RESULT_STAGES = ("evaluated", "excess", "ran", "evaluated_o2", "ran_o2")
 GOLDEN_STAGES = ("evaluated", "ran", "evaluated_o2", "ran_o2", "settled", "alone")
 REFUSAL_STAGES = ("answered", "refused")
+FUSION_STAGES = (TIMES_STAGES, REFUSED_STAGES, PARTITION_STAGES)
 
 WITHIN_SPREAD = "moving the inputs by a few ULPs changes as much"
 ORDER_OPEN = "a sort that is not stable leaves the order of equal keys open"
@@ -72,6 +76,8 @@ def examine(
     outcome: Outcome = {}
     if "planned" in stages:
         return examine_kernels(path, stages)
+    if stages in FUSION_STAGES:
+        return examine_fusion(path, stages)
     if "answered" in stages:
         return _refusal(path.read_text())
     module: Any = None

@@ -6,8 +6,8 @@ import os
 from pathlib import Path
 
 import pytest
-from fusion_beside import BOTH, Verdicts, compare, verdicts
 
+from fusion_beside import BOTH, Verdicts, compare, verdicts
 from hloopt.fusion.xla_log import read_log
 from hloopt.source import Source
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from fusion_times import Agreement, Pricing, main, pricings
 
+from fusion_times import Agreement, Pricing, main, pricings
 from hloopt.cost_models.model import Comparison
 from hloopt.fusion.xla_log import read_log
 from hloopt.source import Source

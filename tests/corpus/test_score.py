@@ -100,6 +100,45 @@ def test_a_fall_is_any_lower_figure() -> None:
     ]
 
 
+def test_counts_of_files_are_summed() -> None:
+    """What is counted within files is; one that could not be examined brings nothing."""
+    results = {
+        "fusion.partition": {
+            "a": {"same": "ok", "kernels": "ok: ours 3, theirs 4", "common": "ok: 3 of 4"},
+            "b": {
+                "same": "failed: no",
+                "kernels": "failed: ours 3, theirs 2",
+                "common": "ok: 1 of 2",
+            },
+            "c": {"fused": "failed: no"},
+        }
+    }
+    board = score.score(results)
+    assert board["fusion.partition"] == {
+        "files": {"ok": 3},
+        "fused": {"failed": 1},
+        "same": {"failed": 1, "ok": 1},
+        "kernels": {"failed": 1, "ok": 1, "ours": 6, "theirs": 6},
+        "common": {"ok": 4, "of": 6},
+    }
+    assert score.told(board["fusion.partition"]) == (
+        "same 1  kernels 1 (6 to 6)  common 4/6  files 3"
+    )
+
+
+def test_more_kernels_beside_theirs_are_a_fall() -> None:
+    """As many beside as many more of theirs are none, and neither are fewer."""
+    row = {"ok": 1, "ours": 100, "theirs": 100}
+    old = {"fusion.partition": {"kernels": row}}
+    for ours, theirs in ((100, 100), (99, 100), (200, 200)):
+        new = {"fusion.partition": {"kernels": {"ok": 1, "ours": ours, "theirs": theirs}}}
+        assert score.falls(old, new) == []
+    new = {"fusion.partition": {"kernels": {**row, "ours": 101}}}
+    assert score.falls(old, new) == [
+        "fusion.partition.kernels beside XLA's: 1 (100 to 100) -> 1 (101 to 100)"
+    ]
+
+
 def child(body: str) -> tuple[str, ...]:
     """A worker that does ``body`` for each line it reads."""
     return (sys.executable, "-c", f"import sys, time\nfor line in sys.stdin:\n    {body}\n")
@@ -256,6 +295,48 @@ def test_lower_figures_are_not_written(tmp_path: Path, monkeypatch: pytest.Monke
     monkeypatch.setattr(sys, "argv", ["score.py", "--allow-fall", "a part was taken out"])
     assert score.main() == 0
     assert json.loads(board.read_text())["models"]["parsed"] == {"ok": 1}
+
+
+def test_a_part_is_written_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """``--part`` writes when told to: the parts of its kind, where they did not fall, and no others."""
+    board = tmp_path / "scoreboard.json"
+    before = {"models": {"parsed": {"ok": 2}}, "fusion.times": {"exact": {"ok": 2, "of": 3}}}
+    board.write_text(json.dumps(before))
+    answers = {"exact": "ok: 1 of 3"}
+    found = {"fusion.times": {"m": answers}, "fusion.refusals": {"m": {"refused": "ok: 4 of 5"}}}
+    monkeypatch.setattr(score, "SCOREBOARD", board)
+    monkeypatch.setattr(score, "CACHE", tmp_path)
+    monkeypatch.setattr(score, "examine_all", lambda wanted, jobs, only: found)
+    monkeypatch.setattr(score, "tasks", lambda corpus, xla: [])
+    monkeypatch.setattr(score.fuzz, "fuzz", lambda package, total, jobs: {"broken": {}})
+    monkeypatch.setenv("HLOOPT_CORPUS", str(tmp_path))
+
+    def run(*arguments: str) -> int:
+        monkeypatch.setattr(sys, "argv", ["score.py", "--part", "fusion", *arguments])
+        return score.main()
+
+    assert run() == 0
+    assert run("--write") == 1
+    assert json.loads(board.read_text()) == before
+    answers["exact"] = "ok: 3 of 3"
+    assert run("--write") == 0
+    assert json.loads(board.read_text()) == {
+        "models": before["models"],
+        "fusion.times": {"exact": {"ok": 3, "of": 3}, "files": {"ok": 1}},
+        "fusion.refusals": {"refused": {"ok": 4, "of": 5}, "files": {"ok": 1}},
+    }
+    monkeypatch.setattr(sys, "argv", ["score.py", "--write"])
+    with pytest.raises(SystemExit):
+        score.main()
+
+
+def test_a_part_is_asked_for_by_its_name_or_its_kind() -> None:
+    """A name that only begins alike is another part's."""
+    assert score.belongs("fusion.times", "fusion")
+    assert score.belongs("fusion.times", "fusion.times")
+    assert score.belongs("xla-tests.refused", "")
+    assert not score.belongs("fusion.times", "fusion.refusals")
+    assert not score.belongs("xla-tests", "xla")
 
 
 def test_figures_of_kernels_and_of_texts_are_each_others_guests(
