@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from hloopt.errors import UsageError
@@ -12,8 +13,9 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from hloopt.cost_models.model import Comparison, CostModel
+    from hloopt.fusion.rewritten import Rewrite
     from hloopt.fusion.story import Story
-    from hloopt.fusion.trail import Node, Trail
+    from hloopt.fusion.trail import Given, Node, Trail
     from hloopt.ir import Instruction, Module
     from hloopt.targets import Target
 
@@ -81,6 +83,7 @@ class Questions:
         from hloopt.fusion.story_parts import PLUMBING
         from hloopt.report.fusion import show_around
         from hloopt.report.fusion_json import around_json
+        from hloopt.report.rewritten import rewrites_json
 
         if all(node.opcode in PLUMBING for node in nodes):
             node = nodes[0]
@@ -89,15 +92,21 @@ class Questions:
         given = name.removeprefix("%") if _is_plain(name) else ""
 
         def show(row: Any, console: Console) -> None:
-            show_around(row, console, given=given if given in self._given() else "")
+            origin, touched = self._origin(row.node)
+            name = given if given in self._given() else ""
+            show_around(row, console, given=name, origin=origin, touched=touched)
 
         kernels = dict.fromkeys(kernel.now for row in rows for kernel in row.kernels if kernel.now)
         shows: list[Any] = [(show, row) for row in rows]
         if len(nodes) > _MOST:
             shows.append((_more, len(nodes) - _MOST))
-        return FusionAnswer(
-            {"instructions": [around_json(row) for row in rows]}, tuple(shows), tuple(kernels)
-        )
+        told = [{**around_json(row), **rewrites_json(*self._origin(row.node))} for row in rows]
+        return FusionAnswer({"instructions": told}, tuple(shows), tuple(kernels))
+
+    def _origin(self, node: Node) -> tuple[Given | None, tuple[Rewrite, ...]]:
+        """What a node was in the file, and what passes did to it before anything was fused."""
+        place = node.computation, node.name
+        return self.trail.origin.get(place), self.trail.touched.get(place, ())
 
     def _given(self) -> set[str]:
         return {name for _, name in self.trail.given}
@@ -105,6 +114,7 @@ class Questions:
     def _pairs(self, first: list[Node], second: list[Node]) -> FusionAnswer:
         from hloopt.report.fusion import show_pair
         from hloopt.report.fusion_json import pair_json
+        from hloopt.report.rewritten import rewrites_json
 
         wanted = [(a, b) for a in first for b in second if a is not b]
         if not wanted:
@@ -117,10 +127,20 @@ class Questions:
             ]
             wanted = near or wanted
         rows = [self.story.pair(a, b) for a, b in wanted[:_MOST]]
-        shows: list[Any] = [(show_pair, row) for row in rows]
+        origins = {
+            node.name: self._origin(node) for row in rows for node in (row.first, row.second)
+        }
+        shows: list[Any] = [(partial(show_pair, origins=origins), row) for row in rows]
         if len(wanted) > _MOST:
             shows.append((_more, len(wanted) - _MOST))
-        return FusionAnswer({"pairs": [pair_json(row) for row in rows]}, tuple(shows))
+        told = [
+            {
+                **pair_json(row),
+                "origins": [rewrites_json(*self._origin(node)) for node in (row.first, row.second)],
+            }
+            for row in rows
+        ]
+        return FusionAnswer({"pairs": told}, tuple(shows))
 
     def _nodes(self, name: str) -> list[Node]:
         """The nodes that a name or pattern means.  Raises ``UsageError`` that says where it has gone."""
@@ -174,10 +194,13 @@ class Questions:
         given = self.trail.given[place]
         gone = self.trail.gone.get(place)
         if gone is not None:
-            rule = f" ('{gone.rule}')" if gone.rule else ""
+            told, ways = "", f"--disable {gone.pass_name}"
+            if (rewrite := gone.rewrite) is not None:
+                told = f" ('{rewrite.rule}'{f': {rewrite.reason}' if rewrite.reason else ''})"
+                ways = " or ".join(rewrite.ways)
             return (
                 f"%{given.name} ({given.opcode}) is gone before anything is fused: run {gone.run}, "
-                f"{gone.pass_name}, took it away{rule} (-O0 leaves it as it is)"
+                f"{gone.pass_name}, took it away{told} ({ways} keeps it, -O0 keeps all)"
             )
         if given.caller_opcode == "fusion":
             return f"%{given.name} is computed inside %{given.caller}: hloopt explain ... {given.caller}"

@@ -356,7 +356,20 @@ class Story:
         known = (self.nodes.get((computation, name)) for name in said.producers)
         node = max(filter(None, known), key=lambda node: node.number, default=None)
         where = (node.source, node.place) if node is not None else ("", "")
-        return Lost(computation, word, *where, len(words) - 1)
+        refusal = said.refusal
+        return Lost(
+            computation,
+            word,
+            *where,
+            len(words) - 1,
+            self._now(computation, refusal.producer, said.producers),
+            self._now(computation, refusal.consumer, said.consumers),
+        )
+
+    def _now(self, computation: str, name: str, members: dict[str, None]) -> str:
+        """What has become of what a strategy called so, by its name after all passes."""
+        kernel = self.kernels.get((computation, self._standing(computation, name, members)))
+        return kernel.now if kernel is not None else ""
 
     def _last_words(self) -> Iterator[_Said]:
         """Of each pair of kernels that stands after all strategies, the last refusal."""

@@ -116,13 +116,18 @@ class Around:
 
 @dataclass(frozen=True, slots=True)
 class Lost:
-    """The refusal of a producer that costs most by the cost model; ``others`` are consumers that cost less."""
+    """The refusal of a producer that costs most by the cost model; ``others`` are consumers that cost less.
+
+    ``producer`` and ``consumer`` are what the two are called after all passes; empty where they are gone.
+    """
 
     computation: str
     word: Word
     source: str
     place: str
     others: int = 0
+    producer: str = ""
+    consumer: str = ""
 
     @property
     def lost_us(self) -> float:

@@ -14,6 +14,7 @@ from hloopt.fusion.homes import fusible_computations
 from hloopt.fusion.ledger import may_be_fused, outputs_of
 from hloopt.fusion.locked_fusion import LockedFusion
 from hloopt.fusion.plan import FusionPlan
+from hloopt.fusion.rewritten import MAKERS, Rewrite, Rewrites, identity
 from hloopt.ir import Computation, Instruction, Module, walk
 from hloopt.rewrite import Pass, PassRun, Watcher
 from hloopt.rewrite.naming import op_name_of
@@ -23,8 +24,6 @@ __all__ = ["Body", "Given", "Gone", "Node", "Stage", "Trail", "node_of"]
 
 Place = tuple[str, str]
 """Computation and name."""
-_MAKERS = "hloopt.fusion."
-"""Where passes are from that make fusions, whether they decide about many or make those of one kind."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +57,7 @@ class Given:
     computation: str
     name: str
     opcode: str
+    shape: str
     op_name: str
     caller: str = ""
     caller_opcode: str = ""
@@ -69,7 +69,7 @@ class Gone:
 
     pass_name: str
     run: int
-    rule: str = ""
+    rewrite: Rewrite | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,6 +106,8 @@ class Trail(Watcher):
     stages  the strategies' runs
     alive   what stands after the last strategy
     bodies  of the fusions among that, where no strategy has run
+    origin  which instruction of the file a node is; none for those that a pass made
+    touched what passes before the first strategy did to a node
     """
 
     given: dict[Place, Given] = field(default_factory=dict)
@@ -115,12 +117,16 @@ class Trail(Watcher):
     stages: list[Stage] = field(default_factory=list)
     alive: dict[Place, Instruction] = field(default_factory=dict)
     bodies: dict[Place, Body] = field(default_factory=dict)
+    origin: dict[Place, Given] = field(default_factory=dict)
+    touched: dict[Place, tuple[Rewrite, ...]] = field(default_factory=dict)
     _keys: dict[Place, object] = field(default_factory=dict)
+    _rewrites: Rewrites = field(default_factory=Rewrites)
     _wrapped: dict[Place, str] = field(default_factory=dict)
     _found: dict[Place, Body] = field(default_factory=dict)
 
     def begin(self, module: Module) -> None:
         """Note what the file has."""
+        self._rewrites.begin(module)
         for computation in module:
             caller = next(iter(computation.callers), None)
             for entry in computation:
@@ -129,18 +135,19 @@ class Trail(Watcher):
                     computation.name,
                     entry.name,
                     entry.opcode,
+                    str(without_layout(entry.shape)),
                     op_name_of(entry),
                     caller.name if caller is not None else "",
                     caller.opcode if caller is not None else "",
                 )
-                self._keys[place] = _key(entry)
+                self._keys[place] = identity(entry)
 
     def before(self, number: int, instance: Pass, module: Module) -> None:
         """Note the graph before the first strategy."""
         if is_strategy(instance) or isinstance(instance, LockedFusion):
             if not self.nodes:
                 self._note(module)
-        elif not type(instance).__module__.startswith(_MAKERS):
+        elif not type(instance).__module__.startswith(MAKERS):
             return
         self._found = _bodies(module, self.alive)
 
@@ -156,6 +163,7 @@ class Trail(Watcher):
                 for entry in home
             }
         if run.changed and not self.nodes:
+            self._rewrites.add(run, module)
             self._follow(run, module)
 
     def end(self, module: Module) -> None:
@@ -185,20 +193,17 @@ class Trail(Watcher):
         return self._wrapped.get((computation, kernel), "")
 
     def _follow(self, run: PassRun, module: Module) -> None:
-        left = {_key(entry) for entry in module.instructions()}
+        left = {identity(entry) for entry in module.instructions()}
         names = {(home.name, entry.name) for home in module for entry in home}
         lost = [
             place
             for place, key in self._keys.items()
             if place not in self.gone and key not in left and place not in names
         ]
-        rules = {
-            (remark.computation, remark.instruction): remark.rule
-            for remark in run.remarks
-            if remark.kind == "passed"
-        }
         for place in lost:
-            self.gone[place] = Gone(run.instance.name, run.number, rules.get(place, ""))
+            told = self._rewrites.of_lost(self._keys[place], place)
+            last = [rewrite for rewrite in told if rewrite.run == run.number]
+            self.gone[place] = Gone(run.instance.name, run.number, last[-1] if last else None)
 
     def _note(self, module: Module) -> None:
         by_key: dict[object, list[Place]] = {}
@@ -206,7 +211,9 @@ class Trail(Watcher):
             for node, entry in _nodes(home, module):
                 place = home.name, node.name
                 self.nodes[place] = node
-                by_key.setdefault(_key(entry), []).append(place)
+                if touched := self._rewrites.of(entry):
+                    self.touched[place] = touched
+                by_key.setdefault(identity(entry), []).append(place)
         for place, key in self._keys.items():
             found = by_key.get(key)
             if found is None and place in self.nodes:
@@ -214,6 +221,8 @@ class Trail(Watcher):
             if found is not None:
                 self.became[place] = found
                 self.gone.pop(place, None)
+                for at in found:
+                    self.origin.setdefault(at, self.given[place])
 
 
 def _bodies(module: Module, before: Mapping[Place, Instruction]) -> dict[Place, Body]:
@@ -233,11 +242,6 @@ def _bodies(module: Module, before: Mapping[Place, Instruction]) -> dict[Place, 
         for entry in home
         if entry.opcode == "fusion"
     }
-
-
-def _key(instruction: Instruction) -> object:
-    """What stays with an instruction and its copies: its place in the text, or else itself."""
-    return instruction.offset if instruction.offset >= 0 else instruction
 
 
 def _nodes(home: Computation, module: Module) -> Iterator[tuple[Node, Instruction]]:

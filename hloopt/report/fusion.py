@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from types import MappingProxyType
 
 from rich.console import Console
 from rich.text import Text
 
 from hloopt.cost_models.model import Comparison
 from hloopt.fusion.barriers import Barrier
+from hloopt.fusion.rewritten import Rewrite
 from hloopt.fusion.story_parts import Around, Edge, Joined, KernelFacts, Lost, Pair, Word
-from hloopt.fusion.trail import Node
+from hloopt.fusion.trail import Given, Node
 from hloopt.report.console import table
+from hloopt.report.rewritten import show_rewrites
 
 __all__ = ["show_around", "show_barriers", "show_lost", "show_pair", "times_text"]
 
+Origins = Mapping[str, tuple[Given | None, Sequence[Rewrite]]]
 _MOST_MEMBERS = 12
 _MOST_ROWS = 12
 _MOST_BARRIERS = 3
@@ -22,12 +26,16 @@ _WITHOUT_TIMES = frozenset({"not-into-all", "slower", "triton-slower"})
 """Reasons that name times themselves, or follow from one that has them."""
 
 
-def show_pair(pair: Pair, console: Console) -> None:
-    """Whether two instructions are in one kernel, what stands between them, and what would change it."""
+def show_pair(pair: Pair, console: Console, *, origins: Origins = MappingProxyType({})) -> None:
+    """Whether two instructions are in one kernel, what stands between them, and what would change it.
+
+    ``origins`` has, by name, what an instruction was in the file and what touched it.
+    """
     verdict = "are in one kernel" if pair.common else "are not in one kernel"
     _line(console, Text.assemble(_named(pair.first), " and ", _named(pair.second), f" {verdict}"))
     for node in (pair.first, pair.second):
         _line(console, f"  {_where(node)}")
+        show_rewrites(node, *origins.get(node.name, (None, ())), console)
     for kernel in pair.common:
         _line(console, f"  both: {_kernel(kernel)}")
     if pair.common:
@@ -158,13 +166,21 @@ def _ways(words: Sequence[Word], names: tuple[str, str]) -> Iterator[str]:
         yield "no rule or lock file changes that: such a kernel would be wrong, or the pass makes none"
 
 
-def show_around(around: Around, console: Console, *, given: str = "") -> None:
-    """One instruction: its kernels, who joined them, and the neighbours that are in none of them."""
+def show_around(
+    around: Around,
+    console: Console,
+    *,
+    given: str = "",
+    origin: Given | None = None,
+    touched: Sequence[Rewrite] = (),
+) -> None:
+    """One instruction: what passes made of it, its kernels, who joined them, and who is in none of them."""
     node = around.node
     _line(console, Text.assemble(_named(node), f" = {node.shape} {node.opcode}"))
     if given and given != node.name:
         _line(console, f"  %{given} of the file is called %{node.name} before fusion")
     _line(console, f"  {_where(node)}")
+    show_rewrites(node, origin, touched, console)
     if not around.kernels:
         told = f"a {node.opcode} runs no kernel" if _is_plumbing(node) else "it is in no kernel"
         _line(console, f"  {told}")
@@ -220,12 +236,11 @@ def show_lost(rows: Sequence[Lost], console: Console) -> None:
     made = table("not fused", "into", "why", "from", "lost", left=4)
     for row in rows:
         word = row.word
-        consumer = f"%{word.consumer}" if word.consumer else "its users"
+        consumer = _renamed(word.consumer, row.consumer) if word.consumer else "its users"
         consumer += f" and {row.others} more" if row.others else ""
         why = f"{word.pass_name}: {word.decision}"
-        made.add_row(
-            f"%{word.producer}", consumer, why, row.source or row.place, f"{row.lost_us:.2f} us"
-        )
+        producer = _renamed(word.producer, row.producer)
+        made.add_row(producer, consumer, why, row.source or row.place, f"{row.lost_us:.2f} us")
     console.print(made)
     total = sum(row.lost_us for row in rows)
     models = ", ".join(dict.fromkeys(row.word.model for row in rows if row.word.model))
@@ -262,9 +277,11 @@ def _kernel(kernel: KernelFacts) -> str:
 
 
 def _called(kernel: KernelFacts) -> str:
-    if kernel.now in ("", kernel.name):
-        return f"%{kernel.name}"
-    return f"%{kernel.now} (was %{kernel.name})"
+    return _renamed(kernel.name, kernel.now)
+
+
+def _renamed(name: str, now: str) -> str:
+    return f"%{name}" if now in ("", name) else f"%{now} (was %{name})"
 
 
 def _line(console: Console, text: str | Text) -> None:

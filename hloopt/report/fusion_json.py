@@ -43,6 +43,8 @@ def lost_json(rows: Iterable[Lost]) -> list[dict[str, Any]]:
     return [
         {
             "computation": row.computation,
+            "producer_now": row.producer or None,
+            "consumer_now": row.consumer or None,
             "lost_us": row.lost_us,
             "others": row.others,
             "source": row.source,

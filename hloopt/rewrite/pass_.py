@@ -27,7 +27,8 @@ class Remark:
     """A rewrite that was made (``passed``) or nearly made (``missed``), with its reason.
 
     ``rule`` is the equation or step, ``instruction`` the name of what it is about, as it was called before;
-    ``metadata`` and ``offset`` are those of the instruction, for whoever looks up its lines.
+    ``metadata`` and ``offset`` are those of the instruction, for whoever looks up its lines; ``otherwise`` has
+    options of the pass (``max_work=99``), each of which by itself keeps the pass from the rewrite.
     """
 
     kind: RemarkKind
@@ -38,6 +39,7 @@ class Remark:
     reason: str
     metadata: Metadata | None = None
     offset: int = -1
+    otherwise: tuple[str, ...] = ()
 
 
 @dataclass
@@ -74,17 +76,18 @@ class PassLog:
         count: int = 1,
         *,
         home: str = "",
+        otherwise: tuple[str, ...] = (),
     ) -> None:
         """Count an application of a rule, named by its equation, or of a step of the pass.
 
         ``count`` is 0 for an instruction that belongs to the rewrite counted just before, ``home`` the
-        computation of one that has been taken out of it already.
+        computation of one that has been taken out of it already; ``otherwise`` as in ``Remark``.
         """
         self.hits[rule] += count
         if self.fuel is not None:
             self.fuel -= count
         if instruction is not None and "passed" in self.kinds:
-            self.remarks.append(_remark("passed", rule, instruction, reason, home))
+            self.remarks.append(_remark("passed", rule, instruction, reason, home, otherwise))
 
     def miss(self, rule: str, instruction: Instruction, reason: str) -> None:
         """Tell of a rewrite that was nearly made: all but ``reason`` was as the rule wants it.
@@ -103,7 +106,12 @@ class PassLog:
 
 
 def _remark(
-    kind: RemarkKind, rule: str, instruction: Instruction, reason: str, home: str = ""
+    kind: RemarkKind,
+    rule: str,
+    instruction: Instruction,
+    reason: str,
+    home: str = "",
+    otherwise: tuple[str, ...] = (),
 ) -> Remark:
     computation = instruction.computation
     where = computation.name if computation is not None else home
@@ -116,6 +124,7 @@ def _remark(
         reason,
         instruction.metadata,
         instruction.offset,
+        otherwise,
     )
 
 

@@ -169,7 +169,9 @@ ENTRY main {
 }
 """
     _, trail = story(text, "simplify,dce,instruction-fusion")
-    assert trail.gone["main", "a"].rule == "A * 1 => A"
+    rewrite = trail.gone["main", "a"].rewrite
+    assert rewrite is not None
+    assert rewrite.rule == "A * 1 => A"
     assert trail.gone["main", "ones"].pass_name in ("simplify", "dce")
 
 

@@ -17,6 +17,8 @@ from hloopt.types import DTYPES, ArrayShape, DotDims, DType
 
 __all__ = ["DotStrengthReduction"]
 
+_RULE = "dot => reduce(multiply)"
+
 
 @dataclass(frozen=True)
 class DotStrengthReduction(Pass):
@@ -64,7 +66,8 @@ ENTRY main {
                 if not log.allows():
                     return changed
                 if self.takes(instruction, log):
-                    log.hit("dot => reduce(multiply)", instruction)
+                    reason, otherwise = self.why(instruction)
+                    log.hit(_RULE, instruction, reason, otherwise=otherwise)
                     _reduce(instruction, module)
                     changed = True
         return changed
@@ -72,30 +75,52 @@ ENTRY main {
     def takes(self, dot: Instruction, log: PassLog) -> bool:
         """Whether the dot is small and exact enough."""
         dims = DotDims.of(dot.attributes)
-        lhs, rhs = (operand.array for operand in dot.operands)
-        rows = prod(
-            lhs.dims[dim] for dim in free_dims(lhs.rank, dims.lhs_batch, dims.lhs_contracting)
-        )
-        columns = prod(
-            rhs.dims[dim] for dim in free_dims(rhs.rank, dims.rhs_batch, dims.rhs_contracting)
-        )
-        depth = prod(lhs.dims[dim] for dim in dims.lhs_contracting)
-        left = lhs.rank == len(dims.lhs_batch) + len(dims.lhs_contracting)
-        right = rhs.rank == len(dims.rhs_batch) + len(dims.rhs_contracting)
+        left, right = _vectors(dot, dims)
         if dims.lhs_contracting and not (left or right):
             return False
-        work = (rows + columns) * depth
+        work = _work(dot, dims)
         if dims.lhs_contracting and not (left and right) and work > self.max_work:
             log.miss(
-                "dot => reduce(multiply)",
+                _RULE,
                 dot,
                 f"(M + N) * K = {work} is more than max_work={self.max_work}",
             )
             return False
         if not dot.array.dtype.is_integer and not self.fast_math:
-            log.miss("dot => reduce(multiply)", dot, f"sums of {dot.array.dtype.name} round")
+            log.miss(_RULE, dot, f"sums of {dot.array.dtype.name} round")
             return False
         return dot.array.dtype.kind != "pred" and _reaches(dot)
+
+    def why(self, dot: Instruction) -> tuple[str, tuple[str, ...]]:
+        """Why a dot was taken, and which options would have left it."""
+        dims = DotDims.of(dot.attributes)
+        left, right = _vectors(dot, dims)
+        exact = dot.array.dtype.is_integer
+        otherwise = () if exact else ("fast_math=false",)
+        if not dims.lhs_contracting:
+            return "it contracts nothing", otherwise
+        if left and right:
+            return "both sides are vectors", otherwise
+        work = _work(dot, dims)
+        reason = f"one side is a vector, (M + N) * K = {work} is at most max_work={self.max_work}"
+        return reason, ((f"max_work={work - 1}",) if work else ()) + otherwise
+
+
+def _vectors(dot: Instruction, dims: DotDims) -> tuple[bool, bool]:
+    """Whether each side has batch and contracting dimensions alone."""
+    lhs, rhs = (operand.array.rank for operand in dot.operands)
+    left = lhs == len(dims.lhs_batch) + len(dims.lhs_contracting)
+    return left, rhs == len(dims.rhs_batch) + len(dims.rhs_contracting)
+
+
+def _work(dot: Instruction, dims: DotDims) -> int:
+    """``(M + N) * K``."""
+    lhs, rhs = (operand.array for operand in dot.operands)
+    rows = prod(lhs.dims[dim] for dim in free_dims(lhs.rank, dims.lhs_batch, dims.lhs_contracting))
+    columns = prod(
+        rhs.dims[dim] for dim in free_dims(rhs.rank, dims.rhs_batch, dims.rhs_contracting)
+    )
+    return (rows + columns) * prod(lhs.dims[dim] for dim in dims.lhs_contracting)
 
 
 def _reaches(dot: Instruction) -> bool:
