@@ -150,9 +150,17 @@ def _split(files: tuple[str, ...]) -> tuple[tuple[str, ...], tuple[str, ...]]:
     while files and len(names) < _MOST_NAMES and not (files[-1] == "-" or Path(files[-1]).exists()):
         names.insert(0, files[-1])
         files = files[:-1]
-    if len(names) == _MOST_NAMES and Path(names[0]).suffix in _SUFFIXES:
-        raise UsageError(f"{names[0]}: no such file or directory")
+    if len(names) == _MOST_NAMES:
+        if Path(names[0]).suffix in _SUFFIXES:
+            raise UsageError(f"{names[0]}: no such file or directory")
+        if files and not (files[-1] == "-" or Path(files[-1]).exists() or _may_be_file(files[-1])):
+            told = ", ".join((files[-1], *names))
+            raise UsageError(f"one instruction is explained, or two; no file is called so: {told}")
     return files, tuple(names)
+
+
+def _may_be_file(word: str) -> bool:
+    return "/" in word or Path(word).suffix in _SUFFIXES
 
 
 def _choices(

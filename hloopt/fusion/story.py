@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from math import isfinite
 from typing import Final
@@ -178,7 +178,11 @@ class Story:
         common = tuple(kernel for kernel in second if kernel in first)
         if common:
             return Edge(producer, consumer, first, second, common, self._joined(producer, consumer))
-        return Edge(producer, consumer, first, second, (), (), self._words(producer, consumer))
+        words = self._words(producer, consumer)
+        if not all(node.fusible or node.opcode in PLUMBING for node in (producer, consumer)):
+            # A strategy may have stopped at another user of the producer before it came to this one.
+            words = tuple(replace(word, options=(), advisable=False) for word in words)
+        return Edge(producer, consumer, first, second, (), (), words)
 
     def _joined(self, producer: Node, consumer: Node) -> tuple[Joined, ...]:
         """The steps that brought the two together."""

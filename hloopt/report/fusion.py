@@ -159,7 +159,9 @@ def _ways(words: Sequence[Word], names: tuple[str, str]) -> Iterator[str]:
     models = dict.fromkeys(word.model for word in words if word.model)
     if models:
         yield f"times are those of {', '.join(models)}"
-    if any(word.advisable for word in words):
+    if any(word.decision.code == "advised" for word in words):
+        yield "without that rule or line of a lock file the strategies decide"
+    elif any(word.advisable for word in words):
         yield "a rule (--fusion-rule) or these lines in a file for --lock ask for it all the same:"
         yield f'  [[fuse]]\n  producer = "{names[0]}"\n  consumer = "{names[1]}"'
     elif words:

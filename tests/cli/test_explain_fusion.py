@@ -159,6 +159,41 @@ def test_lines_of_the_answer_make_it_so(tmp_path: Path) -> None:
     assert result.stdout.startswith("%e and %b are in one kernel\n")
 
 
+def test_more_than_two_names() -> None:
+    """Words that look like no file are names, and there are too many."""
+    result = invoke("explain", "m.hlo", "a", "e", "b", *PASSES)
+    assert result.exit_code == 2
+    told = "one instruction is explained, or two; no file is called so: a, e, b"
+    assert told in result.stderr
+
+
+def test_what_the_user_keeps_apart_is_not_to_be_asked_for() -> None:
+    """The line that says no comes first in its file: one that says yes below it would not be heard."""
+    Path("no.toml").write_text('version = 1\n[[nofuse]]\nproducer = "a"\nconsumer = "e"\n')
+    text = invoke("explain", "m.hlo", "a", "e", *PASSES, "--lock", "no.toml").stdout
+    assert "without that rule or line of a lock file the strategies decide" in text
+    assert "[[fuse]]" not in text
+
+
+def test_no_line_of_a_lock_file_is_offered_for_what_no_fusion_holds() -> None:
+    """A strategy may stop at another user before it comes to this one, which cannot be fused either."""
+    Path("n.hlo").write_text("""HloModule n
+ENTRY main {
+  x = f32[64,64] parameter(0)
+  a = f32[64,64] exponential(x)
+  d = f32[64,64] dot(a, x), lhs_contracting_dims={1}, rhs_contracting_dims={0}
+  e = f32[64,64] dot(x, a), lhs_contracting_dims={1}, rhs_contracting_dims={0}
+  c = f32[64,64] negate(a)
+  ROOT r = (f32[64,64], f32[64,64], f32[64,64]) tuple(d, e, c)
+}
+""")
+    passes = ("--passes", "priority-fusion")
+    for name in ("d", "e"):
+        text = invoke("explain", "n.hlo", "a", name, *passes).stdout
+        assert "no rule or lock file changes that" in text
+    assert "[[fuse]]" in invoke("explain", "n.hlo", "a", "c", *passes).stdout
+
+
 def test_it_fits_a_terminal() -> None:
     """Tables fold at the width that there is."""
     result = invoke("explain", "m.hlo", "e", "b", *PASSES, columns=80)
