@@ -224,14 +224,16 @@ def _story(module: Module, trail: Trail, target: Target) -> Story:
     from hloopt.fusion.story import Story
 
     model = find_model(DEFAULT)(target)
-    known: dict[tuple[str, str, str], Comparison | None] = {}
+    known: dict[tuple[str, str, str, bool], Comparison | None] = {}
 
-    def times(computation: str, producer: str, consumer: str) -> Comparison | None:
-        key = computation, producer, consumer
+    def times(
+        computation: str, producer: str, consumer: str, multi_output: bool
+    ) -> Comparison | None:
+        key = computation, producer, consumer, multi_output
         if key not in known:
-            first, second = (trail.alive.get((computation, name)) for name in key[1:])
+            first, second = (trail.alive.get((computation, name)) for name in (producer, consumer))
             users = [second] if consumer else list(first.users) if first is not None else []
-            known[key] = _compare(model, first, users)
+            known[key] = _compare(model, first, users, multi_output=multi_output)
         return known[key]
 
     alive = {place: trail.final_name(*place) for place in trail.alive}
@@ -240,9 +242,16 @@ def _story(module: Module, trail: Trail, target: Target) -> Story:
 
 
 def _compare(
-    model: CostModel, producer: Instruction | None, consumers: Sequence[Instruction | None]
+    model: CostModel,
+    producer: Instruction | None,
+    consumers: Sequence[Instruction | None],
+    *,
+    multi_output: bool,
 ) -> Comparison | None:
-    """What fusing kernels of the finished module would save; a producer with other users stays for these."""
+    """What fusing kernels of the finished module would save; a producer with other users stays for these.
+
+    With ``multi_output`` the kernel of the one consumer writes what others read of the producer.
+    """
     from hloopt.cost_models.model import Comparison
 
     users = [entry for entry in consumers if entry is not None]
@@ -252,6 +261,8 @@ def _compare(
         return None
     if not _is_kernel(producer):
         return None
+    if multi_output:
+        return model.compare(producer, users, multi_output=True) if len(users) == 1 else None
     found = model.compare(producer, users)
     if len(producer.users) == len(users) and not producer.is_root:
         return found

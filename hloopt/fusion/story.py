@@ -33,13 +33,15 @@ __all__ = ["Place", "Story", "Times"]
 
 Place = tuple[str, str]
 """Computation and name."""
-Times = Callable[[str, str, str], Comparison | None]
+Times = Callable[[str, str, str, bool], Comparison | None]
 """Computation, producer and consumer after all strategies: the times apart and fused, where a model tells.
 
-An empty consumer means all that use the producer, together."""
+An empty consumer means all that use the producer, together.  The last says whether the kernel of both would
+write the producer's results, too."""
 
 _INTO_ALL: Final = frozenset({"fusion-merger", "priority-fusion"})
 """Strategies that fuse a producer into all of its users or into none."""
+_MULTI_OUTPUT: Final = "multi-output-fusion"
 _FAR: Final = 10_000
 """Nodes that a search for a path looks at before it gives up."""
 
@@ -239,7 +241,9 @@ class Story:
             if said.stage.plan.strategy in _INTO_ALL:
                 second = ""
             if first and (second or not refusal.consumer or said.stage.plan.strategy in _INTO_ALL):
-                comparison, model = self.times(home, first, second), self.model
+                multi_output = said.stage.plan.strategy == _MULTI_OUTPUT
+                comparison = self.times(home, first, second, multi_output)
+                model = self.model
         comparison = _finite(comparison)
         return Word(
             said.stage.plan.strategy,

@@ -175,6 +175,36 @@ def test_what_the_user_keeps_apart_is_not_to_be_asked_for() -> None:
     assert "[[fuse]]" not in text
 
 
+def test_times_of_a_kernel_with_the_results_of_both() -> None:
+    """What a multi-output fusion would save is what it saves: the producer is not computed twice."""
+    Path("n.hlo").write_text("""HloModule n
+sum { p = f32[] parameter(0) q = f32[] parameter(1) ROOT s = f32[] add(p, q) }
+ENTRY main {
+  x = f32[64,512] parameter(0)
+  w = f32[512,512] parameter(1)
+  zero = f32[] constant(0)
+  a = f32[64,512] exponential(x)
+  d = f32[64,512] dot(a, w), lhs_contracting_dims={1}, rhs_contracting_dims={0}
+  c = f32[64] reduce(a, zero), dimensions={1}, to_apply=sum
+  ROOT r = (f32[64], f32[64,512]) tuple(c, d)
+}
+""")
+    Path("no.toml").write_text('version = 1\n[[nofuse]]\nproducer = "a"\nconsumer = "c"\n')
+    found = []
+    for lock in ((), ("--lock", "no.toml")):
+        words = ("explain", "n.hlo", "a", "c", "--passes", "priority-fusion,multi-output-fusion")
+        result = invoke(*words, *lock, "--json")
+        (module,) = json.loads(result.stdout)["modules"]
+        (edge,) = module["fusion"]["pairs"][0]["edges"]
+        row = (edge["joined"] or edge["refusals"])[-1]
+        assert row["pass"] == "multi-output-fusion"
+        found.append((edge["together"], row["unfused_us"], row["fused_us"]))
+    (together, *made), (apart, *refused) = found
+    assert together
+    assert not apart
+    assert refused == pytest.approx(made)
+
+
 def test_no_line_of_a_lock_file_is_offered_for_what_no_fusion_holds() -> None:
     """A strategy may stop at another user before it comes to this one, which cannot be fused either."""
     Path("n.hlo").write_text("""HloModule n

@@ -71,8 +71,9 @@ def test_two_that_a_rule_keeps_apart() -> None:
     """The code, who said it, whether advice would be heard; times by the model where the strategy has none."""
     asked: list[tuple[str, str, str]] = []
 
-    def times(*names: str) -> Comparison:
-        asked.append(names)  # type: ignore[arg-type]
+    def times(computation: str, producer: str, consumer: str, multi_output: bool) -> Comparison:
+        assert not multi_output
+        asked.append((computation, producer, consumer))
         return Comparison(5.0, 3.0)
 
     found = pair("instruction-fusion", "e", "b", times)
@@ -195,7 +196,7 @@ def test_what_costs_most_comes_first() -> None:
     """One row a producer, those that fusing would make slower left out."""
     gains = {"b": 2.0, "total": 1.0, "dot": -1.0}  # ``zero`` goes into ``total``, too
 
-    def times(computation: str, producer: str, consumer: str) -> Comparison:
+    def times(computation: str, producer: str, consumer: str, multi_output: bool) -> Comparison:
         return Comparison(10.0, 10.0 - gains.get(consumer, 0.0))
 
     made, _ = story(TEXT, "instruction-fusion", times)
