@@ -65,7 +65,8 @@ _OPTIONS = (
         "--target",
         metavar="NAME",
         shell_complete=_complete_target,
-        help="The device to choose for, h200 by default; or a .toml file that describes one.",
+        help="The device to choose kernels for, and to fuse for; h200 by default; or a file that describes "
+        "one.",
     ),
     _option(
         "--selector",

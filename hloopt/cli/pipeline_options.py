@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from hloopt.cli.fusion_options import advising, fusion_rule_option
+from hloopt.cli.fusion_options import LOCKS, advising, fusion_rule_option
 from hloopt.errors import UsageError
 
 if TYPE_CHECKING:
@@ -141,6 +141,7 @@ def chosen() -> Chosen:
     from hloopt.pipelines import parse_pipeline, read_pipeline
     from hloopt.rewrite import Controls
     from hloopt.rewrite.entries import with_options
+    from hloopt.rewrite.spec import value_text
 
     given = click.get_current_context().meta.get(_CHOSEN, {})
     level, text, file = (given.get(name) for name in ("level", "passes", "pipeline_file"))
@@ -162,6 +163,13 @@ def chosen() -> Chosen:
         entries = with_options(pipeline.entries, "the pipeline", (("fast_math", "true"),))
         pipeline = type(pipeline)(entries)
         label = f"{label}{{fast_math=true}}" if label != "passes" else label
+    typed_whole = not given.get("fast_math")
+    target = click.get_current_context().meta.get(LOCKS, {}).get("target")
+    if target and (aimed := _aimed(pipeline, target)) != pipeline:
+        pipeline, typed_whole = aimed, False
+        option = f"target={value_text(target)}"
+        label = f"{label[:-1]},{option}}}" if label.endswith("}") else f"{label}{{{option}}}"
+        label = "passes" if label.startswith("passes") else label
     shown = _cut(pipeline, given.get("only", ()), given.get("disable", ()))
     hand = advising(shown)
     controls = Controls(
@@ -172,10 +180,24 @@ def chosen() -> Chosen:
         label = "passes"
     if label != "passes":
         return Chosen(hand.pipeline, controls, label, label, hand.watchers)
-    typed = text if file is None and shown == pipeline and not given.get("fast_math") else None
+    typed = text if file is None and shown == pipeline and typed_whole else None
     short = typed is not None and not {"#", "\n"} & set(typed)
     told = typed.strip() if typed and short else str(shown)
     return Chosen(hand.pipeline, controls, label, told, hand.watchers)
+
+
+def _aimed(pipeline: Pipeline, target: str) -> Pipeline:
+    """The pipeline whose fusion strategies decide for a device, those that name another one left."""
+    from hloopt.rewrite.entries import select
+
+    def give(instance: Any) -> Any:
+        if not type(instance).__module__.startswith("hloopt.fusion."):
+            return instance
+        known = {field.name: field.default for field in fields(instance)}
+        own = "target" in known and instance.target == known["target"]
+        return replace(instance, target=target) if own else instance
+
+    return type(pipeline)(select(pipeline.entries, give))
 
 
 def pass_files() -> Mapping[str, type[Pass]]:

@@ -230,3 +230,18 @@ def test_it_fits_a_terminal() -> None:
     table = [line for line in result.stdout.splitlines() if line.startswith(("result", "%e  "))]
     assert len(table) == 2
     assert max(map(len, table)) <= 80
+
+
+def test_strategies_decide_for_the_target() -> None:
+    """``--target`` is for fusing, too; a strategy that names a device of its own keeps it."""
+    found = {}
+    for key, strategy, target in (
+        ("target", "priority-fusion", "v100"),
+        ("option", "priority-fusion{target=v100}", "h200"),
+        ("both", "priority-fusion{target=a100}", "v100"),
+        ("alone", "priority-fusion{target=a100}", "a100"),
+    ):
+        pair = explained("a", "e", "--passes", strategy, "--target", target)["fusion"]["pairs"][0]
+        found[key] = [step["unfused_us"] for edge in pair["edges"] for step in edge["joined"]]
+    assert found["target"] == found["option"]
+    assert found["both"] == found["alone"] != found["target"]
