@@ -25,6 +25,7 @@ from hloopt.fusion.user_rules import FusionRule, rule_of
 from hloopt.ir import Module
 from hloopt.ir.build import clone_module
 from hloopt.kernels.lowering import DEVICE
+from hloopt.kernels.nested_reduction_splitter import NestedReductionSplitter
 from hloopt.kernels.selection import KernelSelection
 from hloopt.passes.bf16_propagation import Bf16Propagation
 from hloopt.passes.broadcast_sinking import BroadcastSinking
@@ -168,6 +169,7 @@ _ALL: tuple[type[Pass], ...] = (
     Schedule,
     Rematerialize,
     CopyInsertion,
+    NestedReductionSplitter,
     KernelSelection,
 )
 

@@ -1,9 +1,10 @@
 """What makes a module ready for a device: every op has a kernel, every buffer an order.
 
 The order of the stages matters.  Calls go first, since nothing is planned across them; then ops for which
-there is no kernel; then layouts, for kernels see row-major arrays only; then what moves no byte becomes a
-bitcast, so that buffers are told apart before the order of instructions is chosen by how many live at once.
-Copies come last: which are needed follows from the order.
+there is no kernel; then layouts, for kernels see row-major arrays only; then fusions that would compute
+reductions again and again are cut; then what moves no byte becomes a bitcast, so that buffers are told apart
+before the order of instructions is chosen by how many live at once.  Copies come last: which are needed
+follows from the order.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from typing import Final
 from hloopt.ir import Module
 from hloopt.ir.build import clone_module
 from hloopt.kernels.limits import Limits
+from hloopt.kernels.nested_reduction_splitter import NestedReductionSplitter
 from hloopt.passes.call_inliner import CallInliner
 from hloopt.passes.copy_insertion import CopyInsertion
 from hloopt.passes.dce import DeadCodeElimination
@@ -64,6 +66,7 @@ DEVICE: Final = Pipeline(
         SoleParticipant(),
         *_EXPAND,
         LayoutNormalization(),
+        NestedReductionSplitter(),
         ViewsToBitcasts(),
         DeadCodeElimination(),
         FlattenCallGraph(),

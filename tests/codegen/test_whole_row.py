@@ -286,3 +286,38 @@ def test_longest_rows_in_registers() -> None:
     )
     assert "x_kept" in source or "c_kept" in source
     compile_everywhere(source)
+
+
+def test_dimensions_of_one_element_are_reduced_in_place() -> None:
+    """A value a row, or an element a place, that is reduced over dimensions of one element stays what it is."""
+    body = """x: f32[40,48]
+        two = f32[] constant(2)
+        zero = f32[] constant(0)
+        s = f32[40] reduce(x, zero), dimensions={1}, to_apply=add_f32
+        column = f32[40,1] reshape(s)
+        t = f32[40] reduce(column, two), dimensions={1}, to_apply=add_f32
+        b = f32[40,48] broadcast(t), dimensions={0}
+        d = f32[40,48] subtract(x, b)
+        deep = f32[40,1,48] reshape(d)
+        e = f32[40,48] reduce(deep, two), dimensions={1}, to_apply=add_f32
+        v = f32[40] reduce(e, zero), dimensions={1}, to_apply=maximum_f32
+        vb = f32[40,48] broadcast(v), dimensions={0}
+        q = f32[40,48] divide(e, vb)
+        ROOT r = (f32[40,48], f32[40]) tuple(q, t)"""
+    source = check_kernel(fusions([body]), "whole-row")
+    # No reduction is folded by one thread alone: the loops are those of threads that exchange.
+    body = source[source.index("__global__") :]
+    assert body.count("for (int distance") == body.count("for (") == 2
+
+
+def test_a_start_that_was_reduced_is_no_value_of_the_row() -> None:
+    """What a reduction over one element starts from is asked for once, whatever the row."""
+    body = """x: f32[1,48]
+        zero = f32[] constant(0)
+        s = f32[1] reduce(x, zero), dimensions={1}, to_apply=add_f32
+        start = f32[] reshape(s)
+        deep = f32[1,1,48] reshape(x)
+        e = f32[1,48] reduce(deep, start), dimensions={1}, to_apply=add_f32
+        ROOT q = f32[1,48] subtract(x, e)"""
+    verdict = find_kernel("whole-row").fits(_site(fusions([body])))
+    assert verdict.reason == "e needs more of start than its own place or row"

@@ -50,7 +50,8 @@ def _reduce(e: Elements, instruction: Instruction, index: _Position, leaf: int) 
     kept = iter(index)
     position = [Index(0) if at in reduced else next(kept) for at in range(len(dims))]
     with ExitStack() as blocks:
-        for at in sorted(reduced):
+        # One element is at the place of its result, where what it is computed from may be known already.
+        for at in sorted(at for at in reduced if dims[at] != 1):
             block, position[at] = e.loop(dims[at], "r")
             blocks.enter_context(e.within(block))
         yield from fold(e, reducer, names, inputs, tuple(position))

@@ -157,6 +157,10 @@ def passes_on(instruction: Instruction) -> Iterator[Instruction]:
         source = instruction.operands[0].array
         if source.elements == elements and source.dtype.bits == instruction.shape.dtype.bits:
             yield instruction.operands[0]
+    elif instruction.opcode == "reduce":
+        # Over dimensions of one element each.
+        if instruction.operands[0].array.elements == elements:
+            yield instruction.operands[0]
     elif is_elementwise(instruction) or instruction.opcode == "copy":
         for operand in instruction.operands:
             if isinstance(operand.shape, ArrayShape) and operand.shape.elements == elements:
