@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Final
 
 from hloopt.fusion.merge import Alias, aliases, has_tuple_root, read_results, set_aliases
 from hloopt.ir import Computation, Instruction, build, edit, walk
@@ -16,6 +17,9 @@ __all__ = [
     "remove_dead_elements",
     "remove_source",
 ]
+
+_LIKE_THE_SHAPE: Final = ("sharding", "origin")
+"""Attributes whose form is that of the result: with a tuple's they would not be valid."""
 
 
 def insert_after(position: Instruction, instruction: Instruction) -> Instruction:
@@ -40,7 +44,7 @@ def add_output(fusion: Instruction, inner: Instruction) -> int:
     """Make an instruction of the body a result of the fusion; the number of this result.
 
     One that is a result already keeps its number.  A fusion with one result gets a tuple, and its users a
-    ``get-tuple-element`` of it, which takes over a sharding: those of a tuple are written otherwise.
+    ``get-tuple-element`` of it, which takes over sharding and origin: those of a tuple are written otherwise.
     """
     body: Computation = fusion.attributes["calls"]
     root = body.root
@@ -56,8 +60,9 @@ def add_output(fusion: Instruction, inner: Instruction) -> int:
     edit.add_operands(root, (inner,))
     _move_to_end(root)
     root.shape = fusion.shape = TupleShape(tuple(entry.shape for entry in root.operands))
-    root.attributes.pop("sharding", None)
-    fusion.attributes.pop("sharding", None)
+    for name in _LIKE_THE_SHAPE:
+        root.attributes.pop(name, None)
+        fusion.attributes.pop(name, None)
     return len(root.operands) - 1
 
 
@@ -70,9 +75,9 @@ def _make_tuple(fusion: Instruction, outputs: tuple[Instruction, ...]) -> None:
     element = Instruction(
         "get-tuple-element", "get-tuple-element", fusion.shape, (), {"index": 0}, fusion.metadata
     )
-    sharding = fusion.attributes.pop("sharding", None)
-    if sharding is not None:
-        element.attributes["sharding"] = sharding
+    for name in _LIKE_THE_SHAPE:
+        if name in fusion.attributes:
+            element.attributes[name] = fusion.attributes.pop(name)
     insert_after(fusion, element)
     if users or was_root:
         edit.replace_uses(fusion, element)
@@ -164,8 +169,9 @@ def _renumbered(
 def _pass_on(old: Instruction, new: Instruction, fusion: Instruction) -> None:
     if new is not fusion:
         new.metadata = old.metadata
-        if "sharding" in old.attributes:
-            new.attributes["sharding"] = old.attributes["sharding"]
+        for name in _LIKE_THE_SHAPE:
+            if name in old.attributes:
+                new.attributes[name] = old.attributes[name]
     edit.replace_uses(old, new)
 
 
