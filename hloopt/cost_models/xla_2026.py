@@ -22,7 +22,7 @@ coalescing_analysis.cc (Apache-2.0), and the log of jaxlib 0.10.2.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from math import floor, prod
 from typing import ClassVar, Protocol
 
@@ -36,7 +36,7 @@ from hloopt.cost_models.counting import Counting, narrow
 from hloopt.cost_models.cycles import cycles_of
 from hloopt.cost_models.device_times import DeviceTimes, ModelOptions
 from hloopt.cost_models.model import Comparison, CostModel, RunTime
-from hloopt.cost_models.usage import OperandUse, Usage, UsageAnalysis, slots_of
+from hloopt.cost_models.usage import Usage, UsageAnalysis, slots_of
 from hloopt.ir import Instruction
 from hloopt.targets import Target
 from hloopt.types import TupleShape
@@ -88,6 +88,7 @@ class Xla2026(CostModel):
         self._coalescing = Coalescing()
         self._known: dict[Instruction, RunTime] = {}
         self._pairs: dict[Instruction, dict[Instruction, RunTime]] = {}
+        self._reads: dict[Instruction, _Reads] = {}
 
     def run_time(self, instruction: Instruction) -> RunTime:
         """Of one op or fusion as a kernel of its own; zero for what no kernel runs."""
@@ -140,6 +141,7 @@ class Xla2026(CostModel):
     def _forget_times(self, instruction: Instruction) -> None:
         self._known.pop(instruction, None)
         self._pairs.pop(instruction, None)
+        self._reads.pop(instruction, None)
         for operand in instruction.operands:
             source = operand.operands[0] if operand.opcode == "get-tuple-element" else operand
             self._pairs.get(source, {}).pop(instruction, None)
@@ -154,10 +156,9 @@ class Xla2026(CostModel):
         usage = self.usage.of(instruction)
         kernel = self.kernels.of(instruction)
         coalesced = self._coalescing.alone(kernel.kind, instruction)
-        total, read = 0, 0.0
-        for operand, use in _first_uses(instruction, usage):
-            total += use.bytes
-            read += self._times.read(operand.shape, use.bytes, kernel.blocks, coalesced=coalesced)
+        total, read = self._reads_of(instruction).alone(
+            instruction, self._times, (kernel.blocks, coalesced)
+        )
         write = self._times.write(usage.bytes_written)
         return self._together(
             usage.flops, total, usage.bytes_written, read, write, kernel, coalesced
@@ -175,17 +176,16 @@ class Xla2026(CostModel):
                 return answer
             kernel = self.kernels.pair(producer, consumer, multi_output=multi_output)
         coalesced = self._coalescing.pair(kernel.kind, producer, consumer)
-        made, used = self.usage.of(producer), self.usage.of(consumer)
+        used = self.usage.of(consumer)
         slots = slots_of(producer, consumer)
         times = sum(used.operands[slot].utilization for slot in slots)
         # An operand that occurs twice is computed twice, but XLA counts its reads once.
         share = (
             times if isinstance(producer.shape, TupleShape) else used.operands[slots[0]].utilization
         )
-        total, read = 0, 0.0
-        for operand, count in self._shared_reads(producer, made, consumer, used, share):
-            total += count
-            read += self._times.read(operand.shape, count, kernel.blocks, coalesced=coalesced)
+        total, read = self._joined_reads(
+            producer, consumer, slots, share, (kernel.blocks, coalesced)
+        )
         written, write = second.bytes_written, second.write_ns
         if multi_output:
             written += first.bytes_written
@@ -206,31 +206,51 @@ class Xla2026(CostModel):
         sides = zip(bitcast.array.dims, parameters.output_tiles[0], strict=False)
         return Kernel("triton", prod(-(-size // tile) for size, tile in sides), known.threads)
 
-    def _shared_reads(
-        self, producer: Instruction, made: Usage, consumer: Instruction, used: Usage, share: float
-    ) -> list[tuple[Instruction, int]]:
-        """The operands of the kernel of both, and the bytes read of each.
+    def _reads_of(self, instruction: Instruction) -> _Reads:
+        known = self._reads.get(instruction)
+        if known is None:
+            known = self._reads[instruction] = _Reads(instruction, self.usage.of(instruction))
+        return known
 
-        One that the consumer has several times is counted each time, as in XLA's model.
+    def _joined_reads(
+        self,
+        producer: Instruction,
+        consumer: Instruction,
+        slots: Sequence[int],
+        share: float,
+        manner: tuple[int, bool],
+    ) -> tuple[int, float]:
+        """Bytes and nanoseconds of what the kernel of both reads, at the cost of the producer's operands.
+
+        What the consumer alone would read, less what it reads of the producer, and more what that reads.
+        ``slots`` are the consumer's operands that the producer makes, ``manner`` is as in ``_Reads.alone``.
         """
-        mine = dict(_first_uses(producer, made))
-        reads: list[tuple[Instruction, int]] = []
-        for operand, use in _first_uses(consumer, used):
-            if operand is producer or (
-                operand.opcode == "get-tuple-element" and operand.operands[0] is producer
-            ):
+        blocks, coalesced = manner
+        mine, other = self._reads_of(producer), self._reads_of(consumer)
+        total, read = other.alone(consumer, self._times, manner)
+
+        def add(operand: Instruction, count: int, times: int) -> None:
+            nonlocal total, read
+            total += times * count
+            read += times * self._times.read(operand.shape, count, blocks, coalesced=coalesced)
+
+        for slot in slots:
+            if slot in other.first:
+                count, times = other.first[slot]
+                add(consumer.operands[slot], count, -times)
+        for slot, (count, _) in mine.first.items():
+            operand = producer.operands[slot]
+            more = _nearest(narrow(count * share))
+            if operand not in consumer.operands:
+                add(operand, more, 1)
                 continue
-            count = use.bytes
-            if operand in mine:
-                common = self.usage.common_utilization(producer, consumer, operand)
-                count += _nearest(narrow(mine[operand].bytes * share))
-                count -= _nearest(narrow(operand.shape.byte_size * common))
-            reads.append((operand, count))
-        seen = set(consumer.operands)
-        for operand, use in mine.items():
-            if operand not in seen:
-                reads.append((operand, _nearest(narrow(use.bytes * share))))
-        return reads
+            common = self.usage.common_utilization(producer, consumer, operand)
+            more -= _nearest(narrow(operand.shape.byte_size * common))
+            if more:
+                before, times = other.first[consumer.operands.index(operand)]
+                add(operand, before, -times)
+                add(operand, before + more, times)
+        return total, read
 
     def _together(
         self,
@@ -257,11 +277,37 @@ class Xla2026(CostModel):
         )
 
 
-def _first_uses(instruction: Instruction, usage: Usage) -> Iterator[tuple[Instruction, OperandUse]]:
-    """Each operand with its use; that of its first occurrence, as XLA looks no further."""
-    first: dict[Instruction, OperandUse] = {}
-    for operand, use in zip(instruction.operands, usage.operands, strict=True):
-        yield operand, first.setdefault(operand, use)
+class _Reads:
+    """What an op or fusion reads of each operand, by the number under which it first occurs, and how often.
+
+    One that occurs several times is counted each time, with what XLA finds for its first use.  Numbers stay
+    when an operand becomes a fusion.  Times are whole quarters of a nanosecond (``durations``): their sums are
+    exact in any order.
+    """
+
+    def __init__(self, instruction: Instruction, usage: Usage) -> None:
+        numbers: dict[Instruction, int] = {}
+        self.first: dict[int, tuple[int, int]] = {}
+        for number, operand in enumerate(instruction.operands):
+            number = numbers.setdefault(operand, number)
+            count, times = self.first.get(number, (usage.operands[number].bytes, 0))
+            self.first[number] = count, times + 1
+        self._alone: dict[tuple[int, bool], tuple[int, float]] = {}
+
+    def alone(
+        self, instruction: Instruction, device: DeviceTimes, manner: tuple[int, bool]
+    ) -> tuple[int, float]:
+        """Bytes and nanoseconds of all operands; ``manner`` are blocks and whether reads are coalesced."""
+        known = self._alone.get(manner)
+        if known is None:
+            blocks, coalesced = manner
+            total, read = 0, 0.0
+            for number, (count, times) in self.first.items():
+                shape = instruction.operands[number].shape
+                total += times * count
+                read += times * device.read(shape, count, blocks, coalesced=coalesced)
+            known = self._alone[manner] = total, read
+        return known
 
 
 def _nearest(value: float) -> int:
