@@ -165,6 +165,11 @@ class MultiOutputRules:
                 return decision
         return ALLOWED
 
+    def loop_size(self, instruction: Instruction) -> int:
+        """Elements a thread each is for, -1 for no array: kernels of two sizes have no common form."""
+        loop = self._form(instruction).loop
+        return loop.elements if isinstance(loop, ArrayShape) else -1
+
     def _decide_forms(self, left: Instruction, right: Instruction) -> Decision:
         return decide_forms(left, self._form(left), right, self._form(right), self.era)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import Final
 
 from hloopt.analysis.reachability import Reachability
 from hloopt.cost_models.model import Comparison, CostModel
@@ -16,6 +17,9 @@ from hloopt.fusion.scribe import Scribe, root_opcode
 from hloopt.ir import Computation, Instruction
 
 __all__ = ["ComputationRun"]
+
+_TOLD_IN_PAIRS: Final = 64
+"""Readers of one value of which each pair is told why it stays apart."""
 
 
 @dataclass
@@ -72,11 +76,12 @@ class ComputationRun:
             if not self.scribe.advice:
                 return
         users.sort(key=_preference, reverse=True)
+        peers = self._peers(users)
         gone: set[Instruction] = set()
-        for at, first in enumerate(users):
+        for first in users:
             if first in gone or first.opcode != "fusion":
                 continue
-            for second in users[at + 1 :]:
+            for second in peers[first]:
                 if second in gone:
                     continue
                 decision = self._decide_siblings(first, second, shared, verdict)
@@ -85,6 +90,19 @@ class ComputationRun:
                     self._merge(first, second)
                 elif decision is not verdict:
                     self.scribe.refused(second, first, decision)
+
+    def _peers(self, users: list[Instruction]) -> dict[Instruction, list[Instruction]]:
+        """Those behind each user that are asked about it.
+
+        Of very many users, only those with a loop of as many elements, which no fusion changes: the others
+        cannot share it, and to tell each pair so would cost the square of their number.
+        """
+        if len(users) <= _TOLD_IN_PAIRS or self.scribe.advice:
+            return {user: users[at + 1 :] for at, user in enumerate(users)}
+        sizes: dict[int, list[Instruction]] = {}
+        for user in users:
+            sizes.setdefault(self.rules.loop_size(user), []).append(user)
+        return {user: row[at + 1 :] for row in sizes.values() for at, user in enumerate(row)}
 
     def _is_sibling(self, user: Instruction) -> bool:
         if not user.users or is_nestable_variadic(user) or not self.rules.decide_root(user):
