@@ -81,8 +81,13 @@ def command(
     from hloopt.targets import find_target
 
     paths, names = _split(files)
-    selection, choice = selecting(), chosen()
+    selection, choice = selecting(predicted=True), chosen()
+    target = find_target(selection.instance.target)
     texts = open_texts(paths)
+    if target.kind != "cuda":
+        times = "" if target.warp_size else ", without times: it has no blocks and threads"
+        told = f"kernels are CUDA: for {target.name} fusion alone is explained{times}"
+        click.echo(f"note: {told}", err=True)
     if names:
         one_text(texts, "an INSTRUCTION belongs")
 
@@ -93,9 +98,9 @@ def command(
             controls=replace(choice.controls, remarks=True),
             watchers=(*choice.watchers, trail),
         )
-        questions = Questions(module, trail, find_target(selection.instance.target))
+        questions = Questions(module, trail, target)
         answer, refused = _answer(questions, names)
-        rows, notes = selection.choose(module)
+        rows, notes = selection.choose(module) if target.kind == "cuda" else ([], [])
         for note in (*report.notes, *notes):
             click.echo(f"{found.name}: note: {note}", err=True)
         head: dict[str, Any] = {"module": module.name, "target": selection.instance.target}
@@ -109,9 +114,10 @@ def command(
             blocks: list[Callable[[Console], None]] = [
                 partial(show_explanation, row, limits) for row in shown
             ]
-            if answer is not None and (questions.is_about_fusion or len(names) == _MOST_NAMES):
+            about_fusion = questions.is_about_fusion or len(names) == _MOST_NAMES
+            if answer is not None and (about_fusion or target.kind != "cuda"):
                 blocks.insert(0, answer.show)
-            if not names:
+            if not names and rows:
                 blocks.append(partial(show_summary, rows))
             _show(blocks)
         if not names:

@@ -222,10 +222,11 @@ def _register(path: str) -> None:
     click.get_current_context().with_resource(registered(load_kernels(path)))
 
 
-def selecting(**fixed: Any) -> Selecting:
+def selecting(*, predicted: bool = False, **fixed: Any) -> Selecting:
     """What the options of the running command ask for; ``fixed`` options are the command's own.
 
-    Raises ``UsageError`` for what cannot be, before any module is read.
+    ``predicted`` lets devices pass that kernels are only timed for, never made: where no other option is
+    about kernels.  Raises ``UsageError`` for what cannot be, before any module is read.
     """
     from hloopt.kernels.selection import KernelSelection
     from hloopt.kernels.selection.selectors import find_selector, load_rule
@@ -248,6 +249,7 @@ def selecting(**fixed: Any) -> Selecting:
     if given.get("kernel_rule"):
         options["rule"] = load_rule(given["kernel_rule"])
     instance = KernelSelection(**{**options, **fixed})
-    find_gpu(instance.target)
+    if not predicted or options.keys() - {"target"} or given.get("write_lock"):
+        find_gpu(instance.target)
     find_selector(instance.selector)
     return Selecting(instance, options, given.get("write_lock"), [])

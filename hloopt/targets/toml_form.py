@@ -192,7 +192,7 @@ class _Reader:
 
 def _hint(wrong: str, valid: Any) -> str:
     close = get_close_matches(wrong, list(valid), 1)
-    return f"; did you mean '{close[0]}'?" if close else ""
+    return f"; did you mean '{close[0]}'?" if close else " (hloopt targets h200 lists the keys)"
 
 
 def _find(text: str, path: tuple[str, ...]) -> tuple[int, int]:

@@ -245,3 +245,25 @@ def test_strategies_decide_for_the_target() -> None:
         found[key] = [step["unfused_us"] for edge in pair["edges"] for step in edge["joined"]]
     assert found["target"] == found["option"]
     assert found["both"] == found["alone"] != found["target"]
+
+
+def test_fusion_for_a_device_without_kernels() -> None:
+    """AMD's GPUs and TPUs get fusion explained, as far as a strategy is for them, and no kernels."""
+    passes = ("--passes", "priority-fusion")
+    result = invoke("explain", "m.hlo", "a", *passes, "--target", "mi200", "--json")
+    assert result.exit_code == 0, result.stderr
+    assert "for mi200 fusion alone is explained" in result.stderr
+    (module,) = json.loads(result.stdout)["modules"]
+    assert module["choices"] == []
+    assert module["fusion"]["instructions"][0]["kernels"]
+
+    text = invoke("explain", "m.hlo", "e", "b", *PASSES, "--target", "tpu-v4")
+    assert text.exit_code == 0
+    assert "expensive-to-duplicate" in text.stdout
+    assert " us " not in text.stdout
+    refused = invoke("explain", "m.hlo", *passes, "--target", "tpu-v4")
+    assert refused.exit_code == 2
+    assert "priority fusion is for GPUs" in refused.stderr
+    about_kernels = invoke("explain", "m.hlo", "--target", "mi200", "--kernel", "op:dot=loop")
+    assert about_kernels.exit_code == 2
+    assert "kernels are CUDA, and mi200 is of kind rocm" in about_kernels.stderr
