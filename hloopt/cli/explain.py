@@ -85,8 +85,7 @@ def command(
     target = find_target(selection.instance.target)
     texts = open_texts(paths)
     if target.kind != "cuda":
-        times = "" if target.warp_size else ", without times: it has no blocks and threads"
-        told = f"kernels are CUDA: for {target.name} fusion alone is explained{times}"
+        told = f"kernels are CUDA: for {target.name} fusion alone is explained"
         click.echo(f"note: {told}", err=True)
     if names:
         one_text(texts, "an INSTRUCTION belongs")
@@ -115,7 +114,8 @@ def command(
                 partial(show_explanation, row, limits) for row in shown
             ]
             about_fusion = questions.is_about_fusion or len(names) == _MOST_NAMES
-            if answer is not None and (about_fusion or target.kind != "cuda"):
+            about_fusion = about_fusion or target.kind != "cuda"
+            if answer is not None and (about_fusion or answer.rewritten):
                 blocks.insert(0, answer.show)
             if not names and rows:
                 blocks.append(partial(show_summary, rows))

@@ -31,11 +31,15 @@ _MOST = 10
 
 @dataclass(frozen=True)
 class FusionAnswer:
-    """What there is to show; ``kernels`` are the names of the kernels concerned, after all passes."""
+    """What there is to show; ``kernels`` are the names of the kernels concerned, after all passes.
+
+    ``rewritten`` says that passes touched an instruction: worth a word where nothing is fused, too.
+    """
 
     json: dict[str, Any]
     shows: tuple[Any, ...]
     kernels: tuple[str, ...] = ()
+    rewritten: bool = False
 
     def show(self, console: Console) -> None:
         """Print it."""
@@ -101,7 +105,8 @@ class Questions:
         if len(nodes) > _MOST:
             shows.append((_more, len(nodes) - _MOST))
         told = [{**around_json(row), **rewrites_json(*self._origin(row.node))} for row in rows]
-        return FusionAnswer({"instructions": told}, tuple(shows), tuple(kernels))
+        rewritten = any(row["rewrites"] for row in told)
+        return FusionAnswer({"instructions": told}, tuple(shows), tuple(kernels), rewritten)
 
     def _origin(self, node: Node) -> tuple[Given | None, tuple[Rewrite, ...]]:
         """What a node was in the file, and what passes did to it before anything was fused."""
@@ -219,10 +224,7 @@ def _more(count: int, console: Console) -> None:
 
 
 def _story(module: Module, trail: Trail, target: Target) -> Story:
-    """The story of a module whose passes are over; times that no strategy asked for come from a model.
-
-    There are none for a device that has no blocks and threads to be counted.
-    """
+    """The story of a module whose passes are over; times that no strategy asked for come from a model."""
     from hloopt.cost_models.registry import DEFAULT, model_for
     from hloopt.fusion.story import Story
 
@@ -240,9 +242,7 @@ def _story(module: Module, trail: Trail, target: Target) -> Story:
         return known[key]
 
     alive = {place: trail.final_name(*place) for place in trail.alive}
-    if not (target.warp_size and target.cores and target.grid_limit[0]):
-        return Story(trail.nodes, trail.stages, alive, trail.bodies)
-    label = f"{DEFAULT}, {target.name}"
+    label = f"{model.name}, {target.name}"
     return Story(trail.nodes, trail.stages, alive, trail.bodies, times, label)
 
 

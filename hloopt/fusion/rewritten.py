@@ -40,16 +40,23 @@ class Rewrite:
 
 @dataclass
 class Rewrites:
-    """The rewrites of the runs of a pipeline, by the instructions that they are about."""
+    """The rewrites of the runs of a pipeline, by the instructions that they are about.
+
+    A module that was no text has no places: a copy of one of its instructions is known by name and opcode.
+    """
 
     _told: dict[object, dict[Rewrite, None]] = field(default_factory=dict)
     _known: set[object] = field(default_factory=set)
+    _placeless: set[tuple[str, str]] = field(default_factory=set)
     _makers: dict[object, PassRun] = field(default_factory=dict)
     _lines: dict[int, dict[Metadata, list[Remark]]] = field(default_factory=dict)
 
     def begin(self, module: Module) -> None:
         """Note what is there before the first pass."""
-        self._known.update(map(identity, module.instructions()))
+        for entry in module.instructions():
+            self._known.add(identity(entry))
+            if entry.offset < 0:
+                self._placeless.add((entry.name, entry.opcode))
 
     def add(self, run: PassRun, module: Module) -> None:
         """Note what a run tells of its rewrites, and what it made; fusions are another story."""
@@ -66,7 +73,8 @@ class Rewrites:
             key = identity(entry)
             if key not in self._known:
                 self._known.add(key)
-                self._makers[key] = run
+                if (entry.name, entry.opcode) not in self._placeless:
+                    self._makers[key] = run
 
     def of(self, instruction: Instruction) -> tuple[Rewrite, ...]:
         """What touched an instruction of the file or made one that is not, in the order of the runs."""

@@ -127,3 +127,31 @@ ENTRY main {
     assert names["fusion"] == "loop_add_fusion"
     text = invoke("explain", str(tmp), *passes, columns=120).stdout
     assert "%loop_add_fusion (was %fusion)" in " ".join(text.split())
+
+
+def test_rewrites_are_told_where_nothing_is_fused() -> None:
+    """A pipeline without a strategy explains a kernel, and what made the instruction what it is."""
+    passes = ("--passes", "dot-strength-reduction{fast_math=true}")
+    text = invoke("explain", "m.hlo", "value", *passes).stdout
+    assert "run 1: dot-strength-reduction: dot => reduce(multiply)" in text
+    assert "decided by" in text
+    plain = invoke("explain", "m.hlo", "out", *passes).stdout
+    assert plain.startswith("%out = f16[8]")
+    assert "run 1" not in plain
+
+
+def test_an_inlined_instruction_of_a_protocol_buffer_was_there() -> None:
+    """No place in a text says so: its name does."""
+    Path("call.hlo").write_text("""HloModule c
+inner { p = f32[8] parameter(0) ROOT twice = f32[8] add(p, p) }
+ENTRY main {
+  x = f32[8] parameter(0)
+  c = f32[8] call(x), to_apply=inner
+  ROOT r = f32[8] negate(c)
+}
+""")
+    assert invoke("optimize", "call.hlo", "-O0", "-o", "call.hlo.pb").exit_code == 0
+    for name in ("call.hlo", "call.hlo.pb"):
+        result = invoke("explain", name, "twice", "--passes", "call-inliner,priority-fusion")
+        assert result.exit_code == 0, result.stderr
+        assert "passes made it" not in result.stdout
