@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 from functools import cache
 from pathlib import Path
@@ -31,6 +32,16 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.skip(reason="no CUDA device with CuPy"))
         if item.get_closest_marker("corpus") and not os.environ.get("HLOOPT_CORPUS"):
             item.add_marker(pytest.mark.skip(reason="HLOOPT_CORPUS is not set"))
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _old_objects_rest() -> None:
+    """What modules before this one left is looked at no more: `run` collects garbage before each call it times.
+
+    Tests, examples and caches of a whole session are millions of objects, and a collection of them took seconds.
+    """
+    gc.collect()
+    gc.freeze()
 
 
 @cache
