@@ -73,7 +73,8 @@ def command(
         raise UsageError("--gate time is about predicted times: --target says for which device")
     texts = open_texts([before, after])
     if len(texts) > _SIDES:
-        one_text(texts, "each side of a comparison belongs")
+        for side in (before, after):
+            one_text(open_texts([side]), f"{side}: each side of a comparison belongs")
     found: list[Input] = []
 
     def step(read: Input) -> dict[str, Any]:

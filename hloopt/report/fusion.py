@@ -22,6 +22,7 @@ Origins = Mapping[str, tuple[Given | None, Sequence[Rewrite]]]
 _MOST_MEMBERS = 12
 _MOST_ROWS = 12
 _MOST_BARRIERS = 3
+_LONGEST_SOURCE = 48
 _WITHOUT_TIMES = frozenset({"not-into-all", "slower", "triton-slower"})
 """Reasons that name times themselves, or follow from one that has them."""
 
@@ -242,7 +243,8 @@ def show_lost(rows: Sequence[Lost], console: Console) -> None:
         consumer += f" and {row.others} more" if row.others else ""
         why = f"{word.pass_name}: {word.decision}"
         producer = _renamed(word.producer, row.producer)
-        made.add_row(producer, consumer, why, row.source or row.place, f"{row.lost_us:.2f} us")
+        where = _tail(row.source or row.place)
+        made.add_row(producer, consumer, why, where, f"{row.lost_us:.2f} us")
     console.print(made)
     total = sum(row.lost_us for row in rows)
     models = ", ".join(dict.fromkeys(row.word.model for row in rows if row.word.model))
@@ -284,6 +286,15 @@ def _called(kernel: KernelFacts) -> str:
 
 def _renamed(name: str, now: str) -> str:
     return f"%{name}" if now in ("", name) else f"%{now} (was %{name})"
+
+
+def _tail(source: str) -> str:
+    """A line of the program by the end of its path, where the whole would fill a column's height."""
+    parts = source.split("/")
+    while len("/".join(parts)) > _LONGEST_SOURCE and len(parts) > 1:
+        parts.pop(0)
+    kept = "/".join(parts)
+    return kept if kept == source else f".../{kept}"
 
 
 def _line(console: Console, text: str | Text) -> None:

@@ -98,6 +98,11 @@ def test_several_modules_are_no_side() -> None:
     result = invoke("diff", str(DUMP), str(DUMP))
     assert result.exit_code == 2
     assert "each side of a comparison belongs to one module" in result.stderr
+    text = next(DUMP.glob("*jit_normalize.before_optimizations.txt"))
+    for sides in ((str(text), str(DUMP)), (str(DUMP), str(text))):
+        result = invoke("diff", *sides)
+        assert f"{DUMP}: each side of a comparison belongs to one module" in result.stderr
+        assert "these are 2\n" in result.stderr
 
 
 def test_standard_input_is_read_once() -> None:

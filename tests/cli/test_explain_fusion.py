@@ -263,3 +263,14 @@ def test_fusion_for_a_device_without_kernels() -> None:
     about_kernels = invoke("explain", "m.hlo", "--target", "mi200", "--kernel", "op:dot=loop")
     assert about_kernels.exit_code == 2
     assert "kernels are CUDA, and mi200 is of kind rocm" in about_kernels.stderr
+
+
+def test_a_long_path_is_told_by_its_end() -> None:
+    """In the table, which has to fit; scripts get all of it."""
+    path = "/home/somebody/work/projects/models/language/layers/attention/net.py"
+    Path("n.hlo").write_text(TEXT.replace("net.py", path))
+    words = ("explain", "n.hlo", "--passes", "priority-fusion{max_operands=2}")
+    text = invoke(*words, columns=160).stdout
+    assert ".../models/language/layers/attention/net.py:3" in text
+    (module,) = json.loads(invoke(*words, "--json").stdout)["modules"]
+    assert module["fusion"]["refusals"][0]["source"] == f"{path}:3"
