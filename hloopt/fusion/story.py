@@ -242,8 +242,10 @@ class Story:
                 second = ""
             if first and (second or not refusal.consumer or said.stage.plan.strategy in _INTO_ALL):
                 multi_output = said.stage.plan.strategy == _MULTI_OUTPUT
-                comparison = self.times(home, first, second, multi_output)
-                model = self.model
+                if not multi_output or is_advisable(refusal.decision):
+                    # What would go around in circles, or have two loops, is no kernel that takes a time.
+                    comparison = self.times(home, first, second, multi_output)
+                    model = self.model
         comparison = _finite(comparison)
         return Word(
             said.stage.plan.strategy,
