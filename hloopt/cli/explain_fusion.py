@@ -224,14 +224,11 @@ def _more(count: int, console: Console) -> None:
 
 
 def _story(module: Module, trail: Trail, target: Target) -> Story:
-    """The story of a module whose passes are over; times that no strategy asked for come from a model.
-
-    There are none for a device that has no blocks and threads to be counted.
-    """
-    from hloopt.cost_models.registry import DEFAULT, find_model
+    """The story of a module whose passes are over; times that no strategy asked for come from a model."""
+    from hloopt.cost_models.registry import DEFAULT, model_for
     from hloopt.fusion.story import Story
 
-    model = find_model(DEFAULT)(target)
+    model = model_for(DEFAULT, target)
     known: dict[tuple[str, str, str, bool], Comparison | None] = {}
 
     def times(
@@ -245,9 +242,7 @@ def _story(module: Module, trail: Trail, target: Target) -> Story:
         return known[key]
 
     alive = {place: trail.final_name(*place) for place in trail.alive}
-    if not (target.warp_size and target.cores and target.grid_limit[0]):
-        return Story(trail.nodes, trail.stages, alive, trail.bodies)
-    label = f"{DEFAULT}, {target.name}"
+    label = f"{model.name}, {target.name}"
     return Story(trail.nodes, trail.stages, alive, trail.bodies, times, label)
 
 

@@ -125,7 +125,7 @@ def _of(module: DumpModule) -> _Files:
 
 
 def _read(files: _Files, target: str | None) -> XlaDump:
-    from hloopt.cost_models.registry import find_model
+    from hloopt.cost_models.registry import model_for
     from hloopt.report.cost import Predictor
     from hloopt.report.xla_dump import XlaDump
     from hloopt.targets import find_target
@@ -140,7 +140,7 @@ def _read(files: _Files, target: str | None) -> XlaDump:
 
         before = _module_before(log)
         story = XlaStory.read(build.clone_module(before), log)
-    return XlaDump(before, story, after, Predictor(find_model(_MODEL)(device), device))
+    return XlaDump(before, story, after, Predictor(model_for(_MODEL, device)))
 
 
 def _module(path: Path) -> Module:

@@ -142,11 +142,13 @@ class Selecting:
     def applied(self, pipeline: Pipeline) -> Pipeline:
         """The pipeline with the options given to its kernel selections; with one at the end if it has none.
 
-        A lock file of a pipeline that fuses is about that, unless other options are about kernels.
+        A lock file of a pipeline that fuses is about that, unless other options are about kernels.  A device
+        whose times can only be predicted is for fusion alone.
         """
         from hloopt.fusion.hand import has_strategy
         from hloopt.kernels.selection import KernelSelection
         from hloopt.rewrite.entries import select
+        from hloopt.targets import find_target
 
         def give(instance: Any) -> Any:
             if isinstance(instance, KernelSelection):
@@ -156,6 +158,8 @@ class Selecting:
         if any(isinstance(instance, KernelSelection) for instance in pipeline.passes()):
             return type(pipeline)(select(pipeline.entries, give))
         if not self.options and has_strategy(pipeline):
+            return pipeline
+        if find_target(self.instance.target).kind != "cuda":
             return pipeline
         return type(pipeline)((*pipeline.entries, self.instance))
 

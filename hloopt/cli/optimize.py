@@ -69,7 +69,7 @@ def command(
     from hloopt.report.console import write_json
     from hloopt.report.pipeline import pipeline_json
 
-    choice, watch, selection = chosen(), watching(), selecting()
+    choice, watch, selection = chosen(), watching(), selecting(predicted=True)
     pipeline = selection.applied(choice.pipeline) if selection.asked else choice.pipeline
     watch.check(pipeline)
     texts = open_texts(files)

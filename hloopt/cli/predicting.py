@@ -35,7 +35,7 @@ def target_options(function: Function) -> Function:
         default=_DEFAULT_MODEL,
         show_default=True,
         shell_complete=_complete_model,
-        help="The model that predicts times: xla-2023, xla-2026, or one of an installed package.",
+        help="The model that predicts times: xla-2023, xla-2026, roofline, or one of an installed package.",
     )(function)
     return click.option(
         "--target",
@@ -58,30 +58,23 @@ def _refuse(names: Iterable[str]) -> None:
 def predictor(target: str | None, cost_model: str) -> Predictor | None:
     """What predicts times on a target; None without one.
 
-    A device whose numbers say nothing of blocks and threads has no model: the roofline predicts all of it.
+    A device whose numbers say nothing of blocks and threads is predicted by the roofline.
     stderr says where no measured figures stand behind the predictions.  Raises ``UsageError`` for options about
     times without a target.
     """
-    from hloopt.cost_models.registry import find_model
+    from hloopt.cost_models.registry import model_for
     from hloopt.report.cost import Predictor
     from hloopt.targets import find_target
 
     if target is None:
         _refuse(_ABOUT_TIMES)
         return None
-    model = find_model(cost_model)
     device = find_target(target)
-    has_threads = bool(device.fpus_per_core and device.warp_size)
-    if not has_threads:
-        click.echo(
-            f"note: {device.name} has no blocks and threads that {cost_model} could count: "
-            "bytes and flops over its rates are the least that kernels take",
-            err=True,
-        )
+    model = model_for(cost_model, device, lambda note: click.echo(f"note: {note}", err=True))
     if not device.calibrated:
         click.echo(
             f"note: {device.name} is not calibrated: its times are predictions of a model that was never "
             "held against measurements of such a device",
             err=True,
         )
-    return Predictor(model(device) if has_threads else None, device)
+    return Predictor(model)

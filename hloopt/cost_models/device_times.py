@@ -36,9 +36,14 @@ class ModelOptions:
 
 
 class DeviceTimes:
-    """Times in nanoseconds, in whole ticks of a quarter."""
+    """Times in nanoseconds, in whole ticks of a quarter.
+
+    Raises ``ValueError`` for a device that has no blocks and threads.
+    """
 
     def __init__(self, target: Target, options: ModelOptions) -> None:
+        if not target.has_threads:
+            raise ValueError(f"{target.name} runs no kernels: it has no blocks and threads")
         self.target = target
         self.options = options
         clock = narrow(target.clock_ghz)

@@ -67,11 +67,13 @@ class CostModel(ABC):
     """Base of all models; the first line of a model's docstring is what lists show.
 
     name       as ``cost_model=`` has it
+    for_any_device  whether it prices devices without blocks and threads, too; ``roofline`` stands in where not
     launch_ns  of one kernel, whatever it does
     usage      what instructions compute and read, counted as this model counts
     """
 
     name: ClassVar[str]
+    for_any_device: ClassVar[bool] = False
     launch_ns: float = 1000.0
 
     def __init__(self, target: Target, usage: UsageAnalysis | None = None) -> None:

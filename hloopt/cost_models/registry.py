@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from importlib.metadata import entry_points
 from types import MappingProxyType
 from typing import Final
@@ -11,17 +11,22 @@ from typing import Final
 from hloopt.cost_models.model import CostModel
 from hloopt.errors import UsageError
 from hloopt.rewrite.spec import did_you_mean
+from hloopt.targets import Target
 
-__all__ = ["DEFAULT", "GROUP", "find_model", "model_names"]
+__all__ = ["DEFAULT", "GROUP", "ROOFLINE", "find_model", "model_for", "model_names"]
 
 GROUP: Final = "hloopt.cost_models"
 """The entry point group: each entry point is named like the model whose class it gives."""
 
 DEFAULT: Final = "xla-2026"
 
+ROOFLINE: Final = "roofline"
+"""What prices kernels on devices that other models have no numbers for."""
+
 _OWN: Final[Mapping[str, tuple[str, str]]] = MappingProxyType({
     "xla-2023": ("hloopt.cost_models.xla_2023", "Xla2023"),
     "xla-2026": ("hloopt.cost_models.xla_2026", "Xla2026"),
+    "roofline": ("hloopt.cost_models.roofline", "Roofline"),
 })  # fmt: skip
 
 
@@ -58,3 +63,19 @@ def find_model(name: str) -> type[CostModel]:
     if getattr(loaded, "name", None) != name:
         raise UsageError(f"{where} gives a model called '{getattr(loaded, 'name', '')}'")
     return loaded
+
+
+def model_for(name: str, target: Target, notes: Callable[[str], None] | None = None) -> CostModel:
+    """A model for a device; the roofline where that has no blocks and threads and the model needs them.
+
+    ``notes`` is told so.  Raises ``UsageError`` as ``find_model``.
+    """
+    found = find_model(name)
+    if target.has_threads or found.for_any_device:
+        return found(target)
+    if notes is not None:
+        notes(
+            f"{target.name} has no blocks and threads that {name} could count: "
+            "bytes and flops over its rates are the least that kernels take"
+        )
+    return find_model(ROOFLINE)(target)

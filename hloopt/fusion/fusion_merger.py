@@ -7,13 +7,13 @@ from dataclasses import dataclass, fields
 from typing import ClassVar, Literal, NamedTuple, TypeAlias
 
 from hloopt.cost_models.model import Comparison, CostModel
-from hloopt.cost_models.registry import find_model
+from hloopt.cost_models.registry import model_for
 from hloopt.fusion import apply
 from hloopt.fusion.barriers import note_barriers
 from hloopt.fusion.decision import ALLOWED, Decision, forbid
 from hloopt.fusion.in_place import decide_in_place
 from hloopt.fusion.kinds import choose_kind
-from hloopt.fusion.limits import CodeLimits
+from hloopt.fusion.limits import CodeLimits, shared_memory_of
 from hloopt.fusion.merger_bytes import (
     decide_bytes,
     decide_costly,
@@ -102,12 +102,12 @@ ENTRY main {
         Raises ``UsageError`` for a model or target nobody knows.
         """
         target = find_target(self.target)
-        model = find_model(self.cost_model)(target)
+        model = model_for(self.cost_model, target, log.note if log is not None else None)
         scribe = Scribe(self.name, log)
         if self.criterion == "cost":
-            scribe.plan.cost_model, scribe.plan.target = self.cost_model, target.name
+            scribe.plan.cost_model, scribe.plan.target = model.name, target.name
         limits = {entry.name: getattr(self, entry.name) for entry in fields(CodeLimits)}
-        limits["shared_memory"] = self.shared_memory or target.shared_per_block
+        limits["shared_memory"] = shared_memory_of(target, self.shared_memory)
         rules = MergerRules(
             CodeLimits(**limits),
             model.usage,

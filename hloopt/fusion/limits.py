@@ -2,9 +2,19 @@
 
 from __future__ import annotations
 
+import sys
 from dataclasses import dataclass
 
-__all__ = ["CodeLimits", "KernelLimits", "Limits"]
+from hloopt.targets import Target
+
+__all__ = ["CodeLimits", "KernelLimits", "Limits", "shared_memory_of"]
+
+_UNLIMITED = sys.maxsize
+
+
+def shared_memory_of(target: Target, given: int) -> int:
+    """Bytes a block may use: those given, else what the device has; without limit where it has no blocks."""
+    return given or target.shared_per_block or _UNLIMITED
 
 
 @dataclass(frozen=True)

@@ -8,9 +8,9 @@ from __future__ import annotations
 from dataclasses import dataclass, fields
 from typing import ClassVar
 
-from hloopt.cost_models.registry import find_model
+from hloopt.cost_models.registry import model_for
 from hloopt.fusion.homes import fusible_computations
-from hloopt.fusion.limits import KernelLimits
+from hloopt.fusion.limits import KernelLimits, shared_memory_of
 from hloopt.fusion.multi_output.forms import Era
 from hloopt.fusion.multi_output.rules import MultiOutputRules
 from hloopt.fusion.multi_output.run import ComputationRun
@@ -92,11 +92,11 @@ ENTRY main {
         Raises ``UsageError`` for a model or target nobody knows.
         """
         target = find_target(self.target)
-        model = find_model(self.cost_model)(target)
+        model = model_for(self.cost_model, target, log.note if log is not None else None)
         scribe = Scribe(self.name, log, self.fuel)
-        scribe.plan.cost_model, scribe.plan.target = self.cost_model, target.name
+        scribe.plan.cost_model, scribe.plan.target = model.name, target.name
         limits = {entry.name: getattr(self, entry.name) for entry in fields(KernelLimits)}
-        limits["shared_memory"] = self.shared_memory or target.shared_per_block
+        limits["shared_memory"] = shared_memory_of(target, self.shared_memory)
         rules = MultiOutputRules(
             KernelLimits(**limits),
             model.usage,

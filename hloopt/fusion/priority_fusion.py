@@ -11,9 +11,8 @@ from typing import ClassVar
 
 from hloopt.analysis.emitters.pairs import Kernels
 from hloopt.cost_models.model import CostModel
-from hloopt.cost_models.registry import DEFAULT, find_model
-from hloopt.errors import UsageError
-from hloopt.fusion.limits import KernelLimits
+from hloopt.cost_models.registry import DEFAULT, model_for
+from hloopt.fusion.limits import KernelLimits, shared_memory_of
 from hloopt.fusion.plan import FusionPlan
 from hloopt.fusion.priority.rules import PairRules
 from hloopt.fusion.priority.run import ComputationRun
@@ -75,16 +74,12 @@ ENTRY main {
         """Fuse in place; what was done and what was refused and why.
 
         ``device`` takes the place of ``target``, for descriptions that have no name.  Raises ``UsageError``
-        for a model or target nobody knows, and for a target without blocks and threads.
+        for a model or target nobody knows.
         """
         target = device or find_target(self.target)
-        if not (target.warp_size and target.cores and target.grid_limit[0]):
-            raise UsageError(
-                f"priority fusion is for GPUs, and {target.name} has no blocks and threads"
-            )
-        model = find_model(self.cost_model)(target)
+        model = model_for(self.cost_model, target, log.note if log is not None else None)
         scribe = Scribe(self.name, log, self.fuel)
-        scribe.plan.cost_model, scribe.plan.target = self.cost_model, target.name
+        scribe.plan.cost_model, scribe.plan.target = model.name, target.name
         rules = self.pair_rules(model)
         triton = TritonFusions(model, rules.limits)
         for computation in fusible_computations(module):
@@ -96,7 +91,7 @@ ENTRY main {
         limits = KernelLimits(
             max_operands=self.max_operands,
             max_reductions=self.max_reductions,
-            shared_memory=self.shared_memory or model.target.shared_per_block,
+            shared_memory=shared_memory_of(model.target, self.shared_memory),
             row_bytes=self.row_bytes,
             column_bytes=self.column_bytes,
         )

@@ -8,7 +8,7 @@ from typing import ClassVar
 
 from hloopt.cost_models.block_level import Tiling, Untiled
 from hloopt.cost_models.model import Comparison, CostModel
-from hloopt.cost_models.registry import DEFAULT, find_model
+from hloopt.cost_models.registry import DEFAULT, find_model, model_for
 from hloopt.fusion import apply
 from hloopt.fusion.decision import ALLOWED, Decision, forbid
 from hloopt.fusion.diamonds import Diamond, find_diamonds
@@ -74,9 +74,9 @@ ENTRY main {
         ``device`` takes the place of ``target``.  Raises ``UsageError`` for a model or target nobody knows.
         """
         target = device or find_target(self.target)
-        model = find_model(self.cost_model)(target)
+        model = model_for(self.cost_model, target)
         scribe = Scribe(self.name, log, self.fuel)
-        scribe.plan.cost_model, scribe.plan.target = self.cost_model, target.name
+        scribe.plan.cost_model, scribe.plan.target = model.name, target.name
         missing = unsupported_target(target)
         if missing:
             scribe.log.note(f"Triton kernels have no {missing}: no diamonds are looked for")

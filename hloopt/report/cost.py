@@ -9,19 +9,13 @@ from typing import Final
 
 from hloopt.analysis.cost import Cost, instruction_cost
 from hloopt.analysis.executions import executions
-from hloopt.cost_models.model import Bound, CostModel
-from hloopt.ir import Computation, Instruction, Module
+from hloopt.cost_models.model import Bound, CostModel, RunTime
+from hloopt.cost_models.roofline import Roofline, product_of
+from hloopt.ir import Instruction, Module
 from hloopt.runtime.kernels import is_kernel
-from hloopt.targets import Target
-from hloopt.types import ArrayShape, leaves
 
 __all__ = ["KernelCost", "Prediction", "Predictor", "Totals", "kernel_costs", "totals"]
 
-ROOFLINE: Final = "roofline"
-"""What predicts where no model does: bytes and flops over the device's rates, so the least it can take."""
-
-_LIBRARIES = ("__cublas$", "__cudnn$")
-_PRODUCTS = ("dot", "convolution", "ragged-dot", "scaled-dot")
 _BY_ROOFLINE: Final = frozenset({
     "linear", "sort", "random", "collective", "async", "host", "custom", "unknown",
 })  # fmt: skip
@@ -79,28 +73,31 @@ class Totals:
 
 
 class Predictor:
-    """Times of kernels on a target: by a cost model, by the roofline what the model does not know.
+    """Times of kernels on a model's target: by the roofline what the model does not know.
 
     launch_seconds  of one kernel, whatever it does
     """
 
-    def __init__(self, model: CostModel | None, target: Target) -> None:
+    def __init__(self, model: CostModel) -> None:
         self.model = model
-        self.target = target
-        self.launch_seconds = (model.launch_ns if model is not None else CostModel.launch_ns) * 1e-9
+        self.target = model.target
+        self.launch_seconds = model.launch_ns * 1e-9
+        self._roofline = Roofline(model.target)
+        self._roofline.launch_ns = model.launch_ns
 
     def predict(self, kernel: Instruction) -> Prediction:
         """How long one launch of a kernel takes."""
-        product = _product(kernel)
-        if self.model is None or product is not None or kernel.op.family in _BY_ROOFLINE:
-            return self._roofline(kernel, product)
-        found = self.model.run_time(kernel)
-        if not isfinite(found.exec_ns):  # no tiling of a Triton kernel fits this device
-            return self._roofline(kernel, product)
+        if product_of(kernel) is None and kernel.op.family not in _BY_ROOFLINE:
+            found = self.model.run_time(kernel)
+            if isfinite(found.exec_ns):  # else no tiling of a Triton kernel fits this device
+                return self._prediction(found, self.model)
+        return self._prediction(self._roofline.rates(kernel), self._roofline)
+
+    def _prediction(self, found: RunTime, model: CostModel) -> Prediction:
         return Prediction(
-            self.launch_seconds + found.exec_ns * 1e-9,
-            found.bound(self.model.launch_ns),
-            self.model.name,
+            model.launch_ns * 1e-9 + found.exec_ns * 1e-9,
+            found.bound(model.launch_ns),
+            model.name,
             found.read_ns * 1e-9,
             found.write_ns * 1e-9,
             found.compute_ns * 1e-9,
@@ -108,35 +105,6 @@ class Predictor:
             found.threads,
             found.coalesced,
         )
-
-    def _roofline(self, kernel: Instruction, product: Instruction | None) -> Prediction:
-        cost, target = instruction_cost(kernel), self.target
-        bandwidth = target.memory_bandwidth
-        read, written = cost.bytes_read / bandwidth, cost.bytes_written / bandwidth
-        flops, dtype = cost.flops + cost.transcendentals, _dtype(product or kernel)
-        compute = target.roofline(0, flops, dtype, "scalar" if product is None else "matrix")
-        longest = max(read + written, compute)
-        if self.launch_seconds >= longest:
-            bound: Bound = "launch"
-        else:
-            bound = "memory" if read + written >= compute else "compute"
-        return Prediction(self.launch_seconds + longest, bound, ROOFLINE, read, written, compute)
-
-
-def _product(kernel: Instruction) -> Instruction | None:
-    """The matrix product or convolution that a kernel is made for."""
-    if kernel.opcode == "fusion":
-        body: Computation = kernel.attributes["calls"]
-        return next((entry for entry in body if entry.opcode in _PRODUCTS), None)
-    target = str(kernel.attributes.get("custom_call_target", ""))
-    return kernel if kernel.opcode in _PRODUCTS or target.startswith(_LIBRARIES) else None
-
-
-def _dtype(kernel: Instruction) -> str:
-    """The type a kernel computes in: that of its first operand, of its result where it has none."""
-    shapes = [leaf for operand in kernel.operands for leaf in leaves(operand.shape)]
-    shapes += list(leaves(kernel.shape))
-    return next((leaf.dtype.name for leaf in shapes if isinstance(leaf, ArrayShape)), "f32")
 
 
 def kernel_costs(module: Module, predictor: Predictor | None = None) -> list[KernelCost]:

@@ -9,8 +9,9 @@ from typing import Any, Literal, TypeAlias
 from rich.console import Console
 from rich.text import Text
 
+from hloopt.cost_models.registry import ROOFLINE
 from hloopt.report.console import table
-from hloopt.report.cost import ROOFLINE, KernelCost, Predictor
+from hloopt.report.cost import KernelCost, Predictor
 from hloopt.report.fusion_diff import computes
 from hloopt.report.numbers import byte_size, seconds
 
@@ -26,7 +27,7 @@ def prediction_json(predictor: Predictor, rows: Sequence[KernelCost]) -> dict[st
     return {
         "target": predictor.target.name,
         "calibrated": predictor.target.calibrated,
-        "cost_model": predictor.model.name if predictor.model is not None else ROOFLINE,
+        "cost_model": predictor.model.name,
         "seconds": whole,
         "launches": sum(row.counted for row in rows),
         "launches_known": all(row.known for row in rows),
@@ -89,7 +90,7 @@ def show_prediction(
     target = predictor.target
     whole = sum(row.seconds for row in rows)
     launches = sum(row.counted for row in rows)
-    model = predictor.model.name if predictor.model is not None else ROOFLINE
+    model = predictor.model.name
     console.print(
         Text.assemble(
             ("predicted ", "bold"),
@@ -103,12 +104,14 @@ def show_prediction(
     if waits:
         console.print(Text(f"bound by: {', '.join(waits)}"), soft_wrap=True)
     console.print()
-    console.print(_by_kernel(rows, whole, top) if by == "kernel" else _sums(rows, by, whole, top))
+    console.print(
+        _by_kernel(rows, whole, top, model) if by == "kernel" else _sums(rows, by, whole, top)
+    )
     for note in _notes(rows, predictor):
         console.print(Text(note), soft_wrap=True)
 
 
-def _by_kernel(rows: Sequence[KernelCost], whole: float, top: int) -> Any:
+def _by_kernel(rows: Sequence[KernelCost], whole: float, top: int, model: str) -> Any:
     made = table(
         "kernel", "computes", "from", "bound by", "launches", "bytes", "one", "all", "share", left=4
     )
@@ -122,7 +125,7 @@ def _by_kernel(rows: Sequence[KernelCost], whole: float, top: int) -> Any:
             row.instruction.name,
             computes(row.instruction),
             row.line,
-            f"{bound} *" if found.by == ROOFLINE else bound,
+            f"{bound} *" if found.by != model else bound,
             f"{row.launches}{'' if row.known else '+'}",
             byte_size(row.cost.bytes_accessed),
             seconds(found.seconds),
@@ -168,7 +171,7 @@ def _notes(rows: Sequence[KernelCost], predictor: Predictor) -> Iterable[str]:
         count = _count(aside, "kernel is", "kernels are")
         yield f"- {count} in branches that are not counted: of each conditional the longest one is"
     libraries = sum(row.prediction is not None and row.prediction.by == ROOFLINE for row in rows)
-    if libraries and predictor.model is not None:
+    if libraries and predictor.model.name != ROOFLINE:
         count = _count(libraries, "kernel", "kernels")
         yield (
             f"* {count} the model cannot price (libraries, collectives, tiles that do not fit): "

@@ -150,7 +150,6 @@ class Ours:
 
     def __init__(self, before: Module, theirs: Module, predictor: Predictor) -> None:
         model = predictor.model
-        assert model is not None, "XLA's devices have blocks and threads"
         self.module = build.clone_module(before)
         fusion = PriorityFusion(cost_model=model.name)
         self.plan: FusionPlan = fusion.fuse(self.module, device=predictor.target)

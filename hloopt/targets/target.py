@@ -112,6 +112,11 @@ class Target:
         whole = name.split(".", maxsplit=1)[0]
         return self.sources.get(name) or self.sources.get(whole) or self.sources.get("", "")
 
+    @property
+    def has_threads(self) -> bool:
+        """Whether kernels run in blocks of threads here, and how many is known."""
+        return bool(self.cores and self.warp_size and self.fpus_per_core and self.grid_limit[0])
+
     def peak_flops(self, dtype: str, unit: Unit = "scalar") -> float | None:
         """Flops a second of all cores with numbers of an element type; None where nothing is known.
 

@@ -19,7 +19,7 @@ SAMPLES = Path(__file__).parents[2] / "samples"
 
 def predictor(target: str = "h200") -> Predictor:
     device = find_target(target)
-    return Predictor(find_model("xla-2026")(device), device)
+    return Predictor(find_model("xla-2026")(device))
 
 
 @pytest.mark.parametrize("name", ["cartpole_rollout", "kalman_scan", "attention", "sort"])
@@ -84,7 +84,7 @@ def test_a_tile_that_fits_no_device_is_priced_by_the_rates() -> None:
             return type(found)(*(found.flops, 0, 0), 0.0, 0.0, 0.0, float("inf"))
 
     text = "HloModule m\nENTRY e {\n x = f32[1048576] parameter(0)\n ROOT r = f32[1048576] sine(x)\n}\n"
-    (row,) = kernel_costs(hloopt.parse(text), Predictor(Endless(device), device))
+    (row,) = kernel_costs(hloopt.parse(text), Predictor(Endless(device)))
     assert row.prediction is not None
     assert row.prediction.by == "roofline"
     assert row.prediction.seconds == pytest.approx(1e-6 + 8 * 2**20 / 4.8e12)

@@ -62,7 +62,7 @@ class _Facts:
 class Kernels:
     """What would run on a device, remembered until it is forgotten.
 
-    Raises ``ValueError`` for devices without blocks and threads.
+    Of devices without blocks and threads only kinds are known: they follow from the ops.
     """
 
     def __init__(self, target: Target, options: EmitterOptions | None = None) -> None:
@@ -118,7 +118,8 @@ class Kernels:
         # Bitcasts, constants, tuples: no kernel of their own, but they may join one.
         if has_kernel(instruction):
             found = emission(region, self.options.kind)
-            layout = lay_out(region, found, self.target, self.options)
+            has_threads = self.target.has_threads
+            layout = lay_out(region, found, self.target, self.options) if has_threads else Layout()
         return _Facts(
             region,
             found,

@@ -1,0 +1,132 @@
+"""The roofline: what kernels take at least, by the rates that every description of a device has."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import ClassVar, Final
+
+from hloopt.analysis.cost import Cost, instruction_cost
+from hloopt.analysis.emitters.kind import has_kernel
+from hloopt.cost_models.model import Comparison, CostModel, RunTime
+from hloopt.cost_models.usage import slots_of
+from hloopt.ir import Computation, Instruction
+from hloopt.targets.target import Unit
+from hloopt.types import ArrayShape, TupleShape, leaves
+
+__all__ = ["Roofline", "product_of"]
+
+_LIBRARIES: Final = ("__cublas$", "__cudnn$")
+_PRODUCTS: Final = ("dot", "convolution", "ragged-dot", "scaled-dot")
+_NOTHING: Final = RunTime(0, 0, 0, 0.0, 0.0, 0.0, 0.0)
+
+
+class Roofline(CostModel):
+    """A lower bound for any device: bytes and flops over its rates, whichever takes longer.
+
+    A kernel reads and writes at the memory's bandwidth and computes at the rate for its element type, that of
+    the units for matrices where it holds a matrix product; both overlap fully.  There are no caches, no
+    occupancy and no latency, and what no rate is known for (vectors on TPUs) computes in no time.  Launches
+    are counted as XLA counts them for GPUs, a microsecond each.  Kernels of TPUs were never held against it.
+
+    A producer in its user's kernel is computed as often as its elements are used there, and its operands are
+    read as often; what both read is read once.  (S. Williams et al., "Roofline", CACM 52(4), 2009.)
+    """
+
+    name: ClassVar[str] = "roofline"
+    for_any_device: ClassVar[bool] = True
+
+    def run_time(self, instruction: Instruction) -> RunTime:
+        """Of one op or fusion as a kernel of its own; zero for what no kernel runs."""
+        return self.rates(instruction) if has_kernel(instruction) else _NOTHING
+
+    def rates(self, instruction: Instruction) -> RunTime:
+        """As ``run_time``, for what libraries, other devices or the host run, too."""
+        cost = instruction_cost(instruction)
+        return self._time(_flops(cost), cost.bytes_read, cost.bytes_written, instruction)
+
+    def fused_run_time(
+        self, producer: Instruction, consumer: Instruction, *, multi_output: bool = False
+    ) -> RunTime:
+        """Of a producer in its user's kernel; ``multi_output``: the producer's results are written, too.
+
+        Raises ``ValueError`` for a consumer that does not use the producer.
+        """
+        slots = slots_of(producer, consumer)
+        if not slots:
+            raise ValueError(f"{consumer.name} does not use {producer.name}")
+        first, second = instruction_cost(producer), instruction_cost(consumer)
+        uses = self.usage.of(consumer).operands
+        sizes = [consumer.operands[slot].shape.byte_size for slot in slots]
+        parts = [size * uses[slot].utilization for size, slot in zip(sizes, slots, strict=True)]
+        if isinstance(producer.shape, TupleShape):
+            used = sum(parts) / max(sum(sizes), 1)
+        else:
+            used = uses[slots[0]].utilization
+        operands = dict.fromkeys(consumer.operands[slot] for slot in slots)
+        between = sum(one.shape.byte_size for one in operands) * min(used, 1.0)
+        read = max(second.bytes_read - between, 0) + used * first.bytes_read
+        read -= self._shared(producer, consumer, used)
+        written = second.bytes_written + (first.bytes_written if multi_output else 0)
+        kernel = producer if product_of(producer) is not None else consumer
+        flops = int(used * _flops(first)) + _flops(second)
+        return self._time(flops, max(int(read), 0), written, kernel)
+
+    def compare(
+        self,
+        producer: Instruction,
+        consumers: Sequence[Instruction],
+        *,
+        multi_output: bool = False,
+    ) -> Comparison:
+        """A producer as it is, and fused into each of some of its users, a copy each, in microseconds."""
+        unfused = self.launch_ns * (len(consumers) + 1) + self.run_time(producer).exec_ns
+        fused = self.launch_ns * len(consumers)
+        for consumer in consumers:
+            unfused += self.run_time(consumer).exec_ns
+            fused += self.fused_run_time(producer, consumer, multi_output=multi_output).exec_ns
+        return Comparison(unfused / 1000, fused / 1000)
+
+    def grown(self, fusion: Instruction) -> None:
+        """Producers have been moved into a fusion, in place of parameters; nothing else in it has changed."""
+        self.usage.grown(fusion)
+
+    def _shared(self, producer: Instruction, consumer: Instruction, used: float) -> float:
+        """Bytes of operands that both read: of each the smaller reading."""
+        theirs = dict(zip(consumer.operands, self.usage.of(consumer).operands, strict=True))
+        mine = dict(zip(producer.operands, self.usage.of(producer).operands, strict=True))
+        return sum(
+            min(used * use.bytes, theirs[operand].bytes, operand.shape.byte_size)
+            for operand, use in mine.items()
+            if operand in theirs
+        )
+
+    def _time(self, flops: int, read: int, written: int, kernel: Instruction) -> RunTime:
+        target, product = self.target, product_of(kernel)
+        bandwidth = target.memory_bandwidth * 1e-9
+        reading, writing = read / bandwidth, written / bandwidth
+        unit: Unit = "scalar" if product is None else "matrix"
+        peak = target.peak_flops(_dtype(product or kernel), unit)
+        compute = flops / peak * 1e9 if peak else 0.0
+        return RunTime(
+            flops, read, written, reading, writing, compute, max(reading + writing, compute)
+        )
+
+
+def product_of(kernel: Instruction) -> Instruction | None:
+    """The matrix product or convolution that a kernel is made for."""
+    if kernel.opcode == "fusion":
+        body: Computation = kernel.attributes["calls"]
+        return next((entry for entry in body if entry.opcode in _PRODUCTS), None)
+    target = str(kernel.attributes.get("custom_call_target", ""))
+    return kernel if kernel.opcode in _PRODUCTS or target.startswith(_LIBRARIES) else None
+
+
+def _flops(cost: Cost) -> int:
+    return cost.flops + cost.transcendentals
+
+
+def _dtype(kernel: Instruction) -> str:
+    """The type a kernel computes in: that of its first operand, of its result where it has none."""
+    shapes = [leaf for operand in kernel.operands for leaf in leaves(operand.shape)]
+    shapes += list(leaves(kernel.shape))
+    return next((leaf.dtype.name for leaf in shapes if isinstance(leaf, ArrayShape)), "f32")
