@@ -15,6 +15,7 @@ from hloopt.fusion.in_place import decide_in_place
 from hloopt.fusion.ledger import Ledger, describe, may_be_fused
 from hloopt.fusion.lock_adviser import digest
 from hloopt.fusion.lock_file import Decisions, Group, PairRow, read_decisions
+from hloopt.fusion.naming import name_number
 from hloopt.fusion.scribe import Scribe, root_opcode
 from hloopt.ir import Computation, Instruction, Module, edit, walk
 from hloopt.rewrite.pass_ import Pass, PassLog
@@ -67,6 +68,7 @@ class LockedFusion(Pass):
                 made.append((group, maker.made))
         for group, fusion in made:
             _arrange(group, fusion, scribe.advice.ledgers.of(fusion))
+        _number(made)
         if stale:
             more = f" (and {len(stale) - 1} more)" if len(stale) > 1 else ""
             told = f"{decisions.name} does not suit this module: {stale[0]}{more}"
@@ -92,6 +94,15 @@ def _in_order(groups: Sequence[Group]) -> list[Group]:
     backwards = list(groups)
     backwards.reverse()
     return sorted(backwards, key=lambda group: not copies(group))
+
+
+def _number(made: Sequence[tuple[Group, Instruction]]) -> None:
+    """Number the computations of fusions as their names in the file are: names by heroes go by that order."""
+    ordered = sorted(made, key=lambda row: name_number(row[0].name))
+    bodies: list[Computation] = [fusion.attributes["calls"] for _, fusion in ordered]
+    for stem in ("locked_computation", "fused_computation"):  # a name is free once nobody has it
+        for body in bodies:
+            edit.rename_computation(body, stem)
 
 
 def _suits(group: Group, home: Computation | None) -> str:

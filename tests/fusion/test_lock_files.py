@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import numpy as np
@@ -333,6 +334,27 @@ def test_kernels_and_fusions_in_one_file(file: str) -> None:
     second = invoke("kernels", file, *taken)
     assert second.exit_code == 0, second.stderr
     assert Path("b.toml").read_text() == text
+
+
+def test_names_by_heroes_are_what_they_were(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Several fusions of one kind are numbered in the order of making: a lock file makes them in its own."""
+    sample = Path(__file__).resolve().parents[2] / "samples" / "attention.hlo"
+    monkeypatch.chdir(tmp_path)
+    words = ("kernels", str(sample), "-O2", "--json")
+    first = invoke(*words, "--write-lock", "a.toml")
+    second = invoke(*words, "--lock", "a.toml", "--frozen")
+    assert second.exit_code == 0, second.stderr
+    kernels = [
+        [
+            (row["instruction"], row["shape"])
+            for row in json.loads(result.stdout)["modules"][0]["choices"]
+        ]
+        for result in (first, second)
+    ]
+    assert kernels[0] == kernels[1]
+    assert sum(name.startswith("input_reduce_fusion") for name, _ in kernels[0]) == 2
 
 
 def test_run_takes_fusions_on_the_cpu(file: str) -> None:
