@@ -22,6 +22,7 @@ from hloopt.types import ArrayShape, leaves
 __all__ = ["NestedReductionSplitter", "steps_in_loops"]
 
 _TILED: Final = frozenset({"dot", "convolution", "ragged-dot", "scaled-dot"})
+_PLACED: Final = frozenset({"concatenate", "dynamic-update-slice", "pad"})
 _CONFIG: Final = "backend_config"
 
 
@@ -148,6 +149,12 @@ def _asks(instruction: Instruction, times: float) -> Iterator[tuple[Instruction,
         again = times / max(_elements(instruction), 1)
         for operand in instruction.operands:
             yield operand, again * _elements(operand)
+    elif instruction.opcode in _PLACED:
+        # Each element of the result is one of one operand's.
+        again = times / max(_elements(instruction), 1)
+        for operand in instruction.operands:
+            is_array = bool(operand.array.dims)
+            yield operand, again * _elements(operand) if is_array else times
     elif not (instruction.opcode == "tuple" and instruction.is_root):
         for operand in instruction.operands:
             yield operand, times

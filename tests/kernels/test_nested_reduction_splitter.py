@@ -207,6 +207,13 @@ FEW = """  f = f32[64,2] slice(x), slice={[0:64], [3:5]}
   u = f32[64,48] transpose(t), dimensions={1,0}
   ROOT y = f32[64,48] subtract(x, u)"""
 
+PLACED = """  s = f32[64] reduce(x, zero), dimensions={1}, to_apply=add
+  line = f32[64,1] reshape(s)
+  at = s32[] constant(3)
+  first = s32[] constant(0)
+  u = f32[64,4800] pad(x, zero), padding=0_0x0_4752
+  ROOT y = f32[64,4800] dynamic-update-slice(u, line, first, at)"""
+
 
 @pytest.mark.parametrize(
     "text",
@@ -214,9 +221,10 @@ FEW = """  f = f32[64,2] slice(x), slice={[0:64], [3:5]}
         _fusion(ROW),
         _fusion(ONCE, "f32[64,1]"),
         _fusion(FEW),
+        _fusion(PLACED, "f32[64,4800]"),
         _fusion(ACROSS, more=', backend_config={"hloopt":{"kernel":"loop"}}'),
     ],
-    ids=["a row goes on", "asked for once", "two elements", "a kernel is written"],
+    ids=["a row goes on", "asked for once", "two elements", "placed once", "a kernel is written"],
 )
 def test_what_is_left(text: str) -> None:
     """Whole rows have a kernel; what is asked for once, or folds little, is no loss; the user's word stands."""
