@@ -87,7 +87,8 @@ def reads_only(instruction: Instruction, consumer: Instruction, *, through_bitca
     assert home is not None
     if instruction is home.root:
         return False
-    spared = (consumer, home.root) if not home.root.users else (consumer,)
+    is_last = not (home.root.users or home.root.control_successors)
+    spared = (consumer, home.root) if is_last else (consumer,)
     pending = [instruction]
     while pending:
         for user in pending.pop().users:
