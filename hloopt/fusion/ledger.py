@@ -47,10 +47,14 @@ class Before:
 
 @dataclass(frozen=True, slots=True)
 class Form:
-    """Operands and results of a fusion in their order, by the names of what computed them at first."""
+    """Operands and results of a fusion in their order, by the names of what computed them at first.
+
+    ``calls`` is the name of its computation, whose number says when it was made.
+    """
 
     operands: tuple[str, ...]
     results: tuple[str, ...]
+    calls: str = ""
 
 
 @dataclass
@@ -162,6 +166,7 @@ class Ledger:
         return Form(
             tuple(map(self.source, fusion.operands)),
             tuple(self.origin(result, fusion) for result in outputs_of(fusion)),
+            fusion.attributes["calls"].name,
         )
 
     def source(self, value: Instruction) -> str:

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from hashlib import blake2b
 
 from hloopt.fusion.decision import Decision, forbid
 from hloopt.fusion.ledger import Form, Ledger, Ledgers, outputs_of, users_inside
 from hloopt.fusion.lock_file import Decisions, Group, PairRow, Unfused
+from hloopt.fusion.naming import name_number
 from hloopt.ir import Computation, Instruction, Module
 
 __all__ = ["LockAdviser", "digest", "groups_of", "pair_means", "unfused_of"]
 
 _DIGITS = 16
+_CALLS = "fused_computation"
 
 
 class LockAdviser:
@@ -150,11 +153,19 @@ def groups_of(ledger: Ledger) -> list[Group]:
             digest(rows[one].text for one in known),
             ledger.configs.get((computation, name), ""),
             form.operands if unique else (),
+            form.calls,
         )
         found.append((rows[known[-1]].rank, group))
     order = {computation: number for number, computation in enumerate(ledger.before)}
     found.sort(key=lambda pair: (order[pair[1].computation], pair[0], pair[1].instructions))
-    return [group for _, group in found]
+    return _numbered([group for _, group in found])
+
+
+def _numbered(groups: list[Group]) -> list[Group]:
+    """Computations numbered without gaps, in the order of their numbers: as they are when made from a file."""
+    made = sorted(range(len(groups)), key=lambda at: name_number(groups[at].calls))
+    names = {at: f"{_CALLS}.{rank}" if rank else _CALLS for rank, at in enumerate(made)}
+    return [replace(group, calls=names[at]) for at, group in enumerate(groups)]
 
 
 def unfused_of(ledger: Ledger, module: Module) -> list[Unfused]:

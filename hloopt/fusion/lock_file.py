@@ -9,6 +9,7 @@
     computation = "main"
     name = "fusion.3"
     kind = "kInput"
+    calls = "fused_computation.2"
     instructions = ["exp.1", "reduce.2"]
     signature = "0f3a..."
 
@@ -25,7 +26,7 @@
 A ``fusion`` is one kernel: its instructions by the names they have before anything is fused, in their order; an
 instruction may be in several.  ``outputs`` names those whose results it gives, where it is not the last one
 alone, ``operands`` what it reads, in the order of its parameters, ``backend_config`` what the kernel of
-a ``kCustom`` fusion is made by.
+a ``kCustom`` fusion is made by, ``calls`` its computation, whose number tells which was made first.
 
 ``unfused`` are kernels of their own, too.  What is in neither is left to the strategy.  ``fuse`` and
 ``nofuse`` are about pairs, by the patterns of ``rewrite/naming.py``; module and computation may be left out.
@@ -69,6 +70,7 @@ _GROUP: Final = (
     "computation",
     "name",
     "kind",
+    "calls",
     "instructions",
     "outputs",
     "operands",
@@ -84,7 +86,10 @@ _WIDTH = 100
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """One kernel: ``instructions`` in their order, of which ``outputs`` are the results."""
+    """One kernel: ``instructions`` in their order, of which ``outputs`` are the results.
+
+    The numbers of the computations they call (``calls``) are the order in which fusions were made.
+    """
 
     module: str
     computation: str
@@ -95,6 +100,7 @@ class Group:
     signature: str = ""
     backend_config: str = ""
     operands: tuple[str, ...] = ()
+    calls: str = ""
 
     @property
     def place(self) -> tuple[str, str]:
@@ -169,6 +175,8 @@ def decisions_text(groups: Iterable[Group], unfused: Iterable[Unfused]) -> str:
             f"{key} = {string(getattr(group, key))}"
             for key in ("module", "computation", "name", "kind")
         ]
+        if group.calls:
+            lines.append(f"calls = {string(group.calls)}")
         lines += _list("instructions", group.instructions)
         if group.outputs != group.instructions[-1:]:
             lines += _list("outputs", group.outputs)
@@ -279,6 +287,7 @@ def _group(row: Mapping[str, Any], where: str) -> Group:
         text_of(row, "signature", where) if "signature" in row else "",
         text_of(row, "backend_config", where) if "backend_config" in row else "",
         _names(row, "operands", where) if "operands" in row else (),
+        text_of(row, "calls", where) if "calls" in row else "",
     )
 
 

@@ -97,8 +97,8 @@ def _in_order(groups: Sequence[Group]) -> list[Group]:
 
 
 def _number(made: Sequence[tuple[Group, Instruction]]) -> None:
-    """Number the computations of fusions as their names in the file are: names by heroes go by that order."""
-    ordered = sorted(made, key=lambda row: name_number(row[0].name))
+    """Number the computations of fusions in the order of the file's: names by heroes go by that order."""
+    ordered = sorted(made, key=lambda row: name_number(row[0].calls or row[0].name))
     bodies: list[Computation] = [fusion.attributes["calls"] for _, fusion in ordered]
     for stem in ("locked_computation", "fused_computation"):  # a name is free once nobody has it
         for body in bodies:

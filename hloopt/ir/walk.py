@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from hloopt.ir.computation import Computation
 from hloopt.ir.instruction import Instruction
@@ -144,11 +144,16 @@ def _waits(instruction: Instruction) -> bool:
     return instruction.opcode == "recv-done" and not instruction.attributes.get("is_host_transfer")
 
 
-def post_order(computation: Computation) -> list[Instruction]:
-    """All instructions, each after its operands and control predecessors."""
+def post_order(
+    computation: Computation, starts: Iterable[Instruction] | None = None
+) -> list[Instruction]:
+    """All instructions, or what ``starts`` need, each after its operands and control predecessors.
+
+    From ``starts`` on, the order is that of operands: it does not depend on the order of the text.
+    """
     done: set[Instruction] = set()
     order: list[Instruction] = []
-    for start in computation:
+    for start in computation if starts is None else starts:
         stack = [start]
         while stack:
             top = stack[-1]

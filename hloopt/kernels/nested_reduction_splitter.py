@@ -11,8 +11,7 @@ from typing import Any, ClassVar, Final
 from hloopt.analysis.region import region_of
 from hloopt.errors import UsageError
 from hloopt.fusion.merge import new_parameter
-from hloopt.ir import Computation, Instruction, Module, build, edit
-from hloopt.ir.walk import top_level_computations
+from hloopt.ir import Computation, Instruction, Module, build, edit, walk
 from hloopt.kernels.families.row_phases import row_phases_problem
 from hloopt.kernels.written import read_choice
 from hloopt.ops.attributes import OUTPUT_ALIASING
@@ -76,7 +75,7 @@ ENTRY main {
     def run(self, module: Module, log: PassLog) -> bool:
         """Look at each fusion that is run by itself."""
         changed = False
-        for computation in top_level_computations(module):
+        for computation in walk.top_level_computations(module):
             for fusion in list(computation):
                 if fusion.opcode != "fusion":
                     continue
@@ -92,7 +91,7 @@ ENTRY main {
         return changed
 
     def _repeated(self, fusion: Instruction) -> list[Instruction]:
-        """The reduces to cut out, in the order of the body."""
+        """The reduces to cut out, operands first: the same ones whatever the order of the text."""
         body: Computation = fusion.attributes["calls"]
         if not any(inner.opcode == "reduce" and inner.users for inner in body):
             return []
@@ -119,13 +118,13 @@ def _cuts(body: Computation, recomputed: float) -> list[Instruction]:
 def _walk(body: Computation, most: float) -> tuple[list[Instruction], float]:
     """From the results to the operands: how often each element is asked for, and what that comes to.
 
-    The reductions that take more than ``most`` steps, in the order of the body, and the steps without them.
+    The reductions that take more than ``most`` steps, operands first, and the steps without them.
     """
     asked: dict[Instruction, float] = defaultdict(float)
     for root in body.root.operands if body.root.opcode == "tuple" else (body.root,):
         asked[root] = _elements(root)
     found, steps = [], 0.0
-    for inner in reversed(list(body)):
+    for inner in reversed(walk.post_order(body, (body.root,))):
         times = asked[inner]
         if inner.opcode == "reduce" and times > _elements(inner) and times * _folded(inner) > most:
             found.append(inner)
@@ -217,7 +216,7 @@ def _fusion(
     for parameter in body.parameters:
         if keeps_all or parameter in needed:
             read(parameter, fusion.operands[parameter.parameter_number])
-    for inner in body:
+    for inner in walk.post_order(body, (body.root,)):
         if inner in made and inner in needed:
             read(inner, made[inner])
         elif inner in needed and inner.opcode != "parameter":
