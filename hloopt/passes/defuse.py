@@ -46,6 +46,13 @@ ENTRY main {
             for instruction in list(computation):
                 if instruction.opcode == "fusion" and log.allows():
                     body = instruction.attributes["calls"]
+                    stranger = _stranger(body, computation)
+                    if stranger is not None:
+                        thread = stranger.execution_thread
+                        log.miss(
+                            "inline a fusion", instruction, f"{stranger.name} runs on {thread}"
+                        )
+                        continue
                     bodies[body] = None
                     log.hit("inline a fusion", instruction, f"of {body.name}")
                     _inline(instruction, body, instruction.operands)
@@ -59,6 +66,15 @@ ENTRY main {
             if not body.callers:
                 edit.remove_computation(body)
         return _drop_schedule(module, log) or bool(bodies)
+
+
+def _stranger(body: Computation, home: Computation) -> Computation | None:
+    """A computation that the body applies and that ``home`` may not call: it runs on another thread."""
+    for instruction in body:
+        for called in walk.called_computations(instruction):
+            if called.execution_thread != home.execution_thread:
+                return called
+    return None
 
 
 def _drop_schedule(module: Module, log: PassLog) -> bool:

@@ -364,3 +364,23 @@ def test_random_programs_keep_every_bit(text: str, era: str) -> None:
         module, verify_each=True
     )
     assert results(module) == before
+
+
+def test_what_waits_for_the_result_is_no_neighbour() -> None:
+    """Fused with ``a``, ``b`` would wait for itself: its operand runs after the result."""
+    text = """HloModule m
+ENTRY e {
+  x = f32[16] parameter(0)
+  y = f32[16] parameter(1)
+  a = f32[16] exponential(x)
+  ROOT r = (f32[16]) tuple(a)
+  w = f32[16] copy(y), control-predecessors={r}
+  b = f32[16] exponential(w)
+  c = (f32[16], f32[16]) tuple(a, b)
+}
+"""
+    module, _ = _run(text, LOOP)
+    assert _kernels(module) == []
+
+    module, _ = _run(text.replace(", control-predecessors={r}", ""), LOOP)
+    assert _kernels(module) != []

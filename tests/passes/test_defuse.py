@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 import hloopt
 from hloopt.ir import Module
 from hloopt.passes.defuse import Defuse
@@ -106,3 +108,29 @@ def test_nothing_to_take_apart() -> None:
     """No change is reported."""
     module = hloopt.parse("HloModule m\nENTRY e { ROOT p = f32[8] parameter(0) }\n")
     assert not Defuse().run(module, PassLog())
+
+
+@pytest.mark.parametrize(("thread", "fusions"), [(', execution_thread="host"', 1), ("", 0)])
+def test_what_applies_a_computation_of_another_thread_stays(thread: str, fusions: int) -> None:
+    """The entry may not call what runs on another thread; the body of a fusion may."""
+    text = f"""HloModule m
+
+add {{
+  a = f32[] parameter(0)
+  b = f32[] parameter(1)
+  ROOT c = f32[] add(a, b)
+}}{thread}
+
+body {{
+  p = f32[8] parameter(0)
+  ROOT r = f32[8] all-reduce(p), replica_groups={{}}, to_apply=add
+}}
+
+ENTRY main {{
+  x = f32[8] parameter(0)
+  ROOT f = f32[8] fusion(x), kind=kLoop, calls=body
+}}
+"""
+    module = hloopt.optimize(hloopt.parse(text), "defuse")
+    hloopt.verify(module)
+    assert sum(entry.opcode == "fusion" for entry in module.entry) == fusions
