@@ -38,7 +38,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def _old_objects_rest() -> None:
     """What modules before this one left is looked at no more: `run` collects garbage before each call it times.
 
-    Tests, examples and caches of a whole session are millions of objects, and a collection of them took seconds.
+    Tests, examples and caches of a whole run are millions of objects, and a collection of them took seconds.
     """
     gc.collect()
     gc.freeze()

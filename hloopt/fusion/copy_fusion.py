@@ -18,7 +18,7 @@ from hloopt.analysis.layout import same_layout
 from hloopt.analysis.reduction import is_unnested
 from hloopt.fusion.budget import decide_operands
 from hloopt.fusion.decision import Decision, forbid
-from hloopt.fusion.limits import Limits
+from hloopt.fusion.limits import Limits, check_counts
 from hloopt.fusion.outputs import add_output, element_of, remove_dead_elements
 from hloopt.fusion.scribe import Scribe, root_opcode
 from hloopt.ir import Computation, Instruction, Module, build, edit, walk
@@ -57,6 +57,9 @@ ENTRY main {
 """
 
     max_operands: int = 96
+
+    def __post_init__(self) -> None:
+        check_counts(self)
 
     def run(self, module: Module, log: PassLog) -> bool:
         """Look at each fusion of the entry and its readers once."""

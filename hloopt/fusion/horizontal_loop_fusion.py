@@ -18,6 +18,7 @@ from hloopt.fusion.decision import Decision, forbid
 from hloopt.fusion.horizontal.groups import Grouping, groups
 from hloopt.fusion.horizontal.join import hand_over, join
 from hloopt.fusion.horizontal.member import Member, arrays_in, behind, member_of, reads_only
+from hloopt.fusion.limits import check_counts
 from hloopt.fusion.scribe import Scribe, root_opcode
 from hloopt.ir import Computation, Instruction, Module, walk
 from hloopt.rewrite.pass_ import Pass, PassLog
@@ -75,6 +76,7 @@ ENTRY main {
     prefix: str = ""
 
     def __post_init__(self) -> None:
+        check_counts(self)
         if not _NAME.fullmatch(self.prefix):
             raise UsageError(f"{self.name}: prefix={self.prefix}: no name begins like that")
 

@@ -3,18 +3,30 @@
 from __future__ import annotations
 
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
+from typing import Any
 
+from hloopt.errors import UsageError
 from hloopt.targets import Target
 
-__all__ = ["CodeLimits", "KernelLimits", "Limits", "shared_memory_of"]
+__all__ = ["CodeLimits", "KernelLimits", "Limits", "check_counts", "shared_memory_of"]
 
 _UNLIMITED = sys.maxsize
+_MAY_BE_OFF = frozenset({"fuel", "slice_overlap_bytes"})
 
 
 def shared_memory_of(target: Target, given: int) -> int:
     """Bytes a block may use: those given, else what the device has; without limit where it has no blocks."""
     return given or target.shared_per_block or _UNLIMITED
+
+
+def check_counts(options: Any) -> None:
+    """Raise ``UsageError`` for a number below 0 among the options of a pass, but for those that it turns off."""
+    for field in fields(options):
+        value = getattr(options, field.name)
+        if field.name not in _MAY_BE_OFF and isinstance(value, int | float) and value < 0:
+            name = getattr(options, "name", type(options).__name__)
+            raise UsageError(f"{name}: {field.name}={value}: less than 0")
 
 
 @dataclass(frozen=True)
@@ -33,6 +45,9 @@ class KernelLimits:
     shared_memory: int = 49152
     row_bytes: int = 32
     column_bytes: int = 4128
+
+    def __post_init__(self) -> None:
+        check_counts(self)
 
 
 @dataclass(frozen=True)

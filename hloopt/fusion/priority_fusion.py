@@ -12,7 +12,7 @@ from typing import ClassVar
 from hloopt.analysis.emitters.pairs import Kernels
 from hloopt.cost_models.model import CostModel
 from hloopt.cost_models.registry import DEFAULT, model_for
-from hloopt.fusion.limits import KernelLimits, shared_memory_of
+from hloopt.fusion.limits import KernelLimits, check_counts, shared_memory_of
 from hloopt.fusion.plan import FusionPlan
 from hloopt.fusion.priority.rules import PairRules
 from hloopt.fusion.priority.run import ComputationRun
@@ -64,6 +64,9 @@ ENTRY main {
     max_ir_size: int = 10000
     max_constant: int = 1
     fuel: int = -1
+
+    def __post_init__(self) -> None:
+        check_counts(self)
 
     def run(self, module: Module, log: PassLog) -> bool:
         return bool(self.fuse(module, log).steps)
