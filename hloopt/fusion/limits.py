@@ -21,7 +21,7 @@ def shared_memory_of(target: Target, given: int) -> int:
 
 
 def check_counts(options: Any) -> None:
-    """Raise ``UsageError`` for a number below 0 among the options of a pass, but for those that it turns off."""
+    """Raise ``UsageError`` for a number below 0 among a pass's options, but for those that it turns off."""
     for field in fields(options):
         value = getattr(options, field.name)
         if field.name not in _MAY_BE_OFF and isinstance(value, int | float) and value < 0:
