@@ -192,7 +192,7 @@ _SIMPLIFICATION = (
 # Fusion as XLA has it today: producers into all their users by cost, then kernels with several results, by
 # XLA's names.  A body may hold what several producers brought along, the same constants above all: cse
 # takes one of each.
-_FUSION = "priority-fusion,cse,dce,multi-output-fusion,cse,dce,rename-fusions"
+_FUSION = "priority-fusion,cse,dce,multi-output-fusion,cse,dce,rename-fusions,tuple-simplifier"
 
 PIPELINES: Final[Mapping[str, str]] = {
     "O0": "",

@@ -45,7 +45,7 @@ EXPANDED = (
 )
 CANONICAL = "gather-simplifier,scatter-simplifier"
 THEIRS = f"defuse,{EXPANDED},{CANONICAL},cse,dce"
-FUSION = ("instruction-fusion",)
+FUSION = ("priority-fusion", "multi-output-fusion", "rename-fusions")
 CPU_ONLY = "A / broadcast(B) => A * broadcast(1 / B)"
 
 MOVES = frozenset(("bitcast", "bitcast-convert", "copy", "reshape", "transpose"))
