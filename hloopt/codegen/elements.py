@@ -8,6 +8,7 @@ computed once.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -26,7 +27,7 @@ from hloopt.types import ArrayShape, leaves
 if TYPE_CHECKING:
     from hloopt.codegen.loads import Loads
 
-__all__ = ["At", "Elements", "Emission", "Emit", "Frame", "Pointers", "each"]
+__all__ = ["At", "Elements", "Emission", "Emit", "Frame", "Place", "Pointers", "each"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -53,6 +54,14 @@ Emission: TypeAlias = Generator[At, str, str]
 Emit: TypeAlias = "Callable[[Elements, Instruction, tuple[Index, ...], int], Emission]"
 
 
+class Place(ABC):
+    """Where the elements of a value are kept, so that asking for one computes nothing."""
+
+    @abstractmethod
+    def element(self, e: Elements, index: tuple[Index, ...]) -> Emission:
+        """The C name, or expression, of an element; may ask for elements of other values instead."""
+
+
 def each(wanted: Iterable[At]) -> Generator[At, str, list[str]]:
     """Ask for several elements, one after the other."""
     names: list[str] = []
@@ -76,7 +85,8 @@ class Pointers:
 class Elements:
     """Writes elements of a region into a block of a function.
 
-    ``scope`` is where the next statement goes; ``within`` changes it for a while.
+    ``scope`` is where the next statement goes; ``within`` changes it for a while.  ``places`` are the leaves
+    of values that are kept somewhere, frame by frame.
     """
 
     def __init__(
@@ -88,6 +98,7 @@ class Elements:
         self.scope = scope
         self.loads = loads
         self.frames: dict[tuple[Frame, Instruction], Frame] = {}
+        self.places: dict[tuple[Frame, Instruction, int], Place] = {}
         self._top = Frame({})
         self.frame = self._top
         self._emitters = _emitters()
@@ -190,7 +201,10 @@ class Elements:
         instruction = at.instruction
         scope = self.scope
         bound = frame.bindings.get(instruction)
-        if isinstance(bound, tuple):
+        place = self.places.get((frame, instruction, at.leaf))
+        if place is not None:
+            name = yield from place.element(self, at.index)
+        elif isinstance(bound, tuple):
             name = yield At(bound[1], at.index, at.leaf, bound[0])
         elif frame is self._top and instruction in self.region.inputs:
             name = self._input(instruction, at)

@@ -6,10 +6,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from math import prod
 
+from hloopt.analysis.reshapes import factors
 from hloopt.passes.layout_normalization.rewriter import Order, positions
 from hloopt.types import ConvDims, GatherDims, ScatterDims
 
-__all__ = ["conv_labels", "factors", "gather_order", "regrouped", "scatter_order"]
+__all__ = ["conv_labels", "gather_order", "regrouped", "scatter_order"]
 
 
 def conv_labels(labels: ConvDims, lhs: Order, rhs: Order, result: Order) -> ConvDims:
@@ -123,29 +124,6 @@ def _woven(
 
 def _vector_dim(vector: int, indices: Order) -> int:
     return indices.index(vector) if vector < len(indices) else vector
-
-
-def factors(before: Order, after: Order) -> list[tuple[list[int], list[int]]]:
-    """The finest groups of dimensions that a reshape turns into each other; sizes of 1 are in none.
-
-    No size is 0.
-    """
-    left = [dimension for dimension, size in enumerate(before) if size != 1]
-    right = [dimension for dimension, size in enumerate(after) if size != 1]
-    groups: list[tuple[list[int], list[int]]] = []
-    at_left = at_right = 0
-    while at_left < len(left):
-        start_left, start_right = at_left, at_right
-        product_left = product_right = 1
-        while product_left != product_right or product_left == 1:
-            if product_left <= product_right:
-                product_left *= before[left[at_left]]
-                at_left += 1
-            else:
-                product_right *= after[right[at_right]]
-                at_right += 1
-        groups.append((left[start_left:at_left], right[start_right:at_right]))
-    return groups
 
 
 def regrouped(before: Order, after: Order, order: Order, declared: Order) -> Order | None:

@@ -1,0 +1,142 @@
+"""What is known of a ``while`` that may run as one kernel: its axes, and what each unit of them owns.
+
+A **unit** is one index of all parallel axes together: what one thread, or one block, computes by itself from
+the first trip to the last.  No unit reads what another unit computes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from math import prod
+from typing import Literal, TypeAlias
+
+from hloopt.ir import Instruction
+from hloopt.types import ArrayShape
+
+__all__ = ["Axes", "Carried", "Mixing", "Node", "ParallelLoop", "Role", "Trips", "Way"]
+
+Node: TypeAlias = "tuple[Instruction, int]"
+"""Leaf number ``leaf`` of an instruction's result (0 for an array)."""
+
+Axes: TypeAlias = "tuple[int | None, ...]"
+"""For each dimension the number of the parallel axis it lies along, None where each unit has all of it."""
+
+Role: TypeAlias = Literal["invariant", "uniform", "owned", "streamed"]
+
+
+@dataclass(frozen=True, slots=True)
+class Mixing:
+    """An instruction that keeps a dimension from being parallel: ``words`` say how, with name and size."""
+
+    instruction: Instruction
+    words: str
+
+
+@dataclass(frozen=True, slots=True)
+class Carried:
+    """An element of the state, which is a flat tuple of arrays.
+
+    number  its index in the tuple
+    role    invariant: the body hands it on, it is read where it lies in memory;
+            uniform: along no axis, every unit computes all of it;
+            owned: each unit has its part along the axes;
+            streamed: owned or uniform, and all the body does to it is one dynamic-update-slice (``update``)
+            whose operand nothing else reads: what is written goes straight to the result
+    axes    of its dimensions
+    """
+
+    number: int
+    shape: ArrayShape
+    role: Role
+    axes: Axes
+    update: Instruction | None = None
+
+    @cached_property
+    def local_dims(self) -> tuple[int, ...]:
+        """The sizes of the dimensions that every unit has all of, in order."""
+        return tuple(
+            size for size, axis in zip(self.shape.dims, self.axes, strict=True) if axis is None
+        )
+
+    @property
+    def local_elements(self) -> int:
+        """Elements a unit has."""
+        return prod(self.local_dims)
+
+
+@dataclass(frozen=True, slots=True)
+class Trips:
+    """How long a unit runs.
+
+    kind   known: ``count`` times, whatever the data;
+           scalar: while the condition holds, which is the same for every unit;
+           element: each unit while its own part of the condition holds (``own``, a pred along the axes): once
+           it does not, nothing the unit owns changes any more;
+           gathered: the condition reads what units own (``reduce`` over an axis in the condition): only a
+           block that holds that whole axis can tell
+    count  the exact count, or None
+    most   an upper bound, or None
+    """
+
+    kind: Literal["known", "scalar", "element", "gathered"]
+    count: int | None = None
+    most: int | None = None
+    own: Instruction | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class ParallelLoop:
+    """A ``while`` taken apart.
+
+    loop       the instruction
+    sizes      of the parallel axes; empty where every unit is all there is
+    carried    the elements of the state in order
+    owned      axes of every array of the body, the condition and what they call that depends on the index of
+               a unit; what is not in it can be computed by any unit at any index
+    trips      how long it runs
+    mixing     what kept other dimensions from being parallel, first things first
+    collected  reduces over parallel axes whose results, and what follows from them (``after``), only go into
+               streamed elements of the state: each trip leaves a value, and nobody waits for it
+    obstacle   why it can be no kernel at all, whatever the axes; None where it can
+    """
+
+    loop: Instruction
+    sizes: tuple[int, ...]
+    carried: tuple[Carried, ...]
+    owned: Mapping[Node, Axes]
+    trips: Trips
+    mixing: tuple[Mixing, ...] = ()
+    collected: tuple[Instruction, ...] = ()
+    after: frozenset[Instruction] = frozenset()
+    obstacle: Mixing | None = None
+
+    @property
+    def units(self) -> int:
+        """How many units there are."""
+        return prod(self.sizes)
+
+
+@dataclass(frozen=True, slots=True)
+class Way:
+    """One way to run a loop, and what it takes.
+
+    kind          thread: a thread runs each unit from the first trip to the last, its part of the state in
+                  registers; block: the threads of a block share the work of a unit, whose part of the state is
+                  in shared memory, with a barrier where one reads what another wrote
+    parallel      the axes: with collected reduces for threads, without for blocks
+    problem       why it does not fit, with the limit; names the instruction that mixes, where one does
+    registers     32-bit values a thread holds at once, estimated
+    shared_bytes  of a block
+    threads       of a block
+    stored        values of the body that are kept beside the state, in the order in which they are computed
+    """
+
+    kind: Literal["thread", "block"]
+    parallel: ParallelLoop
+    problem: str = ""
+    registers: int = 0
+    shared_bytes: int = 0
+    threads: int = 0
+    stored: tuple[Node, ...] = ()

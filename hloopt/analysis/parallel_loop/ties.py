@@ -1,0 +1,277 @@
+"""Which dimensions of operands and results go together, op by op, and which are mixed.
+
+Two dimensions are tied where an element of the result at index ``i`` of one needs elements at index ``i`` of
+the other alone.  A dimension of an operand is mixed where elements of the result need others than that.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Final, TypeAlias
+
+from hloopt.analysis.reshapes import factors
+from hloopt.analysis.windows import window_dims
+from hloopt.ir import Instruction
+from hloopt.types import ConvDims, DotDims, GatherDims, ScatterDims
+
+__all__ = ["Relation", "relations"]
+
+
+@dataclass(frozen=True, slots=True)
+class Relation:
+    """Dimension ``dim`` of operand ``operand`` and ``result``, one of all results; None where it is mixed."""
+
+    operand: int
+    dim: int
+    result: int | None = None
+
+
+_Rule: TypeAlias = Callable[[Instruction], Iterator[Relation]]
+
+
+def relations(instruction: Instruction) -> Iterator[Relation]:
+    """All relations of an instruction that computes arrays; dimensions of one element are left out.
+
+    An op without a rule mixes all dimensions of its operands.
+    """
+    rule = _RULES.get(instruction.opcode)
+    if rule is None:
+        rule = _elementwise if instruction.op.is_elementwise else _mixed
+    for relation in rule(instruction):
+        if instruction.operands[relation.operand].array.dims[relation.dim] != 1:
+            yield relation
+
+
+def _mixed(instruction: Instruction) -> Iterator[Relation]:
+    for number, operand in enumerate(instruction.operands):
+        for dim in range(operand.array.rank):
+            yield Relation(number, dim)
+
+
+def _elementwise(instruction: Instruction) -> Iterator[Relation]:
+    for number, operand in enumerate(instruction.operands):
+        for dim in range(operand.array.rank):
+            yield Relation(number, dim, dim)
+
+
+def _broadcast(instruction: Instruction) -> Iterator[Relation]:
+    for dim, result in enumerate(instruction.attributes.get("dimensions", ())):
+        yield Relation(0, dim, result)
+
+
+def _transpose(instruction: Instruction) -> Iterator[Relation]:
+    for result, dim in enumerate(instruction.attributes["dimensions"]):
+        yield Relation(0, dim, result)
+
+
+def _reshape(instruction: Instruction) -> Iterator[Relation]:
+    before, after = instruction.operands[0].array.dims, instruction.array.dims
+    if 0 in before:
+        return
+    for left, right in factors(before, after):
+        if len(left) == len(right) == 1:
+            yield Relation(0, left[0], right[0])
+        else:
+            yield from (Relation(0, dim) for dim in left)
+
+
+def _bitcast(instruction: Instruction) -> Iterator[Relation]:
+    source, result = instruction.operands[0].array, instruction.array
+    same = source.dtype.bits == result.dtype.bits and source.elements == result.elements
+    plain = all(
+        shape.layout is None or shape.layout.minor_to_major == tuple(range(shape.rank))[::-1]
+        for shape in (source, result)
+    )
+    yield from _reshape(instruction) if same and plain else _mixed(instruction)
+
+
+def _bitcast_convert(instruction: Instruction) -> Iterator[Relation]:
+    rank = min(instruction.operands[0].array.rank, instruction.array.rank)
+    for dim in range(instruction.operands[0].array.rank):
+        yield Relation(0, dim, dim if dim < rank else None)
+
+
+def _slice(instruction: Instruction) -> Iterator[Relation]:
+    source, result = instruction.operands[0].array.dims, instruction.array.dims
+    for dim, size in enumerate(source):
+        yield Relation(0, dim, dim if result[dim] == size else None)
+
+
+def _reverse(instruction: Instruction) -> Iterator[Relation]:
+    turned = instruction.attributes["dimensions"]
+    for dim in range(instruction.array.rank):
+        yield Relation(0, dim, None if dim in turned else dim)
+
+
+def _concatenate(instruction: Instruction) -> Iterator[Relation]:
+    (along,) = instruction.attributes["dimensions"]
+    for number, operand in enumerate(instruction.operands):
+        for dim in range(operand.array.rank):
+            yield Relation(number, dim, None if dim == along else dim)
+
+
+def _pad(instruction: Instruction) -> Iterator[Relation]:
+    source, result = instruction.operands[0].array.dims, instruction.array.dims
+    for dim, (part, size) in enumerate(zip(instruction.attributes["padding"], source, strict=True)):
+        plain = result[dim] == size and part.low == part.high == part.interior == 0
+        yield Relation(0, dim, dim if plain else None)
+
+
+def _dynamic_slice(instruction: Instruction) -> Iterator[Relation]:
+    yield from _slice(instruction)
+
+
+def _dynamic_update_slice(instruction: Instruction) -> Iterator[Relation]:
+    update = instruction.operands[1].array.dims
+    for dim, size in enumerate(instruction.array.dims):
+        whole = update[dim] == size
+        # A part at a time: units cannot own what is written by number.
+        yield Relation(0, dim, dim if whole else None)
+        yield Relation(1, dim, dim if whole else None)
+
+
+def _dot(instruction: Instruction) -> Iterator[Relation]:
+    dims = DotDims.of(instruction.attributes)
+    lhs, rhs = (operand.array.rank for operand in instruction.operands[:2])
+    at = len(dims.lhs_batch)
+    for result, (left, right) in enumerate(zip(dims.lhs_batch, dims.rhs_batch, strict=True)):
+        yield Relation(0, left, result)
+        yield Relation(1, right, result)
+    for number, rank, batch, contracting in (
+        (0, lhs, dims.lhs_batch, dims.lhs_contracting),
+        (1, rhs, dims.rhs_batch, dims.rhs_contracting),
+    ):
+        for dim in range(rank):
+            if dim in contracting:
+                yield Relation(number, dim)
+            elif dim not in batch:
+                yield Relation(number, dim, at)
+                at += 1
+
+
+def _convolution(instruction: Instruction) -> Iterator[Relation]:
+    labels: ConvDims = instruction.attributes["dim_labels"]
+    groups = instruction.attributes.get("feature_group_count", 1)
+    batch_groups = instruction.attributes.get("batch_group_count", 1)
+    for number, operand in enumerate(instruction.operands[:2]):
+        for dim in range(operand.array.rank):
+            if number == 0 and dim == labels.input_batch and batch_groups == 1:
+                yield Relation(0, dim, labels.output_batch)
+            elif number == 1 and dim == labels.kernel_output_feature and groups == 1:
+                yield Relation(1, dim, labels.output_feature)
+            else:
+                yield Relation(number, dim)
+
+
+def _reduce(instruction: Instruction) -> Iterator[Relation]:
+    count = len(instruction.operands) // 2
+    reduced = set(instruction.attributes["dimensions"])
+    rank = instruction.operands[0].array.rank
+    kept = [dim for dim in range(rank) if dim not in reduced]
+    for number in range(count):
+        for dim in range(rank):
+            yield Relation(number, dim, None if dim in reduced else kept.index(dim))
+
+
+def _reduce_window(instruction: Instruction) -> Iterator[Relation]:
+    windows = window_dims(instruction)
+    for number in range(len(instruction.operands) // 2):
+        for dim, window in enumerate(windows):
+            plain = window.size == window.stride == 1 and not (window.pad_low or window.pad_high)
+            plain = plain and window.base_dilation == 1
+            yield Relation(number, dim, dim if plain else None)
+
+
+def _sort(instruction: Instruction) -> Iterator[Relation]:
+    along = set(instruction.attributes["dimensions"])
+    for number, operand in enumerate(instruction.operands):
+        for dim in range(operand.array.rank):
+            yield Relation(number, dim, None if dim in along else dim)
+
+
+def _gather(instruction: Instruction) -> Iterator[Relation]:
+    dims = GatherDims.of(instruction.attributes)
+    operand, indices = (one.array for one in instruction.operands)
+    dropped = {*dims.collapsed_slice_dims, *dims.operand_batching_dims}
+    offsets = iter(dims.offset_dims)
+    batch = [dim for dim in range(instruction.array.rank) if dim not in dims.offset_dims]
+    rows = [dim for dim in range(indices.rank) if dim != dims.index_vector_dim]
+    for dim in range(operand.rank):
+        offset = None if dim in dropped else next(offsets)
+        if dim in dims.operand_batching_dims:
+            at = dims.operand_batching_dims.index(dim)
+            yield Relation(0, dim, batch[rows.index(dims.start_indices_batching_dims[at])])
+        else:
+            yield Relation(0, dim, offset if dims.slice_sizes[dim] == operand.dims[dim] else None)
+    for dim in range(indices.rank):
+        mixed = dim == dims.index_vector_dim
+        yield Relation(1, dim, None if mixed else batch[rows.index(dim)])
+
+
+def _scatter(instruction: Instruction) -> Iterator[Relation]:
+    dims = ScatterDims.of(instruction.attributes)
+    count = (len(instruction.operands) - 1) // 2
+    operand = instruction.operands[0].array
+    updates = instruction.operands[count + 1].array
+    indices = instruction.operands[count].array
+    dropped = {*dims.inserted_window_dims, *dims.input_batching_dims}
+    window = iter(dims.update_window_dims)
+    rows = [dim for dim in range(indices.rank) if dim != dims.index_vector_dim]
+    scattered = [dim for dim in range(updates.rank) if dim not in dims.update_window_dims]
+    together: dict[int, int] = {}
+    batches: dict[int, int] = {}
+    for dim in range(operand.rank):
+        if dim in dims.input_batching_dims:
+            at = dims.input_batching_dims.index(dim)
+            batches[dims.scatter_indices_batching_dims[at]] = dim
+        elif dim not in dropped:
+            at = next(window)
+            if updates.dims[at] == operand.dims[dim]:
+                together[at] = dim
+    for at, row in zip(scattered, rows, strict=True):
+        if row in batches:
+            together[at] = batches[row]
+    whole = set(together.values())
+    for number in range(count):
+        for dim in range(operand.rank):
+            yield Relation(number, dim, dim if dim in whole else None)
+        for at in range(updates.rank):
+            yield Relation(count + 1 + number, at, together.get(at))
+    for dim in range(indices.rank):
+        yield Relation(count, dim, batches.get(dim))
+
+
+def _leading(kept_from_end: int) -> _Rule:
+    def rule(instruction: Instruction) -> Iterator[Relation]:
+        for number, operand in enumerate(instruction.operands):
+            rank = operand.array.rank
+            for dim in range(rank):
+                yield Relation(number, dim, dim if dim < rank - kept_from_end else None)
+
+    return rule
+
+
+_RULES: Final[Mapping[str, _Rule]] = {
+    "bitcast": _bitcast,
+    "bitcast-convert": _bitcast_convert,
+    "broadcast": _broadcast,
+    "cholesky": _leading(2),
+    "concatenate": _concatenate,
+    "convolution": _convolution,
+    "dot": _dot,
+    "dynamic-slice": _dynamic_slice,
+    "dynamic-update-slice": _dynamic_update_slice,
+    "gather": _gather,
+    "map": _elementwise,
+    "pad": _pad,
+    "reduce": _reduce,
+    "reduce-window": _reduce_window,
+    "reshape": _reshape,
+    "reverse": _reverse,
+    "scatter": _scatter,
+    "slice": _slice,
+    "sort": _sort,
+    "transpose": _transpose,
+    "triangular-solve": _leading(2),
+}
