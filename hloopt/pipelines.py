@@ -16,6 +16,7 @@ from hloopt.fusion.horizontal_loop_fusion import HorizontalLoopFusion
 from hloopt.fusion.instruction_fusion import InstructionFusion
 from hloopt.fusion.lock_file import read_decisions
 from hloopt.fusion.locked_fusion import LockedFusion
+from hloopt.fusion.loop_fusion import LoopFusion
 from hloopt.fusion.multi_output_fusion import MultiOutputFusion
 from hloopt.fusion.priority_fusion import PriorityFusion
 from hloopt.fusion.rename_fusions import RenameFusions
@@ -100,6 +101,7 @@ __all__ = [
     "make_pipeline",
     "optimize_module",
     "parse_pipeline",
+    "pipeline_of",
     "read_pipeline",
 ]
 
@@ -152,6 +154,7 @@ _ALL: tuple[type[Pass], ...] = (
     VariadicOpSplitter,
     SortIotaFusion,
     TritonSoftmaxRewriter,
+    LoopFusion,
     InstructionFusion,
     FusionMerger,
     PriorityFusion,
@@ -231,7 +234,7 @@ def load_passes(path: str) -> Mapping[str, type[Pass]]:
 
 def parse_pipeline(text: str, extra: Mapping[str, type[Pass]] | None = None) -> Pipeline:
     """A pipeline from text, named pipelines and passes of ``extra`` included; raises ``UsageError``."""
-    return _pipeline(parse(text), extra or {})
+    return pipeline_of(parse(text), extra)
 
 
 def read_pipeline(path: str | Path, extra: Mapping[str, type[Pass]] | None = None) -> Pipeline:
@@ -241,7 +244,7 @@ def read_pipeline(path: str | Path, extra: Mapping[str, type[Pass]] | None = Non
     except OSError as error:
         raise UsageError(f"{path}: {error.strerror or error}") from error
     try:
-        return _pipeline(read_toml(content, str(path)), extra or {})
+        return pipeline_of(read_toml(content, str(path)), extra)
     except UsageError as error:
         start = "" if error.message.startswith(str(path)) else f"{path}: "
         raise UsageError(f"{start}{error.message}") from error
@@ -262,12 +265,14 @@ def make_pipeline(given: Given) -> Pipeline:
     raise UsageError(f"a pipeline is made of texts and passes, not of {type(given).__name__}")
 
 
-def _pipeline(specs: tuple[Spec, ...], extra: Mapping[str, type[Pass]]) -> Pipeline:
+def pipeline_of(specs: tuple[Spec, ...], extra: Mapping[str, type[Pass]] | None = None) -> Pipeline:
+    """A pipeline of what a text or a TOML file says, as ``parse_pipeline``.  Raises ``UsageError``."""
+
     def find(name: str) -> type[Pass] | None:
         return find_pass(name, extra)
 
     def names() -> tuple[str, ...]:
-        return (*all_names(), *extra)
+        return (*all_names(), *(extra or {}))
 
     return Pipeline(tuple(make_entries(specs, find, names, PIPELINES)))
 

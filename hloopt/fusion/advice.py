@@ -20,7 +20,7 @@ __all__ = ["STRATEGIES", "Advice", "Adviser", "asks_advice", "is_strategy"]
 
 STRATEGIES: Final = frozenset({
     "instruction-fusion", "fusion-merger", "multi-output-fusion", "priority-fusion",
-    "horizontal-loop-fusion", "horizontal-input-fusion",
+    "horizontal-loop-fusion", "horizontal-input-fusion", "loop-fusion",
 })  # fmt: skip
 """The passes of hloopt that decide what is fused with what."""
 

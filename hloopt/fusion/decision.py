@@ -101,6 +101,14 @@ REASONS: Final[dict[str, str]] = {
     "horizontal-shares-parameter": "another kernel beside it reads the same parameter, which could not be"
     " written in place any more",
     "horizontal-alone": "nothing of the same kind stands beside it",
+    "loop-side-effect": "the loop cannot run within a kernel: {words}",
+    "loop-not-flat": "the loop's state is no flat tuple of arrays: {words}",
+    "loop-mixes": "no thread or block can run its part of the loop alone: {words}",
+    "loop-gathered-condition": "whether the loop goes on depends on what all units compute: {words}",
+    "loop-state-too-large": "a unit's part of the state has no room in a kernel: {words}",
+    "loop-op": "the loop holds what loop kernels cannot compute: {words}",
+    "loop-no-results": "nothing reads what the loop computes",
+    "loop-slower": "as one kernel it would take {fused:.3f} us, step by step it takes {unfused:.3f} us",
 }
 
 

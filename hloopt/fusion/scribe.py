@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Final
 
@@ -20,7 +20,7 @@ _ALONE: Final = frozenset({
     "producer-not-fusible", "producer-not-loop-fusible", "producer-is-root", "producer-is-fusion",
     "consumer-not-fusible", "consumer-not-loop-or-input-fusible", "constant-alone", "no-users",
     "only-bitcast-users", "consumer-is-bitcast", "consumer-is-tuple", "consumer-is-custom",
-    "producer-not-loop-fusion", "not-into-all", "horizontal-alone",
+    "producer-not-loop-fusion", "not-into-all", "horizontal-alone", "loop-no-results",
 })  # fmt: skip
 """Reasons that tell of an instruction rather than of two that nearly went together."""
 
@@ -84,6 +84,42 @@ class Scribe:
                 producer.metadata,
                 producer.offset,
             )
+        )
+
+    def looped(
+        self,
+        loop: str,
+        fusion: Instruction,
+        sunk: Sequence[Instruction],
+        comparison: Comparison | None = None,
+    ) -> None:
+        """A ``while`` of the name ``loop`` has become a kernel, which computes ``sunk`` at first."""
+        home = fusion.computation
+        assert home is not None
+        self.log.hit(
+            "run a while as one kernel", fusion, f"{loop} is {fusion.name}", home=home.name
+        )
+        self._refused.get((home.name, ""), {}).pop(loop, None)
+        rows = [(loop, "while", loop, fusion.metadata, fusion.offset, False)]
+        rows += [
+            (op.name, op.opcode, fusion.name, op.metadata, op.offset, op.computation is not None)
+            for op in reversed(sunk)
+        ]
+        self.plan.steps += (
+            FusionStep(
+                home.name,
+                name,
+                opcode,
+                consumer,
+                "while",
+                fusion.name,
+                fusion.attributes["kind"],
+                duplicated,
+                comparison=comparison,
+                metadata=metadata,
+                offset=offset,
+            )
+            for name, opcode, consumer, metadata, offset, duplicated in rows
         )
 
     def refused(

@@ -1,0 +1,173 @@
+"""A loop as one kernel: launched once, whatever the number of trips.
+
+    w = while(tuple(0, x)), condition=c, body=b
+        =>
+    loop_fusion = fusion(x), kind=kCustom, calls={ ..., w = while(...), condition=c, body=b, ... }
+
+What runs within a kernel, and how, ``analysis/parallel_loop`` says; the form is that of its ``fused.py``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import ClassVar
+
+from hloopt.analysis.custom_fusion import written_name
+from hloopt.analysis.parallel_loop import fused_loop
+from hloopt.cost_models.registry import DEFAULT
+from hloopt.fusion.decision import Decision, forbid
+from hloopt.fusion.limits import check_counts
+from hloopt.fusion.loop_verdict import KERNELS, Verdict, judge
+from hloopt.fusion.loop_wrap import is_read, wrap_loop
+from hloopt.fusion.naming import ModuleNames
+from hloopt.fusion.plan import FusionPlan
+from hloopt.fusion.scribe import Scribe, fusible_computations
+from hloopt.ir import Computation, Instruction, Module, edit, walk
+from hloopt.rewrite.pass_ import Pass, PassLog
+from hloopt.targets import Target, find_target
+
+__all__ = ["LoopFusion"]
+
+
+@dataclass(frozen=True)
+class LoopFusion(Pass):
+    """Make one kernel of each loop whose units can run apart, from the first trip to the last.
+
+    A unit is one index of the dimensions along which nothing in the loop reads another index; a thread runs
+    it, or a block.  What computes the initial state element by element joins the kernel.  Of loops within
+    loops the outermost that fits is taken.  A refusal names the instruction that mixes units, or the limit.
+
+    cost_model    what tells how long kernels take
+    target        the device
+    always        whether what fits is fused whatever the cost model says
+    max_prologue  ops of the initial state that join a kernel; the others are read from memory
+    fuel          the most loops to fuse in a module, negative for no limit
+    """
+
+    name: ClassVar[str] = "loop-fusion"
+    example: ClassVar[str] = """HloModule example
+
+body {
+  state = (s32[], f32[1024]) parameter(0)
+  trip = s32[] get-tuple-element(state), index=0
+  one = s32[] constant(1)
+  next = s32[] add(trip, one)
+  x = f32[1024] get-tuple-element(state), index=1
+  y = f32[1024] cosine(x)
+  ROOT result = (s32[], f32[1024]) tuple(next, y)
+}
+
+condition {
+  state = (s32[], f32[1024]) parameter(0)
+  trip = s32[] get-tuple-element(state), index=0
+  most = s32[] constant(100)
+  ROOT goes_on = pred[] compare(trip, most), direction=LT
+}
+
+ENTRY main {
+  x = f32[1024] parameter(0)
+  zero = s32[] constant(0)
+  init = (s32[], f32[1024]) tuple(zero, x)
+  loop = (s32[], f32[1024]) while(init), condition=condition, body=body
+  ROOT r = f32[1024] get-tuple-element(loop), index=1
+}
+"""
+
+    cost_model: str = DEFAULT
+    target: str = "h200"
+    always: bool = False
+    max_prologue: int = 256
+    fuel: int = -1
+
+    def __post_init__(self) -> None:
+        check_counts(self)
+
+    def run(self, module: Module, log: PassLog) -> bool:
+        return bool(self.fuse(module, log).steps)
+
+    def fuse(
+        self, module: Module, log: PassLog | None = None, device: Target | None = None
+    ) -> FusionPlan:
+        """Fuse in place; what was done and what was refused and why.
+
+        ``device`` takes the place of ``target``.  Raises ``UsageError`` for a model or target nobody knows.
+        """
+        target = device or find_target(self.target)
+        scribe = Scribe(self.name, log, self.fuel)
+        scribe.plan.target = target.name
+        run = _Run(self, target, scribe, ModuleNames(module))
+        for computation in _outermost(module, run.is_fused):
+            run.visit(computation)
+        return scribe.close()
+
+
+def _outermost(module: Module, is_fused: dict[Computation, None]) -> Iterator[Computation]:
+    """Computations that are run one by one, callers first, without those of loops that are kernels by now."""
+    for computation in fusible_computations(module):
+        if computation not in is_fused:
+            yield computation
+
+
+@dataclass
+class _Run:
+    """One run over a module; ``is_fused`` are the computations that only fused loops reach."""
+
+    options: LoopFusion
+    target: Target
+    scribe: Scribe
+    names: ModuleNames
+
+    def __post_init__(self) -> None:
+        self.is_fused: dict[Computation, None] = {}
+
+    def visit(self, computation: Computation) -> None:
+        """Decide about the loops of a computation."""
+        for loop in [entry for entry in computation if entry.opcode == "while"]:
+            verdict = judge(loop, self.target)
+            decision = self.decide(loop, verdict)
+            if decision:
+                self.fuse(loop, verdict, decision)
+            else:
+                self.scribe.refused(loop, None, decision)
+
+    def decide(self, loop: Instruction, verdict: Verdict) -> Decision:
+        """The answer about one loop: does it fit, what does the user want, does it gain anything."""
+        if not verdict.decision:
+            return verdict.decision
+        if not is_read(verdict.parallel):
+            return forbid("loop-no-results")
+        spent = self.scribe.allows()
+        if spent is not None:
+            return spent
+        advised = self.scribe.advice.decide(loop, loop)
+        if advised is not None:
+            return advised
+        return verdict.decision
+
+    def fuse(self, loop: Instruction, verdict: Verdict, decision: Decision) -> None:
+        """Make the kernel."""
+        way = verdict.fitting[0]
+        name = self.names.fresh("loop_fusion")
+        fusion, sunk = wrap_loop(way.parallel, name, self.options.max_prologue)
+        edit.set_attribute(fusion, "backend_config", written_name(fusion, KERNELS[way.kind]))
+        self.scribe.looped(loop.name, fusion, sunk, decision.comparison)
+        inner = fused_loop(fusion)
+        assert inner is not None, "the form that kernels take"
+        self.is_fused |= dict.fromkeys(_only_from(inner.loop))
+
+
+def _only_from(loop: Instruction) -> Iterator[Computation]:
+    """The computations that nothing runs but a loop."""
+    inside: dict[Computation, None] = {}
+    pending = list(walk.called_computations(loop))
+    while pending:
+        called = pending.pop()
+        if called in inside or any(
+            caller is not loop and caller.computation not in inside for caller in called.callers
+        ):
+            continue
+        inside[called] = None
+        for entry in called:
+            pending.extend(walk.called_computations(entry))
+    return iter(inside)

@@ -1,0 +1,58 @@
+"""Whether a ``while`` can be one kernel, and if not, why: a refusal from what analysis says of both ways."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from hloopt.analysis.parallel_loop import ParallelLoop, Way, ways
+from hloopt.fusion.decision import ALLOWED, Decision, forbid
+from hloopt.ir import Instruction
+from hloopt.targets import Target
+
+__all__ = ["KERNELS", "Verdict", "judge", "refusal_of"]
+
+KERNELS = {"thread": "while-per-thread", "block": "while-per-block"}
+"""The kernel of each way."""
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """The two ways that were considered, and the answer: allowed with the ways that fit, or why none does."""
+
+    ways: tuple[Way, ...]
+    decision: Decision
+
+    @property
+    def fitting(self) -> tuple[Way, ...]:
+        """The ways that fit, in order of preference."""
+        return tuple(way for way in self.ways if not way.problem)
+
+    @property
+    def parallel(self) -> ParallelLoop:
+        """The loop taken apart as the preferred way has it."""
+        return (self.fitting or self.ways)[0].parallel
+
+
+def judge(loop: Instruction, target: Target) -> Verdict:
+    """Ask both ways about a loop."""
+    found = ways(loop, target)
+    if any(not way.problem for way in found):
+        return Verdict(found, ALLOWED)
+    # What keeps a whole block from running it is the last word: a block takes all that a thread takes.
+    return Verdict(found, refusal_of(found[-1]))
+
+
+def refusal_of(way: Way) -> Decision:
+    """Why a way does not fit."""
+    return forbid(f"loop-{_code(way)}", limit=way.limit, actual=way.actual, words=way.problem)
+
+
+def _code(way: Way) -> str:
+    if way.code:
+        return way.code
+    obstacle, loop = way.parallel.obstacle, way.parallel.loop
+    if obstacle is not None:
+        return "not-flat" if obstacle.instruction is loop else "side-effect"
+    if way.parallel.trips.kind == "gathered":
+        return "gathered-condition"
+    return "mixes" if way.parallel.mixing else "state-too-large"

@@ -1,0 +1,155 @@
+"""Putting a ``while`` into a fusion, in the form that kernels take (``analysis/parallel_loop/fused.py``)."""
+
+from __future__ import annotations
+
+from collections.abc import Set as AbstractSet
+
+from hloopt.analysis.parallel_loop import ParallelLoop
+from hloopt.fusion.loop_sinking import sunk_into
+from hloopt.fusion.merge import new_parameter
+from hloopt.ir import Computation, Instruction, build, edit
+from hloopt.types import TupleShape
+
+__all__ = ["is_read", "wrap_loop"]
+
+
+def is_read(parallel: ParallelLoop) -> bool:
+    """Whether anything needs what a loop computes: more than what the body hands on unchanged."""
+    loop = parallel.loop
+    if loop.is_root or loop.control_successors:
+        return True
+    invariant = _invariant(parallel)
+    return any(
+        user.opcode != "get-tuple-element"
+        or user.attributes["index"] not in invariant
+        or bool(user.control_predecessors or user.control_successors)
+        for user in loop.users
+    )
+
+
+def _invariant(parallel: ParallelLoop) -> set[int]:
+    return {entry.number for entry in parallel.carried if entry.role == "invariant"}
+
+
+def wrap_loop(
+    parallel: ParallelLoop, name: str, most: int
+) -> tuple[Instruction, tuple[Instruction, ...]]:
+    """Put a fusion in the place of a loop; the fusion, and the ops that it computes before the first trip.
+
+    At most ``most`` ops; those that nobody else needs are gone afterwards.  Elements of the state that nobody
+    reads are no results, and those that the body hands on are read where they come from.  The loop's name, and
+    those of the reads of its elements, stay within the fusion.
+    """
+    loop = parallel.loop
+    _own_state(loop)
+    invariant = _invariant(parallel)
+    _read_elements(loop)
+    _read_invariants(loop, invariant)
+    reads = [user for user in loop.users if user.opcode == "get-tuple-element"]
+    sunk = sunk_into(loop, loop.operands[0].operands, invariant, most)
+    fusion = _fusion(loop, sunk, reads, name)
+    _hand_over(loop, fusion, reads)
+    _remove(loop, sunk)
+    return fusion, sunk
+
+
+def _own_state(loop: Instruction) -> None:
+    """Give a loop a tuple of its own for its first state."""
+    given = loop.operands[0]
+    is_waited = given.control_predecessors or given.control_successors or given.is_root
+    if given.opcode == "tuple" and set(given.users) == {loop} and not is_waited:
+        return
+    if given.opcode == "tuple":
+        elements = given.operands
+    else:
+        assert isinstance(given.shape, TupleShape), "a flat state"
+        elements = tuple(
+            build.make(loop, "get-tuple-element", (given,), {"index": number}, name=given.name)
+            for number in range(len(given.shape.elements))
+        )
+    own = build.make(loop, "tuple", elements, shape=given.shape, name=given.name)
+    edit.set_operand(loop, 0, own)
+
+
+def _read_elements(loop: Instruction) -> None:
+    """Let those that need the whole state read its elements instead."""
+    others = [user for user in loop.users if user.opcode != "get-tuple-element"]
+    if not others and not loop.is_root:
+        return
+    assert isinstance(loop.shape, TupleShape), "a flat state"
+    at = loop._next
+    place: Instruction | Computation | None = at or loop.computation
+    assert place is not None, "a loop of a module"
+    elements = tuple(
+        build.make(place, "get-tuple-element", (loop,), {"index": number}, name=loop.name)
+        for number in range(len(loop.shape.elements))
+    )
+    whole = build.make(place, "tuple", elements, shape=loop.shape, name=loop.name)
+    for user in others:
+        for number, operand in enumerate(user.operands):
+            if operand is loop:
+                edit.set_operand(user, number, whole)
+    if loop.is_root:
+        assert loop.computation is not None
+        edit.set_root(loop.computation, whole)
+
+
+def _read_invariants(loop: Instruction, invariant: AbstractSet[int]) -> None:
+    for read in list(loop.users):
+        number = read.attributes["index"]
+        if number in invariant and not (read.control_predecessors or read.control_successors):
+            edit.replace_uses(read, loop.operands[0].operands[number])
+            edit.remove(read)
+
+
+def _fusion(
+    loop: Instruction, sunk: tuple[Instruction, ...], reads: list[Instruction], name: str
+) -> Instruction:
+    home = loop.computation
+    assert home is not None, "a loop of a module"
+    assert home.module is not None, "a loop of a module"
+    body = Computation("loop_computation")
+    body.execution_thread = home.execution_thread
+    entry = loop.operands[0]
+    read = (operand for op in (*sunk, entry) for operand in op.operands)
+    operands = tuple(dict.fromkeys(one for one in read if one not in sunk))
+    values = {
+        operand: edit.append(body, new_parameter(number, operand))
+        for number, operand in enumerate(operands)
+    }
+    for op in (*sunk, entry, loop):
+        values[op] = build.clone(op, body, tuple(values[one] for one in op.operands))
+    results: dict[int, Instruction] = {}
+    for user in reads:
+        number = user.attributes["index"]
+        if number not in results:
+            results[number] = build.clone(user, body, (values[loop],))
+    outputs = tuple(results[number] for number in sorted(results))
+    body.root = outputs[0] if len(outputs) == 1 else build.make(body, "tuple", outputs)
+    edit.add_computation(home.module, body)
+    attributes = {"kind": "kCustom", "calls": body}
+    fusion = Instruction(name, "fusion", body.root.shape, operands, attributes, loop.metadata)
+    fusion.offset = loop.offset
+    return edit.insert_before(loop, fusion)
+
+
+def _hand_over(loop: Instruction, fusion: Instruction, reads: list[Instruction]) -> None:
+    edit.take_control_edges(loop, fusion)
+    numbers = sorted({read.attributes["index"] for read in reads})
+    for read in reads:
+        if len(numbers) == 1:
+            edit.replace_uses(read, fusion)
+            edit.take_control_edges(read, fusion)
+            edit.remove(read)
+        else:
+            edit.set_operand(read, 0, fusion)
+            edit.set_attribute(read, "index", numbers.index(read.attributes["index"]))
+
+
+def _remove(loop: Instruction, sunk: tuple[Instruction, ...]) -> None:
+    entry = loop.operands[0]
+    edit.remove(loop)
+    edit.remove(entry)
+    for op in reversed(sunk):
+        if not op.users and not op.is_root:
+            edit.remove(op)
