@@ -11,8 +11,8 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypeAlias
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, TypeAlias, TypeVar
 
 from hloopt.analysis.index import Index, Symbol, linearize
 from hloopt.analysis.region import Region
@@ -27,7 +27,9 @@ from hloopt.types import ArrayShape, leaves
 if TYPE_CHECKING:
     from hloopt.codegen.loads import Loads
 
-__all__ = ["At", "Elements", "Emission", "Emit", "Frame", "Place", "Pointers", "each"]
+__all__ = ["At", "Elements", "Emission", "Emit", "Frame", "Place", "Pointers", "each", "framed"]
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, eq=False)
@@ -71,6 +73,18 @@ def each(wanted: Iterable[At]) -> Generator[At, str, list[str]]:
     return names
 
 
+def framed(frame: Frame, emission: Generator[At, str, T]) -> Generator[At, str, T]:
+    """What a generator asks, asked in another frame."""
+    answer: str | None = None
+    while True:
+        try:
+            at = next(emission) if answer is None else emission.send(answer)
+        except StopIteration as finished:
+            value: T = finished.value
+            return value
+        answer = yield at if at.frame is not None else replace(at, frame=frame)
+
+
 class Pointers:
     """The C names of the operands a function is given: by the number of the leaf."""
 
@@ -86,7 +100,8 @@ class Elements:
     """Writes elements of a region into a block of a function.
 
     ``scope`` is where the next statement goes; ``within`` changes it for a while.  ``places`` are the leaves
-    of values that are kept somewhere, frame by frame.
+    of values that are kept somewhere, frame by frame; ``ranges`` the names whose bounds are known; ``unrolled``
+    is how many elements of a reduce or dot are written out one by one at most.
     """
 
     def __init__(
@@ -99,6 +114,8 @@ class Elements:
         self.loads = loads
         self.frames: dict[tuple[Frame, Instruction], Frame] = {}
         self.places: dict[tuple[Frame, Instruction, int], Place] = {}
+        self.ranges: dict[str, Index] = {}
+        self.unrolled = 0
         self._top = Frame({})
         self.frame = self._top
         self._emitters = _emitters()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from dataclasses import dataclass
 from functools import cache
 from typing import TypeAlias
 
@@ -68,6 +69,11 @@ class Names:
         return f"{base}_{number}"
 
 
+@dataclass(frozen=True, slots=True)
+class _Section:
+    lines: Scope
+
+
 class Scope:
     """A block of C: its lines, the blocks in it, and the names of the values computed in it.
 
@@ -77,7 +83,7 @@ class Scope:
     def __init__(self, names: Names, parent: Scope | None = None) -> None:
         self.names = names
         self.parent = parent
-        self._lines: list[str | Scope] = []
+        self._lines: list[str | Scope | _Section] = []
         self._known: dict[Key, str] = {}
 
     def line(self, text: str) -> None:
@@ -90,6 +96,16 @@ class Scope:
         self._lines.append(f"{header} {{")
         self._lines.append(inner)
         self._lines.append("}")
+        return inner
+
+    def section(self) -> Scope:
+        """Lines at this very place, to be filled later on, while the blocks behind them are written.
+
+        What they compute is known here.  Until they are done, nothing but blocks may be written here.
+        """
+        inner = Scope(self.names, self.parent)
+        inner._known = self._known
+        self._lines.append(_Section(inner))
         return inner
 
     def otherwise(self, header: str = "else") -> Scope:
@@ -131,5 +147,7 @@ class Scope:
         for line in self._lines:
             if isinstance(line, Scope):
                 yield from line.text(depth + 1)
+            elif isinstance(line, _Section):
+                yield from line.lines.text(depth)
             else:
                 yield f"{_INDENT * depth}{line}"

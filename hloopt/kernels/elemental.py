@@ -21,15 +21,18 @@ ELEMENTAL = frozenset({
 """The opcodes beside the elementwise ones; ``codegen/elemental`` has an emitter for each."""
 
 
-def elemental_problem(region: Region, heroes: Collection[Instruction] = ()) -> str:
+def elemental_problem(
+    region: Region, heroes: Collection[Instruction] = (), *, loops: bool = False
+) -> str:
     """Why a region cannot be computed element by element: the first op that cannot; empty if it can.
 
-    ``heroes`` are left out: the kernel computes them in its own way.
+    ``heroes`` are left out: the kernel computes them in its own way.  With ``loops`` it runs every ``while``.
     """
     pending: list[Instruction] = [one for one in region.body if one not in heroes]
     while pending:
         instruction = pending.pop()
-        if not instruction.op.is_elementwise and instruction.opcode not in ELEMENTAL:
+        known = instruction.opcode in ELEMENTAL or (loops and instruction.opcode == "while")
+        if not instruction.op.is_elementwise and not known:
             return f"{instruction.name} is a {instruction.opcode}, which no thread computes alone"
         if instruction.shape.is_dynamic:
             return f"{instruction.name} has a bounded dynamic dimension"

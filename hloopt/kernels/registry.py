@@ -19,6 +19,7 @@ __all__ = ["FAMILIES", "find_kernel", "kernels", "register", "registered", "unre
 # Special kernels come before general ones; a line is added by whoever writes the family.
 FAMILIES: tuple[str, ...] = (
     "copy",
+    "while_per_thread",
     "fft",
     "linear_systems",
     "library",

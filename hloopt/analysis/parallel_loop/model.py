@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cached_property
 from math import prod
 from typing import Literal, TypeAlias
 
@@ -53,7 +52,7 @@ class Carried:
     axes: Axes
     update: Instruction | None = None
 
-    @cached_property
+    @property
     def local_dims(self) -> tuple[int, ...]:
         """The sizes of the dimensions that every unit has all of, in order."""
         return tuple(

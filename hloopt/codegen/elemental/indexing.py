@@ -19,6 +19,9 @@ def clamped_start(e: Elements, value: str, kind: DType, high: int, hint: str) ->
     """An index operand of any integer type, limited to ``0 <= start <= high``."""
     if high <= 0:
         return Index(0)
+    known = e.ranges.get(value)
+    if known is not None and known.low >= 0 and known.high <= high:
+        return known
     if kind.kind == "unsigned":
         text = f"({value} > {high}u ? {high} : ({e.loads.index_type}){value})"
     else:

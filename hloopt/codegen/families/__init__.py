@@ -30,6 +30,7 @@ _MODULES: Final = (
     "scan",
     "sort",
     "transpose",
+    "while_per_thread",
 )
 
 

@@ -1,0 +1,90 @@
+"""Numbers of the trip: what a loop that runs a known number of times counts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from hloopt.analysis.index import Index, Symbol
+from hloopt.analysis.induction import Affine, Inductions
+from hloopt.analysis.loop_reader import Loop, Slot
+from hloopt.analysis.parallel_loop import ParallelLoop
+from hloopt.codegen.elements import Elements, Frame
+from hloopt.codegen.loops.places import Counted
+from hloopt.ir import Computation, Instruction
+from hloopt.types import DType
+
+__all__ = ["Counting"]
+
+_STARTS = {"dynamic-slice": 1, "dynamic-update-slice": 2}
+
+
+class Counting:
+    """What is ``first + t * step`` in trip t: elements of the state, and where slices start.
+
+    variables  by the number of the element
+    starts     scalar instructions of the body
+    """
+
+    def __init__(self, loop: ParallelLoop, index_type: str) -> None:
+        self.loop = loop
+        self.bits = 31 if index_type == "int" else 63
+        self.variables: dict[int, Affine] = {}
+        self.starts: dict[Instruction, Affine] = {}
+        count = loop.trips.count
+        if loop.trips.kind != "known" or count is None:
+            return
+        inductions = Inductions(Loop(loop.loop))
+        for carried in loop.carried:
+            if carried.role in ("uniform", "owned"):
+                found = inductions.variable(Slot(carried.number))
+                if found is not None and self._goes_straight(found, count):
+                    self.variables[carried.number] = found
+        for start in _starts(loop.loop):
+            found = inductions.affine(start)
+            if found is not None and self._goes_straight(found, count - 1):
+                self.starts[start] = found
+
+    def _goes_straight(self, number: Affine, last: int) -> bool:
+        """Whether it never goes round up to trip ``last``, nor leaves the range of indices."""
+        ends = number.first, number.first + max(last, 0) * number.step
+        return all(
+            _holds(number.inner, end) and _holds(number.dtype, end) and abs(end) < 1 << self.bits
+            for end in ends
+        )
+
+    def header(self, e: Elements, count: int) -> tuple[str, Index]:
+        """``for (int i = first; i < end; ++i)`` by the first number that counts up by one, and the trip."""
+        first = next((one.first for one in self.variables.values() if one.step == 1), 0)
+        kind = e.loads.index_type if first + count < 1 << self.bits else "long long"
+        name = e.scope.names.fresh("trip")
+        header = f"for ({kind} {name} = {first}; {name} < {first + count}; ++{name})"
+        return header, Symbol(name, first, first + count - 1).index - first
+
+    def place(self, e: Elements, frame: Frame, trip: Index) -> None:
+        """Tell what stands for the numbers of a trip."""
+        loop = self.loop.loop
+        states = loop.attributes["body"].parameters[0], loop.attributes["condition"].parameters[0]
+        for number, found in self.variables.items():
+            place = Counted(trip * found.step + found.first, found.dtype)
+            for state in states:
+                e.places[frame, state, number] = place
+        for start, found in self.starts.items():
+            e.places[frame, start, 0] = Counted(trip * found.step + found.first, found.dtype)
+
+
+def _holds(kind: DType, value: int) -> bool:
+    signed = kind.kind == "signed"
+    low, high = (-(1 << (kind.bits - 1)), 1 << (kind.bits - 1)) if signed else (0, 1 << kind.bits)
+    return low <= value < high
+
+
+def _starts(loop: Instruction) -> Iterator[Instruction]:
+    """Scalars at which slices of the body start."""
+    body: Computation = loop.attributes["body"]
+    seen = set()
+    for instruction in body:
+        first = _STARTS.get(instruction.opcode)
+        for operand in instruction.operands[first:] if first is not None else ():
+            if operand not in seen and not operand.array.rank and operand.opcode != "constant":
+                seen.add(operand)
+                yield operand

@@ -1,0 +1,167 @@
+"""Where the state of a loop is while a thread runs it: variables, numbers of the trip, what lies outside."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass
+from itertools import product
+from math import prod
+from typing import Final
+
+from hloopt.analysis.index import Atom, Index, Symbol, linearize
+from hloopt.analysis.parallel_loop import Axes
+from hloopt.codegen.elements import At, Elements, Emission, Frame, Place
+from hloopt.codegen.scalars import convert, literal
+from hloopt.codegen.scope import Scope
+from hloopt.ir import Instruction
+from hloopt.types import ArrayShape, DType, dtype
+
+__all__ = [
+    "CHOSEN",
+    "Counted",
+    "Kept",
+    "Outside",
+    "full_index",
+    "local_dims",
+    "local_indices",
+    "symbols_of",
+]
+
+CHOSEN: Final = 8
+"""Of so many variables at most one is chosen by comparing its number, so that all can be in registers."""
+
+
+def local_dims(shape: ArrayShape, axes: Axes) -> tuple[int, ...]:
+    """The sizes of the dimensions along no axis."""
+    return tuple(size for size, axis in zip(shape.dims, axes, strict=True) if axis is None)
+
+
+def local_indices(shape: ArrayShape, axes: Axes) -> Iterator[tuple[int, ...]]:
+    """Every index of what a unit has, first dimension slowest."""
+    return product(*(range(size) for size in local_dims(shape, axes)))
+
+
+def full_index(
+    axes: Axes, unit: tuple[Index, ...], local: tuple[Index, ...] | tuple[int, ...]
+) -> tuple[Index, ...]:
+    """The index in the whole array of an element that a unit has."""
+    rest = iter(local)
+    index = []
+    for axis in axes:
+        at = unit[axis] if axis is not None else next(rest)
+        index.append(Index(at) if isinstance(at, int) else at)
+    return tuple(index)
+
+
+def symbols_of(index: Collection[Index]) -> Iterator[Symbol]:
+    """The variables in index expressions."""
+    pending: list[Atom] = [atom for position in index for atom, _ in position.terms]
+    while pending:
+        atom = pending.pop()
+        if isinstance(atom, Symbol):
+            yield atom
+        else:
+            pending += [inner for inner, _ in atom.dividend.terms]
+
+
+@dataclass(frozen=True)
+class Kept(Place):
+    """What a unit has of a value, in a variable or in an array of them.
+
+    name   of the variable
+    shape  of the whole value
+    axes   of its dimensions
+    """
+
+    name: str
+    shape: ArrayShape
+    axes: Axes
+
+    @property
+    def dims(self) -> tuple[int, ...]:
+        """The local dimensions."""
+        return local_dims(self.shape, self.axes)
+
+    @property
+    def count(self) -> int:
+        """How many variables there are."""
+        return prod(self.dims)
+
+    def at(self, local: tuple[Index, ...] | tuple[int, ...]) -> str:
+        """The variable of a local index, to be read or set."""
+        if self.count == 1:
+            return self.name
+        position = linearize(
+            [at if isinstance(at, Index) else Index(at) for at in local], self.dims
+        )
+        return f"{self.name}[{position}]"
+
+    def element(self, e: Elements, index: tuple[Index, ...]) -> Emission:
+        """A variable; a copy of it where the number is known only at run time."""
+        yield from ()
+        local = tuple(at for at, axis in zip(index, self.axes, strict=True) if axis is None)
+        position = linearize(local, self.dims)
+        if self.count == 1 or position.is_constant:
+            return self.at(local)
+        kind = e.uses.type(self.shape.dtype)
+        if self.count > CHOSEN:
+            return e.scope.declare(kind, self.at(local), self.name)
+        at = e.symbol(position, "at", 0, self.count - 1)
+        *first, last = range(max(position.low, 0), min(position.high, self.count - 1) + 1)
+        choice = f"{self.name}[{last}]"
+        for number in reversed(first):
+            choice = f"{at} == {number} ? {self.name}[{number}] : {choice}"
+        return e.scope.declare(kind, choice, self.name)
+
+
+@dataclass(frozen=True)
+class Counted(Place):
+    """A scalar integer that is a number of the trip.
+
+    counter  of the trip, an index expression
+    """
+
+    counter: Index
+    kind: DType
+
+    def element(self, e: Elements, index: tuple[Index, ...]) -> Emission:
+        """The counter, or arithmetic on it; its range is known to whoever reads at such an index."""
+        yield from ()
+        if self.counter.is_constant:
+            return literal(self.counter.constant, self.kind)
+        source = dtype("s32" if e.loads.index_type == "int" else "s64")
+        at = e.symbol(self.counter, "at", self.counter.low, self.counter.high)
+        if source is self.kind:
+            name = str(at)
+        else:
+            value = convert(str(at), source, self.kind, e.uses)
+            name = e.scope.declare(e.uses.type(self.kind), value, "at")
+        e.ranges[name] = at
+        return name
+
+
+@dataclass(frozen=True)
+class Outside(Place):
+    """A value that the loop only reads: element ``leaf`` of an instruction around it.
+
+    frame    where that instruction stands
+    section  lines right before the loop: what is read at indices that do not change from trip to trip is read
+             there, as long as the ``budget`` of such elements lasts
+    fixed    the names of the variables that do not change
+    """
+
+    instruction: Instruction
+    leaf: int
+    frame: Frame
+    section: Scope
+    fixed: frozenset[str]
+    budget: list[int]
+
+    def element(self, e: Elements, index: tuple[Index, ...]) -> Emission:
+        """What the instruction outside has there."""
+        at = At(self.instruction, index, self.leaf, self.frame)
+        if self.budget[0] and all(symbol.name in self.fixed for symbol in symbols_of(index)):
+            self.budget[0] -= 1
+            with e.within(self.section):
+                return (yield at)
+        return (yield at)

@@ -1,0 +1,209 @@
+"""One unit of a loop, run by one thread: its state in variables, trip after trip."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Iterator, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from functools import partial
+from itertools import product
+from math import prod
+from typing import Final, TypeAlias
+
+from hloopt.analysis.index import Index
+from hloopt.analysis.parallel_loop import Carried, ParallelLoop
+from hloopt.codegen.elements import At, Elements, Frame, each
+from hloopt.codegen.loops.counting import Counting
+from hloopt.codegen.loops.places import Kept, Outside, full_index, local_indices, symbols_of
+from hloopt.codegen.scalars import literal
+from hloopt.codegen.scope import Scope
+from hloopt.ir import Computation
+
+__all__ = ["HOISTED", "UNROLLED", "Asking", "Local", "Running", "every_local"]
+
+UNROLLED: Final = 64
+"""So many local elements at most are written out one by one; more are gone through by loops in C."""
+
+HOISTED: Final = 32
+"""So many elements of what a loop only reads are read before it, and kept, at most."""
+
+Asking = Generator[At, str, None]
+Local: TypeAlias = "tuple[Index, ...] | tuple[int, ...]"
+
+
+def every_local(e: Elements, dims: Sequence[int], one: Callable[[Local], Asking]) -> Asking:
+    """Do something for every local index: one by one where there are few, else in a loop."""
+    if prod(dims) <= UNROLLED:
+        for local in product(*(range(size) for size in dims)):
+            yield from one(local)
+        return
+    with ExitStack() as blocks:
+        position = []
+        for size in dims:
+            at = Index(0)
+            if size != 1:
+                block, at = e.loop(size, "j")
+                blocks.enter_context(e.within(block))
+            position.append(at)
+        yield from one(tuple(position))
+
+
+@dataclass
+class Running:
+    """The writing of a loop for one unit.
+
+    loop     taken apart
+    unit     the index of the unit, one for each axis
+    outer    where the ``while`` stands
+    written  elements of the state that are not kept, since they are written to memory as they come
+    kept     the variables of the others, except of numbers of the trip
+    """
+
+    e: Elements
+    loop: ParallelLoop
+    unit: tuple[Index, ...]
+    outer: Frame
+    written: frozenset[int] = frozenset()
+    kept: dict[int, Kept] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.frame = Frame({})
+        self.body: Computation = self.loop.loop.attributes["body"]
+        self.condition: Computation = self.loop.loop.attributes["condition"]
+        self.counting = Counting(self.loop, self.e.loads.index_type)
+
+    def run(self, stream: Callable[[], Asking] | None = None) -> Asking:
+        """Write the loop; ``stream`` writes what goes to memory in each trip."""
+        e = self.e
+        yield from self._begin()
+        section = e.scope.section()
+        self._place(section)
+        trips = self.loop.trips
+        if trips.kind == "known":
+            if not trips.count:
+                return
+            header, trip = self.counting.header(e, trips.count)
+            self.counting.place(e, self.frame, trip)
+            with e.within(e.scope.block(header)):
+                yield from self._trip(stream)
+            return
+        with e.within(e.scope.block("while (true)")):
+            root = trips.own or self.condition.root
+            axes = self.loop.owned.get((root, 0), (None,) * root.array.rank)
+            local = (0,) * sum(axis is None for axis in axes)
+            again = yield At(root, full_index(axes, self.unit, local), 0, self.frame)
+            e.scope.line(f"if (!{again}) break;")
+            yield from self._trip(stream)
+
+    def last(self, carried: Carried, local: Local) -> str:
+        """An element of the state after the last trip."""
+        number = carried.number
+        if number in self.counting.variables:
+            after = self.counting.variables[number].at(self.loop.trips.count or 0)
+            return literal(after, carried.shape.dtype)
+        return self.kept[number].at(local)
+
+    # ---- before the first trip ----------------------------------------------------------------------
+
+    def changing(self) -> Iterator[Carried]:
+        """The elements of the state that are kept in variables."""
+        for carried in self.loop.carried:
+            known = carried.role == "invariant" or carried.number in self.counting.variables
+            if not known and carried.number not in self.written:
+                yield carried
+
+    def first(self, carried: Carried, local: Local) -> At:
+        """What an element of the state is before the first trip."""
+        index = full_index(carried.axes, self.unit, local)
+        return At(self.loop.loop.operands[0], index, carried.number, self.outer)
+
+    def _begin(self) -> Asking:
+        e = self.e
+        for carried in self.changing():
+            kind = e.uses.type(carried.shape.dtype)
+            name = e.scope.names.fresh(f"state_{carried.number}")
+            kept = self.kept[carried.number] = Kept(name, carried.shape, carried.axes)
+            if kept.count > UNROLLED:
+                e.scope.line(f"{kind} {name}[{kept.count}];")
+                yield from self._fill(kept, partial(self.first, carried))
+                continue
+            every = local_indices(carried.shape, carried.axes)
+            values = yield from each(self.first(carried, local) for local in every)
+            if kept.count == 1:
+                e.scope.line(f"{kind} {name} = {values[0]};")
+            elif kept.count:
+                e.scope.line(f"{kind} {name}[{kept.count}] = {{{', '.join(values)}}};")
+
+    def _place(self, section: Scope) -> None:
+        """Tell where the state is for who asks in body and condition."""
+        places = self.e.places
+        states = self.body.parameters[0], self.condition.parameters[0]
+        fixed = frozenset(symbol.name for symbol in symbols_of(self.unit))
+        budget = [HOISTED]
+        init = self.loop.loop.operands[0]
+        for state in states:
+            for number, kept in self.kept.items():
+                places[self.frame, state, number] = kept
+            for carried in self.loop.carried:
+                if carried.role == "invariant":
+                    places[self.frame, state, carried.number] = Outside(
+                        init, carried.number, self.outer, section, fixed, budget
+                    )
+
+    # ---- a trip -------------------------------------------------------------------------------------
+
+    def _trip(self, stream: Callable[[], Asking] | None) -> Asking:
+        e = self.e
+        pairs: list[tuple[str, str]] = []
+        copies: list[tuple[Kept, Kept]] = []
+        for carried in self.changing():
+            kept = self.kept[carried.number]
+            if kept.count > UNROLLED:
+                fresh = e.scope.names.fresh(f"next_{carried.number}")
+                e.scope.line(f"{e.uses.type(kept.shape.dtype)} {fresh}[{kept.count}];")
+                following = Kept(fresh, kept.shape, kept.axes)
+                yield from self._fill(following, partial(self.next, carried))
+                copies.append((kept, following))
+                continue
+            every = list(local_indices(carried.shape, carried.axes))
+            values = yield from each(self.next(carried, local) for local in every)
+            pairs += zip(map(kept.at, every), values, strict=True)
+        if stream is not None:
+            yield from stream()
+        self._commit(pairs, copies)
+
+    def next(self, carried: Carried, local: Local) -> At:
+        """What an element of the state is after the trip."""
+        index = full_index(carried.axes, self.unit, local)
+        return At(self.body.root, index, carried.number, self.frame)
+
+    def _fill(self, kept: Kept, wanted: Callable[[Local], At]) -> Asking:
+        def one(local: Local) -> Asking:
+            value = yield wanted(local)
+            self.e.scope.line(f"{kept.at(local)} = {value};")
+
+        yield from every_local(self.e, kept.dims, one)
+
+    def _commit(self, pairs: list[tuple[str, str]], copies: list[tuple[Kept, Kept]]) -> None:
+        """The next state becomes the state: nobody needs the old one any more."""
+        e = self.e
+        kinds = {
+            kept.at(local): e.uses.type(kept.shape.dtype)
+            for kept in self.kept.values()
+            if kept.count <= UNROLLED
+            for local in local_indices(kept.shape, kept.axes)
+        }
+        gone: set[str] = set()
+        settled = []
+        for target, value in pairs:
+            needed = value in gone and value != target
+            settled.append(
+                (target, e.scope.declare(kinds[value], value, "last") if needed else value)
+            )
+            gone.add(target)
+        for target, value in settled:
+            if value != target:
+                e.scope.line(f"{target} = {value};")
+        for kept, following in copies:
+            block, at = e.loop(kept.count, "j")
+            block.line(f"{kept.name}[{at}] = {following.name}[{at}];")
