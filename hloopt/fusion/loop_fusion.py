@@ -10,7 +10,7 @@ What runs within a kernel, and how, ``analysis/parallel_loop`` says; the form is
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 from hloopt.analysis.custom_fusion import written_name
@@ -18,10 +18,10 @@ from hloopt.analysis.parallel_loop import fused_loop
 from hloopt.cost_models.registry import DEFAULT
 from hloopt.fusion.decision import Decision, forbid
 from hloopt.fusion.limits import check_counts
-from hloopt.fusion.loop_verdict import KERNELS, Verdict, judge
+from hloopt.fusion.loop_verdict import KERNELS, Verdict, judge, trips_text
 from hloopt.fusion.loop_wrap import is_read, wrap_loop
 from hloopt.fusion.naming import ModuleNames
-from hloopt.fusion.plan import FusionPlan
+from hloopt.fusion.plan import FusionPlan, LoopFacts, WayFacts
 from hloopt.fusion.scribe import Scribe, fusible_computations
 from hloopt.ir import Computation, Instruction, Module, edit, walk
 from hloopt.rewrite.pass_ import Pass, PassLog
@@ -126,9 +126,10 @@ class _Run:
         for loop in [entry for entry in computation if entry.opcode == "while"]:
             verdict = judge(loop, self.target)
             decision = self.decide(loop, verdict)
-            if decision:
-                self.fuse(loop, verdict, decision)
-            else:
+            self.scribe.plan.loops.append(
+                self.fuse(loop, verdict, decision) if decision else _facts(loop, verdict)
+            )
+            if not decision:
                 self.scribe.refused(loop, None, decision)
 
     def decide(self, loop: Instruction, verdict: Verdict) -> Decision:
@@ -145,16 +146,43 @@ class _Run:
             return advised
         return verdict.decision
 
-    def fuse(self, loop: Instruction, verdict: Verdict, decision: Decision) -> None:
+    def fuse(self, loop: Instruction, verdict: Verdict, decision: Decision) -> LoopFacts:
         """Make the kernel."""
-        way = verdict.fitting[0]
+        facts, way = _facts(loop, verdict), verdict.fitting[0]
         name = self.names.fresh("loop_fusion")
         fusion, sunk = wrap_loop(way.parallel, name, self.options.max_prologue)
         edit.set_attribute(fusion, "backend_config", written_name(fusion, KERNELS[way.kind]))
-        self.scribe.looped(loop.name, fusion, sunk, decision.comparison)
+        self.scribe.looped(facts.loop, fusion, sunk, decision.comparison)
         inner = fused_loop(fusion)
         assert inner is not None, "the form that kernels take"
-        self.is_fused |= dict.fromkeys(_only_from(inner.loop))
+        inside = tuple(_only_from(inner.loop))
+        self.is_fused |= dict.fromkeys(inside)
+        return replace(
+            facts,
+            fusion=fusion.name,
+            kernel=KERNELS[way.kind],
+            inside=tuple(computation.name for computation in inside),
+        )
+
+
+def _facts(loop: Instruction, verdict: Verdict) -> LoopFacts:
+    home = loop.computation
+    return LoopFacts(
+        home.name if home is not None else "",
+        loop.name,
+        tuple(
+            WayFacts(
+                KERNELS[way.kind],
+                way.parallel.units,
+                way.problem,
+                way.registers,
+                way.shared_bytes,
+                way.threads,
+            )
+            for way in verdict.ways
+        ),
+        trips_text(verdict.parallel.trips),
+    )
 
 
 def _only_from(loop: Instruction) -> Iterator[Computation]:

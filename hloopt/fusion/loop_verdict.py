@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Final
 
-from hloopt.analysis.parallel_loop import ParallelLoop, Way, ways
+from hloopt.analysis.parallel_loop import ParallelLoop, Trips, Way, ways
 from hloopt.fusion.decision import ALLOWED, Decision, forbid
 from hloopt.ir import Instruction
 from hloopt.targets import Target
 
-__all__ = ["KERNELS", "Verdict", "judge", "refusal_of"]
+__all__ = ["KERNELS", "Verdict", "judge", "refusal_of", "trips_text"]
 
-KERNELS = {"thread": "while-per-thread", "block": "while-per-block"}
+KERNELS: Final = {"thread": "while-per-thread", "block": "while-per-block"}
 """The kernel of each way."""
 
 
@@ -40,6 +41,22 @@ def judge(loop: Instruction, target: Target) -> Verdict:
         return Verdict(found, ALLOWED)
     # What keeps a whole block from running it is the last word: a block takes all that a thread takes.
     return Verdict(found, refusal_of(found[-1]))
+
+
+def trips_text(trips: Trips) -> str:
+    """How long a loop runs, in words."""
+    if trips.count is not None:
+        return f"{trips.count:,} trips"
+    most = f", at most {trips.most:,} trips" if trips.most is not None else ""
+    return f"{_TRIPS[trips.kind]}{most}"
+
+
+_TRIPS: Final = {
+    "known": "",
+    "scalar": "as long as one number says",
+    "element": "each unit as long as its own condition holds",
+    "gathered": "as long as all units together say",
+}
 
 
 def refusal_of(way: Way) -> Decision:

@@ -9,7 +9,7 @@ from hloopt.cost_models.model import Comparison
 from hloopt.fusion.decision import Decision
 from hloopt.types import Metadata
 
-__all__ = ["FusionPlan", "FusionStep", "Refusal"]
+__all__ = ["FusionPlan", "FusionStep", "LoopFacts", "Refusal", "WayFacts"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +56,47 @@ class Refusal:
     offset: int = -1
 
 
+@dataclass(frozen=True, slots=True)
+class WayFacts:
+    """One way to run a loop as one kernel.
+
+    kernel        its name: while-per-thread, while-per-block
+    units         how many units there are, one for each index of the parallel axes
+    problem       why it does not fit; empty where it does
+    registers     32-bit values a thread holds at once
+    shared_bytes  of a block
+    threads       of a block
+    time_us       of the whole loop, by the cost model; None where nobody was asked
+    """
+
+    kernel: str
+    units: int
+    problem: str = ""
+    registers: int = 0
+    shared_bytes: int = 0
+    threads: int = 0
+    time_us: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class LoopFacts:
+    """A ``while`` that was looked at, and the ways that were considered.
+
+    fusion  what it is called as one kernel; empty where it is none
+    kernel  which of the ways was taken
+    inside  the computations that only this loop reaches
+    trips   how long it runs, in words
+    """
+
+    computation: str
+    loop: str
+    ways: tuple[WayFacts, ...]
+    trips: str
+    fusion: str = ""
+    kernel: str = ""
+    inside: tuple[str, ...] = ()
+
+
 @dataclass
 class FusionPlan:
     """Steps in the order in which they were taken, and the last word on every pair refused.
@@ -63,6 +104,7 @@ class FusionPlan:
     strategy    the name of the pass
     cost_model  the one it asked, empty where it asks none
     target      the device the times are of
+    loops       those that were looked at, where the strategy makes kernels of loops
     """
 
     strategy: str
@@ -70,6 +112,7 @@ class FusionPlan:
     refusals: list[Refusal] = field(default_factory=list)
     cost_model: str = ""
     target: str = ""
+    loops: list[LoopFacts] = field(default_factory=list)
 
     def reasons(self) -> Counter[str]:
         """How often each reason was the last word."""

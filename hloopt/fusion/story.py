@@ -15,7 +15,7 @@ from typing import Final
 
 from hloopt.cost_models.model import Comparison
 from hloopt.fusion.ledger import Ledger
-from hloopt.fusion.plan import FusionStep, Refusal
+from hloopt.fusion.plan import FusionStep, LoopFacts, Refusal
 from hloopt.fusion.remedies import is_advisable, remedies
 from hloopt.fusion.story_parts import (
     PLUMBING,
@@ -83,7 +83,9 @@ class Story:
     times: Times | None = None
     model: str = ""
     kernels: dict[Place, KernelFacts] = field(default_factory=dict)
+    loops: dict[Place, LoopFacts] = field(default_factory=dict)
     _homes: dict[Place, list[KernelFacts]] = field(default_factory=dict)
+    _loop_of: dict[str, LoopFacts] = field(default_factory=dict)
     _said: dict[Place, list[_Said]] = field(default_factory=dict)
     _taken: dict[Place, list[_Taken]] = field(default_factory=dict)
 
@@ -118,6 +120,9 @@ class Story:
             ledger.put(place, members, results, body.kind)
 
     def _read(self, stage: Stage, ledger: Ledger) -> None:
+        for facts in stage.plan.loops:
+            self.loops[facts.computation, facts.loop] = facts
+            self._loop_of |= dict.fromkeys(facts.inside, facts)
         for step in stage.plan.steps:
             producers = dict(ledger.inside((step.computation, step.producer)))
             ledger.record(
@@ -170,7 +175,12 @@ class Story:
 
     def kernels_of(self, place: Place) -> tuple[KernelFacts, ...]:
         """The kernels that compute an instruction; several where it was copied."""
-        return tuple(self._homes.get(place, ()))
+        found = self._homes.get(place)
+        loop = self._loop_of.get(place[0])
+        if found is None and loop is not None:
+            whole = self.kernels.get((loop.computation, loop.fusion))
+            found = [whole] if whole is not None else []
+        return tuple(found or ())
 
     def edge(self, producer: Node, consumer: Node) -> Edge:
         """What became of one use of a result."""
@@ -334,7 +344,8 @@ class Story:
         for kernel in kernels:
             for member in kernel.members:
                 for taken in self._taken.get((home, member), ()):
-                    if taken.step.fusion == kernel.name or taken.members.keys() <= inside:
+                    is_of = taken.step.fusion == kernel.name or taken.members.keys() <= inside
+                    if is_of and taken.step.producer != taken.step.consumer:
                         joined[_joined(taken)] = None
         operands = (self.nodes.get((home, name)) for name in node.operands)
         users = (self.nodes.get((home, name)) for name in node.users)
@@ -343,7 +354,8 @@ class Story:
             *(self.edge(node, user) for user in users if user is not None),
         ]
         apart = tuple(edge for edge in edges if not edge.common and not edge.is_plumbing)
-        return Around(node, kernels, tuple(joined), apart, self._words(node, None))
+        loop = self.loops.get((home, node.name)) or self._loop_of.get(home)
+        return Around(node, kernels, tuple(joined), apart, self._words(node, None), loop)
 
     def lost(self, most: int) -> list[Lost]:
         """The refusals that cost most, by the times of strategies and cost model: one of each producer."""

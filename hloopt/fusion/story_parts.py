@@ -7,6 +7,7 @@ from typing import Final
 
 from hloopt.cost_models.model import Comparison
 from hloopt.fusion.decision import Decision
+from hloopt.fusion.plan import LoopFacts
 from hloopt.fusion.trail import Node
 
 __all__ = ["PLUMBING", "Around", "Edge", "Joined", "KernelFacts", "Lost", "Pair", "Word"]
@@ -105,13 +106,17 @@ class Pair:
 
 @dataclass(frozen=True, slots=True)
 class Around:
-    """One instruction: its kernels, how they came about, and its neighbours that are in none of them."""
+    """One instruction: its kernels, how they came about, and its neighbours that are in none of them.
+
+    ``loop`` tells of a ``while`` how it could run as one kernel; of what runs within such a kernel, whose.
+    """
 
     node: Node
     kernels: tuple[KernelFacts, ...]
     joined: tuple[Joined, ...]
     apart: tuple[Edge, ...]
     words: tuple[Word, ...] = ()
+    loop: LoopFacts | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -123,19 +123,25 @@ def _inline(fusion: Instruction, body: Computation, operands: tuple[Instruction,
         result.metadata = fusion.metadata
     outputs = body.root.operands if body.root.opcode == "tuple" else (body.root,)
     if body.root.opcode == "tuple":
-        _read_elements(fusion, result.operands)
+        _read_elements(fusion, result.operands, body.root.operands)
     edit.replace_uses(fusion, result)
     _remove(fusion, [copies[output] for output in outputs if output in copies])
     if body.root.opcode == "tuple" and not result.users and not result.is_root:
         edit.remove(result)
 
 
-def _read_elements(fusion: Instruction, elements: tuple[Instruction, ...]) -> None:
+def _read_elements(
+    fusion: Instruction, elements: tuple[Instruction, ...], inner: tuple[Instruction, ...]
+) -> None:
+    """Let readers of single outputs read what makes them, by the name it had where a read bore that."""
     for user in list(fusion.users):
         if user.opcode == "get-tuple-element" and not user.control_predecessors:
-            edit.replace_uses(user, elements[user.attributes["index"]])
+            number, name = user.attributes["index"], user.name
+            edit.replace_uses(user, elements[number])
             if not user.control_successors:
                 edit.remove(user)
+                if name == inner[number].name and elements[number].name != name:
+                    edit.rename(elements[number], name)
 
 
 def _remove(fusion: Instruction, made: list[Instruction]) -> None:

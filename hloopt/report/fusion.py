@@ -14,6 +14,7 @@ from hloopt.fusion.rewritten import Rewrite
 from hloopt.fusion.story_parts import Around, Edge, Joined, KernelFacts, Lost, Pair, Word
 from hloopt.fusion.trail import Given, Node
 from hloopt.report.console import table
+from hloopt.report.fusion_loop import show_loop
 from hloopt.report.rewritten import show_rewrites
 
 __all__ = ["show_around", "show_barriers", "show_lost", "show_pair", "times_text"]
@@ -193,6 +194,8 @@ def show_around(
         _line(
             console, f"  it is computed {len(around.kernels)} times, once in each of these kernels"
         )
+    if around.loop is not None:
+        show_loop(around.loop, node, console)
     _show_joined(around.joined, console)
     for word in around.words:
         _line(console, f"  {_word(word)}")

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import asdict
 from typing import Any
 
 from hloopt.cost_models.model import Comparison
 from hloopt.fusion.barriers import Barrier
+from hloopt.fusion.plan import LoopFacts
 from hloopt.fusion.story_parts import Around, Edge, Joined, KernelFacts, Lost, Pair, Word
 from hloopt.fusion.trail import Node
 
@@ -35,6 +37,7 @@ def around_json(around: Around) -> dict[str, Any]:
         "joined": [_joined_json(step) for step in around.joined],
         "apart": [_edge_json(edge) for edge in around.apart],
         "refusals": [_word_json(word) for word in around.words],
+        "loop": _loop_json(around.loop) if around.loop is not None else None,
     }
 
 
@@ -60,6 +63,20 @@ def barriers_json(rows: Iterable[Barrier]) -> list[dict[str, Any]]:
     return [
         {"code": row.code, "reason": row.reason, "instructions": list(row.names)} for row in rows
     ]
+
+
+def _loop_json(loop: LoopFacts) -> dict[str, Any]:
+    return {
+        "computation": loop.computation,
+        "name": loop.loop,
+        "fusion": loop.fusion or None,
+        "kernel": loop.kernel or None,
+        "trips": loop.trips,
+        "ways": [
+            {**asdict(way), "fits": not way.problem, "problem": way.problem or None}
+            for way in loop.ways
+        ],
+    }
 
 
 def _node_json(node: Node) -> dict[str, Any]:

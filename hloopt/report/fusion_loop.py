@@ -1,0 +1,33 @@
+"""How a loop could run as one kernel, for people."""
+
+from __future__ import annotations
+
+from rich.console import Console
+from rich.text import Text
+
+from hloopt.fusion.plan import LoopFacts, WayFacts
+from hloopt.fusion.trail import Node
+from hloopt.report.console import table
+
+__all__ = ["show_loop"]
+
+
+def show_loop(loop: LoopFacts, node: Node, console: Console) -> None:
+    """The ways that were considered; of what runs within a loop's kernel, whose that is."""
+    if (node.computation, node.name) != (loop.computation, loop.loop):
+        told = f"  it runs within %{loop.loop}, which is one kernel: {loop.kernel}"
+        console.print(Text(told), soft_wrap=True)
+        return
+    taken = f"one kernel: {loop.kernel}" if loop.kernel else "no kernel: its body runs step by step"
+    console.print(Text(f"  the loop ({loop.trips}) is {taken}"), soft_wrap=True)
+    made = table("way", "units", "threads", "registers", "shared", "time", "", left=1)
+    for way in loop.ways:
+        made.add_row(way.kernel, *_figures(way), way.problem or "fits")
+    console.print(made)
+
+
+def _figures(way: WayFacts) -> tuple[str, ...]:
+    """Of a way that does not fit, what there is: nobody asks on after the first problem."""
+    numbers = (way.units, way.threads, way.registers, way.shared_bytes)
+    shown = tuple(f"{number:,}" if number else "" for number in numbers)
+    return (*shown, f"{way.time_us:,.2f} us" if way.time_us is not None else "")
