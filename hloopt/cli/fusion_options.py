@@ -11,7 +11,7 @@ from hloopt.errors import UsageError
 
 if TYPE_CHECKING:
     from hloopt.fusion.advice import Advice
-    from hloopt.fusion.lock_file import Decisions, Group, Unfused
+    from hloopt.fusion.lock_file import Decisions, Group, LoopRow, Unfused
     from hloopt.fusion.lock_watcher import LockWatcher
     from hloopt.rewrite import Pipeline, Watcher
 
@@ -98,7 +98,9 @@ def _decisions(lock: str | None) -> Decisions | None:
     return read_decisions(lock) or None
 
 
-def locked_decisions() -> tuple[list[Group], list[Unfused]]:
+def locked_decisions() -> tuple[list[Group], list[Unfused], list[LoopRow]]:
     """What has been fused since the running command began, for ``--write-lock``."""
     watcher: LockWatcher | None = click.get_current_context().meta.get(_WATCHER)
-    return (watcher.groups, watcher.unfused) if watcher is not None else ([], [])
+    if watcher is None:
+        return [], [], []
+    return watcher.groups, watcher.unfused, watcher.loops

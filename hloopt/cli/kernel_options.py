@@ -191,12 +191,12 @@ class Selecting:
         from hloopt.fusion.lock_file import decisions_text, head_text
         from hloopt.kernels.lock import lock_text
 
-        groups, unfused = locked_decisions()
-        if self.entries or not (groups or unfused):
+        decisions = locked_decisions()
+        if self.entries or not any(decisions):
             text = lock_text(self.entries, self.instance.target, self.instance.device)
         else:
             text = head_text({})
-        write_text(self.write_lock, text + decisions_text(groups, unfused), "kernels.toml")
+        write_text(self.write_lock, text + decisions_text(*decisions), "kernels.toml")
 
 
 _LOCK = ("lock", "frozen")

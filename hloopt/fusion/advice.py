@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 from typing import Final, Protocol
 
 from hloopt.fusion.decision import Decision
-from hloopt.fusion.ledger import Ledgers
-from hloopt.ir import Instruction
+from hloopt.fusion.ledger import Ledgers, LoopMade
+from hloopt.ir import Computation, Instruction
 from hloopt.rewrite.pass_ import Pass
 
 __all__ = ["STRATEGIES", "Advice", "Adviser", "asks_advice", "is_strategy"]
@@ -74,6 +74,20 @@ class Advice:
         """A strategy has fused two: ``consumer`` is the name the other one had."""
         ledger = self.ledgers.of(fusion)
         ledger.joined(producer.name, consumer, fusion, multi_output=multi_output)
+
+    def prologue(self, loop: Instruction) -> tuple[str, ...] | None:
+        """The ops by name that are to join a loop's kernel; None where nobody has a say."""
+        for adviser in self.advisers:
+            ask = getattr(adviser, "prologue", None)
+            names = ask(loop) if ask is not None else None
+            if names is not None:
+                return tuple(names)
+        return None
+
+    def looked_at(self, home: Computation, made: LoopMade) -> None:
+        """What has become of a loop."""
+        if home.module is not None:
+            self.ledgers.open(home.module).loops[made.computation, made.name] = made
 
     def settle(self) -> None:
         """A strategy begins, or has come to its end."""

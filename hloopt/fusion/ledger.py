@@ -27,7 +27,9 @@ __all__ = [
     "Form",
     "Ledger",
     "Ledgers",
+    "LoopMade",
     "describe",
+    "describe_loop",
     "may_be_fused",
     "outputs_of",
     "users_inside",
@@ -57,6 +59,17 @@ class Form:
     calls: str = ""
 
 
+@dataclass(frozen=True, slots=True)
+class LoopMade:
+    """A ``while`` that was looked at, as it was: the kernel it has become, if any, and what joined that."""
+
+    computation: str
+    name: str
+    kernel: str
+    prologue: tuple[str, ...]
+    text: tuple[str, ...]
+
+
 @dataclass
 class Ledger:
     """The members of every fusion made in one module, by computation and the fusion's name.
@@ -64,6 +77,7 @@ class Ledger:
     outputs  the members whose results a fusion has
     configs  the backend_config of those with kernels made elsewhere
     forms    operands and results in order, where the ledger has begun
+    loops    what has become of each loop, by computation and name
     before   what may be fused, by computation and name, as it was before the first strategy (``begin``)
 
     Which of the fusions are left, and what they are called, is known when a strategy begins and when it has
@@ -76,6 +90,7 @@ class Ledger:
     kinds: dict[tuple[str, str], str] = field(default_factory=dict)
     configs: dict[tuple[str, str], str] = field(default_factory=dict)
     forms: dict[tuple[str, str], Form] = field(default_factory=dict, repr=False)
+    loops: dict[tuple[str, str], LoopMade] = field(default_factory=dict, repr=False)
     before: dict[str, dict[str, Before]] = field(default_factory=dict, repr=False)
     _fusions: dict[tuple[str, str], Instruction] = field(default_factory=dict, repr=False)
 
@@ -240,6 +255,16 @@ def describe(instruction: Instruction) -> str:
     """Shape, opcode and operands: what tells an instruction that is no longer what it was."""
     operands = ", ".join(operand.name for operand in instruction.operands)
     return f"{instruction.name} = {instruction.shape} {instruction.opcode}({operands})"
+
+
+def describe_loop(loop: Instruction) -> tuple[str, ...]:
+    """What tells a ``while`` that is no longer what it was: its state, its condition and its body."""
+    attributes = loop.attributes
+    return (
+        str(loop.shape),
+        *map(describe, attributes["condition"]),
+        *map(describe, attributes["body"]),
+    )
 
 
 def may_be_fused(instruction: Instruction) -> bool:

@@ -7,12 +7,28 @@ from dataclasses import replace
 from hashlib import blake2b
 
 from hloopt.fusion.decision import Decision, forbid
-from hloopt.fusion.ledger import Form, Ledger, Ledgers, outputs_of, users_inside
-from hloopt.fusion.lock_file import Decisions, Group, PairRow, Unfused
+from hloopt.fusion.homes import fusible_computations
+from hloopt.fusion.ledger import (
+    Form,
+    Ledger,
+    Ledgers,
+    describe_loop,
+    outputs_of,
+    users_inside,
+)
+from hloopt.fusion.lock_file import Decisions, Group, LoopRow, PairRow, Unfused
 from hloopt.fusion.naming import name_number
 from hloopt.ir import Computation, Instruction, Module
 
-__all__ = ["LockAdviser", "digest", "groups_of", "pair_means", "unfused_of"]
+__all__ = [
+    "LockAdviser",
+    "digest",
+    "groups_of",
+    "loop_problem",
+    "loops_of",
+    "pair_means",
+    "unfused_of",
+]
 
 _DIGITS = 16
 _CALLS = "fused_computation"
@@ -48,7 +64,33 @@ class LockAdviser:
             if _is_in(row, home) and pair_means(row, producer, consumer, ledger):
                 words = f"{row.reason} ({row.title})" if row.reason else row.title
                 return Decision(row.wanted, "advised", words=words)
+        if producer is consumer:
+            return self._by_loop(producer)
         return self._by_fusion(home, ledger.members(producer), ledger.members(consumer))
+
+    def prologue(self, loop: Instruction) -> tuple[str, ...] | None:
+        """The ops by name that joined a loop's kernel."""
+        row = self._row_of(loop)
+        return row.prologue if row is not None and row.kernel else None
+
+    def _by_loop(self, loop: Instruction) -> Decision | None:
+        row = self._row_of(loop)
+        if row is None:
+            return None
+        if not row.kernel:
+            return forbid("advised", words=f"no kernel of {self.decisions.name} is the loop")
+        return Decision(True, "advised", words=f"{row.kernel} of {self.decisions.name}")
+
+    def _row_of(self, loop: Instruction) -> LoopRow | None:
+        home = loop.computation
+        module = home.module if home is not None else None
+        if home is None or module is None:
+            return None
+        place = module.name, home.name
+        for row in self.decisions.loops:
+            if (*row.place, row.name) == (*place, loop.name) and not loop_problem(row, loop):
+                return row
+        return None
 
     def _by_fusion(
         self, home: Computation, producers: Sequence[str], consumers: Sequence[str]
@@ -69,6 +111,13 @@ class LockAdviser:
             group = groups[0]
             return Decision(True, "advised", words=f"{group.name} of {self.decisions.name}")
         return forbid("advised", words=f"no fusion of {self.decisions.name} has both")
+
+
+def loop_problem(row: LoopRow, loop: Instruction) -> str:
+    """Why a row is not about a loop of its name; empty where it is."""
+    if row.signature and row.signature != digest(describe_loop(loop)):
+        return "the loop is no longer what it was"
+    return ""
 
 
 def _is_in(row: PairRow, home: Computation) -> bool:
@@ -168,11 +217,30 @@ def _numbered(groups: list[Group]) -> list[Group]:
     return [replace(group, calls=names[at]) for at, group in enumerate(groups)]
 
 
+def loops_of(ledger: Ledger) -> list[LoopRow]:
+    """The loops of a ledger that were looked at, as a lock file holds them."""
+    return [
+        LoopRow(
+            ledger.module,
+            made.computation,
+            made.name,
+            made.kernel,
+            made.prologue,
+            digest(made.text) if made.kernel else "",
+        )
+        for made in ledger.loops.values()
+    ]
+
+
 def unfused_of(ledger: Ledger, module: Module) -> list[Unfused]:
-    """What could have been fused and stands by itself after all strategies, by computation."""
+    """What could have been fused and stands by itself after all strategies, by computation.
+
+    Nothing stands by itself within a loop that is one kernel.
+    """
     found = []
+    homes = {home.name: home for home in fusible_computations(module)}
     for computation, rows in ledger.before.items():
-        home = module.computations.get(computation)
+        home = homes.get(computation)
         alone = [
             name
             for name, _ in sorted(rows.items(), key=lambda pair: pair[1].rank)

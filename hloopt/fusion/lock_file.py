@@ -28,6 +28,19 @@ instruction may be in several.  ``outputs`` names those whose results it gives, 
 alone, ``operands`` what it reads, in the order of its parameters, ``backend_config`` what the kernel of
 a ``kCustom`` fusion is made by, ``calls`` its computation, whose number tells which was made first.
 
+::
+
+    [[loop]]
+    module = "jit_f"
+    computation = "main"
+    name = "while.5"
+    kernel = "while-per-thread"
+    prologue = ["constant.1", "broadcast.2"]
+    signature = "77c1..."
+
+A ``loop`` with a ``kernel`` is that kernel, which computes ``prologue`` before the first trip; without one it
+runs step by step.
+
 ``unfused`` are kernels of their own, too.  What is in neither is left to the strategy.  ``fuse`` and
 ``nofuse`` are about pairs, by the patterns of ``rewrite/naming.py``; module and computation may be left out.
 
@@ -52,6 +65,7 @@ __all__ = [
     "VERSION",
     "Decisions",
     "Group",
+    "LoopRow",
     "PairRow",
     "Unfused",
     "decisions_text",
@@ -63,8 +77,8 @@ __all__ = [
 ]
 
 VERSION: Final = 1
-_TOP: Final = ("version", "target", "device", "kernel", "fusion", "unfused", "fuse", "nofuse")
-_LISTS: Final = ("kernel", "fusion", "unfused", "fuse", "nofuse")
+_LISTS: Final = ("kernel", "fusion", "loop", "unfused", "fuse", "nofuse")
+_TOP: Final = ("version", "target", "device", *_LISTS)
 _GROUP: Final = (
     "module",
     "computation",
@@ -77,6 +91,7 @@ _GROUP: Final = (
     "backend_config",
     "signature",
 )
+_LOOP: Final = ("module", "computation", "name", "kernel", "prologue", "signature")
 _UNFUSED: Final = ("module", "computation", "instructions")
 _PAIR: Final = ("producer", "consumer", "module", "computation", "reason")
 _KINDS: Final = ("kLoop", "kInput", "kOutput", "kCustom")
@@ -123,6 +138,23 @@ class Unfused:
 
 
 @dataclass(frozen=True, slots=True)
+class LoopRow:
+    """A ``while``: the kernel it is, with ``prologue`` in it; no ``kernel`` where it runs step by step."""
+
+    module: str
+    computation: str
+    name: str
+    kernel: str = ""
+    prologue: tuple[str, ...] = ()
+    signature: str = ""
+
+    @property
+    def place(self) -> tuple[str, str]:
+        """Module and computation."""
+        return self.module, self.computation
+
+
+@dataclass(frozen=True, slots=True)
 class PairRow:
     """What a user wants of all pairs that two patterns mean; ``title`` is what messages call the row.
 
@@ -146,9 +178,10 @@ class Decisions:
     groups: tuple[Group, ...] = ()
     unfused: tuple[Unfused, ...] = ()
     pairs: tuple[PairRow, ...] = ()
+    loops: tuple[LoopRow, ...] = ()
 
     def __bool__(self) -> bool:
-        return bool(self.groups or self.unfused or self.pairs)
+        return bool(self.groups or self.unfused or self.pairs or self.loops)
 
 
 def string(text: str) -> str:
@@ -166,9 +199,21 @@ def head_text(rows: Mapping[str, str]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def decisions_text(groups: Iterable[Group], unfused: Iterable[Unfused]) -> str:
+def decisions_text(
+    groups: Iterable[Group], unfused: Iterable[Unfused], loops: Iterable[LoopRow] = ()
+) -> str:
     """The tables of decisions; the same in the same order give the same text."""
     lines: list[str] = []
+    for loop in loops:
+        lines += ["", "[[loop]]"]
+        lines += [
+            f"{key} = {string(getattr(loop, key))}" for key in ("module", "computation", "name")
+        ]
+        if loop.kernel:
+            lines.append(f"kernel = {string(loop.kernel)}")
+        lines += _list("prologue", loop.prologue) if loop.prologue else []
+        if loop.signature:
+            lines.append(f"signature = {string(loop.signature)}")
     for group in groups:
         lines += ["", "[[fusion]]"]
         lines += [
@@ -251,12 +296,15 @@ def read_decisions(path: str) -> Decisions:
         _unfused(row, f"{path}: unfused[{number}]")
         for number, row in enumerate(found.get("unfused", ()))
     )
+    loops = tuple(
+        _loop(row, f"{path}: loop[{number}]") for number, row in enumerate(found.get("loop", ()))
+    )
     pairs = tuple(
         _pair(row, f"{path}: {key}[{number}]", wanted=key == "fuse")
         for key in ("nofuse", "fuse")
         for number, row in enumerate(found.get(key, ()))
     )
-    return Decisions(path, groups, unfused, pairs)
+    return Decisions(path, groups, unfused, pairs, loops)
 
 
 def _check_keys(row: Mapping[str, Any], known: Sequence[str], where: str) -> None:
@@ -288,6 +336,21 @@ def _group(row: Mapping[str, Any], where: str) -> Group:
         text_of(row, "backend_config", where) if "backend_config" in row else "",
         _names(row, "operands", where) if "operands" in row else (),
         text_of(row, "calls", where) if "calls" in row else "",
+    )
+
+
+def _loop(row: Mapping[str, Any], where: str) -> LoopRow:
+    _check_keys(row, _LOOP, where)
+    module, computation, name = (
+        text_of(row, key, where) for key in ("module", "computation", "name")
+    )
+    return LoopRow(
+        module,
+        computation,
+        name.removeprefix("%"),
+        text_of(row, "kernel", where) if "kernel" in row else "",
+        _names(row, "prologue", where) if "prologue" in row else (),
+        text_of(row, "signature", where) if "signature" in row else "",
     )
 
 

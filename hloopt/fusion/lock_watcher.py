@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from hloopt.fusion.advice import is_strategy
 from hloopt.fusion.ledger import Ledgers
-from hloopt.fusion.lock_adviser import groups_of, unfused_of
-from hloopt.fusion.lock_file import Group, Unfused
+from hloopt.fusion.lock_adviser import groups_of, loops_of, unfused_of
+from hloopt.fusion.lock_file import Group, LoopRow, Unfused
 from hloopt.fusion.locked_fusion import LockedFusion
 from hloopt.ir import Module
 from hloopt.rewrite import Pass, Watcher
@@ -16,13 +16,15 @@ __all__ = ["LockWatcher"]
 class LockWatcher(Watcher):
     """Names come from before the first strategy, fusions are those after the last one.
 
-    ``ledgers`` are those of the advice that the passes get; ``groups`` and ``unfused`` are of all modules.
+    ``ledgers`` are those of the advice that the passes get; ``groups``, ``loops`` and ``unfused`` are of
+    all modules.
     """
 
     def __init__(self, ledgers: Ledgers) -> None:
         self._ledgers = ledgers
         self.groups: list[Group] = []
         self.unfused: list[Unfused] = []
+        self.loops: list[LoopRow] = []
 
     def before(self, number: int, instance: Pass, module: Module) -> None:
         """Note the names before the first strategy."""
@@ -33,4 +35,5 @@ class LockWatcher(Watcher):
         """Keep what has become of them."""
         ledger = self._ledgers.open(module)
         self.groups += groups_of(ledger)
+        self.loops += loops_of(ledger)
         self.unfused += unfused_of(ledger, module)

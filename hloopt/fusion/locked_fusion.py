@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -13,7 +13,7 @@ from hloopt.fusion.decision import Decision, forbid
 from hloopt.fusion.homes import fusible_computations
 from hloopt.fusion.in_place import decide_in_place
 from hloopt.fusion.ledger import Ledger, describe, may_be_fused
-from hloopt.fusion.lock_adviser import digest
+from hloopt.fusion.lock_adviser import digest, loop_problem
 from hloopt.fusion.lock_file import Decisions, Group, PairRow, read_decisions
 from hloopt.fusion.naming import name_number
 from hloopt.fusion.scribe import Scribe, root_opcode
@@ -46,9 +46,13 @@ class LockedFusion(Pass):
         decisions = read_decisions(self.lock)
         scribe = Scribe(self.name, log)
         homes = {computation.name: computation for computation in fusible_computations(module)}
-        stale = list(_stale_pairs(decisions, module, homes.values()))
+        stale = [
+            *_stale_pairs(decisions, module, homes.values()),
+            *_stale_loops(decisions, module, homes),
+        ]
         mine = [group for group in decisions.groups if group.module == module.name]
-        if decisions.groups and not mine:
+        known = mine or any(row.module == module.name for row in decisions.loops)
+        if decisions.groups and not known:
             stale.append(f"it has no fusion of {module.name}")
         made: list[tuple[Group, Instruction]] = []
         ranks: dict[Computation, dict[Instruction, int]] = {}
@@ -221,6 +225,21 @@ def _merge(member: Instruction, fusion: Instruction, kind: str) -> Instruction:
     return apply.merge_siblings(fusion, member, kind)
 
 
+def _stale_loops(
+    decisions: Decisions, module: Module, homes: Mapping[str, Computation]
+) -> Iterable[str]:
+    """The loops of a file that the module does not have, or has otherwise."""
+    for row in decisions.loops:
+        if row.module != module.name:
+            continue
+        home = homes.get(row.computation)
+        loop = home.by_name.get(row.name) if home is not None else None
+        if loop is None or loop.opcode != "while":
+            yield f"there is no while called %{row.name} in {row.computation}"
+        elif problem := loop_problem(row, loop):
+            yield f"%{row.name}: {problem}"
+
+
 def _stale_pairs(
     decisions: Decisions, module: Module, homes: Iterable[Computation]
 ) -> Iterable[str]:
@@ -243,6 +262,8 @@ def _nothing_for(row: PairRow, homes: list[Computation]) -> str:
     made = {entry for home in homes for entry in home if row.producer.matches(entry)}
     read = {operand for entry in made for operand in entry.operands}
     for entry in (entry for home in homes for entry in home if row.consumer.matches(entry)):
+        if entry.opcode == "while" and entry in made:
+            return ""
         beside = {near for operand in entry.operands for near in (operand, *_through(operand))}
         if not beside.isdisjoint(made) or (entry not in made and not beside.isdisjoint(read)):
             return ""

@@ -17,6 +17,7 @@ from hloopt.analysis.custom_fusion import written_name
 from hloopt.analysis.parallel_loop import fused_loop
 from hloopt.cost_models.registry import DEFAULT
 from hloopt.fusion.decision import Decision, forbid
+from hloopt.fusion.ledger import LoopMade, describe_loop
 from hloopt.fusion.limits import check_counts
 from hloopt.fusion.loop_verdict import KERNELS, Verdict, judge, trips_text
 from hloopt.fusion.loop_wrap import is_read, wrap_loop
@@ -131,6 +132,8 @@ class _Run:
             )
             if not decision:
                 self.scribe.refused(loop, None, decision)
+                made = LoopMade(computation.name, loop.name, "", (), ())
+                self.scribe.advice.looked_at(computation, made)
 
     def decide(self, loop: Instruction, verdict: Verdict) -> Decision:
         """The answer about one loop: does it fit, what does the user want, does it gain anything."""
@@ -148,15 +151,22 @@ class _Run:
 
     def fuse(self, loop: Instruction, verdict: Verdict, decision: Decision) -> LoopFacts:
         """Make the kernel."""
-        facts, way = _facts(loop, verdict), verdict.fitting[0]
+        home = loop.computation
+        assert home is not None, "a loop of a computation"
+        facts, way, text = _facts(loop, verdict), verdict.fitting[0], describe_loop(loop)
+        only = self.scribe.advice.prologue(loop)
         name = self.names.fresh("loop_fusion")
-        fusion, sunk = wrap_loop(way.parallel, name, self.options.max_prologue)
+        names = set(only) if only is not None else None
+        fusion, sunk = wrap_loop(way.parallel, name, self.options.max_prologue, names)
         edit.set_attribute(fusion, "backend_config", written_name(fusion, KERNELS[way.kind]))
         self.scribe.looped(facts.loop, fusion, sunk, decision.comparison)
         inner = fused_loop(fusion)
         assert inner is not None, "the form that kernels take"
         inside = tuple(_only_from(inner.loop))
         self.is_fused |= dict.fromkeys(inside)
+        prologue = tuple(op.name for op in sunk)
+        made = LoopMade(facts.computation, facts.loop, KERNELS[way.kind], prologue, text)
+        self.scribe.advice.looked_at(home, made)
         return replace(
             facts,
             fusion=fusion.name,

@@ -30,12 +30,16 @@ _MOVES: Final = _VIEWS | {"concatenate", "iota", "pad"}
 
 
 def sunk_into(
-    loop: Instruction, first: Sequence[Instruction], invariant: AbstractSet[int], most: int
+    loop: Instruction,
+    first: Sequence[Instruction],
+    invariant: AbstractSet[int],
+    most: int,
+    only: AbstractSet[str] | None = None,
 ) -> tuple[Instruction, ...]:
     """The ops that go into a loop's kernel, operands first, at most ``most``.
 
     ``loop`` has a tuple of its own for operand, whose elements are ``first``; ``invariant`` are the numbers of
-    those that the body hands on.
+    those that the body hands on.  ``only`` names all that may go, where somebody has a say.
     """
     order = _elemental(first)
     free = _free(order)
@@ -44,7 +48,7 @@ def sunk_into(
     inside: set[Instruction] = set()
     wanted = set(first)
     for op in reversed(order):
-        if op not in wanted or len(inside) == most:
+        if op not in wanted or len(inside) == most or not (only is None or op.name in only):
             continue
         is_cheap = op in free or op.opcode in _VIEWS
         is_alone = not op.is_root and all(user is entry or user in inside for user in op.users)

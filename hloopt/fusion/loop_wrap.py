@@ -32,13 +32,13 @@ def _invariant(parallel: ParallelLoop) -> set[int]:
 
 
 def wrap_loop(
-    parallel: ParallelLoop, name: str, most: int
+    parallel: ParallelLoop, name: str, most: int, only: AbstractSet[str] | None = None
 ) -> tuple[Instruction, tuple[Instruction, ...]]:
     """Put a fusion in the place of a loop; the fusion, and the ops that it computes before the first trip.
 
-    At most ``most`` ops; those that nobody else needs are gone afterwards.  Elements of the state that nobody
-    reads are no results, and those that the body hands on are read where they come from.  The loop's name, and
-    those of the reads of its elements, stay within the fusion.
+    At most ``most`` ops, and ``only`` those named, where that is given; those that nobody else needs are gone
+    afterwards.  Elements of the state that nobody reads are no results, and those that the body hands on are
+    read where they come from.  The loop's name, and those of the reads of its elements, stay within the fusion.
     """
     loop = parallel.loop
     _own_state(loop)
@@ -46,7 +46,7 @@ def wrap_loop(
     _read_elements(loop)
     _read_invariants(loop, invariant)
     reads = [user for user in loop.users if user.opcode == "get-tuple-element"]
-    sunk = sunk_into(loop, loop.operands[0].operands, invariant, most)
+    sunk = sunk_into(loop, loop.operands[0].operands, invariant, most, only)
     fusion = _fusion(loop, sunk, reads, name)
     _hand_over(loop, fusion, reads)
     _remove(loop, sunk)

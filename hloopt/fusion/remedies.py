@@ -50,6 +50,7 @@ OPTIONS: Final[dict[str, tuple[Remedy, ...]]] = {
     "horizontal-parameters": (Remedy("parameter_bytes"),),
     "horizontal-outputs": (Remedy("outputs"), Remedy("loop_outputs")),
     "out-of-fuel": (Remedy("fuel", -1),),
+    "loop-slower": (Remedy("always", value=True),),
 }
 """By code: the options of passes that set the limit, those that a pass does not have left out."""
 
@@ -69,6 +70,9 @@ HELD: Final = frozenset({
     "reduction-and-transpose", "transpose-would-become-loop", "transpose-without-tiles",
     "triton-unsupported", "triton-not-tiled", "horizontal-alone", "horizontal-layout", "horizontal-other-users",
     "horizontal-outputs", "horizontal-parameters",
+    # No kernel can run the loop.
+    "loop-side-effect", "loop-not-flat", "loop-mixes", "loop-gathered-condition", "loop-state-too-large",
+    "loop-op", "loop-no-results",
 })  # fmt: skip
 """Reasons that hold whatever a user's rule or lock file says."""
 
