@@ -14,7 +14,7 @@ import pytest
 import hloopt
 from harness import compile_everywhere
 from hloopt.runtime.emulator import EmulatorDevice
-from loops import resized
+from loop_programs import resized
 
 KEY = np.array([3, 14], np.uint32)
 

@@ -7,10 +7,14 @@ they are written here in plain JAX and need no gymnax.
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from dumping import Program, main
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+# isort: split
+from dumping import Program, main  # it sets flags before JAX is there
 
 # isort: split
 import jax

@@ -29,11 +29,14 @@ jax.config.update("jax_hlo_source_file_canonicalization_regex", ".*/samples/")
 
 @dataclass(frozen=True)
 class Program:
-    """A function and its arrays; ``recorded`` says whether its outputs are worth their bytes in git."""
+    """A function and its arrays.
+
+    recorded  True: inputs and outputs are; False: inputs alone; None: neither, they are not worth their bytes
+    """
 
     function: Callable[..., Any]
     inputs: Sequence[Any]
-    recorded: bool = True
+    recorded: bool | None = True
 
 
 def dump(name: str, program: Program, folder: Path) -> None:
@@ -47,6 +50,8 @@ def dump(name: str, program: Program, folder: Path) -> None:
     compiled = jax.jit(entry, keep_unused=True).lower(*inputs).compile()
     (text,) = Path(DUMPS).glob(f"module_*.jit_{name}.before_optimizations.txt")
     shutil.copyfile(text, folder / f"{name}.hlo")
+    if program.recorded is None:
+        return
     arrays = {f"in_{number}": value for number, value in enumerate(inputs)}
     if program.recorded:
         outputs = jax.tree.leaves(compiled(*inputs))
@@ -58,7 +63,5 @@ def main(programs: Mapping[str, Program], folder: Path) -> None:
     """Make the programs that the command line names, or all."""
     for name in sys.argv[1:] or programs:
         dump(name, programs[name], folder)
-        print(
-            name, (folder / f"{name}.hlo").stat().st_size, (folder / f"{name}.npz").stat().st_size
-        )
+        print(*(f"{path.name} {path.stat().st_size}" for path in folder.glob(f"{name}.[hn]*")))
     shutil.rmtree(DUMPS)
