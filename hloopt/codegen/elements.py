@@ -10,11 +10,14 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
+from itertools import product
+from math import prod
 from typing import TYPE_CHECKING, TypeAlias, TypeVar
 
 from hloopt.analysis.index import Index, Symbol, linearize
+from hloopt.analysis.parallel_loop import ParallelLoop
 from hloopt.analysis.region import Region
 from hloopt.codegen.device import Uses
 from hloopt.codegen.positions import position_of
@@ -26,8 +29,20 @@ from hloopt.types import ArrayShape, leaves
 
 if TYPE_CHECKING:
     from hloopt.codegen.loads import Loads
+    from hloopt.codegen.loops.running import Running
 
-__all__ = ["At", "Elements", "Emission", "Emit", "Frame", "Place", "Pointers", "each", "framed"]
+__all__ = [
+    "At",
+    "Elements",
+    "Emission",
+    "Emit",
+    "Frame",
+    "Place",
+    "Pointers",
+    "each",
+    "every",
+    "framed",
+]
 
 T = TypeVar("T")
 
@@ -73,6 +88,26 @@ def each(wanted: Iterable[At]) -> Generator[At, str, list[str]]:
     return names
 
 
+def every(
+    e: Elements,
+    sizes: Sequence[int],
+    hint: str,
+    one: Callable[[Sequence[Index]], Generator[At, str, None]],
+) -> Generator[At, str, None]:
+    """Do something at every place of a space: written out where ``e.unrolled`` allows it, else by loops."""
+    if prod(sizes) <= e.unrolled:
+        for place in product(*(range(size) for size in sizes)):
+            yield from one([Index(at) for at in place])
+        return
+    with ExitStack() as blocks:
+        position = []
+        for size in sizes:
+            block, at = e.loop(size, hint)
+            blocks.enter_context(e.within(block))
+            position.append(at)
+        yield from one(position)
+
+
 def framed(frame: Frame, emission: Generator[At, str, T]) -> Generator[At, str, T]:
     """What a generator asks, asked in another frame."""
     answer: str | None = None
@@ -100,8 +135,10 @@ class Elements:
     """Writes elements of a region into a block of a function.
 
     ``scope`` is where the next statement goes; ``within`` changes it for a while.  ``places`` are the leaves
-    of values that are kept somewhere, frame by frame; ``ranges`` the names whose bounds are known; ``unrolled``
-    is how many elements of a reduce or dot are written out one by one at most.
+    of values that are kept somewhere, frame by frame; ``ranges`` the names whose bounds are known; ``owned``
+    the axes of parallel loops that dimensions lie along; ``unrolled`` is how many elements of a reduce or dot
+    are written out one by one at most.  ``loops`` and ``runs`` are what is known of loops inside, and those that
+    have been written.
     """
 
     def __init__(
@@ -112,10 +149,13 @@ class Elements:
         self.uses = uses
         self.scope = scope
         self.loads = loads
-        self.frames: dict[tuple[Frame, Instruction], Frame] = {}
+        self.frames: dict[tuple[object, ...], Frame] = {}
         self.places: dict[tuple[Frame, Instruction, int], Place] = {}
         self.ranges: dict[str, Index] = {}
+        self.owned: dict[tuple[Instruction, int], tuple[int | None, ...]] = {}
         self.unrolled = 0
+        self.loops: dict[Instruction, ParallelLoop] = {}
+        self.runs: list[Running] = []
         self._top = Frame({})
         self.frame = self._top
         self._emitters = _emitters()

@@ -11,7 +11,7 @@ from hloopt.ir.walk import called_computations
 __all__ = ["ELEMENTAL", "elemental_problem"]
 
 ELEMENTAL = frozenset({
-    "add-dependency", "bitcast", "bitcast-convert", "broadcast", "call", "concatenate", "constant",
+    "add-dependency", "bitcast", "bitcast-convert", "broadcast", "call", "concatenate", "conditional", "constant",
     "convolution", "dot", "dynamic-slice", "dynamic-update-slice", "fusion", "gather",
     "get-dimension-size", "get-tuple-element", "iota", "map", "opt-barrier", "pad", "parameter",
     "partition-id", "reduce",

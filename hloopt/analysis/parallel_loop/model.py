@@ -7,10 +7,11 @@ the first trip to the last.  No unit reads what another unit computes.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from math import prod
 from typing import Literal, TypeAlias
 
+from hloopt.analysis.induction import Affine
 from hloopt.ir import Instruction
 from hloopt.types import ArrayShape
 
@@ -40,10 +41,12 @@ class Carried:
     number  its index in the tuple
     role    invariant: the body hands it on, it is read where it lies in memory;
             uniform: along no axis, every unit computes all of it;
-            owned: each unit has its part along the axes;
-            streamed: owned or uniform, and all the body does to it is one dynamic-update-slice (``update``)
-            whose operand nothing else reads: what is written goes straight to the result
+            owned: each unit has its part along the axes, all of them;
+            streamed: all the body does to it is one dynamic-update-slice (``update``) whose operand nothing
+            else reads: what is written goes straight to the result; along all axes, or along none, where
+            every unit has all that is written (or nobody, where it follows from collected reduces)
     axes    of its dimensions
+    covered streamed, and the trips write every element, so that none of the first state is left
     """
 
     number: int
@@ -51,6 +54,7 @@ class Carried:
     role: Role
     axes: Axes
     update: Instruction | None = None
+    covered: bool = False
 
     @property
     def local_dims(self) -> tuple[int, ...]:
@@ -96,8 +100,14 @@ class ParallelLoop:
                a unit; what is not in it can be computed by any unit at any index
     trips      how long it runs
     mixing     what kept other dimensions from being parallel, first things first
-    collected  reduces over parallel axes whose results, and what follows from them (``after``), only go into
-               streamed elements of the state: each trip leaves a value, and nobody waits for it
+    collected  reduces over parallel axes whose results, and what follows from them (``after``, with the
+               dynamic-update-slices at the end), only go into streamed elements of the state: each trip leaves
+               a value, and nobody waits for it.  The operand of each lies along all axes and all of these are
+               reduced (local dimensions may be kept or reduced); the trips are known; ``after`` takes
+               collected results, and otherwise only what is the same before and after the loop: constants,
+               invariant elements, ``counters``, and what is computed from them; the parts that the
+               dynamic-update-slices write do not overlap
+    counters   scalar elements of the state that are ``first + t * step`` in trip t, counted from 0
     obstacle   why it can be no kernel at all, whatever the axes; None where it can
     """
 
@@ -109,6 +119,7 @@ class ParallelLoop:
     mixing: tuple[Mixing, ...] = ()
     collected: tuple[Instruction, ...] = ()
     after: frozenset[Instruction] = frozenset()
+    counters: Mapping[int, Affine] = field(default_factory=dict)
     obstacle: Mixing | None = None
 
     @property

@@ -12,6 +12,7 @@ from typing import Final
 from hloopt.codegen.elemental import (
     bits,
     calls,
+    control,
     indexing,
     linear,
     movement,
@@ -33,5 +34,6 @@ EMITTERS: Final[Mapping[str, Emit]] = MappingProxyType(
         **linear.EMITTERS,
         **random.EMITTERS,
         **calls.EMITTERS,
+        **control.EMITTERS,
     }
 )

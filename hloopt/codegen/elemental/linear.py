@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Generator, Mapping, Sequence
 from contextlib import ExitStack
 from typing import Final
 
@@ -10,7 +10,7 @@ from hloopt.analysis.contraction import accumulator
 from hloopt.analysis.index import Index
 from hloopt.analysis.windows import window_dims
 from hloopt.codegen.elemental.window import window_position
-from hloopt.codegen.elements import At, Elements, Emission, Emit
+from hloopt.codegen.elements import At, Elements, Emission, Emit, every
 from hloopt.codegen.scalars import convert, literal, scalar_op
 from hloopt.interpret.linear import sum_type
 from hloopt.ir import Instruction
@@ -53,16 +53,14 @@ def _dot(e: Elements, instruction: Instruction, index: _Position, leaf: int) -> 
     wide = accumulator(kind)
     dims = DotDims.of(instruction.attributes)
     total = e.scope.variable(e.uses.type(wide), f"{instruction.name}_sum", literal(0, wide))
-    with ExitStack() as blocks:
-        contracted = []
-        for dimension in dims.lhs_contracting:
-            block, at = e.loop(lhs.array.dims[dimension], "k")
-            blocks.enter_context(e.within(block))
-            contracted.append(at)
+
+    def one(contracted: Sequence[Index]) -> Generator[At, str, None]:
         left_at, right_at = dot_positions(instruction, index, tuple(contracted))
         left = yield At(lhs, left_at)
         right = yield At(rhs, right_at)
         _accumulate(e, total, wide, kind, (left, lhs.array.dtype), (right, rhs.array.dtype))
+
+    yield from every(e, [lhs.array.dims[at] for at in dims.lhs_contracting], "k", one)
     return _result(e, total, wide, kind, instruction)
 
 

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from contextlib import ExitStack
+from collections.abc import Generator, Mapping, Sequence
 from typing import Final
 
 from hloopt.analysis.index import Index
-from hloopt.codegen.elements import At, Elements, Emission, Emit, each
+from hloopt.codegen.elements import At, Elements, Emission, Emit, each, every
 from hloopt.codegen.reducer import Reducer
 from hloopt.ir import Instruction
 
@@ -49,12 +48,15 @@ def _reduce(e: Elements, instruction: Instruction, index: _Position, leaf: int) 
     reduced = set(instruction.attributes["dimensions"])
     kept = iter(index)
     position = [Index(0) if at in reduced else next(kept) for at in range(len(dims))]
-    with ExitStack() as blocks:
-        # One element is at the place of its result, where what it is computed from may be known already.
-        for at in sorted(at for at in reduced if dims[at] != 1):
-            block, position[at] = e.loop(dims[at], "r")
-            blocks.enter_context(e.within(block))
+    # One element is at the place of its result, where what it is computed from may be known already.
+    along = sorted(at for at in reduced if dims[at] != 1)
+
+    def one(places: Sequence[Index]) -> Generator[At, str, None]:
+        for at, place in zip(along, places, strict=True):
+            position[at] = place
         yield from fold(e, reducer, names, inputs, tuple(position))
+
+    yield from every(e, [dims[at] for at in along], "r", one)
     return finish(e, reducer, names, instruction, index, leaf)
 
 

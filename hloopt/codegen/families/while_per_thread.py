@@ -7,11 +7,11 @@ from contextlib import AbstractContextManager, nullcontext
 from hloopt.analysis.index import Index, delinearize
 from hloopt.analysis.parallel_loop import Axes, Carried
 from hloopt.codegen.elemental.indexing import starts
-from hloopt.codegen.elements import At, Emission, framed
+from hloopt.codegen.elements import At, Emission, every, framed
 from hloopt.codegen.families.loop import strided
 from hloopt.codegen.loops.coverage import writes_all
 from hloopt.codegen.loops.places import full_index, local_dims
-from hloopt.codegen.loops.running import UNROLLED, Asking, Local, Running, every_local
+from hloopt.codegen.loops.running import UNROLLED, Asking, Local, Running
 from hloopt.codegen.positions import position_of
 from hloopt.codegen.scope import Scope
 from hloopt.codegen.writer import FunctionWriter
@@ -78,7 +78,7 @@ class _Unit:
 
         if self.loop.results(carried.number):
             with self._whose(carried.axes):
-                yield from every_local(self.e, carried.local_dims, one)
+                yield from every(self.e, carried.local_dims, "j", one)
 
     def _store_last(self, carried: Carried) -> Asking:
         def one(local: Local) -> Asking:
@@ -88,7 +88,7 @@ class _Unit:
 
         if self.loop.results(carried.number):
             with self._whose(carried.axes):
-                yield from every_local(self.e, carried.local_dims, one)
+                yield from every(self.e, carried.local_dims, "j", one)
 
     def _store_at(self, number: int, index: tuple[Index, ...], value: str) -> None:
         for leaf in self.loop.results(number):
@@ -116,7 +116,7 @@ class _Unit:
             self._store_at(carried.number, where, value)
 
         with self._whose(carried.axes):
-            yield from every_local(self.e, local_dims(part.array, carried.axes), one)
+            yield from every(self.e, local_dims(part.array, carried.axes), "j", one)
 
 
 EMITTERS = {"while-per-thread": emit}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import product
 from math import prod
@@ -36,21 +36,15 @@ def local_dims(shape: ArrayShape, axes: Axes) -> tuple[int, ...]:
     return tuple(size for size, axis in zip(shape.dims, axes, strict=True) if axis is None)
 
 
-def local_indices(shape: ArrayShape, axes: Axes) -> Iterator[tuple[int, ...]]:
+def local_indices(shape: ArrayShape, axes: Axes) -> Iterator[tuple[Index, ...]]:
     """Every index of what a unit has, first dimension slowest."""
-    return product(*(range(size) for size in local_dims(shape, axes)))
+    return product(*(map(Index, range(size)) for size in local_dims(shape, axes)))
 
 
-def full_index(
-    axes: Axes, unit: tuple[Index, ...], local: tuple[Index, ...] | tuple[int, ...]
-) -> tuple[Index, ...]:
+def full_index(axes: Axes, unit: tuple[Index, ...], local: Sequence[Index]) -> tuple[Index, ...]:
     """The index in the whole array of an element that a unit has."""
     rest = iter(local)
-    index = []
-    for axis in axes:
-        at = unit[axis] if axis is not None else next(rest)
-        index.append(Index(at) if isinstance(at, int) else at)
-    return tuple(index)
+    return tuple(unit[axis] if axis is not None else next(rest) for axis in axes)
 
 
 def symbols_of(index: Collection[Index]) -> Iterator[Symbol]:
@@ -87,7 +81,7 @@ class Kept(Place):
         """How many variables there are."""
         return prod(self.dims)
 
-    def at(self, local: tuple[Index, ...] | tuple[int, ...]) -> str:
+    def at(self, local: Sequence[Index]) -> str:
         """The variable of a local index, to be read or set."""
         if self.count == 1:
             return self.name

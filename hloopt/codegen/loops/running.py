@@ -3,49 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterator, Sequence
-from contextlib import ExitStack
 from dataclasses import dataclass, field
 from functools import partial
-from itertools import product
-from math import prod
 from typing import Final, TypeAlias
 
 from hloopt.analysis.index import Index
 from hloopt.analysis.parallel_loop import Carried, ParallelLoop
-from hloopt.codegen.elements import At, Elements, Frame, each
+from hloopt.codegen.elements import At, Elements, Emission, Frame, each, every
 from hloopt.codegen.loops.counting import Counting
 from hloopt.codegen.loops.places import Kept, Outside, full_index, local_indices, symbols_of
 from hloopt.codegen.scalars import literal
 from hloopt.codegen.scope import Scope
 from hloopt.ir import Computation
 
-__all__ = ["HOISTED", "UNROLLED", "Asking", "Local", "Running", "every_local"]
+__all__ = ["HOISTED", "UNROLLED", "Asking", "Local", "Running"]
 
-UNROLLED: Final = 64
+UNROLLED: Final = 16
 """So many local elements at most are written out one by one; more are gone through by loops in C."""
 
 HOISTED: Final = 32
 """So many elements of what a loop only reads are read before it, and kept, at most."""
 
 Asking = Generator[At, str, None]
-Local: TypeAlias = "tuple[Index, ...] | tuple[int, ...]"
-
-
-def every_local(e: Elements, dims: Sequence[int], one: Callable[[Local], Asking]) -> Asking:
-    """Do something for every local index: one by one where there are few, else in a loop."""
-    if prod(dims) <= UNROLLED:
-        for local in product(*(range(size) for size in dims)):
-            yield from one(local)
-        return
-    with ExitStack() as blocks:
-        position = []
-        for size in dims:
-            at = Index(0)
-            if size != 1:
-                block, at = e.loop(size, "j")
-                blocks.enter_context(e.within(block))
-            position.append(at)
-        yield from one(tuple(position))
+Local: TypeAlias = Sequence[Index]
 
 
 @dataclass
@@ -71,6 +51,7 @@ class Running:
         self.body: Computation = self.loop.loop.attributes["body"]
         self.condition: Computation = self.loop.loop.attributes["condition"]
         self.counting = Counting(self.loop, self.e.loads.index_type)
+        self.e.owned.update(self.loop.owned)
 
     def run(self, stream: Callable[[], Asking] | None = None) -> Asking:
         """Write the loop; ``stream`` writes what goes to memory in each trip."""
@@ -90,7 +71,7 @@ class Running:
         with e.within(e.scope.block("while (true)")):
             root = trips.own or self.condition.root
             axes = self.loop.owned.get((root, 0), (None,) * root.array.rank)
-            local = (0,) * sum(axis is None for axis in axes)
+            local = [Index(0) for axis in axes if axis is None]
             again = yield At(root, full_index(axes, self.unit, local), 0, self.frame)
             e.scope.line(f"if (!{again}) break;")
             yield from self._trip(stream)
@@ -102,6 +83,12 @@ class Running:
             after = self.counting.variables[number].at(self.loop.trips.count or 0)
             return literal(after, carried.shape.dtype)
         return self.kept[number].at(local)
+
+    def after(self, carried: Carried, index: tuple[Index, ...]) -> Emission:
+        """An element of the state after the last trip, at an index of the whole array."""
+        if carried.number in self.counting.variables:
+            return self.last(carried, ())
+        return (yield from self.kept[carried.number].element(self.e, index))
 
     # ---- before the first trip ----------------------------------------------------------------------
 
@@ -127,8 +114,8 @@ class Running:
                 e.scope.line(f"{kind} {name}[{kept.count}];")
                 yield from self._fill(kept, partial(self.first, carried))
                 continue
-            every = local_indices(carried.shape, carried.axes)
-            values = yield from each(self.first(carried, local) for local in every)
+            locals_ = local_indices(carried.shape, carried.axes)
+            values = yield from each(self.first(carried, local) for local in locals_)
             if kept.count == 1:
                 e.scope.line(f"{kind} {name} = {values[0]};")
             elif kept.count:
@@ -165,9 +152,9 @@ class Running:
                 yield from self._fill(following, partial(self.next, carried))
                 copies.append((kept, following))
                 continue
-            every = list(local_indices(carried.shape, carried.axes))
-            values = yield from each(self.next(carried, local) for local in every)
-            pairs += zip(map(kept.at, every), values, strict=True)
+            locals_ = list(local_indices(carried.shape, carried.axes))
+            values = yield from each(self.next(carried, local) for local in locals_)
+            pairs += zip(map(kept.at, locals_), values, strict=True)
         if stream is not None:
             yield from stream()
         self._commit(pairs, copies)
@@ -182,7 +169,7 @@ class Running:
             value = yield wanted(local)
             self.e.scope.line(f"{kept.at(local)} = {value};")
 
-        yield from every_local(self.e, kept.dims, one)
+        yield from every(self.e, kept.dims, "j", one)
 
     def _commit(self, pairs: list[tuple[str, str]], copies: list[tuple[Kept, Kept]]) -> None:
         """The next state becomes the state: nobody needs the old one any more."""

@@ -1,0 +1,168 @@
+"""Branches and loops inside a kernel, by one thread.
+
+A conditional with little to compute computes all branches and chooses; a larger one branches, and computes all
+that is wanted of it under one ``if``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from itertools import product
+from typing import Final
+
+from hloopt.analysis.index import Index
+from hloopt.analysis.parallel_loop import parallel_loop
+from hloopt.codegen.elements import At, Elements, Emission, Emit, Frame, each
+from hloopt.codegen.loops.running import UNROLLED, Running
+from hloopt.interpret.control import branches
+from hloopt.ir import Computation, Instruction
+from hloopt.kernels.problem import unsupported
+from hloopt.types import ArrayShape, leaves
+
+__all__ = ["EMITTERS", "PREDICATED"]
+
+PREDICATED: Final = 16
+"""Branches of so many cheap instructions at most are all computed, and one result is chosen."""
+
+_Position = tuple[Index, ...]
+_FREE: Final = frozenset({"parameter", "constant", "tuple", "get-tuple-element", "copy"})
+
+
+def _conditional(e: Elements, instruction: Instruction, index: _Position, leaf: int) -> Emission:
+    called = list(branches(instruction))
+    frames = [_frame(e, instruction, number, branch) for number, branch in enumerate(called)]
+    selector = instruction.operands[0]
+    which = yield At(selector)
+    tests = _tests(selector, which, len(called))
+    kind = e.uses.type(_leaves(instruction)[leaf].dtype)
+    if all(map(_is_cheap, called)):
+        roots = zip(called, frames, strict=True)
+        values = yield from each(At(branch.root, index, leaf, frame) for branch, frame in roots)
+        choice = values[-1]
+        for test, value in reversed(list(zip(tests, values, strict=False))):
+            choice = f"{test} ? {value} : {choice}"
+        return e.scope.declare(kind, choice, instruction.name)
+    wanted = _together(e, instruction, index, leaf)
+    names = []
+    for number, _ in wanted:
+        kind = e.uses.type(_leaves(instruction)[number].dtype)
+        names.append(e.scope.variable(kind, instruction.name))
+    outer = e.scope
+    for number, (branch, frame) in enumerate(zip(called, frames, strict=True)):
+        if number == 0:
+            block = outer.block(f"if ({tests[0]})") if tests else outer.block("")
+        elif number < len(tests):
+            block = outer.otherwise(f"else if ({tests[number]})")
+        else:
+            block = outer.otherwise()
+        with e.within(block):
+            asked = [At(branch.root, place, part, frame) for part, place in wanted]
+            for name, value in zip(names, (yield from each(asked)), strict=True):
+                e.scope.line(f"{name} = {value};")
+    for (part, place), name in zip(wanted, names, strict=True):
+        e.remember(instruction, place, part, name)
+    return names[wanted.index((leaf, index))]
+
+
+def _frame(e: Elements, instruction: Instruction, number: int, branch: Computation) -> Frame:
+    key = (e.frame, instruction, number)
+    found = e.frames.get(key)
+    if found is None:
+        found = e.frames[key] = e.enter(branch, [instruction.operands[1 + number]])
+    return found
+
+
+def _tests(selector: Instruction, which: str, count: int) -> list[str]:
+    """What must hold for each branch but the last, those before having been ruled out."""
+    if selector.array.dtype.is_pred:
+        return [which]
+    return [f"{which} == {number}" for number in range(count - 1)]
+
+
+def _leaves(instruction: Instruction) -> list[ArrayShape]:
+    return [shape for shape in leaves(instruction.shape) if isinstance(shape, ArrayShape)]
+
+
+def _is_cheap(branch: Computation) -> bool:
+    working = [one for one in branch if one.opcode not in _FREE]
+    return len(working) <= PREDICATED and all(
+        (one.op.is_elementwise and not one.op.transcendentals) or one.opcode in _MOVING
+        for one in working
+    )
+
+
+_MOVING: Final = frozenset(
+    {"broadcast", "reshape", "slice", "transpose", "bitcast", "reverse", "iota", "concatenate"}
+)
+
+
+def _together(
+    e: Elements, instruction: Instruction, index: _Position, leaf: int
+) -> list[tuple[int, _Position]]:
+    """The elements that are computed under one ``if``: with a loop around, all that the unit has."""
+    shapes = _leaves(instruction)
+    axes = e.owned.get((instruction, leaf))
+    found = [(leaf, index)]
+    for number, shape in enumerate(shapes):
+        along = e.owned.get((instruction, number))
+        if axes is not None and along is not None and set(along) <= {*axes, None}:
+            at = {axis: place for axis, place in zip(axes, index, strict=True) if axis is not None}
+            sizes = [
+                [Index(0)] if axis is not None else list(map(Index, range(size)))
+                for axis, size in zip(along, shape.dims, strict=True)
+            ]
+            places = [
+                tuple(
+                    at[axis] if axis is not None else place
+                    for axis, place in zip(along, local, strict=True)
+                )
+                for local in product(*sizes)
+            ]
+            if len(places) <= UNROLLED:
+                found += [(number, place) for place in places]
+        elif shape.dims == shapes[leaf].dims:
+            found.append((number, index))
+    return list(dict.fromkeys(found))
+
+
+def _while(e: Elements, instruction: Instruction, index: _Position, leaf: int) -> Emission:
+    loop = e.loops.get(instruction)
+    if loop is None:
+        loop = e.loops[instruction] = parallel_loop(instruction, collect=False)
+    if loop.obstacle is not None:
+        raise unsupported(
+            loop.obstacle.instruction, f"has no place in a kernel: {loop.obstacle.words}"
+        )
+    if loop.trips.kind == "gathered":
+        raise unsupported(instruction, "runs until all of its elements are done; a thread has one")
+    carried = loop.carried[leaf]
+    if carried.role == "invariant":
+        return (yield At(instruction.operands[0], index, leaf))
+    places = {axis: at for axis, at in zip(carried.axes, index, strict=True) if axis is not None}
+    unit = tuple(places.get(axis, Index(0)) for axis in range(len(loop.sizes)))
+    running = _ran(e, instruction, unit, places)
+    if running is None:
+        running = Running(e, loop, unit, e.frame)
+        yield from running.run()
+        e.runs.append(running)
+        e.scope.remember(_run_key(running), "done")
+    return (yield from running.after(carried, index))
+
+
+def _run_key(running: Running) -> tuple[object, ...]:
+    return ("while", running.outer, running.loop.loop, running.unit)
+
+
+def _ran(
+    e: Elements, instruction: Instruction, unit: _Position, axes: Collection[int]
+) -> Running | None:
+    """A run of the loop, in a block around, of a unit that is the same along the axes."""
+    for running in reversed(e.runs):
+        if running.loop.loop is instruction and running.outer is e.frame:
+            same = all(running.unit[axis] == unit[axis] for axis in axes)
+            if same and e.scope.known(_run_key(running)) is not None:
+                return running
+    return None
+
+
+EMITTERS: Final[Mapping[str, Emit]] = {"conditional": _conditional, "while": _while}
