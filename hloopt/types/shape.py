@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from itertools import accumulate
 from math import prod
 from typing import TypeAlias
 
@@ -160,6 +161,20 @@ class TupleShape:
     def byte_size(self) -> int:
         """Bytes of all leaves together; the table of pointers is not counted."""
         return sum(element.byte_size for element in self.elements)
+
+    @cached_property
+    def leaves(self) -> tuple[ArrayShape | BufferShape, ...]:
+        """What ``leaves`` gives, remembered."""
+        return tuple(leaves(self))
+
+    @cached_property
+    def first_leaves(self) -> tuple[int, ...]:
+        """For each element the number of its first leaf."""
+        counts = (
+            len(element.leaves) if isinstance(element, TupleShape) else 1
+            for element in self.elements
+        )
+        return tuple(accumulate(counts, initial=0))[:-1]
 
 
 @dataclass(frozen=True)

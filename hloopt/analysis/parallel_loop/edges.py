@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from hloopt.analysis.parallel_loop.model import Mixing, Node
@@ -11,22 +12,33 @@ from hloopt.ir import Computation, Instruction
 from hloopt.ir.walk import has_side_effect
 from hloopt.types import ArrayShape, TupleShape, leaves
 
-__all__ = ["Graph", "graph_of", "leaf_count", "shape_of"]
+__all__ = ["SAME", "Graph", "graph_of", "leaf_count", "nodes_of", "reached", "shape_of"]
 
-_OPAQUE = frozenset({"custom-call", "rng", "rng-get-and-update-state", "set-dimension-size"})
+SAME = frozenset({"copy", "opt-barrier", "add-dependency", "domain"})
+"""Ops whose result is their first operand."""
+
+_OPAQUE = frozenset({"rng", "rng-get-and-update-state", "set-dimension-size", "get-dimension-size",
+                     "dynamic-reshape"})  # fmt: skip
+_ENTERED = frozenset({"call", "conditional", "fusion", "while"})
 
 
 def leaf_count(instruction: Instruction) -> int:
     """The number of arrays in an instruction's result."""
-    return sum(1 for _ in leaves(instruction.shape))
+    shape = instruction.shape
+    return len(shape.leaves) if isinstance(shape, TupleShape) else 1
+
+
+def nodes_of(instruction: Instruction) -> Iterator[Node]:
+    """The arrays in an instruction's result."""
+    for leaf in range(leaf_count(instruction)):
+        yield instruction, leaf
 
 
 def shape_of(node: Node) -> ArrayShape:
     """The array of a node."""
     instruction, number = node
-    if isinstance(instruction.shape, ArrayShape):
-        return instruction.shape
-    shape = list(leaves(instruction.shape))[number]
+    whole = instruction.shape
+    shape = whole.leaves[number] if isinstance(whole, TupleShape) else whole
     assert isinstance(shape, ArrayShape)
     return shape
 
@@ -37,19 +49,48 @@ class Graph:
 
     ops       instructions that compute
     same      pairs of nodes of which the second is the first under another name
+    chosen    pairs of a node that says which computation runs, or how often, and one of the results
+    loops     nested loops
     obstacle  the first instruction that no kernel can run
     """
 
     ops: list[Instruction] = field(default_factory=list)
     same: list[tuple[Node, Node]] = field(default_factory=list)
+    chosen: list[tuple[Node, Node]] = field(default_factory=list)
+    loops: list[Instruction] = field(default_factory=list)
     obstacle: Mixing | None = None
+
+    def users(self) -> dict[Node, list[Node]]:
+        """For each node those that need it; the state is not linked from trip to trip."""
+        found: dict[Node, list[Node]] = defaultdict(list)
+        for source, target in (*self.same, *self.chosen):
+            found[source].append(target)
+        for instruction in self.ops:
+            results = list(nodes_of(instruction))
+            for operand in instruction.operands:
+                for node in nodes_of(operand):
+                    found[node] += results
+        return found
+
+
+def reached(users: Mapping[Node, list[Node]], start: Iterable[Node]) -> dict[Node, None]:
+    """The nodes that need one of ``start``, themselves included."""
+    found: dict[Node, None] = {}
+    pending = list(start)
+    while pending:
+        node = pending.pop()
+        if node not in found:
+            found[node] = None
+            pending += users.get(node, ())
+    return found
 
 
 def graph_of(loop: Instruction) -> Graph:
     """Body and condition of a ``while``; its state is not linked from trip to trip."""
     graph = Graph()
-    _walk(graph, loop.attributes["condition"], set())
-    _walk(graph, loop.attributes["body"], set())
+    seen: set[Computation] = set()
+    _walk(graph, loop.attributes["condition"], seen)
+    _walk(graph, loop.attributes["body"], seen)
     return graph
 
 
@@ -60,12 +101,15 @@ def _walk(graph: Graph, computation: Computation, seen: set[Computation]) -> Non
     seen.add(computation)
     for instruction in computation:
         problem = _problem(instruction)
-        if problem and graph.obstacle is None:
-            graph.obstacle = Mixing(instruction, problem)
         if problem:
+            if graph.obstacle is None:
+                graph.obstacle = Mixing(instruction, problem)
             continue
         for called in _entered(instruction):
             _walk(graph, called, seen)
+        if instruction.opcode == "while":
+            graph.loops.append(instruction)
+        graph.chosen += _choices(instruction)
         pairs = list(_pairs(instruction))
         graph.same += pairs
         if not pairs and instruction.opcode not in ("parameter", "tuple"):
@@ -74,19 +118,21 @@ def _walk(graph: Graph, computation: Computation, seen: set[Computation]) -> Non
 
 def _problem(instruction: Instruction) -> str:
     opcode = instruction.opcode
+    named = f"{opcode} {instruction.name}"
+    if opcode == "custom-call":
+        target = instruction.attributes.get("custom_call_target", "")
+        return f'{named} calls "{target}", which is not code of this module'
     if instruction.op.family in ("host", "async", "collective") or opcode in _OPAQUE:
-        return f"{opcode} runs outside of kernels"
-    if has_side_effect(instruction) and opcode not in ("while", "conditional", "call"):
-        return f"{opcode} does more than make its result"
+        return f"{named} runs outside of kernels"
+    if opcode not in _ENTERED and has_side_effect(instruction):
+        return f"{named} does more than make its result"
     for shape in leaves(instruction.shape):
         if not isinstance(shape, ArrayShape):
-            return f"{opcode} has a result that is no array"
+            return f"{named} has a result that is no array"
         if not shape.dtype.is_array:
-            return (
-                f"{opcode} has a {shape.dtype.name} among its results, which orders what is outside"
-            )
+            return f"{named} has a {shape.dtype.name}, which orders what is outside of kernels"
         if shape.is_dynamic:
-            return f"{opcode} has a bounded dynamic dimension"
+            return f"{named} has a bounded dynamic dimension"
     return ""
 
 
@@ -100,22 +146,32 @@ def _entered(instruction: Instruction) -> tuple[Computation, ...]:
     return tuple(branches(instruction)) if instruction.opcode == "conditional" else ()
 
 
+def _choices(instruction: Instruction) -> Iterator[tuple[Node, Node]]:
+    if instruction.opcode == "conditional":
+        for node in nodes_of(instruction):
+            yield (instruction.operands[0], 0), node
+    elif instruction.opcode == "while":
+        condition, body = _entered(instruction)
+        for end in (instruction, body.parameters[0], condition.parameters[0]):
+            for node in nodes_of(end):
+                yield (condition.root, 0), node
+
+
 def _pairs(instruction: Instruction) -> Iterator[tuple[Node, Node]]:
     opcode = instruction.opcode
     if opcode == "get-tuple-element":
         source = instruction.operands[0]
         assert isinstance(source.shape, TupleShape)
-        index = instruction.attributes["index"]
-        before = sum(len(list(leaves(shape))) for shape in source.shape.elements[:index])
+        before = source.shape.first_leaves[instruction.attributes["index"]]
         for leaf in range(leaf_count(instruction)):
             yield (source, before + leaf), (instruction, leaf)
     elif opcode == "tuple":
         number = 0
         for operand in instruction.operands:
-            for leaf in range(leaf_count(operand)):
-                yield (operand, leaf), (instruction, number)
+            for node in nodes_of(operand):
+                yield node, (instruction, number)
                 number += 1
-    elif opcode in ("copy", "opt-barrier", "add-dependency", "domain"):
+    elif opcode in SAME:
         yield from _whole(instruction.operands[0], instruction)
     elif opcode in ("call", "fusion"):
         (called,) = _entered(instruction)

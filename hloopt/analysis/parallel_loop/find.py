@@ -2,20 +2,21 @@
 
 1. Values that depend on nothing but invariants, constants, numbers counted by ``iota`` and small elements of
    the state that do so themselves are free: any unit may compute any element of them.
-2. Dimensions of all other values are tied into classes, op by op (``ties``); a class is mixed where an op
+2. Dimensions of all other values are tied into classes, op by op (``classes``); a class is mixed where an op
    reads such a value at other indices than its own along it.
-3. Of the classes that nobody mixes, those that the heaviest elements of the state have in common are the axes.
+3. Of the classes that nobody mixes, sets that elements of the state have in common may be the axes; taken is
+   the one in which units share most of the work.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
-from functools import cached_property
+from collections.abc import Collection
 from typing import Final
 
-from hloopt.analysis.parallel_loop.edges import Graph, graph_of, leaf_count, shape_of
+from hloopt.analysis.parallel_loop.classes import Classes, Dim, Mixed
+from hloopt.analysis.parallel_loop.collect import Collected, Collector
+from hloopt.analysis.parallel_loop.edges import Graph, graph_of, reached, shape_of
 from hloopt.analysis.parallel_loop.model import (
     Axes,
     Carried,
@@ -25,8 +26,7 @@ from hloopt.analysis.parallel_loop.model import (
     Role,
     Trips,
 )
-from hloopt.analysis.parallel_loop.ties import relations
-from hloopt.analysis.trip_count import trip_bounds
+from hloopt.analysis.parallel_loop.state import State
 from hloopt.ir import Computation, Instruction
 from hloopt.types import ArrayShape, TupleShape
 
@@ -34,8 +34,6 @@ __all__ = ["FREE_ELEMENTS", "parallel_loop"]
 
 FREE_ELEMENTS: Final = 16
 """An element of the state of so many elements at most may be computed by every unit alike."""
-
-_Dim = tuple[Instruction, int, int]
 
 
 def parallel_loop(loop: Instruction, *, collect: bool = True) -> ParallelLoop:
@@ -49,7 +47,7 @@ def parallel_loop(loop: Instruction, *, collect: bool = True) -> ParallelLoop:
         obstacle = graph.obstacle
     if obstacle is not None:
         return ParallelLoop(loop, (), (), {}, Trips("scalar"), obstacle=obstacle)
-    return _Finder(loop, graph).find()
+    return _Finder(loop, graph, collect).find()
 
 
 def _state_obstacle(loop: Instruction) -> Mixing | None:
@@ -68,231 +66,174 @@ def _kind(shape: object) -> str:
     return "tuple" if isinstance(shape, TupleShape) else str(shape)
 
 
-@dataclass
-class _Classes:
-    """Dimensions that are tied together."""
-
-    parents: dict[_Dim, _Dim] = field(default_factory=dict)
-
-    def find(self, dim: _Dim) -> _Dim:
-        root = dim
-        while (above := self.parents.get(root, root)) != root:
-            root = above
-        while dim != root:
-            self.parents[dim], dim = root, self.parents.get(dim, dim)
-        return root
-
-    def tie(self, one: _Dim, other: _Dim) -> None:
-        one, other = self.find(one), self.find(other)
-        if one != other:
-            self.parents[other] = one
-
-
 class _Finder:
-    def __init__(self, loop: Instruction, graph: Graph) -> None:
-        self.loop = loop
+    def __init__(self, loop: Instruction, graph: Graph, collect: bool) -> None:
         self.graph = graph
-        self.body: Computation = loop.attributes["body"]
-        self.condition: Computation = loop.attributes["condition"]
-        self.state = self.body.parameters[0]
-        self.invariant = {
-            number
-            for number, value in enumerate(self.body.root.operands)
-            if _is_read(value, self.state, number)
-        }
-        self.classes = _Classes()
-        self.mixed: dict[_Dim, Mixing] = {}
+        self.state = State(loop)
+        self.users = graph.users()
+        self.owned = self._owned()
+        self.classes = Classes(self.owned)
+        self.collector = Collector(self.state, graph, self.users, self.owned)
+        self.collect = collect
 
-    # ---- 1: what depends on the index of a unit -----------------------------------------------------
-
-    @cached_property
-    def owned(self) -> frozenset[Node]:
+    def _owned(self) -> dict[Node, None]:
         """The nodes that are not free."""
-        shapes = [shape_of((self.state, number)) for number in range(leaf_count(self.state))]
+        state = self.state
+        changing = [number for number in range(state.count) if number not in state.invariant]
         leaves = {
             number
-            for number, shape in enumerate(shapes)
-            if number not in self.invariant and shape.elements > FREE_ELEMENTS
+            for number in changing
+            if shape_of((state.parameter, number)).elements > FREE_ELEMENTS
         }
         while True:
-            owned = self._reached(leaves)
-            more = {
-                number
-                for number in range(len(shapes))
-                if number not in self.invariant and (self.body.root, number) in owned
-            }
+            starts = [
+                (parameter, number)
+                for parameter in (state.parameter, state.condition.parameters[0])
+                for number in sorted(leaves)
+            ]
+            owned = reached(self.users, starts)
+            more = {number for number in changing if (state.body.root, number) in owned}
             if more <= leaves:
                 return owned
             leaves |= more
 
-    def _reached(self, leaves: Iterable[int]) -> frozenset[Node]:
-        users = self._users
-        found: set[Node] = set()
-        pending: list[Node] = []
-        for number in leaves:
-            pending += [(self.state, number), (self.condition.parameters[0], number)]
-        while pending:
-            node = pending.pop()
-            if node not in found:
-                found.add(node)
-                pending += users[node]
-        return frozenset(found)
-
-    @cached_property
-    def _users(self) -> dict[Node, list[Node]]:
-        users: dict[Node, list[Node]] = defaultdict(list)
-        for source, target in self.graph.same:
-            users[source].append(target)
-        for instruction in self.graph.ops:
-            results = [(instruction, leaf) for leaf in range(leaf_count(instruction))]
-            for operand in instruction.operands:
-                for leaf in range(leaf_count(operand)):
-                    users[operand, leaf] += results
-        return users
-
-    # ---- 2: ties ------------------------------------------------------------------------------------
-
-    def tie(self) -> None:
-        for source, target in self._same():
-            if source in self.owned and target in self.owned:
-                for dim in range(shape_of(source).rank):
-                    self.classes.tie((*source, dim), (*target, dim))
-        for instruction in self.graph.ops:
-            for relation in relations(instruction):
-                operand = instruction.operands[relation.operand]
-                if (operand, 0) not in self.owned:
-                    continue
-                if relation.result is not None:
-                    for leaf in range(leaf_count(instruction)):
-                        self.classes.tie(
-                            (operand, 0, relation.dim), (instruction, leaf, relation.result)
-                        )
-        for instruction in self.graph.ops:
-            self._mix(instruction)
-        for node in self.owned:
-            self._alone(node)
-
-    def _same(self) -> Iterator[tuple[Node, Node]]:
-        yield from self.graph.same
-        parameter = self.condition.parameters[0]
-        for number in range(leaf_count(self.state)):
-            if number not in self.invariant:
-                yield (self.body.root, number), (self.state, number)
-                yield (self.state, number), (parameter, number)
-
-    def _mix(self, instruction: Instruction) -> None:
-        for relation in relations(instruction):
-            operand = instruction.operands[relation.operand]
-            if relation.result is None and (operand, 0) in self.owned:
-                size = operand.array.dims[relation.dim]
-                words = (
-                    f"{instruction.opcode} {instruction.name} mixes the {size} elements of"
-                    f" dimension {relation.dim} of {operand.name}"
+    def _tie(self) -> None:
+        state = self.state
+        self.classes.link(self.graph.same)
+        parameter = state.condition.parameters[0]
+        for number in range(state.count):
+            if number not in state.invariant:
+                pairs = (
+                    ((state.body.root, number), (state.parameter, number)),
+                    ((state.parameter, number), (parameter, number)),
                 )
-                key = self.classes.find((operand, 0, relation.dim))
-                self.mixed.setdefault(key, Mixing(instruction, words))
-
-    def _alone(self, node: Node) -> None:
-        """Two dimensions of a value along one axis: no unit has what lies off the diagonal."""
-        seen: dict[_Dim, int] = {}
-        for dim, size in enumerate(shape_of(node).dims):
-            key = self.classes.find((*node, dim))
-            if size != 1 and key in seen:
-                words = (
-                    f"{node[0].opcode} {node[0].name} pairs each of {size} elements with each other"
-                )
-                self.mixed.setdefault(key, Mixing(node[0], words))
-            seen[key] = dim
-
-    # ---- 3: axes ------------------------------------------------------------------------------------
+                self.classes.link(pairs)
+        ops = self.graph.ops
+        if state.bounds.exact is not None:
+            # Nobody asks the condition then.
+            ops = [one for one in ops if one.computation is not state.condition]
+        self.classes.relate(ops)
 
     def find(self) -> ParallelLoop:
-        self.tie()
-        axes = self._axes()
+        self._tie()
+        spared: dict[Instruction, None] = {}
+        refused: dict[Instruction, str] = {}
+        if self.collect:
+            spared = dict.fromkeys(self.collector.candidates)
+            refused = dict(self.collector.refused)
+        while True:
+            mixed = self.classes.mixed(spared)
+            axes = self._axes(mixed)
+            collected = self._collected(spared, [key for key, _ in axes])
+            if not collected.refused:
+                break
+            for one, why in collected.refused.items():
+                del spared[one]
+                refused[one] = why
+        return self._answer(mixed, axes, collected, refused)
+
+    def _collected(self, spared: Collection[Instruction], axes: Collection[Dim]) -> Collected:
+        """What is collected of ``spared``; a reduce over a part of the axes is not."""
+        over: list[Instruction] = []
+        refused: dict[Instruction, str] = {}
+        for reduce in spared:
+            dims = range(reduce.operands[0].array.rank)
+            along = {dim: self.classes.of((reduce.operands[0], 0), dim) for dim in dims}
+            reduced = {along[dim] for dim in reduce.attributes["dimensions"]}
+            if not reduced.isdisjoint(axes):
+                if reduced.issuperset(axes):
+                    over.append(reduce)
+                else:
+                    refused[reduce] = "other axes are left"
+        found = self.collector.collected(over)
+        return Collected(found.reduces, found.after, {**found.refused, **refused})
+
+    def _answer(
+        self,
+        mixed: Mixed,
+        axes: list[tuple[Dim, int]],
+        collected: Collected,
+        refused: dict[Instruction, str],
+    ) -> ParallelLoop:
         numbers = {key: number for number, (key, _) in enumerate(axes)}
         owned: dict[Node, Axes] = {}
         for node in self.owned:
             owned[node] = tuple(
-                numbers.get(self.classes.find((*node, dim))) if size != 1 else None
+                numbers.get(self.classes.of(node, dim)) if size != 1 else None
                 for dim, size in enumerate(shape_of(node).dims)
             )
-        carried = tuple(self._carried(number, owned) for number in range(leaf_count(self.state)))
         return ParallelLoop(
-            self.loop,
+            self.state.loop,
             tuple(size for _, size in axes),
-            carried,
+            tuple(self._carried(number, owned) for number in range(self.state.count)),
             owned,
             self._trips(owned),
-            tuple(dict.fromkeys(self.mixed.values())),
+            tuple(self._mixing(mixed, refused)),
+            collected.reduces,
+            collected.after,
+            self.state.counters,
         )
 
-    def _axes(self) -> list[tuple[_Dim, int]]:
+    def _mixing(self, mixed: Mixed, refused: dict[Instruction, str]) -> list[Mixing]:
+        """What a user should look at: what keeps a large dimension of the state local comes first."""
+        sizes: dict[Dim, int] = defaultdict(int)
+        state = self.state
+        for number in range(state.count):
+            node = state.parameter, number
+            if node in self.owned and number not in state.updates:
+                for dim, size in enumerate(shape_of(node).dims):
+                    sizes[self.classes.of(node, dim)] = size
+        updates = set(state.updates.values())
+        found: dict[Mixing, None] = {}
+        for key in sorted(mixed, key=lambda key: -sizes[key]):
+            mixing = mixed[key]
+            why = refused.get(mixing.instruction)
+            if mixing.instruction in updates:
+                continue
+            found[Mixing(mixing.instruction, f"{mixing.words}; {why}") if why else mixing] = None
+        return list(found)
+
+    def _axes(self, mixed: Mixed) -> list[tuple[Dim, int]]:
         """The classes of the axes with their sizes, in the order of the dimensions of what is carried."""
-        weights: dict[_Dim, int] = defaultdict(int)
-        sizes: dict[_Dim, int] = {}
-        sets: list[tuple[int, set[_Dim]]] = []
-        for number in range(leaf_count(self.state)):
-            node = self.state, number
+        weights: dict[Dim, int] = defaultdict(int)
+        sizes: dict[Dim, int] = {}
+        sets: list[set[Dim]] = []
+        for number in range(self.state.count):
+            node = self.state.parameter, number
             if node not in self.owned:
                 continue
             shape = shape_of(node)
-            found: set[_Dim] = set()
+            found: set[Dim] = set()
             for dim, size in enumerate(shape.dims):
-                key = self.classes.find((*node, dim))
-                if size != 1 and key not in self.mixed:
+                key = self.classes.of(node, dim)
+                if size > 1 and key not in mixed:
                     found.add(key)
                     sizes.setdefault(key, size)
                     weights[key] += shape.elements
-            sets.append((shape.elements, found))
+            sets.append(found)
         if not weights:
             return []
         best = max(weights, key=lambda key: weights[key])
-        common = set.intersection(*(found for _, found in sets if best in found))
+        common = set.intersection(*(found for found in sets if best in found))
         return [(key, size) for key, size in sizes.items() if key in common]
 
     def _carried(self, number: int, owned: dict[Node, Axes]) -> Carried:
-        node = self.state, number
+        node = self.state.parameter, number
         shape = shape_of(node)
         nowhere: Axes = (None,) * shape.rank
-        if number in self.invariant:
+        if number in self.state.invariant:
             return Carried(number, shape, "invariant", nowhere)
         axes = owned.get(node, nowhere)
-        update = self._streamed(number)
+        update = self.state.updates.get(number)
         if update is not None:
-            return Carried(number, shape, "streamed", axes, update)
+            return Carried(number, shape, "streamed", axes, update, self.state.covers(update))
         role: Role = "owned" if any(axis is not None for axis in axes) else "uniform"
         return Carried(number, shape, role, axes)
 
-    def _streamed(self, number: int) -> Instruction | None:
-        """The one update of an element that is only written, a part a trip."""
-        update = self.body.root.operands[number]
-        if update.opcode != "dynamic-update-slice":
-            return None
-        before = update.operands[0]
-        if not _is_read(before, self.state, number) or set(before.users) != {update}:
-            return None
-        if before in update.operands[1:] or set(update.users) != {self.body.root}:
-            return None
-        reads = [*self.state.users, *self.condition.parameters[0].users]
-        mine = [read for read in reads if _reads(read, number)]
-        return update if mine == [before] else None
-
     def _trips(self, owned: dict[Node, Axes]) -> Trips:
-        bounds = trip_bounds(self.loop)
+        bounds = self.state.bounds
         if bounds.exact is not None:
             return Trips("known", bounds.exact, bounds.exact)
-        if (self.condition.root, 0) in owned:
+        if (self.state.condition.root, 0) in owned:
             return Trips("gathered", None, bounds.most)
         return Trips("scalar", None, bounds.most)
-
-
-def _reads(read: Instruction, number: int) -> bool:
-    return read.opcode != "get-tuple-element" or read.attributes["index"] == number
-
-
-def _is_read(value: Instruction, state: Instruction, number: int) -> bool:
-    return (
-        value.opcode == "get-tuple-element"
-        and value.operands[0] is state
-        and value.attributes["index"] == number
-    )

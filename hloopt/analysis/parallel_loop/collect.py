@@ -1,0 +1,166 @@
+"""Reduces over parallel axes whose results nobody waits for: they only go into streamed elements.
+
+Each unit leaves its part of such a reduce in each trip; the parts are put together after the loop, all trips at
+once, and what follows from them is computed then.  So a reduce is collected where
+
+* its reducer may take elements in any order and grouping,
+* the number of trips is known before, and the reduce runs in each of them,
+* what follows takes nothing but collected results, what the loop does not change, constants and counters,
+* and ends in streamed elements whose parts do not overlap.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Final
+
+from hloopt.analysis.parallel_loop.edges import Graph, leaf_count, nodes_of, reached
+from hloopt.analysis.parallel_loop.model import Node
+from hloopt.analysis.parallel_loop.state import State
+from hloopt.analysis.scalar_computations import plain_opcode
+from hloopt.ir import Instruction
+
+__all__ = ["REDUCERS", "Collected", "Collector"]
+
+REDUCERS: Final = frozenset({"add", "multiply", "maximum", "minimum", "and", "or", "xor"})
+"""Reducers that take elements in any order and grouping (sums and products up to rounding)."""
+
+_NEVER: Final = frozenset({"call", "conditional", "fusion", "get-tuple-element", "tuple", "while"})
+"""What calls computations, or is no array: nothing after the loop runs these."""
+
+
+@dataclass(frozen=True, slots=True)
+class Collected:
+    """Reduces that are collected, what follows from them, and why others are not."""
+
+    reduces: tuple[Instruction, ...]
+    after: frozenset[Instruction]
+    refused: Mapping[Instruction, str]
+
+
+class Collector:
+    """Answers for one loop; ``owned`` are the nodes that depend on the index of a unit."""
+
+    def __init__(
+        self, state: State, graph: Graph, users: Mapping[Node, list[Node]], owned: Collection[Node]
+    ) -> None:
+        self.state = state
+        self.users = users
+        self.reduces = [
+            one
+            for one in graph.ops
+            if one.opcode == "reduce"
+            and one.computation is state.body
+            and (one.operands[0], 0) in owned
+        ]
+
+    @cached_property
+    def refused(self) -> dict[Instruction, str]:
+        """Reduces that cannot be collected whatever the axes are, and why."""
+        found = ((one, self._refusal(one)) for one in self.reduces)
+        return {one: why for one, why in found if why}
+
+    @cached_property
+    def candidates(self) -> tuple[Instruction, ...]:
+        """All other reduces."""
+        return tuple(one for one in self.reduces if one not in self.refused)
+
+    def collected(self, reduces: Iterable[Instruction]) -> Collected:
+        """Of the candidates ``reduces`` over parallel axes those that are collected."""
+        over = dict.fromkeys(reduces)
+        after = dict.fromkeys(self._behind(over))
+        refused: dict[Instruction, str] = {}
+        pending: list[Instruction] = []
+        for one in (*over, *after):
+            why = self._needs(one, over, after)
+            if why:
+                refused[one] = why
+                pending.append(one)
+        while pending:
+            one = pending.pop()
+            for other in (*one.users, *(() if one in over else one.operands)):
+                if (other in after or other in over) and other not in refused:
+                    refused[other] = refused[one]
+                    pending.append(other)
+        return Collected(
+            tuple(one for one in over if one not in refused),
+            frozenset(one for one in after if one not in refused),
+            {one: why for one, why in refused.items() if one in over},
+        )
+
+    def _refusal(self, reduce: Instruction) -> str:
+        if leaf_count(reduce) != 1 or len(reduce.operands) != 2:
+            return "it has several results"
+        reducer = reduce.attributes["to_apply"]
+        opcode = plain_opcode(reducer)
+        if opcode not in REDUCERS:
+            return f"its reducer {reducer.name} may depend on the order of elements"
+        if self.state.bounds.exact is None:
+            return "how often the loop runs is not known before"
+        if reduce in self._streaming:
+            return ""
+        for user in reduce.users:
+            if user not in self._streaming:
+                return f"{user.opcode} {user.name} needs the result before the loop ends"
+        return "nobody reads the result"
+
+    @cached_property
+    def _streaming(self) -> frozenset[Instruction]:
+        """Instructions of the body that only go into streamed elements, whose parts do not overlap."""
+        updates = frozenset(
+            one for one in self.state.updates.values() if self.state.steps(one) is not None
+        )
+        found: set[Instruction] = set()
+        for instruction in reversed(list(self.state.body)):
+            if instruction in updates or (
+                instruction.users
+                and instruction.opcode not in _NEVER
+                and all(
+                    user in found and (user not in updates or _is_part(instruction, user))
+                    for user in instruction.users
+                )
+            ):
+                found.add(instruction)
+        return frozenset(found)
+
+    @cached_property
+    def _changing(self) -> dict[Node, None]:
+        """Nodes that depend on more than constants, counters and what the loop does not change."""
+        state = self.state
+        known = {*state.invariant, *state.counters}
+        leaves = [number for number in range(state.count) if number not in known]
+        return reached(self.users, ((state.parameter, number) for number in leaves))
+
+    def _behind(self, reduces: Iterable[Instruction]) -> Iterator[Instruction]:
+        """What takes results of ``reduces``, directly or not, but the root."""
+        pending = list(reduces)
+        seen = set(pending)
+        while pending:
+            for user in pending.pop().users:
+                if user not in seen and user in self._streaming:
+                    seen.add(user)
+                    pending.append(user)
+                    yield user
+
+    def _needs(
+        self, one: Instruction, over: Collection[Instruction], after: Collection[Instruction]
+    ) -> str:
+        """What one of ``over`` and ``after`` needs that is not known after the loop."""
+        operands = one.operands[1:] if one in over or one in self._updates else one.operands
+        for operand in operands:
+            if operand in over or operand in after:
+                continue
+            if any(node in self._changing for node in nodes_of(operand)):
+                return f"{one.opcode} {one.name} needs {operand.name}, which is not known after the loop"
+        return ""
+
+    @cached_property
+    def _updates(self) -> frozenset[Instruction]:
+        return frozenset(self.state.updates.values())
+
+
+def _is_part(value: Instruction, update: Instruction) -> bool:
+    """Whether a value is what an update writes, and neither what it writes into nor where."""
+    return update.operands[1] is value and value.users[update] == 1
