@@ -20,6 +20,7 @@ __all__ = [
     "Advising",
     "advising",
     "fusion_rule_option",
+    "fusion_rule_texts",
     "locked_decisions",
 ]
 
@@ -46,6 +47,12 @@ def fusion_rule_option(function: Any) -> Any:
         help="Let a Python function say what is fused: it gets producer and consumer, and answers True, False, "
         "None or (False, 'reason'); also FILE.py:FUNCTION (may be repeated; the first answer counts).",
     )(function)
+
+
+def fusion_rule_texts() -> tuple[str, ...]:
+    """The texts of ``--fusion-rule``."""
+    found: tuple[str, ...] = click.get_current_context().meta.get(_RULES) or ()
+    return found
 
 
 @dataclass(frozen=True)

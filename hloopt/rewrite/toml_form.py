@@ -26,7 +26,7 @@ from typing import Any
 from hloopt.errors import UsageError
 from hloopt.rewrite import spec
 
-__all__ = ["read_toml"]
+__all__ = ["read_entry", "read_toml"]
 
 _PLACE = re.compile(r" \(at (?:line (\d+), column (\d+)|end of document)\)$")
 _MOST_ENTRIES_DEEP = 50
@@ -53,6 +53,14 @@ def read_toml(content: bytes, name: str) -> tuple[spec.Spec, ...]:
     return _Reader(name).entries(found["pipeline"], "pipeline", 0)
 
 
+def read_entry(value: Any) -> tuple[spec.Spec, ...]:
+    """What one text or table of a pipeline says.  Raises ``UsageError``, its message without a place."""
+    reader = _Reader("")
+    if isinstance(value, dict):
+        return (reader.table(value, "", 0),)
+    return reader.entries(value, "", 0)
+
+
 def _told(name: str, message: str) -> str:
     match = _PLACE.search(message)
     if match is None:
@@ -67,7 +75,7 @@ class _Reader:
         self.name = name
 
     def fail(self, where: str, message: str) -> UsageError:
-        return UsageError(f"{self.name}: {where}: {message}")
+        return UsageError(": ".join(filter(None, (self.name, where.lstrip("."), message))))
 
     def entries(self, value: Any, where: str, depth: int) -> tuple[spec.Spec, ...]:
         """The entries of a text, or of a list of texts and tables."""

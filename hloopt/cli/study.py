@@ -1,0 +1,287 @@
+"""``hloopt study``."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+from click.core import ParameterSource
+
+from hloopt.cli.files import Input, Text, each_input
+from hloopt.cli.fusion_options import fusion_rule_option, fusion_rule_texts
+from hloopt.cli.help import GroupedCommand
+from hloopt.cli.options import files_argument, json_option, strict_option
+from hloopt.cli.outputs import write_text
+from hloopt.cli.pipeline_options import pass_file_option
+from hloopt.cli.study_out import Folder, check_folder, check_page
+from hloopt.cli.study_runner import Keep, Studied, StudyRunner
+from hloopt.cli.study_setup import chosen_devices, chosen_modules, chosen_plan
+from hloopt.cli.waiting import progress
+
+if TYPE_CHECKING:
+    from hloopt.report.study import Study
+    from hloopt.report.study_gate import RatioGate, Reached
+    from hloopt.runtime.study.execute import Limits
+    from hloopt.runtime.study.plan import ModuleRow, Strategy
+
+__all__ = ["command"]
+
+_MODEL = "xla-2026"
+_DIFFER, _GATE_FAILED = 1, 6
+
+
+def _complete_device(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
+    from hloopt.runtime.study.devices import device_names
+
+    return [name for name in device_names() if name.startswith(incomplete)]
+
+
+def _complete_model(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
+    from hloopt.cost_models.registry import model_names
+
+    return [name for name in model_names() if name.startswith(incomplete)]
+
+
+def _gates(
+    ctx: click.Context, param: click.Parameter, values: tuple[str, ...]
+) -> tuple[RatioGate, ...]:
+    from hloopt.report.study_gate import parse_gate
+
+    return tuple(map(parse_gate, values))
+
+
+@click.command(
+    "study",
+    cls=GroupedCommand,
+    groups={
+        "Strategies": ("strategies", "strategy", "baseline", "pass_file", "fusion_rule"),
+        "Input": ("module", "stage", "strict", "seed"),
+        "Devices": ("device", "cost_model", "repeat"),
+        "Verification": ("verify", "verify_limit"),
+        "Output": ("gates", "html", "out", "as_json"),
+    },
+)
+@files_argument
+@strict_option()
+@click.option(
+    "--strategies",
+    metavar="FILE.toml",
+    help="What is compared: strategies, ladders, ablations; modules and devices, too.",
+)
+@click.option(
+    "--strategy",
+    multiple=True,
+    metavar="[NAME=]PASSES",
+    help="A strategy more: 'O2', 'mine=simplify,fix(cse,dce)' (may be repeated). Without any: O0 to O3.",
+)
+@click.option("--baseline", metavar="NAME", help="The strategy that ratios are to; else the first.")
+@pass_file_option
+@fusion_rule_option
+@click.option(
+    "--device",
+    multiple=True,
+    metavar="NAME",
+    shell_complete=_complete_device,
+    help="cpu, gpu, xla-cpu: measured; emulator: verified; a target (h200, a100, ...): predicted (may be "
+    "repeated; cpu by default).",
+)
+@click.option(
+    "--cost-model",
+    metavar="NAME",
+    shell_complete=_complete_model,
+    help="The model that predicts times; xla-2026 by default.",
+)
+@click.option(
+    "--repeat",
+    type=click.IntRange(1),
+    help="Timed runs of each cell; the default is 5, or as many as begin within 10 seconds.",
+)
+@click.option(
+    "--seed",
+    default=0,
+    show_default=True,
+    type=click.IntRange(0),
+    help="Makes inputs; without it those of NAME.npz beside NAME.hlo count, where it is there.",
+)
+@click.option(
+    "--verify/--no-verify",
+    default=True,
+    show_default=True,
+    help="Compare the results of every cell with the interpreter's, and with recorded ones.",
+)
+@click.option(
+    "--verify-limit",
+    type=click.FloatRange(0, min_open=True),
+    metavar="N",
+    help="The most elements that the interpreter may compute to verify a module; 4e10 by default.",
+)
+@click.option(
+    "--gate",
+    "gates",
+    multiple=True,
+    metavar="[NAME=]RATIO",
+    callback=_gates,
+    help="Exit with 6 unless the strategy, or the fastest, is so many times as fast as the baseline, for each "
+    "module on each device (may be repeated).",
+)
+@click.option(
+    "--html", metavar="OUT.html", help="Write one page with bars, tables and all figures."
+)
+@click.option(
+    "--out",
+    metavar="DIR",
+    help="Keep the optimised modules, and lock files of what was fused and which kernels ran.",
+)
+@json_option
+@click.pass_context
+def command(
+    ctx: click.Context,
+    files: tuple[str, ...],
+    strategies: str | None,
+    strategy: tuple[str, ...],
+    baseline: str | None,
+    device: tuple[str, ...],
+    cost_model: str | None,
+    repeat: int | None,
+    seed: int,
+    verify: bool,
+    verify_limit: float | None,
+    gates: tuple[RatioGate, ...],
+    html: str | None,
+    out: str | None,
+    as_json: bool,
+) -> None:
+    """Which pass buys what, on which module and device, and is the result still right?
+
+    Every module is optimised by every strategy for every device. Times are measured on cpu (NumPy), gpu and
+    xla-cpu (XLA itself, by the Python that HLOOPT_XLA_PYTHON names), and predicted for every target by a cost
+    model: the sum over kernels with their launches, trips of loops included, as hloopt stats --target has it.
+    On emulator the CUDA C of the kernels runs on the CPU and is verified, never timed.
+
+    The results of every cell are compared with the interpreter's, and with recorded ones, by the tolerances of
+    hloopt run; what is predicted was run on the CPU once. A cell that fails, or has no device, says so and
+    stops nothing. Exits with 1 when results differ.
+
+    A study file names strategies. A ladder adds passes of a pipeline one at a time, an ablation leaves each
+    out: the column 'bought' tells what a step is worth. It may name modules (one as a variant of another, whose
+    baseline counts for both) and devices as well:
+
+    \b
+      baseline = "XLA 2022"
+      devices = ["cpu", "h200"]
+      [[module]]
+      file = "rollout.hlo"
+      [[strategy]]
+      name = "XLA 2022"
+      passes = "xla-gpu-2022"
+      [[strategy]]
+      name = "ours"
+      passes = "O3"
+      ladder = ["rng-expander", "concat-removal", "loop-fusion"]
+      ablation = ["loop-fusion"]
+
+    \b
+    Example:
+      hloopt study rollout.hlo --device cpu --device h200
+      hloopt study rollout.hlo --strategies study.toml --html study.html
+      hloopt study *.hlo --strategy O2 --strategy 'mine=O2,cse' --device a100 --gate mine=1.05
+    """
+    from hloopt.report.console import product, write_json
+    from hloopt.report.study import Study, study_json
+    from hloopt.report.study_table import show_study
+
+    plan = chosen_plan(strategies, strategy, baseline)
+    modules = chosen_modules(files, plan)
+    model = cost_model or plan.cost_model or _MODEL
+    devices, predictors = chosen_devices(device or plan.devices or ("cpu",), model)
+    for gate in gates:
+        gate.check_name([one.name for one in plan.strategies])
+    check_folder(out)
+    check_page(html, [text.path for text, _ in modules if text.path is not None])
+    given = ctx.get_parameter_source("seed") is not ParameterSource.DEFAULT
+    runner = StudyRunner(
+        predictors,
+        _limits(repeat),
+        _most_work(verify_limit) if verify else None,
+        fusion_rule_texts(),
+        seed if given else None,
+        Folder(Path(out)) if out is not None else Keep(),
+    )
+    found, rows, code = _read(modules)
+    study = Study(plan.title, plan.baseline, [one.row for one in found], plan.strategies, devices)
+    _fill(study, found, runner)
+    verdicts = [(gate, gate.check(study)) for gate in gates]
+    if as_json:
+        gate_rows = [gate.json(reached) for gate, reached in verdicts]
+        write_json("study", {"read": rows, **study_json(study), "gates": gate_rows})
+    else:
+        show_study(study, product())
+    if html is not None:
+        from hloopt.report.study_page import study_page
+
+        write_text(html, study_page(study), html)
+    ctx.exit(_code(study, verdicts, code))
+
+
+def _limits(repeat: int | None) -> Limits:
+    from hloopt.runtime.study.execute import Limits
+
+    return Limits(repeat)
+
+
+def _most_work(limit: float | None) -> int:
+    from hloopt.runtime.study.reference import MOST_WORK
+
+    return MOST_WORK if limit is None else int(limit)
+
+
+def _read(
+    modules: Sequence[tuple[Text, ModuleRow]],
+) -> tuple[list[Studied], list[dict[str, Any]], int]:
+    """The modules that could be read, what the JSON says of all, and the exit code so far."""
+    found: list[Studied] = []
+    rows: list[dict[str, Any]] = []
+    code = 0
+    for text, row in modules:
+
+        def step(read: Input, row: ModuleRow = row) -> dict[str, Any]:
+            found.append(Studied(row, read))
+            return {"name": row.name, "module": read.module.name}
+
+        more, status = each_input([text], step)
+        rows += more
+        code = max(code, status)
+    return found, rows, code
+
+
+def _fill(study: Study, found: Sequence[Studied], runner: StudyRunner) -> None:
+    """Make all cells, the device innermost: those for which passes decide alike share their work."""
+    wanted = [
+        (one, strategy, device.name)
+        for one in found
+        for strategy in study.rows(one.row.name)
+        for device in study.devices
+    ]
+
+    def called(cell: tuple[Studied, Strategy, str]) -> str:
+        one, strategy, device = cell
+        return f"{one.row.name}, {strategy.name}, {device}"
+
+    with progress(wanted, called) as each:
+        for one, strategy, device in each:
+            study.cells.append(runner.cell(one, strategy, device))
+
+
+def _code(study: Study, verdicts: Sequence[tuple[RatioGate, Sequence[Reached]]], code: int) -> int:
+    """Results that differ first, then modules and cells that failed, then gates, each told on stderr."""
+    missed = 0
+    for gate, reached in verdicts:
+        for one in reached:
+            if not one.passed:
+                missed = _GATE_FAILED
+                click.echo(f"gate missed: {gate.told(one)}", err=True)
+    if not study.passed:
+        return _DIFFER
+    return max([code, *(cell.code for cell in study.cells)]) or missed

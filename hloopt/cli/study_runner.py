@@ -1,0 +1,254 @@
+"""What ``hloopt study`` does: every module by every strategy on every device."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from hloopt.cli.files import Input
+from hloopt.errors import (
+    DeviceError,
+    EvaluationError,
+    HlooptError,
+    SourceError,
+    UnsupportedError,
+    UsageError,
+)
+
+if TYPE_CHECKING:
+    from hloopt.report.cost import Predictor
+    from hloopt.runtime.study.cells import Cell, Checked, Counts
+    from hloopt.runtime.study.execute import Limits
+    from hloopt.runtime.study.optimised import Optimised
+    from hloopt.runtime.study.plan import ModuleRow, Strategy
+    from hloopt.runtime.study.reference import Reference
+
+__all__ = ["Keep", "Studied", "StudyRunner"]
+
+
+@dataclass(frozen=True)
+class Studied:
+    """One module of a study: what was read, and what the study calls it."""
+
+    row: ModuleRow
+    found: Input
+
+
+class Keep:
+    """Where optimised modules and their lock files go; this one keeps nothing."""
+
+    def module(self, module: str, strategy: str, target: str | None, better: Optimised) -> None:
+        """Keep a module that was optimised for a target, None for what passes decide for by themselves."""
+
+    def kernels(self, module: str, strategy: str, device: str, lock: str) -> None:
+        """Keep which kernels ran on a device."""
+
+
+@dataclass
+class _Module:
+    """What is known of the module that is at hand."""
+
+    studied: Studied
+    reference: Reference | HlooptError | None = None
+    optimised: dict[tuple[str, str], Optimised | HlooptError] = field(default_factory=dict)
+    checked: dict[str, Checked] = field(default_factory=dict)
+    first: dict[tuple[str, str], Cell] = field(default_factory=dict)
+
+    @property
+    def name(self) -> str:
+        return self.studied.row.name
+
+
+@dataclass
+class StudyRunner:
+    """The options of one call.
+
+    predictors  of the devices that are predicted, by their names in the study
+    most_work   elements the interpreter may compute for a reference; None where nothing is to be compared
+    rules       texts of ``--fusion-rule``
+    seed        makes inputs, None where files beside the modules are to
+    keep        gets the optimised modules
+    """
+
+    predictors: Mapping[str, Predictor]
+    limits: Limits
+    most_work: int | None
+    rules: Sequence[str] = ()
+    seed: int | None = None
+    keep: Keep = field(default_factory=Keep)
+    _at: _Module | None = None
+
+    def cell(self, studied: Studied, strategy: Strategy, device: str) -> Cell:
+        """One cell; what goes wrong is told in it.  The cells of a module follow each other."""
+        from hloopt.runtime.study.cells import Cell
+        from hloopt.runtime.study.devices import way_of
+
+        if self._at is None or self._at.studied is not studied:
+            self._at = _Module(studied)
+        empty = Cell(studied.row.name, strategy.name, device, way_of(device))
+        try:
+            return self._cell(self._at, strategy, device, empty)
+        except DeviceError as error:
+            return replace(empty, problem=error.message)
+        except HlooptError as error:
+            return replace(empty, problem=_line(error), code=error.exit_code)
+        except MemoryError as error:
+            told = f"out of memory: {error or 'no more can be had'}"
+            return replace(empty, problem=told, code=UnsupportedError.exit_code)
+
+    def _cell(self, at: _Module, strategy: Strategy, device: str, empty: Cell) -> Cell:
+        target = self._target(device)
+        better = self._better(at, strategy, target)
+        again = (device, better.key)
+        if again in at.first and not strategy.chooses_kernels:
+            same = at.first[again]
+            name = same.same_as or same.strategy
+            return replace(same, strategy=strategy.name, same_as=name, passes=better.seconds)
+        made = replace(empty, passes=better.seconds)
+        if empty.way == "predicted":
+            cell = self._predicted(at, better, device, made)
+        elif device == "xla-cpu":
+            cell = self._by_xla(at, better, made)
+        else:
+            cell = self._run(at, strategy, better, made)
+        if not strategy.chooses_kernels:
+            at.first.setdefault(again, cell)
+        return cell
+
+    def _target(self, device: str) -> str | None:
+        """The device that passes decide for; None for the one they take by themselves."""
+        if device in self.predictors:
+            return device
+        if device == "gpu":
+            from hloopt.runtime.study.execute import gpu_target
+
+            return gpu_target()[1]
+        return None
+
+    def _better(self, at: _Module, strategy: Strategy, target: str | None) -> Optimised:
+        """The module after a strategy's passes; devices for which these decide alike share it."""
+        from hloopt.runtime.study.optimised import aimed, optimised
+
+        pipeline = strategy.pipeline if target is None else aimed(strategy.pipeline, target)
+        key = (strategy.name, str(pipeline))
+        if key not in at.optimised:
+            try:
+                found = optimised(at.studied.found.module, strategy, target, self.rules)
+            except HlooptError as error:
+                at.optimised[key] = error
+            else:
+                at.optimised[key] = found
+                aims = pipeline != strategy.pipeline
+                self.keep.module(at.name, strategy.name, target if aims else None, found)
+        made = at.optimised[key]
+        if isinstance(made, HlooptError):
+            raise made
+        return made
+
+    def _predicted(self, at: _Module, better: Optimised, device: str, made: Cell) -> Cell:
+        from hloopt.report.cost import kernel_costs
+        from hloopt.report.study_cost import counts_of, predicted
+
+        predictor = self.predictors[device]
+        rows = kernel_costs(better.module, predictor)
+        return replace(
+            made,
+            counts=counts_of(better.module, rows),
+            predicted=predicted(rows, predictor),
+            checked=self._check(at, better),
+        )
+
+    def _run(self, at: _Module, strategy: Strategy, better: Optimised, made: Cell) -> Cell:
+        """On the CPU, a GPU or the emulator."""
+        from hloopt.runtime.study.cells import Checked
+        from hloopt.runtime.study.execute import execute, too_much
+
+        counts = _counts(better)
+        if why := too_much(better.module, made.device, self.limits):
+            return replace(made, counts=counts, checked=Checked("not verified", problem=why))
+        timed = made.way == "measured"
+        wanted = self._wanted(at)
+        done = execute(
+            better.module, strategy.selection, made.device, wanted, self.limits, timed=timed
+        )
+        if made.device == "cpu":
+            at.checked[better.key] = done.checked
+        else:
+            counts = replace(counts, kernels=done.kernels, launches=done.launches, known=True)
+            if done.kernel_lock:
+                self.keep.kernels(at.name, strategy.name, made.device, done.kernel_lock)
+        return replace(made, counts=counts, checked=done.checked, measured=done.measured)
+
+    def _by_xla(self, at: _Module, better: Optimised, made: Cell) -> Cell:
+        """By XLA itself: it makes kernels of its own, which nobody here counts."""
+        from hloopt.runtime.study.xla import execute_xla
+
+        checked, measured = execute_xla(better.module, self._wanted(at), self.limits)
+        return replace(made, checked=checked, measured=measured)
+
+    def _wanted(self, at: _Module) -> Reference:
+        from hloopt.runtime.study.reference import reference
+
+        found, row = at.studied.found, at.studied.row
+        if at.reference is None:
+            beside = Path(row.inputs) if row.inputs else _beside(row.file)
+            try:
+                at.reference = reference(
+                    found.module, beside, self.seed, self.most_work, found.snapshot
+                )
+            except HlooptError as error:
+                at.reference = error
+        if isinstance(at.reference, HlooptError):
+            raise at.reference
+        return at.reference
+
+    def _check(self, at: _Module, better: Optimised) -> Checked:
+        """What is predicted is run on the CPU once, untimed, unless it was run there already."""
+        from hloopt.kernels.selection import KernelSelection
+        from hloopt.runtime.study.cells import Checked
+        from hloopt.runtime.study.execute import execute
+
+        if self.most_work is None:
+            return Checked("not verified", problem="nobody asked for it")
+        if better.key not in at.checked:
+            try:
+                wanted = self._wanted(at)
+                if wanted.empty:
+                    checked = Checked("not verified", problem=wanted.skipped)
+                else:
+                    checked = execute(
+                        better.module, KernelSelection(), "cpu", wanted, self.limits, timed=False
+                    ).checked
+            except (UnsupportedError, UsageError) as error:
+                checked = Checked("not verified", problem=_line(error))
+            at.checked[better.key] = checked
+        return at.checked[better.key]
+
+
+def _counts(better: Optimised) -> Counts:
+    from hloopt.report.cost import kernel_costs
+    from hloopt.report.study_cost import counts_of
+
+    return counts_of(better.module, kernel_costs(better.module))
+
+
+def _beside(file: str) -> Path | None:
+    """The arrays that belong to a module: ``NAME.npz`` beside ``NAME.hlo``, or ``NAME.before.hlo``."""
+    path = Path(file)
+    name = path.name.removesuffix(".gz")
+    for end in (".before.hlo", ".hlo.pb", ".hlo", ".txt", ".pb"):
+        if name.endswith(end):
+            found = path.with_name(f"{name.removesuffix(end)}.npz")
+            return found if found.is_file() else None
+    return None
+
+
+def _line(error: HlooptError) -> str:
+    """An error on one line."""
+    if isinstance(error, SourceError) and error.line:
+        return f"{error.name}:{error.line}:{error.column}: {error.message}"
+    if isinstance(error, EvaluationError) and error.place:
+        return f"{error.place}: {error.reason}"
+    return " ".join(error.message.split())

@@ -1,0 +1,126 @@
+"""What the options and the file of ``hloopt study`` come to: strategies, modules, devices."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from hloopt.cli.files import Text, open_texts
+from hloopt.cli.fusion_options import fusion_rule_texts
+from hloopt.cli.pipeline_options import pass_files
+from hloopt.errors import UsageError
+
+if TYPE_CHECKING:
+    from hloopt.report.cost import Predictor
+    from hloopt.report.study import Device
+    from hloopt.runtime.study.plan import ModuleRow, StudyPlan
+
+__all__ = ["chosen_devices", "chosen_modules", "chosen_plan"]
+
+_DEFAULT = ("O0", "O1", "O2", "O3")
+
+
+def chosen_plan(file: str | None, texts: Sequence[str], baseline: str | None) -> StudyPlan:
+    """The strategies of a file and of the command line.
+
+    Raises ``UsageError``, and ``SourceError`` with the place in the file, for what makes no sense.
+    """
+    from hloopt.rewrite.spec import did_you_mean
+    from hloopt.runtime.study.plan import StudyPlan
+    from hloopt.runtime.study.study_file import named_strategies, read_study
+
+    passes, rules = pass_files(), fusion_rule_texts()
+    more = named_strategies(texts or (() if file is not None else _DEFAULT), passes)
+    if file is not None:
+        plan = read_study(file, passes, rules)
+        taken = {one.name for one in plan.strategies}
+        for one in more:
+            if one.name in taken:
+                raise UsageError(f"--strategy {one.name}: {file} has a strategy of that name")
+        plan = replace(plan, strategies=(*plan.strategies, *more))
+    else:
+        plan = StudyPlan(more, more[0].name)
+    if baseline is not None:
+        names = [one.name for one in plan.strategies]
+        if baseline not in names:
+            hint = did_you_mean(baseline, names)
+            raise UsageError(f"--baseline: no strategy is called '{baseline}'{hint}")
+        plan = replace(plan, baseline=baseline)
+    return plan
+
+
+def chosen_modules(files: Sequence[str], plan: StudyPlan) -> list[tuple[Text, ModuleRow]]:
+    """What to read, and what the study calls it.
+
+    Files of the command line take the place of the plan's; one that the plan knows keeps its name there.
+    """
+    from hloopt.runtime.study.plan import ModuleRow
+
+    if not files and plan.modules:
+        return [(open_texts([row.file])[0], row) for row in plan.modules]
+    found: list[tuple[Text, ModuleRow]] = []
+    taken: set[str] = set()
+    for text in open_texts(files):
+        known = None if text.path is None else _row(text.path, plan.modules)
+        name = _stem(text.name) if known is None else known.name
+        if name in taken:
+            name = text.name
+        if name in taken:
+            raise UsageError(f"{text.name} is given more than once")
+        taken.add(name)
+        row = ModuleRow(text.name, name) if known is None else replace(known, file=text.name)
+        found.append((text, row))
+    return found
+
+
+def _row(path: Path, rows: Sequence[ModuleRow]) -> ModuleRow | None:
+    return next((row for row in rows if Path(row.file).resolve() == path.resolve()), None)
+
+
+def _stem(name: str) -> str:
+    stem = Path(name).name
+    for end in (".gz", ".hlo.pb", ".pb", ".hlo", ".txt"):
+        stem = stem.removesuffix(end)
+    return stem or name
+
+
+def chosen_devices(
+    names: Sequence[str], cost_model: str
+) -> tuple[list[Device], dict[str, Predictor]]:
+    """The devices by their names, and what predicts times on those that are predicted.
+
+    Raises ``UsageError`` for names that nothing has, and for one that stands there twice.
+    """
+    from hloopt.cost_models.registry import find_model, model_for
+    from hloopt.report.cost import Predictor
+    from hloopt.report.study import Device
+    from hloopt.runtime.study.devices import check_name, way_of
+    from hloopt.targets import find_target
+
+    find_model(cost_model)
+    devices: list[Device] = []
+    predictors: dict[str, Predictor] = {}
+    for name in names:
+        check_name(name)
+        if any(one.name == name for one in devices):
+            raise UsageError(f"--device {name} is given more than once")
+        if way_of(name) != "predicted":
+            devices.append(Device(name, _TITLES[name]))
+            continue
+        target = find_target(name)
+        model = model_for(cost_model, target, lambda note: click.echo(f"note: {note}", err=True))
+        predictors[name] = Predictor(model)
+        devices.append(Device(name, target.title, model.name, target.calibrated))
+    return devices, predictors
+
+
+_TITLES = {
+    "cpu": "this machine, NumPy",
+    "gpu": "this machine's GPU",
+    "xla-cpu": "this machine, XLA",
+    "emulator": "the GPU's kernels on this machine's CPU",
+}

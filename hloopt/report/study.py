@@ -1,0 +1,259 @@
+"""What a study has found, and its ratios: the figures behind table, JSON and page."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from math import isfinite
+from typing import Any
+
+from hloopt.report.numbers import byte_size, seconds
+from hloopt.runtime.study.cells import Cell, Checked, Measured
+from hloopt.runtime.study.devices import way_of
+from hloopt.runtime.study.plan import ModuleRow, Strategy
+
+__all__ = ["Device", "Study", "launch_text", "result_text", "study_json", "time_text"]
+
+
+@dataclass(frozen=True)
+class Device:
+    """A device of the study; ``title`` is the whole name, ``model`` predicts it, empty where none does."""
+
+    name: str
+    title: str
+    model: str = ""
+    calibrated: bool = True
+
+    @property
+    def heading(self) -> str:
+        """Measured, verified or predicted."""
+        way = way_of(self.name)
+        return f"{way} by {self.model}" if self.model else way
+
+
+@dataclass
+class Study:
+    """All cells so far; ``inputs`` of a module are in words, by its name."""
+
+    title: str
+    baseline: str
+    modules: Sequence[ModuleRow]
+    strategies: Sequence[Strategy]
+    devices: Sequence[Device]
+    cells: list[Cell] = field(default_factory=list)
+
+    @cached_property
+    def _by_name(self) -> dict[tuple[str, str, str], Cell]:
+        return {(one.module, one.strategy, one.device): one for one in self.cells}
+
+    def cell(self, module: str, strategy: str, device: str) -> Cell | None:
+        """One cell; None where the strategy is not for the module."""
+        return self._by_name.get((module, strategy, device))
+
+    def rows(self, module: str) -> list[Strategy]:
+        """The strategies that are for a module, in their order."""
+        return [one for one in self.strategies if one.is_for(module)]
+
+    def over_baseline(self, cell: Cell) -> float | None:
+        """How many times as fast as the baseline of its module, or of the one it is a variant of."""
+        row = next(one for one in self.modules if one.name == cell.module)
+        for module in (row.variant_of, cell.module):
+            base = self.cell(module, self.baseline, cell.device)
+            if module and base is not None:
+                return _ratio(base, cell)
+        return None
+
+    def bought(self, cell: Cell) -> float | None:
+        """What a step bought: on a ladder over the row before, of an ablation what is lost without it."""
+        strategy = next(one for one in self.strategies if one.name == cell.strategy)
+        if strategy.before:
+            before = self.cell(cell.module, strategy.before, cell.device)
+            return None if before is None else _ratio(before, cell)
+        whole = self.cell(cell.module, strategy.whole, cell.device) if strategy.whole else None
+        return None if whole is None else _ratio(cell, whole)
+
+    def best(self, module: str, device: str) -> Cell | None:
+        """The fastest right cell of a module on a device, the first of equal ones."""
+        cells = (self.cell(module, one.name, device) for one in self.rows(module))
+        timed = [one for one in cells if one is not None and one.seconds is not None]
+        right = [one for one in timed if not one.wrong]
+        return min(right, key=lambda one: one.seconds or 0.0, default=None)
+
+    def problems(self) -> Iterator[str]:
+        """A line for each thing that went wrong, equal ones once."""
+        seen: dict[str, int] = {}
+        for cell in self.cells:
+            if cell.same_as:
+                continue
+            told = _problem(cell)
+            if told:
+                seen[told] = seen.get(told, 0) + 1
+        for told, count in seen.items():
+            yield f"{told} ({count} times)" if count > 1 else told
+
+    def places(self) -> dict[str, str]:
+        """Where times were measured, by device."""
+        found: dict[str, str] = {}
+        for cell in self.cells:
+            if cell.measured is not None:
+                found[cell.device] = cell.measured.where
+        return found
+
+    @property
+    def passed(self) -> bool:
+        """Whether no result differs."""
+        return not any(cell.wrong for cell in self.cells)
+
+
+def _ratio(slow: Cell, fast: Cell) -> float | None:
+    return slow.seconds / fast.seconds if slow.seconds and fast.seconds else None
+
+
+def _problem(cell: Cell) -> str:
+    if cell.missing:
+        return f"no device {cell.device}: {cell.problem}"
+    here = f"{cell.module}, {cell.strategy}, {cell.device}"
+    if cell.problem:
+        return f"failed: {here}: {cell.problem}"
+    if cell.wrong and cell.checked is not None:
+        at = f" on {cell.checked.device}" if cell.checked.device != cell.device else ""
+        return f"differs: {here}: results{at}: {cell.checked.problem}"
+    if cell.checked is not None and cell.checked.results == "not verified":
+        where = f", {cell.device}" if way_of(cell.device) == "verified" else ""
+        return f"not verified: {cell.module}{where}: {cell.checked.problem}"
+    return ""
+
+
+def result_text(checked: Checked | None) -> str:
+    """One or two words about the results."""
+    if checked is None:
+        return "-"
+    if checked.results == "within tolerance":
+        return f"right, {checked.ulp} ulp"
+    return {"equal": "equal", "differ": "DIFFER"}.get(checked.results, checked.results)
+
+
+def time_text(cell: Cell) -> str:
+    """A time, with the deviation where it was measured."""
+    if cell.missing:
+        return "no device"
+    if cell.problem:
+        return "failed"
+    if cell.measured is not None:
+        spread = f" ± {seconds(cell.measured.deviation)}" if _several(cell.measured) else ""
+        return seconds(cell.measured.seconds) + spread
+    return seconds(cell.predicted.seconds) if cell.predicted is not None else "-"
+
+
+def _several(found: Measured) -> bool:
+    return len(found.timing.seconds) > 1
+
+
+def launch_text(cell: Cell) -> tuple[str, str, str]:
+    """Kernels, launches and bytes; ``+`` where loops of unknown trips count once."""
+    counts = cell.counts
+    if counts is None:
+        return "-", "-", "-"
+    return (
+        str(counts.kernels),
+        f"{counts.launches}{'' if counts.known else '+'}",
+        byte_size(counts.bytes),
+    )
+
+
+def study_json(study: Study) -> dict[str, Any]:
+    """Everything as JSON values; times in seconds."""
+    return {
+        "title": study.title,
+        "baseline": study.baseline,
+        "passed": study.passed,
+        "devices": [
+            {
+                "name": one.name,
+                "title": one.title,
+                "way": way_of(one.name),
+                "cost_model": one.model or None,
+                "calibrated": one.calibrated,
+            }
+            for one in study.devices
+        ],
+        "modules": [
+            {"name": one.name, "file": one.file, "variant_of": one.variant_of or None}
+            for one in study.modules
+        ],
+        "strategies": [_strategy_json(one) for one in study.strategies],
+        "cells": [_cell_json(study, one) for one in study.cells],
+    }
+
+
+def _strategy_json(one: Strategy) -> dict[str, Any]:
+    return {
+        "name": one.name,
+        "kind": one.kind,
+        "family": one.family,
+        "before": one.before or None,
+        "whole": one.whole or None,
+        "passes": one.text,
+        "modules": list(one.modules),
+        "kernels": list(one.selection.kernel),
+        "selector": one.selection.selector,
+    }
+
+
+def _cell_json(study: Study, cell: Cell) -> dict[str, Any]:
+    counts, checked = cell.counts, cell.checked
+    return {
+        "module": cell.module,
+        "strategy": cell.strategy,
+        "device": cell.device,
+        "way": cell.way,
+        "problem": cell.problem or None,
+        "missing": cell.missing,
+        "same_as": cell.same_as or None,
+        "kernels": counts.kernels if counts else None,
+        "launches": counts.launches if counts else None,
+        "launches_known": counts.known if counts else None,
+        "bytes": counts.bytes if counts else None,
+        "results": checked.results if checked else None,
+        "checked": {
+            "device": checked.device,
+            "against": list(checked.against),
+            "ulp": checked.ulp,
+            "problem": checked.problem or None,
+        }
+        if checked
+        else None,
+        "measured": _measured_json(cell.measured) if cell.measured else None,
+        "predicted": _predicted_json(cell) if cell.predicted else None,
+        "over_baseline": _finite(study.over_baseline(cell)),
+        "bought": _finite(study.bought(cell)),
+    }
+
+
+def _measured_json(found: Measured) -> dict[str, Any]:
+    return {
+        "where": found.where,
+        "seconds": list(found.timing.seconds),
+        "median": found.seconds,
+        "deviation": found.deviation,
+    }
+
+
+def _predicted_json(cell: Cell) -> dict[str, Any]:
+    found = cell.predicted
+    assert found is not None, "it was asked for"
+    return {
+        "target": found.target,
+        "cost_model": found.model,
+        "calibrated": found.calibrated,
+        "seconds": found.seconds,
+        "launch_seconds": found.parts.launch,
+        "memory_seconds": found.parts.memory,
+        "compute_seconds": found.parts.compute,
+        "latency_seconds": found.parts.latency,
+    }
+
+
+def _finite(ratio: float | None) -> float | None:
+    return ratio if ratio is not None and isfinite(ratio) else None

@@ -1,0 +1,166 @@
+"""The tables of ``hloopt study``: for each module its strategies, as many devices side by side as fit."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from rich.cells import cell_len
+from rich.console import Console
+from rich.text import Text
+
+from hloopt.report.console import table
+from hloopt.report.study import Device, Study, launch_text, result_text, time_text
+from hloopt.runtime.study.cells import Cell
+from hloopt.runtime.study.plan import ModuleRow, Strategy
+
+__all__ = ["ratio_text", "show_study"]
+
+_GAP = 2  # columns between two columns of a table
+_WORST = ("differ", "not verified", "within tolerance", "equal")
+
+
+@dataclass(frozen=True)
+class _Block:
+    """The columns of one device; ``rows`` are the cells of its strategies."""
+
+    device: Device
+    heads: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+    counts: tuple[tuple[str, str, str], ...]
+    results: tuple[str, ...]
+
+    @property
+    def width(self) -> int:
+        columns = zip(self.heads, *self.rows, strict=True)
+        return sum(_GAP + max(map(_columns, column)) for column in columns)
+
+
+def ratio_text(ratio: float | None) -> str:
+    """``2.31x``; a hundred and more without decimals."""
+    if ratio is None:
+        return "-"
+    return (
+        f"{ratio:.0f}x"
+        if ratio >= 99.95
+        else f"{ratio:.1f}x"
+        if ratio >= 9.995
+        else f"{ratio:.2f}x"
+    )
+
+
+def show_study(study: Study, console: Console) -> None:
+    """Print the tables, what went wrong, and what the figures rest on."""
+    if study.title:
+        console.print(Text(study.title, style="bold"), soft_wrap=True)
+    for row in study.modules:
+        rows = study.rows(row.name)
+        if rows:
+            _show_module(study, row, rows, console)
+    for line in study.problems():
+        kind, _, told = line.partition(" ")
+        style = "red" if kind in ("differs:", "failed:") else "yellow"
+        console.print(Text.assemble((kind, style), f" {told}"), soft_wrap=True)
+    for line in notes(study):
+        console.print(Text(line, style="dim"), soft_wrap=True)
+
+
+def notes(study: Study) -> list[str]:
+    """What the figures are: measured where, predicted by what, ratios to what."""
+    lines = [f"over: times as fast as '{study.baseline}' on the same device"]
+    if any(one.before for one in study.strategies):
+        lines[0] += "; bought: over the row before"
+    if any(one.whole for one in study.strategies):
+        lines[0] += "; bought by what is left out: what is lost without it"
+    for device, where in study.places().items():
+        lines.append(f"{device}: measured, median ± median absolute deviation: {where}")
+    for one in study.devices:
+        if one.model:
+            known = "" if one.calibrated else "; never held against measurements of such a device"
+            lines.append(f"{one.name}: predicted by {one.model}: {one.title}{known}")
+    if any(cell.counts is not None and not cell.counts.known for cell in study.cells):
+        lines.append("+ launches in loops whose trips the module does not show: those count once")
+    return lines
+
+
+def _show_module(study: Study, row: ModuleRow, rows: Sequence[Strategy], console: Console) -> None:
+    variant = f"  a variant of {row.variant_of}" if row.variant_of else ""
+    about = f"  {row.file}" if row.file != row.name else ""
+    console.print()
+    console.print(Text.assemble((row.name, "bold"), about, variant), soft_wrap=True)
+    labels = [("  " if one.before or one.whole else "") + one.label for one in rows]
+    blocks = [_block(study, row.name, rows, device) for device in study.devices]
+    first = max(map(_columns, ("strategy", *labels)))
+    for group in _packed(blocks, console.width - first):
+        _print(group, labels, console)
+
+
+def _block(study: Study, module: str, rows: Sequence[Strategy], device: Device) -> _Block:
+    cells = [study.cell(module, one.name, device.name) for one in rows]
+    is_timed = any(cell is not None and cell.way != "verified" for cell in cells)
+    steps = any(one.before or one.whole for one in rows)
+    heads: tuple[str, ...] = (f"{device.name}\n{device.heading.split(' by ')[0]}",)
+    if is_timed:
+        heads += ("\nover", *(("\nbought",) if steps else ()))
+    shown: list[tuple[str, ...]] = []
+    for cell in cells:
+        assert cell is not None, "a strategy that is for the module has a cell for each device"
+        texts: tuple[str, ...] = (time_text(cell) if is_timed else result_text(cell.checked),)
+        if is_timed:
+            texts += (ratio_text(study.over_baseline(cell)),)
+            texts += (_bought(study, cell),) if steps else ()
+        shown.append(texts)
+    found = [cell for cell in cells if cell is not None]
+    return _Block(
+        device,
+        heads,
+        tuple(shown),
+        tuple(map(launch_text, found)),
+        tuple(result_text(cell.checked) for cell in found),
+    )
+
+
+def _bought(study: Study, cell: Cell) -> str:
+    ratio = study.bought(cell)
+    return ratio_text(ratio) if ratio is not None else ""
+
+
+def _packed(blocks: Sequence[_Block], width: int) -> list[list[_Block]]:
+    """Devices of the same counts and results side by side, as long as they fit."""
+    groups: list[list[_Block]] = []
+    room = 0
+    for block in blocks:
+        alike = bool(groups) and _shared(groups[-1][-1]) == _shared(block)
+        if not alike or block.width > room:
+            groups.append([])
+            room = width - _shared_width(block)
+        groups[-1].append(block)
+        room -= block.width
+    return groups
+
+
+def _shared(block: _Block) -> tuple[object, ...]:
+    return block.counts, block.results
+
+
+def _shared_width(block: _Block) -> int:
+    columns = [
+        ("kernels", *(row[0] for row in block.counts)),
+        ("launches", *(row[1] for row in block.counts)),
+        ("bytes", *(row[2] for row in block.counts)),
+        ("results", *block.results),
+    ]
+    return sum(_GAP + max(map(_columns, column)) for column in columns)
+
+
+def _print(group: Sequence[_Block], labels: Sequence[str], console: Console) -> None:
+    heads = [head for block in group for head in block.heads]
+    made = table("strategy", "kernels", "launches", "bytes", *heads, "results")
+    for number, label in enumerate(labels):
+        times = [text for block in group for text in block.rows[number]]
+        made.add_row(label, *group[0].counts[number], *times, group[0].results[number])
+    console.print(made)
+
+
+def _columns(text: str) -> int:
+    return max(map(cell_len, text.split("\n")))

@@ -1,0 +1,199 @@
+"""Where keys and values of a TOML text stand: ``tomllib`` tells what they are, not where.
+
+The text is one that ``tomllib`` has read: what is scanned here is known to be valid.
+"""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from dataclasses import dataclass
+from typing import Any, Final, TypeAlias
+
+from hloopt.errors import SourceError
+from hloopt.source import Source
+
+__all__ = ["Path", "Place", "Places", "read_table"]
+
+Path: TypeAlias = tuple[str | int, ...]
+"""Keys and, in lists, numbers: ``("strategy", 1, "passes", 0)``."""
+
+_BLANK = re.compile(r"[ \t]*+(?:#[^\n]*+)?+")
+_BLANKS = re.compile(r"(?:[ \t\r\n]++|#[^\n]*+)*+")
+_BARE = re.compile(r"[A-Za-z0-9_-]+")
+_STRING = re.compile(
+    r'"""(?:[^"\\]|\\.|"(?!""))*"{3,5}'
+    r"|'''(?:[^']|'(?!''))*'{3,5}"
+    r'|"(?:[^"\\\n]|\\.)*"'
+    r"|'[^'\n]*'",
+    re.DOTALL,
+)
+_SCALAR = re.compile(r"\d{4}-\d\d-\d\d \d\d:[^\s,\]}#]*|[^\s,\]}#]+")
+_AT = re.compile(r" \(at (?:line (\d+), column (\d+)|end of document)\)$")
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Offset and width of a key (of a table: its header) and of its value."""
+
+    key: tuple[int, int]
+    value: tuple[int, int]
+
+
+class Places:
+    """The places of one text by their paths."""
+
+    def __init__(self, source: Source) -> None:
+        self.source = source
+        self.found: dict[Path, Place] = {}
+        self._at = 0
+        self._lists: dict[Path, int] = {}
+        self._document()
+
+    def key_error(self, path: Path, message: str) -> SourceError:
+        """An error at a key, or at the nearest thing around it that stands in the text."""
+        offset, width = self._nearest(path).key
+        return self.source.error(SourceError, offset, message, width=width)
+
+    def value_error(self, path: Path, message: str) -> SourceError:
+        """An error at a value."""
+        place = self._nearest(path)
+        offset, width = place.value if path in self.found else place.key
+        return self.source.error(SourceError, offset, message, width=width)
+
+    def _nearest(self, path: Path) -> Place:
+        while path and path not in self.found:
+            path = path[:-1]
+        return self.found.get(path, Place((0, 1), (0, 1)))
+
+    @property
+    def _text(self) -> str:
+        return self.source.text
+
+    def _skip(self, pattern: re.Pattern[str]) -> None:
+        match = pattern.match(self._text, self._at)
+        assert match is not None, "blanks may be none"
+        self._at = match.end()
+
+    def _document(self) -> None:
+        table: Path = ()
+        self._skip(_BLANKS)
+        while self._at < len(self._text):
+            if self._text[self._at] == "[":
+                table = self._header()
+            else:
+                self._pair(table)
+            self._skip(_BLANKS)
+
+    def _header(self) -> Path:
+        is_list = self._text.startswith("[[", self._at)
+        self._at += 2 if is_list else 1
+        self._skip(_BLANK)
+        start = self._at
+        keys = self._keys()
+        width = self._at - start
+        path: Path = ()
+        for key in keys[:-1]:
+            path = self._entered((*path, key))
+        path = (*path, keys[-1])
+        if is_list:
+            self.found.setdefault(path, Place((start, width), (start, width)))
+            self._lists[path] = self._lists.get(path, -1) + 1
+            path = (*path, self._lists[path])
+        self.found[path] = Place((start, width), (start, width))
+        self._skip(_BLANK)
+        self._at += 2 if is_list else 1
+        return path
+
+    def _entered(self, path: Path) -> Path:
+        return (*path, self._lists[path]) if path in self._lists else path
+
+    def _keys(self) -> list[str]:
+        """A dotted key; the end of it is where reading goes on."""
+        keys: list[str] = []
+        while True:
+            match = _BARE.match(self._text, self._at) or _STRING.match(self._text, self._at)
+            assert match is not None, "a key is bare or quoted"
+            quoted = match[0][0] in "\"'"
+            keys.append(tomllib.loads(f"k = {match[0]}")["k"] if quoted else match[0])
+            self._at = end = match.end()
+            self._skip(_BLANK)
+            if not self._text.startswith(".", self._at):
+                self._at = end
+                return keys
+            self._at += 1
+            self._skip(_BLANK)
+
+    def _pair(self, table: Path) -> None:
+        start = self._at
+        path = (*table, *self._keys())
+        key = (start, self._at - start)
+        self._skip(_BLANK)
+        self._at += 1
+        self._skip(_BLANK)
+        value = self._value(path)
+        self.found[path] = Place(key, value)
+
+    def _value(self, path: Path) -> tuple[int, int]:
+        start = self._at
+        opening = self._text[start]
+        if opening in "[{":
+            self._at += 1
+            closing, number = {"[": "]", "{": "}"}[opening], 0
+            self._skip(_BLANKS)
+            while self._text[self._at] != closing:
+                if opening == "{":
+                    self._pair(path)
+                else:
+                    inner = (*path, number)
+                    place = self._value(inner)
+                    self.found[inner] = Place(place, place)
+                    number += 1
+                self._skip(_BLANKS)
+                if self._text[self._at] == ",":
+                    self._at += 1
+                    self._skip(_BLANKS)
+            self._at += 1
+            return start, 1
+        match = (_STRING if opening in "\"'" else _SCALAR).match(self._text, start)
+        assert match is not None, "a value is there"
+        self._at = match.end()
+        return start, match.end() - start
+
+
+_DEEPEST: Final = 100
+
+
+def read_table(source: Source) -> tuple[dict[str, Any], Places]:
+    """What a TOML text says, and where.  Raises ``SourceError`` at the place of what is no TOML."""
+    try:
+        found = tomllib.loads(source.text)
+    except tomllib.TOMLDecodeError as error:
+        raise _syntax(source, str(error)) from error
+    except RecursionError as error:
+        raise source.error(SourceError, 0, "brackets are nested too deep") from error
+    if _depth(found) > _DEEPEST:
+        raise source.error(SourceError, 0, "brackets are nested too deep")
+    return found, Places(source)
+
+
+def _depth(value: Any) -> int:
+    """How deep lists and tables lie in one another, without recursion."""
+    deepest, waiting = 0, [(value, 1)]
+    while waiting:
+        entry, depth = waiting.pop()
+        if isinstance(entry, (dict, list)):
+            deepest = max(deepest, depth)
+            inner = entry.values() if isinstance(entry, dict) else entry
+            waiting += ((one, depth + 1) for one in inner)
+    return deepest
+
+
+def _syntax(source: Source, message: str) -> SourceError:
+    match = _AT.search(message)
+    if match is None or not match[1]:
+        text = message[: match.start()] if match else message
+        return source.error(SourceError, len(source.text), f"{text} at the end")
+    lines = source.text.split("\n")
+    offset = sum(len(line) + 1 for line in lines[: int(match[1]) - 1]) + int(match[2]) - 1
+    return source.error(SourceError, offset, message[: match.start()])

@@ -1,0 +1,1 @@
+"""Studies: modules by strategies by devices, each cell verified."""

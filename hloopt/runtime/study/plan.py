@@ -1,0 +1,91 @@
+"""What a study is to do: modules, strategies, devices."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
+from typing import Final, Literal, TypeAlias
+
+from hloopt.fusion.lock_file import Decisions
+from hloopt.kernels.selection import KernelSelection
+from hloopt.rewrite import Pipeline
+
+__all__ = ["MEASURED", "Kind", "ModuleRow", "Strategy", "StudyPlan"]
+
+MEASURED: Final = ("cpu", "gpu", "xla-cpu")
+"""Devices whose time is taken; on ``emulator`` results are verified, every other name is predicted."""
+
+Kind: TypeAlias = Literal["strategy", "ladder", "ablation"]
+
+
+@dataclass(frozen=True)
+class Strategy:
+    """One way to optimise.
+
+    name       unique in the study
+    label      what a row is called among its family
+    pipeline   the passes
+    text       the passes as they can be typed
+    kind       of the row: a strategy by itself, a rung of a ladder, a pipeline with something left out
+    family     the strategy of the file that this row is one of; its own name where it stands alone
+    before     on a ladder: the row below which this one adds something
+    whole      of an ablation: the row from which something was left out
+    modules    patterns of the names of modules it is for; all where there are none
+    selection  which kernels run it on ``gpu`` and ``emulator``, beside the target
+    lock       what is fused with what, where a lock file says it
+    rules      texts of ``--fusion-rule`` that count for it
+    """
+
+    name: str
+    label: str
+    pipeline: Pipeline
+    text: str
+    kind: Kind = "strategy"
+    family: str = ""
+    before: str = ""
+    whole: str = ""
+    modules: tuple[str, ...] = ()
+    selection: KernelSelection = field(default_factory=KernelSelection)
+    lock: Decisions | None = None
+    rules: tuple[str, ...] = ()
+
+    def is_for(self, module: str) -> bool:
+        """Whether it is for the module of a name."""
+        return not self.modules or any(fnmatchcase(module, one) for one in self.modules)
+
+    @property
+    def chooses_kernels(self) -> bool:
+        """Whether it says more of kernels than what the device does by itself."""
+        return bool(self.selection.kernel or self.selection.selector != KernelSelection.selector)
+
+
+@dataclass(frozen=True)
+class ModuleRow:
+    """A module of the file: ``variant_of`` is the name of the one whose baseline counts for it, too.
+
+    ``inputs`` is an .npz or a folder, None for what stands beside the file.
+    """
+
+    file: str
+    name: str
+    variant_of: str = ""
+    inputs: str | None = None
+
+
+@dataclass(frozen=True)
+class StudyPlan:
+    """All of it; ``baseline`` is the name of the strategy that ratios are to.
+
+    ``devices`` and ``cost_model`` are None where the file leaves them open.
+    """
+
+    strategies: tuple[Strategy, ...]
+    baseline: str
+    modules: tuple[ModuleRow, ...] = ()
+    devices: tuple[str, ...] | None = None
+    cost_model: str | None = None
+    title: str = ""
+
+    def strategy(self, name: str) -> Strategy:
+        """The strategy of a name."""
+        return next(one for one in self.strategies if one.name == name)
