@@ -1,0 +1,212 @@
+"""What ops take as machine code: the wait from operands to result, and instructions by who executes them.
+
+``instructions.toml`` has the counts for elementwise ops, ``latencies.toml`` what memory, barriers and lanes of
+a generation of devices take; each says where its numbers are from.
+"""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any, Final
+
+from hloopt.ir import Instruction
+from hloopt.targets import Target
+
+__all__ = ["NOTHING", "UNITS", "Latencies", "Work", "latencies_of", "work_of"]
+
+UNITS: Final = ("fma", "imad", "alu", "f64", "xu", "memory", "control")
+"""What executes instructions: f32 multiply-adds; integer multiplies and packed halves; integer and logic;
+doubles; special functions and conversions; loads and stores; none of these (branches)."""
+
+_FOLDER: Final = Path(__file__).parent
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """Cycles from operands to result, and the instructions of a thread by ``UNITS``."""
+
+    chain: float
+    units: tuple[float, ...]
+
+    def __mul__(self, times: float) -> Work:
+        """The same ``times`` times, one beside the other: the wait stays."""
+        return Work(self.chain, tuple([unit * times for unit in self.units]))
+
+    def after(self, other: Work, times: float = 1) -> Work:
+        """``other``, ``times`` times, before this."""
+        units = [mine + times * its for mine, its in zip(self.units, other.units, strict=True)]
+        return Work(self.chain + times * other.chain, tuple(units))
+
+
+NOTHING: Final = Work(0.0, (0.0,) * len(UNITS))
+
+
+@dataclass(frozen=True, slots=True)
+class Latencies:
+    """Of one generation: cycles until something is there, and lanes of a core; see ``latencies.toml``.
+
+    works  by opcode and element type
+    """
+
+    name: str
+    l1: float
+    l2: float
+    memory: float
+    shared: float
+    shuffle: float
+    barrier: float
+    barrier_warp: float
+    branch: float
+    lanes: tuple[float, ...]
+    works: Mapping[tuple[str, str], Work]
+
+    def synchronize(self, threads: int) -> float:
+        """Cycles of a barrier of so many threads."""
+        return self.barrier + self.barrier_warp * (max(1, -(-threads // 32)) - 1)
+
+    def issue(self, work: Work, warps: float) -> float:
+        """Cycles that so many warps of one core keep its schedulers and lanes busy with a work each.
+
+        Four schedulers start an instruction of a warp each in a cycle; the lanes of a unit take 32 numbers an
+        instruction.
+        """
+        busiest = sum(work.units) / _SCHEDULERS
+        for count, lanes in zip(work.units, self.lanes, strict=True):
+            busiest = max(busiest, count * 32 / lanes)
+        return busiest * warps
+
+
+_SCHEDULERS: Final = (
+    4  # of a core, since Maxwell (CUDA C++ Programming Guide, "Compute Capabilities")
+)
+
+
+def latencies_of(target: Target) -> Latencies:
+    """Those of the newest generation that is not newer than the device; of the oldest for older ones.
+
+    Raises ``ValueError`` for a device that is not NVIDIA's.
+    """
+    if target.kind != "cuda":
+        raise ValueError(
+            f"{target.name} is no CUDA device: no latencies of its instructions are known"
+        )
+    tables = _tables("latencies.toml")
+    mine = target.capability
+    names = sorted(tables, key=_capability)
+    name = next((name for name in reversed(names) if _capability(name) <= mine), names[0])
+    return _latencies(name)
+
+
+def _capability(name: str) -> tuple[int, int]:
+    number = int(name.removeprefix("sm_"))
+    return number // 10, number % 10
+
+
+@cache
+def _latencies(name: str) -> Latencies:
+    row = dict(_tables("latencies.toml")[name])
+    table = _tables("instructions.toml")[row.pop("instructions")]
+    lanes = [row.pop(unit) for unit in ("fma", "imad", "alu", "f64", "xu", "load")]
+    works = {
+        (opcode, key): Work(
+            float(found["chain"]), tuple([float(found.get(unit, 0)) for unit in UNITS])
+        )
+        for opcode, rows in table.items()
+        for key, found in rows.items()
+    }
+    # Control takes a turn of a scheduler and no lanes.
+    return Latencies(name=name, lanes=(*lanes, 128.0), works=MappingProxyType(works), **row)
+
+
+@cache
+def _tables(name: str) -> Mapping[str, Any]:
+    return tomllib.loads((_FOLDER / name).read_text())
+
+
+_FREE: Final = frozenset({"copy", "bitcast-convert"})
+
+# What is computed in a wider type, and how many conversions that takes.
+_WIDER: Final[Mapping[str, str]] = {
+    **dict.fromkeys(("s1", "s2", "s4", "s8", "s16"), "s32"),
+    **dict.fromkeys(("u1", "u2", "u4", "u8", "u16"), "u32"),
+}
+
+
+def work_of(instruction: Instruction, latencies: Latencies) -> Work:
+    """Of one element of an elementwise op.
+
+    Types without a row of their own are computed in a wider one: narrow integers wrap (an instruction more),
+    narrow floats are converted before and after.  Raises ``KeyError`` for an op without a row.
+    """
+    opcode = instruction.opcode
+    if opcode in _FREE:
+        return NOTHING
+    shape = instruction.operands[0].array
+    source, result = shape.dtype.name, instruction.array.dtype.name
+    works = latencies.works
+    if opcode == "stochastic-convert":
+        return works["reduce-precision", "f32"].after(works["convert", "f32-f16"])
+    if opcode == "select":
+        source = result
+    if opcode.startswith("shift") and _amount(instruction) is not None:
+        if any(map(_is_rotation, instruction.users)):
+            return NOTHING
+        # There is nothing to compare with the width.
+        return works["and", "u32"] * max(1, shape.dtype.bits // 32)
+    if opcode == "convert":
+        direct = works.get((opcode, f"{source}-{result}"))
+        return _converted(source, result, works) if direct is None else direct
+    found = works.get((opcode, source))
+    if found is not None:
+        return found
+    if source in _WIDER:
+        return works[opcode, _WIDER[source]].after(works["and", "s32"])
+    if opcode in ("select", "compare", "is-finite"):
+        return works[opcode, "f32"]
+    if instruction.operands[0].array.dtype.is_float:
+        around = works["convert", "f16-f32"].after(works["convert", "f32-f16"])
+        return works[opcode, "f32"].after(around)
+    return works[opcode, "f32"]
+
+
+def _converted(source: str, result: str, works: Mapping[tuple[str, str], Work]) -> Work:
+    """By way of wider types that have rows."""
+    first, last = _nearest(source), _nearest(result)
+    if first == last:
+        return works["and", "s32"] if first in ("s32", "u32") else works["convert", "f32-f16"]
+    return works["convert", f"{first}-{last}"]
+
+
+def _nearest(name: str) -> str:
+    if name in _WIDER:
+        return _WIDER[name]
+    if name in ("c64", "c128"):
+        return "f32" if name == "c64" else "f64"
+    return "f16" if name.startswith(("f8", "f4", "f6")) else name
+
+
+def _amount(shift: Instruction) -> int | None:
+    """By how much is shifted, where that is a constant."""
+    amount = shift.operands[1]
+    while amount.opcode in ("broadcast", "reshape", "bitcast", "copy"):
+        amount = amount.operands[0]
+    values = amount.literal.splat if amount.literal is not None else None
+    return None if values is None else int(values)
+
+
+def _is_rotation(instruction: Instruction) -> bool:
+    """Bits that go out on one side come in on the other: one instruction (a funnel shift), the shifts none."""
+    if instruction.opcode not in ("or", "xor", "add") or len(instruction.operands) != 2:
+        return False
+    left, right = sorted(instruction.operands, key=lambda operand: operand.opcode)
+    if (left.opcode, right.opcode) != ("shift-left", "shift-right-logical"):
+        return False
+    if left.operands[0] is not right.operands[0] or len({*left.users, *right.users}) != 1:
+        return False
+    amounts = _amount(left), _amount(right)
+    return None not in amounts and sum(amounts) == left.array.dtype.bits  # type: ignore[arg-type]

@@ -1,0 +1,150 @@
+"""How many elements of each value of a loop's body one unit computes in a trip.
+
+What a unit owns it computes along all dimensions that are no axes.  What is free (numbers that any unit may
+compute) it computes as far as somebody asks: from the next state backwards, op by op.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from math import prod
+from typing import Final
+
+from hloopt.analysis.parallel_loop import Node, ParallelLoop
+from hloopt.analysis.parallel_loop.edges import leaf_count, shape_of
+from hloopt.interpret.control import branches
+from hloopt.ir import Computation, Instruction
+from hloopt.types import TupleShape
+
+__all__ = ["elements_needed"]
+
+_AS_MANY: Final = frozenset({
+    "bitcast", "bitcast-convert", "broadcast", "concatenate", "convert", "copy", "map", "pad", "reshape",
+    "reverse", "slice", "transpose",
+})  # fmt: skip
+"""An element of the result takes one of each operand at most."""
+
+
+def elements_needed(parallel: ParallelLoop) -> Mapping[Node, float]:
+    """Elements a unit computes in a trip, of each array of body, condition and what they call."""
+    needs = _Needs(parallel)
+    loop = parallel.loop
+    after = [
+        0.0 if one.role in ("invariant", "streamed") else float(one.local_elements)
+        for one in parallel.carried
+    ]
+    needs.visit(loop.attributes["condition"], [1.0])
+    needs.visit(loop.attributes["body"], after)
+    return needs.found
+
+
+class _Needs:
+    def __init__(self, parallel: ParallelLoop) -> None:
+        self.parallel = parallel
+        self.found: dict[Node, float] = {}
+        self.streamed = {
+            one.update: one for one in parallel.carried if one.role == "streamed" and one.update
+        }
+
+    def local(self, node: Node) -> float:
+        """Elements a unit may have of a value at most."""
+        shape = shape_of(node)
+        axes = self.parallel.owned.get(node)
+        if axes is None:
+            return float(shape.elements)
+        return float(
+            prod(size for size, axis in zip(shape.dims, axes, strict=True) if axis is None)
+        )
+
+    def ask(self, node: Node, count: float) -> None:
+        """Somebody needs so many elements of a value."""
+        count = min(count, self.local(node))
+        self.found[node] = max(self.found.get(node, 0.0), count)
+
+    def visit(self, computation: Computation, results: Sequence[float]) -> None:
+        """Ask for leaves of the root, and for whatever those need."""
+        for leaf, count in enumerate(results):
+            self.ask((computation.root, leaf), count)
+        for update in self.streamed:
+            if update.computation is computation:
+                self.ask((update, 0), self.local((update.operands[1], 0)))
+        for instruction in reversed(computation):
+            wanted = [self.found.get((instruction, n), 0.0) for n in range(leaf_count(instruction))]
+            if any(wanted):
+                self.operands(instruction, wanted)
+
+    def operands(self, instruction: Instruction, wanted: list[float]) -> None:
+        """Ask for what an instruction needs."""
+        opcode, operands = instruction.opcode, instruction.operands
+        most = max(wanted)
+        if opcode == "tuple":
+            number = 0
+            for operand in operands:
+                for leaf in range(leaf_count(operand)):
+                    self.ask((operand, leaf), wanted[number])
+                    number += 1
+        elif opcode == "get-tuple-element":
+            self.read(instruction, wanted)
+        elif opcode in ("call", "fusion", "while", "conditional"):
+            self.called(instruction, wanted)
+        elif opcode in ("dynamic-slice", "gather"):
+            self.ask((operands[0], 0), most)
+            for operand in operands[1:]:
+                self.ask((operand, 0), self.local((operand, 0)))
+        elif opcode == "dynamic-update-slice":
+            if instruction not in self.streamed:
+                self.ask((operands[0], 0), most)
+            for operand in operands[1:]:
+                self.ask((operand, 0), self.local((operand, 0)))
+        elif opcode == "reduce":
+            share = self.local((operands[0], 0)) / max(1.0, self.local((instruction, 0)))
+            for operand in operands:
+                self.ask((operand, 0), most * share)
+        elif instruction.op.is_elementwise or opcode in _AS_MANY:
+            for operand in operands:
+                self.ask((operand, 0), most)
+        else:
+            for operand in operands:
+                for leaf in range(leaf_count(operand)):
+                    self.ask((operand, leaf), self.local((operand, leaf)))
+
+    def read(self, instruction: Instruction, wanted: list[float]) -> None:
+        source = instruction.operands[0]
+        assert isinstance(source.shape, TupleShape)
+        before = source.shape.first_leaves[instruction.attributes["index"]]
+        for leaf, count in enumerate(wanted):
+            self.ask((source, before + leaf), count)
+
+    def called(self, instruction: Instruction, wanted: list[float]) -> None:
+        attributes, operands = instruction.attributes, instruction.operands
+        if instruction.opcode == "while":
+            state = operands[0]
+            self.visit(attributes["condition"], [1.0])
+            # What the body asks of its state it asks of the state it makes.
+            for _ in range(2):
+                self.visit(attributes["body"], wanted)
+                for called in (attributes["condition"], attributes["body"]):
+                    parameter = called.parameters[0]
+                    wanted = [
+                        max(count, self.found.get((parameter, leaf), 0.0))
+                        for leaf, count in enumerate(wanted)
+                    ]
+            for leaf, count in enumerate(wanted):
+                self.ask((state, leaf), count)
+            return
+        if instruction.opcode == "conditional":
+            self.ask((operands[0], 0), 1.0)
+            pairs = list(zip(branches(instruction), operands[1:], strict=True))
+            for branch, operand in pairs:
+                self.visit(branch, wanted)
+                self.hand(branch.parameters[0], operand)
+            return
+        called = attributes["to_apply" if instruction.opcode == "call" else "calls"]
+        self.visit(called, wanted)
+        for parameter, operand in zip(called.parameters, operands, strict=True):
+            self.hand(parameter, operand)
+
+    def hand(self, parameter: Instruction, operand: Instruction) -> None:
+        """What is asked of a parameter is asked of what is handed to it."""
+        for leaf in range(leaf_count(parameter)):
+            self.ask((operand, leaf), self.found.get((parameter, leaf), 0.0))

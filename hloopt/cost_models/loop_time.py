@@ -1,0 +1,283 @@
+"""How long a whole loop takes in one kernel: model ``loop-2026``.  Predicted; no such kernel was measured.
+
+XLA's models price a kernel by the bytes it moves and the flops it computes, as though there were always enough
+threads to keep the device busy.  A loop kernel has as many threads as it has units, and each trip waits for the
+one before it, so what counts is, for each trip,
+
+    chain    the longest chain of instructions that wait for each other, of a warp alone
+    issue    instructions of all warps of the busiest core, over what its schedulers and lanes take in a cycle
+    memory   bytes all units read and write in a trip, over the bandwidth that so many blocks can ask for
+
+    time = launches + ends + waves * trips * max(chain, issue, memory)
+
+``ends`` are the first state's reading and the results' writing, ``waves`` how often the device is filled where
+more blocks are launched than it holds at once.  Cycles and counts: ``instructions.toml``, ``latencies.toml``.
+The clock and the launch are those of XLA's model of 2026.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import ceil
+from typing import Final
+
+from hloopt.analysis.parallel_loop import ParallelLoop, Way
+from hloopt.analysis.trip_count import trip_count
+from hloopt.cost_models.device_times import ModelOptions
+from hloopt.cost_models.instructions import latencies_of
+from hloopt.cost_models.loop_costs import Costs
+from hloopt.cost_models.loop_needs import elements_needed
+from hloopt.cost_models.loop_trip import trip_of
+from hloopt.targets import Target
+
+__all__ = ["MODEL", "LoopTime", "better_way", "loop_time"]
+
+MODEL: Final = "loop-2026"
+"""What tables and explanations call these predictions."""
+
+_XLA: Final = ModelOptions()
+_REGISTER_UNIT: Final = 8  # registers are given to threads by so many (CUDA Occupancy Calculator)
+_BLOCKS_PER_CORE: Final = 32  # where a description says nothing (compute capability 7.0 and newer)
+_BASE_REGISTERS: Final = 24  # addresses, counters and numbers in flight beside the state
+
+
+@dataclass(frozen=True, slots=True)
+class LoopTime:
+    """Nanoseconds of a loop in one kernel, predicted, and what they are made of.
+
+    launch_ns, ends_ns            once
+    chain_ns, issue_ns, memory_ns  of a trip; the longest decides
+    recurrence_ns                 of a trip: the chain if trips overlapped as far as they can
+    trips, assumed                how many, and whether nobody knows
+    waves                         how often the device is filled
+    blocks, threads               of the launch, threads in a block
+    cores                         that have a block at all
+    blocks_per_core, registers    that fit at once; of a thread, 32 bits each
+    instructions                  of a thread and trip
+    slowest                       on the chain: instruction and nanoseconds
+    """
+
+    launch_ns: float
+    ends_ns: float
+    chain_ns: float
+    issue_ns: float
+    memory_ns: float
+    recurrence_ns: float
+    trips: int
+    assumed: bool
+    waves: int
+    blocks: int
+    threads: int
+    cores: int
+    blocks_per_core: int
+    registers: int
+    instructions: float
+    slowest: tuple[tuple[str, float], ...] = ()
+
+    @property
+    def trip_ns(self) -> float:
+        """Of one trip of one wave."""
+        return max(self.chain_ns, self.issue_ns, self.memory_ns)
+
+    @property
+    def ns(self) -> float:
+        """Of the whole loop, launches included."""
+        return self.launch_ns + self.exec_ns
+
+    @property
+    def exec_ns(self) -> float:
+        """Without the launches."""
+        return self.ends_ns + self.waves * self.trips * self.trip_ns
+
+    @property
+    def bound(self) -> str:
+        """What a trip waits for: chain, issue or memory."""
+        parts = {"chain": self.chain_ns, "issue": self.issue_ns, "memory": self.memory_ns}
+        return max(parts, key=lambda part: parts[part])
+
+    @property
+    def words(self) -> str:
+        """In a line."""
+        trips = f"{self.trips:,} trips" + (" assumed" if self.assumed else "")
+        waves = f" x {self.waves} waves" if self.waves > 1 else ""
+        return (
+            f"{trips}{waves} of {self.trip_ns:.0f} ns (chain {self.chain_ns:.0f}, issue"
+            f" {self.issue_ns:.0f}, memory {self.memory_ns:.0f}) on {self.cores} cores,"
+            f" predicted by {MODEL}"
+        )
+
+
+def loop_time(
+    way: Way,
+    target: Target,
+    *,
+    trips: int | None = None,
+    threads: int = 0,
+    blocks: int = 0,
+    registers: int = 0,
+    launches: int = 0,
+    unrolled: int = 1,
+) -> LoopTime:
+    """The time of a loop run one way.
+
+    ``trips`` where the caller knows better than the module; unknown ones count as one, as everywhere.
+    ``threads``, ``blocks``, ``registers`` (of a thread, as compiled) and ``launches`` of the kernel, 0 for what
+    the way says or would be usual.  ``unrolled``: trips written behind each other.  Raises ``ValueError`` for a
+    device that is not NVIDIA's, or whose threads are not known.
+    """
+    if not target.has_threads:
+        raise ValueError(f"{target.name} runs no kernels: it has no blocks and threads")
+    latencies = latencies_of(target)
+    parallel = way.parallel
+    shape = _Launch.of(way, target, threads, blocks, registers)
+    needs = elements_needed(parallel)
+    sharing = shape.threads if way.kind == "block" else 1
+    trip = trip_of(Costs(way, needs, latencies, target, sharing), unrolled)
+    known = _trips(parallel) if trips is None else trips
+    cycle = 1 / target.clock_ghz
+    count = 1 if known is None else known
+    launched = launches or (2 if parallel.collected else 1)
+    return LoopTime(
+        launched * _XLA.launch_ns,
+        _ends(parallel, target, shape, latencies.memory, count),
+        trip.chain * cycle,
+        latencies.issue(trip.work, shape.warps) * cycle,
+        _traffic(parallel) / _bandwidth(target, shape.resident),
+        trip.recurrence * cycle,
+        count,
+        known is None,
+        shape.waves,
+        shape.blocks,
+        shape.threads,
+        shape.cores,
+        shape.per_core,
+        shape.registers,
+        sum(trip.work.units),
+        tuple((name, cycles * cycle) for name, cycles in trip.slowest),
+    )
+
+
+def better_way(ways: tuple[Way, ...], target: Target) -> tuple[Way, LoopTime] | None:
+    """Of the ways that fit the one whose kernel takes less, with its time; None where none fits.
+
+    Equal ones are taken in their order.  Raises as ``loop_time``.
+    """
+    timed = [(way, loop_time(way, target)) for way in ways if not way.problem]
+    return min(timed, key=lambda one: one[1].ns, default=None)
+
+
+@dataclass(frozen=True, slots=True)
+class _Launch:
+    """Blocks of threads on cores.
+
+    warps     of the busiest core, in a wave
+    resident  blocks in a wave
+    """
+
+    blocks: int
+    threads: int
+    registers: int
+    per_core: int
+    waves: int
+    cores: int
+    warps: int
+    resident: int
+
+    @staticmethod
+    def of(way: Way, target: Target, threads: int, blocks: int, registers: int) -> _Launch:
+        units = max(1, way.parallel.units)
+        threads = threads or way.threads or _usual_threads(way, target, units)
+        per_block = threads if way.kind == "thread" else 1
+        blocks = blocks or ceil(units / per_block)
+        registers = registers or way.registers or _registers(way.parallel)
+        per_core = max(1, _blocks_per_core(target, threads, registers, way.shared_bytes))
+        room = target.cores * per_core
+        resident = min(blocks, room)
+        cores = min(blocks, target.cores)
+        busiest = ceil(resident / target.cores)
+        warps = busiest * ceil(threads / target.warp_size)
+        return _Launch(
+            blocks, threads, registers, per_core, ceil(blocks / room), cores, warps, resident
+        )
+
+
+def _usual_threads(way: Way, target: Target, units: int) -> int:
+    """As few as keep every core busy, a warp at least, 128 at most; of a block that shares work, 256."""
+    if way.kind == "block":
+        return min(256, target.threads_per_block)
+    each = ceil(units / target.cores)
+    return min(128, max(target.warp_size, ceil(each / target.warp_size) * target.warp_size))
+
+
+def _registers(parallel: ParallelLoop) -> int:
+    """The state's words and what else a thread holds."""
+    words = sum(
+        one.local_elements * max(1, one.shape.dtype.bits // 32)
+        for one in parallel.carried
+        if one.role in ("owned", "uniform")
+    )
+    return _BASE_REGISTERS + 2 * words
+
+
+def _blocks_per_core(target: Target, threads: int, registers: int, shared: int) -> int:
+    """Blocks that fit on a core at once, by threads, registers, shared memory and their number."""
+    given = min(255, ceil(registers / _REGISTER_UNIT) * _REGISTER_UNIT)
+    limits = [target.blocks_per_core or _BLOCKS_PER_CORE]
+    warps = ceil(threads / target.warp_size)
+    if target.threads_per_core:
+        limits.append(target.threads_per_core // (warps * target.warp_size))
+    if target.registers_per_core:
+        limits.append(target.registers_per_core // (given * warps * target.warp_size))
+    if shared and target.shared_per_core:
+        taken = shared + target.reserved_shared_per_block
+        limits.append(target.shared_per_core // taken)
+    return min(limits)
+
+
+def _trips(parallel: ParallelLoop) -> int | None:
+    if parallel.trips.count is not None:
+        return parallel.trips.count
+    return trip_count(parallel.loop, believe=True)
+
+
+def _traffic(parallel: ParallelLoop) -> float:
+    """Bytes of a trip: what streamed elements are given, and what is read of arrays by the trip's number."""
+    written = sum(
+        one.update.operands[1].shape.byte_size
+        for one in parallel.carried
+        if one.role == "streamed" and one.update is not None
+    )
+    body = parallel.loop.attributes["body"]
+    state = body.parameters[0]
+    read = 0
+    for entry in body:
+        if entry.opcode in ("dynamic-slice", "gather"):
+            source = entry.operands[0]
+            if source.opcode == "get-tuple-element" and source.operands[0] is state:
+                index = source.attributes["index"]
+                if parallel.carried[index].role == "invariant":
+                    read += entry.shape.byte_size
+    return float(written + read)
+
+
+def _ends(
+    parallel: ParallelLoop, target: Target, shape: _Launch, latency: float, trips: int
+) -> float:
+    """The first state is read, and the last written; partial sums are written, and read to be added up.
+
+    What every unit has all of, every block reads.
+    """
+    moved = sum(2 * one.shape.byte_size for one in parallel.carried if one.role == "owned")
+    moved += sum(
+        2 * one.shape.byte_size * shape.blocks for one in parallel.carried if one.role == "uniform"
+    )
+    moved += sum(one.shape.byte_size for one in parallel.carried if one.role == "invariant")
+    for reduce in parallel.collected:
+        moved += 2 * trips * shape.blocks * max(1, reduce.shape.byte_size)
+    return 2 * latency / target.clock_ghz + moved / _bandwidth(target, shape.resident)
+
+
+def _bandwidth(target: Target, blocks: int) -> float:
+    """Bytes a nanosecond that so many blocks can ask for."""
+    asked = blocks * target.clock_ghz * (target.core_transaction or 32)
+    return min(target.memory_bandwidth * 1e-9, asked)

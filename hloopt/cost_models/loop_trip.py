@@ -1,0 +1,198 @@
+"""One trip of a loop kernel: its longest chain of waits, and its instructions.
+
+A warp starts its instructions in the order in which the assembler wrote them, and nothing is moved across the
+branch that goes back.  A trip of a warp alone therefore takes no less than its longest chain from the state as
+it was to anything it computes; with ``unrolled`` trips written behind each other, the longest chain through all
+of them, and at the very least (``recurrence``) the longest way of the state to itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from hloopt.analysis.parallel_loop import Node
+from hloopt.analysis.parallel_loop.edges import leaf_count
+from hloopt.analysis.trip_count import trip_count
+from hloopt.cost_models.instructions import NOTHING, Work
+from hloopt.cost_models.loop_costs import REGISTER_ELEMENTS, Costs
+from hloopt.interpret.control import branches
+from hloopt.ir import Computation, Instruction
+from hloopt.types import TupleShape
+
+__all__ = ["Trip", "trip_of"]
+
+_LONG = 8  # trips after which the longest way of the state to itself decides how times grow
+
+
+@dataclass(frozen=True, slots=True)
+class Trip:
+    """Cycles and instructions of a trip.
+
+    chain       cycles of one warp alone
+    recurrence  cycles that no order of instructions saves: what the next trip's state waits for
+    work        one thread's instructions
+    slowest     the instructions on the longest chain that take longest, with their cycles, longest first
+    """
+
+    chain: float
+    recurrence: float
+    work: Work
+    slowest: tuple[tuple[str, float], ...] = ()
+
+
+def trip_of(costs: Costs, unrolled: int = 1) -> Trip:
+    """The trip of a loop; ``unrolled`` trips are written one behind the other."""
+    loop = costs.way.parallel.loop
+    body: Computation = loop.attributes["body"]
+    condition: Computation = loop.attributes["condition"]
+    branch = costs.latencies.branch
+    state = [0.0] * leaf_count(body.parameters[0])
+    first = _Timeline(costs)
+    ends: list[float] = []
+    work, last = NOTHING, 0.0
+    slowest: tuple[tuple[str, float], ...] = ()
+    for trip in range(max(_LONG, unrolled)):
+        timeline = first if trip == 0 else _Timeline(costs)
+        before = max(state, default=0.0) if trip else 0.0
+        timeline.run(condition, [state])
+        following = timeline.run(body, [state])
+        if trip == 0:
+            work = timeline.work
+            slowest = timeline.slowest()
+        if trip == unrolled - 1:
+            last = max(timeline.latest, before)
+        ends.append(max(following, default=0.0))
+        state = following
+    half = len(ends) // 2
+    recurrence = (ends[-1] - ends[half - 1]) / (len(ends) - half)
+    chain = (last + branch) / unrolled
+    return Trip(max(chain, recurrence), recurrence, work, slowest)
+
+
+@dataclass
+class _Timeline:
+    """When each value is there, in cycles; ``work`` adds up all instructions."""
+
+    costs: Costs
+    times: dict[Node, float] = field(default_factory=dict)
+    via: dict[Node, tuple[Node | None, float]] = field(default_factory=dict)
+    work: Work = NOTHING
+    latest: float = 0.0
+    last: Node | None = None
+
+    def run(self, computation: Computation, arguments: Sequence[Sequence[float]]) -> list[float]:
+        """The times of the leaves of the root, given those of the parameters' leaves."""
+        for parameter, leaves in zip(computation.parameters, arguments, strict=True):
+            for leaf, time in enumerate(leaves):
+                self.put((parameter, leaf), self.arrival(parameter, leaf, time), None, 0.0)
+        for instruction in computation:
+            if instruction.opcode != "parameter":
+                self.step(instruction)
+        return self.of(computation.root)
+
+    def arrival(self, parameter: Instruction, leaf: int, time: float) -> float:
+        """When an element of the state can be read; what does not change and has no register is loaded."""
+        costs = self.costs
+        if parameter not in costs.states:
+            return time
+        carried = costs.way.parallel.carried[leaf]
+        if carried.role != "invariant":
+            return time
+        count = costs.needs.get((parameter, leaf), 0.0)
+        return costs.latencies.l1 if count > REGISTER_ELEMENTS else 0.0
+
+    def of(self, instruction: Instruction) -> list[float]:
+        return [self.times[instruction, leaf] for leaf in range(leaf_count(instruction))]
+
+    def put(self, node: Node, time: float, source: Node | None, cycles: float) -> None:
+        self.times[node] = time
+        self.via[node] = source, cycles
+        if time > self.latest:
+            self.latest, self.last = time, node
+
+    def step(self, instruction: Instruction) -> None:
+        opcode, operands = instruction.opcode, instruction.operands
+        if opcode == "get-tuple-element":
+            source = operands[0]
+            assert isinstance(source.shape, TupleShape)
+            before = source.shape.first_leaves[instruction.attributes["index"]]
+            for leaf in range(leaf_count(instruction)):
+                self.same((source, before + leaf), (instruction, leaf))
+        elif opcode == "tuple":
+            number = 0
+            for operand in operands:
+                for leaf in range(leaf_count(operand)):
+                    self.same((operand, leaf), (instruction, number))
+                    number += 1
+        elif opcode in ("call", "fusion"):
+            called = instruction.attributes["to_apply" if opcode == "call" else "calls"]
+            self.run(called, [self.of(operand) for operand in operands])
+            for leaf in range(leaf_count(instruction)):
+                self.same((called.root, leaf), (instruction, leaf))
+        elif opcode == "conditional":
+            self.choose(instruction)
+        elif opcode == "while":
+            self.loop(instruction)
+        else:
+            self.compute(instruction)
+
+    def same(self, source: Node, target: Node) -> None:
+        self.put(target, self.times[source], source, 0.0)
+
+    def compute(self, instruction: Instruction) -> None:
+        work = self.costs.work(instruction)
+        self.work = self.work.after(Work(0.0, work.units))
+        start, source = 0.0, None
+        if instruction in self.costs.streamed:
+            start, source = self.latest_of(instruction.operands[1:])
+        else:
+            start, source = self.latest_of(instruction.operands)
+        for leaf in range(leaf_count(instruction)):
+            self.put((instruction, leaf), start + work.chain, source, work.chain)
+
+    def latest_of(self, operands: Sequence[Instruction]) -> tuple[float, Node | None]:
+        found: tuple[float, Node | None] = (0.0, None)
+        for operand in operands:
+            for leaf in range(leaf_count(operand)):
+                time = self.times[operand, leaf]
+                if time > found[0]:
+                    found = time, (operand, leaf)
+        return found
+
+    def choose(self, conditional: Instruction) -> None:
+        """Threads of a warp that go different ways wait for each other: all branches are counted."""
+        start, source = self.latest_of(conditional.operands[:1])
+        ends = [start] * leaf_count(conditional)
+        for branch, operand in zip(branches(conditional), conditional.operands[1:], strict=True):
+            leaves = [max(start, time) for time in self.of(operand)]
+            ends = [
+                max(end, time) for end, time in zip(ends, self.run(branch, [leaves]), strict=True)
+            ]
+        for leaf, end in enumerate(ends):
+            self.put((conditional, leaf), end, source, end - start)
+
+    def loop(self, inner: Instruction) -> None:
+        """A loop in a loop: its trips, one behind the other; unknown ones count as one."""
+        trips = trip_count(inner, believe=True)
+        count = 1 if trips is None else trips
+        start, source = self.latest_of(inner.operands)
+        timeline = _Timeline(self.costs)
+        leaves = [0.0] * leaf_count(inner)
+        timeline.run(inner.attributes["condition"], [leaves])
+        timeline.run(inner.attributes["body"], [leaves])
+        cycles = count * (timeline.latest + self.costs.latencies.branch)
+        self.work = self.work.after(Work(0.0, timeline.work.units), count)
+        for leaf in range(leaf_count(inner)):
+            self.put((inner, leaf), start + cycles, source, cycles)
+
+    def slowest(self, most: int = 3) -> tuple[tuple[str, float], ...]:
+        """The instructions of the longest chain that take longest."""
+        found: list[tuple[str, float]] = []
+        node = self.last
+        while node is not None:
+            source, cycles = self.via[node]
+            if cycles:
+                found.append((node[0].name, cycles))
+            node = source
+        return tuple(sorted(found, key=lambda one: -one[1])[:most])
