@@ -134,11 +134,13 @@ class Pointers:
 class Elements:
     """Writes elements of a region into a block of a function.
 
-    ``scope`` is where the next statement goes; ``within`` changes it for a while.  ``places`` are the leaves
-    of values that are kept somewhere, frame by frame; ``ranges`` the names whose bounds are known; ``owned``
-    the axes of parallel loops that dimensions lie along; ``unrolled`` is how many elements of a reduce or dot
-    are written out one by one at most.  ``loops`` and ``runs`` are what is known of loops inside, and those that
-    have been written.
+    scope     where the next statement goes; ``within`` changes it for a while
+    places    leaves of values that are kept somewhere, frame by frame
+    ranges    names whose bounds are known
+    owned     the axes of parallel loops that dimensions lie along
+    unrolled  how many elements of a reduce or dot are written out one by one at most
+    loops     what is known of loops inside
+    runs      those that have been written
     """
 
     def __init__(

@@ -11,8 +11,8 @@ from hloopt.ir.walk import called_computations
 __all__ = ["ELEMENTAL", "elemental_problem"]
 
 ELEMENTAL = frozenset({
-    "add-dependency", "bitcast", "bitcast-convert", "broadcast", "call", "concatenate", "conditional", "constant",
-    "convolution", "dot", "dynamic-slice", "dynamic-update-slice", "fusion", "gather",
+    "add-dependency", "bitcast", "bitcast-convert", "broadcast", "call", "concatenate", "conditional",
+    "constant", "convolution", "dot", "dynamic-slice", "dynamic-update-slice", "fusion", "gather",
     "get-dimension-size", "get-tuple-element", "iota", "map", "opt-barrier", "pad", "parameter",
     "partition-id", "reduce",
     "reduce-window", "replica-id", "reshape", "reverse", "rng-bit-generator", "select-and-scatter",

@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 
-from hloopt.analysis.index import Index, delinearize
+from hloopt.analysis.index import Index, Symbol, delinearize
 from hloopt.analysis.parallel_loop import Axes, Carried
 from hloopt.codegen.elemental.indexing import starts
 from hloopt.codegen.elements import At, Emission, every, framed
+from hloopt.codegen.families.collecting import add_up, leave_parts, settle
+from hloopt.codegen.families.folding import Fold
 from hloopt.codegen.families.loop import strided
-from hloopt.codegen.loops.coverage import writes_all
 from hloopt.codegen.loops.places import full_index, local_dims
 from hloopt.codegen.loops.running import UNROLLED, Asking, Local, Running
 from hloopt.codegen.positions import position_of
 from hloopt.codegen.scope import Scope
 from hloopt.codegen.writer import FunctionWriter
-from hloopt.kernels.families.while_per_thread import ThreadLoop, thread_loop
+from hloopt.kernels.families.sweeps import WARP
+from hloopt.kernels.families.while_per_thread import FINISH, ThreadLoop, thread_loop
 
 __all__ = ["EMITTERS"]
 
@@ -24,31 +27,88 @@ def emit(f: FunctionWriter) -> None:
     """Each thread: the state in registers from the first trip to the last, streams stored as they come."""
     loop = thread_loop(f.region)
     assert loop is not None
-    number, scope = strided(f, loop.parallel.units)
-    with f.elements.within(scope):
-        f.elements.unrolled = UNROLLED
-        unit = delinearize(number, loop.parallel.sizes)
-        _Unit(f, loop, unit).write()
+    f.elements.unrolled = UNROLLED
+    if f.launch.function == FINISH:
+        _finish(f, loop)
+    elif loop.parallel.collected:
+        _in_whole_warps(f, loop)
+    else:
+        number, scope = strided(f, loop.parallel.units)
+        with f.elements.within(scope):
+            _Unit(f, loop, number).write()
+
+
+def _in_whole_warps(f: FunctionWriter, loop: ThreadLoop) -> None:
+    """No thread leaves early: lanes exchange values.  Those beyond the end compute the last unit."""
+    thread = f.global_thread("i")
+    units = loop.parallel.units
+    if thread.high < units:
+        _Unit(f, loop, thread, thread).write()
+        return
+    number = f.elements.symbol(f"{thread} < {units} ? {thread} : {units - 1}", "unit", 0, units - 1)
+    _Unit(f, loop, number, thread, f"{thread} < {units}").write()
+
+
+def _finish(f: FunctionWriter, loop: ThreadLoop) -> None:
+    """A warp for each trip: adds up what the warps left, computes what follows, writes it."""
+    e = f.elements
+    count = loop.parallel.trips.count
+    assert count is not None
+    thread = f.global_thread("i")
+    trip = e.symbol(thread // WARP, "trip", 0, (thread // WARP).high)
+    if trip.high >= count:
+        e.scope.line(f"if ({trip} >= {count}) return;")
+    unit = _Unit(f, loop, Index(0))
+    trip = Symbol(str(trip), 0, count - 1).index if not trip.is_constant else trip
+    lane = e.symbol(thread % WARP, "lane", 0, WARP - 1)
+    folds = add_up(f, unit.running, trip, lane)
+    with e.within(e.scope.block(f"if ({lane} == 0)")):
+        e.run(unit.write_collected(trip, folds))
 
 
 class _Unit:
-    """What a thread does for one unit."""
+    """What a thread does for one unit.
 
-    def __init__(self, f: FunctionWriter, loop: ThreadLoop, unit: tuple[Index, ...]) -> None:
+    thread  its number; ``inside`` is the test that it has a unit of its own, empty where all have
+    """
+
+    def __init__(
+        self,
+        f: FunctionWriter,
+        loop: ThreadLoop,
+        number: Index,
+        thread: Index | None = None,
+        inside: str = "",
+    ) -> None:
         self.f = f
         self.e = f.elements
         self.loop = loop
-        self.unit = unit
+        self.unit = delinearize(number, loop.parallel.sizes)
+        self.thread = thread
+        self.inside = inside
         self.streams = [one for one in loop.parallel.carried if one.role == "streamed"]
         written = frozenset(one.number for one in self.streams)
-        self.running = Running(self.e, loop.parallel, unit, self.e.frame, written)
+        self.running = Running(self.e, loop.parallel, self.unit, self.e.frame, written)
 
     def write(self) -> None:
+        """Write everything."""
         self.e.run(self._all())
+
+    def write_collected(self, trip: Index, folds: Sequence[Sequence[Fold]]) -> Emission:
+        """In the launch after: finish what was collected in a trip, and write what follows."""
+        running = self.running
+        running.place_outside(self.e.scope.section())
+        running.counting.place(self.e, running.frame, trip)
+        running.counting.place_turning(self.e, running.frame, trip)
+        yield from settle(self.e, running, folds)
+        for carried in self.streams:
+            if carried.update in self.loop.parallel.after:
+                yield from self._write_update(carried)
+        return ""
 
     def _all(self) -> Emission:
         for carried in self.streams:
-            if not writes_all(carried, self.running.counting):
+            if not self.loop.covers(carried.number):
                 yield from self._hand_on(carried)
         yield from self.running.run(self._stream)
         for carried in self.loop.parallel.carried:
@@ -65,6 +125,8 @@ class _Unit:
             for axis, at in enumerate(self.unit)
             if axis not in axes and not at.is_constant
         ]
+        if self.inside:
+            tests.append(self.inside)
         if not tests:
             return nullcontext(self.e.scope)
         return self.e.within(self.e.scope.block(f"if ({' && '.join(tests)})"))
@@ -97,8 +159,10 @@ class _Unit:
 
     def _stream(self) -> Asking:
         """Write what the trip adds to the streamed elements."""
+        if self.thread is not None:
+            yield from leave_parts(self.f, self.running, self.thread, self.inside)
         for carried in self.streams:
-            if self.loop.results(carried.number):
+            if carried.update not in self.loop.parallel.after:
                 yield from self._write_update(carried)
 
     def _write_update(self, carried: Carried) -> Asking:
@@ -115,6 +179,8 @@ class _Unit:
             where = tuple(a + b for a, b in zip(index, first, strict=True))
             self._store_at(carried.number, where, value)
 
+        if not self.loop.results(carried.number):
+            return
         with self._whose(carried.axes):
             yield from every(self.e, local_dims(part.array, carried.axes), "j", one)
 

@@ -8,8 +8,8 @@ from hloopt.analysis.index import Index, Symbol
 from hloopt.analysis.induction import Affine, Inductions
 from hloopt.analysis.loop_reader import Loop, Slot
 from hloopt.analysis.parallel_loop import ParallelLoop
-from hloopt.codegen.elements import Elements, Frame
-from hloopt.codegen.loops.places import Counted
+from hloopt.codegen.elements import Elements, Frame, Place
+from hloopt.codegen.loops.places import Counted, Turning
 from hloopt.ir import Computation, Instruction
 from hloopt.types import DType
 
@@ -22,6 +22,7 @@ class Counting:
     """What is ``first + t * step`` in trip t: elements of the state, and where slices start.
 
     variables  by the number of the element
+    turning    the same for elements whose numbers go round as their types do
     starts     scalar instructions of the body
     """
 
@@ -29,6 +30,7 @@ class Counting:
         self.loop = loop
         self.bits = 31 if index_type == "int" else 63
         self.variables: dict[int, Affine] = {}
+        self.turning: dict[int, Affine] = {}
         self.starts: dict[Instruction, Affine] = {}
         count = loop.trips.count
         if loop.trips.kind != "known" or count is None:
@@ -37,8 +39,9 @@ class Counting:
         for carried in loop.carried:
             if carried.role in ("uniform", "owned"):
                 found = inductions.variable(Slot(carried.number))
-                if found is not None and self._goes_straight(found, count):
-                    self.variables[carried.number] = found
+                if found is not None:
+                    straight = self._goes_straight(found, count)
+                    (self.variables if straight else self.turning)[carried.number] = found
         for start in _starts(loop.loop):
             found = inductions.affine(start)
             if found is not None and self._goes_straight(found, count - 1):
@@ -62,14 +65,20 @@ class Counting:
 
     def place(self, e: Elements, frame: Frame, trip: Index) -> None:
         """Tell what stands for the numbers of a trip."""
-        loop = self.loop.loop
-        states = loop.attributes["body"].parameters[0], loop.attributes["condition"].parameters[0]
         for number, found in self.variables.items():
-            place = Counted(trip * found.step + found.first, found.dtype)
-            for state in states:
-                e.places[frame, state, number] = place
+            self._place(e, frame, number, Counted(trip * found.step + found.first, found.dtype))
         for start, found in self.starts.items():
             e.places[frame, start, 0] = Counted(trip * found.step + found.first, found.dtype)
+
+    def place_turning(self, e: Elements, frame: Frame, trip: Index) -> None:
+        """The same for numbers that go round, for who knows the trip and has no state."""
+        for number, found in self.turning.items():
+            self._place(e, frame, number, Turning(trip, found))
+
+    def _place(self, e: Elements, frame: Frame, number: int, place: Place) -> None:
+        attributes = self.loop.loop.attributes
+        for computation in (attributes["body"], attributes["condition"]):
+            e.places[frame, computation.parameters[0], number] = place
 
 
 def _holds(kind: DType, value: int) -> bool:

@@ -9,6 +9,7 @@ from math import prod
 from typing import Final
 
 from hloopt.analysis.index import Atom, Index, Symbol, linearize
+from hloopt.analysis.induction import Affine
 from hloopt.analysis.parallel_loop import Axes
 from hloopt.codegen.elements import At, Elements, Emission, Frame, Place
 from hloopt.codegen.scalars import convert, literal
@@ -21,6 +22,7 @@ __all__ = [
     "Counted",
     "Kept",
     "Outside",
+    "Turning",
     "full_index",
     "local_dims",
     "local_indices",
@@ -131,6 +133,29 @@ class Counted(Place):
             value = convert(str(at), source, self.kind, e.uses)
             name = e.scope.declare(e.uses.type(self.kind), value, "at")
         e.ranges[name] = at
+        return name
+
+
+@dataclass(frozen=True)
+class Turning(Place):
+    """A scalar integer that is a number of the trip and goes round as its type does."""
+
+    trip: Index
+    number: Affine
+
+    def element(self, e: Elements, index: tuple[Index, ...]) -> Emission:
+        """``first + trip * step`` in 64 bits, of which the type keeps the lowest."""
+        yield from ()
+        long = "unsigned long long"
+        text = f"({long}){self.number.first}ll + ({long}){self.trip.factor_text} * ({long}){self.number.step}ll"
+        name = e.scope.declare(long, text, "counted")
+        for source, kind in (
+            (dtype("u64"), self.number.inner),
+            (self.number.inner, self.number.dtype),
+        ):
+            name = e.scope.declare(
+                e.uses.type(kind), convert(name, source, kind, e.uses), "counted"
+            )
         return name
 
 

@@ -37,6 +37,7 @@ class Running:
     outer    where the ``while`` stands
     written  elements of the state that are not kept, since they are written to memory as they come
     kept     the variables of the others, except of numbers of the trip
+    trip     its number, within a loop that runs a known number of times
     """
 
     e: Elements
@@ -48,6 +49,7 @@ class Running:
 
     def __post_init__(self) -> None:
         self.frame = Frame({})
+        self.trip = Index(0)
         self.body: Computation = self.loop.loop.attributes["body"]
         self.condition: Computation = self.loop.loop.attributes["condition"]
         self.counting = Counting(self.loop, self.e.loads.index_type)
@@ -57,14 +59,14 @@ class Running:
         """Write the loop; ``stream`` writes what goes to memory in each trip."""
         e = self.e
         yield from self._begin()
-        section = e.scope.section()
-        self._place(section)
+        self.place_outside(e.scope.section())
+        self._place()
         trips = self.loop.trips
         if trips.kind == "known":
             if not trips.count:
                 return
-            header, trip = self.counting.header(e, trips.count)
-            self.counting.place(e, self.frame, trip)
+            header, self.trip = self.counting.header(e, trips.count)
+            self.counting.place(e, self.frame, self.trip)
             with e.within(e.scope.block(header)):
                 yield from self._trip(stream)
             return
@@ -121,21 +123,22 @@ class Running:
             elif kept.count:
                 e.scope.line(f"{kind} {name}[{kept.count}] = {{{', '.join(values)}}};")
 
-    def _place(self, section: Scope) -> None:
+    def _place(self) -> None:
         """Tell where the state is for who asks in body and condition."""
-        places = self.e.places
-        states = self.body.parameters[0], self.condition.parameters[0]
+        for state in (self.body.parameters[0], self.condition.parameters[0]):
+            for number, kept in self.kept.items():
+                self.e.places[self.frame, state, number] = kept
+
+    def place_outside(self, section: Scope) -> None:
+        """Tell where it is what the loop only reads; ``section`` is right before it."""
         fixed = frozenset(symbol.name for symbol in symbols_of(self.unit))
         budget = [HOISTED]
         init = self.loop.loop.operands[0]
-        for state in states:
-            for number, kept in self.kept.items():
-                places[self.frame, state, number] = kept
-            for carried in self.loop.carried:
-                if carried.role == "invariant":
-                    places[self.frame, state, carried.number] = Outside(
-                        init, carried.number, self.outer, section, fixed, budget
-                    )
+        for carried in self.loop.carried:
+            if carried.role == "invariant":
+                place = Outside(init, carried.number, self.outer, section, fixed, budget)
+                for state in (self.body.parameters[0], self.condition.parameters[0]):
+                    self.e.places[self.frame, state, carried.number] = place
 
     # ---- a trip -------------------------------------------------------------------------------------
 

@@ -4,17 +4,28 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from types import MappingProxyType
+from typing import Final
 
 from hloopt.analysis.parallel_loop import FusedLoop, ParallelLoop, Way, fused_loop, parallel_loop
+from hloopt.analysis.parallel_loop.coverage import writes_all
 from hloopt.analysis.parallel_loop.thread_way import thread_way
 from hloopt.analysis.reduction import WARP_SIZE
 from hloopt.analysis.region import Region
+from hloopt.errors import UsageError
+from hloopt.ir import Instruction
 from hloopt.kernels.elemental import elemental_problem
 from hloopt.kernels.families.loop import operands_read, own_threads
+from hloopt.kernels.families.reductions import accumulator_types
 from hloopt.kernels.kernel import NO, YES, Kernel, Site, Verdict
-from hloopt.kernels.spec import Argument, KernelSpec, Launch, Place, Tile
+from hloopt.kernels.spec import Argument, KernelSpec, Launch, Place, Scratch, Tile
 
-__all__ = ["KERNELS", "ThreadLoop", "thread_loop"]
+__all__ = ["FINISH", "KERNELS", "ThreadLoop", "thread_loop"]
+
+FINISH: Final = "_finish"
+"""The launch that adds up what was collected."""
+
+FINISH_THREADS: Final = 128
+"""Of its blocks; a warp for each trip."""
 
 
 @dataclass(frozen=True)
@@ -27,6 +38,11 @@ class ThreadLoop:
     def results(self, number: int) -> tuple[int, ...]:
         """The leaves of the fusion's result that are element ``number`` of the state."""
         return tuple(leaf for leaf, found in enumerate(self.fused.results) if found == number)
+
+    def covers(self, number: int) -> bool:
+        """Whether the trips write every element of what is streamed."""
+        update = self.parallel.carried[number].update
+        return update is not None and writes_all(self.parallel, update)
 
 
 def thread_loop(region: Region) -> ThreadLoop | None:
@@ -72,14 +88,63 @@ def _spec(site: Site, tile: Tile) -> KernelSpec:
     units = loop.parallel.units
     if not units:
         return KernelSpec("while-per-thread", tile)
+    collected = loop.parallel.collected if loop.parallel.trips.count else ()
     blocks, threads = own_threads(site, units, tile)
-    results = (
-        Argument(Place("result", number), "out")
-        for number, result in enumerate(site.region.results)
-        if result.shape.elements
+    if collected:
+        blocks = _whole_warps(units, threads)
+    read = operands_read(site.region)
+    scratch = tuple(_parts(loop, reduce) for reduce in collected)
+    places = [Place("scratch", number) for number in range(len(scratch))]
+    later: list[int] = []
+    now: list[int] = []
+    for number, result in enumerate(site.region.results):
+        if result.shape.elements:
+            element = loop.parallel.carried[loop.fused.results[number]]
+            (later if collected and element.update in loop.parallel.after else now).append(number)
+    # What no trip writes of a result of the second launch, the first one does.
+    left = [number for number in later if not loop.covers(loop.fused.results[number])]
+    first = Launch(
+        "",
+        (blocks, 1, 1),
+        (threads, 1, 1),
+        (
+            *read,
+            *(Argument(Place("result", number), "out") for number in now),
+            *(Argument(Place("result", number), "out", partial=True) for number in left),
+            *(Argument(place, "out") for place in places),
+        ),
     )
-    launch = Launch("", (blocks, 1, 1), (threads, 1, 1), (*operands_read(site.region), *results))
-    return KernelSpec("while-per-thread", tile, (launch,))
+    if not collected:
+        return KernelSpec("while-per-thread", tile, (first,))
+    trips = loop.parallel.trips.count or 0
+    warps = FINISH_THREADS // WARP_SIZE
+    second = Launch(
+        FINISH,
+        (-(-trips // warps), 1, 1),
+        (FINISH_THREADS, 1, 1),
+        (
+            *read,
+            *(Argument(place, "in") for place in places),
+            *(Argument(Place("result", number), "out", partial=number in left) for number in later),
+        ),
+    )
+    return KernelSpec("while-per-thread", tile, (first, second), scratch)
+
+
+def _whole_warps(units: int, threads: int) -> int:
+    if threads % WARP_SIZE:
+        raise UsageError(
+            f"while-per-thread: {threads} threads are no whole warps of {WARP_SIZE}, which fold together what"
+            " their units add to a reduce"
+        )
+    return -(-units // threads)
+
+
+def _parts(loop: ThreadLoop, reduce: Instruction) -> Scratch:
+    """A part for each trip, element of the result, and warp that has a unit."""
+    (kind,) = accumulator_types(reduce)
+    warps = -(-loop.parallel.units // WARP_SIZE)
+    return Scratch(kind.name, (loop.parallel.trips.count or 0) * reduce.array.elements * warps)
 
 
 KERNELS = (

@@ -1,0 +1,143 @@
+"""Reduces over units that nobody waits for: each warp leaves its part of a trip, a later launch adds them up.
+
+A part lies in scratch at ``(trip, element of the result, warp)``, so that the parts of one result are
+neighbours.  They are added in the same order each time: two runs give the same bits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from hloopt.analysis.index import Index, Symbol, linearize
+from hloopt.codegen.elements import At, Elements, Emission, Place, every, framed
+from hloopt.codegen.families.folding import Fold, begin, merge, take, tree
+from hloopt.codegen.loops.places import local_indices
+from hloopt.codegen.loops.running import Asking, Running
+from hloopt.codegen.reducer import Reducer
+from hloopt.codegen.writer import FunctionWriter
+from hloopt.ir import Instruction
+from hloopt.kernels.families.sweeps import WARP
+
+__all__ = ["add_up", "leave_parts", "settle"]
+
+
+@dataclass(frozen=True)
+class _Totals(Place):
+    """The elements of a result that have been added up, by their position."""
+
+    dims: tuple[int, ...]
+    names: tuple[str, ...]
+
+    def element(self, e: Elements, index: tuple[Index, ...]) -> Emission:
+        yield from ()
+        position = linearize(index, self.dims)
+        if position.is_constant:
+            return self.names[position.constant]
+        *first, last = range(len(self.names))
+        choice = self.names[last]
+        for at in reversed(first):
+            choice = f"{position} == {at} ? {self.names[at]} : {choice}"
+        return f"({choice})"
+
+
+def leave_parts(f: FunctionWriter, running: Running, thread: Index, inside: str) -> Asking:
+    """In a trip: fold what the lanes of a warp have, and let its first lane write it.
+
+    ``inside`` is the test that a thread has a unit of its own, empty where all have.
+    """
+    for number, reduce in enumerate(running.loop.collected):
+        operand = reduce.operands[0]
+        axes = running.loop.owned[operand, 0]
+        alone = [
+            f"{at} == 0"
+            for axis, at in enumerate(running.unit)
+            if axis not in axes and not at.is_constant
+        ]
+        tests = [inside, *alone] if inside else alone
+        folds = []
+        for position in local_indices(reduce.array, (None,) * reduce.array.rank):
+            fold = begin(f.elements, reduce)
+            folds.append(fold)
+            block = (
+                f.elements.scope.block(f"if ({' && '.join(tests)})") if tests else f.elements.scope
+            )
+            with f.elements.within(block):
+                yield from _take(f.elements, running, fold, position)
+        tree(f.elements, folds, WARP // 2)
+        first = f"{thread % WARP} == 0"
+        test = f"{first} && {inside}" if inside else first
+        with f.elements.within(f.elements.scope.block(f"if ({test})")):
+            for at, fold in enumerate(folds):
+                place = _part(running, reduce, running.trip, at) + thread // WARP
+                f.store(f.scratch(number), place, fold.names[0])
+
+
+def _take(e: Elements, running: Running, fold: Fold, position: Sequence[Index]) -> Asking:
+    """What the unit adds to an element of the result."""
+    operand = fold.hero.operands[0]
+    axes = running.loop.owned[operand, 0]
+    reduced = set(fold.hero.attributes["dimensions"])
+    dims = operand.array.dims
+    along = [at for at in sorted(reduced) if axes[at] is None]
+
+    def one(places: Sequence[Index]) -> Asking:
+        kept = iter(position)
+        inner = dict(zip(along, places, strict=True))
+        index = []
+        for at, axis in enumerate(axes):
+            if axis is not None:
+                index.append(running.unit[axis])
+            else:
+                index.append(inner[at] if at in reduced else next(kept))
+        value = yield At(operand, tuple(index), 0, running.frame)
+        take(e, fold, [value])
+
+    yield from every(e, [dims[at] for at in along], "r", one)
+
+
+def _warps(running: Running) -> int:
+    return -(-running.loop.units // WARP)
+
+
+def _part(running: Running, reduce: Instruction, trip: Index, element: int) -> Index:
+    """The place of the first warp's part."""
+    return (trip * reduce.array.elements + element) * _warps(running)
+
+
+def add_up(f: FunctionWriter, running: Running, trip: Index, lane: Index) -> list[list[Fold]]:
+    """A warp: the parts of each element of the collected results of a trip, added up for its first lane."""
+    e = f.elements
+    warps = _warps(running)
+    folds: list[list[Fold]] = []
+    for number, reduce in enumerate(running.loop.collected):
+        pointee = f.scratch(number)
+        found = []
+        for element in range(reduce.array.elements):
+            fold = begin(e, reduce)
+            name = e.scope.names.fresh("part")
+            kind = e.loads.index_type
+            header = f"for ({kind} {name} = {lane}; {name} < {warps}; {name} += {WARP})"
+            with e.within(e.scope.block(header)):
+                part = Symbol(name, 0, warps - 1).index
+                place = _part(running, reduce, trip, element) + part
+                merge(e, fold, [e.load(pointee.name, place, pointee.shape, "partial")], "")
+            found.append(fold)
+        tree(e, found, WARP // 2)
+        folds.append(found)
+    return folds
+
+
+def settle(e: Elements, running: Running, folds: Sequence[Sequence[Fold]]) -> Asking:
+    """Finish the results: fold the init values in, round, and let who asks for them know."""
+    for reduce, found in zip(running.loop.collected, folds, strict=True):
+        reducer = Reducer.of(reduce)
+        names = []
+        for fold in found:
+            init = yield At(reduce.operands[1], (), 0, running.frame)
+            total = yield from framed(
+                running.frame, reducer.combine(e, reducer.lift(e, [init]), fold.names)
+            )
+            kind = e.uses.type(reducer.accumulators[0])
+            names += reducer.lower(e, [e.scope.declare(kind, total[0], "total")])
+        e.places[running.frame, reduce, 0] = _Totals(reduce.array.dims, tuple(names))
