@@ -9,6 +9,7 @@ from hloopt.analysis.parallel_loop.model import (
     Node,
     ParallelLoop,
     Role,
+    Sharing,
     Trips,
     Way,
 )
@@ -22,6 +23,7 @@ __all__ = [
     "Node",
     "ParallelLoop",
     "Role",
+    "Sharing",
     "Trips",
     "Way",
     "fused_loop",

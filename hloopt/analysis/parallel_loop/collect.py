@@ -109,9 +109,7 @@ class Collector:
     @cached_property
     def _streaming(self) -> frozenset[Instruction]:
         """Instructions of the body that only go into streamed elements, whose parts do not overlap."""
-        updates = frozenset(
-            one for one in self.state.updates.values() if self.state.steps(one) is not None
-        )
+        updates = frozenset(filter(self.state.is_spread, self.state.updates.values()))
         found: set[Instruction] = set()
         for instruction in reversed(list(self.state.body)):
             if instruction in updates or (

@@ -12,7 +12,7 @@ from hloopt.ir import Computation, Instruction
 from hloopt.ir.walk import has_side_effect
 from hloopt.types import ArrayShape, TupleShape, leaves
 
-__all__ = ["SAME", "Graph", "graph_of", "leaf_count", "nodes_of", "reached", "shape_of"]
+__all__ = ["SAME", "Graph", "entered", "graph_of", "leaf_count", "nodes_of", "reached", "shape_of"]
 
 SAME = frozenset({"copy", "opt-barrier", "add-dependency", "domain"})
 """Ops whose result is their first operand."""
@@ -50,7 +50,9 @@ class Graph:
     ops       instructions that compute
     same      pairs of nodes of which the second is the first under another name
     chosen    pairs of a node that says which computation runs, or how often, and one of the results
-    loops     nested loops
+    loops     nested loops, inner ones first
+    order     all instructions; those that enter others before and after what they enter
+    pairs     of each instruction those of ``same`` that it makes
     obstacle  the first instruction that no kernel can run
     """
 
@@ -58,6 +60,8 @@ class Graph:
     same: list[tuple[Node, Node]] = field(default_factory=list)
     chosen: list[tuple[Node, Node]] = field(default_factory=list)
     loops: list[Instruction] = field(default_factory=list)
+    order: list[Instruction] = field(default_factory=list)
+    pairs: dict[Instruction, list[tuple[Node, Node]]] = field(default_factory=dict)
     obstacle: Mixing | None = None
 
     def users(self) -> dict[Node, list[Node]]:
@@ -105,12 +109,17 @@ def _walk(graph: Graph, computation: Computation, seen: set[Computation]) -> Non
             if graph.obstacle is None:
                 graph.obstacle = Mixing(instruction, problem)
             continue
-        for called in _entered(instruction):
-            _walk(graph, called, seen)
+        called = entered(instruction)
+        if called:
+            graph.order.append(instruction)
+        for one in called:
+            _walk(graph, one, seen)
+        graph.order.append(instruction)
         if instruction.opcode == "while":
             graph.loops.append(instruction)
         graph.chosen += _choices(instruction)
         pairs = list(_pairs(instruction))
+        graph.pairs[instruction] = pairs
         graph.same += pairs
         if not pairs and instruction.opcode not in ("parameter", "tuple"):
             graph.ops.append(instruction)
@@ -136,7 +145,7 @@ def _problem(instruction: Instruction) -> str:
     return ""
 
 
-def _entered(instruction: Instruction) -> tuple[Computation, ...]:
+def entered(instruction: Instruction) -> tuple[Computation, ...]:
     """The computations whose arrays are arrays here."""
     attributes = instruction.attributes
     if instruction.opcode in ("call", "fusion"):
@@ -151,7 +160,7 @@ def _choices(instruction: Instruction) -> Iterator[tuple[Node, Node]]:
         for node in nodes_of(instruction):
             yield (instruction.operands[0], 0), node
     elif instruction.opcode == "while":
-        condition, body = _entered(instruction)
+        condition, body = entered(instruction)
         for end in (instruction, body.parameters[0], condition.parameters[0]):
             for node in nodes_of(end):
                 yield (condition.root, 0), node
@@ -174,16 +183,16 @@ def _pairs(instruction: Instruction) -> Iterator[tuple[Node, Node]]:
     elif opcode in SAME:
         yield from _whole(instruction.operands[0], instruction)
     elif opcode in ("call", "fusion"):
-        (called,) = _entered(instruction)
+        (called,) = entered(instruction)
         for operand, parameter in zip(instruction.operands, called.parameters, strict=True):
             yield from _whole(operand, parameter)
         yield from _whole(called.root, instruction)
     elif opcode == "conditional":
-        for at, called in enumerate(_entered(instruction)):
+        for at, called in enumerate(entered(instruction)):
             yield from _whole(instruction.operands[1 + at], called.parameters[0])
             yield from _whole(called.root, instruction)
     elif opcode == "while":
-        condition, body = _entered(instruction)
+        condition, body = entered(instruction)
         for target in (condition.parameters[0], body.parameters[0], instruction):
             yield from _whole(instruction.operands[0], target)
             yield from _whole(body.root, target)

@@ -14,6 +14,7 @@ from collections import defaultdict
 from collections.abc import Collection
 from typing import Final
 
+from hloopt.analysis.parallel_loop.axes import Axis, Chooser
 from hloopt.analysis.parallel_loop.classes import Classes, Dim, Mixed
 from hloopt.analysis.parallel_loop.collect import Collected, Collector
 from hloopt.analysis.parallel_loop.edges import Graph, graph_of, reached, shape_of
@@ -24,22 +25,26 @@ from hloopt.analysis.parallel_loop.model import (
     Node,
     ParallelLoop,
     Role,
+    Sharing,
     Trips,
 )
 from hloopt.analysis.parallel_loop.state import State
+from hloopt.analysis.parallel_loop.work import Work
 from hloopt.ir import Computation, Instruction
 from hloopt.types import ArrayShape, TupleShape
 
-__all__ = ["FREE_ELEMENTS", "parallel_loop"]
+__all__ = ["parallel_loop"]
 
-FREE_ELEMENTS: Final = 16
-"""An element of the state of so many elements at most may be computed by every unit alike."""
+_SHARING: Final = Sharing()
 
 
-def parallel_loop(loop: Instruction, *, collect: bool = True) -> ParallelLoop:
+def parallel_loop(
+    loop: Instruction, *, collect: bool = True, sharing: Sharing = _SHARING
+) -> ParallelLoop:
     """The axes of a ``while``, what it carries and what mixes.
 
     ``collect``: reduces over an axis that only go into streamed elements leave the axis parallel.
+    Costs are linear in instructions.
     """
     obstacle = _state_obstacle(loop)
     graph = graph_of(loop)
@@ -47,7 +52,7 @@ def parallel_loop(loop: Instruction, *, collect: bool = True) -> ParallelLoop:
         obstacle = graph.obstacle
     if obstacle is not None:
         return ParallelLoop(loop, (), (), {}, Trips("scalar"), obstacle=obstacle)
-    return _Finder(loop, graph, collect).find()
+    return _Finder(loop, graph, collect, sharing).find()
 
 
 def _state_obstacle(loop: Instruction) -> Mixing | None:
@@ -67,23 +72,22 @@ def _kind(shape: object) -> str:
 
 
 class _Finder:
-    def __init__(self, loop: Instruction, graph: Graph, collect: bool) -> None:
+    def __init__(self, loop: Instruction, graph: Graph, collect: bool, sharing: Sharing) -> None:
         self.graph = graph
         self.state = State(loop)
         self.users = graph.users()
-        self.owned = self._owned()
+        self.owned = self._owned(sharing.free)
         self.classes = Classes(self.owned)
         self.collector = Collector(self.state, graph, self.users, self.owned)
         self.collect = collect
+        self.sharing = sharing
 
-    def _owned(self) -> dict[Node, None]:
+    def _owned(self, free: int) -> dict[Node, None]:
         """The nodes that are not free."""
         state = self.state
         changing = [number for number in range(state.count) if number not in state.invariant]
         leaves = {
-            number
-            for number in changing
-            if shape_of((state.parameter, number)).elements > FREE_ELEMENTS
+            number for number in changing if shape_of((state.parameter, number)).elements > free
         }
         while True:
             starts = [
@@ -116,6 +120,9 @@ class _Finder:
 
     def find(self) -> ParallelLoop:
         self._tie()
+        chooser = Chooser(
+            self.state, self.classes, Work(self.state, self.graph, self.classes), self.sharing
+        )
         spared: dict[Instruction, None] = {}
         refused: dict[Instruction, str] = {}
         if self.collect:
@@ -123,14 +130,14 @@ class _Finder:
             refused = dict(self.collector.refused)
         while True:
             mixed = self.classes.mixed(spared)
-            axes = self._axes(mixed)
-            collected = self._collected(spared, [key for key, _ in axes])
+            choice = chooser.choose(mixed, self.collector.collected(spared).after)
+            collected = self._collected(spared, [one.key for one in choice.axes])
             if not collected.refused:
                 break
             for one, why in collected.refused.items():
                 del spared[one]
                 refused[one] = why
-        return self._answer(mixed, axes, collected, refused)
+        return self._answer({**choice.left, **mixed}, choice.axes, collected, refused)
 
     def _collected(self, spared: Collection[Instruction], axes: Collection[Dim]) -> Collected:
         """What is collected of ``spared``; a reduce over a part of the axes is not."""
@@ -151,11 +158,11 @@ class _Finder:
     def _answer(
         self,
         mixed: Mixed,
-        axes: list[tuple[Dim, int]],
+        axes: tuple[Axis, ...],
         collected: Collected,
         refused: dict[Instruction, str],
     ) -> ParallelLoop:
-        numbers = {key: number for number, (key, _) in enumerate(axes)}
+        numbers = {one.key: number for number, one in enumerate(axes)}
         owned: dict[Node, Axes] = {}
         for node in self.owned:
             owned[node] = tuple(
@@ -164,7 +171,7 @@ class _Finder:
             )
         return ParallelLoop(
             self.state.loop,
-            tuple(size for _, size in axes),
+            tuple(one.size for one in axes),
             tuple(self._carried(number, owned) for number in range(self.state.count)),
             owned,
             self._trips(owned),
@@ -193,30 +200,6 @@ class _Finder:
             found[Mixing(mixing.instruction, f"{mixing.words}; {why}") if why else mixing] = None
         return list(found)
 
-    def _axes(self, mixed: Mixed) -> list[tuple[Dim, int]]:
-        """The classes of the axes with their sizes, in the order of the dimensions of what is carried."""
-        weights: dict[Dim, int] = defaultdict(int)
-        sizes: dict[Dim, int] = {}
-        sets: list[set[Dim]] = []
-        for number in range(self.state.count):
-            node = self.state.parameter, number
-            if node not in self.owned:
-                continue
-            shape = shape_of(node)
-            found: set[Dim] = set()
-            for dim, size in enumerate(shape.dims):
-                key = self.classes.of(node, dim)
-                if size > 1 and key not in mixed:
-                    found.add(key)
-                    sizes.setdefault(key, size)
-                    weights[key] += shape.elements
-            sets.append(found)
-        if not weights:
-            return []
-        best = max(weights, key=lambda key: weights[key])
-        common = set.intersection(*(found for found in sets if best in found))
-        return [(key, size) for key, size in sizes.items() if key in common]
-
     def _carried(self, number: int, owned: dict[Node, Axes]) -> Carried:
         node = self.state.parameter, number
         shape = shape_of(node)
@@ -226,7 +209,7 @@ class _Finder:
         axes = owned.get(node, nowhere)
         update = self.state.updates.get(number)
         if update is not None:
-            return Carried(number, shape, "streamed", axes, update, self.state.covers(update))
+            return Carried(number, shape, "streamed", axes, update)
         role: Role = "owned" if any(axis is not None for axis in axes) else "uniform"
         return Carried(number, shape, role, axes)
 

@@ -15,7 +15,7 @@ from hloopt.analysis.induction import Affine
 from hloopt.ir import Instruction
 from hloopt.types import ArrayShape
 
-__all__ = ["Axes", "Carried", "Mixing", "Node", "ParallelLoop", "Role", "Trips", "Way"]
+__all__ = ["Axes", "Carried", "Mixing", "Node", "ParallelLoop", "Role", "Sharing", "Trips", "Way"]
 
 Node: TypeAlias = "tuple[Instruction, int]"
 """Leaf number ``leaf`` of an instruction's result (0 for an array)."""
@@ -35,6 +35,25 @@ class Mixing:
 
 
 @dataclass(frozen=True, slots=True)
+class Sharing:
+    """What units may repeat so that dimensions become axes.
+
+    free        an element of the state of so many elements at most, which depends on no larger one, may be
+                computed by every unit alike (a generator's key and counters)
+    repeated    so many operations a trip may be repeated by each unit whatever it is for: done one after the
+                other they take about as long as the launch of a kernel, which each trip saves
+    least_part  beyond that, the least part of a unit's operations that are its own
+    least_gain  and how much less work a unit has, at least, than one that does everything; this is also
+                asked of dimensions that only streamed elements have, whatever is repeated
+    """
+
+    free: int = 16
+    repeated: int = 4096
+    least_part: float = 0.125
+    least_gain: float = 2.0
+
+
+@dataclass(frozen=True, slots=True)
 class Carried:
     """An element of the state, which is a flat tuple of arrays.
 
@@ -46,7 +65,6 @@ class Carried:
             else reads: what is written goes straight to the result; along all axes, or along none, where
             every unit has all that is written (or nobody, where it follows from collected reduces)
     axes    of its dimensions
-    covered streamed, and the trips write every element, so that none of the first state is left
     """
 
     number: int
@@ -54,7 +72,6 @@ class Carried:
     role: Role
     axes: Axes
     update: Instruction | None = None
-    covered: bool = False
 
     @property
     def local_dims(self) -> tuple[int, ...]:

@@ -68,46 +68,28 @@ class State:
             found.add(user.attributes["index"])
         return None if self.loop.is_root else frozenset(found)
 
-    def steps(self, update: Instruction) -> tuple[int, int] | None:
-        """The dimension along which the parts of an update lie side by side, and the first's start.
-
-        None where parts may overlap, are moved to fit in, or where nobody knows.
-        """
+    def is_spread(self, update: Instruction) -> bool:
+        """Whether the parts that the trips write do not overlap; False where nobody knows."""
         count, source = self.bounds.exact, update.operands[1].array
         if count is None or len(update.operands) != 2 + source.rank:
-            return None
-        moving: list[tuple[int, int]] = []
+            return False
+        spread = count < 2
         for dim, (index, part) in enumerate(zip(update.operands[2:], source.dims, strict=True)):
             at = self._inductions.affine(index)
             if part == update.array.dims[dim]:
                 continue
             if at is None:
-                return None
+                return False
             trips = max(count - 1, 0)
             last = at.first + trips * at.step
             low, high = min(at.first, last), max(at.first, last)
             if (at.at(0), at.at(trips)) != (at.first, last):
-                return None
-            if low < 0 or high > update.array.dims[dim] - part:
-                return None
-            if abs(at.step) >= part:
-                moving.append((dim, low))
-        return moving[0] if moving else None
-
-    def covers(self, update: Instruction) -> bool:
-        """Whether the trips write every element of what is updated."""
-        found = self.steps(update)
-        if found is None or self.bounds.exact is None:
-            return False
-        along, low = found
-        parts = update.operands[1].array.dims
-        for dim, (part, size) in enumerate(zip(parts, update.array.dims, strict=True)):
-            if dim == along:
-                if low != 0 or part * self.bounds.exact != size:
-                    return False
-            elif part != size:
                 return False
-        return True
+            # Anywhere else the part would be moved to fit in.
+            if low < 0 or high > update.array.dims[dim] - part:
+                return False
+            spread = spread or abs(at.step) >= part
+        return spread
 
     def _is_scalar(self, number: int) -> bool:
         shape = Loop(self.loop).shape(Slot(number))

@@ -1,0 +1,113 @@
+"""Which classes of dimensions become the axes.
+
+Sets of classes that elements of the state have in common are weighed against each other: an element of the
+state lies along all of a set or along none of it, and units share most of the work of a trip.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass
+
+from hloopt.analysis.parallel_loop.classes import Classes, Dim
+from hloopt.analysis.parallel_loop.edges import shape_of
+from hloopt.analysis.parallel_loop.model import Mixing, Sharing
+from hloopt.analysis.parallel_loop.state import State
+from hloopt.analysis.parallel_loop.work import Shared, Work
+from hloopt.ir import Instruction
+
+__all__ = ["Axis", "Choice", "Chooser"]
+
+
+@dataclass(frozen=True, slots=True)
+class Axis:
+    """A class of dimensions that is a parallel axis."""
+
+    key: Dim
+    size: int
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """The axes in the order in which they lie in the state, and sets that were weighed and left."""
+
+    axes: tuple[Axis, ...]
+    left: Mapping[Dim, Mixing]
+
+
+class Chooser:
+    """Answers for one loop."""
+
+    def __init__(self, state: State, classes: Classes, work: Work, sharing: Sharing) -> None:
+        self.state = state
+        self.classes = classes
+        self.work = work
+        self.sharing = sharing
+        self.changing = [
+            number for number in range(state.count) if (state.parameter, number) in classes.owned
+        ]
+
+    def choose(self, mixed: Collection[Dim], after: Collection[Instruction]) -> Choice:
+        """The best of the sets that are worth it."""
+        left: dict[Dim, Mixing] = {}
+        best: tuple[float, tuple[Axis, ...]] = (0.0, ())
+        for axes in self._sets(mixed):
+            shared = self.work.shared({one.key: one.size for one in axes}, after)
+            words = self._refusal(axes, shared)
+            if words:
+                assert shared.most is not None
+                left.update((one.key, Mixing(shared.most, words)) for one in axes)
+            elif shared.gain > best[0]:
+                best = shared.gain, axes
+        return Choice(best[1], left)
+
+    def _sets(self, mixed: Collection[Dim]) -> Iterator[tuple[Axis, ...]]:
+        along = {number: self._along(number, mixed) for number in self.changing}
+        # Dimensions of what is kept come first: what is streamed may lie otherwise.
+        order = sorted(self.changing, key=lambda number: number in self.state.updates)
+        classes: dict[Dim, int] = {}
+        for number in order:
+            for key, size in along[number].items():
+                classes.setdefault(key, size)
+        seen: set[frozenset[Dim]] = set()
+        for key in classes:
+            sets = [found.keys() for found in along.values() if key in found]
+            common = frozenset.intersection(*map(frozenset, sets))
+            if common in seen:
+                continue
+            seen.add(common)
+            if all(common <= found.keys() or common.isdisjoint(found) for found in along.values()):
+                yield tuple(Axis(one, size) for one, size in classes.items() if one in common)
+
+    def _along(self, number: int, mixed: Collection[Dim]) -> dict[Dim, int]:
+        """The classes of an element of the state that may be axes, with their sizes."""
+        node = self.state.parameter, number
+        keys = ((self.classes.of(node, dim), size) for dim, size in enumerate(shape_of(node).dims))
+        return {key: size for key, size in keys if size > 1 and key not in mixed}
+
+    def _refusal(self, axes: tuple[Axis, ...], shared: Shared) -> str:
+        """Why units would repeat too much, in words; empty where they do not."""
+        sharing = self.sharing
+        number, dim = self._place(axes[0])
+        only_written = number in self.state.updates
+        if shared.gain >= sharing.least_gain and (
+            shared.gain >= shared.units * sharing.least_part or shared.repeated <= sharing.repeated
+        ):
+            return ""
+        if not only_written and shared.repeated <= sharing.repeated:
+            return ""
+        assert shared.most is not None
+        return (
+            f"each of {shared.units} units along dimension {dim} of element {number} of the state would"
+            f" repeat {shared.repeated:.0f} of its {shared.unit:.0f} operations a trip, most of them in"
+            f" {shared.most.opcode} {shared.most.name}"
+        )
+
+    def _place(self, axis: Axis) -> tuple[int, int]:
+        """An element of the state along an axis, if possible one that is read, and its dimension."""
+        for number in sorted(self.changing, key=lambda number: number in self.state.updates):
+            node = self.state.parameter, number
+            for dim in range(shape_of(node).rank):
+                if self.classes.of(node, dim) == axis.key:
+                    return number, dim
+        raise AssertionError("axes are dimensions of the state")

@@ -1,0 +1,187 @@
+"""What units share of the work of a trip, and what each of them would repeat.
+
+Work is arithmetic operations, and one for each element that is moved by an index of its own.  What lies along
+the axes is divided among the units; what is uniform each of them does; of a free value each does as much as it
+needs, from its own values back.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from math import prod
+from typing import Final
+
+from hloopt.analysis.cost import instruction_cost
+from hloopt.analysis.parallel_loop.classes import Classes, Dim
+from hloopt.analysis.parallel_loop.edges import Graph, entered, nodes_of, shape_of
+from hloopt.analysis.parallel_loop.model import Node
+from hloopt.analysis.parallel_loop.state import State
+from hloopt.analysis.trip_count import trip_count
+from hloopt.ir import Computation, Instruction
+from hloopt.types import DotDims
+
+__all__ = ["Shared", "Work"]
+
+_NOTHING: Final = frozenset({
+    "bitcast", "broadcast", "constant", "iota", "reshape", "reverse", "slice", "transpose",
+})  # fmt: skip
+_ONE_EACH: Final = frozenset({"bitcast-convert", "concatenate", "map", "pad"}) | _NOTHING
+"""An element of the result takes one of each operand at most."""
+
+
+@dataclass(frozen=True, slots=True)
+class Shared:
+    """The work of a trip.
+
+    whole   if each element is computed once
+    unit    of one unit
+    units   how many there are
+    most    the instruction of which a unit repeats most
+    """
+
+    whole: float
+    unit: float
+    units: int
+    most: Instruction | None
+
+    @property
+    def repeated(self) -> float:
+        """What a unit does beyond its share."""
+        return self.unit - self.whole / self.units
+
+    @property
+    def gain(self) -> float:
+        """How much less a unit does than one that does everything."""
+        return self.whole / self.unit if self.unit else 1.0
+
+
+class Work:
+    """Answers for one loop."""
+
+    def __init__(self, state: State, graph: Graph, classes: Classes) -> None:
+        self.graph = graph
+        self.classes = classes
+        self.state = state
+        times = self._times()
+        self.operations = {
+            one: _operations(one) * times.get(one.computation, 0) for one in graph.ops
+        }
+
+    def shared(self, sizes: Mapping[Dim, int], after: Collection[Instruction] = ()) -> Shared:
+        """With axes of these classes; ``after`` is done after the loop, and is left out."""
+        units = prod(sizes.values())
+        needed = self._needed(sizes)
+        whole = mine = extra = 0.0
+        most: Instruction | None = None
+        for one in self.graph.ops:
+            operations = self.operations[one]
+            if not operations or one in after:
+                continue
+            part = 1.0 / self._along(one, sizes)
+            all_of_it = 1.0
+            if (one, 0) not in self.classes.owned:
+                elements = max(1, shape_of((one, 0)).elements)
+                part = min(1.0, max(needed.get(node, 0.0) for node in nodes_of(one)) / elements)
+                all_of_it = min(1.0, part * units)
+            whole += operations * all_of_it
+            mine += operations * part
+            if operations * (part - all_of_it / units) > extra:
+                extra, most = operations * (part - all_of_it / units), one
+        return Shared(whole, mine, units, most)
+
+    def _along(self, one: Instruction, sizes: Mapping[Dim, int]) -> int:
+        """Units that divide an instruction among them."""
+        found: dict[Dim, int] = {}
+        for value in (one, *one.operands):
+            for node in nodes_of(value):
+                found.update(self._axes(node, sizes))
+        return prod(found.values())
+
+    def _axes(self, node: Node, sizes: Mapping[Dim, int]) -> dict[Dim, int]:
+        if node not in self.classes.owned:
+            return {}
+        keys = (self.classes.of(node, dim) for dim in range(shape_of(node).rank))
+        return {key: sizes[key] for key in keys if key in sizes}
+
+    def _local(self, node: Node, sizes: Mapping[Dim, int]) -> float:
+        """Elements that a unit has of a value at most."""
+        count = shape_of(node).elements
+        for size in self._axes(node, sizes).values():
+            count //= size
+        return float(count)
+
+    def _needed(self, sizes: Mapping[Dim, int]) -> dict[Node, float]:
+        """Elements that a unit computes of each value; of nested loops, all that it may have."""
+        found: dict[Node, float] = defaultdict(float)
+
+        def ask(node: Node, count: float) -> None:
+            if count > found[node]:
+                found[node] = min(count, self._local(node, sizes))
+
+        for node in nodes_of(self.state.body.root):
+            ask(node, self._local(node, sizes))
+        ask((self.state.condition.root, 0), 1.0)
+        for one in reversed(self.graph.order):
+            pairs = self.graph.pairs[one]
+            for source, target in reversed(pairs):
+                ask(source, self._local(target, sizes) if one.opcode == "while" else found[target])
+            if one.opcode == "while":
+                ask((one.attributes["condition"].root, 0), 1.0)
+            elif one.opcode == "conditional":
+                ask((one.operands[0], 0), 1.0)
+            if pairs:
+                continue
+            wanted = max((found[node] for node in nodes_of(one)), default=0.0)
+            for number, operand in enumerate(one.operands):
+                for node in nodes_of(operand):
+                    ask(node, self._asked(one, number, node, wanted, sizes))
+        return found
+
+    def _asked(
+        self, one: Instruction, number: int, node: Node, wanted: float, sizes: Mapping[Dim, int]
+    ) -> float:
+        """Elements of an operand that ``wanted`` elements of the result take."""
+        if not wanted:
+            return 0.0
+        if one.op.is_elementwise or one.opcode in _ONE_EACH:
+            return wanted
+        if one.opcode in ("dynamic-slice", "gather") and number == 0:
+            return wanted
+        whole = self._local(node, sizes)
+        if one.opcode == "reduce":
+            return wanted * whole / max(1.0, self._local((one, 0), sizes))
+        if one.opcode == "dot":
+            dims = DotDims.of(one.attributes)
+            lhs = one.operands[0].array.dims
+            return wanted * prod(lhs[dim] for dim in dims.lhs_contracting)
+        if one.opcode == "dynamic-update-slice" and number == 1:
+            keys = (self.classes.of((one, 0), dim) for dim in range(one.array.rank))
+            return min(whole, prod(
+                1 if key in sizes and size == sizes[key] else size
+                for key, size in zip(keys, shape_of(node).dims, strict=True)
+            ))  # fmt: skip
+        return whole
+
+    def _times(self) -> dict[Computation | None, int]:
+        """How often computations run in a trip, as far as the module shows it."""
+        times: dict[Computation | None, int] = {self.state.body: 1}
+        times[self.state.condition] = 1 if self.state.bounds.exact is None else 0
+        seen: set[Instruction] = set()
+        for one in self.graph.order:
+            if one not in seen:
+                seen.add(one)
+                count = trip_count(one, believe=True) if one.opcode == "while" else 1
+                for called in entered(one):
+                    more = times.get(one.computation, 0) * (1 if count is None else count)
+                    times[called] = times.get(called, 0) + more
+        return times
+
+
+def _operations(one: Instruction) -> int:
+    if one.opcode in _NOTHING:
+        return 0
+    cost = instruction_cost(one)
+    moved = one.operands[1] if one.opcode == "dynamic-update-slice" else one
+    return max(cost.flops + cost.transcendentals, shape_of((moved, 0)).elements)
