@@ -219,9 +219,14 @@ def command(
     else:
         show_study(study, product())
     if html is not None:
+        from datetime import datetime
+
+        from hloopt import __version__
         from hloopt.report.study_page import study_page
 
-        write_text(html, study_page(study), html)
+        now = datetime.now().astimezone()
+        made = f"Made by hloopt {__version__}, {now:%Y-%m-%d %H:%M}."
+        write_text(html, study_page(study, made), html)
     ctx.exit(_code(study, verdicts, code))
 
 

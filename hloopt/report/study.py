@@ -80,6 +80,11 @@ class Study:
         right = [one for one in timed if not one.wrong]
         return min(right, key=lambda one: one.seconds or 0.0, default=None)
 
+    def missing(self, module: str, device: str) -> bool:
+        """Whether a device is not there for any strategy of a module."""
+        cells = [self.cell(module, one.name, device) for one in self.rows(module)]
+        return all(one is not None and one.missing for one in cells)
+
     def problems(self) -> Iterator[str]:
         """A line for each thing that went wrong, equal ones once."""
         seen: dict[str, int] = {}
@@ -90,7 +95,7 @@ class Study:
             if told:
                 seen[told] = seen.get(told, 0) + 1
         for told, count in seen.items():
-            yield f"{told} ({count} times)" if count > 1 else told
+            yield f"{told} ({count} cells)" if count > 1 else told
 
     def places(self) -> dict[str, str]:
         """Where times were measured, by device."""

@@ -1,5 +1,297 @@
-from hloopt.report.study import Study
+"""The page of ``hloopt study``: one file, no network, no scripts; bars, and the tables they are drawn from."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from html import escape
+from pathlib import Path
+from typing import Final
+
+from hloopt.report.numbers import seconds
+from hloopt.report.study import Device, Study, launch_text, result_text, time_text
+from hloopt.report.study_table import notes, ratio_text
+from hloopt.runtime.study.cells import Cell, Parts
+from hloopt.runtime.study.plan import ModuleRow, Strategy
+
+__all__ = ["study_page"]
+
+_STYLE: Final = Path(__file__).with_name("study.css")
+_PARTS: Final = (
+    ("launch", "launches"),
+    ("memory", "memory"),
+    ("compute", "arithmetic"),
+    ("latency", "waiting for earlier results"),
+)
+_ABOUT_EVEN: Final = 0.02
+"""A step that gains or loses less than this is told without colour."""
+
+_RESULTS: Final = {
+    "equal": "right",
+    "within tolerance": "right",
+    "differ": "wrong",
+    "not verified": "doubt",
+}
 
 
-def study_page(study: Study) -> str:
-    return ""
+def study_page(study: Study, made: str) -> str:
+    """The whole page; ``made`` says by what and when."""
+    title = escape(study.title or "A study of passes")
+    modules = [row for row in study.modules if study.rows(row.name)]
+    ids = {row.name: f"module-{number}" for number, row in enumerate(modules)}
+    body = [
+        _header(study, title, made),
+        _problems(study),
+        _summary(study, modules, ids),
+        *(_module(study, row, ids) for row in modules),
+        _strategies(study.strategies),
+        _notes(study),
+    ]
+    return (
+        '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
+        '<meta http-equiv="Content-Security-Policy" '
+        "content=\"default-src 'none'; style-src 'unsafe-inline'\">\n"
+        f"<title>{title}</title>\n<style>\n{_STYLE.read_text()}</style>\n</head>\n<body>\n"
+        + "\n".join(filter(None, body))
+        + "\n</body>\n</html>\n"
+    )
+
+
+def _header(study: Study, title: str, made: str) -> str:
+    counts = [
+        _counted(len(study.modules), "module"),
+        _counted(len(study.strategies), "strategy", "strategies"),
+        _counted(len(study.devices), "device"),
+    ]
+    verdict = _verdict(study)
+    return (
+        f"<header>\n<h1>{title}</h1>\n"
+        f'<p class="soft">{", ".join(counts)}. Times as fast as <b>{escape(study.baseline)}</b>. '
+        f"{verdict} {escape(made)}</p>\n</header>"
+    )
+
+
+def _verdict(study: Study) -> str:
+    checked = [one.checked.results for one in study.cells if one.checked is not None]
+    wrong, open_ = checked.count("differ"), checked.count("not verified")
+    if wrong:
+        return f'<span class="wrong">Results of {wrong} of {len(checked)} cells differ.</span>'
+    if open_:
+        return f'<span class="doubt">{open_} of {len(checked)} cells are not verified.</span>'
+    return (
+        f'<span class="right">The results of all {_counted(len(checked), "cell")} are right.</span>'
+    )
+
+
+def _problems(study: Study) -> str:
+    lines = list(study.problems())
+    if not lines:
+        return ""
+    items = []
+    for line in lines:
+        kind = line.partition(":")[0]
+        mark = "wrong" if kind in ("differs", "failed") else "doubt"
+        items.append(
+            f'<li><span class="{mark}">{escape(kind)}</span>{escape(line[len(kind) :])}</li>'
+        )
+    return f'<ul class="problems">\n{chr(10).join(items)}\n</ul>'
+
+
+def _summary(study: Study, modules: Sequence[ModuleRow], ids: dict[str, str]) -> str:
+    """The fastest strategy of each module on each device that has times."""
+    rows = []
+    timed = [
+        device
+        for device in study.devices
+        if any(study.best(row.name, device.name) for row in modules)
+    ]
+    if not timed:
+        return ""
+    for row in modules:
+        cells = []
+        for device in timed:
+            best = study.best(row.name, device.name)
+            if best is None:
+                cells.append("<td>-</td>")
+                continue
+            ratio = escape(ratio_text(study.over_baseline(best)))
+            told = f"{escape(best.strategy)}, {escape(seconds(best.seconds or 0.0))}"
+            cells.append(f'<td><b>{ratio}</b><br><span class="soft">{told}</span></td>')
+        link = f'<a href="#{ids[row.name]}">{escape(row.name)}</a>'
+        rows.append(f'<tr><th scope="row">{link}</th>{"".join(cells)}</tr>')
+    heads = [f"{one.name}, {one.heading}" for one in timed]
+    return _table("The fastest of each module", ["module", *heads], rows)
+
+
+def _module(study: Study, row: ModuleRow, ids: dict[str, str]) -> str:
+    about = [f"<code>{escape(row.file)}</code>"]
+    if row.variant_of:
+        parent = escape(row.variant_of)
+        link = f'<a href="#{ids[row.variant_of]}">{parent}</a>' if row.variant_of in ids else parent
+        about.append(f"a variant of {link}, whose baseline counts")
+    figures = [_figure(study, row, device) for device in study.devices]
+    return (
+        f'<section id="{ids[row.name]}">\n<h2>{escape(row.name)}</h2>\n'
+        f'<p class="soft">{", ".join(about)}</p>\n{"".join(figures)}</section>'
+    )
+
+
+def _figure(study: Study, row: ModuleRow, device: Device) -> str:
+    strategies = study.rows(row.name)
+    cells = [study.cell(row.name, one.name, device.name) for one in strategies]
+    found = [(one, cell) for one, cell in zip(strategies, cells, strict=True) if cell is not None]
+    longest = max((cell.seconds or 0.0 for _, cell in found), default=0.0)
+    bars = ""
+    if longest:
+        items = [_bar(study, one, cell, longest) for one, cell in found]
+        bars = f'<ol class="bars">\n{chr(10).join(items)}\n</ol>\n{_key(found)}'
+    where = study.places().get(device.name, device.title)
+    caption = (
+        f"<figcaption><h3>{escape(device.name)}</h3><span>{escape(device.heading)}</span>"
+        f'<span class="soft">{escape(where)}</span></figcaption>'
+    )
+    table = _figures_table(study, device, found, f"{row.name} on {device.name}")
+    return f"<figure>\n{caption}\n{bars}{table}</figure>\n"
+
+
+def _bar(study: Study, strategy: Strategy, cell: Cell, longest: float) -> str:
+    """One row: name, bar, time, ratio to the baseline, what the step bought."""
+    marks = ["step"] if strategy.before or strategy.whole else []
+    marks += ["base"] if strategy.name == study.baseline else []
+    time = escape(time_text(cell))
+    over = escape(ratio_text(study.over_baseline(cell))) if cell.seconds else ""
+    segments = "".join(
+        f'<span class="{name}" style="width:{100 * part / longest:.3f}%"></span>'
+        for name, part in _segments(cell)
+        if part
+    )
+    return (
+        f'<li class="{" ".join(marks)}"><span class="name">{escape(strategy.label)}</span>'
+        f'<span class="bar" role="img" aria-label="{escape(_spoken(cell))}">{segments}</span>'
+        f'<span class="time">{time}</span><span class="over">{over}</span>'
+        f"<span>{_chip(study, cell)}</span></li>"
+    )
+
+
+def _segments(cell: Cell) -> list[tuple[str, float]]:
+    if cell.measured is not None:
+        return [("measured", cell.measured.seconds)]
+    if cell.predicted is None:
+        return []
+    return [(name, getattr(cell.predicted.parts, name)) for name, _ in _PARTS]
+
+
+def _spoken(cell: Cell) -> str:
+    """What a bar shows, in words."""
+    if cell.predicted is None or not cell.predicted.seconds:
+        return time_text(cell)
+    parts: Parts = cell.predicted.parts
+    shares = [
+        f"{getattr(parts, name) / parts.seconds:.0%} {told}"
+        for name, told in _PARTS
+        if getattr(parts, name)
+    ]
+    return f"{time_text(cell)}: {', '.join(shares)}"
+
+
+def _chip(study: Study, cell: Cell) -> str:
+    """What is wrong, else what the step bought."""
+    if cell.wrong:
+        return '<span class="chip loss">results differ</span>'
+    if cell.problem:
+        return f'<span class="chip doubt" title="{escape(cell.problem)}">{escape(time_text(cell))}</span>'
+    ratio = study.bought(cell)
+    if ratio is None:
+        return ""
+    mark = " gain" if ratio > 1 + _ABOUT_EVEN else " loss" if ratio < 1 - _ABOUT_EVEN else ""
+    return f'<span class="chip{mark}">bought {escape(ratio_text(ratio))}</span>'
+
+
+def _key(found: Sequence[tuple[Strategy, Cell]]) -> str:
+    """What the colours of predicted bars mean: those that are there."""
+    shown = [
+        f'<li><i class="{name}"></i>{escape(told)}</li>'
+        for name, told in _PARTS
+        if any(part for _, cell in found for key, part in _segments(cell) if key == name)
+    ]
+    return f'<ul class="key soft">{"".join(shown)}</ul>\n' if shown else ""
+
+
+def _figures_table(
+    study: Study, device: Device, found: Sequence[tuple[Strategy, Cell]], caption: str
+) -> str:
+    rows = []
+    for strategy, cell in found:
+        kernels, launches, moved = launch_text(cell)
+        bought = study.bought(cell)
+        results = cell.checked.results if cell.checked is not None else ""
+        texts = [
+            kernels,
+            launches,
+            moved,
+            time_text(cell),
+            ratio_text(study.over_baseline(cell)) if cell.seconds else "-",
+            ratio_text(bought) if bought is not None else "",
+        ]
+        mark = ' class="base"' if strategy.name == study.baseline else ""
+        rows.append(
+            f'<tr{mark}><th scope="row">{escape(strategy.name)}</th>'
+            + "".join(f"<td>{escape(text)}</td>" for text in texts)
+            + f'<td class="{_RESULTS.get(results, "")}">{escape(result_text(cell.checked))}</td></tr>'
+        )
+    heads = [
+        "strategy",
+        "kernels",
+        "launches",
+        "bytes",
+        device.heading,
+        "over",
+        "bought",
+        "results",
+    ]
+    return _table(caption, heads, rows)
+
+
+def _strategies(strategies: Iterable[Strategy]) -> str:
+    rows = [
+        f'<tr><th scope="row">{escape(one.name)}</th><td class="left">'
+        f"<code>{escape(one.text or 'no passes')}</code>{_wishes(one)}</td></tr>"
+        for one in strategies
+    ]
+    return "<h2>Strategies</h2>\n" + _table("What each runs", ["strategy", "passes"], rows)
+
+
+def _wishes(one: Strategy) -> str:
+    wishes = [f"--kernel {text}" for text in one.selection.kernel]
+    if one.selection.selector != type(one.selection).selector:
+        wishes.append(f"--selector {one.selection.selector}")
+    if one.lock is not None:
+        wishes.append(f"--lock {one.lock.name}")
+    wishes += [f"--fusion-rule {text}" for text in one.rules]
+    return "".join(f"<br><code>{escape(text)}</code>" for text in wishes)
+
+
+def _notes(study: Study) -> str:
+    lines = [
+        *notes(study),
+        "bars are linear in time; each device has a scale of its own for each module",
+    ]
+    if any(cell.predicted is not None for cell in study.cells):
+        lines.append(
+            "memory and arithmetic overlap: the longer is drawn whole, of the shorter what sticks out"
+        )
+    items = "".join(f"<li>{escape(line)}</li>\n" for line in lines)
+    return f'<h2>About the figures</h2>\n<ul class="notes soft">\n{items}</ul>'
+
+
+def _table(caption: str, heads: Sequence[str], rows: Iterable[str]) -> str:
+    """``rows`` are HTML already; caption and heads are texts."""
+    columns = "".join(f'<th scope="col">{escape(head)}</th>' for head in heads)
+    return (
+        f'<div class="table"><table>\n<caption>{escape(caption)}</caption>\n'
+        f"<thead><tr>{columns}</tr></thead>\n<tbody>\n{chr(10).join(rows)}\n</tbody>\n</table></div>\n"
+    )
+
+
+def _counted(number: int, one: str, several: str | None = None) -> str:
+    return f"{number} {one if number == 1 else several or one + 's'}"

@@ -89,7 +89,8 @@ def _show_module(study: Study, row: ModuleRow, rows: Sequence[Strategy], console
     console.print()
     console.print(Text.assemble((row.name, "bold"), about, variant), soft_wrap=True)
     labels = [("  " if one.before or one.whole else "") + one.label for one in rows]
-    blocks = [_block(study, row.name, rows, device) for device in study.devices]
+    there = [one for one in study.devices if not study.missing(row.name, one.name)]
+    blocks = [_block(study, row.name, rows, device) for device in there]
     first = max(map(_columns, ("strategy", *labels)))
     for group in _packed(blocks, console.width - first):
         _print(group, labels, console)
