@@ -16,7 +16,7 @@ from hloopt.analysis.windows import valid_multiply_adds, window_dims
 from hloopt.ir import Computation, Instruction, Module, walk
 from hloopt.types import ArrayShape, DotDims, Shape, TupleShape, leaves
 
-__all__ = ["Cost", "computation_cost", "instruction_cost", "module_cost"]
+__all__ = ["Cost", "computation_cost", "instruction_cost", "loop_bytes_read", "module_cost"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -277,10 +277,60 @@ def _async(analysis: _Analysis, instruction: Instruction) -> Cost:
 def _fusion(analysis: _Analysis, instruction: Instruction) -> Cost:
     """The body's arithmetic; bytes only of what enters and leaves the kernel."""
     body: Computation = instruction.attributes["calls"]
+    if _loop_inside(instruction) is not None:
+        read = sum(loop_bytes_read(instruction))
+        written = instruction.shape.byte_size
+        return analysis.arithmetic(body) + Cost(bytes_read=read, bytes_written=written)
     read = sum(_parameter_bytes(parameter) for parameter in body.parameters)
     outputs = body.root.operands if body.root.opcode == "tuple" else (body.root,)
     written = sum(_output_bytes(output) for output in outputs)
     return analysis.arithmetic(body) + Cost(bytes_read=read, bytes_written=written)
+
+
+def loop_bytes_read(fusion: Instruction) -> tuple[int, ...]:
+    """What a fusion that is a whole loop reads of each operand: all of it once, whatever the number of trips.
+
+    Of what is only there to be written over, piece by piece, nothing.  Raises ``ValueError`` for other fusions.
+    """
+    loop = _loop_inside(fusion)
+    if loop is None:
+        raise ValueError(f"{fusion.name} is no fusion of one loop")
+    body: Computation = fusion.attributes["calls"]
+    state = loop.operands[0]
+    written = {
+        number
+        for number in range(len(state.operands))
+        if _is_only_written(loop.attributes["body"], number)
+    }
+    return tuple(
+        0
+        if set(parameter.users) == {state}
+        and all(number in written for number, one in enumerate(state.operands) if one is parameter)
+        else parameter.shape.byte_size
+        for parameter in body.parameters
+    )
+
+
+def _loop_inside(fusion: Instruction) -> Instruction | None:
+    """The ``while`` of a fusion that is made of one (``parallel_loop/fused.py`` has the form)."""
+    if fusion.opcode != "fusion" or fusion.attributes.get("kind") != "kCustom":
+        return None
+    return next((entry for entry in fusion.attributes["calls"] if entry.opcode == "while"), None)
+
+
+def _is_only_written(body: Computation, number: int) -> bool:
+    """Whether all a loop does with an element of its state is to update a part of it."""
+    update = body.root.operands[number] if body.root.opcode == "tuple" else body.root
+    if update.opcode != "dynamic-update-slice" or set(update.users) != {body.root}:
+        return False
+    before = update.operands[0]
+    return (
+        before.opcode == "get-tuple-element"
+        and before.operands[0] is body.parameters[0]
+        and before.attributes["index"] == number
+        and set(before.users) == {update}
+        and before not in update.operands[1:]
+    )
 
 
 def _parameter_bytes(parameter: Instruction) -> int:

@@ -90,6 +90,11 @@ class LoopTime:
         return self.ends_ns + self.waves * self.trips * self.trip_ns
 
     @property
+    def more_launches_ns(self) -> float:
+        """Of the launches beyond the first."""
+        return max(0.0, self.launch_ns - _XLA.launch_ns)
+
+    @property
     def bound(self) -> str:
         """What a trip waits for: chain, issue or memory."""
         parts = {"chain": self.chain_ns, "issue": self.issue_ns, "memory": self.memory_ns}

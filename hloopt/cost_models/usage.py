@@ -7,11 +7,14 @@ makes a new root.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
+from hloopt.analysis.cost import instruction_cost, loop_bytes_read
+from hloopt.analysis.parallel_loop import fused_loop
 from hloopt.cost_models.body_usage import SPLITTING, BodyUsage
 from hloopt.cost_models.counting import Counting, OpUsage, count_op
-from hloopt.ir import Computation, Instruction
+from hloopt.ir import Computation, Instruction, walk
 from hloopt.types import Shape, TupleShape
 
 __all__ = ["Counting", "OperandUse", "Usage", "UsageAnalysis"]
@@ -147,6 +150,8 @@ class UsageAnalysis:
         return Usage(counted.flops, counted.written, 1, splits, uses)
 
     def _fusion(self, fusion: Instruction) -> Usage:
+        if fused_loop(fusion) is not None:
+            return self._loop(fusion)
         inner = self.body(fusion)
         root = inner.body.root
         uses = tuple(_parameter_use(inner, parameter) for parameter in inner.body.parameters)
@@ -154,10 +159,32 @@ class UsageAnalysis:
         written = sum(map(_result_bytes, results))
         return Usage(inner.flops, written, inner.ir_size, inner.splits, uses)
 
+    def _loop(self, fusion: Instruction) -> Usage:
+        """Of a whole loop: all its trips; operands are read once, results written once."""
+        cost = instruction_cost(fusion)
+        body: Computation = fusion.attributes["calls"]
+        read = loop_bytes_read(fusion)
+        uses = tuple(OperandUse(count, 1.0) for count in read)
+        size = sum(map(len, _with_callees(body)))
+        return Usage(cost.flops + cost.transcendentals, cost.bytes_written, size, 0, uses)
+
     def _drop(self, body: Computation) -> None:
         if self._bodies.pop(body, None) is not None:
             for instruction in body:
                 self._ops.pop(instruction, None)
+
+
+def _with_callees(computation: Computation) -> Iterator[Computation]:
+    """A computation and all it runs, each once."""
+    found = {computation: None}
+    pending = [computation]
+    while pending:
+        for instruction in pending.pop():
+            for called in walk.called_computations(instruction):
+                if called not in found:
+                    found[called] = None
+                    pending.append(called)
+    return iter(found)
 
 
 def slots_of(producer: Instruction, consumer: Instruction) -> tuple[int, ...]:

@@ -9,6 +9,7 @@ from typing import ClassVar, Final
 from hloopt.analysis.emitters.kind import has_kernel
 from hloopt.cost_models.counting import Counting, elements_of, narrow
 from hloopt.cost_models.durations import of_seconds
+from hloopt.cost_models.fused_loops import fused_loop_run_time
 from hloopt.cost_models.model import Comparison, CostModel, RunTime
 from hloopt.cost_models.usage import OperandUse, UsageAnalysis, slots_of
 from hloopt.ir import Instruction
@@ -79,6 +80,9 @@ class Xla2023(CostModel):
         """By the terms that a producer is priced by where it stays a kernel."""
         if not has_kernel(instruction):
             return _NOTHING
+        whole = fused_loop_run_time(instruction, self.target)
+        if whole is not None:
+            return whole
         usage = self.usage.of(instruction)
         read = self._read_operands_ns(usage.operands, 1.0)
         write = self._write_ns(usage.bytes_written)

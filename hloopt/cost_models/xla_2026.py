@@ -35,6 +35,7 @@ from hloopt.cost_models.coalescing import Coalescing
 from hloopt.cost_models.counting import Counting, narrow
 from hloopt.cost_models.cycles import cycles_of
 from hloopt.cost_models.device_times import DeviceTimes, ModelOptions
+from hloopt.cost_models.fused_loops import fused_loop_run_time
 from hloopt.cost_models.model import Comparison, CostModel, RunTime
 from hloopt.cost_models.usage import Usage, UsageAnalysis, slots_of
 from hloopt.ir import Instruction
@@ -150,6 +151,9 @@ class Xla2026(CostModel):
         self.block_level.forget(instruction)
 
     def _run_time(self, instruction: Instruction) -> RunTime:
+        whole = fused_loop_run_time(instruction, self.target)
+        if whole is not None:
+            return whole
         answer = self.block_level.run_time(instruction)
         if answer is not None:
             return answer

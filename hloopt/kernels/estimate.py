@@ -9,22 +9,35 @@ by its name.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from math import prod
 from types import MappingProxyType
 from typing import Final
 
 from hloopt.analysis.cost import Cost, instruction_cost
 from hloopt.analysis.layout import moves_minor_dimension
+from hloopt.analysis.parallel_loop import Way, fused_loop
+from hloopt.analysis.parallel_loop.block_way import block_way
+from hloopt.analysis.parallel_loop.thread_way import thread_way
 from hloopt.cost_models.device_times import ModelOptions
+from hloopt.cost_models.loop_time import LoopTime, loop_time
 from hloopt.ir import Instruction
 from hloopt.kernels.kernel import Efficiency, Kernel, Site
 from hloopt.kernels.spec import Argument, Copy, Fill, KernelSpec, Launch, Place
+from hloopt.targets import Target
 from hloopt.types import DTYPES, BufferShape, leaves
 
 __all__ = ["EFFICIENCIES", "LAUNCH_SECONDS", "Estimate", "estimate"]
 
 _XLA: Final = ModelOptions()
+
+LOOP_WAYS: Final[Mapping[str, Callable[[Instruction, Target], Way]]] = MappingProxyType(
+    {
+        "while-per-thread": thread_way,
+        "while-per-block": block_way,
+    }
+)
+"""Of kernels that run whole loops."""
 
 LAUNCH_SECONDS: Final = _XLA.launch_ns / 1e9
 """What a launch costs however little it does."""
@@ -40,13 +53,17 @@ _TRANSCENDENTAL = 16  # 16 special function units beside 128 lanes of two flops 
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """Bytes of memory, flops (a transcendental function counts as one), seconds, and what was assumed."""
+    """Bytes of memory, flops (a transcendental function counts as one), seconds, and what was assumed.
+
+    ``parts`` are what the time of a whole loop is made of, in nanoseconds, those of a trip among them.
+    """
 
     bytes_read: int
     bytes_written: int
     flops: int
     seconds: float
     note: str = ""
+    parts: Mapping[str, float] = field(default_factory=lambda: MappingProxyType({}), hash=False)
 
     @property
     def bytes_accessed(self) -> int:
@@ -85,6 +102,9 @@ def estimate(site: Site, kernel: Kernel, spec: KernelSpec) -> Estimate:
     and arithmetic, and a twentieth of the shorter.
     """
     instruction, target = site.region.instruction, site.target
+    looped = _loop_time(site, kernel, spec)
+    if looped is not None:
+        return _of_loop_kernel(instruction, looped)
     cost = instruction_cost(instruction)
     read, written = _bytes(site, cost, spec)
     efficiency = _efficiency(site, kernel, spec)
@@ -107,6 +127,45 @@ def estimate(site: Site, kernel: Kernel, spec: KernelSpec) -> Estimate:
         cost.flops + cost.transcendentals,
         launches * LAUNCH_SECONDS + arithmetic + memory - overlap,
         efficiency.reason,
+    )
+
+
+def _loop_time(site: Site, kernel: Kernel, spec: KernelSpec) -> LoopTime | None:
+    """Of a kernel that runs a whole loop, with its own launch; None for every other one."""
+    inner = fused_loop(site.region.instruction)
+    way_of = LOOP_WAYS.get(kernel.name)
+    if inner is None or way_of is None or site.target.kind != "cuda":
+        return None
+    launches = [step for step in spec.steps if isinstance(step, Launch)]
+    first = launches[0]
+    return loop_time(
+        way_of(inner.loop, site.target),
+        site.target,
+        threads=prod(first.block),
+        blocks=prod(first.grid),
+        launches=len(spec.steps),
+    )
+
+
+def _of_loop_kernel(instruction: Instruction, time: LoopTime) -> Estimate:
+    cost = instruction_cost(instruction)
+    flops = cost.flops + cost.transcendentals
+    parts = {
+        "launch_ns": time.launch_ns,
+        "ends_ns": time.ends_ns,
+        "trips": time.trips,
+        "waves": time.waves,
+        "chain_ns": time.chain_ns,
+        "issue_ns": time.issue_ns,
+        "memory_ns": time.memory_ns,
+    }
+    return Estimate(
+        cost.bytes_read,
+        cost.bytes_written,
+        flops,
+        time.ns / 1e9,
+        time.words,
+        MappingProxyType(parts),
     )
 
 

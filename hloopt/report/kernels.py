@@ -59,6 +59,7 @@ def estimate_json(estimate: Estimate | None) -> dict[str, Any] | None:
         "flops": estimate.flops,
         "seconds": estimate.seconds,
         "note": estimate.note,
+        **({"parts": dict(estimate.parts)} if estimate.parts else {}),
     }
 
 

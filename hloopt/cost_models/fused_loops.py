@@ -1,0 +1,61 @@
+"""What cost models say of a fusion that is a whole loop: the times of ``loop_time`` in their own form."""
+
+from __future__ import annotations
+
+from hloopt.analysis.cost import instruction_cost
+from hloopt.analysis.custom_fusion import custom_name
+from hloopt.analysis.parallel_loop import Way, fused_loop, ways
+from hloopt.cost_models.loop_time import LoopTime, better_way, loop_time
+from hloopt.cost_models.model import RunTime
+from hloopt.ir import Instruction
+from hloopt.targets import Target
+
+__all__ = ["fused_loop_run_time", "fused_loop_time", "loop_run_time"]
+
+_KINDS = {"while-per-thread": "thread", "while-per-block": "block"}
+
+
+def fused_loop_time(fusion: Instruction, target: Target) -> tuple[Way, LoopTime] | None:
+    """The time of a fusion that is a loop, by the kernel its backend_config names, else by the better one.
+
+    None for every other instruction, and on devices whose instructions nobody has measured (all but NVIDIA's).
+    """
+    inner = fused_loop(fusion)
+    if inner is None or target.kind != "cuda" or not target.has_threads:
+        return None
+    found = ways(inner.loop, target)
+    kind = _KINDS.get(custom_name(fusion))
+    for way in found:
+        if way.kind == kind:
+            return way, loop_time(way, target)
+    return better_way(found, target) or (found[0], loop_time(found[0], target))
+
+
+def fused_loop_run_time(fusion: Instruction, target: Target) -> RunTime | None:
+    """As ``CostModel.run_time`` has it; None as ``fused_loop_time``."""
+    found = fused_loop_time(fusion, target)
+    return None if found is None else loop_run_time(fusion, found[1])
+
+
+def loop_run_time(fusion: Instruction, time: LoopTime) -> RunTime:
+    """A loop's time as that of a kernel: what computes is whatever a trip waits for but memory.
+
+    Launches beyond the first are part of it.
+    """
+    cost = instruction_cost(fusion)
+    runs = time.waves * time.trips
+    computing = runs * max(time.chain_ns, time.issue_ns)
+    moving = time.ends_ns + runs * time.memory_ns
+    read, written = cost.bytes_read, cost.bytes_written
+    share = read / (read + written) if read + written else 0.0
+    return RunTime(
+        cost.flops + cost.transcendentals,
+        read,
+        written,
+        moving * share,
+        moving * (1 - share),
+        computing,
+        time.exec_ns + time.more_launches_ns,
+        time.blocks,
+        time.threads,
+    )
