@@ -257,6 +257,7 @@ def _predicted_json(cell: Cell) -> dict[str, Any]:
         "memory_seconds": found.parts.memory,
         "compute_seconds": found.parts.compute,
         "latency_seconds": found.parts.latency,
+        "loop_kernels": found.loops,
     }
 
 

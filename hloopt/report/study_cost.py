@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Final
 
+from hloopt.cost_models.fused_loops import fused_loop_time
+from hloopt.cost_models.loop_time import LoopTime
 from hloopt.ir import Module
 from hloopt.report.cost import KernelCost, Prediction, Predictor, totals
 from hloopt.runtime.study.cells import Counts, Parts, Predicted
 
 __all__ = ["counts_of", "predicted"]
+
+
+_ROUNDING: Final = 1e-9
 
 
 def counts_of(module: Module, rows: Sequence[KernelCost]) -> Counts:
@@ -21,10 +27,16 @@ def counts_of(module: Module, rows: Sequence[KernelCost]) -> Counts:
 def predicted(rows: Sequence[KernelCost], predictor: Predictor) -> Predicted:
     """The times of all launches that count, and what they are spent on."""
     launch = memory = compute = latency = 0.0
+    loops = 0
     for row in rows:
         if row.prediction is None:
             continue
-        parts = _parts(row.prediction, predictor.launch_seconds)
+        loop = fused_loop_time(row.instruction, predictor.target)
+        if loop is None:
+            parts = _parts(row.prediction, predictor.launch_seconds)
+        else:
+            parts = _loop_parts(loop[1], row.prediction.seconds)
+            loops += 1
         launch += row.counted * parts.launch
         memory += row.counted * parts.memory
         compute += row.counted * parts.compute
@@ -35,6 +47,7 @@ def predicted(rows: Sequence[KernelCost], predictor: Predictor) -> Predicted:
         predictor.model.name,
         target.calibrated,
         Parts(launch, memory, compute, latency),
+        loops,
     )
 
 
@@ -46,6 +59,27 @@ def _parts(found: Prediction, launch_seconds: float) -> Parts:
     longer = min(left, max(traffic, found.compute_seconds))
     shorter = min(left - longer, traffic, found.compute_seconds)
     latency = left - longer - shorter
+    if latency < _ROUNDING * found.seconds:
+        latency = 0.0
     if traffic >= found.compute_seconds:
         return Parts(launch, longer, shorter, latency)
     return Parts(launch, shorter, longer, latency)
+
+
+def _loop_parts(time: LoopTime, seconds: float) -> Parts:
+    """A whole loop in one kernel, of the seconds a model gives it.
+
+    A trip that waits for memory is memory's; of one that waits for its own results, what the device computes in
+    that time is arithmetic and the rest latency.
+    """
+    launch, whole = time.launch_ns, time.ns
+    runs = time.waves * time.trips
+    compute = latency = 0.0
+    memory = time.ends_ns
+    if time.bound == "memory":
+        memory += runs * time.memory_ns
+    else:
+        compute = runs * time.issue_ns
+        latency = whole - launch - memory - compute
+    scale = seconds / whole if whole else 0.0
+    return Parts(launch * scale, memory * scale, compute * scale, max(0.0, latency) * scale)

@@ -140,6 +140,13 @@ def _figure(study: Study, row: ModuleRow, device: Device) -> str:
     strategies = study.rows(row.name)
     cells = [study.cell(row.name, one.name, device.name) for one in strategies]
     found = [(one, cell) for one, cell in zip(strategies, cells, strict=True) if cell is not None]
+    if study.missing(row.name, device.name):
+        why = found[0][1].problem if found else ""
+        return (
+            f"<figure>\n<figcaption><h3>{escape(device.name)}</h3>"
+            f'<span class="doubt">no device</span><span class="soft">{escape(why)}</span>'
+            "</figcaption></figure>\n"
+        )
     longest = max((cell.seconds or 0.0 for _, cell in found), default=0.0)
     bars = ""
     if longest:
@@ -254,11 +261,13 @@ def _figures_table(
 
 def _strategies(strategies: Iterable[Strategy]) -> str:
     rows = [
-        f'<tr><th scope="row">{escape(one.name)}</th><td class="left">'
+        f'<tr><th scope="row">{escape(one.name)}</th><td>'
         f"<code>{escape(one.text or 'no passes')}</code>{_wishes(one)}</td></tr>"
         for one in strategies
     ]
-    return "<h2>Strategies</h2>\n" + _table("What each runs", ["strategy", "passes"], rows)
+    return "<h2>Strategies</h2>\n" + _table(
+        "What each runs", ["strategy", "passes"], rows, kind="texts"
+    )
 
 
 def _wishes(one: Strategy) -> str:
@@ -284,11 +293,11 @@ def _notes(study: Study) -> str:
     return f'<h2>About the figures</h2>\n<ul class="notes soft">\n{items}</ul>'
 
 
-def _table(caption: str, heads: Sequence[str], rows: Iterable[str]) -> str:
+def _table(caption: str, heads: Sequence[str], rows: Iterable[str], kind: str = "figures") -> str:
     """``rows`` are HTML already; caption and heads are texts."""
     columns = "".join(f'<th scope="col">{escape(head)}</th>' for head in heads)
     return (
-        f'<div class="table"><table>\n<caption>{escape(caption)}</caption>\n'
+        f'<div class="table"><table class="{kind}">\n<caption>{escape(caption)}</caption>\n'
         f"<thead><tr>{columns}</tr></thead>\n<tbody>\n{chr(10).join(rows)}\n</tbody>\n</table></div>\n"
     )
 

@@ -9,6 +9,7 @@ from rich.cells import cell_len
 from rich.console import Console
 from rich.text import Text
 
+from hloopt.cost_models.loop_time import MODEL as LOOP_MODEL
 from hloopt.report.console import table
 from hloopt.report.study import Device, Study, launch_text, result_text, time_text
 from hloopt.runtime.study.cells import Cell
@@ -78,6 +79,8 @@ def notes(study: Study) -> list[str]:
         if one.model:
             known = "" if one.calibrated else "; never held against measurements of such a device"
             lines.append(f"{one.name}: predicted by {one.model}: {one.title}{known}")
+    if any(cell.predicted is not None and cell.predicted.loops for cell in study.cells):
+        lines.append(f"whole loops in one kernel are predicted by {LOOP_MODEL}")
     if any(cell.counts is not None and not cell.counts.known for cell in study.cells):
         lines.append("+ launches in loops whose trips the module does not show: those count once")
     return lines

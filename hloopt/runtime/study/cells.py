@@ -68,12 +68,16 @@ class Parts:
 
 @dataclass(frozen=True, slots=True)
 class Predicted:
-    """Seconds of one run on a target by a cost model; ``calibrated`` as the target says."""
+    """Seconds of one run on a target by a cost model; ``calibrated`` as the target says.
+
+    loops  kernels that are a whole loop, which have a model of their own
+    """
 
     target: str
     model: str
     calibrated: bool
     parts: Parts
+    loops: int = 0
 
     @property
     def seconds(self) -> float:

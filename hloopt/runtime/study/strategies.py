@@ -15,9 +15,9 @@
     then = "priority-fusion"
 
 The rows of a ladder over ``passes`` are the pipeline without any of the steps, then with the first of them in
-its place, with the first two, and so on: the last row is the whole pipeline.  Over ``base`` the steps are put
-one after the other at its end, and before ``then``.  An ablation is the whole pipeline, and a row for each
-step that is left out.
+its place, with the first two, and so on: the last row is the whole pipeline, and has the strategy's name; the
+first is called ``NAME base``.  Over ``base`` the steps are put one after the other at its end, before ``then``.
+An ablation is the whole pipeline, and a row ``NAME less STEP`` for each step that is left out.
 """
 
 from __future__ import annotations
@@ -165,14 +165,10 @@ class StrategyReader:
             left_out = frozenset(name for step in steps[count:] for name in step)
             pipeline = without(whole.pipeline, left_out)
             text = whole.text if count == len(steps) else str(pipeline)
-            label = whole.name if not count else f"+ {_joined(steps[count - 1])}"
-            made.append(self._rung(replace(whole, pipeline=pipeline, text=text), made, label))
+            step = _joined(steps[count - 1]) if count else ""
+            one = replace(whole, pipeline=pipeline, text=text)
+            made.append(_rung(one, made, step, is_last=count == len(steps)))
         return made
-
-    def _rung(self, one: Strategy, before: Sequence[Strategy], label: str) -> Strategy:
-        name = f"{one.family} {label}" if before else one.family
-        last = before[-1].name if before else ""
-        return replace(one, name=name, label=label, kind="ladder", before=last)
 
     def _built_up(self, table: Mapping[str, Any], at: At) -> list[Strategy]:
         """A ladder over a base."""
@@ -189,14 +185,14 @@ class StrategyReader:
         end = self._pipeline(table["then"], (*at, "then")).entries if "then" in table else ()
         made: list[Strategy] = []
         for number in range(len(steps) + 1):
-            label = common.name
+            told = ""
             if number:
                 step = self._pipeline(steps[number - 1], (*at, "ladder", number - 1))
                 so_far += step.entries
-                label = f"+ {steps[number - 1] if isinstance(steps[number - 1], str) else step}"
+                told = steps[number - 1] if isinstance(steps[number - 1], str) else str(step)
             pipeline = Pipeline(so_far + end)
             row = replace(common, pipeline=pipeline, text=str(pipeline))
-            made.append(self._rung(row, made, label))
+            made.append(_rung(row, made, told, is_last=number == len(steps)))
         return made
 
     def _ablation(
@@ -296,6 +292,14 @@ def without(pipeline: Pipeline, names: frozenset[str]) -> Pipeline:
     """The pipeline less the passes of these names; groups that are empty then go."""
     kept = select(pipeline.entries, lambda entry: None if entry.name in names else entry)
     return Pipeline(kept)
+
+
+def _rung(one: Strategy, below: Sequence[Strategy], step: str, *, is_last: bool) -> Strategy:
+    """One rung of a ladder; the last has the name of the family, since it is the whole."""
+    name = one.family if is_last else f"{one.family} + {step}" if step else f"{one.family} base"
+    label = f"+ {step}" if step else f"{one.family}, base"
+    before = below[-1].name if below else ""
+    return replace(one, name=name, label=label, kind="ladder", before=before)
 
 
 def _joined(names: Sequence[str]) -> str:
