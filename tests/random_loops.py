@@ -7,7 +7,7 @@ the first state is read, made of constants, or computed, partly for others, too.
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -48,9 +48,9 @@ class _Body:
 
 
 class _Program:
-    def __init__(self, chooser: random.Random) -> None:
+    def __init__(self, chooser: random.Random, lengths: Sequence[int]) -> None:
         self.chooser = chooser
-        self.n, self.k = chooser.choice((1, 3, 5)), chooser.choice((1, 2, 3))
+        self.n, self.k = chooser.choice(lengths), chooser.choice((1, 2, 3))
         self.trips = chooser.choice((0, 1, 4))
         n, k, t = self.n, self.k, max(self.trips, 1)
         self.row, self.table, self.small = f"f32[{n}]", f"f32[{n},{k}]", f"f32[{k}]"
@@ -243,9 +243,12 @@ class _Program:
         return entry.add(shape, f"tuple({', '.join(name for _, name in found)})")
 
 
-def loop_text(chooser: random.Random) -> str:
-    """A module with one loop, of four parameters."""
-    return _Program(chooser).text()
+def loop_text(chooser: random.Random, lengths: Sequence[int] = (1, 3, 5)) -> str:
+    """A module with one loop, of four parameters; ``lengths`` of the common dimension.
+
+    What is short enough each unit may compute alike: arrays of more than 16 elements are shared out.
+    """
+    return _Program(chooser, lengths).text()
 
 
 def inputs(shapes: list[tuple[int, ...]]) -> list[Array]:

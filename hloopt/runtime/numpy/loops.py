@@ -10,7 +10,7 @@ import numpy as np
 
 from hloopt.runtime.numpy.plan import Function
 
-__all__ = ["Stuck", "loop"]
+__all__ = ["Stuck", "loop", "trips"]
 
 Stuck = Callable[[int], None]
 """Told the number of a trip that has changed nothing: raises unless a further trip may end the loop."""
@@ -34,21 +34,27 @@ def loop(
             for at in copied:
                 private[at] = np.array(private[at])
             state = tuple(private)
-        state = kept(state)
-        trips, watched = 0, _FIRST_WATCHED
-        while condition(*state)[0]:
-            trips += 1
-            if trips != watched:
-                state = kept(body(*state))
-                continue
-            watched *= 2
-            before = _digest(state)
-            state = kept(body(*state))
-            if before == _digest(state):
-                stuck(trips)
-        return state
+        return trips(condition, body, kept, kept(state), stuck)[0]
 
     return run
+
+
+def trips(
+    condition: Function, body: Function, kept: Function, state: tuple[Any, ...], stuck: Stuck
+) -> tuple[tuple[Any, ...], int]:
+    """The state after the last trip, and how many there were."""
+    done, watched = 0, _FIRST_WATCHED
+    while condition(*state)[0]:
+        done += 1
+        if done != watched:
+            state = kept(body(*state))
+            continue
+        watched *= 2
+        before = _digest(state)
+        state = kept(body(*state))
+        if before == _digest(state):
+            stuck(done)
+    return state, done
 
 
 def _digest(state: Sequence[Any]) -> bytes:

@@ -125,15 +125,25 @@ class Line:
     def give_away(self, owned: frozenset[int]) -> None:
         """Own these inputs, and return arrays of their own in the results at their positions.
 
-        For bodies of loops, whose results are the next trip's inputs.
+        For bodies of loops, whose first results are the next trip's first inputs.
         """
         self.owned = owned
         sharing = _Sharing(self, owned)
-        for position, slot in enumerate(self.inputs):
-            result = self.results[position]
+        for position, (slot, result) in enumerate(
+            list(zip(self.inputs, self.results, strict=False))
+        ):
             if slot in owned and not sharing.is_own_result(result):
                 copy = self.slot(self.kinds[result], self.dims[result])
                 self.results[position] = self.step(_copied, (result,), copy)
+
+    def most_alive(self) -> int:
+        """The most bytes of arrays made by steps that are needed at once."""
+        change = [0] * (len(self.steps) + 1)
+        for slot, start, end in _Sharing(self, ()).lives():
+            size = prod(self.dims[slot]) * self.kinds[slot].itemsize
+            change[start] += size
+            change[min(end + 1, len(self.steps))] -= size
+        return max(accumulate(change))
 
     def compile(self, launches: list[int], progress: Progress | None = None) -> Function:
         """The line as a function from arrays to a tuple of arrays.

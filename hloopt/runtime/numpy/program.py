@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from threading import Lock
 from typing import Any
 
 import numpy as np
 
+from hloopt.analysis.parallel_loop import fused_loop
 from hloopt.errors import EvaluationError
 from hloopt.interpret import EVALUATORS, Host, check_inputs, supported
 from hloopt.interpret.context import Evaluator, Value
@@ -24,6 +25,12 @@ from hloopt.runtime.kernels import is_kernel, module_kernels
 from hloopt.runtime.numpy import movement, structural
 from hloopt.runtime.numpy.builder import Builder
 from hloopt.runtime.numpy.elementwise import elementwise
+from hloopt.runtime.numpy.loop_blocks import (
+    BlockedLoop,
+    Blocking,
+    CompiledLoop,
+    plan_blocks,
+)
 from hloopt.runtime.numpy.loops import loop
 from hloopt.runtime.numpy.plan import Function, Line, Step
 from hloopt.runtime.numpy.values import Slots, leaf_slots, pack, unpack
@@ -42,6 +49,9 @@ _MOST_INLINED = 64
 class NumpyProgram(Program):
     """Every computation compiled once; see ``plan`` for the form.
 
+    ``loops`` says of each fused loop, by its name, in which blocks it runs, or why whole; ``blocking``
+    what blocks are worth while.
+
     Raises ``UnsupportedError`` for the first instruction that cannot be run.
     """
 
@@ -52,6 +62,7 @@ class NumpyProgram(Program):
         excess_precision: bool = False,
         replicas: int = 1,
         partitions: int = 1,
+        blocking: Blocking | None = None,
     ) -> None:
         supported(module, replicas, partitions)
         self._module = module
@@ -59,7 +70,13 @@ class NumpyProgram(Program):
         self._launches = [0]
         self._running = Lock()
         self.progress = Progress()
-        self._compiler = _Compiler(module, self._launches, excess_precision=excess_precision)
+        self._compiler = _Compiler(
+            module,
+            self._launches,
+            excess_precision=excess_precision,
+            blocking=blocking or Blocking(),
+        )
+        self.loops = self._compiler.loops
         with np.errstate(all="ignore"):
             self._entry = self._compiler.program(self.progress)
         self.kernels = module_kernels(module)
@@ -118,9 +135,13 @@ class NumpyProgram(Program):
 class _Compiler(Interpreter):
     """Compiles computations, and is the context in which evaluators run the regions they apply."""
 
-    def __init__(self, module: Module, launches: list[int], *, excess_precision: bool) -> None:
+    def __init__(
+        self, module: Module, launches: list[int], *, excess_precision: bool, blocking: Blocking
+    ) -> None:
         super().__init__(module, EVALUATORS, excess_precision=excess_precision)
         self._launches = launches
+        self._blocking = blocking
+        self.loops: dict[str, str] = {}
         self._functions: dict[tuple[Computation, bool], Function] = {}
         self._packers: dict[Computation, Function] = {}
         self._sizes: dict[Computation, int] = {}
@@ -298,21 +319,62 @@ class _Compiler(Interpreter):
         """
         condition = self.function(instruction.attributes["condition"], counted=counted)
         line = self._line(instruction.attributes["body"], counted=counted)
-        written = line.written_inputs()
-        line.give_away(written)
-        body = line.compile(self._launches)
-        kept = self._kept(instruction.shape)
-        writes = tuple(at for at, slot in enumerate(line.inputs) if slot in written)
 
         def stuck(trips: int) -> None:
             check_progress(instruction, trips, alone=self.participant.count == 1)
 
-        def choose(own: frozenset[int]) -> Function:
-            copied = [at for at in writes if at not in own]
-            return loop(condition, body, kept, copied, stuck)
+        blocked = self._blocked(instruction, line, stuck)
+        if blocked is not None:
+            writes = blocked.written
+
+            def choose(own: frozenset[int]) -> Function:
+                return lambda *state: blocked.run(own, state)
+
+        else:
+            written, body = self._body(line, len(line.inputs))
+            kept = self._kept(instruction.shape)
+            writes = tuple(sorted(written))
+
+            def choose(own: frozenset[int]) -> Function:
+                copied = [at for at in writes if at not in own]
+                return loop(condition, body, kept, copied, stuck)
 
         return self._several(
             builder, instruction, operands, choose(frozenset()), writes=writes, choose=choose
+        )
+
+    def _body(self, line: Line, width: int) -> tuple[frozenset[int], Function]:
+        """The positions of a flat state of ``width`` arrays that a body writes into, and the body."""
+        state = set(line.inputs[:width])
+        written = line.written_inputs() & state
+        line.give_away(written)
+        places = frozenset(at for at in range(width) if line.inputs[at] in written)
+        return places, line.compile(self._launches)
+
+    def _blocked(
+        self, instruction: Instruction, line: Line, stuck: Callable[[int], None]
+    ) -> BlockedLoop | None:
+        """The loop of a fusion by blocks of its units; None for a loop that runs whole."""
+        computation = instruction.computation
+        assert computation is not None
+        fusion = next(iter(computation.callers), None)
+        fused = fused_loop(fusion) if fusion is not None else None
+        if fusion is None or fused is None or fused.loop is not instruction:
+            return None
+        planned = plan_blocks(instruction, fused.results, line.most_alive(), self._blocking)
+        if isinstance(planned, str):
+            self.loops[fusion.name] = f"runs whole: {planned}"
+            return None
+        self.loops[fusion.name] = f"runs in {planned.words}"
+        return BlockedLoop(planned, self._cut_loop, self, stuck)
+
+    def _cut_loop(
+        self, condition: Computation, body: Computation, shape: TupleShape
+    ) -> CompiledLoop:
+        line = self._line(body, counted=False)
+        written, function = self._body(line, len(shape.elements))
+        return CompiledLoop(
+            self.function(condition, counted=False), function, self._kept(shape), written
         )
 
     def _conditional(self, instruction: Instruction, *, counted: bool) -> Function:
