@@ -16,6 +16,7 @@ from collections.abc import Iterable, Sequence
 from collections.abc import Set as AbstractSet
 from typing import Final
 
+from hloopt.analysis.elementwise import is_elementwise
 from hloopt.analysis.layout import is_effective_scalar
 from hloopt.fusion.fusible import is_expensive, is_fusible
 from hloopt.ir import Instruction
@@ -85,7 +86,7 @@ def _is_elemental(op: Instruction) -> bool:
         return False
     if op.opcode == "constant":
         return is_effective_scalar(op.shape)
-    return op.opcode in _MOVES or (bool(op.operands) and op.op.is_elementwise)
+    return op.opcode in _MOVES or (bool(op.operands) and is_elementwise(op))
 
 
 def _free(order: Iterable[Instruction]) -> set[Instruction]:
