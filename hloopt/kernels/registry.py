@@ -20,6 +20,7 @@ __all__ = ["FAMILIES", "find_kernel", "kernels", "register", "registered", "unre
 FAMILIES: tuple[str, ...] = (
     "copy",
     "while_per_thread",
+    "while_per_block",
     "fft",
     "linear_systems",
     "library",

@@ -2,16 +2,130 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Final
+
+from hloopt.analysis.parallel_loop.block_plan import BlockPlan, Trip, block_plan
+from hloopt.analysis.parallel_loop.edges import graph_of
 from hloopt.analysis.parallel_loop.find import parallel_loop
-from hloopt.analysis.parallel_loop.model import Way
+from hloopt.analysis.parallel_loop.flow import Flow, Value
+from hloopt.analysis.parallel_loop.model import Axes, ParallelLoop, Trips, Way
+from hloopt.analysis.reduction import WARP_SIZE
 from hloopt.ir import Instruction
 from hloopt.targets import Target
 
-__all__ = ["block_way"]
+__all__ = ["block_loop", "block_threads", "block_way", "shared_limit"]
+
+_FINE: Final = 256
+"""From so many threads on a block has a power of two of them: warps fold what each of them found."""
+
+_LONG_BODY: Final = 500
+"""Threads of loops with so many instructions need more registers than 1024 of them could have."""
+
+_UNABLE = frozenset({
+    "cholesky", "custom-call", "fft", "rng", "rng-get-and-update-state", "scan", "scatter",
+    "set-dimension-size", "topk", "triangular-solve",
+})  # fmt: skip
 
 
 def block_way(loop: Instruction, target: Target) -> Way:
     """How a ``while`` would run by a block for each unit."""
+    parallel = block_loop(loop)
+    if parallel.obstacle is not None:
+        return Way("block", parallel, parallel.obstacle.words, code="op")
+    problem = _op_problem(loop)
+    if problem:
+        return Way("block", parallel, problem, code="op")
+    if parallel.trips.kind == "gathered" and parallel.units > 1:
+        words = f"the condition of {loop.name} reads all {parallel.units} units, a block has one"
+        return Way("block", parallel, words, code="gathered-condition")
+    threads = block_threads(parallel, target)
+    plan = block_plan(parallel, threads)
+    stored = tuple((value.instruction, value.leaf) for item in _items(plan.trip) for value in item)
+    way = Way("block", parallel, shared_bytes=plan.shared_bytes, threads=threads, stored=stored)
+    limit = shared_limit(target)
+    if plan.shared_bytes <= limit:
+        return way
+    code = "mixes" if parallel.mixing else "state-too-large"
+    return replace(
+        way, problem=_too_large(plan, limit), code=code, limit=limit, actual=plan.shared_bytes
+    )
+
+
+def block_loop(loop: Instruction) -> ParallelLoop:
+    """The axes whose units have a block each; none where all that units own is streamed.
+
+    Blocks would then all compute the same state, to write a part of the results each.
+    """
     parallel = parallel_loop(loop, collect=False)
-    problem = parallel.obstacle.words if parallel.obstacle is not None else ""
-    return Way("block", parallel, problem)
+    if not parallel.sizes or any(carried.role == "owned" for carried in parallel.carried):
+        return parallel
+    carried = []
+    for one in parallel.carried:
+        nowhere: Axes = (None,) * one.shape.rank
+        carried.append(replace(one, axes=nowhere))
+    trips = parallel.trips
+    if trips.kind == "element":
+        trips = Trips("scalar", trips.count, trips.most)
+    return replace(parallel, sizes=(), owned={}, carried=tuple(carried), trips=trips)
+
+
+def shared_limit(target: Target) -> int:
+    """Bytes of shared memory that a block may have."""
+    return target.shared_per_block
+
+
+def block_threads(parallel: ParallelLoop, target: Target) -> int:
+    """Threads of a block: one for each element of the largest array that they go over, if there are so many."""
+    flow = Flow(parallel.loop, parallel.owned)
+    body = parallel.loop.attributes["body"]
+    path = ((parallel.loop, 1),)
+    most, instructions = 1, 0
+    for carried in parallel.carried:
+        if carried.role in ("owned", "uniform"):
+            most = max(most, carried.local_elements)
+        if carried.update is not None:
+            update = flow.resolve(path, carried.update.operands[1])
+            most = max(most, flow.elements(update))
+    for instruction in body:
+        instructions += 1
+        if instruction.opcode in ("reduce", "dot", "sort"):
+            for operand in (instruction, *instruction.operands[:2]):
+                value = flow.resolve(path, operand)
+                if value.path:
+                    most = max(most, flow.elements(value))
+    top = min(target.threads_per_block, 1024)
+    if instructions > _LONG_BODY:
+        top = _FINE
+    threads = min(top, -(-most // WARP_SIZE) * WARP_SIZE)
+    if threads > _FINE:
+        threads = 1 << (threads - 1).bit_length()
+    return min(threads, top)
+
+
+def _op_problem(loop: Instruction) -> str:
+    for instruction in graph_of(loop).ops:
+        if instruction.opcode in _UNABLE:
+            return f"{instruction.opcode} {instruction.name} has a kernel of its own or none"
+        for shape in (instruction, *instruction.operands):
+            if any(size == 0 for size in getattr(shape.shape, "dims", ())):
+                return f"{shape.name} has no elements"
+    return ""
+
+
+def _items(trip: Trip) -> Iterator[tuple[Value, ...]]:
+    for item in trip.items:
+        yield item.values
+        if item.inner is not None:
+            yield from _items(item.inner)
+
+
+def _too_large(plan: BlockPlan, limit: int) -> str:
+    parallel = plan.parallel
+    assert plan.largest is not None
+    if parallel.mixing:
+        what = parallel.mixing[0].words
+    else:
+        what = f"{plan.largest.instruction.name} has {plan.flow.elements(plan.largest)} elements a unit"
+    return f"{what}; a block would hold {plan.shared_bytes} bytes, it has {limit}"

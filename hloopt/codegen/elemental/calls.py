@@ -11,7 +11,7 @@ from hloopt.codegen.scalars import literal
 from hloopt.ir import Computation, Instruction
 from hloopt.types import Shape, TupleShape, leaves
 
-__all__ = ["EMITTERS"]
+__all__ = ["EMITTERS", "call_frame"]
 
 _Position = tuple[Index, ...]
 
@@ -25,18 +25,20 @@ def _map(e: Elements, instruction: Instruction, index: _Position, leaf: int) -> 
 def _call(e: Elements, instruction: Instruction, index: _Position, leaf: int) -> Emission:
     key = "calls" if instruction.opcode == "fusion" else "to_apply"
     computation: Computation = instruction.attributes[key]
-    frame = _frame(e, instruction, computation)
+    frame = call_frame(e, instruction)
     root = computation.root
     if root.opcode == "tuple":
         return (yield At(root.operands[leaf], index, 0, frame))
     return (yield At(root, index, leaf, frame))
 
 
-def _frame(e: Elements, instruction: Instruction, computation: Computation) -> Frame:
-    # One frame for each call and place it is called from, so that what it computes is known again.
+def call_frame(e: Elements, instruction: Instruction) -> Frame:
+    """What a call or fusion enters: one frame for each and each place that it is called from."""
     key = (e.frame, instruction)
     found = e.frames.get(key)
     if found is None:
+        called = "calls" if instruction.opcode == "fusion" else "to_apply"
+        computation: Computation = instruction.attributes[called]
         found = e.frames[key] = e.enter(computation, instruction.operands)
     return found
 

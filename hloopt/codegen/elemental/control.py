@@ -12,14 +12,15 @@ from typing import Final
 
 from hloopt.analysis.index import Index
 from hloopt.analysis.parallel_loop import parallel_loop
+from hloopt.analysis.parallel_loop.thread_plan import UNROLLED
 from hloopt.codegen.elements import At, Elements, Emission, Emit, Frame, each
-from hloopt.codegen.loops.running import UNROLLED, Running
+from hloopt.codegen.loops.running import Running
 from hloopt.interpret.control import branches
 from hloopt.ir import Computation, Instruction
 from hloopt.kernels.problem import unsupported
 from hloopt.types import ArrayShape, leaves
 
-__all__ = ["EMITTERS", "PREDICATED"]
+__all__ = ["EMITTERS", "PREDICATED", "branch_frame", "branch_tests"]
 
 PREDICATED: Final = 16
 """Branches of so many cheap instructions at most are all computed, and one result is chosen."""
@@ -30,10 +31,10 @@ _FREE: Final = frozenset({"parameter", "constant", "tuple", "get-tuple-element",
 
 def _conditional(e: Elements, instruction: Instruction, index: _Position, leaf: int) -> Emission:
     called = list(branches(instruction))
-    frames = [_frame(e, instruction, number, branch) for number, branch in enumerate(called)]
+    frames = [branch_frame(e, instruction, number, branch) for number, branch in enumerate(called)]
     selector = instruction.operands[0]
     which = yield At(selector)
-    tests = _tests(selector, which, len(called))
+    tests = branch_tests(selector, which, len(called))
     kind = e.uses.type(_leaves(instruction)[leaf].dtype)
     if all(map(_is_cheap, called)):
         roots = zip(called, frames, strict=True)
@@ -64,7 +65,8 @@ def _conditional(e: Elements, instruction: Instruction, index: _Position, leaf: 
     return names[wanted.index((leaf, index))]
 
 
-def _frame(e: Elements, instruction: Instruction, number: int, branch: Computation) -> Frame:
+def branch_frame(e: Elements, instruction: Instruction, number: int, branch: Computation) -> Frame:
+    """What a branch of a conditional is written in: one frame for each place of the conditional."""
     key = (e.frame, instruction, number)
     found = e.frames.get(key)
     if found is None:
@@ -72,7 +74,7 @@ def _frame(e: Elements, instruction: Instruction, number: int, branch: Computati
     return found
 
 
-def _tests(selector: Instruction, which: str, count: int) -> list[str]:
+def branch_tests(selector: Instruction, which: str, count: int) -> list[str]:
     """What must hold for each branch but the last, those before having been ruled out."""
     if selector.array.dtype.is_pred:
         return [which]
@@ -133,8 +135,6 @@ def _while(e: Elements, instruction: Instruction, index: _Position, leaf: int) -
         raise unsupported(
             loop.obstacle.instruction, f"has no place in a kernel: {loop.obstacle.words}"
         )
-    if loop.trips.kind == "gathered":
-        raise unsupported(instruction, "runs until all of its elements are done; a thread has one")
     carried = loop.carried[leaf]
     if carried.role == "invariant":
         return (yield At(instruction.operands[0], index, leaf))

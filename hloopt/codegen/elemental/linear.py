@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Generator, Mapping, Sequence
 from contextlib import ExitStack
+from dataclasses import dataclass
 from typing import Final
 
 from hloopt.analysis.contraction import accumulator
@@ -16,7 +17,7 @@ from hloopt.interpret.linear import sum_type
 from hloopt.ir import Instruction
 from hloopt.types import ConvDims, DotDims, DType
 
-__all__ = ["EMITTERS", "dot_positions"]
+__all__ = ["EMITTERS", "Products", "dot_positions"]
 
 _Position = tuple[Index, ...]
 
@@ -49,33 +50,31 @@ def dot_positions(
 
 def _dot(e: Elements, instruction: Instruction, index: _Position, leaf: int) -> Emission:
     lhs, rhs = instruction.operands[:2]
-    kind = _product_type(instruction)
-    wide = accumulator(kind)
+    products = Products.of(instruction)
     dims = DotDims.of(instruction.attributes)
-    total = e.scope.variable(e.uses.type(wide), f"{instruction.name}_sum", literal(0, wide))
+    total = products.begin(e)
 
     def one(contracted: Sequence[Index]) -> Generator[At, str, None]:
         left_at, right_at = dot_positions(instruction, index, tuple(contracted))
         left = yield At(lhs, left_at)
         right = yield At(rhs, right_at)
-        _accumulate(e, total, wide, kind, (left, lhs.array.dtype), (right, rhs.array.dtype))
+        products.accumulate(e, total, left, right)
 
     yield from every(e, [lhs.array.dims[at] for at in dims.lhs_contracting], "k", one)
-    return _result(e, total, wide, kind, instruction)
+    return products.result(e, total)
 
 
 def _convolution(e: Elements, instruction: Instruction, index: _Position, leaf: int) -> Emission:
     lhs, rhs = instruction.operands[:2]
     labels: ConvDims = instruction.attributes["dim_labels"]
-    kind = _product_type(instruction)
-    wide = accumulator(kind)
+    products = Products.of(instruction)
     groups = instruction.attributes.get("feature_group_count", 1)
     batch_groups = instruction.attributes.get("batch_group_count", 1)
     source, kernel = lhs.array.dims, rhs.array.dims
     features = kernel[labels.kernel_output_feature]
     inner = kernel[labels.kernel_input_feature]
     batch, feature = index[labels.output_batch], index[labels.output_feature]
-    total = e.scope.variable(e.uses.type(wide), f"{instruction.name}_sum", literal(0, wide))
+    total = products.begin(e)
     with ExitStack() as blocks:
         left: dict[int, Index] = {}
         right: dict[int, Index] = {labels.kernel_output_feature: feature}
@@ -105,49 +104,59 @@ def _convolution(e: Elements, instruction: Instruction, index: _Position, leaf: 
             left[labels.input_batch] = part * (source[labels.input_batch] // batch_groups) + batch
         a = yield At(lhs, tuple(left[at] for at in range(len(source))))
         b = yield At(rhs, tuple(right[at] for at in range(len(kernel))))
-        _accumulate(e, total, wide, kind, (a, lhs.array.dtype), (b, rhs.array.dtype))
-    return _result(e, total, wide, kind, instruction)
+        products.accumulate(e, total, a, b)
+    return products.result(e, total)
 
 
-def _product_type(instruction: Instruction) -> DType:
-    """The type whose arithmetic the product has."""
-    lhs, rhs = instruction.operands[:2]
-    return sum_type((lhs.array.dtype, rhs.array.dtype), instruction.array.dtype)
+@dataclass(frozen=True)
+class Products:
+    """The arithmetic of a dot or convolution: ``kind`` of the products, ``wide`` of their sum."""
 
+    instruction: Instruction
+    kind: DType
+    wide: DType
 
-def _accumulate(
-    e: Elements,
-    total: str,
-    wide: DType,
-    kind: DType,
-    left: tuple[str, DType],
-    right: tuple[str, DType],
-) -> None:
-    """``total += left * right``; operands are converted to the type of the product first."""
-    parts = []
-    for value, source in (left, right):
-        same = convert(value, source, kind, e.uses) if source is not kind else value
-        if kind is not wide:
-            if source is not kind:
-                same = e.scope.declare(e.uses.type(kind), same, "factor")
-            same = convert(same, kind, wide, e.uses)
-        parts.append(e.scope.declare(e.uses.type(wide), same, "factor"))
-    product = e.scope.declare(
-        e.uses.type(wide), scalar_op("multiply", wide, parts, e.uses), "product"
-    )
-    e.scope.line(f"{total} = {scalar_op('add', wide, [total, product], e.uses)};")
+    @staticmethod
+    def of(instruction: Instruction) -> Products:
+        """What an instruction's types ask for."""
+        lhs, rhs = instruction.operands[:2]
+        kind = sum_type((lhs.array.dtype, rhs.array.dtype), instruction.array.dtype)
+        return Products(instruction, kind, accumulator(kind))
 
+    def begin(self, e: Elements) -> str:
+        """A variable for the sum."""
+        hint = f"{self.instruction.name}_sum"
+        return e.scope.variable(e.uses.type(self.wide), hint, literal(0, self.wide))
 
-def _result(e: Elements, total: str, wide: DType, kind: DType, instruction: Instruction) -> str:
-    """A sum as an element: rounded, or wrapped, to the type of the product, then to the result's."""
-    result = instruction.array.dtype
-    if wide is not kind:
-        total = e.scope.declare(e.uses.type(kind), convert(total, wide, kind, e.uses), "rounded")
-    if kind is result:
-        return total
-    return e.scope.declare(
-        e.uses.type(result), convert(total, kind, result, e.uses), instruction.name
-    )
+    def product(self, e: Elements, left: str, right: str) -> str:
+        """The product of two elements, which are converted to the type of the product first."""
+        parts = []
+        for value, operand in zip((left, right), self.instruction.operands, strict=False):
+            source = operand.array.dtype
+            same = convert(value, source, self.kind, e.uses) if source is not self.kind else value
+            if self.kind is not self.wide:
+                if source is not self.kind:
+                    same = e.scope.declare(e.uses.type(self.kind), same, "factor")
+                same = convert(same, self.kind, self.wide, e.uses)
+            parts.append(e.scope.declare(e.uses.type(self.wide), same, "factor"))
+        return e.scope.declare(
+            e.uses.type(self.wide), scalar_op("multiply", self.wide, parts, e.uses), "product"
+        )
+
+    def accumulate(self, e: Elements, total: str, left: str, right: str) -> None:
+        """``total += left * right``."""
+        product = self.product(e, left, right)
+        e.scope.line(f"{total} = {scalar_op('add', self.wide, [total, product], e.uses)};")
+
+    def result(self, e: Elements, total: str) -> str:
+        """A sum as an element: rounded, or wrapped, to the type of the product, then to the result's."""
+        result, name = self.instruction.array.dtype, self.instruction.name
+        if self.wide is not self.kind:
+            rounded = convert(total, self.wide, self.kind, e.uses)
+            total = e.scope.declare(e.uses.type(self.kind), rounded, "rounded")
+        if self.kind is result:
+            return total
+        return e.scope.declare(e.uses.type(result), convert(total, self.kind, result, e.uses), name)
 
 
 EMITTERS: Final[Mapping[str, Emit]] = {"dot": _dot, "convolution": _convolution}

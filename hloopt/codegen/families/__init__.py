@@ -31,6 +31,7 @@ _MODULES: Final = (
     "sort",
     "transpose",
     "while_per_thread",
+    "while_per_block",
 )
 
 

@@ -28,6 +28,7 @@ __all__ = [
     "begin",
     "everywhere",
     "finish",
+    "identity",
     "keep",
     "merge",
     "reload",

@@ -1,0 +1,117 @@
+"""What it costs the threads of a block to compute values again, to store them, to fold them together.
+
+Costs are counted in steps of a thread: an addition that waits for the one before it is one, four to six
+cycles.  A read of shared or cached memory is then about five, a shuffle as many, a barrier eight.  Only their
+ratio matters here, for decisions that are far apart; times are the business of the cost models.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from hloopt.analysis.parallel_loop.flow import Flow, Value
+from hloopt.analysis.reduction import WARP_SIZE
+from hloopt.analysis.trip_count import trip_bounds
+from hloopt.ir import Computation
+from hloopt.types import DType
+
+__all__ = ["Costs"]
+
+_LOAD: Final = 5
+_BARRIER: Final = 8
+_SHUFFLE: Final = 5
+_FUNCTION: Final = 12
+"""Of a function that takes many instructions."""
+
+_TRIPS: Final = 16
+"""Of a loop whose number of trips is not known."""
+
+_FUNCTIONS = frozenset({
+    "atan2", "cbrt", "cosine", "divide", "erf", "exponential", "exponential-minus-one", "log",
+    "log-plus-one", "logistic", "power", "remainder", "rsqrt", "sine", "sqrt", "tan", "tanh",
+})  # fmt: skip
+
+_FREE = frozenset(
+    {"broadcast", "reshape", "bitcast", "slice", "transpose", "reverse", "constant", "iota"}
+)
+
+
+class Costs:
+    """Of the values of a loop in a block of ``threads``."""
+
+    def __init__(self, flow: Flow, threads: int) -> None:
+        self.flow = flow
+        self.threads = threads
+        self._stored: set[Value] = set()
+        self._of: dict[Value, float] = {}
+
+    def store(self, value: Value) -> None:
+        """From now on reading an element of a value is a read of shared memory."""
+        self._stored.add(value)
+
+    def read(self, value: Value) -> float:
+        """Steps to have an element of a value."""
+        if value in self._stored or not value.path or value.instruction.opcode == "parameter":
+            return _LOAD
+        return self.of(value)
+
+    def of(self, value: Value) -> float:
+        """Steps to compute an element, asked for in an order with operands first."""
+        found = self._of.get(value)
+        if found is None:
+            own = self._own(value)
+            reads = self.flow.reads(value)
+            found = own + sum(read.count * self.read(read.value) for read in reads)
+            self._of[value] = found
+        return found
+
+    def _own(self, value: Value) -> float:
+        instruction = value.instruction
+        if instruction.opcode in _FREE:
+            return 0
+        if instruction.opcode == "while" and value.path:
+            body: Computation = instruction.attributes["body"]
+            trips = trip_bounds(instruction)
+            return (trips.exact or trips.most or _TRIPS) * len(list(body))
+        each = _FUNCTION if instruction.opcode in _FUNCTIONS else 1
+        return each * max((read.count for read in self.flow.reads(value)), default=1)
+
+    def again(self, value: Value, wanted: float) -> float:
+        """Steps of a thread if every user computes the elements it wants; ``wanted`` of all users."""
+        return self._share(wanted) * self.of(value)
+
+    def stored(self, value: Value, wanted: float) -> float:
+        """Steps of a thread if each element is computed once and read from shared memory."""
+        once = self._share(self.flow.elements(value)) * self.of(value)
+        return once + _BARRIER + self._share(wanted) * _LOAD
+
+    def fold(self, value: Value, wanted: float, kinds: Sequence[DType]) -> tuple[int, float]:
+        """The best number of threads for each result of a reduce or dot (0: all of them), and its steps."""
+        elements = self.flow.elements(value)
+        reads = [read for read in self.flow.reads(value) if read.count > 1]
+        if not reads or not elements:
+            return 1, self.stored(value, wanted)
+        length = reads[0].count
+        each = 1 + sum(self.read(read.value) for read in reads)
+        best, cost = 1, self.stored(value, wanted)
+        lanes = 2
+        while lanes <= WARP_SIZE:
+            rounds = self._share(elements * lanes)
+            steps = rounds * (
+                -(-length // lanes) * each + lanes.bit_length() * _SHUFFLE * len(kinds)
+            )
+            steps += _BARRIER + self._share(wanted) * _LOAD
+            if steps < cost:
+                best, cost = lanes, steps
+            lanes *= 2
+        if elements == 1 and length > WARP_SIZE and self.threads > WARP_SIZE:
+            warps = self.threads // WARP_SIZE
+            steps = self._share(length) * each + 5 * _SHUFFLE * len(kinds) + _BARRIER
+            steps += min(warps * 2, 5 * _SHUFFLE) * len(kinds)
+            if steps < cost:
+                best, cost = 0, steps
+        return best, cost
+
+    def _share(self, elements: float) -> float:
+        return -(-elements // self.threads)

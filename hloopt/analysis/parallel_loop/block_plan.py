@@ -1,0 +1,524 @@
+"""How the threads of one block run a loop: what is kept where, and between which barriers it is computed.
+
+A trip is a list of **stages** with a barrier between each two.  In a stage all threads go over the local
+elements of the values that are stored there; what a stage reads was stored in earlier ones.  The condition's
+stages come first.  A loop inside is an item of a stage of the loop around it, and has stages of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import Final, Literal
+
+from hloopt.analysis.contraction import accumulator
+from hloopt.analysis.parallel_loop.block_costs import Costs
+from hloopt.analysis.parallel_loop.edges import leaf_count
+from hloopt.analysis.parallel_loop.flow import BODY, CONDITION, Flow, Path, Value
+from hloopt.analysis.parallel_loop.model import ParallelLoop
+from hloopt.analysis.reduction import WARP_SIZE
+from hloopt.ir import Computation, Instruction
+from hloopt.types import DType
+
+__all__ = ["MOST_SLOTS", "BlockPlan", "Item", "State", "Trip", "block_plan", "bytes_of"]
+
+MOST_SLOTS: Final = 4
+"""Elements of a value that a thread keeps in registers at most."""
+
+Kind = Literal["scalar", "registers", "single", "double", "streamed"]
+
+
+@dataclass(eq=False)
+class Item:
+    """Values that are computed together in a stage.
+
+    kind    map: a thread computes each element; fold: threads share the elements that a reduce or dot takes
+            together; sort: each element counts those that come before it; loop: a ``while``
+    values  the leaves that are stored, of one instruction
+    lanes   of a fold: neighbouring threads for each result, a power of two up to a warp, or 0 for all of the
+            block, each of which has the results afterwards
+    inner   the loop
+    """
+
+    kind: Literal["map", "fold", "sort", "loop"]
+    values: tuple[Value, ...]
+    stage: int = 0
+    lanes: int = 1
+    inner: Trip | None = None
+
+    @property
+    def instruction(self) -> Instruction:
+        """What is computed."""
+        return self.values[0].instruction
+
+
+@dataclass(eq=False)
+class State:
+    """A leaf of a loop's state that changes.
+
+    number  of the leaf
+    value   as the body reads it
+    next    what it becomes (of a streamed one: the update)
+    kind    scalar: each thread has it; registers: each thread has the elements that it computes; single: in
+            shared memory, written where nobody reads it any more; double: twice there, read from one place and
+            written to the other; streamed: written to the result only
+    stage   in which the next one is computed
+    alias   that the next one is stored by the item that computes it
+    """
+
+    number: int
+    value: Value
+    next: Value
+    kind: Kind = "double"
+    stage: int = 0
+    alias: bool = False
+
+
+@dataclass(eq=False)
+class Trip:
+    """A loop as the block runs it.
+
+    path       where the ``while`` stands
+    states     what changes
+    items      what is stored beside, in order of stages
+    decides    the stage at whose beginning the condition is known; the body's stages begin there
+    stages     how many there are
+    closes     whether a barrier ends a trip
+    """
+
+    path: Path
+    loop: Instruction
+    condition: Value
+    states: list[State] = field(default_factory=list)
+    items: list[Item] = field(default_factory=list)
+    decides: int = 0
+    stages: int = 1
+    closes: bool = True
+    outer: dict[Value, None] = field(default_factory=dict)
+
+    def at(self, stage: int) -> list[Item]:
+        """The items of a stage."""
+        return [item for item in self.items if item.stage == stage]
+
+
+@dataclass(frozen=True, eq=False)
+class BlockPlan:
+    """A loop run by blocks of ``threads``; ``parallel`` says how many blocks there are."""
+
+    parallel: ParallelLoop
+    flow: Flow
+    trip: Trip
+    threads: int
+    stored: frozenset[Value]
+    shared_bytes: int
+    barriers: int
+    largest: Value | None
+
+
+def bytes_of(kind: DType) -> int:
+    """Of an element in shared memory, where nothing is packed."""
+    return max(1, kind.bits // 8)
+
+
+def block_plan(parallel: ParallelLoop, threads: int) -> BlockPlan:
+    """Plan a loop for blocks of so many threads (a multiple of 32)."""
+    flow = Flow(parallel.loop, parallel.owned)
+    planner = _Planner(parallel, flow, threads)
+    trip = planner.trip((), parallel.loop)
+    sizes = dict(planner.sizes(trip))
+    largest = max(sizes, key=lambda value: sizes[value], default=None)
+    stored = frozenset(planner.stored)
+    barriers = planner.barriers(trip)
+    return BlockPlan(parallel, flow, trip, threads, stored, sum(sizes.values()), barriers, largest)
+
+
+class _Planner:
+    def __init__(self, parallel: ParallelLoop, flow: Flow, threads: int) -> None:
+        self.parallel = parallel
+        self.flow = flow
+        self.threads = threads
+        self.costs = Costs(flow, threads)
+        self.stored: dict[Value, Item] = {}
+        self.trips: dict[tuple[Path, Instruction], Trip] = {}
+        self.streamed = {
+            carried.number: carried.update
+            for carried in parallel.carried
+            if carried.role == "streamed" and carried.update is not None
+        }
+
+    # ---- a loop -------------------------------------------------------------------------------------
+
+    def trip(self, path: Path, loop: Instruction) -> Trip:
+        """Plan a loop and those inside it."""
+        flow = self.flow
+        condition: Computation = loop.attributes["condition"]
+        decides = condition.root
+        if not path and self.parallel.trips.own is not None:
+            decides = self.parallel.trips.own
+        trip = Trip(path, loop, flow.resolve((*path, (loop, CONDITION)), decides))
+        self._states(trip)
+        order = self._order(trip)
+        self._store(trip, order)
+        reached = self._reached(order)
+        self._stages(trip, order, reached)
+        self._places(trip, reached)
+        self.trips[path, loop] = trip
+        return trip
+
+    def _states(self, trip: Trip) -> None:
+        loop, flow = trip.loop, self.flow
+        body: Computation = loop.attributes["body"]
+        inner = (*trip.path, (loop, BODY))
+        fixed = flow.invariant(loop)
+        for number in range(leaf_count(loop)):
+            if number in fixed:
+                continue
+            value = Value(inner, body.parameters[0], number)
+            state = State(number, value, flow.resolve(inner, body.root, number))
+            update = self.streamed.get(number) if not trip.path else None
+            if update is not None:
+                state.kind = "streamed"
+                state.next = flow.resolve(inner, update.operands[1])
+            elif flow.elements(value) == 1:
+                state.kind = "scalar"
+            trip.states.append(state)
+
+    def sinks(self, trip: Trip) -> Iterator[Value]:
+        """What a trip is there for: the condition, the next state, where updates go."""
+        yield trip.condition
+        for state in trip.states:
+            yield state.next
+            if state.kind == "streamed":
+                yield from self._starts(state)
+
+    def _starts(self, state: State) -> Iterator[Value]:
+        update = self.streamed[state.number]
+        assert update is not None
+        for operand in update.operands[2:]:
+            yield self.flow.resolve(state.value.path, operand)
+
+    # ---- values, operands first ---------------------------------------------------------------------
+
+    def _order(self, trip: Trip) -> list[Value]:
+        """The values of this loop and not of one inside it, operands first; others go to ``outer``."""
+        order: dict[Value, None] = {}
+        pending: list[tuple[Value, bool]] = [(sink, False) for sink in self.sinks(trip)]
+        pending.reverse()
+        while pending:
+            value, is_done = pending.pop()
+            if value in order:
+                continue
+            if is_done:
+                order[value] = None
+                continue
+            if not self._belongs(trip, value):
+                trip.outer[value] = None
+                continue
+            pending.append((value, True))
+            pending += [(source, False) for source in reversed(list(self._sources(value)))]
+        return list(order)
+
+    def _belongs(self, trip: Trip, value: Value) -> bool:
+        depth = len(trip.path)
+        return (
+            value.path[:depth] == trip.path
+            and len(value.path) > depth
+            and (value.path[depth][0] is trip.loop)
+        )
+
+    def _sources(self, value: Value) -> Iterator[Value]:
+        for guard, _, _ in self.flow.guards(value):
+            yield guard
+        if self._is_inside(value):
+            yield from self._loop_sources(value)
+        else:
+            for read in self.flow.reads(value):
+                yield read.value
+
+    def _is_inside(self, value: Value) -> bool:
+        """Whether it is a leaf of a loop that the block runs together."""
+        instruction = value.instruction
+        return (
+            bool(value.path)
+            and instruction.opcode == "while"
+            and not self.flow.is_alone(instruction)
+        )
+
+    def _loop_sources(self, value: Value) -> Iterator[Value]:
+        """What a loop inside begins with, and what it reads of this one."""
+        inner = self.inner(value)
+        yield from self.firsts(inner)
+        yield from inner.outer
+
+    def inner(self, value: Value) -> Trip:
+        """The plan of a loop inside."""
+        found = self.trips.get((value.path, value.instruction))
+        return found if found is not None else self.trip(value.path, value.instruction)
+
+    def firsts(self, trip: Trip) -> Iterator[Value]:
+        """The first state of a loop inside."""
+        for state in trip.states:
+            yield self.flow.resolve(trip.path, trip.loop.operands[0], state.number)
+
+    # ---- what is stored -----------------------------------------------------------------------------
+
+    def _store(self, trip: Trip, order: list[Value]) -> None:
+        """Decide for each value whether threads compute it again or store it."""
+        wanted = self._wanted(trip, order)
+        for value in order:
+            if value in self.stored or self.flow.is_state(value):
+                continue
+            self.costs.of(value)
+            item = self._item(value, wanted.get(value, 0))
+            if item is not None:
+                trip.items.append(item)
+                for leaf in item.values:
+                    self.stored[leaf] = item
+                    self.costs.store(leaf)
+
+    def _wanted(self, trip: Trip, order: list[Value]) -> dict[Value, float]:
+        """How many elements of each value are asked for, by users that ask for each of theirs once."""
+        flow, wanted = self.flow, dict[Value, float]()
+        same: set[Value] = set()
+
+        def want(value: Value, count: float) -> None:
+            wanted[value] = wanted.get(value, 0) + count
+
+        for value in order:
+            if self._is_inside(value):
+                for source in self._sources(value):
+                    want(source, flow.elements(source) * _TRIPS_INSIDE)
+                continue
+            elements = flow.elements(value)
+            for read in flow.reads(value):
+                if read.same and read.value not in same:
+                    same.add(read.value)
+                    want(read.value, elements)
+                elif not read.same:
+                    want(read.value, elements * read.count)
+        for sink in self.sinks(trip):
+            if sink not in same:
+                # Scalars are computed by every thread.
+                want(sink, self.threads if flow.elements(sink) == 1 else flow.elements(sink))
+        return wanted
+
+    def _item(self, value: Value, wanted: float) -> Item | None:
+        opcode = value.instruction.opcode
+        if not value.path or opcode in ("constant", "iota", "parameter"):
+            return None
+        leaves = self._leaves(value)
+        if self._is_inside(value):
+            return Item("loop", leaves, inner=self.inner(value))
+        if opcode == "sort":
+            return Item("sort", leaves)
+        again = self.costs.again(value, wanted)
+        if opcode in ("reduce", "dot"):
+            lanes, cost = self.costs.fold(value, wanted, accumulators(value.instruction))
+            if lanes != 1 and cost < again and cost < self.costs.stored(value, wanted):
+                return Item("fold", leaves, lanes=lanes)
+        if self.costs.stored(value, wanted) < again:
+            return Item("map", leaves if opcode in _SEVERAL else (value,))
+        return None
+
+    def _leaves(self, value: Value) -> tuple[Value, ...]:
+        instruction = value.instruction
+        fixed = self.flow.invariant(instruction) if instruction.opcode == "while" else frozenset()
+        return tuple(
+            Value(value.path, instruction, leaf)
+            for leaf in range(leaf_count(instruction))
+            if leaf not in fixed
+        )
+
+    # ---- stages -------------------------------------------------------------------------------------
+
+    def _reached(self, order: list[Value]) -> dict[Value, dict[Value, bool]]:
+        """The stored values, and states, that a value is computed from; whether only at its own index."""
+        flow, found = self.flow, dict[Value, dict[Value, bool]]()
+        for value in order:
+            reached: dict[Value, bool] = {}
+            if self._is_inside(value):
+                reads = [(source, False) for source in self._sources(value)]
+            else:
+                reads = [(read.value, read.same) for read in flow.reads(value)]
+            for source, same in reads:
+                kept = self.stored.get(source)
+                if kept is not None or flow.is_state(source):
+                    reached[source] = reached.get(source, True) and same
+                else:
+                    for far, near in found.get(source, {}).items():
+                        reached[far] = reached.get(far, True) and near and same
+            found[value] = reached
+        return found
+
+    def _stages(
+        self, trip: Trip, order: list[Value], reached: dict[Value, dict[Value, bool]]
+    ) -> None:
+        mine = {item: self._item_reads(item, reached) for item in trip.items}
+        depth = len(trip.path)
+        for item in trip.items:
+            if item.values[0].path[depth][1] == CONDITION:
+                item.stage = self._behind(mine[item], 0)
+        decided = self._reads_of(trip.condition, reached)
+        trip.decides = self._behind(decided, 0)
+        for item in trip.items:
+            if item.values[0].path[depth][1] == BODY:
+                item.stage = self._behind(mine[item], trip.decides)
+        trip.items.sort(key=lambda item: item.stage)
+
+    def _item_reads(self, item: Item, reached: dict[Value, dict[Value, bool]]) -> dict[Value, bool]:
+        found: dict[Value, bool] = {}
+        for value in item.values:
+            for source, same in reached.get(value, {}).items():
+                found[source] = found.get(source, True) and same and item.kind == "map"
+        for guard, _, _ in self.flow.guards(item.values[0]):
+            found.update(dict.fromkeys(self._reads_of(guard, reached), False))
+        return found
+
+    def _reads_of(self, value: Value, reached: dict[Value, dict[Value, bool]]) -> dict[Value, bool]:
+        """What computing a value here and now reads."""
+        if value in self.stored or self.flow.is_state(value):
+            return {value: True}
+        return reached.get(value, {})
+
+    def _behind(self, reads: Iterable[Value], least: int) -> int:
+        """The first stage at which everything read is there."""
+        return max([least, *(self.stored[one].stage + 1 for one in reads if one in self.stored)])
+
+    # ---- places -------------------------------------------------------------------------------------
+
+    def _places(self, trip: Trip, reached: dict[Value, dict[Value, bool]]) -> None:
+        """Where each element of the state is kept.  The next ones are computed in the last stage."""
+        last = max([trip.decides, *(item.stage for item in trip.items)])
+        reads = {state: self._next_reads(state, reached) for state in trip.states}
+        for found in reads.values():
+            last = max(last, self._behind(found, trip.decides))
+        readers: dict[Value, list[tuple[int, bool]]] = {}
+
+        def reader(stage: int, found: dict[Value, bool]) -> None:
+            for value, same in found.items():
+                readers.setdefault(value, []).append((stage, same))
+
+        for item in trip.items:
+            reader(item.stage, self._item_reads(item, reached))
+        for found in reads.values():
+            reader(last, found)
+        decided = dict.fromkeys(self._reads_of(trip.condition, reached), False)
+        reader(trip.decides, decided)
+        trip.stages = last + 1
+        for state in trip.states:
+            state.stage = last
+            if state.kind not in ("scalar", "streamed"):
+                self._place(trip, state, readers.get(state.value, []))
+        trip.closes = self._closes(trip, readers)
+
+    def _next_reads(
+        self, state: State, reached: dict[Value, dict[Value, bool]]
+    ) -> dict[Value, bool]:
+        """What the next element of the state is computed from; the same index is that of this state."""
+        flow = self.flow
+        found = dict(self._reads_of(state.next, reached))
+        if state.kind == "streamed":
+            for start in self._starts(state):
+                found.update(dict.fromkeys(self._reads_of(start, reached), False))
+        elif flow.local(state.next) != flow.local(state.value):
+            found = dict.fromkeys(found, False)
+        return found
+
+    def _place(self, trip: Trip, state: State, reads: list[tuple[int, bool]]) -> None:
+        flow = self.flow
+        slots = -(-flow.elements(state.value) // self.threads)
+        if all(same for _, same in reads) and slots <= MOST_SLOTS and not trip.path:
+            state.kind = "registers"
+            return
+        if all(same for stage, same in reads if stage == state.stage):
+            state.kind = "single"
+            return
+        kept = self.stored.get(state.next)
+        is_alone = sum(1 for other in trip.states if other.next == state.next) == 1
+        state.alias = (
+            is_alone
+            and kept in trip.items
+            and kept is not None
+            and kept.kind == "map"
+            and flow.local(state.next) == flow.local(state.value)
+        )
+        if state.alias and kept is not None:
+            state.stage = kept.stage
+
+    def _closes(self, trip: Trip, readers: dict[Value, list[tuple[int, bool]]]) -> bool:
+        """Whether the last stage and the first one of the next trip touch the same shared memory."""
+        last = trip.stages - 1
+        written: list[tuple[int, Value]] = []
+        for item in trip.items:
+            if item.kind == "loop":
+                return True
+            written += [
+                (item.stage, value) for value in item.values if is_array(self.flow, item, value)
+            ]
+        for state in trip.states:
+            if state.kind == "streamed" and not self._apart(state):
+                return True
+            if state.kind in ("single", "double"):
+                written.append((state.stage, state.value))
+        for stage, value in written:
+            far = {at for at, same in readers.get(value, []) if not same}
+            if (stage == last and 0 in far) or (stage == 0 and last in far):
+                return True
+        return False
+
+    def _apart(self, state: State) -> bool:
+        """Whether each trip writes the same places as another one, element by element, or none of them."""
+        update = self.streamed[state.number]
+        assert update is not None
+        whole, part = update.array.dims, update.operands[1].array.dims
+        return all(size in (1, of) for size, of in zip(part, whole, strict=True))
+
+    # ---- what it takes ------------------------------------------------------------------------------
+
+    def sizes(self, trip: Trip) -> Iterator[tuple[Value, int]]:
+        """The bytes of shared memory of each value that has some."""
+        flow = self.flow
+        for state in trip.states:
+            copies = {"single": 1, "double": 2}.get(state.kind, 0)
+            if copies:
+                bytes_each = bytes_of(state.value.shape.dtype)
+                yield state.value, copies * flow.elements(state.value) * bytes_each
+        aliases = {state.next for state in trip.states if state.alias}
+        for item in trip.items:
+            for value in item.values:
+                size = bytes_of(value.shape.dtype)
+                if item.kind == "fold" and item.lanes == 0:
+                    warps = self.threads // WARP_SIZE
+                    wide = 16 if value.shape.dtype.is_complex else 8
+                    yield value, 2 * warps * (wide + 1)
+                elif value not in aliases and is_array(flow, item, value) and item.kind != "loop":
+                    yield value, flow.elements(value) * size
+            if item.inner is not None:
+                yield from self.sizes(item.inner)
+
+    def barriers(self, trip: Trip) -> int:
+        """How many a trip has, those of a trip of each loop inside with them."""
+        inside = sum(self.barriers(item.inner) for item in trip.items if item.inner is not None)
+        return trip.stages - 1 + trip.closes + inside
+
+
+_TRIPS_INSIDE: Final = 8
+"""How often a loop inside is taken to read what lies around it."""
+
+_SEVERAL = frozenset({"reduce", "reduce-window", "scatter", "conditional", "while"})
+"""Ops that compute all their results at once, or none that is worth storing alone."""
+
+
+def is_array(flow: Flow, item: Item, value: Value) -> bool:
+    """Whether a stored value lies in shared memory: not where every thread has it in a variable."""
+    if item.kind == "fold" and item.lanes == 0:
+        return False
+    return not (item.kind == "loop" and flow.elements(value) == 1)
+
+
+def accumulators(instruction: Instruction) -> tuple[DType, ...]:
+    """The types in which a fold adds up, one a result."""
+    if instruction.opcode == "dot":
+        return (accumulator(instruction.array.dtype),)
+    count = len(instruction.operands) // 2
+    return tuple(operand.array.dtype for operand in instruction.operands[:count])

@@ -1,0 +1,286 @@
+"""What a loop computes as one graph: calls, branches and loops inside it are looked through.
+
+A ``Value`` is an array wherever it is computed; other names for it (elements of tuples, parameters of what is
+called, copies) are resolved to it.  What a loop inside only hands on is what it was before that loop.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from math import prod
+from typing import Final, TypeAlias
+
+from hloopt.analysis.parallel_loop.edges import leaf_count, shape_of
+from hloopt.analysis.parallel_loop.find import parallel_loop
+from hloopt.analysis.parallel_loop.model import Axes, Node
+from hloopt.analysis.windows import window_dims
+from hloopt.interpret.control import branches
+from hloopt.ir import Computation, Instruction
+from hloopt.types import ArrayShape, ConvDims, DotDims, ScatterDims, TupleShape, leaves
+
+__all__ = ["ALONE", "BODY", "CONDITION", "Flow", "Path", "Read", "Value"]
+
+CONDITION, BODY = 0, 1
+"""The numbers of a loop's computations in a path."""
+
+Path: TypeAlias = "tuple[tuple[Instruction, int], ...]"
+"""What was entered, outermost first: a call or fusion (0), a branch by its number, a loop's computation."""
+
+ALONE: Final = 16
+"""Elements of the state of a loop inside that a thread keeps in registers at most."""
+
+_ALIASES = frozenset({"copy", "opt-barrier", "add-dependency", "domain"})
+
+
+@dataclass(frozen=True, slots=True)
+class Value:
+    """Leaf ``leaf`` of an instruction, in the place that ``path`` leads to."""
+
+    path: Path
+    instruction: Instruction
+    leaf: int = 0
+
+    @property
+    def shape(self) -> ArrayShape:
+        """Of the whole array."""
+        return shape_of((self.instruction, self.leaf))
+
+
+@dataclass(frozen=True, slots=True)
+class Read:
+    """That an element of one value needs ``count`` elements of another, on average.
+
+    ``same``: one of them, at the very index it is computed for.
+    """
+
+    value: Value
+    count: float
+    same: bool
+
+
+class Flow:
+    """The values of a loop; ``owned`` are the axes of those that depend on the index of a unit."""
+
+    def __init__(self, loop: Instruction, owned: Mapping[Node, Axes]) -> None:
+        self.loop = loop
+        self._owned = owned
+        self._invariant: dict[Instruction, frozenset[int]] = {}
+        self._alone: dict[Instruction, bool] = {}
+        self._reads: dict[Value, tuple[Read, ...]] = {}
+
+    # ---- names --------------------------------------------------------------------------------------
+
+    def resolve(self, path: Path, instruction: Instruction, leaf: int = 0) -> Value:
+        """The value behind a name.  Outside of the loop nothing is looked through."""
+        return self._traced(path, instruction, leaf, 0)
+
+    def _traced(self, path: Path, instruction: Instruction, leaf: int, floor: int) -> Value:
+        """As ``resolve``; parameters of what the first ``floor`` steps enter are left as they are."""
+        while path:
+            opcode = instruction.opcode
+            if opcode == "get-tuple-element":
+                source = instruction.operands[0]
+                leaf += _leaves_before(source, instruction.attributes["index"])
+                instruction = source
+            elif opcode == "tuple":
+                for operand in instruction.operands:
+                    if leaf < (count := leaf_count(operand)):
+                        instruction = operand
+                        break
+                    leaf -= count
+            elif opcode in _ALIASES:
+                instruction = instruction.operands[0]
+            elif opcode in ("call", "fusion"):
+                path = (*path, (instruction, 0))
+                instruction = _called(instruction).root
+            elif opcode == "while" and leaf in self.invariant(instruction):
+                instruction = instruction.operands[0]
+            elif opcode == "parameter":
+                if len(path) <= floor:
+                    break
+                caller, number = path[-1]
+                if caller.opcode == "while":
+                    if leaf not in self.invariant(caller):
+                        body: Computation = caller.attributes["body"]
+                        return Value((*path[:-1], (caller, BODY)), body.parameters[0], leaf)
+                    position = 0
+                elif caller.opcode == "conditional":
+                    position = 1 + number
+                else:
+                    position = instruction.parameter_number
+                path, instruction = path[:-1], caller.operands[position]
+            else:
+                break
+        return Value(path, instruction, leaf)
+
+    def invariant(self, loop: Instruction) -> frozenset[int]:
+        """The leaves of a loop's state that its body only hands on."""
+        found = self._invariant.get(loop)
+        if found is None:
+            body: Computation = loop.attributes["body"]
+            path: Path = ((loop, BODY),)
+            found = frozenset(
+                leaf
+                for leaf in range(leaf_count(loop))
+                if self._traced(path, body.root, leaf, 1) == Value(path, body.parameters[0], leaf)
+            )
+            self._invariant[loop] = found
+        return found
+
+    def axes(self, value: Value) -> Axes:
+        """Of its dimensions; all None for what lies outside or is alike for every unit."""
+        nowhere: Axes = (None,) * value.shape.rank
+        if not value.path:
+            return nowhere
+        return self._owned.get((value.instruction, value.leaf), nowhere)
+
+    def local(self, value: Value) -> tuple[int, ...]:
+        """The sizes of the dimensions that a unit has all of."""
+        return tuple(
+            size
+            for size, axis in zip(value.shape.dims, self.axes(value), strict=True)
+            if axis is None
+        )
+
+    def elements(self, value: Value) -> int:
+        """How many elements a unit has."""
+        return prod(self.local(value))
+
+    def guards(self, value: Value) -> list[tuple[Value, Instruction, int]]:
+        """What chooses the branches that a value is in, of the innermost loop around it: the choice, too."""
+        found = []
+        for depth in range(len(value.path) - 1, -1, -1):
+            chooser, number = value.path[depth]
+            if chooser.opcode == "while":
+                break
+            if chooser.opcode == "conditional":
+                path = value.path[:depth]
+                found.append((self.resolve(path, chooser.operands[0]), chooser, number))
+        return found[::-1]
+
+    def is_alone(self, loop: Instruction) -> bool:
+        """Whether each element of a loop inside runs by itself: a thread can, in registers."""
+        found = self._alone.get(loop)
+        if found is None:
+            inner = parallel_loop(loop, collect=False)
+            found = inner.obstacle is None and inner.trips.kind != "gathered"
+            found = (
+                found
+                and not inner.mixing
+                and all(
+                    carried.local_elements <= ALONE
+                    for carried in inner.carried
+                    if carried.role != "invariant"
+                )
+            )
+            self._alone[loop] = found
+        return found
+
+    # ---- who reads what -----------------------------------------------------------------------------
+
+    def is_state(self, value: Value) -> bool:
+        """Whether it is an element of the state of a loop around it."""
+        return value.instruction.opcode == "parameter" and bool(value.path)
+
+    def reads(self, value: Value) -> tuple[Read, ...]:
+        """What an element is computed from; nothing for states, loops inside and what lies outside."""
+        found = self._reads.get(value)
+        if found is None:
+            found = self._reads[value] = tuple(self._all_reads(value))
+        return found
+
+    def _all_reads(self, value: Value) -> list[Read]:
+        path, instruction = value.path, value.instruction
+        if not path or instruction.opcode == "parameter":
+            return []
+        if instruction.opcode == "while":
+            if not self.is_alone(instruction):
+                return []
+            init = instruction.operands[0]
+            leaves = range(leaf_count(instruction))
+            return [Read(self.resolve(path, init, leaf), 1, False) for leaf in leaves]
+        if instruction.opcode == "conditional":
+            found = [Read(self.resolve(path, instruction.operands[0]), 1, False)]
+            # All results of a size are computed under one ``if``.
+            like = [
+                leaf
+                for leaf in range(leaf_count(instruction))
+                if Value(path, instruction, leaf).shape.dims == value.shape.dims
+            ]
+            for number, branch in enumerate(branches(instruction)):
+                inner = (*path, (instruction, number))
+                for leaf in like:
+                    result = self.resolve(inner, branch.root, leaf)
+                    found.append(Read(result, 1, self.local(result) == self.local(value)))
+            return found
+        found = []
+        dims = value.shape.dims
+        for number, operand in enumerate(instruction.operands):
+            source = self.resolve(path, operand)
+            count, same = _count(instruction, number)
+            same = same and operand.array.dims == dims and self.local(source) == self.local(value)
+            found.append(Read(source, count, same))
+        return found
+
+
+def _leaves_before(source: Instruction, index: int) -> int:
+    if source.opcode == "tuple":
+        return sum(map(leaf_count, source.operands[:index]))
+    assert isinstance(source.shape, TupleShape)
+    return sum(len(list(leaves(shape))) for shape in source.shape.elements[:index])
+
+
+def _called(instruction: Instruction) -> Computation:
+    key = "to_apply" if instruction.opcode == "call" else "calls"
+    called: Computation = instruction.attributes[key]
+    return called
+
+
+def _count(instruction: Instruction, number: int) -> tuple[float, bool]:
+    """Elements of operand ``number`` that a result element needs; whether it is the one at its index."""
+    opcode, operand = instruction.opcode, instruction.operands[number].array
+    if opcode == "reduce":
+        if number >= len(instruction.operands) // 2:
+            return 1, False
+        return prod(operand.dims[at] for at in instruction.attributes["dimensions"]), False
+    if opcode == "dot":
+        contracting = DotDims.of(instruction.attributes).lhs_contracting
+        return prod(instruction.operands[0].array.dims[at] for at in contracting), False
+    if opcode == "convolution":
+        labels: ConvDims = instruction.attributes["dim_labels"]
+        channels = instruction.operands[1].array.dims[labels.kernel_input_feature]
+        return channels * prod(window.size for window in window_dims(instruction)), False
+    if opcode == "reduce-window":
+        if number >= len(instruction.operands) // 2:
+            return 1, False
+        return prod(window.size for window in window_dims(instruction)), False
+    if opcode == "select-and-scatter":
+        windows = window_dims(instruction)
+        met = prod(-(-window.size // window.stride) for window in windows)
+        return (
+            (met * prod(window.size for window in windows), False) if number == 0 else (met, False)
+        )
+    if opcode == "scatter":
+        return _scatter_count(instruction, number)
+    if opcode == "sort":
+        return operand.dims[instruction.attributes["dimensions"][0]], False
+    if opcode == "concatenate":
+        return operand.elements / max(1, instruction.array.elements), False
+    if opcode == "dynamic-update-slice":
+        return 1, number == 0
+    if opcode == "broadcast":
+        return 1, instruction.attributes.get("dimensions", ()) == tuple(range(operand.rank))
+    if opcode in ("reshape", "map"):
+        return 1, True
+    return 1, instruction.op.is_elementwise
+
+
+def _scatter_count(instruction: Instruction, number: int) -> tuple[float, bool]:
+    count = (len(instruction.operands) - 1) // 2
+    if number < count:
+        return 1, True
+    dims = ScatterDims.of(instruction.attributes)
+    updates = instruction.operands[-1].array.dims
+    windows = prod(size for at, size in enumerate(updates) if at not in dims.update_window_dims)
+    return windows * (len(dims.scatter_dims_to_operand_dims) if number == count else 1), False

@@ -1,0 +1,121 @@
+"""A whole loop, a block for each unit of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
+
+from hloopt.analysis.index import Index, delinearize
+from hloopt.analysis.parallel_loop import Axes, Carried
+from hloopt.analysis.parallel_loop.block_plan import State
+from hloopt.analysis.parallel_loop.coverage import writes_all
+from hloopt.analysis.parallel_loop.flow import Value
+from hloopt.codegen.elemental.indexing import starts
+from hloopt.codegen.elements import Emission, Frame, framed
+from hloopt.codegen.loops.block import BlockLoop
+from hloopt.codegen.loops.places import full_index
+from hloopt.codegen.positions import position_of
+from hloopt.codegen.writer import FunctionWriter
+from hloopt.kernels.families.while_per_block import BlockLoopKernel, block_kernel
+
+__all__ = ["EMITTERS"]
+
+
+def emit(f: FunctionWriter) -> None:
+    """Each block: what its threads share in shared memory, from the first trip to the last."""
+    kernel = block_kernel(f.region, f.tile["threads"])
+    unit = delinearize(f.block(), kernel.plan.parallel.sizes)
+    _Unit(f, kernel, unit).write()
+
+
+class _Unit:
+    """What a block does for one unit."""
+
+    def __init__(self, f: FunctionWriter, kernel: BlockLoopKernel, unit: tuple[Index, ...]) -> None:
+        self.f = f
+        self.e = f.elements
+        self.kernel = kernel
+        self.unit = unit
+        self.block = BlockLoop(f, kernel.plan, unit)
+        self.block.stream = self._stream
+
+    def write(self) -> None:
+        """Everything."""
+        block, trip = self.block, self.kernel.plan.trip
+        block.declare()
+        parallel = self.kernel.plan.parallel
+        for carried in parallel.carried:
+            update = carried.update
+            is_wanted = update is not None and self.kernel.results(carried.number)
+            if update is not None and is_wanted and not writes_all(parallel, update):
+                self._hand_on(carried)
+        block.run(trip)
+        self.f.barrier()
+        for carried in self.kernel.plan.parallel.carried:
+            if not self.kernel.results(carried.number) or carried.role == "streamed":
+                continue
+            if block.is_invariant(carried.number):
+                self._hand_on(carried)
+            else:
+                self._each(carried, partial(block.last, carried))
+
+    def _hand_on(self, carried: Carried) -> None:
+        """Write what an element of the state is before the first trip."""
+        init = self.kernel.fused.loop.operands[0]
+        value = Value((), init, carried.number)
+        self._each(carried, lambda _, index: self.block.value(value, index))
+
+    def _each(self, carried: Carried, value: Callable[[int, tuple[Index, ...]], str]) -> None:
+        with self._whose(carried.axes):
+            for slot, local, test in self.block.threads.each(carried.local_elements):
+                index = full_index(carried.axes, self.unit, delinearize(local, carried.local_dims))
+                name = value(slot, index)
+                with self.block.threads.storing(test):
+                    self._store(carried.number, index, name)
+
+    def _store(self, number: int, index: tuple[Index, ...], value: str) -> None:
+        for leaf in self.kernel.results(number):
+            pointee = self.f.result(leaf)
+            self.f.store(pointee, position_of(index, pointee.shape), value)
+
+    @contextmanager
+    def _whose(self, axes: Axes) -> Iterator[None]:
+        """The block of the one unit that writes what lies along some of the axes only."""
+        tests = [
+            f"{at} == 0"
+            for axis, at in enumerate(self.unit)
+            if axis not in axes and not at.is_constant
+        ]
+        with self.block.threads.storing(" && ".join(tests)):
+            yield
+
+    def _stream(
+        self, state: State, frame: Frame
+    ) -> tuple[Axes, Callable[[tuple[Index, ...], str], None]] | None:
+        """Where a trip's update of an element goes; None where nobody wants the element."""
+        carried = self.kernel.plan.parallel.carried[state.number]
+        update = carried.update
+        assert update is not None
+        if not self.kernel.results(state.number):
+            return None
+        sizes, part = carried.shape.dims, update.operands[1].array.dims
+        first: list[Index] = []
+
+        def ask() -> Emission:
+            first.extend(
+                (yield from framed(frame, starts(self.e, update.operands[2:], sizes, part)))
+            )
+            return ""
+
+        self.e.run(ask())
+
+        def put(index: tuple[Index, ...], value: str) -> None:
+            where = tuple(a + b for a, b in zip(index, first, strict=True))
+            with self._whose(carried.axes):
+                self._store(state.number, where, value)
+
+        return carried.axes, put
+
+
+EMITTERS = {"while-per-block": emit}

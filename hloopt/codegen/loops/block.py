@@ -1,0 +1,443 @@
+"""One unit of a loop, run by the threads of a block: stages with barriers between them, trip after trip."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+from hloopt.analysis.index import Index, Symbol, delinearize
+from hloopt.analysis.parallel_loop import Axes, Carried, parallel_loop
+from hloopt.analysis.parallel_loop.block_plan import BlockPlan, Item, State, Trip, is_array
+from hloopt.analysis.parallel_loop.flow import Path, Value
+from hloopt.codegen.elemental.calls import call_frame
+from hloopt.codegen.elemental.control import branch_frame, branch_tests
+from hloopt.codegen.elements import Elements, Emission, Frame, Place
+from hloopt.codegen.loops.block_folds import Folding
+from hloopt.codegen.loops.block_sort import rank_sort
+from hloopt.codegen.loops.counting import Counting
+from hloopt.codegen.loops.places import Kept, Outside, full_index, local_dims, symbols_of
+from hloopt.codegen.loops.running import HOISTED
+from hloopt.codegen.loops.sharing import Shared, Threads
+from hloopt.codegen.scalars import literal
+from hloopt.codegen.scope import Scope
+from hloopt.codegen.writer import FunctionWriter
+from hloopt.interpret.control import branches
+from hloopt.ir import Instruction
+
+__all__ = ["BlockLoop"]
+
+Stream = Callable[[State, Frame], "tuple[Axes, Callable[[tuple[Index, ...], str], None]] | None"]
+"""Where the updates of a streamed element go: their axes, and what stores the one at an index."""
+
+
+@dataclass(eq=False)
+class _Work:
+    """Elements that a stage computes: of what, at which axes, and what becomes of each."""
+
+    value: Value
+    axes: Axes
+    dims: tuple[int, ...]
+    store: Callable[[int, Index, tuple[Index, ...], str], None]
+    is_register: bool = False
+
+
+@dataclass(eq=False)
+class _Running:
+    """A loop while it is written: its frame, what counts its trips, and where its state is."""
+
+    frame: Frame
+    counting: Counting
+    places: dict[int, Place] = field(default_factory=dict)
+    registers: dict[int, str] = field(default_factory=dict)
+    now: str = ""
+
+
+class BlockLoop:
+    """The writing of a loop for the unit of a block; ``stream`` says where updates go."""
+
+    def __init__(self, f: FunctionWriter, plan: BlockPlan, unit: tuple[Index, ...]) -> None:
+        self.f = f
+        self.e: Elements = f.elements
+        self.plan = plan
+        self.flow = plan.flow
+        self.unit = unit
+        self.threads = Threads(f.elements, f.thread(), plan.threads)
+        self.stream: Stream | None = None
+        self.outer = f.elements.frame
+        self.running: dict[tuple[Path, Instruction], _Running] = {}
+        self.frames: dict[Path, Frame] = {(): self.outer}
+        self.arrays: dict[Value, Shared] = {}
+        self.folding = Folding(self)
+
+    # ---- asking -------------------------------------------------------------------------------------
+
+    def frame(self, path: Path) -> Frame:
+        """Where what a path leads to is written."""
+        found = self.frames.get(path)
+        if found is not None:
+            return found
+        instruction, number = path[-1]
+        outer = self.frame(path[:-1])
+        with self.inside(outer):
+            if instruction.opcode == "conditional":
+                found = branch_frame(self.e, instruction, number, branches(instruction)[number])
+            else:
+                found = call_frame(self.e, instruction)
+        self.frames[path] = found
+        return found
+
+    @contextmanager
+    def inside(self, frame: Frame) -> Iterator[None]:
+        """Ask in a frame."""
+        before, self.e.frame = self.e.frame, frame
+        try:
+            yield
+        finally:
+            self.e.frame = before
+
+    def value(self, value: Value, index: Sequence[Index] = ()) -> str:
+        """Write what computes an element of a value, and return its name."""
+        with self.inside(self.frame(value.path)):
+            return self.e.value(value.instruction, index, value.leaf)
+
+    def index(self, value: Value, local: Index) -> tuple[Index, ...]:
+        """The index in the whole array of the element at a local position."""
+        axes = self.flow.axes(value)
+        return full_index(axes, self.unit, delinearize(local, self.flow.local(value)))
+
+    # ---- memory -------------------------------------------------------------------------------------
+
+    def declare(self) -> None:
+        """The arrays of all loops, at the head of the function."""
+        self._declare(self.plan.trip)
+
+    def _declare(self, trip: Trip) -> None:
+        for state in trip.states:
+            copies = {"single": 1, "double": 2}.get(state.kind, 0)
+            if copies and self.flow.elements(state.value):
+                self._array(state.value, f"state_{state.number}", copies)
+        aliases = {state.next for state in trip.states if state.alias}
+        for item in trip.items:
+            if item.inner is not None:
+                self._declare(item.inner)
+                continue
+            for value in item.values:
+                if value not in aliases and is_array(self.flow, item, value):
+                    self._array(value, value.instruction.name, 1)
+            if item.kind == "fold" and not item.lanes:
+                self.folding.declare(item)
+
+    def _array(self, value: Value, hint: str, copies: int) -> None:
+        dims = self.flow.local(value)
+        kind = value.shape.dtype
+        size = max(1, copies * self.flow.elements(value))
+        name = self.f.shared(self.f.uses.type(kind), [size], hint)
+        self.arrays[value] = Shared(name, kind, dims, self.flow.axes(value))
+
+    # ---- a loop -------------------------------------------------------------------------------------
+
+    def run(self, trip: Trip) -> None:
+        """Write a loop: its first state, its trips."""
+        running = self._begin(trip)
+        e = self.e
+        section = e.scope.section()
+        self._place(trip, running, section)
+        trips = running.counting.loop.trips
+        if trips.kind == "known" and trips.count is not None:
+            if not trips.count:
+                return
+            header, number = running.counting.header(e, trips.count)
+            running.counting.place(e, running.frame, number)
+        else:
+            header = "while (true)"
+        with e.within(e.scope.block(header)):
+            self._trip(trip, running, is_known=trips.kind == "known")
+
+    def counting(self, trip: Trip) -> Counting:
+        """The numbers of a loop's trips."""
+        loop = self.plan.parallel if not trip.path else parallel_loop(trip.loop, collect=False)
+        return Counting(loop, self.f.loads.index_type)
+
+    def is_invariant(self, number: int) -> bool:
+        """Whether the loop only hands an element of its state on."""
+        return number in self.flow.invariant(self.plan.parallel.loop)
+
+    def last(self, carried: Carried, slot: int, index: tuple[Index, ...]) -> str:
+        """An element of the state after the last trip; ``slot`` of the thread's own."""
+        running = self.running[(), self.plan.parallel.loop]
+        affine = running.counting.variables.get(carried.number)
+        if affine is not None:
+            after = affine.at(self.plan.parallel.trips.count or 0)
+            return literal(after, carried.shape.dtype)
+        register = running.registers.get(carried.number)
+        if register is not None:
+            return f"{register}[{slot}]"
+        return self.e.run(running.places[carried.number].element(self.e, index))
+
+    def _begin(self, trip: Trip) -> _Running:
+        e = self.e
+        running = _Running(Frame({}), self.counting(trip))
+        self.running[trip.path, trip.loop] = running
+        for number in (0, 1):
+            self.frames[*trip.path, (trip.loop, number)] = running.frame
+        if any(state.kind == "double" for state in trip.states) or self.folding.has_tiles(trip):
+            running.now = e.scope.variable("int", "now", "0")
+        work = []
+        for state in self._kept(trip, running):
+            kind = e.uses.type(state.value.shape.dtype)
+            axes = self.flow.axes(state.value)
+            first = Value(trip.path, trip.loop.operands[0], state.number)
+            if state.kind == "scalar":
+                index = self.index(state.value, Index(0))
+                name = e.scope.variable(kind, f"state_{state.number}", self.value(first, index))
+                running.places[state.number] = Kept(name, state.value.shape, axes)
+                continue
+            dims = self.flow.local(state.value)
+            if state.kind == "registers":
+                name = e.scope.names.fresh(f"state_{state.number}")
+                e.scope.line(
+                    f"{kind} {name}[{self.threads.slots(self.flow.elements(state.value))}];"
+                )
+                running.registers[state.number] = name
+            else:
+                now = Symbol(running.now, 0, 1).index if state.kind == "double" else Index(0)
+                array = self.arrays[state.value]
+                self.arrays[state.value] = Shared(array.name, array.kind, dims, axes, now)
+                running.places[state.number] = self.arrays[state.value]
+            store = self._storing(state, running, is_first=True)
+            work.append(_Work(first, axes, dims, store, state.kind == "registers"))
+        self._compute(work)
+        if self.plan.trip is not trip or work:
+            self.f.barrier()
+        return running
+
+    def _kept(self, trip: Trip, running: _Running) -> Iterator[State]:
+        """The states that are kept somewhere."""
+        for state in trip.states:
+            is_counted = state.number in running.counting.variables
+            if not is_counted and state.kind != "streamed" and self.flow.elements(state.value):
+                yield state
+
+    def _place(self, trip: Trip, running: _Running, section: Scope) -> None:
+        """Tell where the state is for who asks in body and condition, and for who asks for the loop."""
+        places = self.e.places
+        loop = trip.loop
+        states = (
+            loop.attributes["body"].parameters[0],
+            loop.attributes["condition"].parameters[0],
+        )
+        around = self.frame(trip.path)
+        fixed = frozenset(symbol.name for symbol in symbols_of(self.unit))
+        budget = [HOISTED]
+        for number in self.flow.invariant(loop):
+            outside = Outside(loop.operands[0], number, around, section, fixed, budget)
+            for state in states:
+                places[running.frame, state, number] = outside
+            if trip.path:
+                places[around, loop, number] = Outside(
+                    loop.operands[0], number, around, section, fixed, [0]
+                )
+        for number, place in running.places.items():
+            for state in states:
+                places[running.frame, state, number] = place
+            if trip.path:
+                places[around, loop, number] = place
+        if trip.path:
+            count = running.counting.loop.trips.count or 0
+            for number, affine in running.counting.variables.items():
+                kind = running.counting.loop.carried[number].shape.dtype
+                text = literal(affine.at(count), kind)
+                places[around, loop, number] = _Known(text)
+
+    # ---- a trip -------------------------------------------------------------------------------------
+
+    def _trip(self, trip: Trip, running: _Running, *, is_known: bool) -> None:
+        scalars: list[tuple[str, str]] = []
+        begin = trip.decides if is_known else 0
+        for stage in range(begin, trip.stages):
+            if stage > begin:
+                self.f.barrier()
+                self.folding.collect(trip, stage - 1, running.now)
+            if stage == trip.decides and not is_known:
+                index = self.index(trip.condition, Index(0))
+                again = self.value(trip.condition, index)
+                self.e.scope.line(f"if (!{again}) break;")
+            self._stage(trip, running, stage, scalars)
+        for name, value in scalars:
+            self.e.scope.line(f"{name} = {value};")
+        if running.now:
+            self.e.scope.line(f"{running.now} = 1 - {running.now};")
+        if trip.closes:
+            self.f.barrier()
+
+    def _stage(
+        self, trip: Trip, running: _Running, stage: int, scalars: list[tuple[str, str]]
+    ) -> None:
+        items = trip.at(stage)
+        work = [self._map(trip, item, value) for item in items for value in self._mapped(item)]
+        for state in trip.states:
+            if state.stage != stage or state.alias:
+                continue
+            if state.kind == "streamed":
+                work += self._update(state, running)
+        for state in self._kept(trip, running):
+            if state.stage != stage or state.alias:
+                continue
+            axes = self.flow.axes(state.value)
+            if state.kind == "scalar":
+                place = running.places[state.number]
+                assert isinstance(place, Kept)
+                index = self.index(state.value, Index(0))
+                kind = self.e.uses.type(state.value.shape.dtype)
+                value = self.value(state.next, index)
+                # All next ones are computed before any is set: one may be what another was.
+                scalars.append((place.name, self.e.scope.declare(kind, value, "next")))
+            else:
+                dims = self.flow.local(state.value)
+                store = self._storing(state, running, is_first=False)
+                is_register = state.kind == "registers"
+                work.append(_Work(state.next, axes, dims, store, is_register))
+        self._compute(work, trip, running)
+        for item in items:
+            with self._guarded(item):
+                if item.kind == "fold":
+                    self.folding.write(item, running.now)
+                elif item.kind == "sort":
+                    rank_sort(self, item)
+                elif item.inner is not None:
+                    self.run(item.inner)
+        for item in items:
+            self._known(item)
+
+    def _mapped(self, item: Item) -> tuple[Value, ...]:
+        return item.values if item.kind == "map" else ()
+
+    @contextmanager
+    def _guarded(self, item: Item) -> Iterator[None]:
+        """A block that runs where the branches that an item stands in do: all threads agree on that."""
+        tests = []
+        for guard, instruction, number in self.flow.guards(item.values[0]):
+            count = len(branches(instruction))
+            chosen = branch_tests(instruction.operands[0], self.value(guard), count)
+            before = [f"!({test})" for test in chosen[:number]]
+            tests.append(" && ".join([*before, *chosen[number : number + 1]]))
+        with self.threads.storing(" && ".join(test for test in tests if test)):
+            yield
+
+    def _map(self, trip: Trip, item: Item, value: Value) -> _Work:
+        alias = next((state for state in trip.states if state.alias and state.next == value), None)
+        if alias is not None:
+            self.arrays[value] = self.arrays[alias.value].other()
+        array = self.arrays[value]
+
+        def store(slot: int, local: Index, index: tuple[Index, ...], name: str) -> None:
+            self.e.scope.line(f"{array.at(local)} = {name};")
+
+        return _Work(value, self.flow.axes(value), self.flow.local(value), store)
+
+    def _known(self, item: Item) -> None:
+        """From now on an item's values are read where they are stored."""
+        if item.kind == "loop":
+            return
+        for value in item.values:
+            array = self.arrays.get(value)
+            if array is not None:
+                key = self.frame(value.path), value.instruction, value.leaf
+                self.e.places[key] = array
+
+    def _storing(
+        self, state: State, running: _Running, *, is_first: bool
+    ) -> Callable[[int, Index, tuple[Index, ...], str], None]:
+        line = self.e
+        if state.kind == "registers":
+            name = running.registers[state.number]
+
+            def keep(slot: int, local: Index, index: tuple[Index, ...], value: str) -> None:
+                line.scope.line(f"{name}[{slot}] = {value};")
+
+            return keep
+        array = self.arrays[state.value]
+        target = array.other() if state.kind == "double" and not is_first else array
+
+        def store(slot: int, local: Index, index: tuple[Index, ...], value: str) -> None:
+            line.scope.line(f"{target.at(local)} = {value};")
+
+        return store
+
+    def _update(self, state: State, running: _Running) -> Iterable[_Work]:
+        if self.stream is None:
+            return
+        found = self.stream(state, running.frame)
+        if found is None:
+            return
+        axes, put = found
+        dims = local_dims(state.next.shape, axes)
+
+        def store(slot: int, local: Index, index: tuple[Index, ...], value: str) -> None:
+            put(index, value)
+
+        yield _Work(state.next, axes, dims, store)
+
+    # ---- elements -----------------------------------------------------------------------------------
+
+    def _compute(
+        self, work: list[_Work], trip: Trip | None = None, running: _Running | None = None
+    ) -> None:
+        """Compute elements: values of the same local size together, all before any is stored."""
+        groups: dict[tuple[int, ...], list[_Work]] = {}
+        for one in work:
+            groups.setdefault(one.dims, []).append(one)
+        for dims, group in groups.items():
+            size = 1
+            for dim in dims:
+                size *= dim
+            for slot, local, test in self.threads.each(size):
+                if trip is not None and running is not None:
+                    self._remember(trip, running, dims, slot, local)
+                names = []
+                for one in group:
+                    index = full_index(one.axes, self.unit, delinearize(local, dims))
+                    names.append((one, index, self.value(one.value, index)))
+                # A name may be a register that is set here.
+                names = [(one, index, self._copied(one, name, names)) for one, index, name in names]
+                for one, index, name in names:
+                    if one.is_register:
+                        one.store(slot, local, index, name)
+                with self.threads.storing(test):
+                    for one, index, name in names:
+                        if not one.is_register:
+                            one.store(slot, local, index, name)
+
+    def _copied(
+        self, one: _Work, name: str, others: Sequence[tuple[_Work, tuple[Index, ...], str]]
+    ) -> str:
+        """A name that stays what it is when registers are set."""
+        if "[" not in name or len(others) == 1:
+            return name
+        return self.e.scope.declare(self.e.uses.type(one.value.shape.dtype), name, "next")
+
+    def _remember(
+        self, trip: Trip, running: _Running, dims: tuple[int, ...], slot: int, local: Index
+    ) -> None:
+        """Let the registers of a slot be known at its index."""
+        loop = trip.loop
+        body = loop.attributes["body"].parameters[0]
+        for state in trip.states:
+            name = running.registers.get(state.number)
+            if name is not None and self.flow.local(state.value) == dims:
+                index = self.index(state.value, local)
+                with self.inside(running.frame):
+                    self.e.remember(body, index, state.number, f"{name}[{slot}]")
+
+
+@dataclass(frozen=True)
+class _Known(Place):
+    """A number that is known."""
+
+    text: str
+
+    def element(self, e: Elements, index: tuple[Index, ...]) -> Emission:
+        """The number."""
+        yield from ()
+        return self.text

@@ -1,0 +1,250 @@
+"""Reduces and dots whose results several threads of a block compute together."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from math import prod
+from typing import TYPE_CHECKING, TypeAlias
+
+from hloopt.analysis.index import Index, Symbol, delinearize
+from hloopt.analysis.parallel_loop.block_plan import Item, Trip
+from hloopt.analysis.parallel_loop.flow import Value
+from hloopt.analysis.reduction import WARP_SIZE
+from hloopt.codegen.elemental.linear import Products, dot_positions
+from hloopt.codegen.families.folding import (
+    Fold,
+    begin,
+    everywhere,
+    identity,
+    keep,
+    merge,
+    take,
+    tree,
+)
+from hloopt.codegen.loops.places import Kept
+from hloopt.codegen.reducer import Reducer
+from hloopt.codegen.types import register_type
+from hloopt.ir import Instruction
+from hloopt.types import DotDims, DType
+
+if TYPE_CHECKING:
+    from hloopt.codegen.elements import Elements
+    from hloopt.codegen.loops.block import BlockLoop
+
+__all__ = ["Folding"]
+
+_Ask: TypeAlias = Callable[[Sequence[Index]], "list[str]"]
+
+_SERIAL = 8
+"""Partial results of so many warps are added up by every thread by itself."""
+
+
+@dataclass(frozen=True)
+class _Sum(Reducer):
+    """The addition of a dot's products."""
+
+    @property
+    def plain(self) -> str:
+        """It is an addition."""
+        return "add"
+
+    @property
+    def accumulators(self) -> tuple[DType, ...]:
+        """Those of the products."""
+        return self.dtypes
+
+
+class Folding:
+    """The folds of a block's loops."""
+
+    def __init__(self, block: BlockLoop) -> None:
+        self.block = block
+        self.e: Elements = block.e
+        self.tiles: dict[Item, list[str]] = {}
+
+    @property
+    def warps(self) -> int:
+        """Warps of the block."""
+        return self.block.plan.threads // WARP_SIZE
+
+    def has_tiles(self, trip: Trip) -> bool:
+        """Whether a loop has folds of which each warp leaves a part."""
+        return any(item.kind == "fold" and not item.lanes for item in trip.items)
+
+    def declare(self, item: Item) -> None:
+        """Two tiles with a place for each warp, so that a trip writes what the one before does not read."""
+        probe = self._reducer(item.instruction)
+        kinds = [register_type(kind) for kind in probe.accumulators]
+        if self._needs_flag(item.instruction):
+            kinds.append("bool")
+        name = item.instruction.name
+        self.tiles[item] = [
+            self.block.f.shared(kind, [2 * self.warps], f"{name}_part") for kind in kinds
+        ]
+
+    def _needs_flag(self, hero: Instruction) -> bool:
+        return not identity(self._reducer(hero))
+
+    def _reducer(self, hero: Instruction) -> Reducer:
+        if hero.opcode == "dot":
+            assert hero.computation is not None
+            return _Sum(hero.computation, (Products.of(hero).wide,))
+        return Reducer.of(hero)
+
+    # ---- taking in ----------------------------------------------------------------------------------
+
+    def write(self, item: Item, now: str) -> None:
+        """Fold what the block's threads read; results go to shared memory, or parts of them to tiles."""
+        if item.lanes:
+            self._by_lanes(item)
+        else:
+            self._by_block(item, now)
+
+    def _by_lanes(self, item: Item) -> None:
+        block, e, lanes = self.block, self.e, item.lanes
+        value = item.values[0]
+        results = block.flow.elements(value)
+        thread, threads = block.threads.thread, block.plan.threads
+        lane = e.symbol(thread % lanes, "lane", 0, lanes - 1)
+        groups = threads // lanes
+        rounds = -(-results // groups)
+        for number, is_last in self._rounds(rounds):
+            place = thread // lanes + number * groups
+            if place.high < results:
+                self._one(item, place, lane, "")
+                continue
+            place = e.symbol(place, "result", place.low, place.high)
+            rest = results - (rounds - 1) * groups
+            busy = -(-rest * lanes // WARP_SIZE) * WARP_SIZE
+            with self._if(f"{thread} < {busy}" if busy < threads and is_last else ""):
+                text = f"{place} < {results} ? {place} : {results - 1}"
+                inside = e.symbol(text, "inside", 0, results - 1)
+                self._one(item, inside, lane, f" && {place} < {results}")
+
+    def _rounds(self, rounds: int) -> Iterator[tuple[Index, bool]]:
+        """The rounds as a loop, the last one, which may be shorter, by itself."""
+        e = self.e
+        if rounds > 1:
+            loop, at = e.loop(rounds - 1, "round")
+            with e.within(loop):
+                yield at, False
+        with e.within(e.scope.block("")):
+            yield Index(rounds - 1), True
+
+    def _one(self, item: Item, place: Index, lane: Index, test: str) -> None:
+        """A result by the lanes of a group; the first of them stores it."""
+        block, e = self.block, self.e
+        value = item.values[0]
+        index = block.index(value, place)
+        with block.inside(block.frame(value.path)):
+            fold = self._accumulated(value, index, lane, item.lanes)
+            tree(e, [fold], item.lanes // 2)
+            with e.within(e.scope.block(f"if ({lane} == 0{test})")):
+                for leaf, name in zip(item.values, self._finished(value, index, fold), strict=True):
+                    e.scope.line(f"{block.arrays[leaf].at(place)} = {name};")
+
+    def _by_block(self, item: Item, now: str) -> None:
+        block, e = self.block, self.e
+        value = item.values[0]
+        index = block.index(value, Index(0))
+        thread = block.threads.thread
+        with e.within(e.scope.block("")), block.inside(block.frame(value.path)):
+            fold = self._accumulated(value, index, thread, block.plan.threads)
+            tree(e, [fold], WARP_SIZE // 2)
+            with e.within(e.scope.block(f"if ({thread % WARP_SIZE} == 0)")):
+                slot = Symbol(now, 0, 1).index * self.warps + thread // WARP_SIZE
+                keep(e, fold, self.tiles[item], f"[{slot}]")
+
+    def _accumulated(self, value: Value, index: Sequence[Index], first: Index, step: int) -> Fold:
+        e = self.e
+        hero = value.instruction
+        fold = self._begin(hero)
+        sizes, ask = self._operands(hero, index)
+        with self.block.threads.strided(first, prod(sizes), step) as at:
+            take(e, fold, ask(delinearize(at, sizes)))
+        return fold
+
+    def _begin(self, hero: Instruction, values: Sequence[str] = ()) -> Fold:
+        if hero.opcode != "dot":
+            return begin(self.e, hero, values)
+        reducer = self._reducer(hero)
+        kind = register_type(reducer.accumulators[0])
+        name = self.e.scope.variable(kind, "sum", values[0] if values else identity(reducer))
+        return Fold(hero, reducer, (name,), "")
+
+    def _operands(self, hero: Instruction, index: Sequence[Index]) -> tuple[list[int], _Ask]:
+        """The sizes folded over, and what asks for the elements at a place of them."""
+        e = self.e
+        if hero.opcode == "dot":
+            lhs, rhs = hero.operands[:2]
+            along = DotDims.of(hero.attributes).lhs_contracting
+
+            def product(at: Sequence[Index]) -> list[str]:
+                left_at, right_at = dot_positions(hero, tuple(index), tuple(at))
+                left, right = e.value(lhs, left_at), e.value(rhs, right_at)
+                return [Products.of(hero).product(e, left, right)]
+
+            return [lhs.array.dims[one] for one in along], product
+        inputs = hero.operands[: len(hero.operands) // 2]
+        dims = inputs[0].array.dims
+        reduced = sorted(set(hero.attributes["dimensions"]))
+
+        def elements(at: Sequence[Index]) -> list[str]:
+            kept, folded = iter(index), iter(at)
+            position = [next(folded) if one in reduced else next(kept) for one in range(len(dims))]
+            return [e.value(operand, position) for operand in inputs]
+
+        return [dims[one] for one in reduced], elements
+
+    # ---- results ------------------------------------------------------------------------------------
+
+    def collect(self, trip: Trip, stage: int, now: str) -> None:
+        """What the warps left in a stage, folded by every thread: known from here on."""
+        for item in trip.at(stage):
+            if item.kind == "fold" and not item.lanes:
+                self._whole(item, now)
+
+    def _whole(self, item: Item, now: str) -> None:
+        block, e = self.block, self.e
+        value = item.values[0]
+        hero, tiles = value.instruction, self.tiles[item]
+        index = block.index(value, Index(0))
+        first = Symbol(now, 0, 1).index * self.warps
+        with block.inside(block.frame(value.path)):
+            if self.warps <= _SERIAL:
+                fold = self._reloaded(hero, tiles, first)
+                for warp in range(1, self.warps):
+                    others = [f"{tile}[{first + warp}]" for tile in tiles]
+                    count = len(fold.names)
+                    merge(e, fold, others[:count], others[count] if fold.has else "")
+            else:
+                width = 1 << (self.warps - 1).bit_length()
+                lane = e.symbol(block.threads.thread % width, "lane", 0, width - 1)
+                assert width == self.warps, "so many warps are a power of two"
+                fold = self._reloaded(hero, tiles, first + lane)
+                everywhere(e, [fold], width, block.threads.thread)
+            for leaf, name in zip(item.values, self._finished(value, index, fold), strict=True):
+                kept = Kept(name, leaf.shape, block.flow.axes(leaf))
+                e.places[block.frame(leaf.path), hero, leaf.leaf] = kept
+
+    def _reloaded(self, hero: Instruction, tiles: Sequence[str], slot: Index) -> Fold:
+        return self._begin(hero, [f"{tile}[{slot}]" for tile in tiles])
+
+    def _finished(self, value: Value, index: Sequence[Index], fold: Fold) -> list[str]:
+        """The init values folded in, and rounded: one name a result."""
+        e, hero = self.e, value.instruction
+        if hero.opcode == "dot":
+            return [Products.of(hero).result(e, fold.names[0])]
+        inits = [e.value(init) for init in hero.operands[len(fold.names) :]]
+        totals = fold.reducer.combined(e, fold.reducer.lift(e, inits), fold.names)
+        kinds = fold.reducer.accumulators
+        named = [
+            e.scope.declare(register_type(kind), total, "total")
+            for kind, total in zip(kinds, totals, strict=True)
+        ]
+        return fold.reducer.lower(e, named)
+
+    def _if(self, test: str) -> AbstractContextManager[None]:
+        return self.block.threads.storing(test)

@@ -1,0 +1,60 @@
+"""A sort in a block: each element counts those that belong before it, and goes to that place."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from hloopt.analysis.index import Index, Symbol, delinearize, linearize
+from hloopt.codegen.elements import At, Emission, each
+
+if TYPE_CHECKING:
+    from hloopt.analysis.parallel_loop.block_plan import Item
+    from hloopt.codegen.loops.block import BlockLoop
+
+__all__ = ["rank_sort"]
+
+
+def rank_sort(block: BlockLoop, item: Item) -> None:
+    """Write a sort: stable whether it must be or not; the comparator must be an order, as HLO has it.
+
+    Each of n elements is compared with all others of its row: fewer steps than a network's barriers take up
+    to some hundreds of elements, and more beyond.
+    """
+    value = item.values[0]
+    e, sort, flow = block.e, value.instruction, block.flow
+    along: int = sort.attributes["dimensions"][0]
+    axes, dims = flow.axes(value), flow.local(value)
+    local_along = sum(1 for axis in axes[:along] if axis is None)
+    elements = flow.elements(value)
+    for _, local, test in block.threads.each(elements):
+        with e.within(e.scope.block("")), block.inside(block.frame(value.path)):
+            index = block.index(value, local)
+            rank = e.scope.variable("int", "rank", "0")
+            e.run(_count(block, item, index, along, rank))
+            place = Symbol(rank, 0, value.shape.dims[along] - 1).index
+            target = list(delinearize(local, dims))
+            target[local_along] = place
+            at = linearize(target, dims)
+            names = [e.value(operand, index) for operand in sort.operands]
+            with block.threads.storing(test):
+                for leaf in item.values:
+                    e.scope.line(f"{block.arrays[leaf].at(at)} = {names[leaf.leaf]};")
+
+
+def _count(block: BlockLoop, item: Item, index: Sequence[Index], along: int, rank: str) -> Emission:
+    """``rank`` is how many elements belong before the one at ``index``."""
+    e, sort = block.e, item.instruction
+    comparator = sort.attributes["to_apply"]
+    own = yield from each(At(operand, tuple(index)) for operand in sort.operands)
+    loop, other = e.loop(sort.operands[0].array.dims[along], "other")
+    with e.within(loop):
+        there = tuple(other if at == along else one for at, one in enumerate(index))
+        others = yield from each(At(operand, there) for operand in sort.operands)
+        before = [name for pair in zip(others, own, strict=True) for name in pair]
+        behind = [name for pair in zip(own, others, strict=True) for name in pair]
+        (is_before,) = yield from e.call(comparator, before)
+        (is_behind,) = yield from e.call(comparator, behind)
+        tie = f"!{is_behind} && {other} < {index[along].factor_text}"
+        e.scope.line(f"{rank} += {is_before} || ({tie});")
+    return ""

@@ -1,0 +1,123 @@
+"""Where values are that the threads of a block share, and which thread works on which elements."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from math import prod
+
+from hloopt.analysis.index import Index, Symbol, linearize
+from hloopt.analysis.parallel_loop import Axes
+from hloopt.analysis.parallel_loop.block_plan import MOST_SLOTS
+from hloopt.analysis.reduction import WARP_SIZE
+from hloopt.codegen.elements import Elements, Emission, Place
+from hloopt.types import DType
+
+__all__ = ["Shared", "Threads"]
+
+
+@dataclass(frozen=True)
+class Shared(Place):
+    """What a unit has of a value, in shared memory.
+
+    name   of the array
+    kind   of its elements
+    dims   the local ones
+    axes   of all dimensions
+    copy   which of the copies of the value that lie one behind the other: 0, 1, or known at run time
+    """
+
+    name: str
+    kind: DType
+    dims: tuple[int, ...]
+    axes: Axes
+    copy: Index = Index(0)  # noqa: RUF009 - an Index never changes
+
+    def at(self, local: Index) -> str:
+        """The element of a local position."""
+        return f"{self.name}[{local + self.copy * prod(self.dims)}]"
+
+    def other(self) -> Shared:
+        """The other one of two copies."""
+        return replace(self, copy=Index(1) - self.copy)
+
+    def element(self, e: Elements, index: tuple[Index, ...]) -> Emission:
+        """A copy of the element in a register."""
+        yield from ()
+        local = tuple(at for at, axis in zip(index, self.axes, strict=True) if axis is None)
+        text = self.at(linearize(local, self.dims))
+        return e.scope.declare(e.uses.type(self.kind), text, self.name)
+
+
+@dataclass(frozen=True)
+class Threads:
+    """The threads of a block and how they share work: thread t has elements t, t + count, ..."""
+
+    e: Elements
+    thread: Index
+    count: int
+
+    def slots(self, elements: int) -> int:
+        """How many elements a thread has at most."""
+        return -(-elements // self.count)
+
+    def is_unrolled(self, elements: int) -> bool:
+        """Whether the elements of a thread are written out one by one, so that registers can hold them."""
+        return self.slots(elements) <= MOST_SLOTS
+
+    def is_whole(self, elements: int) -> bool:
+        """Whether threads without an element compute the last one along: none of their warps would rest."""
+        return self.count - WARP_SIZE < elements < self.count
+
+    def each(self, elements: int) -> Iterator[tuple[int, Index, str]]:
+        """For each element of the thread its number and position, and the test for storing it (or nothing).
+
+        Statements belong in the block that is current between two steps.
+        """
+        if not elements:
+            return
+        if self.is_whole(elements):
+            last = elements - 1
+            text = f"{self.thread} < {elements} ? {self.thread} : {last}"
+            yield 0, self.e.symbol(text, "own", 0, last), f"{self.thread} < {elements}"
+        elif self.is_unrolled(elements):
+            for slot in range(self.slots(elements)):
+                at = self.thread + slot * self.count
+                if at.high < elements:
+                    yield slot, at, ""
+                    continue
+                at = self.e.symbol(at, "own", 0, at.high)
+                with self._if(f"{at} < {elements}"):
+                    yield slot, Symbol(str(at), 0, elements - 1).index, ""
+        else:
+            with self.strided(self.thread, elements, self.count) as at:
+                yield 0, at, ""
+
+    @contextmanager
+    def strided(self, first: Index, elements: int, step: int) -> Iterator[Index]:
+        """A loop over ``first``, ``first + step``, ... below ``elements``."""
+        e = self.e
+        name = e.scope.names.fresh("i")
+        kind = e.loads.index_type
+        header = f"for ({kind} {name} = {first}; {name} < {elements}; {name} += {step})"
+        with e.within(e.scope.block(header)):
+            yield Symbol(name, 0, elements - 1).index
+
+    @contextmanager
+    def _if(self, test: str) -> Iterator[None]:
+        with self.e.within(self.e.scope.block(f"if ({test})")):
+            yield
+
+    @contextmanager
+    def storing(self, test: str) -> Iterator[None]:
+        """A block where ``test`` holds; the same block for no test."""
+        if not test:
+            yield
+            return
+        with self._if(test):
+            yield
+
+    def first(self) -> str:
+        """The test for the first thread."""
+        return "" if self.count == 1 else f"{self.thread} == 0"

@@ -1,0 +1,103 @@
+"""A loop by a block for each unit: state in shared memory, as few barriers in a trip as can be."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from types import MappingProxyType
+
+from hloopt.analysis.parallel_loop import FusedLoop, fused_loop
+from hloopt.analysis.parallel_loop.block_plan import BlockPlan, block_plan
+from hloopt.analysis.parallel_loop.block_way import block_loop, block_way, shared_limit
+from hloopt.analysis.reduction import WARP_SIZE
+from hloopt.analysis.region import Region
+from hloopt.errors import UsageError
+from hloopt.kernels.families.loop import operands_read
+from hloopt.kernels.kernel import NO, YES, Kernel, Site, Verdict
+from hloopt.kernels.spec import Argument, KernelSpec, Launch, Place, Tile
+
+__all__ = ["KERNELS", "BlockLoopKernel", "block_kernel"]
+
+_NAME = "while-per-block"
+
+
+@dataclass(frozen=True)
+class BlockLoopKernel:
+    """A fusion that is a loop, with the plan of its blocks."""
+
+    fused: FusedLoop
+    plan: BlockPlan
+
+    def results(self, number: int) -> tuple[int, ...]:
+        """The leaves of the fusion's result that are element ``number`` of the state."""
+        return tuple(leaf for leaf, found in enumerate(self.fused.results) if found == number)
+
+
+def block_kernel(region: Region, threads: int) -> BlockLoopKernel:
+    """The loop that a region is, for blocks of so many threads."""
+    fused = fused_loop(region.instruction)
+    assert fused is not None
+    return BlockLoopKernel(fused, block_plan(block_loop(fused.loop), threads))
+
+
+def _fits(site: Site) -> Verdict:
+    fused = fused_loop(site.region.instruction)
+    if fused is None:
+        return NO("it is not the fusion of one loop")
+    way = block_way(fused.loop, site.target)
+    if way.problem:
+        return NO(way.problem)
+    for result in site.region.results:
+        if result.shape.dtype.bits < 8:
+            return NO(f"elements of {result.shape.dtype.name} share bytes with their neighbours")
+    units, most = way.parallel.units, site.target.grid_limit[0]
+    if units > most:
+        return NO(f"{units} units, a grid has at most {most} blocks")
+    return YES(f"the state of a unit takes {way.shared_bytes} bytes of {shared_limit(site.target)}")
+
+
+def _wanted(site: Site) -> Verdict:
+    return YES("what threads read of each other is in shared memory")
+
+
+def _tile(site: Site) -> Tile:
+    fused = fused_loop(site.region.instruction)
+    assert fused is not None
+    return MappingProxyType({"threads": block_way(fused.loop, site.target).threads})
+
+
+def _spec(site: Site, tile: Tile) -> KernelSpec:
+    threads, most = tile["threads"], site.target.threads_per_block
+    is_even = threads % WARP_SIZE == 0 and (threads <= 256 or threads & (threads - 1) == 0)
+    if not is_even or not WARP_SIZE <= threads <= most:
+        raise UsageError(
+            f"{_NAME}: threads={threads}; a block has a multiple of {WARP_SIZE}, {WARP_SIZE} to {most},"
+            " beyond 256 a power of two"
+        )
+    plan = block_kernel(site.region, threads).plan
+    limit = shared_limit(site.target)
+    if plan.shared_bytes > limit:
+        raise UsageError(
+            f"{_NAME}: threads={threads}; a block would hold {plan.shared_bytes} bytes, it has {limit}"
+        )
+    units = plan.parallel.units
+    if not units:
+        return KernelSpec(_NAME, tile)
+    results = (
+        Argument(Place("result", number), "out")
+        for number, result in enumerate(site.region.results)
+        if result.shape.elements
+    )
+    arguments = (*operands_read(site.region), *results)
+    return KernelSpec(_NAME, tile, (Launch("", (units, 1, 1), (threads, 1, 1), arguments),))
+
+
+KERNELS = (
+    Kernel(
+        _NAME,
+        "the threads of a block run a loop together, its state in shared memory",
+        _fits,
+        _wanted,
+        _tile,
+        _spec,
+    ),
+)
