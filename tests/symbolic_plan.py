@@ -2,6 +2,7 @@
 
 A symbol stands for bytes: what an instruction makes of the symbols of its operands, whatever their numbers
 are.  Memory remembers which symbol was written where, and forgets it when any of its bytes are written again.
+Symbols one behind the other are what a concatenate of the graph makes of them, where it puts them so.
 The graph is walked beside it, without any memory; loops and branches go the same way on both sides.
 """
 
@@ -9,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field
+from math import prod
 
 from hloopt.analysis.layout import same_layout
 from hloopt.analysis.region import region_of
@@ -64,8 +66,9 @@ def check_plan(module: Module, plan: Plan, seed: int = 0) -> None:
     def intern(key: Symbol) -> int:
         return numbers.setdefault(key, len(numbers))
 
-    wanted = _Graph(intern, Ways(seed)).entry(module)
-    got = _Machine(intern, Ways(seed)).run(module, plan)
+    graph = _Graph(intern, Ways(seed))
+    wanted = graph.entry(module)
+    got = _Machine(intern, Ways(seed), graph.joined).run(module, plan)
     if wanted != got:
         at = [
             number for number, pair in enumerate(zip(wanted, got, strict=True)) if len({*pair}) > 1
@@ -101,6 +104,7 @@ class _Graph:
     def __init__(self, intern: Callable[[Symbol], int], ways: Ways) -> None:
         self.intern = intern
         self.ways = ways
+        self.joined: dict[tuple[int, ...], int] = {}
 
     def entry(self, module: Module) -> list[int]:
         arguments = []
@@ -155,7 +159,13 @@ class _Graph:
         if opcode in ("async-done", "copy-done"):
             first = 0 if opcode == "copy-done" else count_leaves(instruction.operands[0].operands)
             return given[0][first : first + count_leaves([instruction])]
-        return made(self.intern, instruction, [symbol for part in given for symbol in part])
+        found = made(self.intern, instruction, [symbol for part in given for symbol in part])
+        if (
+            opcode == "concatenate"
+            and prod(instruction.array.dims[: attributes["dimensions"][0]]) == 1
+        ):
+            (self.joined[tuple(symbol for part in given for symbol in part)],) = found
+        return found
 
     def start(self, instruction: Instruction, given: list[list[int]]) -> list[int]:
         """Operands, result and context of a call; copy, source and context of a copy."""
@@ -174,9 +184,12 @@ def count_leaves(instructions: Sequence[Instruction]) -> int:
 class _Machine:
     """Memory of symbols."""
 
-    def __init__(self, intern: Callable[[Symbol], int], ways: Ways) -> None:
+    def __init__(
+        self, intern: Callable[[Symbol], int], ways: Ways, joined: dict[tuple[int, ...], int]
+    ) -> None:
         self.intern = intern
         self.ways = ways
+        self.joined = joined
         self.held: dict[Allocation, dict[tuple[int, int], int]] = {}
 
     def run(self, module: Module, plan: Plan) -> list[int]:
@@ -255,8 +268,25 @@ class _Machine:
     def read(self, buffer: Buffer, reader: str) -> int:
         found = self.held.get(buffer.allocation, {}).get((buffer.offset, buffer.byte_size))
         if found is None:
+            found = self.together(buffer)
+        if found is None:
             raise WrongReadError(f"{reader} reads bytes that hold no value")
         return found
+
+    def together(self, buffer: Buffer) -> int | None:
+        """The symbol of a concatenate whose parts fill a buffer, in order and without a gap."""
+        end = buffer.offset + buffer.byte_size
+        parts = [
+            (offset, size, symbol)
+            for (offset, size), symbol in sorted(self.held.get(buffer.allocation, {}).items())
+            if buffer.offset <= offset and offset + size <= end
+        ]
+        at = buffer.offset
+        for offset, size, _ in parts:
+            if offset != at:
+                return None
+            at += size
+        return self.joined.get(tuple(symbol for _, _, symbol in parts)) if at == end else None
 
     def write(self, buffer: Buffer, symbol: int) -> None:
         if buffer.byte_size:

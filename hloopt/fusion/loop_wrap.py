@@ -21,10 +21,18 @@ def is_read(parallel: ParallelLoop) -> bool:
     invariant = _invariant(parallel)
     return any(
         user.opcode != "get-tuple-element"
-        or user.attributes["index"] not in invariant
-        or bool(user.control_predecessors or user.control_successors)
+        or (not _is_dead(user) and user.attributes["index"] not in invariant)
+        or _waits(user)
         for user in loop.users
     )
+
+
+def _is_dead(read: Instruction) -> bool:
+    return not (read.users or read.is_root or _waits(read))
+
+
+def _waits(entry: Instruction) -> bool:
+    return bool(entry.control_predecessors or entry.control_successors)
 
 
 def _invariant(parallel: ParallelLoop) -> set[int]:
@@ -44,7 +52,7 @@ def wrap_loop(
     _own_state(loop)
     invariant = _invariant(parallel)
     _read_elements(loop)
-    _read_invariants(loop, invariant)
+    _read_outside(loop, invariant)
     reads = [user for user in loop.users if user.opcode == "get-tuple-element"]
     sunk = sunk_into(loop, loop.operands[0].operands, invariant, most, only)
     fusion = _fusion(loop, sunk, reads, name)
@@ -56,8 +64,8 @@ def wrap_loop(
 def _own_state(loop: Instruction) -> None:
     """Give a loop a tuple of its own for its first state."""
     given = loop.operands[0]
-    is_waited = given.control_predecessors or given.control_successors or given.is_root
-    if given.opcode == "tuple" and set(given.users) == {loop} and not is_waited:
+    is_own = set(given.users) == {loop} and not (given.is_root or _waits(given))
+    if given.opcode == "tuple" and is_own:
         return
     if given.opcode == "tuple":
         elements = given.operands
@@ -94,11 +102,13 @@ def _read_elements(loop: Instruction) -> None:
         edit.set_root(loop.computation, whole)
 
 
-def _read_invariants(loop: Instruction, invariant: AbstractSet[int]) -> None:
+def _read_outside(loop: Instruction, invariant: AbstractSet[int]) -> None:
+    """Read what the body hands on where it comes from; take out reads that nobody needs."""
     for read in list(loop.users):
         number = read.attributes["index"]
-        if number in invariant and not (read.control_predecessors or read.control_successors):
+        if number in invariant and not _waits(read):
             edit.replace_uses(read, loop.operands[0].operands[number])
+        if _is_dead(read):
             edit.remove(read)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -54,13 +55,19 @@ class Choices:
     needed: set[Instruction] = field(default_factory=set)
 
 
-def make_choices(module: Module, choose: Choice, *, allow_host: bool = False) -> Choices:
-    """Ask for a kernel for every instruction that will run.
+def make_choices(
+    module: Module,
+    choose: Choice,
+    free: AbstractSet[Instruction] = frozenset(),
+    *,
+    allow_host: bool = False,
+) -> Choices:
+    """Ask for a kernel for every instruction that will run; for those that are ``free`` nothing has to.
 
     Raises ``UnsupportedError`` for the first that cannot be run, with the number of others; ``allow_host`` lets
     the interpreter evaluate those that have no kernel.
     """
-    chooser = _Chooser(module, choose, allow_host=allow_host)
+    chooser = _Chooser(module, choose, free, allow_host=allow_host)
     chooser.computation(module.entry)
     if chooser.errors:
         error = _first(chooser.errors)
@@ -78,7 +85,10 @@ def called(call: Instruction) -> Iterator[Computation]:
 
 
 class _Chooser:
-    def __init__(self, module: Module, choose: Choice, *, allow_host: bool) -> None:
+    def __init__(
+        self, module: Module, choose: Choice, free: AbstractSet[Instruction], *, allow_host: bool
+    ) -> None:
+        self.free = free
         self.module = module
         self.choose = choose
         self.allow_host = allow_host
@@ -91,7 +101,7 @@ class _Chooser:
         needed = list(_needed(computation, self.effects))
         self.choices.needed.update(needed)
         for instruction in reversed(needed):
-            if instruction.opcode in FREE:
+            if instruction.opcode in FREE or instruction in self.free:
                 self.check(instruction)
             elif instruction.opcode in CALLS:
                 self.call(instruction)

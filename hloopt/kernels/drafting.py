@@ -106,6 +106,8 @@ class _Drafter:
         for instruction in computation:
             if instruction not in self.choices.needed or instruction.opcode in FREE:
                 continue
+            if instruction in self.slots.joined:
+                continue
             if instruction.opcode == "while":
                 yield from self.loop(instruction)
             elif instruction.opcode == "conditional":
@@ -162,7 +164,7 @@ class _Drafter:
         after = tuple(
             (target, spot)
             for target, spot in zip(targets, wanted, strict=True)
-            if target.slot != spot.slot
+            if (target.slot, target.offset) != (spot.slot, spot.offset)
         )
         before = []
         given = list(operands)
@@ -182,17 +184,16 @@ class _Drafter:
     ) -> tuple[Spot, ...]:
         """The results, each in memory of its own where it would lie in an operand that may not share it."""
         allowed = {*spec.in_place, *spec.overwrites}
-        taken: set[int] = set()
+        taken: dict[int, list[Spot]] = {}
         found = []
         for number, result in enumerate(results):
-            slot = result.slot
-            clashes = slot in taken or any(
-                operands[operand].slot == slot and (operand, number) not in allowed
+            clashes = any(result.meets(other) for other in taken.get(result.slot, ())) or any(
+                operands[operand].meets(result) and (operand, number) not in allowed
                 for operand in read
             )
-            if slot != NOTHING and clashes:
+            taken.setdefault(result.slot, []).append(result)
+            if clashes:
                 result = Spot(self.slots.temporary(result.shape.byte_size), result.shape)
-            taken.add(slot)
             found.append(result)
         return tuple(found)
 

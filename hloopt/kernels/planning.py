@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterable
 from hloopt.analysis.aliasing import analyze_aliasing
 from hloopt.analysis.in_place import InPlace, in_place_pairs
 from hloopt.ir import Instruction, Module
+from hloopt.kernels.buffers.joined import joined_in_place
 from hloopt.kernels.buffers.packing import Packing, pack
 from hloopt.kernels.buffers.slots import NOTHING, Slots, Spot
 from hloopt.kernels.buffers.timeline import Timeline
@@ -51,9 +52,10 @@ def plan_program(module: Module, choose: Choice, *, allow_host: bool = False) ->
     Raises ``UnsupportedError``, before anything else, for the first instruction that cannot be run, with all
     others in its notes; ``UsageError`` for a module that was not made ready.
     """
-    choices = make_choices(module, choose, allow_host=allow_host)
+    joined = joined_in_place(module)
+    choices = make_choices(module, choose, joined.concatenates, allow_host=allow_host)
     aliasing = analyze_aliasing(module, _updates(choices))
-    slots = Slots(module, aliasing)
+    slots = Slots(module, aliasing, joined)
     drafts = draft_steps(module.entry, choices, slots)
     return _Planner(module, slots, drafts).plan()
 
@@ -152,7 +154,7 @@ class _Planner:
     def buffer(self, spot: Spot) -> Buffer:
         if spot.slot == NOTHING:
             return Buffer(self.arena, 0, 0, spot.shape)
-        offset = self.offsets.get(spot.slot, 0)
+        offset = self.offsets.get(spot.slot, 0) + spot.offset
         return Buffer(self.allocation(spot.slot), offset, spot.shape.byte_size, spot.shape)
 
     def allocation(self, number: int) -> Allocation:

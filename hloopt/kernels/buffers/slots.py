@@ -12,6 +12,7 @@ from typing import Final
 from hloopt.analysis.aliasing import Aliasing, AliasSet, Value
 from hloopt.errors import UsageError
 from hloopt.ir import Instruction, Module
+from hloopt.kernels.buffers.joined import Joined
 from hloopt.kernels.plan import AllocationKind
 from hloopt.passes.copy_insertion.tuples import indices
 from hloopt.types import ArrayShape, BufferShape, Shape, leaves
@@ -19,6 +20,7 @@ from hloopt.types import ArrayShape, BufferShape, Shape, leaves
 __all__ = ["NOTHING", "Slot", "Slots", "Spot", "array_leaves"]
 
 NOTHING: Final = -1
+_NOTHING_JOINED: Final = Joined(frozenset(), {})
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,10 +36,22 @@ class Slot:
 
 @dataclass(frozen=True, slots=True)
 class Spot:
-    """The slot of a leaf and its shape; ``NOTHING`` where it needs no memory."""
+    """The slot of a leaf and its shape; ``NOTHING`` where it needs no memory.
+
+    ``offset`` is the byte of the slot at which it begins: a part of an array that is put together there.
+    """
 
     slot: int
     shape: ArrayShape
+    offset: int = 0
+
+    def meets(self, other: Spot) -> bool:
+        """Whether two spots have a byte in common; what needs no memory meets nothing."""
+        if self.slot != other.slot or self.slot == NOTHING:
+            return False
+        start = max(self.offset, other.offset)
+        ends = (one.offset + one.shape.byte_size for one in (self, other))
+        return start < min(ends)
 
 
 def array_leaves(shape: Shape) -> list[ArrayShape]:
@@ -46,10 +60,17 @@ def array_leaves(shape: Shape) -> list[ArrayShape]:
 
 
 class Slots:
-    """The slots of a module's values, and those that steps ask for (``add``)."""
+    """The slots of a module's values, and those that steps ask for (``add``).
 
-    def __init__(self, module: Module, aliasing: Aliasing) -> None:
+    ``joined`` are the concatenates that nothing runs: their operands lie in their results.
+    """
+
+    def __init__(
+        self, module: Module, aliasing: Aliasing, joined: Joined = _NOTHING_JOINED
+    ) -> None:
         self._aliasing = aliasing
+        self._places = joined.places
+        self.joined = joined.concatenates
         self._parameters = _entry_leaves(module)
         self._donated = {
             (entry.parameter, entry.parameter_index)
@@ -58,7 +79,8 @@ class Slots:
         self.all: list[Slot] = []
         self._of_set: list[int] = [NOTHING] * len(aliasing.sets)
         for members in aliasing.sets:
-            if members.byte_size:
+            is_part = any(value.number in self._places for value in members.values)
+            if members.byte_size and not is_part:
                 self._of_set[members.number] = self.add(self._slot(members))
 
     def add(self, slot: Slot) -> int:
@@ -75,7 +97,7 @@ class Slots:
         shapes = array_leaves(instruction.shape)
         numbers = self._aliasing.numbers(instruction)
         return tuple(
-            Spot(self._of_value(number) if shape.byte_size else NOTHING, shape)
+            self._spot(number, shape) if shape.byte_size else Spot(NOTHING, shape)
             for number, shape in zip(numbers, shapes, strict=True)
         )
 
@@ -96,6 +118,10 @@ class Slots:
             for spot, number, other in zip(self.spots(loop), numbers, inner, strict=True)
             if number != other and spot.slot != NOTHING
         )
+
+    def _spot(self, number: int, shape: ArrayShape) -> Spot:
+        whole, offset = self._places.get(number, (number, 0))
+        return Spot(self._of_value(whole), shape, offset)
 
     def _of_value(self, number: int) -> int:
         return self._of_set[self._aliasing.alias_set(self._aliasing.values[number]).number]

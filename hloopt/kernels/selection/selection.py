@@ -7,6 +7,7 @@ from typing import ClassVar
 
 from hloopt.errors import UsageError
 from hloopt.ir import Instruction, Module, build
+from hloopt.kernels.buffers.joined import joined_in_place
 from hloopt.kernels.kernel import KernelDevice
 from hloopt.kernels.limits import Limits
 from hloopt.kernels.lock import read_lock
@@ -71,8 +72,10 @@ ENTRY main {
         chooser = self.chooser(module)
         found: list[tuple[Instruction, Choice]] = []
         with build.no_collection():
+            joined = joined_in_place(module).concatenates if self.device == "gpu" else frozenset()
             for _, instruction in selectable(module):
-                found.append((instruction, chooser.choose(instruction)))
+                if instruction not in joined:
+                    found.append((instruction, chooser.choose(instruction)))
         chooser.finish()
         changed = False
         for instruction, choice in found:
