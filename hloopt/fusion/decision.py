@@ -108,7 +108,7 @@ REASONS: Final[dict[str, str]] = {
     "loop-state-too-large": "a unit's part of the state has no room in a kernel: {words}",
     "loop-op": "the loop holds what loop kernels cannot compute: {words}",
     "loop-no-results": "nothing reads what the loop computes",
-    "loop-slower": "as one kernel it would take {fused:.3f} us, step by step it takes {unfused:.3f} us",
+    "loop-slower": "as one kernel it would take longer: {words}",
 }
 
 

@@ -15,10 +15,12 @@ from typing import ClassVar
 
 from hloopt.analysis.custom_fusion import written_name
 from hloopt.analysis.parallel_loop import fused_loop
-from hloopt.cost_models.registry import DEFAULT
+from hloopt.cost_models.model import CostModel
+from hloopt.cost_models.registry import DEFAULT, model_for
 from hloopt.fusion.decision import Decision, forbid
 from hloopt.fusion.ledger import LoopMade, describe_loop
 from hloopt.fusion.limits import check_counts
+from hloopt.fusion.loop_profit import LoopProfit, loop_profit
 from hloopt.fusion.loop_verdict import KERNELS, Verdict, judge, trips_text
 from hloopt.fusion.loop_wrap import is_read, wrap_loop
 from hloopt.fusion.naming import ModuleNames
@@ -97,7 +99,9 @@ ENTRY main {
         target = device or find_target(self.target)
         scribe = Scribe(self.name, log, self.fuel)
         scribe.plan.target = target.name
-        run = _Run(self, target, scribe, ModuleNames(module))
+        model = model_for(self.cost_model, target, log.note if log is not None else None)
+        scribe.plan.cost_model = model.name
+        run = _Run(self, model, scribe, ModuleNames(module))
         for computation in _outermost(module, run.is_fused):
             run.visit(computation)
         return scribe.close()
@@ -115,7 +119,7 @@ class _Run:
     """One run over a module; ``is_fused`` are the computations that only fused loops reach."""
 
     options: LoopFusion
-    target: Target
+    model: CostModel
     scribe: Scribe
     names: ModuleNames
 
@@ -125,17 +129,19 @@ class _Run:
     def visit(self, computation: Computation) -> None:
         """Decide about the loops of a computation."""
         for loop in [entry for entry in computation if entry.opcode == "while"]:
-            verdict = judge(loop, self.target)
-            decision = self.decide(loop, verdict)
+            verdict = judge(loop, self.model.target)
+            profit = loop_profit(loop, verdict.ways, self.model)
+            decision = self.decide(loop, verdict, profit)
+            facts = _facts(loop, verdict, profit)
             self.scribe.plan.loops.append(
-                self.fuse(loop, verdict, decision) if decision else _facts(loop, verdict)
+                self.fuse(loop, verdict, decision, facts, profit) if decision else facts
             )
             if not decision:
                 self.scribe.refused(loop, None, decision)
                 made = LoopMade(computation.name, loop.name, "", (), ())
                 self.scribe.advice.looked_at(computation, made)
 
-    def decide(self, loop: Instruction, verdict: Verdict) -> Decision:
+    def decide(self, loop: Instruction, verdict: Verdict, profit: LoopProfit | None) -> Decision:
         """The answer about one loop: does it fit, what does the user want, does it gain anything."""
         if not verdict.decision:
             return verdict.decision
@@ -147,13 +153,25 @@ class _Run:
         advised = self.scribe.advice.decide(loop, loop)
         if advised is not None:
             return advised
-        return verdict.decision
+        if profit is None:
+            return verdict.decision
+        if not (profit.gains or self.options.always):
+            return forbid("loop-slower", words=profit.words, comparison=profit.comparison)
+        return replace(verdict.decision, comparison=profit.comparison)
 
-    def fuse(self, loop: Instruction, verdict: Verdict, decision: Decision) -> LoopFacts:
+    def fuse(
+        self,
+        loop: Instruction,
+        verdict: Verdict,
+        decision: Decision,
+        facts: LoopFacts,
+        profit: LoopProfit | None,
+    ) -> LoopFacts:
         """Make the kernel."""
         home = loop.computation
         assert home is not None, "a loop of a computation"
-        facts, way, text = _facts(loop, verdict), verdict.fitting[0], describe_loop(loop)
+        text = describe_loop(loop)
+        way = verdict.fitting[0] if profit is None else profit.way
         only = self.scribe.advice.prologue(loop)
         name = self.names.fresh("loop_fusion")
         names = set(only) if only is not None else None
@@ -175,8 +193,9 @@ class _Run:
         )
 
 
-def _facts(loop: Instruction, verdict: Verdict) -> LoopFacts:
+def _facts(loop: Instruction, verdict: Verdict, profit: LoopProfit | None) -> LoopFacts:
     home = loop.computation
+    times = {way.kind: time for way, time in profit.others} if profit is not None else {}
     return LoopFacts(
         home.name if home is not None else "",
         loop.name,
@@ -188,6 +207,7 @@ def _facts(loop: Instruction, verdict: Verdict) -> LoopFacts:
                 way.registers,
                 way.shared_bytes,
                 way.threads,
+                times[way.kind].ns / 1000 if way.kind in times else None,
             )
             for way in verdict.ways
         ),

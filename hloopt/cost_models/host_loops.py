@@ -1,0 +1,102 @@
+"""How long a loop takes whose trips the host starts: a launch for each kernel of body and condition, each trip.
+
+Kernels are priced as the instructions stand: what is not fused yet is a kernel of its own.  That the host waits
+for the condition of each trip is not counted: XLA's models have no figure for it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from math import isfinite
+from typing import Final
+
+from hloopt.analysis.emitters.kind import has_kernel
+from hloopt.analysis.trip_count import trip_count
+from hloopt.analysis.value_digests import moves_nothing
+from hloopt.cost_models.model import CostModel
+from hloopt.cost_models.roofline import Roofline, product_of
+from hloopt.interpret.control import branches
+from hloopt.ir import Computation, Instruction
+
+__all__ = ["NOTHING", "HostTime", "Inner", "host_trip"]
+
+_BY_ROOFLINE: Final = frozenset({"linear", "sort", "random", "custom"})
+
+
+@dataclass(frozen=True, slots=True)
+class HostTime:
+    """Kernels launched, and nanoseconds they run, launches not among them."""
+
+    launches: float = 0.0
+    exec_ns: float = 0.0
+
+    def __add__(self, other: HostTime) -> HostTime:
+        return HostTime(self.launches + other.launches, self.exec_ns + other.exec_ns)
+
+    def __mul__(self, times: float) -> HostTime:
+        return HostTime(self.launches * times, self.exec_ns * times)
+
+    def ns(self, launch_ns: float) -> float:
+        """Launches included."""
+        return self.launches * launch_ns + self.exec_ns
+
+
+NOTHING: Final = HostTime()
+
+Inner = Callable[[Instruction], HostTime | None]
+"""What a loop within the loop takes where it is a kernel; None where it is none, or nobody knows."""
+
+
+def host_trip(loop: Instruction, model: CostModel, inner: Inner = lambda _: None) -> HostTime:
+    """One trip of a ``while``: its body and its condition.
+
+    Loops within it that ``inner`` says to be kernels count as such where that takes less; trips that nobody
+    knows count as one.  Of a conditional the longest branch counts.
+    """
+    run = _Run(model, inner)
+    return run.computation(loop.attributes["body"]) + run.computation(loop.attributes["condition"])
+
+
+class _Run:
+    def __init__(self, model: CostModel, inner: Inner) -> None:
+        self.model = model
+        self.inner = inner
+        self.roofline = Roofline(model.target)
+
+    def computation(self, computation: Computation) -> HostTime:
+        total = NOTHING
+        for entry in computation:
+            total = total + self.instruction(entry)
+        return total
+
+    def instruction(self, entry: Instruction) -> HostTime:
+        opcode, attributes = entry.opcode, entry.attributes
+        if opcode == "while":
+            return self.loop(entry)
+        if opcode == "conditional":
+            found = [self.computation(branch) for branch in branches(entry)]
+            return max(found, key=lambda one: one.ns(self.model.launch_ns))
+        if opcode == "call":
+            return self.computation(attributes["to_apply"])
+        if not has_kernel(entry) or moves_nothing(entry):
+            return NOTHING
+        return HostTime(1.0, self.kernel_ns(entry))
+
+    def kernel_ns(self, kernel: Instruction) -> float:
+        if product_of(kernel) is None and kernel.op.family not in _BY_ROOFLINE:
+            found = self.model.run_time(kernel).exec_ns
+            if isfinite(found):
+                return found
+        return self.roofline.rates(kernel).exec_ns
+
+    def loop(self, loop: Instruction) -> HostTime:
+        trips = trip_count(loop, believe=True)
+        trip = self.computation(loop.attributes["body"])
+        trip = trip + self.computation(loop.attributes["condition"])
+        whole = trip * (1 if trips is None else trips)
+        other = self.inner(loop)
+        launch = self.model.launch_ns
+        if other is not None and other.ns(launch) < whole.ns(launch):
+            return other
+        return whole
