@@ -138,7 +138,10 @@ class Products:
                 if source is not self.kind:
                     same = e.scope.declare(e.uses.type(self.kind), same, "factor")
                 same = convert(same, self.kind, self.wide, e.uses)
-            parts.append(e.scope.declare(e.uses.type(self.wide), same, "factor"))
+            is_new = same != value
+            parts.append(
+                e.scope.declare(e.uses.type(self.wide), same, "factor") if is_new else same
+            )
         return e.scope.declare(
             e.uses.type(self.wide), scalar_op("multiply", self.wide, parts, e.uses), "product"
         )

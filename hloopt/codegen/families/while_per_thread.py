@@ -7,13 +7,14 @@ from contextlib import AbstractContextManager, nullcontext
 
 from hloopt.analysis.index import Index, Symbol, delinearize
 from hloopt.analysis.parallel_loop import Axes, Carried
+from hloopt.analysis.parallel_loop.thread_plan import UNROLLED
 from hloopt.codegen.elemental.indexing import starts
 from hloopt.codegen.elements import At, Emission, every, framed
 from hloopt.codegen.families.collecting import add_up, leave_parts, settle
 from hloopt.codegen.families.folding import Fold
 from hloopt.codegen.families.loop import strided
 from hloopt.codegen.loops.places import full_index, local_dims
-from hloopt.codegen.loops.running import UNROLLED, Asking, Local, Running
+from hloopt.codegen.loops.running import Asking, Local, Running
 from hloopt.codegen.positions import position_of
 from hloopt.codegen.scope import Scope
 from hloopt.codegen.writer import FunctionWriter

@@ -8,18 +8,16 @@ from functools import partial
 from typing import Final, TypeAlias
 
 from hloopt.analysis.index import Index
-from hloopt.analysis.parallel_loop import Carried, ParallelLoop
+from hloopt.analysis.parallel_loop import Axes, Carried, ParallelLoop
+from hloopt.analysis.parallel_loop.thread_plan import UNROLLED, ThreadPlan
 from hloopt.codegen.elements import At, Elements, Emission, Frame, each, every
 from hloopt.codegen.loops.counting import Counting
 from hloopt.codegen.loops.places import Kept, Outside, full_index, local_indices, symbols_of
 from hloopt.codegen.scalars import literal
 from hloopt.codegen.scope import Scope
-from hloopt.ir import Computation
+from hloopt.ir import Computation, Instruction
 
-__all__ = ["HOISTED", "UNROLLED", "Asking", "Local", "Running"]
-
-UNROLLED: Final = 16
-"""So many local elements at most are written out one by one; more are gone through by loops in C."""
+__all__ = ["HOISTED", "Asking", "Local", "Running"]
 
 HOISTED: Final = 32
 """So many elements of what a loop only reads are read before it, and kept, at most."""
@@ -54,6 +52,7 @@ class Running:
         self.condition: Computation = self.loop.loop.attributes["condition"]
         self.counting = Counting(self.loop, self.e.loads.index_type)
         self.e.owned.update(self.loop.owned)
+        self.plan = ThreadPlan(self.loop)
 
     def run(self, stream: Callable[[], Asking] | None = None) -> Asking:
         """Write the loop; ``stream`` writes what goes to memory in each trip."""
@@ -144,6 +143,7 @@ class Running:
 
     def _trip(self, stream: Callable[[], Asking] | None) -> Asking:
         e = self.e
+        yield from self._store_values()
         pairs: list[tuple[str, str]] = []
         copies: list[tuple[Kept, Kept]] = []
         for carried in self.changing():
@@ -161,6 +161,20 @@ class Running:
         if stream is not None:
             yield from stream()
         self._commit(pairs, copies)
+
+    def _store_values(self) -> Asking:
+        """Compute what is kept in arrays, each before what is computed from it."""
+        e = self.e
+        for value in self.plan.stored:
+            axes = self.loop.owned[value, 0]
+            name = e.scope.names.fresh(value.name)
+            kept = Kept(name, value.array, axes)
+            e.scope.line(f"{e.uses.type(value.array.dtype)} {name}[{kept.count}];")
+            yield from self._fill(kept, partial(self._value, value, axes))
+            e.places[self.frame, value, 0] = kept
+
+    def _value(self, value: Instruction, axes: Axes, local: Local) -> At:
+        return At(value, full_index(axes, self.unit, local), 0, self.frame)
 
     def next(self, carried: Carried, local: Local) -> At:
         """What an element of the state is after the trip."""

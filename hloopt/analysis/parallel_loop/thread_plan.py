@@ -1,0 +1,251 @@
+"""What a thread that runs a unit of a loop keeps: which values in arrays, and how many registers it takes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from math import prod
+from typing import Final
+
+from hloopt.analysis.parallel_loop.edges import leaf_count, shape_of
+from hloopt.analysis.parallel_loop.find import parallel_loop
+from hloopt.analysis.parallel_loop.model import Carried, Node, ParallelLoop
+from hloopt.analysis.parallel_loop.state import State
+from hloopt.ir import Computation, Instruction
+from hloopt.types import ArrayShape, DotDims
+
+__all__ = ["UNROLLED", "ThreadPlan"]
+
+UNROLLED: Final = 16
+"""So many local elements at most are written out one by one and are in registers; more are in arrays that loops
+go through."""
+
+_REPEATED: Final = 32
+"""Operations that storing a value must save a unit in each trip."""
+
+_HARD: Final = frozenset({"divide", "power", "remainder", "sqrt", "rsqrt", "cbrt"})
+_HARD_COST: Final = 10
+_FREE: Final = frozenset(
+    {"parameter", "constant", "iota", "tuple", "get-tuple-element", "copy", "opt-barrier"}
+)
+_MOVING: Final = frozenset(
+    {"broadcast", "reshape", "transpose", "slice", "reverse", "concatenate", "pad", "bitcast"}
+)
+
+
+@dataclass(frozen=True, eq=False)
+class ThreadPlan:
+    """A loop run by a thread for each unit; ``parallel`` says what it is."""
+
+    parallel: ParallelLoop
+
+    @cached_property
+    def _body(self) -> Computation:
+        body: Computation = self.parallel.loop.attributes["body"]
+        return body
+
+    def local(self, node: Node) -> int:
+        """Elements that a unit has of a value; of one that any unit can compute, what it asks for: one."""
+        shape, axes = shape_of(node), self.parallel.owned.get(node)
+        if axes is None:
+            return 1
+        return prod(size for size, axis in zip(shape.dims, axes, strict=True) if axis is None)
+
+    @cached_property
+    def stored(self) -> tuple[Instruction, ...]:
+        """Values of the body that are kept in arrays, operands first.
+
+        One is where it takes more to compute its elements each time they are read than to keep them, unless
+        all code that reads it is written out in one place, which computes an element once anyway.
+        """
+        found: list[Instruction] = []
+        costs: dict[Instruction, int] = {}
+        for instruction in self._body:
+            cost = self._cost(instruction, costs)
+            costs[instruction] = cost
+            if self._is_worth(instruction, cost):
+                found.append(instruction)
+                costs[instruction] = 1
+        return tuple(found)
+
+    @cached_property
+    def costs(self) -> dict[Instruction, int]:
+        """Operations for an element of each value of the body, where values are stored as they are."""
+        costs: dict[Instruction, int] = {}
+        for instruction in self._body:
+            costs[instruction] = self._cost(instruction, costs)
+            if instruction in self.stored:
+                costs[instruction] = 1
+        return costs
+
+    def _is_worth(self, instruction: Instruction, cost: int) -> bool:
+        if not isinstance(instruction.shape, ArrayShape) or instruction.opcode in _FREE | _MOVING:
+            return False
+        node = instruction, 0
+        count = self.local(node)
+        if node not in self.parallel.owned or count == 1:
+            return False
+        if count <= UNROLLED and not any(self._is_looped(user) for user in instruction.users):
+            return False
+        reads = sum(self._reads(instruction, user) for user in instruction.users)
+        return cost * count * (reads - 1) > _REPEATED
+
+    def _is_looped(self, user: Instruction) -> bool:
+        """Whether elements of a value, or what they are folded from, are gone through by a loop."""
+        wide = max(self.local((user, leaf)) for leaf in range(leaf_count(user)))
+        return wide > UNROLLED or self._folded(user) > UNROLLED
+
+    def _folded(self, instruction: Instruction) -> int:
+        """Elements that one element of a dot or reduce takes together, in a unit."""
+        if instruction.opcode == "dot":
+            dims = instruction.operands[0].array.dims
+            return prod(dims[at] for at in DotDims.of(instruction.attributes).lhs_contracting)
+        if instruction.opcode == "reduce":
+            operand = instruction.operands[0]
+            own = max(self.local((instruction, 0)), 1)
+            return max(self.local((operand, 0)) // own, 1)
+        return 1
+
+    def _reads(self, value: Instruction, user: Instruction) -> int:
+        """How often each element of a value is read for all elements of a user, about."""
+        if user.opcode in ("tuple", "get-tuple-element"):
+            return 1
+        wide = self.local((user, 0)) * self._folded(user)
+        return max(wide // max(self.local((value, 0)), 1), 1)
+
+    def _cost(self, instruction: Instruction, costs: dict[Instruction, int]) -> int:
+        if instruction.opcode in _FREE or not isinstance(instruction.shape, ArrayShape):
+            return 0
+        below = sum(costs.get(operand, 0) for operand in instruction.operands)
+        if instruction.opcode in _MOVING:
+            return max((costs.get(operand, 0) for operand in instruction.operands), default=0)
+        if instruction.op.transcendentals or instruction.opcode in _HARD:
+            return below + _HARD_COST
+        return (
+            (below + 2) * self._folded(instruction) if self._folded(instruction) > 1 else below + 1
+        )
+
+    # ---- what it takes ------------------------------------------------------------------------------
+
+    @cached_property
+    def registers(self) -> int:
+        """32-bit values that are alive at once at most, about: state, next state, what is computed from it."""
+        return _POINTERS + self._kept + self._alive
+
+    @cached_property
+    def local_bytes(self) -> int:
+        """Bytes of arrays with more than ``UNROLLED`` elements, which lie in memory of the thread's own."""
+        total = 0
+        for carried in self._changing:
+            if carried.local_elements > UNROLLED:
+                total += 2 * carried.local_elements * _bytes(carried.shape)
+        for value in self.stored:
+            if self.local((value, 0)) > UNROLLED:
+                total += self.local((value, 0)) * _bytes(value.array)
+        return total + max((inner.local_bytes for inner in self.inner), default=0)
+
+    @cached_property
+    def _changing(self) -> tuple[Carried, ...]:
+        """The elements of the state that are kept."""
+        counted = State(self.parallel.loop).counters if self.parallel.trips.kind == "known" else {}
+        return tuple(
+            carried
+            for carried in self.parallel.carried
+            if carried.role in ("uniform", "owned") and carried.number not in counted
+        )
+
+    @cached_property
+    def _kept(self) -> int:
+        return sum(
+            carried.local_elements * _words(carried.shape)
+            for carried in self._changing
+            if carried.local_elements <= UNROLLED
+        )
+
+    @cached_property
+    def _alive(self) -> int:
+        """The most at once of what a trip computes, in the order of a depth-first walk from the next state."""
+        order = self._order()
+        position = {instruction: at for at, instruction in enumerate(order)}
+        end = dict(position)
+        for at, instruction in enumerate(order):
+            for source in _sources(instruction):
+                end[source] = max(end.get(source, 0), at)
+        for carried in self._changing:
+            for source in _sources_of(self._body.root.operands[carried.number]):
+                end[source] = len(order)
+        changes = [0] * (len(order) + 2)
+        for instruction, at in position.items():
+            width = self._width(instruction)
+            changes[at] += width
+            changes[end[instruction] + 1] -= width
+        most = now = 0
+        inner = {plan.parallel.loop: plan for plan in self.inner}
+        for at, change in enumerate(changes):
+            now += change
+            within = inner.get(order[at]) if at < len(order) else None
+            most = max(most, now + (within.registers - _POINTERS if within is not None else 0))
+        return most
+
+    def _width(self, instruction: Instruction) -> int:
+        total = 0
+        for leaf in range(leaf_count(instruction)):
+            count = self.local((instruction, leaf))
+            stored = instruction in self.stored and count > UNROLLED
+            total += 0 if stored else min(count, UNROLLED) * _words(shape_of((instruction, leaf)))
+        return total
+
+    def _order(self) -> list[Instruction]:
+        """What is computed in a trip, operands first, moved elements and constants left out."""
+        found: dict[Instruction, None] = {}
+        pending = [(one, False) for one in reversed(self._body.root.operands)]
+        seen: set[Instruction] = set()
+        while pending:
+            instruction, done = pending.pop()
+            if done:
+                found[instruction] = None
+            elif instruction not in seen:
+                seen.add(instruction)
+                if instruction.opcode not in _FREE | _MOVING:
+                    pending.append((instruction, True))
+                pending += [(one, False) for one in reversed(instruction.operands)]
+        return list(found)
+
+    @cached_property
+    def inner(self) -> tuple[ThreadPlan, ...]:
+        """The loops of the body."""
+        loops = (one for one in self._body if one.opcode == "while")
+        return tuple(ThreadPlan(parallel_loop(one, collect=False)) for one in loops)
+
+
+_POINTERS: Final = 16
+"""Registers for addresses, the unit and the trip, of a small kernel (NVRTC 12, sm_90)."""
+
+
+def _sources(instruction: Instruction) -> Iterator[Instruction]:
+    """What the elements of the operands are computed from, through what only moves them."""
+    for operand in instruction.operands:
+        yield from _sources_of(operand)
+
+
+def _sources_of(value: Instruction) -> Iterator[Instruction]:
+    pending = [value]
+    seen = {value}
+    while pending:
+        one = pending.pop()
+        if one.opcode not in _FREE | _MOVING:
+            yield one
+            continue
+        for operand in one.operands:
+            if operand not in seen:
+                seen.add(operand)
+                pending.append(operand)
+
+
+def _bytes(shape: ArrayShape) -> int:
+    return max(1, shape.dtype.bits // 8)
+
+
+def _words(shape: ArrayShape) -> int:
+    return max(1, -(-shape.dtype.bits // 32))
