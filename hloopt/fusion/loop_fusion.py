@@ -44,7 +44,8 @@ class LoopFusion(Pass):
     cost_model    what tells how long kernels take
     target        the device
     always        whether what fits is fused whatever the cost model says
-    max_prologue  ops of the initial state that join a kernel; the others are read from memory
+    max_prologue  ops of the initial state that join a kernel; the others are read from memory.  Each generator
+                  (threefry) of a first state has about 130, so a rollout begins with some hundred
     fuel          the most loops to fuse in a module, negative for no limit
     """
 
@@ -80,7 +81,7 @@ ENTRY main {
     cost_model: str = DEFAULT
     target: str = "h200"
     always: bool = False
-    max_prologue: int = 256
+    max_prologue: int = 1024
     fuel: int = -1
 
     def __post_init__(self) -> None:
