@@ -67,10 +67,10 @@ def chosen_modules(files: Sequence[str], plan: StudyPlan) -> list[tuple[Text, Mo
     for text in open_texts(files):
         known = None if text.path is None else _row(text.path, plan.modules)
         name = _stem(text.name) if known is None else known.name
+        if any(text.name == other.name for other, _ in found):
+            raise UsageError(f"{text.name} is given more than once")
         if name in taken:
             name = text.name
-        if name in taken:
-            raise UsageError(f"{text.name} is given more than once")
         taken.add(name)
         row = ModuleRow(text.name, name) if known is None else replace(known, file=text.name)
         found.append((text, row))

@@ -72,7 +72,7 @@ def notes(study: Study) -> list[str]:
     if any(one.before for one in study.strategies):
         lines[0] += "; bought: over the row before"
     if any(one.whole for one in study.strategies):
-        lines[0] += "; bought by what is left out: what is lost without it"
+        lines[0] += "; bought of a row with less: what is lost without it"
     for device, where in study.places().items():
         lines.append(f"{device}: measured, median ± median absolute deviation: {where}")
     for one in study.devices:

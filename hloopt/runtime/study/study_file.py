@@ -107,6 +107,7 @@ class _StudyReader:
 
     def study(self, table: dict[str, Any]) -> StudyPlan:
         self.strategies.check_keys(table, (), _TOP, "a study")
+        title = self.strategies.text(table, (), "title")
         rows = self._strategies(table)
         return StudyPlan(
             rows,
@@ -114,7 +115,7 @@ class _StudyReader:
             self._modules(table),
             self._devices(table),
             self._cost_model(table),
-            self.strategies.text(table, (), "title"),
+            title,
         )
 
     def _tables(self, table: dict[str, Any], key: str) -> list[tuple[Any, At]]:
