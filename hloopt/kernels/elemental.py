@@ -21,17 +21,22 @@ ELEMENTAL = frozenset({
 """The opcodes beside the elementwise ones; ``codegen/elemental`` has an emitter for each."""
 
 
+_IN_LOOPS = frozenset({"scatter", "while"})
+"""What a thread would take long for, where nothing else is worth a loop in one kernel."""
+
+
 def elemental_problem(
     region: Region, heroes: Collection[Instruction] = (), *, loops: bool = False
 ) -> str:
     """Why a region cannot be computed element by element: the first op that cannot; empty if it can.
 
-    ``heroes`` are left out: the kernel computes them in its own way.  With ``loops`` it runs every ``while``.
+    ``heroes`` are left out: the kernel computes them in its own way.  With ``loops`` it runs every ``while``
+    and scatter, too.
     """
     pending: list[Instruction] = [one for one in region.body if one not in heroes]
     while pending:
         instruction = pending.pop()
-        known = instruction.opcode in ELEMENTAL or (loops and instruction.opcode == "while")
+        known = instruction.opcode in ELEMENTAL or (loops and instruction.opcode in _IN_LOOPS)
         if not instruction.op.is_elementwise and not known:
             return f"{instruction.name} is a {instruction.opcode}, which no thread computes alone"
         if instruction.shape.is_dynamic:

@@ -20,7 +20,17 @@ from hloopt.analysis.reduction import WARP_SIZE
 from hloopt.ir import Computation, Instruction
 from hloopt.types import DType
 
-__all__ = ["MOST_SLOTS", "BlockPlan", "Item", "State", "Trip", "block_plan", "bytes_of"]
+__all__ = [
+    "MOST_SLOTS",
+    "BlockPlan",
+    "Item",
+    "State",
+    "Trip",
+    "block_plan",
+    "bytes_of",
+    "has_followers",
+    "is_array",
+]
 
 MOST_SLOTS: Final = 4
 """Elements of a value that a thread keeps in registers at most."""
@@ -430,7 +440,8 @@ class _Planner:
         if all(same for _, same in reads) and slots <= MOST_SLOTS and not trip.path:
             state.kind = "registers"
             return
-        if all(same for stage, same in reads if stage == state.stage):
+        late = [same for stage, same in reads if stage == state.stage]
+        if all(late) and not (late and has_followers(flow.elements(state.value), self.threads)):
             state.kind = "single"
             return
         kept = self.stored.get(state.next)
@@ -507,6 +518,14 @@ _TRIPS_INSIDE: Final = 8
 
 _SEVERAL = frozenset({"reduce", "reduce-window", "scatter", "conditional", "while"})
 """Ops that compute all their results at once, or none that is worth storing alone."""
+
+
+def has_followers(elements: int, threads: int) -> bool:
+    """Whether threads without an element compute the last one along: none of their warps would rest.
+
+    What they read they read while its owner may write it already.
+    """
+    return threads - WARP_SIZE < elements < threads
 
 
 def is_array(flow: Flow, item: Item, value: Value) -> bool:

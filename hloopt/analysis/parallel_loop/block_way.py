@@ -24,7 +24,7 @@ _LONG_BODY: Final = 500
 """Threads of loops with so many instructions need more registers than 1024 of them could have."""
 
 _UNABLE = frozenset({
-    "cholesky", "custom-call", "fft", "rng", "rng-get-and-update-state", "scan", "scatter",
+    "cholesky", "custom-call", "fft", "rng", "rng-get-and-update-state", "scan",
     "set-dimension-size", "topk", "triangular-solve",
 })  # fmt: skip
 

@@ -18,6 +18,7 @@ from hloopt.codegen.elemental import (
     movement,
     random,
     reduction,
+    scattering,
     window,
 )
 from hloopt.codegen.elements import Emit
@@ -31,6 +32,7 @@ EMITTERS: Final[Mapping[str, Emit]] = MappingProxyType(
         **indexing.EMITTERS,
         **reduction.EMITTERS,
         **window.EMITTERS,
+        **scattering.EMITTERS,
         **linear.EMITTERS,
         **random.EMITTERS,
         **calls.EMITTERS,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from contextlib import ExitStack
 
 from hloopt.analysis.index import Index, delinearize
 from hloopt.codegen.elemental.scatter_index import Window, scatter_window
@@ -97,72 +96,8 @@ def _emit_ordered(f: FunctionWriter) -> None:
     thread, scope = strided(f, f.region.results[0].shape.elements)
     index = index_at(thread, f.region.results[0].shape)
     with f.elements.within(scope):
-        f.elements.run(_ordered(f, scatter, thread, index))
-
-
-def _ordered(
-    f: FunctionWriter, scatter: Instruction, thread: Index, index: Sequence[Index]
-) -> Emission:
-    e, region = f.elements, f.region
-    count = len(region.results)
-    dims = ScatterDims.of(scatter.attributes)
-    updates = scatter.operands[-1].array.dims
-    first = yield from each(At(operand, tuple(index)) for operand in scatter.operands[:count])
-    names = [
-        e.scope.variable(f.uses.type(result.shape.dtype), "value", value)
-        for result, value in zip(region.results, first, strict=True)
-    ]
-    with ExitStack() as blocks:
-        batch = []
-        for number, size in enumerate(updates):
-            if number not in dims.update_window_dims:
-                block, at = e.loop(size, "s")
-                blocks.enter_context(e.within(block))
-                batch.append(at)
-        window = yield from scatter_window(e, scatter, batch)
-        blocks.enter_context(e.within(_guarded(f, window)))
-        source = _source(f, window, dims, batch, index, blocks)
-        values = yield from each(At(operand, source) for operand in scatter.operands[-count:])
-        combined = yield from e.call(scatter.attributes["to_apply"], [*names, *values])
-        kept = [
-            e.scope.declare(f.uses.type(result.shape.dtype), value, "next") if count > 1 else value
-            for result, value in zip(region.results, combined, strict=True)
-        ]
-        for name, value in zip(names, kept, strict=True):
-            e.scope.line(f"{name} = {value};")
-    for number, name in enumerate(names):
-        f.store(f.result(number), thread, name)
-    return ""
-
-
-def _source(
-    f: FunctionWriter,
-    window: Window,
-    dims: ScatterDims,
-    batch: Sequence[Index],
-    index: Sequence[Index],
-    blocks: ExitStack,
-) -> tuple[Index, ...]:
-    """The update element that meets a result element; inside the block, one does."""
-    e = f.elements
-    tests = []
-    offsets = []
-    for at, size in enumerate(window.sizes):
-        offset = index[at] - window.start[at]
-        if offset.low < 0:
-            tests.append(f"{offset} >= 0")
-        if offset.high >= size:
-            tests.append(f"{offset} < {size}")
-        if at in window.along:
-            offsets.append(offset)
-    if tests:
-        blocks.enter_context(e.within(e.scope.block(f"if ({' && '.join(tests)})")))
-    positions: dict[int, Index] = dict(zip(sorted(dims.update_window_dims), offsets, strict=True))
-    rest = iter(batch)
-    return tuple(
-        positions[number] if number in positions else next(rest)
-        for number in range(len(batch) + len(offsets))
-    )
+        for number, _ in enumerate(f.region.results):
+            f.store(f.result(number), thread, f.elements.value(scatter, index, number))
 
 
 EMITTERS = {

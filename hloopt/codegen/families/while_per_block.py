@@ -51,7 +51,6 @@ class _Unit:
             if update is not None and is_wanted and not writes_all(parallel, update):
                 self._hand_on(carried)
         block.run(trip)
-        self.f.barrier()
         for carried in self.kernel.plan.parallel.carried:
             if not self.kernel.results(carried.number) or carried.role == "streamed":
                 continue

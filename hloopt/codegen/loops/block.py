@@ -10,6 +10,7 @@ from hloopt.analysis.index import Index, Symbol, delinearize
 from hloopt.analysis.parallel_loop import Axes, Carried, parallel_loop
 from hloopt.analysis.parallel_loop.block_plan import BlockPlan, Item, State, Trip, is_array
 from hloopt.analysis.parallel_loop.flow import Path, Value
+from hloopt.analysis.reduction import WARP_SIZE
 from hloopt.codegen.elemental.calls import call_frame
 from hloopt.codegen.elemental.control import branch_frame, branch_tests
 from hloopt.codegen.elements import Elements, Emission, Frame, Place
@@ -105,6 +106,13 @@ class BlockLoop:
         """The index in the whole array of the element at a local position."""
         axes = self.flow.axes(value)
         return full_index(axes, self.unit, delinearize(local, self.flow.local(value)))
+
+    def barrier(self) -> None:
+        """Let threads see what the others wrote; a warp alone waits for its own lanes."""
+        if self.plan.threads <= WARP_SIZE:
+            self.e.scope.line("__syncwarp();")
+        else:
+            self.f.barrier()
 
     # ---- memory -------------------------------------------------------------------------------------
 
@@ -209,7 +217,7 @@ class BlockLoop:
             work.append(_Work(first, axes, dims, store, state.kind == "registers"))
         self._compute(work)
         if self.plan.trip is not trip or work:
-            self.f.barrier()
+            self.barrier()
         return running
 
     def _kept(self, trip: Trip, running: _Running) -> Iterator[State]:
@@ -257,7 +265,7 @@ class BlockLoop:
         begin = trip.decides if is_known else 0
         for stage in range(begin, trip.stages):
             if stage > begin:
-                self.f.barrier()
+                self.barrier()
                 self.folding.collect(trip, stage - 1, running.now)
             if stage == trip.decides and not is_known:
                 index = self.index(trip.condition, Index(0))
@@ -269,7 +277,7 @@ class BlockLoop:
         if running.now:
             self.e.scope.line(f"{running.now} = 1 - {running.now};")
         if trip.closes:
-            self.f.barrier()
+            self.barrier()
 
     def _stage(
         self, trip: Trip, running: _Running, stage: int, scalars: list[tuple[str, str]]

@@ -9,8 +9,7 @@ from math import prod
 
 from hloopt.analysis.index import Index, Symbol, linearize
 from hloopt.analysis.parallel_loop import Axes
-from hloopt.analysis.parallel_loop.block_plan import MOST_SLOTS
-from hloopt.analysis.reduction import WARP_SIZE
+from hloopt.analysis.parallel_loop.block_plan import MOST_SLOTS, has_followers
 from hloopt.codegen.elements import Elements, Emission, Place
 from hloopt.types import DType
 
@@ -66,10 +65,6 @@ class Threads:
         """Whether the elements of a thread are written out one by one, so that registers can hold them."""
         return self.slots(elements) <= MOST_SLOTS
 
-    def is_whole(self, elements: int) -> bool:
-        """Whether threads without an element compute the last one along: none of their warps would rest."""
-        return self.count - WARP_SIZE < elements < self.count
-
     def each(self, elements: int) -> Iterator[tuple[int, Index, str]]:
         """For each element of the thread its number and position, and the test for storing it (or nothing).
 
@@ -77,7 +72,7 @@ class Threads:
         """
         if not elements:
             return
-        if self.is_whole(elements):
+        if has_followers(elements, self.count):
             last = elements - 1
             text = f"{self.thread} < {elements} ? {self.thread} : {last}"
             yield 0, self.e.symbol(text, "own", 0, last), f"{self.thread} < {elements}"
