@@ -93,17 +93,26 @@ def every(
     sizes: Sequence[int],
     hint: str,
     one: Callable[[Sequence[Index]], Generator[At, str, None]],
+    unroll: int = 64,
 ) -> Generator[At, str, None]:
-    """Do something at every place of a space: written out where ``e.unrolled`` allows it, else by loops."""
-    if prod(sizes) <= e.unrolled:
+    """Do something at every place of a space: written out where ``e.unrolled`` allows it, else by loops.
+
+    Where anything is written out, the compiler is told to unroll loops over so many places as ``unroll`` says.
+    """
+    places = prod(sizes)
+    if places <= e.unrolled:
         for place in product(*(range(size) for size in sizes)):
             yield from one([Index(at) for at in place])
         return
     with ExitStack() as blocks:
         position = []
         for size in sizes:
-            block, at = e.loop(size, hint)
-            blocks.enter_context(e.within(block))
+            at = Index(0)
+            if size != 1 or not e.unrolled:
+                if e.unrolled and places <= unroll:
+                    e.scope.line("#pragma unroll")
+                block, at = e.loop(size, hint)
+                blocks.enter_context(e.within(block))
             position.append(at)
         yield from one(position)
 

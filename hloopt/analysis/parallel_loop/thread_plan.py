@@ -69,13 +69,17 @@ class ThreadPlan:
                 costs[instruction] = 1
         return tuple(found)
 
+    def full_cost(self, value: Instruction) -> int:
+        """Operations for an element of a value of the body, where stored ones are there."""
+        return self._cost(value, self._costs)
+
     @cached_property
-    def costs(self) -> dict[Instruction, int]:
-        """Operations for an element of each value of the body, where values are stored as they are."""
+    def _costs(self) -> dict[Instruction, int]:
         costs: dict[Instruction, int] = {}
+        stored = set(self.stored)
         for instruction in self._body:
             costs[instruction] = self._cost(instruction, costs)
-            if instruction in self.stored:
+            if instruction in stored:
                 costs[instruction] = 1
         return costs
 
@@ -93,8 +97,18 @@ class ThreadPlan:
 
     def _is_looped(self, user: Instruction) -> bool:
         """Whether elements of a value, or what they are folded from, are gone through by a loop."""
+        if user.opcode == "tuple":
+            return False
+        if user in self._updates:
+            return self.local((user.operands[1], 0)) > UNROLLED
         wide = max(self.local((user, leaf)) for leaf in range(leaf_count(user)))
         return wide > UNROLLED or self._folded(user) > UNROLLED
+
+    @cached_property
+    def _updates(self) -> frozenset[Instruction]:
+        """The updates that are written to memory part by part."""
+        found = (one.update for one in self.parallel.carried if one.role == "streamed")
+        return frozenset(update for update in found if update is not None)
 
     def _folded(self, instruction: Instruction) -> int:
         """Elements that one element of a dot or reduce takes together, in a unit."""
@@ -109,7 +123,7 @@ class ThreadPlan:
 
     def _reads(self, value: Instruction, user: Instruction) -> int:
         """How often each element of a value is read for all elements of a user, about."""
-        if user.opcode in ("tuple", "get-tuple-element"):
+        if user.opcode in ("tuple", "get-tuple-element") or user in self._updates:
             return 1
         wide = self.local((user, 0)) * self._folded(user)
         return max(wide // max(self.local((value, 0)), 1), 1)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from hloopt.analysis.index import Index, delinearize, linearize
+from hloopt.analysis.index import Index, Symbol, delinearize, linearize
 from hloopt.codegen.elements import At, Elements, Emission, Emit
 from hloopt.codegen.scalars import convert
 from hloopt.ir import Instruction
@@ -120,9 +120,23 @@ def _concatenate(e: Elements, instruction: Instruction, index: _Position, leaf: 
         else:
             block = outer.otherwise()
         with e.within(block):
-            element = yield At(operand, _moved(index, axis, start))
+            inner = _narrowed(index, axis, start, limit - 1)
+            element = yield At(operand, _moved(inner, axis, start))
             e.scope.line(f"{name} = {element};")
     return name
+
+
+def _narrowed(index: _Position, axis: int, low: int, high: int) -> _Position:
+    """The index where position ``axis`` is known to lie between two numbers."""
+    at = index[axis]
+    if len(at.terms) != 1:
+        return index
+    ((symbol, count),) = at.terms
+    if count != 1 or not isinstance(symbol, Symbol):
+        return index
+    least, most = max(symbol.low, low - at.constant), min(symbol.high, high - at.constant)
+    narrow = Symbol(symbol.name, least, most, symbol.multiple).index + at.constant
+    return (*index[:axis], narrow, *index[axis + 1 :])
 
 
 def _moved(index: _Position, axis: int, start: int) -> _Position:

@@ -22,6 +22,12 @@ __all__ = ["HOISTED", "Asking", "Local", "Running"]
 HOISTED: Final = 32
 """So many elements of what a loop only reads are read before it, and kept, at most."""
 
+_REGISTERS: Final = 64
+"""Arrays of so many elements at most may be in registers, if all loops over them are unrolled."""
+
+_CODE: Final = 1024
+"""Operations that an unrolled loop over an array may come to."""
+
 Asking = Generator[At, str, None]
 Local: TypeAlias = Sequence[Index]
 
@@ -152,7 +158,8 @@ class Running:
                 fresh = e.scope.names.fresh(f"next_{carried.number}")
                 e.scope.line(f"{e.uses.type(kept.shape.dtype)} {fresh}[{kept.count}];")
                 following = Kept(fresh, kept.shape, kept.axes)
-                yield from self._fill(following, partial(self.next, carried))
+                cost = self.plan.full_cost(self.body.root.operands[carried.number])
+                yield from self._fill(following, partial(self.next, carried), cost)
                 copies.append((kept, following))
                 continue
             locals_ = list(local_indices(carried.shape, carried.axes))
@@ -170,7 +177,8 @@ class Running:
             name = e.scope.names.fresh(value.name)
             kept = Kept(name, value.array, axes)
             e.scope.line(f"{e.uses.type(value.array.dtype)} {name}[{kept.count}];")
-            yield from self._fill(kept, partial(self._value, value, axes))
+            wanted = partial(self._value, value, axes)
+            yield from self._fill(kept, wanted, self.plan.full_cost(value))
             e.places[self.frame, value, 0] = kept
 
     def _value(self, value: Instruction, axes: Axes, local: Local) -> At:
@@ -181,12 +189,14 @@ class Running:
         index = full_index(carried.axes, self.unit, local)
         return At(self.body.root, index, carried.number, self.frame)
 
-    def _fill(self, kept: Kept, wanted: Callable[[Local], At]) -> Asking:
+    def _fill(self, kept: Kept, wanted: Callable[[Local], At], cost: int = 1) -> Asking:
         def one(local: Local) -> Asking:
             value = yield wanted(local)
             self.e.scope.line(f"{kept.at(local)} = {value};")
 
-        yield from every(self.e, kept.dims, "j", one)
+        yield from every(
+            self.e, kept.dims, "j", one, _REGISTERS if kept.count * cost <= _CODE else 0
+        )
 
     def _commit(self, pairs: list[tuple[str, str]], copies: list[tuple[Kept, Kept]]) -> None:
         """The next state becomes the state: nobody needs the old one any more."""
@@ -209,5 +219,7 @@ class Running:
             if value != target:
                 e.scope.line(f"{target} = {value};")
         for kept, following in copies:
+            if kept.count <= _REGISTERS:
+                e.scope.line("#pragma unroll")
             block, at = e.loop(kept.count, "j")
             block.line(f"{kept.name}[{at}] = {following.name}[{at}];")
