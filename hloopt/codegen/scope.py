@@ -98,13 +98,15 @@ class Scope:
         self._lines.append("}")
         return inner
 
-    def section(self) -> Scope:
-        """Lines at this very place, to be filled later on, while the blocks behind them are written.
+    def section(self, *, shared: bool = True) -> Scope:
+        """Lines at this very place, to be filled later on, while what is behind them is written.
 
-        What they compute is known here.  Until they are done, nothing but blocks may be written here.
+        What they compute is known here: then, until they are done, nothing but blocks may be written here.
+        It is not unless ``shared``.
         """
         inner = Scope(self.names, self.parent)
-        inner._known = self._known
+        if shared:
+            inner._known = self._known
         self._lines.append(_Section(inner))
         return inner
 

@@ -11,7 +11,9 @@ from typing import Final
 from hloopt.analysis.index import Atom, Index, Symbol, linearize
 from hloopt.analysis.induction import Affine
 from hloopt.analysis.parallel_loop import Axes
+from hloopt.analysis.parallel_loop.edges import shape_of
 from hloopt.codegen.elements import At, Elements, Emission, Frame, Place
+from hloopt.codegen.loops.ahead import Ahead
 from hloopt.codegen.scalars import convert, literal
 from hloopt.codegen.scope import Scope
 from hloopt.ir import Instruction
@@ -87,10 +89,7 @@ class Kept(Place):
         """The variable of a local index, to be read or set."""
         if self.count == 1:
             return self.name
-        position = linearize(
-            [at if isinstance(at, Index) else Index(at) for at in local], self.dims
-        )
-        return f"{self.name}[{position}]"
+        return f"{self.name}[{linearize(local, self.dims)}]"
 
     def element(self, e: Elements, index: tuple[Index, ...]) -> Emission:
         """A variable; a copy of it where the number is known only at run time."""
@@ -132,7 +131,7 @@ class Counted(Place):
         else:
             value = convert(str(at), source, self.kind, e.uses)
             name = e.scope.declare(e.uses.type(self.kind), value, "at")
-        e.ranges[name] = at
+        e.ranges[name] = self.counter
         return name
 
 
@@ -167,6 +166,7 @@ class Outside(Place):
     section  lines right before the loop: what is read at indices that do not change from trip to trip is read
              there, as long as the ``budget`` of such elements lasts
     fixed    the names of the variables that do not change
+    ahead    for what lies in memory: reads what changes with the trip alone before it is needed
     """
 
     instruction: Instruction
@@ -175,12 +175,23 @@ class Outside(Place):
     section: Scope
     fixed: frozenset[str]
     budget: list[int]
+    ahead: Ahead | None = None
 
     def element(self, e: Elements, index: tuple[Index, ...]) -> Emission:
         """What the instruction outside has there."""
         at = At(self.instruction, index, self.leaf, self.frame)
-        if self.budget[0] and all(symbol.name in self.fixed for symbol in symbols_of(index)):
+        changing = {symbol.name for symbol in symbols_of(index)} - self.fixed
+        if not changing and self.budget[0]:
             self.budget[0] -= 1
             with e.within(self.section):
                 return (yield at)
+        ahead = self.ahead
+        if ahead is not None and changing == {ahead.trip.name} and not ahead.is_full(at):
+            kind = e.uses.type(shape_of((self.instruction, self.leaf)).dtype)
+            return (yield from ahead.element(e, at, kind, self._name))
         return (yield at)
+
+    @property
+    def _name(self) -> str:
+        init = self.instruction
+        return init.operands[self.leaf].name if init.opcode == "tuple" else init.name

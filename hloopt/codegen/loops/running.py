@@ -11,6 +11,7 @@ from hloopt.analysis.index import Index
 from hloopt.analysis.parallel_loop import Axes, Carried, ParallelLoop
 from hloopt.analysis.parallel_loop.thread_plan import UNROLLED, ThreadPlan
 from hloopt.codegen.elements import At, Elements, Emission, Frame, each, every
+from hloopt.codegen.loops.ahead import Ahead
 from hloopt.codegen.loops.counting import Counting
 from hloopt.codegen.loops.places import Kept, Outside, full_index, local_indices, symbols_of
 from hloopt.codegen.scalars import literal
@@ -64,7 +65,7 @@ class Running:
         """Write the loop; ``stream`` writes what goes to memory in each trip."""
         e = self.e
         yield from self._begin()
-        self.place_outside(e.scope.section())
+        section = e.scope.section()
         self._place()
         trips = self.loop.trips
         if trips.kind == "known":
@@ -72,9 +73,14 @@ class Running:
                 return
             header, self.trip = self.counting.header(e, trips.count)
             self.counting.place(e, self.frame, self.trip)
-            with e.within(e.scope.block(header)):
+            hints = e.scope.section(shared=False)
+            with e.within(e.scope.block(header)) as block:
+                head = block.section(shared=False)
+                (counter,) = symbols_of((self.trip,))
+                self.place_outside(section, Ahead(hints, section, head, counter))
                 yield from self._trip(stream)
             return
+        self.place_outside(section)
         with e.within(e.scope.block("while (true)")):
             root = trips.own or self.condition.root
             axes = self.loop.owned.get((root, 0), (None,) * root.array.rank)
@@ -134,16 +140,28 @@ class Running:
             for number, kept in self.kept.items():
                 self.e.places[self.frame, state, number] = kept
 
-    def place_outside(self, section: Scope) -> None:
+    def place_outside(self, section: Scope, ahead: Ahead | None = None) -> None:
         """Tell where it is what the loop only reads; ``section`` is right before it."""
         fixed = frozenset(symbol.name for symbol in symbols_of(self.unit))
         budget = [HOISTED]
         init = self.loop.loop.operands[0]
         for carried in self.loop.carried:
             if carried.role == "invariant":
-                place = Outside(init, carried.number, self.outer, section, fixed, budget)
+                early = ahead if self._is_in_memory(carried.number) else None
+                place = Outside(init, carried.number, self.outer, section, fixed, budget, early)
                 for state in (self.body.parameters[0], self.condition.parameters[0]):
                     self.e.places[self.frame, state, carried.number] = place
+
+    def _is_in_memory(self, number: int) -> bool:
+        """Whether an element of the state is read from memory, not computed."""
+        init = self.loop.loop.operands[0]
+        value = init.operands[number] if init.opcode == "tuple" else init
+        if value in self.e.region.inputs:
+            return True
+        if value.opcode != "get-tuple-element":
+            return False
+        place = self.e.places.get((self.outer, value.operands[0], value.attributes["index"]))
+        return isinstance(place, Outside) and place.ahead is not None
 
     # ---- a trip -------------------------------------------------------------------------------------
 

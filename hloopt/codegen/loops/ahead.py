@@ -1,0 +1,90 @@
+"""Reading what a trip needs some trips before: memory answers while the trips between are computed."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Final
+
+from hloopt.analysis.index import Index, Quotient, Symbol
+from hloopt.codegen.elements import At, Elements, Emission
+from hloopt.codegen.scope import Scope
+
+__all__ = ["DISTANCE", "Ahead", "replaced"]
+
+DISTANCE: Final = 2
+"""So many trips ahead: two of a few hundred cycles each are as long as memory takes to answer."""
+
+MOST: Final = 8
+"""Elements that are read ahead in a loop, each of which takes ``DISTANCE`` registers."""
+
+
+@dataclass
+class Ahead:
+    """Reading ahead in one loop.
+
+    hints    lines before the header of the loop
+    before   lines before those
+    head     lines at the beginning of a trip
+    trip     the variable that counts trips, in steps of one
+    """
+
+    hints: Scope
+    before: Scope
+    head: Scope
+    trip: Symbol
+    _known: dict[At, str] = field(default_factory=dict)
+    _later: Symbol | None = None
+
+    def element(self, e: Elements, at: At, kind: str, hint: str) -> Emission:
+        """The element of this trip, read some trips ago; that of a later one is read now."""
+        name = self._known.get(at)
+        if name is not None:
+            return name
+        names = []
+        for number in range(DISTANCE):
+            first = Index(min(self.trip.low + number, self.trip.high))
+            with e.within(self.before):
+                value = yield self._at(at, first)
+            fresh = e.scope.names.fresh(f"{hint}_ahead")
+            self.before.line(f"{kind} {fresh} = {value};")
+            names.append(fresh)
+        if not self._known:
+            # Unrolled, names take the place of each other: nothing is moved that has not arrived.
+            self.hints.line(f"#pragma unroll {DISTANCE}")
+        with e.within(self.head):
+            name = self.head.declare(kind, names[0], hint)
+            self._known[at] = name
+            value = yield self._at(at, self._trip_later(e).index)
+        for target, source in zip(names, [*names[1:], value], strict=True):
+            self.head.line(f"{target} = {source};")
+        return name
+
+    def is_full(self, at: At) -> bool:
+        """Whether no more is read ahead."""
+        return at not in self._known and len(self._known) >= MOST
+
+    def _at(self, at: At, trip: Index) -> At:
+        index = tuple(replaced(position, self.trip.name, trip) for position in at.index)
+        return At(at.instruction, index, at.leaf, at.frame)
+
+    def _trip_later(self, e: Elements) -> Symbol:
+        if self._later is None:
+            name, last = self.trip.name, self.trip.high
+            text = f"{name} < {last - DISTANCE} ? {name} + {DISTANCE} : {last}"
+            later = self.head.declare(e.loads.index_type, text, "later")
+            self._later = Symbol(later, self.trip.low, last)
+        return self._later
+
+
+def replaced(index: Index, name: str, value: Index) -> Index:
+    """An index with another one in place of a variable."""
+    total = Index(index.constant)
+    for atom, count in index.terms:
+        if isinstance(atom, Symbol):
+            inner = value if atom.name == name else atom.index
+        else:
+            dividend = replaced(atom.dividend, name, value)
+            is_quotient = isinstance(atom, Quotient)
+            inner = dividend // atom.divisor if is_quotient else dividend % atom.divisor
+        total += inner * count
+    return total
