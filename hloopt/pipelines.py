@@ -194,7 +194,7 @@ _SIMPLIFICATION = (
 )
 # Fusion as XLA has it today: producers into all their users by cost, then kernels with several results, by
 # XLA's names.  A body may hold what several producers brought along, the same constants above all: cse
-# takes one of each.
+# takes one of each.  In O3 loops that run as one kernel come before: XLA has none.
 _FUSION = "priority-fusion,cse,dce,multi-output-fusion,cse,dce,rename-fusions,tuple-simplifier"
 
 PIPELINES: Final[Mapping[str, str]] = {
@@ -203,7 +203,7 @@ PIPELINES: Final[Mapping[str, str]] = {
     "O2": f"{_SIMPLIFICATION},{_FUSION}",
     "O3": f"rng-expander,{_SIMPLIFICATION},"
     "fix(conditional-simplifier,concat-removal,simplify,tuple-simplifier,constant-folding,cse,dce),"
-    f"{_FUSION}",
+    f"loop-fusion,{_FUSION}",
     "device": str(DEVICE),
     **{name: preset_text(rows) for name, rows in XLA_PRESETS.items()},
 }

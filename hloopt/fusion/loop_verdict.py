@@ -65,11 +65,11 @@ def refusal_of(way: Way) -> Decision:
 
 
 def _code(way: Way) -> str:
-    if way.code:
-        return way.code
     obstacle, loop = way.parallel.obstacle, way.parallel.loop
     if obstacle is not None:
         return "not-flat" if obstacle.instruction is loop else "side-effect"
+    if way.code:
+        return way.code
     if way.parallel.trips.kind == "gathered":
         return "gathered-condition"
     return "mixes" if way.parallel.mixing else "state-too-large"

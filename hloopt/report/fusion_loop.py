@@ -20,10 +20,13 @@ def show_loop(loop: LoopFacts, node: Node, console: Console) -> None:
         return
     taken = f"one kernel: {loop.kernel}" if loop.kernel else "no kernel: its body runs step by step"
     console.print(Text(f"  the loop ({loop.trips}) is {taken}"), soft_wrap=True)
-    made = table("way", "units", "threads", "registers", "shared", "time", "", left=1)
+    made = table("way", "fits", "units", "threads", "registers", "shared bytes", "time", left=2)
     for way in loop.ways:
-        made.add_row(way.kernel, *_figures(way), way.problem or "fits")
+        made.add_row(way.kernel, "no" if way.problem else "yes", *_figures(way))
     console.print(made)
+    for way in loop.ways:
+        if way.problem:
+            console.print(Text(f"{way.kernel} does not fit: {way.problem}"), soft_wrap=True)
 
 
 def _figures(way: WayFacts) -> tuple[str, ...]:
