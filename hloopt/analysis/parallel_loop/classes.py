@@ -6,7 +6,7 @@ mixed where an op reads such a value at other indices than its own along it.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
@@ -56,17 +56,17 @@ class Classes:
                     for node in nodes_of(instruction):
                         self._tie((operand, 0, one.dim), (*node, one.result))
 
-    def mixed(self, spared: Collection[Instruction] = ()) -> Mixed:
-        """What mixes each class first, leaving out what ``spared`` instructions mix."""
+    def mixed(self, spared: Mapping[Instruction, Collection[int]]) -> Mixed:
+        """What mixes each class first, leaving out dimensions that ``spared`` instructions mix."""
         found: Mixed = {}
         for instruction, related in self._related:
-            if instruction not in spared:
-                for one in related:
-                    if one.result is None:
-                        operand = instruction.operands[one.operand]
-                        key = self._find((operand, 0, one.dim))
-                        if key not in found:
-                            found[key] = _mixes(instruction, operand, one.dim)
+            left_out = spared.get(instruction, ())
+            for one in related:
+                if one.result is None and one.dim not in left_out:
+                    operand = instruction.operands[one.operand]
+                    key = self._find((operand, 0, one.dim))
+                    if key not in found:
+                        found[key] = _mixes(instruction, operand, one.dim)
         for node in self.owned:
             for key, size in self._twice(node):
                 found.setdefault(key, _pairs(node[0], size))

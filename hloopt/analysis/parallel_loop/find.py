@@ -11,7 +11,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Final
 
 from hloopt.analysis.parallel_loop.axes import Axis, Chooser
@@ -28,6 +28,7 @@ from hloopt.analysis.parallel_loop.model import (
     Sharing,
     Trips,
 )
+from hloopt.analysis.parallel_loop.rest import rest
 from hloopt.analysis.parallel_loop.state import State
 from hloopt.analysis.parallel_loop.work import Work
 from hloopt.ir import Computation, Instruction
@@ -44,15 +45,29 @@ def parallel_loop(
     """The axes of a ``while``, what it carries and what mixes.
 
     ``collect``: reduces over an axis that only go into streamed elements leave the axis parallel.
-    Costs are linear in instructions.
+    Costs are linear in instructions, and in how deep loops are nested.
     """
-    obstacle = _state_obstacle(loop)
+    return _found(loop, collect, sharing, {})
+
+
+def _found(
+    loop: Instruction,
+    collect: bool,
+    sharing: Sharing,
+    known: dict[Instruction, ParallelLoop],
+) -> ParallelLoop:
+    """As ``parallel_loop``; ``known`` are loops inside that were looked at before."""
     graph = graph_of(loop)
+    obstacle = _state_obstacle(loop) or graph.obstacle
     if obstacle is None:
-        obstacle = graph.obstacle
+        for inner in graph.loops:
+            if inner not in known:
+                known[inner] = _found(inner, False, sharing, known)
+            obstacle = obstacle or known[inner].obstacle
     if obstacle is not None:
         return ParallelLoop(loop, (), (), {}, Trips("scalar"), obstacle=obstacle)
-    return _Finder(loop, graph, collect, sharing).find()
+    nested = {inner: known[inner] for inner in graph.loops}
+    return _Finder(loop, graph, collect, sharing, nested).find()
 
 
 def _state_obstacle(loop: Instruction) -> Mixing | None:
@@ -72,17 +87,27 @@ def _kind(shape: object) -> str:
 
 
 class _Finder:
-    def __init__(self, loop: Instruction, graph: Graph, collect: bool, sharing: Sharing) -> None:
+    def __init__(
+        self,
+        loop: Instruction,
+        graph: Graph,
+        collect: bool,
+        sharing: Sharing,
+        nested: Mapping[Instruction, ParallelLoop],
+    ) -> None:
         self.graph = graph
+        self.nested = nested
         self.state = State(loop)
-        self.users = graph.users()
-        self.owned = self._owned(sharing.free)
+        users = graph.users()
+        self.owned = self._owned(users, sharing.free)
         self.classes = Classes(self.owned)
-        self.collector = Collector(self.state, graph, self.users, self.owned)
+        self.collector = Collector(self.state, graph, users, self.owned)
+        work = Work(self.state, graph, self.classes, nested)
+        self.chooser = Chooser(self.state, self.classes, work, sharing)
         self.collect = collect
-        self.sharing = sharing
+        self.refused: dict[Instruction, str] = {}
 
-    def _owned(self, free: int) -> dict[Node, None]:
+    def _owned(self, users: Mapping[Node, list[Node]], free: int) -> dict[Node, None]:
         """The nodes that are not free."""
         state = self.state
         changing = [number for number in range(state.count) if number not in state.invariant]
@@ -95,7 +120,7 @@ class _Finder:
                 for parameter in (state.parameter, state.condition.parameters[0])
                 for number in sorted(leaves)
             ]
-            owned = reached(self.users, starts)
+            owned = reached(users, starts)
             more = {number for number in changing if (state.body.root, number) in owned}
             if more <= leaves:
                 return owned
@@ -120,68 +145,112 @@ class _Finder:
 
     def find(self) -> ParallelLoop:
         self._tie()
-        chooser = Chooser(
-            self.state, self.classes, Work(self.state, self.graph, self.classes), self.sharing
-        )
-        spared: dict[Instruction, None] = {}
-        refused: dict[Instruction, str] = {}
+        # What does not mix if the axes turn out to be right for it, until they do not.
+        spared = dict(self._stopping_inside())
+        asking = self._asking()
+        collectable: dict[Instruction, None] = {}
         if self.collect:
-            spared = dict.fromkeys(self.collector.candidates)
-            refused = dict(self.collector.refused)
+            collectable = dict.fromkeys(self.collector.candidates)
+            self.refused.update(self.collector.refused)
         while True:
-            mixed = self.classes.mixed(spared)
-            choice = chooser.choose(mixed, self.collector.collected(spared).after)
-            collected = self._collected(spared, [one.key for one in choice.axes])
-            if not collected.refused:
-                break
+            every = (*asking, *collectable)
+            mixed = self.classes.mixed(spared | {one: _all_dims(one) for one in every})
+            choice = self.chooser.choose(mixed, self.collector.collected(collectable).after)
+            collected = self._collected(collectable, [one.key for one in choice.axes])
             for one, why in collected.refused.items():
-                del spared[one]
-                refused[one] = why
-        return self._answer({**choice.left, **mixed}, choice.axes, collected, refused)
+                del collectable[one]
+                self.refused[one] = why
+            if collected.refused:
+                continue
+            owned = self._owned_axes(choice.axes)
+            trips = self._trips(owned, asking)
+            if trips is not None:
+                return self._answer({**choice.left, **mixed}, choice.axes, collected, owned, trips)
+            asking = []
 
-    def _collected(self, spared: Collection[Instruction], axes: Collection[Dim]) -> Collected:
-        """What is collected of ``spared``; a reduce over a part of the axes is not."""
+    def _stopping_inside(self) -> Iterator[tuple[Instruction, frozenset[int]]]:
+        """Reduces in conditions of loops inside, whose units stop each by itself, and over what."""
+        for inner in self.nested.values():
+            for reduce in inner.trips.reduces:
+                axes = inner.owned[reduce.operands[0], 0]
+                yield reduce, frozenset(dim for dim, axis in enumerate(axes) if axis is not None)
+
+    def _asking(self) -> list[Instruction]:
+        """Reduces in the condition."""
+        if self.state.bounds.exact is not None:
+            return []
+        return [
+            one
+            for one in self.graph.ops
+            if one.opcode == "reduce" and one.computation is self.state.condition
+        ]
+
+    def _collected(self, candidates: Collection[Instruction], axes: Collection[Dim]) -> Collected:
+        """What is collected of the candidates; a reduce over a part of the axes is not."""
         over: list[Instruction] = []
         refused: dict[Instruction, str] = {}
-        for reduce in spared:
-            dims = range(reduce.operands[0].array.rank)
-            along = {dim: self.classes.of((reduce.operands[0], 0), dim) for dim in dims}
-            reduced = {along[dim] for dim in reduce.attributes["dimensions"]}
-            if not reduced.isdisjoint(axes):
-                if reduced.issuperset(axes):
-                    over.append(reduce)
-                else:
-                    refused[reduce] = "other axes are left"
+        for reduce in candidates:
+            dims = reduce.attributes["dimensions"]
+            reduced = {self.classes.of((reduce.operands[0], 0), dim) for dim in dims}
+            if reduced.issuperset(axes) and axes:
+                over.append(reduce)
+            elif not reduced.isdisjoint(axes):
+                refused[reduce] = "other axes are left"
         found = self.collector.collected(over)
         return Collected(found.reduces, found.after, {**found.refused, **refused})
+
+    def _owned_axes(self, axes: Sequence[Axis]) -> dict[Node, Axes]:
+        numbers = {one.key: number for number, one in enumerate(axes)}
+        return {
+            node: tuple(
+                numbers.get(self.classes.of(node, dim)) if size != 1 else None
+                for dim, size in enumerate(shape_of(node).dims)
+            )
+            for node in self.owned
+        }
+
+    def _trips(self, owned: Mapping[Node, Axes], asking: Collection[Instruction]) -> Trips | None:
+        """How long it runs; None where units cannot stop by themselves."""
+        bounds = self.state.bounds
+        if bounds.exact is not None:
+            return Trips("known", bounds.exact, bounds.exact)
+        over = [one for one in asking if any(axis is not None for axis in _of(owned, one))]
+        if over:
+            found = rest(self.state, owned)
+            if not found.problem:
+                return Trips("element", None, bounds.most, found.own, found.reduces)
+            self.refused.update((one, found.problem) for one in over)
+            return None
+        words = [why for one, why in self.refused.items() if self._is_asked(one)]
+        return Trips(
+            "gathered" if words else "scalar", None, bounds.most, words="; ".join(words[:1])
+        )
+
+    def _is_asked(self, reduce: Instruction) -> bool:
+        return reduce.computation is self.state.condition
 
     def _answer(
         self,
         mixed: Mixed,
-        axes: tuple[Axis, ...],
+        axes: Sequence[Axis],
         collected: Collected,
-        refused: dict[Instruction, str],
+        owned: Mapping[Node, Axes],
+        trips: Trips,
     ) -> ParallelLoop:
-        numbers = {one.key: number for number, one in enumerate(axes)}
-        owned: dict[Node, Axes] = {}
-        for node in self.owned:
-            owned[node] = tuple(
-                numbers.get(self.classes.of(node, dim)) if size != 1 else None
-                for dim, size in enumerate(shape_of(node).dims)
-            )
         return ParallelLoop(
             self.state.loop,
             tuple(one.size for one in axes),
             tuple(self._carried(number, owned) for number in range(self.state.count)),
             owned,
-            self._trips(owned),
-            tuple(self._mixing(mixed, refused)),
+            trips,
+            tuple(self._mixing(mixed)),
             collected.reduces,
             collected.after,
             self.state.counters,
+            self.nested,
         )
 
-    def _mixing(self, mixed: Mixed, refused: dict[Instruction, str]) -> list[Mixing]:
+    def _mixing(self, mixed: Mixed) -> list[Mixing]:
         """What a user should look at: what keeps a large dimension of the state local comes first."""
         sizes: dict[Dim, int] = defaultdict(int)
         state = self.state
@@ -194,13 +263,13 @@ class _Finder:
         found: dict[Mixing, None] = {}
         for key in sorted(mixed, key=lambda key: -sizes[key]):
             mixing = mixed[key]
-            why = refused.get(mixing.instruction)
+            why = self.refused.get(mixing.instruction)
             if mixing.instruction in updates:
                 continue
             found[Mixing(mixing.instruction, f"{mixing.words}; {why}") if why else mixing] = None
         return list(found)
 
-    def _carried(self, number: int, owned: dict[Node, Axes]) -> Carried:
+    def _carried(self, number: int, owned: Mapping[Node, Axes]) -> Carried:
         node = self.state.parameter, number
         shape = shape_of(node)
         nowhere: Axes = (None,) * shape.rank
@@ -213,10 +282,12 @@ class _Finder:
         role: Role = "owned" if any(axis is not None for axis in axes) else "uniform"
         return Carried(number, shape, role, axes)
 
-    def _trips(self, owned: dict[Node, Axes]) -> Trips:
-        bounds = self.state.bounds
-        if bounds.exact is not None:
-            return Trips("known", bounds.exact, bounds.exact)
-        if (self.state.condition.root, 0) in owned:
-            return Trips("gathered", None, bounds.most)
-        return Trips("scalar", None, bounds.most)
+
+def _all_dims(one: Instruction) -> range:
+    return range(one.operands[0].array.rank)
+
+
+def _of(owned: Mapping[Node, Axes], one: Instruction) -> Axes:
+    """The axes of what a reduce reduces."""
+    axes = owned.get((one.operands[0], 0), ())
+    return tuple(axes[dim] for dim in one.attributes["dimensions"]) if axes else ()

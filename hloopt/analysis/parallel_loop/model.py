@@ -96,14 +96,21 @@ class Trips:
            it does not, nothing the unit owns changes any more;
            gathered: the condition reads what units own (``reduce`` over an axis in the condition): only a
            block that holds that whole axis can tell
-    count  the exact count, or None
-    most   an upper bound, or None
+    count   the exact count, or None
+    most    an upper bound, or None
+    reduces element: the reduces of the condition that a unit takes over its own elements alone (its part
+            of their operands); with them the condition is the unit's own
+    own     element: the one pred that a unit has in the operand of the one reduce, where the condition is
+            the ``or`` of that and no more
+    words   gathered: why units cannot stop by themselves
     """
 
     kind: Literal["known", "scalar", "element", "gathered"]
     count: int | None = None
     most: int | None = None
     own: Instruction | None = None
+    reduces: tuple[Instruction, ...] = ()
+    words: str = ""
 
 
 @dataclass(frozen=True, eq=False)
@@ -124,6 +131,8 @@ class ParallelLoop:
                collected results, and otherwise only what is the same before and after the loop: constants,
                invariant elements, ``counters``, and what is computed from them; the parts that the
                dynamic-update-slices write do not overlap
+    nested     loops inside, each with its own axes, which need not be those of this one (no reduces are
+               collected in them)
     counters   scalar elements of the state that are ``first + t * step`` in trip t, counted from 0
     obstacle   why it can be no kernel at all, whatever the axes; None where it can
     """
@@ -137,6 +146,7 @@ class ParallelLoop:
     collected: tuple[Instruction, ...] = ()
     after: frozenset[Instruction] = frozenset()
     counters: Mapping[int, Affine] = field(default_factory=dict)
+    nested: Mapping[Instruction, ParallelLoop] = field(default_factory=dict)
     obstacle: Mixing | None = None
 
     @property

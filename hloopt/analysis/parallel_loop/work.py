@@ -16,7 +16,7 @@ from typing import Final
 from hloopt.analysis.cost import instruction_cost
 from hloopt.analysis.parallel_loop.classes import Classes, Dim
 from hloopt.analysis.parallel_loop.edges import Graph, entered, nodes_of, shape_of
-from hloopt.analysis.parallel_loop.model import Node
+from hloopt.analysis.parallel_loop.model import Node, ParallelLoop
 from hloopt.analysis.parallel_loop.state import State
 from hloopt.analysis.trip_count import trip_count
 from hloopt.ir import Computation, Instruction
@@ -60,7 +60,14 @@ class Shared:
 class Work:
     """Answers for one loop."""
 
-    def __init__(self, state: State, graph: Graph, classes: Classes) -> None:
+    def __init__(
+        self,
+        state: State,
+        graph: Graph,
+        classes: Classes,
+        nested: Mapping[Instruction, ParallelLoop],
+    ) -> None:
+        self.nested = nested
         self.graph = graph
         self.classes = classes
         self.state = state
@@ -113,7 +120,7 @@ class Work:
         return float(count)
 
     def _needed(self, sizes: Mapping[Dim, int]) -> dict[Node, float]:
-        """Elements that a unit computes of each value; of nested loops, all that it may have."""
+        """Elements that a unit computes of each value."""
         found: dict[Node, float] = defaultdict(float)
 
         def ask(node: Node, count: float) -> None:
@@ -125,10 +132,11 @@ class Work:
         ask((self.state.condition.root, 0), 1.0)
         for one in reversed(self.graph.order):
             pairs = self.graph.pairs[one]
+            inner = self._inner(one, found) if one.opcode == "while" else {}
             for source, target in reversed(pairs):
-                ask(source, self._local(target, sizes) if one.opcode == "while" else found[target])
+                ask(source, inner[target[1]] if inner else found[target])
             if one.opcode == "while":
-                ask((one.attributes["condition"].root, 0), 1.0)
+                ask((one.attributes["condition"].root, 0), max(inner.values(), default=1.0))
             elif one.opcode == "conditional":
                 ask((one.operands[0], 0), 1.0)
             if pairs:
@@ -138,6 +146,20 @@ class Work:
                 for node in nodes_of(operand):
                     ask(node, self._asked(one, number, node, wanted, sizes))
         return found
+
+    def _inner(self, loop: Instruction, found: Mapping[Node, float]) -> dict[int, float]:
+        """Elements that are needed of the state of a loop inside: of so many of its own units, all."""
+        carried = self.nested[loop].carried
+        units = max(
+            found.get((loop, one.number), 0.0) / max(1, one.local_elements)
+            for one in carried
+        )  # fmt: skip
+        return {
+            one.number: units * one.local_elements
+            if one.role == "owned"
+            else float(one.shape.elements)
+            for one in carried
+        }
 
     def _asked(
         self, one: Instruction, number: int, node: Node, wanted: float, sizes: Mapping[Dim, int]
