@@ -34,6 +34,8 @@ class ConcatRemoval(Pass):
     convolutions, sorts and gathers of a concatenate, which need the whole.
 
     pieces      the most pieces of one array
+    growth      the most instructions that a region may add.  A stencil in a loop turns its grid by one element in
+                every trip, which cuts it into rows, and those into elements, until nothing is left of it
     fast_math   whether partial results of a reduce of floating-point numbers may be combined
     """
 
@@ -53,11 +55,14 @@ ENTRY main {
 """
 
     pieces: int = 32
+    growth: int = 512
     fast_math: bool = False
 
     def __post_init__(self) -> None:
         if self.pieces < 2:
             raise UsageError(f"{self.name}: pieces is at least 2")
+        if self.growth < 1:
+            raise UsageError(f"{self.name}: growth is at least 1")
 
     def run(self, module: Module, log: PassLog) -> bool:
         """Rewrite regions until none saves anything; each round lowers the bytes that are moved."""
@@ -66,7 +71,8 @@ ENTRY main {
             good, together = 0, Region()
             regions = find_regions(module, self.pieces, fast_math=self.fast_math)
             for region in regions:
-                if region.cost < region.saved and log.allows():
+                is_worth_it = region.cost < region.saved and region.growth <= self.growth
+                if is_worth_it and log.allows():
                     log.hit(_STEP, region.seed, _balance(region))
                     together.add(region)
                     good += 1
@@ -80,7 +86,11 @@ ENTRY main {
     def tell(self, regions: list[Region], log: PassLog) -> None:
         """Why the remaining regions stay as they are."""
         for region in regions:
-            log.miss(_STEP, region.seed, f"{_balance(region)}: it must save more than it costs")
+            if region.growth > self.growth:
+                why = f"it adds {region.growth} instructions: growth allows {self.growth}"
+            else:
+                why = f"{_balance(region)}: it must save more than it costs"
+            log.miss(_STEP, region.seed, why)
 
 
 def _balance(region: Region) -> str:

@@ -45,6 +45,15 @@ class Region:
         self.whole |= other.whole
 
     @property
+    def growth(self) -> int:
+        """Instructions that are there afterwards and were not before: one for each piece but the first."""
+        return sum(
+            len(split.bounds) - 2
+            for node, split in self.nodes.items()
+            if isinstance(node, Instruction)
+        )
+
+    @property
     def seed(self) -> Instruction:
         """The instruction the region is named after: its first concatenate."""
         members = [node for node in self.nodes if isinstance(node, Instruction)]
