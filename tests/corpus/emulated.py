@@ -28,7 +28,7 @@ from hloopt.runtime.kernel_check import CheckedProgram, Finding
 from records import record_of, spread
 from support import Recorded, mismatch
 
-__all__ = ["EMULATED_STAGES", "LOOKED_AT", "examine_kernels"]
+__all__ = ["EMULATED_STAGES", "LOOKED_AT", "agrees", "examine_kernels", "examined"]
 
 EMULATED_STAGES = tuple(
     f"{stage}{suffix}"
@@ -49,12 +49,12 @@ def examine_kernels(path: Path, stages: tuple[str, ...]) -> Outcome:
     for suffix in ("", "_o2"):
         if f"planned{suffix}" in stages:
             subject = hloopt.optimize(module, "O2") if suffix else module
-            for stage, answer in _examined(module, subject, record):
+            for stage, answer in examined(module, subject, record):
                 outcome[f"{stage}{suffix}"] = answer
     return outcome
 
 
-def _examined(given: Any, module: Any, record: Recorded | None) -> Any:
+def examined(given: Any, module: Any, record: Recorded | None) -> Any:
     stage = "planned"
     try:
         prepared = prepare(module)
@@ -74,7 +74,7 @@ def _examined(given: Any, module: Any, record: Recorded | None) -> Any:
             _ordered(prepared, inputs, results)
         yield stage, "ok"
         stage = "agrees"
-        _agrees(given, record, results)
+        agrees(given, record, results)
         yield stage, "ok"
     except UnsupportedError as error:
         yield stage, f"refused: {_first_line(error)}; {'; '.join(error.notes)}"
@@ -116,7 +116,7 @@ def _explain(findings: list[Finding]) -> None:
             raise AssertionError(str(finding))
 
 
-def _agrees(given: Any, record: Recorded, results: list[Any]) -> None:
+def agrees(given: Any, record: Recorded, results: list[Any]) -> None:
     difference = mismatch(results, record)
     if not difference:
         return

@@ -53,6 +53,7 @@ REFUSED_STAGES = ("refused", "reason", "allowed")
 PARTITION_STAGES = ("fused", "same", "kernels", "common")
 
 _OF = re.compile(r"(?:ok|failed): (\d+) of (\d+)")
+_TOLD = re.compile(r"told: (\d+)")
 _BESIDE = re.compile(r"(?:ok|failed): ours (\d+), theirs (\d+)")
 
 Outcome: TypeAlias = dict[str, str]
@@ -74,10 +75,14 @@ def examine_fusion(path: Path, stages: tuple[str, ...]) -> Outcome:
 
 
 def sums(answers: Iterable[str]) -> dict[str, int]:
-    """What the answers of a stage come to: ``ok`` and ``of``, or ``ours`` and ``theirs``; nothing without counts."""
+    """What the answers of a stage come to: ``ok`` and ``of``, ``ours`` and ``theirs``, or ``loops``; nothing without counts."""
     found: dict[str, int] = {}
     for answer in answers:
-        for pattern, names in ((_OF, ("ok", "of")), (_BESIDE, ("ours", "theirs"))):
+        for pattern, names in (
+            (_OF, ("ok", "of")),
+            (_BESIDE, ("ours", "theirs")),
+            (_TOLD, ("loops",)),
+        ):
             counted = pattern.fullmatch(answer)
             for name, number in zip(names, counted.groups() if counted else (), strict=False):
                 found[name] = found.get(name, 0) + int(number)

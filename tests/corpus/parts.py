@@ -17,6 +17,7 @@ from fusion_stages import (
     REFUSED_STAGES,
     TIMES_STAGES,
 )
+from loop_stages import LOOP_STAGES, has_loop
 from memory import LARGE
 from records import WEAK, flags
 from stages import GOLDEN_STAGES, READING_STAGES, REFUSAL_STAGES, RESULT_STAGES, TEXT_STAGES
@@ -52,6 +53,7 @@ def tasks(corpus: Path, xla: bool) -> list[Task]:
     return [
         *_dumps(corpus, xla),
         *_fusion(corpus / "jax"),
+        *_loops(corpus / "jax"),
         *_models(corpus, xla),
         *_tests(corpus, xla),
     ]
@@ -94,6 +96,13 @@ def _fusion(folder: Path) -> Iterator[Task]:
             yield Task("fusion.refusals", log, REFUSED_STAGES, others=(before,))
         if after.exists():
             yield Task("fusion.partition", before, PARTITION_STAGES, others=(after,))
+
+
+def _loops(folder: Path) -> Iterator[Task]:
+    """What XLA was given that has loops."""
+    for path in sorted(folder.glob("*.before.hlo")):
+        if has_loop(path):
+            yield Task("loops", path, LOOP_STAGES)
 
 
 def _before(path: Path, xla: bool) -> tuple[str, ...]:

@@ -60,7 +60,7 @@ def package_key() -> str:
         HERE / f"{name}.py"
         for name in (
             "beside", "compiled", "emulated", "explanations", "fusion_beside", "fusion_stages", "fusion_times",
-            "judge", "memory", "records", "reread", "stages",
+            "judge", "loop_stages", "memory", "records", "reread", "stages",
         )
     ]  # fmt: skip
     shared = [HERE.parent / f"{name}.py" for name in ("graphs", "support")]
@@ -312,7 +312,7 @@ def main() -> int:
         for part, files in sorted(results.items())
         for name, outcome in sorted(files.items())
         for stage, answer in outcome.items()
-        if answer.split(":")[0] != "ok"
+        if answer.split(":")[0] not in ("ok", "told")
     ]
     failures += [f"damaged text {index}: {what}" for index, what in broken["broken"].items()]
     failures.sort(key=lambda line: bool(_excused(line)))

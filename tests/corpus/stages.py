@@ -45,6 +45,7 @@ from hloopt.ir.build import clone_module
 from hloopt.pipelines import PASSES, parse_pipeline
 from hloopt.verify import violations
 from judge import check_place, round_trip
+from loop_stages import LOOP_STAGES, examine_loops
 from records import record_of, spread
 from support import Recorded, mismatch
 
@@ -76,6 +77,8 @@ def examine(
     outcome: Outcome = {}
     if "planned" in stages:
         return examine_kernels(path, stages)
+    if stages == LOOP_STAGES:
+        return examine_loops(path)
     if stages in FUSION_STAGES:
         return examine_fusion(path, stages)
     if "answered" in stages:
