@@ -48,6 +48,8 @@ class Item:
     lanes   of a fold: neighbouring threads for each result, a power of two up to a warp, or 0 for all of the
             block, each of which has the results afterwards
     inner   the loop
+    guarded whether it is left out where the branch it stands in is not taken: a loop, and what reads of one;
+            other branches' values are computed whether they are wanted or not
     """
 
     kind: Literal["map", "fold", "sort", "loop"]
@@ -55,6 +57,7 @@ class Item:
     stage: int = 0
     lanes: int = 1
     inner: Trip | None = None
+    guarded: bool = False
 
     @property
     def instruction(self) -> Instruction:
@@ -364,6 +367,8 @@ class _Planner:
         self, trip: Trip, order: list[Value], reached: dict[Value, dict[Value, bool]]
     ) -> None:
         mine = {item: self._item_reads(item, reached) for item in trip.items}
+        for item in trip.items:
+            self._guard(item, mine[item])
         depth = len(trip.path)
         for item in trip.items:
             if item.values[0].path[depth][1] == CONDITION:
@@ -374,6 +379,15 @@ class _Planner:
             if item.values[0].path[depth][1] == BODY:
                 item.stage = self._behind(mine[item], trip.decides)
         trip.items.sort(key=lambda item: item.stage)
+
+    def _guard(self, item: Item, reads: dict[Value, bool]) -> None:
+        if not self.flow.guards(item.values[0]):
+            return
+        item.guarded = item.kind == "loop" or any(
+            self.stored[value].guarded for value in reads if value in self.stored
+        )
+        if item.guarded and item.kind == "fold" and not item.lanes:
+            item.lanes = WARP_SIZE  # all threads would have the result, or none
 
     def _item_reads(self, item: Item, reached: dict[Value, dict[Value, bool]]) -> dict[Value, bool]:
         found: dict[Value, bool] = {}

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from math import prod
 
 from hloopt.analysis.index import Index, Symbol, delinearize
 from hloopt.analysis.parallel_loop import Axes, Carried, parallel_loop
@@ -41,6 +42,7 @@ class _Work:
     dims: tuple[int, ...]
     store: Callable[[int, Index, tuple[Index, ...], str], None]
     is_register: bool = False
+    guard: str = ""
 
 
 @dataclass(eq=False)
@@ -308,7 +310,7 @@ class BlockLoop:
                 work.append(_Work(state.next, axes, dims, store, is_register))
         self._compute(work, trip, running)
         for item in items:
-            with self._guarded(item):
+            with self.threads.storing("" if item.kind == "map" else self._guard(item)):
                 if item.kind == "fold":
                     self.folding.write(item, running.now)
                 elif item.kind == "sort":
@@ -321,17 +323,16 @@ class BlockLoop:
     def _mapped(self, item: Item) -> tuple[Value, ...]:
         return item.values if item.kind == "map" else ()
 
-    @contextmanager
-    def _guarded(self, item: Item) -> Iterator[None]:
-        """A block that runs where the branches that an item stands in do: all threads agree on that."""
+    def _guard(self, item: Item) -> str:
+        """The test that an item is wanted, which all threads agree on; nothing where it always is."""
         tests = []
-        for guard, instruction, number in self.flow.guards(item.values[0]):
-            count = len(branches(instruction))
-            chosen = branch_tests(instruction.operands[0], self.value(guard), count)
-            before = [f"!({test})" for test in chosen[:number]]
-            tests.append(" && ".join([*before, *chosen[number : number + 1]]))
-        with self.threads.storing(" && ".join(test for test in tests if test)):
-            yield
+        if item.guarded:
+            for guard, instruction, number in self.flow.guards(item.values[0]):
+                count = len(branches(instruction))
+                chosen = branch_tests(instruction.operands[0], self.value(guard), count)
+                tests += [f"!({test})" for test in chosen[:number]]
+                tests += chosen[number : number + 1]
+        return " && ".join(tests)
 
     def _map(self, trip: Trip, item: Item, value: Value) -> _Work:
         alias = next((state for state in trip.states if state.alias and state.next == value), None)
@@ -342,7 +343,8 @@ class BlockLoop:
         def store(slot: int, local: Index, index: tuple[Index, ...], name: str) -> None:
             self.e.scope.line(f"{array.at(local)} = {name};")
 
-        return _Work(value, self.flow.axes(value), self.flow.local(value), store)
+        axes, dims = self.flow.axes(value), self.flow.local(value)
+        return _Work(value, axes, dims, store, guard=self._guard(item))
 
     def _known(self, item: Item) -> None:
         """From now on an item's values are read where they are stored."""
@@ -393,29 +395,36 @@ class BlockLoop:
         self, work: list[_Work], trip: Trip | None = None, running: _Running | None = None
     ) -> None:
         """Compute elements: values of the same local size together, all before any is stored."""
-        groups: dict[tuple[int, ...], list[_Work]] = {}
+        groups: dict[tuple[str, tuple[int, ...]], list[_Work]] = {}
         for one in work:
-            groups.setdefault(one.dims, []).append(one)
-        for dims, group in groups.items():
-            size = 1
-            for dim in dims:
-                size *= dim
-            for slot, local, test in self.threads.each(size):
-                if trip is not None and running is not None:
-                    self._remember(trip, running, dims, slot, local)
-                names = []
-                for one in group:
-                    index = full_index(one.axes, self.unit, delinearize(local, dims))
-                    names.append((one, index, self.value(one.value, index)))
-                # A name may be a register that is set here.
-                names = [(one, index, self._copied(one, name, names)) for one, index, name in names]
+            groups.setdefault((one.guard, one.dims), []).append(one)
+        for (guard, dims), group in groups.items():
+            with self.threads.storing(guard):
+                self._compute_group(group, dims, trip, running)
+
+    def _compute_group(
+        self,
+        group: list[_Work],
+        dims: tuple[int, ...],
+        trip: Trip | None,
+        running: _Running | None,
+    ) -> None:
+        for slot, local, test in self.threads.each(prod(dims)):
+            if trip is not None and running is not None:
+                self._remember(trip, running, dims, slot, local)
+            names = []
+            for one in group:
+                index = full_index(one.axes, self.unit, delinearize(local, dims))
+                names.append((one, index, self.value(one.value, index)))
+            # A name may be a register that is set here.
+            names = [(one, index, self._copied(one, name, names)) for one, index, name in names]
+            for one, index, name in names:
+                if one.is_register:
+                    one.store(slot, local, index, name)
+            with self.threads.storing(test):
                 for one, index, name in names:
-                    if one.is_register:
+                    if not one.is_register:
                         one.store(slot, local, index, name)
-                with self.threads.storing(test):
-                    for one, index, name in names:
-                        if not one.is_register:
-                            one.store(slot, local, index, name)
 
     def _copied(
         self, one: _Work, name: str, others: Sequence[tuple[_Work, tuple[Index, ...], str]]
