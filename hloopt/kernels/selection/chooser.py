@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from hloopt.analysis.custom_fusion import custom_name
 from hloopt.analysis.region import region_of
 from hloopt.errors import UsageError
 from hloopt.ir import Instruction, Module
@@ -84,6 +85,7 @@ class Chooser:
                 or self._locked(instruction, found)
                 or self._ruled(self.rule, instruction, found)
                 or self._written(instruction, found)
+                or _named(instruction, found)
                 or self._ruled(self.selector, instruction, found)
                 or _by_rules(found)
             )
@@ -244,6 +246,16 @@ def _unknown(name: str, names: Sequence[str]) -> str:
     hint = did_you_mean(name, names)
     listed = "; hloopt kernels --list has them all"
     return f"no kernel is called '{name}'" + (listed if hint.startswith("; near") else hint)
+
+
+def _named(instruction: Instruction, found: Sequence[Candidate]) -> _Picked | None:
+    """By the name of its kernel that a custom fusion has: the pass that made it has weighed others."""
+    name = custom_name(instruction)
+    if not any(entry.name == name and entry.ok for entry in found):
+        return None
+    picked = _take(found, name, {}, "backend_config", "the fusion was made for it")
+    assert isinstance(picked, _Picked), "its own tile suits it"
+    return picked
 
 
 def _take(found: Sequence[Candidate], name: str, tile: Tile, by: str, reason: str) -> _Picked | str:

@@ -30,7 +30,7 @@ class KernelSelection(Limits, Pass):
 
     Those of the entry and of control flow; bitcasts, tuples and constants need none.  An instruction for
     which nothing fits is left alone: planning refuses it by name.  Who decides, in this order: kernel, lock,
-    rule, what is written already, selector.
+    rule, what is written already, the name in a custom fusion, selector.
 
     selector   rules: the first in order of preference that fits and is wanted, else the cheapest; cost: the
                cheapest by estimate; or the name of an installed selector

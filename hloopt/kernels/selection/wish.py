@@ -9,6 +9,7 @@ import re
 from dataclasses import dataclass
 
 from hloopt.analysis.hero import find_hero, roots
+from hloopt.analysis.parallel_loop import fused_loop
 from hloopt.errors import UsageError
 from hloopt.ir import Instruction
 from hloopt.kernels.spec import Tile
@@ -39,9 +40,15 @@ class Wish:
         return self.named.names_one
 
     def matches(self, instruction: Instruction) -> bool:
-        """Whether an instruction is meant; ``op:`` means fusions with such a hero, too."""
+        """Whether an instruction is meant; ``op:`` means fusions with such a hero, too.
+
+        A loop that is one kernel is meant by what means its ``while``.
+        """
         if self.named.matches(instruction):
             return True
+        loop = fused_loop(instruction)
+        if loop is not None:
+            return self.named.matches(loop.loop)
         if instruction.opcode != "fusion" or not self.named.text.startswith("op:"):
             return False
         heroes = {find_hero(root).opcode for root in roots(instruction.attributes["calls"])}
