@@ -9,17 +9,19 @@ from math import prod
 from typing import Final
 
 from hloopt.analysis.parallel_loop.edges import leaf_count, shape_of
-from hloopt.analysis.parallel_loop.find import parallel_loop
 from hloopt.analysis.parallel_loop.model import Carried, Node, ParallelLoop
 from hloopt.analysis.parallel_loop.state import State
 from hloopt.ir import Computation, Instruction
 from hloopt.types import ArrayShape, DotDims
 
-__all__ = ["UNROLLED", "ThreadPlan"]
+__all__ = ["HOISTED", "UNROLLED", "ThreadPlan"]
 
 UNROLLED: Final = 16
 """So many local elements at most are written out one by one and are in registers; more are in arrays that loops
 go through."""
+
+HOISTED: Final = 32
+"""So many elements of what a loop only reads are read before it, and kept, at most."""
 
 _REPEATED: Final = 32
 """Operations that storing a value must save a unit in each trip."""
@@ -145,7 +147,7 @@ class ThreadPlan:
     @cached_property
     def registers(self) -> int:
         """32-bit values that are alive at once at most, about: state, next state, what is computed from it."""
-        return _POINTERS + self._kept + self._alive
+        return _POINTERS + self._kept + self._read + self._alive
 
     @cached_property
     def local_bytes(self) -> int:
@@ -176,6 +178,16 @@ class ThreadPlan:
             for carried in self._changing
             if carried.local_elements <= UNROLLED
         )
+
+    @cached_property
+    def _read(self) -> int:
+        """Of small arrays that the loop only reads, which are read once."""
+        small = (
+            carried.shape.elements
+            for carried in self.parallel.carried
+            if carried.role == "invariant" and carried.shape.elements <= HOISTED
+        )
+        return min(sum(small), HOISTED)
 
     @cached_property
     def _alive(self) -> int:
@@ -229,8 +241,8 @@ class ThreadPlan:
     @cached_property
     def inner(self) -> tuple[ThreadPlan, ...]:
         """The loops of the body."""
-        loops = (one for one in self._body if one.opcode == "while")
-        return tuple(ThreadPlan(parallel_loop(one, collect=False)) for one in loops)
+        nested = self.parallel.nested
+        return tuple(ThreadPlan(nested[one]) for one in self._body if one in nested)
 
 
 _POINTERS: Final = 16

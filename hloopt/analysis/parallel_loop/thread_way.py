@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Final
 
 from hloopt.analysis.parallel_loop.find import parallel_loop
@@ -27,39 +28,35 @@ def thread_way(loop: Instruction, target: Target) -> Way:
     """How a ``while`` would run by a thread for each unit."""
     parallel = parallel_loop(loop, collect=True)
     if parallel.obstacle is not None:
-        return Way("thread", parallel, parallel.obstacle.words)
+        return Way("thread", parallel, parallel.obstacle.words, code="op")
     plan = ThreadPlan(parallel)
-    return Way(
+    way = Way(
         "thread",
         parallel,
-        _problem(plan),
         registers=plan.registers,
         stored=tuple((value, 0) for value in plan.stored),
     )
-
-
-def _problem(plan: ThreadPlan) -> str:
-    parallel = plan.parallel
-    for reduce in parallel.collected:
-        if any(axis is not None for axis in parallel.owned.get((reduce, 0), ())):
-            return f"reduce {reduce.name} is over some of the axes of the units only"
+    if parallel.trips.kind == "gathered" and parallel.units > 1:
+        words = f"the condition of {loop.name} reads all {parallel.units} units, a thread has one"
+        return replace(way, problem=words, code="gathered-condition")
+    limits = (
+        (plan.local_bytes, MOST_LOCAL_BYTES, "bytes in arrays of its own"),
+        (plan.registers, MOST_REGISTERS, "registers, as estimated"),
+    )
+    for actual, limit, what in limits:
+        if actual > limit:
+            words = (
+                f"a unit takes {actual} {what}, a thread has {limit} at most{_because(parallel)}"
+            )
+            code = "mixes" if parallel.mixing else "state-too-large"
+            return replace(way, problem=words, code=code, limit=limit, actual=actual)
     parts = _part_bytes(parallel)
     if parts > MOST_PART_BYTES:
-        return (
-            f"its warps leave {parts} bytes of reduces over units, at most {MOST_PART_BYTES} are kept until"
-            " the loop is done"
+        words = f"its warps leave {parts} bytes of reduces over units, {MOST_PART_BYTES} at most"
+        return replace(
+            way, problem=words, code="state-too-large", limit=MOST_PART_BYTES, actual=parts
         )
-    if plan.local_bytes > MOST_LOCAL_BYTES:
-        return (
-            f"a unit keeps {plan.local_bytes} bytes in arrays, a thread {MOST_LOCAL_BYTES} at most"
-            f"{_because(parallel)}"
-        )
-    if plan.registers > MOST_REGISTERS:
-        return (
-            f"a unit takes about {plan.registers} registers, a thread has {MOST_REGISTERS} for it"
-            f"{_because(parallel)}"
-        )
-    return ""
+    return way
 
 
 def _because(parallel: ParallelLoop) -> str:

@@ -9,7 +9,7 @@ from typing import Final, TypeAlias
 
 from hloopt.analysis.index import Index
 from hloopt.analysis.parallel_loop import Axes, Carried, ParallelLoop
-from hloopt.analysis.parallel_loop.thread_plan import UNROLLED, ThreadPlan
+from hloopt.analysis.parallel_loop.thread_plan import HOISTED, UNROLLED, ThreadPlan
 from hloopt.codegen.elements import At, Elements, Emission, Frame, each, every
 from hloopt.codegen.loops.ahead import Ahead
 from hloopt.codegen.loops.counting import Counting
@@ -18,10 +18,7 @@ from hloopt.codegen.scalars import literal
 from hloopt.codegen.scope import Scope
 from hloopt.ir import Computation, Instruction
 
-__all__ = ["HOISTED", "Asking", "Local", "Running"]
-
-HOISTED: Final = 32
-"""So many elements of what a loop only reads are read before it, and kept, at most."""
+__all__ = ["Asking", "Local", "Running"]
 
 _REGISTERS: Final = 64
 """Arrays of so many elements at most may be in registers, if all loops over them are unrolled."""
@@ -59,6 +56,7 @@ class Running:
         self.condition: Computation = self.loop.loop.attributes["condition"]
         self.counting = Counting(self.loop, self.e.loads.index_type)
         self.e.owned.update(self.loop.owned)
+        self.e.loops.update(self.loop.nested)
         self.plan = ThreadPlan(self.loop)
 
     def run(self, stream: Callable[[], Asking] | None = None) -> Asking:

@@ -6,11 +6,19 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Final
 
-from hloopt.analysis.parallel_loop import FusedLoop, ParallelLoop, Way, fused_loop, parallel_loop
+from hloopt.analysis.parallel_loop import (
+    FusedLoop,
+    ParallelLoop,
+    Way,
+    fused_loop,
+    parallel_loop,
+    ways,
+)
 from hloopt.analysis.parallel_loop.coverage import writes_all
 from hloopt.analysis.parallel_loop.thread_way import thread_way
 from hloopt.analysis.reduction import WARP_SIZE
 from hloopt.analysis.region import Region
+from hloopt.cost_models.loop_time import better_way, loop_time
 from hloopt.errors import UsageError
 from hloopt.ir import Instruction
 from hloopt.kernels.elemental import elemental_problem
@@ -62,6 +70,8 @@ def _fits(site: Site) -> Verdict:
         return NO("it is not the fusion of one loop")
     if way.problem:
         return NO(way.problem)
+    if not way.parallel.units:
+        return NO("it has no units: a dimension along its axes is empty")
     for result in site.region.results:
         if result.shape.dtype.bits < 8:
             return NO(f"elements of {result.shape.dtype.name} share bytes with their neighbours")
@@ -70,7 +80,16 @@ def _fits(site: Site) -> Verdict:
 
 
 def _wanted(site: Site) -> Verdict:
-    return YES("no unit waits for another one")
+    fused = fused_loop(site.region.instruction)
+    assert fused is not None
+    found = ways(fused.loop, site.target)
+    best = better_way(found, site.target) if site.target.has_threads else None
+    if best is None or best[0].kind == "thread":
+        return YES("no unit waits for another one")
+    mine = loop_time(found[0], site.target)
+    return NO(
+        f"a block for each unit takes {best[1].ns:.0f} ns by estimate, a thread {mine.ns:.0f} ns"
+    )
 
 
 def _tile(site: Site) -> Tile:
@@ -86,8 +105,6 @@ def _spec(site: Site, tile: Tile) -> KernelSpec:
     loop = thread_loop(site.region)
     assert loop is not None
     units = loop.parallel.units
-    if not units:
-        return KernelSpec("while-per-thread", tile)
     collected = loop.parallel.collected if loop.parallel.trips.count else ()
     blocks, threads = own_threads(site, units, tile)
     if collected:
