@@ -34,8 +34,8 @@ class ConcatRemoval(Pass):
     convolutions, sorts and gathers of a concatenate, which need the whole.
 
     pieces      the most pieces of one array
-    growth      the most instructions that a region may add.  A stencil in a loop turns its grid by one element in
-                every trip, which cuts it into rows, and those into elements, until nothing is left of it
+    growth      the most instructions that a region may add.  A stencil in a loop turns its grid by one
+                element a trip, which cuts it into rows, and those into elements, until none is left whole
     fast_math   whether partial results of a reduce of floating-point numbers may be combined
     """
 
@@ -55,7 +55,7 @@ ENTRY main {
 """
 
     pieces: int = 32
-    growth: int = 512
+    growth: int = 256
     fast_math: bool = False
 
     def __post_init__(self) -> None:
