@@ -9,7 +9,7 @@ SAMPLE := samples/cartpole_step
 export HLOOPT_XLA_PYTHON
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test check format lint types corpus kernels emulate mutate-kernels bench bench-gpu golden wheel clean
+.PHONY: help install demo test check format lint types corpus kernels emulate mutate-kernels bench bench-gpu study golden wheel clean
 
 help:  ## this list
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -65,6 +65,9 @@ bench: $(VENV)/.installed-dev  ## benchmarks: medians and ratios, never asserted
 
 bench-gpu: $(VENV)/.installed-dev  ## on a machine with a GPU: beside XLA there, and beside the copy of memory
 	$(BIN)/python tests/benchmarks/gpu.py
+
+study: $(VENV)/.installed  ## Cartpole: which pass buys what, measured and predicted, each result verified; build/study.html
+	$(BIN)/hloopt study --strategies samples/cartpole/study.toml --html build/study.html --out build/study
 
 golden: $(VENV)/.installed-dev  ## rewrite the expected output of the golden cases
 	$(PYTEST) -q tests/test_golden.py --update-golden

@@ -87,15 +87,16 @@ class Study:
 
     def problems(self) -> Iterator[str]:
         """A line for each thing that went wrong, equal ones once."""
-        seen: dict[str, int] = {}
+        seen: dict[str, dict[str, None]] = {}
         for cell in self.cells:
-            if cell.same_as:
-                continue
-            told = _problem(cell)
-            if told:
-                seen[told] = seen.get(told, 0) + 1
-        for told, count in seen.items():
-            yield f"{told} ({count} cells)" if count > 1 else told
+            told, what = _problem(cell)
+            if told and not cell.same_as:
+                seen.setdefault(told, {})[what] = None
+        for told, names in seen.items():
+            shown = ", ".join([*names][:_MOST_NAMES])
+            rest = len(names) - _MOST_NAMES
+            more = f" and {rest} more" if rest > 0 else ""
+            yield told.replace(_NAMES, f"{shown}{more}", 1)
 
     def places(self) -> dict[str, str]:
         """Where times were measured, by device."""
@@ -111,23 +112,35 @@ class Study:
         return not any(cell.wrong for cell in self.cells)
 
 
+_MOST_NAMES = 4
+_NAMES = "\0"
+"""Stands for the names of modules in a line; no name holds it."""
+
+
 def _ratio(slow: Cell, fast: Cell) -> float | None:
+    """None where one prediction has trips that another does not know: those count once."""
+    known = [one.counts is None or one.counts.known for one in (slow, fast)]
+    if slow.predicted is not None and not all(known):
+        same = slow.module == fast.module and not any(known)
+        if not same:
+            return None
     return slow.seconds / fast.seconds if slow.seconds and fast.seconds else None
 
 
-def _problem(cell: Cell) -> str:
+def _problem(cell: Cell) -> tuple[str, str]:
+    """A line with a gap, and the name for it: of lines that are alike the names are listed in one."""
     if cell.missing:
-        return f"no device {cell.device}: {cell.problem}"
+        return f"no device {cell.device}: {cell.problem}", ""
     here = f"{cell.module}, {cell.strategy}, {cell.device}"
     if cell.problem:
-        return f"failed: {here}: {cell.problem}"
+        return f"failed: {here}: {cell.problem}", ""
     if cell.wrong and cell.checked is not None:
         at = f" on {cell.checked.device}" if cell.checked.device != cell.device else ""
-        return f"differs: {here}: results{at}: {cell.checked.problem}"
+        return f"differs: {here}: results{at}: {cell.checked.problem}", ""
     if cell.checked is not None and cell.checked.results == "not verified":
-        where = f", {cell.device}" if way_of(cell.device) == "verified" else ""
-        return f"not verified: {cell.module}{where}: {cell.checked.problem}"
-    return ""
+        where = f" on {cell.device}" if way_of(cell.device) == "verified" else ""
+        return f"not verified{where}: {_NAMES}: {cell.checked.problem}", cell.module
+    return "", ""
 
 
 def result_text(checked: Checked | None) -> str:

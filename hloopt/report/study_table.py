@@ -59,9 +59,9 @@ def show_study(study: Study, console: Console) -> None:
         if rows:
             _show_module(study, row, rows, console)
     for line in study.problems():
-        kind, _, told = line.partition(" ")
-        style = "red" if kind in ("differs:", "failed:") else "yellow"
-        console.print(Text.assemble((kind, style), f" {told}"), soft_wrap=True)
+        kind, colon, told = line.partition(":")
+        style = "red" if kind in ("differs", "failed") else "yellow"
+        console.print(Text.assemble((kind, style), f"{colon}{told}"), soft_wrap=True)
     for line in notes(study):
         console.print(Text(line, style="dim"), soft_wrap=True)
 

@@ -12,6 +12,7 @@ from hloopt.fusion.lock_file import decisions_text, head_text
 from hloopt.fusion.lock_watcher import LockWatcher
 from hloopt.fusion.user_rules import load_rule
 from hloopt.ir import Module, build, fingerprint
+from hloopt.passes.loops.trip_count import TripCount
 from hloopt.rewrite import Controls, Pass, Pipeline
 from hloopt.rewrite.entries import select
 from hloopt.runtime.study.plan import Strategy
@@ -59,9 +60,11 @@ def optimised(
 ) -> Optimised:
     """Run a strategy's passes over a copy; ``target`` is the device they decide for, where they ask for one.
 
+    How often loops run is written down first, as XLA does, since fusions hide it from whoever predicts times.
     ``rules`` count for every strategy that fuses and names none of its own.  Raises what passes raise.
     """
     copy = build.clone_module(module)
+    Pipeline((TripCount(),)).run(copy)
     pipeline = strategy.pipeline if target is None else aimed(strategy.pipeline, target)
     if not has_strategy(pipeline):
         start = time.perf_counter()

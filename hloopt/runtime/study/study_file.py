@@ -34,6 +34,7 @@ Names of files are relative to the study file.  Nothing in it is imported.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from os.path import normpath
 from pathlib import Path
 from typing import Any, Final
 
@@ -169,12 +170,13 @@ class _StudyReader:
         if not file:
             raise self.places.key_error(at, "a module needs a file")
         folder = self.strategies.folder
-        if not (folder / file).exists():
-            raise self.places.value_error((*at, "file"), f"there is no file {folder / file}")
-        if inputs and not (folder / inputs).exists():
-            raise self.places.value_error((*at, "inputs"), f"there is no file {folder / inputs}")
-        own = str(folder / inputs) if inputs else None
-        return ModuleRow(str(folder / file), name or Path(file).stem, variant, own)
+        path = normpath(folder / file)
+        if not Path(path).exists():
+            raise self.places.value_error((*at, "file"), f"there is no file {path}")
+        arrays = normpath(folder / inputs) if inputs else None
+        if arrays is not None and not Path(arrays).exists():
+            raise self.places.value_error((*at, "inputs"), f"there is no file {arrays}")
+        return ModuleRow(path, name or Path(file).stem, variant, arrays)
 
     def _devices(self, table: dict[str, Any]) -> tuple[str, ...] | None:
         if "devices" not in table:
