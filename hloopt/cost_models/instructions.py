@@ -10,6 +10,7 @@ import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
+from math import ceil
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Final
@@ -19,9 +20,10 @@ from hloopt.targets import Target
 
 __all__ = ["NOTHING", "UNITS", "Latencies", "Work", "latencies_of", "work_of"]
 
-UNITS: Final = ("fma", "imad", "alu", "f64", "xu", "memory", "control")
-"""What executes instructions: f32 multiply-adds; integer multiplies and packed halves; integer and logic;
-doubles; special functions and conversions; loads and stores; none of these (branches)."""
+UNITS: Final = ("fma", "imad", "alu", "either", "f64", "xu", "memory", "control")
+"""What executes instructions: f32 multiply-adds; integer multiplies and packed halves; integer and logic; one
+of these two, as the assembler likes (it writes additions as multiply-adds where lanes are free); doubles;
+special functions and conversions; loads and stores; none of these (branches)."""
 
 _FOLDER: Final = Path(__file__).parent
 
@@ -70,20 +72,26 @@ class Latencies:
         return self.barrier + self.barrier_warp * (max(1, -(-threads // 32)) - 1)
 
     def issue(self, work: Work, warps: float) -> float:
-        """Cycles that so many warps of one core keep its schedulers and lanes busy with a work each.
+        """Cycles that so many warps of one core keep its busiest scheduler busy with a work each.
 
-        Four schedulers start an instruction of a warp each in a cycle; the lanes of a unit take 32 numbers an
-        instruction.
+        Each of four schedulers has a quarter of the core's warps and lanes: it starts an instruction a cycle,
+        and a unit's lanes take the 32 numbers of a warp one after the other where they are fewer.  (CUDA C++
+        Programming Guide, "Compute Capabilities")
         """
-        busiest = sum(work.units) / _SCHEDULERS
+        busiest = sum(work.units)
         for count, lanes in zip(work.units, self.lanes, strict=True):
-            busiest = max(busiest, count * 32 / lanes)
-        return busiest * warps
+            busiest = max(busiest, count * 32 * _SCHEDULERS / lanes)
+        integer = sum(work.units[unit] for unit in _INTEGER)
+        busiest = max(busiest, integer * 32 * _SCHEDULERS / self.lanes[_EITHER])
+        return busiest * ceil(warps / _SCHEDULERS)
 
 
-_SCHEDULERS: Final = (
-    4  # of a core, since Maxwell (CUDA C++ Programming Guide, "Compute Capabilities")
+_EITHER: Final = UNITS.index("either")
+_INTEGER: Final = tuple(map(UNITS.index, ("imad", "alu", "either")))
+_SUMS: Final = frozenset(
+    (opcode, key) for opcode in ("add", "subtract") for key in ("s32", "u32", "s64", "u64")
 )
+_SCHEDULERS: Final = 4
 
 
 def latencies_of(target: Target) -> Latencies:
@@ -111,16 +119,29 @@ def _capability(name: str) -> tuple[int, int]:
 def _latencies(name: str) -> Latencies:
     row = dict(_tables("latencies.toml")[name])
     table = _tables("instructions.toml")[row.pop("instructions")]
-    lanes = [row.pop(unit) for unit in ("fma", "imad", "alu", "f64", "xu", "load")]
+    lanes = {unit: row.pop(unit) for unit in ("fma", "imad", "alu", "f64", "xu")}
+    lanes["memory"] = row.pop("load")
+    lanes["either"] = lanes["imad"] + lanes["alu"]
+    # It takes a turn of a scheduler and no lanes.
+    lanes["control"] = 32 * _SCHEDULERS
     works = {
-        (opcode, key): Work(
-            float(found["chain"]), tuple([float(found.get(unit, 0)) for unit in UNITS])
-        )
+        (opcode, key): _work(found, either=(opcode, key) in _SUMS)
         for opcode, rows in table.items()
         for key, found in rows.items()
     }
-    # Control takes a turn of a scheduler and no lanes.
-    return Latencies(name=name, lanes=(*lanes, 128.0), works=MappingProxyType(works), **row)
+    return Latencies(
+        name=name,
+        lanes=tuple([float(lanes[unit]) for unit in UNITS]),
+        works=MappingProxyType(works),
+        **row,
+    )
+
+
+def _work(row: Mapping[str, int], *, either: bool) -> Work:
+    counts = dict(row)
+    if either:
+        counts["either"] = counts.pop("alu", 0)
+    return Work(float(counts["chain"]), tuple([float(counts.get(unit, 0)) for unit in UNITS]))
 
 
 @cache

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from math import ceil, log2
 from typing import Final, TypeAlias
@@ -14,14 +14,13 @@ from hloopt.cost_models.instructions import NOTHING, UNITS, Latencies, Work, wor
 from hloopt.ir import Computation, Instruction
 from hloopt.targets import Target
 
-__all__ = ["REGISTER_ELEMENTS", "Costs"]
+__all__ = ["AHEAD_ELEMENTS", "REGISTER_ELEMENTS", "Costs"]
 
 REGISTER_ELEMENTS: Final = 32
 """Numbers of an array that does not change, so many a thread at most, are read once and stay in registers."""
 
-_ALU = UNITS.index("alu")
-_MEMORY = UNITS.index("memory")
-_FMA = UNITS.index("fma")
+AHEAD_ELEMENTS: Final = 8
+"""What a thread reads by the number of the trip, so many elements at most, it reads some trips ahead."""
 
 
 def _units(**counts: float) -> tuple[float, ...]:
@@ -60,6 +59,18 @@ class Costs:
         self.states = {body.parameters[0], condition.parameters[0]}
         self.stored = frozenset(self.way.stored)
         self.streamed = {one.update for one in self.way.parallel.carried if one.update is not None}
+        self.ahead = frozenset(self._read_ahead(body)) if self.way.kind == "thread" else frozenset()
+
+    def _read_ahead(self, body: Computation) -> Iterator[Instruction]:
+        """Slices of what does not change, where no unit decides at which place, while there are registers."""
+        room, owned = float(AHEAD_ELEMENTS), self.way.parallel.owned
+        for entry in body:
+            if entry.opcode != "dynamic-slice" or self.reads_state(entry, 0) is None:
+                continue
+            count = self.needs.get((entry, 0), 0.0)
+            if count <= room and not any((at, 0) in owned for at in entry.operands[1:]):
+                room -= count
+                yield entry
 
     @property
     def is_block(self) -> bool:
@@ -112,7 +123,33 @@ class Costs:
         if operand.opcode != "get-tuple-element" or operand.operands[0] not in self.states:
             return None
         index: int = operand.attributes["index"]
-        return index if self.way.parallel.carried[index].role == "invariant" else None
+        if self.way.parallel.carried[index].role != "invariant" or self.is_counted(index):
+            return None
+        return index
+
+    def is_counted(self, index: int) -> bool:
+        """Whether elements of the first state are numbers of their index, or all the same: nothing is read."""
+        state = self.way.parallel.loop.operands[0]
+        if state.opcode != "tuple":
+            return False
+        first = state.operands[index]
+        while first.opcode in ("bitcast", "reshape", "copy", "convert"):
+            first = first.operands[0]
+        return first.opcode == "iota" or (
+            first.opcode == "broadcast" and first.operands[0].array.elements == 1
+        )
+
+    def reads_counted(self, instruction: Instruction) -> bool:
+        """Whether the first operand is an element of the state of ``is_counted``."""
+        operand = instruction.operands[0]
+        while operand.opcode in ("bitcast", "reshape", "copy", "transpose", "convert"):
+            operand = operand.operands[0]
+        return (
+            operand.opcode == "get-tuple-element"
+            and operand.operands[0] in self.states
+            and self.way.parallel.carried[operand.attributes["index"]].role == "invariant"
+            and self.is_counted(operand.attributes["index"])
+        )
 
     def load(self, size: int) -> float:
         """Cycles of a load from an array of so many bytes."""
@@ -128,8 +165,12 @@ def _dynamic_slice(costs: Costs, instruction: Instruction, count: float) -> Work
     """From memory where the array does not change; else out of registers, or of shared memory."""
     number = costs.reads_state(instruction, 0)
     if number is not None:
+        if instruction in costs.ahead:
+            return Work(0.0, _units(memory=count, alu=2, imad=1))
         shape = costs.way.parallel.carried[number].shape
         return Work(costs.load(shape.byte_size), _units(memory=count, alu=2)).after(_ADDRESS)
+    if costs.reads_counted(instruction):
+        return NOTHING
     return _picked(costs, instruction, count)
 
 

@@ -20,7 +20,7 @@ __all__ = ["elements_needed"]
 
 _AS_MANY: Final = frozenset({
     "bitcast", "bitcast-convert", "broadcast", "concatenate", "convert", "copy", "map", "pad", "reshape",
-    "reverse", "slice", "transpose",
+    "reverse", "transpose",
 })  # fmt: skip
 """An element of the result takes one of each operand at most."""
 
@@ -41,6 +41,7 @@ def elements_needed(parallel: ParallelLoop) -> Mapping[Node, float]:
 class _Needs:
     def __init__(self, parallel: ParallelLoop) -> None:
         self.parallel = parallel
+        self.parts: dict[Instruction, dict[Node, float]] = {}
         self.found: dict[Node, float] = {}
         self.streamed = {
             one.update: one for one in parallel.carried if one.role == "streamed" and one.update
@@ -60,6 +61,13 @@ class _Needs:
         """Somebody needs so many elements of a value."""
         count = min(count, self.local(node))
         self.found[node] = max(self.found.get(node, 0.0), count)
+
+    def ask_part(self, node: Node, reader: Instruction, count: float) -> None:
+        """A reader needs so many elements, others than other readers do."""
+        parts = self.parts.setdefault(reader, {})
+        parts[node] = max(parts.get(node, 0.0), count)
+        every = [self.parts.get(user, {}).get(node, 0.0) for user in node[0].users]
+        self.ask(node, sum(every))
 
     def visit(self, computation: Computation, results: Sequence[float]) -> None:
         """Ask for leaves of the root, and for whatever those need."""
@@ -87,8 +95,8 @@ class _Needs:
             self.read(instruction, wanted)
         elif opcode in ("call", "fusion", "while", "conditional"):
             self.called(instruction, wanted)
-        elif opcode in ("dynamic-slice", "gather"):
-            self.ask((operands[0], 0), most)
+        elif opcode in ("slice", "dynamic-slice", "gather"):
+            self.ask_part((operands[0], 0), instruction, most)
             for operand in operands[1:]:
                 self.ask((operand, 0), self.local((operand, 0)))
         elif opcode == "dynamic-update-slice":

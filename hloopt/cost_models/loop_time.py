@@ -4,8 +4,9 @@ XLA's models price a kernel by the bytes it moves and the flops it computes, as 
 threads to keep the device busy.  A loop kernel has as many threads as it has units, and each trip waits for the
 one before it, so what counts is, for each trip,
 
-    chain    the longest chain of instructions that wait for each other, of a warp alone
-    issue    instructions of all warps of the busiest core, over what its schedulers and lanes take in a cycle
+    chain    the longest chain of instructions that wait for each other, of a warp alone; where the code
+             branches, the instructions beside it, too, which then fill no waits
+    issue    instructions of all warps of the busiest scheduler, over what it and its lanes take in a cycle
     memory   bytes all units read and write in a trip, over the bandwidth that so many blocks can ask for
 
     time = launches + ends + waves * trips * max(chain, issue, memory)
@@ -17,6 +18,7 @@ The clock and the launch are those of XLA's model of 2026.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from math import ceil
 from typing import Final
@@ -30,12 +32,13 @@ from hloopt.cost_models.loop_needs import elements_needed
 from hloopt.cost_models.loop_trip import trip_of
 from hloopt.targets import Target
 
-__all__ = ["MODEL", "LoopTime", "better_way", "loop_time"]
+__all__ = ["MODEL", "LoopTime", "better_way", "clearly_best", "loop_time"]
 
 MODEL: Final = "loop-2026"
 """What tables and explanations call these predictions."""
 
 _XLA: Final = ModelOptions()
+_CLEARLY: Final = 0.9
 _REGISTER_UNIT: Final = 8  # registers are given to threads by so many (CUDA Occupancy Calculator)
 _BLOCKS_PER_CORE: Final = 32  # where a description says nothing (compute capability 7.0 and newer)
 _BASE_REGISTERS: Final = 24  # addresses, counters and numbers in flight beside the state
@@ -121,14 +124,15 @@ def loop_time(
     blocks: int = 0,
     registers: int = 0,
     launches: int = 0,
-    unrolled: int = 1,
+    unrolled: int = 0,
 ) -> LoopTime:
     """The time of a loop run one way.
 
     ``trips`` where the caller knows better than the module; unknown ones count as one, as everywhere.
     ``threads``, ``blocks``, ``registers`` (of a thread, as compiled) and ``launches`` of the kernel, 0 for what
-    the way says or would be usual.  ``unrolled``: trips written behind each other.  Raises ``ValueError`` for a
-    device that is not NVIDIA's, or whose threads are not known.
+    the way says or would be usual.  ``unrolled``: trips written behind each other; 0 for two where a thread
+    reads ahead, else one, as the kernels are written.  Raises ``ValueError`` for a device that is not NVIDIA's,
+    or whose threads are not known.
     """
     if not target.has_threads:
         raise ValueError(f"{target.name} runs no kernels: it has no blocks and threads")
@@ -137,7 +141,8 @@ def loop_time(
     shape = _Launch.of(way, target, threads, blocks, registers)
     needs = elements_needed(parallel)
     sharing = shape.threads if way.kind == "block" else 1
-    trip = trip_of(Costs(way, needs, latencies, target, sharing), unrolled)
+    costs = Costs(way, needs, latencies, target, sharing)
+    trip = trip_of(costs, unrolled or (2 if costs.ahead else 1))
     known = _trips(parallel) if trips is None else trips
     cycle = 1 / target.clock_ghz
     count = 1 if known is None else known
@@ -145,7 +150,7 @@ def loop_time(
     return LoopTime(
         launched * _XLA.launch_ns,
         _ends(parallel, target, shape, latencies.memory, count),
-        trip.chain * cycle,
+        (trip.chain + trip.apart) * cycle,
         latencies.issue(trip.work, shape.warps) * cycle,
         _traffic(parallel) / _bandwidth(target, shape.resident),
         trip.recurrence * cycle,
@@ -165,10 +170,18 @@ def loop_time(
 def better_way(ways: tuple[Way, ...], target: Target) -> tuple[Way, LoopTime] | None:
     """Of the ways that fit the one whose kernel takes less, with its time; None where none fits.
 
-    Equal ones are taken in their order.  Raises as ``loop_time``.
+    An earlier one is taken where a later one is not clearly better.  Raises as ``loop_time``.
     """
-    timed = [(way, loop_time(way, target)) for way in ways if not way.problem]
-    return min(timed, key=lambda one: one[1].ns, default=None)
+    return clearly_best([(way, loop_time(way, target)) for way in ways if not way.problem])
+
+
+def clearly_best(timed: Sequence[tuple[Way, LoopTime]]) -> tuple[Way, LoopTime] | None:
+    """The one of several that takes least; an earlier one unless it takes a tenth more: no model is nearer."""
+    best: tuple[Way, LoopTime] | None = None
+    for way, time in timed:
+        if best is None or time.ns < _CLEARLY * best[1].ns:
+            best = way, time
+    return best
 
 
 @dataclass(frozen=True, slots=True)

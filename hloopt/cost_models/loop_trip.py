@@ -4,6 +4,10 @@ A warp starts its instructions in the order in which the assembler wrote them, a
 branch that goes back.  A trip of a warp alone therefore takes no less than its longest chain from the state as
 it was to anything it computes; with ``unrolled`` trips written behind each other, the longest chain through all
 of them, and at the very least (``recurrence``) the longest way of the state to itself.
+
+What is beside the chain fills its waits where the trip is straight code.  Where instructions branch (checked
+divisions, sines of huge angles), the assembler fills no waits from behind a branch: the chain is taken to be
+followed by all the rest (R. L. Graham's bound for schedules in order, 1969).
 """
 
 from __future__ import annotations
@@ -14,7 +18,7 @@ from dataclasses import dataclass, field
 from hloopt.analysis.parallel_loop import Node
 from hloopt.analysis.parallel_loop.edges import leaf_count
 from hloopt.analysis.trip_count import trip_count
-from hloopt.cost_models.instructions import NOTHING, Work
+from hloopt.cost_models.instructions import NOTHING, UNITS, Work
 from hloopt.cost_models.loop_costs import REGISTER_ELEMENTS, Costs
 from hloopt.interpret.control import branches
 from hloopt.ir import Computation, Instruction
@@ -22,6 +26,8 @@ from hloopt.types import TupleShape
 
 __all__ = ["Trip", "trip_of"]
 
+_CONTROL = UNITS.index("control")
+_SHOWN = 3
 _LONG = 8  # trips after which the longest way of the state to itself decides how times grow
 
 
@@ -30,12 +36,14 @@ class Trip:
     """Cycles and instructions of a trip.
 
     chain       cycles of one warp alone
+    apart       cycles of the instructions beside the chain, where branches keep them from filling its waits
     recurrence  cycles that no order of instructions saves: what the next trip's state waits for
     work        one thread's instructions
     slowest     the instructions on the longest chain that take longest, with their cycles, longest first
     """
 
     chain: float
+    apart: float
     recurrence: float
     work: Work
     slowest: tuple[tuple[str, float], ...] = ()
@@ -52,6 +60,7 @@ def trip_of(costs: Costs, unrolled: int = 1) -> Trip:
     ends: list[float] = []
     work, last = NOTHING, 0.0
     slowest: tuple[tuple[str, float], ...] = ()
+    path = _Path((), NOTHING)
     for trip in range(max(_LONG, unrolled)):
         timeline = first if trip == 0 else _Timeline(costs)
         before = max(state, default=0.0) if trip else 0.0
@@ -59,7 +68,8 @@ def trip_of(costs: Costs, unrolled: int = 1) -> Trip:
         following = timeline.run(body, [state])
         if trip == 0:
             work = timeline.work
-            slowest = timeline.slowest()
+            path = timeline.path()
+            slowest = tuple(sorted(path.steps, key=lambda one: -one[1])[:_SHOWN])
         if trip == unrolled - 1:
             last = max(timeline.latest, before)
         ends.append(max(following, default=0.0))
@@ -67,7 +77,19 @@ def trip_of(costs: Costs, unrolled: int = 1) -> Trip:
     half = len(ends) // 2
     recurrence = (ends[-1] - ends[half - 1]) / (len(ends) - half)
     chain = (last + branch) / unrolled
-    return Trip(max(chain, recurrence), recurrence, work, slowest)
+    apart = 0.0
+    if work.units[_CONTROL]:
+        latencies = costs.latencies
+        apart = latencies.issue(work, 1) - latencies.issue(path.work, 1) / unrolled
+    return Trip(max(chain, recurrence), max(0.0, apart), recurrence, work, slowest)
+
+
+@dataclass(frozen=True, slots=True)
+class _Path:
+    """Instructions of the longest chain with their cycles, and the work of one element of each."""
+
+    steps: tuple[tuple[str, float], ...]
+    work: Work
 
 
 @dataclass
@@ -77,6 +99,7 @@ class _Timeline:
     costs: Costs
     times: dict[Node, float] = field(default_factory=dict)
     via: dict[Node, tuple[Node | None, float]] = field(default_factory=dict)
+    works: dict[Instruction, Work] = field(default_factory=dict)
     work: Work = NOTHING
     latest: float = 0.0
     last: Node | None = None
@@ -142,7 +165,8 @@ class _Timeline:
 
     def compute(self, instruction: Instruction) -> None:
         work = self.costs.work(instruction)
-        self.work = self.work.after(Work(0.0, work.units))
+        self.works[instruction] = Work(0.0, work.units)
+        self.work = self.work.after(self.works[instruction])
         start, source = 0.0, None
         if instruction in self.costs.streamed:
             start, source = self.latest_of(instruction.operands[1:])
@@ -182,17 +206,20 @@ class _Timeline:
         timeline.run(inner.attributes["condition"], [leaves])
         timeline.run(inner.attributes["body"], [leaves])
         cycles = count * (timeline.latest + self.costs.latencies.branch)
-        self.work = self.work.after(Work(0.0, timeline.work.units), count)
+        self.works[inner] = Work(0.0, timeline.work.units) * count
+        self.work = self.work.after(self.works[inner])
         for leaf in range(leaf_count(inner)):
             self.put((inner, leaf), start + cycles, source, cycles)
 
-    def slowest(self, most: int = 3) -> tuple[tuple[str, float], ...]:
-        """The instructions of the longest chain that take longest."""
+    def path(self) -> _Path:
+        """The longest chain."""
         found: list[tuple[str, float]] = []
-        node = self.last
+        work, node = NOTHING, self.last
         while node is not None:
             source, cycles = self.via[node]
             if cycles:
                 found.append((node[0].name, cycles))
+                count = max(1.0, self.costs.elements(node))
+                work = work.after(self.works.get(node[0], NOTHING) * (1 / count))
             node = source
-        return tuple(sorted(found, key=lambda one: -one[1])[:most])
+        return _Path(tuple(found), work)

@@ -13,7 +13,7 @@ from typing import Final
 from hloopt.analysis.parallel_loop import Way, ways
 from hloopt.analysis.trip_count import trip_count
 from hloopt.cost_models.host_loops import HostTime, host_trip
-from hloopt.cost_models.loop_time import LoopTime, loop_time
+from hloopt.cost_models.loop_time import LoopTime, clearly_best, loop_time
 from hloopt.cost_models.model import Comparison, CostModel
 from hloopt.fusion.multi_output_fusion import MultiOutputFusion
 from hloopt.fusion.priority_fusion import PriorityFusion
@@ -80,7 +80,9 @@ def loop_profit(loop: Instruction, found: tuple[Way, ...], model: CostModel) -> 
     trips = trip_count(loop, believe=True) if known is None else known
     trips = ASSUMED_TRIPS if trips is None else trips
     timed = tuple((way, loop_time(way, target, trips=trips)) for way in fitting)
-    way, time = min(timed, key=lambda one: one[1].ns)
+    best = clearly_best(timed)
+    assert best is not None, "one fits"
+    way, time = best
     return LoopProfit(way, time, timed, _best_host_trip(loop, model), model.launch_ns)
 
 

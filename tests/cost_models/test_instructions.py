@@ -6,7 +6,7 @@ import pytest
 
 import hloopt
 from hloopt.codegen.scalars.table import scalar_problem
-from hloopt.cost_models.instructions import NOTHING, latencies_of, work_of
+from hloopt.cost_models.instructions import NOTHING, UNITS, latencies_of, work_of
 from hloopt.ops import OPS
 from hloopt.targets import find_target
 from hloopt.types import DTYPES
@@ -88,11 +88,5 @@ def test_known_functions_take_what_the_assembler_writes() -> None:
     """An f32 division is a reciprocal, a check of its range and five multiply-adds, on every generation."""
     for target in TARGETS:
         latencies = latencies_of(find_target(target))
-        units = dict(
-            zip(
-                ("fma", "imad", "alu", "f64", "xu"),
-                latencies.works["divide", "f32"].units,
-                strict=False,
-            )
-        )
+        units = dict(zip(UNITS, latencies.works["divide", "f32"].units, strict=True))
         assert (units["fma"], units["xu"]) == (5, 2)
