@@ -30,6 +30,7 @@ from rich.console import Console  # noqa: E402
 from rich.table import Table  # noqa: E402
 
 import hloopt  # noqa: E402
+from looping import LOOPING, looping  # noqa: E402
 from optimizing import OPTIMIZING, optimizing  # noqa: E402
 from oracle import ask, available  # noqa: E402
 from support import as_type, sample_table  # noqa: E402
@@ -151,6 +152,7 @@ TABLES = {
     "reading": (reading, READING),
     "optimizing": (optimizing, OPTIMIZING),
     "running": (running, RUNNING),
+    "looping": (looping, LOOPING),
 }
 
 
