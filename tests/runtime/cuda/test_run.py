@@ -177,3 +177,15 @@ def test_without_a_gpu_one_line_says_what_is_missing(
     assert (done.exit_code, done.stdout) == (5, "")
     assert done.stderr.startswith("hloopt: error: CuPy, which talks to the GPU, ")
     assert done.stderr.count("\n") == 1
+
+
+def test_a_study_takes_times_by_the_clock_of_the_gpu(module: Path) -> None:
+    """A cell has the program as one piece, without what the host brings; results are right."""
+    words = ("--strategy", "O0", "--device", "gpu", "--repeat", "3", "--json")
+    done = invoke("study", str(module), *words)
+    assert done.exit_code == 0, done.stdout + done.stderr
+    (cell,) = json.loads(done.stdout)["cells"]
+    assert cell["launches"] == 3
+    assert cell["measured"]["seconds"] == pytest.approx([3e-3] * 3)
+    assert cell["results"] in ("equal", "within tolerance")
+    assert cell["measured"]["where"] == "NVIDIA Something"
