@@ -203,7 +203,7 @@ def _facts(loop: Instruction, verdict: Verdict, profit: LoopProfit | None) -> Lo
         tuple(
             WayFacts(
                 KERNELS[way.kind],
-                way.parallel.units,
+                way.parallel.units if way.parallel.obstacle is None else 0,
                 way.problem,
                 way.registers,
                 way.shared_bytes,
@@ -212,7 +212,7 @@ def _facts(loop: Instruction, verdict: Verdict, profit: LoopProfit | None) -> Lo
             )
             for way in verdict.ways
         ),
-        trips_text(verdict.parallel.trips),
+        trips_text(verdict.parallel),
     )
 
 

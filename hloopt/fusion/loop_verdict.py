@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from hloopt.analysis.parallel_loop import ParallelLoop, Trips, Way, ways
+from hloopt.analysis.parallel_loop import ParallelLoop, Way, ways
 from hloopt.fusion.decision import ALLOWED, Decision, forbid
 from hloopt.ir import Instruction
 from hloopt.targets import Target
@@ -43,8 +43,11 @@ def judge(loop: Instruction, target: Target) -> Verdict:
     return Verdict(found, refusal_of(found[-1]))
 
 
-def trips_text(trips: Trips) -> str:
-    """How long a loop runs, in words."""
+def trips_text(parallel: ParallelLoop) -> str:
+    """How long a loop runs, in words; empty where it could not be taken apart."""
+    trips = parallel.trips
+    if parallel.obstacle is not None:
+        return ""
     if trips.count is not None:
         return f"{trips.count:,} trips"
     most = f", at most {trips.most:,} trips" if trips.most is not None else ""

@@ -61,7 +61,7 @@ class WayFacts:
     """One way to run a loop as one kernel.
 
     kernel        its name: while-per-thread, while-per-block
-    units         how many units there are, one for each index of the parallel axes
+    units         how many units there are, one for each index of the parallel axes; 0 where nobody can tell
     problem       why it does not fit; empty where it does
     registers     32-bit values a thread holds at once
     shared_bytes  of a block
@@ -85,7 +85,7 @@ class LoopFacts:
     fusion  what it is called as one kernel; empty where it is none
     kernel  which of the ways was taken
     inside  the computations that only this loop reaches
-    trips   how long it runs, in words
+    trips   how long it runs, in words; empty where nobody can tell
     """
 
     computation: str

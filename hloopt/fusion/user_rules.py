@@ -7,6 +7,8 @@ None where it leaves the pair to others, or a pair of true or false and the reas
         if producer.opcode == "exponential":
             return False, "softmax is measured on its own"
 
+Whether a loop becomes one kernel it is asked with the ``while`` as producer and as consumer.
+
 It is named on the command line (``--fusion-rule module:function`` or ``FILE.py:function``), or comes from an
 installed distribution (entry point group ``hloopt.fusion``), whose rules are asked last, in the order of
 their names.

@@ -24,7 +24,7 @@ _MOST_MEMBERS = 12
 _MOST_ROWS = 12
 _MOST_BARRIERS = 3
 _LONGEST_SOURCE = 48
-_WITHOUT_TIMES = frozenset({"not-into-all", "slower", "triton-slower"})
+_WITHOUT_TIMES = frozenset({"loop-slower", "not-into-all", "slower", "triton-slower"})
 """Reasons that name times themselves, or follow from one that has them."""
 
 
@@ -199,6 +199,8 @@ def show_around(
     _show_joined(around.joined, console)
     for word in around.words:
         _line(console, f"  {_word(word)}")
+    if around.loop is not None and around.words:
+        _show_ways(around.words, (node.name, node.name), console)
     if around.apart:
         _line(console, "")
         made = table("not with", "kernel", "why", left=3)

@@ -19,7 +19,8 @@ def show_loop(loop: LoopFacts, node: Node, console: Console) -> None:
         console.print(Text(told), soft_wrap=True)
         return
     taken = f"one kernel: {loop.kernel}" if loop.kernel else "no kernel: its body runs step by step"
-    console.print(Text(f"  the loop ({loop.trips}) is {taken}"), soft_wrap=True)
+    trips = f" ({loop.trips})" if loop.trips else ""
+    console.print(Text(f"  the loop{trips} is {taken}"), soft_wrap=True)
     made = table("way", "fits", "units", "threads", "registers", "shared bytes", "time", left=2)
     for way in loop.ways:
         made.add_row(way.kernel, "no" if way.problem else "yes", *_figures(way))
