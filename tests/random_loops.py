@@ -243,7 +243,7 @@ class _Program:
         return entry.add(shape, f"tuple({', '.join(name for _, name in found)})")
 
 
-def loop_text(chooser: random.Random, lengths: Sequence[int] = (1, 3, 5)) -> str:
+def loop_text(chooser: random.Random, lengths: Sequence[int] = (1, 5, 20)) -> str:
     """A module with one loop, of four parameters; ``lengths`` of the common dimension.
 
     What is short enough each unit may compute alike: arrays of more than 16 elements are shared out.

@@ -2,17 +2,11 @@
 
 from __future__ import annotations
 
-import random
-
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
-from random_loops import inputs, loop_text
 
 import hloopt
 from hloopt.errors import EvaluationError
-from hloopt.fusion.loop_fusion import LoopFusion
 from hloopt.runtime.numpy.loop_blocks import Blocking
 from hloopt.runtime.numpy.program import NumpyProgram
 from support import Array
@@ -367,16 +361,3 @@ def test_an_array_that_nobody_else_needs_is_written_over() -> None:
         {"x": "f32[24]"}, "  y = f32[24] negate(x)", {"x": "y"}, "  x = f32[24] parameter(0)"
     )
     check(module, [numbers(24)])
-
-
-@settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
-@given(chooser=st.randoms(use_true_random=False), units=st.integers(7, 20))
-def test_random_loops_by_blocks(chooser: random.Random, units: int) -> None:
-    """Whatever is fused computes by tiny blocks what the interpreter does, up to the rounding of sums."""
-    module = hloopt.parse(loop_text(chooser, (20, 33)))
-    fused = hloopt.optimize(module, LoopFusion(always=True))
-    arrays = inputs([one.array.dims for one in module.entry.parameters])
-    program = NumpyProgram(fused, blocking=Blocking(units=units))
-    want = hloopt.evaluate(module, arrays)
-    for got, expected in zip(program.run(arrays), want, strict=True):
-        np.testing.assert_allclose(got, expected, rtol=1e-4, atol=1e-4)
