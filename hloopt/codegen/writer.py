@@ -44,6 +44,7 @@ class FunctionWriter:
     elements  computes elements of the region into the current block
     blocks_per_core  how many blocks a core shall have room for at least; 0 leaves it to the assembler, which
                      may spill a few registers to fit one more
+    dynamic   bytes of the shared memory that the launch gives which are taken already
     """
 
     step: KernelStep
@@ -56,6 +57,7 @@ class FunctionWriter:
     scalars: list[Symbol]
     elements: Elements = field(init=False)
     blocks_per_core: int = 0
+    dynamic: int = 0
 
     def __post_init__(self) -> None:
         names = {
@@ -119,6 +121,20 @@ class FunctionWriter:
         name = self.scope.names.fresh(hint)
         kind = f"__align__(16) {type_name}" if aligned else type_name
         self.elements.scope.line(f"__shared__ {kind} {name}{''.join(f'[{d}]' for d in dims)};")
+        return name
+
+    def shared_in_launch(self, type_name: str, elements: int, element_bytes: int, hint: str) -> str:
+        """As ``shared``, in the memory that the launch gives, at a multiple of 16 bytes."""
+        line = self.elements.scope.line
+        if not self.dynamic:
+            line("extern __shared__ __align__(16) unsigned char dynamic_shared[];")
+        name = self.scope.names.fresh(hint)
+        kind = f"{type_name} (*)[{elements}]"
+        line(f"{type_name} (&{name})[{elements}] = *({kind})(dynamic_shared + {self.dynamic});")
+        self.dynamic += -(-elements * element_bytes // 16) * 16
+        assert self.dynamic <= self.launch.shared, (
+            f"{hint} lies outside of {self.launch.shared} bytes"
+        )
         return name
 
     def barrier(self) -> None:

@@ -57,7 +57,8 @@ class Argument:
 class Launch:
     """One launch: ``scalars`` are 32-bit integers handed after the pointers.
 
-    ``function`` is the suffix of the function's name, empty for an instruction's only one.
+    ``function`` is the suffix of the function's name, empty for an instruction's only one.  ``shared`` is how
+    many bytes of shared memory a block is given beside the arrays that the function declares.
     """
 
     function: str
@@ -65,6 +66,7 @@ class Launch:
     block: Dim3
     arguments: tuple[Argument, ...]
     scalars: tuple[int, ...] = ()
+    shared: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -30,6 +30,7 @@ def spec_content(spec: KernelSpec) -> dict[str, Any]:
 
 def _spec_step(step: Step) -> dict[str, Any]:
     if isinstance(step, Launch):
+        given = {"shared": step.shared} if step.shared else {}
         return {
             "launch": step.function,
             "grid": list(step.grid),
@@ -39,6 +40,7 @@ def _spec_step(step: Step) -> dict[str, Any]:
                 for argument in step.arguments
             ],
             "scalars": list(step.scalars),
+            **given,
         }
     if isinstance(step, Copy):
         return {"copy": [_place(step.source), _place(step.target)]}
@@ -78,6 +80,7 @@ class SpecReader(JsonReader):
                 self.numbers(value, "block", 3),  # type: ignore[arg-type]
                 tuple(self.each(value, "arguments", self.argument)),
                 self.numbers(value, "scalars", None),
+                self.field({"shared": 0, **value}, "shared", int, "a number"),
             )
         if "copy" in value:
             places = tuple(self.each(value, "copy", self.place))

@@ -84,8 +84,9 @@ class Device(Protocol):
         block: Dim3,
         arguments: Sequence[PointerArgument],
         scalars: Sequence[int] = (),
+        shared: int = 0,
     ) -> None:
-        """Launch a function: pointers, then 32-bit integers."""
+        """Launch a function: pointers, then 32-bit integers; ``shared`` bytes a block beside its arrays."""
 
     def close(self) -> None:
         """Free everything."""

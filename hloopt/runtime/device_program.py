@@ -314,7 +314,8 @@ class DeviceProgram(Program):
             for argument in arguments
         ]
         name = function_name(step, launch)
-        return partial(self.device.launch, name, launch.grid, launch.block, told, launch.scalars)
+        run = partial(self.device.launch, name, launch.grid, launch.block, told, launch.scalars)
+        return partial(run, launch.shared) if launch.shared else run
 
     def _library(self, step: KernelStep) -> None:
         operands = [self._pointer(buffer) for buffer in step.operands]

@@ -398,6 +398,13 @@ def test_what_is_read_again_and_again_is_stored_once() -> None:
     assert block_plan(way.parallel, way.threads).barriers == 3
 
 
+def test_a_larger_state_lies_in_what_the_launch_gives() -> None:
+    """A function may declare 48 KiB; a launch gives what a block may have at most."""
+    way = block_way(loop_of(hloopt.parse(heat(16384, 2))), TARGET)
+    assert TARGET.shared_per_block < way.shared_bytes <= TARGET.shared_per_block_optin
+    assert "extern __shared__" in check(heat(16384, 2), fast=False)
+
+
 def test_the_state_must_fit_a_block() -> None:
     """The refusal names what mixes, what a block would hold and what it has."""
     way = block_way(loop_of(hloopt.parse(heat(1 << 20, 3))), TARGET)

@@ -128,6 +128,11 @@ class BlockPlan:
     largest: Value | None
 
 
+def _padded(size: int) -> int:
+    """Every array begins at a multiple of 16 bytes."""
+    return -(-size // 16) * 16
+
+
 def bytes_of(kind: DType) -> int:
     """Of an element in shared memory, where nothing is packed."""
     return max(1, kind.bits // 8)
@@ -507,7 +512,7 @@ class _Planner:
             copies = {"single": 1, "double": 2}.get(state.kind, 0)
             if copies:
                 bytes_each = bytes_of(state.value.shape.dtype)
-                yield state.value, copies * flow.elements(state.value) * bytes_each
+                yield state.value, _padded(copies * flow.elements(state.value) * bytes_each)
         aliases = {state.next for state in trip.states if state.alias}
         for item in trip.items:
             for value in item.values:
@@ -515,9 +520,9 @@ class _Planner:
                 if item.kind == "fold" and item.lanes == 0:
                     warps = self.threads // WARP_SIZE
                     wide = 16 if value.shape.dtype.is_complex else 8
-                    yield value, 2 * warps * (wide + 1)
+                    yield value, _padded(2 * warps * wide) + _padded(2 * warps)
                 elif value not in aliases and is_array(flow, item, value) and item.kind != "loop":
-                    yield value, flow.elements(value) * size
+                    yield value, _padded(flow.elements(value) * size)
             if item.inner is not None:
                 yield from self.sizes(item.inner)
 

@@ -73,7 +73,7 @@ def block_loop(loop: Instruction) -> ParallelLoop:
 
 def shared_limit(target: Target) -> int:
     """Bytes of shared memory that a block may have."""
-    return target.shared_per_block
+    return max(target.shared_per_block, target.shared_per_block_optin)
 
 
 def block_threads(parallel: ParallelLoop, target: Target) -> int:

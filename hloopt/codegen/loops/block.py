@@ -9,8 +9,16 @@ from math import prod
 
 from hloopt.analysis.index import Index, Symbol, delinearize
 from hloopt.analysis.parallel_loop import Axes, Carried, parallel_loop
-from hloopt.analysis.parallel_loop.block_plan import BlockPlan, Item, State, Trip, is_array
+from hloopt.analysis.parallel_loop.block_plan import (
+    BlockPlan,
+    Item,
+    State,
+    Trip,
+    bytes_of,
+    is_array,
+)
 from hloopt.analysis.parallel_loop.flow import Path, Value
+from hloopt.analysis.parallel_loop.thread_plan import HOISTED
 from hloopt.analysis.reduction import WARP_SIZE
 from hloopt.codegen.elemental.calls import call_frame
 from hloopt.codegen.elemental.control import branch_frame, branch_tests
@@ -19,7 +27,6 @@ from hloopt.codegen.loops.block_folds import Folding
 from hloopt.codegen.loops.block_sort import rank_sort
 from hloopt.codegen.loops.counting import Counting
 from hloopt.codegen.loops.places import Kept, Outside, full_index, local_dims, symbols_of
-from hloopt.codegen.loops.running import HOISTED
 from hloopt.codegen.loops.sharing import Shared, Threads
 from hloopt.codegen.scalars import literal
 from hloopt.codegen.scope import Scope
@@ -138,11 +145,17 @@ class BlockLoop:
             if item.kind == "fold" and not item.lanes:
                 self.folding.declare(item)
 
+    def shared(self, type_name: str, elements: int, element_bytes: int, hint: str) -> str:
+        """Declare a shared array; in what the launch gives, where it gives anything."""
+        if self.f.launch.shared:
+            return self.f.shared_in_launch(type_name, elements, element_bytes, hint)
+        return self.f.shared(type_name, [elements], hint)
+
     def _array(self, value: Value, hint: str, copies: int) -> None:
         dims = self.flow.local(value)
         kind = value.shape.dtype
         size = max(1, copies * self.flow.elements(value))
-        name = self.f.shared(self.f.uses.type(kind), [size], hint)
+        name = self.shared(self.f.uses.type(kind), size, bytes_of(kind), hint)
         self.arrays[value] = Shared(name, kind, dims, self.flow.axes(value))
 
     # ---- a loop -------------------------------------------------------------------------------------

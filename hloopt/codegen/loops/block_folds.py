@@ -9,7 +9,7 @@ from math import prod
 from typing import TYPE_CHECKING, TypeAlias
 
 from hloopt.analysis.index import Index, Symbol, delinearize
-from hloopt.analysis.parallel_loop.block_plan import Item, Trip
+from hloopt.analysis.parallel_loop.block_plan import Item, Trip, bytes_of
 from hloopt.analysis.parallel_loop.flow import Value
 from hloopt.analysis.reduction import WARP_SIZE
 from hloopt.codegen.elemental.linear import Products, dot_positions
@@ -76,12 +76,12 @@ class Folding:
     def declare(self, item: Item) -> None:
         """Two tiles with a place for each warp, so that a trip writes what the one before does not read."""
         probe = self._reducer(item.instruction)
-        kinds = [register_type(kind) for kind in probe.accumulators]
+        kinds = [(register_type(kind), bytes_of(kind)) for kind in probe.accumulators]
         if self._needs_flag(item.instruction):
-            kinds.append("bool")
-        name = item.instruction.name
+            kinds.append(("bool", 1))
+        hint = f"{item.instruction.name}_part"
         self.tiles[item] = [
-            self.block.f.shared(kind, [2 * self.warps], f"{name}_part") for kind in kinds
+            self.block.shared(kind, 2 * self.warps, size, hint) for kind, size in kinds
         ]
 
     def _needs_flag(self, hero: Instruction) -> bool:

@@ -18,6 +18,9 @@ from hloopt.runtime.nvrtc import VERIFY, Compiled, Flags, compile_cuda
 
 __all__ = ["CudaDevice"]
 
+_UNASKED = 48 * 1024  # bytes of shared memory that a block may be given without asking
+_MOST_SHARED = 8  # CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
+
 
 class CudaDevice:
     """GPU ``number`` of this machine; see ``runtime.device.Device``.
@@ -46,6 +49,7 @@ class CudaDevice:
         self._module: Any = None
         self._describe: Mapping[str, str] = {}
         self._functions: dict[str, Any] = {}
+        self._allowed: dict[str, int] = {}
         self._allocations: dict[int, Any] = {}
         self._graphs: dict[int, tuple[Any, tuple[str, ...]]] = {}
         self._made = 0
@@ -60,6 +64,7 @@ class CudaDevice:
         )
         self._describe = describe
         self._functions = {}
+        self._allowed = {}
         self._module = self._cupy.cuda.function.Module()
         with self._failing("loading the program"):
             self._module.load(self.compiled.image)
@@ -143,8 +148,12 @@ class CudaDevice:
         block: Dim3,
         arguments: Sequence[PointerArgument],
         scalars: Sequence[int] = (),
+        shared: int = 0,
     ) -> None:
-        """Launch a function: pointers, then 32-bit integers; a grid without blocks does nothing."""
+        """Launch a function: pointers, then 32-bit integers; a grid without blocks does nothing.
+
+        ``shared`` bytes are given to each block beside the arrays that the function declares.
+        """
         if 0 in grid:  # CuPy would make it one block
             return
         values: list[np.generic] = [
@@ -153,7 +162,10 @@ class CudaDevice:
         values += [np.int32(scalar) for scalar in scalars]
         self._remember(function)
         with self._failing(f"launching {self._named(function)}"):
-            self._function(function)(grid, block, tuple(values), stream=self.stream)
+            found = self._function(function)
+            self._allow(function, shared)
+            given = {"shared_mem": shared} if shared else {}
+            found(grid, block, tuple(values), stream=self.stream, **given)
         if self.blocking and self._captured is None:
             self.synchronize()
 
@@ -277,6 +289,13 @@ class CudaDevice:
                 raise ValueError("no program is loaded")
             found = self._functions[name] = self._module.get_function(name)
         return found
+
+    def _allow(self, name: str, shared: int) -> None:
+        """Ask for more shared memory than blocks have without asking."""
+        if shared > self._allowed.get(name, _UNASKED):
+            driver = self._cupy.cuda.driver
+            driver.funcSetAttribute(self._function(name).ptr, _MOST_SHARED, shared)
+            self._allowed[name] = shared
 
     def _remember(self, name: str) -> None:
         self._pending[name] = None

@@ -91,13 +91,14 @@ class Recorder:
         block: Dim3,
         arguments: Sequence[PointerArgument],
         scalars: Sequence[int] = (),
+        shared: int = 0,
     ) -> None:
         """Timed."""
         self._timed(
             "launch",
             function,
             0,
-            lambda: self._device.launch(function, grid, block, arguments, scalars),
+            lambda: self._device.launch(function, grid, block, arguments, scalars, shared),
         )
 
     def prepare_library(self, name: str, instruction: Instruction) -> None:

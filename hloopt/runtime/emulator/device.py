@@ -27,6 +27,7 @@ _ROLES = {"in": 0, "out": 1, "update": 2}
 _BATCH_BYTES = 1 << 15
 
 _MOST_THREADS = 1024
+_MOST_SHARED = 227 * 1024
 _MOST_BLOCK = (1024, 1024, 64)
 _MOST_GRID = (2**31 - 1, 65535, 65535)
 
@@ -133,8 +134,9 @@ class EmulatorDevice:
         block: Dim3,
         arguments: Sequence[PointerArgument],
         scalars: Sequence[int] = (),
+        shared: int = 0,
     ) -> None:
-        """Launch a function: pointers, then 32-bit integers.
+        """Launch a function: pointers, then 32-bit integers; ``shared`` bytes a block beside its arrays.
 
         Raises ``EvaluationError`` where a GPU would refuse to; what goes wrong in the function is told by
         the next call that waits.
@@ -142,7 +144,13 @@ class EmulatorDevice:
         number = self._numbers.get(function)
         if number is None or self._program is None:
             raise DeviceError(f"the program has no kernel called {function!r}")
-        _check_launch(self._subject(function), self._program.kernels[number], grid, block)
+        kernel = self._program.kernels[number]
+        _check_launch(self._subject(function), kernel, grid, block)
+        if not kernel.dynamic <= shared <= _MOST_SHARED:
+            raise EvaluationError(
+                f"{self._subject(function)}: a launch that gives {shared} bytes of shared memory; it needs"
+                f" {kernel.dynamic}, and at most {_MOST_SHARED} are allowed"
+            )
         self._start()
         record = struct.pack(
             "<II3I3III", _LAUNCH, number, *grid, *block, len(arguments), len(scalars)

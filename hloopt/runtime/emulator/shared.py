@@ -3,34 +3,95 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from hloopt.errors import DeviceError
 from hloopt.runtime.emulator.tokens import Function, Token, closing, join
 
-__all__ = ["SharedArray", "SharedLayout", "declare_shared", "shared_declarations"]
+__all__ = [
+    "DYNAMIC",
+    "SharedArray",
+    "SharedLayout",
+    "declare_shared",
+    "dynamic_bytes",
+    "shared_declarations",
+]
+
+DYNAMIC = "dynamic_shared"
+"""The array of what a launch gives; arrays in it are references to places of it."""
+
+_SIZES = {
+    "bool": 1, "char": 1, "signed char": 1, "unsigned char": 1, "short": 2, "unsigned short": 2, "int": 4,
+    "unsigned": 4, "unsigned int": 4, "float": 4, "long long": 8, "unsigned long long": 8, "double": 8,
+}  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
 class SharedArray:
-    """``__shared__ element name[sizes]...``; no sizes make a single element."""
+    """``__shared__ element name[sizes]...``; no sizes make a single element.
+
+    ``offset`` is that of an array in what the launch gives, empty for others.
+    """
 
     name: str
     element: str
     sizes: tuple[str, ...]
+    offset: str = ""
 
 
 def shared_declarations(
     tokens: Sequence[Token],
 ) -> Iterator[tuple[int, int, tuple[SharedArray, ...]]]:
-    """Where each declaration begins, what is behind it, and the arrays it declares."""
+    """Where each declaration begins, what is behind it, and the arrays it declares.
+
+    ``T (&name)[N] = *(T (*)[N])(dynamic_shared + OFFSET);`` declares one, too.
+    """
     for begin, token in enumerate(tokens):
-        if token.text == "__shared__":
-            end = next(i for i in range(begin, len(tokens)) if tokens[i].text == ";") + 1
+        if token.text == "extern" and _is_dynamic(tokens, begin + 1):
+            yield begin, _behind(tokens, begin), ()
+        elif token.text == DYNAMIC and tokens[begin + 1].text == "+":
+            yield _reference(tokens, begin)
+        elif token.text == "__shared__" and not _is_dynamic(tokens, begin):
+            end = _behind(tokens, begin)
             first = begin + 1
             if tokens[first].text == "__align__":  # every array begins at a multiple of 16 bytes
                 first = closing(tokens, first + 1) + 1
             yield begin, end, tuple(_declarators(tokens[first : end - 1]))
+
+
+def _behind(tokens: Sequence[Token], begin: int) -> int:
+    """What is behind a statement."""
+    return next(i for i in range(begin, len(tokens)) if tokens[i].text == ";") + 1
+
+
+def _is_dynamic(tokens: Sequence[Token], at: int) -> bool:
+    """Whether ``__shared__`` at ``at`` declares what the launch gives."""
+    declared = tokens[at : _behind(tokens, at)]
+    return declared[0].text == "__shared__" and any(one.text == DYNAMIC for one in declared)
+
+
+def _reference(tokens: Sequence[Token], at: int) -> tuple[int, int, tuple[SharedArray, ...]]:
+    begin = next(i for i in range(at, 0, -1) if tokens[i - 1].text in (";", "{", "}"))
+    end = _behind(tokens, at)
+    opening = next(i for i in range(begin, at) if tokens[i].text == "(")
+    behind = closing(tokens, opening) + 1
+    size = join(tokens[behind + 1 : closing(tokens, behind)]).strip()
+    offset = join(tokens[at + 2 : end - 2]).strip()
+    element = join([replace(tokens[begin], before=""), *tokens[begin + 1 : opening]]).strip()
+    return begin, end, (SharedArray(tokens[opening + 2].text, element, (size,), offset),)
+
+
+def dynamic_bytes(tokens: Sequence[Token]) -> int:
+    """Bytes that a launch must give at least, as far as sizes of elements are known here."""
+    return max(
+        (
+            int(array.offset) + int(array.sizes[0]) * _SIZES.get(array.element, 1)
+            for _, _, arrays in shared_declarations(tokens)
+            for array in arrays
+            if array.offset
+        ),
+        default=0,
+    )
 
 
 def _declarators(tokens: Sequence[Token]) -> Iterator[SharedArray]:
@@ -92,10 +153,14 @@ class SharedLayout:
         """Declarations of the array's type and offset, with a refusal of more than there is."""
         sizes = "".join(f"[{size}]" for size in array.sizes)
         name = array.name
-        at = self.behind
-        self.behind = f"({name}__at + ((int)sizeof({name}__type) + 15) / 16 * 16)"
+        at, most, limit = self.behind, "hloopt::kSharedBytes", "48 KiB"
+        if array.offset:
+            at = f"hloopt::kSharedBytes + {array.offset}"
+            most, limit = "hloopt::kSharedBytes + hloopt::kDynamicBytes", "227 KiB"
+        else:
+            self.behind = f"({name}__at + ((int)sizeof({name}__type) + 15) / 16 * 16)"
         return (
             f"typedef {array.element} {name}__type{sizes}; constexpr int {name}__at = {at}; "
-            f"static_assert({name}__at + sizeof({name}__type) <= hloopt::kSharedBytes, "
-            f'"{self.kernel}: more than 48 KiB of shared memory"); '
+            f"static_assert({name}__at + sizeof({name}__type) <= {most}, "
+            f'"{self.kernel}: more than {limit} of shared memory"); '
         )

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from hloopt.errors import DeviceError
 from hloopt.runtime.emulator.checks import check_function, struct_names, vector_overloads
-from hloopt.runtime.emulator.shared import declare_shared
+from hloopt.runtime.emulator.shared import declare_shared, dynamic_bytes
 from hloopt.runtime.emulator.tokens import (
     Function,
     Token,
@@ -30,12 +30,16 @@ _NAME = "program.cu"
 
 @dataclass(frozen=True, slots=True)
 class KernelSource:
-    """A kernel of a program; ``most_threads`` is what its launch bounds say of a block."""
+    """A kernel of a program; ``most_threads`` is what its launch bounds say of a block.
+
+    ``dynamic`` is how many bytes of shared memory a launch must give.
+    """
 
     name: str
     synchronizes: bool
     parameters: tuple[str, ...]
     most_threads: int | None
+    dynamic: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +81,7 @@ def translate(source: str, *, is_checked: bool) -> ProgramSource:
                 kernel.name in syncs,
                 tuple(parameter.name for parameter in kernel.parameters),
                 kernel.most_threads,
+                dynamic_bytes(kernel.tokens[kernel.begin : kernel.end]),
             )
             for kernel in kernels
         ),

@@ -111,6 +111,9 @@ class FakeCupy:
             Event=lambda: Event(self),
             get_elapsed_time=lambda start, end: end.time - start.time,
             function=SimpleNamespace(Module=lambda: Module(self)),
+            driver=SimpleNamespace(
+                funcSetAttribute=lambda *given: self.calls.append(("funcSetAttribute", *given))
+            ),
             cublas=Blas(self),
             cufft=SimpleNamespace(PlanNd=lambda *arguments: PlanNd(self, *arguments)),
         )
@@ -257,9 +260,12 @@ class Module:
             for value in args:
                 assert type(value) in (np.uint64, np.int32), "CuPy would pass another size"
             self.fake.calls.append(("launch", name, grid, block, args))
+            if shared_mem:
+                self.fake.calls.append(("shared", name, shared_mem))
             if name in self.fake.kernels:
                 self.fake.work(lambda: self.fake.kernels[name](grid, block, *args))
 
+        function.ptr = hash(name)  # type: ignore[attr-defined]
         return function
 
 

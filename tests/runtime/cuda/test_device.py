@@ -111,6 +111,17 @@ def test_a_grid_without_blocks_is_not_launched(device: CudaDevice, fake: FakeCup
     assert "launch" not in fake.names()
 
 
+def test_shared_memory_of_a_launch_is_asked_for_once(device: CudaDevice, fake: FakeCupy) -> None:
+    """More than 48 KiB only for who sets the function's attribute; less than that as it is."""
+    load(device, fake)
+    fake.kernels["add"] = lambda grid, block: None
+    for shared in (0, 1024, 65536, 65536):
+        device.launch("add", (1, 1, 1), (128, 1, 1), [], shared=shared)
+    assert [call[2] for call in fake.calls if call[0] == "shared"] == [1024, 65536, 65536]
+    asked = [call[1:] for call in fake.calls if call[0] == "funcSetAttribute"]
+    assert asked == [(hash("add"), 8, 65536)]
+
+
 def test_a_graph_runs_what_was_captured_each_time(device: CudaDevice, fake: FakeCupy) -> None:
     """Nothing runs while it is captured; each replay runs everything, on the same memory."""
     load(device, fake)

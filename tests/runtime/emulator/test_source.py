@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from hloopt.errors import DeviceError
+from hloopt.errors import DeviceError, EvaluationError
 from hloopt.runtime.emulator.source import translate
 from hloopt.runtime.emulator.tokens import find_functions, join, synchronizing, tokenize
 
@@ -169,6 +169,34 @@ def test_too_much_shared_memory(bench: Callable[..., Any]) -> None:
     for mode in ("fast", "check"):
         with pytest.raises(DeviceError, match="k: more than 48 KiB of shared memory"):
             bench(source, mode=mode)
+
+
+GIVEN = """__global__ void k(int* p) {
+  extern __shared__ __align__(16) unsigned char dynamic_shared[];
+  float (&a)[12000] = *(float (*)[12000])(dynamic_shared + 0);
+  int (&b)[64] = *(int (*)[64])(dynamic_shared + 48000);
+  __shared__ int c[1];
+  a[11999] = 2; b[63] = 5; c[0] = 1;
+  p[0] = (int)a[11999] + b[63] + c[0];
+}"""
+
+
+@pytest.mark.parametrize("mode", ["fast", "check"])
+def test_shared_memory_of_the_launch(bench: Callable[..., Any], mode: str) -> None:
+    """Arrays in what a launch gives lie beside those that are declared, and beyond 48 KiB."""
+    on = bench(GIVEN, mode=mode)
+    out = on.blank(4)
+    on.device.launch("k", (1, 1, 1), (1, 1, 1), [out], shared=48256)
+    assert on.read(out, "i4")[0] == 8
+
+
+def test_too_little_shared_memory_of_the_launch(bench: Callable[..., Any]) -> None:
+    """A launch gives all that the arrays take, and no more than a GPU has."""
+    on = bench(GIVEN, mode="fast")
+    out = on.blank(4)
+    for shared in (0, 48255, 1 << 20):
+        with pytest.raises(EvaluationError, match=f"gives {shared} bytes.*; it needs 48256, and"):
+            on.device.launch("k", (1, 1, 1), (1, 1, 1), [out], shared=shared)
 
 
 @pytest.mark.parametrize("mode", ["fast", "check"])

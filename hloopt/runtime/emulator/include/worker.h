@@ -8,7 +8,8 @@ namespace hloopt {
 
 constexpr int kWarpSize = 32;
 constexpr int kMostThreads = 1024;
-constexpr int kSharedBytes = 48 * 1024;
+constexpr int kSharedBytes = 48 * 1024;    // of the arrays that a function declares
+constexpr int kDynamicBytes = 227 * 1024;  // given at the launch
 
 struct Index {
   unsigned x, y, z;
@@ -79,7 +80,7 @@ struct Fiber {
 
 // An operating system's thread; it runs one block at a time.
 struct Worker {
-  alignas(16) char shared[kSharedBytes];
+  alignas(16) char shared[kSharedBytes + kDynamicBytes];
   const Launch* launch;
   const Kernel* kernel;
   Index block;
