@@ -55,6 +55,7 @@ kernels: $(VENV)/.installed-dev  ## compile every generated kernel with NVRTC, n
 	$(BIN)/python tests/corpus/compile_kernels.py --jobs $(JOBS)
 
 emulate: $(VENV)/.installed-dev  ## every kernel of the corpus executed on the emulator, resumable; adds to the scoreboard
+	HLOOPT_SLOW=1 $(PYTEST) -q -m slow
 	$(BIN)/python tests/corpus/score.py --emulated --jobs $(JOBS)
 
 mutate-kernels: $(VENV)/.installed-dev  ## would the checks notice?  generated kernels with one line changed, resumable

@@ -32,6 +32,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.skip(reason="no CUDA device with CuPy"))
         if item.get_closest_marker("corpus") and not os.environ.get("HLOOPT_CORPUS"):
             item.add_marker(pytest.mark.skip(reason="HLOOPT_CORPUS is not set"))
+        if item.get_closest_marker("slow") and not os.environ.get("HLOOPT_SLOW"):
+            item.add_marker(pytest.mark.skip(reason="HLOOPT_SLOW is not set; make emulate sets it"))
 
 
 @pytest.fixture(scope="module", autouse=True)

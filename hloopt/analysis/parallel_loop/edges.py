@@ -106,7 +106,8 @@ def _walk(graph: Graph, computation: Computation, seen: set[Computation]) -> Non
     for instruction in computation:
         problem = _problem(instruction)
         if problem:
-            if graph.obstacle is None:
+            # What needs a token's order says more than the token.
+            if graph.obstacle is None or graph.obstacle.instruction.opcode == "after-all":
                 graph.obstacle = Mixing(instruction, problem)
             continue
         called = entered(instruction)
