@@ -14,7 +14,7 @@ import numpy as np
 import hloopt
 from hloopt.ir import Module
 from hloopt.pipelines import PIPELINES
-from hloopt.runtime.numpy.loop_blocks import Blocking
+from hloopt.runtime.numpy.loop_plan import Blocking
 from hloopt.runtime.numpy.program import NumpyProgram
 from support import Array
 

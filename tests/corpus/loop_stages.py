@@ -25,7 +25,7 @@ from hloopt.fusion.loop_verdict import judge
 from hloopt.ir import Instruction, Module
 from hloopt.ir.walk import top_level_computations
 from hloopt.runtime.kernels import module_kernels
-from hloopt.runtime.numpy.loop_blocks import Blocking
+from hloopt.runtime.numpy.loop_plan import Blocking
 from hloopt.runtime.numpy.program import NumpyProgram
 from hloopt.targets import find_target
 from records import record_of

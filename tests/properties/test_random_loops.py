@@ -12,7 +12,7 @@ from random_loops import inputs, loop_text
 import hloopt
 from hloopt.fusion.loop_fusion import LoopFusion
 from hloopt.ir import Module
-from hloopt.runtime.numpy.loop_blocks import Blocking
+from hloopt.runtime.numpy.loop_plan import Blocking
 from hloopt.runtime.numpy.program import NumpyProgram
 from support import Array
 

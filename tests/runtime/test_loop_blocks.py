@@ -7,7 +7,7 @@ import pytest
 
 import hloopt
 from hloopt.errors import EvaluationError
-from hloopt.runtime.numpy.loop_blocks import Blocking
+from hloopt.runtime.numpy.loop_plan import Blocking
 from hloopt.runtime.numpy.program import NumpyProgram
 from support import Array
 

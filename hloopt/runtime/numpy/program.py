@@ -25,12 +25,8 @@ from hloopt.runtime.kernels import is_kernel, module_kernels
 from hloopt.runtime.numpy import movement, structural
 from hloopt.runtime.numpy.builder import Builder
 from hloopt.runtime.numpy.elementwise import elementwise
-from hloopt.runtime.numpy.loop_blocks import (
-    BlockedLoop,
-    Blocking,
-    CompiledLoop,
-    plan_blocks,
-)
+from hloopt.runtime.numpy.loop_blocks import BlockedLoop, CompiledLoop
+from hloopt.runtime.numpy.loop_plan import Blocking, plan_blocks
 from hloopt.runtime.numpy.loops import loop
 from hloopt.runtime.numpy.plan import Function, Line, Step
 from hloopt.runtime.numpy.values import Slots, leaf_slots, pack, unpack
