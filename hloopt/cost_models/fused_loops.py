@@ -5,7 +5,7 @@ from __future__ import annotations
 from hloopt.analysis.cost import instruction_cost
 from hloopt.analysis.custom_fusion import custom_name
 from hloopt.analysis.parallel_loop import Way, fused_loop, ways
-from hloopt.cost_models.loop_time import LoopTime, better_way, loop_time
+from hloopt.cost_models.loop_time import LoopTime, better_way, is_priced, loop_time
 from hloopt.cost_models.model import RunTime
 from hloopt.ir import Instruction
 from hloopt.targets import Target
@@ -21,7 +21,7 @@ def fused_loop_time(fusion: Instruction, target: Target) -> tuple[Way, LoopTime]
     None for every other instruction, and on devices whose instructions nobody has measured (all but NVIDIA's).
     """
     inner = fused_loop(fusion)
-    if inner is None or target.kind != "cuda" or not target.has_threads:
+    if inner is None or not is_priced(target):
         return None
     found = ways(inner.loop, target)
     kind = _KINDS.get(custom_name(fusion))

@@ -65,7 +65,8 @@ class Costs:
         """Slices of what does not change, where no unit decides at which place, while there are registers."""
         room, owned = float(AHEAD_ELEMENTS), self.way.parallel.owned
         for entry in body:
-            if entry.opcode != "dynamic-slice" or self.reads_state(entry, 0) is None:
+            number = self.reads_state(entry, 0) if entry.opcode == "dynamic-slice" else None
+            if number is None or not self.lies_in_memory(number):
                 continue
             count = self.needs.get((entry, 0), 0.0)
             if count <= room and not any((at, 0) in owned for at in entry.operands[1:]):
@@ -127,17 +128,29 @@ class Costs:
             return None
         return index
 
-    def is_counted(self, index: int) -> bool:
-        """Whether elements of the first state are numbers of their index, or all the same: nothing is read."""
+    def first(self, index: int) -> Instruction | None:
+        """What makes an element of the first state, but for its shape; None where nobody knows."""
         state = self.way.parallel.loop.operands[0]
         if state.opcode != "tuple":
+            return None
+        found = state.operands[index]
+        while found.opcode in ("bitcast", "reshape", "copy", "transpose"):
+            found = found.operands[0]
+        return found
+
+    def is_counted(self, index: int) -> bool:
+        """Whether elements of the first state are numbers of their index, or all the same: nothing is read."""
+        first = self.first(index)
+        if first is None:
             return False
-        first = state.operands[index]
-        while first.opcode in ("bitcast", "reshape", "copy", "convert"):
-            first = first.operands[0]
         return first.opcode == "iota" or (
             first.opcode == "broadcast" and first.operands[0].array.elements == 1
         )
+
+    def lies_in_memory(self, index: int) -> bool:
+        """Whether an element of the first state is there before the kernel, and not computed as it is read."""
+        first = self.first(index)
+        return first is None or not first.op.is_elementwise
 
     def reads_counted(self, instruction: Instruction) -> bool:
         """Whether the first operand is an element of the state of ``is_counted``."""

@@ -18,21 +18,21 @@ The clock and the launch are those of XLA's model of 2026.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import ceil
 from typing import Final
 
-from hloopt.analysis.parallel_loop import ParallelLoop, Way
+from hloopt.analysis.parallel_loop import Node, ParallelLoop, Way
 from hloopt.analysis.trip_count import trip_count
 from hloopt.cost_models.device_times import ModelOptions
 from hloopt.cost_models.instructions import latencies_of
-from hloopt.cost_models.loop_costs import Costs
+from hloopt.cost_models.loop_costs import REGISTER_ELEMENTS, Costs
 from hloopt.cost_models.loop_needs import elements_needed
 from hloopt.cost_models.loop_trip import trip_of
 from hloopt.targets import Target
 
-__all__ = ["MODEL", "LoopTime", "better_way", "clearly_best", "loop_time"]
+__all__ = ["MODEL", "LoopTime", "better_way", "clearly_best", "is_priced", "loop_time"]
 
 MODEL: Final = "loop-2026"
 """What tables and explanations call these predictions."""
@@ -152,7 +152,8 @@ def loop_time(
         _ends(parallel, target, shape, latencies.memory, count),
         (trip.chain + trip.apart) * cycle,
         latencies.issue(trip.work, shape.warps) * cycle,
-        _traffic(parallel) / _bandwidth(target, shape.resident),
+        _traffic(parallel) / _bandwidth(target, shape.resident)
+        + _again(way, needs, target) / shape.waves,
         trip.recurrence * cycle,
         count,
         known is None,
@@ -168,11 +169,19 @@ def loop_time(
 
 
 def better_way(ways: tuple[Way, ...], target: Target) -> tuple[Way, LoopTime] | None:
-    """Of the ways that fit the one whose kernel takes less, with its time; None where none fits.
+    """Of the ways that fit the one whose kernel takes less, with its time.
 
-    An earlier one is taken where a later one is not clearly better.  Raises as ``loop_time``.
+    An earlier one is taken where a later one is not clearly better.  None where none fits, and on devices
+    ``loop_time`` knows nothing of.
     """
+    if not is_priced(target):
+        return None
     return clearly_best([(way, loop_time(way, target)) for way in ways if not way.problem])
+
+
+def is_priced(target: Target) -> bool:
+    """Whether loops can be timed on a device: NVIDIA's, whose instructions were measured."""
+    return target.kind == "cuda" and target.has_threads
 
 
 def clearly_best(timed: Sequence[tuple[Way, LoopTime]]) -> tuple[Way, LoopTime] | None:
@@ -276,6 +285,36 @@ def _traffic(parallel: ParallelLoop) -> float:
                 if parallel.carried[index].role == "invariant":
                     read += entry.shape.byte_size
     return float(written + read)
+
+
+def _again(way: Way, needs: Mapping[Node, float], target: Target) -> float:
+    """Nanoseconds of a trip in which all units read what does not change and what no core can keep.
+
+    Arrays of more than half of a core's first-level cache come out of the second level, those of more than half
+    of that out of memory.  Threads of a warp share what lies along no axis.
+    """
+    body = way.parallel.loop.attributes["body"]
+    state = body.parameters[0]
+    speed = target.memory_bandwidth * 1e-9
+    total = 0.0
+    for entry in body:
+        if entry.opcode != "get-tuple-element" or entry.operands[0] is not state:
+            continue
+        carried = way.parallel.carried[entry.attributes["index"]]
+        count = needs.get((entry, 0), 0.0)
+        if carried.role != "invariant" or count <= REGISTER_ELEMENTS:
+            continue
+        if all(user.opcode in ("dynamic-slice", "gather") for user in entry.users):
+            continue  # by the trip's number: with the other traffic
+        size = carried.shape.byte_size
+        if size <= target.shared_per_core // 2:
+            continue
+        units = way.parallel.units
+        if way.kind == "thread" and all(axis is None for axis in carried.axes):
+            units = ceil(units / target.warp_size)
+        faster = _XLA.l2_speedup if size <= target.l2_size // 2 else 1.0
+        total += units * count * carried.shape.dtype.bits / 8 / (speed * faster)
+    return total
 
 
 def _ends(

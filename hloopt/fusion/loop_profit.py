@@ -13,7 +13,7 @@ from typing import Final
 from hloopt.analysis.parallel_loop import Way, ways
 from hloopt.analysis.trip_count import trip_count
 from hloopt.cost_models.host_loops import HostTime, host_trip
-from hloopt.cost_models.loop_time import LoopTime, clearly_best, loop_time
+from hloopt.cost_models.loop_time import LoopTime, clearly_best, is_priced, loop_time
 from hloopt.cost_models.model import Comparison, CostModel
 from hloopt.fusion.multi_output_fusion import MultiOutputFusion
 from hloopt.fusion.priority_fusion import PriorityFusion
@@ -74,7 +74,7 @@ def loop_profit(loop: Instruction, found: tuple[Way, ...], model: CostModel) -> 
     """
     fitting = [way for way in found if not way.problem]
     target = model.target
-    if not fitting or target.kind != "cuda" or not target.has_threads:
+    if not fitting or not is_priced(target):
         return None
     known = found[0].parallel.trips.count
     trips = trip_count(loop, believe=True) if known is None else known

@@ -20,7 +20,7 @@ from hloopt.analysis.parallel_loop import Way, fused_loop
 from hloopt.analysis.parallel_loop.block_way import block_way
 from hloopt.analysis.parallel_loop.thread_way import thread_way
 from hloopt.cost_models.device_times import ModelOptions
-from hloopt.cost_models.loop_time import LoopTime, loop_time
+from hloopt.cost_models.loop_time import LoopTime, is_priced, loop_time
 from hloopt.ir import Instruction
 from hloopt.kernels.kernel import Efficiency, Kernel, Site
 from hloopt.kernels.spec import Argument, Copy, Fill, KernelSpec, Launch, Place
@@ -134,7 +134,7 @@ def _loop_time(site: Site, kernel: Kernel, spec: KernelSpec) -> LoopTime | None:
     """Of a kernel that runs a whole loop, with its own launch; None for every other one."""
     inner = fused_loop(site.region.instruction)
     way_of = LOOP_WAYS.get(kernel.name)
-    if inner is None or way_of is None or site.target.kind != "cuda":
+    if inner is None or way_of is None or not is_priced(site.target):
         return None
     launches = [step for step in spec.steps if isinstance(step, Launch)]
     first = launches[0]
