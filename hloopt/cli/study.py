@@ -59,7 +59,7 @@ def _gates(
         "Strategies": ("strategies", "strategy", "baseline", "pass_file", "fusion_rule"),
         "Input": ("module", "stage", "strict", "seed"),
         "Devices": ("device", "cost_model", "repeat"),
-        "Verification": ("verify", "verify_limit"),
+        "Verification": ("verify", "verify_limit", "emulate_limit", "rtol", "atol"),
         "Output": ("gates", "html", "out", "as_json"),
     },
 )
@@ -118,6 +118,21 @@ def _gates(
     help="The most elements that the interpreter may compute to verify a module; 4e10 by default.",
 )
 @click.option(
+    "--emulate-limit",
+    type=click.FloatRange(0, min_open=True),
+    metavar="N",
+    help="The most elements that the emulator may compute; 4e8 by default.",
+)
+@click.option(
+    "--rtol",
+    type=click.FloatRange(0),
+    metavar="NUMBER",
+    help="Relative tolerance for recorded results; the default depends on the type.",
+)
+@click.option(
+    "--atol", type=click.FloatRange(0), metavar="NUMBER", help="Absolute tolerance, as --rtol."
+)
+@click.option(
     "--gate",
     "gates",
     multiple=True,
@@ -148,6 +163,9 @@ def command(
     seed: int,
     verify: bool,
     verify_limit: float | None,
+    emulate_limit: float | None,
+    rtol: float | None,
+    atol: float | None,
     gates: tuple[RatioGate, ...],
     html: str | None,
     out: str | None,
@@ -193,7 +211,7 @@ def command(
     from hloopt.report.study_table import show_study
 
     plan = chosen_plan(strategies, strategy, baseline)
-    modules = chosen_modules(files, plan)
+    modules = chosen_modules(files, plan, rtol, atol)
     model = cost_model or plan.cost_model or _MODEL
     devices, predictors = chosen_devices(device or plan.devices or ("cpu",), model)
     for gate in gates:
@@ -203,7 +221,7 @@ def command(
     given = ctx.get_parameter_source("seed") is not ParameterSource.DEFAULT
     runner = StudyRunner(
         predictors,
-        _limits(repeat),
+        _limits(repeat, emulate_limit),
         _most_work(verify_limit) if verify else None,
         fusion_rule_texts(),
         seed if given else None,
@@ -230,10 +248,10 @@ def command(
     ctx.exit(_code(study, verdicts, code))
 
 
-def _limits(repeat: int | None) -> Limits:
+def _limits(repeat: int | None, emulated: float | None) -> Limits:
     from hloopt.runtime.study.execute import Limits
 
-    return Limits(repeat)
+    return Limits(repeat) if emulated is None else Limits(repeat, int(emulated))
 
 
 def _most_work(limit: float | None) -> int:

@@ -198,6 +198,7 @@ class StudyRunner:
                 at.reference = reference(
                     found.module, beside, self.seed, self.most_work, found.snapshot
                 )
+                at.reference.rtol, at.reference.atol = row.rtol, row.atol
             except HlooptError as error:
                 at.reference = error
         if isinstance(at.reference, HlooptError):

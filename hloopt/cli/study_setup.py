@@ -53,15 +53,21 @@ def chosen_plan(file: str | None, texts: Sequence[str], baseline: str | None) ->
     return plan
 
 
-def chosen_modules(files: Sequence[str], plan: StudyPlan) -> list[tuple[Text, ModuleRow]]:
-    """What to read, and what the study calls it.
+def chosen_modules(
+    files: Sequence[str], plan: StudyPlan, rtol: float | None = None, atol: float | None = None
+) -> list[tuple[Text, ModuleRow]]:
+    """What to read, and what the study calls it; the tolerances take the place of the plan's.
 
     Files of the command line take the place of the plan's; one that the plan knows keeps its name there.
     """
     from hloopt.runtime.study.plan import ModuleRow
 
+    def given(row: ModuleRow) -> ModuleRow:
+        rel = row.rtol if rtol is None else rtol
+        return replace(row, rtol=rel, atol=row.atol if atol is None else atol)
+
     if not files and plan.modules:
-        return [(open_texts([row.file])[0], row) for row in plan.modules]
+        return [(open_texts([row.file])[0], given(row)) for row in plan.modules]
     found: list[tuple[Text, ModuleRow]] = []
     taken: set[str] = set()
     for text in open_texts(files):
@@ -73,7 +79,7 @@ def chosen_modules(files: Sequence[str], plan: StudyPlan) -> list[tuple[Text, Mo
             name = text.name
         taken.add(name)
         row = ModuleRow(text.name, name) if known is None else replace(known, file=text.name)
-        found.append((text, row))
+        found.append((text, given(row)))
     return found
 
 

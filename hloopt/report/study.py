@@ -114,7 +114,7 @@ class Study:
 
 _MOST_NAMES = 4
 _NAMES = "\0"
-"""Stands for the names of modules in a line; no name holds it."""
+"""Stands for names in a line; no name holds it."""
 
 
 def _ratio(slow: Cell, fast: Cell) -> float | None:
@@ -135,8 +135,9 @@ def _problem(cell: Cell) -> tuple[str, str]:
     if cell.problem:
         return f"failed: {here}: {cell.problem}", ""
     if cell.wrong and cell.checked is not None:
-        at = f" on {cell.checked.device}" if cell.checked.device != cell.device else ""
-        return f"differs: {here}: results{at}: {cell.checked.problem}", ""
+        at = f" on {cell.checked.device}"
+        told = f"differs: {cell.module}: {_NAMES}: results{at}: {cell.checked.problem}"
+        return told, f"{cell.strategy} for {cell.device}"
     if cell.checked is not None and cell.checked.results == "not verified":
         where = f" on {cell.device}" if way_of(cell.device) == "verified" else ""
         return f"not verified{where}: {_NAMES}: {cell.checked.problem}", cell.module

@@ -30,6 +30,7 @@ class _Block:
     rows: tuple[tuple[str, ...], ...]
     counts: tuple[tuple[str, str, str], ...]
     results: tuple[str, ...]
+    is_timed: bool
 
     @property
     def width(self) -> int:
@@ -68,11 +69,9 @@ def show_study(study: Study, console: Console) -> None:
 
 def notes(study: Study) -> list[str]:
     """What the figures are: measured where, predicted by what, ratios to what."""
-    lines = [f"over: times as fast as '{study.baseline}' on the same device"]
-    if any(one.before for one in study.strategies):
-        lines[0] += "; bought: over the row before"
-    if any(one.whole for one in study.strategies):
-        lines[0] += "; bought of a row with less: what is lost without it"
+    lines: list[str] = []
+    if any(cell.seconds for cell in study.cells):
+        lines += _about_ratios(study)
     for device, where in study.places().items():
         lines.append(f"{device}: measured, median ± median absolute deviation: {where}")
     for one in study.devices:
@@ -84,6 +83,15 @@ def notes(study: Study) -> list[str]:
     if any(cell.counts is not None and not cell.counts.known for cell in study.cells):
         lines.append("+ launches in loops whose trips the module does not show: those count once")
     return lines
+
+
+def _about_ratios(study: Study) -> list[str]:
+    line = f"over: times as fast as '{study.baseline}' on the same device"
+    if any(one.before for one in study.strategies):
+        line += "; bought: over the row before"
+    if any(one.whole for one in study.strategies):
+        line += "; bought of a row with less: what is lost without it"
+    return [line]
 
 
 def _show_module(study: Study, row: ModuleRow, rows: Sequence[Strategy], console: Console) -> None:
@@ -121,6 +129,7 @@ def _block(study: Study, module: str, rows: Sequence[Strategy], device: Device) 
         tuple(shown),
         tuple(map(launch_text, found)),
         tuple(result_text(cell.checked) for cell in found),
+        is_timed,
     )
 
 
@@ -144,7 +153,7 @@ def _packed(blocks: Sequence[_Block], width: int) -> list[list[_Block]]:
 
 
 def _shared(block: _Block) -> tuple[object, ...]:
-    return block.counts, block.results
+    return block.counts, block.results, block.is_timed
 
 
 def _shared_width(block: _Block) -> int:
@@ -159,10 +168,14 @@ def _shared_width(block: _Block) -> int:
 
 def _print(group: Sequence[_Block], labels: Sequence[str], console: Console) -> None:
     heads = [head for block in group for head in block.heads]
-    made = table("strategy", "kernels", "launches", "bytes", *heads, "results")
+    timed = any(block.is_timed for block in group)
+    made = table(
+        "strategy", "kernels", "launches", "bytes", *heads, *(("results",) if timed else ())
+    )
     for number, label in enumerate(labels):
         times = [text for block in group for text in block.rows[number]]
-        made.add_row(label, *group[0].counts[number], *times, group[0].results[number])
+        results = (group[0].results[number],) if timed else ()
+        made.add_row(label, *group[0].counts[number], *times, *results)
     console.print(made)
 
 

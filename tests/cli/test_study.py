@@ -95,7 +95,7 @@ def test_results_that_differ_are_shown_and_exit_with_1(here: Path) -> None:
     assert cell(found, "bad", "h200")["predicted"]["seconds"] > 0
     assert cell(found, "dce", "h200")["results"] == "equal"
     shown = invoke("study", *words, "--device", "h200", columns=140).stdout
-    assert "differs: m, bad, h200: results on cpu: out_0 against interpreter" in shown
+    assert "differs: m: bad for h200: results on cpu: out_0 against interpreter" in shown
     assert "DIFFER" in shown
 
 
@@ -127,7 +127,11 @@ def test_inputs_and_recorded_results_beside_the_file(here: Path) -> None:
     assert cell(found, "O2")["checked"]["against"] == ["interpreter", "recorded results"]
     np.savez(here / "m.npz", in_0=x, out_0=3 * np.exp(x))
     wrong = study("m.hlo", "--strategy", "O2", "--repeat", "1", code=1)
-    assert "against recorded results" in cell(wrong, "O2")["checked"]["problem"]
+    problem = cell(wrong, "O2")["checked"]["problem"]
+    assert "against recorded results" in problem
+    assert "those of the interpreter are met" in problem
+    study("m.hlo", "--strategy", "O2", "--repeat", "1", "--atol", "3")
+    assert study("m.hlo", "--strategy", "O2", "--rtol", "0.5", "--device", "h200")["passed"]
     seeded = study("m.hlo", "--strategy", "O2", "--repeat", "1", "--seed", "1")
     assert cell(seeded, "O2")["checked"]["against"] == ["interpreter"]
 

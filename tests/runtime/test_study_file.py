@@ -162,6 +162,9 @@ HEAD = '[[strategy]]\nname = "s"\n'
         (f"devices = []\n{HEAD}passes = 'O1'\n", 1, 11, "there is no device in it"),
         (f'cost_model = "xla"\n{HEAD}passes = "O1"\n', 1, 14, "no cost model is called 'xla'"),
         (f'[[module]]\nname = "x"\n{HEAD}passes = "O1"\n', 1, 3, "a module needs a file"),
+        (f'[[module]]\nfile="naive.hlo"\natol=-1\n{HEAD}passes="O1"\n', 3, 6, "a number from 0"),
+        (f'[[module]]\nfile="naive.hlo"\nrtol=nan\n{HEAD}passes="O1"\n', 3, 6, "a number from 0"),
+        (f'[[module]]\nfile="naive.hlo"\nrtol=true\n{HEAD}passes="O1"\n', 3, 6, "a number from 0"),
         (f'[[module]]\nfile = "x.hlo"\n{HEAD}passes="O1"\n', 2, 8, "there is no file"),
         (
             f'[[module]]\nfile = "naive.hlo"\ninputs = "x.npz"\n{HEAD}passes="O1"\n',

@@ -63,13 +63,16 @@ class Strategy:
 class ModuleRow:
     """A module of the file: ``variant_of`` is the name of the one whose baseline counts for it, too.
 
-    ``inputs`` is an .npz or a folder, None for what stands beside the file.
+    ``inputs`` is an .npz or a folder, None for what stands beside the file.  ``rtol`` and ``atol`` are of
+    results recorded there; None leaves them to the element type.
     """
 
     file: str
     name: str
     variant_of: str = ""
     inputs: str | None = None
+    rtol: float | None = None
+    atol: float | None = None
 
 
 @dataclass(frozen=True)

@@ -15,6 +15,7 @@
     name = "unrolled by 10"
     variant_of = "naive"                      # ratios are to the baseline of that module
     inputs = "naive.npz"                      # else unrolled.npz, else a seed
+    atol = 1e-4                               # and rtol: of results that are recorded in it
 
     [[strategy]]
     name = "XLA 2022"
@@ -53,7 +54,8 @@ from hloopt.source import Source
 __all__ = ["named_strategies", "read_study"]
 
 _TOP: Final = ("title", "baseline", "devices", "cost_model", "module", "strategy")
-_MODULE: Final = ("file", "name", "variant_of", "inputs")
+_MODULE_TEXTS: Final = ("file", "name", "variant_of", "inputs")
+_TOLERANCES: Final = ("rtol", "atol")
 
 
 def read_study(
@@ -151,7 +153,7 @@ class _StudyReader:
         for entry, at in tables:
             if not isinstance(entry, dict):
                 raise self.places.value_error(at, "a module is a table")
-            self.strategies.check_keys(entry, at, _MODULE, "a module")
+            self.strategies.check_keys(entry, at, (*_MODULE_TEXTS, *_TOLERANCES), "a module")
             row = self._module(entry, at)
             if any(row.name == other.name for other in found):
                 raise self.places.key_error(at, f"two modules are called '{row.name}'")
@@ -166,7 +168,9 @@ class _StudyReader:
         return tuple(found)
 
     def _module(self, entry: dict[str, Any], at: At) -> ModuleRow:
-        file, name, variant, inputs = (self.strategies.text(entry, at, key) for key in _MODULE)
+        file, name, variant, inputs = (
+            self.strategies.text(entry, at, key) for key in _MODULE_TEXTS
+        )
         if not file:
             raise self.places.key_error(at, "a module needs a file")
         folder = self.strategies.folder
@@ -176,7 +180,16 @@ class _StudyReader:
         arrays = normpath(folder / inputs) if inputs else None
         if arrays is not None and not Path(arrays).exists():
             raise self.places.value_error((*at, "inputs"), f"there is no file {arrays}")
-        return ModuleRow(path, name or Path(file).stem, variant, arrays)
+        rtol, atol = (self._tolerance(entry, at, key) for key in _TOLERANCES)
+        return ModuleRow(path, name or Path(file).stem, variant, arrays, rtol, atol)
+
+    def _tolerance(self, entry: dict[str, Any], at: At, key: str) -> float | None:
+        value = entry.get(key)
+        if value is None:
+            return None
+        if isinstance(value, bool) or not isinstance(value, (int, float)) or not value >= 0:
+            raise self.places.value_error((*at, key), f"'{key}' is a number from 0")
+        return float(value)
 
     def _devices(self, table: dict[str, Any]) -> tuple[str, ...] | None:
         if "devices" not in table:
