@@ -293,6 +293,64 @@ def test_parts_that_would_not_add_up_run_whole(reducer: str, zero: str, words: s
         np.testing.assert_allclose(got, expected, rtol=1e-6)
 
 
+HALVING = """HloModule m
+any { p = pred[] parameter(0) q = pred[] parameter(1) ROOT s = pred[] or(p, q) }
+body {
+  s = (s32[], f32[24]) parameter(0)
+  i = s32[] get-tuple-element(s), index=0
+  x = f32[24] get-tuple-element(s), index=1
+  one = s32[] constant(1)
+  next = s32[] add(i, one)
+  limit = f32[] constant(1)
+  limits = f32[24] broadcast(limit), dimensions={}
+  high = pred[24] compare(x, limits), direction=GT
+  half = f32[] constant(0.5)
+  halves = f32[24] broadcast(half), dimensions={}
+  y = f32[24] multiply(x, halves)
+  z = f32[24] select(high, y, x)
+  ROOT r = (s32[], f32[24]) tuple(next, z)
+}
+condition {
+  s = (s32[], f32[24]) parameter(0)
+  x = f32[24] get-tuple-element(s), index=1
+  limit = f32[] constant(1)
+  limits = f32[24] broadcast(limit), dimensions={}
+  high = pred[24] compare(x, limits), direction=GT
+  no = pred[] constant(false)
+  ROOT c = pred[] reduce(high, no), dimensions={0}, to_apply=any
+}
+ENTRY e {
+  x = f32[24] parameter(0)
+  zero = s32[] constant(0)
+  t = (s32[], f32[24]) tuple(zero, x)
+  w = (s32[], f32[24]) while(t), condition=condition, body=body
+  ROOT RESULT
+}
+"""
+
+
+def test_each_block_runs_until_its_own_units_are_done() -> None:
+    """Where units may stop by themselves a block does, having asked its own units alone."""
+    text = HALVING.replace("RESULT", "r = f32[24] get-tuple-element(w), index=1")
+    module = hloopt.optimize(hloopt.parse(text), "loop-fusion{always=true}")
+    check(module, [numbers(24) * 100])
+
+
+def test_what_all_units_count_is_that_of_the_last_to_end() -> None:
+    """The number of trips is asked for: whoever knows it ran the longest."""
+    text = HALVING.replace("RESULT", "r = (s32[], f32[24]) tuple(n, y)").replace(
+        "  ROOT r = (s32[], f32[24]) tuple(n, y)",
+        "  n = s32[] get-tuple-element(w), index=0\n  y = f32[24] get-tuple-element(w), index=1\n"
+        "  ROOT r = (s32[], f32[24]) tuple(n, y)",
+    )
+    module = hloopt.parse(text)
+    fused = hloopt.optimize(module, "loop-fusion{always=true}")
+    x = numbers(24) * 100
+    program = NumpyProgram(fused, blocking=Blocking(units=4))
+    for got, expected in zip(program.run([x]), hloopt.evaluate(module, [x]), strict=True):
+        np.testing.assert_array_equal(got, expected)
+
+
 def test_a_loop_that_does_not_end_is_stopped_in_a_block() -> None:
     """With the place of the loop in the user's text."""
     text = NESTED.replace("next = s32[] add(i, one)", "next = s32[] multiply(i, one)").replace(

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
 from hloopt.analysis.parallel_loop import ParallelLoop, parallel_loop
 from hloopt.analysis.parallel_loop.edges import leaf_count, shape_of
 from hloopt.interpret.regions import combiner
-from hloopt.ir import Computation, Instruction
+from hloopt.ir import Instruction
 from hloopt.passes.scan_recognition.ranges import identity
 from hloopt.runtime.numpy.loop_places import WHOLE, Needs, needs
 
@@ -105,8 +105,9 @@ def plan_blocks(
     wanted = [(loop, number, _place(parallel, number, axis)) for number in results]
     early = [variable for variable in wanted if variable[1] not in late]
     told = [(one, leaf, WHOLE) for one in partial for leaf in range(leaf_count(one))]
-    ends = _ending(parallel)
-    found = needs(parallel, axis, [*early, *told], joined=frozenset((*partial, *ends)))
+    found = needs(
+        parallel, axis, [*early, *told], joined=frozenset((*partial, *parallel.trips.reduces))
+    )
     later = None
     if partial:
         rest = [variable for variable in wanted if variable[1] in late]
@@ -170,13 +171,6 @@ def _problem(reduce: Instruction) -> str:
     if start is None or start.reshape(()) != identity(name, reduce.array.dtype):
         return f"each part of reduce {reduce.name} would begin with its first value"
     return ""
-
-
-def _ending(parallel: ParallelLoop) -> Iterator[Instruction]:
-    """The reduces that ask whether any unit goes on: a block asks its own."""
-    if parallel.trips.kind == "element":
-        condition: Computation = parallel.loop.attributes["condition"]
-        yield from (one for one in condition if one.opcode == "reduce")
 
 
 @dataclass(frozen=True, slots=True)
