@@ -147,6 +147,7 @@ class Elements:
     places    leaves of values that are kept somewhere, frame by frame
     ranges    names whose bounds are known
     owned     the axes of parallel loops that dimensions lie along
+    alone     where a unit is along dimensions of reduces that it takes over its own elements alone
     unrolled  how many elements of a reduce or dot are written out one by one at most
     loops     what is known of loops inside
     runs      those that have been written
@@ -164,6 +165,7 @@ class Elements:
         self.places: dict[tuple[Frame, Instruction, int], Place] = {}
         self.ranges: dict[str, Index] = {}
         self.owned: dict[tuple[Instruction, int], tuple[int | None, ...]] = {}
+        self.alone: dict[Instruction, dict[int, Index]] = {}
         self.unrolled = 0
         self.loops: dict[Instruction, ParallelLoop] = {}
         self.runs: list[Running] = []
@@ -290,6 +292,9 @@ class Elements:
         return name
 
     def _elementwise(self, instruction: Instruction, at: At) -> Emission:
+        if not isinstance(instruction.shape, ArrayShape):
+            # A copy of a tuple.
+            return (yield At(instruction.operands[0], at.index, at.leaf))
         # A scalar pred of select and scalar bounds of clamp hold for every element.
         names = yield from each(
             At(operand, at.index if operand.array.rank else ()) for operand in instruction.operands

@@ -6,7 +6,7 @@ once, and what follows from them is computed then.  So a reduce is collected whe
 * its reducer may take elements in any order and grouping,
 * the number of trips is known before, and the reduce runs in each of them,
 * what follows takes nothing but collected results, what the loop does not change, constants and counters,
-* and ends in streamed elements whose parts do not overlap.
+* and ends in streamed elements, where the parts that the trips write do not overlap.
 """
 
 from __future__ import annotations
@@ -97,31 +97,31 @@ class Collector:
         opcode = plain_opcode(reducer)
         if opcode not in REDUCERS:
             return f"its reducer {reducer.name} may depend on the order of elements"
+        for user in reduce.users:
+            if user not in self._streaming or not self._takes(user, reduce):
+                return f"{user.opcode} {user.name} needs the result before the loop ends"
         if self.state.bounds.exact is None:
             return "how often the loop runs is not known before"
-        if reduce in self._streaming:
-            return ""
-        for user in reduce.users:
-            if user not in self._streaming:
-                return f"{user.opcode} {user.name} needs the result before the loop ends"
-        return "nobody reads the result"
+        return "" if reduce.users else "nobody reads the result"
 
     @cached_property
     def _streaming(self) -> frozenset[Instruction]:
-        """Instructions of the body that only go into streamed elements, whose parts do not overlap."""
-        updates = frozenset(filter(self.state.is_spread, self.state.updates.values()))
-        found: set[Instruction] = set()
-        for instruction in reversed(list(self.state.body)):
-            if instruction in updates or (
-                instruction.users
-                and instruction.opcode not in _NEVER
-                and all(
-                    user in found and (user not in updates or _is_part(instruction, user))
-                    for user in instruction.users
+        """Instructions of the body that only go into streamed elements."""
+        found: set[Instruction] = set(self._updates)
+        for one in reversed(list(self.state.body)):
+            if one.users and one.opcode not in _NEVER:
+                ends = (
+                    user for user in one.users if user not in found or not self._takes(user, one)
                 )
-            ):
-                found.add(instruction)
+                if next(ends, None) is None:
+                    found.add(one)
         return frozenset(found)
+
+    def _takes(self, user: Instruction, value: Instruction) -> bool:
+        """Whether an update writes a value, and neither writes into it nor where it says."""
+        if user not in self._updates:
+            return True
+        return user.operands[1] is value and value.users[user] == 1
 
     @cached_property
     def _changing(self) -> dict[Node, None]:
@@ -145,7 +145,9 @@ class Collector:
     def _needs(
         self, one: Instruction, over: Collection[Instruction], after: Collection[Instruction]
     ) -> str:
-        """What one of ``over`` and ``after`` needs that is not known after the loop."""
+        """What keeps one of ``over`` and ``after`` from being computed after the loop."""
+        if one in self._updates and not self.state.is_spread(one):
+            return f"the parts that {one.opcode} {one.name} writes may overlap"
         operands = one.operands[1:] if one in over or one in self._updates else one.operands
         for operand in operands:
             if operand in over or operand in after:
@@ -157,8 +159,3 @@ class Collector:
     @cached_property
     def _updates(self) -> frozenset[Instruction]:
         return frozenset(self.state.updates.values())
-
-
-def _is_part(value: Instruction, update: Instruction) -> bool:
-    """Whether a value is what an update writes, and neither what it writes into nor where."""
-    return update.operands[1] is value and value.users[update] == 1

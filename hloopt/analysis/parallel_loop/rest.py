@@ -279,16 +279,16 @@ class _Prover:
             return said[one]
         if one.literal is not None and one.literal.splat is not None:
             return bool(one.literal.splat)
-        parts = [
-            self._value(operand, said) for operand in one.operands if operand.array.dtype.is_pred
-        ]
         opcode = plain_opcode(one.attributes["to_apply"]) if one.opcode == "reduce" else one.opcode
+        if opcode in _VIEWS:
+            return self._value(one.operands[0], said) if one.operands else None
+        if opcode not in ("and", "not", "or") or not one.array.dtype.is_pred:
+            return None
+        parts = [self._value(operand, said) for operand in one.operands]
         if opcode == "not":
             return None if parts[0] is None else not parts[0]
-        if opcode in ("and", "or") and one.array.dtype.is_pred:
-            decides = opcode == "or"
-            return decides if decides in parts else None if None in parts else not decides
-        return parts[0] if opcode in _VIEWS and parts else None
+        decides = opcode == "or"
+        return decides if decides in parts else None if None in parts else not decides
 
     def _kept(self, facts: Sequence[_Fact]) -> frozenset[int]:
         """The elements of the state that the body hands on where the facts hold.

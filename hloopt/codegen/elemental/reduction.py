@@ -47,9 +47,12 @@ def _reduce(e: Elements, instruction: Instruction, index: _Position, leaf: int) 
     dims = inputs[0].array.dims
     reduced = set(instruction.attributes["dimensions"])
     kept = iter(index)
-    position = [Index(0) if at in reduced else next(kept) for at in range(len(dims))]
+    alone = e.alone.get(instruction, {})
+    position = [
+        alone.get(at, Index(0)) if at in reduced else next(kept) for at in range(len(dims))
+    ]
     # One element is at the place of its result, where what it is computed from may be known already.
-    along = sorted(at for at in reduced if dims[at] != 1)
+    along = sorted(at for at in reduced if dims[at] != 1 and at not in alone)
 
     def one(places: Sequence[Index]) -> Generator[At, str, None]:
         for at, place in zip(along, places, strict=True):

@@ -20,9 +20,6 @@ from hloopt.ir import Computation, Instruction
 
 __all__ = ["Asking", "Local", "Running"]
 
-_REGISTERS: Final = 64
-"""Arrays of so many elements at most may be in registers, if all loops over them are unrolled."""
-
 _CODE: Final = 1024
 """Operations that an unrolled loop over an array may come to."""
 
@@ -79,6 +76,9 @@ class Running:
                 yield from self._trip(stream)
             return
         self.place_outside(section)
+        for reduce in trips.reduces:
+            along = enumerate(self.loop.owned[reduce.operands[0], 0])
+            e.alone[reduce] = {at: self.unit[axis] for at, axis in along if axis is not None}
         with e.within(e.scope.block("while (true)")):
             root = trips.own or self.condition.root
             axes = self.loop.owned.get((root, 0), (None,) * root.array.rank)
@@ -210,9 +210,12 @@ class Running:
             value = yield wanted(local)
             self.e.scope.line(f"{kept.at(local)} = {value};")
 
-        yield from every(
-            self.e, kept.dims, "j", one, _REGISTERS if kept.count * cost <= _CODE else 0
-        )
+        yield from every(self.e, kept.dims, "j", one, self._most_unrolled(kept, cost))
+
+    def _most_unrolled(self, kept: Kept, cost: int) -> int:
+        """How many turns a loop over an array may have to be unrolled; ``cost`` operations each."""
+        small = self.plan.arrays_in_registers and kept.count * cost <= _CODE
+        return kept.count if small else 0
 
     def _commit(self, pairs: list[tuple[str, str]], copies: list[tuple[Kept, Kept]]) -> None:
         """The next state becomes the state: nobody needs the old one any more."""
@@ -235,7 +238,7 @@ class Running:
             if value != target:
                 e.scope.line(f"{target} = {value};")
         for kept, following in copies:
-            if kept.count <= _REGISTERS:
+            if self._most_unrolled(kept, 1):
                 e.scope.line("#pragma unroll")
             block, at = e.loop(kept.count, "j")
             block.line(f"{kept.name}[{at}] = {following.name}[{at}];")
