@@ -23,6 +23,9 @@ go through."""
 HOISTED: Final = 32
 """So many elements of what a loop only reads are read before it, and kept, at most."""
 
+_ARRAY_WORDS: Final = 128
+"""32-bit values of arrays that may be in registers together: half of them."""
+
 _REPEATED: Final = 32
 """Operations that storing a value must save a unit in each trip."""
 
@@ -147,7 +150,20 @@ class ThreadPlan:
     @cached_property
     def registers(self) -> int:
         """32-bit values that are alive at once at most, about: state, next state, what is computed from it."""
-        return _POINTERS + self._kept + self._read + self._alive
+        arrays = self._array_words if self.arrays_in_registers else 0
+        return _POINTERS + self._kept + self._read + self._alive + arrays
+
+    @property
+    def arrays_in_registers(self) -> bool:
+        """Whether loops over arrays are unrolled, so that their elements may be in registers."""
+        return self._array_words <= _ARRAY_WORDS
+
+    @cached_property
+    def _array_words(self) -> int:
+        """32-bit values of arrays with more than ``UNROLLED`` elements: state, next state, stored values."""
+        states = (2 * _size(one.local_elements, one.shape) for one in self._changing)
+        values = (_size(self.local((one, 0)), one.array) for one in self.stored)
+        return sum(states) + sum(values)
 
     @cached_property
     def local_bytes(self) -> int:
@@ -267,6 +283,10 @@ def _sources_of(value: Instruction) -> Iterator[Instruction]:
             if operand not in seen:
                 seen.add(operand)
                 pending.append(operand)
+
+
+def _size(count: int, shape: ArrayShape) -> int:
+    return count * _words(shape) if count > UNROLLED else 0
 
 
 def _bytes(shape: ArrayShape) -> int:

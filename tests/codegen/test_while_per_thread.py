@@ -1,0 +1,458 @@
+"""Loops run by a thread for each unit: state in registers, streams, branches, loops inside, collected reduces."""
+
+from __future__ import annotations
+
+import re
+
+import numpy as np
+import pytest
+from short_loops import fused, looped, program, way_of
+
+from harness import check_kernel, planned
+from hloopt.errors import UsageError
+
+KERNEL = "while-per-thread"
+
+
+def check(text: str, **options: object) -> str:
+    """Run a module's loop by the kernel; the source of its functions."""
+    return looped(check_kernel(fused(text), KERNEL, **options))  # type: ignore[arg-type]
+
+
+def pendulum(elements: int, trips: int) -> str:
+    n = elements
+    return program(
+        {"x": f"f32[{n}]", "v": f"f32[{n}]", "g": f"f32[{n}]", "path": f"f32[{max(trips, 1)},{n}]"},
+        f"""
+  sin = f32[{n}] sine(x)
+  half = f32[] constant(0.5)
+  halves = f32[{n}] broadcast(half), dimensions={{}}
+  less = f32[{n}] multiply(sin, halves)
+  v1 = f32[{n}] subtract(g, v)
+  x1 = f32[{n}] add(less, v1)
+  row = f32[1,{n}] reshape(x1)
+  path1 = f32[{max(trips, 1)},{n}] dynamic-update-slice(path, row, i, zero)""",
+        "x1, v1, g, path1",
+        trips=trips,
+    )
+
+
+@pytest.mark.parametrize(("elements", "trips"), [(1, 3), (31, 0), (33, 1), (300, 7), (17, 500)])
+def test_any_number_of_units_and_trips(elements: int, trips: int) -> None:
+    """Every unit runs its trips: what lies beyond the last one is never touched."""
+    check(pendulum(elements, trips), everywhere=False)
+
+
+def test_state_is_in_scalars_and_streams_go_to_the_result() -> None:
+    """The source is what one would write by hand: scalars, one loop, a store a trip, no initial one."""
+    source = check(pendulum(300, 7))
+    assert re.search(r"float state_1 = \w+;", source)
+    assert source.count("for (") == 1
+    assert "for (int trip = 0; trip < 7; ++trip)" in source
+    assert len(re.findall(r"result_\d\[trip \* 300 \+ i\] = ", source)) == 1
+    assert source.count("sinf(") == 1
+    assert "[4]" not in source
+
+
+def test_what_no_trip_writes_of_a_stream_is_what_it_was() -> None:
+    """A stacked output longer than the loop, and one written backwards, keep what they had elsewhere."""
+    text = program(
+        {"x": "f32[40]", "a": "f32[9,40]", "b": "f32[40,3]", "u": "f32[9]"},
+        """
+  x1 = f32[40] cosine(x)
+  row = f32[1,40] reshape(x1)
+  nine = s32[] constant(7)
+  back = s32[] subtract(nine, i)
+  a1 = f32[9,40] dynamic-update-slice(a, row, back, zero)
+  column = f32[40,1] reshape(x)
+  b1 = f32[40,3] dynamic-update-slice(b, column, zero, i)
+  f = f32[] convert(i)
+  one_u = f32[1] reshape(f)
+  un = f32[9] dynamic-update-slice(u, one_u, i)""",
+        "x1, a1, b1, un",
+        trips=5,
+    )
+    check(text)
+
+
+def cartpole(n: int) -> str:
+    """Four rows in one array, rows that share sines, a start that is read again, actions read a row a trip."""
+    return program(
+        {
+            "st": f"f32[4,{n}]",
+            "s0": f"f32[4,{n}]",
+            "act": f"s32[6,{n}]",
+            "score": "f32[6]",
+            "top": "f32[6,2]",
+        },
+        f"""
+  a = s32[1,{n}] dynamic-slice(act, i, zero), dynamic_slice_sizes={{1,{n}}}
+  ar = s32[{n}] reshape(a)
+  af = f32[{n}] convert(ar)
+  x = f32[1,{n}] slice(st), slice={{[0:1], [0:{n}]}}
+  t = f32[1,{n}] slice(st), slice={{[2:3], [0:{n}]}}
+  rest = f32[2,{n}] slice(st), slice={{[2:4], [0:{n}]}}
+  xr = f32[{n}] reshape(x)
+  tr = f32[{n}] reshape(t)
+  sin = f32[{n}] sine(tr)
+  cos = f32[{n}] cosine(tr)
+  p = f32[{n}] multiply(sin, cos)
+  q = f32[{n}] add(p, af)
+  q1 = f32[1,{n}] reshape(q)
+  stack = f32[4,{n}] concatenate(q1, rest, x), dimensions={{0}}
+  half = f32[] constant(0.5)
+  halves = f32[{n}] broadcast(half), dimensions={{}}
+  done = pred[{n}] compare(q, halves), direction=GT
+  dones = pred[4,{n}] broadcast(done), dimensions={{1}}
+  stn = f32[4,{n}] select(dones, s0, stack)
+  sum = f32[] reduce(q, fz), dimensions={{0}}, to_apply=add_f32
+  part = f32[1] reshape(sum)
+  two = f32[] constant(2)
+  twos = f32[1] broadcast(two), dimensions={{}}
+  mean = f32[1] multiply(part, twos)
+  score1 = f32[6] dynamic-update-slice(score, mean, i)
+  both = f32[2,2,{n}] reshape(stn)
+  low = f32[] constant(-1e30)
+  most = f32[2] reduce(both, low), dimensions={{1,2}}, to_apply=max_f32
+  row = f32[1,2] reshape(most)
+  top1 = f32[6,2] dynamic-update-slice(top, row, i, zero)""",
+        "stn, s0, act, score1, top1",
+        trips=6,
+        results="st, score, top",
+    )
+
+
+@pytest.mark.parametrize("elements", [20, 64, 300])
+def test_reduces_over_units_are_collected_and_added_up_once(elements: int) -> None:
+    """Warps leave their parts, a second launch adds them in one order and computes what follows."""
+    source = check(cartpole(elements), everywhere=elements == 300)
+    assert source.count("sinf(") == source.count("cosf(") == 1
+    first, second = looped(source, "loop"), looped(source, "_finish")
+    assert "shuffle_down" in first
+    assert "__syncthreads" not in source
+    assert "atomic" not in source
+    warps = -(-elements // 32)
+    part = f"trip * {warps} + (i / 32)" if warps > 1 else "trip"
+    assert f"scratch_0[{part}] = " in first
+    assert "result_1[trip] = " in second
+    assert "shuffle_down" in second
+
+
+def test_blocks_of_broken_warps_are_refused_where_warps_fold() -> None:
+    """Threads that are no whole warps cannot exchange what they have."""
+    with pytest.raises(UsageError, match="48 threads are no whole warps of 32"):
+        planned(fused(cartpole(40)), KERNEL, {"threads": 48})
+
+
+@pytest.mark.parametrize("threads", [32, 96, 256])
+def test_any_number_of_threads_computes_the_same(threads: int) -> None:
+    """The tile's threads change the launch, never a result."""
+    text = fused(cartpole(200))
+    check_kernel(text, KERNEL, {"threads": threads}, everywhere=False, fast=False)
+
+
+def test_what_trips_read_is_read_two_trips_before() -> None:
+    """Rows of an input, forwards and backwards, are under way while earlier trips are computed."""
+    text = program(
+        {"x": "f32[33]", "rows": "f32[9,33]", "scales": "f32[9]"},
+        """
+  eight = s32[] constant(8)
+  back = s32[] subtract(eight, i)
+  a = f32[1,33] dynamic-slice(rows, i, zero), dynamic_slice_sizes={1,33}
+  b = f32[1,33] dynamic-slice(rows, back, zero), dynamic_slice_sizes={1,33}
+  k = f32[1] dynamic-slice(scales, i), dynamic_slice_sizes={1}
+  kr = f32[] reshape(k)
+  ks = f32[33] broadcast(kr), dimensions={}
+  ar = f32[33] reshape(a)
+  br = f32[33] reshape(b)
+  y = f32[33] multiply(x, ks)
+  z = f32[33] add(y, ar)
+  x1 = f32[33] subtract(z, br)""",
+        "x1, rows, scales",
+        trips=9,
+    )
+    source = check(text)
+    loop = source[source.index("for (") :]
+    assert "#pragma unroll 2" in source
+    assert "rows_0[later * 33 + i]" in loop
+    assert "rows_0[trip" not in loop
+    assert "scales_0[later]" in loop
+    for trips in (1, 2, 3):
+        check(text.replace("constant(9)", f"constant({trips})"), everywhere=False, fast=False)
+
+
+def test_units_stop_by_their_own_conditions() -> None:
+    """A thread leaves when its unit is done, which takes each a different number of trips."""
+    text = program(
+        {"x": "s32[64]", "steps": "s32[64]"},
+        """
+  ones = s32[64] broadcast(one), dimensions={}
+  two = s32[] constant(2)
+  twos = s32[64] broadcast(two), dimensions={}
+  three = s32[] constant(3)
+  threes = s32[64] broadcast(three), dimensions={}
+  rest = s32[64] remainder(x, twos)
+  odd = pred[64] compare(rest, ones), direction=EQ
+  half = s32[64] divide(x, twos)
+  thrice = s32[64] multiply(x, threes)
+  more = s32[64] add(thrice, ones)
+  y = s32[64] select(odd, more, half)
+  going = pred[64] compare(x, ones), direction=NE
+  x1 = s32[64] select(going, y, x)
+  count = s32[64] convert(going)
+  steps1 = s32[64] add(steps, count)""",
+        "x1, steps1",
+        trips="""
+  one = s32[] constant(1)
+  ones = s32[64] broadcast(one), dimensions={}
+  going = pred[64] compare(x, ones), direction=NE
+  no = pred[] constant(false)
+  c = pred[] reduce(going, no), dimensions={0}, to_apply=or_pred""",
+    )
+    way = way_of(text)
+    assert way.parallel.trips.kind == "element"
+    assert way.parallel.sizes == (64,)
+    inputs = [np.arange(1, 65, dtype=np.int32), np.zeros(64, np.int32)]
+    source = check(text, inputs=inputs, exact=True)
+    assert "while (true)" in source
+    assert "break;" in source
+
+
+def test_a_number_that_all_share_decides_when_the_loop_ends() -> None:
+    """A condition on a scalar of the state that nobody knows before is computed by every thread."""
+    text = program(
+        {"x": "f32[33]", "limit": "f32[]", "total": "f32[]"},
+        """
+  x1 = f32[33] sine(x)
+  half = f32[] constant(0.5)
+  total1 = f32[] add(total, half)""",
+        "x1, limit, total1",
+        trips="  c = pred[] compare(total, limit), direction=LT",
+    )
+    for limit in (0.0, 4.0):
+        values = [np.linspace(-2, 2, 33, dtype=np.float32), np.float32(limit), np.float32(0.25)]
+        check(text, inputs=[np.asarray(one) for one in values], everywhere=limit > 0)
+
+
+BRANCHES = """
+first { p = (f32[40], f32[3,40]) parameter(0)
+  a = f32[40] get-tuple-element(p), index=0
+  b = f32[3,40] get-tuple-element(p), index=1
+  e = f32[40] sine(a)
+  r = f32[3,40] reverse(b), dimensions={0}
+  ROOT t = (f32[40], f32[3,40]) tuple(e, r) }
+second { p = (f32[40], f32[3,40]) parameter(0)
+  a = f32[40] get-tuple-element(p), index=0
+  b = f32[3,40] get-tuple-element(p), index=1
+  n = f32[40] negate(a)
+  m = f32[3,40] abs(b)
+  ROOT t = (f32[40], f32[3,40]) tuple(n, m) }
+third { p = (f32[40], f32[3,40]) parameter(0) ROOT t = (f32[40], f32[3,40]) copy(p) }
+"""
+
+
+@pytest.mark.parametrize("names", ["first, second, third", "third, second, third"])
+def test_branches_by_number(names: str) -> None:
+    """Dear branches run under one if, cheap ones are all computed; a number out of range means the last."""
+    text = program(
+        {"x": "f32[40]", "y": "f32[3,40]", "which": "s32[6]"},
+        f"""
+  w = s32[1] dynamic-slice(which, i), dynamic_slice_sizes={{1}}
+  k = s32[] reshape(w)
+  p = (f32[40], f32[3,40]) tuple(x, y)
+  c = (f32[40], f32[3,40]) conditional(k, p, p, p), branch_computations={{{names}}}
+  x1 = f32[40] get-tuple-element(c), index=0
+  y1 = f32[3,40] get-tuple-element(c), index=1""",
+        "x1, y1, which",
+        trips=6,
+        more=BRANCHES,
+    )
+    some = np.random.default_rng(1)
+    inputs = [some.uniform(-1, 1, dims).astype(np.float32) for dims in ((40,), (3, 40))]
+    source = check(text, inputs=[*inputs, np.array([0, 1, 2, -1, 5, 0], np.int32)])
+    assert ("} else if (" in source) == ("first" in names)
+
+
+INNER = """
+inner_body { s = (s32[], f32[4,33], s32[33]) parameter(0)
+  k = s32[] get-tuple-element(s), index=0
+  a = f32[4,33] get-tuple-element(s), index=1
+  n = s32[33] get-tuple-element(s), index=2
+  one = s32[] constant(1)
+  k1 = s32[] add(k, one)
+  ones = s32[33] broadcast(one), dimensions={}
+  n1 = s32[33] add(n, ones)
+  c = f32[4,33] cosine(a)
+  f = f32[] convert(k)
+  fs = f32[4,33] broadcast(f), dimensions={}
+  a1 = f32[4,33] add(c, fs)
+  ROOT t = (s32[], f32[4,33], s32[33]) tuple(k1, a1, n1) }
+inner_cond { s = (s32[], f32[4,33], s32[33]) parameter(0)
+  k = s32[] get-tuple-element(s), index=0
+  n = s32[] constant(3)
+  ROOT c = pred[] compare(k, n), direction=LT }
+"""
+
+
+def test_loops_inside_run_inside() -> None:
+    """A loop within the loop is a loop within the kernel, its state in variables of its own."""
+    text = program(
+        {"x": "f32[4,33]", "n": "s32[33]"},
+        """
+  first = (s32[], f32[4,33], s32[33]) tuple(zero, x, n)
+  w = (s32[], f32[4,33], s32[33]) while(first), condition=inner_cond, body=inner_body
+  x1 = f32[4,33] get-tuple-element(w), index=1
+  n1 = s32[33] get-tuple-element(w), index=2""",
+        "x1, n1",
+        trips=4,
+        more=INNER,
+    )
+    source = check(text, everywhere=False)
+    assert "for (int trip_1 = 0; trip_1 < 3; ++trip_1)" in source
+
+
+def network(units: int, hidden: int) -> str:
+    h, n = hidden, units
+    return program(
+        {"x": f"f32[{n},4]", "w0": f"f32[4,{h}]", "w1": f"f32[{h},{h}]", "w2": f"f32[{h},4]"},
+        f"""
+  a = f32[{n},{h}] dot(x, w0), lhs_contracting_dims={{1}}, rhs_contracting_dims={{0}}
+  ta = f32[{n},{h}] tanh(a)
+  b = f32[{n},{h}] dot(ta, w1), lhs_contracting_dims={{1}}, rhs_contracting_dims={{0}}
+  tb = f32[{n},{h}] tanh(b)
+  x1 = f32[{n},4] dot(tb, w2), lhs_contracting_dims={{1}}, rhs_contracting_dims={{0}}""",
+        "x1, w0, w1, w2",
+        trips=3,
+    )
+
+
+@pytest.mark.parametrize("hidden", [5, 24])
+def test_small_networks_run_for_each_unit(hidden: int) -> None:
+    """Each hidden value is computed once a trip: written out, or kept in an array that loops go over."""
+    text = network(33, hidden)
+    source = check(text, everywhere=hidden == 24)
+    stored = [value.name for value, _ in way_of(text).stored]
+    assert stored == ([] if hidden == 5 else ["ta", "tb"])
+    assert source.count("tanhf(") == (10 if hidden == 5 else 2)
+
+
+def test_large_states_are_in_arrays_and_updated_after_all_is_read() -> None:
+    """Elements of a state that read each other see the values of the trip before."""
+    text = program(
+        {"x": "f32[3,24]", "y": "f32[33,24]", "at": "s32[33]"},
+        """
+  r = f32[33,24] reverse(y), dimensions={1}
+  p = f32[24] reshape(q)
+  ps = f32[33,24] broadcast(p), dimensions={1}
+  y1 = f32[33,24] add(r, ps)
+  three = s32[] constant(3)
+  threes = s32[33] broadcast(three), dimensions={}
+  at1 = s32[33] add(at, threes)""".replace(
+            "p = f32[24] reshape(q)",
+            "q = f32[1,24] slice(x), slice={[0:1], [0:24]}\n  p = f32[24] reshape(q)",
+        ),
+        "x, y1, at1",
+        trips=3,
+    )
+    source = check(text)
+    assert "float state_2[24];" in source
+    assert "float next_2[24];" in source
+
+
+def test_elements_at_numbers_of_run_time() -> None:
+    """A dynamic slice of what a unit owns is chosen among its registers, and a part of it is replaced."""
+    text = program(
+        {"x": "f32[5,40]", "last": "f32[40]", "k": "s32[]"},
+        """
+  one_row = f32[1,40] dynamic-slice(x, k, zero), dynamic_slice_sizes={1,40}
+  row = f32[40] reshape(one_row)
+  last1 = f32[40] add(last, row)
+  new = f32[1,40] reshape(last1)
+  k0 = s32[] subtract(k, one)
+  x1 = f32[5,40] dynamic-update-slice(x, new, k0, zero)
+  seven = s32[] constant(7)
+  kk = s32[] multiply(k, seven)
+  five = s32[] constant(5)
+  k1 = s32[] remainder(kk, five)
+  read = f32[5,40] add(x1, x)""",
+        "read, last1, k1",
+        trips=4,
+    )
+    some = np.random.default_rng(2)
+    inputs = [some.uniform(-1, 1, (5, 40)), some.uniform(-1, 1, 40)]
+    check(text, inputs=[*(one.astype(np.float32) for one in inputs), np.array(3, np.int32)])
+
+
+def test_types_of_every_kind_are_carried() -> None:
+    """Narrow floats, wide integers, pred and complex numbers; counters that go round as their types do."""
+    text = program(
+        {
+            "h": "bf16[40]",
+            "d": "f64[40]",
+            "b": "pred[40]",
+            "z": "c64[40]",
+            "u": "u8[]",
+            "l": "s64[]",
+            "sums": "bf16[5]",
+            "us": "u8[5]",
+        },
+        """
+  h1 = bf16[40] add(h, h)
+  hd = f64[40] convert(h)
+  d1 = f64[40] multiply(d, hd)
+  hf = f32[40] convert(h)
+  fzs = f32[40] broadcast(fz), dimensions={}
+  plus = pred[40] compare(hf, fzs), direction=GT
+  bn = pred[40] xor(b, plus)
+  hc = c64[40] complex(hf, hf)
+  z1 = c64[40] multiply(z, hc)
+  step = u8[] constant(90)
+  un = u8[] add(u, step)
+  thousand = s64[] constant(-1000000000000)
+  ln = s64[] add(l, thousand)
+  hz = bf16[] constant(0)
+  sum = bf16[] reduce(h, hz), dimensions={0}, to_apply=add_bf16
+  uf = bf16[] convert(u)
+  both = bf16[] add(sum, uf)
+  one_sum = bf16[1] reshape(both)
+  sums1 = bf16[5] dynamic-update-slice(sums, one_sum, i)
+  one_u = u8[1] reshape(u)
+  us1 = u8[5] dynamic-update-slice(us, one_u, i)""",
+        "h1, d1, bn, z1, un, ln, sums1, us1",
+        trips=5,
+        init={"u": "constant(7)", "l": "constant(5)"},
+    )
+    check(text)
+
+
+def test_a_unit_that_is_too_large_is_refused_with_its_figures() -> None:
+    """What mixes makes a unit of everything: the refusal names it, and what a thread has."""
+    stencil = program(
+        {"x": "f32[4096]"},
+        """
+  a = f32[4095] slice(x), slice={[1:4096]}
+  b = f32[1] slice(x), slice={[0:1]}
+  x1 = f32[4096] concatenate(a, b), dimensions={0}""",
+        "x1",
+    )
+    way = way_of(stencil)
+    assert (way.code, way.limit, way.actual) == ("mixes", 4096, 32768)
+    assert way.problem == (
+        "a unit takes 32768 bytes in arrays of its own, a thread has 4096 at most: slice a mixes the 4096"
+        " elements of dimension 0 of x"
+    )
+
+
+def test_estimated_registers_are_those_of_the_compiler_about() -> None:
+    """The estimate is within a third of what the assembler gives."""
+    from hloopt.errors import DeviceError
+    from hloopt.runtime.nvrtc import compile_cuda
+
+    for text in (pendulum(300, 7), cartpole(64), network(33, 5)):
+        _, _, source = planned(fused(text), KERNEL)
+        try:
+            found = compile_cuda(source, "sm_90").resources
+        except DeviceError:
+            pytest.skip("no NVRTC")
+        most = max(one.registers for name, one in found.items() if "_finish" not in name)
+        assert way_of(text).registers == pytest.approx(most, rel=0.35), text
