@@ -34,6 +34,11 @@ _FREE: Final = frozenset({
     "tuple",
 })  # fmt: skip
 
+_IN_MEMORY: Final = frozenset({
+    "convolution", "custom-call", "dot", "fusion", "get-tuple-element", "parameter", "reduce",
+    "rng-bit-generator", "scatter", "sort",
+})  # fmt: skip
+
 _ADDRESS: Final = Work(10.0, _units(alu=1, imad=1))
 """An index of the state's becomes an address: clamped, and multiplied with the size of an element."""
 
@@ -148,9 +153,12 @@ class Costs:
         )
 
     def lies_in_memory(self, index: int) -> bool:
-        """Whether an element of the first state is there before the kernel, and not computed as it is read."""
+        """Whether an element of the first state is there before the kernel, and not computed as it is read.
+
+        What computes it element by element joins the kernel (``loop-fusion``).
+        """
         first = self.first(index)
-        return first is None or not first.op.is_elementwise
+        return first is None or first.opcode in _IN_MEMORY
 
     def reads_counted(self, instruction: Instruction) -> bool:
         """Whether the first operand is an element of the state of ``is_counted``."""

@@ -41,6 +41,7 @@ _XLA: Final = ModelOptions()
 _CLEARLY: Final = 0.9
 _REGISTER_UNIT: Final = 8  # registers are given to threads by so many (CUDA Occupancy Calculator)
 _BLOCKS_PER_CORE: Final = 32  # where a description says nothing (compute capability 7.0 and newer)
+_MOST_REGISTERS: Final = 255  # of a thread (compute capability 3.5 and newer)
 _BASE_REGISTERS: Final = 24  # addresses, counters and numbers in flight beside the state
 
 
@@ -216,7 +217,7 @@ class _Launch:
         threads = threads or way.threads or _usual_threads(way, target, units)
         per_block = threads if way.kind == "thread" else 1
         blocks = blocks or ceil(units / per_block)
-        registers = registers or way.registers or _registers(way.parallel)
+        registers = registers or way.registers or _registers(way)
         per_core = max(1, _blocks_per_core(target, threads, registers, way.shared_bytes))
         room = target.cores * per_core
         resident = min(blocks, room)
@@ -236,19 +237,19 @@ def _usual_threads(way: Way, target: Target, units: int) -> int:
     return min(128, max(target.warp_size, ceil(each / target.warp_size) * target.warp_size))
 
 
-def _registers(parallel: ParallelLoop) -> int:
-    """The state's words and what else a thread holds."""
+def _registers(way: Way) -> int:
+    """The state's words and what else a thread holds; a block has its arrays in shared memory."""
     words = sum(
         one.local_elements * max(1, one.shape.dtype.bits // 32)
-        for one in parallel.carried
-        if one.role in ("owned", "uniform")
+        for one in way.parallel.carried
+        if one.role in ("owned", "uniform") and (way.kind == "thread" or one.local_elements == 1)
     )
-    return _BASE_REGISTERS + 2 * words
+    return min(_MOST_REGISTERS, _BASE_REGISTERS + 2 * words)
 
 
 def _blocks_per_core(target: Target, threads: int, registers: int, shared: int) -> int:
     """Blocks that fit on a core at once, by threads, registers, shared memory and their number."""
-    given = min(255, ceil(registers / _REGISTER_UNIT) * _REGISTER_UNIT)
+    given = min(_MOST_REGISTERS, ceil(registers / _REGISTER_UNIT) * _REGISTER_UNIT)
     limits = [target.blocks_per_core or _BLOCKS_PER_CORE]
     warps = ceil(threads / target.warp_size)
     if target.threads_per_core:

@@ -55,6 +55,9 @@ def trip_of(costs: Costs, unrolled: int = 1) -> Trip:
     body: Computation = loop.attributes["body"]
     condition: Computation = loop.attributes["condition"]
     branch = costs.latencies.branch
+    if costs.is_block and costs.threads > 1:
+        # All have written the next state before anybody reads it.
+        branch += costs.latencies.synchronize(costs.threads)
     state = [0.0] * leaf_count(body.parameters[0])
     first = _Timeline(costs)
     ends: list[float] = []
@@ -121,7 +124,8 @@ class _Timeline:
             return time
         carried = costs.way.parallel.carried[leaf]
         if carried.role != "invariant":
-            return time
+            shared = costs.is_block and carried.role != "streamed" and carried.local_elements > 1
+            return time + costs.latencies.shared if shared else time
         count = costs.needs.get((parameter, leaf), 0.0)
         return costs.latencies.l1 if count > REGISTER_ELEMENTS else 0.0
 
