@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from hloopt.report.study import Study
     from hloopt.report.study_gate import RatioGate, Reached
     from hloopt.runtime.study.execute import Limits
-    from hloopt.runtime.study.plan import ModuleRow, Strategy
+    from hloopt.runtime.study.plan import ModuleRow, Strategy, StudyPlan
 
 __all__ = ["command"]
 
@@ -223,7 +223,7 @@ def command(
         predictors,
         _limits(repeat, emulate_limit),
         _most_work(verify_limit) if verify else None,
-        fusion_rule_texts(),
+        _rules_for_all(plan),
         seed if given else None,
         Folder(Path(out)) if out is not None else Keep(),
     )
@@ -246,6 +246,12 @@ def command(
         made = f"Made by hloopt {__version__}, {now:%Y-%m-%d %H:%M}."
         write_text(html, study_page(study, made), html)
     ctx.exit(_code(study, verdicts, code))
+
+
+def _rules_for_all(plan: StudyPlan) -> tuple[str, ...]:
+    """The rules of the command line but those that strategies of the file name for themselves."""
+    named = {text for one in plan.strategies for text in one.rules}
+    return tuple(text for text in fusion_rule_texts() if text not in named)
 
 
 def _limits(repeat: int | None, emulated: float | None) -> Limits:

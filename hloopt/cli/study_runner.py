@@ -67,7 +67,7 @@ class StudyRunner:
 
     predictors  of the devices that are predicted, by their names in the study
     most_work   elements the interpreter may compute for a reference; None where nothing is to be compared
-    rules       texts of ``--fusion-rule``
+    rules       texts of ``--fusion-rule`` that count for all strategies
     seed        makes inputs, None where files beside the modules are to
     keep        gets the optimised modules
     """
@@ -101,7 +101,7 @@ class StudyRunner:
     def _cell(self, at: _Module, strategy: Strategy, device: str, empty: Cell) -> Cell:
         target = self._target(device)
         better = self._better(at, strategy, target)
-        again = (device, better.key)
+        again = (device, better.key if empty.way == "predicted" else better.text_key)
         if again in at.first and not strategy.chooses_kernels:
             same = at.first[again]
             name = same.same_as or same.strategy

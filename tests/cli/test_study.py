@@ -249,6 +249,29 @@ def test_two_devices_of_other_fusion_have_tables_of_their_own(here: Path) -> Non
         assert name in tables
 
 
+def test_kernels_and_rules_of_a_strategy(here: Path) -> None:
+    """Kernels count on devices and are kept in a lock file; a rule counts for the strategy that names it."""
+    (here / "rules.py").write_text("def apart(producer, consumer):\n    return False, 'measured'\n")
+    (here / "s.toml").write_text(
+        '[[strategy]]\nname = "ours"\npasses = "O2"\nkernels = "op:fusion=loop{unroll=2}"\n'
+        '[[strategy]]\nname = "apart"\npasses = "O2"\nrules = "rules.py:apart"\n'
+    )
+    words = ("m.hlo", "--strategies", "s.toml", "--fusion-rule", "rules.py:apart")
+    found = study(*words, "--device", "emulator", "--out", "kept")
+    assert [one["kernels"] for one in found["cells"]] == [1, 2]
+    assert [one["measured"] for one in found["cells"]] == [None, None]
+    assert {one["results"] for one in found["cells"]} <= {"equal", "within tolerance"}
+    assert "unroll = 2" in (here / "kept" / "m" / "ours.emulator.kernels.toml").read_text()
+
+
+def test_what_is_too_much_for_the_emulator(here: Path) -> None:
+    """It is said, not run."""
+    words = ("m.hlo", "--strategy", "O2", "--device", "emulator", "--emulate-limit", "5")
+    found = cell(study(*words), "O2", "emulator")
+    assert found["results"] == "not verified"
+    assert "the emulator would compute" in found["checked"]["problem"]
+
+
 @pytest.mark.xla
 @pytest.mark.skipif("HLOOPT_XLA_PYTHON" not in os.environ, reason="no Python with jaxlib is named")
 def test_xla_itself(here: Path) -> None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
+from functools import cached_property
+from hashlib import blake2b
 from typing import Any
 
 from hloopt.fusion.hand import advised, has_strategy
@@ -34,10 +36,15 @@ class Optimised:
     notes: tuple[str, ...]
     lock: str
 
-    @property
+    @cached_property
     def key(self) -> str:
-        """Equal for modules that compute the same by the same kernels."""
+        """Equal for modules that compute the same by the same kernels, in whatever order."""
         return fingerprint(self.module)
+
+    @cached_property
+    def text_key(self) -> str:
+        """Equal for modules written alike: their order, which is not in ``key``, decides about time, too."""
+        return blake2b(self.module.to_text().encode(), digest_size=16).hexdigest()
 
 
 def aimed(pipeline: Pipeline, target: str) -> Pipeline:
@@ -61,7 +68,7 @@ def optimised(
     """Run a strategy's passes over a copy; ``target`` is the device they decide for, where they ask for one.
 
     How often loops run is written down first, as XLA does, since fusions hide it from whoever predicts times.
-    ``rules`` count for every strategy that fuses and names none of its own.  Raises what passes raise.
+    ``rules`` count after those that the strategy names.  Raises what passes raise.
     """
     copy = build.clone_module(module)
     Pipeline((TripCount(),)).run(copy)
@@ -70,7 +77,7 @@ def optimised(
         start = time.perf_counter()
         report = pipeline.run(copy)
         return Optimised(copy, time.perf_counter() - start, tuple(report.notes), "")
-    texts = strategy.rules or rules
+    texts = (*strategy.rules, *rules)
     pipeline, advice = advised(pipeline, [load_rule(text) for text in texts], strategy.lock)
     watcher = LockWatcher(advice.ledgers)
     start = time.perf_counter()
