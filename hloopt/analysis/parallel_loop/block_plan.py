@@ -449,7 +449,8 @@ class _Planner:
         if state.kind == "streamed":
             for start in self._starts(state):
                 found.update(dict.fromkeys(self._reads_of(start, reached), False))
-        elif flow.local(state.next) != flow.local(state.value):
+        elif state.kind == "scalar" or flow.local(state.next) != flow.local(state.value):
+            # A scalar is computed by every thread.
             found = dict.fromkeys(found, False)
         return found
 
@@ -478,20 +479,23 @@ class _Planner:
     def _closes(self, trip: Trip, readers: dict[Value, list[tuple[int, bool]]]) -> bool:
         """Whether the last stage and the first one of the next trip touch the same shared memory."""
         last = trip.stages - 1
-        written: list[tuple[int, Value]] = []
+        written: list[tuple[int, Value, bool]] = []
         for item in trip.items:
             if item.kind == "loop":
                 return True
+            # Who writes what threads fold or sort together is not who reads at the same index.
             written += [
-                (item.stage, value) for value in item.values if is_array(self.flow, item, value)
+                (item.stage, value, item.kind == "map")
+                for value in item.values
+                if is_array(self.flow, item, value)
             ]
         for state in trip.states:
             if state.kind == "streamed" and not self._apart(state):
                 return True
             if state.kind in ("single", "double"):
-                written.append((state.stage, state.value))
-        for stage, value in written:
-            far = {at for at, same in readers.get(value, []) if not same}
+                written.append((state.stage, state.value, True))
+        for stage, value, by_index in written:
+            far = {at for at, same in readers.get(value, []) if not (same and by_index)}
             if (stage == last and 0 in far) or (stage == 0 and last in far):
                 return True
         return False
