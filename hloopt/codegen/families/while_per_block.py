@@ -44,12 +44,15 @@ class _Unit:
         """Everything."""
         block, trip = self.block, self.kernel.plan.trip
         block.declare()
-        parallel = self.kernel.plan.parallel
+        parallel, begun = self.kernel.plan.parallel, False
         for carried in parallel.carried:
             update = carried.update
             is_wanted = update is not None and self.kernel.results(carried.number)
             if update is not None and is_wanted and not writes_all(parallel, update):
                 self._hand_on(carried)
+                begun = True
+        if begun:
+            block.barrier()
         block.run(trip)
         for carried in self.kernel.plan.parallel.carried:
             if not self.kernel.results(carried.number) or carried.role == "streamed":
