@@ -68,6 +68,7 @@ def command(
     """
     from hloopt.report.console import write_json
     from hloopt.report.pipeline import pipeline_json
+    from hloopt.runtime.xla_form import make_for_xla
 
     choice, watch, selection = chosen(), watching(), selecting(predicted=True)
     pipeline = selection.applied(choice.pipeline) if selection.asked else choice.pipeline
@@ -87,7 +88,7 @@ def command(
         )
         selection.lock(module, choices_of(report))
         if emit == "xla":
-            _write_for_xla(module)
+            make_for_xla(module)
             _warn_of_elided(name, module)
         watch.tell(report, found, as_json=as_json)
         row = {"module": module.name, "pipeline": str(pipeline), **pipeline_json(report)}
@@ -99,20 +100,6 @@ def command(
     if as_json:
         write_json("optimize", {"modules": rows})
     ctx.exit(code)
-
-
-def _write_for_xla(module: Module) -> None:
-    """Take out what XLA does not compile: fusions, our choices of kernels, names for bytes in memory.
-
-    XLA lays arrays out anew: a bitcast, which means bytes as they lie, would then mean other elements.
-    """
-    from hloopt.kernels.written import drop_choices
-    from hloopt.pipelines import parse_pipeline
-
-    parse_pipeline("defuse").run(module)
-    drop_choices(module)
-    if any(instruction.opcode == "bitcast" for instruction in module.instructions()):
-        parse_pipeline("layout-normalization").run(module)
 
 
 def _warn_of_elided(name: str, module: Module) -> None:

@@ -18,16 +18,15 @@ import numpy as np
 
 from hloopt.errors import DeviceError, EvaluationError, UnsupportedError
 from hloopt.ir import Module, build
-from hloopt.kernels.written import drop_choices
-from hloopt.pipelines import parse_pipeline
 from hloopt.runtime.study.cells import Checked, Measured
 from hloopt.runtime.study.devices import machine
 from hloopt.runtime.study.execute import REPEAT, Limits
 from hloopt.runtime.study.reference import Reference
 from hloopt.runtime.timing import Timing
+from hloopt.runtime.xla_form import make_for_xla
 from hloopt.types import ArrayShape, leaves
 
-__all__ = ["VARIABLE", "execute_xla", "for_xla"]
+__all__ = ["VARIABLE", "execute_xla"]
 
 VARIABLE: Final = "HLOOPT_XLA_PYTHON"
 _CHILD: Final = Path(__file__).with_name("xla_child.py")
@@ -50,7 +49,9 @@ def execute_xla(module: Module, wanted: Reference, limits: Limits) -> tuple[Chec
         raise UnsupportedError("what XLA writes to the host is not read here", name=module.name)
     with tempfile.TemporaryDirectory() as folder:
         text, given, made = (Path(folder) / name for name in ("m.hlo", "in.npz", "out.npz"))
-        text.write_text(for_xla(module).to_text())
+        copy = build.clone_module(module)
+        make_for_xla(copy)
+        text.write_text(copy.to_text())
         arrays: dict[str, Any] = {f"in_{n}": _stored(a) for n, a in enumerate(wanted.inputs[0])}
         np.savez(given, **arrays)
         repeat = str(limits.repeat or REPEAT)
@@ -59,16 +60,6 @@ def execute_xla(module: Module, wanted: Reference, limits: Limits) -> tuple[Chec
     checked = wanted.check("xla-cpu", [results], wanted.host.restarted())
     where = f"{machine()}, jaxlib {said['version']}"
     return checked, Measured(Timing(tuple(said["seconds"])), where)
-
-
-def for_xla(module: Module) -> Module:
-    """A copy without what XLA does not compile: fusions, our choices of kernels, bitcasts."""
-    copy = build.clone_module(module)
-    parse_pipeline("defuse").run(copy)
-    drop_choices(copy)
-    if any(instruction.opcode == "bitcast" for instruction in copy.instructions()):
-        parse_pipeline("layout-normalization").run(copy)
-    return copy
 
 
 def _ask(command: list[str], name: str) -> dict[str, Any]:

@@ -1,0 +1,20 @@
+"""The form of a module that XLA compiles as it would its own."""
+
+from __future__ import annotations
+
+from hloopt.ir import Module
+from hloopt.kernels.written import drop_choices
+from hloopt.pipelines import parse_pipeline
+
+__all__ = ["make_for_xla"]
+
+
+def make_for_xla(module: Module) -> None:
+    """Take out, in place, what XLA does not compile: fusions, choices of kernels, names for bytes in memory.
+
+    XLA lays arrays out anew: a bitcast, which means bytes as they lie, would then mean other elements.
+    """
+    parse_pipeline("defuse").run(module)
+    drop_choices(module)
+    if any(instruction.opcode == "bitcast" for instruction in module.instructions()):
+        parse_pipeline("layout-normalization").run(module)
