@@ -15,15 +15,13 @@ __all__ = ["is_read", "wrap_loop"]
 
 def is_read(parallel: ParallelLoop) -> bool:
     """Whether anything needs what a loop computes: more than what the body hands on unchanged."""
-    loop = parallel.loop
-    if loop.is_root or loop.control_successors:
-        return True
-    invariant = _invariant(parallel)
+    loop, invariant = parallel.loop, _invariant(parallel)
+    reads = [user for user in loop.users if user.opcode == "get-tuple-element"]
+    if loop.is_root or len(reads) < len(loop.users):
+        return len(invariant) < len(parallel.carried)
     return any(
-        user.opcode != "get-tuple-element"
-        or (not _is_dead(user) and user.attributes["index"] not in invariant)
-        or _waits(user)
-        for user in loop.users
+        _waits(read) or not (_is_dead(read) or read.attributes["index"] in invariant)
+        for read in reads
     )
 
 

@@ -282,13 +282,19 @@ def test_fuel_stops_it() -> None:
     assert [refusal.decision.code for refusal in plan.refusals] == ["out-of-fuel"]
 
 
-def test_a_loop_that_nobody_reads_is_left() -> None:
-    """Dead code is for dce."""
-    module = module_of(
-        PLAIN.replace(
-            "  last = f32[64] get-tuple-element(loop), index=1\n", "  last = f32[64] negate(x)\n"
-        ).replace("get-tuple-element(loop), index=3", "copy(zeros)")
-    )
+@pytest.mark.parametrize(
+    "tail",
+    [
+        "ROOT r = f32[64] negate(x)",
+        # What waits for the loop reads nothing of it.
+        "ROOT r = f32[64] negate(x), control-predecessors={loop}",
+        # An invariant is not computed by the loop.
+        "w = f32[64] get-tuple-element(loop), index=2\n  ROOT r = f32[64] add(x, w)",
+    ],
+)
+def test_a_loop_that_nobody_reads_is_left(tail: str) -> None:
+    """A kernel has a result; dead loops are for dce."""
+    module = module_of(f"{PLAIN.partition('  last =')[0]}  {tail}")
     plan = LoopFusion().fuse(module)
     assert [refusal.decision.code for refusal in plan.refusals] == ["loop-no-results"]
 
