@@ -12,6 +12,7 @@ from hloopt.analysis.executions import executions
 from hloopt.cost_models.model import Bound, CostModel, RunTime
 from hloopt.cost_models.roofline import Roofline, product_of
 from hloopt.ir import Instruction, Module
+from hloopt.kernels.buffers.joined import joined_in_place
 from hloopt.runtime.kernels import is_kernel
 
 __all__ = ["KernelCost", "Prediction", "Predictor", "Totals", "kernel_costs", "totals"]
@@ -111,13 +112,14 @@ def kernel_costs(module: Module, predictor: Predictor | None = None) -> list[Ker
     """The kernels of the entry and of all it reaches through control flow, in the order of the text.
 
     The branch of a conditional that counts is the one that takes longest; without a predictor, the one that
-    moves most bytes.
+    moves most bytes.  Concatenates whose parts a loop's kernel writes where they belong are no kernels.
     """
+    joined = joined_in_place(module).concatenates
     costs: dict[Instruction, Cost] = {}
     predictions: dict[Instruction, Prediction] = {}
 
     def weight(entry: Instruction) -> float:
-        if not is_kernel(entry):
+        if not is_kernel(entry) or entry in joined:
             return 0.0
         costs[entry] = instruction_cost(entry)
         if predictor is None:

@@ -11,6 +11,7 @@ from random_loops import inputs
 import hloopt
 from hloopt.kernels.lowering import make_ready
 from hloopt.kernels.selection import KernelSelection
+from hloopt.report.cost import kernel_costs
 from hloopt.rewrite import PassLog
 
 LOOP = """HloModule m
@@ -139,3 +140,9 @@ def test_a_part_of_one_element_needs_no_alignment() -> None:
     assert [step.instruction.name for step in kernels(plan)] == ["loop_fusion"]
     got = fake_program(module).run([np.ones(64, np.float32), np.ones(1, np.float32)])
     assert got[0].tolist() == [13.0, 8.0]
+
+
+def test_predictions_count_no_launch_for_it() -> None:
+    """What stats predicts has the launches of the plan."""
+    module = fused(WHOLE)
+    assert [row.instruction.name for row in kernel_costs(module)] == ["loop_fusion"]
