@@ -26,6 +26,9 @@ HOISTED: Final = 32
 _ARRAY_WORDS: Final = 128
 """32-bit values of arrays that may be in registers together: half of them."""
 
+_UNROLLED_CODE: Final = 1024
+"""Operations that an unrolled loop over an array may come to."""
+
 _REPEATED: Final = 32
 """Operations that storing a value must save a unit in each trip."""
 
@@ -162,8 +165,17 @@ class ThreadPlan:
     def _array_words(self) -> int:
         """32-bit values of arrays with more than ``UNROLLED`` elements: state, next state, stored values."""
         states = (2 * _size(one.local_elements, one.shape) for one in self._changing)
-        values = (_size(self.local((one, 0)), one.array) for one in self.stored)
+        values = (
+            _size(self.local((one, 0)), one.array)
+            for one in self.stored
+            if self.is_short(self.local((one, 0)), self.full_cost(one))
+        )
         return sum(states) + sum(values)
+
+    @staticmethod
+    def is_short(count: int, cost: int) -> bool:
+        """Whether a loop over so many elements, of so many operations each, may be unrolled."""
+        return count * cost <= _UNROLLED_CODE
 
     @cached_property
     def local_bytes(self) -> int:

@@ -124,3 +124,12 @@ __device__ T swap_if(P p, T expected, T value) {
   return old;
 #endif
 }
+
+// A zero that no compiler knows of: what is read at it is read each time, not kept in a register.
+__device__ int hidden_zero() {
+  int zero = 0;
+#if defined(__CUDACC__)
+  asm volatile("mov.u32 %0, 0;" : "=r"(zero));
+#endif
+  return zero;
+}

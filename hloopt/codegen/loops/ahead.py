@@ -9,7 +9,7 @@ from hloopt.analysis.index import Index, Quotient, Symbol
 from hloopt.codegen.elements import At, Elements, Emission
 from hloopt.codegen.scope import Scope
 
-__all__ = ["DISTANCE", "Ahead", "replaced"]
+__all__ = ["DISTANCE", "Again", "Ahead", "replaced"]
 
 DISTANCE: Final = 2
 """So many trips ahead: two of a few hundred cycles each are as long as memory takes to answer."""
@@ -74,6 +74,24 @@ class Ahead:
             later = self.head.declare(e.loads.index_type, text, "later")
             self._later = Symbol(later, self.trip.low, last)
         return self._later
+
+
+@dataclass
+class Again:
+    """Reading in each trip what never changes but is more than fits registers.
+
+    head  lines at the beginning of a trip
+    """
+
+    head: Scope
+    _zero: Symbol | None = None
+
+    def at(self, e: Elements, index: tuple[Index, ...]) -> tuple[Index, ...]:
+        """The index, written so that no compiler moves the read out of the loop."""
+        if self._zero is None:
+            name = self.head.declare(e.loads.index_type, e.uses.call("hidden_zero"), "zero")
+            self._zero = Symbol(name, 0, 0)
+        return (*index[:-1], index[-1] + self._zero.index) if index else index
 
 
 def replaced(index: Index, name: str, value: Index) -> Index:

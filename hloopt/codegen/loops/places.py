@@ -13,7 +13,7 @@ from hloopt.analysis.induction import Affine
 from hloopt.analysis.parallel_loop import Axes
 from hloopt.analysis.parallel_loop.edges import shape_of
 from hloopt.codegen.elements import At, Elements, Emission, Frame, Place
-from hloopt.codegen.loops.ahead import Ahead
+from hloopt.codegen.loops.ahead import Again, Ahead
 from hloopt.codegen.scalars import convert, literal
 from hloopt.codegen.scope import Scope
 from hloopt.ir import Instruction
@@ -167,6 +167,7 @@ class Outside(Place):
              there, as long as the ``budget`` of such elements lasts
     fixed    the names of the variables that do not change
     ahead    for what lies in memory: reads what changes with the trip alone before it is needed
+    again    the same: keeps what is beyond the budget from being kept
     """
 
     instruction: Instruction
@@ -176,6 +177,7 @@ class Outside(Place):
     fixed: frozenset[str]
     budget: list[int]
     ahead: Ahead | None = None
+    again: Again | None = None
 
     def element(self, e: Elements, index: tuple[Index, ...]) -> Emission:
         """What the instruction outside has there."""
@@ -185,6 +187,8 @@ class Outside(Place):
             self.budget[0] -= 1
             with e.within(self.section):
                 return (yield at)
+        if not changing and self.again is not None:
+            return (yield At(self.instruction, self.again.at(e, index), self.leaf, self.frame))
         ahead = self.ahead
         if ahead is not None and changing == {ahead.trip.name} and not ahead.is_full(at):
             kind = e.uses.type(shape_of((self.instruction, self.leaf)).dtype)

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Final, TypeAlias
+from typing import TypeAlias
 
 from hloopt.analysis.index import Index
 from hloopt.analysis.parallel_loop import Axes, Carried, ParallelLoop
 from hloopt.analysis.parallel_loop.thread_plan import HOISTED, UNROLLED, ThreadPlan
 from hloopt.codegen.elements import At, Elements, Emission, Frame, each, every
-from hloopt.codegen.loops.ahead import Ahead
+from hloopt.codegen.loops.ahead import Again, Ahead
 from hloopt.codegen.loops.counting import Counting
 from hloopt.codegen.loops.places import Kept, Outside, full_index, local_indices, symbols_of
 from hloopt.codegen.scalars import literal
@@ -19,9 +19,6 @@ from hloopt.codegen.scope import Scope
 from hloopt.ir import Computation, Instruction
 
 __all__ = ["Asking", "Local", "Running"]
-
-_CODE: Final = 1024
-"""Operations that an unrolled loop over an array may come to."""
 
 Asking = Generator[At, str, None]
 Local: TypeAlias = Sequence[Index]
@@ -72,14 +69,14 @@ class Running:
             with e.within(e.scope.block(header)) as block:
                 head = block.section(shared=False)
                 (counter,) = symbols_of((self.trip,))
-                self.place_outside(section, Ahead(hints, section, head, counter))
+                self.place_outside(section, Again(head), Ahead(hints, section, head, counter))
                 yield from self._trip(stream)
             return
-        self.place_outside(section)
         for reduce in trips.reduces:
             along = enumerate(self.loop.owned[reduce.operands[0], 0])
             e.alone[reduce] = {at: self.unit[axis] for at, axis in along if axis is not None}
-        with e.within(e.scope.block("while (true)")):
+        with e.within(e.scope.block("while (true)")) as block:
+            self.place_outside(section, Again(block.section(shared=False)))
             root = trips.own or self.condition.root
             axes = self.loop.owned.get((root, 0), (None,) * root.array.rank)
             local = [Index(0) for axis in axes if axis is None]
@@ -138,15 +135,18 @@ class Running:
             for number, kept in self.kept.items():
                 self.e.places[self.frame, state, number] = kept
 
-    def place_outside(self, section: Scope, ahead: Ahead | None = None) -> None:
+    def place_outside(
+        self, section: Scope, again: Again | None = None, ahead: Ahead | None = None
+    ) -> None:
         """Tell where it is what the loop only reads; ``section`` is right before it."""
         fixed = frozenset(symbol.name for symbol in symbols_of(self.unit))
         budget = [HOISTED]
         init = self.loop.loop.operands[0]
         for carried in self.loop.carried:
             if carried.role == "invariant":
-                early = ahead if self._is_in_memory(carried.number) else None
-                place = Outside(init, carried.number, self.outer, section, fixed, budget, early)
+                place = Outside(init, carried.number, self.outer, section, fixed, budget)
+                if self._is_in_memory(carried.number):
+                    place = replace(place, ahead=ahead, again=again)
                 for state in (self.body.parameters[0], self.condition.parameters[0]):
                     self.e.places[self.frame, state, carried.number] = place
 
@@ -214,7 +214,7 @@ class Running:
 
     def _most_unrolled(self, kept: Kept, cost: int) -> int:
         """How many turns a loop over an array may have to be unrolled; ``cost`` operations each."""
-        small = self.plan.arrays_in_registers and kept.count * cost <= _CODE
+        small = self.plan.arrays_in_registers and self.plan.is_short(kept.count, cost)
         return kept.count if small else 0
 
     def _commit(self, pairs: list[tuple[str, str]], copies: list[tuple[Kept, Kept]]) -> None:
