@@ -8,7 +8,7 @@ from functools import cached_property
 from hloopt.analysis.induction import Affine, Inductions
 from hloopt.analysis.loop_reader import Loop, Slot
 from hloopt.analysis.parallel_loop.edges import SAME, leaf_count
-from hloopt.analysis.trip_count import TripBounds, trip_bounds
+from hloopt.analysis.trip_count import TripBounds, trip_bounds, trip_count
 from hloopt.ir import Computation, Instruction
 
 __all__ = ["State"]
@@ -27,8 +27,9 @@ class State:
 
     @cached_property
     def bounds(self) -> TripBounds:
-        """How often the loop runs."""
-        return trip_bounds(self.loop)
+        """How often the loop runs: the count, or what its condition says without running it by hand."""
+        count = trip_count(self.loop)
+        return trip_bounds(self.loop, 0) if count is None else TripBounds(count, count)
 
     @cached_property
     def invariant(self) -> frozenset[int]:
