@@ -6,6 +6,7 @@ mixed where an op reads such a value at other indices than its own along it.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TypeAlias
@@ -71,6 +72,31 @@ class Classes:
             for key, size in self._twice(node):
                 found.setdefault(key, _pairs(node[0], size))
         return found
+
+    def pair(self, nodes: Iterable[Node], mixed: Mixed) -> None:
+        """Tie dimensions of ``nodes`` that have one size and nothing to do with each other.
+
+        A unit may own an index of both: neither is mixed, and no value lies along the two.
+        """
+        together: dict[Dim, set[Dim]] = defaultdict(set)
+        for node in self.owned:
+            found = {self.of(node, dim) for dim in range(shape_of(node).rank)}
+            for key in found:
+                together[key] |= found
+        first: dict[int, list[Dim]] = defaultdict(list)
+        for node in nodes:
+            for dim, size in enumerate(shape_of(node).dims):
+                key = self.of(node, dim)
+                if size == 1 or key in mixed or key in first[size]:
+                    continue
+                other = next((one for one in first[size] if one not in together[key]), None)
+                if other is None:
+                    first[size].append(key)
+                    continue
+                self._tie(other, key)
+                for one in together.pop(key):
+                    together[one].add(other)
+                    together[other].add(one)
 
     def _twice(self, node: Node) -> Iterator[tuple[Dim, int]]:
         """Classes that are two dimensions of a value: no unit has what lies off the diagonal."""

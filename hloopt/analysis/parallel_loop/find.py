@@ -147,6 +147,11 @@ class _Finder:
         self._tie()
         # What does not mix if the axes turn out to be right for it, until they do not.
         spared = dict(self._stopping_inside())
+        state = self.state
+        nodes = ((state.parameter, number) for number in range(state.count))
+        self.classes.pair(
+            [node for node in nodes if node in self.owned], self.classes.mixed(spared)
+        )
         asking = self._asking()
         collectable: dict[Instruction, None] = {}
         if self.collect:
