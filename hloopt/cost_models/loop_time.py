@@ -105,6 +105,18 @@ class LoopTime:
         return max(parts, key=lambda part: parts[part])
 
     @property
+    def parts(self) -> str:
+        """What once and a trip are made of, and the slowest instructions of the chain."""
+        slow = ", ".join(f"%{name} {ns:.0f} ns" for name, ns in self.slowest)
+        return (
+            f"{self.blocks:,} blocks of {self.threads} threads on {self.cores} cores; launch"
+            f" {self.launch_ns:.0f} ns, ends {self.ends_ns:.0f} ns; a trip: chain {self.chain_ns:.0f} ns"
+            f" ({self.recurrence_ns:.0f} ns from state to state), issue {self.issue_ns:.0f} ns, memory"
+            f" {self.memory_ns:.0f} ns; {self.instructions:.0f} instructions"
+            + (f"; slowest on the chain: {slow}" if slow else "")
+        )
+
+    @property
     def words(self) -> str:
         """In a line."""
         trips = f"{self.trips:,} trips" + (" assumed" if self.assumed else "")

@@ -209,10 +209,12 @@ def _facts(loop: Instruction, verdict: Verdict, profit: LoopProfit | None) -> Lo
                 way.shared_bytes,
                 way.threads,
                 times[way.kind].ns / 1000 if way.kind in times else None,
+                times[way.kind].parts if way.kind in times else "",
             )
             for way in verdict.ways
         ),
         trips_text(verdict.parallel),
+        profit=profit.words if profit is not None else "",
     )
 
 

@@ -66,7 +66,8 @@ class WayFacts:
     registers     32-bit values a thread holds at once
     shared_bytes  of a block
     threads       of a block
-    time_us       of the whole loop, by the cost model; None where nobody was asked
+    time_us       of the whole loop, predicted; None where nobody was asked
+    parts         what that is made of, in words
     """
 
     kernel: str
@@ -76,6 +77,7 @@ class WayFacts:
     shared_bytes: int = 0
     threads: int = 0
     time_us: float | None = None
+    parts: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +88,7 @@ class LoopFacts:
     kernel  which of the ways was taken
     inside  the computations that only this loop reaches
     trips   how long it runs, in words; empty where nobody can tell
+    profit  the best way's time against that of trips started by the host, in words; empty where nobody knows
     """
 
     computation: str
@@ -95,6 +98,7 @@ class LoopFacts:
     fusion: str = ""
     kernel: str = ""
     inside: tuple[str, ...] = ()
+    profit: str = ""
 
 
 @dataclass

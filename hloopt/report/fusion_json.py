@@ -72,6 +72,7 @@ def _loop_json(loop: LoopFacts) -> dict[str, Any]:
         "fusion": loop.fusion or None,
         "kernel": loop.kernel or None,
         "trips": loop.trips,
+        "predicted": loop.profit or None,
         "ways": [
             {**asdict(way), "fits": not way.problem, "problem": way.problem or None}
             for way in loop.ways

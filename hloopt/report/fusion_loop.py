@@ -25,7 +25,11 @@ def show_loop(loop: LoopFacts, node: Node, console: Console) -> None:
     for way in loop.ways:
         made.add_row(way.kernel, "no" if way.problem else "yes", *_figures(way))
     console.print(made)
+    if loop.profit:
+        console.print(Text(loop.profit), soft_wrap=True)
     for way in loop.ways:
+        if way.parts:
+            console.print(Text(f"{way.kernel}: {way.parts}"), soft_wrap=True)
         if way.problem:
             console.print(Text(f"{way.kernel} does not fit: {way.problem}"), soft_wrap=True)
 
