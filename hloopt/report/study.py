@@ -154,7 +154,7 @@ def result_text(checked: Checked | None) -> str:
 
 
 def time_text(cell: Cell) -> str:
-    """A time, with the deviation where it was measured."""
+    """A time, with the deviation where it was measured, and a mark where whole loops are predicted."""
     if cell.missing:
         return "no device"
     if cell.problem:
@@ -162,7 +162,9 @@ def time_text(cell: Cell) -> str:
     if cell.measured is not None:
         spread = f" ± {seconds(cell.measured.deviation)}" if _several(cell.measured) else ""
         return seconds(cell.measured.seconds) + spread
-    return seconds(cell.predicted.seconds) if cell.predicted is not None else "-"
+    if cell.predicted is None:
+        return "-"
+    return seconds(cell.predicted.seconds) + (" *" if cell.predicted.loops else "")
 
 
 def _several(found: Measured) -> bool:

@@ -79,7 +79,7 @@ def notes(study: Study) -> list[str]:
             known = "" if one.calibrated else "; never held against measurements of such a device"
             lines.append(f"{one.name}: predicted by {one.model}: {one.title}{known}")
     if any(cell.predicted is not None and cell.predicted.loops for cell in study.cells):
-        lines.append(f"whole loops in one kernel are predicted by {LOOP_MODEL}")
+        lines.append(f"* with whole loops in one kernel, which are predicted by {LOOP_MODEL}")
     if any(cell.counts is not None and not cell.counts.known for cell in study.cells):
         lines.append("+ launches in loops whose trips the module does not show: those count once")
     return lines

@@ -272,6 +272,80 @@ def test_what_is_too_much_for_the_emulator(here: Path) -> None:
     assert "the emulator would compute" in found["checked"]["problem"]
 
 
+LOOP = """HloModule loop
+
+condition {
+  state = (s32[], f32[64]) parameter(0)
+  i = s32[] get-tuple-element(state), index=0
+  n = s32[] constant(100)
+  ROOT less = pred[] compare(i, n), direction=LT
+}
+
+body {
+  state = (s32[], f32[64]) parameter(0)
+  i = s32[] get-tuple-element(state), index=0
+  one = s32[] constant(1)
+  next = s32[] add(i, one)
+  x = f32[64] get-tuple-element(state), index=1
+  y = f32[64] sine(x)
+  ROOT out = (s32[], f32[64]) tuple(next, y)
+}
+
+ENTRY main {
+  x = f32[64] parameter(0)
+  zero = s32[] constant(0)
+  start = (s32[], f32[64]) tuple(zero, x)
+  loop = (s32[], f32[64]) while(start), condition=condition, body=body
+  ROOT y = f32[64] get-tuple-element(loop), index=1
+}
+"""
+
+
+def test_a_loop_in_one_kernel(here: Path) -> None:
+    """It is one launch, its parts add up, its model is named, and its results are those of the loop."""
+    (here / "loop.hlo").write_text(LOOP)
+    (here / "s.toml").write_text(
+        '[[strategy]]\nname = "s"\npasses = "loop-fusion,priority-fusion"\nladder = ["loop-fusion"]\n'
+    )
+    words = ("loop.hlo", "--strategies", "s.toml", "--device", "h200", "--device", "cpu")
+    found = study(*words, "--repeat", "1")
+    apart, fused = cell(found, "s base", "h200"), cell(found, "s", "h200")
+    assert (apart["launches"], fused["launches"]) == (301, 1)
+    assert (apart["predicted"]["loop_kernels"], fused["predicted"]["loop_kernels"]) == (0, 1)
+    assert fused["bought"] == apart["predicted"]["seconds"] / fused["predicted"]["seconds"] > 10
+    for one in (apart, fused):
+        parts = [value for key, value in one["predicted"].items() if key.endswith("_seconds")]
+        assert sum(parts) == pytest.approx(one["predicted"]["seconds"])
+        assert (one["launches_known"], one["results"]) == (True, "equal")
+    assert fused["predicted"]["latency_seconds"] > fused["predicted"]["launch_seconds"]
+    assert (
+        "with whole loops in one kernel, which are predicted by loop-"
+        in invoke(*("study", *words)).stdout
+    )
+
+
+def test_loops_of_unknown_trips_have_no_ratio_to_known_ones(here: Path) -> None:
+    """A loop that counts once cannot be compared with one that counts a hundred times."""
+    (here / "known.hlo").write_text(LOOP)
+    unknown = LOOP.replace("n = s32[] constant(100)", "n = s32[] get-tuple-element(state), index=2")
+    unknown = unknown.replace("(s32[], f32[64])", "(s32[], f32[64], s32[])")
+    unknown = unknown.replace("tuple(next, y)", "tuple(next, y, m)")
+    unknown = unknown.replace(
+        "  y = f32[64] sine", "  m = s32[] get-tuple-element(state), index=2\n  y = f32[64] sine"
+    )
+    unknown = unknown.replace("  zero =", "  n = s32[] parameter(1)\n  zero =").replace(
+        "tuple(zero, x)", "tuple(zero, x, n)"
+    )
+    (here / "unknown.hlo").write_text(unknown)
+    (here / "s.toml").write_text(
+        '[[module]]\nfile = "known.hlo"\n[[module]]\nfile = "unknown.hlo"\nvariant_of = "known"\n'
+        '[[strategy]]\nname = "O0"\npasses = "O0"\n'
+    )
+    found = study("--strategies", "s.toml", "--device", "h200")["cells"]
+    assert [one["launches_known"] for one in found] == [True, False]
+    assert [one["over_baseline"] for one in found] == [1.0, None]
+
+
 @pytest.mark.xla
 @pytest.mark.skipif("HLOOPT_XLA_PYTHON" not in os.environ, reason="no Python with jaxlib is named")
 def test_xla_itself(here: Path) -> None:

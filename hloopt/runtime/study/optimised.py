@@ -83,5 +83,5 @@ def optimised(
     start = time.perf_counter()
     report = pipeline.run(copy, controls=Controls(advice=advice), watchers=(watcher,))
     seconds = time.perf_counter() - start
-    lock = head_text({}) + decisions_text(watcher.groups, watcher.unfused)
+    lock = head_text({}) + decisions_text(watcher.groups, watcher.unfused, watcher.loops)
     return Optimised(copy, seconds, tuple(report.notes), lock)
