@@ -53,7 +53,7 @@ class LoopTime:
     chain_ns, issue_ns, memory_ns  of a trip; the longest decides
     recurrence_ns                 of a trip: the chain if trips overlapped as far as they can
     trips, assumed                how many, and whether nobody knows
-    waves                         how often the device is filled
+    waves                         how often the device is filled, and threads take another unit
     blocks, threads               of the launch, threads in a block
     cores                         that have a block at all
     blocks_per_core, registers    that fit at once; of a thread, 32 bits each
@@ -170,7 +170,7 @@ def loop_time(
         trip.recurrence * cycle,
         count,
         known is None,
-        shape.waves,
+        shape.waves * shape.each,
         shape.blocks,
         shape.threads,
         shape.cores,
@@ -212,6 +212,7 @@ class _Launch:
 
     warps     of the busiest core, in a wave
     resident  blocks in a wave
+    each      units that a thread, or a block, runs one after the other
     """
 
     blocks: int
@@ -222,6 +223,7 @@ class _Launch:
     cores: int
     warps: int
     resident: int
+    each: int
 
     @staticmethod
     def of(way: Way, target: Target, threads: int, blocks: int, registers: int) -> _Launch:
@@ -230,6 +232,7 @@ class _Launch:
         per_block = threads if way.kind == "thread" else 1
         blocks = blocks or ceil(units / per_block)
         registers = registers or way.registers or _registers(way)
+        each = ceil(units / (blocks * per_block))
         per_core = max(1, _blocks_per_core(target, threads, registers, way.shared_bytes))
         room = target.cores * per_core
         resident = min(blocks, room)
@@ -237,7 +240,7 @@ class _Launch:
         busiest = ceil(resident / target.cores)
         warps = busiest * ceil(threads / target.warp_size)
         return _Launch(
-            blocks, threads, registers, per_core, ceil(blocks / room), cores, warps, resident
+            blocks, threads, registers, per_core, ceil(blocks / room), cores, warps, resident, each
         )
 
 

@@ -177,6 +177,14 @@ def test_registers_limit_the_blocks_of_a_core() -> None:
     assert (found.blocks_per_core, found.waves) == (2, 2)
 
 
+def test_units_that_a_thread_runs_one_after_the_other_take_their_time() -> None:
+    """A fourth of the blocks: each thread runs four loops."""
+    way = way_of(loop("y = f32[2048] sine(x)"))
+    once, four = (loop_time(way, H200, threads=32, blocks=blocks) for blocks in (64, 16))
+    assert (once.waves, four.waves) == (1, 4)
+    assert four.ns > 3.5 * once.ns
+
+
 def test_the_better_way_is_the_one_whose_kernel_takes_less() -> None:
     """Threads for many small units; what does not fit is not asked."""
     text = loop("y = f32[2048] sine(x)")
