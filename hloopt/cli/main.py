@@ -33,7 +33,7 @@ COMMANDS = {
     "passes": ("passes", "List passes and pipelines, or explain one."),
     "run": ("run", "Run a module as given and optimised, compare and time."),
     "stats": ("stats", "Show what is in a module: opcodes, flops, bytes, buffers."),
-    "study": ("study", "Compare strategies over modules and devices, each result verified."),
+    "study": ("study", "Which pass buys what, on which module and device; each result verified."),
     "targets": ("targets", "List the devices hloopt knows, or the numbers of one."),
 }
 

@@ -38,7 +38,9 @@ BROKEN = "HloModule m\nENTRY e {\n  x = f32[4] parameter(0)\n  ROOT y = f32[4] n
 INVALID = "HloModule m\nENTRY e {\n  x = f32[4] parameter(0)\n  ROOT y = f32[5] negate(x)\n}\n"
 
 
-READING = ("check", "defuse", "diff", "explain", "hash", "kernels", "optimize", "run", "stats")
+READING = (
+    "check", "defuse", "diff", "explain", "hash", "kernels", "optimize", "run", "stats", "study",
+)  # fmt: skip
 
 
 @pytest.fixture
