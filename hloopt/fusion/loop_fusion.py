@@ -42,7 +42,7 @@ class LoopFusion(Pass):
     loops the outermost that fits is taken.  A refusal names the instruction that mixes units, or the limit.
 
     cost_model    what tells how long kernels take
-    target        the device
+    target        the device; one without blocks and threads is left alone
     always        whether what fits is fused whatever the cost model says
     max_prologue  ops of the initial state that join a kernel; the others are read from memory.  Each generator
                   (threefry) of a first state has about 130, so a rollout begins with some hundred
@@ -100,6 +100,9 @@ ENTRY main {
         target = device or find_target(self.target)
         scribe = Scribe(self.name, log, self.fuel)
         scribe.plan.target = target.name
+        if not target.has_threads:
+            scribe.log.note(f"{target.name} has no blocks and threads: loops stay as they are")
+            return scribe.close()
         model = model_for(self.cost_model, target, log.note if log is not None else None)
         scribe.plan.cost_model = model.name
         run = _Run(self, model, scribe, ModuleNames(module))

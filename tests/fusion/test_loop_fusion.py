@@ -299,6 +299,13 @@ def test_a_loop_that_nobody_reads_is_left(tail: str) -> None:
     assert [refusal.decision.code for refusal in plan.refusals] == ["loop-no-results"]
 
 
+def test_a_device_without_threads_has_no_such_kernels() -> None:
+    """A note says so, and every loop stays."""
+    module, log = module_of(PLAIN), PassLog()
+    assert LoopFusion(target="tpu-v4").fuse(module, log).steps == []
+    assert log.notes == ["tpu-v4 has no blocks and threads: loops stay as they are"]
+
+
 def test_the_pass_keeps_its_promises() -> None:
     """Valid text, an honest answer, the same bits on special values, nothing left for a second run."""
     check(LoopFusion.example, LoopFusion())
