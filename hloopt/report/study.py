@@ -9,7 +9,7 @@ from math import isfinite
 from typing import Any
 
 from hloopt.report.numbers import byte_size, seconds
-from hloopt.runtime.study.cells import Cell, Checked, Measured
+from hloopt.runtime.study.cells import Cell, Measured
 from hloopt.runtime.study.devices import way_of
 from hloopt.runtime.study.plan import ModuleRow, Strategy
 
@@ -131,23 +131,24 @@ def _problem(cell: Cell) -> tuple[str, str]:
     """A line with a gap, and the name for it: of lines that are alike the names are listed in one."""
     if cell.missing:
         return f"no device {cell.device}: {cell.problem}", ""
-    here = f"{cell.module}, {cell.strategy}, {cell.device}"
+    here = f"{cell.strategy} for {cell.device}"
     if cell.problem:
-        return f"failed: {here}: {cell.problem}", ""
+        return f"failed: {cell.module}: {_NAMES}: {cell.problem}", here
     if cell.wrong and cell.checked is not None:
         at = f" on {cell.checked.device}"
         told = f"differs: {cell.module}: {_NAMES}: results{at}: {cell.checked.problem}"
-        return told, f"{cell.strategy} for {cell.device}"
+        return told, here
     if cell.checked is not None and cell.checked.results == "not verified":
         where = f" on {cell.device}" if way_of(cell.device) == "verified" else ""
         return f"not verified{where}: {_NAMES}: {cell.checked.problem}", cell.module
     return "", ""
 
 
-def result_text(checked: Checked | None) -> str:
+def result_text(cell: Cell) -> str:
     """One or two words about the results."""
+    checked = cell.checked
     if checked is None:
-        return "-"
+        return "failed" if cell.problem and not cell.missing else "-"
     if checked.results == "within tolerance":
         return f"right, {checked.ulp} ulp"
     return {"equal": "equal", "differ": "DIFFER"}.get(checked.results, checked.results)

@@ -244,7 +244,7 @@ def _figures_table(
         rows.append(
             f'<tr{mark}><th scope="row">{escape(strategy.name)}</th>'
             + "".join(f"<td>{escape(text)}</td>" for text in texts)
-            + f'<td class="{_RESULTS.get(results, "")}">{escape(result_text(cell.checked))}</td></tr>'
+            + f'<td class="{_RESULTS.get(results, "")}">{escape(result_text(cell))}</td></tr>'
         )
     heads = [
         "strategy",

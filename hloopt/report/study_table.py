@@ -117,7 +117,7 @@ def _block(study: Study, module: str, rows: Sequence[Strategy], device: Device) 
     shown: list[tuple[str, ...]] = []
     for cell in cells:
         assert cell is not None, "a strategy that is for the module has a cell for each device"
-        texts: tuple[str, ...] = (time_text(cell) if is_timed else result_text(cell.checked),)
+        texts: tuple[str, ...] = (time_text(cell) if is_timed else result_text(cell),)
         if is_timed:
             texts += (ratio_text(study.over_baseline(cell)),)
             texts += (_bought(study, cell),) if steps else ()
@@ -128,7 +128,7 @@ def _block(study: Study, module: str, rows: Sequence[Strategy], device: Device) 
         heads,
         tuple(shown),
         tuple(map(launch_text, found)),
-        tuple(result_text(cell.checked) for cell in found),
+        tuple(result_text(cell) for cell in found),
         is_timed,
     )
 
