@@ -65,6 +65,7 @@ from hloopt.passes.indexing.scatter_to_slice import ScatterToSlice
 from hloopt.passes.layout_normalization import LayoutNormalization
 from hloopt.passes.loops.constant_sinking import WhileConstantSinking
 from hloopt.passes.loops.invariant_motion import WhileInvariantMotion
+from hloopt.passes.loops.reduce_sinking import WhileReduceSinking
 from hloopt.passes.loops.simplifier import WhileLoopSimplifier
 from hloopt.passes.loops.trip_count import TripCount
 from hloopt.passes.loops.unroll import WhileUnroll
@@ -146,6 +147,7 @@ _ALL: tuple[type[Pass], ...] = (
     WhileConstantSinking,
     WhileLoopSimplifier,
     WhileInvariantMotion,
+    WhileReduceSinking,
     WhileUnroll,
     TripCount,
     CommonSubexpressionElimination,
@@ -203,6 +205,7 @@ PIPELINES: Final[Mapping[str, str]] = {
     "O2": f"{_SIMPLIFICATION},{_FUSION}",
     "O3": f"rng-expander,{_SIMPLIFICATION},"
     "fix(conditional-simplifier,concat-removal,simplify,tuple-simplifier,constant-folding,cse,dce),"
+    "while-reduce-sinking,fix(while-loop-simplifier,simplify,cse,dce),"
     f"loop-fusion,{_FUSION}",
     "device": str(DEVICE),
     **{name: preset_text(rows) for name, rows in XLA_PRESETS.items()},

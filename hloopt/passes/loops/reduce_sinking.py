@@ -1,0 +1,239 @@
+"""Reduces whose results a loop only adds up, done once after it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from hloopt.errors import UsageError
+from hloopt.interpret.regions import combiner
+from hloopt.ir import Instruction, Module, build, edit
+from hloopt.ir.walk import callees_first, wrapped_computations
+from hloopt.passes.loops.carried import Carried, growth_obstacle, reads, states, whole_uses
+from hloopt.passes.scan_recognition.ranges import identity
+from hloopt.rewrite import Pass, PassLog
+from hloopt.types import ArrayShape, TupleShape
+
+__all__ = ["WhileReduceSinking"]
+
+_STEP = "reduce after a loop"
+_COUNTED = frozenset({"add", "multiply", "xor"})
+_ORDERED = frozenset({"and", "maximum", "minimum", "or"})
+
+
+@dataclass(frozen=True)
+class WhileReduceSinking(Pass):
+    """Let a loop that adds up what it reduces carry the parts, and reduce them once, behind it.
+
+    ``c = c + reduce(x)`` in each trip becomes ``p = p + x``, and ``c + reduce(p)`` after the last; so with
+    ``and``, ``or``, ``xor``, ``multiply``, ``maximum`` and ``minimum``.  Nothing but the result may read ``c``.
+    What the loop does along the reduced dimensions no longer waits in each trip for all of them.
+
+    fast_math   also floats, whose sums round otherwise then; integers and truth values stay what they are
+    max_growth  the parts take at most so many times the bytes of the rest of the state
+    """
+
+    name: ClassVar[str] = "while-reduce-sinking"
+    example: ClassVar[str] = """HloModule example
+
+sum {
+  a = s32[] parameter(0)
+  b = s32[] parameter(1)
+  ROOT c = s32[] add(a, b)
+}
+
+less {
+  s = (s32[], s32[], s32[64]) parameter(0)
+  i = s32[] get-tuple-element(s), index=0
+  n = s32[] constant(10)
+  ROOT c = pred[] compare(i, n), direction=LT
+}
+
+next {
+  s = (s32[], s32[], s32[64]) parameter(0)
+  i = s32[] get-tuple-element(s), index=0
+  total = s32[] get-tuple-element(s), index=1
+  x = s32[64] get-tuple-element(s), index=2
+  one = s32[] constant(1)
+  j = s32[] add(i, one)
+  y = s32[64] multiply(x, x)
+  zero = s32[] constant(0)
+  r = s32[] reduce(y, zero), dimensions={0}, to_apply=sum
+  more = s32[] add(total, r)
+  ROOT t = (s32[], s32[], s32[64]) tuple(j, more, y)
+}
+
+ENTRY main {
+  x = s32[64] parameter(0)
+  zero = s32[] constant(0)
+  t = (s32[], s32[], s32[64]) tuple(zero, zero, x)
+  loop = (s32[], s32[], s32[64]) while(t), condition=less, body=next
+  ROOT total = s32[] get-tuple-element(loop), index=1
+}
+"""
+
+    fast_math: bool = False
+    max_growth: float = 1.0
+
+    def __post_init__(self) -> None:
+        if self.max_growth < 0:
+            raise UsageError(f"{self.name}: max_growth is a number of bytes a byte, or 0")
+
+    def run(self, module: Module, log: PassLog) -> bool:
+        """Inner loops first: callees come before their callers."""
+        wrapped = wrapped_computations(module)
+        changed = False
+        for computation in callees_first(module):
+            if computation in wrapped:
+                continue
+            for instruction in list(computation):
+                if instruction.opcode == "while" and isinstance(instruction.shape, TupleShape):
+                    changed |= self.sink(instruction, log)
+        return changed
+
+    def sink(self, loop: Instruction, log: PassLog) -> bool:
+        """Take the reduces of one loop behind it."""
+        if not list(self._found(loop, log)):
+            return False
+        reason = growth_obstacle(loop)
+        if reason:
+            log.miss(_STEP, loop, reason)
+            return False
+        if not log.allows():
+            return False
+        # Its body may be a copy from here on.
+        carried = Carried(loop)
+        changed = False
+        for number, reduce in list(self._found(loop, PassLog())):
+            if not log.allows():
+                break
+            log.hit(_STEP, reduce, f"{loop.name} only adds it up")
+            _sink(carried, number, reduce)
+            changed = True
+        return changed
+
+    def _found(self, loop: Instruction, log: PassLog) -> Iterator[tuple[int, Instruction]]:
+        """Elements of the state and the reduces that are added up in them."""
+        body = loop.attributes["body"]
+        condition, state, _ = states(loop)
+        if body.root.opcode != "tuple" or whole_uses(state) or whole_uses(condition):
+            return
+        inside, asked = _used(state), _used(condition)
+        rest = loop.shape.byte_size
+        for number, following in enumerate(body.root.operands):
+            reduce = _added(following, inside.get(number, []))
+            if reduce is None or asked.get(number):
+                continue
+            problem = self._problem(reduce, rest)
+            if problem:
+                log.miss(_STEP, reduce, problem)
+                continue
+            rest += reduce.operands[0].shape.byte_size
+            yield number, reduce
+
+    def _problem(self, reduce: Instruction, rest: int) -> str:
+        kind = reduce.array.dtype
+        if not (self.fast_math or kind.is_integer or kind.is_pred):
+            return f"sums of {kind.name} in another order are others: fast_math"
+        if kind.is_complex:
+            return f"{kind.name} has no plain identity"
+        parts = reduce.operands[0].array
+        if parts.is_dynamic:
+            return "it has dynamic dimensions"
+        if parts.byte_size > self.max_growth * rest:
+            return (
+                f"its {parts.byte_size} bytes are more than max_growth={self.max_growth:g} times the"
+                f" {rest} of the state"
+            )
+        return ""
+
+
+def _added(following: Instruction, inside: list[Instruction]) -> Instruction | None:
+    """The reduce that the next value of an element is itself and that; nothing else reads either."""
+    opcode = following.opcode
+    if opcode not in _COUNTED | _ORDERED or len(inside) != 1 or _ties(following):
+        return None
+    (read,) = inside
+    others = [operand for operand in following.operands if operand is not read]
+    if len(others) != 1 or list(read.users) != [following] or sum(following.users.values()) != 1:
+        return None
+    (reduce,) = others
+    if (
+        reduce.opcode != "reduce"
+        or len(reduce.operands) != 2
+        or not isinstance(reduce.shape, ArrayShape)
+        or sum(reduce.users.values()) != 1
+        or combiner(reduce.attributes["to_apply"]) != opcode
+        or _ties(reduce)
+        or reduce.operands[0].array.dtype is not reduce.array.dtype
+    ):
+        return None
+    start = reduce.operands[1].literal
+    if start is None or start.array is None:
+        return None
+    plain = start.array.reshape(()) == identity(opcode, reduce.array.dtype)
+    return reduce if bool(np.all(plain)) else None
+
+
+def _used(state: Instruction) -> dict[int, list[Instruction]]:
+    """The reads of a state that have users, by the element."""
+    return {
+        index: [one for one in found if one.users or one.is_root]
+        for index, found in reads(state).items()
+    }
+
+
+def _ties(instruction: Instruction) -> bool:
+    return bool(
+        instruction.control_predecessors
+        or instruction.control_successors
+        or "sharding" in instruction.attributes
+    )
+
+
+def _sink(carried: Carried, number: int, reduce: Instruction) -> None:
+    """Carry the parts; the element itself is handed on, and what read its end reads both."""
+    loop = carried.loop
+    following = carried.root.operands[number]
+    opcode = following.opcode
+    parts, start = reduce.operands
+    literal = start.literal
+    assert literal is not None
+    assert literal.array is not None
+    empty = build.splat(carried.init, parts.array, literal.array.reshape(()))
+    (at,) = carried.add([empty])
+    before = carried.read(carried.states[1], at, following)
+    more = build.make(
+        following, opcode, (before, parts), shape=parts.shape, metadata=following.metadata
+    )
+    read = next(operand for operand in following.operands if operand is not reduce)
+    operands = list(carried.root.operands)
+    operands[number], operands[at] = read, more
+    edit.set_operands(carried.root, tuple(operands))
+    _finish(loop, number, at, reduce, opcode)
+    edit.remove(following)
+    edit.remove(reduce)
+
+
+def _finish(loop: Instruction, number: int, at: int, reduce: Instruction, opcode: str) -> None:
+    assert isinstance(loop.shape, TupleShape)
+    literal = reduce.operands[1].literal
+    assert literal is not None
+    for end in list(reads(loop)[number]):
+        first, parts = (
+            build.make(end, "get-tuple-element", (loop,), {"index": index}, shape=shape)
+            for index, shape in ((number, end.shape), (at, loop.shape.elements[at]))
+        )
+        operands = (parts, build.constant(end, literal))
+        whole = build.make(
+            end,
+            "reduce",
+            operands,
+            reduce.attributes,
+            shape=reduce.shape,
+            metadata=reduce.metadata,
+        )
+        edit.replace_instruction(end, build.make(end, opcode, (first, whole), shape=end.shape))
