@@ -7,13 +7,13 @@ mixed where an op reads such a value at other indices than its own along it.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
-from typing import TypeAlias
+from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping
+from functools import cached_property
+from typing import TypeAlias, TypeVar
 
 from hloopt.analysis.parallel_loop.edges import nodes_of, shape_of
 from hloopt.analysis.parallel_loop.model import Mixing, Node
-from hloopt.analysis.parallel_loop.ties import Relation, relations
+from hloopt.analysis.parallel_loop.ties import relations
 from hloopt.ir import Instruction
 
 __all__ = ["Classes", "Dim", "Mixed"]
@@ -22,53 +22,76 @@ Dim: TypeAlias = "tuple[Instruction, int, int]"
 """A dimension of a node; one stands for its class."""
 
 
-@dataclass
 class Classes:
-    """Dimensions of ``owned`` nodes, tied together by the relations of ``ops``."""
+    """Dimensions of ``owned`` nodes, tied together by links and relations.
 
-    owned: Collection[Node]
-    _related: list[tuple[Instruction, tuple[Relation, ...]]] = field(default_factory=list)
-    _parents: dict[Dim, Dim] = field(default_factory=dict)
+    Nodes of which each dimension is tied to the same one of the other (elementwise ops, other names) are one
+    **head**: most of a body is, and asks nothing of its own then.  Tie first, then ask.
+    """
+
+    def __init__(self, owned: Collection[Node]) -> None:
+        self.owned = owned
+        self._heads: dict[Node, Node] = {}
+        self._parents: dict[Dim, Dim] = {}
+        self._ties: list[tuple[Node, int, Node, int]] = []
+        self._mixing: list[tuple[Instruction, Instruction, int]] = []
 
     def of(self, node: Node, dim: int) -> Dim:
         """The class of a dimension."""
-        return self._find((*node, dim))
+        return _root(self._parents, (*self.head(node), dim))
+
+    def head(self, node: Node) -> Node:
+        """One of all nodes whose dimensions are in the same classes."""
+        return _root(self._heads, node)
+
+    @cached_property
+    def groups(self) -> dict[Node, Node]:
+        """The heads of owned nodes, each with the first of its nodes."""
+        found: dict[Node, Node] = {}
+        for node in self.owned:
+            found.setdefault(self.head(node), node)
+        return found
 
     def link(self, pairs: Iterable[tuple[Node, Node]]) -> None:
         """Tie all dimensions of nodes that are the same."""
         for source, target in pairs:
             if source in self.owned and target in self.owned:
-                for dim in range(shape_of(source).rank):
-                    self._tie((*source, dim), (*target, dim))
+                _join(self._heads, source, target)
 
     def relate(self, ops: Iterable[Instruction]) -> None:
         """Tie what the relations of instructions tie."""
         for instruction in ops:
-            found = tuple(
-                one
-                for one in relations(instruction)
-                if (instruction.operands[one.operand], 0) in self.owned
-            )
-            if found:
-                self._related.append((instruction, found))
-            for one in found:
-                if one.result is not None:
-                    operand = instruction.operands[one.operand]
+            owned = [operand for operand in instruction.operands if (operand, 0) in self.owned]
+            if not owned:
+                continue
+            if instruction.op.is_elementwise and _are_alike(instruction, owned):
+                for operand in owned:
+                    _join(self._heads, (operand, 0), (instruction, 0))
+                continue
+            for one in relations(instruction):
+                operand = instruction.operands[one.operand]
+                if (operand, 0) not in self.owned:
+                    continue
+                if one.result is None:
+                    self._mixing.append((instruction, operand, one.dim))
+                else:
                     for node in nodes_of(instruction):
-                        self._tie((operand, 0, one.dim), (*node, one.result))
+                        self._ties.append(((operand, 0), one.dim, node, one.result))
+
+    def tie(self) -> None:
+        """After all links and relations."""
+        for source, dim, target, result in self._ties:
+            _join(self._parents, (*self.head(source), dim), (*self.head(target), result))
 
     def mixed(self, spared: Mapping[Instruction, Collection[int]]) -> Mixed:
         """What mixes each class first, leaving out dimensions that ``spared`` instructions mix."""
         found: Mixed = {}
-        for instruction, related in self._related:
-            left_out = spared.get(instruction, ())
-            for one in related:
-                if one.result is None and one.dim not in left_out:
-                    operand = instruction.operands[one.operand]
-                    key = self._find((operand, 0, one.dim))
-                    if key not in found:
-                        found[key] = _mixes(instruction, operand, one.dim)
-        for node in self.owned:
+        for instruction, operand, dim in self._mixing:
+            if dim not in spared.get(instruction, ()):
+                key = self.of((operand, 0), dim)
+                if key not in found:
+                    found[key] = _mixes(instruction, operand, dim)
+        for node in self.groups.values():
             for key, size in self._twice(node):
                 found.setdefault(key, _pairs(node[0], size))
         return found
@@ -79,7 +102,7 @@ class Classes:
         A unit may own an index of both: neither is mixed, and no value lies along the two.
         """
         together: dict[Dim, set[Dim]] = defaultdict(set)
-        for node in self.owned:
+        for node in self.groups.values():
             found = {self.of(node, dim) for dim in range(shape_of(node).rank)}
             for key in found:
                 together[key] |= found
@@ -93,7 +116,7 @@ class Classes:
                 if other is None:
                     first[size].append(key)
                     continue
-                self._tie(other, key)
+                _join(self._parents, other, key)
                 for one in together.pop(key):
                     together[one].add(other)
                     together[other].add(one)
@@ -103,24 +126,34 @@ class Classes:
         seen: set[Dim] = set()
         for dim, size in enumerate(shape_of(node).dims):
             if size != 1:
-                key = self._find((*node, dim))
+                key = self.of(node, dim)
                 if key in seen:
                     yield key, size
                 seen.add(key)
 
-    def _find(self, dim: Dim) -> Dim:
-        parents = self._parents
-        root = dim
-        while (above := parents.get(root, root)) != root:
-            root = above
-        while dim != root:
-            parents[dim], dim = root, parents.get(dim, dim)
-        return root
 
-    def _tie(self, one: Dim, other: Dim) -> None:
-        one, other = self._find(one), self._find(other)
-        if one != other:
-            self._parents[other] = one
+_Key = TypeVar("_Key", bound=Hashable)
+
+
+def _root(parents: dict[_Key, _Key], one: _Key) -> _Key:
+    root = one
+    while (above := parents.get(root)) is not None:
+        root = above
+    while one != root:
+        parents[one], one = root, parents[one]
+    return root
+
+
+def _join(parents: dict[_Key, _Key], one: _Key, other: _Key) -> None:
+    one, other = _root(parents, one), _root(parents, other)
+    if one != other:
+        parents[other] = one
+
+
+def _are_alike(instruction: Instruction, operands: Iterable[Instruction]) -> bool:
+    """Whether operands have the dimensions of the result: a ``select`` may be by one pred for all."""
+    dims = instruction.array.dims
+    return all(operand.array.dims == dims for operand in operands)
 
 
 Mixed: TypeAlias = "dict[Dim, Mixing]"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from hloopt.analysis.parallel_loop.model import Mixing, Node
@@ -28,10 +28,12 @@ def leaf_count(instruction: Instruction) -> int:
     return len(shape.leaves) if isinstance(shape, TupleShape) else 1
 
 
-def nodes_of(instruction: Instruction) -> Iterator[Node]:
+def nodes_of(instruction: Instruction) -> Sequence[Node]:
     """The arrays in an instruction's result."""
-    for leaf in range(leaf_count(instruction)):
-        yield instruction, leaf
+    shape = instruction.shape
+    if isinstance(shape, TupleShape):
+        return [(instruction, leaf) for leaf in range(len(shape.leaves))]
+    return ((instruction, 0),)
 
 
 def shape_of(node: Node) -> ArrayShape:
@@ -70,7 +72,7 @@ class Graph:
         for source, target in (*self.same, *self.chosen):
             found[source].append(target)
         for instruction in self.ops:
-            results = list(nodes_of(instruction))
+            results = nodes_of(instruction)
             for operand in instruction.operands:
                 for node in nodes_of(operand):
                     found[node] += results

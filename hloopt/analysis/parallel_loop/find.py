@@ -142,6 +142,7 @@ class _Finder:
             # Nobody asks the condition then.
             ops = [one for one in ops if one.computation is not state.condition]
         self.classes.relate(ops)
+        self.classes.tie()
 
     def find(self) -> ParallelLoop:
         self._tie()
@@ -206,13 +207,14 @@ class _Finder:
 
     def _owned_axes(self, axes: Sequence[Axis]) -> dict[Node, Axes]:
         numbers = {one.key: number for number, one in enumerate(axes)}
-        return {
-            node: tuple(
-                numbers.get(self.classes.of(node, dim)) if size != 1 else None
-                for dim, size in enumerate(shape_of(node).dims)
+        along: dict[Node, Axes] = {
+            head: tuple(
+                numbers.get(self.classes.of(head, dim)) if size != 1 else None
+                for dim, size in enumerate(shape_of(head).dims)
             )
-            for node in self.owned
+            for head in self.classes.groups
         }
+        return {node: along[self.classes.head(node)] for node in self.owned}
 
     def _trips(self, owned: Mapping[Node, Axes], asking: Collection[Instruction]) -> Trips | None:
         """How long it runs; None where units cannot stop by themselves."""

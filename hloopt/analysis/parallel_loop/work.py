@@ -78,113 +78,7 @@ class Work:
 
     def shared(self, sizes: Mapping[Dim, int], after: Collection[Instruction] = ()) -> Shared:
         """With axes of these classes; ``after`` is done after the loop, and is left out."""
-        units = prod(sizes.values())
-        needed = self._needed(sizes)
-        whole = mine = extra = 0.0
-        most: Instruction | None = None
-        for one in self.graph.ops:
-            operations = self.operations[one]
-            if not operations or one in after:
-                continue
-            part = 1.0 / self._along(one, sizes)
-            all_of_it = 1.0
-            if (one, 0) not in self.classes.owned:
-                elements = max(1, shape_of((one, 0)).elements)
-                part = min(1.0, max(needed.get(node, 0.0) for node in nodes_of(one)) / elements)
-                all_of_it = min(1.0, part * units)
-            whole += operations * all_of_it
-            mine += operations * part
-            if operations * (part - all_of_it / units) > extra:
-                extra, most = operations * (part - all_of_it / units), one
-        return Shared(whole, mine, units, most)
-
-    def _along(self, one: Instruction, sizes: Mapping[Dim, int]) -> int:
-        """Units that divide an instruction among them."""
-        found: dict[Dim, int] = {}
-        for value in (one, *one.operands):
-            for node in nodes_of(value):
-                found.update(self._axes(node, sizes))
-        return prod(found.values())
-
-    def _axes(self, node: Node, sizes: Mapping[Dim, int]) -> dict[Dim, int]:
-        if node not in self.classes.owned:
-            return {}
-        keys = (self.classes.of(node, dim) for dim in range(shape_of(node).rank))
-        return {key: sizes[key] for key in keys if key in sizes}
-
-    def _local(self, node: Node, sizes: Mapping[Dim, int]) -> float:
-        """Elements that a unit has of a value at most."""
-        count = shape_of(node).elements
-        for size in self._axes(node, sizes).values():
-            count //= size
-        return float(count)
-
-    def _needed(self, sizes: Mapping[Dim, int]) -> dict[Node, float]:
-        """Elements that a unit computes of each value."""
-        found: dict[Node, float] = defaultdict(float)
-
-        def ask(node: Node, count: float) -> None:
-            if count > found[node]:
-                found[node] = min(count, self._local(node, sizes))
-
-        for node in nodes_of(self.state.body.root):
-            ask(node, self._local(node, sizes))
-        ask((self.state.condition.root, 0), 1.0)
-        for one in reversed(self.graph.order):
-            pairs = self.graph.pairs[one]
-            inner = self._inner(one, found) if one.opcode == "while" else {}
-            for source, target in reversed(pairs):
-                ask(source, inner[target[1]] if inner else found[target])
-            if one.opcode == "while":
-                ask((one.attributes["condition"].root, 0), max(inner.values(), default=1.0))
-            elif one.opcode == "conditional":
-                ask((one.operands[0], 0), 1.0)
-            if pairs:
-                continue
-            wanted = max((found[node] for node in nodes_of(one)), default=0.0)
-            for number, operand in enumerate(one.operands):
-                for node in nodes_of(operand):
-                    ask(node, self._asked(one, number, node, wanted, sizes))
-        return found
-
-    def _inner(self, loop: Instruction, found: Mapping[Node, float]) -> dict[int, float]:
-        """Elements that are needed of the state of a loop inside: of so many of its own units, all."""
-        carried = self.nested[loop].carried
-        units = max(
-            found.get((loop, one.number), 0.0) / max(1, one.local_elements)
-            for one in carried
-        )  # fmt: skip
-        return {
-            one.number: units * one.local_elements
-            if one.role == "owned"
-            else float(one.shape.elements)
-            for one in carried
-        }
-
-    def _asked(
-        self, one: Instruction, number: int, node: Node, wanted: float, sizes: Mapping[Dim, int]
-    ) -> float:
-        """Elements of an operand that ``wanted`` elements of the result take."""
-        if not wanted:
-            return 0.0
-        if one.op.is_elementwise or one.opcode in _ONE_EACH:
-            return wanted
-        if one.opcode in ("dynamic-slice", "gather") and number == 0:
-            return wanted
-        whole = self._local(node, sizes)
-        if one.opcode == "reduce":
-            return wanted * whole / max(1.0, self._local((one, 0), sizes))
-        if one.opcode == "dot":
-            dims = DotDims.of(one.attributes)
-            lhs = one.operands[0].array.dims
-            return wanted * prod(lhs[dim] for dim in dims.lhs_contracting)
-        if one.opcode == "dynamic-update-slice" and number == 1:
-            keys = (self.classes.of((one, 0), dim) for dim in range(one.array.rank))
-            return min(whole, prod(
-                1 if key in sizes and size == sizes[key] else size
-                for key, size in zip(keys, shape_of(node).dims, strict=True)
-            ))  # fmt: skip
-        return whole
+        return _Trial(self, sizes).shared(after)
 
     def _times(self) -> dict[Computation | None, int]:
         """How often computations run in a trip, as far as the module shows it."""
@@ -199,6 +93,125 @@ class Work:
                     more = times.get(one.computation, 0) * (1 if count is None else count)
                     times[called] = times.get(called, 0) + more
         return times
+
+
+class _Trial:
+    """Axes that are tried: of classes of these sizes."""
+
+    def __init__(self, work: Work, sizes: Mapping[Dim, int]) -> None:
+        self.work = work
+        self.classes = work.classes
+        self.sizes = sizes
+        self.along = {head: self._along(head) for head in work.classes.groups}
+        self.needed = self._needed()
+
+    def shared(self, after: Collection[Instruction]) -> Shared:
+        """The work of a trip, but for ``after``."""
+        units = prod(self.sizes.values())
+        whole = mine = extra = 0.0
+        most: Instruction | None = None
+        for one, operations in self.work.operations.items():
+            if not operations or one in after:
+                continue
+            if (one, 0) in self.classes.owned:
+                part, all_of_it = 1.0 / self._sharing(one), 1.0
+            else:
+                elements = max(1, shape_of((one, 0)).elements)
+                part = min(1.0, max(self.needed[node] for node in nodes_of(one)) / elements)
+                all_of_it = min(1.0, part * units)
+            whole += operations * all_of_it
+            mine += operations * part
+            if operations * (part - all_of_it / units) > extra:
+                extra, most = operations * (part - all_of_it / units), one
+        return Shared(whole, mine, units, most)
+
+    def _along(self, head: Node) -> dict[Dim, int]:
+        keys = (self.classes.of(head, dim) for dim in range(shape_of(head).rank))
+        return {key: self.sizes[key] for key in keys if key in self.sizes}
+
+    def _axes(self, node: Node) -> dict[Dim, int]:
+        if node not in self.classes.owned:
+            return {}
+        return self.along[self.classes.head(node)]
+
+    def _sharing(self, one: Instruction) -> int:
+        """Units that divide an instruction among them."""
+        if one.op.is_elementwise:
+            return prod(self._axes((one, 0)).values())
+        found: dict[Dim, int] = {}
+        for value in (one, *one.operands):
+            for node in nodes_of(value):
+                found.update(self._axes(node))
+        return prod(found.values())
+
+    def _local(self, node: Node) -> float:
+        """Elements that a unit has of a value at most."""
+        return float(shape_of(node).elements // prod(self._axes(node).values()))
+
+    def _needed(self) -> dict[Node, float]:
+        """Elements that a unit computes of each value."""
+        found: dict[Node, float] = defaultdict(float)
+
+        def ask(node: Node, count: float) -> None:
+            if count > found[node]:
+                found[node] = min(count, self._local(node))
+
+        for node in nodes_of(self.work.state.body.root):
+            ask(node, self._local(node))
+        ask((self.work.state.condition.root, 0), 1.0)
+        for one in reversed(self.work.graph.order):
+            pairs = self.work.graph.pairs[one]
+            inner = self._inner(one, found) if one.opcode == "while" else {}
+            for source, target in reversed(pairs):
+                ask(source, inner[target[1]] if inner else found[target])
+            if one.opcode == "while":
+                ask((one.attributes["condition"].root, 0), max(inner.values(), default=1.0))
+            elif one.opcode == "conditional":
+                ask((one.operands[0], 0), 1.0)
+            if pairs:
+                continue
+            wanted = max((found[node] for node in nodes_of(one)), default=0.0)
+            for number, operand in enumerate(one.operands):
+                for node in nodes_of(operand):
+                    ask(node, self._asked(one, number, node, wanted))
+        return found
+
+    def _inner(self, loop: Instruction, found: Mapping[Node, float]) -> dict[int, float]:
+        """Elements that are needed of the state of a loop inside: of so many of its own units, all."""
+        carried = self.work.nested[loop].carried
+        units = max(
+            found.get((loop, one.number), 0.0) / max(1, one.local_elements)
+            for one in carried
+        )  # fmt: skip
+        return {
+            one.number: units * one.local_elements
+            if one.role == "owned"
+            else float(one.shape.elements)
+            for one in carried
+        }
+
+    def _asked(self, one: Instruction, number: int, node: Node, wanted: float) -> float:
+        """Elements of an operand that ``wanted`` elements of the result take."""
+        if not wanted:
+            return 0.0
+        if one.op.is_elementwise or one.opcode in _ONE_EACH:
+            return wanted
+        if one.opcode in ("dynamic-slice", "gather") and number == 0:
+            return wanted
+        whole = self._local(node)
+        if one.opcode == "reduce":
+            return wanted * whole / max(1.0, self._local((one, 0)))
+        if one.opcode == "dot":
+            dims = DotDims.of(one.attributes)
+            lhs = one.operands[0].array.dims
+            return wanted * prod(lhs[dim] for dim in dims.lhs_contracting)
+        if one.opcode == "dynamic-update-slice" and number == 1:
+            keys = (self.classes.of((one, 0), dim) for dim in range(one.array.rank))
+            return min(whole, prod(
+                1 if key in self.sizes and size == self.sizes[key] else size
+                for key, size in zip(keys, shape_of(node).dims, strict=True)
+            ))  # fmt: skip
+        return whole
 
 
 def _operations(one: Instruction) -> int:
