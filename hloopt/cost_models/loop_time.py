@@ -14,6 +14,9 @@ one before it, so what counts is, for each trip,
 ``ends`` are the first state's reading and the results' writing, ``waves`` how often the device is filled where
 more blocks are launched than it holds at once.  Cycles and counts: ``instructions.toml``, ``latencies.toml``.
 The clock and the launch are those of XLA's model of 2026.
+
+Against the schedules of the machine code of six Cartpole loops (``tests/cost_models/loop_cycles.py``, a warp
+alone, sm_90) trips are predicted 19 % too short to 53 % too long.
 """
 
 from __future__ import annotations

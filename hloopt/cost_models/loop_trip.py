@@ -7,12 +7,13 @@ of them, and at the very least (``recurrence``) the longest way of the state to 
 
 What is beside the chain fills its waits where the trip is straight code.  Where instructions branch (checked
 divisions, sines of huge angles), the assembler fills no waits from behind a branch: the chain is taken to be
-followed by all the rest (R. L. Graham's bound for schedules in order, 1969).
+followed by all the rest (R. L. Graham's bound for schedules in order, 1969), and loads are waited for between
+the branches where they are first used, those of one such piece together.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from hloopt.analysis.parallel_loop import Node
@@ -63,7 +64,7 @@ def trip_of(costs: Costs, unrolled: int = 1) -> Trip:
     ends: list[float] = []
     work, last = NOTHING, 0.0
     slowest: tuple[tuple[str, float], ...] = ()
-    path = _Path((), NOTHING)
+    path = _Path(frozenset(), (), NOTHING)
     for trip in range(max(_LONG, unrolled)):
         timeline = first if trip == 0 else _Timeline(costs)
         before = max(state, default=0.0) if trip else 0.0
@@ -84,13 +85,53 @@ def trip_of(costs: Costs, unrolled: int = 1) -> Trip:
     if work.units[_CONTROL]:
         latencies = costs.latencies
         apart = latencies.issue(work, 1) - latencies.issue(path.work, 1) / unrolled
+        apart = max(0.0, apart) + _waited_for(costs, body, path)
     return Trip(max(chain, recurrence), max(0.0, apart), recurrence, work, slowest)
+
+
+def _waited_for(costs: Costs, body: Computation, path: _Path) -> float:
+    """Cycles of loads beside the chain: of each piece between branches the longest.
+
+    Parts of what is loaded are loaded where they are used.
+    """
+    pieces: dict[Instruction, int] = {}
+    piece = 0
+    for entry in body:
+        pieces[entry] = piece
+        if entry.op.is_elementwise and costs.work(entry).units[_CONTROL]:
+            piece += 1
+    waits: dict[int, float] = {}
+    here: set[int] = set()
+    for entry in body:
+        if entry.opcode not in ("dynamic-slice", "gather") or costs.reads_state(entry, 0) is None:
+            continue
+        wait = costs.work(entry).chain
+        parts = [user for user in entry.users if user.opcode == "slice"]
+        for part in parts or [entry]:
+            used = _first_use(part, pieces)
+            if part in path.instructions:
+                here.add(used)
+            waits[used] = max(waits.get(used, 0.0), wait)
+    return sum(wait for used, wait in waits.items() if used not in here)
+
+
+def _first_use(load: Instruction, pieces: Mapping[Instruction, int]) -> int:
+    """The piece in which something computes with what is loaded."""
+    first, pending = max(pieces.values()), [load]
+    while pending:
+        for user in pending.pop().users:
+            if user.op.is_elementwise and user.opcode != "copy":
+                first = min(first, pieces[user])
+            elif user.opcode != "tuple":
+                pending.append(user)
+    return first
 
 
 @dataclass(frozen=True, slots=True)
 class _Path:
     """Instructions of the longest chain with their cycles, and the work of one element of each."""
 
+    instructions: frozenset[Instruction]
     steps: tuple[tuple[str, float], ...]
     work: Work
 
@@ -218,12 +259,14 @@ class _Timeline:
     def path(self) -> _Path:
         """The longest chain."""
         found: list[tuple[str, float]] = []
+        passed: set[Instruction] = set()
         work, node = NOTHING, self.last
         while node is not None:
             source, cycles = self.via[node]
+            passed.add(node[0])
             if cycles:
                 found.append((node[0].name, cycles))
                 count = max(1.0, self.costs.elements(node))
                 work = work.after(self.works.get(node[0], NOTHING) * (1 / count))
             node = source
-        return _Path(tuple(found), work)
+        return _Path(frozenset(passed), tuple(found), work)

@@ -212,3 +212,22 @@ def test_devices_without_known_instructions_are_refused() -> None:
         latencies_of(find_target("mi200"))
     with pytest.raises(ValueError, match="tpu-v4 runs no kernels"):
         loop_time(way, find_target("tpu-v4"))
+
+
+def test_branches_keep_what_is_beside_the_chain_from_filling_its_waits() -> None:
+    """A checked division branches: products beside it come on top.  Without it they cost nothing."""
+    beside = "\n".join(
+        f"b{number} = f32[2048] multiply(x, x)\n c{number} = f32[2048] add(b{number}, x)"
+        for number in range(20)
+    )
+    total = "\n".join(f"d{number + 1} = f32[2048] add(d{number}, a)" for number in range(20))
+    straight = loop(
+        f"a = f32[2048] sqrt(x)\n{beside}\n d0 = f32[2048] add(c0, a)\n{total}\n y = f32[2048] add(d20, c19)"
+    )
+    branchy = straight.replace("sqrt(x)", "divide(x, x)")
+    plain = straight.replace("sqrt(x)", "floor(x)")
+    latencies = latencies_of(H200)
+    for text, opcode in ((branchy, "divide"), (plain, "floor")):
+        chain = latencies.works[opcode, "f32"].chain + 22 * 5 + 5
+        found = cycles(timed(text).chain_ns)
+        assert (found > chain) == (opcode == "divide")
