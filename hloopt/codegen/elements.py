@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, TypeAlias, TypeVar
 
 from hloopt.analysis.index import Index, Symbol, linearize
 from hloopt.analysis.parallel_loop import ParallelLoop
+from hloopt.analysis.parallel_loop.thread_plan import UNROLLED_FOLD
 from hloopt.analysis.region import Region
 from hloopt.codegen.device import Uses
 from hloopt.codegen.positions import position_of
@@ -93,7 +94,7 @@ def every(
     sizes: Sequence[int],
     hint: str,
     one: Callable[[Sequence[Index]], Generator[At, str, None]],
-    unroll: int = 64,
+    unroll: int = UNROLLED_FOLD,
 ) -> Generator[At, str, None]:
     """Do something at every place of a space: written out where ``e.unrolled`` allows it, else by loops.
 

@@ -273,6 +273,44 @@ def test_branches_by_number(names: str) -> None:
     assert ("} else if (" in source) == ("first" in names)
 
 
+def test_branches_run_in_any_fusion() -> None:
+    """What both branches take is computed once, before them; slices in a branch stay in it."""
+    text = """HloModule m
+hot { p = (f32[64,3], s32[]) parameter(0)
+  a = f32[64,3] get-tuple-element(p), index=0
+  k = s32[] get-tuple-element(p), index=1
+  z = s32[] constant(0)
+  r = f32[64,1] dynamic-slice(a, z, k), dynamic_slice_sizes={64,1}
+  v = f32[64] reshape(r)
+  ROOT e = f32[64] exponential(v) }
+cold { p = (f32[64,3], s32[]) parameter(0)
+  a = f32[64,3] get-tuple-element(p), index=0
+  s = f32[64,1] slice(a), slice={[0:64], [1:2]}
+  v = f32[64] reshape(s)
+  ROOT e = f32[64] cosine(v) }
+f { x = f32[64,3] parameter(0)
+  k = s32[] parameter(1)
+  w = pred[] parameter(2)
+  t = f32[64,3] tanh(x)
+  p = (f32[64,3], s32[]) tuple(t, k)
+  c = f32[64] conditional(w, p, p), true_computation=hot, false_computation=cold
+  s = f32[64,1] slice(t), slice={[0:64], [1:2]}
+  v = f32[64] reshape(s)
+  ROOT r = f32[64] add(c, v) }
+ENTRY main { x = f32[64,3] parameter(0)
+  k = s32[] parameter(1)
+  w = pred[] parameter(2)
+  ROOT r = f32[64] fusion(x, k, w), kind=kLoop, calls=f }
+"""
+    some = np.random.default_rng(1).uniform(-1, 1, (64, 3)).astype(np.float32)
+    for which in (True, False):
+        inputs = [some, np.array(2, np.int32), np.array(which)]
+        source = looped(check_kernel(text, "loop", inputs=inputs, everywhere=which))
+        before, inside = source.split("  if (w", 1)
+        assert before.count("tanhf(") == 1
+        assert inside.count("tanhf(") == 1
+
+
 INNER = """
 inner_body { s = (s32[], f32[4,33], s32[33]) parameter(0)
   k = s32[] get-tuple-element(s), index=0
@@ -423,6 +461,14 @@ def test_types_of_every_kind_are_carried() -> None:
         init={"u": "constant(7)", "l": "constant(5)"},
     )
     check(text)
+
+
+def test_indices_are_wide_where_results_are() -> None:
+    """A stacked result of more elements than 32 bits count is written at 64-bit indices."""
+    text = pendulum(1_000_003, 10_000)
+    source = planned(fused(text), KERNEL)[2]
+    assert "const long long i = " in source
+    assert "for (long long trip = 0; trip < 10000; ++trip)" in source
 
 
 def test_a_unit_that_is_too_large_is_refused_with_its_figures() -> None:

@@ -14,11 +14,14 @@ from hloopt.analysis.parallel_loop.state import State
 from hloopt.ir import Computation, Instruction
 from hloopt.types import ArrayShape, DotDims
 
-__all__ = ["HOISTED", "UNROLLED", "ThreadPlan"]
+__all__ = ["HOISTED", "UNROLLED", "UNROLLED_FOLD", "ThreadPlan"]
 
 UNROLLED: Final = 16
 """So many local elements at most are written out one by one and are in registers; more are in arrays that loops
 go through."""
+
+UNROLLED_FOLD: Final = 64
+"""So many elements at most that a reduce or dot takes together are gone through by an unrolled loop."""
 
 HOISTED: Final = 32
 """So many elements of what a loop only reads are read before it, and kept, at most."""
@@ -154,7 +157,13 @@ class ThreadPlan:
     def registers(self) -> int:
         """32-bit values that are alive at once at most, about: state, next state, what is computed from it."""
         arrays = self._array_words if self.arrays_in_registers else 0
-        return _POINTERS + self._kept + self._read + self._alive + arrays
+        return _POINTERS + self._kept + self._read + self._alive + arrays + self._under_way
+
+    @cached_property
+    def _under_way(self) -> int:
+        """Elements that an unrolled dot over arrays reads before it needs them: two for each product."""
+        folds = (self._folded(one) for one in self._order() if one.opcode == "dot")
+        return 2 * max((fold for fold in folds if UNROLLED < fold <= UNROLLED_FOLD), default=0)
 
     @property
     def arrays_in_registers(self) -> bool:

@@ -14,7 +14,9 @@ from hloopt.analysis.index import Index
 from hloopt.analysis.parallel_loop import parallel_loop
 from hloopt.analysis.parallel_loop.thread_plan import UNROLLED
 from hloopt.codegen.elements import At, Elements, Emission, Emit, Frame, each
+from hloopt.codegen.loops.places import Outside, symbols_of
 from hloopt.codegen.loops.running import Running
+from hloopt.codegen.scope import Scope
 from hloopt.interpret.control import branches
 from hloopt.ir import Computation, Instruction
 from hloopt.kernels.problem import unsupported
@@ -49,7 +51,10 @@ def _conditional(e: Elements, instruction: Instruction, index: _Position, leaf: 
         kind = e.uses.type(_leaves(instruction)[number].dtype)
         names.append(e.scope.variable(kind, instruction.name))
     outer = e.scope
+    fixed = frozenset(symbol.name for _, place in wanted for symbol in symbols_of(place))
+    before = outer.section()
     for number, (branch, frame) in enumerate(zip(called, frames, strict=True)):
+        _place_operand(e, instruction.operands[1 + number], branch, frame, before, fixed)
         if number == 0:
             block = outer.block(f"if ({tests[0]})") if tests else outer.block("")
         elif number < len(tests):
@@ -63,6 +68,23 @@ def _conditional(e: Elements, instruction: Instruction, index: _Position, leaf: 
     for (part, place), name in zip(wanted, names, strict=True):
         e.remember(instruction, place, part, name)
     return names[wanted.index((leaf, index))]
+
+
+def _place_operand(
+    e: Elements,
+    operand: Instruction,
+    branch: Computation,
+    frame: Frame,
+    before: Scope,
+    fixed: frozenset[str],
+) -> None:
+    """What a branch takes is computed before it: once, for all branches and whoever else needs it."""
+    for leaf, _ in enumerate(leaves(operand.shape)):
+        place = Outside(operand, leaf, e.frame, before, fixed, [_ALL])
+        e.places[frame, branch.parameters[0], leaf] = place
+
+
+_ALL: Final = 1 << 30
 
 
 def branch_frame(e: Elements, instruction: Instruction, number: int, branch: Computation) -> Frame:
