@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ml_dtypes
 import numpy as np
 import pytest
 
@@ -419,3 +420,20 @@ def test_an_array_that_nobody_else_needs_is_written_over() -> None:
         {"x": "f32[24]"}, "  y = f32[24] negate(x)", {"x": "y"}, "  x = f32[24] parameter(0)"
     )
     check(module, [numbers(24)])
+
+
+def test_blocks_keep_of_a_trip_what_buffers_keep() -> None:
+    """With excess precision a chain within a trip is in f32, the state between trips in bf16."""
+    module = loop(
+        {"x": "bf16[24]"},
+        "  a = bf16[24] multiply(x, x)\n  y = bf16[24] add(a, x)",
+        {"x": "y"},
+        "  x = bf16[24] parameter(0)",
+    )
+    x = numbers(24).astype(ml_dtypes.bfloat16)
+    program = NumpyProgram(module, excess_precision=True, blocking=Blocking(units=5))
+    assert program.loops == {"f": "runs in 5 blocks of 5 units"}
+    (wanted,) = hloopt.evaluate(module, [x], excess_precision=True)
+    (strict,) = hloopt.evaluate(module, [x])
+    assert (wanted != strict).any()
+    np.testing.assert_array_equal(program.run([x])[0], wanted)
