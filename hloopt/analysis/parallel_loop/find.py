@@ -171,6 +171,8 @@ class _Finder:
             owned = self._owned_axes(choice.axes)
             trips = self._trips(owned, asking)
             if trips is not None:
+                every = (*asking, *collected.reduces)
+                mixed = self.classes.mixed(spared | {one: _all_dims(one) for one in every})
                 return self._answer({**choice.left, **mixed}, choice.axes, collected, owned, trips)
             asking = []
 

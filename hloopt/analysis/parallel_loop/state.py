@@ -66,7 +66,8 @@ class State:
         for user in self.loop.users:
             if user.opcode != "get-tuple-element":
                 return None
-            found.add(user.attributes["index"])
+            if _is_alive(user):
+                found.add(user.attributes["index"])
         return None if self.loop.is_root else frozenset(found)
 
     def is_spread(self, update: Instruction) -> bool:
@@ -113,11 +114,16 @@ class State:
         for parameter in (self.parameter, self.condition.parameters[0]):
             for user in parameter.users:
                 if user.opcode == "get-tuple-element":
-                    found[user.attributes["index"]].append(user)
+                    if _is_alive(user):
+                        found[user.attributes["index"]].append(user)
                 else:
                     for number in range(self.count):
                         found[number].append(user)
         return found
+
+
+def _is_alive(read: Instruction) -> bool:
+    return bool(read.users) or read.is_root
 
 
 def _plain(value: Instruction) -> Instruction:
