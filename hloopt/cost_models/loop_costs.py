@@ -59,6 +59,7 @@ class Costs:
     threads: int = 1
 
     def __post_init__(self) -> None:
+        self._works: dict[Instruction, Work] = {}
         body: Computation = self.way.parallel.loop.attributes["body"]
         condition: Computation = self.way.parallel.loop.attributes["condition"]
         self.states = {body.parameters[0], condition.parameters[0]}
@@ -89,6 +90,12 @@ class Costs:
 
     def work(self, instruction: Instruction) -> Work:
         """One thread's work for an instruction that computes arrays."""
+        known = self._works.get(instruction)
+        if known is None:
+            known = self._works[instruction] = self._whole(instruction)
+        return known
+
+    def _whole(self, instruction: Instruction) -> Work:
         count = max(self.elements((instruction, leaf)) for leaf in range(leaf_count(instruction)))
         if not count:
             return NOTHING
