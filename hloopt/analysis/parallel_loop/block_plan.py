@@ -495,6 +495,7 @@ class _Planner:
             if state.kind in ("single", "double"):
                 written.append((state.stage, state.value, True))
         for stage, value, by_index in written:
+            by_index = by_index and not has_followers(self.flow.elements(value), self.threads)
             far = {at for at, same in readers.get(value, []) if not (same and by_index)}
             if (stage == last and 0 in far) or (stage == 0 and last in far):
                 return True

@@ -54,6 +54,8 @@ class _Unit:
         if begun:
             block.barrier()
         block.run(trip)
+        if not trip.closes and any(state.kind in ("single", "double") for state in trip.states):
+            block.barrier()
         for carried in self.kernel.plan.parallel.carried:
             if not self.kernel.results(carried.number) or carried.role == "streamed":
                 continue
