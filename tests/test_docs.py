@@ -25,7 +25,7 @@ def commands(page: str) -> list[str]:
 # The two set-up commands are what runs this suite; running them inside it would never end.
 ALL = [
     (page, command)
-    for page in ("README.md", "samples/README.md")
+    for page in ("README.md", "samples/README.md", "samples/cartpole/README.md")
     for command in commands(page)
     if not command.startswith("make ")
 ]
