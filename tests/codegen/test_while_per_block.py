@@ -405,6 +405,27 @@ def test_a_larger_state_lies_in_what_the_launch_gives() -> None:
     assert "extern __shared__" in check(heat(16384, 2), fast=False)
 
 
+@pytest.mark.parametrize("kernel", ["while-per-block", "while-per-thread"])
+def test_what_a_test_guards_is_not_read_before_the_loop(kernel: str) -> None:
+    """Halves of an array that the loop only reads, the other way round: each unit reads one of them."""
+    text = module(
+        "f32[64], f32[64]",
+        """  x = f32[64] get-tuple-element(s), index=1
+  v = f32[64] get-tuple-element(s), index=2
+  low = f32[32] slice(v), slice={[0:32]}
+  high = f32[32] slice(v), slice={[32:64]}
+  turned = f32[64] concatenate(high, low), dimensions={0}
+  y = f32[64] add(x, turned)
+  ROOT t = (s32[], f32[64], f32[64]) tuple(next, y, v)""",
+        "  ROOT r = f32[64] get-tuple-element(w), index=1",
+        """  x0 = f32[64] parameter(0)
+  v0 = f32[64] parameter(1)
+  first = (s32[], f32[64], f32[64]) tuple(start, x0, v0)""",
+        3,
+    )
+    check_kernel(fused(text), kernel, everywhere=False, fast=False)
+
+
 def test_the_state_must_fit_a_block() -> None:
     """The refusal names what mixes, what a block would hold and what it has."""
     way = block_way(loop_of(hloopt.parse(heat(1 << 20, 3))), TARGET)

@@ -10,7 +10,7 @@ from collections.abc import Collection, Mapping
 from itertools import product
 from typing import Final
 
-from hloopt.analysis.index import Index
+from hloopt.analysis.index import Index, Symbol
 from hloopt.analysis.parallel_loop import parallel_loop
 from hloopt.analysis.parallel_loop.thread_plan import UNROLLED
 from hloopt.codegen.elements import At, Elements, Emission, Emit, Frame, each
@@ -51,7 +51,7 @@ def _conditional(e: Elements, instruction: Instruction, index: _Position, leaf: 
         kind = e.uses.type(_leaves(instruction)[number].dtype)
         names.append(e.scope.variable(kind, instruction.name))
     outer = e.scope
-    fixed = frozenset(symbol.name for _, place in wanted for symbol in symbols_of(place))
+    fixed = frozenset(symbol for _, place in wanted for symbol in symbols_of(place))
     before = outer.section()
     for number, (branch, frame) in enumerate(zip(called, frames, strict=True)):
         _place_operand(e, instruction.operands[1 + number], branch, frame, before, fixed)
@@ -76,7 +76,7 @@ def _place_operand(
     branch: Computation,
     frame: Frame,
     before: Scope,
-    fixed: frozenset[str],
+    fixed: frozenset[Symbol],
 ) -> None:
     """What a branch takes is computed before it: once, for all branches and whoever else needs it."""
     for leaf, _ in enumerate(leaves(operand.shape)):

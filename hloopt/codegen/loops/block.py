@@ -251,7 +251,7 @@ class BlockLoop:
             loop.attributes["condition"].parameters[0],
         )
         around = self.frame(trip.path)
-        fixed = frozenset(symbol.name for symbol in symbols_of(self.unit))
+        fixed = frozenset(symbols_of(self.unit))
         budget = [HOISTED]
         for number in self.flow.invariant(loop):
             outside = Outside(loop.operands[0], number, around, section, fixed, budget)

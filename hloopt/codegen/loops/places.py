@@ -165,7 +165,8 @@ class Outside(Place):
     frame    where that instruction stands
     section  lines right before the loop: what is read at indices that do not change from trip to trip is read
              there, as long as the ``budget`` of such elements lasts
-    fixed    the names of the variables that do not change
+    fixed    the variables that do not change, with all values they may have: one that a test around a place
+             narrows is another there, and what is read at it may lie outside of the array elsewhere
     ahead    for what lies in memory: reads what changes with the trip alone before it is needed
     again    the same: keeps what is beyond the budget from being kept
     """
@@ -174,7 +175,7 @@ class Outside(Place):
     leaf: int
     frame: Frame
     section: Scope
-    fixed: frozenset[str]
+    fixed: frozenset[Symbol]
     budget: list[int]
     ahead: Ahead | None = None
     again: Again | None = None
@@ -182,7 +183,7 @@ class Outside(Place):
     def element(self, e: Elements, index: tuple[Index, ...]) -> Emission:
         """What the instruction outside has there."""
         at = At(self.instruction, index, self.leaf, self.frame)
-        changing = {symbol.name for symbol in symbols_of(index)} - self.fixed
+        changing = set(symbols_of(index)) - self.fixed
         if not changing and self.budget[0]:
             self.budget[0] -= 1
             with e.within(self.section):
@@ -190,7 +191,7 @@ class Outside(Place):
         if not changing and self.again is not None:
             return (yield At(self.instruction, self.again.at(e, index), self.leaf, self.frame))
         ahead = self.ahead
-        if ahead is not None and changing == {ahead.trip.name} and not ahead.is_full(at):
+        if ahead is not None and changing == {ahead.trip} and not ahead.is_full(at):
             kind = e.uses.type(shape_of((self.instruction, self.leaf)).dtype)
             return (yield from ahead.element(e, at, kind, self._name))
         return (yield at)

@@ -139,7 +139,7 @@ class Running:
         self, section: Scope, again: Again | None = None, ahead: Ahead | None = None
     ) -> None:
         """Tell where it is what the loop only reads; ``section`` is right before it."""
-        fixed = frozenset(symbol.name for symbol in symbols_of(self.unit))
+        fixed = frozenset(symbols_of(self.unit))
         budget = [HOISTED]
         init = self.loop.loop.operands[0]
         for carried in self.loop.carried:
