@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from hloopt.analysis.parallel_loop import ParallelLoop, Way, ways
@@ -36,11 +36,23 @@ class Verdict:
 
 def judge(loop: Instruction, target: Target) -> Verdict:
     """Ask both ways about a loop."""
-    found = ways(loop, target)
+    found = tuple(_without_parts_of_bytes(way) for way in ways(loop, target))
     if any(not way.problem for way in found):
         return Verdict(found, ALLOWED)
     # What keeps a whole block from running it is the last word: a block takes all that a thread takes.
     return Verdict(found, refusal_of(found[-1]))
+
+
+def _without_parts_of_bytes(way: Way) -> Way:
+    """A way with its problem: threads that write neighbouring elements may not share a byte."""
+    for carried in way.parallel.carried if not way.problem else ():
+        if carried.role != "invariant" and carried.shape.dtype.bits < 8:
+            words = (
+                f"elements of {carried.shape.dtype.name}, as element {carried.number} of the state has"
+                " them, share bytes with their neighbours"
+            )
+            return replace(way, problem=words, code="op")
+    return way
 
 
 def trips_text(parallel: ParallelLoop) -> str:

@@ -344,3 +344,76 @@ def test_random_loops_run_after_o3(chooser: random.Random) -> None:
         ordinary = np.abs(other) < 1e4  # sums in another order
         np.testing.assert_allclose(one[ordinary], other[ordinary], rtol=1e-3, atol=1e-3)
     assert hloopt.optimize(better, "O3").to_text() == better.to_text()
+
+
+def refused(state: str, body: str, entry: str) -> tuple[str, str]:
+    """Code and reason for a loop with this state, of which ``entry`` makes the first."""
+    text = f"""HloModule m
+body {{
+  state = {state} parameter(0)
+  {body}
+}}
+condition {{
+  state = {state} parameter(0)
+  ROOT goes_on = pred[] constant(true)
+}}
+ENTRY main {{
+  x = f32[64] parameter(0)
+  {entry}
+  loop = {state} while(init), condition=condition, body=body
+  ROOT r = f32[64] get-tuple-element(loop), index=0
+}}
+"""
+    module = hloopt.parse(text)
+    hloopt.verify(module)
+    before = module.to_text()
+    (refusal,) = LoopFusion().fuse(module).refusals
+    assert module.to_text() == before
+    return refusal.decision.code, refusal.decision.reason
+
+
+def test_a_state_with_tuples_in_it_is_refused() -> None:
+    """The element is named by its number."""
+    code, reason = refused(
+        "(f32[64], (s32[]))",
+        "x = f32[64] get-tuple-element(state), index=0\n  t = (s32[]) get-tuple-element(state), index=1\n"
+        "  y = f32[64] cosine(x)\n  ROOT r = (f32[64], (s32[])) tuple(y, t)",
+        "zero = s32[] constant(0)\n  t = (s32[]) tuple(zero)\n  init = (f32[64], (s32[])) tuple(x, t)",
+    )
+    assert (code, "element 1 of its state is a tuple" in reason) == ("loop-not-flat", True)
+
+
+def test_a_custom_call_is_refused_by_name() -> None:
+    """It has a kernel of its own, which nobody can put into another."""
+    code, reason = refused(
+        "(f32[64])",
+        'x = f32[64] get-tuple-element(state), index=0\n  mine = f32[64] custom-call(x), custom_call_target="f"\n'
+        "  ROOT r = (f32[64]) tuple(mine)",
+        "init = (f32[64]) tuple(x)",
+    )
+    assert code == "loop-side-effect"
+    assert "custom-call mine" in reason
+
+
+def test_an_op_that_no_loop_kernel_has_is_refused_by_name() -> None:
+    """A Fourier transform in each trip."""
+    code, reason = refused(
+        "(f32[64])",
+        "x = f32[64] get-tuple-element(state), index=0\n  c = c64[33] fft(x), fft_type=RFFT, fft_length={64}\n"
+        "  y = f32[64] fft(c), fft_type=IRFFT, fft_length={64}\n  ROOT r = (f32[64]) tuple(y)",
+        "init = (f32[64]) tuple(x)",
+    )
+    assert code == "loop-op"
+    assert "fft c" in reason
+
+
+def test_elements_smaller_than_a_byte_are_refused() -> None:
+    """Two threads would write one byte."""
+    code, reason = refused(
+        "(f32[64], s4[64])",
+        "x = f32[64] get-tuple-element(state), index=0\n  n = s4[64] get-tuple-element(state), index=1\n"
+        "  y = f32[64] cosine(x)\n  m = s4[64] add(n, n)\n  ROOT r = (f32[64], s4[64]) tuple(y, m)",
+        "n = s4[64] convert(x)\n  init = (f32[64], s4[64]) tuple(x, n)",
+    )
+    assert code == "loop-op"
+    assert "elements of s4" in reason

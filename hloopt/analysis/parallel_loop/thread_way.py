@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Final
 
+from hloopt.analysis.elemental import first_not_elemental
 from hloopt.analysis.parallel_loop.find import parallel_loop
 from hloopt.analysis.parallel_loop.model import ParallelLoop, Way
 from hloopt.analysis.parallel_loop.thread_plan import ThreadPlan
@@ -29,6 +30,13 @@ def thread_way(loop: Instruction, target: Target) -> Way:
     parallel = parallel_loop(loop, collect=True)
     if parallel.obstacle is not None:
         return Way("thread", parallel, parallel.obstacle.words, code="op")
+    unable = first_not_elemental((loop,), loops=True)
+    if unable is not None:
+        words = f"{unable.opcode} {unable.name} is nothing that a thread computes alone"
+        return Way("thread", parallel, words, code="op")
+    if not parallel.units:
+        words = "it has no units: a dimension along its axes is empty"
+        return Way("thread", parallel, words, code="op")
     plan = ThreadPlan(parallel)
     way = Way(
         "thread",

@@ -1,0 +1,40 @@
+"""Ops of which a thread can compute any one element."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final
+
+from hloopt.ir import Instruction
+from hloopt.ir.walk import called_computations
+
+__all__ = ["ELEMENTAL", "first_not_elemental"]
+
+ELEMENTAL: Final = frozenset({
+    "add-dependency", "bitcast", "bitcast-convert", "broadcast", "call", "concatenate", "conditional",
+    "constant", "convolution", "dot", "dynamic-slice", "dynamic-update-slice", "fusion", "gather",
+    "get-dimension-size", "get-tuple-element", "iota", "map", "opt-barrier", "pad", "parameter",
+    "partition-id", "reduce",
+    "reduce-window", "replica-id", "reshape", "reverse", "rng-bit-generator", "select-and-scatter",
+    "slice", "transpose", "tuple",
+})  # fmt: skip
+"""The opcodes beside the elementwise ones; ``codegen/elemental`` has an emitter for each."""
+
+_IN_LOOPS: Final = frozenset({"scatter", "while"})
+"""What a thread would take long for, where nothing else is worth a loop in one kernel."""
+
+
+def first_not_elemental(body: Iterable[Instruction], *, loops: bool = False) -> Instruction | None:
+    """The first instruction, of those given and of what they call, that no thread computes alone, or None.
+
+    With ``loops`` threads run every ``while`` and scatter, too.
+    """
+    pending = list(body)
+    while pending:
+        instruction = pending.pop()
+        known = instruction.opcode in ELEMENTAL or (loops and instruction.opcode in _IN_LOOPS)
+        if not (instruction.op.is_elementwise or known) or instruction.shape.is_dynamic:
+            return instruction
+        for computation in called_computations(instruction):
+            pending.extend(computation)
+    return None
