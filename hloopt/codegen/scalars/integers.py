@@ -87,15 +87,25 @@ def _multiply_high(kind: DType, operands: tuple[str, ...], uses: Uses) -> str:
 def _shift_left(kind: DType, operands: tuple[str, ...], uses: Uses) -> str:
     x, y = operands
     amount, zero = own_bits(y, kind), f"0{suffix(kind)}"
-    shifted = f"{amount} < {kind.bits} ? {as_unsigned(x, kind)} << {amount} : {zero}"
+    shifted = f"{as_unsigned(x, kind)} << {amount}"
+    if not _is_below(y, kind):
+        shifted = f"{amount} < {kind.bits} ? {shifted} : {zero}"
     return _cast(shifted, kind, uses)
 
 
 def _shift_right_logical(kind: DType, operands: tuple[str, ...], uses: Uses) -> str:
     x, y = operands
     amount, zero = own_bits(y, kind), f"0{suffix(kind)}"
-    shifted = f"{amount} < {kind.bits} ? {own_bits(x, kind)} >> {amount} : {zero}"
+    shifted = f"{own_bits(x, kind)} >> {amount}"
+    if not _is_below(y, kind):
+        shifted = f"{amount} < {kind.bits} ? {shifted} : {zero}"
     return _cast(shifted, kind, uses)
+
+
+def _is_below(amount: str, kind: DType) -> bool:
+    """Whether an amount is a literal of fewer bits than the type has."""
+    number = amount.rstrip("ul")
+    return number.isdecimal() and int(number) < kind.bits
 
 
 def _cast(plain: str, kind: DType, uses: Uses) -> str:
