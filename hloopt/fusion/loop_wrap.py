@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Set as AbstractSet
 
+from hloopt.analysis.layout import same_layout
 from hloopt.analysis.parallel_loop import ParallelLoop
 from hloopt.fusion.loop_sinking import sunk_into
 from hloopt.fusion.merge import new_parameter
@@ -51,6 +52,7 @@ def wrap_loop(
     invariant = _invariant(parallel)
     _read_elements(loop)
     _read_outside(loop, invariant)
+    _agree_on_layouts(loop)
     reads = [user for user in loop.users if user.opcode == "get-tuple-element"]
     sunk = sunk_into(loop, loop.operands[0].operands, invariant, most, only)
     fusion = _fusion(loop, sunk, reads, name)
@@ -75,6 +77,33 @@ def _own_state(loop: Instruction) -> None:
         )
     own = build.make(loop, "tuple", elements, shape=given.shape, name=given.name)
     edit.set_operand(loop, 0, own)
+
+
+def _agree_on_layouts(loop: Instruction) -> None:
+    """Give a loop the layouts of its body's parameter: a kernel has one order for what it carries.
+
+    The first state is copied into them, and from them what others read.
+    """
+    shape, inner = loop.shape, loop.attributes["body"].parameters[0].shape
+    assert isinstance(shape, TupleShape)
+    assert isinstance(inner, TupleShape)
+    if all(map(same_layout, shape.elements, inner.elements)):
+        return
+    given = loop.operands[0]
+    operands = list(given.operands)
+    reads = [user for user in loop.users if user.opcode == "get-tuple-element"]
+    edit.set_shape(loop, inner)
+    for number, (outer, own) in enumerate(zip(shape.elements, inner.elements, strict=True)):
+        if not same_layout(outer, own):
+            operands[number] = build.make(given, "copy", (operands[number],), shape=own)
+    for read in reads:
+        own = inner.elements[read.attributes["index"]]
+        if not same_layout(read.shape, own):
+            attributes = dict(read.attributes)
+            first = build.make(read, "get-tuple-element", (loop,), attributes, shape=own)
+            edit.replace_instruction(read, build.make(read, "copy", (first,), shape=read.shape))
+    edit.set_operands(given, tuple(operands))
+    edit.set_shape(given, inner)
 
 
 def _read_elements(loop: Instruction) -> None:
