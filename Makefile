@@ -66,6 +66,7 @@ bench: $(VENV)/.installed-dev  ## benchmarks: medians and ratios, never asserted
 
 bench-gpu: $(VENV)/.installed-dev  ## on a machine with a GPU: beside XLA there, and beside the copy of memory
 	$(BIN)/python tests/benchmarks/gpu.py
+	$(BIN)/python tests/benchmarks/bench_loops.py
 
 study: $(VENV)/.installed  ## Cartpole: which pass buys what, measured and predicted, each result verified; build/study.html
 	$(BIN)/hloopt study --strategies samples/cartpole/study.toml --html build/study.html --out build/study

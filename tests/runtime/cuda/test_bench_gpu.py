@@ -17,7 +17,8 @@ from hloopt.runtime.device_compile import prepare
 SCRIPT = Path(__file__).resolve().parents[2] / "benchmarks" / "gpu.py"
 
 
-def test_without_a_gpu_one_line_says_so() -> None:
+@pytest.mark.parametrize("script", [SCRIPT, SCRIPT.with_name("bench_loops.py")])
+def test_without_a_gpu_one_line_says_so(script: Path) -> None:
     """Exit code 5, nothing on stdout."""
     try:
         check_device("gpu")
@@ -26,7 +27,7 @@ def test_without_a_gpu_one_line_says_so() -> None:
     else:
         pytest.skip("there is a GPU")
     done = subprocess.run(
-        [sys.executable, str(SCRIPT)], capture_output=True, text=True, check=False, timeout=60
+        [sys.executable, str(script)], capture_output=True, text=True, check=False, timeout=60
     )
     assert done.returncode == 5
     assert len(done.stderr.strip().splitlines()) == 1
