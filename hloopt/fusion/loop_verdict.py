@@ -9,6 +9,7 @@ from hloopt.analysis.parallel_loop import ParallelLoop, Way, ways
 from hloopt.fusion.decision import ALLOWED, Decision, forbid
 from hloopt.ir import Instruction
 from hloopt.targets import Target
+from hloopt.types import ArrayShape, Shape, leaves
 
 __all__ = ["KERNELS", "Verdict", "judge", "refusal_of", "trips_text"]
 
@@ -41,6 +42,10 @@ def judge(loop: Instruction, target: Target) -> Verdict:
         return Verdict(found, ALLOWED)
     # What keeps a whole block from running it is the last word: a block takes all that a thread takes.
     return Verdict(found, refusal_of(found[-1]))
+
+
+def _is_token(leaf: Shape) -> bool:
+    return isinstance(leaf, ArrayShape) and not leaf.dtype.is_array
 
 
 def _without_parts_of_bytes(way: Way) -> Way:
@@ -82,7 +87,8 @@ def refusal_of(way: Way) -> Decision:
 def _code(way: Way) -> str:
     obstacle, loop = way.parallel.obstacle, way.parallel.loop
     if obstacle is not None:
-        return "not-flat" if obstacle.instruction is loop else "side-effect"
+        is_flat = obstacle.instruction is not loop or any(map(_is_token, leaves(loop.shape)))
+        return "side-effect" if is_flat else "not-flat"
     if way.code:
         return way.code
     if way.parallel.trips.kind == "gathered":
