@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping
 from functools import cached_property
-from typing import TypeAlias, TypeVar
+from typing import Final, TypeAlias, TypeVar
 
 from hloopt.analysis.parallel_loop.edges import nodes_of, shape_of
 from hloopt.analysis.parallel_loop.model import Mixing, Node
@@ -17,6 +17,8 @@ from hloopt.analysis.parallel_loop.ties import relations
 from hloopt.ir import Instruction
 
 __all__ = ["Classes", "Dim", "Mixed"]
+
+_NAMES: Final = frozenset({"parameter", "tuple", "get-tuple-element", "while"})
 
 Dim: TypeAlias = "tuple[Instruction, int, int]"
 """A dimension of a node; one stands for its class."""
@@ -46,10 +48,12 @@ class Classes:
 
     @cached_property
     def groups(self) -> dict[Node, Node]:
-        """The heads of owned nodes, each with the first of its nodes."""
+        """The heads of owned nodes, each with the first of its nodes that is computed, if one is."""
         found: dict[Node, Node] = {}
         for node in self.owned:
-            found.setdefault(self.head(node), node)
+            head = self.head(node)
+            if head not in found or found[head][0].opcode in _NAMES:
+                found[head] = node
         return found
 
     def link(self, pairs: Iterable[tuple[Node, Node]]) -> None:

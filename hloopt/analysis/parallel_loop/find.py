@@ -75,15 +75,13 @@ def _state_obstacle(loop: Instruction) -> Mixing | None:
     shape = loop.shape
     if not isinstance(shape, TupleShape) or body.root.opcode != "tuple":
         return Mixing(loop, "its state is not put together by a tuple; flatten it first")
-    if not all(isinstance(element, ArrayShape) for element in shape.elements):
-        for number, element in enumerate(shape.elements):
-            if not isinstance(element, ArrayShape):
-                return Mixing(loop, f"element {number} of its state is a {_kind(element)}")
+    for number, element in enumerate(shape.elements):
+        if not isinstance(element, ArrayShape):
+            return Mixing(loop, f"element {number} of its state is a tuple; flatten it first")
+        if not element.dtype.is_array:
+            words = f"element {number} of its state is a {element.dtype.name}"
+            return Mixing(body.parameters[0], f"{words}, which orders what is outside of kernels")
     return None
-
-
-def _kind(shape: object) -> str:
-    return "tuple" if isinstance(shape, TupleShape) else str(shape)
 
 
 class _Finder:

@@ -200,8 +200,10 @@ class _Prover:
             yield from self._counted(one, reduce, right, direction, wanted)
             return
         kind = reduce.operands[0].array.dtype
-        if not kind.is_integer:
+        if kind.is_float:
             raise _Unprovable(f"one unit's NaN of {kind.name} would be everybody's")
+        if not kind.is_integer:
+            raise _Unprovable(f"compare {one.name} compares what the units say")
         if direction not in _LEADING.get((opcode, wanted), ()):
             raise _Unprovable(f"compare {one.name} may hold for all units where it does for none")
         self._take(reduce)
