@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import random
 import re
 
 import numpy as np
 import pytest
+import random_loops
 from short_loops import fused, looped, program, way_of
 
+import hloopt
 from harness import check_kernel, planned
-from hloopt.errors import UsageError
+from hloopt.errors import DeviceError, UsageError
+from hloopt.fusion.loop_fusion import LoopFusion
+from hloopt.rewrite.pass_ import PassLog
+from hloopt.runtime.nvrtc import compile_cuda
 
 KERNEL = "while-per-thread"
 
@@ -463,6 +469,15 @@ def test_types_of_every_kind_are_carried() -> None:
     check(text)
 
 
+@pytest.mark.parametrize("seed", [1000, 1003, 1005])
+def test_random_loops(seed: int) -> None:
+    """Whatever the pass makes a kernel of, computes by threads what the interpreter says."""
+    module = hloopt.parse(random_loops.loop_text(random.Random(seed), (33, 40)))
+    LoopFusion(always=True).run(module, PassLog())
+    given = random_loops.inputs([one.array.dims for one in module.entry.parameters])
+    check_kernel(module.to_text(), KERNEL, inputs=given, everywhere=False, fast=False)
+
+
 def test_indices_are_wide_where_results_are() -> None:
     """A stacked result of more elements than 32 bits count is written at 64-bit indices."""
     text = pendulum(1_000_003, 10_000)
@@ -491,9 +506,6 @@ def test_a_unit_that_is_too_large_is_refused_with_its_figures() -> None:
 
 def test_estimated_registers_are_those_of_the_compiler_about() -> None:
     """The estimate is within a third of what the assembler gives."""
-    from hloopt.errors import DeviceError
-    from hloopt.runtime.nvrtc import compile_cuda
-
     for text in (pendulum(300, 7), cartpole(64), network(33, 5)):
         _, _, source = planned(fused(text), KERNEL)
         try:
