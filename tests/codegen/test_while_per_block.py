@@ -436,6 +436,12 @@ def test_the_state_must_fit_a_block() -> None:
     assert (way.code, way.actual) == ("mixes", 8388608)
 
 
+def test_a_device_without_threads_has_no_blocks() -> None:
+    """Where nothing is known of threads, nothing is planned for them."""
+    way = block_way(loop_of(hloopt.parse(POWER)), find_target("tpu-v4"))
+    assert way.problem == "tpu-v4 has no blocks of threads"
+
+
 def test_ops_with_kernels_of_their_own_are_refused() -> None:
     """A factorisation in the body has no place in a block."""
     text = module(

@@ -40,6 +40,8 @@ def block_way(loop: Instruction, target: Target) -> Way:
     if parallel.trips.kind == "gathered" and parallel.units > 1:
         words = f"the condition of {loop.name} reads all {parallel.units} units, a block has one"
         return Way("block", parallel, words, code="gathered-condition")
+    if target.threads_per_block < WARP_SIZE:
+        return Way("block", parallel, f"{target.name} has no blocks of threads", code="op")
     threads = block_threads(parallel, target)
     plan = block_plan(parallel, threads)
     stored = tuple((value.instruction, value.leaf) for item in _items(plan.trip) for value in item)
