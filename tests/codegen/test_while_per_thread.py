@@ -49,6 +49,13 @@ def test_any_number_of_units_and_trips(elements: int, trips: int) -> None:
     check(pendulum(elements, trips), everywhere=False)
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize(("elements", "trips"), [(1_000_003, 2), (2048, 100), (3, 10_000)])
+def test_many_units_and_trips(elements: int, trips: int) -> None:
+    """Many of either: all indices are right to the last one."""
+    check(pendulum(elements, trips), everywhere=False)
+
+
 def test_state_is_in_scalars_and_streams_go_to_the_result() -> None:
     """The source is what one would write by hand: scalars, one loop, a store a trip, no initial one."""
     source = check(pendulum(300, 7))

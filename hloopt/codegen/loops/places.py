@@ -101,8 +101,9 @@ class Kept(Place):
         kind = e.uses.type(self.shape.dtype)
         if self.count > CHOSEN:
             return e.scope.declare(kind, self.at(local), self.name)
-        at = e.symbol(position, "at", 0, self.count - 1)
-        *first, last = range(max(position.low, 0), min(position.high, self.count - 1) + 1)
+        at = e.symbol(position, "at", position.low, position.high)
+        # A place that a test around it rules out may be beyond all of them.
+        *first, last = range(max(at.low, 0), min(at.high, self.count - 1) + 1) or (0,)
         choice = f"{self.name}[{last}]"
         for number in reversed(first):
             choice = f"{at} == {number} ? {self.name}[{number}] : {choice}"
