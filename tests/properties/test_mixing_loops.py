@@ -1,0 +1,80 @@
+"""Random loops whose elements mix, by blocks of any number of threads, against the interpreter."""
+
+from __future__ import annotations
+
+import os
+from random import Random
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from mixing_loops import mixing_loop
+
+import hloopt
+from hloopt.analysis.parallel_loop.block_way import block_way
+from hloopt.analysis.region import region_of
+from hloopt.codegen.program import render
+from hloopt.errors import DeviceError
+from hloopt.fusion.loop_wrap import wrap_loop
+from hloopt.ir import Instruction
+from hloopt.kernels.kernel import Kernel, Site
+from hloopt.kernels.limits import Limits
+from hloopt.kernels.planning import plan_program
+from hloopt.kernels.registry import find_kernel
+from hloopt.kernels.spec import KernelSpec
+from hloopt.runtime import check_device
+from hloopt.runtime.compare import compare_all
+from hloopt.runtime.device_program import DeviceProgram
+from hloopt.runtime.emulator import EmulatorDevice
+from hloopt.targets import find_target
+
+EXPLORES = os.environ.get("HYPOTHESIS_PROFILE") == "explore"
+TARGET = find_target("h200")
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _compiler() -> None:
+    try:
+        check_device("emulator")
+    except DeviceError as error:
+        pytest.skip(str(error))
+
+
+@settings(
+    max_examples=300 if EXPLORES else 4,
+    deadline=None,
+    suppress_health_check=list(HealthCheck),
+)
+@given(
+    chooser=st.randoms(use_true_random=False),
+    threads=st.sampled_from([0, 32, 96, 256, 1024]),
+    seed=st.integers(0, 100),
+)
+def test_mixing_loops_by_blocks(chooser: Random, threads: int, seed: int) -> None:
+    """Every access is checked: a barrier too few is a race."""
+    module = hloopt.parse(mixing_loop(chooser))
+    source = np.random.default_rng(seed)
+    arrays = [
+        source.uniform(-1, 1, one.array.dims).astype(np.float32) for one in module.entry.parameters
+    ]
+    wanted = hloopt.evaluate(module, arrays)
+    way = block_way(next(one for one in module.entry if one.opcode == "while"), TARGET)
+    assert not way.problem, way.problem
+    wrap_loop(way.parallel, "loop_fusion", 64)
+
+    def choose(instruction: Instruction) -> tuple[Kernel, KernelSpec]:
+        site = Site(region_of(instruction), TARGET, Limits())
+        names = ("while-per-block", "copy", "loop")
+        kernel = next(found for found in map(find_kernel, names) if found.fits(site))
+        given = {"threads": threads} if threads and kernel.name == names[0] else {}
+        return kernel, kernel.spec(site, {**kernel.tile(site), **given})
+
+    plan = plan_program(module, choose)
+    program = DeviceProgram(module, plan, EmulatorDevice(mode="check", seed=seed), render(plan))
+    try:
+        found = program.run(arrays)
+    finally:
+        program.close()
+    for comparison in compare_all(found, wanted, rtol=1e-3, atol=1e-3):
+        assert comparison.passed, str(comparison)
