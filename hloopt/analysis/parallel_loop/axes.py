@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
+from typing import Final
 
 from hloopt.analysis.parallel_loop.classes import Classes, Dim
 from hloopt.analysis.parallel_loop.edges import shape_of
@@ -17,6 +18,9 @@ from hloopt.analysis.parallel_loop.work import Shared, Work
 from hloopt.ir import Instruction
 
 __all__ = ["Axis", "Choice", "Chooser"]
+
+_FEW: Final = 0.75
+"""Of few units, so much of what they could gain is enough."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +94,8 @@ class Chooser:
         sharing = self.sharing
         number, dim = self._place(axes[0])
         only_written = number in self.state.updates
-        if shared.gain >= sharing.least_gain and (
+        least = min(sharing.least_gain, _FEW * shared.units)
+        if shared.gain >= least and (
             shared.gain >= shared.units * sharing.least_part or shared.repeated <= sharing.repeated
         ):
             return ""

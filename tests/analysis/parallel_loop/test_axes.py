@@ -242,3 +242,16 @@ def test_a_sum_over_one_of_two_axes_makes_the_other_the_only_one() -> None:
     found = found_in(loop_module(["f32[64,32]", "f32[5,64]"], body, ["y", "out"]))
     assert (found.sizes, found.collected) == ((64,), ())
     assert found.mixing[0].words == "reduce sums mixes the 32 elements of dimension 1 of y"
+
+
+def test_two_units_with_much_of_their_own_may_repeat_something() -> None:
+    """A gain of 1.8 is most of the 2 that there are to gain."""
+    body = """  y = f32[2,128] dot(x1, x2), lhs_contracting_dims={1}, rhs_contracting_dims={0}
+  z = f32[70] dot(x3, x4), lhs_contracting_dims={0}, rhs_contracting_dims={0}
+  part = f32[1] slice(z), slice={[0:1]}
+  number = f32[] reshape(part)
+  numbers = f32[2,128] broadcast(number), dimensions={}
+  w = f32[2,128] add(y, numbers)"""
+    state = ["f32[2,128]", "f32[128,128]", "f32[70]", "f32[70,70]"]
+    found = found_in(loop_module(state, body, ["w", "x2", "z", "x4"]))
+    assert (found.sizes, roles(found)) == ((2,), ["owned", "invariant", "uniform", "invariant"])
