@@ -358,3 +358,46 @@ ENTRY main {
   ROOT r = (f32[4,8]{1,0}, u64[2]{0}) tuple(out, k)
 }
 """
+
+
+RING = """
+more { s = (s32[], f32[16]) parameter(0)
+  i = s32[] get-tuple-element(s), index=0
+  n = s32[] constant(40)
+  ROOT c = pred[] compare(i, n), direction=LT }
+turn { s = (s32[], f32[16]) parameter(0)
+  i = s32[] get-tuple-element(s), index=0
+  one = s32[] constant(1)
+  j = s32[] add(i, one)
+  x = f32[16] get-tuple-element(s), index=1
+  front = f32[1] slice(x), slice={[0:1]}
+  back = f32[15] slice(x), slice={[1:16]}
+  turned = f32[16] concatenate(back, front), dimensions={0}
+  last = f32[1] slice(x), slice={[15:16]}
+  rest = f32[15] slice(x), slice={[0:15]}
+  other = f32[16] concatenate(last, rest), dimensions={0}
+  near = f32[16] add(turned, other)
+  y = f32[16] add(x, near)
+  ROOT t = (s32[], f32[16]) tuple(j, y) }
+"""
+
+
+@pytest.mark.parametrize(("growth", "whole"), [(10, True), (256, False)])
+def test_growth_keeps_a_ring_in_one_piece(growth: int, whole: bool) -> None:
+    """An array turned in a loop falls into its elements, unless that adds more instructions than allowed."""
+    body = """  x = f32[16] parameter(0)
+  zero = s32[] constant(0)
+  first = (s32[], f32[16]) tuple(zero, x)
+  loop = (s32[], f32[16]) while(first), condition=more, body=turn
+  ROOT y = f32[16] get-tuple-element(loop), index=1"""
+    module = hloopt.parse(f"{HEAD}{RING}ENTRY e {{\n{body}\n}}\n")
+    log = PassLog()
+    assert ConcatRemoval(growth=growth).run(module, log) is not whole
+    (loop,) = (entry for entry in module.entry if entry.opcode == "while")
+    assert (len(loop.shape.elements) == 2) is whole
+
+
+def test_growth_is_positive() -> None:
+    """A bound that forbids everything is a mistake."""
+    with pytest.raises(UsageError, match="growth is at least 1"):
+        ConcatRemoval(growth=0)
