@@ -92,10 +92,10 @@ class Trips:
 
     kind   known: ``count`` times, whatever the data;
            scalar: while the condition holds, which is the same for every unit;
-           element: each unit while its own part of the condition holds (``own``, a pred along the axes): once
-           it does not, nothing the unit owns changes any more;
-           gathered: the condition reads what units own (``reduce`` over an axis in the condition): only a
-           block that holds that whole axis can tell
+           element: each unit while its own part of the condition holds: once it does not, nothing of the unit
+           that anybody sees changes any more;
+           gathered: the condition reduces what units would own, and they cannot stop by themselves: what it
+           reads lies along no axis
     count   the exact count, or None
     most    an upper bound, or None
     reduces element: the reduces of the condition that a unit takes over its own elements alone (its part
