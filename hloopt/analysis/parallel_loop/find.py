@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from typing import Final
+from typing import Final, Literal
 
 from hloopt.analysis.parallel_loop.axes import Axis, Chooser
 from hloopt.analysis.parallel_loop.classes import Classes, Dim, Mixed
@@ -167,7 +167,7 @@ class _Finder:
             if collected.refused:
                 continue
             owned = self._owned_axes(choice.axes)
-            trips = self._trips(owned, asking)
+            trips = self._trips(choice.axes, owned, asking)
             if trips is not None:
                 every = (*asking, *collected.reduces)
                 mixed = self.classes.mixed(spared | {one: _all_dims(one) for one in every})
@@ -216,7 +216,9 @@ class _Finder:
         }
         return {node: along[self.classes.head(node)] for node in self.owned}
 
-    def _trips(self, owned: Mapping[Node, Axes], asking: Collection[Instruction]) -> Trips | None:
+    def _trips(
+        self, axes: Sequence[Axis], owned: Mapping[Node, Axes], asking: Collection[Instruction]
+    ) -> Trips | None:
         """How long it runs; None where units cannot stop by themselves."""
         bounds = self.state.bounds
         if bounds.exact is not None:
@@ -229,9 +231,9 @@ class _Finder:
             self.refused.update((one, found.problem) for one in over)
             return None
         words = [why for one, why in self.refused.items() if self._is_asked(one)]
-        return Trips(
-            "gathered" if words else "scalar", None, bounds.most, words="; ".join(words[:1])
-        )
+        # Where there are axes, every unit has all that the condition reads.
+        kind: Literal["gathered", "scalar"] = "gathered" if words and not axes else "scalar"
+        return Trips(kind, None, bounds.most, words="; ".join(words[:1]))
 
     def _is_asked(self, reduce: Instruction) -> bool:
         return reduce.computation is self.state.condition

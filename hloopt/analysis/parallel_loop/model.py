@@ -94,15 +94,15 @@ class Trips:
            scalar: while the condition holds, which is the same for every unit;
            element: each unit while its own part of the condition holds: once it does not, nothing of the unit
            that anybody sees changes any more;
-           gathered: the condition reduces what units would own, and they cannot stop by themselves: what it
-           reads lies along no axis
+           gathered: the condition reduces what units would own, and they cannot stop by themselves: there are
+           no axes, and the one unit has all of it
     count   the exact count, or None
     most    an upper bound, or None
     reduces element: the reduces of the condition that a unit takes over its own elements alone (its part
             of their operands); with them the condition is the unit's own
     own     element: the one pred that a unit has in the operand of the one reduce, where the condition is
             the ``or`` of that and no more
-    words   gathered: why units cannot stop by themselves
+    words   gathered, or scalar where other axes are left: why units cannot stop by themselves
     """
 
     kind: Literal["known", "scalar", "element", "gathered"]
