@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from hloopt.analysis.hero import roots
+from hloopt.analysis.hero import find_hero, roots
 from hloopt.ir import Computation, Instruction
 from hloopt.types import ArrayShape, BufferShape, TupleShape, leaves
 
@@ -47,6 +47,10 @@ class Region:
     def is_fusion(self) -> bool:
         """Whether the instructions are a fusion's body."""
         return self.instruction.opcode == "fusion"
+
+    def hero(self, result: Result) -> Instruction:
+        """What a result is laid out for; of a lone instruction itself, since its operands are in memory."""
+        return find_hero(result.instruction) if self.is_fusion else result.instruction
 
     @cached_property
     def _operand_leaves(self) -> tuple[tuple[Instruction, int], ...]:

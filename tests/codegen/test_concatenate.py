@@ -95,3 +95,29 @@ def test_packed_elements_are_left_to_the_loop() -> None:
         "concatenate",
     )
     assert [step.spec.kernel for step in kernel_steps(plan.steps)] == ["loop"]
+
+
+@pytest.mark.parametrize(
+    ("before", "kernel"),
+    [
+        ("concatenate(a, a), dimensions={0}", "concatenate"),
+        ("transpose(w), dimensions={1,0}", "transpose"),
+    ],
+)
+def test_an_op_by_itself_is_not_laid_out_for_what_made_its_operands(
+    before: str, kernel: str
+) -> None:
+    """They are in memory by then, so a loop over the result reads them as they lie."""
+    text = f"""HloModule m
+
+ENTRY main {{
+  a = f32[32,64] parameter(0)
+  w = f32[64,64] parameter(1)
+  b = f32[64,64] {before}
+  c = f32[64,64] negate(b)
+  ROOT d = f32[64,64] add(c, w)
+}}
+"""
+    _, plan, _ = planned(text, kernel)
+    ran = {step.instruction.name: step.spec.kernel for step in kernel_steps(plan.steps)}
+    assert ran == {"b": kernel, "c": "loop", "d": "loop"}

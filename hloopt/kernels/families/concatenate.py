@@ -10,7 +10,6 @@ from math import gcd
 from types import MappingProxyType
 
 from hloopt.analysis.emitters.concat import concatenate_tiling
-from hloopt.analysis.hero import find_hero
 from hloopt.analysis.layout import is_descending
 from hloopt.analysis.region import Region
 from hloopt.errors import UsageError
@@ -28,7 +27,7 @@ def concatenate_of(region: Region) -> Instruction | str:
     if len(region.results) != 1:
         return f"there are {len(region.results)} results instead of one"
     result = region.results[0]
-    hero = find_hero(result.instruction)
+    hero = region.hero(result)
     if hero.opcode != "concatenate" or hero in region.inputs:
         return "no concatenate stands behind the result with nothing but elementwise ops between"
     if hero.array.elements != result.shape.elements:

@@ -14,7 +14,6 @@ from hloopt.analysis.emitters.transposes import (
     classic_tiling,
     transpose_tiling,
 )
-from hloopt.analysis.hero import find_hero
 from hloopt.analysis.layout import is_descending
 from hloopt.analysis.region import Region
 from hloopt.analysis.transpose import TiledTranspose, tiled_transpose
@@ -33,7 +32,7 @@ def heroes_of(region: Region) -> tuple[Instruction, ...] | str:
     heroes = []
     forms = set()
     for number, result in enumerate(region.results):
-        hero = find_hero(result.instruction)
+        hero = region.hero(result)
         form = tiled_transpose(hero)
         if hero in region.inputs or form is None:
             return f"result {number} has no transpose of rows and columns that a tile is worth having for"
