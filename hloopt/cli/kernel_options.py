@@ -208,7 +208,7 @@ def _is_about_fusion(lock: str) -> bool:
 
     found = read_tables(lock)
     return not found.get("kernel") and any(
-        found.get(key) for key in ("fusion", "unfused", "fuse", "nofuse")
+        found.get(key) for key in ("fusion", "loop", "unfused", "fuse", "nofuse")
     )
 
 

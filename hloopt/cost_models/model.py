@@ -52,10 +52,14 @@ class RunTime:
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """Microseconds of some kernels left apart and fused, launches included."""
+    """Microseconds of some kernels left apart and fused, launches included.
+
+    ``at_least``: left apart they take longer; what they compute was not priced, since it would change nothing.
+    """
 
     unfused_us: float
     fused_us: float
+    at_least: bool = False
 
     @property
     def gain_us(self) -> float:

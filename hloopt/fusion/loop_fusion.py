@@ -20,6 +20,7 @@ from hloopt.cost_models.registry import DEFAULT, model_for
 from hloopt.fusion.decision import Decision, forbid
 from hloopt.fusion.ledger import LoopMade, describe_loop
 from hloopt.fusion.limits import check_counts
+from hloopt.fusion.loop_opened import Opened, opened
 from hloopt.fusion.loop_profit import LoopProfit, loop_profit
 from hloopt.fusion.loop_verdict import KERNELS, Verdict, judge, trips_text
 from hloopt.fusion.loop_wrap import is_read, wrap_loop
@@ -46,6 +47,8 @@ class LoopFusion(Pass):
     always        whether what fits is fused whatever the cost model says
     max_prologue  ops of the initial state that join a kernel; the others are read from memory.  Each generator
                   (threefry) of a first state has about 130, so a rollout begins with some hundred
+    priced        whether to price the host's plan of each loop, too, where its launches alone take longer than
+                  the kernel: for its figures, the answer is the same; it costs what fusing the bodies costs
     fuel          the most loops to fuse in a module, negative for no limit
     """
 
@@ -82,6 +85,7 @@ ENTRY main {
     target: str = "h200"
     always: bool = False
     max_prologue: int = 1024
+    priced: bool = False
     fuel: int = -1
 
     def __post_init__(self) -> None:
@@ -133,19 +137,21 @@ class _Run:
     def visit(self, computation: Computation) -> None:
         """Decide about the loops of a computation."""
         for loop in [entry for entry in computation if entry.opcode == "while"]:
+            inside = opened(loop)
             verdict = judge(loop, self.model.target)
-            profit = loop_profit(loop, verdict.ways, self.model)
-            decision = self.decide(loop, verdict, profit)
+            profit = loop_profit(loop, verdict.ways, self.model, priced=self.options.priced)
+            decision = self.decide(inside, verdict, profit)
             facts = _facts(loop, verdict, profit)
-            self.scribe.plan.loops.append(
-                self.fuse(loop, verdict, decision, facts, profit) if decision else facts
-            )
-            if not decision:
+            if decision:
+                self.scribe.plan.loops.append(self.fuse(inside, verdict, decision, facts, profit))
+            else:
+                inside.close()
+                self.scribe.plan.loops.append(facts)
                 self.scribe.refused(loop, None, decision)
                 made = LoopMade(computation.name, loop.name, "", (), ())
                 self.scribe.advice.looked_at(computation, made)
 
-    def decide(self, loop: Instruction, verdict: Verdict, profit: LoopProfit | None) -> Decision:
+    def decide(self, inside: Opened, verdict: Verdict, profit: LoopProfit | None) -> Decision:
         """The answer about one loop: does it fit, what does the user want, does it gain anything."""
         if not verdict.decision:
             return verdict.decision
@@ -154,7 +160,8 @@ class _Run:
         spent = self.scribe.allows()
         if spent is not None:
             return spent
-        advised = self.scribe.advice.decide(loop, loop)
+        with inside.as_given():
+            advised = self.scribe.advice.decide(inside.loop, inside.loop)
         if advised is not None:
             return advised
         if profit is None:
@@ -165,18 +172,21 @@ class _Run:
 
     def fuse(
         self,
-        loop: Instruction,
+        given: Opened,
         verdict: Verdict,
         decision: Decision,
         facts: LoopFacts,
         profit: LoopProfit | None,
     ) -> LoopFacts:
         """Make the kernel."""
+        loop = given.loop
         home = loop.computation
         assert home is not None, "a loop of a computation"
-        text = describe_loop(loop)
+        with given.as_given():
+            text = describe_loop(loop)
+            only = self.scribe.advice.prologue(loop)
+        self.is_fused |= dict.fromkeys(given.keep())
         way = verdict.fitting[0] if profit is None else profit.way
-        only = self.scribe.advice.prologue(loop)
         name = self.names.fresh("loop_fusion")
         names = set(only) if only is not None else None
         fusion, sunk = wrap_loop(way.parallel, name, self.options.max_prologue, names)

@@ -1,23 +1,29 @@
 """What making one kernel of a loop gains: its time against that of the best plan the host would run.
 
-The host's plan is what fusion makes of the loop's body when the loop stays: a copy of body and condition is
-fused as the module would be, and priced by the same model.  Both are predictions.
+Where the kernel takes no longer than the host needs to launch what surely is a kernel of its own, trip by trip,
+that is the answer: a bound, and said to be one.  Where it does, the host's plan is priced: what fusion makes of
+the loop's body when the loop stays (a copy of body and condition is fused as the module would be), by the same
+model.  Both are predictions.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
+from hloopt.analysis.emitters.kind import has_kernel
+from hloopt.analysis.hero import roots
 from hloopt.analysis.parallel_loop import Way, ways
 from hloopt.analysis.trip_count import trip_count
+from hloopt.analysis.value_digests import moves_nothing
 from hloopt.cost_models.host_loops import HostTime, host_trip
 from hloopt.cost_models.loop_time import LoopTime, clearly_best, is_priced, loop_time
 from hloopt.cost_models.model import Comparison, CostModel
+from hloopt.fusion.ledger import may_be_fused
+from hloopt.fusion.loop_opened import alone
 from hloopt.fusion.multi_output_fusion import MultiOutputFusion
 from hloopt.fusion.priority_fusion import PriorityFusion
-from hloopt.ir import Computation, Instruction, Module, build, edit, walk
+from hloopt.ir import Computation, Instruction, walk
 from hloopt.targets import names
 
 __all__ = ["ASSUMED_TRIPS", "LoopProfit", "loop_profit"]
@@ -34,6 +40,7 @@ class LoopProfit:
     time    of its kernel
     others  times of all ways that fit, in order
     host    one trip of the host's plan
+    at_least  whether ``host`` is no plan but the launches that any plan has
     """
 
     way: Way
@@ -41,16 +48,17 @@ class LoopProfit:
     others: tuple[tuple[Way, LoopTime], ...]
     host: HostTime
     launch_ns: float
+    at_least: bool = False
 
     @property
     def host_ns(self) -> float:
-        """Of all trips by the host."""
+        """Of all trips by the host, or the least they take."""
         return self.time.trips * self.host.ns(self.launch_ns)
 
     @property
     def comparison(self) -> Comparison:
         """Both, in microseconds."""
-        return Comparison(self.host_ns / 1000, self.time.ns / 1000)
+        return Comparison(self.host_ns / 1000, self.time.ns / 1000, self.at_least)
 
     @property
     def gains(self) -> bool:
@@ -61,14 +69,18 @@ class LoopProfit:
     def words(self) -> str:
         """Both, with what they are made of."""
         launches = round(self.host.launches * self.time.trips)
+        least = "at least " if self.at_least else ""
+        alone = " alone" if self.at_least else ""
         return (
             f"{_duration(self.time.ns)} in one kernel ({self.time.words}) against"
-            f" {_duration(self.host_ns)} in {launches:,} launches"
+            f" {least}{_duration(self.host_ns)} in {launches:,} launches{alone}"
         )
 
 
-def loop_profit(loop: Instruction, found: tuple[Way, ...], model: CostModel) -> LoopProfit | None:
-    """What the best of the ways that fit would gain.
+def loop_profit(
+    loop: Instruction, found: tuple[Way, ...], model: CostModel, *, priced: bool = False
+) -> LoopProfit | None:
+    """What the best of the ways that fit would gain; ``priced``: by the host's whole plan in any case.
 
     None where none fits, and on devices for which nobody has measured what instructions take.
     """
@@ -83,12 +95,15 @@ def loop_profit(loop: Instruction, found: tuple[Way, ...], model: CostModel) -> 
     best = clearly_best(timed)
     assert best is not None, "one fits"
     way, time = best
+    least = HostTime(_least_launches(loop))
+    if not priced and time.ns <= trips * least.ns(model.launch_ns):
+        return LoopProfit(way, time, timed, least, model.launch_ns, at_least=True)
     return LoopProfit(way, time, timed, _best_host_trip(loop, model), model.launch_ns)
 
 
 def _best_host_trip(loop: Instruction, model: CostModel) -> HostTime:
     """A trip of the host's plan: body and condition fused, loops in them as kernels where that takes less."""
-    module, copy = _alone(loop)
+    module, copy = alone(loop)
     target = model.target.name
     PriorityFusion(cost_model=model.name).fuse(module, device=model.target)
     if target in names():
@@ -105,37 +120,22 @@ def _best_host_trip(loop: Instruction, model: CostModel) -> HostTime:
     return host_trip(copy, model, inner)
 
 
-def _alone(loop: Instruction) -> tuple[Module, Instruction]:
-    """A module that runs a copy of the loop, whatever it starts with."""
-    module = Module("loop")
-    copies: dict[Computation, Computation] = {}
-    for computation in _callees_first(loop):
-        cloned = build.clone_computation(computation, None, copies)
-        copies[computation] = edit.add_computation(module, cloned)
-    entry = edit.add_computation(module, Computation("main"))
-    state = build.make(entry, "parameter", (), {"parameter_number": 0}, shape=loop.shape)
-    called = {name: copies[loop.attributes[name]] for name in ("condition", "body")}
-    copy = build.make(entry, "while", (state,), called, shape=loop.shape)
-    entry.root = copy
-    module.entry = entry
-    return module, copy
+def _least_launches(loop: Instruction) -> int:
+    """Kernels that a trip launches whatever is fused: what never shares one, one for all that is computed."""
+    body: Computation = loop.attributes["body"]
+    condition: Computation = loop.attributes["condition"]
+    return sum(map(_least_kernels, (body, condition)))
 
 
-def _callees_first(loop: Instruction) -> Iterator[Computation]:
-    seen: set[Computation] = set()
-    stack = [walk.called_computations(loop)]
-    pending: list[Computation | None] = [None]
-    while stack:
-        called = next(stack[-1], None)
-        if called is None:
-            stack.pop()
-            done = pending.pop()
-            if done is not None:
-                yield done
-        elif called not in seen:
-            seen.add(called)
-            pending.append(called)
-            stack.append(one for entry in called for one in walk.called_computations(entry))
+def _least_kernels(computation: Computation) -> int:
+    needed = walk.post_order(computation, [computation.root])
+    own = sum(has_kernel(one) and not may_be_fused(one) for one in needed)
+    return max(own, int(any(map(_is_computed, roots(computation)))))
+
+
+def _is_computed(result: Instruction) -> bool:
+    """Whether a kernel makes it: not what is handed on, nor what others are called for."""
+    return has_kernel(result) and result.opcode != "copy" and not moves_nothing(result)
 
 
 def _duration(nanoseconds: float) -> str:

@@ -133,9 +133,9 @@ def _times(word: Word) -> str:
 
 def times_text(comparison: Comparison) -> str:
     """``3.21 us apart, 2.10 us fused: fusing would save 1.11 us``."""
-    gain = comparison.gain_us
-    told = f"{comparison.unfused_us:.2f} us apart, {comparison.fused_us:.2f} us fused"
-    return f"{told}: fusing would {'save' if gain > 0 else 'cost'} {abs(gain):.2f} us"
+    gain, least = comparison.gain_us, "at least " if comparison.at_least else ""
+    told = f"{least}{comparison.unfused_us:.2f} us apart, {comparison.fused_us:.2f} us fused"
+    return f"{told}: fusing would {'save' if gain > 0 else 'cost'} {least}{abs(gain):.2f} us"
 
 
 def _between(pair: Pair) -> tuple[str, str]:

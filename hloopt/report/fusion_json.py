@@ -149,4 +149,5 @@ def _word_json(word: Word) -> dict[str, Any]:
 def _times_json(comparison: Comparison | None) -> dict[str, Any]:
     if comparison is None:
         return {"unfused_us": None, "fused_us": None}
-    return {"unfused_us": comparison.unfused_us, "fused_us": comparison.fused_us}
+    times = {"unfused_us": comparison.unfused_us, "fused_us": comparison.fused_us}
+    return {**times, "unfused_at_least": True} if comparison.at_least else times

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import random
+
 import pytest
+from random_loops import loop_text
 
 import hloopt
 from hloopt.analysis.parallel_loop import ways
@@ -55,11 +58,11 @@ def loop_of(module: Module) -> Instruction:
     return next(one for one in module.entry if one.opcode == "while")
 
 
-def profit(source: str, target: str = "h200") -> LoopProfit | None:
+def profit(source: str, target: str = "h200", *, priced: bool = True) -> LoopProfit | None:
     """Of the loop of a module."""
     device = find_target(target)
     loop = loop_of(hloopt.parse(source))
-    return loop_profit(loop, ways(loop, device), model_for("xla-2026", device))
+    return loop_profit(loop, ways(loop, device), model_for("xla-2026", device), priced=priced)
 
 
 SMALL = text("a = f32[2048] multiply(x, w)\n y = f32[2048] sine(a)", "f32[2048]")
@@ -186,3 +189,55 @@ def test_dots_of_the_host_count_at_the_rate_of_units_for_matrices() -> None:
     found = host_trip(loop_of(module), model_for("xla-2026", H200))
     assert found.launches == 3
     assert 0 < found.exec_ns < 1000
+
+
+def no_pricing(*_: object) -> HostTime:
+    """In the place of what fuses and prices a body."""
+    raise AssertionError("priced")
+
+
+def test_launches_alone_decide_where_the_kernel_takes_less(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One launch for the condition and one for the body are certain: nothing is fused to price the rest."""
+    full = profit(SMALL)
+    monkeypatch.setattr("hloopt.fusion.loop_profit._best_host_trip", no_pricing)
+    found = profit(SMALL, priced=False)
+    assert found is not None
+    assert full is not None
+    assert (found.at_least, found.host, found.gains) == (True, HostTime(2.0), True)
+    assert found.host_ns < full.host_ns
+    assert "against at least 100 us in 100 launches alone" in found.words
+    assert "at least" not in full.words
+    with pytest.raises(AssertionError, match="priced"):
+        profit(DOTS.replace("64,64", "96,96"), priced=False)
+
+
+def test_what_never_shares_a_kernel_counts_by_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two sorts are two launches of a body at least, and what follows them may share one with nobody knows whom."""
+    monkeypatch.setattr("hloopt.fusion.loop_profit._best_host_trip", no_pricing)
+    less = """less { p = f32[] parameter(0) q = f32[] parameter(1) ROOT l = pred[] compare(p, q), direction=LT }"""
+    body = """a = f32[64] sort(x), dimensions={0}, to_apply=less
+  b = f32[64] negate(a)
+  c = f32[64] sort(b), dimensions={0}, to_apply=less
+  y = f32[64] multiply(c, w)"""
+    found = profit(text(body, "f32[64]", more=less), priced=False)
+    assert found is not None
+    assert found.host == HostTime(3.0)
+
+
+def test_the_bound_is_never_above_the_price() -> None:
+    """Of random loops that run, neither launches nor nanoseconds are promised that fusing would save."""
+    seen = 0
+    for seed in range(12):
+        module = hloopt.parse(loop_text(random.Random(seed)))
+        for loop in [one for one in module.entry if one.opcode == "while"]:
+            found, model = ways(loop, H200), model_for("xla-2026", H200)
+            bound, full = (
+                loop_profit(loop, found, model, priced=priced) for priced in (False, True)
+            )
+            assert (bound is None) == (full is None)
+            if bound is not None and full is not None:
+                assert bound.host.launches <= full.host.launches
+                assert bound.gains == full.gains
+                assert bound.way == full.way
+                seen += bound.at_least
+    assert seen > 3
