@@ -20,7 +20,13 @@ first { p = f32[] parameter(0) q = f32[] parameter(1) ROOT s = f32[] add(p, p) }
 
 
 def loop(
-    state: dict[str, str], body: str, following: dict[str, str], given: str, *, trips: int = 3
+    state: dict[str, str],
+    body: str,
+    following: dict[str, str],
+    given: str,
+    *,
+    trips: int = 3,
+    regions: str = "",
 ) -> hloopt.Module:
     """A fused loop over a counter and ``state`` (name: shape); ``given`` makes the first state by its names."""
     shape = f"(s32[], {', '.join(state.values())})"
@@ -37,7 +43,7 @@ def loop(
     parameters = [line for line in given.strip().splitlines() if "parameter(" in line]
     entry = "\n".join(parameters)
     passed = ", ".join(line.split(" = ")[0].strip() for line in parameters)
-    text = f"""{REGIONS}
+    text = f"""{REGIONS}{regions}
 body {{
   s = {shape} parameter(0)
   i = s32[] get-tuple-element(s), index=0
@@ -292,6 +298,17 @@ def test_parts_that_would_not_add_up_run_whole(reducer: str, zero: str, words: s
     want = hloopt.evaluate(collecting(reducer, zero), arrays)
     for got, expected in zip(program.run(arrays), want, strict=True):
         np.testing.assert_allclose(got, expected, rtol=1e-6)
+
+
+def test_parts_are_put_together_in_types_without_infinities() -> None:
+    """The greatest of parts begins with the least number there is, not with a NaN."""
+    region = "most8 { p = f8e4m3fn[] parameter(0) q = f8e4m3fn[] parameter(1) ROOT s = f8e4m3fn[] maximum(p, q) }"
+    body = COLLECT.replace("f32", "f8e4m3fn").format(reducer="most8").replace("ZERO", "-1")
+    state = {"x": "f8e4m3fn[24]", "out": "f8e4m3fn[3]"}
+    given = COLLECTED.replace("f32", "f8e4m3fn")
+    module = loop(state, body, {"x": "next_x", "out": "next_out"}, given, regions=region)
+    x = numbers(24).astype(ml_dtypes.float8_e4m3fn)
+    check(module, [x, np.zeros(3, ml_dtypes.float8_e4m3fn)])
 
 
 HALVING = """HloModule m

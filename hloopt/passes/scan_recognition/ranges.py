@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Any, Final, TypeAlias
 
+import ml_dtypes
 import numpy as np
 
 from hloopt.ir import Instruction
@@ -62,6 +63,10 @@ def identity(opcode: str, dtype: DType) -> Numbers:
             value = bounds[top]
         else:
             value = np.inf if top else -np.inf
+            if not np.isinf(np.array(value).astype(storage).astype(np.float64)):
+                # Types without infinities make NaN of one.
+                limits: Any = ml_dtypes.finfo(storage)  # type: ignore[no-untyped-call]
+                value = float(limits.max if top else limits.min)
     elif value == -1:
         value = True if dtype.is_pred else -1 if dtype.kind == "signed" else (1 << dtype.bits) - 1
     return np.array(value).astype(storage)
