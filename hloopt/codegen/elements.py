@@ -75,6 +75,10 @@ Emit: TypeAlias = "Callable[[Elements, Instruction, tuple[Index, ...], int], Emi
 class Place(ABC):
     """Where the elements of a value are kept, so that asking for one computes nothing."""
 
+    def holds(self, e: Elements, index: tuple[Index, ...]) -> bool:
+        """Whether an element is kept; others are computed as those of any value."""
+        return True
+
     @abstractmethod
     def element(self, e: Elements, index: tuple[Index, ...]) -> Emission:
         """The C name, or expression, of an element; may ask for elements of other values instead."""
@@ -273,7 +277,7 @@ class Elements:
         scope = self.scope
         bound = frame.bindings.get(instruction)
         place = self.places.get((frame, instruction, at.leaf))
-        if place is not None:
+        if place is not None and place.holds(self, at.index):
             name = yield from place.element(self, at.index)
         elif isinstance(bound, tuple):
             name = yield At(bound[1], at.index, at.leaf, bound[0])

@@ -10,6 +10,7 @@ from typing import Final, TypeAlias
 from hloopt.analysis.cost import instruction_cost
 from hloopt.analysis.parallel_loop import Node, Way
 from hloopt.analysis.parallel_loop.edges import leaf_count, shape_of
+from hloopt.analysis.parallel_loop.thread_lanes import MOST_HANDED, LaneSplit, LaneValues
 from hloopt.cost_models.instructions import NOTHING, UNITS, Latencies, Work, work_of
 from hloopt.ir import Computation, Instruction
 from hloopt.targets import Target
@@ -50,6 +51,7 @@ class Costs:
     way      how it is run
     needs    elements a unit computes of each value
     threads  that share a unit's work: 1, or those of a block
+    lanes    threads that run a unit together, each with all of the state
     """
 
     way: Way
@@ -57,6 +59,7 @@ class Costs:
     latencies: Latencies
     target: Target
     threads: int = 1
+    lanes: int = 1
 
     def __post_init__(self) -> None:
         self._works: dict[Instruction, Work] = {}
@@ -65,14 +68,31 @@ class Costs:
         self.states = {body.parameters[0], condition.parameters[0]}
         self.stored = frozenset(self.way.stored)
         self.streamed = {one.update for one in self.way.parallel.carried if one.update is not None}
+        self.split = LaneSplit()
+        self.width = 1
+        if self.way.kind == "thread":
+            self._share()
         self.ahead = frozenset(self._read_ahead(body)) if self.way.kind == "thread" else frozenset()
+
+    def _share(self) -> None:
+        """Values that lanes hand to each other, while there are registers."""
+        values = LaneValues(self.way.parallel)
+        room, kept = float(MOST_HANDED), set()
+        split = values.split(values.handed(self.lanes))
+        for entry in self.way.parallel.loop.attributes["body"]:
+            count = self.needs.get((entry, 0), 0.0)
+            if entry in split.asked and count <= room:
+                room -= count
+                kept.add(entry)
+        self.split = split if kept == split.asked else values.split(frozenset(kept))
+        self.width = values.width(self.lanes)
 
     def _read_ahead(self, body: Computation) -> Iterator[Instruction]:
         """Slices of what does not change, where no unit decides at which place, while there are registers."""
         room, owned = float(AHEAD_ELEMENTS), self.way.parallel.owned
         for entry in body:
             number = self.reads_state(entry, 0) if entry.opcode == "dynamic-slice" else None
-            if number is None or not self.lies_in_memory(number):
+            if number is None or entry in self.split.grouped or not self.lies_in_memory(number):
                 continue
             count = self.needs.get((entry, 0), 0.0)
             if count <= room and not any((at, 0) in owned for at in entry.operands[1:]):
@@ -94,6 +114,10 @@ class Costs:
         if known is None:
             known = self._works[instruction] = self._whole(instruction)
         return known
+
+    def handed(self, instruction: Instruction) -> Work:
+        """A trip's work for what another lane computed."""
+        return Work(self.latencies.shuffle, _units(memory=self.elements((instruction, 0))))
 
     def _whole(self, instruction: Instruction) -> Work:
         count = max(self.elements((instruction, leaf)) for leaf in range(leaf_count(instruction)))

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from math import ceil
 
 from hloopt.analysis.parallel_loop import Node
 from hloopt.analysis.parallel_loop.edges import leaf_count
@@ -86,7 +87,31 @@ def trip_of(costs: Costs, unrolled: int = 1) -> Trip:
         latencies = costs.latencies
         apart = latencies.issue(work, 1) - latencies.issue(path.work, 1) / unrolled
         apart = max(0.0, apart) + _waited_for(costs, body, path)
-    return Trip(max(chain, recurrence), max(0.0, apart), recurrence, work, slowest)
+    shared, before = _group(costs, body)
+    return Trip(
+        max(chain, recurrence) + before,
+        max(0.0, apart),
+        recurrence + before,
+        work.after(shared),
+        slowest,
+    )
+
+
+def _group(costs: Costs, body: Computation) -> tuple[Work, float]:
+    """What lanes compute for as many trips at once, before the first of them: a trip's part, and its cycles."""
+    if not costs.split.grouped:
+        return NOTHING, 0.0
+    timeline = _Timeline(costs, grouping=True)
+    state = body.parameters[0]
+    for leaf in range(leaf_count(state)):
+        timeline.put((state, leaf), timeline.arrival(state, leaf, 0.0), None, 0.0)
+    for instruction in body:
+        if instruction in costs.split.grouped:
+            timeline.step(instruction)
+    cycles = max(timeline.latest, costs.latencies.issue(timeline.work, 1)) + costs.latencies.branch
+    count = costs.way.parallel.trips.count or costs.width
+    groups = ceil(count / costs.width)
+    return Work(0.0, (timeline.work * (groups / count)).units), cycles * groups / count
 
 
 def _waited_for(costs: Costs, body: Computation, path: _Path) -> float:
@@ -104,6 +129,8 @@ def _waited_for(costs: Costs, body: Computation, path: _Path) -> float:
     here: set[int] = set()
     for entry in body:
         if entry.opcode not in ("dynamic-slice", "gather") or costs.reads_state(entry, 0) is None:
+            continue
+        if entry in costs.split.grouped:
             continue
         wait = costs.work(entry).chain
         parts = [user for user in entry.users if user.opcode == "slice"]
@@ -138,9 +165,13 @@ class _Path:
 
 @dataclass
 class _Timeline:
-    """When each value is there, in cycles; ``work`` adds up all instructions."""
+    """When each value is there, in cycles; ``work`` adds up all instructions.
+
+    ``grouping`` where it is that of a lane for its own trip, before the first one of a group.
+    """
 
     costs: Costs
+    grouping: bool = False
     times: dict[Node, float] = field(default_factory=dict)
     via: dict[Node, tuple[Node | None, float]] = field(default_factory=dict)
     works: dict[Instruction, Work] = field(default_factory=dict)
@@ -209,6 +240,15 @@ class _Timeline:
         self.put(target, self.times[source], source, 0.0)
 
     def compute(self, instruction: Instruction) -> None:
+        split = self.costs.split
+        if instruction in split.apart and not self.grouping:
+            self.put((instruction, 0), 0.0, None, 0.0)
+            return
+        if instruction in split.asked and not self.grouping:
+            work = self.costs.handed(instruction)
+            self.work = self.work.after(Work(0.0, work.units))
+            self.put((instruction, 0), work.chain, None, work.chain)
+            return
         work = self.costs.work(instruction)
         self.works[instruction] = Work(0.0, work.units)
         self.work = self.work.after(self.works[instruction])

@@ -144,6 +144,7 @@ def _loop_time(site: Site, kernel: Kernel, spec: KernelSpec) -> LoopTime | None:
         threads=prod(first.block),
         blocks=prod(first.grid),
         launches=len(spec.steps),
+        lanes=spec.tile.get("lanes", 1),
     )
 
 

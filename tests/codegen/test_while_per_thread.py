@@ -184,14 +184,14 @@ def test_what_trips_read_is_read_two_trips_before() -> None:
         "x1, rows, scales",
         trips=9,
     )
-    source = check(text)
-    loop = source[source.index("for (") :]
+    source = check(text, tile={"lanes": 1})
+    loop = source[source.index("for (int trip") :]
     assert "#pragma unroll 2" in source
-    assert "rows_0[later * 33 + i]" in loop
+    assert re.search(r"rows_0\[later \* 33 \+ \w+\]", loop)
     assert "rows_0[trip" not in loop
-    assert "scales_0[later]" in loop
     for trips in (1, 2, 3):
-        check(text.replace("constant(9)", f"constant({trips})"), everywhere=False, fast=False)
+        few = text.replace("constant(9)", f"constant({trips})")
+        check(few, tile={"lanes": 1}, everywhere=False, fast=False)
 
 
 def test_units_stop_by_their_own_conditions() -> None:

@@ -14,7 +14,7 @@ from hloopt.analysis.parallel_loop.state import State
 from hloopt.ir import Computation, Instruction
 from hloopt.types import ArrayShape, DotDims
 
-__all__ = ["HOISTED", "UNROLLED", "UNROLLED_FOLD", "ThreadPlan"]
+__all__ = ["HOISTED", "MOVING", "UNROLLED", "UNROLLED_FOLD", "ThreadPlan"]
 
 UNROLLED: Final = 16
 """So many local elements at most are written out one by one and are in registers; more are in arrays that loops
@@ -40,7 +40,7 @@ _HARD_COST: Final = 10
 _FREE: Final = frozenset(
     {"parameter", "constant", "iota", "tuple", "get-tuple-element", "copy", "opt-barrier"}
 )
-_MOVING: Final = frozenset(
+MOVING: Final = frozenset(
     {"broadcast", "reshape", "transpose", "slice", "reverse", "concatenate", "pad", "bitcast"}
 )
 
@@ -95,7 +95,7 @@ class ThreadPlan:
         return costs
 
     def _is_worth(self, instruction: Instruction, cost: int) -> bool:
-        if not isinstance(instruction.shape, ArrayShape) or instruction.opcode in _FREE | _MOVING:
+        if not isinstance(instruction.shape, ArrayShape) or instruction.opcode in _FREE | MOVING:
             return False
         node = instruction, 0
         count = self.local(node)
@@ -143,13 +143,19 @@ class ThreadPlan:
         if instruction.opcode in _FREE or not isinstance(instruction.shape, ArrayShape):
             return 0
         below = sum(costs.get(operand, 0) for operand in instruction.operands)
-        if instruction.opcode in _MOVING:
+        if instruction.opcode in MOVING:
             return max((costs.get(operand, 0) for operand in instruction.operands), default=0)
-        if instruction.op.transcendentals or instruction.opcode in _HARD:
-            return below + _HARD_COST
-        return (
-            (below + 2) * self._folded(instruction) if self._folded(instruction) > 1 else below + 1
-        )
+        if self._folded(instruction) > 1:
+            return (below + 2) * self._folded(instruction)
+        return below + self.own_cost(instruction)
+
+    @staticmethod
+    def own_cost(instruction: Instruction) -> int:
+        """Operations of an element alone, where its operands are there."""
+        if instruction.opcode in _FREE | MOVING or not isinstance(instruction.shape, ArrayShape):
+            return 0
+        hard = instruction.op.transcendentals or instruction.opcode in _HARD
+        return _HARD_COST if hard else 1
 
     # ---- what it takes ------------------------------------------------------------------------------
 
@@ -270,7 +276,7 @@ class ThreadPlan:
                 found[instruction] = None
             elif instruction not in seen:
                 seen.add(instruction)
-                if instruction.opcode not in _FREE | _MOVING:
+                if instruction.opcode not in _FREE | MOVING:
                     pending.append((instruction, True))
                 pending += [(one, False) for one in reversed(instruction.operands)]
         return list(found)
@@ -297,7 +303,7 @@ def _sources_of(value: Instruction) -> Iterator[Instruction]:
     seen = {value}
     while pending:
         one = pending.pop()
-        if one.opcode not in _FREE | _MOVING:
+        if one.opcode not in _FREE | MOVING:
             yield one
             continue
         for operand in one.operands:

@@ -7,19 +7,27 @@ from contextlib import AbstractContextManager, nullcontext
 
 from hloopt.analysis.index import Index, Symbol, delinearize
 from hloopt.analysis.parallel_loop import Axes, Carried
+from hloopt.analysis.parallel_loop.thread_lanes import LaneValues
 from hloopt.analysis.parallel_loop.thread_plan import UNROLLED
 from hloopt.codegen.elemental.indexing import starts
 from hloopt.codegen.elements import At, Emission, every, framed
 from hloopt.codegen.families.collecting import add_up, leave_parts, settle
 from hloopt.codegen.families.folding import Fold
 from hloopt.codegen.families.loop import strided
-from hloopt.codegen.loops.places import full_index, local_dims
+from hloopt.codegen.loops.lanes import Lanes
+from hloopt.codegen.loops.places import full_index, local_dims, symbols_of
 from hloopt.codegen.loops.running import Asking, Local, Running
 from hloopt.codegen.positions import position_of
 from hloopt.codegen.scope import Scope
 from hloopt.codegen.writer import FunctionWriter
 from hloopt.kernels.families.sweeps import WARP
-from hloopt.kernels.families.while_per_thread import FINISH, ThreadLoop, thread_loop
+from hloopt.kernels.families.while_per_thread import (
+    FINISH,
+    ThreadLoop,
+    lanes_of,
+    needs_whole_warps,
+    thread_loop,
+)
 
 __all__ = ["EMITTERS"]
 
@@ -31,7 +39,7 @@ def emit(f: FunctionWriter) -> None:
     f.elements.unrolled = UNROLLED
     if f.launch.function == FINISH:
         _finish(f, loop)
-    elif loop.parallel.collected:
+    elif needs_whole_warps(loop, lanes_of(f.tile)):
         _in_whole_warps(f, loop)
     else:
         number, scope = strided(f, loop.parallel.units)
@@ -41,13 +49,25 @@ def emit(f: FunctionWriter) -> None:
 
 def _in_whole_warps(f: FunctionWriter, loop: ThreadLoop) -> None:
     """No thread leaves early: lanes exchange values.  Those beyond the end compute the last unit."""
+    lanes = lanes_of(f.tile)
     thread = f.global_thread("i")
     units = loop.parallel.units
-    if thread.high < units:
-        _Unit(f, loop, thread, thread).write()
-        return
-    number = f.elements.symbol(f"{thread} < {units} ? {thread} : {units - 1}", "unit", 0, units - 1)
-    _Unit(f, loop, number, thread, f"{thread} < {units}").write()
+    own = f.elements.symbol(thread // lanes, "unit", 0, thread.high // lanes)
+    tests = [] if lanes == 1 else [f"{thread % lanes} == 0"]
+    if own.high >= units:
+        tests.append(f"{own} < {units}")
+        own = f.elements.symbol(f"{own} < {units} ? {own} : {units - 1}", "unit", 0, units - 1)
+    _Unit(f, loop, own, thread, " && ".join(tests), _lanes(f, loop, lanes, own)).write()
+
+
+def _lanes(f: FunctionWriter, loop: ThreadLoop, lanes: int, unit: Index) -> Lanes | None:
+    """The lanes that compute values of some trips at once; None where there are none."""
+    found = LaneValues(loop.parallel)
+    values = found.handed(lanes)
+    if not values:
+        return None
+    fixed = frozenset(symbols_of((unit,))) if lanes > 1 else frozenset()
+    return Lanes(values, found.width(lanes), f.thread(), fixed)
 
 
 def _finish(f: FunctionWriter, loop: ThreadLoop) -> None:
@@ -80,6 +100,7 @@ class _Unit:
         number: Index,
         thread: Index | None = None,
         inside: str = "",
+        lanes: Lanes | None = None,
     ) -> None:
         self.f = f
         self.e = f.elements
@@ -89,7 +110,7 @@ class _Unit:
         self.inside = inside
         self.streams = [one for one in loop.parallel.carried if one.role == "streamed"]
         written = frozenset(one.number for one in self.streams)
-        self.running = Running(self.e, loop.parallel, self.unit, self.e.frame, written)
+        self.running = Running(self.e, loop.parallel, self.unit, self.e.frame, written, lanes=lanes)
 
     def write(self) -> None:
         """Write everything."""
@@ -160,7 +181,7 @@ class _Unit:
 
     def _stream(self) -> Asking:
         """Write what the trip adds to the streamed elements."""
-        if self.thread is not None:
+        if self.thread is not None and self.loop.parallel.collected:
             yield from leave_parts(self.f, self.running, self.thread, self.inside)
         for carried in self.streams:
             if carried.update not in self.loop.parallel.after:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 
 from hloopt.analysis.index import Index, Symbol
 from hloopt.analysis.induction import Affine, Inductions
@@ -13,7 +14,7 @@ from hloopt.codegen.loops.places import Counted, Turning
 from hloopt.ir import Computation, Instruction
 from hloopt.types import DType
 
-__all__ = ["Counting"]
+__all__ = ["Counting", "Groups"]
 
 _STARTS = {"dynamic-slice": 1, "dynamic-update-slice": 2}
 
@@ -63,6 +64,12 @@ class Counting:
         header = f"for ({kind} {name} = {first}; {name} < {first + count}; ++{name})"
         return header, Symbol(name, first, first + count - 1).index - first
 
+    def groups(self, e: Elements, count: int, width: int) -> Groups:
+        """The same in groups of ``width`` trips."""
+        first = next((one.first for one in self.variables.values() if one.step == 1), 0)
+        kind = e.loads.index_type if first + count + width < 1 << self.bits else "long long"
+        return Groups(kind, e.scope.names.fresh("group"), first, count, width)
+
     def place(self, e: Elements, frame: Frame, trip: Index) -> None:
         """Tell what stands for the numbers of a trip."""
         for number, found in self.variables.items():
@@ -79,6 +86,58 @@ class Counting:
         attributes = self.loop.loop.attributes
         for computation in (attributes["body"], attributes["condition"]):
             e.places[frame, computation.parameters[0], number] = place
+
+
+@dataclass(frozen=True, slots=True)
+class Groups:
+    """Trips in groups, as ``for`` loops of a C type write them.
+
+    name   of the variable that has the number of a group's first trip
+    first  number of all
+    count  of all trips
+    width  trips of a group
+    """
+
+    kind: str
+    name: str
+    first: int
+    count: int
+    width: int
+
+    @property
+    def end(self) -> int:
+        """The number behind the last one."""
+        return self.first + self.count
+
+    @property
+    def header(self) -> str:
+        """``for`` each group."""
+        name = self.name
+        return (
+            f"for ({self.kind} {name} = {self.first}; {name} < {self.end}; {name} += {self.width})"
+        )
+
+    def own(self, e: Elements, lane: Index) -> Index:
+        """The trip of a lane; beyond the last one that one again, which nobody asks for."""
+        text = f"{self.name} + {lane}"
+        if self.count % self.width:
+            text = f"{text} < {self.end} ? {text} : {self.end - 1}"
+        name = e.scope.declare(self.kind, text, "own")
+        return Symbol(name, self.first, self.end - 1).index - self.first
+
+    def trips(self, e: Elements) -> tuple[str, Index]:
+        """``for`` each trip of the group, and the trip."""
+        end = f"{self.name} + {self.width}"
+        if self.count % self.width:
+            text = f"{end} < {self.end} ? {end} : {self.end}"
+            end = e.scope.declare(self.kind, text, "end")
+        name = e.scope.names.fresh("trip")
+        header = f"for ({self.kind} {name} = {self.name}; {name} < {end}; ++{name})"
+        return header, Symbol(name, self.first, self.end - 1).index - self.first
+
+    def turn(self, trip: Index) -> str:
+        """The number of a trip in its group, from 0."""
+        return f"{trip + self.first} - {self.name}"
 
 
 def _holds(kind: DType, value: int) -> bool:

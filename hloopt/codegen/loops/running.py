@@ -13,6 +13,7 @@ from hloopt.analysis.parallel_loop.thread_plan import HOISTED, UNROLLED, ThreadP
 from hloopt.codegen.elements import At, Elements, Emission, Frame, each, every
 from hloopt.codegen.loops.ahead import Again, Ahead
 from hloopt.codegen.loops.counting import Counting
+from hloopt.codegen.loops.lanes import Group, Lanes
 from hloopt.codegen.loops.places import Kept, Outside, full_index, local_indices, symbols_of
 from hloopt.codegen.scalars import literal
 from hloopt.codegen.scope import Scope
@@ -33,6 +34,7 @@ class Running:
     outer    where the ``while`` stands
     written  elements of the state that are not kept, since they are written to memory as they come
     kept     the variables of the others, except of numbers of the trip
+    lanes    threads that compute values of some trips at once, a trip each
     trip     its number, within a loop that runs a known number of times
     """
 
@@ -42,6 +44,7 @@ class Running:
     outer: Frame
     written: frozenset[int] = frozenset()
     kept: dict[int, Kept] = field(default_factory=dict)
+    lanes: Lanes | None = None
 
     def __post_init__(self) -> None:
         self.frame = Frame({})
@@ -63,6 +66,9 @@ class Running:
         if trips.kind == "known":
             if not trips.count:
                 return
+            if self.lanes is not None:
+                yield from self._run_groups(section, self.lanes, trips.count, stream)
+                return
             header, self.trip = self.counting.header(e, trips.count)
             self.counting.place(e, self.frame, self.trip)
             hints = e.scope.section(shared=False)
@@ -83,6 +89,33 @@ class Running:
             again = yield At(root, full_index(axes, self.unit, local), 0, self.frame)
             e.scope.line(f"if (!{again}) break;")
             yield from self._trip(stream)
+
+    def _run_groups(
+        self, section: Scope, lanes: Lanes, count: int, stream: Callable[[], Asking] | None
+    ) -> Asking:
+        """Write the loop in groups of trips; first each lane computes what its own trip of the group needs."""
+        e = self.e
+        groups = self.counting.groups(e, count, lanes.width)
+        with e.within(e.scope.block(groups.header)) as outer:
+            own = Frame({})
+            lines = outer.section()
+            with e.within(lines):
+                trip = groups.own(e, lanes.lane)
+                self.counting.place(e, own, trip)
+                self.counting.place_turning(e, own, trip)
+                header, self.trip = groups.trips(e)
+            self.place_outside(section, Again(lines), frame=own)
+            self.counting.place(e, self.frame, self.trip)
+            hints = outer.section(shared=False)
+            with e.within(outer.block(header)) as block:
+                head = block.section()
+                Group(lanes, own, lines, head, groups.turn(self.trip)).place(e, self.frame)
+                (counter,) = symbols_of((self.trip,))
+                self.place_outside(section, Again(head), Ahead(hints, section, head, counter))
+                yield from self._trip(stream)
+            if not any(hints.text()):
+                # A group's trips, written one by one, would be more code than the first caches hold.
+                hints.line("#pragma unroll 1")
 
     def last(self, carried: Carried, local: Local) -> str:
         """An element of the state after the last trip."""
@@ -136,9 +169,16 @@ class Running:
                 self.e.places[self.frame, state, number] = kept
 
     def place_outside(
-        self, section: Scope, again: Again | None = None, ahead: Ahead | None = None
+        self,
+        section: Scope,
+        again: Again | None = None,
+        ahead: Ahead | None = None,
+        frame: Frame | None = None,
     ) -> None:
-        """Tell where it is what the loop only reads; ``section`` is right before it."""
+        """Tell where it is what the loop only reads; ``section`` is right before it.
+
+        ``frame`` is that of a trip, of this one where none is given.
+        """
         fixed = frozenset(symbols_of(self.unit))
         budget = [HOISTED]
         init = self.loop.loop.operands[0]
@@ -148,7 +188,7 @@ class Running:
                 if self._is_in_memory(carried.number):
                     place = replace(place, ahead=ahead, again=again)
                 for state in (self.body.parameters[0], self.condition.parameters[0]):
-                    self.e.places[self.frame, state, carried.number] = place
+                    self.e.places[frame or self.frame, state, carried.number] = place
 
     def _is_in_memory(self, number: int) -> bool:
         """Whether an element of the state is read from memory, not computed."""

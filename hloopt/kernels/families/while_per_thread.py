@@ -15,10 +15,11 @@ from hloopt.analysis.parallel_loop import (
     ways,
 )
 from hloopt.analysis.parallel_loop.coverage import writes_all
+from hloopt.analysis.parallel_loop.thread_lanes import LANES, LaneValues
 from hloopt.analysis.parallel_loop.thread_way import thread_way
 from hloopt.analysis.reduction import WARP_SIZE
 from hloopt.analysis.region import Region
-from hloopt.cost_models.loop_time import better_way, loop_time
+from hloopt.cost_models.loop_time import best_lanes, better_way, loop_time
 from hloopt.errors import UsageError
 from hloopt.ir import Instruction
 from hloopt.kernels.elemental import elemental_problem
@@ -27,7 +28,14 @@ from hloopt.kernels.families.reductions import accumulator_types
 from hloopt.kernels.kernel import NO, YES, Kernel, Site, Verdict
 from hloopt.kernels.spec import Argument, KernelSpec, Launch, Place, Scratch, Tile
 
-__all__ = ["FINISH", "KERNELS", "ThreadLoop", "thread_loop"]
+__all__ = [
+    "FINISH",
+    "KERNELS",
+    "ThreadLoop",
+    "lanes_of",
+    "needs_whole_warps",
+    "thread_loop",
+]
 
 FINISH: Final = "_finish"
 """The launch that adds up what was collected."""
@@ -57,6 +65,16 @@ def thread_loop(region: Region) -> ThreadLoop | None:
     """The loop that a region is; None where it is none."""
     fused = fused_loop(region.instruction)
     return ThreadLoop(fused, parallel_loop(fused.loop, collect=True)) if fused is not None else None
+
+
+def lanes_of(tile: Tile) -> int:
+    """Threads that run a unit together."""
+    return tile.get("lanes", 1)
+
+
+def needs_whole_warps(loop: ThreadLoop, lanes: int) -> bool:
+    """Whether lanes exchange values, so that no thread may leave before the others of its warp."""
+    return bool(loop.parallel.collected or lanes > 1 or LaneValues(loop.parallel).handed(lanes))
 
 
 def _way(site: Site) -> Way | None:
@@ -95,19 +113,22 @@ def _wanted(site: Site) -> Verdict:
 def _tile(site: Site) -> Tile:
     loop = thread_loop(site.region)
     assert loop is not None
+    lanes = best_lanes(thread_way(loop.parallel.loop, site.target), site.target)
     # Few units are spread over all cores: warps on one core would share what it can do.
-    spread = -(-loop.parallel.units // max(site.target.cores, 1))
+    spread = -(-loop.parallel.units * lanes // max(site.target.cores, 1))
     threads = min(-(-spread // WARP_SIZE) * WARP_SIZE, site.limits.loop_threads)
-    return MappingProxyType({"threads": max(threads, WARP_SIZE), "vector": 1})
+    return MappingProxyType({"threads": max(threads, WARP_SIZE), "vector": 1, "lanes": lanes})
 
 
 def _spec(site: Site, tile: Tile) -> KernelSpec:
     loop = thread_loop(site.region)
     assert loop is not None
-    units = loop.parallel.units
+    lanes = lanes_of(tile)
+    _check_lanes(loop, lanes)
+    units = loop.parallel.units * lanes
     collected = loop.parallel.collected if loop.parallel.trips.count else ()
     blocks, threads = own_threads(site, units, tile)
-    if collected:
+    if needs_whole_warps(loop, lanes):
         blocks = _whole_warps(units, threads)
     read = operands_read(site.region)
     scratch = tuple(_parts(loop, reduce) for reduce in collected)
@@ -148,11 +169,24 @@ def _spec(site: Site, tile: Tile) -> KernelSpec:
     return KernelSpec("while-per-thread", tile, (first, second), scratch)
 
 
+def _check_lanes(loop: ThreadLoop, lanes: int) -> None:
+    if lanes not in LANES:
+        raise UsageError(
+            f"while-per-thread: {lanes} lanes for a unit are no part of a warp:"
+            f" {', '.join(map(str, LANES))}"
+        )
+    if lanes > 1 and loop.parallel.collected:
+        raise UsageError(
+            f"while-per-thread: {lanes} lanes for a unit would add it {lanes} times to"
+            f" {loop.parallel.collected[0].name}, which warps fold"
+        )
+
+
 def _whole_warps(units: int, threads: int) -> int:
     if threads % WARP_SIZE:
         raise UsageError(
-            f"while-per-thread: {threads} threads are no whole warps of {WARP_SIZE}, which fold together what"
-            " their units add to a reduce"
+            f"while-per-thread: {threads} threads are no whole warps of {WARP_SIZE}, whose lanes exchange"
+            " values"
         )
     return -(-units // threads)
 

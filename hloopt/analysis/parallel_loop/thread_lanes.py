@@ -1,0 +1,160 @@
+"""Values of a trip that need nothing of the trips before: each lane of a warp can compute another trip's.
+
+A value of the body is **free** where it depends on the number of the trip and on what never changes, not on a
+state that the trips make: keys, counters, random numbers drawn from them, what is read by the trip's number.
+``lanes`` threads that run one unit together compute the free values of as many trips at once, each those of its
+own trip, and hand them to each other trip after trip.  With one thread for a unit the lanes of a warp share
+what is the same for every unit.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Final
+
+from hloopt.analysis.parallel_loop.model import ParallelLoop
+from hloopt.analysis.parallel_loop.state import State
+from hloopt.analysis.parallel_loop.thread_plan import MOVING, ThreadPlan
+from hloopt.analysis.reduction import WARP_SIZE
+from hloopt.ir import Computation, Instruction
+from hloopt.types import ArrayShape
+
+__all__ = ["LANES", "MOST_HANDED", "LaneSplit", "LaneValues"]
+
+LANES: Final = (1, 2, 4, 8, 16, 32)
+"""Threads that may run a unit together: parts of a warp, whose lanes exchange values without waiting."""
+
+MOST_HANDED: Final = 64
+"""Elements that lanes hand to each other: each takes a register in all trips of a group."""
+
+_WORTH: Final = 12
+"""Operations that handing on an element must save: the exchange is one of a slower unit, and some waiting."""
+
+_READING: Final = 32
+"""Operations that a read of memory counts as: waiting for it takes longer than most of them."""
+
+_MOST_COUNTED: Final = 1 << 20
+"""Counts end here: as trees, values that are used twice count twice."""
+
+_SHARED_ELEMENTS: Final = 16
+"""Of an array that all units share, so many elements at most: keys and counters."""
+
+
+@dataclass(frozen=True, slots=True)
+class LaneSplit:
+    """Who computes the free values of a trip.
+
+    asked    a trip asks another lane for
+    grouped  each lane computes for its own trip, before the first of the group
+    apart    of these, what a trip has nothing to do with
+    """
+
+    asked: frozenset[Instruction] = frozenset()
+    grouped: frozenset[Instruction] = frozenset()
+    apart: frozenset[Instruction] = frozenset()
+
+
+@dataclass(frozen=True, eq=False)
+class LaneValues:
+    """The free values of a loop that runs a known number of times; none of any other loop."""
+
+    parallel: ParallelLoop
+
+    @cached_property
+    def _body(self) -> Computation:
+        body: Computation = self.parallel.loop.attributes["body"]
+        return body
+
+    @cached_property
+    def free(self) -> frozenset[Instruction]:
+        """Instructions of the body that need the number of the trip and what never changes, no more."""
+        if self.parallel.trips.kind != "known" or not self.parallel.trips.count:
+            return frozenset()
+        known = State(self.parallel.loop).counters
+        found: set[Instruction] = set()
+        for instruction in self._body:
+            if not isinstance(instruction.shape, ArrayShape):
+                continue
+            opcode, operands = instruction.opcode, instruction.operands
+            if opcode == "get-tuple-element" and operands[0] is self._body.parameters[0]:
+                number = instruction.attributes["index"]
+                if self.parallel.carried[number].role == "invariant" or number in known:
+                    found.add(instruction)
+            elif opcode in _ALONE or (
+                (_is_elementwise(instruction) or opcode in MOVING or opcode == "dynamic-slice")
+                and all(operand in found for operand in operands)
+            ):
+                found.add(instruction)
+        return frozenset(found)
+
+    def handed(self, lanes: int) -> frozenset[Instruction]:
+        """Free values that lanes hand to each other where somebody asks for them: those that take enough work.
+
+        With one lane for a unit those that are the same for all units.
+        """
+        return self._worth if lanes > 1 else self._shared
+
+    def width(self, lanes: int) -> int:
+        """How many trips are computed at once; 1 where nothing is handed on."""
+        if not self.handed(lanes):
+            return 1
+        return lanes if lanes > 1 else WARP_SIZE
+
+    def split(self, handed: frozenset[Instruction]) -> LaneSplit:
+        """Who computes the free values, where lanes hand some of them to each other."""
+        asked: set[Instruction] = set()
+        grouped: set[Instruction] = set()
+        trip: set[Instruction] = set()
+        for instruction in reversed(list(self._body)):
+            if instruction not in self.free:
+                continue
+            if any(user not in self.free or user in trip for user in instruction.users):
+                (asked if instruction in handed else trip).add(instruction)
+            if instruction in asked or any(user in grouped for user in instruction.users):
+                grouped.add(instruction)
+        return LaneSplit(frozenset(asked), frozenset(grouped), frozenset(grouped - asked - trip))
+
+    @cached_property
+    def _worth(self) -> frozenset[Instruction]:
+        costs: dict[Instruction, int] = {}
+        plan = ThreadPlan(self.parallel)
+        for instruction in self._body:
+            if instruction in self.free:
+                below = sum(costs.get(operand, 0) for operand in instruction.operands)
+                own = plan.own_cost(instruction)
+                if self._reads_memory(instruction):
+                    own += _READING
+                costs[instruction] = min(below + own, _MOST_COUNTED)
+        return frozenset(
+            one
+            for one, cost in costs.items()
+            if cost >= _WORTH and (_is_elementwise(one) or one.opcode == "dynamic-slice")
+        )
+
+    @cached_property
+    def _shared(self) -> frozenset[Instruction]:
+        return frozenset(
+            one
+            for one in self._worth
+            if (one, 0) not in self.parallel.owned and one.array.elements <= _SHARED_ELEMENTS
+        )
+
+    def _reads_memory(self, instruction: Instruction) -> bool:
+        """Whether it is a slice of an array that lies outside the loop."""
+        if instruction.opcode != "dynamic-slice":
+            return False
+        source = instruction.operands[0]
+        while source.opcode in MOVING:
+            source = source.operands[0]
+        return source.opcode == "get-tuple-element"
+
+
+_ALONE: Final = frozenset({"constant", "iota"})
+
+
+def _is_elementwise(instruction: Instruction) -> bool:
+    """Whether an element needs those of the operands at the same index."""
+    if instruction.opcode == "bitcast-convert":
+        return instruction.array.dims == instruction.operands[0].array.dims
+    return instruction.op.is_elementwise

@@ -1,0 +1,113 @@
+"""Lanes of a warp compute values for a trip each, and hand them to each other trip after trip."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from hloopt.analysis.index import Index, Symbol
+from hloopt.analysis.parallel_loop.thread_lanes import MOST_HANDED
+from hloopt.codegen.elements import At, Elements, Emission, Frame, Place
+from hloopt.codegen.loops.places import symbols_of
+from hloopt.codegen.scope import Scope
+from hloopt.ir import Instruction
+from hloopt.kernels.families.sweeps import WARP
+
+__all__ = ["Group", "Lanes"]
+
+
+@dataclass(frozen=True)
+class Lanes:
+    """Which lanes work together.
+
+    values  they hand to each other, in the body
+    width   how many, and trips that are computed at once
+    thread  of the block
+    fixed   the variables that are the same for all of them
+    """
+
+    values: frozenset[Instruction]
+    width: int
+    thread: Index
+    fixed: frozenset[Symbol]
+
+    @property
+    def lane(self) -> Index:
+        """The number of a lane among them."""
+        return self.thread % self.width
+
+
+@dataclass
+class Group:
+    """The trips that are computed at once.
+
+    lanes  that share them
+    frame  of the trip that is the lane's own
+    lines  before the first of the trips
+    head   at the beginning of each of them
+    turn   its number among them
+    """
+
+    lanes: Lanes
+    frame: Frame
+    lines: Scope
+    head: Scope
+    turn: str
+    _known: dict[At, str] = field(default_factory=dict)
+    _from: str = ""
+
+    def place(self, e: Elements, frame: Frame) -> None:
+        """Tell where the values are for who asks in a trip."""
+        for value in self.lanes.values:
+            e.places[frame, value, 0] = _Handed(value, self)
+
+    def holds(self, at: At) -> bool:
+        """Whether lanes have an element for each other: it is one for all of them, and registers are left."""
+        if at in self._known:
+            return True
+        return len(self._known) < MOST_HANDED and self.lanes.fixed.issuperset(symbols_of(at.index))
+
+    def element(self, e: Elements, at: At) -> Emission:
+        """The element of this trip: another lane computed it before the first of the group."""
+        name = self._known.get(at)
+        if name is not None:
+            return name
+        with e.within(self.lines):
+            mine = yield at
+        with e.within(self.head):
+            lane = self._lane(e)
+            kind = e.uses.type(at.instruction.array.dtype)
+            shuffled = e.uses.call("shuffle_index", f"({kind}){mine}", lane)
+            name = self.head.declare(kind, shuffled, at.instruction.name)
+        self._known[at] = name
+        return name
+
+    def _lane(self, e: Elements) -> str:
+        """The lane that has this trip."""
+        if not self._from:
+            lanes = self.lanes
+            first = lanes.thread % WARP - lanes.lane if lanes.width < WARP else Index(0)
+            base = e.symbol(first, "first_lane", 0, WARP - lanes.width)
+            turn = (
+                f"{base} + {self.turn}"
+                if not (base.is_constant and not base.constant)
+                else self.turn
+            )
+            self._from = self.head.declare("int", f"(int)({turn})", "from_lane")
+        return self._from
+
+
+@dataclass(frozen=True)
+class _Handed(Place):
+    """Where another lane has the elements of a value."""
+
+    instruction: Instruction
+    group: Group
+
+    def holds(self, e: Elements, index: tuple[Index, ...]) -> bool:
+        return self.group.holds(self._at(index))
+
+    def element(self, e: Elements, index: tuple[Index, ...]) -> Emission:
+        return (yield from self.group.element(e, self._at(index)))
+
+    def _at(self, index: tuple[Index, ...]) -> At:
+        return At(self.instruction, index, 0, self.group.frame)

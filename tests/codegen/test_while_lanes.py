@@ -1,0 +1,188 @@
+"""Loops whose lanes compute values of several trips at once and hand them to each other."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from short_loops import fused, looped, program, way_of
+
+from harness import check_kernel, planned
+from hloopt.analysis.parallel_loop.thread_lanes import MOST_HANDED, LaneValues
+from hloopt.errors import UsageError
+
+KERNEL = "while-per-thread"
+
+
+def check(text: str, lanes: int, **options: object) -> str:
+    """Run a module's loop with so many lanes for a unit; the source of its functions."""
+    return looped(check_kernel(fused(text), KERNEL, {"lanes": lanes}, **options))  # type: ignore[arg-type]
+
+
+def mixed(name: str, of: str, kind: str) -> str:
+    """Lines that hash an integer array ``of`` thoroughly enough to be worth handing on."""
+    lines, last = [], of
+    for turn in range(4):
+        lines += [
+            f"  {name}_s{turn} = {kind} constant({2654435761 - turn})"
+            if "[]" in kind
+            else f"  {name}_c{turn} = u32[] constant({2654435761 - turn})\n"
+            f"  {name}_s{turn} = {kind} broadcast({name}_c{turn}), dimensions={{}}",
+            f"  {name}_m{turn} = {kind} multiply({last}, {name}_s{turn})",
+            f"  {name}_r{turn} = {kind} shift-right-logical({name}_m{turn}, {name}_s{turn})",
+            f"  {name}_o{turn} = {kind} or({name}_m{turn}, {name}_r{turn})",
+            f"  {name}_x{turn} = {kind} xor({name}_o{turn}, {last})",
+        ]
+        last = f"{name}_x{turn}"
+    return "\n".join([*lines, f"  {name} = {kind} add({last}, {of})"])
+
+
+def drawing(units: int, trips: int) -> str:
+    """A key by the trip, numbers drawn by the unit from it, a row of an input; a stream of what comes of them."""
+    n, kind = units, f"u32[{units}]"
+    return program(
+        {"x": kind, "key": "u32[2]", "rows": f"f32[{trips},{n}]", "path": f"f32[{trips},{n}]"},
+        f"""
+  trip = u32[] convert(i)
+  k0 = u32[1] slice(key), slice={{[0:1]}}
+  k0r = u32[] reshape(k0)
+  salted = u32[] xor(trip, k0r)
+{mixed("now", "salted", "u32[]")}
+  nows = {kind} broadcast(now), dimensions={{}}
+  number = {kind} iota(), iota_dimension=0
+  own = {kind} xor(nows, number)
+{mixed("drawn", "own", kind)}
+  half = {kind} broadcast(k0r), dimensions={{}}
+  falls = pred[{n}] compare(drawn, half), direction=LT
+  moved = {kind} add(x, drawn)
+  x1 = {kind} select(falls, moved, x)
+  row = f32[1,{n}] dynamic-slice(rows, i, zero), dynamic_slice_sizes={{1,{n}}}
+  rr = f32[{n}] reshape(row)
+  xf = f32[{n}] convert(x1)
+  sum = f32[{n}] add(rr, xf)
+  out = f32[1,{n}] reshape(sum)
+  path1 = f32[{trips},{n}] dynamic-update-slice(path, out, i, zero)""",
+        "x1, key, rows, path1",
+        trips=trips,
+    )
+
+
+@pytest.mark.parametrize(
+    ("lanes", "units", "trips"),
+    [(1, 33, 7), (1, 5, 70), (2, 33, 7), (4, 40, 8), (8, 3, 1), (16, 1, 33), (32, 7, 31)],
+)
+def test_any_number_of_lanes_computes_the_same(lanes: int, units: int, trips: int) -> None:
+    """Lanes, units and trips that do not divide each other give the same bits as a thread for each unit."""
+    check(drawing(units, trips), lanes, everywhere=lanes in (1, 4))
+
+
+def test_a_group_of_trips_is_computed_first_and_handed_on() -> None:
+    """Each lane computes what its own trip draws and reads; in a trip nothing is drawn or read."""
+    source = check(drawing(40, 24), 8, everywhere=False, fast=False)
+    groups, trips = source.split("for (int trip = ")
+    assert "for (int group = 0; group < 24; group += 8)" in groups
+    assert re.search(r"rows_0\[own \* 40 \+ \w+\]", groups)
+    assert "shuffle_index" not in groups
+    assert trips.count("shuffle_index(") == 3
+    assert "rows_0[" not in trips
+    assert ">>" not in trips
+    # One of the eight lanes writes.
+    assert re.search(r"if \(\(\w+ % 8\) == 0\)", trips)
+
+
+def test_one_lane_for_a_unit_shares_what_all_units_have() -> None:
+    """A warp computes the keys of 32 trips at once; what differs from unit to unit is drawn in its trip."""
+    source = check(drawing(64, 40), 1, everywhere=False, fast=False)
+    groups, trips = source.split("for (int trip = ")
+    assert "group += 32)" in groups
+    assert trips.count("shuffle_index(") == 1
+    assert trips.count(">> ") >= 4
+
+
+def test_a_loop_without_free_values_is_as_it_was() -> None:
+    """What follows from the state alone is handed on by nobody: no groups, and threads may leave early."""
+    text = program({"x": "f32[40]"}, "  x1 = f32[40] cosine(x)", "x1", trips=5)
+    assert LaneValues(way_of(text).parallel).handed(8) == frozenset()
+    source = check(text, 1, everywhere=False)
+    assert "group" not in source
+    assert "return;" in source
+
+
+def test_trips_that_nobody_knows_are_not_grouped() -> None:
+    """A loop that ends by its data may end within a group, so its trips are run one by one."""
+    known = way_of(drawing(33, 7)).parallel
+    assert known.trips.kind == "known"
+    assert LaneValues(known).handed(2)
+    unknown = program(
+        {"x": "u32[9]", "most": "s32[]"},
+        f"""
+  trip = u32[] convert(i)
+{mixed("now", "trip", "u32[]")}
+  nows = u32[9] broadcast(now), dimensions={{}}
+  x1 = u32[9] add(x, nows)""",
+        "x1, most",
+        trips="  ROOT_c = pred[] compare(i, most), direction=LT",
+    )
+    loop = way_of(unknown).parallel
+    assert loop.trips.kind != "known"
+    assert LaneValues(loop).handed(1) == LaneValues(loop).handed(2) == frozenset()
+
+
+def test_beyond_the_registers_values_are_computed_in_their_trip() -> None:
+    """Of more elements than lanes hand to each other the rest is computed where it is needed."""
+    n = MOST_HANDED + 6
+    body = [
+        f"  row = f32[1,33,{n}] dynamic-slice(rows, i, zero, zero), dynamic_slice_sizes={{1,33,{n}}}"
+    ]
+    last = "x"
+    for at in range(n):
+        body += [
+            f"  e{at} = f32[1,33,1] slice(row), slice={{[0:1], [0:33], [{at}:{at + 1}]}}",
+            f"  r{at} = f32[33] reshape(e{at})",
+            f"  y{at} = f32[33] {'subtract' if at % 3 else 'add'}({last}, r{at})",
+        ]
+        last = f"y{at}"
+    text = program(
+        {"x": "f32[33]", "rows": f"f32[6,33,{n}]"}, "\n".join(body), f"{last}, rows", trips=6
+    )
+    source = check(text, 4, everywhere=False, fast=False)
+    assert source.count("shuffle_index(") == MOST_HANDED
+
+
+def test_types_of_every_kind_are_handed_on() -> None:
+    """Lanes exchange numbers of any width: 1, 2 and 8 bytes, complex ones, truth values."""
+    kinds = ("s8", "bf16", "f64", "c64", "pred", "u64")
+    state = {f"x{at}": f"{kind}[300]" for at, kind in enumerate(kinds)}
+    state |= {f"a{at}": f"{kind}[5,300]" for at, kind in enumerate(kinds)}
+    lines = []
+    for at, kind in enumerate(kinds):
+        op = "xor" if kind == "pred" else "subtract"
+        lines += [
+            f"  slice{at} = {kind}[1,300] dynamic-slice(a{at}, i, zero), dynamic_slice_sizes={{1,300}}",
+            f"  r{at} = {kind}[300] reshape(slice{at})",
+            f"  n{at} = {kind}[300] {op}(r{at}, x{at})",
+        ]
+    following = [f"n{at}" for at in range(len(kinds))] + [f"a{at}" for at in range(len(kinds))]
+    source = check(program(state, "\n".join(lines), ", ".join(following), trips=5), 2)
+    assert source.count("shuffle_index(") == len(kinds)
+
+
+def test_lanes_that_are_no_part_of_a_warp_are_refused() -> None:
+    """Three lanes share no warp evenly; lanes that would add a unit several times are refused by name."""
+    with pytest.raises(
+        UsageError, match=r"3 lanes for a unit are no part of a warp: 1, 2, 4, 8, 16, 32"
+    ):
+        planned(fused(drawing(33, 7)), KERNEL, {"lanes": 3})
+    text = program(
+        {"x": "f32[40]", "sums": "f32[6]"},
+        """
+  x1 = f32[40] sine(x)
+  nothing = f32[] constant(0)
+  all = f32[] reduce(x1, nothing), dimensions={0}, to_apply=add_f32
+  sum1 = f32[1] reshape(all)
+  sums1 = f32[6] dynamic-update-slice(sums, sum1, i)""",
+        "x1, sums1",
+        trips=6,
+    )
+    with pytest.raises(UsageError, match="2 lanes for a unit would add it 2 times to all"):
+        planned(fused(text), KERNEL, {"lanes": 2})
