@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 
+import numpy as np
 import pytest
 
 import hloopt
@@ -345,3 +346,55 @@ ENTRY e { z = s32[] constant(0)
     better, _ = check(text, WhileLoopSimplifier())
     assert better.entry.root.opcode == "constant"
     assert "frontend_attributes" in better.entry.root.attributes
+
+
+LONE = """HloModule m
+
+next {
+  v = f32[4] parameter(0)
+  ROOT w = f32[4] sqrt(v)
+}
+
+less {
+  v = f32[4] parameter(0)
+  n = f32[] constant(2)
+  s = f32[1] slice(v), slice={[0:1]}
+  r = f32[] reshape(s)
+  ROOT c = pred[] compare(r, n), direction=GT
+}
+
+ENTRY main {
+  x = f32[4] parameter(0)
+  y = f32[4] multiply(x, x)
+  loop = f32[4] while(y), condition=less, body=next
+  twice = f32[4] add(loop, loop)
+  ROOT r = (f32[4], f32[4]) tuple(loop, twice)
+}
+"""
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {},
+        {"ROOT r =": "r =", "  loop =": "  ROOT loop ="},
+        {"v = f32[4] parameter(0)\n  ROOT w": "ROOT v = f32[4] parameter(0)\n  w"},
+    ],
+    ids=["read", "root", "handed on"],
+)
+def test_an_array_that_is_the_state_becomes_the_element_of_a_tuple(changes: dict[str, str]) -> None:
+    """Whoever reads it in body, condition and behind the loop reads that, roots included."""
+    text = LONE
+    for old, new in changes.items():
+        assert old in text
+        text = text.replace(old, new)
+    given = [np.array([1.5, 2, 3, 0.5], np.float32)] if not changes else [np.zeros(4, np.float32)]
+    module, log = check(text, PASS, given=[given], draws=0)
+    assert log.hits["array that is the state"] == 1
+    assert size(module) == 1
+
+
+def test_an_array_with_a_sharding_stays_the_state() -> None:
+    """That of a tuple would be told element by element."""
+    text = LONE.replace("body=next", "body=next, sharding={replicated}")
+    assert missed(text) == ["its state has a sharding or control edges"]

@@ -1,20 +1,71 @@
-"""Tuples within the state of a loop become elements of it."""
+"""What a loop carries becomes one flat tuple: an array that is the whole state, tuples within it."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from hloopt.ir import Instruction, edit
+from hloopt.ir import Computation, Instruction, build, edit
 from hloopt.passes.effects import Effects
-from hloopt.passes.loops.carried import Carried, growth_obstacle, reads, tuple_of
+from hloopt.passes.loops.carried import Carried, growth_obstacle, reads, states, tuple_of
 from hloopt.passes.loops.elements import is_plain
 from hloopt.passes.loops.inline import elements_of
+from hloopt.passes.own_bodies import own_computation
 from hloopt.rewrite import PassLog
-from hloopt.types import Shape, TupleShape
+from hloopt.types import ArrayShape, Shape, TupleShape
 
-__all__ = ["flatten"]
+__all__ = ["flatten", "wrap"]
 
 NAME = "tuple within the state"
+WRAPPED = "array that is the state"
+
+
+def wrap(loop: Instruction, log: PassLog) -> bool:
+    """Carry an array that is the whole state as the element of a tuple, as all who look at loops expect it."""
+    if not isinstance(loop.shape, ArrayShape):
+        return False
+    parts = (*states(loop), loop.attributes["body"].root)
+    reason = ""
+    if loop.shape.is_dynamic:
+        reason = "its state has dynamic dimensions"
+    elif not all(part.is_understood for part in parts):
+        reason = "it has attributes nobody here knows"
+    elif not all(map(is_plain, parts)):
+        reason = "its state has a sharding or control edges"
+    if reason:
+        log.miss(WRAPPED, loop, reason)
+        return False
+    if not log.allows():
+        return False
+    log.hit(WRAPPED, loop)
+    shape = TupleShape((loop.shape,))
+    for name in ("condition", "body"):
+        own_computation(loop, name)
+    body: Computation = loop.attributes["body"]
+    for state in states(loop):
+        _carry_in_tuple(state, shape)
+    edit.set_operands(loop, (tuple_of(loop, loop.operands, shape),))
+    edit.set_root(body, tuple_of(body, (body.root,), shape))
+    return True
+
+
+def _carry_in_tuple(state: Instruction, shape: TupleShape) -> None:
+    """Let an array be the element of a tuple, and its users read that."""
+    computation, users, is_root = state.computation, list(state.users), state.is_root
+    assert computation is not None
+    (element,) = shape.elements
+    edit.set_shape(state, shape)
+    for name in ("origin", "statistics"):
+        if name in state.attributes:
+            edit.set_attribute(state, name, None)
+    if not users and not is_root:
+        return
+    # Made before the state, then behind it: the graph has no other end to hold on to.
+    read = build.make(state, "get-tuple-element", (state,), {"index": 0}, shape=element)
+    edit.move_before(read, state)
+    for user in users:
+        edit.set_operands(user, tuple(read if one is state else one for one in user.operands))
+    if is_root:
+        edit.set_root(computation, read)
 
 
 def flatten(loop: Instruction, effects: Effects, log: PassLog) -> bool:

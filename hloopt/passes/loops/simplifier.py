@@ -24,7 +24,7 @@ class WhileLoopSimplifier(Pass):
     """Let loops carry only what they need, and run what runs at most once without a loop.
 
     1. A loop that never runs gives way to its initial state, one that runs once to its body.
-    2. Tuples within the state become elements of it.
+    2. Tuples within the state become elements of it, and a state that is an array the element of a tuple.
     3. The result of an element that the body hands on is what it was before the loop; one whose next value
        is the constant it begins with becomes that constant inside, too.
     4. Of elements that are always equal, one stays.
@@ -104,10 +104,10 @@ def _round(module: Module, log: PassLog) -> bool:
 def _simplify(loop: Instruction, effects: Effects, log: PassLog) -> bool:
     if _taken_apart(loop, effects, log):
         return True
+    changed = flatten.wrap(loop, log)
     if not isinstance(loop.shape, TupleShape):
         return False
     reason = obstacle(loop)
-    changed = False
     for name, step in _STEPS:
         if not log.allows():
             break
