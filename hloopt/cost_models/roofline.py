@@ -8,9 +8,9 @@ from typing import ClassVar, Final
 from hloopt.analysis.cost import Cost, instruction_cost
 from hloopt.analysis.emitters.kind import has_kernel
 from hloopt.cost_models.model import Comparison, CostModel, RunTime
-from hloopt.cost_models.usage import slots_of
+from hloopt.cost_models.usage import UsageAnalysis, slots_of
 from hloopt.ir import Computation, Instruction
-from hloopt.targets.target import Unit
+from hloopt.targets.target import Target, Unit
 from hloopt.types import ArrayShape, TupleShape, leaves
 
 __all__ = ["Roofline", "product_of"]
@@ -35,13 +35,17 @@ class Roofline(CostModel):
     name: ClassVar[str] = "roofline"
     for_any_device: ClassVar[bool] = True
 
+    def __init__(self, target: Target, usage: UsageAnalysis | None = None) -> None:
+        super().__init__(target, usage)
+        self._costs: dict[Instruction, Cost] = {}
+
     def run_time(self, instruction: Instruction) -> RunTime:
         """Of one op or fusion as a kernel of its own; zero for what no kernel runs."""
         return self.rates(instruction) if has_kernel(instruction) else _NOTHING
 
     def rates(self, instruction: Instruction) -> RunTime:
         """As ``run_time``, for what libraries, other devices or the host run, too."""
-        cost = instruction_cost(instruction)
+        cost = self._cost(instruction)
         return self._time(_flops(cost), cost.bytes_read, cost.bytes_written, instruction)
 
     def fused_run_time(
@@ -54,7 +58,7 @@ class Roofline(CostModel):
         slots = slots_of(producer, consumer)
         if not slots:
             raise ValueError(f"{consumer.name} does not use {producer.name}")
-        first, second = instruction_cost(producer), instruction_cost(consumer)
+        first, second = self._cost(producer), self._cost(consumer)
         uses = self.usage.of(consumer).operands
         sizes = [consumer.operands[slot].shape.byte_size for slot in slots]
         parts = [size * uses[slot].utilization for size, slot in zip(sizes, slots, strict=True)]
@@ -88,7 +92,19 @@ class Roofline(CostModel):
 
     def grown(self, fusion: Instruction) -> None:
         """Producers have been moved into a fusion, in place of parameters; nothing else in it has changed."""
+        self._costs.pop(fusion, None)
         self.usage.grown(fusion)
+
+    def forget(self, instruction: Instruction) -> None:
+        """An instruction has changed, or is gone."""
+        self._costs.pop(instruction, None)
+        super().forget(instruction)
+
+    def _cost(self, instruction: Instruction) -> Cost:
+        known = self._costs.get(instruction)
+        if known is None:
+            known = self._costs[instruction] = instruction_cost(instruction)
+        return known
 
     def _shared(self, producer: Instruction, consumer: Instruction, used: float) -> float:
         """Bytes of operands that both read: of each the smaller reading."""
