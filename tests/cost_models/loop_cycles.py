@@ -17,8 +17,11 @@ from count_instructions import LATENCIES
 
 import hloopt
 from hloopt.analysis.parallel_loop import fused_loop
+from hloopt.analysis.parallel_loop.thread_lanes import LaneValues
 from hloopt.codegen.program import render
 from hloopt.cost_models.fused_loops import fused_loop_time
+from hloopt.cost_models.instructions import latencies_of
+from hloopt.cost_models.loop_time import best_lanes
 from hloopt.kernels.limits import Limits
 from hloopt.kernels.lowering import make_ready
 from hloopt.kernels.planning import plan_program
@@ -28,6 +31,7 @@ from hloopt.runtime.nvrtc import TIMED, compile_cuda
 from hloopt.targets import find_target
 
 H200 = find_target("h200")
+SHUFFLE = latencies_of(H200).shuffle
 
 
 def compared(path: Path, tool: str) -> Iterator[str]:
@@ -36,8 +40,9 @@ def compared(path: Path, tool: str) -> Iterator[str]:
     make_pipeline("O3").run(module)
     make_ready(module)
     plan = plan_program(module, lambda one: choose(one, H200, Limits()))
-    compiled = compile_cuda(render(plan), "sm_90", TIMED)
-    latencies = {**LATENCIES, "memory": 281, "control": 22}
+    source = render(plan)
+    compiled = compile_cuda(source, "sm_90", TIMED)
+    latencies = {**LATENCIES, "memory": 281, "control": 22, "shuffle": int(SHUFFLE)}
     code = sass.disassemble(compiled.image, tool)
     for fusion in module.instructions():
         if fused_loop(fusion) is None:
@@ -45,16 +50,20 @@ def compared(path: Path, tool: str) -> Iterator[str]:
         found = fused_loop_time(fusion, H200)
         assert found is not None
         names = [name for name in code if name == "hlo_" + fusion.name.replace(".", "_")]
+        way, time = found
+        lanes = best_lanes(way, H200)
+        width = LaneValues(way.parallel).width(lanes) if way.kind == "thread" else 1
         for name in names:
-            run = sass.loop_run(code[name], latencies)
+            written = 2 if "#pragma unroll 2" in source.split(f" {name}(")[1] else 1
+            run = sass.loop_run(code[name], latencies, -(-width // written))
             if run is None:
                 continue
-            way, time = found
-            scheduled = run.cycles / H200.clock_ghz
+            scheduled = run.cycles / H200.clock_ghz / written
             yield (
                 f"{path.name} %{fusion.name} {way.kind}: predicted chain {time.chain_ns:.0f} issue"
-                f" {time.issue_ns:.0f} ns, scheduled {scheduled:.0f} ns a loop of"
-                f" {sum(run.units.values())} instructions ({time.instructions:.0f} predicted a trip)"
+                f" {time.issue_ns:.0f} ns, scheduled {scheduled:.0f} ns of"
+                f" {sum(run.units.values()) / written:.0f} instructions ({time.instructions:.0f} predicted);"
+                f" {lanes} lanes, {width} trips at once"
             )
 
 

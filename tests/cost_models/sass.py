@@ -264,11 +264,15 @@ class LoopRun:
     """One trip of a function's largest loop, a warp alone: cycles, instructions by unit, trips written."""
 
     cycles: float
-    units: Mapping[str, int]
+    units: Mapping[str, float]
 
 
-def loop_run(code: Sequence[Line], latencies: Mapping[str, int]) -> LoopRun | None:
-    """The trip as often as it is written behind itself; None where nothing loops."""
+def loop_run(code: Sequence[Line], latencies: Mapping[str, int], turns: int = 1) -> LoopRun | None:
+    """The trip as often as it is written behind itself; None where nothing loops.
+
+    With ``turns`` the largest loop is one of groups of trips, which the largest one in it runs so often: a part
+    of a group for each.
+    """
     places = {label: number for number, line in enumerate(code) for label in line.labels}
     loops = [
         (number - places.get(line.target, number), number)
@@ -278,20 +282,32 @@ def loop_run(code: Sequence[Line], latencies: Mapping[str, int]) -> LoopRun | No
     length, last = max(loops, default=(0, 0))
     if length <= 0:
         return None
-    body = list(code[last - length : last + 1])
-    # The branch back is the end of the trip; what leaves the loop leaves the list.
-    body[-1] = replace(body[-1], opcode="EXIT", guard="", operands=())
-    path = ordinary_path(body, double=False)
+    first = last - length
+    path = _pass(code, first, last)
+    if turns > 1:
+        within = [(size, end) for size, end in loops if first < end - size and end < last]
+        size, end = max(within)
+        before = _pass(code, first, end - size)
+        after = list(code[end + 1 : last + 1])
+        path = [*before, *_pass(code, end - size, end) * turns, *after]
     clock, ready, marks = 0, dict[int, int](), list[int]()
     for _ in range(_TRIPS):
         for line in path:
             clock = max([clock, *(ready.get(number, 0) for number in line.waits)])
             if line.sets != 7:
-                ready[line.sets] = clock + latencies[unit_of(line)]
+                kind = "shuffle" if line.name == "SHFL" else unit_of(line)
+                ready[line.sets] = clock + latencies[kind]
             clock += max(1, line.stall)
         marks.append(clock)
-    counts = Counter(unit_of(line) for line in path)
-    return LoopRun((marks[-1] - marks[0]) / (_TRIPS - 1), dict(counts))
+    counts = {unit: count / turns for unit, count in Counter(map(unit_of, path)).items()}
+    return LoopRun((marks[-1] - marks[0]) / (_TRIPS - 1) / turns, counts)
+
+
+def _pass(code: Sequence[Line], first: int, last: int) -> list[Line]:
+    """The ordinary path from an instruction to another one: what leaves these leaves the list."""
+    body = list(code[first : last + 1])
+    body[-1] = replace(body[-1], opcode="EXIT", guard="", operands=())
+    return ordinary_path(body, double=False)
 
 
 _TRIPS = 12
