@@ -73,14 +73,22 @@ class Questions:
     def _lost(self) -> FusionAnswer:
         from hloopt.fusion.barriers import find_barriers
         from hloopt.report.fusion import show_barriers, show_lost
-        from hloopt.report.fusion_json import barriers_json, lost_json
+        from hloopt.report.fusion_json import barriers_json, loops_json, lost_json
+        from hloopt.report.fusion_loop import show_loops
 
         rows = self.story.lost(MOST_LOST)
         barriers = find_barriers((stage.plan for stage in self.story.stages), self.story.alive)
+        loops = self.story.looked_at()
         shows: list[Any] = [(show_lost, rows)]
+        if loops:
+            shows.append((show_loops, loops))
         if barriers:
             shows.append((show_barriers, barriers))
-        told = {"refusals": lost_json(rows), "barriers": barriers_json(barriers)}
+        told = {
+            "refusals": lost_json(rows),
+            "loops": loops_json(loops),
+            "barriers": barriers_json(barriers),
+        }
         return FusionAnswer(told, tuple(shows))
 
     def _around(self, name: str, nodes: list[Node]) -> FusionAnswer:

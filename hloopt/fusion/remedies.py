@@ -10,7 +10,7 @@ from hloopt.fusion.decision import Decision
 from hloopt.rewrite.pass_ import Pass
 from hloopt.rewrite.spec import value_text
 
-__all__ = ["HELD", "OPTIONS", "Remedy", "is_advisable", "remedies"]
+__all__ = ["HELD", "OPTIONS", "Remedy", "is_advisable", "loop_way", "remedies"]
 
 
 _FAR = 1 << 30
@@ -75,6 +75,25 @@ HELD: Final = frozenset({
     "loop-op", "loop-no-results",
 })  # fmt: skip
 """Reasons that hold whatever a user's rule or lock file says."""
+
+
+_LOOPS: Final = {
+    "loop-side-effect": "a loop without it could: read what all trips need before it, a row for each, and write"
+    " after it what a stacked result has kept",
+    "loop-not-flat": "while-loop-simplifier flattens a state where it may; --remarks missed says why not",
+    "loop-mixes": "many small problems side by side (a batch) fit a block each; one as large as this runs a"
+    " kernel a step",
+    "loop-state-too-large": "a unit may carry less, or keep its steps as a stacked result (scan), which is"
+    " written as it comes",
+    "loop-gathered-condition": "a known number of trips lets it through, or a condition that each unit can"
+    " test by itself",
+}
+"""What the program itself could do about a loop that is no kernel."""
+
+
+def loop_way(code: str) -> str:
+    """What a program could do about the refusal of a loop as one kernel; empty where there is no advice."""
+    return _LOOPS.get(code, "")
 
 
 def remedies(decision: Decision, instance: Pass | None) -> list[str]:

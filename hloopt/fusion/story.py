@@ -357,6 +357,14 @@ class Story:
         loop = self.loops.get((home, node.name)) or self._loop_of.get(home)
         return Around(node, kernels, tuple(joined), apart, self._words(node, None), loop)
 
+    def looked_at(self) -> list[tuple[LoopFacts, tuple[Word, ...]]]:
+        """The loops that a strategy makes kernels of or refuses, with what it said of each."""
+        return [
+            (facts, self._words(self.nodes[place], None))
+            for place, facts in self.loops.items()
+            if place in self.nodes
+        ]
+
     def lost(self, most: int) -> list[Lost]:
         """The refusals that cost most, by the times of strategies and cost model: one of each producer."""
         found: dict[Place, list[tuple[Word, _Said]]] = {}

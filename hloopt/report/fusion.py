@@ -10,18 +10,20 @@ from rich.text import Text
 
 from hloopt.cost_models.model import Comparison
 from hloopt.fusion.barriers import Barrier
+from hloopt.fusion.remedies import loop_way
 from hloopt.fusion.rewritten import Rewrite
 from hloopt.fusion.story_parts import Around, Edge, Joined, KernelFacts, Lost, Pair, Word
 from hloopt.fusion.trail import Given, Node
 from hloopt.report.console import table
 from hloopt.report.fusion_loop import show_loop
-from hloopt.report.rewritten import show_rewrites
+from hloopt.report.rewritten import brief_shape, show_rewrites
 
 __all__ = ["show_around", "show_barriers", "show_lost", "show_pair", "times_text"]
 
 Origins = Mapping[str, tuple[Given | None, Sequence[Rewrite]]]
 _MOST_MEMBERS = 12
 _MOST_ROWS = 12
+_MOST_JOINED = 4
 _MOST_BARRIERS = 3
 _LONGEST_SOURCE = 48
 _WITHOUT_TIMES = frozenset({"loop-slower", "not-into-all", "slower", "triton-slower"})
@@ -159,6 +161,7 @@ def _ways(words: Sequence[Word], names: tuple[str, str]) -> Iterator[str]:
     for option in dict.fromkeys(option for word in words for option in word.options):
         yield f"{option} would let it through"
     models = dict.fromkeys(word.model for word in words if word.model)
+    codes = dict.fromkeys(word.decision.code for word in words)
     if models:
         yield f"times are those of {', '.join(models)}"
     if any(word.decision.code == "advised" for word in words):
@@ -167,6 +170,7 @@ def _ways(words: Sequence[Word], names: tuple[str, str]) -> Iterator[str]:
         yield "a rule (--fusion-rule) or these lines in a file for --lock ask for it all the same:"
         yield f'  [[fuse]]\n  producer = "{names[0]}"\n  consumer = "{names[1]}"'
     elif words:
+        yield from filter(None, (loop_way(code) for code in codes))
         yield "no rule or lock file changes that: such a kernel would be wrong, or the pass makes none"
 
 
@@ -180,7 +184,7 @@ def show_around(
 ) -> None:
     """One instruction: what passes made of it, its kernels, who joined them, and who is in none of them."""
     node = around.node
-    _line(console, Text.assemble(_named(node), f" = {node.shape} {node.opcode}"))
+    _line(console, Text.assemble(_named(node), f" = {brief_shape(node.shape)} {node.opcode}"))
     if given and given != node.name:
         _line(console, f"  %{given} of the file is called %{node.name} before fusion")
     _line(console, f"  {_where(node)}")
@@ -225,15 +229,23 @@ def _show_joined(joined: Sequence[Joined], console: Console) -> None:
     rows = list(dict.fromkeys(joined))
     if not rows:
         return
-    made = table("joined", "into", "by", "times", left=4)
-    for step in rows[:_MOST_ROWS]:
+    groups: dict[tuple[str, str, str], list[str]] = {}
+    for step in rows:
         times = times_text(step.comparison).partition(":")[0] if step.comparison else ""
         copied = ", a copy" if step.duplicated else ""
         copied = ", with its results" if step.multi_output else copied
-        made.add_row(f"%{step.producer}{copied}", f"%{step.consumer}", step.pass_name, times)
+        group = groups.setdefault((f"%{step.consumer}", step.pass_name, times), [])
+        group.append(f"%{step.producer}{copied}")
+    made = table("joined", "into", "by", "times", left=4)
+    for (into, by, times), members in list(groups.items())[:_MOST_ROWS]:
+        shown = members[: len(members) if len(members) <= _MOST_JOINED + 1 else _MOST_JOINED]
+        more = len(members) - len(shown)
+        told = ", ".join(shown) if not any("," in one for one in shown) else "; ".join(shown)
+        made.add_row(f"{told} and {more} more" if more else told, into, by, times)
     console.print(made)
-    if len(rows) > _MOST_ROWS:
-        _line(console, f"and {len(rows) - _MOST_ROWS} more steps")
+    hidden = sum(len(members) for members in list(groups.values())[_MOST_ROWS:])
+    if hidden:
+        _line(console, f"and {hidden} more steps")
 
 
 def show_lost(rows: Sequence[Lost], console: Console) -> None:

@@ -12,7 +12,7 @@ from hloopt.fusion.plan import LoopFacts
 from hloopt.fusion.story_parts import Around, Edge, Joined, KernelFacts, Lost, Pair, Word
 from hloopt.fusion.trail import Node
 
-__all__ = ["around_json", "barriers_json", "lost_json", "pair_json"]
+__all__ = ["around_json", "barriers_json", "loops_json", "lost_json", "pair_json"]
 
 
 def pair_json(pair: Pair) -> dict[str, Any]:
@@ -55,6 +55,20 @@ def lost_json(rows: Iterable[Lost]) -> list[dict[str, Any]]:
             **_word_json(row.word),
         }
         for row in rows
+    ]
+
+
+def loops_json(rows: Iterable[tuple[LoopFacts, tuple[Word, ...]]]) -> list[dict[str, Any]]:
+    """The loops that were looked at as JSON values; ``kernel`` is null for what is none."""
+    return [
+        {
+            "computation": loop.computation,
+            "loop": loop.loop,
+            "trips": loop.trips,
+            "kernel": loop.kernel or None,
+            "refusals": [_word_json(word) for word in words],
+        }
+        for loop, words in rows
     ]
 
 

@@ -2,14 +2,32 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from rich.console import Console
 from rich.text import Text
 
 from hloopt.fusion.plan import LoopFacts, WayFacts
+from hloopt.fusion.story_parts import Word
 from hloopt.fusion.trail import Node
 from hloopt.report.console import table
 
-__all__ = ["show_loop"]
+__all__ = ["show_loop", "show_loops"]
+
+
+_MOST_LOOPS = 12
+
+
+def show_loops(rows: Sequence[tuple[LoopFacts, tuple[Word, ...]]], console: Console) -> None:
+    """Of each loop that was looked at: is it one kernel, and which; if not, why."""
+    made = table("loop", "trips", "one kernel", left=3)
+    for loop, words in rows[:_MOST_LOOPS]:
+        why = "; ".join(dict.fromkeys(str(word.decision) for word in words))
+        told = loop.kernel or (f"no: {why}" if why else "no")
+        made.add_row(f"%{loop.loop}", loop.trips, told)
+    console.print(made)
+    if len(rows) > _MOST_LOOPS:
+        console.print(Text(f"and {len(rows) - _MOST_LOOPS} more loops"), soft_wrap=True)
 
 
 def show_loop(loop: LoopFacts, node: Node, console: Console) -> None:

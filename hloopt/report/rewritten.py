@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 from rich.console import Console
@@ -11,9 +13,27 @@ from rich.text import Text
 from hloopt.fusion.rewritten import Rewrite
 from hloopt.fusion.trail import Given, Node
 
-__all__ = ["rewrites_json", "show_rewrites"]
+__all__ = ["brief_shape", "rewrites_json", "show_rewrites"]
 
 _MOST = 8
+_MOST_ELEMENTS = 6
+_NUMBERS = re.compile(r"/\*index=\d+\*/")
+
+
+def brief_shape(shape: str) -> str:
+    """``(s32[], f32[8], ... of 9)``: a tuple of many by its first elements; any other shape as it is."""
+    if not shape.startswith("("):
+        return shape
+    shape = _NUMBERS.sub("", shape)
+    depth, ends = 0, []
+    for at, char in enumerate(shape):
+        depth += char in "([{"
+        depth -= char in ")]}"
+        if char == "," and depth == 1:
+            ends.append(at)
+    if len(ends) < _MOST_ELEMENTS:
+        return shape
+    return f"{shape[: ends[_MOST_ELEMENTS - 3]]}, ... of {len(ends) + 1})"
 
 
 def show_rewrites(
@@ -23,11 +43,16 @@ def show_rewrites(
     if not touched:
         return
     lines = [f"  {_was(node, origin)}"]
-    for rewrite in touched[:_MOST]:
-        lines.append(f"    run {rewrite.run}: {_told(rewrite)}")
+    groups: dict[Rewrite, list[str]] = {}
+    for rewrite in touched:
+        groups.setdefault(replace(rewrite, reason=""), []).append(rewrite.reason)
+    for rewrite, reasons in list(groups.items())[:_MOST]:
+        reason = "; ".join(filter(None, dict.fromkeys(reasons)))
+        lines.append(f"    run {rewrite.run}: {_told(replace(rewrite, reason=reason))}")
         lines.append(f"      without it: {', '.join(rewrite.ways)}")
-    if len(touched) > _MOST:
-        lines.append(f"    and {len(touched) - _MOST} more rewrites")
+    hidden = sum(map(len, list(groups.values())[_MOST:]))
+    if hidden:
+        lines.append(f"    and {hidden} more rewrites")
     for line in lines:
         console.print(Text(line), soft_wrap=True)
 
@@ -38,8 +63,8 @@ def _was(node: Node, origin: Given | None) -> str:
     if (origin.opcode, origin.shape) == (node.opcode, node.shape):
         return f"%{origin.name} was rewritten before anything was fused"
     return (
-        f"%{origin.name} = {origin.shape} {origin.opcode} of the file became "
-        f"{node.shape} {node.opcode} before anything was fused"
+        f"%{origin.name} = {brief_shape(origin.shape)} {origin.opcode} of the file became "
+        f"{brief_shape(node.shape)} {node.opcode} before anything was fused"
     )
 
 
