@@ -5,11 +5,15 @@ from __future__ import annotations
 import re
 
 import pytest
-from short_loops import fused, looped, program, way_of
+from short_loops import TARGET, fused, looped, program, way_of
 
-from harness import check_kernel, planned
+from harness import check_kernel, planned, ran
 from hloopt.analysis.parallel_loop.thread_lanes import MOST_HANDED, LaneValues
+from hloopt.codegen.program import kernel_steps
+from hloopt.cost_models.loop_time import best_lanes, loop_time
 from hloopt.errors import UsageError
+from hloopt.kernels.spec import Launch
+from hloopt.runtime.inputs import generate
 
 KERNEL = "while-per-thread"
 
@@ -19,10 +23,10 @@ def check(text: str, lanes: int, **options: object) -> str:
     return looped(check_kernel(fused(text), KERNEL, {"lanes": lanes}, **options))  # type: ignore[arg-type]
 
 
-def mixed(name: str, of: str, kind: str) -> str:
+def mixed(name: str, of: str, kind: str, turns: int = 4) -> str:
     """Lines that hash an integer array ``of`` thoroughly enough to be worth handing on."""
     lines, last = [], of
-    for turn in range(4):
+    for turn in range(turns):
         lines += [
             f"  {name}_s{turn} = {kind} constant({2654435761 - turn})"
             if "[]" in kind
@@ -37,7 +41,7 @@ def mixed(name: str, of: str, kind: str) -> str:
     return "\n".join([*lines, f"  {name} = {kind} add({last}, {of})"])
 
 
-def drawing(units: int, trips: int) -> str:
+def drawing(units: int, trips: int, turns: int = 4) -> str:
     """A key by the trip, numbers drawn by the unit from it, a row of an input; a stream of what comes of them."""
     n, kind = units, f"u32[{units}]"
     return program(
@@ -47,11 +51,11 @@ def drawing(units: int, trips: int) -> str:
   k0 = u32[1] slice(key), slice={{[0:1]}}
   k0r = u32[] reshape(k0)
   salted = u32[] xor(trip, k0r)
-{mixed("now", "salted", "u32[]")}
+{mixed("now", "salted", "u32[]", turns)}
   nows = {kind} broadcast(now), dimensions={{}}
   number = {kind} iota(), iota_dimension=0
   own = {kind} xor(nows, number)
-{mixed("drawn", "own", kind)}
+{mixed("drawn", "own", kind, turns)}
   half = {kind} broadcast(k0r), dimensions={{}}
   falls = pred[{n}] compare(drawn, half), direction=LT
   moved = {kind} add(x, drawn)
@@ -74,6 +78,49 @@ def drawing(units: int, trips: int) -> str:
 def test_any_number_of_lanes_computes_the_same(lanes: int, units: int, trips: int) -> None:
     """Lanes, units and trips that do not divide each other give the same bits as a thread for each unit."""
     check(drawing(units, trips), lanes, everywhere=lanes in (1, 4))
+
+
+def test_the_number_of_lanes_changes_no_bit() -> None:
+    """Floats that lanes compute for each other are those that one thread computes."""
+    n = 40
+    text = program(
+        {"x": f"f32[{n}]", "rows": f"f32[6,{n}]"},
+        f"""
+  row = f32[1,{n}] dynamic-slice(rows, i, zero), dynamic_slice_sizes={{1,{n}}}
+  rr = f32[{n}] reshape(row)
+  wave = f32[{n}] sine(rr)
+  scaled = f32[{n}] divide(wave, rr)
+  more = f32[{n}] multiply(scaled, x)
+  x1 = f32[{n}] add(more, scaled)""",
+        "x1, rows",
+        trips=6,
+    )
+    found = set()
+    for lanes in (1, 2, 32):
+        module, plan, source = planned(fused(text), KERNEL, {"lanes": lanes})
+        (result,) = ran(module, plan, source, generate(module, 3))
+        found.add(result.tobytes())
+    assert len(found) == 1
+
+
+def test_few_units_are_run_by_several_lanes_each() -> None:
+    """Lanes are taken where schedulers have nothing to do, not where units keep all of them busy."""
+    few, many = way_of(drawing(2048, 1000, 20)), way_of(drawing(1_000_000, 10, 20))
+    lanes = best_lanes(few, TARGET)
+    assert lanes > 1
+    assert best_lanes(many, TARGET) == 1
+    alone = loop_time(few, TARGET, lanes=1)
+    together = loop_time(few, TARGET)
+    assert together == loop_time(few, TARGET, lanes=lanes)
+    assert together.instructions < alone.instructions
+    assert together.chain_ns < alone.chain_ns
+    assert together.blocks * together.threads >= lanes * 2048
+    _, plan, _ = planned(fused(drawing(2048, 1000, 20)), KERNEL)
+    (step,) = [one for one in kernel_steps(plan.steps) if one.spec.kernel == KERNEL]
+    assert step.spec.tile["lanes"] == lanes
+    launch = step.spec.steps[0]
+    assert isinstance(launch, Launch)
+    assert launch.grid[0] * launch.block[0] == 2048 * lanes
 
 
 def test_a_group_of_trips_is_computed_first_and_handed_on() -> None:
