@@ -2,16 +2,45 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from hloopt.ir import Instruction
 from hloopt.rewrite import Match, Rule, op
 from hloopt.types import TupleShape
 
 __all__ = ["RULES"]
 
+_ENDS: Final = {"recv": ("recv-done", "tuple"), "send": ("send-done", "tuple")}
+"""The one op that may use a transfer.  Through a tuple and a loop around it others may, too."""
 
-def _element(match: Match) -> Instruction:
+
+def _element(match: Match) -> Instruction | None:
     index: int = match.root.attributes["index"]
-    return match.root.operands[0].operands[index]
+    whole = match.root.operands[0]
+    element = whole.operands[index]
+    if element.opcode not in _ENDS:
+        return element
+    kept = _keeps(whole)
+    return element if kept is None else match.refuse(f"{kept.name} keeps the {element.opcode}")
+
+
+def _keeps(whole: Instruction) -> Instruction | None:
+    """What needs a tuple with transfers as it is; else each of them is read by the one op that ends it."""
+    if whole.is_root:
+        return whole
+    read: set[Instruction] = set()
+    for user in whole.users:
+        if user.opcode != "get-tuple-element":
+            return user
+        element = whole.operands[user.attributes["index"]]
+        ends = _ENDS.get(element.opcode)
+        if ends is None:
+            continue
+        by = list(user.users)
+        if user.is_root or element in read or len(by) != 1 or by[0].opcode not in ends:
+            return user
+        read.add(element)
+    return None
 
 
 def _whole(match: Match) -> Instruction | None:
