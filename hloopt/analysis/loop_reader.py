@@ -42,6 +42,7 @@ class Reader:
 
     What every element of the result has in common with every element of the operand (``broadcast`` of a
     number) is read through as well: the values asked for are such numbers.
+    So is a slice of a concatenate that lies within one operand: fusions lay results side by side like that.
     """
 
     def __init__(self, states: tuple[Instruction, ...] = ()) -> None:
@@ -63,7 +64,7 @@ class Reader:
             elif opcode == "tuple" and pending:
                 instruction = instruction.operands[pending.pop()]
             elif opcode in _SAME or is_splat_view(instruction):
-                instruction = instruction.operands[0]
+                instruction = _joined_part(instruction) or instruction.operands[0]
             elif opcode in _CALLS:
                 frame = self._frame(instruction, frame)
                 instruction = instruction.attributes[_CALLS[opcode]].root
@@ -99,6 +100,20 @@ def is_splat_view(instruction: Instruction) -> bool:
         and source.dtype is result.dtype
         and bool(source.elements and result.elements)
     )
+
+
+def _joined_part(instruction: Instruction) -> Instruction | None:
+    """The operand of a concatenate that a slice of it lies in."""
+    joined = instruction.operands[0]
+    if instruction.opcode != "slice" or joined.opcode != "concatenate":
+        return None
+    (dimension,) = joined.attributes["dimensions"]
+    taken, end = instruction.attributes["slice"][dimension], 0
+    for part in joined.operands:
+        start, end = end, end + part.array.dims[dimension]
+        if start <= taken.start and taken.limit <= end:
+            return part
+    return None
 
 
 def _slot(state: Instruction, pending: list[int]) -> Slot | None:

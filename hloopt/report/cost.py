@@ -8,9 +8,12 @@ from math import isfinite
 from typing import Final
 
 from hloopt.analysis.cost import Cost, instruction_cost
-from hloopt.analysis.executions import executions
+from hloopt.analysis.custom_fusion import custom_name
+from hloopt.analysis.executions import Execution, executions
+from hloopt.analysis.parallel_loop import fused_loop, parallel_loop
 from hloopt.cost_models.model import Bound, CostModel, RunTime
 from hloopt.cost_models.roofline import Roofline, product_of
+from hloopt.fusion.loop_verdict import KERNELS
 from hloopt.ir import Instruction, Module
 from hloopt.kernels.buffers.joined import joined_in_place
 from hloopt.runtime.kernels import is_kernel
@@ -45,7 +48,8 @@ class KernelCost:
     launches  while the entry runs once, if the branches around it are taken
     counted   launches in a run that takes the heaviest branch of each conditional: those of totals
     known     whether the module shows how often the loops around it run; those unknown count once
-    cost      of one launch
+    cost      of one run
+    steps     launches of one run: a loop in one kernel that collects what its units add up has two
     """
 
     instruction: Instruction
@@ -55,11 +59,17 @@ class KernelCost:
     known: bool
     cost: Cost
     prediction: Prediction | None = None
+    steps: int = 1
+
+    @property
+    def runs(self) -> int:
+        """How often it runs, by its launches that count."""
+        return self.counted // self.steps
 
     @property
     def seconds(self) -> float:
         """Of all launches that count; 0 without a prediction."""
-        return self.counted * self.prediction.seconds if self.prediction else 0.0
+        return self.runs * self.prediction.seconds if self.prediction else 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,21 +138,36 @@ def kernel_costs(module: Module, predictor: Predictor | None = None) -> list[Ker
         return predictions[entry].seconds
 
     found = executions(module, weight)
-    return [
-        KernelCost(
+
+    def row(entry: Instruction, here: Execution) -> KernelCost:
+        steps = _steps(entry)
+        return KernelCost(
             entry,
             source_line(module, entry),
-            found[computation].times,
-            found[computation].counted,
-            found[computation].known,
+            here.times * steps,
+            here.counted * steps,
+            here.known,
             costs[entry],
             predictions.get(entry),
+            steps,
         )
+
+    return [
+        row(entry, found[computation])
         for computation in module
         if computation in found
         for entry in computation
         if entry in costs
     ]
+
+
+def _steps(kernel: Instruction) -> int:
+    """Launches of one run, as the kernel that the instruction names has them; one for all others."""
+    loop = fused_loop(kernel) if custom_name(kernel) == KERNELS["thread"] else None
+    if loop is None:
+        return 1
+    parallel = parallel_loop(loop.loop)
+    return 2 if parallel.collected and parallel.trips.count else 1
 
 
 def source_line(module: Module, kernel: Instruction) -> str:
@@ -162,7 +187,7 @@ def totals(module: Module, rows: Sequence[KernelCost]) -> Totals:
     """What one run of a module's kernels comes to."""
     cost = Cost()
     for row in rows:
-        cost += row.cost * row.counted
+        cost += row.cost * row.runs
     predicted = bool(rows) and all(row.prediction is not None for row in rows)
     return Totals(
         len(rows),

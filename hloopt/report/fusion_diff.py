@@ -292,7 +292,7 @@ def _change(group: KernelGroup, costs: Sequence[_Costs]) -> int:
     """By how many bytes a run of the entry moves more or less."""
     sides = (group.before, group.after)
     moved = [
-        sum(rows[kernel].counted * rows[kernel].cost.bytes_accessed for kernel in kernels)
+        sum(rows[kernel].runs * rows[kernel].cost.bytes_accessed for kernel in kernels)
         for rows, kernels in zip(costs, sides, strict=True)
     ]
     return abs(moved[1] - moved[0])

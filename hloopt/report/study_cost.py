@@ -37,10 +37,10 @@ def predicted(rows: Sequence[KernelCost], predictor: Predictor) -> Predicted:
         else:
             parts = _loop_parts(loop[1], row.prediction.seconds)
             loops += 1
-        launch += row.counted * parts.launch
-        memory += row.counted * parts.memory
-        compute += row.counted * parts.compute
-        latency += row.counted * parts.latency
+        launch += row.runs * parts.launch
+        memory += row.runs * parts.memory
+        compute += row.runs * parts.compute
+        latency += row.runs * parts.latency
     target = predictor.target
     return Predicted(
         target.name,

@@ -88,3 +88,64 @@ def test_a_tile_that_fits_no_device_is_priced_by_the_rates() -> None:
     assert row.prediction is not None
     assert row.prediction.by == "roofline"
     assert row.prediction.seconds == pytest.approx(1e-6 + 8 * 2**20 / 4.8e12)
+
+
+COLLECTS = """HloModule m
+sum { p = f32[] parameter(0) q = f32[] parameter(1) ROOT s = f32[] add(p, q) }
+body {
+  s = (s32[], f32[2048], f32[50]) parameter(0)
+  i = s32[] get-tuple-element(s), index=0
+  one = s32[] constant(1)
+  next = s32[] add(i, one)
+  x = f32[2048] get-tuple-element(s), index=1
+  y = f32[2048] cosine(x)
+  zero = f32[] constant(0)
+  all = f32[] reduce(y, zero), dimensions={0}, to_apply=sum
+  row = f32[1] reshape(all)
+  o = f32[50] get-tuple-element(s), index=2
+  put = f32[50] dynamic-update-slice(o, row, i)
+  ROOT r = (s32[], f32[2048], f32[50]) tuple(next, y, put)
+}
+condition {
+  s = (s32[], f32[2048], f32[50]) parameter(0)
+  i = s32[] get-tuple-element(s), index=0
+  most = s32[] constant(50)
+  ROOT goes_on = pred[] compare(i, most), direction=LT
+}
+ENTRY main {
+  x = f32[2048] parameter(0)
+  zero = s32[] constant(0)
+  none = f32[] constant(0)
+  o = f32[50] broadcast(none), dimensions={}
+  init = (s32[], f32[2048], f32[50]) tuple(zero, x, o)
+  loop = (s32[], f32[2048], f32[50]) while(init), condition=condition, body=body
+  ROOT r = f32[50] get-tuple-element(loop), index=2
+}
+"""
+
+
+@pytest.mark.parametrize("collects", [True, False])
+def test_a_loop_that_collects_is_launched_twice(collects: bool) -> None:
+    """Rows and sums count the launches that the chosen kernel has; its time is that of both together."""
+    source, launches = COLLECTS, 2
+    if not collects:
+        source, launches = COLLECTS.replace("reshape(all)", "broadcast(zero), dimensions={}"), 1
+        read = "f32[2048] get-tuple-element(loop), index=1"
+        source = source.replace("f32[50] get-tuple-element(loop), index=2", read)
+    fused = invoke("optimize", "-", "--passes", "loop-fusion{always=true}", stdin=source).stdout
+    module = hloopt.parse(fused)
+    plan = json.loads(invoke("kernels", "--json", "-", stdin=fused).stdout)["modules"][0]
+    (choice,) = (one for one in plan["choices"] if one["kernel"] == "while-per-thread")
+    rows = kernel_costs(module, predictor())
+    (row,) = (row for row in rows if row.instruction.name == choice["instruction"])
+    assert row.launches == row.counted == len(choice["steps"]) == launches
+    assert row.runs == 1
+    assert row.prediction is not None
+    assert (
+        row.seconds
+        == row.prediction.seconds
+        == pytest.approx(choice["estimate"]["seconds"], rel=0.2)
+    )
+    found = totals(module, rows)
+    assert found.launches == len(rows) - 1 + launches
+    assert found.cost.bytes_accessed == sum(cost.cost.bytes_accessed for cost in rows)
