@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from math import prod
 from typing import Final, TypeAlias
 
+from hloopt.analysis.elemental import first_not_elemental
 from hloopt.analysis.parallel_loop.edges import leaf_count, shape_of
 from hloopt.analysis.parallel_loop.find import parallel_loop
 from hloopt.analysis.parallel_loop.model import Axes, Node
@@ -165,6 +166,7 @@ class Flow:
         if found is None:
             inner = parallel_loop(loop, collect=False)
             found = inner.obstacle is None and inner.trips.kind != "gathered"
+            found = found and first_not_elemental((loop,), loops=True) is None
             found = (
                 found
                 and not inner.mixing

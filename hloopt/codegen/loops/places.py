@@ -164,8 +164,8 @@ class Outside(Place):
     """A value that the loop only reads: element ``leaf`` of an instruction around it.
 
     frame    where that instruction stands
-    section  lines right before the loop: what is read at indices that do not change from trip to trip is read
-             there, as long as the ``budget`` of such elements lasts
+    section  lines right before the loop: what is read at indices that do not change from trip to trip, and
+             always lie within the array, is read there, as long as the ``budget`` of such elements lasts
     fixed    the variables that do not change, with all values they may have: one that a test around a place
              narrows is another there, and what is read at it may lie outside of the array elsewhere
     ahead    for what lies in memory: reads what changes with the trip alone before it is needed
@@ -184,6 +184,8 @@ class Outside(Place):
     def element(self, e: Elements, index: tuple[Index, ...]) -> Emission:
         """What the instruction outside has there."""
         at = At(self.instruction, index, self.leaf, self.frame)
+        if not self._has(index):
+            return (yield at)
         changing = set(symbols_of(index)) - self.fixed
         if not changing and self.budget[0]:
             self.budget[0] -= 1
@@ -196,6 +198,11 @@ class Outside(Place):
             kind = e.uses.type(shape_of((self.instruction, self.leaf)).dtype)
             return (yield from ahead.element(e, at, kind, self._name))
         return (yield at)
+
+    def _has(self, index: tuple[Index, ...]) -> bool:
+        """Whether the array has an element there whatever the variables are, tests around the place or not."""
+        dims = shape_of((self.instruction, self.leaf)).dims
+        return all(at.low >= 0 and at.high < size for at, size in zip(index, dims, strict=True))
 
     @property
     def _name(self) -> str:

@@ -1,0 +1,105 @@
+"""What loops only read, in both kernels: nothing is read where a test around the place rules it out."""
+
+from __future__ import annotations
+
+import pytest
+from short_loops import only_loop, program
+
+import hloopt
+from harness import check_kernel
+from hloopt.analysis.parallel_loop.block_way import block_way
+from hloopt.analysis.parallel_loop.thread_way import thread_way
+from hloopt.fusion.loop_wrap import wrap_loop
+from hloopt.targets import find_target
+
+TARGET = find_target("h200")
+KERNELS = {"while-per-thread": thread_way, "while-per-block": block_way}
+
+SHIFTED = program(
+    {"x": "f32[40]", "k": "f32[40]"},
+    "  moved = f32[40] pad(k, fz), padding=1_-1\n  y = f32[40] add(x, moved)",
+    "y, k",
+)
+
+EARLIER = program(
+    {"x": "f32[40]", "rows": "f32[4,40]"},
+    """  moved = f32[4,40] pad(rows, fz), padding=1_-1x0_0
+  part = f32[1,40] dynamic-slice(moved, i, zero), dynamic_slice_sizes={1,40}
+  row = f32[40] reshape(part)
+  y = f32[40] add(x, row)""",
+    "y, rows",
+)
+
+BRANCHED = program(
+    {"x": "f32[40]", "k": "f32[40]"},
+    """  sum = f32[] reduce(x, fz), dimensions={0}, to_apply=add_f32
+  plus = pred[] compare(sum, fz), direction=GT
+  turned = f32[40] reverse(x), dimensions={0}
+  y = f32[40] conditional(plus, turned, k), true_computation=later, false_computation=waves""",
+    "y, k",
+    more="""later {
+  p = f32[40] parameter(0)
+  fz = f32[] constant(0)
+  q = f32[40] tanh(p)
+  ROOT r = f32[40] pad(q, fz), padding=-1_1
+}
+waves { p = f32[40] parameter(0) ROOT r = f32[40] sine(p) }""",
+)
+
+SORTED_INSIDE = program(
+    {"v": "f32[3]", "w": "f32[4]"},
+    """  first = (s32[], f32[3], f32[4]) tuple(zero, v, w)
+  last = (s32[], f32[3], f32[4]) while(first), condition=few, body=ordering
+  v1 = f32[3] get-tuple-element(last), index=1
+  w1 = f32[4] get-tuple-element(last), index=2""",
+    "v1, w1",
+    more="""less { a = f32[] parameter(0) b = f32[] parameter(1) ROOT r = pred[] compare(a, b), direction=LT }
+ordering {
+  s = (s32[], f32[3], f32[4]) parameter(0)
+  i = s32[] get-tuple-element(s), index=0
+  v = f32[3] get-tuple-element(s), index=1
+  w = f32[4] get-tuple-element(s), index=2
+  one = s32[] constant(1)
+  next = s32[] add(i, one)
+  sorted = f32[3] sort(v), dimensions={0}, to_apply=less
+  tripled = f32[4] add(w, w)
+  ROOT r = (s32[], f32[3], f32[4]) tuple(next, sorted, tripled)
+}
+few {
+  s = (s32[], f32[3], f32[4]) parameter(0)
+  i = s32[] get-tuple-element(s), index=0
+  most = s32[] constant(2)
+  ROOT c = pred[] compare(i, most), direction=LT
+}""",
+)
+
+
+def check(text: str, kernel: str) -> None:
+    module = hloopt.parse(text)
+    hloopt.verify(module)
+    way = KERNELS[kernel](only_loop(module), TARGET)
+    assert not way.problem, way.problem
+    wrap_loop(way.parallel, "loop", 64)
+    check_kernel(module.to_text(), kernel, everywhere=False, fast=False)
+
+
+@pytest.mark.parametrize("kernel", KERNELS)
+def test_neighbours_of_units_are_read_where_there_are_any(kernel: str) -> None:
+    """An array that the loop only reads, moved along by one: the first unit's neighbour is outside of it."""
+    check(SHIFTED, kernel)
+
+
+@pytest.mark.parametrize("kernel", KERNELS)
+def test_rows_of_earlier_trips_are_read_where_there_are_any(kernel: str) -> None:
+    """Rows are read some trips ahead only if each trip has one."""
+    check(EARLIER, kernel)
+
+
+def test_what_a_branch_takes_is_computed_before_it_where_it_always_is() -> None:
+    """A branch that moves its operand reads beyond it under a test alone."""
+    check(BRANCHED, "while-per-block")
+
+
+def test_a_loop_inside_with_a_sort_is_the_whole_blocks() -> None:
+    """No thread sorts by itself, however few the elements."""
+    check(SORTED_INSIDE, "while-per-block")
