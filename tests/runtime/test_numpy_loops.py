@@ -64,3 +64,45 @@ def test_a_long_loop_goes_on(kind: str) -> None:
     count, after = program(kind, 3000, 2000).run([given])
     assert count == 2000
     assert after.tobytes() == given.tobytes()
+
+
+TWO_WRITTEN = """HloModule m
+
+body {
+  s = (s32[], f32[4], f32[4]) parameter(0)
+  i = s32[] get-tuple-element(s), index=0
+  x = f32[4] get-tuple-element(s), index=1
+  y = f32[4] get-tuple-element(s), index=2
+  one = s32[] constant(1)
+  next = s32[] add(i, one)
+  part = f32[1] constant({10})
+  x1 = f32[4] dynamic-update-slice(x, part, i)
+  y1 = f32[4] dynamic-update-slice(y, part, i)
+  sum = f32[4] add(x1, y1)
+  ROOT r = (s32[], f32[4], f32[4]) tuple(next, sum, sum)
+}
+
+condition {
+  s = (s32[], f32[4], f32[4]) parameter(0)
+  i = s32[] get-tuple-element(s), index=0
+  limit = s32[] constant(3)
+  ROOT c = pred[] compare(i, limit), direction=LT
+}
+
+ENTRY e {
+  zero = s32[] constant(0)
+  x = f32[4] parameter(0)
+  y = f32[4] parameter(1)
+  start = (s32[], f32[4], f32[4]) tuple(zero, x, y)
+  ROOT w = (s32[], f32[4], f32[4]) while(start), condition=condition, body=body
+}
+"""
+
+
+def test_one_array_for_two_elements_that_are_written_over() -> None:
+    """Each element of the state has an array of its own in every trip."""
+    module = hloopt.parse(TWO_WRITTEN)
+    given = [np.arange(4, dtype=np.float32), np.arange(4, 8, dtype=np.float32)]
+    want = hloopt.evaluate(module, given)
+    for one, other in zip(hloopt.compile(module).run(given), want, strict=True):
+        np.testing.assert_array_equal(one, other)

@@ -279,7 +279,9 @@ class _Sharing:
 
     def is_own_result(self, slot: int) -> bool:
         """Whether a result is an array of its own, which no other result shares."""
-        same = [other for other in self._line.results if self._find(other) == self._find(slot)]
+        # What was added to the line since (copies of other results) shares memory with nothing.
+        known = (other for other in self._line.results if other < len(self._parent))
+        same = [other for other in known if self._find(other) == self._find(slot)]
         return slot in self._own and self._find(slot) not in self._foreign and len(same) == 1
 
     def _is_free(self, slot: int, number: int) -> bool:
