@@ -134,7 +134,7 @@ def test_what_has_changed_is_noticed(tmp_path: Path, change: tuple[str, str], me
     [
         ("gone", {}, "%sum: no kernel is called 'gone'"),
         ("never", {}, "%sum: never does not fit: 1024 elements are more than loop_unroll, 4"),
-        ("slow", {"threads": 0}, "%sum: slow: threads is 0; a block has 1 to 1024"),
+        ("slow", {"threads": 0}, "%sum: slow: threads=0; a tile's sizes are 1 or more"),
     ],
 )
 def test_a_kernel_that_cannot_be_had_is_noticed(

@@ -57,3 +57,20 @@ def test_a_name_that_is_no_kernel_says_nothing() -> None:
     fusion = module.entry.root
     edit.set_attribute(fusion, "backend_config", written_name(fusion, "cutlass_gemm"))
     assert chosen(module, KernelSelection()).by == "rules"
+
+
+@pytest.mark.parametrize(
+    ("tile", "message"),
+    [
+        ("threads=0", "while-per-thread: threads=0; a tile's sizes are 1 or more"),
+        ("threads=2048", "while-per-thread: a block would have 2048 threads, 1024 at most on h200"),
+        ("vector=2", "while-per-thread: vector=2; a thread has one unit at a time, 1"),
+        ("lanes=3", "while-per-thread: 3 lanes for a unit are no part of a warp"),
+    ],
+)
+def test_a_tile_that_cannot_be_is_the_users_error(tile: str, message: str) -> None:
+    """It names what was asked for and the limit."""
+    module = hloopt.optimize(hloopt.parse(LOOP.replace("f32[64]", "f32[4096]")), "loop-fusion")
+    with pytest.raises(hloopt.UsageError) as caught:
+        chosen(module, KernelSelection(kernel=(f"op:while=while-per-thread{{{tile}}}",)))
+    assert message in caught.value.message

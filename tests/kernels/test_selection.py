@@ -192,7 +192,9 @@ def test_the_last_wish_wins() -> None:
         ("both=slow", "%both is not run by a kernel of its own"),
         ("op:dot=slow", "no instruction that needs a kernel matches"),
         ("sum=slow{thread=1}", "the tile of slow has no 'thread'; did you mean 'threads'?"),
-        ("sum=slow{threads=0}", "slow: threads is 0; a block has 1 to 1024"),
+        ("sum=slow{threads=0}", "slow: threads=0; a tile's sizes are 1 or more"),
+        ("sum=slow{threads=-32}", "slow: threads=-32; a tile's sizes are 1 or more"),
+        ("sum=slow{threads=1025}", "slow: threads is 1025; a block has 1 to 1024"),
         ("minus=adder", "adder does not fit: negate is no add"),
         ("*=never", "never does not fit: 1024 elements are more than loop_unroll, 4"),
     ],
@@ -254,7 +256,7 @@ def test_choose_honours_what_is_written() -> None:
     [
         ("gone", {}, "has a backend_config that asks for 'gone', a kernel nobody knows"),
         ("adder", {}, "asks for adder, which does not fit: negate is no add"),
-        ("slow", {"threads": 0}, "that cannot be: slow: threads is 0; a block has 1 to 1024"),
+        ("slow", {"threads": 0}, "that cannot be: slow: threads=0; a tile's sizes are 1 or more"),
     ],
 )
 def test_choose_refuses_what_is_written_and_cannot_be(
@@ -298,6 +300,19 @@ def test_an_instruction_that_nothing_fits_is_recorded_and_left_alone(
         run(hloopt.parse(TEXT), KernelSelection(kernel=("minus=adder",)))
 
 
+def test_what_waits_for_the_host_fits_no_kernel() -> None:
+    """One reason, told once, whatever the kernels are."""
+    text = """HloModule m
+ENTRY main {
+  k = token[] after-all()
+  ROOT y = ((f32[4]), token[]) infeed(k)
+}
+"""
+    with pytest.raises(UnsupportedError) as caught:
+        choose(by_name(hloopt.parse(text), "y"), DEVICE)
+    assert caught.value.notes == ("infeed waits for the host, which no kernel does",)
+
+
 def test_sizes_the_program_decides_fit_no_kernel() -> None:
     """A bounded dynamic dimension is refused by its shape, before any kernel is asked."""
     text = """HloModule m
@@ -309,9 +324,7 @@ ENTRY main {
     module = hloopt.parse(text)
     with pytest.raises(UnsupportedError) as caught:
         choose(by_name(module, "y"), DEVICE)
-    assert caught.value.notes == (
-        "never, adder, slow, quick: f32[<=8] has a dimension whose size the program decides",
-    )
+    assert caught.value.notes == ("f32[<=8] has a dimension whose size the program decides",)
 
 
 def test_fuel_stops_the_writing() -> None:
@@ -378,7 +391,7 @@ def test_a_rule_is_asked_before_the_selector(
         ("return 'slow', {'threads': 'many'}", "a name, a pair"),
         ("return 'slwo'", "no kernel is called 'slwo'; did you mean 'slow'?"),
         ("return 'never'", "%sum (m.hlo:6:3): never does not fit: 1024 elements"),
-        ("return 'slow', {'threads': 0}", "slow: threads is 0"),
+        ("return 'slow', {'threads': 0}", "slow: threads=0"),
     ],
 )
 def test_errors_of_a_rule_are_the_users(

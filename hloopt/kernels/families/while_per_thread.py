@@ -125,6 +125,10 @@ def _spec(site: Site, tile: Tile) -> KernelSpec:
     assert loop is not None
     lanes = lanes_of(tile)
     _check_lanes(loop, lanes)
+    if tile["vector"] != 1:
+        raise UsageError(
+            f"while-per-thread: vector={tile['vector']}; a thread has one unit at a time, 1"
+        )
     units = loop.parallel.units * lanes
     collected = loop.parallel.collected if loop.parallel.trips.count else ()
     blocks, threads = own_threads(site, units, tile)

@@ -5,15 +5,20 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from math import prod
+from typing import Final
 
 from hloopt.errors import UsageError
 from hloopt.kernels.estimate import Estimate, estimate
 from hloopt.kernels.kernel import NO, Kernel, Site, Verdict
-from hloopt.kernels.spec import KernelSpec, Tile
+from hloopt.kernels.spec import KernelSpec, Launch, Tile
 from hloopt.rewrite.spec import did_you_mean
 from hloopt.types import ArrayShape, DType
 
 __all__ = ["Candidate", "candidates", "packing_problem", "with_tile"]
+
+_SWITCHES: Final = ("prefetch",)
+"""Parameters of tiles that say yes or no by 1 or 0."""
 
 
 @dataclass(frozen=True)
@@ -78,8 +83,11 @@ def candidates(site: Site, kernels: Sequence[Kernel]) -> tuple[Candidate, ...]:
 
 
 def _refused(site: Site) -> Verdict | None:
-    """What no kernel of a device does: arrays of unknown sizes, and types without a form in its memory."""
+    """What no kernel of a device does: arrays of unknown sizes, types without a form in its memory, waiting."""
     region = site.region
+    for inner in region.body:
+        if inner.op.family == "host":
+            return NO(f"{inner.opcode} waits for the host, which no kernel does")
     shapes = [*region.operands, *(result.shape for result in region.results)]
     shapes += [inner.shape for inner in region.body if isinstance(inner.shape, ArrayShape)]
     for shape in shapes:
@@ -107,5 +115,15 @@ def with_tile(kernel: Kernel, site: Site, given: Tile) -> tuple[Tile, KernelSpec
         if key not in default:
             hint = did_you_mean(key, default) if default else " (its tile has none)"
             raise UsageError(f"the tile of {kernel.name} has no '{key}'{hint}")
+        if given[key] < (0 if key in _SWITCHES else 1):
+            raise UsageError(f"{kernel.name}: {key}={given[key]}; a tile's sizes are 1 or more")
     tile = {**default, **given}
-    return tile, kernel.spec(site, tile)
+    spec = kernel.spec(site, tile)
+    most = site.target.threads_per_block
+    for launch in spec.steps if kernel.device == "gpu" and most else ():
+        threads = prod(launch.block) if isinstance(launch, Launch) else 1
+        if threads > most:
+            raise UsageError(
+                f"{kernel.name}: a block would have {threads} threads, {most} at most on {site.target.name}"
+            )
+    return tile, spec

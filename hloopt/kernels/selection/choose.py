@@ -64,11 +64,14 @@ def choose(
 
 
 def no_kernel(instruction: Instruction, found: Iterable[Candidate]) -> UnsupportedError:
-    """No kernel fits: the reasons of all, those that several share told once."""
+    """No kernel fits: the reasons of all, those that several share told once, that of all without names."""
     reasons: dict[str, list[str]] = {}
     for candidate in found:
         reasons.setdefault(candidate.reason, []).append(candidate.name)
     target = instruction.attributes.get("custom_call_target", "")
     error = unsupported(instruction, f"to {target} fits no kernel" if target else "fits no kernel")
-    error.notes = tuple(f"{', '.join(names)}: {reason}" for reason, names in reasons.items())
+    rows = ((", ".join(names), reason) for reason, names in reasons.items())
+    error.notes = (
+        tuple(reasons) if len(reasons) == 1 else tuple(f"{names}: {why}" for names, why in rows)
+    )
     return error
