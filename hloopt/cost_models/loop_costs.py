@@ -78,13 +78,13 @@ class Costs:
         """Values that lanes hand to each other, while there are registers."""
         values = LaneValues(self.way.parallel)
         room, kept = float(MOST_HANDED), set()
-        split = values.split(values.handed(self.lanes))
+        split = values.split(values.handed(self.lanes), self.lanes)
         for entry in self.way.parallel.loop.attributes["body"]:
             count = self.needs.get((entry, 0), 0.0)
             if entry in split.asked and count <= room:
                 room -= count
                 kept.add(entry)
-        self.split = split if kept == split.asked else values.split(frozenset(kept))
+        self.split = split if kept == split.asked else values.split(frozenset(kept), self.lanes)
         self.width = values.width(self.lanes)
 
     def _read_ahead(self, body: Computation) -> Iterator[Instruction]:

@@ -101,17 +101,28 @@ def _group(costs: Costs, body: Computation) -> tuple[Work, float]:
     """What lanes compute for as many trips at once, before the first of them: a trip's part, and its cycles."""
     if not costs.split.grouped:
         return NOTHING, 0.0
+    work, cycles = _part(costs, body, costs.split.grouped)
+    advancing, step = _part(costs, body, costs.split.advancing)
+    count = costs.way.parallel.trips.count or costs.width
+    groups = ceil(count / costs.width)
+    shared = Work(0.0, (work * (groups / count)).units)
+    return shared.after(advancing), cycles * groups / count + step
+
+
+def _part(costs: Costs, body: Computation, part: frozenset[Instruction]) -> tuple[Work, float]:
+    """Some values of a trip alone, and how long they take."""
+    if not part:
+        return NOTHING, 0.0
     timeline = _Timeline(costs, grouping=True)
     state = body.parameters[0]
     for leaf in range(leaf_count(state)):
         timeline.put((state, leaf), timeline.arrival(state, leaf, 0.0), None, 0.0)
     for instruction in body:
-        if instruction in costs.split.grouped:
+        if instruction in part:
             timeline.step(instruction)
-    cycles = max(timeline.latest, costs.latencies.issue(timeline.work, 1)) + costs.latencies.branch
-    count = costs.way.parallel.trips.count or costs.width
-    groups = ceil(count / costs.width)
-    return Work(0.0, (timeline.work * (groups / count)).units), cycles * groups / count
+    issue = costs.latencies.issue(timeline.work, 1)
+    work = Work(0.0, timeline.work.units)
+    return work, max(timeline.latest, issue) + costs.latencies.branch
 
 
 def _waited_for(costs: Costs, body: Computation, path: _Path) -> float:

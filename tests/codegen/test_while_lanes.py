@@ -233,3 +233,57 @@ def test_lanes_that_are_no_part_of_a_warp_are_refused() -> None:
     )
     with pytest.raises(UsageError, match="2 lanes for a unit would add it 2 times to all"):
         planned(fused(text), KERNEL, {"lanes": 2})
+
+
+def splitting(units: int, trips: int) -> str:
+    """A key that every trip replaces, numbers drawn from it by the unit, a stream of keys."""
+    n, kind = units, f"u32[{units}]"
+    return program(
+        {"x": kind, "key": "u32[]", "other": "u32[1]", "keys": f"u32[{trips},{n}]"},
+        f"""
+{mixed("next", "key", "u32[]")}
+  otherr = u32[] reshape(other)
+  both = u32[] xor(next, otherr)
+{mixed("second", "both", "u32[]")}
+  other1 = u32[1] reshape(second)
+  wide = {kind} broadcast(both), dimensions={{}}
+  number = {kind} iota(), iota_dimension=0
+  own = {kind} xor(wide, number)
+{mixed("drawn", "own", kind)}
+  x1 = {kind} add(drawn, x)
+  old = {kind} broadcast(key), dimensions={{}}
+  row = {kind} xor(old, x)
+  out = u32[1,{n}] reshape(row)
+  keys1 = u32[{trips},{n}] dynamic-update-slice(keys, out, i, zero)""",
+        "x1, next, other1, keys1",
+        trips=trips,
+    )
+
+
+@pytest.mark.parametrize(
+    ("lanes", "units", "trips"), [(1, 33, 7), (2, 33, 7), (4, 40, 8), (8, 3, 1), (32, 7, 70)]
+)
+def test_keys_of_the_state_are_advanced_by_every_lane(lanes: int, units: int, trips: int) -> None:
+    """Each lane has the key before its own trip, and after the loop the key is that of the last trip."""
+    text = splitting(units, trips)
+    advanced = LaneValues(way_of(text).parallel).advanced
+    assert [one.number for one in advanced] == [2, 3]
+    source = check(text, lanes, everywhere=lanes in (1, 4))
+    assert ("own_2" in source) == (lanes > 1)
+
+
+def test_only_single_numbers_that_all_units_have_are_advanced() -> None:
+    """A number that the units make, or that follows from one, is no key; nor is an array."""
+    text = program(
+        {"x": "u32[40]", "a": "u32[40]", "pair": "u32[2]", "key": "u32[]"},
+        f"""
+{mixed("next", "key", "u32[]")}
+  nexts = u32[40] broadcast(next), dimensions={{}}
+  a1 = u32[40] xor(a, nexts)
+  pair1 = u32[2] add(pair, pair)
+  x1 = u32[40] add(x, a1)""",
+        "x1, a1, pair1, next",
+        trips=9,
+    )
+    assert [one.number for one in LaneValues(way_of(text).parallel).advanced] == [4]
+    check(text, 4, everywhere=False)

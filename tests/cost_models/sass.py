@@ -270,8 +270,8 @@ class LoopRun:
 def loop_run(code: Sequence[Line], latencies: Mapping[str, int], turns: int = 1) -> LoopRun | None:
     """The trip as often as it is written behind itself; None where nothing loops.
 
-    With ``turns`` the largest loop is one of groups of trips, which the largest one in it runs so often: a part
-    of a group for each.
+    With ``turns`` the largest loop is one of groups of trips, and those right in it run so often: a part of a
+    group for each.
     """
     places = {label: number for number, line in enumerate(code) for label in line.labels}
     loops = [
@@ -283,13 +283,7 @@ def loop_run(code: Sequence[Line], latencies: Mapping[str, int], turns: int = 1)
     if length <= 0:
         return None
     first = last - length
-    path = _pass(code, first, last)
-    if turns > 1:
-        within = [(size, end) for size, end in loops if first < end - size and end < last]
-        size, end = max(within)
-        before = _pass(code, first, end - size)
-        after = list(code[end + 1 : last + 1])
-        path = [*before, *_pass(code, end - size, end) * turns, *after]
+    path = _group(code, loops, first, last, turns) if turns > 1 else _pass(code, first, last)
     clock, ready, marks = 0, dict[int, int](), list[int]()
     for _ in range(_TRIPS):
         for line in path:
@@ -303,6 +297,24 @@ def loop_run(code: Sequence[Line], latencies: Mapping[str, int], turns: int = 1)
     return LoopRun((marks[-1] - marks[0]) / (_TRIPS - 1) / turns, counts)
 
 
+def _group(
+    code: Sequence[Line],
+    loops: Sequence[tuple[int, int]],
+    first: int,
+    last: int,
+    turns: int,
+) -> list[Line]:
+    """The path through a loop in which each loop of some length is run ``turns`` times."""
+    path: list[Line] = []
+    at = first
+    inner = sorted((end - size, end) for size, end in loops if size >= _OWN_LOOP)
+    for start, end in inner:
+        if start > at and end < last:
+            path += [*_pass(code, at, start)[:-1], *_pass(code, start, end) * turns]
+            at = end + 1
+    return [*path, *code[at : last + 1]]
+
+
 def _pass(code: Sequence[Line], first: int, last: int) -> list[Line]:
     """The ordinary path from an instruction to another one: what leaves these leaves the list."""
     body = list(code[first : last + 1])
@@ -311,6 +323,7 @@ def _pass(code: Sequence[Line], first: int, last: int) -> list[Line]:
 
 
 _TRIPS = 12
+_OWN_LOOP = 40  # instructions: those of mathematical functions, for rare arguments, are shorter
 
 
 def _registers(text: str, *, wide: bool) -> set[str]:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Final
 
-from hloopt.analysis.parallel_loop.model import ParallelLoop
+from hloopt.analysis.parallel_loop.model import Carried, ParallelLoop
 from hloopt.analysis.parallel_loop.state import State
 from hloopt.analysis.parallel_loop.thread_plan import MOVING, ThreadPlan
 from hloopt.analysis.reduction import WARP_SIZE
@@ -47,12 +47,14 @@ class LaneSplit:
 
     asked    a trip asks another lane for
     grouped  each lane computes for its own trip, before the first of the group
-    apart    of these, what a trip has nothing to do with
+    apart    of these, and of what advances, what a trip has nothing to do with
+    advancing  each lane computes for all trips of the group
     """
 
     asked: frozenset[Instruction] = frozenset()
     grouped: frozenset[Instruction] = frozenset()
     apart: frozenset[Instruction] = frozenset()
+    advancing: frozenset[Instruction] = frozenset()
 
 
 @dataclass(frozen=True, eq=False)
@@ -67,11 +69,50 @@ class LaneValues:
         return body
 
     @cached_property
+    def advanced(self) -> tuple[Carried, ...]:
+        """Single numbers of the state that follow from each other and free values: keys split in each trip.
+
+        All units have the same ones.  Lanes that run a unit together each go through all trips of a group with
+        them first, and keep what they were before their own.
+        """
+        if self.parallel.trips.kind != "known" or not self.parallel.trips.count:
+            return ()
+        found = [
+            one
+            for one in self.parallel.carried
+            if one.role == "uniform"
+            and one.number not in self._counters
+            and one.local_elements == 1
+        ]
+        root = self._body.root.operands
+        while found:
+            free = self._free({one.number for one in found})
+            kept = [one for one in found if root[one.number] in free]
+            if len(kept) == len(found):
+                break
+            found = kept
+        return tuple(found)
+
+    @cached_property
+    def _counters(self) -> frozenset[int]:
+        return frozenset(State(self.parallel.loop).counters)
+
+    @cached_property
     def free(self) -> frozenset[Instruction]:
-        """Instructions of the body that need the number of the trip and what never changes, no more."""
+        """Instructions that need the trip's number, what never changes, and ``advanced`` elements."""
         if self.parallel.trips.kind != "known" or not self.parallel.trips.count:
             return frozenset()
-        known = State(self.parallel.loop).counters
+        return self._free({one.number for one in self.advanced})
+
+    @cached_property
+    def timed(self) -> frozenset[Instruction]:
+        """Of the free ones those that need no ``advanced`` element."""
+        if self.parallel.trips.kind != "known" or not self.parallel.trips.count:
+            return frozenset()
+        return self._free(set())
+
+    def _free(self, states: set[int]) -> frozenset[Instruction]:
+        known = self._counters | states
         found: set[Instruction] = set()
         for instruction in self._body:
             if not isinstance(instruction.shape, ArrayShape):
@@ -101,19 +142,29 @@ class LaneValues:
             return 1
         return lanes if lanes > 1 else WARP_SIZE
 
-    def split(self, handed: frozenset[Instruction]) -> LaneSplit:
+    def split(self, handed: frozenset[Instruction], lanes: int) -> LaneSplit:
         """Who computes the free values, where lanes hand some of them to each other."""
+        root = self._body.root
+        advanced = {one.number for one in self.advanced} if lanes > 1 and handed else set()
+        following = {root.operands[number] for number in advanced}
+        others = {one for at, one in enumerate(root.operands) if at not in advanced}
+        advancing: set[Instruction] = set()
         asked: set[Instruction] = set()
         grouped: set[Instruction] = set()
         trip: set[Instruction] = set()
         for instruction in reversed(list(self._body)):
             if instruction not in self.free:
                 continue
-            if any(user not in self.free or user in trip for user in instruction.users):
+            users = [user for user in instruction.users if user is not root]
+            if instruction in following or any(user in advancing for user in users):
+                advancing.add(instruction)
+            read = any(user not in self.free or user in trip for user in users)
+            if read or instruction in others:
                 (asked if instruction in handed else trip).add(instruction)
-            if instruction in asked or any(user in grouped for user in instruction.users):
+            if instruction in asked or any(user in grouped for user in users):
                 grouped.add(instruction)
-        return LaneSplit(frozenset(asked), frozenset(grouped), frozenset(grouped - asked - trip))
+        apart = (grouped | advancing) - asked - trip
+        return LaneSplit(*map(frozenset, (asked, grouped, apart, advancing)))
 
     @cached_property
     def _worth(self) -> frozenset[Instruction]:
@@ -136,7 +187,7 @@ class LaneValues:
     def _shared(self) -> frozenset[Instruction]:
         return frozenset(
             one
-            for one in self._worth
+            for one in self._worth & self.timed
             if (one, 0) not in self.parallel.owned and one.array.elements <= _SHARED_ELEMENTS
         )
 

@@ -67,7 +67,8 @@ def _lanes(f: FunctionWriter, loop: ThreadLoop, lanes: int, unit: Index) -> Lane
     if not values:
         return None
     fixed = frozenset(symbols_of((unit,))) if lanes > 1 else frozenset()
-    return Lanes(values, found.width(lanes), f.thread(), fixed)
+    states = found.advanced if lanes > 1 else ()
+    return Lanes(values, found.width(lanes), f.thread(), fixed, states)
 
 
 def _finish(f: FunctionWriter, loop: ThreadLoop) -> None:

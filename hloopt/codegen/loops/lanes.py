@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from hloopt.analysis.index import Index, Symbol
+from hloopt.analysis.parallel_loop import Carried
+from hloopt.analysis.parallel_loop.edges import shape_of
 from hloopt.analysis.parallel_loop.thread_lanes import MOST_HANDED
 from hloopt.codegen.elements import At, Elements, Emission, Frame, Place
 from hloopt.codegen.loops.places import symbols_of
@@ -23,12 +25,14 @@ class Lanes:
     width   how many, and trips that are computed at once
     thread  of the block
     fixed   the variables that are the same for all of them
+    states  elements of the state that each of them advances through all trips of a group
     """
 
     values: frozenset[Instruction]
     width: int
     thread: Index
     fixed: frozenset[Symbol]
+    states: tuple[Carried, ...] = ()
 
     @property
     def lane(self) -> Index:
@@ -45,6 +49,7 @@ class Group:
     lines  before the first of the trips
     head   at the beginning of each of them
     turn   its number among them
+    states the parameters that are the state
     """
 
     lanes: Lanes
@@ -52,6 +57,7 @@ class Group:
     lines: Scope
     head: Scope
     turn: str
+    states: tuple[Instruction, ...] = ()
     _known: dict[At, str] = field(default_factory=dict)
     _from: str = ""
 
@@ -59,6 +65,9 @@ class Group:
         """Tell where the values are for who asks in a trip."""
         for value in self.lanes.values:
             e.places[frame, value, 0] = _Handed(value, self)
+        for carried in self.lanes.states:
+            for state in self.states:
+                e.places[frame, state, carried.number] = _HandedState(state, carried, self)
 
     def holds(self, at: At) -> bool:
         """Whether lanes have an element for each other: it is one for all of them, and registers are left."""
@@ -75,7 +84,7 @@ class Group:
             mine = yield at
         with e.within(self.head):
             lane = self._lane(e)
-            kind = e.uses.type(at.instruction.array.dtype)
+            kind = e.uses.type(shape_of((at.instruction, at.leaf)).dtype)
             shuffled = e.uses.call("shuffle_index", f"({kind}){mine}", lane)
             name = self.head.declare(kind, shuffled, at.instruction.name)
         self._known[at] = name
@@ -111,3 +120,17 @@ class _Handed(Place):
 
     def _at(self, index: tuple[Index, ...]) -> At:
         return At(self.instruction, index, 0, self.group.frame)
+
+
+@dataclass(frozen=True)
+class _HandedState(Place):
+    """Where the lane of this trip has what a single number of the state was before it."""
+
+    state: Instruction
+    carried: Carried
+    group: Group
+
+    def element(self, e: Elements, index: tuple[Index, ...]) -> Emission:
+        first = tuple(Index(0) for _ in self.carried.shape.dims)
+        at = At(self.state, first, self.carried.number, self.group.frame)
+        return (yield from self.group.element(e, at))

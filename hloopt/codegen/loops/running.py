@@ -105,17 +105,62 @@ class Running:
                 self.counting.place_turning(e, own, trip)
                 header, self.trip = groups.trips(e)
             self.place_outside(section, Again(lines), frame=own)
+            with e.within(lines):
+                yield from self._advance(section, lanes, header, own, trip)
             self.counting.place(e, self.frame, self.trip)
             hints = outer.section(shared=False)
             with e.within(outer.block(header)) as block:
                 head = block.section()
-                Group(lanes, own, lines, head, groups.turn(self.trip)).place(e, self.frame)
+                states = self.body.parameters[0], self.condition.parameters[0]
+                turn = groups.turn(self.trip)
+                Group(lanes, own, lines, head, turn, states).place(e, self.frame)
                 (counter,) = symbols_of((self.trip,))
                 self.place_outside(section, Again(head), Ahead(hints, section, head, counter))
                 yield from self._trip(stream)
             if not any(hints.text()):
                 # A group's trips, written one by one, would be more code than the first caches hold.
                 hints.line("#pragma unroll 1")
+
+    def _advance(
+        self, section: Scope, lanes: Lanes, header: str, own: Frame, mine: Index
+    ) -> Asking:
+        """Go through a group with what all lanes advance; each keeps what its own trip begins with."""
+        e = self.e
+        if not lanes.states:
+            return
+        step = Frame({})
+        before = []
+        for carried in lanes.states:
+            kept = self.kept[carried.number]
+            kind = e.uses.type(kept.shape.dtype)
+            name = e.scope.variable(kind, f"own_{carried.number}", kept.name)
+            before.append(Kept(name, kept.shape, kept.axes))
+            for state in (self.body.parameters[0], self.condition.parameters[0]):
+                e.places[step, state, carried.number] = kept
+                e.places[own, state, carried.number] = before[-1]
+        e.scope.line("#pragma unroll 1")
+        with e.within(e.scope.block(header)) as block:
+            self.counting.place(e, step, self.trip)
+            self.counting.place_turning(e, step, self.trip)
+            self.place_outside(section, Again(block), frame=step)
+            for carried, copy in zip(lanes.states, before, strict=True):
+                here = f"{self.trip} == {mine} ? {self.kept[carried.number].name} : {copy.name}"
+                block.line(f"{copy.name} = {here};")
+            root = self.body.root
+            values = yield from each(
+                At(
+                    root,
+                    full_index(one.axes, self.unit, [Index(0)] * one.shape.rank),
+                    one.number,
+                    step,
+                )
+                for one in lanes.states
+            )
+            pairs = [
+                (self.kept[one.number].name, value)
+                for one, value in zip(lanes.states, values, strict=True)
+            ]
+            self._commit(pairs, [])
 
     def last(self, carried: Carried, local: Local) -> str:
         """An element of the state after the last trip."""
@@ -208,7 +253,10 @@ class Running:
         yield from self._store_values()
         pairs: list[tuple[str, str]] = []
         copies: list[tuple[Kept, Kept]] = []
+        advanced = {one.number for one in self.lanes.states} if self.lanes is not None else set()
         for carried in self.changing():
+            if carried.number in advanced:
+                continue
             kept = self.kept[carried.number]
             if kept.count > UNROLLED:
                 fresh = e.scope.names.fresh(f"next_{carried.number}")
