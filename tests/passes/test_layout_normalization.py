@@ -389,3 +389,50 @@ def test_what_a_bitcast_becomes_has_its_sharding(sharding: str) -> None:
     better, _ = proof.check(f"HloModule m\nENTRY e {{\n{body}\n}}\n", LayoutNormalization())
     assert better.entry.root.opcode == "reshape"
     assert str(better.entry.root.attributes["sharding"]) == sharding
+
+
+TURNED = """HloModule m
+
+body {
+  s = (s32[], f32[2,3]{0,1}, f32[4,2]) parameter(0)
+  i = s32[] get-tuple-element(s), index=0
+  one = s32[] constant(1)
+  next = s32[] add(i, one)
+  x = f32[2,3]{0,1} get-tuple-element(s), index=1
+  y = f32[2,3]{0,1} cosine(x)
+  first = f32[2,1]{0,1} slice(y), slice={[0:2], [0:1]}
+  row = f32[1,2] reshape(first)
+  rows = f32[4,2] get-tuple-element(s), index=2
+  zero = s32[] constant(0)
+  put = f32[4,2] dynamic-update-slice(rows, row, i, zero)
+  ROOT r = (s32[], f32[2,3]{0,1}, f32[4,2]) tuple(next, y, put)
+}
+
+condition {
+  s = (s32[], f32[2,3]{0,1}, f32[4,2]) parameter(0)
+  i = s32[] get-tuple-element(s), index=0
+  most = s32[] constant(4)
+  ROOT c = pred[] compare(i, most), direction=LT
+}
+
+ENTRY main {
+  x = f32[2,3] parameter(0)
+  turned = f32[2,3]{0,1} copy(x)
+  rows = f32[4,2] parameter(1)
+  zero = s32[] constant(0)
+  init = (s32[], f32[2,3]{0,1}, f32[4,2]) tuple(zero, turned, rows)
+  loop = (s32[], f32[2,3]{0,1}, f32[4,2]) while(init), condition=condition, body=body
+  ROOT r = f32[4,2] get-tuple-element(loop), index=2
+}
+"""
+
+
+def test_what_a_body_makes_of_a_state_stays_in_sight() -> None:
+    """One element in another layout puts no tuple between the others and what computes them."""
+    module = normalized(TURNED)
+    (loop,) = (one for one in module.entry if one.opcode == "while")
+    root = loop.attributes["body"].root
+    assert root.opcode == "tuple"
+    assert [root.operands[number].opcode for number in (0, 2)] == ["add", "dynamic-update-slice"]
+    state = loop.operands[0]
+    assert not any(one.opcode == "get-tuple-element" for one in state.operands)

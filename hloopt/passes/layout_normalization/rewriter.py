@@ -123,12 +123,18 @@ class Rewriter:
         assert isinstance(whole.shape, TupleShape)
         elements: list[Value] = []
         for index, shape in enumerate(whole.shape.elements):
-            part = self.make("get-tuple-element", (whole,), {"index": index}, shape)
+            part = self._element(whole, index, shape)
             if isinstance(value, Raw):
                 elements.append(self.known(part))
             else:
                 elements.append(Whole(part, value.orders[index]))  # type: ignore[arg-type]
         return tuple(elements)
+
+    def _element(self, whole: Instruction, index: int, shape: Shape) -> Instruction:
+        # Through a tuple nobody would see any more that a loop's body only updates an element.
+        if whole.opcode == "tuple" and whole.operands[index].shape == shape:
+            return whole.operands[index]
+        return self.make("get-tuple-element", (whole,), {"index": index}, shape)
 
     def known(self, instruction: Instruction) -> Value:
         """The value of an instruction whose layouts are as they must be."""
