@@ -17,9 +17,9 @@ The clock and the launch are those of XLA's model of 2026.
 
 Against the schedules of the machine code of six Cartpole loops (``tests/cost_models/loop_cycles.py``, a warp
 alone, sm_90) trips are predicted 2 to 24 % too short, and 39 % where ten steps are one body: the model overlaps
-what branches keep apart.  With one lane a unit they are predicted up to 53 % too long.  What lanes that run a unit
-together compute for as many trips at once adds to the chain, shared among these trips; what each of them advances
-through all of these adds to it as it is.
+what branches keep apart.  With one lane a unit they are predicted up to 53 % too long.  What lanes that run a
+unit together compute for as many trips at once adds to the chain, shared among these trips; what each of them
+advances through all of these adds to it as it is.
 """
 
 from __future__ import annotations
