@@ -73,6 +73,78 @@ few {
 }""",
 )
 
+HANDED_ON = program(
+    {"v": "f32[130]", "w": "f32[130]"},
+    """  first = (s32[], f32[130], f32[130]) tuple(zero, v, w)
+  last = (s32[], f32[130], f32[130]) while(first), condition=few, body=turning
+  v1 = f32[130] negate(v)
+  same = f32[130] get-tuple-element(last), index=2
+  square = f32[130] multiply(same, same)""",
+    "v1, square",
+    more="""pass { p = (f32[130], f32[130]) parameter(0) ROOT r = f32[130] get-tuple-element(p), index=1 }
+turning {
+  s = (s32[], f32[130], f32[130]) parameter(0)
+  i = s32[] get-tuple-element(s), index=0
+  v = f32[130] get-tuple-element(s), index=1
+  w = f32[130] get-tuple-element(s), index=2
+  one = s32[] constant(1)
+  next = s32[] add(i, one)
+  turned = f32[130] reverse(v), dimensions={0}
+  both = (f32[130], f32[130]) tuple(turned, w)
+  same = f32[130] call(both), to_apply=pass
+  ROOT r = (s32[], f32[130], f32[130]) tuple(next, turned, same)
+}
+few {
+  s = (s32[], f32[130], f32[130]) parameter(0)
+  i = s32[] get-tuple-element(s), index=0
+  most = s32[] constant(2)
+  ROOT c = pred[] compare(i, most), direction=LT
+}""",
+)
+
+LOOP_IN_BRANCH = program(
+    {"v": "f32[40]", "out": "f32[4,40]"},
+    """  sum = f32[] reduce(v, fz), dimensions={0}, to_apply=add_f32
+  plus = pred[] compare(sum, fz), direction=GT
+  y = f32[40] conditional(plus, v, v), true_computation=twice, false_computation=stay
+  row = f32[1,40] reshape(y)
+  out1 = f32[4,40] dynamic-update-slice(out, row, i, zero)
+  v1 = f32[40] negate(v)""",
+    "v1, out1",
+    more="""stay { p = f32[40] parameter(0) ROOT r = f32[40] negate(p) }
+turning {
+  s = (s32[], f32[40], f32[]) parameter(0)
+  i = s32[] get-tuple-element(s), index=0
+  v = f32[40] get-tuple-element(s), index=1
+  q = f32[] get-tuple-element(s), index=2
+  one = s32[] constant(1)
+  next = s32[] add(i, one)
+  turned = f32[40] reverse(v), dimensions={0}
+  qs = f32[40] broadcast(q), dimensions={}
+  moved = f32[40] add(turned, qs)
+  half = f32[] constant(0.5)
+  less = f32[] multiply(q, half)
+  ROOT r = (s32[], f32[40], f32[]) tuple(next, moved, less)
+}
+few {
+  s = (s32[], f32[40], f32[]) parameter(0)
+  i = s32[] get-tuple-element(s), index=0
+  most = s32[] constant(2)
+  ROOT c = pred[] compare(i, most), direction=LT
+}
+twice {
+  p = f32[40] parameter(0)
+  zero = s32[] constant(0)
+  ten = f32[] constant(10)
+  first = (s32[], f32[40], f32[]) tuple(zero, p, ten)
+  last = (s32[], f32[40], f32[]) while(first), condition=few, body=turning
+  v = f32[40] get-tuple-element(last), index=1
+  q = f32[] get-tuple-element(last), index=2
+  qs = f32[40] broadcast(q), dimensions={}
+  ROOT r = f32[40] add(v, qs)
+}""",
+)
+
 
 def check(text: str, kernel: str) -> None:
     module = hloopt.parse(text)
@@ -103,3 +175,13 @@ def test_what_a_branch_takes_is_computed_before_it_where_it_always_is() -> None:
 def test_a_loop_inside_with_a_sort_is_the_whole_blocks() -> None:
     """No thread sorts by itself, however few the elements."""
     check(SORTED_INSIDE, "while-per-block")
+
+
+def test_what_a_loop_inside_hands_on_through_tuples_and_calls_is_what_it_was() -> None:
+    """Nobody runs the loop for it: analysis and code agree on what is invariant."""
+    check(HANDED_ON, "while-per-block")
+
+
+def test_what_a_loop_in_a_branch_leaves_is_read_behind_the_branch() -> None:
+    """Its variables are declared around the test that the branch is taken."""
+    check(LOOP_IN_BRANCH, "while-per-block")

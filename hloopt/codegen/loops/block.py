@@ -160,9 +160,9 @@ class BlockLoop:
 
     # ---- a loop -------------------------------------------------------------------------------------
 
-    def run(self, trip: Trip) -> None:
-        """Write a loop: its first state, its trips."""
-        running = self._begin(trip)
+    def run(self, trip: Trip, around: Scope | None = None) -> None:
+        """Write a loop: its first state, its trips; what reads of it later may stand anywhere in ``around``."""
+        running = self._begin(trip, around or self.e.scope)
         e = self.e
         section = e.scope.section()
         self._place(trip, running, section)
@@ -198,14 +198,14 @@ class BlockLoop:
             return f"{register}[{slot}]"
         return self.e.run(running.places[carried.number].element(self.e, index))
 
-    def _begin(self, trip: Trip) -> _Running:
+    def _begin(self, trip: Trip, around: Scope) -> _Running:
         e = self.e
         running = _Running(Frame({}), self.counting(trip))
         self.running[trip.path, trip.loop] = running
         for number in (0, 1):
             self.frames[*trip.path, (trip.loop, number)] = running.frame
         if any(state.kind == "double" for state in trip.states) or self.folding.has_tiles(trip):
-            running.now = e.scope.variable("int", "now", "0")
+            running.now = around.variable("int", "now", "0")
         work = []
         for state in self._kept(trip, running):
             kind = e.uses.type(state.value.shape.dtype)
@@ -213,7 +213,8 @@ class BlockLoop:
             first = Value(trip.path, trip.loop.operands[0], state.number)
             if state.kind == "scalar":
                 index = self.index(state.value, Index(0))
-                name = e.scope.variable(kind, f"state_{state.number}", self.value(first, index))
+                name = around.variable(kind, f"state_{state.number}")
+                e.scope.line(f"{name} = {self.value(first, index)};")
                 running.places[state.number] = Kept(name, state.value.shape, axes)
                 continue
             dims = self.flow.local(state.value)
@@ -323,13 +324,14 @@ class BlockLoop:
                 work.append(_Work(state.next, axes, dims, store, is_register))
         self._compute(work, trip, running)
         for item in items:
+            around = self.e.scope.section(shared=False)
             with self.threads.storing("" if item.kind == "map" else self._guard(item)):
                 if item.kind == "fold":
                     self.folding.write(item, running.now)
                 elif item.kind == "sort":
                     rank_sort(self, item)
                 elif item.inner is not None:
-                    self.run(item.inner)
+                    self.run(item.inner, around)
         for item in items:
             self._known(item)
 
