@@ -3,15 +3,19 @@
     python tests/corpus/compile_kernels.py [--arch sm_90]... [--flags verify] [--jobs N] [FILE...]
 
 Without files: the samples, and the corpus where HLOOPT_CORPUS names it (its programs before optimisation, and as
-XLA fused them).  A program is compiled as it is given and, unless XLA fused it, after -O2.  Fails where NVRTC
-refuses a text, and where a kernel spills registers on sm_90; of the samples and of files that are named also
-where there are no kernels, and where one has a stack frame on sm_90 (CUDA's own sine of f64 has one).  Machine code comes from the cache where it is there; the seconds are those that compiling took.
+XLA fused them).  A program is compiled as it is given and, unless XLA fused it, after -O2 and after -O3, where
+loops are kernels.  Fails where NVRTC refuses a text, and where a kernel spills registers on sm_90; of the samples
+and of files that are named also where there are no kernels, unless an op of the host (infeed, outfeed) says why,
+and where one has a stack frame on sm_90 that is not that of CUDA's own functions (``FRAMES``): an array of ours
+that is not in registers.  Machine code comes from the cache where it is there; the seconds are those that
+compiling took.
 """
 
 from __future__ import annotations
 
 import argparse
 import os
+import re
 import sys
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -37,10 +41,20 @@ from hloopt.runtime.nvrtc import (  # noqa: E402
     nvrtc_for,
 )
 
-__all__ = ["ARCHITECTURES", "STRICT", "Program", "Row", "compiled", "faults", "written"]
+__all__ = ["ARCHITECTURES", "FRAMES", "STRICT", "Program", "Row", "compiled", "faults", "written"]
 
 ARCHITECTURES = ("sm_75", "sm_80", "sm_90", "sm_100")
 STRICT = "sm_90"
+
+FRAMES = {"sinf cosf tanf": 32, "sin cos tan": 40}
+"""Bytes of a stack frame that CUDA's functions have, however many of a line a kernel calls.
+
+The reduction of large arguments keeps the words of a product in an array, which the compiler puts on the stack:
+for f64 always, for f32 in some loops.  Measured with NVRTC 13.5.
+"""
+_DEFINED = re.compile(r"^.*\b__(?:global|device)__\b[^;{]*?\b(?P<name>(?!__)\w+)\(", re.MULTILINE)
+_WORD = re.compile(r"\b[A-Za-z_]\w*(?=\()")
+_HOST = ("infeed", "outfeed")
 
 
 @dataclass(frozen=True)
@@ -57,6 +71,7 @@ class Row:
     """A program's machine code by architecture, or why there is none."""
 
     name: str
+    source: str = ""
     made: dict[str, Compiled] = field(default_factory=dict)
     describe: Mapping[str, str] = field(default_factory=dict)
     refused: str = ""
@@ -78,7 +93,7 @@ def compiled(
     program: Program, architectures: Iterable[str], flags: Flags, pool: ThreadPoolExecutor
 ) -> Row:
     """A program for each architecture."""
-    row = Row(program.name, describe=program.describe)
+    row = Row(program.name, program.source, describe=program.describe)
     if not program.describe:
         return row
     waiting: dict[str, Future[Compiled]] = {
@@ -99,12 +114,17 @@ def faults(row: Row, arch: str = STRICT, *, must: bool = True) -> list[str]:
     ``must`` says that a program without kernels is a fault, too, and a stack frame by itself.
     """
     found = list(row.errors)
-    if row.refused and must:
+    if row.refused and must and not any(f" {word}: " in row.refused for word in _HOST):
         found.append(f"no kernels: {row.refused}")
     made = row.made.get(arch)
+    frames = (
+        _frames(row.source)
+        if made and any(taken.stack for taken in made.resources.values())
+        else {}
+    )
     for name, taken in made.resources.items() if made else ():
         spills = taken.spill_stores + taken.spill_loads
-        if spills or (taken.stack and must):
+        if spills or (taken.stack > frames.get(name, 0) and must):
             found.append(
                 f"{arch}: {name} of {row.describe.get(name, 'a device function')} spills "
                 f"{taken.spill_stores} bytes, reads back {taken.spill_loads}, stack {taken.stack}"
@@ -112,14 +132,34 @@ def faults(row: Row, arch: str = STRICT, *, must: bool = True) -> list[str]:
     return found
 
 
+def _frames(source: str) -> dict[str, int]:
+    """The bytes of stack that each function of a text may have for what it calls, directly or not."""
+    code = re.sub(r"//.*", "", source)
+    found = list(_DEFINED.finditer(code))
+    ends = [*(match.start() for match in found[1:]), len(code)]
+    calls = {
+        match["name"]: set(_WORD.findall(code, match.end(), end))
+        for match, end in zip(found, ends, strict=True)
+    }
+    frames = {}
+    for name in calls:
+        seen, pending = {name}, [name]
+        while pending:
+            more = calls.get(pending.pop(), set()) - seen
+            seen |= more
+            pending.extend(more)
+        frames[name] = sum(size for names, size in FRAMES.items() if seen & set(names.split()))
+    return frames
+
+
 def _rows(
     path: Path, is_fused: bool, architectures: Sequence[str], flags: Flags, pool: ThreadPoolExecutor
 ) -> Iterator[Row]:
     given = hloopt.parse(path.read_text(), name=str(path))
-    for form in ("",) if is_fused else ("", " -O2"):
+    for form in ("",) if is_fused else ("", " -O2", " -O3"):
         name = f"{path.name.removesuffix('.hlo')}{form}"
         try:
-            module = hloopt.optimize(given, pipeline="O2") if form else given
+            module = hloopt.optimize(given, pipeline=form.removeprefix(" -")) if form else given
             program = written(module, name)
         except UnsupportedError as error:
             yield Row(name, refused=str(error).partition("\n")[0])
@@ -153,8 +193,9 @@ def _files(given: Sequence[Path]) -> Iterator[tuple[Path, bool, bool]]:
     if given:
         yield from ((path, False, True) for path in given)
         return
-    for path in sorted((ROOT / "samples").glob("*.hlo")):
-        yield path, False, True
+    for folder in ("", "cartpole", "loops"):
+        for path in sorted((ROOT / "samples" / folder).glob("*.hlo")):
+            yield path, False, True
     if corpus := os.environ.get("HLOOPT_CORPUS"):
         folder = Path(corpus) / "jax"
         yield from ((path, False, False) for path in sorted(folder.glob("*.before.hlo")))

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
+from typing import cast
 
 import pytest
 
 import hloopt
-from compile_kernels import STRICT, Program, Row, compiled, faults, main, written
+from compile_kernels import FRAMES, STRICT, Program, Row, compiled, faults, main, written
 from hloopt.errors import DeviceError
-from hloopt.runtime.nvrtc import VERIFY, nvrtc_for
+from hloopt.runtime.nvrtc import VERIFY, Compiled, nvrtc_for
 
 SAMPLES = Path(__file__).resolve().parents[2] / "samples"
 BOTH = ("sm_75", STRICT)
@@ -56,6 +59,26 @@ def test_every_kernel_of_a_sample_compiles(path: Path, pool: ThreadPoolExecutor)
     assert set(row.describe) <= set(row.made[STRICT].resources), "a launch without a function"
 
 
+LOOPS = (
+    "cartpole/naive",
+    "loops/kalman_tracks",
+    "loops/viterbi",
+    "loops/gru",
+    "loops/kepler_bisection",
+)
+
+
+@pytest.mark.parametrize("name", LOOPS)
+def test_loops_of_samples_have_their_state_in_registers(
+    name: str, pool: ThreadPoolExecutor
+) -> None:
+    """After -O3 there is a loop kernel, which neither spills nor keeps an array on the stack."""
+    module = hloopt.optimize(hloopt.parse((SAMPLES / f"{name}.hlo").read_text()), pipeline="O3")
+    row = compiled(written(module, name), (STRICT,), VERIFY, pool)
+    assert any("loop_fusion" in one for one in row.describe.values())
+    assert not faults(row)
+
+
 def test_spills_and_stack_frames_are_named(pool: ThreadPoolExecutor) -> None:
     """With function and instruction; a kernel without them is not, nor a mere frame in the corpus."""
     row = compiled(Program("p", FAULTY, DESCRIBE), (STRICT,), VERIFY, pool)
@@ -63,6 +86,29 @@ def test_spills_and_stack_frames_are_named(pool: ThreadPoolExecutor) -> None:
     assert first.startswith("sm_90: crowded of reduce.1 spills ")
     assert second.startswith("sm_90: indexed of gather.2 spills 0 bytes, reads back 0, stack 32")
     assert faults(row, must=False) == [first]
+
+
+SINES = """
+__device__ double both(double x) { return sin(x) * cos(x); }
+extern "C" __global__ void __launch_bounds__(128) turns(double* __restrict__ o) { o[threadIdx.x] = both(o[threadIdx.x]); }
+extern "C" __global__ void plain(double* __restrict__ o) { o[threadIdx.x] = 2.0; }  // no sin(x)
+"""
+
+
+def test_the_frames_of_cudas_own_sines_are_no_fault(pool: ThreadPoolExecutor) -> None:
+    """Called through a function, too; a larger one is, and one of a kernel that calls none."""
+    row = compiled(Program("p", SINES, {"turns": "a.1", "plain": "b.2"}), (STRICT,), VERIFY, pool)
+    made = row.made[STRICT]
+    assert made.resources["turns"].stack == FRAMES["sin cos tan"]
+    assert not faults(row)
+
+    def faults_of(name: str, stack: int) -> list[str]:
+        figures = {**made.resources, name: replace(made.resources[name], stack=stack)}
+        told = SimpleNamespace(resources=figures)
+        return faults(replace(row, made={STRICT: cast("Compiled", told)}))
+
+    assert faults_of("turns", 48) == ["sm_90: turns of a.1 spills 0 bytes, reads back 0, stack 48"]
+    assert faults_of("plain", 8) == ["sm_90: plain of b.2 spills 0 bytes, reads back 0, stack 8"]
 
 
 def test_what_the_compiler_refuses_is_named(pool: ThreadPoolExecutor) -> None:
@@ -79,6 +125,7 @@ def test_a_sample_must_have_kernels_a_corpus_program_need_not() -> None:
     row = Row("p", refused="m.hlo:3:3: error: callback")
     assert faults(row) == ["no kernels: m.hlo:3:3: error: callback"]
     assert faults(row, must=False) == []
+    assert faults(Row("p", refused="m.hlo:3:3: error: infeed: infeed fits no kernel")) == []
 
 
 def test_the_table_says_what_is_wrong_and_fails(
@@ -94,9 +141,9 @@ def test_the_table_says_what_is_wrong_and_fails(
     )
     assert main(["--arch", STRICT, "--jobs", "1", str(good)]) == 0
     said = capsys.readouterr().out
-    assert "2 programs, 0 refused; 2 kernels, compiled 2 times; 0 wrong" in said
+    assert "3 programs, 0 refused; 3 kernels, compiled 3 times; 0 wrong" in said
     assert main(["--arch", STRICT, "--jobs", "1", str(good), str(bad)]) == 1
     said = capsys.readouterr().out
-    assert "4 programs, 2 refused; 2 kernels, compiled 2 times; 2 wrong" in said
+    assert "6 programs, 3 refused; 3 kernels, compiled 3 times; 3 wrong" in said
     assert "bad.hlo:4:8: error: r" in said
     assert main(["--arch", "sm_20", str(good)]) == 5
