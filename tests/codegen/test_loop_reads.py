@@ -145,6 +145,37 @@ twice {
 }""",
 )
 
+HALF_WANTED = program(
+    {"v": "f32[130]", "m": "f32[130,7]"},
+    """  sum = f32[] reduce(v, fz), dimensions={0}, to_apply=add_f32
+  plus = pred[] compare(sum, fz), direction=GT
+  both = (f32[130], f32[130,7]) tuple(v, m)
+  chosen = (f32[130], f32[130,7]) conditional(plus, both, both), true_computation=sorts, false_computation=turns
+  m1 = f32[130,7] get-tuple-element(chosen), index=1
+  sums = f32[7] reduce(m1, fz), dimensions={0}, to_apply=add_f32
+  wide = f32[130,7] broadcast(sums), dimensions={1}
+  m2 = f32[130,7] add(m1, wide)
+  m3 = f32[130,7] tanh(m2)
+  v1 = f32[130] negate(v)""",
+    "v1, m3",
+    more="""less { a = f32[] parameter(0) b = f32[] parameter(1) ROOT r = pred[] compare(a, b), direction=LT }
+sorts {
+  p = (f32[130], f32[130,7]) parameter(0)
+  v = f32[130] get-tuple-element(p), index=0
+  m = f32[130,7] get-tuple-element(p), index=1
+  sorted = f32[130] sort(v), dimensions={0}, to_apply=less
+  waves = f32[130,7] sine(m)
+  ROOT r = (f32[130], f32[130,7]) tuple(sorted, waves)
+}
+turns {
+  p = (f32[130], f32[130,7]) parameter(0)
+  v = f32[130] get-tuple-element(p), index=0
+  m = f32[130,7] get-tuple-element(p), index=1
+  turned = f32[130,7] cosine(m)
+  ROOT r = (f32[130], f32[130,7]) tuple(v, turned)
+}""",
+)
+
 
 def check(text: str, kernel: str) -> None:
     module = hloopt.parse(text)
@@ -185,3 +216,8 @@ def test_what_a_loop_inside_hands_on_through_tuples_and_calls_is_what_it_was() -
 def test_what_a_loop_in_a_branch_leaves_is_read_behind_the_branch() -> None:
     """Its variables are declared around the test that the branch is taken."""
     check(LOOP_IN_BRANCH, "while-per-block")
+
+
+def test_results_of_branches_that_nobody_reads_are_not_computed() -> None:
+    """Of a conditional that is stored, only those results are that something needs."""
+    check(HALF_WANTED, "while-per-block")

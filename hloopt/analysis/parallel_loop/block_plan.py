@@ -8,6 +8,7 @@ stages come first.  A loop inside is an item of a stage of the loop around it, a
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from typing import Final, Literal
 
@@ -283,11 +284,12 @@ class _Planner:
     def _store(self, trip: Trip, order: list[Value]) -> None:
         """Decide for each value whether threads compute it again or store it."""
         wanted = self._wanted(trip, order)
+        known = frozenset(order)
         for value in order:
             if value in self.stored or self.flow.is_state(value):
                 continue
             self.costs.of(value)
-            item = self._item(value, wanted.get(value, 0))
+            item = self._item(value, wanted.get(value, 0), known)
             if item is not None:
                 trip.items.append(item)
                 for leaf in item.values:
@@ -320,7 +322,7 @@ class _Planner:
                 want(sink, self.threads if flow.elements(sink) == 1 else flow.elements(sink))
         return wanted
 
-    def _item(self, value: Value, wanted: float) -> Item | None:
+    def _item(self, value: Value, wanted: float, known: AbstractSet[Value]) -> Item | None:
         opcode = value.instruction.opcode
         if not value.path or opcode in ("constant", "iota", "parameter"):
             return None
@@ -335,6 +337,9 @@ class _Planner:
             if lanes != 1 and cost < again and cost < self.costs.stored(value, wanted):
                 return Item("fold", leaves, lanes=lanes)
         if self.costs.stored(value, wanted) < again:
+            if opcode == "conditional":
+                # What nobody needs of the branches' other results is not planned for.
+                leaves = tuple(leaf for leaf in leaves if leaf in known)
             return Item("map", leaves if opcode in _SEVERAL else (value,))
         return None
 
