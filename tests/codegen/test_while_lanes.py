@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import random
 import re
 
 import pytest
+import random_loops
 from short_loops import TARGET, fused, looped, program, way_of
 
+import hloopt
 from harness import check_kernel, planned, ran
 from hloopt.analysis.parallel_loop.thread_lanes import MOST_HANDED, LaneValues
 from hloopt.codegen.program import kernel_steps
 from hloopt.cost_models.loop_time import best_lanes, loop_time
 from hloopt.errors import UsageError
+from hloopt.fusion.loop_fusion import LoopFusion
 from hloopt.kernels.spec import Launch
+from hloopt.rewrite.pass_ import PassLog
 from hloopt.runtime.inputs import generate
 
 KERNEL = "while-per-thread"
@@ -121,6 +126,18 @@ def test_few_units_are_run_by_several_lanes_each() -> None:
     launch = step.spec.steps[0]
     assert isinstance(launch, Launch)
     assert launch.grid[0] * launch.block[0] == 2048 * lanes
+
+
+@pytest.mark.parametrize("seed", [2025, 2036])
+def test_random_loops(seed: int) -> None:
+    """Loops of random values compute with four lanes for a unit what the interpreter says."""
+    module = hloopt.parse(random_loops.loop_text(random.Random(seed), (33, 40)))
+    LoopFusion(always=True).run(module, PassLog())
+    given = random_loops.inputs([one.array.dims for one in module.entry.parameters])
+    source = check_kernel(
+        module.to_text(), KERNEL, {"lanes": 4}, inputs=given, everywhere=False, fast=False
+    )
+    assert "shuffle_index" in source
 
 
 def test_a_group_of_trips_is_computed_first_and_handed_on() -> None:
