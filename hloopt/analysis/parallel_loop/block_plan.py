@@ -9,11 +9,21 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass, field
-from typing import Final, Literal
+from typing import Final
 
 from hloopt.analysis.contraction import accumulator
 from hloopt.analysis.parallel_loop.block_costs import Costs
+from hloopt.analysis.parallel_loop.block_stages import (
+    MOST_SLOTS,
+    BlockPlan,
+    Item,
+    State,
+    Trip,
+    barriers_in,
+    has_followers,
+    is_array,
+    shared_sizes,
+)
 from hloopt.analysis.parallel_loop.edges import leaf_count
 from hloopt.analysis.parallel_loop.flow import BODY, CONDITION, Flow, Path, Value
 from hloopt.analysis.parallel_loop.model import ParallelLoop
@@ -21,122 +31,7 @@ from hloopt.analysis.reduction import WARP_SIZE
 from hloopt.ir import Computation, Instruction
 from hloopt.types import DType
 
-__all__ = [
-    "MOST_SLOTS",
-    "BlockPlan",
-    "Item",
-    "State",
-    "Trip",
-    "block_plan",
-    "bytes_of",
-    "has_followers",
-    "is_array",
-]
-
-MOST_SLOTS: Final = 4
-"""Elements of a value that a thread keeps in registers at most."""
-
-Kind = Literal["scalar", "registers", "single", "double", "streamed"]
-
-
-@dataclass(eq=False)
-class Item:
-    """Values that are computed together in a stage.
-
-    kind    map: a thread computes each element; fold: threads share the elements that a reduce or dot takes
-            together; sort: each element counts those that come before it; loop: a ``while``
-    values  the leaves that are stored, of one instruction
-    lanes   of a fold: neighbouring threads for each result, a power of two up to a warp, or 0 for all of the
-            block, each of which has the results afterwards
-    inner   the loop
-    guarded whether it is left out where the branch it stands in is not taken: a loop, and what reads of one;
-            other branches' values are computed whether they are wanted or not
-    """
-
-    kind: Literal["map", "fold", "sort", "loop"]
-    values: tuple[Value, ...]
-    stage: int = 0
-    lanes: int = 1
-    inner: Trip | None = None
-    guarded: bool = False
-
-    @property
-    def instruction(self) -> Instruction:
-        """What is computed."""
-        return self.values[0].instruction
-
-
-@dataclass(eq=False)
-class State:
-    """A leaf of a loop's state that changes.
-
-    number  of the leaf
-    value   as the body reads it
-    next    what it becomes (of a streamed one: the update)
-    kind    scalar: each thread has it; registers: each thread has the elements that it computes; single: in
-            shared memory, written where nobody reads it any more; double: twice there, read from one place and
-            written to the other; streamed: written to the result only
-    stage   in which the next one is computed
-    alias   that the next one is stored by the item that computes it
-    """
-
-    number: int
-    value: Value
-    next: Value
-    kind: Kind = "double"
-    stage: int = 0
-    alias: bool = False
-
-
-@dataclass(eq=False)
-class Trip:
-    """A loop as the block runs it.
-
-    path       where the ``while`` stands
-    states     what changes
-    items      what is stored beside, in order of stages
-    decides    the stage at whose beginning the condition is known; the body's stages begin there
-    stages     how many there are
-    closes     whether a barrier ends a trip
-    """
-
-    path: Path
-    loop: Instruction
-    condition: Value
-    states: list[State] = field(default_factory=list)
-    items: list[Item] = field(default_factory=list)
-    decides: int = 0
-    stages: int = 1
-    closes: bool = True
-    outer: dict[Value, None] = field(default_factory=dict)
-
-    def at(self, stage: int) -> list[Item]:
-        """The items of a stage."""
-        return [item for item in self.items if item.stage == stage]
-
-
-@dataclass(frozen=True, eq=False)
-class BlockPlan:
-    """A loop run by blocks of ``threads``; ``parallel`` says how many blocks there are."""
-
-    parallel: ParallelLoop
-    flow: Flow
-    trip: Trip
-    threads: int
-    stored: frozenset[Value]
-    shared_bytes: int
-    barriers: int
-    largest: Value | None
-
-
-def _padded(size: int) -> int:
-    """Every array begins at a multiple of 16 bytes."""
-    return -(-size // 16) * 16
-
-
-def bytes_of(kind: DType) -> int:
-    """Of an element in shared memory, where nothing is packed."""
-    return max(1, kind.bits // 8)
+__all__ = ["block_plan"]
 
 
 def block_plan(parallel: ParallelLoop, threads: int) -> BlockPlan:
@@ -144,10 +39,10 @@ def block_plan(parallel: ParallelLoop, threads: int) -> BlockPlan:
     flow = Flow(parallel.loop, parallel.owned)
     planner = _Planner(parallel, flow, threads)
     trip = planner.trip((), parallel.loop)
-    sizes = dict(planner.sizes(trip))
+    sizes = dict(shared_sizes(flow, trip, threads))
     largest = max(sizes, key=lambda value: sizes[value], default=None)
     stored = frozenset(planner.stored)
-    barriers = planner.barriers(trip)
+    barriers = barriers_in(trip)
     return BlockPlan(parallel, flow, trip, threads, stored, sum(sizes.values()), barriers, largest)
 
 
@@ -513,55 +408,12 @@ class _Planner:
         whole, part = update.array.dims, update.operands[1].array.dims
         return all(size in (1, of) for size, of in zip(part, whole, strict=True))
 
-    # ---- what it takes ------------------------------------------------------------------------------
-
-    def sizes(self, trip: Trip) -> Iterator[tuple[Value, int]]:
-        """The bytes of shared memory of each value that has some."""
-        flow = self.flow
-        for state in trip.states:
-            copies = {"single": 1, "double": 2}.get(state.kind, 0)
-            if copies:
-                bytes_each = bytes_of(state.value.shape.dtype)
-                yield state.value, _padded(copies * flow.elements(state.value) * bytes_each)
-        aliases = {state.next for state in trip.states if state.alias}
-        for item in trip.items:
-            for value in item.values:
-                size = bytes_of(value.shape.dtype)
-                if item.kind == "fold" and item.lanes == 0:
-                    warps = self.threads // WARP_SIZE
-                    wide = 16 if value.shape.dtype.is_complex else 8
-                    yield value, _padded(2 * warps * wide) + _padded(2 * warps)
-                elif value not in aliases and is_array(flow, item, value) and item.kind != "loop":
-                    yield value, _padded(flow.elements(value) * size)
-            if item.inner is not None:
-                yield from self.sizes(item.inner)
-
-    def barriers(self, trip: Trip) -> int:
-        """How many a trip has, those of a trip of each loop inside with them."""
-        inside = sum(self.barriers(item.inner) for item in trip.items if item.inner is not None)
-        return trip.stages - 1 + trip.closes + inside
-
 
 _TRIPS_INSIDE: Final = 8
 """How often a loop inside is taken to read what lies around it."""
 
 _SEVERAL = frozenset({"reduce", "reduce-window", "scatter", "conditional", "while"})
 """Ops that compute all their results at once, or none that is worth storing alone."""
-
-
-def has_followers(elements: int, threads: int) -> bool:
-    """Whether threads without an element compute the last one along: none of their warps would rest.
-
-    What they read they read while its owner may write it already.
-    """
-    return threads - WARP_SIZE < elements < threads
-
-
-def is_array(flow: Flow, item: Item, value: Value) -> bool:
-    """Whether a stored value lies in shared memory: not where every thread has it in a variable."""
-    if item.kind == "fold" and item.lanes == 0:
-        return False
-    return not (item.kind == "loop" and flow.elements(value) == 1)
 
 
 def accumulators(instruction: Instruction) -> tuple[DType, ...]:

@@ -6,7 +6,8 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Final
 
-from hloopt.analysis.parallel_loop.block_plan import BlockPlan, Trip, block_plan
+from hloopt.analysis.parallel_loop.block_plan import block_plan
+from hloopt.analysis.parallel_loop.block_stages import BlockPlan, Trip
 from hloopt.analysis.parallel_loop.edges import graph_of
 from hloopt.analysis.parallel_loop.find import parallel_loop
 from hloopt.analysis.parallel_loop.flow import Flow, Value

@@ -8,7 +8,7 @@ from functools import partial
 
 from hloopt.analysis.index import Index, delinearize
 from hloopt.analysis.parallel_loop import Axes, Carried
-from hloopt.analysis.parallel_loop.block_plan import State
+from hloopt.analysis.parallel_loop.block_stages import State
 from hloopt.analysis.parallel_loop.coverage import writes_all
 from hloopt.analysis.parallel_loop.flow import Value
 from hloopt.codegen.elemental.indexing import starts

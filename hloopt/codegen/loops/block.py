@@ -9,7 +9,7 @@ from math import prod
 
 from hloopt.analysis.index import Index, Symbol, delinearize
 from hloopt.analysis.parallel_loop import Axes, Carried, parallel_loop
-from hloopt.analysis.parallel_loop.block_plan import (
+from hloopt.analysis.parallel_loop.block_stages import (
     BlockPlan,
     Item,
     State,

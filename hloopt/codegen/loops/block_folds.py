@@ -9,7 +9,7 @@ from math import prod
 from typing import TYPE_CHECKING, TypeAlias
 
 from hloopt.analysis.index import Index, Symbol, delinearize
-from hloopt.analysis.parallel_loop.block_plan import Item, Trip, bytes_of
+from hloopt.analysis.parallel_loop.block_stages import Item, Trip, bytes_of
 from hloopt.analysis.parallel_loop.flow import Value
 from hloopt.analysis.reduction import WARP_SIZE
 from hloopt.codegen.elemental.linear import Products, dot_positions

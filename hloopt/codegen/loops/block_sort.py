@@ -9,7 +9,7 @@ from hloopt.analysis.index import Index, Symbol, delinearize, linearize
 from hloopt.codegen.elements import At, Emission, each
 
 if TYPE_CHECKING:
-    from hloopt.analysis.parallel_loop.block_plan import Item
+    from hloopt.analysis.parallel_loop.block_stages import Item
     from hloopt.codegen.loops.block import BlockLoop
 
 __all__ = ["rank_sort"]

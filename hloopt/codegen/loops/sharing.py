@@ -9,7 +9,7 @@ from math import prod
 
 from hloopt.analysis.index import Index, Symbol, linearize
 from hloopt.analysis.parallel_loop import Axes
-from hloopt.analysis.parallel_loop.block_plan import MOST_SLOTS, has_followers
+from hloopt.analysis.parallel_loop.block_stages import MOST_SLOTS, has_followers
 from hloopt.codegen.elements import Elements, Emission, Place
 from hloopt.types import DType
 

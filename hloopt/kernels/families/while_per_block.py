@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from types import MappingProxyType
 
 from hloopt.analysis.parallel_loop import FusedLoop, fused_loop
-from hloopt.analysis.parallel_loop.block_plan import BlockPlan, block_plan
+from hloopt.analysis.parallel_loop.block_plan import block_plan
+from hloopt.analysis.parallel_loop.block_stages import BlockPlan
 from hloopt.analysis.parallel_loop.block_way import block_loop, block_way, shared_limit
 from hloopt.analysis.reduction import WARP_SIZE
 from hloopt.analysis.region import Region
