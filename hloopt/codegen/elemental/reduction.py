@@ -48,9 +48,7 @@ def _reduce(e: Elements, instruction: Instruction, index: _Position, leaf: int) 
     reduced = set(instruction.attributes["dimensions"])
     kept = iter(index)
     alone = e.alone.get(instruction, {})
-    position = [
-        alone.get(at, Index(0)) if at in reduced else next(kept) for at in range(len(dims))
-    ]
+    position = [alone.get(at, Index(0)) if at in reduced else next(kept) for at in range(len(dims))]
     # One element is at the place of its result, where what it is computed from may be known already.
     along = sorted(at for at in reduced if dims[at] != 1 and at not in alone)
 
