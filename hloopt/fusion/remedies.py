@@ -78,8 +78,8 @@ HELD: Final = frozenset({
 
 
 _LOOPS: Final = {
-    "loop-side-effect": "a loop without it could: read what all trips need before it, a row for each, and write"
-    " after it what a stacked result has kept",
+    "loop-side-effect": "a loop without it could: what the host gives or takes can be read before the loop or"
+    " written after it, a row for each trip; a custom call has to be written as ops",
     "loop-not-flat": "while-loop-simplifier flattens a state where it may; --remarks missed says why not",
     "loop-mixes": "many small problems side by side (a batch) fit a block each; one as large as this runs a"
     " kernel a step",
