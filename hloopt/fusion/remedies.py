@@ -85,6 +85,8 @@ _LOOPS: Final = {
     " kernel a step",
     "loop-state-too-large": "a unit may carry less, or keep its steps as a stacked result (scan), which is"
     " written as it comes",
+    "loop-op": "where an op is in the way, an expander may write it as others: --passes topk-expander,O3;"
+    " hloopt passes lists them",
     "loop-gathered-condition": "a known number of trips lets it through, or a condition that each unit can"
     " test by itself",
 }
