@@ -347,7 +347,9 @@ def test_loops_of_unknown_trips_have_no_ratio_to_known_ones(here: Path) -> None:
 
 
 @pytest.mark.xla
-@pytest.mark.skipif("HLOOPT_XLA_PYTHON" not in os.environ, reason="no Python with jaxlib is named")
+@pytest.mark.skipif(
+    not os.environ.get("HLOOPT_XLA_PYTHON"), reason="no Python with jaxlib is named"
+)
 def test_xla_itself(here: Path) -> None:
     """XLA compiles what the passes leave, and its results are compared, too."""
     found = cell(study("m.hlo", "--strategy", "O2", "--device", "xla-cpu"), "O2", "xla-cpu")
