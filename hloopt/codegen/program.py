@@ -18,7 +18,7 @@ from hloopt.kernels.spec import Launch
 from hloopt.targets import Target
 from hloopt.text.printer import print_instruction
 
-__all__ = ["kernel_steps", "render", "render_step"]
+__all__ = ["comment", "kernel_steps", "render", "render_step"]
 
 _WIDTH = 160
 
@@ -62,7 +62,7 @@ def _step(
             launches.setdefault(part.function, part)
     if not launches:
         return
-    yield from _comment(step.instruction)
+    yield from comment(step.instruction)
     kernel = find_kernel(step.spec.kernel)
     if kernel.source is not None:
         assert target is not None, "a kernel that brings its source asks for the target"
@@ -74,7 +74,7 @@ def _step(
         yield from write_function(step, launch, emit, uses)
 
 
-def _comment(instruction: Instruction) -> Iterator[str]:
+def comment(instruction: Instruction) -> Iterator[str]:
     """What is computed and where the user's program says so; text of the module stays in comments."""
     yield _quoted(print_instruction(instruction))
     if instruction.opcode == "fusion":

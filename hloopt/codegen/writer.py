@@ -150,8 +150,10 @@ class FunctionWriter:
 EmitFunction = Callable[[FunctionWriter], None]
 
 
-def write_function(step: KernelStep, launch: Launch, emit: EmitFunction, uses: Uses) -> list[str]:
-    """The lines of a function.
+def write_function(
+    step: KernelStep, launch: Launch, emit: EmitFunction, uses: Uses, *, native: bool = False
+) -> list[str]:
+    """The lines of a function; a ``native`` one runs the tasks from ``begin`` to before ``end``.
 
     Raises ``UnsupportedError`` for an instruction in the region that has no place inside a kernel.
     """
@@ -160,9 +162,9 @@ def write_function(step: KernelStep, launch: Launch, emit: EmitFunction, uses: U
     widest = max(1, step.spec.tile.get("vector", 1))
     loads = Loads(index_type, widest)
     if widest > 1:
-        _Body(step, launch, region, Uses(), loads).write(emit)
+        _Body(step, launch, region, Uses(), loads, native).write(emit)
         loads = Loads(index_type, widest, frozenset(loads.now))
-    return list(_Body(step, launch, region, uses, loads).write(emit))
+    return list(_Body(step, launch, region, uses, loads, native).write(emit))
 
 
 @dataclass
@@ -172,11 +174,12 @@ class _Body:
     region: Region
     uses: Uses
     loads: Loads
+    native: bool
 
     def write(self, emit: EmitFunction) -> Iterator[str]:
         names = Names()
         pointees = {}
-        parameters = []
+        parameters = [f"long long {names.fresh(name)}" for name in ("begin", "end") if self.native]
         for argument in self.launch.arguments:
             shape = self._shape(argument.place)
             name = names.fresh(self._hint(argument.place))
@@ -198,6 +201,8 @@ class _Body:
         bounds = f"{threads}, {writer.blocks_per_core}" if writer.blocks_per_core else f"{threads}"
         name = self.step.function + self.launch.function
         head = f'extern "C" __global__ void __launch_bounds__({bounds}) {name}('
+        if self.native:
+            head = f"static void {name}("
         lines = [f"{head}{', '.join(parameters)}) {{"]
         if len(lines[0]) > 112:
             lines = [

@@ -40,6 +40,8 @@ FAMILIES: tuple[str, ...] = (
     "concatenate",
     "loop",
     "cpu",
+    "native_loop",
+    "native_call",
 )
 """Modules of ``hloopt/kernels/families``, each with its ``KERNELS``."""
 

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 __all__ = ["DEVICES", "Program", "check_device", "check_device_takes", "compile_module"]
 
-DEVICES = ("cpu", "gpu", "emulator")
+DEVICES = ("cpu", "native", "gpu", "emulator")
 
 
 def compile_module(
@@ -39,9 +39,13 @@ def compile_module(
         return NumpyProgram(
             module, excess_precision=excess_precision, replicas=replicas, partitions=partitions
         )
+    check_device_takes(device, replicas * partitions, excess_precision=excess_precision)
+    if device == "native":
+        from hloopt.runtime.native.compile import compile_native
+
+        return compile_native(module)
     from hloopt.runtime.device_compile import compile_for_device
 
-    check_device_takes(device, replicas * partitions, excess_precision=excess_precision)
     return compile_for_device(module, device, options)
 
 
@@ -67,6 +71,10 @@ def check_device(device: str) -> None:
         from hloopt.runtime.cuda import check_gpu
 
         check_gpu()
+    elif device == "native":
+        from hloopt.runtime.native import check_native
+
+        check_native()
     elif device == "emulator":
         from hloopt.runtime.emulator import check_emulator
 

@@ -16,7 +16,15 @@ from pathlib import Path
 from hloopt.errors import DeviceError
 from hloopt.runtime.compiled_cache import CompiledCache
 
-__all__ = ["Compiler", "build_program", "check_emulator", "find_compiler"]
+__all__ = [
+    "Compiler",
+    "build_program",
+    "check_emulator",
+    "compile_with",
+    "find_compiler",
+    "machine_flags",
+    "processor",
+]
 
 INCLUDE = Path(__file__).parent / "include"
 
@@ -98,28 +106,30 @@ def build_program(text: str, *, is_checked: bool) -> Path:
     Raises ``DeviceError`` where there is no compiler, or where it refuses the text.
     """
     compiler = find_compiler()
-    flags = (*_LANGUAGE, *_machine_flags(), *(_CHECKED if is_checked else _FAST))
+    flags = (*_LANGUAGE, *machine_flags(), *(_CHECKED if is_checked else _FAST))
     headers = _headers()
     identity: tuple[str | bytes, ...] = (
         *compiler.command,
         compiler.version,
         *flags,
-        _processor(),
+        processor(),
         *headers,
     )
-    runtime_flags = (*_LANGUAGE, *_machine_flags(), "-O2")
+    runtime_flags = (*_LANGUAGE, *machine_flags(), "-O2")
 
     def build_runtime(path: Path) -> None:
-        _compile(compiler, [*runtime_flags, "-c", "-o", str(path), str(INCLUDE / "runtime.cpp")])
+        compile_with(
+            compiler, [*runtime_flags, "-c", "-o", str(path), str(INCLUDE / "runtime.cpp")]
+        )
 
     def build(path: Path) -> None:
         unit = path.with_name("program.cpp")
         unit.write_text(text)
         inputs = [str(unit), "-x", "none", str(runtime)]
-        _compile(compiler, [*flags, f"-I{INCLUDE}", "-x", "c++", *inputs, "-o", str(path)])
+        compile_with(compiler, [*flags, f"-I{INCLUDE}", "-x", "c++", *inputs, "-o", str(path)])
 
     runtime = CompiledCache("emulator", ".o").get_or_build(
-        ["runtime", *compiler.command, compiler.version, *runtime_flags, _processor(), *headers],
+        ["runtime", *compiler.command, compiler.version, *runtime_flags, processor(), *headers],
         build_runtime,
     )
     return _cache.get_or_build([*identity, text], build)
@@ -129,7 +139,7 @@ def _headers() -> list[bytes]:
     return [file.read_bytes() for file in sorted(INCLUDE.iterdir()) if file.is_file()]
 
 
-def _machine_flags() -> tuple[str, ...]:
+def machine_flags() -> tuple[str, ...]:
     """Code for this very processor; large frames touch each page, so that a full stack is noticed."""
     flags = []
     if platform.machine() in ("x86_64", "AMD64"):
@@ -140,7 +150,7 @@ def _machine_flags() -> tuple[str, ...]:
 
 
 @cache
-def _processor() -> str:
+def processor() -> str:
     """What tells processors apart that do not run each other's code."""
     known = [platform.system(), platform.machine(), platform.processor()]
     try:
@@ -153,7 +163,8 @@ def _processor() -> str:
     return " ".join(known)
 
 
-def _compile(compiler: Compiler, arguments: Sequence[str]) -> None:
+def compile_with(compiler: Compiler, arguments: Sequence[str]) -> None:
+    """Run the compiler.  Raises ``DeviceError`` with its first errors, or when it takes too long."""
     try:
         done = subprocess.run(
             [*compiler.command, *arguments],

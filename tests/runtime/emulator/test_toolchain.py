@@ -60,13 +60,13 @@ def test_cache(bench: Callable[..., Any], monkeypatch: pytest.MonkeyPatch, tmp_p
     """A program is compiled once for each mode; a damaged executable is compiled again."""
     monkeypatch.setenv("HLOOPT_CACHE_DIR", str(tmp_path))
     calls: list[list[str]] = []
-    compile_ = toolchain._compile
+    compile_ = toolchain.compile_with
 
     def counted(compiler: Any, arguments: list[str]) -> None:
         calls.append(arguments)
         compile_(compiler, arguments)
 
-    monkeypatch.setattr(toolchain, "_compile", counted)
+    monkeypatch.setattr(toolchain, "compile_with", counted)
 
     def run(mode: str) -> list[int]:
         made = bench(SOURCE, mode=mode)

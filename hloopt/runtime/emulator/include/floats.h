@@ -2,7 +2,7 @@
 #pragma once
 #include <math.h>
 
-#include "builtins.h"
+#include "words.h"
 
 #ifndef INFINITY
 #define INFINITY __int_as_float(0x7f800000)

@@ -2,7 +2,7 @@
 #pragma once
 #include <limits>
 
-#include "builtins.h"
+#include "words.h"
 
 #define HLOOPT_BITS(NAME, TO, FROM)         \
   static inline TO NAME(FROM value) {       \

@@ -2,6 +2,7 @@
 #pragma once
 #include <utility>
 
+#include "builtins.h"
 #include "atomics.h"
 #ifdef HLOOPT_CHECK
 #include "checked.h"

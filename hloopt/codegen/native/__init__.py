@@ -1,0 +1,7 @@
+"""C++ of a plan for the host's processor: loops that become vectors, and a driver of the steps."""
+
+from __future__ import annotations
+
+from hloopt.codegen.native.program import render
+
+__all__ = ["render"]

@@ -1,0 +1,201 @@
+"""The driver: a plan's steps as C++ that calls the kernels' functions on the places of their buffers.
+
+``hloopt_run`` gets the address of each allocation and the host's side (``Host`` of native.h): a call for what
+the NumPy executor or the interpreter does, and one that says whether to stop.  It returns 0, or what a call
+that failed returned.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+
+from hloopt.codegen.device import Uses
+from hloopt.codegen.types import storage_type
+from hloopt.kernels.plan import (
+    Buffer,
+    ConditionalStep,
+    HostStep,
+    KernelStep,
+    Move,
+    Plan,
+    PlanStep,
+    WhileStep,
+    function_name,
+)
+from hloopt.kernels.spec import Copy, Fill, Launch, Place
+
+__all__ = ["called_steps", "driver", "loops"]
+
+_INDENT = "  "
+
+
+def called_steps(plan: Plan) -> list[KernelStep | HostStep]:
+    """The steps that the driver hands to the host, in the order of their numbers."""
+    return [
+        step
+        for step in _walk(plan.steps)
+        if isinstance(step, HostStep) or (isinstance(step, KernelStep) and step.spec.library)
+    ]
+
+
+def loops(plan: Plan) -> list[WhileStep]:
+    """The loops of unknown count, in the order of their numbers."""
+    return [
+        step for step in _walk(plan.steps) if isinstance(step, WhileStep) and step.trips is None
+    ]
+
+
+def _walk(steps: Iterable[PlanStep]) -> Iterator[PlanStep]:
+    for step in steps:
+        yield step
+        if isinstance(step, WhileStep):
+            yield from _walk(step.condition)
+            yield from _walk(step.body)
+        elif isinstance(step, ConditionalStep):
+            for branch in step.branches:
+                yield from _walk(branch)
+
+
+def driver(plan: Plan, uses: Uses) -> str:
+    """The text of ``hloopt_run``."""
+    numbers = {id(allocation): number for number, allocation in enumerate(plan.allocations)}
+    writer = _Driver(
+        uses,
+        numbers,
+        {id(step): number for number, step in enumerate(called_steps(plan))},
+        {id(step): number for number, step in enumerate(loops(plan))},
+    )
+    writer.steps(plan.steps, 1)
+    lines = [
+        'extern "C" int hloopt_run(char* const* a, hloopt::Host* host) {',
+        *writer.lines,
+        f"{_INDENT}return 0;",
+        "}",
+    ]
+    return "\n".join(lines) + "\n"
+
+
+@dataclass
+class _Driver:
+    uses: Uses
+    allocations: dict[int, int]
+    calls: dict[int, int]
+    loops: dict[int, int]
+    lines: list[str] = field(default_factory=list)
+    names: int = 0
+
+    def line(self, depth: int, text: str) -> None:
+        self.lines.append(_INDENT * depth + text)
+
+    def at(self, buffer: Buffer) -> str:
+        return f"a[{self.allocations[id(buffer.allocation)]}] + {buffer.offset}"
+
+    def steps(self, steps: Iterable[PlanStep], depth: int) -> None:
+        for step in steps:
+            if isinstance(step, KernelStep):
+                self.kernel(step, depth)
+            elif isinstance(step, HostStep):
+                self.call(step, depth)
+            elif isinstance(step, WhileStep):
+                self.loop(step, depth)
+            else:
+                self.select(step, depth)
+
+    def kernel(self, step: KernelStep, depth: int) -> None:
+        self.moves(step.before, depth)
+        if step.spec.library:
+            self.call(step, depth)
+        elif step.spec.steps:
+            self.line(depth, "++host->launches;")
+        for part in step.spec.steps:
+            if isinstance(part, Launch):
+                self.launch(step, part, depth)
+            elif isinstance(part, Copy):
+                source, target = self.place(step, part.source), self.place(step, part.target)
+                if self.at(source) != self.at(target):
+                    self.copy(source, target, depth)
+            else:
+                assert isinstance(part, Fill)
+                target = self.place(step, part.target)
+                size = target.byte_size
+                self.line(depth, f"memset({self.at(target)}, {part.value}, {size});")
+        self.moves(step.after, depth)
+
+    def place(self, step: KernelStep, place: Place) -> Buffer:
+        buffers = {"operand": step.operands, "result": step.results, "scratch": step.scratch}
+        return buffers[place.kind][place.number]
+
+    def moves(self, moves: Iterable[Move], depth: int) -> None:
+        for move in moves:
+            self.copy(move.source, move.target, depth)
+
+    def copy(self, source: Buffer, target: Buffer, depth: int) -> None:
+        self.line(depth, f"memcpy({self.at(target)}, {self.at(source)}, {source.byte_size});")
+
+    def launch(self, step: KernelStep, launch: Launch, depth: int) -> None:
+        arguments = []
+        for argument in launch.arguments:
+            buffer = self.place(step, argument.place)
+            const = "const " if argument.role == "in" else ""
+            kind = storage_type(buffer.shape.dtype)
+            arguments.append(f"({const}{kind}*)({self.at(buffer)})")
+        arguments += map(str, launch.scalars)
+        name, tasks = function_name(step, launch), launch.grid[0]
+        told = "".join(f", {argument}" for argument in arguments)
+        if tasks == 1:
+            self.line(depth, f"{name}(0, 1{told});")
+            return
+        body = f"[=](long long begin, long long end) {{ {name}(begin, end{told}); }}"
+        self.line(depth, f"hloopt::share(host, {tasks}, {body});")
+
+    def call(self, step: KernelStep | HostStep, depth: int) -> None:
+        number = self.calls[id(step)]
+        self.line(depth, f"if (int failed = host->call({number})) return failed;")
+        self.line(depth, "++host->launches;")
+
+    def loop(self, step: WhileStep, depth: int) -> None:
+        self.names += 1
+        trip = f"trip_{self.names}"
+        if step.trips is not None:
+            self.line(depth, f"for (long long {trip} = 0; {trip} < {step.trips}; ++{trip}) {{")
+            self.tired(trip, depth + 1)
+            self.steps(step.body, depth + 1)
+            self.line(depth, "}")
+            return
+        assert step.predicate is not None
+        self.line(depth, f"hloopt::Watch watch_{self.names};")
+        watch = f"watch_{self.names}"
+        self.line(depth, f"for (long long {trip} = 0;; ++{trip}) {{")
+        self.steps(step.condition, depth + 1)
+        self.line(depth + 1, f"if (!*(const bool*)({self.at(step.predicate)})) break;")
+        self.tired(trip, depth + 1)
+        self.line(depth + 1, f"if (hloopt::Watch::asks({trip})) {{")
+        state = ", ".join(f"{{{self.at(one)}, {one.byte_size}}}" for one in step.state)
+        seen = f"{watch}.repeats({trip}, {{{state}}})"
+        number = self.loops[id(step)]
+        self.line(
+            depth + 2,
+            f"if ({seen}) if (int failed = host->stuck({number}, {trip})) return failed;",
+        )
+        self.line(depth + 1, "}")
+        self.steps(step.body, depth + 1)
+        self.line(depth, "}")
+
+    def tired(self, trip: str, depth: int) -> None:
+        self.line(depth, f"if (int failed = hloopt::stopped(host, {trip})) return failed;")
+
+    def select(self, step: ConditionalStep, depth: int) -> None:
+        selector = step.selector
+        if selector.shape.dtype.name == "pred":
+            which = f"*(const bool*)({self.at(selector)}) ? 0 : 1"
+        else:
+            which = f"*(const int*)({self.at(selector)})"
+        self.line(depth, f"switch ({which}) {{")
+        last = len(step.branches) - 1
+        for number, branch in enumerate(step.branches):
+            self.line(depth + 1, f"case {number}: {{" if number < last else "default: {")
+            self.steps(branch, depth + 2)
+            self.line(depth + 2, "break;")
+            self.line(depth + 1, "}")
+        self.line(depth, "}")

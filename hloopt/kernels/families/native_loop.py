@@ -1,0 +1,61 @@
+"""The loop kernel of the native device: every element of the results, range by range of tasks.
+
+It runs everything that can be computed element by element.  A launch's grid counts tasks: ``tile["elements"]``
+neighbouring elements each, so that threads share the work and results never depend on how many there are.
+"""
+
+from __future__ import annotations
+
+from types import MappingProxyType
+
+from hloopt.kernels.elemental import elemental_problem
+from hloopt.kernels.families.loop import operands_read, result_groups
+from hloopt.kernels.kernel import NO, YES, Efficiency, Kernel, Site, Verdict
+from hloopt.kernels.overwrites import overwritable
+from hloopt.kernels.spec import Argument, KernelSpec, Launch, Place, Tile
+
+__all__ = ["KERNELS"]
+
+# Starting a thread's share costs some microseconds; so many elements of a cheap op take longer.
+_TASK_ELEMENTS = 1 << 14
+
+
+def _fits(site: Site) -> Verdict:
+    problem = elemental_problem(site.region)
+    return NO(problem) if problem else YES("every result is computed element by element")
+
+
+def _tile(site: Site) -> Tile:
+    return MappingProxyType({"elements": _TASK_ELEMENTS})
+
+
+def _spec(site: Site, tile: Tile) -> KernelSpec:
+    region = site.region
+    groups = result_groups(region, range(len(region.results)))
+    launches = []
+    for at, group in enumerate(groups):
+        elements = region.results[group[0]].shape.elements
+        results = (Argument(Place("result", leaf), "out") for leaf in group)
+        launches.append(
+            Launch(
+                "" if len(groups) == 1 else f"_{at}",
+                (-(-elements // tile["elements"]), 1, 1),
+                (1, 1, 1),
+                (*operands_read(region), *results),
+            )
+        )
+    return KernelSpec("native-loop", tile, tuple(launches), overwrites=overwritable(region))
+
+
+KERNELS = (
+    Kernel(
+        "native-loop",
+        "loops over the elements of the results",
+        _fits,
+        lambda _: YES("no other kernel is wanted"),
+        _tile,
+        _spec,
+        device="native",
+        efficiency=lambda *_: Efficiency(),
+    ),
+)

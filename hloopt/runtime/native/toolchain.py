@@ -1,0 +1,74 @@
+"""Shared objects of native programs: compiled for speed, kept by content."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from hloopt.errors import DeviceError
+from hloopt.runtime.compiled_cache import CompiledCache
+from hloopt.runtime.emulator import toolchain as emulator
+
+__all__ = ["build_library", "check_native"]
+
+INCLUDE = Path(__file__).parent / "include"
+_WORDS = emulator.INCLUDE
+
+# Roundings as HLO asks for them: nothing contracted or regrouped; no traps, integers that wrap.
+_FLAGS = (
+    "-std=c++17",
+    "-O3",
+    "-ffp-contract=off",
+    "-fno-math-errno",
+    "-fno-trapping-math",
+    "-fwrapv",
+    "-fno-strict-aliasing",
+    "-fno-exceptions",
+    "-fno-rtti",
+    "-fopenmp-simd",
+    "-fPIC",
+    "-shared",
+    "-pthread",
+    "-w",
+)
+
+_cache = CompiledCache("native", ".so")
+
+
+def check_native() -> None:
+    """Raise ``DeviceError`` where no C++ compiler is to be found."""
+    try:
+        emulator.find_compiler()
+    except DeviceError as error:
+        raise DeviceError(str(error).replace("the emulator", "the device 'native'")) from error
+
+
+def build_library(text: str) -> Path:
+    """The shared object of a translation unit, out of the cache or compiled now.
+
+    Raises ``DeviceError`` where there is no compiler, or where it refuses the text.
+    """
+    check_native()
+    compiler = emulator.find_compiler()
+    flags = (*_FLAGS, *emulator.machine_flags())
+    headers = [
+        path.read_bytes()
+        for folder in (INCLUDE, _WORDS)
+        for path in sorted(folder.iterdir())
+        if path.suffix == ".h"
+    ]
+    identity: list[str | bytes] = [
+        *compiler.command,
+        compiler.version,
+        *flags,
+        emulator.processor(),
+        *headers,
+        text,
+    ]
+
+    def build(path: Path) -> None:
+        unit = path.with_name("program.cpp")
+        unit.write_text(text)
+        arguments = [*flags, f"-I{INCLUDE}", f"-I{_WORDS}", str(unit), "-o", str(path)]
+        emulator.compile_with(compiler, arguments)
+
+    return _cache.get_or_build(identity, build)
