@@ -15,7 +15,7 @@ from hloopt.cost_models.usage import UsageAnalysis
 from hloopt.ir import Instruction
 from hloopt.targets import Target
 
-__all__ = ["Bound", "Comparison", "CostModel", "RunTime"]
+__all__ = ["Bound", "Comparison", "CostModel", "PairCostModel", "RunTime"]
 
 Bound: TypeAlias = Literal["compute", "memory", "launch"]
 
@@ -111,3 +111,28 @@ class CostModel(ABC):
     def grown(self, fusion: Instruction) -> None:
         """Producers have been moved into a fusion, in place of parameters; nothing else in it has changed."""
         self.forget(fusion)
+
+
+class PairCostModel(CostModel):
+    """A model that prices a producer in its user's kernel, pair by pair."""
+
+    @abstractmethod
+    def fused_run_time(
+        self, producer: Instruction, consumer: Instruction, *, multi_output: bool = False
+    ) -> RunTime:
+        """Of a producer in its user's kernel; ``multi_output``: the producer's results are written, too."""
+
+    def compare(
+        self,
+        producer: Instruction,
+        consumers: Sequence[Instruction],
+        *,
+        multi_output: bool = False,
+    ) -> Comparison:
+        """A producer as it is, and fused into each of some of its users, a copy each, in microseconds."""
+        unfused = self.launch_ns * (len(consumers) + 1) + self.run_time(producer).exec_ns
+        fused = self.launch_ns * len(consumers)
+        for consumer in consumers:
+            unfused += self.run_time(consumer).exec_ns
+            fused += self.fused_run_time(producer, consumer, multi_output=multi_output).exec_ns
+        return Comparison(unfused / 1000, fused / 1000)

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import ClassVar, Final
 
 from hloopt.analysis.cost import Cost, instruction_cost
 from hloopt.analysis.emitters.kind import has_kernel
-from hloopt.cost_models.model import Comparison, CostModel, RunTime
+from hloopt.cost_models.model import PairCostModel, RunTime
 from hloopt.cost_models.usage import UsageAnalysis, slots_of
 from hloopt.ir import Computation, Instruction
 from hloopt.targets.target import Target, Unit
@@ -20,7 +19,7 @@ _PRODUCTS: Final = ("dot", "convolution", "ragged-dot", "scaled-dot")
 _NOTHING: Final = RunTime(0, 0, 0, 0.0, 0.0, 0.0, 0.0)
 
 
-class Roofline(CostModel):
+class Roofline(PairCostModel):
     """A lower bound for any device: bytes and flops over its rates, whichever takes longer.
 
     A kernel reads and writes at the memory's bandwidth and computes at the rate for its element type, that of
@@ -74,21 +73,6 @@ class Roofline(CostModel):
         kernel = producer if product_of(producer) is not None else consumer
         flops = int(used * _flops(first)) + _flops(second)
         return self._time(flops, max(int(read), 0), written, kernel)
-
-    def compare(
-        self,
-        producer: Instruction,
-        consumers: Sequence[Instruction],
-        *,
-        multi_output: bool = False,
-    ) -> Comparison:
-        """A producer as it is, and fused into each of some of its users, a copy each, in microseconds."""
-        unfused = self.launch_ns * (len(consumers) + 1) + self.run_time(producer).exec_ns
-        fused = self.launch_ns * len(consumers)
-        for consumer in consumers:
-            unfused += self.run_time(consumer).exec_ns
-            fused += self.fused_run_time(producer, consumer, multi_output=multi_output).exec_ns
-        return Comparison(unfused / 1000, fused / 1000)
 
     def grown(self, fusion: Instruction) -> None:
         """Producers have been moved into a fusion, in place of parameters; nothing else in it has changed."""

@@ -36,7 +36,7 @@ from hloopt.cost_models.counting import Counting, narrow
 from hloopt.cost_models.cycles import cycles_of
 from hloopt.cost_models.device_times import DeviceTimes, ModelOptions
 from hloopt.cost_models.fused_loops import fused_loop_run_time
-from hloopt.cost_models.model import Comparison, CostModel, RunTime
+from hloopt.cost_models.model import PairCostModel, RunTime
 from hloopt.cost_models.usage import Usage, UsageAnalysis, slots_of
 from hloopt.ir import Instruction
 from hloopt.targets import Target
@@ -63,7 +63,7 @@ class BlockLevel(Protocol):
         """An instruction has changed, or is gone."""
 
 
-class Xla2026(CostModel):
+class Xla2026(PairCostModel):
     """XLA's model of 2026: launches, occupancy, two caches, uncoalesced reads, measured clock cycles.
 
     Raises ``ValueError`` for a device that has no blocks and threads.
@@ -113,21 +113,6 @@ class Xla2026(CostModel):
     def pair_kind(self, producer: Instruction, consumer: Instruction) -> Kind:
         """What kind of kernel a producer would make with its user."""
         return self.kernels.pair(producer, consumer).kind
-
-    def compare(
-        self,
-        producer: Instruction,
-        consumers: Sequence[Instruction],
-        *,
-        multi_output: bool = False,
-    ) -> Comparison:
-        """A producer as it is, and fused into each of some of its users, a copy each, in microseconds."""
-        unfused = self.launch_ns * (len(consumers) + 1) + self.run_time(producer).exec_ns
-        fused = self.launch_ns * len(consumers)
-        for consumer in consumers:
-            unfused += self.run_time(consumer).exec_ns
-            fused += self.fused_run_time(producer, consumer, multi_output=multi_output).exec_ns
-        return Comparison(unfused / 1000, fused / 1000)
 
     def forget(self, instruction: Instruction) -> None:
         """An instruction has changed, or is gone."""
