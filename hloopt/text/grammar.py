@@ -1,4 +1,4 @@
-"""The grammar: finds ``grammar/hlo.lark``, builds the LALR parser, reads parts of a text with it."""
+"""The grammar: finds ``grammar/hlo.lark``, loads or makes the LALR parser, reads parts of a text with it."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from lark import Lark
 from lark.exceptions import UnexpectedInput
 
 from hloopt.errors import HlooptError
 from hloopt.text import tables
 from hloopt.text.hints import explain
+from hloopt.text.lalr import Parser
 from hloopt.text.syntax import Syntax
 from hloopt.types import Shape
 
@@ -81,28 +81,23 @@ def _syntax() -> Syntax:
 
 
 @cache
-def _lark() -> Lark:
-    options: dict[str, Any] = {"transformer": _syntax()}
+def _parser() -> Parser:
     path = tables.path(grammar_folder(), STARTS)
-    lark = tables.load(path, options)
-    if lark is None:
-        lark = Lark.open(
-            str(grammar_folder() / "hlo.lark"),
-            parser="lalr",
-            start=list(STARTS),
-            maybe_placeholders=False,
-            **options,
-        )
-        tables.save(path, lark)
-    return lark
+    found = tables.load(path)
+    if found is None:
+        from hloopt.text.lalr_build import build
+
+        found = build(grammar_folder() / "hlo.lark", STARTS)
+        tables.save(path, found)
+    return Parser(found, _syntax())
 
 
 def read(start: str, text: str) -> Any:
     """Read ``text`` as ``start``, one of ``STARTS``; raises ``Problem``."""
     try:
-        return _lark().parse(text, start)
+        return _parser().parse(text, start)
     except UnexpectedInput as error:
-        raise explain(error, text, start, _lark()) from None
+        raise explain(error, text, start, _parser()) from None
 
 
 def shape_of(text: str) -> Shape:
@@ -123,7 +118,7 @@ def pattern(*terminals: str) -> re.Pattern[str]:
 
 def _terminal(name: str) -> str:
     """A terminal's regular expression; one that a file imports has that file's name in front."""
-    for terminal in _lark().terminals:
+    for terminal in _parser().terminals:
         if terminal.name == name or terminal.name.endswith(f"__{name}"):
             return str(terminal.pattern.to_regexp())
     raise KeyError(name)

@@ -7,12 +7,12 @@ from collections.abc import Iterable
 from difflib import get_close_matches
 from typing import Any
 
-from lark import Lark
 from lark.exceptions import UnexpectedInput, UnexpectedToken
 from lark.lexer import PatternStr
 from lark.parsers.lalr_analysis import Shift
 
 from hloopt.text.characters import odd_character
+from hloopt.text.lalr import Parser
 from hloopt.text.problem import Expected, Problem
 
 __all__ = ["PHRASES", "did_you_mean", "explain", "first_unclosed", "found_at", "type_meant"]
@@ -130,10 +130,10 @@ def type_meant(name: str, known: Iterable[str]) -> str:
     return f"; did you mean {meant!r}?" if meant else did_you_mean(name, known)
 
 
-def explain(error: UnexpectedInput, text: str, start: str, lark: Lark) -> Problem:
+def explain(error: UnexpectedInput, text: str, start: str, parser: Parser) -> Problem:
     """A ``Problem`` for what Lark found while it read ``text`` as ``start``."""
     at = error.pos_in_stream or 0
-    names = _acceptable(error.state, lark)
+    names = _acceptable(error.state, parser)
     if isinstance(error, UnexpectedToken) and error.token.type == "$END":
         at = len(text)
     at = _skip_blanks(text, at)
@@ -155,7 +155,7 @@ def explain(error: UnexpectedInput, text: str, start: str, lark: Lark) -> Proble
         return Expected(at, _WHOLE[start], found, width=width)
     if at == len(text):
         found = _ENDS.get(start, found)
-    words = _expected(names, start, lark)
+    words = _expected(names, start, parser)
     return Expected(min(at, len(text.rstrip())), words, found, width=width)
 
 
@@ -203,11 +203,11 @@ def _skip_blanks(text: str, at: int) -> int:
     return match.end()
 
 
-def _acceptable(state: Any, lark: Lark) -> set[str]:
+def _acceptable(state: Any, parser: Parser) -> set[str]:
     """The terminals that may come next: those the LALR automaton shifts, perhaps after reductions."""
     states = state.parse_conf.parse_table.states
     accepted = set()
-    for name in [*(terminal.name for terminal in lark.terminals), "$END"]:
+    for name in [*(terminal.name for terminal in parser.terminals), "$END"]:
         stack = list(state.state_stack)
         while (found := states[stack[-1]].get(name)) is not None:
             action, argument = found
@@ -308,10 +308,10 @@ _THINGS: tuple[tuple[set[str], str, set[str]], ...] = (
 )
 
 
-def _expected(names: set[str], start: str, lark: Lark) -> str:
+def _expected(names: set[str], start: str, parser: Parser) -> str:
     strings = {
         terminal.name: terminal.pattern.value
-        for terminal in lark.terminals
+        for terminal in parser.terminals
         if isinstance(terminal.pattern, PatternStr)
     }
     plain = {name if name.startswith("_") else name.rpartition("__")[2]: name for name in names}

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import lark
 import pytest
@@ -11,15 +14,18 @@ from hypothesis import strategies as st
 
 from hloopt.ops import OPS, Kind
 from hloopt.ops.attributes import COMMON_ATTRIBUTES
-from hloopt.text import attributes, grammar, hints, tables
+from hloopt.text import attributes, grammar, hints, lalr, tables
 from hloopt.text.grammar import pattern, read
+from hloopt.text.lalr import Parser
+from hloopt.text.lalr_build import build
 from hloopt.text.problem import Problem
+from hloopt.text.syntax import Syntax
 from hloopt.types import DTYPES, UNBOUNDED, ArrayShape, BufferShape, Layout, TupleShape
 
 
 def test_every_terminal_has_words() -> None:
     """An error message never shows the name of a terminal."""
-    parser = grammar._lark()
+    parser = grammar._parser()
     fixed = {t.name for t in parser.terminals if isinstance(t.pattern, lark.lexer.PatternStr)}
     ignored = {"SPACE"}
     names = {t.name.rpartition("__")[2] for t in parser.terminals if t.name not in fixed | ignored}
@@ -47,35 +53,106 @@ def test_the_grammar_is_found_beside_the_package() -> None:
     assert (grammar.grammar_folder() / "hlo.lark").is_file()
 
 
-def test_tables_survive_the_cache(tmp_path: Path) -> None:
+@pytest.fixture(scope="module")
+def built() -> tables.Tables:
+    """The tables as Lark makes them today."""
+    return build(grammar.grammar_folder() / "hlo.lark", grammar.STARTS)
+
+
+def test_tables_survive_the_cache(tmp_path: Path, built: tables.Tables) -> None:
     """A parser from the cache reads what a fresh one reads, and refuses what that refuses."""
     file = tmp_path / "deep" / "grammar.json"
-    options = {"transformer": grammar.Syntax(read)}
-    tables.save(file, grammar._lark())
-    loaded = tables.load(file, options)
-    assert loaded is not None
+    tables.save(file, built)
+    stored = tables.load(file)
+    assert stored is not None
+    assert json.dumps(stored) == json.dumps(built)
+    loaded = Parser(stored, Syntax(read))
     text = "(f32[2,3]{1,0:T(8,128)}, s32[])"
     assert loaded.parse(text, "shape") == read("shape", text)
     with pytest.raises(lark.exceptions.UnexpectedInput):
         loaded.parse("(f32[2", "shape")
 
 
+class _Trees(lark.Transformer[lark.Token, lark.Tree[lark.Token]]):
+    """Leaves rules as trees."""
+
+
+@pytest.fixture(scope="module")
+def whole() -> lark.Lark:
+    """Lark's own parser of the grammar."""
+    file = grammar.grammar_folder() / "hlo.lark"
+    return lark.Lark.open(
+        str(file), parser="lalr", start=list(grammar.STARTS), maybe_placeholders=False
+    )
+
+
+def test_our_parser_reads_what_larks_reads(
+    built: tables.Tables, whole: lark.Lark, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The same trees, tokens and places, while patterns are tried one by one and after."""
+    sample = (Path(__file__).parents[2] / "samples" / "conv_bias_relu.hlo").read_text()
+    body = "a = f32[2]{0} parameter(0) /* in */\n%b.1 = (f32[2], /*index=1*/s32[]) tuple(a, %c)"
+    texts = {"module": sample, "body": body, "head": "f32[2,<=3]{1,0:T(8)} add", "groups": "{{1}}"}
+    for tries in (10_000, 3, 0):
+        monkeypatch.setattr(lalr, "_TRIES", tries)
+        ours = Parser(built, _Trees())
+        for start, text in texts.items():
+            assert described(ours.parse(text, start)) == described(whole.parse(text, start))
+
+
+def described(tree: lark.Tree[lark.Token] | lark.Token) -> object:
+    """A tree with the places of its tokens."""
+    if isinstance(tree, lark.Token):
+        return tree.type, str(tree), tree.start_pos, tree.end_pos, tree.line, tree.end_column
+    return str(tree.data), [described(child) for child in tree.children]
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    st.text(alphabet="{}()[]\"'%,=:/*-0.aft<sT \n", max_size=20), st.sampled_from(grammar.STARTS)
+)
+def test_our_parser_refuses_what_larks_refuses(
+    built: tables.Tables, whole: lark.Lark, text: str, start: str
+) -> None:
+    """At the same place, for the same reason, expecting the same."""
+    assert outcome(Parser(built, _Trees()).parse, text, start) == outcome(whole.parse, text, start)
+
+
+def outcome(parse: Callable[[str, str], Any], text: str, start: str) -> object:
+    try:
+        return described(parse(text, start))
+    except lark.exceptions.UnexpectedCharacters as error:
+        return error.pos_in_stream, error.allowed
+    except lark.exceptions.UnexpectedToken as error:
+        return error.pos_in_stream, error.token.type, str(error.token), error.expected
+
+
+def test_only_what_is_met_is_made(built: tables.Tables) -> None:
+    """A short text leaves most states and nearly all patterns unmade."""
+    parser = Parser(built, Syntax(read))
+    parser.parse("ENTRY e { ROOT p = f32[] parameter(0) }", "module")
+    assert len(parser._lexer._expressions) < len(built.terminals) / 4
+    assert len(parser._parser.parse_table.states) < len(built.rows) / 10
+
+
 @pytest.mark.parametrize("content", [b"", b"{}", b'x\n{"data": {}, "memo": {}}', b"\xff\n"])
-def test_a_damaged_cache_is_ignored(tmp_path: Path, content: bytes) -> None:
+def test_a_damaged_cache_is_ignored(tmp_path: Path, content: bytes, built: tables.Tables) -> None:
     """It is built again instead."""
     file = tmp_path / "grammar.json"
     file.write_bytes(content)
-    assert tables.load(file, {}) is None
-    tables.save(file, grammar._lark())
+    assert tables.load(file) is None
+    tables.save(file, built)
     file.write_bytes(file.read_bytes()[:-1])
-    assert tables.load(file, {}) is None
+    assert tables.load(file) is None
 
 
-def test_a_folder_that_cannot_be_written_costs_only_time(tmp_path: Path) -> None:
+def test_a_folder_that_cannot_be_written_costs_only_time(
+    tmp_path: Path, built: tables.Tables
+) -> None:
     """Saving into the place of a file does nothing."""
     (tmp_path / "file").write_text("")
-    tables.save(tmp_path / "file" / "grammar.json", grammar._lark())
-    assert tables.load(tmp_path / "file" / "grammar.json", {}) is None
+    tables.save(tmp_path / "file" / "grammar.json", built)
+    assert tables.load(tmp_path / "file" / "grammar.json") is None
 
 
 def test_the_cache_is_named_after_what_it_depends_on(tmp_path: Path) -> None:
