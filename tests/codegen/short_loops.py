@@ -12,7 +12,7 @@ from hloopt.fusion.loop_wrap import wrap_loop
 from hloopt.ir import Instruction
 from hloopt.targets import find_target
 
-__all__ = ["fused", "looped", "only_loop", "program", "way_of"]
+__all__ = ["fused", "looped", "network", "only_loop", "program", "way_of"]
 
 TARGET = find_target("h200")
 
@@ -104,3 +104,19 @@ def looped(source: str, function: str = "") -> str:
     """The functions of a source whose names end in ``function``, device code left out."""
     found = source.split('extern "C"')[1:]
     return "".join(f'extern "C"{one}' for one in found if f"{function}(" in one.split("\n")[0])
+
+
+def network(units: int, hidden: int) -> str:
+    """A loop in which a small network of two hidden layers moves each unit."""
+    h, n = hidden, units
+    return program(
+        {"x": f"f32[{n},4]", "w0": f"f32[4,{h}]", "w1": f"f32[{h},{h}]", "w2": f"f32[{h},4]"},
+        f"""
+  a = f32[{n},{h}] dot(x, w0), lhs_contracting_dims={{1}}, rhs_contracting_dims={{0}}
+  ta = f32[{n},{h}] tanh(a)
+  b = f32[{n},{h}] dot(ta, w1), lhs_contracting_dims={{1}}, rhs_contracting_dims={{0}}
+  tb = f32[{n},{h}] tanh(b)
+  x1 = f32[{n},4] dot(tb, w2), lhs_contracting_dims={{1}}, rhs_contracting_dims={{0}}""",
+        "x1, w0, w1, w2",
+        trips=3,
+    )
