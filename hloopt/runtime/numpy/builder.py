@@ -7,12 +7,13 @@ dimensions of an array therefore agree with those of its value, counted from the
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
 
 from hloopt.interpret.context import Context
+from hloopt.ir import Instruction
 from hloopt.runtime.numpy.plan import Dims, Line
 from hloopt.runtime.numpy.values import Slots, leaf_slots
 from hloopt.types import ArrayShape, Shape, TupleShape, leaves
@@ -71,6 +72,11 @@ class Builder:
                 array = leaf if isinstance(leaf, ArrayShape) else leaf.element
                 found.append(self.full(slot, array.dims))
         return tuple(found)
+
+    def full_operands(self, instruction: Instruction, operands: Sequence[int]) -> tuple[int, ...]:
+        """The slots of an instruction's operands, which are arrays, stretched to their shapes."""
+        pairs = zip(operands, instruction.operands, strict=True)
+        return tuple(self.full(slot, operand.array.dims) for slot, operand in pairs)
 
     def aligned(self, slot: int, rank: int) -> int:
         """The slot with an array of ``rank`` dimensions, the first ones of size 1."""

@@ -13,11 +13,12 @@ from hloopt.interpret.tiling import is_tiled, order
 from hloopt.ir import Instruction
 from hloopt.runtime.numpy.builder import Builder
 from hloopt.runtime.numpy.plan import Dims
+from hloopt.runtime.numpy.values import Slots
 from hloopt.types import ArrayShape
 
 __all__ = ["EMITTERS", "Emitter"]
 
-Emitter = Callable[[Builder, Instruction, Sequence[int]], "int | None"]
+Emitter = Callable[[Builder, Instruction, Sequence[int]], "Slots | None"]
 """Adds an instruction whose operands are arrays; None leaves it to its evaluator."""
 
 

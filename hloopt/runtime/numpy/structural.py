@@ -1,4 +1,4 @@
-"""Products, reductions and slices at computed places, planned when the line is made."""
+"""Products and slices at computed places, planned when the line is made."""
 
 from __future__ import annotations
 
@@ -9,8 +9,6 @@ from typing import Any
 import numpy as np
 
 from hloopt.interpret.context import Context
-from hloopt.interpret.reduction import extremum
-from hloopt.interpret.regions import combiner
 from hloopt.ir import Instruction
 from hloopt.kernels.families.cpu import blas_problem
 from hloopt.runtime.numpy.builder import Builder
@@ -82,25 +80,6 @@ def _widening(kind: DType, context: Context) -> Function:
     return _same if context.carrier(kind) == wide else lambda x: x.astype(wide)
 
 
-def _reduce(builder: Builder, instruction: Instruction, operands: Sequence[int]) -> int | None:
-    """The largest or smallest float, of operands as they are."""
-    if len(operands) != 2:
-        return None
-    kind = instruction.array.dtype
-    name = combiner(instruction.attributes["to_apply"])
-    carrier = builder.context.carrier(kind)
-    if name not in ("maximum", "minimum") or not kind.is_float or carrier != kind.compute:
-        return None
-    axes = tuple(instruction.attributes["dimensions"])
-    largest = name == "maximum"
-
-    def reduce(array: Any, init: Any) -> Any:
-        return extremum(array, init, axes, largest=largest)
-
-    out = builder.line.slot(carrier, instruction.array.dims)
-    return builder.line.step(reduce, _full(builder, instruction, operands), out)
-
-
 def _starts(indices: Sequence[Instruction]) -> Function:
     """One scalar a dimension; the older form has them all in one vector."""
     vector = len(indices) == 1 and indices[0].array.rank == 1
@@ -167,5 +146,4 @@ EMITTERS: Mapping[str, Emitter] = {
     "dot": _dot,
     "dynamic-slice": _dynamic_slice,
     "dynamic-update-slice": _dynamic_update_slice,
-    "reduce": _reduce,
 }
