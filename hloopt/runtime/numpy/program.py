@@ -22,7 +22,14 @@ from hloopt.interpret.values import flatten_results, parameter_values
 from hloopt.ir import Computation, Instruction, Module
 from hloopt.ir.walk import execution_order, has_side_effect
 from hloopt.runtime.kernels import is_kernel, module_kernels
-from hloopt.runtime.numpy import movement, padding, reduction, reinterpreting, structural
+from hloopt.runtime.numpy import (
+    gathering,
+    movement,
+    padding,
+    reduction,
+    reinterpreting,
+    structural,
+)
 from hloopt.runtime.numpy.builder import Builder
 from hloopt.runtime.numpy.elementwise import elementwise
 from hloopt.runtime.numpy.loop_blocks import BlockedLoop, CompiledLoop
@@ -38,6 +45,7 @@ __all__ = ["NumpyProgram"]
 
 _PASSED_ON = frozenset({"add-dependency", "domain", "opt-barrier"})
 _EMITTERS = {
+    **gathering.EMITTERS,
     **movement.EMITTERS,
     **padding.EMITTERS,
     **reduction.EMITTERS,
