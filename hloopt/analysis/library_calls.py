@@ -10,7 +10,6 @@ from collections.abc import Callable
 from math import prod
 
 from hloopt.analysis.windows import valid_multiply_adds, window_dims
-from hloopt.interpret import cublas, cudnn
 from hloopt.interpret.library_calls import config, dot_dims, result_shape
 from hloopt.ir import Instruction
 from hloopt.types import ArrayShape, TupleShape
@@ -22,7 +21,7 @@ def library_flops(instruction: Instruction) -> int:
     """Multiplications and additions of a custom call; 0 for other targets and for unclear calls."""
     name = str(instruction.attributes.get("custom_call_target"))
     rule = _RULES.get(name)
-    if rule is None or _CHECKS[name](instruction) is not None:
+    if rule is None or _problem(name, instruction) is not None:
         return 0
     return rule(instruction)
 
@@ -86,4 +85,8 @@ _RULES: dict[str, Callable[[Instruction], int]] = {
     **dict.fromkeys(_ROLES, _convolution),
 }
 
-_CHECKS = {**cublas.CHECKS, **cudnn.CHECKS}
+
+def _problem(name: str, instruction: Instruction) -> str | None:
+    from hloopt.interpret import cublas, cudnn
+
+    return (cudnn.CHECKS if name in _ROLES else cublas.CHECKS)[name](instruction)

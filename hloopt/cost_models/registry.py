@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Callable, Mapping
-from importlib.metadata import entry_points
 from types import MappingProxyType
 from typing import Final
 
@@ -32,6 +31,8 @@ _OWN: Final[Mapping[str, tuple[str, str]]] = MappingProxyType({
 
 def model_names() -> tuple[str, ...]:
     """The names of all models; nothing is imported."""
+    from importlib.metadata import entry_points
+
     installed = {entry.name for entry in entry_points(group=GROUP)}
     return (*_OWN, *sorted(installed - _OWN.keys()))
 
@@ -42,6 +43,8 @@ def find_model(name: str) -> type[CostModel]:
     Raises ``UsageError`` with the nearest name where there is none, and naming the entry point that cannot be
     loaded or gives something else.
     """
+    from importlib.metadata import entry_points
+
     if name in _OWN:
         module, attribute = _OWN[name]
         own: type[CostModel] = getattr(importlib.import_module(module), attribute)

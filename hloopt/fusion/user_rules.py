@@ -19,7 +19,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
-from importlib.metadata import entry_points
 from typing import Any, TypeAlias
 
 from hloopt.errors import UsageError
@@ -90,12 +89,16 @@ def rule_of(function: FusionRule) -> UserRule:
 
 def rule_names() -> tuple[str, ...]:
     """The names of the installed rules; nothing is imported."""
+    from importlib.metadata import entry_points
+
     return tuple(sorted({entry.name for entry in entry_points(group=GROUP)}))
 
 
 @cache
 def installed_rules() -> tuple[UserRule, ...]:
     """All installed rules.  Raises ``UsageError`` for one that cannot be loaded, or is no function."""
+    from importlib.metadata import entry_points
+
     found = []
     for entry in sorted(entry_points(group=GROUP), key=lambda entry: entry.name):
         where = f"the entry point '{entry.name}' of {GROUP}"

@@ -10,43 +10,19 @@ of that name.  ``reduce-precision`` always rounds: that is what it is for.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
 
 from hloopt.errors import EvaluationError, UsageError
-from hloopt.interpret import (
-    bitcast,
-    collective,
-    control,
-    convolution,
-    custom_calls,
-    distributions,
-    dynamic,
-    elementwise,
-    feeds,
-    fft,
-    indexing,
-    linalg,
-    linear,
-    movement,
-    normalization,
-    ragged,
-    random,
-    reduction,
-    scan,
-    sort,
-    tuples,
-    window,
-)
-from hloopt.interpret.collective_checks import check_among
-from hloopt.interpret.context import Check, Context, Evaluator, Value
+from hloopt.interpret import dynamic
+from hloopt.interpret.context import Context, Evaluator, Value
+from hloopt.interpret.families import CHECKS, COLLECTIVES, EVALUATORS
 from hloopt.interpret.host import Host
 from hloopt.interpret.interpreter import Interpreter
 from hloopt.interpret.participants import Participant, Participants
 from hloopt.interpret.progress import Progress
-from hloopt.interpret.shards import check_shards, is_boundary
 from hloopt.interpret.values import flatten_results, parameter_values
 from hloopt.ir import Computation, Instruction, Module
 from hloopt.ir.walk import called_computations
@@ -68,35 +44,6 @@ __all__ = [
     "tells_participants_apart",
 ]
 
-_FAMILIES = (
-    elementwise,
-    movement,
-    indexing,
-    reduction,
-    scan,
-    window,
-    normalization,
-    linear,
-    convolution,
-    ragged,
-    bitcast,
-    collective,
-    control,
-    custom_calls,
-    feeds,
-    fft,
-    linalg,
-    random,
-    distributions,
-    sort,
-    tuples,
-)
-EVALUATORS: Mapping[str, Evaluator] = {
-    opcode: evaluator for family in _FAMILIES for opcode, evaluator in family.EVALUATORS.items()
-}
-_CHECKS: Mapping[str, Check] = {
-    opcode: check for family in _FAMILIES for opcode, check in getattr(family, "CHECKS", {}).items()
-}
 # Each has a thread and inputs of its own; a header may ask for any number.
 _MOST_PARTICIPANTS = 1 << 16
 # Run by the interpreter itself.
@@ -210,8 +157,7 @@ def tells_participants_apart(module: Module) -> bool:
     number, a transfer between devices, its part of an array.
     """
     return any(
-        instruction.opcode in collective.CHECKS
-        and not instruction.attributes.get("is_host_transfer")
+        instruction.opcode in COLLECTIVES and not instruction.attributes.get("is_host_transfer")
         for computation in _reached(module.entry)
         for instruction in computation
     )
@@ -263,11 +209,14 @@ def _obstacle(instruction: Instruction, replicas: int, partitions: int) -> str |
     if reason is not None:
         return reason
     if replicas * partitions > 1:
-        if opcode in collective.CHECKS:
+        from hloopt.interpret.collective_checks import check_among
+        from hloopt.interpret.shards import check_shards, is_boundary
+
+        if opcode in COLLECTIVES:
             return check_among(instruction, replicas, partitions)
         if is_boundary(instruction):
             return check_shards(instruction, partitions)
-    check = _CHECKS.get(opcode)
+    check = CHECKS.get(opcode)
     return check(instruction) if check is not None else None
 
 

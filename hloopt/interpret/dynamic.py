@@ -9,10 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from hloopt.interpret import bounded, plugins
 from hloopt.interpret.context import Check, Context, Evaluator, Value
 from hloopt.interpret.control import branches
-from hloopt.interpret.custom_calls import MARKERS
 from hloopt.interpret.reshaping import ambiguous
 from hloopt.interpret.sizes import aligned, checked, drops_marks, is_dynamic, marks, ties
 from hloopt.ir import Instruction
@@ -35,6 +33,8 @@ def evaluator(instruction: Instruction, evaluate: Evaluator) -> Evaluator:
     """What evaluates an instruction: ``evaluate`` itself, unless a dimension is dynamic."""
     if not is_dynamic(instruction) or instruction.op.family == "async":
         return evaluate
+    from hloopt.interpret import bounded
+
     run = bounded.EVALUATORS.get(instruction.opcode, evaluate)
     guard = bounded.GUARDS.get(instruction.opcode)
     tied = ties(instruction)
@@ -149,13 +149,14 @@ def _check_scatter(instruction: Instruction) -> str | None:
 
 
 def _check_custom_call(instruction: Instruction) -> str | None:
+    from hloopt.interpret import plugins
+    from hloopt.interpret.custom_calls import MARKERS
+
     target = str(instruction.attributes["custom_call_target"])
-    if target in _TARGETS or plugins.named(target) is not None:
+    if target in (*MARKERS, "PadToStatic", "SliceToDynamic") or plugins.named(target) is not None:
         return None
     return f"custom call to {target} of dynamic dimensions has no evaluation"
 
-
-_TARGETS = frozenset({*MARKERS, "PadToStatic", "SliceToDynamic"})
 
 _CHECKS: Mapping[str, Check] = {
     "convolution": _check_convolution,

@@ -7,6 +7,7 @@ recursion per instruction, only per called computation.
 
 from __future__ import annotations
 
+from collections import ChainMap
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
@@ -78,8 +79,8 @@ class Interpreter(Context):
     ) -> None:
         super().__init__(excess_precision=excess_precision)
         self._module = module
-        self._table = {**evaluators, "constant": _constant}
-        self._lifted_table = {**self._table, **LIFTED}
+        self._table = ChainMap({"constant": _constant}, evaluators)  # type: ignore[arg-type]
+        self._lifted_table = ChainMap(LIFTED, *self._table.maps)  # type: ignore[arg-type]
         self._plans: dict[Computation, _Plan] = {}
         self._lifted_plans: dict[Computation, _Plan | None] = {}
 

@@ -16,7 +16,6 @@ import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cache
-from importlib.metadata import entry_points
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, TypeAlias
@@ -96,6 +95,8 @@ def named(target: str) -> Function | None:
 
 @cache
 def _installed(target: str) -> Function | None:
+    from importlib.metadata import entry_points
+
     for entry in entry_points(group=GROUP, name=target):
         try:
             found: Function = entry.load()

@@ -45,7 +45,6 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Sequence
 from functools import cache
-from importlib.metadata import entry_points
 from typing import Any, Final, TypeAlias
 
 from hloopt.errors import HlooptError, UsageError
@@ -84,6 +83,8 @@ def installed() -> tuple[Kernel, ...]:
 
     Raises ``UsageError`` naming the entry point that cannot be loaded or gives no kernel of its name.
     """
+    from importlib.metadata import entry_points
+
     found = []
     for entry in sorted(entry_points(group=GROUP), key=lambda entry: entry.name):
         owner = entry.dist.name if entry.dist is not None else "unknown package"
@@ -94,6 +95,8 @@ def installed() -> tuple[Kernel, ...]:
 
 @cache
 def _installed(name: str, value: str, where: str, owner: str) -> Kernel:
+    from importlib.metadata import entry_points
+
     for entry in entry_points(group=GROUP, name=name):
         if entry.value == value:
             try:

@@ -16,13 +16,15 @@ import sys
 import typing
 from collections.abc import Collection, Mapping
 from functools import cache
-from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from hloopt.errors import UsageError
 from hloopt.rewrite.pass_ import Pass
 from hloopt.rewrite.spec import check_options
+
+if TYPE_CHECKING:
+    from importlib.metadata import EntryPoint
 
 __all__ = [
     "GROUP",
@@ -44,6 +46,8 @@ _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_-]*")
 
 def installed_names() -> tuple[str, ...]:
     """The names of the passes of installed distributions; nothing is imported."""
+    from importlib.metadata import entry_points
+
     return tuple(sorted({entry.name for entry in entry_points(group=GROUP)}))
 
 
@@ -54,6 +58,8 @@ def installed(name: str) -> type[Pass] | None:
     Raises ``UsageError`` naming the entry point when it cannot be loaded or is no pass of that name, and
     when there are several.
     """
+    from importlib.metadata import entry_points
+
     found = tuple(entry_points(group=GROUP, name=name))
     if not found:
         return None

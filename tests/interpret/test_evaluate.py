@@ -1,14 +1,26 @@
 """Evaluation of whole modules: inputs, results, what is refused, precision modes."""
 
 import weakref
+from importlib import import_module
+from pkgutil import iter_modules
 
 import ml_dtypes
 import numpy as np
 import pytest
 
 import hloopt
+from hloopt import interpret
 from hloopt.errors import EvaluationError, UnsupportedError
-from hloopt.interpret import EVALUATORS, evaluate_module, has_evaluation, supported
+from hloopt.interpret import (
+    EVALUATORS,
+    collective,
+    elementwise,
+    evaluate_module,
+    has_evaluation,
+    movement,
+    supported,
+)
+from hloopt.interpret.families import CHECKED, EVALUATED
 from hloopt.ops import OPS
 
 BF16 = ml_dtypes.bfloat16
@@ -220,3 +232,29 @@ def test_a_chain_of_calls_and_a_long_computation_need_no_deep_stack():
     lines += [f"p{k} = s32[] add(p{k - 1}, one)" for k in range(1, 20_000)]
     lines[-1] = "ROOT " + lines[-1]
     assert run("ENTRY e {\n" + "\n".join(lines) + "\n}", np.int32(0))[0] == 19_999
+
+
+@pytest.mark.parametrize(("table", "families"), [("EVALUATORS", EVALUATED), ("CHECKS", CHECKED)])
+def test_the_modules_of_opcodes_are_those_that_have_them(table, families):
+    """The lists that say what to load name all that the modules of the room hold, and nothing else."""
+    listed = {family: set(opcodes.split()) for family, opcodes in families.items()}
+    held = {
+        info.name: getattr(import_module(f"hloopt.interpret.{info.name}"), table, {}).keys()
+        & OPS.keys()
+        for info in iter_modules(interpret.__path__)
+        if info.name not in ("bounded", "elementwise", "families", "collective")
+    }
+    if table == "EVALUATORS":
+        held["collective"] = collective.EVALUATORS.keys()
+    assert listed == {family: opcodes for family, opcodes in held.items() if opcodes}
+
+
+def test_all_families_are_one_table():
+    """It holds what is listed and the elementwise ops; an unknown opcode is in none."""
+    listed = {opcode for opcodes in EVALUATED.values() for opcode in opcodes.split()}
+    assert set(EVALUATORS) == listed | elementwise.EVALUATORS.keys()
+    assert len(EVALUATORS) == len(list(EVALUATORS))
+    assert EVALUATORS["copy"] is movement.EVALUATORS["copy"]
+    assert EVALUATORS["add"] is elementwise.elementwise
+    with pytest.raises(KeyError):
+        EVALUATORS["outflow"]

@@ -141,7 +141,7 @@ def test_installed_functions_are_found_by_their_target(monkeypatch: pytest.Monke
         asked.append((group, name))
         return [Entry()] if name == "scaled" else []
 
-    monkeypatch.setattr(plugins, "entry_points", entry_points)
+    monkeypatch.setattr("importlib.metadata.entry_points", entry_points)
     results = hloopt.evaluate(hloopt.parse(TEXT), INPUTS)
     assert int(results[1]) == 7
     assert set(asked) == {("hloopt.custom_calls", "scaled")}
@@ -155,7 +155,7 @@ def test_a_broken_entry_point_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
         def load(self) -> Any:
             raise ImportError("no such thing")
 
-    monkeypatch.setattr(plugins, "entry_points", lambda group, name: [Entry()])
+    monkeypatch.setattr("importlib.metadata.entry_points", lambda group, name: [Entry()])
     with pytest.raises(UsageError, match=r"'scaled' of hloopt\.custom_calls cannot be loaded: Imp"):
         hloopt.evaluate(hloopt.parse(TEXT), INPUTS)
     plugins._installed.cache_clear()

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache
-from importlib.metadata import entry_points
 from typing import Any, Final, TypeAlias
 
 from hloopt.errors import UsageError
@@ -60,6 +59,8 @@ _LOADED: dict[str, Selector] = {}
 
 def selectors() -> tuple[str, ...]:
     """The names of all selectors; nothing is imported."""
+    from importlib.metadata import entry_points
+
     installed = {entry.name for entry in entry_points(group=GROUP)}
     return (*_OWN, *sorted(installed - set(_OWN)))
 
@@ -80,6 +81,8 @@ def find_selector(name: str) -> Selector:
 
 @cache
 def _installed(name: str) -> Selector | None:
+    from importlib.metadata import entry_points
+
     for entry in entry_points(group=GROUP, name=name):
         try:
             found: Selector = entry.load()

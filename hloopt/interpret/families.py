@@ -1,0 +1,102 @@
+"""Which module of this room has the evaluator of which opcodes: it is loaded for the first of them.
+
+Nobody's program has all of them, and loading what it does not have takes longer than running it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from importlib import import_module
+from typing import Generic, TypeVar
+
+from hloopt.interpret import elementwise
+from hloopt.interpret.context import Check, Evaluator
+
+__all__ = ["CHECKED", "CHECKS", "COLLECTIVES", "EVALUATED", "EVALUATORS"]
+
+_Row = TypeVar("_Row", Evaluator, Check)
+
+EVALUATED = {
+    "bitcast": "bitcast bitcast-convert",
+    "collective": """
+        all-gather all-gather-done all-gather-start all-reduce all-reduce-done all-reduce-start all-to-all
+        collective-broadcast collective-permute collective-permute-done collective-permute-start
+        partition-id ragged-all-to-all reduce-scatter replica-id""",
+    "control": "async-done async-start async-update call conditional fusion while",
+    "convolution": "convolution",
+    "custom_calls": "custom-call",
+    "distributions": "rng",
+    "feeds": "infeed outfeed recv recv-done send send-done",
+    "fft": "fft",
+    "indexing": "dynamic-slice dynamic-update-slice gather scatter",
+    "linalg": "cholesky triangular-solve",
+    "linear": "dot",
+    "movement": "broadcast concatenate copy dynamic-reshape iota pad reshape reverse slice transpose",
+    "normalization": "batch-norm-grad batch-norm-inference batch-norm-training",
+    "ragged": "ragged-dot scaled-dot",
+    "random": "rng-bit-generator rng-get-and-update-state",
+    "reduction": "map reduce",
+    "scan": "scan",
+    "sort": "sort topk",
+    "tuples": """
+        add-dependency after-all copy-done copy-start domain get-dimension-size get-tuple-element
+        opt-barrier set-dimension-size tuple""",
+    "window": "reduce-window select-and-scatter",
+}
+"""Module -> the opcodes in its ``EVALUATORS``.  Those of ``elementwise`` are the table's own."""
+
+CHECKED = {
+    "bitcast": "bitcast",
+    "collective_checks": """
+        all-gather all-gather-start all-reduce all-reduce-start all-to-all collective-broadcast
+        collective-permute collective-permute-start partition-id ragged-all-to-all recv reduce-scatter
+        replica-id send""",
+    "control": "async-done async-start",
+    "convolution": "convolution",
+    "custom_calls": "custom-call",
+    "fft": "fft",
+    "linalg": "triangular-solve",
+    "linear": "dot",
+    "ragged": "ragged-dot scaled-dot",
+    "random": "rng-bit-generator",
+    "tuples": "set-dimension-size",
+}
+"""Module -> the opcodes in its ``CHECKS``."""
+
+
+class _ByFamily(Mapping[str, _Row], Generic[_Row]):
+    """A table under opcodes, put together from the tables of one name in several modules."""
+
+    def __init__(
+        self, table: str, families: Mapping[str, str], known: Mapping[str, _Row] | None = None
+    ) -> None:
+        self._table = table
+        self._family = {
+            opcode: family for family, opcodes in families.items() for opcode in opcodes.split()
+        }
+        self._known: dict[str, _Row] = {
+            opcode: row for opcode, row in (known or {}).items() if opcode not in self._family
+        }
+        self._opcodes = dict.fromkeys((*self._known, *self._family))
+
+    def __getitem__(self, opcode: str) -> _Row:
+        row = self._known.get(opcode)
+        if row is None:
+            module = import_module(f"hloopt.interpret.{self._family[opcode]}")
+            row = self._known[opcode] = getattr(module, self._table)[opcode]
+        return row
+
+    def __contains__(self, opcode: object) -> bool:
+        return opcode in self._opcodes
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._opcodes)
+
+    def __len__(self) -> int:
+        return len(self._opcodes)
+
+
+EVALUATORS: Mapping[str, Evaluator] = _ByFamily("EVALUATORS", EVALUATED, elementwise.EVALUATORS)
+CHECKS: Mapping[str, Check] = _ByFamily("CHECKS", CHECKED)
+COLLECTIVES = frozenset(CHECKED["collective_checks"].split())
+"""What is not the same for each participant."""
