@@ -28,6 +28,7 @@ from hloopt.runtime.numpy import (
     padding,
     reduction,
     reinterpreting,
+    scattering,
     structural,
 )
 from hloopt.runtime.numpy.builder import Builder
@@ -50,6 +51,7 @@ _EMITTERS = {
     **padding.EMITTERS,
     **reduction.EMITTERS,
     **reinterpreting.EMITTERS,
+    **scattering.EMITTERS,
     **structural.EMITTERS,
 }
 # A called computation of more instructions is inlined where it has one caller only.
@@ -60,7 +62,8 @@ class NumpyProgram(Program):
     """Every computation compiled once; see ``plan`` for the form.
 
     ``loops`` says of each fused loop, by its name, in which blocks it runs, or why whole; ``blocking``
-    what blocks are worth while.
+    what blocks are worth while.  ``exact`` has functions of f32 computed as the interpreter does, which errs
+    less and takes longer (``quick_math``).
 
     Raises ``UnsupportedError`` for the first instruction that cannot be run.
     """
@@ -73,6 +76,7 @@ class NumpyProgram(Program):
         replicas: int = 1,
         partitions: int = 1,
         blocking: Blocking | None = None,
+        exact: bool = False,
     ) -> None:
         supported(module, replicas, partitions)
         self._module = module
@@ -85,6 +89,7 @@ class NumpyProgram(Program):
             self._launches,
             excess_precision=excess_precision,
             blocking=blocking or Blocking(),
+            exact=exact,
         )
         self.loops = self._compiler.loops
         with np.errstate(all="ignore"):
@@ -146,9 +151,16 @@ class _Compiler(Interpreter):
     """Compiles computations, and is the context in which evaluators run the regions they apply."""
 
     def __init__(
-        self, module: Module, launches: list[int], *, excess_precision: bool, blocking: Blocking
+        self,
+        module: Module,
+        launches: list[int],
+        *,
+        excess_precision: bool,
+        blocking: Blocking,
+        exact: bool = False,
     ) -> None:
         super().__init__(module, EVALUATORS, excess_precision=excess_precision)
+        self.exact = exact
         self._launches = launches
         self._blocking = blocking
         self.loops: dict[str, str] = {}
