@@ -47,9 +47,12 @@ class Context(ABC):
     """The state of one evaluation of a module.
 
     ``excess_precision`` is the named mode in which bf16 and f16 chains keep float32.  ``memory``
-    holds what outlives one instruction, by keys of its owners' choice.  ``participant`` is who
+    holds what outlives one instruction, by keys of its owners' choice.  ``exact`` says that functions of f32
+    are computed in f64 and rounded once, as an executor need not do.  ``participant`` is who
     evaluates: the only participant, or one of several; ``host`` is what it talks to.
     """
+
+    exact = True
 
     def __init__(self, *, excess_precision: bool = False) -> None:
         self.excess_precision = excess_precision

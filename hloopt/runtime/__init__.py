@@ -24,20 +24,27 @@ def compile_module(
     excess_precision: bool = False,
     replicas: int = 1,
     partitions: int = 1,
+    exact: bool = False,
     options: DeviceOptions | None = None,
 ) -> Program:
     """Make a module executable on ``device``, by one participant or ``replicas * partitions`` of them.
 
-    ``options`` are for ``gpu`` and ``emulator``, which run one participant and round strictly.  Raises
-    ``UnsupportedError`` for the first instruction that cannot be run, before anything runs; ``DeviceError``
-    for a device that is not there; ``UsageError`` for an unknown name, and for what a device does not do.
+    ``exact`` has ``cpu`` compute functions of f32 as the interpreter does, correctly rounded, where it else
+    errs by up to 4 units in the last place; other devices have functions of their own.  ``options`` are for
+    ``gpu`` and ``emulator``, which run one participant and round strictly.  Raises ``UnsupportedError`` for the
+    first instruction that cannot be run, before anything runs; ``DeviceError`` for a device that is not there;
+    ``UsageError`` for an unknown name, and for what a device does not do.
     """
     check_device(device)
     if device == "cpu":
         from hloopt.runtime.numpy.program import NumpyProgram
 
         return NumpyProgram(
-            module, excess_precision=excess_precision, replicas=replicas, partitions=partitions
+            module,
+            excess_precision=excess_precision,
+            replicas=replicas,
+            partitions=partitions,
+            exact=exact,
         )
     check_device_takes(device, replicas * partitions, excess_precision=excess_precision)
     if device == "native":

@@ -31,7 +31,7 @@ def agree(text: str, *, excess_precision: bool = False) -> NumpyProgram:
     inputs = generate(module, 3)
     before = [array.tobytes() for array in inputs]
     wanted = hloopt.evaluate(module, inputs, excess_precision=excess_precision)
-    program = hloopt.compile(module, excess_precision=excess_precision)
+    program = hloopt.compile(module, excess_precision=excess_precision, exact=True)
     assert isinstance(program, NumpyProgram)
     for _ in range(2):
         got = program.run(inputs)
@@ -370,7 +370,7 @@ def test_edge_values_agree_bit_for_bit(opcode: str, constant: str) -> None:
         f"HloModule m\nENTRY e {{\n e = f32[12] constant({EDGES})\n {other}\n"
         f" a = f32[12,12] broadcast(e), dimensions={{0}}\n ROOT r = f32[12,12] {opcode}(a, b)\n}}\n"
     )
-    (got,) = hloopt.compile(module).run([])
+    (got,) = hloopt.compile(module, exact=True).run([])
     (want,) = hloopt.evaluate(module, [])
     np.testing.assert_array_equal(got, want)
     assert (np.signbit(got) == np.signbit(want))[~np.isnan(want)].all()

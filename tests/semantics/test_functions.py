@@ -1,7 +1,8 @@
 """Functions of real numbers against mpmath.
 
 f64 results are within two units in the last place of the true value; f32 results are the true value, but
-for a relative error of 2^-50, rounded; those of narrower types are that rounded again.
+for a relative error of 2^-50, rounded; those of narrower types are that rounded again.  The executor's f32
+functions may be off by ``MOST_ULP`` units in the last place.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from formats import FORMATS, array_of, numbers, rounded, width
+from hloopt.runtime.numpy.quick_math import MOST_ULP
 from several import module
 from statement import assert_same, evaluate
 
@@ -176,6 +178,18 @@ def allowed(name: str, truth: Fraction | float) -> set[str]:
     return {repr(value) for value in found}
 
 
+def is_near(who: str, name: str, value: float, truth: Fraction | float) -> bool:
+    """Whether a result is one that is allowed; the executor's f32 functions may be off by ``MOST_ULP``."""
+    if repr(value) in allowed(name, truth):
+        return True
+    if who != "executor" or name == "f64" or isinstance(truth, float):
+        return False
+    size = min(abs(rounded("f32", truth)), float(FORMATS["f32"].greatest))
+    slack = Fraction(MOST_ULP * 2.0 ** max(math.frexp(size)[1] - 24, -149))
+    low, high = (rounded(name, rounded("f32", truth + side)) for side in (-slack, slack))
+    return low <= value <= high
+
+
 def hold(
     name: str, calls: list[tuple[str, Callable[..., Any]]], operands: list[list[float]]
 ) -> None:
@@ -187,10 +201,9 @@ def hold(
     for who, results in zip(("interpreter", "executor"), evaluate(text, given_), strict=True):
         for (call, _), found, wanted in zip(calls, results, truths, strict=True):
             for at, (value, truth) in enumerate(zip(numbers(name, found), wanted, strict=True)):
-                good = allowed(name, truth)
                 xs = [values[at] for values in operands]
-                assert repr(value) in good, (
-                    f"{who}: {call} of {xs} in {name} is {value}, not {good}"
+                assert is_near(who, name, value, truth), (
+                    f"{who}: {call} of {xs} in {name} is {value}, not {allowed(name, truth)}"
                 )
 
 
@@ -310,11 +323,12 @@ def test_a_constant_exponent_is_as_good_as_any(name: str, exponent: float) -> No
         calls += [(f"{name}[1]", f"slice(p{side}), slice={{[{at}:{at + 1}]}}") for side in (0, 1)]
         calls.append((f"{name}[1]", f"power(r{first}, r{first + 1})"))
     inputs = [array_of(name, values), array_of(name, [exponent] * size)]
-    for results in evaluate(module([f"{name}[{size}]"] * 2, calls), inputs):
+    both = evaluate(module([f"{name}[{size}]"] * 2, calls), inputs)
+    for who, results in zip(("interpreter", "executor"), both, strict=True):
         assert_same(results[2], results[3], "a constant exponent")
         assert_same(np.concatenate(results[6::3]), results[3], "one base at a time")
         for value, found in zip(values, numbers(name, results[2]), strict=True):
-            assert repr(found) in allowed(name, exact(power(value, exponent))), value
+            assert is_near(who, name, found, exact(power(value, exponent))), value
 
 
 @pytest.mark.parametrize("wanted", ["mode=highest", "tolerance={atol=0, rtol=0.001, ulps=4}"])

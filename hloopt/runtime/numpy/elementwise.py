@@ -1,7 +1,7 @@
 """Elementwise ops as functions of arrays.
 
 Where a NumPy function is what the op's row calls, it is used as it is; everything else goes through the
-row.  Both give the same bits.
+row.  Both give the same bits, but for the f32 functions of ``quick_math``.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from hloopt.ops import ScalarArgs
 from hloopt.ops.elementwise import STEADY, keeps_bits
 from hloopt.runtime.numpy.builder import Builder
 from hloopt.runtime.numpy.plan import Function
+from hloopt.runtime.numpy.quick_math import QUICK
 from hloopt.types import DType, rounded
 
 __all__ = ["elementwise"]
@@ -96,6 +97,8 @@ def _lower(instruction: Instruction, context: Context, known: Known) -> _Lowered
     result = instruction.array.dtype
     kinds = [operand.array.dtype for operand in instruction.operands]
     ufunc, names = _UFUNCS.get(opcode, (None, frozenset()))
+    if opcode in QUICK and not context.exact:
+        ufunc, names = QUICK[opcode], _FLOATS
     if ufunc is not None and result.name in names and all(kind is result for kind in kinds):
         return _Lowered(ufunc, ufunc=True)
     special = _SPECIAL.get(opcode)
@@ -109,6 +112,9 @@ def _by_row(instruction: Instruction, context: Context, kinds: list[DType]) -> _
     assert function is not None
     # A row silences NumPy's warnings around its function; here a whole run does so once.
     function = getattr(function, "__wrapped__", function)
+    quick = None if context.exact else QUICK.get(instruction.opcode)
+    if quick is not None and all(kind.compute == np.float32 for kind in kinds):
+        function = _without_args(quick)
     args = ScalarArgs(kinds[-1], instruction.array.dtype, instruction.attributes)
     carrier = context.carrier(instruction.array.dtype)
     view = instruction.opcode in _PASSING
@@ -127,6 +133,10 @@ def _by_row(instruction: Instruction, context: Context, kinds: list[DType]) -> _
         return rounded(np.asarray(function(args, *wide)), carrier)
 
     return _Lowered(widened, view=view)
+
+
+def _without_args(function: Function) -> Function:
+    return lambda _args, *arrays: function(*arrays)
 
 
 def _compare(instruction: Instruction, context: Context, known: Known) -> _Lowered | None:
