@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from threading import Lock
 from typing import Any
 
 import numpy as np
 
 from hloopt.analysis.parallel_loop import fused_loop
+from hloopt.analysis.trip_count import trip_count
 from hloopt.errors import EvaluationError
 from hloopt.interpret import EVALUATORS, Host, check_inputs, supported
 from hloopt.interpret.context import Evaluator, Value
-from hloopt.interpret.control import branch_number, branches, check_progress
+from hloopt.interpret.control import branches, check_progress
 from hloopt.interpret.dynamic import evaluator
 from hloopt.interpret.interpreter import Interpreter
 from hloopt.interpret.participants import Participant, Participants
@@ -20,42 +22,27 @@ from hloopt.interpret.progress import Progress
 from hloopt.interpret.sizes import is_dynamic
 from hloopt.interpret.values import flatten_results, parameter_values
 from hloopt.ir import Computation, Instruction, Module
-from hloopt.ir.walk import execution_order, has_side_effect
+from hloopt.ir.walk import called_computations, execution_order, has_side_effect
 from hloopt.runtime.kernels import is_kernel, module_kernels
-from hloopt.runtime.numpy import (
-    gathering,
-    movement,
-    padding,
-    reduction,
-    reinterpreting,
-    scattering,
-    structural,
-)
 from hloopt.runtime.numpy.builder import Builder
 from hloopt.runtime.numpy.elementwise import elementwise
+from hloopt.runtime.numpy.emitters import EMITTERS
 from hloopt.runtime.numpy.loop_blocks import BlockedLoop, CompiledLoop
 from hloopt.runtime.numpy.loop_plan import Blocking, plan_blocks
-from hloopt.runtime.numpy.loops import loop
-from hloopt.runtime.numpy.plan import Function, Line, Step
+from hloopt.runtime.numpy.plan import Cases, Function, Line, Loop, Step
+from hloopt.runtime.numpy.sharing import give_away, most_alive, written_inputs
+from hloopt.runtime.numpy.source import compile_line
 from hloopt.runtime.numpy.values import Slots, leaf_slots, pack, unpack
 from hloopt.runtime.numpy.ways import way
 from hloopt.runtime.program import Array, Program
-from hloopt.types import Shape, TupleShape
+from hloopt.types import ArrayShape, Shape, TupleShape, leaves
 
 __all__ = ["NumpyProgram"]
 
 _PASSED_ON = frozenset({"add-dependency", "domain", "opt-barrier"})
-_EMITTERS = {
-    **gathering.EMITTERS,
-    **movement.EMITTERS,
-    **padding.EMITTERS,
-    **reduction.EMITTERS,
-    **reinterpreting.EMITTERS,
-    **scattering.EMITTERS,
-    **structural.EMITTERS,
-}
 # A called computation of more instructions is inlined where it has one caller only.
 _MOST_INLINED = 64
+_WRITTEN_IN_PLACE = frozenset({"call", "conditional", "while"})
 
 
 class NumpyProgram(Program):
@@ -179,7 +166,7 @@ class _Compiler(Interpreter):
     def program(self, progress: Progress) -> Function:
         """The entry as a function that says how far it has come."""
         line = self._line(self._module.entry, counted=True)
-        return line.compile(self._launches, progress)
+        return compile_line(line, self._launches, progress)
 
     def function(self, computation: Computation, *, counted: bool) -> Function:
         """The computation as a function from flat arrays to a tuple of flat arrays.
@@ -188,7 +175,8 @@ class _Compiler(Interpreter):
         """
         key = (computation, counted)
         if key not in self._functions:
-            self._functions[key] = self._line(computation, counted=counted).compile(self._launches)
+            line = self._line(computation, counted=counted)
+            self._functions[key] = compile_line(line, self._launches)
         return self._functions[key]
 
     def _line(self, computation: Computation, *, counted: bool) -> Line:
@@ -237,7 +225,7 @@ class _Compiler(Interpreter):
             return self._inline(builder, instruction.attributes["calls"], operands, counted=False)
         if opcode == "call":
             callee: Computation = instruction.attributes["to_apply"]
-            if len(callee.callers) == 1 or self._size(callee) <= _MOST_INLINED:
+            if self._is_inlined(callee):
                 return self._inline(builder, callee, operands, counted=counted)
             return self._several(
                 builder, instruction, operands, self.function(callee, counted=counted)
@@ -245,8 +233,7 @@ class _Compiler(Interpreter):
         if opcode == "while":
             return self._while(builder, instruction, operands, counted=counted)
         if opcode == "conditional":
-            function = self._conditional(instruction, counted=counted)
-            return self._several(builder, instruction, operands, function)
+            return self._conditional(builder, instruction, operands, counted=counted)
         told = way(instruction)
         if told is not None and not is_dynamic(instruction):
             return self._evaluated(builder, instruction, operands, told)
@@ -255,19 +242,23 @@ class _Compiler(Interpreter):
         if len(arrays) == len(operands) and not is_dynamic(instruction):
             if instruction.op.is_elementwise:
                 return elementwise(builder, instruction, arrays)
-            emitter = _EMITTERS.get(opcode)
+            emitter = EMITTERS.get(opcode)
             out = emitter(builder, instruction, arrays) if emitter is not None else None
             if out is not None:
                 return out
         return self._evaluated(builder, instruction, operands)
 
+    def _is_inlined(self, callee: Computation) -> bool:
+        return len(callee.callers) == 1 or self._size(callee) <= _MOST_INLINED
+
     def _size(self, computation: Computation) -> int:
-        """Instructions of a computation with all it calls inlined."""
+        """Instructions of a computation with all that is written in its place."""
         if computation not in self._sizes:
             self._sizes[computation] = len(computation) + sum(
-                self._size(instruction.attributes["to_apply"])
+                self._size(called)
                 for instruction in computation
-                if instruction.opcode == "call"
+                if instruction.opcode in _WRITTEN_IN_PLACE
+                for called in called_computations(instruction)
             )
         return self._sizes[computation]
 
@@ -314,7 +305,7 @@ class _Compiler(Interpreter):
         builder: Builder,
         instruction: Instruction,
         operands: list[Slots],
-        function: Function,
+        function: Function | None,
         **flags: Any,
     ) -> Slots:
         """A step whose function returns a tuple of the arrays of a value."""
@@ -339,39 +330,34 @@ class _Compiler(Interpreter):
 
         They are copied before the first trip unless this loop is the last to need them.
         """
-        condition = self.function(instruction.attributes["condition"], counted=counted)
-        line = self._line(instruction.attributes["body"], counted=counted)
+        body = self._line(instruction.attributes["body"], counted=counted)
 
         def stuck(trips: int) -> None:
             check_progress(instruction, trips, alone=self.participant.count == 1)
 
-        blocked = self._blocked(instruction, line, stuck)
+        blocked = self._blocked(instruction, body, stuck)
         if blocked is not None:
-            writes = blocked.written
 
             def choose(own: frozenset[int]) -> Function:
                 return lambda *state: blocked.run(own, state)
 
-        else:
-            written, body = self._body(line, len(line.inputs))
-            kept = self._kept(instruction.shape)
-            writes = tuple(sorted(written))
-
-            def choose(own: frozenset[int]) -> Function:
-                copied = [at for at in writes if at not in own]
-                return loop(condition, body, kept, copied, stuck)
-
+            return self._several(
+                builder, instruction, operands, None, writes=blocked.written, choose=choose
+            )
+        condition = self._line(instruction.attributes["condition"], counted=counted)
+        writes = self._give_away(body, len(body.inputs))
+        count = trip_count(instruction, 0)
+        inner = Loop(condition, body, self._kept_leaves(instruction.shape), stuck, count)
         return self._several(
-            builder, instruction, operands, choose(frozenset()), writes=writes, choose=choose
+            builder, instruction, operands, None, writes=tuple(sorted(writes)), inner=inner
         )
 
-    def _body(self, line: Line, width: int) -> tuple[frozenset[int], Function]:
-        """The positions of a flat state of ``width`` arrays that a body writes into, and the body."""
-        state = set(line.inputs[:width])
-        written = line.written_inputs() & state
-        line.give_away(written)
-        places = frozenset(at for at in range(width) if line.inputs[at] in written)
-        return places, line.compile(self._launches)
+    @staticmethod
+    def _give_away(line: Line, width: int) -> frozenset[int]:
+        """The positions of a flat state of ``width`` arrays that a body writes into from now on."""
+        written = written_inputs(line) & set(line.inputs[:width])
+        give_away(line, written)
+        return frozenset(at for at in range(width) if line.inputs[at] in written)
 
     def _blocked(
         self, instruction: Instruction, line: Line, stuck: Callable[[int], None]
@@ -383,7 +369,7 @@ class _Compiler(Interpreter):
         fused = fused_loop(fusion) if fusion is not None else None
         if fusion is None or fused is None or fused.loop is not instruction:
             return None
-        planned = plan_blocks(instruction, fused.results, line.most_alive(), self._blocking)
+        planned = plan_blocks(instruction, fused.results, most_alive(line), self._blocking)
         if isinstance(planned, str):
             self.loops[fusion.name] = f"runs whole: {planned}"
             return None
@@ -394,28 +380,39 @@ class _Compiler(Interpreter):
         self, condition: Computation, body: Computation, shape: TupleShape
     ) -> CompiledLoop:
         line = self._line(body, counted=False)
-        written, function = self._body(line, len(shape.elements))
-        return CompiledLoop(
-            self.function(condition, counted=False), function, self._kept(shape), written
-        )
+        written = self._give_away(line, len(shape.elements))
+        function = compile_line(line, self._launches, looped=True)
+        asked = compile_line(self._line(condition, counted=False), self._launches, looped=True)
+        return CompiledLoop(asked, function, self._kept(shape), written)
 
-    def _conditional(self, instruction: Instruction, *, counted: bool) -> Function:
+    def _conditional(
+        self, builder: Builder, instruction: Instruction, operands: list[Slots], *, counted: bool
+    ) -> Slots:
         computations = branches(instruction)
-        functions = [self.function(computation, counted=counted) for computation in computations]
-        kept = self._kept(instruction.shape)
-        bounds, position = [], 0
+        lines, starts, enter = [], [], []
+        start = 1
         for operand, computation in zip(instruction.operands[1:], computations, strict=True):
-            size = len(leaf_slots(Builder(self).slots(operand.shape)))
-            bounds.append((position, position + size, self._kept(computation.parameter_shapes[0])))
-            position += size
+            lines.append(self._branch(computation, counted=counted))
+            starts.append(start)
+            enter.append(self._kept_leaves(operand.shape))
+            start += len(enter[-1])
+        leave = self._kept_leaves(instruction.shape)
+        inner = Cases(tuple(lines), tuple(starts), tuple(enter), leave)
+        return self._several(builder, instruction, operands, None, inner=inner)
 
-        def choose(selector: Any, *arguments: Any) -> tuple[Any, ...]:
-            number = branch_number(np.asarray(selector), len(functions))
-            start, end, entering = bounds[number]
-            taken: tuple[Any, ...] = kept(functions[number](*entering(arguments[start:end])))
-            return taken
-
-        return choose
+    def _branch(self, computation: Computation, *, counted: bool) -> Line:
+        """A computation written in place, or a call of it."""
+        if self._is_inlined(computation):
+            return self._line(computation, counted=counted)
+        builder = Builder(self)
+        inputs = [builder.slots(parameter.shape) for parameter in computation.parameters]
+        builder.line.inputs = [leaf for slots in inputs for leaf in leaf_slots(slots)]
+        outs = tuple(leaf_slots(builder.slots(computation.result_shape)))
+        function = self.function(computation, counted=counted)
+        ins = tuple(builder.line.inputs)
+        builder.line.steps.append(Step(function, ins, outs, several=True, view=True, keep=True))
+        builder.line.results = list(outs)
+        return builder.line
 
     def _kept(self, shape: Shape) -> Function:
         """What a buffer of ``shape`` keeps of a value: see ``Context.materialize``."""
@@ -423,6 +420,15 @@ class _Compiler(Interpreter):
             return _same
         packed = pack([shape])
         return lambda flat: unpack(self.materialize(packed(*flat)[0], shape))
+
+    def _kept_leaves(self, shape: Shape) -> tuple[Function | None, ...]:
+        """The same for each array of it; None for those that are kept as they are."""
+        return tuple(
+            partial(self.materialize, shape=leaf)
+            if isinstance(leaf, ArrayShape) and self.carrier(leaf.dtype) != leaf.dtype.numpy
+            else None
+            for leaf in leaves(shape)
+        )
 
 
 def _same(flat: tuple[Any, ...]) -> tuple[Any, ...]:

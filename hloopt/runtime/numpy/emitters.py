@@ -1,0 +1,28 @@
+"""Every op that is planned when a line is made, but for elementwise ones and those that call computations."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from hloopt.runtime.numpy import (
+    gathering,
+    movement,
+    padding,
+    reduction,
+    reinterpreting,
+    scattering,
+    structural,
+)
+from hloopt.runtime.numpy.movement import Emitter
+
+__all__ = ["EMITTERS"]
+
+EMITTERS: Mapping[str, Emitter] = {
+    **gathering.EMITTERS,
+    **movement.EMITTERS,
+    **padding.EMITTERS,
+    **reduction.EMITTERS,
+    **reinterpreting.EMITTERS,
+    **scattering.EMITTERS,
+    **structural.EMITTERS,
+}
