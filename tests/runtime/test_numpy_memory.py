@@ -12,15 +12,16 @@ from hypothesis import strategies as st
 
 import hloopt
 from hloopt.runtime.inputs import generate
-from hloopt.runtime.numpy import plan
+from hloopt.runtime.numpy import plan, sharing
 from hloopt.runtime.numpy.program import NumpyProgram
+from hloopt.runtime.numpy.source import compile_line
 
 
 @pytest.fixture(scope="module", autouse=True)
 def small_arrays_are_kept() -> Iterator[None]:
     """As large ones are for the next that needs one like it."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(plan, "_LARGE", 0)
+        patch.setattr(sharing, "_LARGE", 0)
         yield
 
 
@@ -215,7 +216,7 @@ def updated(program: NumpyProgram) -> frozenset[int]:
     """The positions of the body's state that it updates in place."""
     body = program._module.computations["body"]
     line = program._compiler._line(body, counted=False)
-    written = line.written_inputs()
+    written = sharing.written_inputs(line)
     return frozenset(at for at, slot in enumerate(line.inputs) if slot in written)
 
 
@@ -473,7 +474,7 @@ def negations(between: int) -> plan.Line:
 def test_what_is_left_is_kept_where_it_costs_nothing(between: int, kept: bool) -> None:
     """For one other array, unless more would be alive at once than at any time without."""
     line = negations(between)
-    run = line.compile([0])
+    run = compile_line(line, [0])
     first, second, third = [step for step in line.steps if step.ufunc]
     assert second.into == (first.outs[0] if kept else -1)
     assert (first.into, third.into) == (-1, -1)
@@ -516,7 +517,7 @@ def test_no_array_is_written_over_while_it_is_needed(data: st.DataObject) -> Non
     room = line.step(lambda: np.zeros(1000, kind), (), line.slot(kind, (1000,)))
     line.results.append(room)
     given = [values[slot].copy() for slot in line.inputs]
-    found = line.compile([0])(*given)
+    found = compile_line(line, [0])(*given)
     for slot, array in zip(line.results[:-1], found, strict=False):
         assert array.tolist() == values[slot].tolist()
     assert [array.tolist() for array in given] == [values[slot].tolist() for slot in line.inputs]

@@ -1,4 +1,4 @@
-"""Compiled while loops."""
+"""Loops that do not end, and how they are found out."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy as np
 
 from hloopt.runtime.numpy.plan import Function
 
-__all__ = ["Stuck", "loop", "trips"]
+__all__ = ["UNWATCHED", "Stuck", "trips", "watch"]
 
 Stuck = Callable[[int], None]
 """Told the number of a trip that has changed nothing: raises unless a further trip may end the loop."""
@@ -18,25 +18,23 @@ Stuck = Callable[[int], None]
 # At powers of two from here on a trip is watched: that costs a look at all of the state.
 _FIRST_WATCHED = 256
 
+UNWATCHED = f"{_FIRST_WATCHED - 1}, {_FIRST_WATCHED - 1}, None"
+"""What ``watch`` says of a loop before its first trip, in Python."""
 
-def loop(
-    condition: Function, body: Function, kept: Function, copied: Sequence[int], stuck: Stuck
-) -> Function:
-    """A loop over flat state; ``kept`` is what buffers keep of it.
 
-    The body writes over parts of the state; those at the places ``copied`` are somebody else's and are copied
-    before the first trip.
+def watch(
+    stuck: Stuck, state: Sequence[Any], chunk: int, done: int, before: bytes | None
+) -> tuple[int, int, bytes | None]:
+    """Look at a loop's state after so many trips in a row.
+
+    Returns how many may follow before the next look, how often the body has run by then, and what the state
+    is like now if the next trip is watched.
     """
-
-    def run(*state: Any) -> tuple[Any, ...]:
-        if copied:
-            private = list(state)
-            for at in copied:
-                private[at] = np.array(private[at])
-            state = tuple(private)
-        return trips(condition, body, kept, kept(state), stuck)[0]
-
-    return run
+    if before is None:
+        return 1, done + 1, _digest(state)
+    if before == _digest(state):
+        stuck(done)
+    return done - 1, 2 * done - 1, None
 
 
 def trips(
