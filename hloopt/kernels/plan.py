@@ -25,16 +25,17 @@ __all__ = [
     "walk_steps",
 ]
 
-AllocationKind: TypeAlias = Literal["parameter", "constant", "arena"]
+AllocationKind: TypeAlias = Literal["parameter", "constant", "arena", "result"]
 
 
 @dataclass(frozen=True, slots=True)
 class Allocation:
     """Device memory of its own.
 
-    ``number`` is the flat position among the entry's parameter leaves, or counts constants; ``instruction``
-    is the constant, ``index`` the leaf of it (empty for an array).  An entry parameter that is donated may be
-    written.  Constants of equal bits share one allocation.
+    ``number`` is the flat position among the entry's parameter leaves or among its results, or counts
+    constants; ``instruction`` is the constant, ``index`` the leaf of it (empty for an array).  An entry
+    parameter that is donated may be written.  Constants of equal bits share one allocation.  Results have
+    allocations of their own only where the plan was asked for that.
     """
 
     kind: AllocationKind

@@ -12,6 +12,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Callable, Iterable
 
 from hloopt.analysis.aliasing import analyze_aliasing
@@ -43,11 +44,14 @@ __all__ = ["plan_program"]
 _LONGEST_NAME = 80
 
 
-def plan_program(module: Module, choose: Choice, *, allow_host: bool = False) -> Plan:
+def plan_program(
+    module: Module, choose: Choice, *, allow_host: bool = False, results_apart: bool = False
+) -> Plan:
     """The plan of a module that the pipeline ``device`` has made ready.
 
     ``choose`` gives the kernel of an instruction and its spec, or raises ``UnsupportedError``; with
-    ``allow_host`` the interpreter evaluates what has no kernel.
+    ``allow_host`` the interpreter evaluates what has no kernel.  With ``results_apart`` each result that lies
+    in no other result's memory, and in nothing that is given, is an allocation of its own.
 
     Raises ``UnsupportedError``, before anything else, for the first instruction that cannot be run, with all
     others in its notes; ``UsageError`` for a module that was not made ready.
@@ -57,7 +61,7 @@ def plan_program(module: Module, choose: Choice, *, allow_host: bool = False) ->
     aliasing = analyze_aliasing(module, _updates(choices))
     slots = Slots(module, aliasing, joined)
     drafts = draft_steps(module.entry, choices, slots)
-    return _Planner(module, slots, drafts).plan()
+    return _Planner(module, slots, drafts, results_apart=results_apart).plan()
 
 
 def _updates(choices: Choices) -> Callable[[Instruction], Iterable[InPlace]]:
@@ -86,7 +90,9 @@ def _leaves(instruction: Instruction, pair: InPlace) -> tuple[int, int]:
 
 
 class _Planner:
-    def __init__(self, module: Module, slots: Slots, drafts: tuple[Draft, ...]) -> None:
+    def __init__(
+        self, module: Module, slots: Slots, drafts: tuple[Draft, ...], *, results_apart: bool
+    ) -> None:
         self.module = module
         self.slots = slots
         self.drafts = drafts
@@ -94,11 +100,15 @@ class _Planner:
         self.counts: dict[str, int] = {}
         self.allocations: dict[int, Allocation] = {}
         self.constants: dict[object, Allocation] = {}
+        self.results_apart = results_apart
+        self.apart: dict[int, int] = {}
         self.offsets: dict[int, int] = {}
         self.arena = Allocation("arena", 0, 0)
 
     def plan(self) -> Plan:
         results = self.slots.spots(self.module.entry.root)
+        if self.results_apart:
+            self.apart = self.alone(results)
         packing = self.pack(results)
         self.arena = Allocation("arena", 0, packing.byte_size)
         parameters = tuple(
@@ -121,13 +131,31 @@ class _Planner:
 
     # ---- memory -------------------------------------------------------------------------------------
 
+    def alone(self, results: tuple[Spot, ...]) -> dict[int, int]:
+        """The slots of the arena that one result takes whole, with the number of that result."""
+        arrays = [spot for spot in results if spot.shape.dtype.is_array]
+        times = Counter(spot.slot for spot in arrays)
+        return {
+            spot.slot: number
+            for number, spot in enumerate(arrays)
+            if spot.slot != NOTHING
+            and times[spot.slot] == 1
+            and not spot.offset
+            and self.slots.all[spot.slot].kind == "arena"
+            and self.slots.all[spot.slot].byte_size == spot.shape.byte_size
+        }
+
     def pack(self, results: tuple[Spot, ...]) -> Packing:
         timeline = Timeline()
         for _ in self.slots.all:
             timeline.add()
         self.record(timeline, self.drafts)
         timeline.step(_known(spot.slot for spot in results))
-        places = [number for number, slot in enumerate(self.slots.all) if slot.kind == "arena"]
+        places = [
+            number
+            for number, slot in enumerate(self.slots.all)
+            if slot.kind == "arena" and number not in self.apart
+        ]
         packing = pack(
             [self.slots.all[number].byte_size for number in places],
             [timeline.starts[number] for number in places],
@@ -159,15 +187,16 @@ class _Planner:
 
     def allocation(self, number: int) -> Allocation:
         slot = self.slots.all[number]
-        if slot.kind == "arena":
+        if slot.kind == "arena" and number not in self.apart:
             return self.arena
         found = self.allocations.get(number)
         if found is None:
-            found = (
-                self.constant(number)
-                if slot.kind == "constant"
-                else Allocation("parameter", slot.number, slot.byte_size)
-            )
+            if slot.kind == "constant":
+                found = self.constant(number)
+            elif slot.kind == "arena":
+                found = Allocation("result", self.apart[number], slot.byte_size)
+            else:
+                found = Allocation("parameter", slot.number, slot.byte_size)
             self.allocations[number] = found
         return found
 

@@ -1,8 +1,8 @@
 """The driver: a plan's steps as C++ that calls the kernels' functions on the places of their buffers.
 
-``hloopt_run`` gets the address of each allocation and the host's side (``Host`` of native.h): a call for what
-the NumPy executor or the interpreter does, and one that says whether to stop.  It returns 0, or what a call
-that failed returned.
+``hloopt_run`` gets the address of each allocation and the host's side (``Host`` of native.h): a callable for
+each step that the NumPy executor runs, and what handles signals.  It is called with Python's lock, and returns
+0, or 1 where an exception was raised.
 """
 
 from __future__ import annotations
@@ -66,11 +66,22 @@ def driver(plan: Plan, uses: Uses) -> str:
         {id(step): number for number, step in enumerate(called_steps(plan))},
         {id(step): number for number, step in enumerate(loops(plan))},
     )
-    writer.steps(plan.steps, 1)
+    for number, step in enumerate(plan.steps):
+        if number:
+            writer.line(1, f"host->done = {number};")
+            writer.line(1, "if (hloopt::stopped(host)) return 1;")
+        writer.steps((step,), 1)
     lines = [
-        'extern "C" int hloopt_run(char* const* a, hloopt::Host* host) {',
+        "static int run(char* const* a, hloopt::Host* host) {",
         *writer.lines,
         f"{_INDENT}return 0;",
+        "}",
+        'extern "C" int hloopt_run(char* const* a, hloopt::Host* host) {',
+        f"{_INDENT}host->done = 0;",
+        f"{_INDENT}host->state = host->release();",
+        f"{_INDENT}const int failed = run(a, host);",
+        f"{_INDENT}host->take(host->state);",
+        f"{_INDENT}return failed;",
         "}",
     ]
     return "\n".join(lines) + "\n"
@@ -147,11 +158,11 @@ class _Driver:
             self.line(depth, f"{name}(0, 1{told});")
             return
         body = f"[=](long long begin, long long end) {{ {name}(begin, end{told}); }}"
-        self.line(depth, f"hloopt::share(host, {tasks}, {body});")
+        self.line(depth, f"if (hloopt::share(host, {tasks}, {body})) return 1;")
 
     def call(self, step: KernelStep | HostStep, depth: int) -> None:
         number = self.calls[id(step)]
-        self.line(depth, f"if (int failed = host->call({number})) return failed;")
+        self.line(depth, f"if (hloopt::call(host, host->calls[{number}])) return 1;")
         self.line(depth, "++host->launches;")
 
     def loop(self, step: WhileStep, depth: int) -> None:
@@ -159,7 +170,7 @@ class _Driver:
         trip = f"trip_{self.names}"
         if step.trips is not None:
             self.line(depth, f"for (long long {trip} = 0; {trip} < {step.trips}; ++{trip}) {{")
-            self.tired(trip, depth + 1)
+            self.tired(depth + 1)
             self.steps(step.body, depth + 1)
             self.line(depth, "}")
             return
@@ -169,21 +180,22 @@ class _Driver:
         self.line(depth, f"for (long long {trip} = 0;; ++{trip}) {{")
         self.steps(step.condition, depth + 1)
         self.line(depth + 1, f"if (!*(const bool*)({self.at(step.predicate)})) break;")
-        self.tired(trip, depth + 1)
+        self.tired(depth + 1)
         self.line(depth + 1, f"if (hloopt::Watch::asks({trip})) {{")
         state = ", ".join(f"{{{self.at(one)}, {one.byte_size}}}" for one in step.state)
         seen = f"{watch}.repeats({trip}, {{{state}}})"
         number = self.loops[id(step)]
-        self.line(
-            depth + 2,
-            f"if ({seen}) if (int failed = host->stuck({number}, {trip})) return failed;",
-        )
+        stuck = f"hloopt::call(host, host->stuck[{number}])"
+        self.line(depth + 2, f"if ({seen}) {{")
+        self.line(depth + 3, f"host->trips = {trip};")
+        self.line(depth + 3, f"if ({stuck}) return 1;")
+        self.line(depth + 2, "}")
         self.line(depth + 1, "}")
         self.steps(step.body, depth + 1)
         self.line(depth, "}")
 
-    def tired(self, trip: str, depth: int) -> None:
-        self.line(depth, f"if (int failed = hloopt::stopped(host, {trip})) return failed;")
+    def tired(self, depth: int) -> None:
+        self.line(depth, "if (hloopt::stopped(host)) return 1;")
 
     def select(self, step: ConditionalStep, depth: int) -> None:
         selector = step.selector

@@ -25,7 +25,7 @@ def plan_native(module: Module) -> tuple[Module, Plan]:
     def chosen(instruction: Instruction) -> tuple[Kernel, KernelSpec]:
         return choose(instruction, HOST, limits, device="native")
 
-    return ready, plan_program(ready, chosen, allow_host=True)
+    return ready, plan_program(ready, chosen, allow_host=True, results_apart=True)
 
 
 def compile_native(module: Module, *, threads: int | None = None) -> NativeProgram:

@@ -1,14 +1,13 @@
 """A plan compiled into one shared object and run in this process.
 
-Parameters and constants are read where they lie; the arena is allocated once.  A step that no loop computes is
-called back: the NumPy executor runs it on views of the buffers.
+What no loop computes is called back: the NumPy executor runs it on views of the buffers (``calls``).  All that
+does not depend on the inputs is prepared when the program is made, so that a run costs microseconds.
 """
 
 from __future__ import annotations
 
 import ctypes
-import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from threading import Lock
 from typing import Any, Final
@@ -18,45 +17,75 @@ import numpy as np
 from hloopt.codegen.native import render
 from hloopt.codegen.native.driver import called_steps, loops
 from hloopt.errors import EvaluationError, UsageError
-from hloopt.interpret import EVALUATORS, Host
-from hloopt.interpret.context import leaf_arrays
+from hloopt.interpret import Host
 from hloopt.interpret.control import check_progress
-from hloopt.interpret.interpreter import Interpreter
 from hloopt.interpret.progress import Progress
-from hloopt.interpret.values import parameter_values
 from hloopt.ir import Instruction, Module
-from hloopt.kernels.plan import Allocation, Buffer, HostStep, KernelStep, Plan, walk_steps
-from hloopt.runtime import library_numpy
-from hloopt.runtime.borders import array_of_bytes, bytes_of_array, empty
-from hloopt.runtime.native.toolchain import build_library
+from hloopt.kernels.plan import HostStep, KernelStep, Plan, walk_steps
+from hloopt.runtime.native.calls import Call, call_of
+from hloopt.runtime.native.memory import Memory, Placed
+from hloopt.runtime.native.toolchain import build_library, shared_pool
+from hloopt.runtime.numpy.single import SingleInstructions
 from hloopt.runtime.program import Array, Program
-from hloopt.types import Literal
+from hloopt.runtime.threads import thread_count
 
 __all__ = ["NativeProgram"]
 
-_ALIGNMENT: Final = 256
-_CALL = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_int)
-_STUCK = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_int, ctypes.c_longlong)
-_INTERRUPTED = ctypes.CFUNCTYPE(ctypes.c_int)
+_PYTHON: Final = (
+    "PyEval_SaveThread",
+    "PyEval_RestoreThread",
+    "PyErr_CheckSignals",
+    "PyObject_CallFunctionObjArgs",
+    "Py_DecRef",
+)
 
 
 class _Host(ctypes.Structure):
-    """``Host`` of native.h."""
+    """``Host`` of native.h; the first fields are functions of Python's own interface."""
 
     _fields_ = (
-        ("call", _CALL),
-        ("stuck", _STUCK),
-        ("interrupted", _INTERRUPTED),
+        ("release", ctypes.c_void_p),
+        ("take", ctypes.c_void_p),
+        ("signals", ctypes.c_void_p),
+        ("invoke", ctypes.c_void_p),
+        ("forget", ctypes.c_void_p),
+        ("calls", ctypes.c_void_p),
+        ("stuck", ctypes.c_void_p),
+        ("share", ctypes.c_void_p),
+        ("state", ctypes.c_void_p),
         ("launches", ctypes.c_longlong),
-        ("threads", ctypes.c_int),
         ("asked", ctypes.c_longlong),
+        ("done", ctypes.c_longlong),
+        ("trips", ctypes.c_longlong),
+        ("threads", ctypes.c_int),
     )
+
+
+class _Progress(Progress):
+    """Reads how far the driver is out of what it is told by."""
+
+    __slots__ = ("_host", "_steps")
+
+    def __init__(self, host: _Host, steps: int) -> None:
+        self._host = host
+        self._steps = steps
+
+    @property
+    def done(self) -> int:  # type: ignore[override]
+        """Steps of the entry that have run."""
+        return int(self._host.done)
+
+    @property
+    def total(self) -> int:  # type: ignore[override]
+        """Steps of the entry; 0 before the first run."""
+        return 0 if self._host.done < 0 else self._steps
 
 
 class NativeProgram(Program):
     """A module, made ready and planned, in the form of a shared object.
 
-    Raises what ``build_library`` raises, ``UsageError`` for several participants.
+    ``threads`` is how many threads share large loops, ``thread_count`` unless given; results do not depend
+    on it.  Raises what ``build_library`` raises, ``UsageError`` for several participants.
     """
 
     def __init__(self, module: Module, plan: Plan, *, threads: int | None = None) -> None:
@@ -66,46 +95,41 @@ class NativeProgram(Program):
                 raise UsageError(f"{name}={count}: a device runs one participant; see --device cpu")
         self.plan = plan
         self.source = render(plan)
-        self.progress = Progress()
         self.kernels = sum(
             isinstance(step, KernelStep | HostStep) for step in walk_steps(plan.steps)
         )
         self.launches = 0
-        self._module = module
         self._running = Lock()
-        self._error: BaseException | None = None
-        self._context = Interpreter(module, EVALUATORS)
-        self._memory = {
-            id(allocation): _memory(allocation)
-            for allocation in plan.allocations
-            if allocation.kind != "parameter"
-        }
-        self._addresses = (ctypes.c_void_p * max(1, len(plan.allocations)))()
-        self._calls = [self._called(step) for step in called_steps(plan)]
-        self._loops = [step.instruction for step in loops(plan)]
-        self._host = _Host(
-            _CALL(self._call),
-            _STUCK(self._stuck),
-            _INTERRUPTED(self._interrupted),
-            0,
-            threads or _cores(),
-            0,
+        self._memory = Memory(module, plan)
+        self._placed: Placed = []
+        self._numpy = SingleInstructions(module)
+        self._calls = _objects(
+            self._called(call_of(step, self._memory, self._numpy)) for step in called_steps(plan)
         )
-        self._run = self._load(build_library(self.source))
+        self._stuck = _objects(self._checked(step.instruction) for step in loops(plan))
+        self._host = _Host(
+            *(ctypes.cast(getattr(ctypes.pythonapi, name), ctypes.c_void_p) for name in _PYTHON),
+            ctypes.addressof(self._calls),
+            ctypes.addressof(self._stuck),
+            ctypes.cast(shared_pool(), ctypes.c_void_p),
+            threads=thread_count(threads),
+            done=-1,
+        )
+        self.progress = _Progress(self._host, len(plan.steps))
+        self._addresses = (ctypes.addressof(self._memory.table), ctypes.addressof(self._host))
+        self._run = _load(build_library(self.source))
 
     def run(self, inputs: Sequence[Array], host: Host | None = None) -> list[Array]:
         """Run the entry on arrays in parameter order."""
-        with self._running, np.errstate(all="ignore"):
-            self._context.host = host or Host()
-            self._place(inputs)
+        with self._running:
+            placed = self._memory.place(inputs)
             self._host.launches = 0
-            failed = self._run(self._addresses, ctypes.byref(self._host))
+            if len(self._calls):
+                self._run_with_calls(placed, host)
+            else:
+                self._run(*self._addresses)
             self.launches = self._host.launches
-            if failed:
-                error, self._error = self._error, None
-                assert error is not None
-                raise error
-            return [self._download(buffer) for buffer in self.plan.results]
+            return self._memory.results(placed)
 
     def run_participants(
         self, inputs: Sequence[Sequence[Array]], host: Host | None = None
@@ -115,104 +139,34 @@ class NativeProgram(Program):
             raise EvaluationError(f"{len(inputs)} lists of inputs: a device runs one participant")
         return [self.run(inputs[0], host)]
 
-    def _load(self, path: Path) -> Callable[..., int]:
-        function = ctypes.CDLL(str(path)).hloopt_run
-        function.argtypes = [ctypes.c_void_p, ctypes.c_void_p]
-        function.restype = ctypes.c_int
-        run: Callable[..., int] = function
-        return run
-
-    # ---- memory -------------------------------------------------------------------------------------
-
-    def _place(self, inputs: Sequence[Array]) -> None:
-        values = parameter_values(self._module.entry, inputs, self._context)
-        for buffer, array in zip(self.plan.parameters, leaf_arrays(tuple(values)), strict=True):
-            if buffer is not None and buffer.byte_size:
-                # Steps write into donated parameters; what the caller gave stays as it is.
-                raw = bytes_of_array(array, buffer.shape)
-                memory = _aligned(raw.nbytes)
-                memory[:] = raw
-                self._memory[id(buffer.allocation)] = memory
-        for number, allocation in enumerate(self.plan.allocations):
-            self._addresses[number] = self._memory[id(allocation)].ctypes.data
-
-    def _view(self, buffer: Buffer) -> Array:
-        memory = self._memory[id(buffer.allocation)]
-        view: Array = memory[buffer.offset : buffer.offset + buffer.byte_size]
-        return view
-
-    def _download(self, buffer: Buffer) -> Array:
-        if not buffer.byte_size:
-            return empty(buffer.shape)
-        return array_of_bytes(self._view(buffer).copy(), buffer.shape)
+    def _run_with_calls(self, placed: Placed, host: Host | None) -> None:
+        self._numpy.host = host or Host()
+        self._placed = placed
+        try:
+            with np.errstate(all="ignore"):
+                self._run(*self._addresses)
+        finally:
+            self._placed = []
 
     # ---- what the driver calls ----------------------------------------------------------------------
 
-    def _called(self, step: KernelStep | HostStep) -> Callable[[], None]:
-        instruction: Instruction = step.instruction
+    def _called(self, call: Call) -> Callable[[], None]:
+        return lambda: call(self._placed)
 
-        def call() -> None:
-            given = [
-                array_of_bytes(self._view(buffer), buffer.shape)
-                if buffer.byte_size
-                else empty(buffer.shape)
-                for buffer in step.operands
-                if buffer.shape.dtype.is_array
-            ]
-            made = library_numpy.call(instruction, given, self._context)
-            results = [buffer for buffer in step.results if buffer.shape.dtype.is_array]
-            for buffer, array in zip(results, made, strict=True):
-                if buffer.byte_size:
-                    self._view(buffer)[:] = bytes_of_array(array, buffer.shape)
-
-        return call
-
-    def _guarded(self, action: Callable[[], None]) -> int:
-        """An exception must not pass through C: it is kept, and raised when the driver has returned."""
-        try:
-            action()
-        except BaseException as error:  # noqa: BLE001 - raised again by run
-            self._error = error
-            return 1
-        return 0
-
-    def _call(self, number: int) -> int:
-        return self._guarded(self._calls[number])
-
-    def _stuck(self, number: int, trips: int) -> int:
-        return self._guarded(lambda: check_progress(self._loops[number], trips, alone=True))
-
-    def _interrupted(self) -> int:
-        # Python runs its signal handlers before the next byte code, which is here.
-        return self._guarded(lambda: None)
+    def _checked(self, loop: Instruction) -> Callable[[], None]:
+        return lambda: check_progress(loop, int(self._host.trips), alone=True)
 
 
-def _aligned(byte_size: int) -> Array:
-    whole = np.empty(byte_size + _ALIGNMENT, np.uint8)
-    start = -whole.ctypes.data % _ALIGNMENT
-    return whole[start : start + byte_size]
+def _objects(given: Iterable[object]) -> ctypes.Array[Any]:
+    """An array for C of Python's objects."""
+    found: list[Any] = list(given)
+    return (ctypes.py_object * len(found))(*found)
 
 
-def _memory(allocation: Allocation) -> Any:
-    memory = _aligned(allocation.byte_size)
-    if allocation.kind == "constant":
-        literal = _literal(allocation)
-        assert literal.array is not None
-        memory[:] = bytes_of_array(literal.array, literal.shape)  # type: ignore[arg-type]
-    return memory
-
-
-def _literal(allocation: Allocation) -> Literal:
-    assert allocation.instruction is not None
-    literal = allocation.instruction.literal
-    assert literal is not None
-    for number in allocation.index:
-        literal = literal.elements[number]
-    return literal
-
-
-def _cores() -> int:
-    """The cores this process may use."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
+def _load(path: Path) -> Callable[..., int]:
+    """The driver, which is called with Python's lock; what it raised is raised."""
+    function = ctypes.PyDLL(str(path)).hloopt_run
+    function.argtypes = [ctypes.c_void_p, ctypes.c_void_p]
+    function.restype = ctypes.c_int
+    run: Callable[..., int] = function
+    return run

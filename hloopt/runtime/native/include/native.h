@@ -2,49 +2,68 @@
 #pragma once
 #include <time.h>
 
-#include <atomic>
-#include <condition_variable>
 #include <initializer_list>
-#include <mutex>
-#include <thread>
-#include <vector>
 
 #include "words.h"
 #include "integers.h"
 #include "floats.h"
-#include "pool_of_threads.h"
 
 namespace hloopt {
 
-// The Python side.  A call that returns something else than 0 ends the run with it.
+typedef void Range(void* context, long long begin, long long end);
+
+// The Python side: what the driver may ask for, and what it tells.  A program runs without Python's lock and
+// takes it to call; an exception stays where Python keeps it, and is raised when the program has returned.
 struct Host {
-  int (*call)(int step);                     // a step that the host runs
-  int (*stuck)(int loop, long long trip);    // a loop whose state did not change in a trip
-  int (*interrupted)();                      // whether to stop
+  void* (*release)();                // give Python's lock away; returns what `take` wants
+  void (*take)(void* state);
+  int (*signals)();                  // run what handles signals; not 0 where it raised
+  void* (*invoke)(void* callable, ...);
+  void (*forget)(void* object);
+  void** calls;                      // a callable for each step that the host runs
+  void** stuck;                      // one for each loop whose state did not change in a trip
+  // Tasks 0 to count - 1, a range at a time; `stop` is asked in between and ends it when it answers.
+  int (*share)(int threads, long long count, Range* body, void* context, int (*stop)(void*), void* asked);
+  void* state;
   long long launches;
+  long long asked;                   // when signals were asked for last, in ns
+  long long done;                    // steps of the entry that have run
+  long long trips;                   // of the loop that is stuck
   int threads;
-  long long asked;                           // when `interrupted` was asked last, in ns
 };
 
-// Every so many trips the clock is looked at, and every 100 ms the host is asked.
-inline int stopped(Host* host, long long trip) {
-  if (trip & 255) return 0;
+inline int call(Host* host, void* callable) {
+  host->take(host->state);
+  void* made = host->invoke(callable, (void*)0);
+  if (made) host->forget(made);
+  host->state = host->release();
+  return made == 0;
+}
+
+// Every 100 ms what handles signals runs; not 0 where the run shall end.  Looking at the clock takes some ns.
+inline int stopped(Host* host) {
   timespec now;
+#ifdef CLOCK_MONOTONIC_COARSE
   clock_gettime(CLOCK_MONOTONIC_COARSE, &now);
+#else
+  clock_gettime(CLOCK_MONOTONIC, &now);
+#endif
   const long long ns = now.tv_sec * 1000000000ll + now.tv_nsec;
   if (ns - host->asked < 100000000) return 0;
   host->asked = ns;
-  return host->interrupted();
+  host->take(host->state);
+  const int raised = host->signals();
+  host->state = host->release();
+  return raised;
 }
 
-// Tasks 0 to count - 1, a range for each thread.
+inline int ask(void* host) { return stopped((Host*)host); }
+
+// Tasks 0 to count - 1, a range at a time.  Returns what `stopped` does.
 template <class Body>
-inline void share(Host* host, long long count, const Body& body) {
-  if (host->threads == 1) {
-    body(0, count);
-    return;
-  }
-  run_shared(host->threads, count, body);
+inline int share(Host* host, long long count, const Body& body) {
+  Range* each = [](void* context, long long begin, long long end) { (*(const Body*)context)(begin, end); };
+  return host->share(host->threads, count, each, (void*)&body, ask, host);
 }
 
 struct Bytes {

@@ -1,0 +1,132 @@
+// Threads that wait for work: one pool for all native programs of a process, an object of its own.
+#include <pthread.h>
+#include <sched.h>
+#include <time.h>
+
+#include <atomic>
+#include <condition_variable>
+#include <mutex>
+#include <thread>
+
+namespace {
+
+typedef void Range(void* context, long long begin, long long end);
+
+inline void pause() {
+#if defined(__x86_64__) || defined(__i386__)
+  __builtin_ia32_pause();
+#elif defined(__aarch64__)
+  asm volatile("yield");
+#endif
+}
+
+long long nanoseconds() {
+  timespec now;
+  clock_gettime(CLOCK_MONOTONIC, &now);
+  return now.tv_sec * 1000000000ll + now.tv_nsec;
+}
+
+// A worker that has nothing to do looks for work this long before it sleeps: waking it takes as long.
+const long long kPatience = 20000;
+
+class Pool {
+ public:
+  int run(int threads, long long count, Range* body, void* context, int (*stop)(void*), void* asked) {
+    std::unique_lock<std::mutex> alone(running_, std::try_to_lock);
+    // Whoever runs beside another program has one thread; so do loops inside of shared ones.
+    if (!alone || threads < 2 || count < 2) return by_itself(count, body, context, stop, asked);
+    while (workers_ < threads - 1) {
+      const int number = workers_++;
+      std::thread([this, number] { work(number); }).detach();
+    }
+    body_ = body;
+    context_ = context;
+    count_ = count;
+    // A few ranges for each thread, so that a slow one does not hold up the others.
+    step_ = (count + 4 * threads - 1) / (4 * threads);
+    next_ = 0;
+    wanted_ = threads - 1;
+    is_open_ = true;
+    ++round_;
+    if (sleeping_ > 0) {
+      { std::lock_guard<std::mutex> lock(mutex_); }
+      begun_.notify_all();
+    }
+    int stopped = 0;
+    while (!stopped && take()) stopped = stop(asked);
+    if (stopped) next_ = count;
+    is_open_ = false;
+    for (int tries = 0; active_ != 0; ++tries) {
+      if (tries < 4096) pause();
+      else sched_yield();
+    }
+    return stopped;
+  }
+
+ private:
+  int by_itself(long long count, Range* body, void* context, int (*stop)(void*), void* asked) {
+    const long long step = (count + 63) / 64;
+    for (long long begin = 0; begin < count; begin += step) {
+      body(context, begin, begin + step < count ? begin + step : count);
+      if (int stopped = stop(asked)) return stopped;
+    }
+    return 0;
+  }
+  bool take() {
+    const long long begin = next_.fetch_add(step_);
+    if (begin >= count_) return false;
+    body_(context_, begin, begin + step_ < count_ ? begin + step_ : count_);
+    return true;
+  }
+  // A worker says that it is active before it looks whether there is work, and the runner closes before it
+  // looks who is active: so either the worker sees that it is late, or the runner waits for it.
+  void work(int number) {
+    long long seen = 0;
+    for (;;) {
+      wait(seen);
+      seen = round_;
+      ++active_;
+      if (is_open_ && number < wanted_)
+        while (take()) {}
+      --active_;
+    }
+  }
+  void wait(long long seen) {
+    const long long start = nanoseconds();
+    do {
+      for (int i = 0; i < 64; ++i) {
+        if (round_ != seen) return;
+        pause();
+      }
+    } while (nanoseconds() - start < kPatience);
+    std::unique_lock<std::mutex> lock(mutex_);
+    ++sleeping_;
+    begun_.wait(lock, [&] { return round_ != seen; });
+    --sleeping_;
+  }
+
+  std::mutex running_, mutex_;
+  std::condition_variable begun_;
+  std::atomic<long long> next_{0}, round_{0};
+  std::atomic<int> active_{0}, sleeping_{0}, wanted_{0};
+  std::atomic<bool> is_open_{false};
+  Range* body_ = nullptr;
+  void* context_ = nullptr;
+  long long count_ = 0, step_ = 1;
+  int workers_ = 0;
+};
+
+// Never destroyed: its threads sleep until the process ends.  A process that forks leaves them behind.
+Pool* pool = nullptr;
+std::once_flag made;
+
+}  // namespace
+
+extern "C" int hloopt_share(
+    int threads, long long count, Range* body, void* context, int (*stop)(void*), void* asked) {
+  std::call_once(made, [] {
+    pool = new Pool;
+    pthread_atfork(nullptr, nullptr, [] { pool = new Pool; });
+  });
+  return pool->run(threads, count, body, context, stop, asked);
+}

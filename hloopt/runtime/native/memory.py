@@ -1,0 +1,303 @@
+"""Where a native program's allocations lie during a run, and how its results are handed out.
+
+Parameters and constants are read where they lie, unless a step writes into them or their bytes are not those a
+buffer holds (other strides, packed types, other layouts).  Each result that the plan sets apart is written
+into the fresh array that is handed out; the arena is allocated once.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Final, TypeAlias
+
+import numpy as np
+
+from hloopt.interpret.context import leaf_arrays
+from hloopt.interpret.interpreter import Interpreter
+from hloopt.interpret.values import parameter_values
+from hloopt.ir import Module
+from hloopt.kernels.plan import Allocation, Buffer, KernelStep, Plan, PlanStep, walk_steps
+from hloopt.runtime.borders import array_of_bytes, bytes_of_array, empty
+from hloopt.runtime.program import Array
+from hloopt.types import ArrayShape, Literal
+
+__all__ = ["Memory", "Placed", "View", "address_of", "as_array", "is_plain"]
+
+Placed: TypeAlias = "list[Array | None]"
+"""The array that lies at each allocation, in the order of the plan's; None where nothing does."""
+
+View: TypeAlias = Callable[[Placed], Array]
+"""What gives the array of a buffer during a run."""
+
+_ALIGNMENT: Final = 256
+# Where NumPy keeps the address of an array's elements: right behind what every object begins with.
+_ELEMENTS: Final = object.__basicsize__
+
+
+def _is_there() -> bool:
+    """Whether addresses are found where this file looks for them."""
+    samples = (np.zeros(3), np.zeros(7, np.uint8)[3:])
+    return all(
+        ctypes.c_void_p.from_address(id(one) + _ELEMENTS).value == one.ctypes.data
+        for one in samples
+    )
+
+
+def _asked(array: Array) -> int:
+    return array.ctypes.data
+
+
+def _looked_up(array: Array) -> int:
+    return ctypes.c_void_p.from_address(id(array) + _ELEMENTS).value or 0
+
+
+address_of: Callable[[Array], int] = _looked_up if _is_there() else _asked
+"""The address of an array's elements; looking it up takes a tenth of the time of asking."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Parameter:
+    """A leaf of the entry's parameters: ``at`` counts allocations; None for what has no memory.
+
+    ``is_read`` says that an array of ``kind`` and ``dims`` may lie where the caller has it.
+    """
+
+    at: int | None
+    kind: np.dtype
+    dims: tuple[int, ...]
+    is_read: bool
+    shape: ArrayShape
+
+
+class Memory:
+    """The places of a plan's allocations.
+
+    ``table`` is the C array of their addresses; ``place`` fills in those that change from run to run.
+    """
+
+    def __init__(self, module: Module, plan: Plan) -> None:
+        self._module = module
+        self._context = Interpreter(module, {})
+        self._numbers = {id(one): number for number, one in enumerate(plan.allocations)}
+        self._still: Placed = [None] * len(plan.allocations)
+        self.table = (ctypes.c_void_p * max(1, len(plan.allocations)))()
+        for number, allocation in enumerate(plan.allocations):
+            if allocation.kind in ("arena", "constant"):
+                array = _still(allocation)
+                self._still[number] = array
+                self.table[number] = address_of(array)
+        written = _written(plan)
+        self._parameters = [
+            self._parameter(buffer, written) for buffer in plan.parameters if buffer is not None
+        ]
+        self._fresh = [
+            (self._numbers[id(buffer.allocation)], buffer.shape.dims, buffer.shape.dtype.numpy)
+            for buffer in plan.results
+            if buffer.allocation.kind == "result" and is_plain(buffer.shape)
+        ]
+        plain = {number for number, _, _ in self._fresh}
+        self._rough = [
+            (number, allocation.byte_size)
+            for number, allocation in enumerate(plan.allocations)
+            if allocation.kind == "result" and number not in plain
+        ]
+        self._results = [self._result(buffer, plain) for buffer in plan.results]
+        self._is_simple = all(isinstance(result, int) for result in self._results)
+
+    def place(self, inputs: Sequence[Array]) -> Placed:
+        """Put the inputs in place, and fresh memory where results go.
+
+        Raises ``EvaluationError`` where the inputs do not fit the parameters.
+        """
+        placed, table = self._still.copy(), self.table
+        if len(inputs) != len(self._parameters):
+            self._checked(inputs)
+        for number, parameter in enumerate(self._parameters):
+            array = inputs[number]
+            if not (
+                parameter.is_read
+                and type(array) is np.ndarray
+                and array.dtype == parameter.kind
+                and array.shape == parameter.dims
+                and (flags := array.flags).c_contiguous
+                and flags.aligned
+            ):
+                array = self._own(inputs, number)
+            at = parameter.at
+            if at is not None:
+                placed[at] = array
+                table[at] = address_of(array)
+        for at, dims, kind in self._fresh:
+            array = np.empty(dims, kind)
+            placed[at] = array
+            table[at] = address_of(array)
+        for at, size in self._rough:
+            placed[at] = _aligned(size)
+            table[at] = address_of(placed[at])  # type: ignore[arg-type]
+        return placed
+
+    def results(self, placed: Placed) -> list[Array]:
+        """The result arrays after a run."""
+        if self._is_simple:
+            return [placed[at] for at in self._results]  # type: ignore[index, misc]
+        return [
+            placed[result] if isinstance(result, int) else result(placed)  # type: ignore[misc]
+            for result in self._results
+        ]
+
+    def view(self, buffer: Buffer) -> View:
+        """What gives the array of a buffer; what is written into it is written into the buffer.
+
+        For buffers that are plain (``is_plain``); of others it is a copy.
+        """
+        if not buffer.byte_size:
+            nothing = empty(buffer.shape)
+            return lambda _: nothing
+        at = self._numbers[id(buffer.allocation)]
+        still = self._still[at]
+        plain = is_plain(buffer.shape)
+        if still is not None and plain:
+            known = as_array(still, buffer)
+            return lambda _: known
+
+        def seen(placed: Placed) -> Array:
+            array = placed[at]
+            assert array is not None
+            if array.shape == buffer.shape.dims and array.dtype == buffer.shape.dtype.numpy:
+                return array
+            return as_array(array, buffer)
+
+        return seen if plain else lambda placed: as_array(placed[at], buffer)  # type: ignore[arg-type]
+
+    def bytes_of(self, buffer: Buffer) -> View:
+        """What gives the bytes (u8) of a buffer."""
+        at = self._numbers[id(buffer.allocation)]
+
+        def raw(placed: Placed) -> Array:
+            array = placed[at]
+            assert array is not None
+            whole = array.reshape(-1).view(np.uint8)
+            return whole[buffer.offset : buffer.offset + buffer.byte_size]
+
+        return raw
+
+    def still(self, buffer: Buffer) -> Array | None:
+        """The array of a plain buffer that lies where it is for as long as the program lives."""
+        array = self._still[self._numbers[id(buffer.allocation)]]
+        if array is None or not buffer.byte_size or not is_plain(buffer.shape):
+            return None
+        return as_array(array, buffer)
+
+    def _parameter(self, buffer: Buffer, written: set[int]) -> _Parameter:
+        allocation, shape = buffer.allocation, buffer.shape
+        return _Parameter(
+            self._numbers[id(allocation)] if buffer.byte_size else None,
+            shape.dtype.numpy,
+            shape.dims,
+            id(allocation) not in written and is_plain(shape),
+            shape,
+        )
+
+    def _own(self, inputs: Sequence[Array], number: int) -> Array:
+        """The bytes of an input as its buffer holds them, in memory of their own."""
+        shape = self._parameters[number].shape
+        raw = bytes_of_array(self._checked(inputs)[number], shape)
+        own = _aligned(raw.nbytes)
+        own[:] = raw
+        return own
+
+    def _checked(self, inputs: Sequence[Array]) -> list[Array]:
+        values = parameter_values(self._module.entry, inputs, self._context)
+        shapes = [
+            leaf for one in self._module.entry.parameters for leaf in leaf_arrays_of(one.shape)
+        ]
+        arrays = leaf_arrays(tuple(values))
+        return [array for array, is_array in zip(arrays, shapes, strict=True) if is_array]
+
+    def _result(self, buffer: Buffer, plain: set[int]) -> int | View:
+        number = self._numbers.get(id(buffer.allocation), -1)
+        if number in plain:
+            return number
+        view = self.view(buffer)
+        if not buffer.byte_size or not is_plain(buffer.shape):
+            shape = buffer.shape
+            return (lambda _: empty(shape)) if not buffer.byte_size else view
+        return lambda placed: view(placed).copy()
+
+
+def leaf_arrays_of(shape: object) -> Iterable[bool]:
+    """Of each leaf of a shape whether it is an array, not a token."""
+    from hloopt.types import leaves
+
+    return [
+        isinstance(leaf, ArrayShape) and leaf.dtype.is_array
+        for leaf in leaves(shape)  # type: ignore[arg-type]
+    ]
+
+
+def is_plain(shape: ArrayShape) -> bool:
+    """Whether a buffer of this shape holds the bytes of a row-major array of NumPy's."""
+    if not shape.dtype.is_array or shape.dtype.bits % 8:
+        return shape.dtype.is_pred and _is_row_major(shape)
+    return _is_row_major(shape)
+
+
+def _is_row_major(shape: ArrayShape) -> bool:
+    if shape.layout is None:
+        return True
+    order = [axis for axis in shape.layout.minor_to_major if shape.dims[axis] != 1]
+    return order == sorted(order, reverse=True)
+
+
+def as_array(memory: Array, buffer: Buffer) -> Array:
+    """The array of a buffer in the memory of its allocation: a view where the buffer is plain."""
+    raw = memory.reshape(-1).view(np.uint8)[buffer.offset : buffer.offset + buffer.byte_size]
+    shape = buffer.shape
+    if not is_plain(shape):
+        return array_of_bytes(raw, shape)
+    return raw.view(shape.dtype.numpy).reshape(shape.dims)
+
+
+def _written(plan: Plan) -> set[int]:
+    """The allocations that a step writes into."""
+
+    def targets(step: PlanStep) -> Iterable[Buffer]:
+        if isinstance(step, KernelStep):
+            yield from (*step.results, *step.scratch)
+            yield from (move.target for move in (*step.before, *step.after))
+        else:
+            yield from getattr(step, "results", ())
+
+    return {
+        id(buffer.allocation)
+        for step in walk_steps(plan.steps)
+        for buffer in targets(step)
+        if buffer.byte_size
+    }
+
+
+def _still(allocation: Allocation) -> Array:
+    if allocation.kind == "arena":
+        return _aligned(allocation.byte_size)
+    assert allocation.instruction is not None
+    literal: Literal | None = allocation.instruction.literal
+    assert literal is not None
+    for number in allocation.index:
+        literal = literal.elements[number]
+    array, shape = literal.array, literal.shape
+    assert array is not None
+    assert isinstance(shape, ArrayShape)
+    if is_plain(shape) and array.flags.c_contiguous and array.flags.aligned:
+        return array
+    raw = bytes_of_array(array, shape)
+    own = _aligned(raw.nbytes)
+    own[:] = raw
+    return own
+
+
+def _aligned(byte_size: int) -> Array:
+    whole = np.empty(byte_size + _ALIGNMENT, np.uint8)
+    start = -whole.ctypes.data % _ALIGNMENT
+    return whole[start : start + byte_size]
