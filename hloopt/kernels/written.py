@@ -10,11 +10,13 @@ where that is known to read it by names.
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from hloopt.analysis.loop_config import config_text, loop_config
 from hloopt.ir import Instruction, Module, edit
-from hloopt.kernels.spec import Tile
+
+if TYPE_CHECKING:
+    from hloopt.kernels.spec import Tile
 
 __all__ = ["KEY", "drop_choice", "drop_choices", "read_choice", "refusal", "write_choice"]
 

@@ -13,7 +13,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from hloopt.ir import Instruction
-from hloopt.kernels.families.cpu import blas_problem
+from hloopt.kernels.library_problems import blas_problem
 from hloopt.kernels.plan import Buffer, HostStep, KernelStep
 from hloopt.runtime.borders import bytes_of_array
 from hloopt.runtime.native.memory import Memory, Placed, is_plain

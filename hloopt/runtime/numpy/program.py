@@ -5,12 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from functools import partial
 from threading import Lock
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from hloopt.analysis.parallel_loop import fused_loop
-from hloopt.analysis.trip_count import trip_count
 from hloopt.errors import EvaluationError
 from hloopt.interpret import EVALUATORS, Host, check_inputs, supported
 from hloopt.interpret.context import Evaluator, Value
@@ -27,8 +25,6 @@ from hloopt.runtime.kernels import is_kernel, module_kernels
 from hloopt.runtime.numpy.builder import Builder
 from hloopt.runtime.numpy.elementwise import elementwise
 from hloopt.runtime.numpy.emitters import EMITTERS
-from hloopt.runtime.numpy.loop_blocks import BlockedLoop, CompiledLoop
-from hloopt.runtime.numpy.loop_plan import Blocking, plan_blocks
 from hloopt.runtime.numpy.plan import Cases, Function, Line, Loop, Step
 from hloopt.runtime.numpy.sharing import give_away, most_alive, written_inputs
 from hloopt.runtime.numpy.source import compile_line
@@ -36,6 +32,10 @@ from hloopt.runtime.numpy.values import Slots, leaf_slots, pack, unpack
 from hloopt.runtime.numpy.ways import way
 from hloopt.runtime.program import Array, Program
 from hloopt.types import ArrayShape, Shape, TupleShape, leaves
+
+if TYPE_CHECKING:
+    from hloopt.runtime.numpy.loop_blocks import BlockedLoop, CompiledLoop
+    from hloopt.runtime.numpy.loop_plan import Blocking
 
 __all__ = ["NumpyProgram"]
 
@@ -75,7 +75,7 @@ class NumpyProgram(Program):
             module,
             self._launches,
             excess_precision=excess_precision,
-            blocking=blocking or Blocking(),
+            blocking=blocking,
             exact=exact,
         )
         self.loops = self._compiler.loops
@@ -143,7 +143,7 @@ class _Compiler(Interpreter):
         launches: list[int],
         *,
         excess_precision: bool,
-        blocking: Blocking,
+        blocking: Blocking | None,
         exact: bool = False,
     ) -> None:
         super().__init__(module, EVALUATORS, excess_precision=excess_precision)
@@ -346,6 +346,8 @@ class _Compiler(Interpreter):
             )
         condition = self._line(instruction.attributes["condition"], counted=counted)
         writes = self._give_away(body, len(body.inputs))
+        from hloopt.analysis.trip_count import trip_count
+
         count = trip_count(instruction, 0)
         inner = Loop(condition, body, self._kept_leaves(instruction.shape), stuck, count)
         return self._several(
@@ -366,10 +368,19 @@ class _Compiler(Interpreter):
         computation = instruction.computation
         assert computation is not None
         fusion = next(iter(computation.callers), None)
-        fused = fused_loop(fusion) if fusion is not None else None
-        if fusion is None or fused is None or fused.loop is not instruction:
+        if fusion is None:
             return None
-        planned = plan_blocks(instruction, fused.results, most_alive(line), self._blocking)
+        # What loops are analysed by takes longer to load than a module without such loops to compile.
+        from hloopt.analysis.parallel_loop import fused_loop
+        from hloopt.runtime.numpy.loop_blocks import BlockedLoop
+        from hloopt.runtime.numpy.loop_plan import Blocking, plan_blocks
+
+        fused = fused_loop(fusion)
+        if fused is None or fused.loop is not instruction:
+            return None
+        planned = plan_blocks(
+            instruction, fused.results, most_alive(line), self._blocking or Blocking()
+        )
         if isinstance(planned, str):
             self.loops[fusion.name] = f"runs whole: {planned}"
             return None
@@ -379,6 +390,8 @@ class _Compiler(Interpreter):
     def _cut_loop(
         self, condition: Computation, body: Computation, shape: TupleShape
     ) -> CompiledLoop:
+        from hloopt.runtime.numpy.loop_blocks import CompiledLoop
+
         line = self._line(body, counted=False)
         written = self._give_away(line, len(shape.elements))
         function = compile_line(line, self._launches, looped=True)

@@ -10,7 +10,7 @@ import numpy as np
 
 from hloopt.interpret.context import Context
 from hloopt.ir import Instruction
-from hloopt.kernels.families.cpu import blas_problem
+from hloopt.kernels.library_problems import blas_problem
 from hloopt.runtime.numpy.builder import Builder
 from hloopt.runtime.numpy.movement import Emitter
 from hloopt.runtime.numpy.plan import Function

@@ -13,7 +13,6 @@ from hloopt.interpret.linear import Product, matmul
 from hloopt.interpret.reducer import reducer_of
 from hloopt.interpret.reduction import fold
 from hloopt.interpret.regions import passed
-from hloopt.interpret.sort import merge_order
 from hloopt.ir import Instruction
 from hloopt.kernels.written import read_choice
 from hloopt.types import ConvDims, DotDims, TupleShape
@@ -64,6 +63,8 @@ def _reduce_fold(instruction: Instruction, values: tuple[Value, ...], context: C
 
 
 def _sort_merge(instruction: Instruction, values: tuple[Value, ...], context: Context) -> Value:
+    from hloopt.interpret.sort import merge_order
+
     shapes = [operand.shape for operand in instruction.operands]
     arrays = arrays_of([context.materialize(*pair) for pair in zip(values, shapes, strict=True)])
     (axis,) = instruction.attributes["dimensions"]
@@ -93,11 +94,17 @@ def _convolution_matmul(
     return product.result(placed.transpose(np.argsort(order)), instruction, context)
 
 
+def _convolution_windows(
+    instruction: Instruction, values: tuple[Value, ...], context: Context
+) -> Value:
+    return EVALUATORS["convolution"](instruction, values, context)
+
+
 WAYS: Mapping[str, Evaluator] = {
     "dot-einsum": _dot_einsum,
     "reduce-fold": _reduce_fold,
     "sort-merge": _sort_merge,
     "convolution-matmul": _convolution_matmul,
-    "convolution-windows": EVALUATORS["convolution"],
+    "convolution-windows": _convolution_windows,
 }
 """By the names of kernels; the others are what the executor does by itself."""

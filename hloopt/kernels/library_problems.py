@@ -1,0 +1,52 @@
+"""Why an instruction is not one call of a library that NumPy has; the executor asks, and so do the kernels."""
+
+from __future__ import annotations
+
+from hloopt.interpret.regions import combiner
+from hloopt.ir import Instruction
+from hloopt.types import ArrayShape, Window, WindowDim
+
+__all__ = ["blas_problem", "matmul_problem", "ufunc_problem"]
+
+_BLAS = frozenset({"f32", "f64", "c64", "c128"})
+_NARROW = frozenset({"bf16", "f16"})
+
+
+def blas_problem(dot: Instruction) -> str:
+    """Why BLAS does not make a product of operands as they are, empty where it does."""
+    if len(dot.operands) != 2:
+        return "the product has sparse operands"
+    result = dot.array.dtype
+    if result.name not in _BLAS | _NARROW:
+        return f"BLAS has no products of {result}"
+    for operand in dot.operands:
+        kind = operand.array.dtype
+        if kind is not result and not (kind.is_narrow_float and result.name in _BLAS):
+            return f"BLAS has no products of {kind} in {result}"
+    return ""
+
+
+def ufunc_problem(reduce: Instruction) -> str:
+    """Why no reduction of NumPy's runs on operands as they are, empty where one does."""
+    if not isinstance(reduce.shape, ArrayShape) or len(reduce.operands) != 2:
+        return "it reduces several operands at once"
+    name = combiner(reduce.attributes["to_apply"])
+    if name not in ("maximum", "minimum"):
+        return f"the region is {name or 'no single op'}, not maximum or minimum"
+    kind = reduce.array.dtype
+    if not kind.is_float or kind.numpy != kind.compute:
+        return f"{kind} is converted first"
+    return ""
+
+
+def matmul_problem(convolution: Instruction) -> str:
+    """Why a convolution is not one product of matrices, empty where it is: a window of one place."""
+    dims = convolution.attributes["dim_labels"]
+    window = Window.given(convolution.attributes.get("window"), len(dims.input_spatial))
+    for number, dimension in enumerate(window.dims):
+        if dimension != WindowDim(1):
+            return f"window dimension {number} is {dimension}, not of size 1 without stride and padding"
+    for name in ("feature_group_count", "batch_group_count"):
+        if convolution.attributes.get(name, 1) != 1:
+            return f"{name} is {convolution.attributes[name]}"
+    return ""
