@@ -24,7 +24,7 @@ def render(plan: Plan) -> str:
     functions: list[str] = []
     for step in kernel_steps(plan.steps):
         functions += [*_step(step, uses), ""]
-    head = '#include "native.h"\n'
+    head = '#include "native.h"\n#include "vector_math.h"\n'
     body = "\n".join([uses.source(), *functions])
     return f"{head}namespace {{\n{body}\n}}  // namespace\n{driver(plan, uses)}"
 
