@@ -6,6 +6,7 @@ Every form gives the bits of ``interpret.reduction``; what has no form here is f
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from math import prod
 from typing import Any
@@ -18,7 +19,7 @@ from hloopt.ir import Computation, Instruction
 from hloopt.runtime.numpy.arg_extremum import arg_extremum
 from hloopt.runtime.numpy.builder import Builder
 from hloopt.runtime.numpy.movement import Emitter
-from hloopt.runtime.numpy.plan import Dims, Function
+from hloopt.runtime.numpy.plan import Code, Dims, Function
 from hloopt.runtime.numpy.values import Slots
 from hloopt.types import DType, TupleShape
 
@@ -73,7 +74,8 @@ def _single(builder: Builder, instruction: Instruction, operands: Sequence[int])
     known = builder.line.constants.get(full[1])
     if known is not None:
         start = known.astype(starts)[()]
-        return builder.line.step(partial(_started, function, start), full[:1], out)
+        code = _code(function, start, scalar=builder.line.is_scalar(out))
+        return builder.line.step(partial(_started, function, start), full[:1], out, code=code)
 
     def started(array: Any, init: Any) -> Any:
         return function(init.astype(starts)[()], array)
@@ -83,6 +85,46 @@ def _single(builder: Builder, instruction: Instruction, operands: Sequence[int])
 
 def _started(function: Function, start: Any, array: Any) -> Any:
     return function(start, array)
+
+
+@dataclass(frozen=True, slots=True)
+class _Reduction:
+    """A reduction of a ufunc's, which can be written in place: in type ``dtype``, then as ``carrier``.
+
+    ``straight``: it goes through the elements as they lie in memory, so they have to lie in order.
+    """
+
+    reduce: Function
+    axes: tuple[int, ...]
+    compute: np.dtype[Any]
+    dtype: np.dtype[Any]
+    carrier: np.dtype[Any]
+    straight: bool
+
+    def __call__(self, start: Any, array: Any) -> Any:
+        if self.straight:
+            array = np.asarray(array, self.compute, order="C")
+        found = self.reduce(array, self.axes, self.dtype, None, False, start)
+        return found.astype(self.carrier, copy=False)
+
+
+def _code(function: Function, start: Any, *, scalar: bool) -> Code | None:
+    if not isinstance(function, _Reduction):
+        return None
+    array = "{asarray}({0}, {compute}, order='C')" if function.straight else "{0}"
+    text = f"{{r}} = {{reduce}}({array}, {{axes}}, {{dtype}}, None, False, {{start}})"
+    if function.dtype != function.carrier:
+        text += ".astype({carrier})"
+    bound = {
+        "asarray": np.asarray,
+        "axes": function.axes,
+        "carrier": function.carrier,
+        "compute": function.compute,
+        "dtype": function.dtype,
+        "reduce": function.reduce,
+        "start": start,
+    }
+    return Code(text, scalar=scalar, bound=bound)
 
 
 def _form(
@@ -95,13 +137,8 @@ def _form(
         return wide, _sum(kind, wide, carrier, dims, axes)
     ufunc = reducer.ufunc()
     if ufunc is not None:
-        reduced: Function = ufunc.reduce
-        if reducer.associative:
-            return carrier, lambda start, array: reduced(array, axes, carrier, None, False, start)
-        # NumPy goes through the elements as they lie in memory.
-        return carrier, lambda start, array: reduced(
-            np.asarray(array, order="C"), axes, carrier, None, False, start
-        )
+        straight = not reducer.associative
+        return carrier, _Reduction(ufunc.reduce, axes, carrier, carrier, carrier, straight)
     if reducer.name in ("maximum", "minimum") and kind.is_float:
         return kind.compute, _extremum(reducer.name == "maximum", kind, carrier, dims, axes)
     return None
@@ -112,11 +149,8 @@ def _sum(
 ) -> Function:
     """In double precision, rounded once; NumPy adds in the order of memory, so arrays lie straight."""
     compute = kind.compute
-    reduced: Function = np.add.reduce
-
-    def total(start: Any, array: Any) -> Any:
-        straight = np.asarray(array, compute, order="C")
-        return reduced(straight, axes, wide, None, False, start).astype(carrier, copy=False)
+    if not kind.is_float or not _is_short(dims, axes):
+        return _Reduction(np.add.reduce, axes, compute, wide, carrier, straight=True)
 
     def short(start: Any, array: Any) -> Any:
         straight = array.astype(compute, copy=False)
@@ -126,7 +160,7 @@ def _sum(
         np.add(found, start, out=found)
         return found.astype(carrier, copy=False)
 
-    return short if kind.is_float and _is_short(dims, axes) else total
+    return short
 
 
 def _is_short(dims: Dims, axes: tuple[int, ...]) -> bool:

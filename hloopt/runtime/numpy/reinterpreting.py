@@ -10,7 +10,7 @@ import numpy as np
 from hloopt.ir import Instruction
 from hloopt.runtime.numpy.builder import Builder
 from hloopt.runtime.numpy.movement import Emitter
-from hloopt.runtime.numpy.plan import Dims, Function
+from hloopt.runtime.numpy.plan import Code, Dims, Function
 from hloopt.types import DType
 
 __all__ = ["EMITTERS"]
@@ -27,7 +27,9 @@ def _bitcast_convert(
         return None
     kind = target.dtype.numpy
     if source.dtype.bits == target.dtype.bits:
-        return _viewed(builder, lambda x: x.view(kind), slot, kind, builder.line.dims[slot])
+        code = Code("{r} = {0}.view({kind})", bound={"kind": kind})
+        dims = builder.line.dims[slot]
+        return _viewed(builder, lambda x: x.view(kind), slot, kind, dims, code)
     dims = target.dims
 
     def split(array: Any) -> Any:
@@ -42,12 +44,17 @@ def _is_viewed(builder: Builder, kind: DType) -> bool:
 
 
 def _viewed(
-    builder: Builder, function: Function, slot: int, kind: np.dtype[Any], dims: Dims
+    builder: Builder,
+    function: Function,
+    slot: int,
+    kind: np.dtype[Any],
+    dims: Dims,
+    code: Code | None = None,
 ) -> int:
     known = builder.line.constants.get(slot)
     if known is not None:
         return builder.constant(function(known))
-    return builder.line.step(function, (slot,), builder.line.slot(kind, dims), view=True)
+    return builder.line.step(function, (slot,), builder.line.slot(kind, dims), view=True, code=code)
 
 
 EMITTERS: Mapping[str, Emitter] = {"bitcast-convert": _bitcast_convert}

@@ -187,7 +187,8 @@ def _putting(plan: _Scatter, region: _Region, count: int) -> Function:
     size, name, ufunc = plan.size, region.name, region.ufunc
 
     def put(own: Any, arrays: Any, place: Any, updates: Any) -> tuple[Any, ...]:
-        results = tuple(x if at in own else x.copy() for at, x in enumerate(arrays))
+        # Without dimensions it may be a scalar, whose copy is one.
+        results = tuple(x if at in own else np.array(x, order="C") for at, x in enumerate(arrays))
         if place is None or name == "first":
             return results
         parts = [result[place] for result in results]
