@@ -2,94 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from importlib import import_module
 from pathlib import Path
-from typing import Final, TypeAlias
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 from hloopt.errors import UsageError
-from hloopt.fusion.copy_fusion import CopyFusion
-from hloopt.fusion.fusion_merger import FusionMerger
-from hloopt.fusion.fusion_wrapper import FusionWrapper
-from hloopt.fusion.hand import advised, has_strategy
-from hloopt.fusion.horizontal_input_fusion import HorizontalInputFusion
-from hloopt.fusion.horizontal_loop_fusion import HorizontalLoopFusion
-from hloopt.fusion.instruction_fusion import InstructionFusion
-from hloopt.fusion.lock_file import read_decisions
-from hloopt.fusion.locked_fusion import LockedFusion
-from hloopt.fusion.loop_fusion import LoopFusion
-from hloopt.fusion.multi_output_fusion import MultiOutputFusion
-from hloopt.fusion.priority_fusion import PriorityFusion
-from hloopt.fusion.rename_fusions import RenameFusions
-from hloopt.fusion.sort_iota_fusion import SortIotaFusion
-from hloopt.fusion.triton_softmax_rewriter import TritonSoftmaxRewriter
-from hloopt.fusion.user_rules import FusionRule, rule_of
+from hloopt.fusion.strategies import has_strategy
 from hloopt.ir import Module
 from hloopt.ir.build import clone_module
-from hloopt.kernels.lowering import DEVICE
-from hloopt.kernels.nested_reduction_splitter import NestedReductionSplitter
-from hloopt.kernels.selection import KernelSelection
-from hloopt.passes.bf16_propagation import Bf16Propagation
-from hloopt.passes.broadcast_sinking import BroadcastSinking
-from hloopt.passes.call_inliner import CallInliner
-from hloopt.passes.concat_removal import ConcatRemoval
-from hloopt.passes.conditional_simplifier import ConditionalSimplifier
-from hloopt.passes.constant_folding import ConstantFolding
-from hloopt.passes.convert_pairs import ConvertPairs
-from hloopt.passes.copy_insertion import CopyInsertion
-from hloopt.passes.cse import CommonSubexpressionElimination
-from hloopt.passes.dce import DeadCodeElimination
-from hloopt.passes.defuse import Defuse
-from hloopt.passes.dots.decomposer import DotDecomposer
-from hloopt.passes.dots.dimension_sorter import DotDimensionSorter
-from hloopt.passes.dots.merger import DotMerger
-from hloopt.passes.dots.strength_reduction import DotStrengthReduction
-from hloopt.passes.dots.transpose_folding import TransposeFolding
-from hloopt.passes.expand.batch_norm_expander import BatchNormExpander
-from hloopt.passes.expand.bitcast_dtypes_expander import BitcastDtypesExpander
-from hloopt.passes.expand.cholesky_expander import CholeskyExpander
-from hloopt.passes.expand.comparison_expander import ComparisonExpander
-from hloopt.passes.expand.dynamic_index_splitter import DynamicIndexSplitter
-from hloopt.passes.expand.logistic_expander import LogisticExpander
-from hloopt.passes.expand.ragged_dot_expander import RaggedDotExpander
-from hloopt.passes.expand.reduce_window_rewriter import ReduceWindowRewriter
-from hloopt.passes.expand.rng_expander import RngExpander
-from hloopt.passes.expand.select_and_scatter_expander import SelectAndScatterExpander
-from hloopt.passes.expand.stochastic_convert_expander import StochasticConvertExpander
-from hloopt.passes.expand.topk_expander import TopkExpander
-from hloopt.passes.expand.triangular_solve_expander import TriangularSolveExpander
-from hloopt.passes.flatten_call_graph import FlattenCallGraph
-from hloopt.passes.indexing.gather_simplifier import GatherSimplifier
-from hloopt.passes.indexing.gather_to_slice import GatherToSlice
-from hloopt.passes.indexing.scatter_simplifier import ScatterSimplifier
-from hloopt.passes.indexing.scatter_to_slice import ScatterToSlice
-from hloopt.passes.layout_normalization import LayoutNormalization
-from hloopt.passes.loops.constant_sinking import WhileConstantSinking
-from hloopt.passes.loops.invariant_motion import WhileInvariantMotion
-from hloopt.passes.loops.reduce_sinking import WhileReduceSinking
-from hloopt.passes.loops.simplifier import WhileLoopSimplifier
-from hloopt.passes.loops.trip_count import TripCount
-from hloopt.passes.loops.unroll import WhileUnroll
-from hloopt.passes.map_inliner import MapInliner
-from hloopt.passes.reduction_degenerate_dim_remover import ReductionDegenerateDimRemover
-from hloopt.passes.rematerialize import Rematerialize
-from hloopt.passes.reshape_mover import ReshapeMover
-from hloopt.passes.scan_recognition import ScanRecognition
-from hloopt.passes.schedule import Schedule
-from hloopt.passes.simplify import Simplify
-from hloopt.passes.sole_participant import SoleParticipant
-from hloopt.passes.sorting.permutation_sort import PermutationSort
-from hloopt.passes.sorting.sort_simplifier import SortSimplifier
-from hloopt.passes.tuple_simplifier import TupleSimplifier
-from hloopt.passes.variadic_op_splitter import VariadicOpSplitter
-from hloopt.passes.views_to_bitcasts import ViewsToBitcasts
-from hloopt.passes.zero_sized import ZeroSized
 from hloopt.presets import XLA_PRESETS, preset_text
 from hloopt.rewrite import Controls, Fix, Pass, Pipeline
 from hloopt.rewrite.entries import make_entries, with_options
 from hloopt.rewrite.plugins import installed, installed_names, load_file
 from hloopt.rewrite.spec import Spec, parse
-from hloopt.rewrite.toml_form import read_toml
-from hloopt.targets import find_target
+
+if TYPE_CHECKING:
+    from hloopt.fusion.advice import Advice
+    from hloopt.fusion.user_rules import FusionRule
 
 __all__ = [
     "PASSES",
@@ -106,82 +36,104 @@ __all__ = [
     "read_pipeline",
 ]
 
-_ALL: tuple[type[Pass], ...] = (
-    CallInliner,
-    FlattenCallGraph,
-    MapInliner,
-    ReduceWindowRewriter,
-    RngExpander,
-    SelectAndScatterExpander,
-    BatchNormExpander,
-    BitcastDtypesExpander,
-    CholeskyExpander,
-    ComparisonExpander,
-    DynamicIndexSplitter,
-    LogisticExpander,
-    RaggedDotExpander,
-    StochasticConvertExpander,
-    TopkExpander,
-    TriangularSolveExpander,
-    TupleSimplifier,
-    ZeroSized,
-    Simplify,
-    BroadcastSinking,
-    ReshapeMover,
-    ConvertPairs,
-    GatherToSlice,
-    ScatterToSlice,
-    GatherSimplifier,
-    ScatterSimplifier,
-    SortSimplifier,
-    PermutationSort,
-    ConcatRemoval,
-    ConditionalSimplifier,
-    ScanRecognition,
-    TransposeFolding,
-    DotDimensionSorter,
-    DotMerger,
-    DotStrengthReduction,
-    DotDecomposer,
-    ConstantFolding,
-    WhileConstantSinking,
-    WhileLoopSimplifier,
-    WhileInvariantMotion,
-    WhileReduceSinking,
-    WhileUnroll,
-    TripCount,
-    CommonSubexpressionElimination,
-    DeadCodeElimination,
-    ReductionDegenerateDimRemover,
-    VariadicOpSplitter,
-    SortIotaFusion,
-    TritonSoftmaxRewriter,
-    LoopFusion,
-    InstructionFusion,
-    FusionMerger,
-    PriorityFusion,
-    MultiOutputFusion,
-    HorizontalLoopFusion,
-    HorizontalInputFusion,
-    RenameFusions,
-    CopyFusion,
-    FusionWrapper,
-    Defuse,
-    Bf16Propagation,
-    LayoutNormalization,
-    SoleParticipant,
-    ViewsToBitcasts,
-    Schedule,
-    Rematerialize,
-    CopyInsertion,
-    NestedReductionSplitter,
-    KernelSelection,
-)
-
-PASSES: Final[Mapping[str, type[Pass]]] = {entry.name: entry for entry in _ALL}
-
+# Where each is; a pass is loaded when a pipeline has it.
+_OWN: Final[Mapping[str, str]] = {
+    "call-inliner": "passes.call_inliner.CallInliner",
+    "flatten-call-graph": "passes.flatten_call_graph.FlattenCallGraph",
+    "map-inliner": "passes.map_inliner.MapInliner",
+    "reduce-window-rewriter": "passes.expand.reduce_window_rewriter.ReduceWindowRewriter",
+    "rng-expander": "passes.expand.rng_expander.RngExpander",
+    "select-and-scatter-expander": "passes.expand.select_and_scatter_expander.SelectAndScatterExpander",
+    "batch-norm-expander": "passes.expand.batch_norm_expander.BatchNormExpander",
+    "bitcast-dtypes-expander": "passes.expand.bitcast_dtypes_expander.BitcastDtypesExpander",
+    "cholesky-expander": "passes.expand.cholesky_expander.CholeskyExpander",
+    "comparison-expander": "passes.expand.comparison_expander.ComparisonExpander",
+    "dynamic-index-splitter": "passes.expand.dynamic_index_splitter.DynamicIndexSplitter",
+    "logistic-expander": "passes.expand.logistic_expander.LogisticExpander",
+    "ragged-dot-expander": "passes.expand.ragged_dot_expander.RaggedDotExpander",
+    "stochastic-convert-expander": "passes.expand.stochastic_convert_expander.StochasticConvertExpander",
+    "topk-expander": "passes.expand.topk_expander.TopkExpander",
+    "triangular-solve-expander": "passes.expand.triangular_solve_expander.TriangularSolveExpander",
+    "tuple-simplifier": "passes.tuple_simplifier.TupleSimplifier",
+    "zero-sized": "passes.zero_sized.ZeroSized",
+    "simplify": "passes.simplify.Simplify",
+    "broadcast-sinking": "passes.broadcast_sinking.BroadcastSinking",
+    "reshape-mover": "passes.reshape_mover.ReshapeMover",
+    "convert-pairs": "passes.convert_pairs.ConvertPairs",
+    "gather-to-slice": "passes.indexing.gather_to_slice.GatherToSlice",
+    "scatter-to-slice": "passes.indexing.scatter_to_slice.ScatterToSlice",
+    "gather-simplifier": "passes.indexing.gather_simplifier.GatherSimplifier",
+    "scatter-simplifier": "passes.indexing.scatter_simplifier.ScatterSimplifier",
+    "sort-simplifier": "passes.sorting.sort_simplifier.SortSimplifier",
+    "permutation-sort": "passes.sorting.permutation_sort.PermutationSort",
+    "concat-removal": "passes.concat_removal.ConcatRemoval",
+    "conditional-simplifier": "passes.conditional_simplifier.ConditionalSimplifier",
+    "scan-recognition": "passes.scan_recognition.ScanRecognition",
+    "transpose-folding": "passes.dots.transpose_folding.TransposeFolding",
+    "dot-dimension-sorter": "passes.dots.dimension_sorter.DotDimensionSorter",
+    "dot-merger": "passes.dots.merger.DotMerger",
+    "dot-strength-reduction": "passes.dots.strength_reduction.DotStrengthReduction",
+    "dot-decomposer": "passes.dots.decomposer.DotDecomposer",
+    "constant-folding": "passes.constant_folding.ConstantFolding",
+    "while-constant-sinking": "passes.loops.constant_sinking.WhileConstantSinking",
+    "while-loop-simplifier": "passes.loops.simplifier.WhileLoopSimplifier",
+    "while-invariant-motion": "passes.loops.invariant_motion.WhileInvariantMotion",
+    "while-reduce-sinking": "passes.loops.reduce_sinking.WhileReduceSinking",
+    "while-unroll": "passes.loops.unroll.WhileUnroll",
+    "trip-count": "passes.loops.trip_count.TripCount",
+    "cse": "passes.cse.CommonSubexpressionElimination",
+    "dce": "passes.dce.DeadCodeElimination",
+    "reduction-degenerate-dim-remover": "passes.reduction_degenerate_dim_remover.ReductionDegenerateDimRemover",
+    "variadic-op-splitter": "passes.variadic_op_splitter.VariadicOpSplitter",
+    "sort-iota-fusion": "fusion.sort_iota_fusion.SortIotaFusion",
+    "triton-softmax-rewriter": "fusion.triton_softmax_rewriter.TritonSoftmaxRewriter",
+    "loop-fusion": "fusion.loop_fusion.LoopFusion",
+    "instruction-fusion": "fusion.instruction_fusion.InstructionFusion",
+    "fusion-merger": "fusion.fusion_merger.FusionMerger",
+    "priority-fusion": "fusion.priority_fusion.PriorityFusion",
+    "multi-output-fusion": "fusion.multi_output_fusion.MultiOutputFusion",
+    "horizontal-loop-fusion": "fusion.horizontal_loop_fusion.HorizontalLoopFusion",
+    "horizontal-input-fusion": "fusion.horizontal_input_fusion.HorizontalInputFusion",
+    "rename-fusions": "fusion.rename_fusions.RenameFusions",
+    "copy-fusion": "fusion.copy_fusion.CopyFusion",
+    "fusion-wrapper": "fusion.fusion_wrapper.FusionWrapper",
+    "defuse": "passes.defuse.Defuse",
+    "bf16-propagation": "passes.bf16_propagation.Bf16Propagation",
+    "layout-normalization": "passes.layout_normalization.LayoutNormalization",
+    "sole-participant": "passes.sole_participant.SoleParticipant",
+    "views-to-bitcasts": "passes.views_to_bitcasts.ViewsToBitcasts",
+    "schedule": "passes.schedule.Schedule",
+    "rematerialize": "passes.rematerialize.Rematerialize",
+    "copy-insertion": "passes.copy_insertion.CopyInsertion",
+    "nested-reduction-splitter": "kernels.nested_reduction_splitter.NestedReductionSplitter",
+    "kernel-selection": "kernels.selection.selection.KernelSelection",
+}
 # Needs a file to do anything: --lock puts it into pipelines.
-_ON_DEMAND: Final[Mapping[str, type[Pass]]] = {LockedFusion.name: LockedFusion}
+_ON_DEMAND: Final[Mapping[str, str]] = {"locked-fusion": "fusion.locked_fusion.LockedFusion"}
+
+
+class _Passes(Mapping[str, type[Pass]]):
+    """Passes by name."""
+
+    def __init__(self, places: Mapping[str, str]) -> None:
+        self._places = places
+
+    def __getitem__(self, name: str) -> type[Pass]:
+        module, _, attribute = self._places[name].rpartition(".")
+        found: type[Pass] = getattr(import_module(f"hloopt.{module}"), attribute)
+        return found
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._places
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._places)
+
+    def __len__(self) -> int:
+        return len(self._places)
+
+
+PASSES: Final[Mapping[str, type[Pass]]] = _Passes(_OWN)
 
 # What O1 and O2 repeat: calls and state first, since they bring the rest together; what makes work for others
 # before them.  Selects for branches, which compute both, and all that trades one cost for another, are O3's.
@@ -199,6 +151,15 @@ _SIMPLIFICATION = (
 # takes one of each.  In O3 loops that run as one kernel come before: XLA has none.
 _FUSION = "priority-fusion,cse,dce,multi-output-fusion,cse,dce,rename-fusions,tuple-simplifier"
 
+# What makes a module ready for a device: the text of ``kernels.lowering.DEVICE``, which is not loaded for it.
+_DEVICE = (
+    "call-inliner,sole-participant,batch-norm-expander,topk-expander,ragged-dot-expander,"
+    "stochastic-convert-expander,cholesky-expander{above=1024},"
+    "triangular-solve-expander{above=1024},"
+    "reduce-window-rewriter{fast_math=true,above=256,narrow=false},layout-normalization,"
+    "nested-reduction-splitter,views-to-bitcasts,dce,flatten-call-graph,schedule,copy-insertion"
+)
+
 PIPELINES: Final[Mapping[str, str]] = {
     "O0": "",
     "O1": _QUICK,
@@ -207,7 +168,7 @@ PIPELINES: Final[Mapping[str, str]] = {
     "fix(conditional-simplifier,concat-removal,simplify,tuple-simplifier,constant-folding,cse,dce),"
     "while-reduce-sinking,fix(while-loop-simplifier,simplify,cse,dce),"
     f"loop-fusion,{_FUSION}",
-    "device": str(DEVICE),
+    "device": _DEVICE,
     **{name: preset_text(rows) for name, rows in XLA_PRESETS.items()},
 }
 
@@ -226,7 +187,7 @@ def find_pass(name: str, extra: Mapping[str, type[Pass]] | None = None) -> type[
 
     Raises ``UsageError`` when the installed package's cannot be loaded.
     """
-    found = PASSES.get(name) or (extra or {}).get(name) or _ON_DEMAND.get(name)
+    found = PASSES.get(name) or (extra or {}).get(name) or _Passes(_ON_DEMAND).get(name)
     return found if found is not None else installed(name)
 
 
@@ -242,6 +203,8 @@ def parse_pipeline(text: str, extra: Mapping[str, type[Pass]] | None = None) -> 
 
 def read_pipeline(path: str | Path, extra: Mapping[str, type[Pass]] | None = None) -> Pipeline:
     """A pipeline from a TOML file (see ``rewrite/toml_form.py``).  Raises ``UsageError``."""
+    from hloopt.rewrite.toml_form import read_toml
+
     try:
         content = Path(path).read_bytes()
     except OSError as error:
@@ -296,20 +259,35 @@ def optimize_module(
     made = make_pipeline(pipeline)
     if target is not None:
         made = for_target(made, target)
-    rules = [rule_of(rule) for rule in fusion_rules]
-    decisions = read_decisions(str(lock)) if lock is not None else None
     advice = None
-    if has_strategy(made):
-        made, advice = advised(made, rules, decisions)
-    elif rules or decisions:
-        raise UsageError("fusion_rules and lock: no pass of the pipeline fuses anything")
+    if has_strategy(made) or fusion_rules or lock is not None:
+        made, advice = _advised(made, fusion_rules, lock)
     copy = clone_module(module)
     made.run(copy, controls=Controls(advice=advice))
     return copy
 
 
+def _advised(
+    pipeline: Pipeline, fusion_rules: Sequence[FusionRule], lock: str | Path | None
+) -> tuple[Pipeline, Advice | None]:
+    """What fuses asks the user's rules, the lock file and what is installed."""
+    from hloopt.fusion.hand import advised
+    from hloopt.fusion.lock_file import read_decisions
+    from hloopt.fusion.user_rules import rule_of
+
+    rules = [rule_of(rule) for rule in fusion_rules]
+    decisions = read_decisions(str(lock)) if lock is not None else None
+    if has_strategy(pipeline):
+        return advised(pipeline, rules, decisions)
+    if rules or decisions:
+        raise UsageError("fusion_rules and lock: no pass of the pipeline fuses anything")
+    return pipeline, None
+
+
 def for_target(pipeline: Pipeline, target: str) -> Pipeline:
     """The pipeline with every option ``target`` set.  Raises ``UsageError`` for a target that is not known."""
+    from hloopt.targets import find_target
+
     find_target(target)
     if not any(hasattr(instance, "target") for instance in pipeline.passes()):
         return pipeline

@@ -72,8 +72,9 @@ def advising(pipeline: Pipeline) -> Advising:
 
     Raises ``UsageError`` for rules that cannot be loaded, or that nobody would ask.
     """
-    from hloopt.fusion.hand import advised, has_strategy
+    from hloopt.fusion.hand import advised
     from hloopt.fusion.lock_watcher import LockWatcher
+    from hloopt.fusion.strategies import has_strategy
     from hloopt.fusion.user_rules import load_rule
 
     context = click.get_current_context()

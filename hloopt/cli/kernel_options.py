@@ -145,7 +145,7 @@ class Selecting:
         A lock file of a pipeline that fuses is about that, unless other options are about kernels.  A device
         whose times can only be predicted is for fusion alone.
         """
-        from hloopt.fusion.hand import has_strategy
+        from hloopt.fusion.strategies import has_strategy
         from hloopt.kernels.selection import KernelSelection
         from hloopt.rewrite.entries import select
         from hloopt.targets import find_target

@@ -9,35 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Final, Protocol
+from typing import Protocol
 
 from hloopt.fusion.decision import Decision
 from hloopt.fusion.ledger import Ledgers, LoopMade
 from hloopt.ir import Computation, Instruction
-from hloopt.rewrite.pass_ import Pass
 
-__all__ = ["STRATEGIES", "Advice", "Adviser", "asks_advice", "is_strategy"]
-
-STRATEGIES: Final = frozenset({
-    "instruction-fusion", "fusion-merger", "multi-output-fusion", "priority-fusion",
-    "horizontal-loop-fusion", "horizontal-input-fusion", "loop-fusion",
-})  # fmt: skip
-"""The passes of hloopt that decide what is fused with what."""
-
-
-def is_strategy(instance: Pass) -> bool:
-    """Whether a pass decides about all that can be fused: one of hloopt's, or one that says ``asks_advice``.
-
-    What stands there before the first of them is what lock files and explanations are about.
-    """
-    if type(instance).__module__.startswith("hloopt."):
-        return instance.name in STRATEGIES
-    return asks_advice(instance)
-
-
-def asks_advice(instance: Pass) -> bool:
-    """Whether a pass asks for advice about what it fuses."""
-    return instance.name in STRATEGIES or bool(getattr(instance, "asks_advice", False))
+__all__ = ["Advice", "Adviser"]
 
 
 class Adviser(Protocol):

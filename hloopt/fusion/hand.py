@@ -4,21 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from hloopt.fusion.advice import Advice, asks_advice, is_strategy
+from hloopt.fusion.advice import Advice
 from hloopt.fusion.ledger import Ledgers
 from hloopt.fusion.lock_adviser import LockAdviser
 from hloopt.fusion.lock_file import Decisions
 from hloopt.fusion.locked_fusion import LockedFusion
+from hloopt.fusion.strategies import asks_advice, is_strategy
 from hloopt.fusion.user_rules import UserRule, installed_rules
 from hloopt.rewrite import Pipeline
 from hloopt.rewrite.entries import each_pass
 
-__all__ = ["advised", "has_strategy"]
-
-
-def has_strategy(pipeline: Pipeline) -> bool:
-    """Whether a pipeline fuses anything."""
-    return any(map(asks_advice, pipeline.passes()))
+__all__ = ["advised"]
 
 
 def advised(

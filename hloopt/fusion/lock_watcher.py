@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from hloopt.fusion.advice import is_strategy
 from hloopt.fusion.ledger import Ledgers
 from hloopt.fusion.lock_adviser import groups_of, loops_of, unfused_of
 from hloopt.fusion.lock_file import Group, LoopRow, Unfused
 from hloopt.fusion.locked_fusion import LockedFusion
+from hloopt.fusion.strategies import is_strategy
 from hloopt.ir import Module
 from hloopt.rewrite import Pass, Watcher
 

@@ -6,8 +6,8 @@ import dataclasses
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from hloopt.fusion.advice import is_strategy
 from hloopt.fusion.locked_fusion import LockedFusion
+from hloopt.fusion.strategies import is_strategy
 from hloopt.ir import Instruction, Module
 from hloopt.rewrite import Pass, PassRun
 from hloopt.rewrite.pass_ import Remark

@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
-from hloopt.fusion.advice import is_strategy
 from hloopt.fusion.homes import fusible_computations
 from hloopt.fusion.ledger import may_be_fused, outputs_of
 from hloopt.fusion.locked_fusion import LockedFusion
 from hloopt.fusion.plan import FusionPlan
 from hloopt.fusion.rewritten import MAKERS, Rewrite, Rewrites, identity
+from hloopt.fusion.strategies import is_strategy
 from hloopt.ir import Computation, Instruction, Module, walk
 from hloopt.rewrite import Pass, PassRun, Watcher
 from hloopt.rewrite.naming import op_name_of

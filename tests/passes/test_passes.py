@@ -11,6 +11,7 @@ import hloopt
 from hloopt.errors import UsageError
 from hloopt.ir import Module, fingerprint
 from hloopt.ir.build import clone_module
+from hloopt.kernels.lowering import DEVICE
 from hloopt.passes.call_inliner import CallInliner
 from hloopt.passes.constant_folding import ConstantFolding
 from hloopt.passes.cse import CommonSubexpressionElimination
@@ -293,3 +294,17 @@ def test_a_bitcast_of_a_tuple_is_left_alone() -> None:
     before = fingerprint(module)
     after = optimize_module(module, "simplify")
     assert fingerprint(after) == before
+
+
+def test_passes_are_listed_under_their_names() -> None:
+    """The list that says where a pass is names each as it names itself; what is not there is an error."""
+    assert all(PASSES[name].name == name for name in PASSES)
+    assert len(PASSES) == len(list(PASSES)) == len(set(PASSES.values()))
+    assert "locked-fusion" not in PASSES
+    with pytest.raises(KeyError):
+        PASSES["no-such-pass"]
+
+
+def test_the_pipeline_of_devices_is_what_lowering_runs() -> None:
+    """Its text stands in the list of pipelines, so that the list needs no pass."""
+    assert PIPELINES["device"] == str(DEVICE)

@@ -9,9 +9,10 @@ from functools import cached_property
 from hashlib import blake2b
 from typing import Any
 
-from hloopt.fusion.hand import advised, has_strategy
+from hloopt.fusion.hand import advised
 from hloopt.fusion.lock_file import decisions_text, head_text
 from hloopt.fusion.lock_watcher import LockWatcher
+from hloopt.fusion.strategies import has_strategy
 from hloopt.fusion.user_rules import load_rule
 from hloopt.ir import Module, build, fingerprint
 from hloopt.passes.loops.trip_count import TripCount

@@ -29,8 +29,8 @@ from pathlib import Path
 from typing import Any, Final, TypeVar
 
 from hloopt.errors import SourceError, UsageError
-from hloopt.fusion.hand import has_strategy
 from hloopt.fusion.lock_file import read_decisions
+from hloopt.fusion.strategies import has_strategy
 from hloopt.kernels.selection import KernelSelection
 from hloopt.kernels.selection.selectors import find_selector
 from hloopt.pipelines import pipeline_of, read_pipeline
