@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from hloopt.runtime.numpy import (
+    dot,
     gathering,
     movement,
     padding,
@@ -12,12 +13,14 @@ from hloopt.runtime.numpy import (
     reinterpreting,
     scattering,
     structural,
+    windows,
 )
 from hloopt.runtime.numpy.movement import Emitter
 
 __all__ = ["EMITTERS"]
 
 EMITTERS: Mapping[str, Emitter] = {
+    **dot.EMITTERS,
     **gathering.EMITTERS,
     **movement.EMITTERS,
     **padding.EMITTERS,
@@ -25,4 +28,5 @@ EMITTERS: Mapping[str, Emitter] = {
     **reinterpreting.EMITTERS,
     **scattering.EMITTERS,
     **structural.EMITTERS,
+    **windows.EMITTERS,
 }
