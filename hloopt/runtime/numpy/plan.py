@@ -17,6 +17,8 @@ from typing import Any, Final, TypeAlias
 
 import numpy as np
 
+from hloopt.ir import Instruction
+
 __all__ = ["Cases", "Code", "Dims", "Function", "Line", "Loop", "Step"]
 
 Dims: TypeAlias = "tuple[int, ...]"
@@ -52,6 +54,7 @@ class Step:
 
     view       the outs may share memory with the ins
     ufunc      ``function`` takes ``out=``, an array to write into
+    fills      the same of a function that reads its operands while it writes: the array is none of them
     writes     positions of ``ins`` that the step writes into, each giving the ``out`` of the same
                position; ``choose(own)`` gives the function or code for the set of those positions that are
                free, which has to copy the others first
@@ -60,6 +63,8 @@ class Step:
     inner      the lines of a loop or a conditional, written in place of a call
     into       the slot whose array ``function`` gets as ``out=``, or -1
     own        those of ``writes`` that are free
+    made       the instruction whose result the step makes of its operands, where it is one array
+    reshapes   the out is the operand with dimensions of size 1 added or taken away
     """
 
     function: Function | None
@@ -68,6 +73,7 @@ class Step:
     several: bool = False
     view: bool = False
     ufunc: bool = False
+    fills: bool = False
     writes: tuple[int, ...] = ()
     choose: Callable[[frozenset[int]], Function | Code] | None = None
     keep: bool = False
@@ -75,6 +81,8 @@ class Step:
     inner: Loop | Cases | None = None
     into: int = -1
     own: frozenset[int] = frozenset()
+    made: Instruction | None = None
+    reshapes: bool = False
 
     def fresh(self) -> tuple[int, ...]:
         """The outs that are new arrays of their own."""

@@ -1,20 +1,14 @@
-"""Products and slices at computed places, planned when the line is made."""
+"""Slices at computed places, planned when the line is made."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from math import prod
 from typing import Any
 
-import numpy as np
-
-from hloopt.interpret.context import Context
 from hloopt.ir import Instruction
-from hloopt.kernels.library_problems import blas_problem
 from hloopt.runtime.numpy.builder import Builder
 from hloopt.runtime.numpy.movement import Emitter
 from hloopt.runtime.numpy.plan import Function
-from hloopt.types import DotDims, DType
 
 __all__ = ["EMITTERS"]
 
@@ -28,56 +22,8 @@ def _full(builder: Builder, instruction: Instruction, operands: Sequence[int]) -
     )
 
 
-def _dot(builder: Builder, instruction: Instruction, operands: Sequence[int]) -> int | None:
-    """BLAS on operands whose dimensions are put in order by views, where that is possible."""
-    result = instruction.array.dtype
-    kinds = [operand.array.dtype for operand in instruction.operands]
-    if blas_problem(instruction):
-        return None
-    dims = DotDims.of(instruction.attributes)
-    left, right = (operand.array.dims for operand in instruction.operands)
-    batch = tuple(left[axis] for axis in dims.lhs_batch)
-    left_free = _free(len(left), dims.lhs_batch, dims.lhs_contracting)
-    right_free = _free(len(right), dims.rhs_batch, dims.rhs_contracting)
-    m = prod(left[axis] for axis in left_free)
-    n = prod(right[axis] for axis in right_free)
-    k = prod(left[axis] for axis in dims.lhs_contracting)
-    lay_left = _laid([*dims.lhs_batch, *left_free, *dims.lhs_contracting], left, (*batch, m, k))
-    lay_right = _laid([*dims.rhs_batch, *dims.rhs_contracting, *right_free], right, (*batch, k, n))
-    wide_left, wide_right = (_widening(kind, builder.context) for kind in kinds)
-    shape = instruction.array.dims
-    carrier = builder.context.carrier(result)
-
-    def product(x: Any, y: Any) -> Any:
-        total = np.matmul(lay_left(wide_left(x)), lay_right(wide_right(y)))
-        return total.reshape(shape).astype(carrier, copy=False)
-
-    full = _full(builder, instruction, operands)
-    return builder.line.step(product, full, builder.line.slot(carrier, shape))
-
-
-def _free(rank: int, *taken: Sequence[int]) -> list[int]:
-    return [axis for axis in range(rank) if not any(axis in dims for dims in taken)]
-
-
-def _laid(order: list[int], dims: Sequence[int], shape: tuple[int, ...]) -> Function:
-    """A function that puts dimensions in order and merges them to ``shape``."""
-    moves = order != sorted(order)
-    merges = tuple(dims[axis] for axis in order) != shape
-    if moves and merges:
-        return lambda x: x.transpose(order).reshape(shape)
-    if moves:
-        return lambda x: x.transpose(order)
-    return (lambda x: x.reshape(shape)) if merges else _same
-
-
 def _same(array: Any) -> Any:
     return array
-
-
-def _widening(kind: DType, context: Context) -> Function:
-    wide = kind.compute
-    return _same if context.carrier(kind) == wide else lambda x: x.astype(wide)
 
 
 def _starts(indices: Sequence[Instruction]) -> Function:
@@ -143,7 +89,6 @@ def _dynamic_update_slice(
 
 
 EMITTERS: Mapping[str, Emitter] = {
-    "dot": _dot,
     "dynamic-slice": _dynamic_slice,
     "dynamic-update-slice": _dynamic_update_slice,
 }
