@@ -11,6 +11,7 @@ from lark.exceptions import UnexpectedInput
 
 from hloopt.errors import HlooptError
 from hloopt.text import tables
+from hloopt.text.expressions import compiled
 from hloopt.text.hints import explain
 from hloopt.text.lalr import Parser
 from hloopt.text.syntax import Syntax
@@ -82,13 +83,13 @@ def _syntax() -> Syntax:
 
 @cache
 def _parser() -> Parser:
-    path = tables.path(grammar_folder(), STARTS)
-    found = tables.load(path)
+    name = tables.file_name(grammar_folder(), STARTS)
+    found = tables.load(name)
     if found is None:
         from hloopt.text.lalr_build import build
 
         found = build(grammar_folder() / "hlo.lark", STARTS)
-        tables.save(path, found)
+        tables.save(name, found)
     return Parser(found, _syntax())
 
 
@@ -113,7 +114,7 @@ def pattern(*terminals: str) -> re.Pattern[str]:
         optional = "?" if name.endswith("?") else ""
         expression = _terminal(name.rstrip("?"))
         parts.append(f"({'?:' if name.startswith('_') else ''}{expression}){optional}")
-    return re.compile("".join(parts))
+    return compiled("".join(parts))
 
 
 def _terminal(name: str) -> str:

@@ -27,6 +27,7 @@ from lark.parsers.lalr_analysis import IntParseTable, Reduce, Shift
 from lark.parsers.lalr_parser import _Parser
 from lark.utils import TextSlice
 
+from hloopt.text.expressions import compiled
 from hloopt.text.tables import Tables
 
 __all__ = ["Parser"]
@@ -208,7 +209,7 @@ class _Scanner:
             return self._one_by_one(text, position)
         if self._whole is None:
             parts = (f"(?P<{one.name}>{one.pattern.to_regexp()})" for one in self._tried)
-            self._whole = re.compile("|".join(parts))
+            self._whole = compiled("|".join(parts))
         found = self._whole.match(text.text, position, text.end)
         if found is None:
             return None
@@ -219,7 +220,7 @@ class _Scanner:
         for terminal in self._tried:
             expression = self._expressions.get(terminal.name)
             if expression is None:
-                expression = re.compile(terminal.pattern.to_regexp())
+                expression = compiled(terminal.pattern.to_regexp())
                 self._expressions[terminal.name] = expression
             found = expression.match(text.text, position, text.end)
             if found is not None:

@@ -1,24 +1,20 @@
 """The parser's tables as plain data, kept between processes: making them takes a second.
 
-They are JSON in the user's cache folder, named after everything they depend on.  JSON, because a cache
-must not be able to run code; a file that cannot be written or read costs only the second.
+They are JSON, because a cache must not be able to run code, and named after everything they depend on.
 """
 
 from __future__ import annotations
 
 import json
-import os
-import tempfile
 from collections.abc import Sequence
-from contextlib import suppress
-from hashlib import blake2b
 from pathlib import Path
 from typing import NamedTuple
 
 import lark
-import platformdirs
 
-__all__ = ["Tables", "load", "path", "save"]
+from hloopt.text import cache
+
+__all__ = ["Tables", "file_name", "load", "save"]
 
 # Part of the file's name: tables of another form go into another file.
 _FORM = 2
@@ -54,39 +50,20 @@ class Tables(NamedTuple):
     ignored: list[str]
 
 
-def path(grammar: Path, starts: Sequence[str]) -> Path:
+def file_name(grammar: Path, starts: Sequence[str]) -> str:
     """The file for this grammar, these starts and this version of Lark."""
-    digest = blake2b(digest_size=16)
-    digest.update(repr((_FORM, lark.__version__, tuple(starts))).encode())
+    parts = [repr((_FORM, lark.__version__, tuple(starts))).encode()]
     for file in sorted(grammar.glob("*.lark")):
-        digest.update(file.name.encode() + b"\\0" + file.read_bytes() + b"\\0")
-    folder = os.environ.get("HLOOPT_CACHE_DIR") or platformdirs.user_cache_dir("hloopt", False)
-    return Path(folder) / f"grammar-{digest.hexdigest()}.json"
+        parts += [file.name.encode(), file.read_bytes()]
+    return f"grammar-{cache.digest(*parts)}.json"
 
 
-def load(file: Path) -> Tables | None:
-    """The tables in ``file``, or None where there is no such file or it is damaged."""
-    try:
-        checksum, _, body = file.read_bytes().partition(b"\n")
-    except OSError:
-        return None
-    return Tables(*json.loads(body)) if checksum == _checksum(body) else None
+def load(name: str) -> Tables | None:
+    """The tables in a file of the cache, or None where there is no such file or it is damaged."""
+    body = cache.read(name)
+    return None if body is None else Tables(*json.loads(body))
 
 
-def save(file: Path, tables: Tables) -> None:
-    """Write the tables where the folder can be written; a reader never sees half of them."""
-    body = json.dumps(tables, separators=(",", ":")).encode()
-    with suppress(OSError):
-        file.parent.mkdir(parents=True, exist_ok=True)
-        handle, temporary = tempfile.mkstemp(dir=file.parent, prefix=f".{file.name}.")
-        try:
-            with os.fdopen(handle, "wb") as stream:
-                stream.write(_checksum(body) + b"\n" + body)
-            Path(temporary).replace(file)
-        except OSError:
-            Path(temporary).unlink(missing_ok=True)
-            raise
-
-
-def _checksum(body: bytes) -> bytes:
-    return blake2b(body, digest_size=16).hexdigest().encode()
+def save(name: str, tables: Tables) -> None:
+    """Keep the tables for other processes."""
+    cache.write(name, json.dumps(tables, separators=(",", ":")).encode())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,8 @@ from hypothesis import strategies as st
 
 from hloopt.ops import OPS, Kind
 from hloopt.ops.attributes import COMMON_ATTRIBUTES
-from hloopt.text import attributes, grammar, hints, lalr, tables
+from hloopt.text import attributes, expressions, grammar, hints, lalr, tables
+from hloopt.text.expressions import compiled
 from hloopt.text.grammar import pattern, read
 from hloopt.text.lalr import Parser
 from hloopt.text.lalr_build import build
@@ -59,11 +61,18 @@ def built() -> tables.Tables:
     return build(grammar.grammar_folder() / "hlo.lark", grammar.STARTS)
 
 
-def test_tables_survive_the_cache(tmp_path: Path, built: tables.Tables) -> None:
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A cache folder, which is not there yet."""
+    monkeypatch.setenv("HLOOPT_CACHE_DIR", str(tmp_path / "deep" / "folder"))
+    return tmp_path / "deep" / "folder"
+
+
+@pytest.mark.usefixtures("folder")
+def test_tables_survive_the_cache(built: tables.Tables) -> None:
     """A parser from the cache reads what a fresh one reads, and refuses what that refuses."""
-    file = tmp_path / "deep" / "grammar.json"
-    tables.save(file, built)
-    stored = tables.load(file)
+    tables.save("grammar.json", built)
+    stored = tables.load("grammar.json")
     assert stored is not None
     assert json.dumps(stored) == json.dumps(built)
     loaded = Parser(stored, Syntax(read))
@@ -136,33 +145,75 @@ def test_only_what_is_met_is_made(built: tables.Tables) -> None:
 
 
 @pytest.mark.parametrize("content", [b"", b"{}", b'x\n{"data": {}, "memo": {}}', b"\xff\n"])
-def test_a_damaged_cache_is_ignored(tmp_path: Path, content: bytes, built: tables.Tables) -> None:
+def test_a_damaged_cache_is_ignored(folder: Path, content: bytes, built: tables.Tables) -> None:
     """It is built again instead."""
-    file = tmp_path / "grammar.json"
+    file = folder / "grammar.json"
+    file.parent.mkdir(parents=True)
     file.write_bytes(content)
-    assert tables.load(file) is None
-    tables.save(file, built)
+    assert tables.load("grammar.json") is None
+    tables.save("grammar.json", built)
+    assert tables.load("grammar.json") is not None
     file.write_bytes(file.read_bytes()[:-1])
-    assert tables.load(file) is None
+    assert tables.load("grammar.json") is None
 
 
 def test_a_folder_that_cannot_be_written_costs_only_time(
-    tmp_path: Path, built: tables.Tables
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, built: tables.Tables
 ) -> None:
-    """Saving into the place of a file does nothing."""
+    """Saving into the place of a file does nothing, and everything is worked out again."""
     (tmp_path / "file").write_text("")
-    tables.save(tmp_path / "file" / "grammar.json", built)
-    assert tables.load(tmp_path / "file" / "grammar.json") is None
+    monkeypatch.setenv("HLOOPT_CACHE_DIR", str(tmp_path / "file"))
+    tables.save("grammar.json", built)
+    assert tables.load("grammar.json") is None
+    assert compiled(LONG) == re.compile(LONG)
 
 
-def test_the_cache_is_named_after_what_it_depends_on(tmp_path: Path) -> None:
+def test_the_tables_are_named_after_what_they_depend_on(tmp_path: Path) -> None:
     """Another grammar or other starts: another file."""
     (tmp_path / "a.lark").write_text("x")
-    first = tables.path(tmp_path, ("a",))
-    assert first == tables.path(tmp_path, ("a",))
-    assert first != tables.path(tmp_path, ("b",))
+    first = tables.file_name(tmp_path, ("a",))
+    assert first == tables.file_name(tmp_path, ("a",))
+    assert first != tables.file_name(tmp_path, ("b",))
     (tmp_path / "a.lark").write_text("y")
-    assert first != tables.path(tmp_path, ("a",))
+    assert first != tables.file_name(tmp_path, ("a",))
+
+
+LONG = "|".join(rf"(?P<n{number}>a{number}[^x-z]*+)(?!b)" for number in range(40))
+
+
+def test_expressions_survive_the_cache(
+    folder: Path, built: tables.Tables, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What comes from the cache is what Python compiles, and Python compiles it no more."""
+    values = [value for _, kind, value, _, _ in built.terminals if kind == "re"]
+    wanted = {value: re.compile(value) for value in [LONG, *values]}
+    for _ in range(2):
+        for value, expression in wanted.items():
+            # Equal where flags, code and text are; the groups are not compared.
+            assert compiled(value) == expression
+            assert compiled(value).groupindex == expression.groupindex
+            assert compiled(value).groups == expression.groups
+        monkeypatch.setattr(expressions, "_numbers", None)
+    assert compiled(LONG).fullmatch("a7bc").lastgroup == "n7"  # type: ignore[union-attr]
+    assert 0 < len(list(folder.iterdir())) < len(wanted)
+
+
+def test_damaged_expressions_are_compiled_again(folder: Path) -> None:
+    """A file that was cut short is no expression."""
+    compiled(LONG)
+    (file,) = folder.iterdir()
+    file.write_bytes(file.read_bytes()[:-9])
+    assert compiled(LONG) == re.compile(LONG)
+    assert compiled(LONG) == re.compile(LONG)
+
+
+def test_expressions_are_compiled_where_python_is_not_known(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing is kept for a version that may hand them over in another way."""
+    monkeypatch.setattr(expressions, "_KNOWN", ())
+    assert compiled(LONG) == re.compile(LONG)
+    assert not folder.exists()
 
 
 LAYOUTS = st.sampled_from(["", "T(8,128)", "T(8,128)(2,1)S(1)", "E(4)", "S(5)", "SC(0:4)M(1)"])
