@@ -1,33 +1,59 @@
-"""The loop kernel: the elements of a range of tasks, one after the other."""
+"""The loop kernel: the elements of a range of tasks, as a nest of loops."""
 
 from __future__ import annotations
 
-from hloopt.analysis.index import Symbol
-from hloopt.codegen.positions import index_at
+from collections.abc import Sequence
+
+from hloopt.analysis.index import Index
+from hloopt.codegen.families.loop import store_run
+from hloopt.codegen.native.nest import loop, nest_of, tasks, value_at, write_nest
+from hloopt.codegen.types import elements_per_byte
 from hloopt.codegen.writer import FunctionWriter
 
-__all__ = ["EMITTERS"]
+__all__ = ["EMITTERS", "store_elements"]
 
 
 def _emit(f: FunctionWriter) -> None:
     numbers = [
         argument.place.number for argument in f.launch.arguments if argument.place.kind == "result"
     ]
-    elements = f.region.results[numbers[0]].shape.elements
-    each = f.tile["elements"]
-    kind = f.loads.index_type
-    name = f.scope.names.fresh("i")
-    last = f"end * {each} < {elements} ? end * {each} : {elements}"
-    f.scope.line(f"const {kind} {name}_end = {last};")
-    block = f.scope.block(f"for ({kind} {name} = begin * {each}; {name} < {name}_end; ++{name})")
-    position = Symbol(name, 0, elements - 1).index
-    with f.elements.within(block):
-        for number in numbers:
-            result = f.region.results[number]
-            value = f.elements.value(
-                result.instruction, index_at(position, result.shape), result.leaf
-            )
+    store_elements(f, numbers, f.tile["elements"])
+
+
+def store_elements(f: FunctionWriter, numbers: Sequence[int], each: int) -> None:
+    """Compute and store result leaves of as many elements, ``each`` a task."""
+    shapes = [f.region.results[number].shape for number in numbers]
+    together = max(elements_per_byte(shape.dtype) for shape in shapes)
+    if together > 1:
+        _store_bytes(f, numbers, each, together)
+        return
+
+    def body(position: Index) -> None:
+        # Every element is computed before any is written: a result may lie where an operand does.
+        values = [value_at(f, f.elements, number, position) for number in numbers]
+        for number, value in zip(numbers, values, strict=True):
             f.store(f.result(number), position, value)
+
+    write_nest(f, nest_of(f, numbers), each, body)
+
+
+def _store_bytes(f: FunctionWriter, numbers: Sequence[int], each: int, together: int) -> None:
+    """Results of which several elements share a byte: ``together`` elements a trip, the last byte apart."""
+    elements = f.region.results[numbers[0]].shape.elements
+    whole, rest = divmod(elements, together)
+
+    def run(first: Index, count: int) -> None:
+        for number in numbers:
+            values = [value_at(f, f.elements, number, first + lane) for lane in range(count)]
+            store_run(f, f.result(number), first, values, elements)
+
+    if whole:
+        with tasks(f, "byte", each // together, whole, innermost=True) as byte:
+            run(byte * together, together)
+    if rest:
+        last = f"if (end * {each} >= {elements})"
+        with loop(f, last):
+            run(Index(whole * together), rest)
 
 
 EMITTERS = {"native-loop": _emit}
