@@ -12,6 +12,7 @@ from hloopt.runtime.numpy import (
     reduction,
     reinterpreting,
     scattering,
+    sorting,
     structural,
     windows,
 )
@@ -27,6 +28,7 @@ EMITTERS: Mapping[str, Emitter] = {
     **reduction.EMITTERS,
     **reinterpreting.EMITTERS,
     **scattering.EMITTERS,
+    **sorting.EMITTERS,
     **structural.EMITTERS,
     **windows.EMITTERS,
 }

@@ -1,0 +1,175 @@
+"""sort and topk: the form chosen when the line is made.
+
+A comparator with keys (``interpret.comparator``) is sorted by NumPy: a single operand by its values where
+equal ones have equal bits, anything else by a permutation, which gives an iota among the operands as it
+is.  Orders that a NaN leaves open, and comparators without keys, are the interpreter's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from hloopt.interpret.comparator import sort_keys
+from hloopt.interpret.context import Array, Context
+from hloopt.interpret.sort import EVALUATORS as SORTS
+from hloopt.interpret.sort import ordered_bits, topk
+from hloopt.ir import Instruction
+from hloopt.runtime.numpy.builder import Builder
+from hloopt.runtime.numpy.movement import Emitter
+from hloopt.runtime.numpy.plan import Dims, Function, Step
+from hloopt.runtime.numpy.sort_keys import Column, ordered_lanes, stable_order
+from hloopt.runtime.numpy.values import Slots
+from hloopt.types import DType, TupleShape
+
+__all__ = ["EMITTERS"]
+
+
+def _sort(builder: Builder, instruction: Instruction, operands: Sequence[int]) -> Slots | None:
+    comparator = instruction.attributes["to_apply"]
+    kinds = [operand.array.dtype for operand in instruction.operands]
+    own = [parameter.array.dtype for parameter in comparator.parameters[::2]]
+    context, line = builder.context, builder.line
+    if kinds != own or any(context.carrier(kind) != kind.numpy for kind in kinds):
+        return None
+    keys = sort_keys(comparator)
+    columns = [Column.of(key) for key in keys or ()]
+    known = [column for column in columns if column is not None]
+    if not known or len(known) != len(columns):
+        return None
+    dims = instruction.operands[0].array.dims
+    if not prod(dims):
+        return tuple(operands) if isinstance(instruction.shape, TupleShape) else operands[0]
+    (axis,) = instruction.attributes["dimensions"]
+    counted = [_counts(line.constants.get(slot), axis, dims) for slot in operands]
+    function = _by_order(instruction, known, context, axis, counted)
+    if len(operands) == 1 and len(known) == 1 and known[0].of_operand:
+        function = _by_value(known[0], axis, function)
+    outs = tuple(line.slot(kind.numpy, dims) for kind in kinds)
+    full = builder.full_operands(instruction, operands)
+    several = isinstance(instruction.shape, TupleShape)
+    if several:
+        line.steps.append(Step(function, full, outs, several=True))
+        return outs
+    line.step(lambda *arrays: function(*arrays)[0], full, outs[0])
+    return outs[0]
+
+
+def _counts(known: Array | None, axis: int, dims: Dims) -> bool:
+    """Whether a constant counts along a dimension: what a sort makes of it is the permutation."""
+    if known is None or known.dtype.kind not in "iu":
+        return False
+    aligned = known.reshape((1,) * (len(dims) - known.ndim) + known.shape)
+    size = dims[axis]
+    if aligned.shape[axis] != size or aligned.size != size:
+        return False
+    return bool((aligned.reshape(-1) == np.arange(size)).all())
+
+
+def _by_value(column: Column, axis: int, by_order: Function) -> Function:
+    """The only operand is the key: its values sorted are the result where equal ones are the same."""
+    kind = column.kind
+    descending = column.key.descending
+
+    def turned(array: Array) -> Any:
+        return (np.flip(array, axis) if descending else array,)
+
+    if not kind.is_float:
+        if kind.bits < 8:
+            return by_order
+        return lambda array: turned(np.sort(array, axis))
+    if kind.numpy.kind != "f" and kind.bits != 16:
+        return by_order
+    if kind.bits == 16:
+
+        def by_bits(array: Array) -> Any:
+            bits = ordered_bits(array)
+            # All that lies between -0 and the NaNs on either side.
+            if _is_plain(array, kind):
+                return turned(_from_ordered(np.sort(bits, axis), kind))
+            return by_order(array)
+
+        return by_bits
+
+    def by_number(array: Array) -> Any:
+        if _is_plain(array, kind):
+            return turned(np.sort(array, axis))
+        return by_order(array)
+
+    return by_number
+
+
+def _is_plain(array: Array, kind: DType) -> bool:
+    """Whether elements are equal where they have the same bits, and have an order: no -0, no NaN."""
+    straight = np.ascontiguousarray(array)
+    bits = straight.view(f"i{straight.itemsize}")
+    if (bits == np.iinfo(bits.dtype).min).any():
+        return False
+    return not np.isnan(array.astype(kind.compute, copy=False)).any()
+
+
+def _from_ordered(bits: Array, kind: DType) -> Array:
+    """What ``ordered_bits`` makes of floats turned back."""
+    magnitude: Array = np.iinfo(bits.dtype).max ^ bits
+    return np.where(bits < 0, magnitude, bits).view(kind.numpy)
+
+
+def _by_order(
+    instruction: Instruction,
+    columns: Sequence[Column],
+    context: Context,
+    axis: int,
+    counted: Sequence[bool],
+) -> Function:
+    """All operands by a permutation of the sorted dimension."""
+    dims = instruction.operands[0].array.dims
+    moved = (*dims[:axis], *dims[axis + 1 :], dims[axis])
+    count = dims[axis]
+    lanes = prod(moved[:-1])
+    first = (np.arange(lanes) * count)[:, np.newaxis] if lanes > 1 else None
+    later_first = columns[-1].key.later_first
+    single = not isinstance(instruction.shape, TupleShape)
+
+    def sort(*arrays: Array) -> tuple[Array, ...]:
+        keys = []
+        for column in columns:
+            bits = column.bits(column.values(arrays, context))
+            if bits is None:
+                found = SORTS["sort"](instruction, arrays, context)
+                return (found,) if single else found  # type: ignore[return-value]
+            keys.append(ordered_lanes(bits, axis))
+        order = stable_order(keys, later_first=later_first)
+        places = order.reshape(-1) if first is None else (order + first).reshape(-1)
+        results = []
+        for array, counts in zip(arrays, counted, strict=True):
+            if counts:
+                result = order.reshape(moved).astype(array.dtype)
+            else:
+                straight = np.ascontiguousarray(np.moveaxis(array, axis, -1))
+                result = straight.reshape(-1).take(places).reshape(moved)
+            results.append(np.moveaxis(result, -1, axis))
+        return tuple(results)
+
+    return sort
+
+
+def _topk(builder: Builder, instruction: Instruction, operands: Sequence[int]) -> Slots | None:
+    kind = instruction.operands[0].array.dtype
+    if builder.context.carrier(kind) != kind.numpy or not isinstance(instruction.shape, TupleShape):
+        return None
+    count = int(instruction.attributes["k"])
+    largest = bool(instruction.attributes.get("largest", True))
+    out = builder.slots(instruction.shape)
+    assert isinstance(out, tuple)
+    outs = tuple(slot for slot in out if isinstance(slot, int))
+    full = builder.full_operands(instruction, operands)
+    builder.line.steps.append(
+        Step(lambda array: topk(array, count, largest=largest), full, outs, several=True)
+    )
+    return out
+
+
+EMITTERS: Mapping[str, Emitter] = {"sort": _sort, "topk": _topk}
