@@ -156,6 +156,7 @@ class Elements:
     unrolled  how many elements of a reduce or dot are written out one by one at most
     loops     what is known of loops inside
     runs      those that have been written
+    reads_ahead  whether loops read some trips ahead; a processor that looks ahead by itself needs none of it
     """
 
     def __init__(
@@ -174,6 +175,7 @@ class Elements:
         self.unrolled = 0
         self.loops: dict[Instruction, ParallelLoop] = {}
         self.runs: list[Running] = []
+        self.reads_ahead = True
         self._top = Frame({})
         self.frame = self._top
         self._emitters = _emitters()

@@ -144,6 +144,14 @@ class Scope:
         """The value is there from now on, in this block."""
         self._known[key] = name
 
+    def items(self) -> Iterator[str | Scope]:
+        """Lines and blocks in order, a block between the lines that open and close it."""
+        for line in self._lines:
+            if isinstance(line, _Section):
+                yield from line.lines.items()
+            else:
+                yield line
+
     def text(self, depth: int = 0) -> Iterator[str]:
         """The lines, indented."""
         for line in self._lines:

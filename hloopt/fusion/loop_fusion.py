@@ -9,7 +9,7 @@ What runs within a kernel, and how, ``analysis/parallel_loop`` says; the form is
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
@@ -20,6 +20,7 @@ from hloopt.cost_models.registry import DEFAULT, model_for
 from hloopt.fusion.decision import Decision, forbid
 from hloopt.fusion.ledger import LoopMade, describe_loop
 from hloopt.fusion.limits import check_counts
+from hloopt.fusion.loop_host import KERNEL, judge_host
 from hloopt.fusion.loop_opened import Opened, opened
 from hloopt.fusion.loop_profit import LoopProfit, loop_profit
 from hloopt.fusion.loop_verdict import KERNELS, Verdict, judge, trips_text
@@ -30,6 +31,7 @@ from hloopt.fusion.scribe import Scribe, fusible_computations
 from hloopt.ir import Computation, Instruction, Module, edit, walk
 from hloopt.rewrite.pass_ import Pass, PassLog
 from hloopt.targets import Target, find_target
+from hloopt.targets.host import HOST
 
 __all__ = ["LoopFusion"]
 
@@ -43,7 +45,8 @@ class LoopFusion(Pass):
     loops the outermost that fits is taken.  A refusal names the instruction that mixes units, or the limit.
 
     cost_model    what tells how long kernels take
-    target        the device; one without blocks and threads is left alone
+    target        the device; one without blocks and threads is left alone, but for ``host``, where a loop whose
+                  units fill vectors is one kernel (``loop_host.py``), whatever the cost model says
     always        whether what fits is fused whatever the cost model says
     max_prologue  ops of the initial state that join a kernel; the others are read from memory.  Each generator
                   (threefry) of a first state has about 130, so a rollout begins with some hundred
@@ -101,10 +104,10 @@ ENTRY main {
 
         ``device`` takes the place of ``target``.  Raises ``UsageError`` for a model or target nobody knows.
         """
-        target = device or find_target(self.target)
+        target = device or (HOST if self.target == HOST.name else find_target(self.target))
         scribe = Scribe(self.name, log, self.fuel)
         scribe.plan.target = target.name
-        if not target.has_threads:
+        if not (target.has_threads or target is HOST):
             scribe.log.note(f"{target.name} has no blocks and threads: loops stay as they are")
             return scribe.close()
         model = model_for(self.cost_model, target, log.note if log is not None else None)
@@ -138,10 +141,14 @@ class _Run:
         """Decide about the loops of a computation."""
         for loop in [entry for entry in computation if entry.opcode == "while"]:
             inside = opened(loop)
-            verdict = judge(loop, self.model.target)
-            profit = loop_profit(loop, verdict.ways, self.model, priced=self.options.priced)
+            if self.model.target is HOST:
+                verdict, profit = judge_host(loop, self.options.always), None
+            else:
+                verdict = judge(loop, self.model.target)
+                profit = loop_profit(loop, verdict.ways, self.model, priced=self.options.priced)
             decision = self.decide(inside, verdict, profit)
-            facts = _facts(loop, verdict, profit)
+            names = KERNELS if self.model.target is not HOST else {"thread": KERNEL}
+            facts = _facts(loop, verdict, profit, names)
             if decision:
                 self.scribe.plan.loops.append(self.fuse(inside, verdict, decision, facts, profit))
             else:
@@ -190,24 +197,27 @@ class _Run:
         name = self.names.fresh("loop_fusion")
         names = set(only) if only is not None else None
         fusion, sunk = wrap_loop(way.parallel, name, self.options.max_prologue, names)
-        edit.set_attribute(fusion, "backend_config", written_name(fusion, KERNELS[way.kind]))
+        kernel = KERNEL if self.model.target is HOST else KERNELS[way.kind]
+        edit.set_attribute(fusion, "backend_config", written_name(fusion, kernel))
         self.scribe.looped(facts.loop, fusion, sunk, decision.comparison)
         inner = fused_loop(fusion)
         assert inner is not None, "the form that kernels take"
         inside = tuple(_only_from(inner.loop))
         self.is_fused |= dict.fromkeys(inside)
         prologue = tuple(op.name for op in sunk)
-        made = LoopMade(facts.computation, facts.loop, KERNELS[way.kind], prologue, text)
+        made = LoopMade(facts.computation, facts.loop, kernel, prologue, text)
         self.scribe.advice.looked_at(home, made)
         return replace(
             facts,
             fusion=fusion.name,
-            kernel=KERNELS[way.kind],
+            kernel=kernel,
             inside=tuple(computation.name for computation in inside),
         )
 
 
-def _facts(loop: Instruction, verdict: Verdict, profit: LoopProfit | None) -> LoopFacts:
+def _facts(
+    loop: Instruction, verdict: Verdict, profit: LoopProfit | None, names: Mapping[str, str]
+) -> LoopFacts:
     home = loop.computation
     times = {way.kind: time for way, time in profit.others} if profit is not None else {}
     return LoopFacts(
@@ -215,7 +225,7 @@ def _facts(loop: Instruction, verdict: Verdict, profit: LoopProfit | None) -> Lo
         loop.name,
         tuple(
             WayFacts(
-                KERNELS[way.kind],
+                names[way.kind],
                 way.parallel.units if way.parallel.obstacle is None else 0,
                 way.problem,
                 way.registers,

@@ -40,6 +40,7 @@ FAMILIES: tuple[str, ...] = (
     "concatenate",
     "loop",
     "cpu",
+    "native_while",
     "native_loop",
     "native_call",
 )

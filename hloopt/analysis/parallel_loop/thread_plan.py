@@ -214,6 +214,11 @@ class ThreadPlan:
             if carried.role in ("uniform", "owned") and carried.number not in counted
         )
 
+    @property
+    def kept_words(self) -> int:
+        """32-bit values of the elements of the state that are in variables."""
+        return self._kept
+
     @cached_property
     def _kept(self) -> int:
         return sum(

@@ -19,7 +19,7 @@ from hloopt.codegen.writer import FunctionWriter
 from hloopt.ir import Instruction
 from hloopt.kernels.families.sweeps import WARP
 
-__all__ = ["add_up", "leave_parts", "settle"]
+__all__ = ["add_up", "leave_parts", "settle", "take_part"]
 
 
 @dataclass(frozen=True)
@@ -63,7 +63,7 @@ def leave_parts(f: FunctionWriter, running: Running, thread: Index, inside: str)
                 f.elements.scope.block(f"if ({' && '.join(tests)})") if tests else f.elements.scope
             )
             with f.elements.within(block):
-                yield from _take(f.elements, running, fold, position)
+                yield from take_part(f.elements, running, fold, position)
         tree(f.elements, folds, WARP // 2)
         first = f"{thread % WARP} == 0"
         test = f"{first} && {inside}" if inside else first
@@ -73,7 +73,7 @@ def leave_parts(f: FunctionWriter, running: Running, thread: Index, inside: str)
                 f.store(f.scratch(number), place, fold.names[0])
 
 
-def _take(e: Elements, running: Running, fold: Fold, position: Sequence[Index]) -> Asking:
+def take_part(e: Elements, running: Running, fold: Fold, position: Sequence[Index]) -> Asking:
     """What the unit adds to an element of the result."""
     operand = fold.hero.operands[0]
     axes = running.loop.owned[operand, 0]

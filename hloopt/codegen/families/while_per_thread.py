@@ -29,7 +29,7 @@ from hloopt.kernels.families.while_per_thread import (
     thread_loop,
 )
 
-__all__ = ["EMITTERS"]
+__all__ = ["EMITTERS", "Unit"]
 
 
 def emit(f: FunctionWriter) -> None:
@@ -44,7 +44,7 @@ def emit(f: FunctionWriter) -> None:
     else:
         number, scope = strided(f, loop.parallel.units)
         with f.elements.within(scope):
-            _Unit(f, loop, number).write()
+            Unit(f, loop, number).write()
 
 
 def _in_whole_warps(f: FunctionWriter, loop: ThreadLoop) -> None:
@@ -57,7 +57,7 @@ def _in_whole_warps(f: FunctionWriter, loop: ThreadLoop) -> None:
     if own.high >= units:
         tests.append(f"{own} < {units}")
         own = f.elements.symbol(f"{own} < {units} ? {own} : {units - 1}", "unit", 0, units - 1)
-    _Unit(f, loop, own, thread, " && ".join(tests), _lanes(f, loop, lanes, own)).write()
+    Unit(f, loop, own, thread, " && ".join(tests), _lanes(f, loop, lanes, own)).write()
 
 
 def _lanes(f: FunctionWriter, loop: ThreadLoop, lanes: int, unit: Index) -> Lanes | None:
@@ -80,7 +80,7 @@ def _finish(f: FunctionWriter, loop: ThreadLoop) -> None:
     trip = e.symbol(thread // WARP, "trip", 0, (thread // WARP).high)
     if trip.high >= count:
         e.scope.line(f"if ({trip} >= {count}) return;")
-    unit = _Unit(f, loop, Index(0))
+    unit = Unit(f, loop, Index(0))
     trip = Symbol(str(trip), 0, count - 1).index if not trip.is_constant else trip
     lane = e.symbol(thread % WARP, "lane", 0, WARP - 1)
     folds = add_up(f, unit.running, trip, lane)
@@ -88,7 +88,7 @@ def _finish(f: FunctionWriter, loop: ThreadLoop) -> None:
         e.run(unit.write_collected(trip, folds))
 
 
-class _Unit:
+class Unit:
     """What a thread does for one unit.
 
     thread  its number; ``inside`` is the test that it has a unit of its own, empty where all have

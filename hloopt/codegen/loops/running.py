@@ -75,19 +75,23 @@ class Running:
             with e.within(e.scope.block(header)) as block:
                 head = block.section(shared=False)
                 (counter,) = symbols_of((self.trip,))
-                self.place_outside(section, Again(head), Ahead(hints, section, head, counter))
+                if e.reads_ahead:
+                    self.place_outside(section, Again(head), Ahead(hints, section, head, counter))
+                else:
+                    self.place_outside(section)
                 yield from self._trip(stream)
             return
         for reduce in trips.reduces:
             along = enumerate(self.loop.owned[reduce.operands[0], 0])
             e.alone[reduce] = {at: self.unit[axis] for at, axis in along if axis is not None}
         with e.within(e.scope.block("while (true)")) as block:
-            self.place_outside(section, Again(block.section(shared=False)))
+            again = Again(block.section(shared=False)) if e.reads_ahead else None
+            self.place_outside(section, again)
             root = trips.own or self.condition.root
             axes = self.loop.owned.get((root, 0), (None,) * root.array.rank)
             local = [Index(0) for axis in axes if axis is None]
-            again = yield At(root, full_index(axes, self.unit, local), 0, self.frame)
-            e.scope.line(f"if (!{again}) break;")
+            goes_on = yield At(root, full_index(axes, self.unit, local), 0, self.frame)
+            e.scope.line(f"if (!{goes_on}) break;")
             yield from self._trip(stream)
 
     def _run_groups(

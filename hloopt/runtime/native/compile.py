@@ -12,6 +12,7 @@ from hloopt.kernels.selection import choose
 from hloopt.kernels.spec import KernelSpec
 from hloopt.runtime.native.program import NativeProgram
 from hloopt.runtime.native.toolchain import check_native
+from hloopt.runtime.native.whole_loops import with_whole_loops
 from hloopt.targets.host import HOST
 
 __all__ = ["compile_native", "plan_native"]
@@ -19,7 +20,7 @@ __all__ = ["compile_native", "plan_native"]
 
 def plan_native(module: Module) -> tuple[Module, Plan]:
     """The module made ready, and its plan.  Raises ``UnsupportedError`` for what cannot be run."""
-    ready = make_ready(module)
+    ready = make_ready(with_whole_loops(module))
     limits = Limits()
 
     def chosen(instruction: Instruction) -> tuple[Kernel, KernelSpec]:

@@ -12,7 +12,7 @@ from hloopt.codegen.writer import EmitFunction
 
 __all__ = ["emitters"]
 
-_MODULES: Final = ("loop",)
+_MODULES: Final = ("while_loop", "loop")
 
 
 @cache
