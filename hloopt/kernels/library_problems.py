@@ -7,15 +7,35 @@ from hloopt.interpret.regions import combiner
 from hloopt.ir import Instruction
 from hloopt.types import ArrayShape, Window, WindowDim
 
-__all__ = ["blas_problem", "matmul_problem", "ufunc_problem"]
+__all__ = ["blas_problem", "matmul_problem", "product_problem", "ufunc_problem"]
+
+
+_BLAS = frozenset({"f32", "f64", "c64", "c128"})
+_NARROW = frozenset({"bf16", "f16"})
 
 
 def blas_problem(dot: Instruction) -> str:
-    """Why BLAS does not make a product, empty where it does (of integers as floats that are exact)."""
+    """Why BLAS does not make a product of operands as they are, empty where it does."""
+    if len(dot.operands) != 2:
+        return "the product has sparse operands"
+    result = dot.array.dtype
+    if result.name not in _BLAS | _NARROW:
+        return f"BLAS has no products of {result}"
+    for operand in dot.operands:
+        kind = operand.array.dtype
+        if kind is not result and not (kind.is_narrow_float and result.name in _BLAS):
+            return f"BLAS has no products of {kind} in {result}"
+    return ""
+
+
+def product_problem(dot: Instruction) -> str:
+    """Why a product is not made by BLAS of operands that are converted first: integers to floats that hold
+    every partial sum, narrow floats to f32.  Empty where it is.
+    """
     if len(dot.operands) != 2:
         return "the product has sparse operands"
     kinds = [operand.array.dtype for operand in dot.operands]
-    return "BLAS has no products of pred" if sum_type(kinds, dot.array.dtype).is_pred else ""
+    return "pred has no sums of products" if sum_type(kinds, dot.array.dtype).is_pred else ""
 
 
 def ufunc_problem(reduce: Instruction) -> str:

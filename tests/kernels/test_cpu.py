@@ -56,7 +56,8 @@ ENTRY main {
 CASES = [
     (DOT, "f32", "dot-blas", ("dot-einsum", "numpy")),
     (DOT, "bf16", "dot-blas", ("dot-einsum", "numpy")),
-    (DOT, "s32", "numpy", ("dot-einsum",)),
+    (DOT, "s32", "dot-blas", ("dot-einsum", "numpy")),
+    (DOT, "pred", "numpy", ("dot-einsum",)),
     (DOT, "c64", "dot-blas", ("dot-einsum",)),
     (REDUCE, "f32", "reduce-ufunc", ("reduce-fold", "numpy")),
     (REDUCE, "bf16", "numpy", ("reduce-fold",)),
@@ -129,7 +130,7 @@ def test_a_choice_is_honoured(text: str, name: str, monkeypatch: pytest.MonkeyPa
 @pytest.mark.parametrize(
     ("text", "name", "reason"),
     [
-        (DOT.replace("$T", "s32"), "dot-blas", "BLAS has no products of s32"),
+        (DOT.replace("$T", "pred"), "dot-blas", "pred has no sums of products"),
         (REDUCE.replace("$T", "f32"), "dot-blas", "it is for dot"),
         (REDUCE.replace("$T", "bf16"), "reduce-ufunc", "bf16 is converted first"),
         (

@@ -12,7 +12,7 @@ from hloopt.interpret.comparator import sort_keys
 from hloopt.interpret.sizes import is_dynamic
 from hloopt.ir import Instruction
 from hloopt.kernels.kernel import NO, YES, Efficiency, Kernel, Site, Verdict
-from hloopt.kernels.library_problems import blas_problem, matmul_problem, ufunc_problem
+from hloopt.kernels.library_problems import matmul_problem, product_problem, ufunc_problem
 from hloopt.kernels.spec import KernelSpec, Tile
 
 __all__ = ["KERNELS"]
@@ -67,7 +67,10 @@ _LOOPS = Efficiency(compute=0.05, reason="loops of NumPy instead of BLAS")
 _STEPS = Efficiency(memory=0.2, compute=0.05, reason="a pass over the array for each step")
 
 KERNELS = (
-    _kernel("dot-blas", "dot", "numpy.matmul on operands as they are", blas_problem, _FIRST, _FULL),
+    _kernel(
+        "dot-blas", "dot", "numpy.matmul, of floats that are exact for integers", product_problem,
+        _FIRST, _FULL,
+    ),
     _kernel("dot-einsum", "dot", "numpy.einsum, sums in loops", _nothing, _ASKED, _LOOPS),
     _kernel(
         "reduce-ufunc", "reduce", "a reduction of NumPy's", ufunc_problem, _FIRST, _FULL

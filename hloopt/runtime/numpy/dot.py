@@ -16,7 +16,7 @@ import numpy as np
 from hloopt.interpret.context import Context
 from hloopt.interpret.linear import accumulated, rounded, sum_type
 from hloopt.ir import Instruction
-from hloopt.kernels.library_problems import blas_problem
+from hloopt.kernels.library_problems import product_problem
 from hloopt.runtime.numpy.builder import Builder
 from hloopt.runtime.numpy.contraction import Contraction
 from hloopt.runtime.numpy.integer_dot import IntegerForm, integer_form
@@ -35,7 +35,7 @@ _LARGE_RESULT = 1 << 17
 
 
 def _dot(builder: Builder, instruction: Instruction, operands: Sequence[int]) -> int | None:
-    if blas_problem(instruction):
+    if product_problem(instruction):
         return None
     context, result = builder.context, instruction.array.dtype
     left, right = instruction.operands

@@ -134,7 +134,7 @@ def _widening(
 ) -> Function | None:
     if source.numpy == target:
         return None
-    if source.bits in _WIDTHS and target != np.int64:
+    if target != np.int64:  # what wraps on the way to the sum's type would be larger than proven
         return lambda array: array.astype(target)
 
     def wide(array: Any) -> Any:
