@@ -16,14 +16,14 @@ __all__ = ["build_library", "check_native", "shared_pool"]
 INCLUDE = Path(__file__).parent / "include"
 _WORDS = emulator.INCLUDE
 
-# Roundings as HLO asks for them: nothing contracted or regrouped; no traps, integers that wrap.
+# Roundings as HLO asks for them: nothing contracted or regrouped; no traps.  Generated code computes what may
+# wrap without signs: -fwrapv would let indices wrap, too, and make gathers of neighbours.
 _FLAGS = (
     "-std=c++17",
     "-O3",
     "-ffp-contract=off",
     "-fno-math-errno",
     "-fno-trapping-math",
-    "-fwrapv",
     "-fno-strict-aliasing",
     "-fno-exceptions",
     "-fno-rtti",

@@ -65,19 +65,20 @@ HLOOPT_QUICK float split_exp32(float x, float* r) {
 
 HLOOPT_QUICK float exp32(float x) {
   float r;
-  const int n = (int)of32(split_exp32(within32(x, -105.0f, 89.0f), &r)) - (int)0x4b400000;
+  const int n = (int)(of32(split_exp32(within32(x, -105.0f, 89.0f), &r)) - 0x4b400000u);
   const float power = fma32(exp_rest32(r), r * r, r) + 1.0f;
   // 2^n in two factors, since it may be subnormal or too large.
   const int half = n >> 1;
-  return power * bits32((unsigned)(half + 127) << 23) * bits32((unsigned)(n - half + 127) << 23);
+  return power * bits32(((unsigned)half + 127u) << 23) *
+         bits32(((unsigned)n - (unsigned)half + 127u) << 23);
 }
 
 HLOOPT_QUICK float expm132(float x) {
   float r;
-  const int n = (int)of32(split_exp32(within32(x, -18.0f, 89.0f), &r)) - (int)0x4b400000;
+  const int n = (int)(of32(split_exp32(within32(x, -18.0f, 89.0f), &r)) - 0x4b400000u);
   const float rest = fma32(exp_rest32(r), r * r, r);
   // 2^n (rest + 1) - 1, with half of 2^n where that alone would be too large.
-  const float half = bits32((unsigned)(n + 126) << 23);
+  const float half = bits32(((unsigned)n + 126u) << 23);
   const float result = 2.0f * (fma32(half, rest, half) - 0.5f);
   const float near = 2.0f * fma32(half, rest, half - 0.5f);
   const float found = n > 1 ? result : near;
@@ -95,12 +96,12 @@ HLOOPT_QUICK float log_parts32(float f, float k, float c) {
   return fma32(k, 0x1.62e4p-1f, f - (half - fma32(s, fma32(z, p, half), low)));
 }
 
-constexpr int kRootHalf32 = 0x3f3504f3;
+constexpr unsigned kRootHalf32 = 0x3f3504f3u;
 
 HLOOPT_QUICK float log32(float x) {
   const bool is_small = x < 0x1p-126f;
   const float large = is_small ? x * 0x1p+23f : x;
-  const int k = ((int)of32(large) - kRootHalf32) >> 23;
+  const int k = (int)(of32(large) - kRootHalf32) >> 23;
   const float f = bits32(of32(large) - ((unsigned)k << 23)) - 1.0f;
   float found = log_parts32(f, (float)(is_small ? k - 23 : k), 0.0f);
   found = x > 0.0f ? found : x == 0.0f ? -INFINITY : bits32(0x7fc00000u);
@@ -109,7 +110,7 @@ HLOOPT_QUICK float log32(float x) {
 
 HLOOPT_QUICK float log1p32(float x) {
   const float u = 1.0f + x;
-  const int k = ((int)of32(u) - kRootHalf32) >> 23;
+  const int k = (int)(of32(u) - kRootHalf32) >> 23;
   const float m = bits32(of32(u) - ((unsigned)k << 23)) - 1.0f;
   // What 1 + x has lost; nothing where x itself is taken.
   const float lost = (k > 0 ? 1.0f - (u - x) : x - (u - 1.0f)) / u;
@@ -178,13 +179,13 @@ HLOOPT_QUICK double exp_wide(double x) {
 
 // log(x) to 1e-11 of itself, of positive normal numbers.
 HLOOPT_QUICK double log_wide(double x) {
-  const long long k = ((long long)of64(x) - 0x3fe6a09e667f3bcdll) >> 52;
+  const long long k = (long long)(of64(x) - 0x3fe6a09e667f3bcdull) >> 52;
   const double f = bits64(of64(x) - ((unsigned long long)k << 52)) - 1.0;
   const double s = f / (2.0 + f), z = s * s;
   double p = fma64(z, 0x1.de4737f09328bp-3, 0x1.245a07980f548p-2);
   p = fma64(p, z, 0x1.9999f074fb559p-2);
   p = fma64(p, z, 0x1.5555554ae4a69p-1);
-  const double exponent = bits64((unsigned long long)(k + 0x4338000000000000ll)) - kWhole64;
+  const double exponent = bits64((unsigned long long)k + 0x4338000000000000ull) - kWhole64;
   return fma64(exponent, 0x1.62e42fefa39efp-1, fma64(s * z, p, 2.0 * s));
 }
 

@@ -68,17 +68,17 @@ HLOOPT_QUICK double log_parts64(double f, double k, double c) {
   return fma64(k, 0x1.62e42feep-1, f - (half - fma64(s, fma64(z, p, half), low)));
 }
 
-constexpr long long kRootHalf64 = 0x3fe6a09e667f3bcdll;
+constexpr unsigned long long kRootHalf64 = 0x3fe6a09e667f3bcdull;
 
 // A whole number of few bits as f64: not every processor converts vectors of 64 bits.
 HLOOPT_QUICK double whole64(long long k) {
-  return bits64((unsigned long long)(k + 0x4338000000000000ll)) - kWhole64;
+  return bits64((unsigned long long)k + 0x4338000000000000ull) - kWhole64;
 }
 
 HLOOPT_QUICK double log64(double x) {
   const bool is_small = x < 0x1p-1022;
   const double large = is_small ? x * 0x1p+54 : x;
-  const long long k = ((long long)of64(large) - kRootHalf64) >> 52;
+  const long long k = (long long)(of64(large) - kRootHalf64) >> 52;
   const double f = bits64(of64(large) - ((unsigned long long)k << 52)) - 1.0;
   double found = log_parts64(f, whole64(k) - (is_small ? 54.0 : 0.0), 0.0);
   found = x > 0.0 ? found : x == 0.0 ? -INFINITY : bits64(0x7ff8000000000000ull);
@@ -87,7 +87,7 @@ HLOOPT_QUICK double log64(double x) {
 
 HLOOPT_QUICK double log1p64(double x) {
   const double u = 1.0 + x;
-  const long long k = ((long long)of64(u) - kRootHalf64) >> 52;
+  const long long k = (long long)(of64(u) - kRootHalf64) >> 52;
   const double m = bits64(of64(u) - ((unsigned long long)k << 52)) - 1.0;
   const double lost = (k > 0 ? 1.0 - (u - x) : x - (u - 1.0)) / u;
   double found = log_parts64(k == 0 ? x : m, whole64(k), k == 0 ? 0.0 : lost);
