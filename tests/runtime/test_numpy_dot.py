@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 import hloopt
 from hloopt.runtime.numpy import dot as planned
 from hloopt.runtime.numpy import integer_dot, product
+from hloopt.runtime.program import Program
 from hloopt.types import DTYPES
 
 Array = np.ndarray[Any, Any]
@@ -86,18 +87,18 @@ def dots(draw: st.DrawFn, kinds: tuple[str, ...]) -> tuple[str, list[tuple[str, 
             parts.append(f"{side}_{word}_dims={{{listed}}}")
     rest = []
     for free, number in zip(frees, numbers, strict=True):
-        placed = sorted(range(len(free)), key=lambda at, number=number: number["f", at])
+        placed = [at for name, at in sorted(number, key=number.__getitem__) if name == "f"]
         rest += [free[at] for at in placed]
     result = draw(st.sampled_from(kinds))
     shape = f"{result}[{','.join(map(str, (*batch, *rest)))}]"
     return text_of(operands[0], operands[1], ", ".join(parts), shape), operands
 
 
-def identical(text: str, inputs: list[Array], **options: bool) -> hloopt.Program:
+def identical(text: str, inputs: list[Array], *, excess_precision: bool = False) -> Program:
     module = hloopt.parse(text)
     hloopt.verify(module)
-    program = hloopt.compile(module, **options)
-    want = hloopt.evaluate(module, inputs, **options)
+    program = hloopt.compile(module, excess_precision=excess_precision)
+    want = hloopt.evaluate(module, inputs, excess_precision=excess_precision)
     for _ in range(2):
         (got,) = program.run(inputs)
         assert got.dtype == want[0].dtype
@@ -111,10 +112,10 @@ def identical(text: str, inputs: list[Array], **options: bool) -> hloopt.Program
 def sizes(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """Every dot once as a small one, and once as a large one, in blocks of few elements."""
     if request.param == "large":
-        monkeypatch.setattr(planned, "_SMALL", -1)
+        monkeypatch.setattr(planned, "_LARGE_RESULT", 0)
         monkeypatch.setattr(integer_dot, "_FEW", -1)
         monkeypatch.setattr(product, "_FEW_ROWS", 2)
-        monkeypatch.setattr(product, "_BLOCK", 16)
+        monkeypatch.setattr(product, "BLOCK", 16)
         monkeypatch.setattr(product, "_LEAST", 2)
 
 
@@ -146,9 +147,11 @@ def test_integers_agree_at_any_size(
     identical(text, inputs)
 
 
+@pytest.mark.parametrize("rows", [5, 80])
 @pytest.mark.parametrize(
     ("kind", "terms", "compute"),
     [
+        ("s8", 64, np.float32),
         ("s8", 1024, np.float32),
         ("s8", 1025, np.float32),  # in two parts
         ("s8", 8192, np.float32),
@@ -159,21 +162,21 @@ def test_integers_agree_at_any_size(
     ],
 )
 def test_integers_are_floats_that_hold_every_partial_sum(
-    kind: str, terms: int, compute: type, monkeypatch: pytest.MonkeyPatch
+    kind: str, terms: int, compute: type, rows: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The type is proven from the element types and the number of terms; the largest products stay exact."""
     used: list[Any] = []
     real = integer_dot.integer_form
 
-    def spy(*arguments: Any) -> integer_dot.IntegerForm:
+    def spy(*arguments: Any) -> Any:
         used.append(real(*arguments))
         return used[-1]
 
     monkeypatch.setattr(planned, "integer_form", spy)
     dims = "lhs_contracting_dims={1}, rhs_contracting_dims={0}"
-    text = text_of((kind, (8, terms)), (kind, (terms, 16)), dims, "s32[8,16]")
+    text = text_of((kind, (rows, terms)), (kind, (terms, 16)), dims, f"s32[{rows},16]")
     least = -(1 << (DTYPES[kind].bits - 1)) if kind[0] == "s" else (1 << DTYPES[kind].bits) - 1
-    inputs = [np.full(shape, least, DTYPES[kind].numpy) for shape in ((8, terms), (terms, 16))]
+    inputs = [np.full(shape, least, DTYPES[kind].numpy) for shape in ((rows, terms), (terms, 16))]
     inputs[0][0, 0] = least + 1 if least < 0 else least - 1  # an odd factor
     identical(text, inputs)
     assert used[0].compute == compute
@@ -223,17 +226,18 @@ def test_large_operands_are_not_copied(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """BLAS gets views of the operands where an order of dimensions is one it reads."""
+    monkeypatch.setattr(planned, "_LARGE_RESULT", 0)
     calls: list[tuple[Array, Array]] = []
     real = np.matmul
 
-    def spy(x: Array, y: Array, **named: Any) -> Array:
+    def spy(x: Array, y: Array, **named: Any) -> Any:
         calls.append((x, y))
         return real(x, y, **named)
 
     inputs = [whole_numbers("f32", shape, at) for at, shape in enumerate((left, right))]
     identical(text_of(("f32", left), ("f32", right), dims, result), inputs)
     program = hloopt.compile(hloopt.parse(text_of(("f32", left), ("f32", right), dims, result)))
-    monkeypatch.setattr(product.np, "matmul", spy)
+    monkeypatch.setattr(np, "matmul", spy)
     program.run(inputs)
     ((x, y),) = calls
     if taken is None:
@@ -249,7 +253,8 @@ def test_a_large_narrow_operand_is_widened_in_blocks(
     side: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The whole operand is never there in f32."""
-    monkeypatch.setattr(product, "_BLOCK", 1 << 12)
+    monkeypatch.setattr(planned, "_LARGE_RESULT", 0)
+    monkeypatch.setattr(product, "BLOCK", 1 << 12)
     sizes = [(64, 256), (256, 64)]
     sizes[side] = [(512, 256), (256, 512)][side]
     text = text_of(
@@ -263,11 +268,11 @@ def test_a_large_narrow_operand_is_widened_in_blocks(
     widest: list[int] = []
     real = np.matmul
 
-    def spy(x: Array, y: Array, **named: Any) -> Array:
+    def spy(x: Array, y: Array, **named: Any) -> Any:
         widest.append((x, y)[side].size)
         return real(x, y, **named)
 
-    monkeypatch.setattr(product.np, "matmul", spy)
+    monkeypatch.setattr(np, "matmul", spy)
     program.run(inputs)
     assert len(widest) == 8
     assert max(widest) == 64 * 256
@@ -308,13 +313,13 @@ def test_a_large_product_is_written_where_nobody_reads_any_more() -> None:
     outs: list[int] = []
     real = np.matmul
 
-    def spy(x: Array, y: Array, out: Array) -> Array:
+    def spy(x: Array, y: Array, out: Array) -> Any:
         outs.append(out.__array_interface__["data"][0])
         return real(x, y, out=out)
 
     eye = [np.eye(256, dtype=np.float32)]
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(product.np, "matmul", spy)
+        patch.setattr(np, "matmul", spy)
         (got,) = program.run(eye)
     np.testing.assert_array_equal(got, np.full(256, -1, np.float32))
     assert len(outs) == 5

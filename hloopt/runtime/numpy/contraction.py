@@ -48,9 +48,20 @@ class Contraction:
         return prod(sizes)
 
     @property
+    def sizes(self) -> tuple[int, int]:
+        """Elements of the operands."""
+        batch, count = prod(self.batch), prod(self.contracted)
+        return batch * prod(self.left_free) * count, batch * prod(self.right_free) * count
+
+    @property
     def result(self) -> Dims:
         """Dimensions of the result."""
         return (*self.batch, *self.left_free, *self.right_free)
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether no dimensions are merged: views lay the operands out, however they lie in memory."""
+        return all(len(part) == 1 for part in (self.left_free, self.contracted, self.right_free))
 
     def text(self) -> str:
         """The product of ``{0}`` and ``{1}`` in Python, every operand laid out by views or copies."""

@@ -22,14 +22,14 @@ from hloopt.runtime.numpy.contraction import Contraction
 from hloopt.runtime.numpy.integer_dot import IntegerForm, integer_form
 from hloopt.runtime.numpy.movement import Emitter
 from hloopt.runtime.numpy.plan import Code, Function
-from hloopt.runtime.numpy.product import Product
+from hloopt.runtime.numpy.product import BLOCK, Product, Widening
 from hloopt.types import DotDims, DType
 
 __all__ = ["EMITTERS"]
 
-# Multiplications of a dot up to which looking at strides costs more than a copy of the operands
-# (measured on Zen 5: 1.5 us for the look, 0.3 ns an element copied).
-_SMALL = 1 << 15
+# Multiplications up to which looking at strides costs more than copies of operands to merge dimensions
+# (measured on Zen 5: 4 us for the look, 0.3 ns an element copied).
+_SMALL = 1 << 17
 # Bytes of a result from which on memory of its own is worth looking for (``sharing``).
 _LARGE_RESULT = 1 << 17
 
@@ -52,7 +52,7 @@ def _dot(builder: Builder, instruction: Instruction, operands: Sequence[int]) ->
         return _integer(builder, contraction, form, full, out)
     wide = _widening(kinds[0], kind, context), _widening(kinds[1], kind, context)
     finish = _finish(kind, result, context)
-    if _is_small(contraction, carrier):
+    if _is_small(contraction, wide, carrier):
         return builder.line.step(None, full, out, code=_code(contraction, wide, finish))
     product = Product(contraction, wide, kind.compute, carrier, finish)
     return builder.line.step(product, full, out, fills=True)
@@ -61,23 +61,24 @@ def _dot(builder: Builder, instruction: Instruction, operands: Sequence[int]) ->
 def _integer(
     builder: Builder, contraction: Contraction, form: IntegerForm, full: tuple[int, ...], out: int
 ) -> int:
-    if _is_small(contraction, builder.line.kinds[out]) and not form.by_values:
+    if form.is_one_product and _is_small(contraction, form.widen, builder.line.kinds[out]):
         code = _code(contraction, form.widen, form.finish)
         return builder.line.step(None, full, out, code=code)
     function = form.function(contraction)
     return builder.line.step(function, full, out, fills=isinstance(function, Product))
 
 
-def _is_small(contraction: Contraction, carrier: np.dtype[Any]) -> bool:
-    size = prod(contraction.result) * carrier.itemsize
-    return contraction.work <= _SMALL and size < _LARGE_RESULT
+def _is_small(contraction: Contraction, widen: Widening, carrier: np.dtype[Any]) -> bool:
+    """Whether a product is best written in place, with copies of operands where it needs them."""
+    converted = [size for size, wide in zip(contraction.sizes, widen, strict=True) if wide]
+    return (
+        prod(contraction.result) * carrier.itemsize < _LARGE_RESULT
+        and max(converted, default=0) <= BLOCK
+        and (contraction.is_plain or contraction.work <= _SMALL)
+    )
 
 
-def _code(
-    contraction: Contraction,
-    widen: tuple[Function | None, Function | None],
-    finish: Function | None,
-) -> Code:
+def _code(contraction: Contraction, widen: Widening, finish: Function | None) -> Code:
     """The product in a line, without a call of ours in between."""
     text = contraction.text()
     bound: dict[str, Any] = {"matmul": np.matmul} if "{matmul}" in text else {}

@@ -17,7 +17,7 @@ import numpy as np
 from hloopt.interpret.context import Context
 from hloopt.interpret.linear import accumulated, integral, rounded
 from hloopt.runtime.numpy.plan import Dims, Function
-from hloopt.runtime.numpy.product import Product, matrices
+from hloopt.runtime.numpy.product import Product, Widening, matrices
 from hloopt.types import DType
 
 if TYPE_CHECKING:
@@ -50,16 +50,21 @@ class IntegerForm:
     ``by_values``  the values decide: operands are widened to int64
     """
 
-    widen: tuple[Function | None, Function | None]
+    widen: Widening
     finish: Function | None
     compute: np.dtype[Any]
     carrier: np.dtype[Any]
     terms: int = 0
     by_values: bool = False
 
+    @property
+    def is_one_product(self) -> bool:
+        """Whether one call of BLAS, or of NumPy's loops, makes it."""
+        return not self.by_values and not self.terms
+
     def function(self, contraction: Contraction) -> Function:
         """The product of two arrays, of its result's type."""
-        if self.by_values or 0 < self.terms < prod(contraction.contracted):
+        if not self.is_one_product:
             return self._in_parts(contraction)
         return Product(contraction, self.widen, self.compute, self.carrier, self.finish)
 

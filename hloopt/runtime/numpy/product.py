@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from math import prod
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
@@ -14,13 +14,17 @@ from hloopt.runtime.numpy.plan import Dims, Function
 if TYPE_CHECKING:
     from hloopt.runtime.numpy.contraction import Contraction
 
-__all__ = ["Product", "matrices"]
+__all__ = ["BLOCK", "Product", "Widening", "matrices"]
+
+Widening: TypeAlias = "tuple[Function | None, Function | None]"
+"""What converts each operand to the type sums are made in; None where it is of that type."""
+
 
 # Rows of a product below which BLAS loses more by the many calls than a copy of its operand costs
 # (measured on Zen 5, f32[8,R,768] times [768,768]: from 32 rows on, no copy is quicker).
 _FEW_ROWS = 32
 # Elements of a narrow operand that is converted at once: they stay in the cache until BLAS has read them.
-_BLOCK = 1 << 20
+BLOCK = 1 << 20
 # Rows or columns of a block, so that BLAS's own copies of the other operand pay.
 _LEAST = 64
 
@@ -35,13 +39,13 @@ class Product:
     def __init__(
         self,
         contraction: Contraction,
-        widen: Sequence[Function | None],
+        widen: Widening,
         compute: np.dtype[Any],
         carrier: np.dtype[Any],
         finish: Function | None,
     ) -> None:
         self._contraction = contraction
-        self._widen = tuple(widen)
+        self._widen = widen
         self._compute, self._carrier = compute, carrier
         self._finish = finish
         self._shape = contraction.result
@@ -71,7 +75,7 @@ class Product:
             0 if widen is None else array.size
             for widen, array in zip(self._widen, (left, right), strict=True)
         ]
-        return max(sizes) > _BLOCK
+        return max(sizes) > BLOCK
 
     def _by_blocks(self, left: Any, right: Any, out: Any) -> Any:
         """The larger of the operands that are converted, some of its rows or columns at a time."""
@@ -132,7 +136,7 @@ def _step(matrix: Any, free: int) -> tuple[int, int]:
     """The size of a matrix's free dimension (0 for rows), and how many of it make a block."""
     size = matrix.shape[free - 2]
     others = max(1, matrix.size // max(1, size))
-    return size, max(_LEAST, _BLOCK // others)
+    return size, max(_LEAST, BLOCK // others)
 
 
 # ---- views ---------------------------------------------------------------------------------------------
