@@ -16,6 +16,7 @@ from typing import Final
 from hloopt.ir import Module
 from hloopt.ir.build import clone_module
 from hloopt.kernels.limits import Limits
+from hloopt.kernels.native_splitter import NativeSplitter
 from hloopt.kernels.nested_reduction_splitter import NestedReductionSplitter
 from hloopt.passes.call_inliner import CallInliner
 from hloopt.passes.copy_insertion import CopyInsertion
@@ -35,7 +36,7 @@ from hloopt.passes.sole_participant import SoleParticipant
 from hloopt.passes.views_to_bitcasts import ViewsToBitcasts
 from hloopt.rewrite import Pipeline
 
-__all__ = ["DEVICE", "EXPANDERS", "make_ready"]
+__all__ = ["DEVICE", "EXPANDERS", "NATIVE", "NATIVE_EXPANDERS", "make_ready"]
 
 EXPANDERS: Final[Mapping[type[Expander], str]] = MappingProxyType(
     {
@@ -77,8 +78,37 @@ DEVICE: Final = Pipeline(
 """The pipeline ``device``."""
 
 
-def make_ready(module: Module) -> Module:
-    """A copy of a module that ``plan_program`` takes: the pipeline ``device`` has run over it."""
+NATIVE_EXPANDERS: Final[Mapping[type[Expander], str]] = MappingProxyType(
+    {
+        BatchNormExpander: "sums and elementwise ops become loops",
+        StochasticConvertExpander: "plain arithmetic",
+    }
+)
+"""The expanders for the native device, each with the reason why.
+
+What else no loop computes the NumPy executor runs: top-k by partitions, linear systems by LAPACK, ragged
+products by BLAS, running sums in one go.
+"""
+
+NATIVE: Final = Pipeline(
+    (
+        CallInliner(),
+        SoleParticipant(),
+        *(expander() for expander in NATIVE_EXPANDERS),
+        LayoutNormalization(),
+        NativeSplitter(),
+        ViewsToBitcasts(),
+        DeadCodeElimination(),
+        FlattenCallGraph(),
+        Schedule(),
+        CopyInsertion(),
+    )
+)
+"""The pipeline ``native``."""
+
+
+def make_ready(module: Module, pipeline: Pipeline = DEVICE) -> Module:
+    """A copy of a module that ``plan_program`` takes: ``DEVICE``, or ``NATIVE``, has run over it."""
     copy = clone_module(module)
-    DEVICE.run(copy)
+    pipeline.run(copy)
     return copy

@@ -18,7 +18,7 @@ from hloopt.ops.attributes import OUTPUT_ALIASING
 from hloopt.rewrite import Pass, PassLog
 from hloopt.types import ArrayShape, leaves
 
-__all__ = ["NestedReductionSplitter", "steps_in_loops"]
+__all__ = ["NestedReductionSplitter", "cuts_of", "split_fusion", "steps_in_loops"]
 
 _TILED: Final = frozenset({"dot", "convolution", "ragged-dot", "scaled-dot"})
 _PLACED: Final = frozenset({"concatenate", "dynamic-update-slice", "pad"})
@@ -86,7 +86,7 @@ ENTRY main {
                     return changed
                 names = ", ".join(reduce.name for reduce in found)
                 log.hit("cut a nested reduction", fusion, f"at {names}")
-                _split(fusion, found)
+                split_fusion(fusion, found)
                 changed = True
         return changed
 
@@ -99,7 +99,7 @@ ENTRY main {
             return []
         if not row_phases_problem(region_of(fusion)):
             return []
-        return _cuts(body, self.recomputed)
+        return cuts_of(body, self.recomputed)
 
 
 def steps_in_loops(body: Computation) -> float:
@@ -110,7 +110,8 @@ def steps_in_loops(body: Computation) -> float:
     return _walk(body, inf)[1]
 
 
-def _cuts(body: Computation, recomputed: float) -> list[Instruction]:
+def cuts_of(body: Computation, recomputed: float) -> list[Instruction]:
+    """The reduces that take more than ``recomputed`` times the work of all of a body, operands first."""
     once = sum(_elements(inner) * _folded(inner) for inner in body)
     return _walk(body, recomputed * once)[0]
 
@@ -172,8 +173,11 @@ def _folded(instruction: Instruction) -> int:
     return instruction.operands[0].array.elements // max(_elements(instruction), 1)
 
 
-def _split(fusion: Instruction, cuts: Collection[Instruction]) -> None:
-    """Put a fusion for each cut before ``fusion``, and in its place one that reads their results."""
+def split_fusion(fusion: Instruction, cuts: Collection[Instruction]) -> list[Instruction]:
+    """Put a fusion for each cut before ``fusion``, and in its place one that reads their results; all of these.
+
+    ``cuts`` come operands first; each part computes what it needs itself, down to other cuts.
+    """
     body: Computation = fusion.attributes["calls"]
     made: dict[Instruction, Instruction] = {}
     for reduce in cuts:
@@ -186,9 +190,11 @@ def _split(fusion: Instruction, cuts: Collection[Instruction]) -> None:
     attributes = {key: value for key, value in fusion.attributes.items() if key != _CONFIG}
     if attributes["kind"] == "kCustom":
         attributes["kind"] = "kLoop"
-    edit.replace_instruction(fusion, _fusion(fusion, body.root, made, attributes))
+    rest = _fusion(fusion, body.root, made, attributes)
+    edit.replace_instruction(fusion, rest)
     if not body.callers:
         edit.remove_computation(body)
+    return [*made.values(), rest]
 
 
 def _fusion(

@@ -41,8 +41,10 @@ FAMILIES: tuple[str, ...] = (
     "loop",
     "cpu",
     "native_while",
-    "native_loop",
+    "native_dot",
+    "native_gemm",
     "native_call",
+    "native_loop",
 )
 """Modules of ``hloopt/kernels/families``, each with its ``KERNELS``."""
 

@@ -2,13 +2,42 @@
 
 from __future__ import annotations
 
+from math import prod
 from types import MappingProxyType
+from typing import Final
 
+from hloopt.analysis.contraction import of_convolution, of_dot
+from hloopt.analysis.elemental import ELEMENTAL
+from hloopt.analysis.windows import window_dims
 from hloopt.interpret import has_evaluation
+from hloopt.ir import Instruction
+from hloopt.kernels.elemental import elemental_problem
 from hloopt.kernels.kernel import NO, YES, Efficiency, Kernel, Site, Verdict
 from hloopt.kernels.spec import KernelSpec, Tile
 
-__all__ = ["KERNELS"]
+__all__ = ["KERNELS", "PRODUCTS", "WINDOW", "slow_in_a_loop"]
+
+PRODUCTS: Final = 1024
+"""Multiply-adds, in all, of a product that a loop may compute element by element: a call takes as long."""
+
+WINDOW: Final = 64
+"""Elements of a window that a loop may look at for each result: longer ones are cumulative as a rule."""
+
+
+def slow_in_a_loop(one: Instruction, products: int = PRODUCTS, window: int = WINDOW) -> str:
+    """Why a loop over elements is no way to compute an instruction; empty where it is one."""
+    if one.opcode in ("dot", "convolution"):
+        made = (of_dot if one.opcode == "dot" else of_convolution)(one).multiply_adds
+        return f"{made} multiply-adds are more than {products}" if made > products else ""
+    if one.opcode in ("reduce-window", "select-and-scatter"):
+        size = prod(dimension.size for dimension in window_dims(one))
+        return f"a window has {size} elements, more than {window}" if size > window else ""
+    if one.op.is_elementwise or one.opcode in ELEMENTAL or one.opcode in _INSIDE:
+        return ""
+    return f"{one.name} is a {one.opcode}"
+
+
+_INSIDE: Final = frozenset({"while", "conditional", "call"})
 
 
 def _fits(site: Site) -> Verdict:
@@ -16,6 +45,14 @@ def _fits(site: Site) -> Verdict:
         if not has_evaluation(instruction.opcode):
             return NO(f"{instruction.name}: {instruction.opcode} has no evaluation")
     return YES("the NumPy executor runs it")
+
+
+def _wanted(site: Site) -> Verdict:
+    for instruction in site.region.body:
+        if reason := slow_in_a_loop(instruction):
+            return YES(reason)
+    problem = elemental_problem(site.region)
+    return YES(problem) if problem else NO("a loop computes it")
 
 
 def _spec(_: Site, tile: Tile) -> KernelSpec:
@@ -27,7 +64,7 @@ KERNELS = (
         "native-call",
         "a call of the NumPy executor, which uses BLAS",
         _fits,
-        lambda _: YES("no loop computes it"),
+        _wanted,
         lambda _: MappingProxyType({}),
         _spec,
         device="native",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hloopt.ir import Instruction, Module
 from hloopt.kernels.kernel import Kernel
 from hloopt.kernels.limits import Limits
-from hloopt.kernels.lowering import make_ready
+from hloopt.kernels.lowering import NATIVE, make_ready
 from hloopt.kernels.plan import Plan
 from hloopt.kernels.planning import plan_program
 from hloopt.kernels.selection import choose
@@ -20,7 +20,7 @@ __all__ = ["compile_native", "plan_native"]
 
 def plan_native(module: Module) -> tuple[Module, Plan]:
     """The module made ready, and its plan.  Raises ``UnsupportedError`` for what cannot be run."""
-    ready = make_ready(with_whole_loops(module))
+    ready = make_ready(with_whole_loops(module), NATIVE)
     limits = Limits()
 
     def chosen(instruction: Instruction) -> tuple[Kernel, KernelSpec]:

@@ -12,7 +12,12 @@ from hloopt.codegen.writer import EmitFunction
 
 __all__ = ["emitters"]
 
-_MODULES: Final = ("while_loop", "loop")
+_MODULES: Final = (
+    "while_loop",
+    "dot",
+    "gemm",
+    "loop",
+)
 
 
 @cache

@@ -7,6 +7,7 @@
 #include "words.h"
 #include "integers.h"
 #include "floats.h"
+#include "products.h"
 
 namespace hloopt {
 

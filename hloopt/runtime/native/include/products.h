@@ -1,0 +1,167 @@
+// Products of small matrices: c[m][n] = sum over k of l[m][k] * r[k][n], in order of k for each element.
+#pragma once
+#include <string.h>
+
+namespace hloopt {
+
+#if defined(__AVX512F__)
+const int kVectorBytes = 64;
+#elif defined(__AVX__)
+const int kVectorBytes = 32;
+#else
+const int kVectorBytes = 16;
+#endif
+
+template <class T, int BYTES>
+struct VectorOf {
+  typedef T type __attribute__((vector_size(BYTES)));
+};
+
+// ROWS x WIDE vectors of sums are kept in registers.
+template <int ROWS, int WIDE, int BYTES, class T>
+inline void product_tile(
+    long k, const T* l, long lm, long lk, const T* r, long rk, T* c, long cm) {
+  typedef typename VectorOf<T, BYTES>::type V;
+  V sums[ROWS][WIDE];
+  for (int i = 0; i < ROWS; ++i)
+    for (int j = 0; j < WIDE; ++j) sums[i][j] = V{};
+  for (long at = 0; at < k; ++at) {
+    V right[WIDE];
+    memcpy(right, r + at * rk, sizeof right);
+    for (int i = 0; i < ROWS; ++i) {
+      const T left = l[i * lm + at * lk];
+      for (int j = 0; j < WIDE; ++j) sums[i][j] += left * right[j];
+    }
+  }
+  for (int i = 0; i < ROWS; ++i) memcpy(c + i * cm, sums[i], WIDE * BYTES);
+}
+
+// As many rows at a time as have their sums in registers: the more there are, the less often r is read.
+template <int WIDE, int BYTES, class T>
+inline void product_rows(
+    long m, long k, const T* l, long lm, long lk, const T* r, long rk, T* c, long cm) {
+  const int most = WIDE == 4 ? 2 : WIDE == 2 ? 4 : 8;
+  long at = 0;
+  for (; at + most <= m; at += most)
+    product_tile<most, WIDE, BYTES>(k, l + at * lm, lm, lk, r, rk, c + at * cm, cm);
+  for (; at < m; ++at) product_tile<1, WIDE, BYTES>(k, l + at * lm, lm, lk, r, rk, c + at * cm, cm);
+}
+
+template <int BYTES, class T>
+inline void product_columns(
+    long m, long n, long k, const T* l, long lm, long lk, const T* r, long rk, T* c, long cm) {
+  const long lanes = BYTES / (long)sizeof(T);
+  long at = 0;
+  // Each sum waits for the one before: few rows need several vectors side by side.
+  if (m < 4)
+    for (; at + 4 * lanes <= n; at += 4 * lanes)
+      product_rows<4, BYTES>(m, k, l, lm, lk, r + at, rk, c + at, cm);
+  if (m < 8)
+    for (; at + 2 * lanes <= n; at += 2 * lanes)
+      product_rows<2, BYTES>(m, k, l, lm, lk, r + at, rk, c + at, cm);
+  for (; at + lanes <= n; at += lanes)
+    product_rows<1, BYTES>(m, k, l, lm, lk, r + at, rk, c + at, cm);
+  if constexpr (BYTES > sizeof(T))
+    if (at < n) product_columns<BYTES / 2>(m, n - at, k, l, lm, lk, r + at, rk, c + at, cm);
+}
+
+// Rows of l are lm apart, its columns lk; rows of r and of c are rk and cm apart, their columns 1.
+template <class T>
+__attribute__((noinline)) void product(
+    long m, long n, long k, const T* l, long lm, long lk, const T* r, long rk, T* c, long cm) {
+  product_columns<kVectorBytes>(m, n, k, l, lm, lk, r, rk, c, cm);
+}
+
+// ---- large products: blocks that stay in the caches, copied into the order in which they are read ----------
+
+// Sums of kTileRows x 2 vectors take most of the registers there are.
+const int kTileRows = kVectorBytes == 64 ? 12 : 6;
+// A strip of r of so many k stays in the first cache, a block of l in the second (bytes of f32: 24 K, 288 K).
+const long kBlockDepth = 384, kBlockRows = 192, kBlockColumns = 512;
+
+template <class T>
+struct Blocks {
+  static const long lanes = 2 * kVectorBytes / (long)sizeof(T);
+  __attribute__((aligned(64))) T l[kBlockRows * kBlockDepth];
+  __attribute__((aligned(64))) T r[kBlockColumns * kBlockDepth];
+};
+
+template <class T>
+inline void block_tile(long k, const T* l, const T* r, T* c, long cm, long rows, long columns, bool begins) {
+  typedef typename VectorOf<T, kVectorBytes>::type V;
+  const long lanes = Blocks<T>::lanes;
+  V sums[kTileRows][2];
+  for (int i = 0; i < kTileRows; ++i) sums[i][0] = sums[i][1] = V{};
+  for (long at = 0; at < k; ++at) {
+    V right[2];
+    memcpy(right, r + at * lanes, sizeof right);
+    for (int i = 0; i < kTileRows; ++i) {
+      const T left = l[at * kTileRows + i];
+      sums[i][0] += left * right[0];
+      sums[i][1] += left * right[1];
+    }
+  }
+  if (columns == lanes) {
+    for (int i = 0; i < kTileRows && i < rows; ++i) {
+      V before[2];
+      if (!begins) {
+        memcpy(before, c + i * cm, sizeof before);
+        sums[i][0] += before[0];
+        sums[i][1] += before[1];
+      }
+      memcpy(c + i * cm, sums[i], sizeof before);
+    }
+    return;
+  }
+  for (long i = 0; i < rows; ++i) {
+    T row[Blocks<T>::lanes];
+    memcpy(row, sums[i], sizeof row);
+    for (long j = 0; j < columns; ++j) c[i * cm + j] = begins ? row[j] : c[i * cm + j] + row[j];
+  }
+}
+
+inline long least(long a, long b) { return a < b ? a : b; }
+
+// Rows and columns of l are lm and lk apart, those of r rk and rn; rows of c cm, its columns 1.
+template <class T>
+__attribute__((noinline)) void large_product(
+    long m, long n, long k, const T* l, long lm, long lk, const T* r, long rk, long rn, T* c, long cm) {
+  static thread_local Blocks<T> blocks;
+  const long lanes = Blocks<T>::lanes;
+  for (long n0 = 0; n0 < n; n0 += kBlockColumns) {
+    const long columns = least(kBlockColumns, n - n0);
+    for (long k0 = 0; k0 < k; k0 += kBlockDepth) {
+      const long depth = least(kBlockDepth, k - k0);
+      for (long j = 0; j < columns; j += lanes) {
+        const long some = least(lanes, columns - j);
+        T* to = blocks.r + j * depth;
+        const T* from = r + k0 * rk + (n0 + j) * rn;
+        if (some == lanes && rn == 1) {
+          for (long at = 0; at < depth; ++at) memcpy(to + at * lanes, from + at * rk, lanes * sizeof(T));
+        } else {
+          if (some < lanes) memset(to, 0, depth * lanes * sizeof(T));
+          for (long i = 0; i < some; ++i)
+            for (long at = 0; at < depth; ++at) to[at * lanes + i] = from[at * rk + i * rn];
+        }
+      }
+      for (long m0 = 0; m0 < m; m0 += kBlockRows) {
+        const long rows = least(kBlockRows, m - m0);
+        for (long i = 0; i < rows; i += kTileRows) {
+          const long some = least(kTileRows, rows - i);
+          T* to = blocks.l + i * depth;
+          const T* from = l + (m0 + i) * lm + k0 * lk;
+          if (some < kTileRows) memset(to, 0, depth * kTileRows * sizeof(T));
+          for (long j = 0; j < some; ++j)
+            for (long at = 0; at < depth; ++at) to[at * kTileRows + j] = from[j * lm + at * lk];
+        }
+        for (long j = 0; j < columns; j += lanes)
+          for (long i = 0; i < rows; i += kTileRows)
+            block_tile<T>(
+                depth, blocks.l + i * depth, blocks.r + j * depth, c + (m0 + i) * cm + n0 + j, cm,
+                least(kTileRows, rows - i), least(lanes, columns - j), k0 == 0);
+      }
+    }
+  }
+}
+
+}  // namespace hloopt
