@@ -11,7 +11,7 @@ import pytest
 import hloopt
 from hloopt.interpret.elementwise import evaluate_op
 from hloopt.ops import OPS, ScalarArgs
-from hloopt.runtime.numpy.elementwise import _UFUNCS, _lower
+from hloopt.runtime.numpy.elementwise import _UFUNCS, lower
 from hloopt.runtime.numpy.program import NumpyProgram
 from hloopt.types import DTYPES, DType
 
@@ -188,7 +188,7 @@ def test_only_views_share_memory_with_operands(opcode: str, excess: bool) -> Non
             np.ones((2, 3), context.carrier(operand.array.dtype)) for operand in root.operands
         ]
         with np.errstate(all="ignore"):
-            lowered = _lower(root, context, [None] * len(arrays))
+            lowered = lower(root, context, [None] * len(arrays))
             result = lowered.function(*arrays)
         if not lowered.view:
             assert not any(np.shares_memory(result, array) for array in arrays), text

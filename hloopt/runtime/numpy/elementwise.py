@@ -17,11 +17,13 @@ from hloopt.ir import Instruction
 from hloopt.ops import ScalarArgs
 from hloopt.ops.elementwise import STEADY, keeps_bits
 from hloopt.runtime.numpy.builder import Builder
-from hloopt.runtime.numpy.plan import Function
+from hloopt.runtime.numpy.plan import Code, Function
 from hloopt.runtime.numpy.quick_math import QUICK
+from hloopt.runtime.numpy.scalars import scalar_code
+from hloopt.runtime.numpy.source import code_function
 from hloopt.types import DType, rounded
 
-__all__ = ["elementwise"]
+__all__ = ["elementwise", "lower"]
 
 Known = Sequence["np.ndarray[Any, Any] | None"]
 
@@ -30,9 +32,10 @@ Known = Sequence["np.ndarray[Any, Any] | None"]
 class _Lowered:
     """``ufunc``: takes ``out=``, an array to write into; ``view``: may return an operand."""
 
-    function: Function
+    function: Function | None
     ufunc: bool = False
     view: bool = False
+    code: Code | None = None
 
 
 _FLOATS = frozenset({"f32", "f64"})
@@ -87,12 +90,35 @@ def elementwise(builder: Builder, instruction: Instruction, operands: Sequence[i
         return operands[0]
     dims = np.broadcast_shapes(*[line.dims[slot] for slot in operands])
     known = [line.constants.get(slot) for slot in operands]
-    lowered = _lower(instruction, builder.context, known)
     out = line.slot(builder.context.carrier(instruction.array.dtype), dims)
-    return line.step(lowered.function, tuple(operands), out, ufunc=lowered.ufunc, view=lowered.view)
+    if all(line.is_scalar(slot) for slot in (*operands, out)):
+        code = scalar_code(instruction, known)
+        if code is not None:
+            return line.once(code_function(code), tuple(operands), out, code=code)
+    elif instruction.opcode == "select" and line.is_scalar(operands[0]):
+        return _chosen(builder, operands, out)
+    lowered = lower(instruction, builder.context, known)
+    return line.once(
+        lowered.function,
+        tuple(operands),
+        out,
+        ufunc=lowered.ufunc,
+        view=lowered.view,
+        code=lowered.code,
+    )
 
 
-def _lower(instruction: Instruction, context: Context, known: Known) -> _Lowered:
+def _chosen(builder: Builder, operands: Sequence[int], out: int) -> int:
+    """One of two arrays as a whole."""
+    predicate, *arrays = operands
+    dims = builder.line.dims[out]
+    full = [builder.full(slot, dims) for slot in arrays]
+    code = Code("{r} = {1} if {0} else {2}", frozenset({0}))
+    return builder.line.once(code_function(code), (predicate, *full), out, view=True, code=code)
+
+
+def lower(instruction: Instruction, context: Context, known: Known) -> _Lowered:
+    """How an elementwise op is computed; ``known`` are the arrays of operands that are constants."""
     opcode = instruction.opcode
     result = instruction.array.dtype
     kinds = [operand.array.dtype for operand in instruction.operands]
@@ -149,7 +175,7 @@ def _compare(instruction: Instruction, context: Context, known: Known) -> _Lower
 
 
 def _select(instruction: Instruction, context: Context, known: Known) -> _Lowered | None:
-    return _Lowered(np.where)
+    return _Lowered(_where)
 
 
 def _convert(instruction: Instruction, context: Context, known: Known) -> _Lowered | None:
@@ -161,8 +187,13 @@ def _convert(instruction: Instruction, context: Context, known: Known) -> _Lower
         or (source.is_narrow_float and target.name in _FLOATS)
         or (source.name == "f32" and target.is_narrow_float)
     )
-    same = context.carrier(source) == carrier
-    return _Lowered(lambda x: rounded(x, carrier), view=same) if plain else None
+    if not plain:
+        return None
+    if context.carrier(source) == carrier:
+        return _Lowered(_itself, view=True)
+    if target.is_narrow_float:
+        return _Lowered(lambda x: rounded(x, carrier))
+    return _written(Code("{r} = {0}.astype({kind})", bound={"kind": carrier}))
 
 
 def _is_finite(instruction: Instruction, context: Context, known: Known) -> _Lowered | None:
@@ -171,12 +202,21 @@ def _is_finite(instruction: Instruction, context: Context, known: Known) -> _Low
 
 
 def _extremum(instruction: Instruction, context: Context, known: Known) -> _Lowered | None:
-    """NumPy's maximum where no result can be a zero, whose sign it leaves open."""
+    """NumPy's maximum, which leaves the sign of a zero open, where that shows in no result.
+
+    Where one operand is +0 all the maxima that are zeros are +0, which adding it makes of either.
+    """
     if instruction.array.dtype.name not in _FLOATS:
         return None
-    quick = np.maximum if instruction.opcode == "maximum" else np.minimum
-    if any(array is not None and _decides(array) for array in known):
+    largest = instruction.opcode == "maximum"
+    quick = np.maximum if largest else np.minimum
+    constants = [array for array in known if array is not None]
+    if any(_decides(array) for array in constants):
         return _Lowered(quick, ufunc=True)
+    if largest and any(_is_plus_zero(array) for array in constants):
+        zero = np.zeros((), instruction.array.dtype.numpy)
+        bound = {"add": np.add, "maximum": quick, "zero": zero}
+        return _written(Code("{r} = {add}({maximum}({0}, {1}), {zero})", bound=bound))
     return None
 
 
@@ -185,31 +225,73 @@ def _decides(array: Any) -> bool:
     return bool(array.all() and not np.isnan(array).any())
 
 
+def _is_plus_zero(array: Any) -> bool:
+    return bool(array.size) and not (array.any() or np.signbit(array).any())
+
+
+def _clamp(instruction: Instruction, context: Context, known: Known) -> _Lowered | None:
+    """By bounds at which no zero's sign is left open."""
+    kind = instruction.array.dtype
+    least, _, greatest = known
+    decided = least is not None and greatest is not None and _decides(least) and _decides(greatest)
+    if kind.name not in _INTEGERS and not (kind.name in _FLOATS and decided):
+        return None
+    bound = {"maximum": np.maximum, "minimum": np.minimum}
+    return _written(Code("{r} = {minimum}({maximum}({0}, {1}), {2})", bound=bound))
+
+
 def _shift(instruction: Instruction, context: Context, known: Known) -> _Lowered | None:
-    """By amounts known to be less than the width."""
-    kind, amount = instruction.array.dtype, known[1]
-    if amount is None or kind.name not in _INTEGERS:
+    """NumPy's shifts bring in what HLO's do for any amount, taken as an unsigned number."""
+    kind = instruction.array.dtype
+    if kind.name not in _INTEGERS:
         return None
-    if not ((amount >= 0) & (amount < kind.bits)).all():
-        return None
-    left = instruction.opcode == "shift-left"
-    ufunc = np.left_shift if left else np.right_shift
+    ufunc = np.left_shift if instruction.opcode == "shift-left" else np.right_shift
     arithmetic = instruction.opcode == "shift-right-arithmetic"
-    if (kind.kind == "signed") == arithmetic:
+    if instruction.opcode == "shift-left" or (kind.kind == "signed") == arithmetic:
         return _Lowered(ufunc, ufunc=True)
-    if arithmetic:
+    own = kind.numpy
+    bits = np.dtype(f"{'i' if arithmetic else 'u'}{own.itemsize}")
+    text = "{r} = {shift}({0}.view({bits}), {1}.view({bits})).view({own})"
+    return _written(Code(text, bound={"own": own, "shift": ufunc, "bits": bits}))
+
+
+def _divided(instruction: Instruction, context: Context, known: Known) -> _Lowered | None:
+    """Integers by constants that divide without exceptions."""
+    kind, divisor = instruction.array.dtype, known[1]
+    if kind.name not in _INTEGERS or divisor is None or not divisor.all():
         return None
-    bits, own = np.dtype(f"u{kind.numpy.itemsize}"), kind.numpy
-    steps = amount.astype(bits)
-    return _Lowered(lambda x, _: ufunc(x.view(bits), steps).view(own))
+    if kind.name in _SIGNED and (divisor == -1).any():
+        return None
+    if instruction.opcode == "remainder":
+        return _Lowered(np.fmod, ufunc=True)
+    if kind.name in _UNSIGNED:
+        return _Lowered(np.floor_divide, ufunc=True)
+    bound = {"divide": np.floor_divide, "rest": np.fmod, "subtract": np.subtract}
+    text = "{r} = {divide}({subtract}({0}, {rest}({0}, {1})), {1})"
+    return _written(Code(text, bound=bound))
+
+
+def _written(code: Code) -> _Lowered:
+    return _Lowered(code_function(code), code=code)
+
+
+def _itself(array: Any) -> Any:
+    return array
+
+
+# Without the search for overrides by other array types, a quarter of what it costs for a small array.
+_where: Function = getattr(np.where, "_implementation", np.where)
 
 
 _SPECIAL: Mapping[str, Callable[[Instruction, Context, Known], _Lowered | None]] = {
+    "clamp": _clamp,
     "compare": _compare,
     "convert": _convert,
+    "divide": _divided,
     "is-finite": _is_finite,
     "maximum": _extremum,
     "minimum": _extremum,
+    "remainder": _divided,
     "select": _select,
     "shift-left": _shift,
     "shift-right-arithmetic": _shift,

@@ -11,7 +11,7 @@ gave away, ``Line.owned``) and none is read later.  What is free may be written 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, TypeAlias
 
@@ -19,15 +19,18 @@ import numpy as np
 
 from hloopt.ir import Instruction
 
-__all__ = ["Cases", "Code", "Dims", "Function", "Line", "Loop", "Step"]
+__all__ = ["Cases", "Code", "Dims", "Function", "Line", "Loop", "Step", "in_place"]
 
 Dims: TypeAlias = "tuple[int, ...]"
 Function: TypeAlias = "Callable[..., Any]"
 
 _SCALARS: Final = frozenset(
-    np.dtype(name) for name in ("?", "b", "h", "i", "q", "B", "H", "I", "Q")
+    np.dtype(name)
+    for name in (
+        *("bool", "int8", "int16", "int32", "int64"),
+        *("uint8", "uint16", "uint32", "uint64", "float32", "float64"),
+    )
 )
-_FLOATS: Final = frozenset(np.dtype(name) for name in ("f", "d"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,17 +38,25 @@ class Code:
     """What a step is in Python.
 
     text     statements, one a line, in which ``{r}`` is the variable of the result, ``{0}``, ``{1}`` ... are
-             the operands, ``{t}``, ``{u}`` variables of its own, and every other name is one of ``bound``;
-             beside those it has nothing but numbers and Python's own words
+             the operands, ``{t}``, ``{u}`` variables of its own, ``{b}`` its buffer, and every other name
+             is one of ``bound``; beside those it has nothing but numbers and Python's own words
     scalars  positions of operands that it wants as NumPy's scalars, not as arrays
     scalar   the result is such a scalar
     bound    objects it refers to
+    buffer   the type of an array without dimensions that it may write into each time; None for no buffer
     """
 
     text: str
     scalars: frozenset[int] = frozenset()
     scalar: bool = False
     bound: Mapping[str, Any] = field(default_factory=dict)
+    buffer: np.dtype[Any] | None = None
+
+    @property
+    def key(self) -> Hashable:
+        """Equal for codes that do the same."""
+        bound = tuple((name, _identity(value)) for name, value in sorted(self.bound.items()))
+        return self.text, self.scalars, self.scalar, bound, self.buffer
 
 
 @dataclass(slots=True)
@@ -60,10 +71,11 @@ class Step:
                free, which has to copy the others first
     keep       to be run even when nobody reads the outs
     code       what is written instead of a call of ``function``
-    inner      the lines of a loop or a conditional, written in place of a call
+    inner      the lines of a loop or a conditional, written in place of a call of ``function``
     into       the slot whose array ``function`` gets as ``out=``, or -1
     own        those of ``writes`` that are free
-    made       the instruction whose result the step makes of its operands, where it is one array
+    made       the instruction whose result the step makes, where it is one array, and the slots of its
+    operands   operands, not yet stretched
     reshapes   the out is the operand with dimensions of size 1 added or taken away
     """
 
@@ -82,7 +94,17 @@ class Step:
     into: int = -1
     own: frozenset[int] = frozenset()
     made: Instruction | None = None
+    operands: tuple[int, ...] = ()
     reshapes: bool = False
+
+    @property
+    def key(self) -> Hashable | None:
+        """Equal for steps that have the same results; None where that is not known."""
+        if self.keep or self.writes or self.several:
+            return None
+        if self.code is not None:
+            return self.code.key, self.ins
+        return (self.function, self.ins) if isinstance(self.function, np.ufunc) else None
 
     def fresh(self) -> tuple[int, ...]:
         """The outs that are new arrays of their own."""
@@ -117,6 +139,7 @@ class Line:
     dims: list[Dims] = field(default_factory=list)
     results: list[int] = field(default_factory=list)
     kernels: int = 0
+    _made: dict[Hashable, int] = field(default_factory=dict)
 
     def slot(self, kind: np.dtype[Any], dims: Dims) -> int:
         """A new slot for arrays of a type and dimensions."""
@@ -130,12 +153,18 @@ class Line:
         Their arithmetic costs a tenth of that of an array without dimensions, and gives the same bits.
         """
         kind = self.kinds[slot]
-        return not self.dims[slot] and (kind in _SCALARS or kind in _FLOATS)
+        return not self.dims[slot] and kind in _SCALARS
 
     def step(self, function: Function | None, ins: tuple[int, ...], out: int, **flags: Any) -> int:
         """Append a step with one result."""
         self.steps.append(Step(function, ins, (out,), **flags))
         return out
+
+    def once(self, function: Function | None, ins: tuple[int, ...], out: int, **flags: Any) -> int:
+        """Append a step with one result, unless there is one that does the same; the slot it is in."""
+        key = Step(function, ins, (out,), **flags).key
+        found = out if key is None else self._made.setdefault(key, out)
+        return self.step(function, ins, out, **flags) if found == out else found
 
     def drop_unused(self) -> None:
         """Remove the steps that no result needs."""
@@ -177,3 +206,12 @@ class Cases:
     starts: tuple[int, ...]
     enter: tuple[tuple[Function | None, ...], ...]
     leave: tuple[Function | None, ...]
+
+
+def in_place(*_arrays: Any) -> Any:
+    """The function of a step whose lines are written in its place."""
+    raise AssertionError("lines that are written in place are not called")
+
+
+def _identity(value: Any) -> Hashable:
+    return repr(value) if isinstance(value, (int, tuple, np.dtype)) else id(value)

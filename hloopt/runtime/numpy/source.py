@@ -18,10 +18,10 @@ import numpy as np
 
 from hloopt.interpret.progress import Progress
 from hloopt.runtime.numpy.loops import UNWATCHED, watch
-from hloopt.runtime.numpy.plan import Cases, Function, Line, Loop, Step
+from hloopt.runtime.numpy.plan import Cases, Code, Function, Line, Loop, Step
 from hloopt.runtime.numpy.sharing import choose_memory, deaths
 
-__all__ = ["compile_line"]
+__all__ = ["code_function", "compile_line"]
 
 _TOLD_EVERY = 8  # steps, so that telling costs next to nothing
 # Loops and conditionals inside one another in one function: CPython takes 20 nested loops, of which each of
@@ -48,6 +48,22 @@ def compile_line(
     block.write(progress)
     results = [block.array(slot) for slot in line.results]
     return source.function(names, results)
+
+
+def code_function(code: Code) -> Function:
+    """A function of arrays that runs the code; it is written when it is called for the first time."""
+
+    def called(*arrays: Any) -> Any:
+        if not made:
+            source = _Source([0])
+            names = {str(at): source.variable() for at in range(len(arrays))}
+            inputs = list(names.values())
+            result = source.code(1, code, names)
+            made.append(source.function(inputs, [result]))
+        return made[0](*arrays)[0]
+
+    made: list[Function] = []
+    return called
 
 
 class _Source:
@@ -82,6 +98,25 @@ class _Source:
     def first(self, text: str) -> None:
         """Add a statement to what runs once, at the beginning."""
         self.head.append("    " + text)
+
+    def buffer(self, kind: np.dtype[Any]) -> str:
+        """A variable with an array without dimensions, to be filled again and again."""
+        name = self.variable()
+        self.first(f"{name} = {self.bind(np.empty)}((), {self.bind(kind)})")
+        return name
+
+    def code(self, depth: int, code: Code, operands: Mapping[str, str]) -> str:
+        """Append a step's code; the variable of its result."""
+        names = {**operands, "r": self.variable()}
+        names.update((key, self.bind(value)) for key, value in code.bound.items())
+        for own in ("t", "u"):
+            if f"{{{own}}}" in code.text:
+                names[own] = self.variable()
+        if code.buffer is not None:
+            names["b"] = self.buffer(code.buffer)
+        for text in code.text.split("\n"):
+            self.add(depth, _filled(text, names))
+        return names["r"]
 
     def function(self, inputs: Sequence[str], results: Sequence[str]) -> Function:
         """The function itself, of variables, which returns a tuple of others."""
@@ -153,10 +188,7 @@ class _Block:
         if slot in self.arrays or slot in self.line.constants or not self.looped:
             return self.array(slot)
         if slot not in self._stretched:
-            source = self.source
-            name = self._stretched[slot] = source.variable()
-            kind = source.bind(self.line.kinds[slot])
-            source.first(f"{name} = {source.bind(np.empty)}((), {kind})")
+            name = self._stretched[slot] = self.source.buffer(self.line.kinds[slot])
             self._add(f"{name}[()] = {self.scalars[slot]}")
         return self._stretched[slot]
 
@@ -202,16 +234,12 @@ class _Block:
     def _code(self, step: Step) -> None:
         code, source = step.code, self.source
         assert code is not None
-        names = {key: source.bind(value) for key, value in code.bound.items()}
-        for at, slot in enumerate(step.ins):
-            names[str(at)] = self.scalar(slot) if at in code.scalars else self.array(slot)
-        names["r"] = source.variable()
-        for own in ("t", "u"):
-            if f"{{{own}}}" in code.text:
-                names[own] = source.variable()
-        for text in code.text.split("\n"):
-            self._add(_filled(text, names))
-        self.hold(self.scalars if code.scalar else self.arrays, step.outs[0], names["r"])
+        names = {
+            str(at): self.scalar(slot) if at in code.scalars else self.array(slot)
+            for at, slot in enumerate(step.ins)
+        }
+        result = source.code(self.depth, code, names)
+        self.hold(self.scalars if code.scalar else self.arrays, step.outs[0], result)
 
     def _call(self, step: Step) -> None:
         function = step.function if step.inner is None else self._outlined(step)
