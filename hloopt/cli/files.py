@@ -17,7 +17,6 @@ import click
 from hloopt.cli.messages import error_json, show_error, show_warnings
 from hloopt.cli.options import PICK, STRICT
 from hloopt.cli.waiting import patience, progress
-from hloopt.dumps import gunzip, is_gzip, pick, read_dump
 from hloopt.errors import HlooptError, ParseError, UnsupportedError, UsageError
 from hloopt.ir import Module
 
@@ -39,6 +38,7 @@ __all__ = [
 STDIN = "<stdin>"
 """What standard input is called in messages."""
 
+_GZIP = b"\x1f\x8b"
 _ELIDED = b"{...}"
 _MOST_LISTED = 12
 
@@ -61,7 +61,11 @@ class Text:
         """
         try:
             content = sys.stdin.buffer.read() if self.path is None else self.path.read_bytes()
-            return gunzip(content) if is_gzip(content) else content
+            if not content.startswith(_GZIP):
+                return content
+            from hloopt.dumps import gunzip
+
+            return gunzip(content)
         except ValueError as error:
             raise ParseError(str(error), name=self.name) from error
         except OSError as error:
@@ -114,6 +118,8 @@ def open_texts(arguments: Sequence[str]) -> list[Text]:
 
 
 def _from_dump(folder: Path, module: str | None, stage: str | None) -> list[Text]:
+    from hloopt.dumps import pick, read_dump
+
     try:
         found = pick(read_dump(folder), module, stage)
     except OSError as error:

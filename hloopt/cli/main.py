@@ -6,7 +6,6 @@ import importlib
 import io
 import os
 import sys
-import traceback
 from typing import Any
 
 import click
@@ -71,11 +70,11 @@ class _Commands(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        from difflib import get_close_matches
-
         name = args[0] if args else ""
-        close = get_close_matches(name, COMMANDS, 1)
         if name not in COMMANDS and not name.startswith("-"):
+            from difflib import get_close_matches
+
+            close = get_close_matches(name, COMMANDS, 1)
             hint = f" Did you mean '{close[0]}'?" if close else ""
             ctx.fail(f"No such command '{name}'.{hint}")
         return super().resolve_command(ctx, args)
@@ -148,6 +147,8 @@ def main() -> None:
         code = 2
     except Exception as error:  # noqa: BLE001 - nobody who uses the tool wants a traceback
         if os.environ.get(_VARIABLE, "0") != "0":
+            import traceback
+
             traceback.print_exc()
         click.echo(
             f"hloopt: internal error: {type(error).__name__}: {error}{_notes(error)}\n"

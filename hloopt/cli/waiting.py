@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 import sys
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -63,8 +62,10 @@ def _tell(what: str | Callable[[], str], done: threading.Event) -> None:
     seconds = _PATIENCE
     if done.wait(seconds):
         return
+    from shutil import get_terminal_size
+
     while True:
-        width = shutil.get_terminal_size().columns
+        width = get_terminal_size().columns
         told = what if isinstance(what, str) else what()
         sys.stderr.write(_CLEAR + f"{told}: {seconds:.0f} s"[: width - 1])
         sys.stderr.flush()

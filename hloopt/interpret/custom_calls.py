@@ -16,12 +16,13 @@ from hloopt.interpret.bounded import (
 )
 from hloopt.interpret.context import Check, Context, Evaluator, Value, array_of
 from hloopt.interpret.library_calls import guarded
+from hloopt.interpret.markers import MARKERS
 from hloopt.interpret.shards import is_boundary, shards
 from hloopt.interpret.sort import topk
 from hloopt.ir import Instruction
 from hloopt.types import ArrayShape, BufferShape, Shape, TupleShape, compatible, leaves
 
-__all__ = ["CHECKS", "CUSTOM_CALLS", "CUSTOM_CHECKS", "EVALUATORS", "MARKERS"]
+__all__ = ["CHECKS", "CUSTOM_CALLS", "CUSTOM_CHECKS", "EVALUATORS"]
 
 
 def _identity(instruction: Instruction, operands: tuple[Value, ...], context: Context) -> Value:
@@ -87,28 +88,6 @@ def _check_nothing(instruction: Instruction) -> str | None:
 def _target(instruction: Instruction) -> str:
     return str(instruction.attributes["custom_call_target"])
 
-
-MARKERS = (
-    "LayoutConstraint",
-    "MoveToDevice",
-    "MoveToHost",
-    "Pin",
-    "SPMDFullToShardShape",
-    "SPMDShardToFullShape",
-    "ShardBarrierFrom",
-    "ShardBarrierTo",
-    "Sharding",
-    "Unpin",
-    "__xla_internal_call_marker_after",
-    "__xla_internal_call_marker_before",
-    "annotate_device_placement",
-    "xla.sdy.FuncResultSharding",
-    "xla.sdy.GlobalToLocalShape",
-    "xla.sdy.LocalToGlobalShape",
-    "xla.sdy.PropagationBarrier",
-    "xla.sdy.Sharding",
-)
-"""Targets whose result is their operand (their operands)."""
 
 CUSTOM_CALLS: dict[str, Evaluator] = {
     **dict.fromkeys(MARKERS, _identity),

@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping
 
 from hloopt.interpret.context import Check, Context, Evaluator, Value
 from hloopt.interpret.control import branches
+from hloopt.interpret.markers import MARKERS
 from hloopt.interpret.reshaping import ambiguous
 from hloopt.interpret.sizes import aligned, checked, drops_marks, is_dynamic, marks, ties
 from hloopt.ir import Instruction
@@ -150,7 +151,6 @@ def _check_scatter(instruction: Instruction) -> str | None:
 
 def _check_custom_call(instruction: Instruction) -> str | None:
     from hloopt.interpret import plugins
-    from hloopt.interpret.custom_calls import MARKERS
 
     target = str(instruction.attributes["custom_call_target"])
     if target in (*MARKERS, "PadToStatic", "SliceToDynamic") or plugins.named(target) is not None:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import ClassVar, Final
 
-from hloopt.interpret.custom_calls import MARKERS
+from hloopt.interpret.markers import MARKERS
 from hloopt.ir import Computation, Instruction, Module, build, edit
 from hloopt.ir.walk import wrapped_computations
 from hloopt.rewrite import Pass, PassLog, same_layout

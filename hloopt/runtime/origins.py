@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TypeAlias
 
 from hloopt.interpret.control import branches
-from hloopt.interpret.custom_calls import MARKERS
+from hloopt.interpret.markers import MARKERS
 from hloopt.ir import Instruction, Module
 
 __all__ = ["MOVES", "Place", "Through", "by_table", "entry_places", "moved_from"]

@@ -8,12 +8,9 @@ from hloopt.errors import ParseError
 from hloopt.ir import Module
 from hloopt.ir.build import no_collection
 from hloopt.source import Source
-from hloopt.text.foreign import foreign
 from hloopt.text.grammar import read
-from hloopt.text.logs import excerpt
 from hloopt.text.module import ModuleReader
 from hloopt.text.problem import Problem
-from hloopt.text.recovery import mistakes
 
 __all__ = ["parse_module"]
 
@@ -55,6 +52,10 @@ def _read(source: Source, text: str, strict: bool) -> Module:
 
 def _second_look(source: Source, strict: bool, first: Problem) -> Module:
     """The module within a text that is not one as a whole; ``first`` is what stopped its reading."""
+    # What explains texts that cannot be read is loaded for these alone.
+    from hloopt.text.foreign import foreign
+    from hloopt.text.logs import excerpt
+
     text = source.text
     whole = foreign(text)
     part = excerpt(text)
@@ -78,6 +79,8 @@ def _second_look(source: Source, strict: bool, first: Problem) -> Module:
 
 def _error(source: Source, text: str, strict: bool, first: Problem, has_parts: bool) -> ParseError:
     """The mistake, and the others where the text has parts that can be read on their own."""
+    from hloopt.text.recovery import mistakes
+
     problems, more = [first], False
     if has_parts and (_COMPUTATION.search(text) or not _SINGLE.match(text)):
         found, more = mistakes(text, source, strict, _MOST_ERRORS)

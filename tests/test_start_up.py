@@ -1,0 +1,104 @@
+"""What a command loads before it works: what it does not need costs everybody who waits for it."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+SAMPLE = ROOT / "samples" / "layernorm_gelu.hlo"
+
+COMMAND = """
+import sys
+sys.argv[0] = "hloopt"
+from hloopt.cli.main import main
+try:
+    main()
+finally:
+    names = sorted(sys.modules)
+    import json
+    print(json.dumps(names))
+"""
+
+RUN = """
+import json, sys
+import numpy as np
+import hloopt
+path, pipeline = sys.argv[1:]
+module = hloopt.parse(open(path).read(), path)
+if pipeline:
+    module = hloopt.optimize(module, pipeline)
+program = hloopt.compile(module)
+program.run([np.ones(shape.dims, shape.dtype.numpy) for shape in module.entry.parameter_shapes])
+print(json.dumps(sorted(sys.modules)))
+"""
+
+# Slow to load, and of no use to anybody who only wants to know whether a text is in order, or its result.
+NEVER = {"rich", "cupy", "email", "importlib.metadata", "socket", "multiprocessing", "asyncio"}
+
+
+def loaded(script: str, *arguments: str) -> set[str]:
+    """The modules a process of its own has loaded in the end."""
+    done = subprocess.run(
+        [sys.executable, "-c", script, *arguments],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    names: set[str] = set(json.loads(done.stdout.splitlines()[-1]))
+    assert not names & NEVER
+    return names
+
+
+def rooms(names: set[str]) -> set[str]:
+    """Which of our rooms are among them."""
+    return {name.split(".")[1] for name in names if name.startswith("hloopt.")}
+
+
+def missing(names: set[str], unwanted: Sequence[str]) -> bool:
+    """Whether none of these, and nothing inside of them, was loaded."""
+    return not any(name == one or name.startswith(f"{one}.") for name in names for one in unwanted)
+
+
+def test_help_loads_the_command_line_only() -> None:
+    """Neither NumPy nor Lark, and of ours what errors are."""
+    names = loaded(COMMAND, "--help")
+    assert rooms(names) == {"cli", "errors"}
+    assert missing(names, ["numpy", "lark", "dataclasses", "json", "difflib", "traceback"])
+
+
+def test_check_loads_what_reads_and_verifies() -> None:
+    """What explains mistakes is for texts that have some."""
+    names = loaded(COMMAND, "check", str(SAMPLE))
+    assert rooms(names) == {"cli", "errors", "ir", "ops", "source", "text", "types", "verify"}
+    assert missing(names, [f"hloopt.text.{name}" for name in ("recovery", "logs", "foreign")])
+    assert missing(names, ["hloopt.text.lalr_build", "hloopt.text.printer", "numpy.random", "gzip"])
+
+
+@pytest.mark.parametrize("sample", ["layernorm_gelu", "while_loop"])
+def test_a_run_loads_what_compiles_for_numpy(sample: str) -> None:
+    """No pass, no kernel of a GPU, and of the interpreter and the analyses what the program needs."""
+    names = loaded(RUN, str(ROOT / "samples" / f"{sample}.hlo"), "")
+    unwanted = {"codegen", "cost_models", "fusion", "passes", "rewrite", "targets", "verify"}
+    assert not rooms(names) & (unwanted | {"cli", "report", "pipelines", "proto", "dumps"})
+    assert missing(names, ["hloopt.kernels.kernel", "hloopt.analysis.parallel_loop"])
+    assert missing(names, [f"hloopt.runtime.{name}" for name in ("cuda", "emulator", "native")])
+    heavy = ("collective", "custom_calls", "fft", "linalg", "plugins", "sort", "ragged")
+    assert missing(names, [f"hloopt.interpret.{name}" for name in heavy])
+
+
+def test_a_pipeline_loads_its_own_passes() -> None:
+    """O1 fuses nothing."""
+    names = loaded(RUN, str(SAMPLE), "O1")
+    assert rooms(names) & {"passes", "rewrite"}
+    unwanted = ["hloopt.kernels.kernel", "hloopt.kernels.selection", "hloopt.codegen"]
+    assert missing(names, [*unwanted, "hloopt.cost_models", "hloopt.passes.expand"])
+    assert {name for name in names if name.startswith("hloopt.fusion.")} == {
+        "hloopt.fusion.strategies"
+    }
