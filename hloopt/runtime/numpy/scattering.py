@@ -157,14 +157,10 @@ def _single_place(
     instruction: Instruction, plan: _Scatter
 ) -> Callable[[Any], tuple[Any, ...] | None]:
     """Of a single update the slices of the operand, or None where it is not inside."""
-    whole = [slice(None)] * len(plan.shape)
+    # Dimensions without an index, and a batch of one in batching ones, are at their beginning.
+    whole = [slice(size) for size in plan.size]
     indexed = plan.dims.scatter_dims_to_operand_dims
     bounds = [(at, axis, plan.most[axis], plan.size[axis]) for at, axis in enumerate(indexed)]
-    # A batch of one is at the first position of batching dimensions.
-    for axis in plan.dims.input_batching_dims:
-        whole[axis] = slice(1)
-    for axis in plan.partial:
-        whole[axis] = slice(plan.size[axis])
     narrow = instruction.operands[len(instruction.operands) // 2].array.dtype.bits < 8
     empty = any(most < 0 for most in plan.most.values())
 
