@@ -73,6 +73,7 @@ class Step:
     code       what is written instead of a call of ``function``
     inner      the lines of a loop or a conditional, written in place of a call of ``function``
     into       the slot whose array ``function`` gets as ``out=``, or -1
+    places     the same of one that makes several: by positions of ``outs``, it gets None for the others
     own        those of ``writes`` that are free
     made       the instruction whose result the step makes, where it is one array, and the slots of its
     operands   operands, not yet stretched
@@ -92,6 +93,7 @@ class Step:
     code: Code | None = None
     inner: Loop | Cases | None = None
     into: int = -1
+    places: dict[int, int] = field(default_factory=dict)
     own: frozenset[int] = frozenset()
     made: Instruction | None = None
     operands: tuple[int, ...] = ()

@@ -80,7 +80,7 @@ class NumpyProgram(Program):
         )
         self.loops = self._compiler.loops
         with np.errstate(all="ignore"):
-            self._entry = self._compiler.program(self.progress)
+            self._entry = self._compiler.program(self.progress, keeps=replicas * partitions == 1)
         self.kernels = module_kernels(module)
         self.launches = 0
 
@@ -163,10 +163,10 @@ class _Compiler(Interpreter):
         result: Value = self._packers[computation](*function(*unpack(tuple(args))))[0]
         return result
 
-    def program(self, progress: Progress) -> Function:
-        """The entry as a function that says how far it has come."""
+    def program(self, progress: Progress, *, keeps: bool) -> Function:
+        """The entry as a function that says how far it has come; ``keeps``: see ``compile_line``."""
         line = self._line(self._module.entry, counted=True)
-        return compile_line(line, self._launches, progress)
+        return compile_line(line, self._launches, progress, keeps=keeps)
 
     def function(self, computation: Computation, *, counted: bool) -> Function:
         """The computation as a function from flat arrays to a tuple of flat arrays.

@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 
 from hloopt.interpret.progress import Progress
+from hloopt.runtime.numpy.arena import place_arrays
 from hloopt.runtime.numpy.loops import UNWATCHED, watch
 from hloopt.runtime.numpy.plan import Cases, Code, Function, Line, Loop, Step
 from hloopt.runtime.numpy.sharing import choose_memory, deaths
@@ -33,19 +34,25 @@ _BY_KEYWORD = frozenset({np.maximum, np.minimum})
 
 
 def compile_line(
-    line: Line, launches: list[int], progress: Progress | None = None, *, looped: bool = False
+    line: Line,
+    launches: list[int],
+    progress: Progress | None = None,
+    *,
+    looped: bool = False,
+    keeps: bool = False,
 ) -> Function:
     """The line as a function from arrays to a tuple of arrays.
 
     ``launches[0]`` is increased by ``kernels`` on each run; ``progress`` is kept up to date, if not to the
-    step; ``looped`` says that it runs many times.
+    step; ``looped`` says that it runs many times, ``keeps`` that it may keep memory from run to run: there is
+    one run at a time.
     """
     source = _Source(launches)
     names = [source.variable() for _ in line.inputs]
     block = _Block(source, line, 1, looped=looped)
     for slot, name in zip(line.inputs, names, strict=True):
         block.hold(block.arrays, slot, name)
-    block.write(progress)
+    block.write(progress, keeps=keeps)
     results = [block.array(slot) for slot in line.results]
     return source.function(names, results)
 
@@ -144,10 +151,12 @@ class _Block:
         self._stretched: dict[int, str] = {}
         self.users: Counter[str] = Counter()
 
-    def write(self, progress: Progress | None = None) -> None:
+    def write(self, progress: Progress | None = None, *, keeps: bool = False) -> None:
         """All steps."""
         line = self.line
         choose_memory(line)
+        if keeps:
+            place_arrays(line)
         dead = deaths(line)
         if progress is not None:
             self.source.scope["progress"] = progress
@@ -249,6 +258,10 @@ class _Block:
         if step.into >= 0:
             keyword = "" if native and function not in _BY_KEYWORD else "out="
             arguments.append(keyword + self.array(step.into))
+        if step.places:
+            places = (step.places.get(at) for at in range(len(step.outs)))
+            words = ("None" if place is None else self.array(place) for place in places)
+            arguments.append(f"out=({', '.join(words)},)")
         names = [self.source.variable() for _ in step.outs]
         targets = ", ".join(names)
         if step.several:

@@ -1,0 +1,98 @@
+"""Places in one piece of memory for the large arrays of a line, which stay its own from run to run.
+
+Fresh memory is not free: the system clears every page of it, and takes it back when an array goes.  What is
+made and forgotten within a run therefore has a fixed place, chosen when the line is made, where nothing is
+alive at the same time (``kernels.buffers.packing``).  Results are never there: they belong to the caller.
+"""
+
+from __future__ import annotations
+
+from math import prod
+from typing import Final
+
+import numpy as np
+
+from hloopt.runtime.numpy.plan import Line, Step
+
+__all__ = ["place_arrays"]
+
+# Bytes from which on the C library asks the system for every array by itself (glibc's M_MMAP_THRESHOLD).
+_LARGE: Final = 1 << 17
+_ALIGNMENT: Final = 256
+_NEVER: Final = 1 << 60  # after the last step: results are read there
+
+
+def place_arrays(line: Line) -> int:
+    """Give steps that take ``out=`` a place for what they make; the bytes of all places together.
+
+    What steps write over is decided before (``sharing``): such arrays are one here.
+    """
+    groups = _Groups(line)
+    found = []
+    for number, step in enumerate(line.steps):
+        for at, out in enumerate(step.outs):
+            size = prod(line.dims[out]) * line.kinds[out].itemsize
+            if size >= _LARGE and _is_made(step, at) and groups.last(out) != _NEVER:
+                found.append((step, at, size, number, groups.last(out)))
+    if not found:
+        return 0
+    from hloopt.kernels.buffers.packing import pack
+
+    sizes = [size for _, _, size, _, _ in found]
+    packing = pack(sizes, [start for *_, start, _ in found], [end for *_, end in found])
+    memory = np.empty(packing.byte_size + _ALIGNMENT, np.uint8)
+    first = -memory.ctypes.data % _ALIGNMENT
+    for (step, at, size, _, _), offset in zip(found, packing.offsets, strict=True):
+        out = step.outs[at]
+        part = memory[first + offset : first + offset + size]
+        place = line.slot(line.kinds[out], line.dims[out])
+        line.constants[place] = part.view(line.kinds[out]).reshape(line.dims[out])
+        if step.several:
+            step.places[at] = place
+        else:
+            step.into = place
+    return int(packing.byte_size)
+
+
+def _is_made(step: Step, at: int) -> bool:
+    """Whether a step makes an array of its own for an out, and would take one to write into."""
+    if step.several:
+        return step.fills and at not in step.own
+    return (step.ufunc or step.fills) and step.code is None and step.into < 0
+
+
+class _Groups:
+    """Slots whose arrays may share memory, and the step that reads each group last."""
+
+    def __init__(self, line: Line) -> None:
+        self._parent = list(range(len(line.dims)))
+        for step in line.steps:
+            self._join(step.linked())
+            for at in step.own:
+                self._join((step.ins[at], step.outs[at]))
+            if step.into >= 0:
+                self._join((step.into, step.outs[0]))
+        self._last: dict[int, int] = {}
+        for number, step in enumerate(line.steps):
+            # What the host, or another participant, is given stays with them.
+            end = _NEVER if step.keep else number
+            for slot in (*step.ins, *step.outs, *step.taken()):
+                group = self._find(slot)
+                self._last[group] = max(self._last.get(group, 0), end)
+        for slot in line.results:
+            self._last[self._find(slot)] = _NEVER
+
+    def last(self, slot: int) -> int:
+        """The number of the step that reads the slot's group last."""
+        return self._last[self._find(slot)]
+
+    def _join(self, slots: tuple[int, ...]) -> None:
+        for slot in slots[1:]:
+            self._parent[self._find(slot)] = self._find(slots[0])
+
+    def _find(self, slot: int) -> int:
+        parent = self._parent
+        while parent[slot] != slot:
+            parent[slot] = parent[parent[slot]]
+            slot = parent[slot]
+        return slot
