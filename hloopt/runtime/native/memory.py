@@ -8,6 +8,7 @@ into the fresh array that is handed out; the arena is allocated once.
 from __future__ import annotations
 
 import ctypes
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final, TypeAlias
@@ -21,7 +22,7 @@ from hloopt.ir import Module
 from hloopt.kernels.plan import Allocation, Buffer, KernelStep, Plan, PlanStep, walk_steps
 from hloopt.runtime.borders import array_of_bytes, bytes_of_array, empty
 from hloopt.runtime.program import Array
-from hloopt.types import ArrayShape, Literal
+from hloopt.types import ArrayShape, DType, Literal
 
 __all__ = ["Memory", "Placed", "View", "address_of", "as_array", "is_plain"]
 
@@ -61,14 +62,23 @@ address_of: Callable[[Array], int] = _looked_up if _is_there() else _asked
 class _Parameter:
     """A leaf of the entry's parameters: ``at`` counts allocations; None for what has no memory.
 
-    ``is_read`` says that an array of ``kind`` and ``dims`` may lie where the caller has it.
+    Where it ``is_dense`` its buffer holds the elements of an array of ``kind`` and ``dims``, in the order of
+    its dimensions that ``moves`` says.  What steps write into, and what lies in another order, ``is_copied``.
     """
 
     at: int | None
     kind: np.dtype
     dims: tuple[int, ...]
-    is_read: bool
+    moves: tuple[int, ...] | None
+    is_dense: bool
+    is_copied: bool
     shape: ArrayShape
+
+    def own(self, array: Array) -> Array:
+        """The bytes of an array as the buffer holds them, in memory that no caller has."""
+        if not self.is_dense:
+            return _copied(bytes_of_array(array, self.shape))
+        return np.array(array if self.moves is None else array.transpose(self.moves), order="C")
 
 
 class Memory:
@@ -98,12 +108,13 @@ class Memory:
             if buffer.allocation.kind == "result" and is_plain(buffer.shape)
         ]
         plain = {number for number, _, _ in self._fresh}
+        self._handed = plain | self._copies(plan)
         self._rough = [
             (number, allocation.byte_size)
             for number, allocation in enumerate(plan.allocations)
             if allocation.kind == "result" and number not in plain
         ]
-        self._results = [self._result(buffer, plain) for buffer in plan.results]
+        self._results = [self._result(buffer) for buffer in plan.results]
         self._is_simple = all(isinstance(result, int) for result in self._results)
 
     def place(self, inputs: Sequence[Array]) -> Placed:
@@ -112,19 +123,21 @@ class Memory:
         Raises ``EvaluationError`` where the inputs do not fit the parameters.
         """
         placed, table = self._still.copy(), self.table
+        checked: list[Array] = []
         if len(inputs) != len(self._parameters):
             self._checked(inputs)
         for number, parameter in enumerate(self._parameters):
             array = inputs[number]
             if not (
-                parameter.is_read
+                parameter.is_dense
                 and type(array) is np.ndarray
                 and array.dtype == parameter.kind
                 and array.shape == parameter.dims
-                and (flags := array.flags).c_contiguous
-                and flags.aligned
             ):
-                array = self._own(inputs, number)
+                checked = checked or self._checked(inputs)
+                array = parameter.own(checked[number])
+            elif parameter.is_copied or not ((flags := array.flags).c_contiguous and flags.aligned):
+                array = parameter.own(array)
             at = parameter.at
             if at is not None:
                 placed[at] = array
@@ -192,21 +205,16 @@ class Memory:
 
     def _parameter(self, buffer: Buffer, written: set[int]) -> _Parameter:
         allocation, shape = buffer.allocation, buffer.shape
+        moves = None if _is_row_major(shape) else _order(shape)
         return _Parameter(
             self._numbers[id(allocation)] if buffer.byte_size else None,
             shape.dtype.numpy,
             shape.dims,
-            id(allocation) not in written and is_plain(shape),
+            moves,
+            _is_dense(shape),
+            id(allocation) in written or moves is not None,
             shape,
         )
-
-    def _own(self, inputs: Sequence[Array], number: int) -> Array:
-        """The bytes of an input as its buffer holds them, in memory of their own."""
-        shape = self._parameters[number].shape
-        raw = bytes_of_array(self._checked(inputs)[number], shape)
-        own = _aligned(raw.nbytes)
-        own[:] = raw
-        return own
 
     def _checked(self, inputs: Sequence[Array]) -> list[Array]:
         values = parameter_values(self._module.entry, inputs, self._context)
@@ -216,15 +224,40 @@ class Memory:
         arrays = leaf_arrays(tuple(values))
         return [array for array, is_array in zip(arrays, shapes, strict=True) if is_array]
 
-    def _result(self, buffer: Buffer, plain: set[int]) -> int | View:
+    def _copies(self, plan: Plan) -> set[int]:
+        """The allocations of parameters that are copied anyway, and hold one result each."""
+        lying = Counter(id(buffer.allocation) for buffer in plan.results)
+        dims = {
+            parameter.at: parameter.dims
+            for parameter in self._parameters
+            if parameter.is_copied and is_plain(parameter.shape)
+        }
+        return {
+            at
+            for buffer in plan.results
+            if (at := self._numbers.get(id(buffer.allocation), -1)) in dims
+            and lying[id(buffer.allocation)] == 1
+            and is_plain(buffer.shape)
+            and (buffer.offset, buffer.shape.dims) == (0, dims[at])
+            and buffer.shape.dtype is _parameter_type(plan, buffer)
+        }
+
+    def _result(self, buffer: Buffer) -> int | View:
         number = self._numbers.get(id(buffer.allocation), -1)
-        if number in plain:
+        if number in self._handed:
             return number
         view = self.view(buffer)
-        if not buffer.byte_size or not is_plain(buffer.shape):
-            shape = buffer.shape
-            return (lambda _: empty(shape)) if not buffer.byte_size else view
-        return lambda placed: view(placed).copy()
+        shape = buffer.shape
+        if not buffer.byte_size:
+            return lambda _: empty(shape)
+        return (lambda placed: view(placed).copy()) if _is_dense(shape) else view
+
+
+def _parameter_type(plan: Plan, buffer: Buffer) -> DType | None:
+    for one in plan.parameters:
+        if one is not None and one.allocation is buffer.allocation:
+            return one.shape.dtype
+    return None
 
 
 def leaf_arrays_of(shape: object) -> Iterable[bool]:
@@ -239,9 +272,18 @@ def leaf_arrays_of(shape: object) -> Iterable[bool]:
 
 def is_plain(shape: ArrayShape) -> bool:
     """Whether a buffer of this shape holds the bytes of a row-major array of NumPy's."""
-    if not shape.dtype.is_array or shape.dtype.bits % 8:
-        return shape.dtype.is_pred and _is_row_major(shape)
-    return _is_row_major(shape)
+    return _is_dense(shape) and _is_row_major(shape)
+
+
+def _is_dense(shape: ArrayShape) -> bool:
+    """Whether a buffer of this shape holds elements as NumPy has them, in whatever order."""
+    return shape.dtype.is_array and (shape.dtype.is_pred or shape.dtype.bits % 8 == 0)
+
+
+def _order(shape: ArrayShape) -> tuple[int, ...]:
+    """The dimensions as they lie in memory, the outermost first."""
+    assert shape.layout is not None
+    return shape.layout.minor_to_major[::-1]
 
 
 def _is_row_major(shape: ArrayShape) -> bool:
@@ -252,12 +294,16 @@ def _is_row_major(shape: ArrayShape) -> bool:
 
 
 def as_array(memory: Array, buffer: Buffer) -> Array:
-    """The array of a buffer in the memory of its allocation: a view where the buffer is plain."""
+    """The array of a buffer in the memory of its allocation: a view unless elements are packed."""
     raw = memory.reshape(-1).view(np.uint8)[buffer.offset : buffer.offset + buffer.byte_size]
     shape = buffer.shape
-    if not is_plain(shape):
+    if not _is_dense(shape):
         return array_of_bytes(raw, shape)
-    return raw.view(shape.dtype.numpy).reshape(shape.dims)
+    flat = raw.view(shape.dtype.numpy)
+    if _is_row_major(shape):
+        return flat.reshape(shape.dims)
+    order = _order(shape)
+    return flat.reshape([shape.dims[axis] for axis in order]).transpose(np.argsort(order))
 
 
 def _written(plan: Plan) -> set[int]:
@@ -291,7 +337,10 @@ def _still(allocation: Allocation) -> Array:
     assert isinstance(shape, ArrayShape)
     if is_plain(shape) and array.flags.c_contiguous and array.flags.aligned:
         return array
-    raw = bytes_of_array(array, shape)
+    return _copied(bytes_of_array(array, shape))
+
+
+def _copied(raw: Array) -> Array:
     own = _aligned(raw.nbytes)
     own[:] = raw
     return own
