@@ -43,6 +43,7 @@ FAMILIES: tuple[str, ...] = (
     "native_while",
     "native_dot",
     "native_gemm",
+    "native_reduction",
     "native_call",
     "native_loop",
 )

@@ -16,6 +16,7 @@ _MODULES: Final = (
     "while_loop",
     "dot",
     "gemm",
+    "reduction",
     "loop",
 )
 

@@ -1,0 +1,255 @@
+"""The reduction kernels: rows or columns by themselves, and rows with what follows from their reductions."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+
+from hloopt.analysis.index import Index, delinearize
+from hloopt.codegen.native.accumulators import (
+    Accumulators,
+    Visit,
+    counter,
+    finish,
+    lanes_of,
+    take_steps,
+)
+from hloopt.codegen.native.nest import tasks
+from hloopt.codegen.reducer import Reducer
+from hloopt.codegen.writer import FunctionWriter
+from hloopt.ir import Instruction
+from hloopt.kernels.families.native_reduction import Steps, phase_steps, steps_of
+from hloopt.kernels.families.reductions import Group, reductions_of
+from hloopt.kernels.families.row_phases import RowPhases, row_phases
+from hloopt.kernels.kernel import Site
+from hloopt.kernels.limits import Limits
+from hloopt.targets.host import HOST
+
+__all__ = ["EMITTERS"]
+
+
+def _emit(f: FunctionWriter) -> None:
+    """A group of reductions in one form: at once, or one of the two launches of parts."""
+    reductions = reductions_of(f.region)
+    name = f.launch.function
+    number = re.match(r"_(\d+)", name)
+    group = reductions.groups[int(number[1]) if number else 0]
+    layout = steps_of(Site(f.region, HOST, Limits()), group)
+    sweep = _Sweep(f, group, layout, reductions.form.is_row, reductions.form.dims)
+    if name.endswith("_parts"):
+        sweep.parts()
+    elif name.endswith("_sum"):
+        sweep.sum_of_parts()
+    else:
+        with tasks(f, "unit", layout.each, layout.units) as unit:
+            sweep.store(sweep.taken(unit), unit)
+
+
+@dataclass
+class _Sweep:
+    """Writing a group: ``dims`` are the merged dimensions of its form."""
+
+    f: FunctionWriter
+    group: Group
+    layout: Steps
+    is_row: bool
+    dims: tuple[int, int, int]
+
+    def taken(self, unit: Index, part: Index | None = None) -> list[Accumulators]:
+        """The accumulators of a unit."""
+        _, middle, minor = self.dims
+
+        def base(batch: Index) -> Index:
+            if self.is_row:
+                return (batch * middle + unit) * minor
+            first = self.kept(unit)
+            return first // minor * (middle * minor) + first % minor
+
+        sides = self._store_sides if self.group.sides else None
+        return take_steps(self.f, self.group.heroes, self.layout, base, sides, part=part)
+
+    def kept(self, unit: Index) -> Index:
+        """The position of the first result of a unit; where units do not fit, the last one is moved back."""
+        keep, minor = self.layout.keep, self.dims[2]
+        if self.is_row or minor % keep == 0:
+            return unit * keep
+        across = -(-minor // keep)
+        most = minor - keep
+        start = unit % across * keep
+        text = f"{start} < {most} ? {start} : {most}"
+        return unit // across * minor + self.f.elements.symbol(text, "column", 0, most)
+
+    def _store_sides(self, position: Index, _: Index) -> None:
+        f = self.f
+        for number in self.group.sides:
+            result = f.region.results[number]
+            index = delinearize(position, result.shape.dims)
+            value = f.elements.value(result.instruction, index, result.leaf)
+            f.store(f.result(number), position, value)
+
+    def store(self, every: Sequence[Accumulators], unit: Index) -> None:
+        """Finish what a unit keeps, and store the results that are computed from it."""
+        f, first = self.f, self.kept(unit)
+        with lanes_of(f, self.layout.keep) as lane:
+            position = first + lane
+            finish(f, every, lane, position)
+            values = []
+            for number in self.group.roots:
+                result = f.region.results[number]
+                index = delinearize(position, result.shape.dims)
+                values.append(f.elements.value(result.instruction, index, result.leaf))
+            for number, value in zip(self.group.roots, values, strict=True):
+                f.store(f.result(number), position, value)
+
+    def _scratch(self) -> list[list[str]]:
+        """The scratch arrays of each hero's accumulators, in the order of the spec."""
+        places = sorted(
+            (place.number, pointee.name)
+            for place, pointee in self.f.pointees.items()
+            if place.kind == "scratch"
+        )
+        names = iter([name for _, name in places])
+        return [[next(names) for _ in Reducer.of(hero).accumulators] for hero in self.group.heroes]
+
+    def parts(self) -> None:
+        """The first launch: each task leaves what it has of every unit."""
+        f, layout = self.f, self.layout
+        scratch = self._scratch()
+        with tasks(f, "part", 1, layout.parts) as part, ExitStack() as blocks:
+            unit = counter(f, blocks, "0", str(layout.units), layout.units, "unit")
+            every = self.taken(unit, part)
+            with lanes_of(f, layout.keep) as lane:
+                at = part * layout.kept + self.kept(unit) + lane
+                for one, names in zip(every, scratch, strict=True):
+                    for name, value in zip(names, one.at(lane), strict=True):
+                        f.elements.scope.line(f"{name}[{at}] = {value};")
+
+    def sum_of_parts(self) -> None:
+        """The second one: the parts of each result, in their order."""
+        f, layout = self.f, self.layout
+        scratch = self._scratch()
+        e = f.elements
+        with ExitStack() as blocks:
+            unit = counter(f, blocks, "0", str(layout.units), layout.units, "unit")
+            every = []
+            for hero, names in zip(self.group.heroes, scratch, strict=True):
+                reducer = Reducer.of(hero)
+                sums = [f.scope.names.fresh("sums") for _ in names]
+                for name, kind in zip(sums, reducer.accumulators, strict=True):
+                    e.scope.line(f"alignas(64) {f.uses.type(kind)} {name}[{layout.keep}];")
+                every.append(Accumulators(hero, reducer, tuple(sums), layout.keep, ""))
+            with lanes_of(f, layout.keep) as lane:
+                at = self.kept(unit) + lane
+                for one, names in zip(every, scratch, strict=True):
+                    for sum_, name in zip(one.at(lane), names, strict=True):
+                        e.scope.line(f"{sum_} = {name}[{at}];")
+            with ExitStack() as loops:
+                part = counter(f, loops, "1", str(layout.parts), layout.parts, "part")
+                with lanes_of(f, layout.keep) as lane:
+                    at = part * layout.kept + self.kept(unit) + lane
+                    for one, names in zip(every, scratch, strict=True):
+                        others = [f"{name}[{at}]" for name in names]
+                        one.reducer.assign(e, one.at(lane), others)
+            self.store(every, unit)
+
+
+def _emit_rows(f: FunctionWriter) -> None:
+    """Phase by phase: go over the row, reduce, compute what the row has one of."""
+    phases = row_phases(f.region)
+    with tasks(f, "row", f.tile["rows"], phases.rows) as row:
+        _Row(f, phases, row).write()
+
+
+@dataclass
+class _Row:
+    """Writing one row; ``arrays`` are what earlier phases have kept of it."""
+
+    f: FunctionWriter
+    phases: RowPhases
+    row: Index
+    arrays: dict[Instruction, str] = field(default_factory=dict)
+
+    def write(self) -> None:
+        """All phases."""
+        f, phases, e = self.f, self.phases, self.f.elements
+        every_hero = [hero for heroes in phases.heroes for hero in heroes]
+        layout = phase_steps(phases, every_hero, f.tile["rows"])
+        first = self.row * phases.minor
+        for instruction in phases.given:
+            e.value(instruction, delinearize(self.row, instruction.array.dims))
+        for number, heroes in enumerate(phases.heroes):
+            kept = self._declare(number)
+
+            def visit(position: Index, offset: Index, kept: Sequence[Instruction] = kept) -> None:
+                for instruction in kept:
+                    index = delinearize(position, instruction.array.dims)
+                    value = e.value(instruction, index)
+                    e.scope.line(f"{self.arrays[instruction]}[{offset}] = {value};")
+
+            every = take_steps(
+                f, heroes, layout, lambda _: first, visit, before=self._recall(number)
+            )
+            finish(f, every, Index(0), self.row)
+            for instruction in phases.per_row[number]:
+                e.value(instruction, delinearize(self.row, instruction.array.dims))
+        self._store_places(first)
+        self._store_row()
+
+    def _declare(self, phase: int) -> list[Instruction]:
+        """Arrays for what is kept from this phase on."""
+        if not self.f.tile["keep"]:
+            return []
+        found = [item.instruction for item in self.phases.kept if item.first == phase]
+        for instruction in found:
+            if instruction in self.f.region.inputs:
+                continue
+            name = self.f.scope.names.fresh(f"{instruction.name}_kept")
+            kind = self.f.uses.type(instruction.array.dtype)
+            self.f.elements.scope.line(f"alignas(64) {kind} {name}[{self.phases.minor}];")
+            self.arrays[instruction] = name
+        return [instruction for instruction in found if instruction in self.arrays]
+
+    def _recall(self, phase: int) -> Visit:
+        """Lets the region know what earlier phases have kept of an element."""
+        found = [
+            item.instruction
+            for item in self.phases.kept
+            if item.instruction in self.arrays and item.first < phase <= item.last
+        ]
+
+        def recall(position: Index, offset: Index) -> None:
+            for instruction in found:
+                index = delinearize(position, instruction.array.dims)
+                name = f"{self.arrays[instruction]}[{offset}]"
+                self.f.elements.remember(instruction, index, 0, name)
+
+        return recall
+
+    def _store_places(self, first: Index) -> None:
+        """The last pass: results with an element a place."""
+        f = self.f
+        if not self.phases.full:
+            return
+        recall = self._recall(len(self.phases.heroes))
+        with lanes_of(f, self.phases.minor) as at:
+            recall(first + at, at)
+            self._store(self.phases.full, first + at)
+
+    def _store_row(self) -> None:
+        """Results with a value a row."""
+        self._store(self.phases.single, self.row)
+
+    def _store(self, numbers: Sequence[int], position: Index) -> None:
+        f = self.f
+        values = []
+        for number in numbers:
+            result = f.region.results[number]
+            index = delinearize(position, result.shape.dims)
+            values.append(f.elements.value(result.instruction, index, result.leaf))
+        for number, value in zip(numbers, values, strict=True):
+            f.store(f.result(number), position, value)
+
+
+EMITTERS = {"native-reduction": _emit, "native-rows": _emit_rows}

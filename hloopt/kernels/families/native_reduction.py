@@ -1,0 +1,295 @@
+"""Reductions of the native device: lanes that take in neighbours, in an order that the shape alone decides.
+
+A *step* takes ``width`` neighbouring elements into as many accumulators: those of a row, which are folded into
+one at the end; or of so many columns, which stay apart; or of a few rows of few columns.  Every ``BLOCK``
+steps what has come together is added to totals, so that roundings of long sums stay small.  Where few results
+take many elements each, tasks have parts of them, and a second launch adds these up: by the shape, never by
+the number of threads, so that results are the same everywhere.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from types import MappingProxyType
+
+from hloopt.errors import UsageError
+from hloopt.ir import Instruction
+from hloopt.kernels.families.reductions import (
+    Group,
+    accumulator_types,
+    operands_of,
+    plain_reducer,
+    reduction_problem,
+    reductions_of,
+)
+from hloopt.kernels.families.row_phases import RowPhases, row_phases, row_phases_problem
+from hloopt.kernels.kernel import NO, YES, Efficiency, Kernel, Site, Verdict
+from hloopt.kernels.spec import Argument, KernelSpec, Launch, Place, Scratch, Tile
+
+__all__ = ["BLOCK", "KERNELS", "Steps", "kept_bytes_of", "phase_steps", "steps_of"]
+
+BLOCK = 128
+"""Steps between two additions to totals: 128 roundings and one for each block, as good as by halves."""
+
+# Two vectors of the widest registers, so that one addition does not wait for the one before.
+_LANE_BYTES = 128
+# Columns a task has side by side: their accumulators and a few rows of operands stay in the first-level cache.
+_COLUMN_BYTES = 1024
+# Elements a task takes in, as of the loop kernel.
+_TASK_ELEMENTS = 1 << 14
+# So many elements are worth a second launch, where they make few tasks: it costs about 5 us.
+_SPLIT_ELEMENTS = 1 << 17
+_PARTS = 16
+# Rows shorter than this are as well folded by the loop kernel, element by element.
+_SHORT_ROW = 8
+# What a row keeps for later passes over it lies on the stack and in the first-level cache.
+_KEPT_BYTES = 16 << 10
+
+
+@dataclass(frozen=True)
+class Steps:
+    """How the elements of one unit of results are taken in.
+
+    units    units of results; each is computed by one task, or by one task a part
+    each     units a task
+    batches  how often the steps are gone through, at places ``apart`` elements from each other
+    steps    whole steps, ``stride`` elements from one to the next, of ``width`` accumulators each
+    tail     accumulators of one step more, which is not whole
+    keep     results a unit: what accumulators are folded into
+    kept     results in all; the last units of a row of columns may share some
+    """
+
+    units: int
+    each: int
+    batches: int
+    steps: int
+    stride: int
+    width: int
+    tail: int
+    keep: int
+    kept: int
+    parts: int = 1
+
+    @property
+    def tasks(self) -> int:
+        """Tasks of the launch that takes elements in."""
+        return self.parts if self.parts > 1 else -(-self.units // self.each)
+
+    @property
+    def part_steps(self) -> int:
+        """Steps a part, the last one's excepted: whole blocks."""
+        blocks = -(-self.steps // BLOCK)
+        return -(-blocks // self.parts) * BLOCK
+
+
+def _lanes(heroes: Iterable[Instruction], most: int) -> int:
+    """Accumulators of a row: two registers' worth, a power of two, never more than there are elements."""
+    widest = max(kind.bits for hero in heroes for kind in accumulator_types(hero))
+    lanes = _LANE_BYTES * 8 // max(widest, 8 * 4)
+    while lanes > most:
+        lanes //= 2
+    while lanes > 8 and most % lanes and most < 8 * lanes:
+        lanes //= 2
+    return lanes
+
+
+def steps_of(site: Site, group: Group) -> Steps:
+    """The steps of the launch of a group of reductions."""
+    form = reductions_of(site.region).form
+    major, middle, minor = form.dims
+    work = major * middle * minor
+    if form.is_row:
+        lanes = _lanes(group.heroes, minor)
+        found = Steps(
+            middle,
+            _each(major * minor),
+            major,
+            minor // lanes,
+            lanes,
+            lanes,
+            minor % lanes,
+            1,
+            middle,
+        )
+    else:
+        lanes = _lanes(group.heroes, 1 << 30)
+        if minor >= lanes:
+            width = _columns(minor, lanes)
+            units = major * -(-minor // width)
+            found = Steps(
+                units, _each(middle * width), 1, middle, minor, width, 0, width, major * minor
+            )
+        else:
+            rows = 1
+            while rows * minor < lanes and rows * 2 <= middle:
+                rows *= 2
+            width = rows * minor
+            tail = middle % rows * minor
+            found = Steps(
+                major,
+                _each(middle * minor),
+                1,
+                middle // rows,
+                width,
+                width,
+                tail,
+                minor,
+                major * minor,
+            )
+    is_split = (
+        work >= _SPLIT_ELEMENTS
+        and found.batches == 1
+        and found.tasks < _PARTS // 4
+        and found.steps >= 2 * BLOCK
+    )
+    if not is_split:
+        return found
+    blocks = -(-found.steps // BLOCK)
+    each = -(-blocks // _PARTS)
+    return replace(found, parts=-(-blocks // each))
+
+
+def _each(work: int) -> int:
+    return max(1, _TASK_ELEMENTS // max(work, 1))
+
+
+def _columns(minor: int, lanes: int) -> int:
+    """Columns side by side: the most that divide all of them, within what the cache holds; else the most."""
+    most = min(minor, _COLUMN_BYTES * lanes // _LANE_BYTES)
+    return next((width for width in range(most, lanes - 1, -1) if minor % width == 0), most)
+
+
+def _fits(site: Site) -> Verdict:
+    problem = reduction_problem(site.region)
+    if problem:
+        return NO(problem)
+    reductions = reductions_of(site.region)
+    if reductions.form.is_row and reductions.form.dims[0] > 1:
+        for hero in reductions.heroes:
+            if not plain_reducer(hero):
+                return NO(
+                    f"{hero.name} begins with its first elements, and a row has several pieces"
+                )
+    return YES(f"{len(reductions.heroes)} reductions in one form")
+
+
+def _wanted(site: Site) -> Verdict:
+    form = reductions_of(site.region).form
+    major, middle, minor = form.dims
+    if form.is_row and major * minor < _SHORT_ROW:
+        return NO(f"rows of {major * minor} elements are as well folded one by one")
+    if form.is_row and minor < _SHORT_ROW:
+        return NO(f"pieces of {minor} neighbours fill no vector")
+    if not form.is_row and middle < _SHORT_ROW:
+        return NO(f"columns of {middle} elements are as well folded one by one")
+    return YES("neighbours are taken in side by side")
+
+
+def _spec(site: Site, tile: Tile) -> KernelSpec:
+    region = site.region
+    groups = reductions_of(region).groups
+    steps: list[Launch] = []
+    scratch: list[Scratch] = []
+    for number, group in enumerate(groups):
+        layout = steps_of(site, group)
+        suffix = f"_{number}" if len(groups) > 1 else ""
+        read = operands_of(region, [region.results[leaf].instruction for leaf in group.results])
+        roots = tuple(Argument(Place("result", leaf), "out") for leaf in group.roots)
+        sides = tuple(Argument(Place("result", leaf), "out") for leaf in group.sides)
+        if layout.parts == 1:
+            grid = (layout.tasks, 1, 1)
+            steps.append(Launch(suffix, grid, (1, 1, 1), (*read, *roots, *sides)))
+            continue
+        places = []
+        for hero in group.heroes:
+            for kind in accumulator_types(hero):
+                places.append(Place("scratch", len(scratch)))
+                scratch.append(Scratch(kind.name, layout.parts * layout.kept))
+        made = tuple(Argument(place, "out") for place in places)
+        given = tuple(Argument(place, "in") for place in places)
+        parts = f"{suffix}_parts"
+        steps.append(Launch(parts, (layout.parts, 1, 1), (1, 1, 1), (*read, *sides, *made)))
+        steps.append(Launch(f"{suffix}_sum", (1, 1, 1), (1, 1, 1), (*read, *given, *roots)))
+    return KernelSpec("native-reduction", tile, tuple(steps), tuple(scratch))
+
+
+# ---- whole rows
+
+
+def phase_steps(phases: RowPhases, heroes: Iterable[Instruction], each: int) -> Steps:
+    """The steps of one pass over rows; lanes by the heroes of all passes."""
+    lanes = _lanes(heroes, phases.minor)
+    minor = phases.minor
+    return Steps(phases.rows, each, 1, minor // lanes, lanes, lanes, minor % lanes, 1, phases.rows)
+
+
+def kept_bytes_of(phases: RowPhases) -> int:
+    """Bytes of what a row keeps for later passes."""
+    bits = sum(max(8, item.instruction.array.dtype.bits) for item in phases.kept)
+    return bits // 8 * phases.minor
+
+
+def _rows_fit(site: Site) -> Verdict:
+    problem = row_phases_problem(site.region)
+    if problem:
+        return NO(problem)
+    phases = row_phases(site.region)
+    return YES(f"{phases.passes} passes over rows of {phases.minor} elements")
+
+
+def _rows_wanted(site: Site) -> Verdict:
+    phases = row_phases(site.region)
+    if len(phases.heroes) > 1 or any(phases.per_row) or phases.full:
+        return YES(f"rows of {phases.minor} elements, and what follows, in one go")
+    return NO("no element of a row waits for a reduction of it")
+
+
+def _rows_tile(site: Site) -> Tile:
+    phases = row_phases(site.region)
+    each = min(phases.rows, _each(phases.minor * phases.passes))
+    keeps = 0 < kept_bytes_of(phases) <= _KEPT_BYTES
+    return MappingProxyType({"rows": each, "keep": int(keeps)})
+
+
+def _rows_spec(site: Site, tile: Tile) -> KernelSpec:
+    phases = row_phases(site.region)
+    rows = tile["rows"]
+    if rows < 1 or tile["keep"] not in (0, 1):
+        raise UsageError(f"native-rows: rows={rows} must be above 0, keep={tile['keep']} 0 or 1")
+    region = site.region
+    results = range(len(region.results))
+    launch = Launch(
+        "",
+        (-(-phases.rows // rows), 1, 1),
+        (1, 1, 1),
+        (
+            *operands_of(region, [region.results[number].instruction for number in results]),
+            *(Argument(Place("result", number), "out") for number in results),
+        ),
+    )
+    return KernelSpec("native-rows", tile, (launch,))
+
+
+KERNELS = (
+    Kernel(
+        "native-rows",
+        "row by row: reduced, and gone over again with what was found, while it is in the cache",
+        _rows_fit,
+        _rows_wanted,
+        _rows_tile,
+        _rows_spec,
+        device="native",
+        efficiency=lambda *_: Efficiency(),
+    ),
+    Kernel(
+        "native-reduction",
+        "rows or columns by vectors of accumulators, in blocks; few long ones by parts",
+        _fits,
+        _wanted,
+        lambda _: MappingProxyType({}),
+        _spec,
+        device="native",
+        efficiency=lambda *_: Efficiency(),
+    ),
+)
