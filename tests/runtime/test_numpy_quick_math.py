@@ -12,7 +12,7 @@ import pytest
 
 import hloopt
 from hloopt.ops import OPS, ScalarArgs
-from hloopt.runtime.numpy.elementwise import _lower
+from hloopt.runtime.numpy.elementwise import lower
 from hloopt.runtime.numpy.program import NumpyProgram
 from hloopt.runtime.numpy.quick_math import MOST_ULP, QUICK
 from hloopt.types import DTYPES
@@ -149,8 +149,8 @@ def test_the_executor_takes_them(opcode: str) -> None:
     quick, exact = NumpyProgram(one), NumpyProgram(one, exact=True)
     root = one.entry.root
     nothing = [None] * len(values)
-    assert _lower(root, quick._compiler, nothing).function is QUICK[opcode]
-    assert _lower(root, exact._compiler, nothing).function is not QUICK[opcode]
+    assert lower(root, quick._compiler, nothing).function is QUICK[opcode]
+    assert lower(root, exact._compiler, nothing).function is not QUICK[opcode]
     assert same(quick.run(values)[0], QUICK[opcode](*values))
     assert same(exact.run(values)[0], hloopt.evaluate(one, values)[0])
 

@@ -47,13 +47,13 @@ class Builder:
         self.line.constants[slot] = array
         return slot
 
-    def view(self, function: Any, slot: int, dims: Dims) -> int:
+    def view(self, function: Any, slot: int, dims: Dims, *, reshapes: bool = False) -> int:
         """A slot for another view of a slot's array; of a constant, a constant."""
         known = self.line.constants.get(slot)
         if known is not None:
             return self.constant(function(known))
         out = self.line.slot(self.line.kinds[slot], dims)
-        return self.line.step(function, (slot,), out, view=True)
+        return self.line.step(function, (slot,), out, view=True, reshapes=reshapes)
 
     def full(self, slot: int, dims: Dims) -> int:
         """The slot with its array stretched to ``dims``."""
@@ -84,4 +84,4 @@ class Builder:
         if len(dims) == rank:
             return slot
         longer = (1,) * (rank - len(dims)) + dims
-        return self.view(lambda x: x.reshape(longer), slot, longer)
+        return self.view(lambda x: x.reshape(longer), slot, longer, reshapes=True)

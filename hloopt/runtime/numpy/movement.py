@@ -50,7 +50,9 @@ def _broadcast(builder: Builder, instruction: Instruction, operands: Sequence[in
 def _reshaped(builder: Builder, slot: int, dims: Dims) -> int:
     if builder.line.dims[slot] == dims:
         return slot
-    return builder.view(lambda x: x.reshape(dims), slot, dims)
+    before = [size for size in builder.line.dims[slot] if size != 1]
+    same = before == [size for size in dims if size != 1]
+    return builder.view(lambda x: x.reshape(dims), slot, dims, reshapes=same)
 
 
 def _reshape(builder: Builder, instruction: Instruction, operands: Sequence[int]) -> int:

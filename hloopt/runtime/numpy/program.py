@@ -22,12 +22,14 @@ from hloopt.interpret.values import flatten_results, parameter_values
 from hloopt.ir import Computation, Instruction, Module
 from hloopt.ir.walk import called_computations, execution_order, has_side_effect
 from hloopt.runtime.kernels import is_kernel, module_kernels
+from hloopt.runtime.numpy.blocks import by_blocks
 from hloopt.runtime.numpy.builder import Builder
 from hloopt.runtime.numpy.elementwise import elementwise
 from hloopt.runtime.numpy.emitters import EMITTERS
-from hloopt.runtime.numpy.plan import Cases, Function, Line, Loop, Step
+from hloopt.runtime.numpy.plan import Cases, Function, Line, Loop, Step, in_place
 from hloopt.runtime.numpy.sharing import give_away, most_alive, written_inputs
 from hloopt.runtime.numpy.source import compile_line
+from hloopt.runtime.numpy.threads import thread_count
 from hloopt.runtime.numpy.values import Slots, leaf_slots, pack, unpack
 from hloopt.runtime.numpy.ways import way
 from hloopt.runtime.program import Array, Program
@@ -50,7 +52,8 @@ class NumpyProgram(Program):
 
     ``loops`` says of each fused loop, by its name, in which blocks it runs, or why whole; ``blocking``
     what blocks are worth while.  ``exact`` has functions of f32 computed as the interpreter does, which errs
-    less and takes longer (``quick_math``).
+    less and takes longer (``quick_math``).  ``threads`` share large elementwise work (``blocks``): as many
+    as ``threads.thread_count`` says.
 
     Raises ``UnsupportedError`` for the first instruction that cannot be run.
     """
@@ -64,6 +67,7 @@ class NumpyProgram(Program):
         partitions: int = 1,
         blocking: Blocking | None = None,
         exact: bool = False,
+        threads: int | None = None,
     ) -> None:
         supported(module, replicas, partitions)
         self._module = module
@@ -77,6 +81,7 @@ class NumpyProgram(Program):
             excess_precision=excess_precision,
             blocking=blocking,
             exact=exact,
+            threads=thread_count(threads),
         )
         self.loops = self._compiler.loops
         with np.errstate(all="ignore"):
@@ -145,9 +150,12 @@ class _Compiler(Interpreter):
         excess_precision: bool,
         blocking: Blocking | None,
         exact: bool = False,
+        threads: int = 1,
     ) -> None:
         super().__init__(module, EVALUATORS, excess_precision=excess_precision)
         self.exact = exact
+        self.threads = threads
+        self.regions = 0
         self._launches = launches
         self._blocking = blocking
         self.loops: dict[str, str] = {}
@@ -165,7 +173,7 @@ class _Compiler(Interpreter):
 
     def program(self, progress: Progress, *, keeps: bool) -> Function:
         """The entry as a function that says how far it has come; ``keeps``: see ``compile_line``."""
-        line = self._line(self._module.entry, counted=True)
+        line = self._cut(self._line(self._module.entry, counted=True))
         return compile_line(line, self._launches, progress, keeps=keeps)
 
     def function(self, computation: Computation, *, counted: bool) -> Function:
@@ -175,7 +183,7 @@ class _Compiler(Interpreter):
         """
         key = (computation, counted)
         if key not in self._functions:
-            line = self._line(computation, counted=counted)
+            line = self._cut(self._line(computation, counted=counted))
             self._functions[key] = compile_line(line, self._launches)
         return self._functions[key]
 
@@ -187,6 +195,11 @@ class _Compiler(Interpreter):
         builder.line.results = list(builder.all_full([(root, computation.result_shape)]))
         builder.line.drop_unused()
         return builder.line
+
+    def _cut(self, line: Line) -> Line:
+        """Have large elementwise work of a line done by blocks."""
+        self.regions += by_blocks(line, self, self.threads)
+        return line
 
     def _inline(
         self,
@@ -201,7 +214,13 @@ class _Compiler(Interpreter):
         for instruction in execution_order(computation):
             if instruction.opcode != "parameter":
                 operands = [slots[operand] for operand in instruction.operands]
-                slots[instruction] = self._add(builder, instruction, operands, counted=counted)
+                before = len(builder.line.steps)
+                made = self._add(builder, instruction, operands, counted=counted)
+                slots[instruction] = made
+                for step in builder.line.steps[before:][-1:]:
+                    if step.outs == (made,) and step.made is None and made not in operands:
+                        arrays = [slot for slot in operands if isinstance(slot, int)]
+                        step.made, step.operands = instruction, tuple(arrays)
                 if counted and is_kernel(instruction):
                     builder.line.kernels += 1
         return slots[computation.root]
@@ -305,7 +324,7 @@ class _Compiler(Interpreter):
         builder: Builder,
         instruction: Instruction,
         operands: list[Slots],
-        function: Function | None,
+        function: Function,
         **flags: Any,
     ) -> Slots:
         """A step whose function returns a tuple of the arrays of a value."""
@@ -342,16 +361,17 @@ class _Compiler(Interpreter):
                 return lambda *state: blocked.run(own, state)
 
             return self._several(
-                builder, instruction, operands, None, writes=blocked.written, choose=choose
+                builder, instruction, operands, in_place, writes=blocked.written, choose=choose
             )
-        condition = self._line(instruction.attributes["condition"], counted=counted)
+        self._cut(body)
+        condition = self._cut(self._line(instruction.attributes["condition"], counted=counted))
         writes = self._give_away(body, len(body.inputs))
         from hloopt.analysis.trip_count import trip_count
 
         count = trip_count(instruction, 0)
         inner = Loop(condition, body, self._kept_leaves(instruction.shape), stuck, count)
         return self._several(
-            builder, instruction, operands, None, writes=tuple(sorted(writes)), inner=inner
+            builder, instruction, operands, in_place, writes=tuple(sorted(writes)), inner=inner
         )
 
     @staticmethod
@@ -411,12 +431,12 @@ class _Compiler(Interpreter):
             start += len(enter[-1])
         leave = self._kept_leaves(instruction.shape)
         inner = Cases(tuple(lines), tuple(starts), tuple(enter), leave)
-        return self._several(builder, instruction, operands, None, inner=inner)
+        return self._several(builder, instruction, operands, in_place, inner=inner)
 
     def _branch(self, computation: Computation, *, counted: bool) -> Line:
         """A computation written in place, or a call of it."""
         if self._is_inlined(computation):
-            return self._line(computation, counted=counted)
+            return self._cut(self._line(computation, counted=counted))
         builder = Builder(self)
         inputs = [builder.slots(parameter.shape) for parameter in computation.parameters]
         builder.line.inputs = [leaf for slots in inputs for leaf in leaf_slots(slots)]

@@ -1,0 +1,136 @@
+"""Numbered tasks shared among threads.
+
+There is one pool a process, made when it is first needed; the thread that asks works too, so that one
+thread needs no pool at all.  NumPy releases Python's lock inside its loops, which is where the time goes.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from threading import Lock
+from typing import Final
+
+import numpy as np
+
+from hloopt.errors import UsageError
+
+__all__ = ["VARIABLE", "Tasks", "in_parallel", "thread_count"]
+
+VARIABLE: Final = "HLOOPT_THREADS"
+"""The environment variable with the number of threads where nothing else says it."""
+
+
+def thread_count(asked: int | None = None) -> int:
+    """The number of threads: ``asked``, or the environment's, or as many as cores this process may use.
+
+    Raises ``UsageError`` for a number below 1 and for a variable that is not a number.
+    """
+    if asked is None:
+        text = os.environ.get(VARIABLE, "").strip()
+        if not text:
+            return _cores()
+        if not text.isdecimal():
+            raise UsageError(f"{VARIABLE} is '{text}', not a number of threads")
+        asked = int(text)
+    if asked < 1:
+        raise UsageError(f"the number of threads is at least 1, not {asked}")
+    return asked
+
+
+def _cores() -> int:
+    affinity = getattr(os, "sched_getaffinity", None)
+    return len(affinity(0)) if affinity is not None else os.cpu_count() or 1
+
+
+class Tasks(Iterator[int]):
+    """Numbers below ``count``, each given to one thread; none once ``stopped``, for which long tasks look."""
+
+    def __init__(self, count: int) -> None:
+        self._numbers = iter(range(count))
+        self.stopped = False
+
+    def __next__(self) -> int:
+        if self.stopped:
+            raise StopIteration
+        return next(self._numbers)
+
+
+Work = Callable[[Tasks], None]
+"""Does the tasks whose numbers it is given, one after the other."""
+
+
+class _Pool:
+    """Threads that wait for work; a forked process begins without any."""
+
+    def __init__(self) -> None:
+        self._lock = Lock()
+        self._executor: ThreadPoolExecutor | None = None
+        self._size = 0
+
+    def submit(self, work: Callable[[], None], count: int) -> list[Future[None]]:
+        """Have ``count`` threads do the same work."""
+        with self._lock:
+            if self._executor is None or self._size < count:
+                if self._executor is not None:
+                    self._executor.shutdown(wait=False)
+                self._size = count
+                self._executor = ThreadPoolExecutor(count, thread_name_prefix="hloopt")
+            return [self._executor.submit(work) for _ in range(count)]
+
+    def forget(self) -> None:
+        """Let go of threads that are another process's."""
+        self._lock = Lock()
+        self._executor = None
+        self._size = 0
+
+
+_pool = _Pool()
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_pool.forget)
+
+
+def in_parallel(count: int, work: Work, threads: int) -> None:
+    """Have up to ``threads`` threads do ``count`` tasks: each calls ``work`` with the numbers it is to take.
+
+    Returns when all are done.  What ``work`` raises, Ctrl-C too, stops all threads after their present task
+    and is raised when none is running any more.
+    """
+    tasks = Tasks(count)
+    helpers = min(threads, count) - 1
+    if helpers <= 0:
+        work(tasks)
+        return
+
+    def help_out() -> None:
+        # Each thread has its own error state; HLO's arithmetic has no traps.
+        try:
+            with np.errstate(all="ignore"):
+                work(tasks)
+        except BaseException:
+            tasks.stopped = True
+            raise
+
+    futures = _pool.submit(help_out, helpers)
+    try:
+        work(tasks)
+    except BaseException:
+        tasks.stopped = True
+        _finish(futures)
+        raise
+    _finish(futures)
+    for future in futures:
+        if not future.cancelled():
+            future.result()
+
+
+def _finish(futures: list[Future[None]]) -> None:
+    """Wait for those that have begun; those that have not find nothing left to do."""
+    waiting = [future for future in futures if not future.cancel()]
+    try:
+        wait(waiting)
+    except BaseException:
+        # A second Ctrl-C: arrays are still being written, so that nobody may go on.
+        wait(waiting)
+        raise
