@@ -20,8 +20,8 @@ __all__ = ["LANES", "MOST_BLOCK_BYTES", "block_units", "host_way", "unit_bytes"]
 LANES: Final = 16
 """Units of the smallest block that fills a vector: 64 bytes of f32."""
 
-MOST_BLOCK_BYTES: Final = 256 << 10
-"""Of what a block keeps: a part of the second-level cache, which also holds what trips read."""
+MOST_BLOCK_BYTES: Final = 512 << 10
+"""Of what a block keeps: half of the second-level cache, which also holds what trips read."""
 
 _BLOCK_BYTES: Final = 16 << 10
 """Of a block where more units would do: half of the first-level cache."""
@@ -61,7 +61,7 @@ def host_way(loop: Instruction) -> Way:
             words = f"parts of {reduce.name} are complex numbers, which nothing puts together"
             return replace(way, problem=words, code="op")
     sizes = (
-        (unit_bytes(parallel) * min(parallel.units, LANES), MOST_BLOCK_BYTES, "a block takes"),
+        (unit_bytes(parallel) * block_units(parallel), MOST_BLOCK_BYTES, "a block takes"),
         (_part_bytes(parallel), MOST_PART_BYTES, "its blocks leave of reduces over units"),
     )
     for actual, limit, what in sizes:
@@ -82,6 +82,9 @@ def unit_bytes(parallel: ParallelLoop) -> int:
 def block_units(parallel: ParallelLoop) -> int:
     """Units of a block: whole vectors that fit the cache, some blocks; a divisor of all where one is near."""
     units = parallel.units
+    if unit_bytes(parallel) * min(units, LANES) > MOST_BLOCK_BYTES:
+        # Vectors then lie along what a unit has.
+        return 1
     if units <= LANES:
         return units
     most = min(_BLOCK_BYTES // max(unit_bytes(parallel), 1), _MOST_UNITS, units // _TASKS)

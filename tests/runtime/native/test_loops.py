@@ -12,7 +12,7 @@ from random_loops import inputs, loop_text
 import hloopt
 from hloopt.fusion.loop_fusion import LoopFusion
 from hloopt.ir import Module
-from hloopt.kernels.plan import WhileStep
+from hloopt.kernels.plan import KernelStep, WhileStep
 from hloopt.runtime.inputs import generate
 from hloopt.runtime.native.compile import compile_native
 from hloopt.runtime.native.program import NativeProgram
@@ -212,6 +212,45 @@ def test_a_rollout_is_one_kernel() -> None:
     program = check([module], [generate(module, 0)])
     assert "native-while" in whole_loops(program)
     assert not any(isinstance(step, WhileStep) for step in program.plan.steps)
+
+
+WIDE = """HloModule wide
+body {
+  state = (s32[], f32[20], f32[20,9000]) parameter(0)
+  i = s32[] get-tuple-element(state), index=0
+  one = s32[] constant(1)
+  next = s32[] add(i, one)
+  k = f32[20] get-tuple-element(state), index=1
+  l = f32[20] cosine(k)
+  x = f32[20,9000] get-tuple-element(state), index=2
+  all = f32[20,9000] broadcast(l), dimensions={0}
+  y = f32[20,9000] multiply(x, all)
+  z = f32[20,9000] sine(y)
+  ROOT t = (s32[], f32[20], f32[20,9000]) tuple(next, l, z)
+}
+condition {
+  state = (s32[], f32[20], f32[20,9000]) parameter(0)
+  i = s32[] get-tuple-element(state), index=0
+  n = s32[] constant(4)
+  ROOT r = pred[] compare(i, n), direction=LT
+}
+ENTRY main {
+  k = f32[20] parameter(0)
+  x = f32[20,9000] parameter(1)
+  zero = s32[] constant(0)
+  state = (s32[], f32[20], f32[20,9000]) tuple(zero, k, x)
+  ROOT loop = (s32[], f32[20], f32[20,9000]) while(state), condition=condition, body=body
+}
+"""
+
+
+def test_units_too_large_for_lanes_run_one_by_one() -> None:
+    """Each task has one, whose own elements become vectors."""
+    module = hloopt.parse(WIDE)
+    program = check([module], [inputs([one.array.dims for one in module.entry.parameters])])
+    (step,) = (one for one in program.plan.steps if kernel_of(one) == "native-while")
+    assert isinstance(step, KernelStep)
+    assert step.spec.tile == {"units": 1}
 
 
 MIXING = """HloModule mixing
