@@ -8,17 +8,21 @@ dimensions of an array therefore agree with those of its value, counted from the
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from math import prod
 from typing import Any
 
 import numpy as np
 
 from hloopt.interpret.context import Context
 from hloopt.ir import Instruction
-from hloopt.runtime.numpy.plan import Dims, Line
+from hloopt.runtime.numpy.plan import SCALARS, Code, Dims, Line
 from hloopt.runtime.numpy.values import Slots, leaf_slots
 from hloopt.types import ArrayShape, Shape, TupleShape, leaves
 
 __all__ = ["Builder"]
+
+# Bytes of an array that is stretched in less time by a copy than by making a view (Zen 5: 2 us a view).
+_SMALL = 1 << 12
 
 
 class Builder:
@@ -30,7 +34,6 @@ class Builder:
     def __init__(self, context: Context) -> None:
         self.context = context
         self.line = Line()
-        self._stretched: dict[tuple[int, Dims], int] = {}
 
     def slots(self, shape: Shape) -> Slots:
         """New slots for a value's arrays."""
@@ -47,22 +50,60 @@ class Builder:
         self.line.constants[slot] = array
         return slot
 
-    def view(self, function: Any, slot: int, dims: Dims, *, reshapes: bool = False) -> int:
+    def view(
+        self,
+        function: Any,
+        slot: int,
+        dims: Dims,
+        *,
+        reshapes: bool = False,
+        code: Code | None = None,
+    ) -> int:
         """A slot for another view of a slot's array; of a constant, a constant."""
         known = self.line.constants.get(slot)
         if known is not None:
             return self.constant(function(known))
         out = self.line.slot(self.line.kinds[slot], dims)
-        return self.line.step(function, (slot,), out, view=True, reshapes=reshapes)
+        return self.line.once(function, (slot,), out, view=True, reshapes=reshapes, code=code)
+
+    def reshaped(self, slot: int, dims: Dims) -> int:
+        """A slot for the elements in other dimensions."""
+        before = self.line.dims[slot]
+        if before == dims:
+            return slot
+        if not dims and self.line.kinds[slot] in SCALARS:
+            return self.element(slot, (0,) * len(before))
+        same = [size for size in before if size != 1] == [size for size in dims if size != 1]
+        code = Code("{r} = {0}.reshape({dims})", bound={"dims": dims})
+        return self.view(lambda x: x.reshape(dims), slot, dims, reshapes=same, code=code)
+
+    def element(self, slot: int, at: Dims) -> int:
+        """A slot for one element, without dimensions."""
+        known = self.line.constants.get(slot)
+        if known is not None:
+            return self.constant(known[at])
+        kind = self.line.kinds[slot]
+        out = self.line.slot(kind, ())
+        code = Code("{r} = {0}[{at}]", scalar=kind in SCALARS, bound={"at": at})
+        return self.line.once(None, (slot,), out, code=code)
 
     def full(self, slot: int, dims: Dims) -> int:
         """The slot with its array stretched to ``dims``."""
         if self.line.dims[slot] == dims:
             return slot
-        key = (slot, dims)
-        if key not in self._stretched:
-            self._stretched[key] = self.view(lambda x: np.broadcast_to(x, dims), slot, dims)
-        return self._stretched[key]
+        size = prod(dims)
+        if prod(self.line.dims[slot]) == size and self.line.dims[slot]:
+            return self.reshaped(slot, dims)
+        kind = self.line.kinds[slot]
+        if slot in self.line.constants or size * kind.itemsize > _SMALL:
+            code = Code(
+                "{r} = {stretch}({0}, {dims})", bound={"stretch": np.broadcast_to, "dims": dims}
+            )
+            return self.view(lambda x: np.broadcast_to(x, dims), slot, dims, code=code)
+        text = "{r} = {empty}({dims}, {kind})\n{r}[...] = {0}"
+        scalars = frozenset({0} if self.line.is_scalar(slot) else ())
+        code = Code(text, scalars, bound={"dims": dims, "empty": np.empty, "kind": kind})
+        return self.line.once(None, (slot,), self.line.slot(kind, dims), code=code)
 
     def all_full(self, operands: Iterable[tuple[Slots, Shape]]) -> tuple[int, ...]:
         """The slots of all leaves of values, stretched to their shapes."""
@@ -83,5 +124,4 @@ class Builder:
         dims = self.line.dims[slot]
         if len(dims) == rank:
             return slot
-        longer = (1,) * (rank - len(dims)) + dims
-        return self.view(lambda x: x.reshape(longer), slot, longer, reshapes=True)
+        return self.reshaped(slot, (1,) * (rank - len(dims)) + dims)

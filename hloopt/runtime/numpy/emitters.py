@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 from hloopt.runtime.numpy import (
     dot,
+    dynamic_slices,
     gathering,
     movement,
     padding,
@@ -13,7 +14,6 @@ from hloopt.runtime.numpy import (
     reinterpreting,
     scattering,
     sorting,
-    structural,
     windows,
 )
 from hloopt.runtime.numpy.movement import Emitter
@@ -22,6 +22,7 @@ __all__ = ["EMITTERS"]
 
 EMITTERS: Mapping[str, Emitter] = {
     **dot.EMITTERS,
+    **dynamic_slices.EMITTERS,
     **gathering.EMITTERS,
     **movement.EMITTERS,
     **padding.EMITTERS,
@@ -29,6 +30,5 @@ EMITTERS: Mapping[str, Emitter] = {
     **reinterpreting.EMITTERS,
     **scattering.EMITTERS,
     **sorting.EMITTERS,
-    **structural.EMITTERS,
     **windows.EMITTERS,
 }

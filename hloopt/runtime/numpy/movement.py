@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from math import prod
-from typing import Any
 
 import numpy as np
 
@@ -12,11 +11,15 @@ from hloopt.interpret.movement import iota
 from hloopt.interpret.tiling import is_tiled, order
 from hloopt.ir import Instruction
 from hloopt.runtime.numpy.builder import Builder
-from hloopt.runtime.numpy.plan import Dims
+from hloopt.runtime.numpy.plan import SCALARS, Code
 from hloopt.runtime.numpy.values import Slots
 from hloopt.types import ArrayShape
 
 __all__ = ["EMITTERS", "Emitter"]
+
+# Operands that are put together by assignments, which need not be stretched first, in less time than by
+# NumPy's function.
+_FEW = 4
 
 Emitter = Callable[[Builder, Instruction, Sequence[int]], "Slots | None"]
 """Adds an instruction whose operands are arrays; None leaves it to its evaluator."""
@@ -43,26 +46,20 @@ def _broadcast(builder: Builder, instruction: Instruction, operands: Sequence[in
     first = min(targets, default=0)
     dims = tuple(expanded[first:])
     if order == sorted(order):
-        return _reshaped(builder, slot, dims)
-    return builder.view(lambda x: x.transpose(order).reshape(dims), slot, dims)
-
-
-def _reshaped(builder: Builder, slot: int, dims: Dims) -> int:
-    if builder.line.dims[slot] == dims:
-        return slot
-    before = [size for size in builder.line.dims[slot] if size != 1]
-    same = before == [size for size in dims if size != 1]
-    return builder.view(lambda x: x.reshape(dims), slot, dims, reshapes=same)
+        return builder.reshaped(slot, dims)
+    return builder.reshaped(_transposed(builder, slot, order), dims)
 
 
 def _reshape(builder: Builder, instruction: Instruction, operands: Sequence[int]) -> int:
     (slot,) = operands
     if _stretches(builder, slot):
         return slot
-    if prod(builder.line.dims[slot]) == 1:
-        return _reshaped(builder, slot, ())
-    slot = builder.full(slot, instruction.operands[0].array.dims)
-    return _reshaped(builder, slot, instruction.array.dims)
+    size = prod(builder.line.dims[slot])
+    if size == 1:
+        return builder.reshaped(slot, ())
+    if size != instruction.array.elements:
+        slot = builder.full(slot, instruction.operands[0].array.dims)
+    return builder.reshaped(slot, instruction.array.dims)
 
 
 def _transpose(builder: Builder, instruction: Instruction, operands: Sequence[int]) -> int:
@@ -74,7 +71,14 @@ def _transposed(builder: Builder, slot: int, order: Sequence[int]) -> int:
         return slot
     slot = builder.aligned(slot, len(order))
     dims = tuple(builder.line.dims[slot][axis] for axis in order)
-    return builder.view(lambda x: x.transpose(order), slot, dims)
+    places = tuple(order)
+    text = (
+        "{r} = {0}.T"
+        if places == tuple(range(len(places)))[::-1]
+        else "{r} = {0}.transpose({places})"
+    )
+    code = Code(text, bound={"places": places})
+    return builder.view(lambda x: x.transpose(places), slot, dims, code=code)
 
 
 def _slice(builder: Builder, instruction: Instruction, operands: Sequence[int]) -> int:
@@ -99,12 +103,24 @@ def _picked(builder: Builder, instruction: Instruction, slot: int, picks: tuple[
     whole = instruction.operands[0].array.dims
     slot = builder.aligned(slot, len(whole))
     sizes = builder.line.dims[slot]
-    index = tuple(
+    index = [
         pick if size == logical else slice(None)
         for pick, size, logical in zip(picks, sizes, whole, strict=True)
-    )
+    ]
     dims = tuple(len(range(size)[pick]) for size, pick in zip(sizes, index, strict=True))
-    return builder.view(lambda x: x[index], slot, dims)
+    single = next((axis for axis, size in enumerate(dims) if size != 1), len(dims))
+    at = tuple(range(sizes[axis])[index[axis]][0] for axis in range(single))
+    if single == len(dims) and builder.line.kinds[slot] in SCALARS:
+        return builder.element(slot, at)
+    # Leading dimensions of one element are left out, by an index.
+    single = min(single, len(dims) - 1)
+    whole_index = (*at[:single], *index[single:])
+    while whole_index and whole_index[-1] == slice(None):
+        whole_index = whole_index[:-1]
+    if not whole_index:
+        return slot
+    code = Code("{r} = {0}[{index}]", bound={"index": whole_index})
+    return builder.view(lambda x: x[whole_index], slot, dims[single:], code=code)
 
 
 def _bitcast(builder: Builder, instruction: Instruction, operands: Sequence[int]) -> int | None:
@@ -119,22 +135,33 @@ def _bitcast(builder: Builder, instruction: Instruction, operands: Sequence[int]
     before, after = order(source)[::-1], order(target)[::-1]
     slot = builder.full(operands[0], source.dims)
     slot = _transposed(builder, slot, before)
-    slot = _reshaped(builder, slot, tuple(target.dims[axis] for axis in after))
+    slot = builder.reshaped(slot, tuple(target.dims[axis] for axis in after))
     return _transposed(builder, slot, [after.index(axis) for axis in range(target.rank)])
 
 
 def _concatenate(builder: Builder, instruction: Instruction, operands: Sequence[int]) -> int:
     (dimension,) = instruction.attributes["dimensions"]
     pairs = zip(operands, instruction.operands, strict=True)
-    full = tuple(builder.full(slot, operand.array.dims) for slot, operand in pairs)
-    if len(full) == 1:
-        return full[0]
-    out = builder.line.slot(builder.line.kinds[full[0]], instruction.array.dims)
-
-    def concatenate(*arrays: Any) -> Any:
-        return np.concatenate(arrays, axis=dimension)
-
-    return builder.line.step(concatenate, full, out)
+    taken = [(slot, operand.array) for slot, operand in pairs if operand.array.elements]
+    line, dims = builder.line, instruction.array.dims
+    if not taken:
+        return builder.full(operands[0], dims)
+    if len(taken) == 1:
+        return builder.full(taken[0][0], dims)
+    kind = line.kinds[operands[0]]
+    out = line.slot(kind, dims)
+    if len(taken) > _FEW:
+        full = tuple(builder.full(slot, array.dims) for slot, array in taken)
+        return line.step(lambda *arrays: np.concatenate(arrays, axis=dimension), full, out)
+    text, start = ["{r} = {empty}({dims}, {kind})"], 0
+    for at, (_, array) in enumerate(taken):
+        stop = start + array.dims[dimension]
+        text.append(f"{{r}}[{':, ' * dimension}{start}:{stop}] = {{{at}}}")
+        start = stop
+    slots = tuple(slot for slot, _ in taken)
+    scalars = frozenset(at for at, slot in enumerate(slots) if line.is_scalar(slot))
+    bound = {"dims": dims, "empty": np.empty, "kind": kind}
+    return line.once(None, slots, out, code=Code("\n".join(text), scalars, bound=bound))
 
 
 def _iota(builder: Builder, instruction: Instruction, operands: Sequence[int]) -> int:

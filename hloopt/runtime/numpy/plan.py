@@ -19,12 +19,12 @@ import numpy as np
 
 from hloopt.ir import Instruction
 
-__all__ = ["Cases", "Code", "Dims", "Function", "Line", "Loop", "Step", "in_place"]
+__all__ = ["SCALARS", "Cases", "Code", "Dims", "Function", "Line", "Loop", "Step", "in_place"]
 
 Dims: TypeAlias = "tuple[int, ...]"
 Function: TypeAlias = "Callable[..., Any]"
 
-_SCALARS: Final = frozenset(
+SCALARS: Final = frozenset(
     np.dtype(name)
     for name in (
         *("bool", "int8", "int16", "int32", "int64"),
@@ -38,8 +38,8 @@ class Code:
     """What a step is in Python.
 
     text     statements, one a line, in which ``{r}`` is the variable of the result, ``{0}``, ``{1}`` ... are
-             the operands, ``{t}``, ``{u}`` variables of its own, ``{b}`` its buffer, and every other name
-             is one of ``bound``; beside those it has nothing but numbers and Python's own words
+             the operands, ``{b}`` is its buffer, ``bound`` names others, and all that is left are variables
+             of its own; beside those it has nothing but numbers and Python's own words
     scalars  positions of operands that it wants as NumPy's scalars, not as arrays
     scalar   the result is such a scalar
     bound    objects it refers to
@@ -71,6 +71,8 @@ class Step:
                free, which has to copy the others first
     keep       to be run even when nobody reads the outs
     code       what is written instead of a call of ``function``
+    uncopied   code that gives a view of the first operand, which ``code`` copies: enough where nothing
+               writes into it
     inner      the lines of a loop or a conditional, written in place of a call of ``function``
     into       the slot whose array ``function`` gets as ``out=``, or -1
     places     the same of one that makes several: by positions of ``outs``, it gets None for the others
@@ -91,6 +93,7 @@ class Step:
     choose: Callable[[frozenset[int]], Function | Code] | None = None
     keep: bool = False
     code: Code | None = None
+    uncopied: Code | None = None
     inner: Loop | Cases | None = None
     into: int = -1
     places: dict[int, int] = field(default_factory=dict)
@@ -155,7 +158,7 @@ class Line:
         Their arithmetic costs a tenth of that of an array without dimensions, and gives the same bits.
         """
         kind = self.kinds[slot]
-        return not self.dims[slot] and kind in _SCALARS
+        return not self.dims[slot] and kind in SCALARS
 
     def step(self, function: Function | None, ins: tuple[int, ...], out: int, **flags: Any) -> int:
         """Append a step with one result."""

@@ -27,7 +27,7 @@ from hloopt.runtime.numpy.builder import Builder
 from hloopt.runtime.numpy.elementwise import elementwise
 from hloopt.runtime.numpy.emitters import EMITTERS
 from hloopt.runtime.numpy.plan import Cases, Function, Line, Loop, Step, in_place
-from hloopt.runtime.numpy.sharing import give_away, most_alive, written_inputs
+from hloopt.runtime.numpy.sharing import give_away, most_alive, uncopy, written_inputs
 from hloopt.runtime.numpy.source import compile_line
 from hloopt.runtime.numpy.threads import thread_count
 from hloopt.runtime.numpy.values import Slots, leaf_slots, pack, unpack
@@ -194,6 +194,7 @@ class _Compiler(Interpreter):
         root = self._inline(builder, computation, arguments, counted=counted)
         builder.line.results = list(builder.all_full([(root, computation.result_shape)]))
         builder.line.drop_unused()
+        uncopy(builder.line)
         return builder.line
 
     def _cut(self, line: Line) -> Line:

@@ -11,11 +11,25 @@ import numpy as np
 
 from hloopt.runtime.numpy.plan import Code, Dims, Line, Step
 
-__all__ = ["choose_memory", "deaths", "give_away", "most_alive", "written_inputs"]
+__all__ = ["choose_memory", "deaths", "give_away", "most_alive", "uncopy", "written_inputs"]
 
 _NEVER = 1 << 60  # after the last step: results are read there
 _LARGE = 1 << 17  # bytes of an array that is worth keeping
 _SOON = 64  # steps
+
+
+def uncopy(line: Line) -> None:
+    """Take views where copies are made for the sake of writes that there are none of."""
+    steps = [step for step in line.steps if step.uncopied is not None]
+    if not steps:
+        return
+    sharing = _Sharing(line, ())
+    written = {step.ins[at] for step in line.steps for at in step.writes}
+    for step in steps:
+        both = (step.ins[0], step.outs[0])
+        if not {sharing.kind(slot) for slot in both} & {sharing.kind(slot) for slot in written}:
+            step.code, step.view = step.uncopied, True
+            sharing.link(both)
 
 
 def written_inputs(line: Line) -> frozenset[int]:
@@ -99,7 +113,7 @@ class _Sharing:
         foreign = {*line.inputs, *line.constants}
         for step in line.steps:
             self._own.update(step.fresh())
-            self._link(step.linked())
+            self.link(step.linked())
             if step.view and (step.several or not step.ins):
                 # A called computation may return its own constants.
                 foreign.update(step.outs)
@@ -172,7 +186,8 @@ class _Sharing:
         found = self._find(step.ins[at])
         return sum(self._find(slot) == found for slot in step.ins) == 1
 
-    def _link(self, slots: tuple[int, ...]) -> None:
+    def link(self, slots: tuple[int, ...]) -> None:
+        """Slots that may share memory from now on."""
         for slot in slots[1:]:
             self._parent[self._find(slot)] = self._find(slots[0])
 

@@ -116,9 +116,8 @@ class _Source:
         """Append a step's code; the variable of its result."""
         names = {**operands, "r": self.variable()}
         names.update((key, self.bind(value)) for key, value in code.bound.items())
-        for own in ("t", "u"):
-            if f"{{{own}}}" in code.text:
-                names[own] = self.variable()
+        for own in set(_FIELD.findall(code.text)).difference(names, ("b",)):
+            names[own] = self.variable()
         if code.buffer is not None:
             names["b"] = self.buffer(code.buffer)
         for text in code.text.split("\n"):
