@@ -30,9 +30,13 @@ from rich.console import Console  # noqa: E402
 from rich.table import Table  # noqa: E402
 
 import hloopt  # noqa: E402
+from executing import EXECUTING, executing, native  # noqa: E402
+from large_models import MODELS, models  # noqa: E402
 from looping import LOOPING, looping  # noqa: E402
 from optimizing import OPTIMIZING, optimizing  # noqa: E402
 from oracle import ask, available  # noqa: E402
+from remembering import MEMORY, memory  # noqa: E402
+from starting import STARTING, starting  # noqa: E402
 from support import as_type, sample_table  # noqa: E402
 
 FOLDER = ROOT / "samples"
@@ -139,21 +143,30 @@ def running(count: int) -> list[dict[str, Any]]:
 def show(title: str, rows: list[dict[str, Any]], console: Console) -> None:
     """A table of one list of rows."""
     table = Table(title=title)
-    for name in rows[0]:
-        table.add_column(name, justify="left" if isinstance(rows[0][name], str) else "right")
+    columns = dict.fromkeys(name for row in rows for name in row)
+    for name in columns:
+        table.add_column(name, justify="left" if isinstance(rows[0].get(name), str) else "right")
     for row in rows:
-        table.add_row(
-            *(value if isinstance(value, str) else f"{value:.4g}" for value in row.values())
-        )
+        table.add_row(*(_cell(row.get(name)) for name in columns))
     console.print(table)
 
 
+def _cell(value: float | str | None) -> str:
+    if value is None:
+        return ""
+    return value if isinstance(value, str) else f"{value:.4g}"
+
+
 TABLES = {
+    "starting": (starting, STARTING),
+    "executing": (executing, EXECUTING),
+    "memory": (memory, MEMORY),
     "reading": (reading, READING),
     "optimizing": (optimizing, OPTIMIZING),
     "running": (running, RUNNING),
     "looping": (looping, LOOPING),
 }
+LONG = {"models": (models, MODELS)}
 
 
 def main() -> None:
@@ -161,20 +174,29 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--count", type=int, default=7)
     parser.add_argument("--json", action="store_true")
-    parser.add_argument("--only", choices=tuple(TABLES), help="one of the tables")
+    parser.add_argument("--only", choices=(*TABLES, *LONG), help="one of the tables")
+    parser.add_argument("--models", action="store_true", help="large models too: takes long")
     parser.add_argument("--read", metavar="FILE", help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.read:
         print(json.dumps(read_repeatedly(options.read, options.count)))
         return
-    chosen = [options.only] if options.only else list(TABLES)
-    figures = {name: TABLES[name][0](options.count) for name in chosen}
+    every = {**TABLES, **LONG}
+    chosen = [options.only] if options.only else list(every if options.models else TABLES)
+    figures = {
+        name: memory(options.count, models=options.models)
+        if name == "memory"
+        else every[name][0](options.count)
+        for name in chosen
+    }
     if options.json:
         print(json.dumps({"schema": 1, **figures}))
         return
     console = Console()
     for name, rows in figures.items():
-        show(TABLES[name][1], rows, console)
+        show(every[name][1], rows, console)
+    if "executing" in figures and native():
+        console.print(f"No column of the device native: {native()}.")
 
 
 if __name__ == "__main__":
