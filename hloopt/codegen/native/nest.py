@@ -43,10 +43,11 @@ _TILE = 32
 class Nest:
     """Loops over ``sizes``, outermost first, whose product is the number of elements.
 
-    ``tiled`` is the loop that an operand's neighbours lie along where that is not the innermost one: both
-    are run tile by tile.  -1 where there is none.
+    ``numbers`` are the result leaves.  ``tiled`` is the loop that an operand's neighbours lie along where that
+    is not the innermost one: both are run tile by tile.  -1 where there is none.
     """
 
+    numbers: tuple[int, ...]
     sizes: tuple[int, ...]
     tiled: int = -1
 
@@ -61,10 +62,10 @@ def nest_of(f: FunctionWriter, numbers: Sequence[int]) -> Nest:
     """The loops for result leaves with as many elements each."""
     elements = f.region.results[numbers[0]].shape.elements
     if _is_flat(f.region):
-        return Nest((elements,))
+        return Nest(tuple(numbers), (elements,))
     whole = _written(f, numbers, (elements,))
     if not whole.divisions:
-        return Nest((elements,), -1)
+        return Nest(tuple(numbers), (elements,))
     sizes = _finest(f.region, numbers, elements)
     best = _written(f, numbers, sizes)
     at = len(sizes) - 2
@@ -76,7 +77,7 @@ def nest_of(f: FunctionWriter, numbers: Sequence[int]) -> Nest:
         at -= 1
     if best.divisions >= whole.divisions:
         best = whole
-    return Nest(best.sizes, best.crossing)
+    return Nest(tuple(numbers), best.sizes, best.crossing)
 
 
 def _is_flat(region: Region) -> bool:
@@ -111,29 +112,35 @@ class _Written:
 
 
 def _written(f: FunctionWriter, numbers: Sequence[int], sizes: tuple[int, ...]) -> _Written:
+    symbols = [Symbol(f"at_{level}_", 0, size - 1) for level, size in enumerate(sizes)]
+    at = [symbol.index for symbol in symbols]
+    text, loads = _trial(f, numbers, _position(sizes, at))
+    crossing = [_crossed(linear, symbols) for _, linear in loads]
+    found = max(crossing, default=-1)
+    return _Written(sizes, len(_DIVISION.findall(text)), found)
+
+
+def _trial(
+    f: FunctionWriter, numbers: Sequence[int], position: Index
+) -> tuple[str, list[tuple[str, Index]]]:
+    """What would be written for a position, and the places of memory that would be read."""
     scope = Scope(Names())
     loads = Loads(f.loads.index_type)
     elements = Elements(f.region, f.elements.pointers, Uses(), scope, loads)
-    symbols = [Symbol(f"at_{level}_", 0, size - 1) for level, size in enumerate(sizes)]
-    position = _position(sizes, [symbol.index for symbol in symbols])
     for number in numbers:
         value_at(f, elements, number, position)
-    text = "\n".join(scope.text())
-    return _Written(sizes, len(_DIVISION.findall(text)), _crossing(loads, symbols))
+    return "\n".join(scope.text()), sorted(loads.now, key=str)
 
 
-def _crossing(loads: Loads, symbols: Sequence[Symbol]) -> int:
-    """The loop along which an operand's neighbours lie that the innermost loop only meets far apart."""
+def _crossed(linear: Index, symbols: Sequence[Symbol]) -> int:
+    """The loop that the neighbours of what is read lie along, where the innermost one leaps; or -1."""
+    counts = dict(linear.terms)
     inner = symbols[-1]
-    if inner.high + 1 < _TILE:
+    if inner.high + 1 < _TILE or counts.get(inner, 0) < _TILE:
         return -1
-    for _, linear in loads.now:
-        counts = dict(linear.terms)
-        if counts.get(inner, 0) < _TILE:
-            continue
-        for level, symbol in enumerate(symbols[:-1]):
-            if counts.get(symbol) == 1 and symbol.high + 1 >= _TILE // 4:
-                return level
+    for level, symbol in enumerate(symbols[:-1]):
+        if counts.get(symbol) == 1 and symbol.high + 1 >= _TILE:
+            return level
     return -1
 
 
@@ -194,15 +201,18 @@ def write_nest(f: FunctionWriter, nest: Nest, each: int, body: Body) -> None:
     Inner dimensions that fill a task run from their beginning to their end: loops of constant length.
     """
     sizes, elements = nest.sizes, prod(nest.sizes)
+    if nest.tiled >= 0:
+        _by_tiles(f, nest, body)
+        return
     first = len(sizes)
     while first and each % prod(sizes[first - 1 :]) == 0:
         first -= 1
     if each >= elements:
-        _whole(f, nest, [], body)
+        _whole(f, sizes, [], body)
     elif first < len(sizes):
         unit = prod(sizes[first:])
         with tasks(f, "u", each // unit, elements // unit) as outer:
-            _whole(f, nest, _apart(f, outer, sizes[:first]), body)
+            _whole(f, sizes, _apart(f, outer, sizes[:first]), body)
     elif len(sizes) == 1:
         with tasks(f, "i", each, elements, innermost=True) as position:
             body(position)
@@ -241,23 +251,88 @@ def _apart(f: FunctionWriter, outer: Index, sizes: Sequence[int]) -> list[Index]
     ]
 
 
-def _whole(f: FunctionWriter, nest: Nest, outer: list[Index], body: Body) -> None:
-    """The loops inside of ``outer``, from beginning to end; two of them by tiles where they cross."""
-    sizes, last = nest.sizes, len(nest.sizes) - 1
-    inner = range(len(outer), last + 1)
-    at = dict(enumerate(outer))
+def _whole(f: FunctionWriter, sizes: Sequence[int], outer: list[Index], body: Body) -> None:
+    """The loops inside of ``outer``, from beginning to end."""
+    at = list(outer)
     with ExitStack() as blocks:
-        crossed = nest.tiled in inner
-        plain = [level for level in inner if not (crossed and level in (nest.tiled, last))]
-        for level in plain:
-            at[level] = _counter(f, blocks, sizes[level], innermost=level == last)
-        if crossed:
-            pair = [(level, _tiles(f, blocks, sizes[level])) for level in (nest.tiled, last)]
-            for level, (start, stop) in pair:
-                at[level] = _counter(
-                    f, blocks, sizes[level], start=start, stop=stop, innermost=level == last
+        at += [
+            _counter(f, blocks, sizes[level], innermost=level == len(sizes) - 1)
+            for level in range(len(outer), len(sizes))
+        ]
+        body(_position(sizes, at))
+
+
+def _by_tiles(f: FunctionWriter, nest: Nest, body: Body) -> None:
+    """Two loops that cross by tiles: what is read across is copied first, by its own neighbours.
+
+    Else each line of the cache would be met once for each of its elements, and lines whole powers of two
+    apart would push each other out.
+    """
+    sizes, last, kind = nest.sizes, len(nest.sizes) - 1, f.loads.index_type
+    rows = -(-sizes[nest.tiled] // _TILE)
+    outer = [level for level in range(last) if level != nest.tiled]
+    counts = [*(sizes[level] for level in outer), rows]
+    units, grid = prod(counts), f.launch.grid[0]
+    with tasks(f, "u", -(-units // grid), units) as unit:
+        *found, tile_row = _apart(f, unit, counts)
+        at = dict(zip(outer, found, strict=True))
+        block = f.elements.scope
+        start = block.declare(kind, str(tile_row * _TILE), "row")
+        stop = _tile_end(f, start, sizes[nest.tiled])
+        name = f.scope.names.fresh("column")
+        with loop(f, f"for ({kind} {name} = 0; {name} < {sizes[last]}; {name} += {_TILE})"):
+            end = _tile_end(f, name, sizes[last])
+            row = Symbol(f.scope.names.fresh("i"), 0, sizes[nest.tiled] - 1)
+            column = Symbol(f.scope.names.fresh("i"), 0, sizes[last] - 1)
+            at[nest.tiled], at[last] = row.index, column.index
+            position = _position(sizes, [at[level] for level in range(last + 1)])
+            down = f"for ({kind} {row.name} = {start}; {row.name} < {stop}; ++{row.name})"
+            across = f"for ({kind} {column.name} = {name}; {column.name} < {end}; ++{column.name})"
+            symbols = (row, column)
+            copied = [
+                (
+                    pointer,
+                    linear,
+                    _copied(f, pointer, linear, (across, down), symbols, (start, name)),
                 )
-        body(_position(sizes, [at[level] for level in range(last + 1)]))
+                for pointer, linear in _trial(f, nest.numbers, position)[1]
+                if _crossed(linear, symbols) == 0
+            ]
+            with loop(f, down), loop(f, across, innermost=True) as inner:
+                for pointer, linear, value in copied:
+                    inner.remember(("load", pointer, linear), value)
+                body(position)
+
+
+def _copied(
+    f: FunctionWriter,
+    pointer: str,
+    linear: Index,
+    headers: tuple[str, str],
+    symbols: tuple[Symbol, Symbol],
+    starts: tuple[str, str],
+) -> str:
+    """Copy a tile of what lies behind a pointer; returns how an element is read from the copy."""
+    pointee = next(one for one in f.pointees.values() if one.name == pointer)
+    tile = f.scope.names.fresh(f"{pointer}_tile")
+    # One more than a power of two: a column's elements lie in different banks of the cache.
+    stride = _TILE + 1
+    row, column = (
+        f"({symbol.name} - {start})" for symbol, start in zip(symbols, starts, strict=True)
+    )
+    value = f"{tile}[{column} * {stride} + {row}]"
+    storage = f.uses.storage(pointee.shape.dtype)
+    f.elements.scope.line(f"alignas(64) {storage} {tile}[{_TILE * stride}];")
+    with loop(f, headers[0]), loop(f, headers[1], innermost=True) as inner:
+        inner.line(f"{value} = {pointer}[{linear}];")
+    return value
+
+
+def _tile_end(f: FunctionWriter, start: str, size: int) -> str:
+    reach = f"{start} + {_TILE}"
+    if size % _TILE:
+        reach = f"{reach} < {size} ? {reach} : {size}"
+    return f.elements.scope.declare(f.loads.index_type, reach, "stop")
 
 
 def _counter(
@@ -275,19 +350,6 @@ def _counter(
     header = f"for ({kind} {name} = {start}; {name} < {stop or size}; ++{name})"
     blocks.enter_context(loop(f, header, innermost=innermost))
     return Symbol(name, 0, size - 1).index
-
-
-def _tiles(f: FunctionWriter, blocks: ExitStack, size: int) -> tuple[str, str]:
-    """A loop over the tiles of a dimension; the bounds of a tile."""
-    if size <= _TILE:
-        return "0", str(size)
-    kind, name = f.loads.index_type, f.scope.names.fresh("tile")
-    header = f"for ({kind} {name} = 0; {name} < {size}; {name} += {_TILE})"
-    block = blocks.enter_context(loop(f, header))
-    stop = f"{name} + {_TILE}"
-    if size % _TILE:
-        stop = block.declare(kind, f"{stop} < {size} ? {stop} : {size}", "stop")
-    return name, stop
 
 
 def _partial_rows(f: FunctionWriter, sizes: Sequence[int], each: int, body: Body) -> None:
