@@ -119,6 +119,7 @@ def compile(
     replicas: int = 1,
     partitions: int = 1,
     exact: bool = False,
+    threads: int | None = None,
     target: str | None = None,
 ) -> Program:
     """Make a module executable.  Raises ``UnsupportedError`` before anything runs, ``DeviceError``
@@ -128,6 +129,8 @@ def compile(
     of memory checked); on the last two ``target`` names the device description that kernels are chosen for.
     ``exact`` has ``cpu`` compute functions such as ``tanh`` of f32 in f64 and round once, as the interpreter
     does, where they else err by up to 4 units in the last place and take a third of the time.
+    ``threads`` of ``cpu`` share large elementwise work: by default as many as ``HLOOPT_THREADS`` says, or as
+    cores; results are the same for any number.
     A program of several participants is run by ``program.run_participants`` with a list of inputs for each.
     """
     from hloopt.runtime import compile_module
@@ -145,6 +148,7 @@ def compile(
         replicas=replicas,
         partitions=partitions,
         exact=exact,
+        threads=threads,
         options=options,
     )
 

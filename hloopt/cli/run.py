@@ -55,6 +55,7 @@ def _complete_device(ctx: click.Context, param: click.Parameter, incomplete: str
         "Input": ("module", "stage", "strict", "inputs", "seed", "infeed"),
         "Execution": (
             "device",
+            "threads",
             "repeat",
             "replicas",
             "partitions",
@@ -80,7 +81,8 @@ def _complete_device(ctx: click.Context, param: click.Parameter, incomplete: str
     show_default=True,
     metavar="NAME",
     shell_complete=_complete_device,
-    help="Where the programs run: cpu (NumPy), gpu (CUDA), or emulator (the GPU's kernels on the CPU).",
+    help="Where the programs run: cpu (NumPy), native (the CPU, by its C++ compiler), gpu (CUDA), or emulator "
+    "(the GPU's kernels on the CPU).",
 )
 @click.option(
     "--allow-host",
@@ -136,6 +138,12 @@ def _complete_device(ctx: click.Context, param: click.Parameter, incomplete: str
     "--atol", type=_TOLERANCE, help="Absolute tolerance; the default depends on the type."
 )
 @click.option(
+    "--threads",
+    type=click.IntRange(1),
+    metavar="N",
+    help="On cpu: threads that share large elementwise work; by default HLOOPT_THREADS, or all cores.",
+)
+@click.option(
     "--repeat",
     type=click.IntRange(1),
     help="Timed runs of each program; the default is 5, or as many as begin within 10 seconds.",
@@ -181,6 +189,7 @@ def command(
     outfeed: str | None,
     rtol: float | None,
     atol: float | None,
+    threads: int | None,
     repeat: int | None,
     replicas: int | None,
     partitions: int | None,
@@ -226,6 +235,14 @@ def command(
     a second table has each kernel's time by the GPU's own clock, what that is of the GPU's limits, and what
     its code takes; it is compiled for speed there (results are compared without fused multiply-adds).
 
+    On --device native the kernels are loops in C++, compiled for this very processor ($CXX, c++, g++ or
+    clang++) and kept in the cache; $HLOOPT_THREADS says how many threads share large ones. They run in this
+    process, without the emulator's checks.
+
+    On --device cpu results are the same for any number of --threads. The products of matrices have threads of
+    their own, as many as the library's variable says (OPENBLAS_NUM_THREADS with NumPy as it is installed by
+    pip).
+
     The function of --custom-call gets a description of the call and the operands as arrays, and gives the
     results; its name is the target where none is written. Installed packages supply such functions by the
     entry point group hloopt.custom_calls.
@@ -239,7 +256,7 @@ def command(
     from hloopt.report.console import product, write_json
 
     unused = dict.fromkeys(map(load, custom_calls))
-    selection = selecting()
+    selection = selecting(device="native", target="host") if device == "native" else selecting()
     on_devices = OnDevices(selection, allow_host, unchecked, plan)
     on_devices.check(device)
     if device == "gpu":
@@ -261,6 +278,7 @@ def command(
         outfeed,
         on_devices,
         profiling(),
+        threads,
     )
     texts = open_texts(files)
     if inputs or expect or save_snapshot or infeed or outfeed:

@@ -75,6 +75,7 @@ class Runner:
     outfeed: str | None = None
     on_devices: OnDevices | None = None
     profiling: Profiling = field(default_factory=Profiling)
+    threads: int | None = None
     stage: Stage = field(default_factory=Stage)
 
     def check(self) -> None:
@@ -83,6 +84,8 @@ class Runner:
 
         self.profiling.check(self.device)
         check_device(self.device)
+        if self.threads is not None and self.device != "cpu":
+            raise UsageError(f"--threads is for --device cpu, not {self.device}")
         for option, path in (
             ("--save-snapshot", self.save_snapshot),
             ("--outfeed", self.outfeed),
@@ -250,6 +253,7 @@ class Runner:
                 excess_precision=self.excess_precision,
                 replicas=counts[0],
                 partitions=counts[1],
+                threads=self.threads,
             )
         check_device_takes(self.device, prod(counts), excess_precision=self.excess_precision)
         assert self.on_devices is not None

@@ -25,12 +25,14 @@ def compile_module(
     replicas: int = 1,
     partitions: int = 1,
     exact: bool = False,
+    threads: int | None = None,
     options: DeviceOptions | None = None,
 ) -> Program:
     """Make a module executable on ``device``, by one participant or ``replicas * partitions`` of them.
 
     ``exact`` has ``cpu`` compute functions of f32 as the interpreter does, correctly rounded, where it else
-    errs by up to 4 units in the last place; other devices have functions of their own.  ``options`` are for
+    errs by up to 4 units in the last place; other devices have functions of their own.  ``threads`` of ``cpu``
+    share large elementwise work: by default ``HLOOPT_THREADS``, or as many as cores.  ``options`` are for
     ``gpu`` and ``emulator``, which run one participant and round strictly.  Raises ``UnsupportedError`` for the
     first instruction that cannot be run, before anything runs; ``DeviceError`` for a device that is not there;
     ``UsageError`` for an unknown name, and for what a device does not do.
@@ -45,6 +47,7 @@ def compile_module(
             replicas=replicas,
             partitions=partitions,
             exact=exact,
+            threads=threads,
         )
     check_device_takes(device, replicas * partitions, excess_precision=excess_precision)
     if device == "native":

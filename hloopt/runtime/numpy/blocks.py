@@ -141,6 +141,7 @@ def _step(line: Line, region: Region, needed: Sequence[int], threads: int) -> St
         plan.ins,
         plan.outs,
         several=True,
+        fills=True,
         writes=plan.written,
         choose=running.writing,
     )
@@ -158,12 +159,26 @@ class Blocks:
         self._starts = [line.constants.get(folded.start) for folded in plan.folded]
 
     def writing(self, own: frozenset[int]) -> Function:
-        """The region as a function that writes the results ``own`` into the inputs at their places."""
-        return lambda *ins: self._run(own, ins)
+        """The region as a function that writes the results ``own`` into the inputs at their places.
 
-    def _run(self, own: frozenset[int], ins: Sequence[Array]) -> tuple[Array, ...]:
+        It takes ``out=``, a tuple of an array or None for each result.
+        """
+
+        def run(*ins: Array, out: Sequence[Array | None] | None = None) -> tuple[Array, ...]:
+            given = list(out or [None] * len(self._forms))
+            for at in own:
+                given[at] = ins[at]
+            return self._run(ins, given)
+
+        return run
+
+    def _run(self, ins: Sequence[Array], given: Sequence[Array | None]) -> tuple[Array, ...]:
         plan = self._plan
-        outs = [ins[at] if at in own else np.empty(*self._forms[at]) for at in range(self._whole)]
+        outs = [
+            np.empty(*form) if array is None else array
+            for form, array in zip(self._forms, given, strict=True)
+        ]
+        large = outs[: self._whole]
         lanes = plan.lanes
         bounds = [plan.blocks * lane // lanes for lane in range(lanes + 1)]
         parts: list[list[_Part]] = [[] for _ in range(lanes)]
@@ -177,16 +192,15 @@ class Blocks:
                         return
                     places = plan.places(number)
                     size = places[-1].stop - places[-1].start
-                    found = plan.function(*places, size, *made.of(size), *ins, *outs)
+                    found = plan.function(*places, size, *made.of(size), *ins, *large)
                     for part, array in zip(total, found, strict=True):
                         part.add(places, array)
                 parts[lane] = total
 
         in_parallel(lanes, work, self._threads)
-        folded = [
-            self._together(at, [lane[at] for lane in parts], ins) for at in range(len(plan.folded))
-        ]
-        return (*outs, *folded)
+        for at, folded in enumerate(plan.folded):
+            outs[folded.out][...] = self._together(at, [lane[at] for lane in parts], ins)
+        return tuple(outs)
 
     def _together(self, at: int, parts: Sequence[_Part], ins: Sequence[Array]) -> Array:
         """The initial value and the parts of all lanes, in their order."""

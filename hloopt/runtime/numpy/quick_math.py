@@ -100,11 +100,13 @@ def _by_passes(
         whole = out is not None and out.flags.c_contiguous
         result = out if out is not None and whole else np.empty(x.shape, _SINGLE)
         flat, target = x.reshape(-1), result.reshape(-1)
-        spare = [np.empty(min(flat.size, _PASS), _SINGLE) for _ in range(temporaries)]
-        for start in range(0, flat.size, _PASS):
-            part = flat[start : start + _PASS]
-            count = part.size
-            function(part, target[start : start + _PASS], [one[:count] for one in spare])
+        passes = max(-(-flat.size // _PASS), 1)
+        length = -(-flat.size // passes)
+        spare = [np.empty(length, _SINGLE) for _ in range(temporaries)]
+        for start in range(0, flat.size, max(length, 1)):
+            part = flat[start : start + length]
+            used = spare if part.size == length else [one[: part.size] for one in spare]
+            function(part, target[start : start + length], used)
         if out is None or whole:
             return result
         out[...] = result
