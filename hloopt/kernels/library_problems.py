@@ -2,12 +2,21 @@
 
 from __future__ import annotations
 
-from hloopt.interpret.linear import sum_type
-from hloopt.interpret.regions import combiner
-from hloopt.ir import Instruction
-from hloopt.types import ArrayShape, Window, WindowDim
+from typing import Any
 
-__all__ = ["blas_problem", "matmul_problem", "product_problem", "ufunc_problem"]
+from hloopt.interpret.linear import sum_type
+from hloopt.interpret.reducer import Reducer
+from hloopt.interpret.regions import combiner
+from hloopt.ir import Computation, Instruction
+from hloopt.types import Window, WindowDim
+
+__all__ = [
+    "blas_problem",
+    "matmul_problem",
+    "named_reducer",
+    "product_problem",
+    "ufunc_problem",
+]
 
 
 _BLAS = frozenset({"f32", "f64", "c64", "c128"})
@@ -39,16 +48,32 @@ def product_problem(dot: Instruction) -> str:
 
 
 def ufunc_problem(reduce: Instruction) -> str:
-    """Why no reduction of NumPy's runs on operands as they are, empty where one does."""
-    if not isinstance(reduce.shape, ArrayShape) or len(reduce.operands) != 2:
+    """Why no reduction of NumPy's gives the bits of a fold by the region, empty where one does."""
+    if len(reduce.operands) != 2:
         return "it reduces several operands at once"
-    name = combiner(reduce.attributes["to_apply"])
-    if name not in ("maximum", "minimum"):
-        return f"the region is {name or 'no single op'}, not maximum or minimum"
-    kind = reduce.array.dtype
-    if not kind.is_float or kind.numpy != kind.compute:
-        return f"{kind} is converted first"
-    return ""
+    region = reduce.attributes["to_apply"]
+    reducer = named_reducer(region)
+    if reducer is None:
+        return f"the region is {combiner(region) or 'no single op'}"
+    kind = reducer.dtypes[0]
+    if reducer.wide is not None or reducer.ufunc() is not None:
+        return ""
+    if reducer.name in ("maximum", "minimum") and kind.is_float:
+        return ""
+    return f"NumPy has no {reducer.name} of {kind} that rounds at every step"
+
+
+def named_reducer(region: Computation) -> Reducer | None:
+    """The reducer of a region that is a single op NumPy may have; it has no ``apply``."""
+    name = combiner(region)
+    if name is None or name in ("first", "second"):
+        return None
+    kind = region.parameters[0].array.dtype
+    return Reducer(name, (kind,), _not_applied, kind.is_integer or kind.is_pred)
+
+
+def _not_applied(*_: Any) -> Any:
+    raise AssertionError("a named reducer is asked for its ufunc alone")
 
 
 def matmul_problem(convolution: Instruction) -> str:

@@ -60,8 +60,9 @@ CASES = [
     (DOT, "pred", "numpy", ("dot-einsum",)),
     (DOT, "c64", "dot-blas", ("dot-einsum",)),
     (REDUCE, "f32", "reduce-ufunc", ("reduce-fold", "numpy")),
-    (REDUCE, "bf16", "numpy", ("reduce-fold",)),
-    (REDUCE, "s8", "numpy", ("reduce-fold",)),
+    (REDUCE, "bf16", "reduce-ufunc", ("reduce-fold", "numpy")),
+    (REDUCE, "s8", "reduce-ufunc", ("reduce-fold",)),
+    (REDUCE.replace("maximum", "multiply"), "f16", "numpy", ("reduce-fold",)),
     (SORT, "f32", "sort-keys", ("sort-merge", "numpy")),
     (SORT, "u8", "sort-keys", ("sort-merge",)),
     (CONVOLUTION, "f32", "convolution-matmul", ("convolution-windows", "numpy")),
@@ -132,11 +133,15 @@ def test_a_choice_is_honoured(text: str, name: str, monkeypatch: pytest.MonkeyPa
     [
         (DOT.replace("$T", "pred"), "dot-blas", "pred has no sums of products"),
         (REDUCE.replace("$T", "f32"), "dot-blas", "it is for dot"),
-        (REDUCE.replace("$T", "bf16"), "reduce-ufunc", "bf16 is converted first"),
         (
-            REDUCE.replace("$T", "f32").replace("maximum", "add"),
+            REDUCE.replace("$T", "f16").replace("maximum", "multiply"),
             "reduce-ufunc",
-            "the region is add, not maximum or minimum",
+            "NumPy has no multiply of f16 that rounds at every step",
+        ),
+        (
+            REDUCE.replace("$T", "f32").replace("maximum", "subtract"),
+            "reduce-ufunc",
+            "the region is no single op",
         ),
         (
             CONVOLUTION.replace("$T", "f32")

@@ -78,7 +78,10 @@ KERNELS = (
     _kernel(
         "reduce-fold", "reduce", "the region, element by element in order", _nothing, _ASKED, _STEPS
     ),
-    _kernel("sort-keys", "sort", "numpy.lexsort by the keys", _keys_problem, _FIRST, _FULL),
+    _kernel(
+        "sort-keys", "sort", "NumPy's sorts of keys packed with an index", _keys_problem, _FIRST,
+        _FULL,
+    ),
     _kernel("sort-merge", "sort", "a merge sort by the comparator", _nothing, _ASKED, _STEPS),
     _kernel(
         "convolution-matmul", "convolution", "one product of matrices", matmul_problem,

@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 
 from hloopt.interpret.reducer import Reducer
-from hloopt.interpret.regions import combiner
-from hloopt.ir import Computation, Instruction
+from hloopt.ir import Instruction
+from hloopt.kernels.library_problems import named_reducer
 from hloopt.runtime.numpy.arg_extremum import arg_extremum
 from hloopt.runtime.numpy.builder import Builder
 from hloopt.runtime.numpy.movement import Emitter
@@ -30,19 +30,6 @@ __all__ = ["EMITTERS", "named_reducer", "sign_zeros"]
 # f32[100000,4]: 1300 us against 150).  From 8 elements on NumPy adds in pairs, which is another order.
 _SHORT = 7
 _MANY = 2048
-
-
-def named_reducer(computation: Computation) -> Reducer | None:
-    """The reducer of a region that is a single op NumPy may have; it has no ``apply``."""
-    name = combiner(computation)
-    if name is None:
-        return None
-    kind = computation.parameters[0].array.dtype
-    return Reducer(name, (kind,), _not_applied, kind.is_integer or kind.is_pred)
-
-
-def _not_applied(*_: Any) -> Any:
-    raise AssertionError("a named reducer is asked for its ufunc alone")
 
 
 def _reduce(builder: Builder, instruction: Instruction, operands: Sequence[int]) -> Slots | None:

@@ -16,12 +16,13 @@ import numpy as np
 from hloopt.interpret.context import Array, Context
 from hloopt.interpret.duplicates import combine_at
 from hloopt.interpret.reducer import Reducer, reducer_of
+from hloopt.interpret.regions import combiner
 from hloopt.ir import Instruction
+from hloopt.kernels.library_problems import named_reducer
 from hloopt.runtime.numpy.builder import Builder
 from hloopt.runtime.numpy.index_vectors import batch_dims, batch_line, index_columns
 from hloopt.runtime.numpy.movement import Emitter
 from hloopt.runtime.numpy.plan import Dims, Function, Step
-from hloopt.runtime.numpy.reduction import named_reducer
 from hloopt.runtime.numpy.values import Slots
 from hloopt.types import ScatterDims
 
@@ -139,8 +140,9 @@ class _Region:
         count = len(instruction.operands) // 2
         self._kinds = [operand.array.dtype for operand in instruction.operands[:count]]
         own = [parameter.array.dtype for parameter in self._computation.parameters[:count]]
-        named = named_reducer(self._computation) if own == self._kinds else None
-        self.name = named.name if named is not None else None
+        alike = own == self._kinds
+        self.name = combiner(self._computation) if alike else None
+        named = named_reducer(self._computation) if alike else None
         self.ufunc = named.ufunc(step_by_step=True) if named is not None else None
         self.extremum: np.ufunc | None = None
         if self.name in ("maximum", "minimum") and self._kinds[0].name in ("f32", "f64"):

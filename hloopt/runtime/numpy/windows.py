@@ -18,12 +18,12 @@ from hloopt.interpret.context import Context
 from hloopt.interpret.reducer import reducer_of
 from hloopt.interpret.window import output_size, reduce_window, window_places
 from hloopt.ir import Instruction
-from hloopt.runtime.numpy import selecting
+from hloopt.kernels.library_problems import named_reducer
+from hloopt.runtime.numpy import select_windows
 from hloopt.runtime.numpy.builder import Builder
 from hloopt.runtime.numpy.cumulative import accumulate, running_axis
 from hloopt.runtime.numpy.movement import Emitter
 from hloopt.runtime.numpy.plan import Dims, Function
-from hloopt.runtime.numpy.reduction import named_reducer
 from hloopt.types import DType, Window, WindowDim
 
 __all__ = ["EMITTERS"]
@@ -258,5 +258,5 @@ def _slice(places: range) -> slice:
 
 EMITTERS: Mapping[str, Emitter] = {
     "reduce-window": _reduce_window,
-    "select-and-scatter": selecting.select_and_scatter,
+    "select-and-scatter": select_windows.select_and_scatter,
 }
