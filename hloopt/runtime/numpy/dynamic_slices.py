@@ -24,14 +24,12 @@ _SMALL_PART = 4
 class _Place:
     """Where a slice lies.
 
-    starts   slots of the scalars that say so, operands from ``first`` on
-    before   statements that put them within bounds, into ``{t0}``, ``{t1}`` ...
+    starts   slots of Python's integers within bounds, operands from ``first`` on
     index    of the array
     dims     of what is there: leading dimensions of one element are left out
     """
 
     starts: tuple[int, ...]
-    before: tuple[str, ...]
     index: str
     dims: Dims
     first: int
@@ -50,7 +48,7 @@ def _place(
     if leading == len(sizes) and not one:
         leading -= 1
     starts: list[int] = []
-    before, parts = [], []
+    parts = []
     for axis, (dim, size, slot) in enumerate(zip(whole, sizes, slots, strict=True)):
         most, known = dim - size, builder.line.constants.get(slot)
         if not most:
@@ -58,18 +56,24 @@ def _place(
         elif known is not None:
             start = str(min(max(int(known), 0), most))
         else:
-            start = f"{{t{axis}}}"
-            before += [
-                f"{start} = {{int}}({{{first + len(starts)}}})",
-                f"if {start} < 0: {start} = 0",
-                f"if {start} > {most}: {start} = {most}",
-            ]
-            starts.append(slot)
+            start = f"{{{first + len(starts)}}}"
+            starts.append(_within(builder, slot, most))
         if axis < leading:
             parts.append(start)
         else:
             parts.append(f"{start}:{start} + {size}" if most else ":")
-    return _Place(tuple(starts), tuple(before), ", ".join(parts), tuple(sizes[leading:]), first)
+    while parts and parts[-1] == ":":
+        parts.pop()
+    index = ", ".join(parts) or "..."
+    return _Place(tuple(starts), index, tuple(sizes[leading:]), first)
+
+
+def _within(builder: Builder, slot: int, most: int) -> int:
+    """A slot for Python's integer that is the start, moved to where a slice may begin."""
+    text = f"{{r}} = {{int}}({{0}})\nif {{r}} < 0: {{r}} = 0\nif {{r}} > {most}: {{r}} = {most}"
+    code = Code(text, frozenset({0}), scalar=True, bound={"int": int})
+    out = builder.line.slot(builder.line.kinds[slot], ())
+    return builder.line.once(None, (slot,), out, code=code)
 
 
 def _scalars(builder: Builder, slots: Sequence[int], rank: int) -> tuple[int, ...]:
@@ -87,12 +91,7 @@ def _dynamic_slice(builder: Builder, instruction: Instruction, operands: Sequenc
     array = builder.full(operands[0], whole.dims)
     slots = _scalars(builder, operands[1:], shape.rank)
     place = _place(builder, whole.dims, shape.dims, slots, 1, one=kind in SCALARS)
-    code = Code(
-        "\n".join([*place.before, f"{{r}} = {{0}}[{place.index}]"]),
-        place.scalars,
-        scalar=not place.dims,
-        bound={"int": int},
-    )
+    code = Code(f"{{r}} = {{0}}[{place.index}]", place.scalars, scalar=not place.dims)
     ins, out = (array, *place.starts), line.slot(kind, place.dims)
     if not place.dims:
         return line.once(None, ins, out, code=code)
@@ -118,8 +117,7 @@ def _dynamic_update_slice(
 
     def choose(own: frozenset[int]) -> Code:
         target = "{0}" if own else "{0}.copy()"
-        text = "\n".join([*place.before, f"{{r}} = {target}", put])
-        return Code(text, scalars, bound={"int": int})
+        return Code(f"{{r}} = {target}\n{put}", scalars)
 
     out = line.slot(builder.context.carrier(shape.dtype), shape.dims)
     ins = (array, part, *place.starts)

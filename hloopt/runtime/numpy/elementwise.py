@@ -17,6 +17,7 @@ from hloopt.ir import Instruction
 from hloopt.ops import ScalarArgs
 from hloopt.ops.elementwise import STEADY, keeps_bits
 from hloopt.runtime.numpy.builder import Builder
+from hloopt.runtime.numpy.choosing import select_code, where
 from hloopt.runtime.numpy.plan import Code, Function
 from hloopt.runtime.numpy.quick_math import QUICK
 from hloopt.runtime.numpy.scalars import scalar_code
@@ -98,6 +99,8 @@ def elementwise(builder: Builder, instruction: Instruction, operands: Sequence[i
     elif instruction.opcode == "select" and line.is_scalar(operands[0]):
         return _chosen(builder, operands, out)
     lowered = lower(instruction, builder.context, known)
+    if lowered.ufunc and all(line.is_scalar(slot) for slot in (*operands, out)):
+        return line.once(None, tuple(operands), out, code=_of_scalars(lowered, len(operands)))
     return line.once(
         lowered.function,
         tuple(operands),
@@ -106,6 +109,14 @@ def elementwise(builder: Builder, instruction: Instruction, operands: Sequence[i
         view=lowered.view,
         code=lowered.code,
     )
+
+
+def _of_scalars(lowered: _Lowered, count: int) -> Code:
+    """A function that takes what it is given for arrays."""
+    arguments = ", ".join(f"{{{at}}}" for at in range(count))
+    text = f"{{r}} = {{function}}({arguments})[()]"
+    bound = {"function": lowered.function}
+    return Code(text, frozenset(range(count)), scalar=True, bound=bound)
 
 
 def _chosen(builder: Builder, operands: Sequence[int], out: int) -> int:
@@ -175,7 +186,11 @@ def _compare(instruction: Instruction, context: Context, known: Known) -> _Lower
 
 
 def _select(instruction: Instruction, context: Context, known: Known) -> _Lowered | None:
-    return _Lowered(_where)
+    _, left, right = known
+    code = select_code(
+        context.carrier(instruction.array.dtype), instruction.array.elements, left, right
+    )
+    return _Lowered(where) if code is None else _written(code)
 
 
 def _convert(instruction: Instruction, context: Context, known: Known) -> _Lowered | None:
@@ -201,6 +216,14 @@ def _is_finite(instruction: Instruction, context: Context, known: Known) -> _Low
     return _Lowered(np.isfinite) if kind.name in _FLOATS else None
 
 
+# Equal numbers have equal bits but for the sign of zeros, which is what is wanted of both.
+_ZEROS_TOLD_APART = (
+    "{r} = {array}({extremum}({0}, {1}))\n"
+    "{t} = {equal}({0}, {1})\n"
+    "if {count}({t}): {copy}({r}.view({bits}), {both}({0}.view({bits}), {1}.view({bits})), where={t})"
+)
+
+
 def _extremum(instruction: Instruction, context: Context, known: Known) -> _Lowered | None:
     """NumPy's maximum, which leaves the sign of a zero open, where that shows in no result.
 
@@ -217,7 +240,16 @@ def _extremum(instruction: Instruction, context: Context, known: Known) -> _Lowe
         zero = np.zeros((), instruction.array.dtype.numpy)
         bound = {"add": np.add, "maximum": quick, "zero": zero}
         return _written(Code("{r} = {add}({maximum}({0}, {1}), {zero})", bound=bound))
-    return None
+    bound = {
+        "array": np.asarray,
+        "bits": np.dtype(f"u{instruction.array.dtype.numpy.itemsize}"),
+        "both": np.bitwise_and if largest else np.bitwise_or,
+        "copy": np.copyto,
+        "count": np.count_nonzero,
+        "equal": np.equal,
+        "extremum": quick,
+    }
+    return _written(Code(_ZEROS_TOLD_APART, bound=bound))
 
 
 def _decides(array: Any) -> bool:
@@ -277,10 +309,6 @@ def _written(code: Code) -> _Lowered:
 
 def _itself(array: Any) -> Any:
     return array
-
-
-# Without the search for overrides by other array types, a quarter of what it costs for a small array.
-_where: Function = getattr(np.where, "_implementation", np.where)
 
 
 _SPECIAL: Mapping[str, Callable[[Instruction, Context, Known], _Lowered | None]] = {

@@ -150,13 +150,15 @@ def _concatenate(builder: Builder, instruction: Instruction, operands: Sequence[
         return builder.full(taken[0][0], dims)
     kind = line.kinds[operands[0]]
     out = line.slot(kind, dims)
-    if len(taken) > _FEW:
+    if sum(bool(line.dims[slot]) for slot, _ in taken) > _FEW:
         full = tuple(builder.full(slot, array.dims) for slot, array in taken)
         return line.step(lambda *arrays: np.concatenate(arrays, axis=dimension), full, out)
     text, start = ["{r} = {empty}({dims}, {kind})"], 0
-    for at, (_, array) in enumerate(taken):
+    for at, (slot, array) in enumerate(taken):
         stop = start + array.dims[dimension]
-        text.append(f"{{r}}[{':, ' * dimension}{start}:{stop}] = {{{at}}}")
+        single = stop - start == 1 and not (dimension or line.dims[slot])
+        place = f"{start}" if single else f"{':, ' * dimension}{start}:{stop}"
+        text.append(f"{{r}}[{place}] = {{{at}}}")
         start = stop
     slots = tuple(slot for slot, _ in taken)
     scalars = frozenset(at for at, slot in enumerate(slots) if line.is_scalar(slot))

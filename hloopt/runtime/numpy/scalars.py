@@ -54,6 +54,12 @@ _COMPARED: Mapping[str, str] = {
     "GE": ">=",
 }
 _BOUNDED = "{t} = {1} if {1} > {0} else {0}\n{r} = {t} if {t} < {2} else {2}"
+# The first NaN, else the larger; of zeros +0, or -0 for the smaller.
+_EXTREMUM = (
+    "{r} = {0} if {0} > {1} or {0} != {0} else {1} if {1} > {0} or {1} != {1} else {0} if {0} else "
+)
+_LARGER = _EXTREMUM + "{0} + {1}"
+_SMALLER = _EXTREMUM.replace(">", "<") + "-(-{0} - {1})"
 # Rounded down by Python, towards zero by HLO; the divisor is positive.
 _REMAINDER = "{r} = {0} % {1}\nif {0} < 0 and {r}: {r} = {r} - {1}"
 _QUOTIENT = "{r} = {0} // {1}\nif {0} < 0 and {r} * {1} != {0}: {r} = {r} + {one}"
@@ -73,6 +79,12 @@ def scalar_code(instruction: Instruction, known: Known) -> Code | None:
         return _scalars(f"{{r}} = {text}", kinds, bound)
     special = _SPECIAL.get(instruction.opcode)
     return special(instruction, kinds, known) if special is not None else None
+
+
+def _extremum(instruction: Instruction, kinds: Sequence[DType], known: Known) -> Code | None:
+    if instruction.array.dtype.name not in _FLOATS:
+        return None
+    return _scalars(_LARGER if instruction.opcode == "maximum" else _SMALLER, kinds)
 
 
 def _scalars(text: str, kinds: Sequence[DType], bound: Mapping[str, Any] | None = None) -> Code:
@@ -147,6 +159,8 @@ _SPECIAL: Mapping[str, Callable[[Instruction, Sequence[DType], Known], Code | No
     "compare": _compare,
     "convert": _convert,
     "divide": _divided,
+    "maximum": _extremum,
+    "minimum": _extremum,
     "remainder": _divided,
     "select": _select,
     "shift-left": _shifted,
