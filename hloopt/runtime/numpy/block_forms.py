@@ -10,10 +10,11 @@ import numpy as np
 
 from hloopt.interpret.context import Context
 from hloopt.ir import Instruction
+from hloopt.kernels.library_problems import named_reducer
 from hloopt.ops import OPS, ScalarArgs
 from hloopt.runtime.numpy.elementwise import lower
 from hloopt.runtime.numpy.plan import Function
-from hloopt.runtime.numpy.reduction import named_reducer, sign_zeros
+from hloopt.runtime.numpy.reduction import sign_zeros
 from hloopt.runtime.numpy.source import code_function
 from hloopt.types import DType
 

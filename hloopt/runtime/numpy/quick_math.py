@@ -31,9 +31,9 @@ Array = np.ndarray[Any, Any]
 
 _SINGLE = np.dtype(np.float32)
 
-# Elements of one pass of a function of several steps: its temporaries (64 kB each) stay in the second-level
-# cache; of 4096 to 65536, measured with erf, half this is 5% slower and twice this is 3% slower.
-_PASS = 16384
+# Elements of one pass of a function of several steps, whose temporaries stay in the cache.  Measured with erf on
+# Zen 5, in ns an element: 9.3 of 4096, 3.8 of 8192, 2.8 of 16384, 2.3 of 32768, 2.2 of 65536 and of 131072.
+_PASS = 1 << 16
 
 # erf(x) = tanh(x * (1.125 + D(x^2) / Q(x^2))): D and Q are least squares fitted (reweighted towards the least
 # maximum) to artanh(erf(x)) / x on [0, 4], 6e-9 off; 1.125 is exact, so that small x are rounded twice only.
