@@ -10,9 +10,14 @@ __all__ = ["Uses"]
 
 
 class Uses:
-    """Collects names of the library while a program is written; ``source`` is what goes before it."""
+    """Collects names of the library while a program is written; ``source`` is what goes before it.
 
-    def __init__(self) -> None:
+    ``native`` says that the program is for the host's compiler: structs are then read and written member by
+    member, which it makes vectors of.
+    """
+
+    def __init__(self, *, native: bool = False) -> None:
+        self.native = native
         self._names: set[str] = set()
 
     def call(self, name: str, *args: str) -> str:
@@ -40,7 +45,8 @@ class Uses:
         text = storage_type(dtype)
         if text == dtype.name and is_struct(dtype):
             self.add(text)
-        return text
+        # A bool in memory is a mask to compilers, of which they make no vectors.
+        return "unsigned char" if self.native and dtype.is_pred else text
 
     def update(self, other: Uses) -> None:
         """Use what another program uses as well."""

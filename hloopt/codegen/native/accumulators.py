@@ -41,7 +41,7 @@ def _declare(f: FunctionWriter, hero: Instruction, width: int, hint: str) -> Acc
     names = []
     for kind in reducer.accumulators:
         names.append(f.scope.names.fresh(hint))
-        f.elements.scope.line(f"alignas(64) {f.uses.type(kind)} {names[-1]}[{width}];")
+        f.elements.scope.line(f"alignas(64) {f.uses.storage(kind)} {names[-1]}[{width}];")
     return Accumulators(hero, reducer, tuple(names), width, identity(reducer))
 
 

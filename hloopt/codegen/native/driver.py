@@ -11,7 +11,6 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
 from hloopt.codegen.device import Uses
-from hloopt.codegen.types import storage_type
 from hloopt.kernels.plan import (
     Buffer,
     ConditionalStep,
@@ -149,7 +148,7 @@ class _Driver:
         for argument in launch.arguments:
             buffer = self.place(step, argument.place)
             const = "const " if argument.role == "in" else ""
-            kind = storage_type(buffer.shape.dtype)
+            kind = self.uses.storage(buffer.shape.dtype)
             arguments.append(f"({const}{kind}*)({self.at(buffer)})")
         arguments += map(str, launch.scalars)
         name, tasks = function_name(step, launch), launch.grid[0]

@@ -126,7 +126,7 @@ def _trial(
     """What would be written for a position, and the places of memory that would be read."""
     scope = Scope(Names())
     loads = Loads(f.loads.index_type)
-    elements = Elements(f.region, f.elements.pointers, Uses(), scope, loads)
+    elements = Elements(f.region, f.elements.pointers, Uses(native=True), scope, loads)
     for number in numbers:
         value_at(f, elements, number, position)
     return "\n".join(scope.text()), sorted(loads.now, key=str)

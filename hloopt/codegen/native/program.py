@@ -20,7 +20,7 @@ def render(plan: Plan) -> str:
 
     Raises ``UnsupportedError`` for an instruction inside a kernel that no kernel can compute.
     """
-    uses = Uses()
+    uses = Uses(native=True)
     functions: list[str] = []
     for step in kernel_steps(plan.steps):
         functions += [*_step(step, uses), ""]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from hloopt.codegen.device import Uses
-from hloopt.codegen.types import elements_per_byte, is_packed
+from hloopt.codegen.types import elements_per_byte, is_packed, is_struct
 from hloopt.types import DType
 
 __all__ = ["load", "pack", "store", "unpack"]
@@ -18,7 +18,11 @@ def load(pointer: str, index: str, dtype: DType, uses: Uses) -> str:
     """
     uses.type(dtype)
     if not is_packed(dtype):
-        return f"{pointer}[{index}]"
+        place = f"{pointer}[{index}]"
+        if not (uses.native and is_struct(dtype)):
+            return place
+        members = (f"{place}.{member}" for member in _members(dtype))
+        return f"{uses.type(dtype)}{{{', '.join(members)}}}"
     per_byte = elements_per_byte(dtype)
     return unpack(f"{pointer}[({index}) / {per_byte}]", f"(unsigned)({index})", dtype, uses)
 
@@ -41,7 +45,14 @@ def store(pointer: str, index: str, value: str, dtype: DType, uses: Uses) -> str
     if is_packed(dtype):
         raise ValueError(f"an element of {dtype.name} shares its byte; write packed bytes whole")
     uses.type(dtype)
-    return f"{pointer}[{index}] = {value};"
+    place = f"{pointer}[{index}]"
+    if not (uses.native and is_struct(dtype)):
+        return f"{place} = {value};"
+    return " ".join(f"{place}.{member} = ({value}).{member};" for member in _members(dtype))
+
+
+def _members(dtype: DType) -> tuple[str, ...]:
+    return ("re", "im") if dtype.is_complex else ("bits",)
 
 
 def pack(values: Sequence[str], dtype: DType, uses: Uses) -> str:

@@ -138,7 +138,7 @@ class _Sweep:
                 reducer = Reducer.of(hero)
                 sums = [f.scope.names.fresh("sums") for _ in names]
                 for name, kind in zip(sums, reducer.accumulators, strict=True):
-                    e.scope.line(f"alignas(64) {f.uses.type(kind)} {name}[{layout.keep}];")
+                    e.scope.line(f"alignas(64) {f.uses.storage(kind)} {name}[{layout.keep}];")
                 every.append(Accumulators(hero, reducer, tuple(sums), layout.keep, ""))
             with lanes_of(f, layout.keep) as lane:
                 at = self.kept(unit) + lane
@@ -206,7 +206,7 @@ class _Row:
             if instruction in self.f.region.inputs:
                 continue
             name = self.f.scope.names.fresh(f"{instruction.name}_kept")
-            kind = self.f.uses.type(instruction.array.dtype)
+            kind = self.f.uses.storage(instruction.array.dtype)
             self.f.elements.scope.line(f"alignas(64) {kind} {name}[{self.phases.minor}];")
             self.arrays[instruction] = name
         return [instruction for instruction in found if instruction in self.arrays]
