@@ -127,12 +127,16 @@ def choices_of(report: PipelineReport) -> list[Choice]:
 
 @dataclass
 class Selecting:
-    """What the options ask for; ``asked`` says whether there were any.  ``entries`` are for the lock file."""
+    """What the options ask for; ``asked`` says whether there were any.  ``entries`` are for the lock file.
+
+    ``has_files`` says that kernels were read from files.
+    """
 
     instance: KernelSelection
     options: dict[str, Any]
     write_lock: str | None
     entries: list[LockEntry]
+    has_files: bool = False
 
     @property
     def asked(self) -> bool:
@@ -253,7 +257,9 @@ def selecting(*, predicted: bool = False, **fixed: Any) -> Selecting:
     if given.get("kernel_rule"):
         options["rule"] = load_rule(given["kernel_rule"])
     instance = KernelSelection(**{**options, **fixed})
-    if not predicted or options.keys() - {"target"} or given.get("write_lock"):
+    asked = not predicted or options.keys() - {"target"} or given.get("write_lock")
+    if instance.device == "gpu" and asked:
         find_gpu(instance.target)
     find_selector(instance.selector)
-    return Selecting(instance, options, given.get("write_lock"), [])
+    files = bool(given.get("kernel_file"))
+    return Selecting(instance, options, given.get("write_lock"), [], files)

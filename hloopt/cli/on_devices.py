@@ -1,4 +1,4 @@
-"""What ``hloopt run`` asks of gpu and emulator: kernels, a plan to replay, how closely accesses are watched."""
+"""What ``hloopt run`` asks of devices: kernels, a plan to replay, how closely accesses are watched."""
 
 from __future__ import annotations
 
@@ -41,10 +41,24 @@ class OnDevices:
                 "options of kernels, --target, --allow-host, --unchecked and --plan are for --device gpu "
                 "and emulator"
             )
+        if device == "native":
+            self._check_native()
         if self.plan is not None and self.selecting.asked:
             raise UsageError(
                 "--plan says which kernels run: options that choose others do not go with it"
             )
+
+    def _check_native(self) -> None:
+        given = {
+            "--target": "target" in self.selecting.options,
+            "--kernel-file": self.selecting.has_files,
+            "--allow-host": self.allow_host,
+            "--unchecked": self.unchecked,
+            "--plan": self.plan is not None,
+        }
+        asked = [option for option, is_given in given.items() if is_given]
+        if asked:
+            raise UsageError(f"{asked[0]} is for --device gpu and emulator, not for native")
 
     def replay(self, module: Module) -> Replay | None:
         """The plan for a module, if one is given.  Raises ``UsageError`` for one that takes or gives others."""
@@ -64,6 +78,8 @@ class OnDevices:
         from hloopt.kernels.selection import KernelSelection
         from hloopt.runtime import compile_module
 
+        if device == "native":
+            return compile_module(module, device)
         selection = KernelSelection(target=self.selecting.instance.target)
         return compile_module(module, device, options=self._options(selection, None))
 
@@ -72,6 +88,12 @@ class OnDevices:
         from hloopt.runtime import compile_module
         from hloopt.runtime.device_compile import CompiledProgram
 
+        if device == "native":
+            from hloopt.runtime.native.compile import compile_native
+
+            native = compile_native(module, selection=self.selecting.instance)
+            self.selecting.lock(native.prepared.module, choices_of(native.prepared.report))
+            return native
         options = self._options(self.selecting.instance, replay)
         program = compile_module(module, device, options=options)
         assert isinstance(program, CompiledProgram)

@@ -214,4 +214,4 @@ def test_a_shell_completes_devices() -> None:
     complete = ShellComplete(cli, {}, "hloopt", "_HLOOPT_COMPLETE")
     found = complete.get_completions(["run", "--device"], "e")
     assert [item.value for item in found] == ["emulator"]
-    assert len(complete.get_completions(["run", "--device"], "")) == 3
+    assert len(complete.get_completions(["run", "--device"], "")) == 4

@@ -71,23 +71,28 @@ class Candidate:
 
 def candidates(site: Site, kernels: Sequence[Kernel]) -> tuple[Candidate, ...]:
     """All kernels at a site, in order of preference."""
-    refused = _refused(site)
-    return tuple(
-        Candidate(
-            kernel,
-            site,
-            refused if refused is not None and kernel.device == "gpu" else kernel.fits(site),
-        )
-        for kernel in kernels
-    )
+    shapeless = _shapeless(site)
+    waiting = _waiting(site)
+    refused = {"gpu": shapeless if waiting is None else waiting, "native": shapeless}
+
+    def verdict(kernel: Kernel) -> Verdict:
+        found = refused.get(kernel.device)
+        return kernel.fits(site) if found is None else found
+
+    return tuple(Candidate(kernel, site, verdict(kernel)) for kernel in kernels)
 
 
-def _refused(site: Site) -> Verdict | None:
-    """What no kernel of a device does: arrays of unknown sizes, types without a form in its memory, waiting."""
-    region = site.region
-    for inner in region.body:
+def _waiting(site: Site) -> Verdict | None:
+    """What no kernel of a GPU does: wait for the host."""
+    for inner in site.region.body:
         if inner.op.family == "host":
             return NO(f"{inner.opcode} waits for the host, which no kernel does")
+    return None
+
+
+def _shapeless(site: Site) -> Verdict | None:
+    """What no kernel of a device does: arrays of unknown sizes, types without a form in its memory."""
+    region = site.region
     shapes = [*region.operands, *(result.shape for result in region.results)]
     shapes += [inner.shape for inner in region.body if isinstance(inner.shape, ArrayShape)]
     for shape in shapes:

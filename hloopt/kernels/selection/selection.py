@@ -20,6 +20,7 @@ from hloopt.kernels.selection.wish import parse_wish, tile_text
 from hloopt.kernels.written import read_choice, refusal, write_choice
 from hloopt.rewrite.pass_ import Pass, PassLog
 from hloopt.targets import find_gpu
+from hloopt.targets.host import HOST
 
 __all__ = ["KernelSelection"]
 
@@ -72,7 +73,7 @@ ENTRY main {
         chooser = self.chooser(module)
         found: list[tuple[Instruction, Choice]] = []
         with build.no_collection():
-            joined = joined_in_place(module).concatenates if self.device == "gpu" else frozenset()
+            joined = frozenset() if self.device == "cpu" else joined_in_place(module).concatenates
             for _, instruction in selectable(module):
                 if instruction not in joined:
                     found.append((instruction, chooser.choose(instruction)))
@@ -98,7 +99,7 @@ ENTRY main {
             )
         return Chooser(
             module,
-            find_gpu(self.target),
+            HOST if self.device == "native" else find_gpu(self.target),
             self.limits(),
             kernels(self.device),
             tuple(map(parse_wish, self.kernel)),

@@ -85,16 +85,19 @@ class NativeProgram(Program):
     """A module, made ready and planned, in the form of a shared object.
 
     ``threads`` is how many threads share large loops, ``thread_count`` unless given; results do not depend
-    on it.  Raises what ``build_library`` raises, ``UsageError`` for several participants.
+    on it.  ``source`` is what ``render`` makes of the plan, if somebody has it.  Raises what ``build_library``
+    raises, ``UsageError`` for several participants.
     """
 
-    def __init__(self, module: Module, plan: Plan, *, threads: int | None = None) -> None:
+    def __init__(
+        self, module: Module, plan: Plan, *, threads: int | None = None, source: str = ""
+    ) -> None:
         for name in ("replica_count", "num_partitions"):
             count = module.attributes.get(name, 1)
             if count != 1:
                 raise UsageError(f"{name}={count}: a device runs one participant; see --device cpu")
         self.plan = plan
-        self.source = render(plan)
+        self.source = source or render(plan)
         self.kernels = sum(
             isinstance(step, KernelStep | HostStep) for step in walk_steps(plan.steps)
         )

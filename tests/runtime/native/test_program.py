@@ -1,0 +1,373 @@
+"""What a native program does around its loops: inputs, results, calls, errors, signals, progress, threads."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+import hloopt
+from hloopt.errors import DeviceError, EvaluationError, UsageError
+from hloopt.kernels.plan import KernelStep, walk_steps
+from hloopt.runtime.native import program as native
+from hloopt.runtime.native import toolchain
+from hloopt.runtime.native.calls import Call, call_of
+from hloopt.runtime.native.compile import CompiledNative, compile_native
+from hloopt.runtime.native.memory import Placed
+from hloopt.runtime.threads import thread_count
+
+ADD = """HloModule m, entry_computation_layout={(f32[3,4]{1,0}, f32[3,4]{0,1})->(f32[3,4]{0,1}, s4[3], f32[3,4]{1,0})}
+ENTRY e {
+  x = f32[3,4]{1,0} parameter(0)
+  y = f32[3,4]{0,1} parameter(1)
+  s = f32[3,4]{0,1} add(x, y)
+  n = s4[3]{0} constant({1, -8, 7})
+  ROOT r = (f32[3,4]{0,1}, s4[3]{0}, f32[3,4]{1,0}) tuple(s, n, x)
+}
+"""
+
+DONATED = """HloModule m, input_output_alias={ {0}: (0, {}, must-alias) }
+ENTRY e {
+  x = f32[5] parameter(0)
+  y = f32[5] parameter(1)
+  s = f32[5] add(x, y)
+  ROOT r = (f32[5], f32[5]) tuple(s, y)
+}
+"""
+
+SLOW = """HloModule m
+body {
+  s = (s32[], u32[4]) parameter(0)
+  i = s32[] get-tuple-element(s), index=0
+  x = u32[4] get-tuple-element(s), index=1
+  one = s32[] constant(1)
+  n = s32[] add(i, one)
+  y = u32[4] custom-call(x), custom_call_target="hloopt_test_slow"
+  ROOT r = (s32[], u32[4]) tuple(n, y)
+}
+cond {
+  s = (s32[], u32[4]) parameter(0)
+  i = s32[] get-tuple-element(s), index=0
+  n = s32[] constant(2000000000)
+  ROOT r = pred[] compare(i, n), direction=LT
+}
+ENTRY e {
+  z = s32[] constant(0)
+  x = u32[4] parameter(0)
+  t = (s32[], u32[4]) tuple(z, x)
+  w = (s32[], u32[4]) while(t), condition=cond, body=body
+  ROOT r = u32[4] get-tuple-element(w), index=1
+}
+"""
+QUICK = SLOW.replace(
+    'custom-call(x), custom_call_target="hloopt_test_slow"',
+    "sort(x), dimensions={0}, to_apply=less",
+).replace(
+    "body {",
+    "less { a = u32[] parameter(0)  b = u32[] parameter(1)  ROOT r = pred[] compare(a, b), direction=LT }\nbody {",
+    1,
+)
+
+
+def _program(text: str, **options: int) -> CompiledNative:
+    module = hloopt.parse(text)
+    hloopt.verify(module)
+    return compile_native(module, **options)
+
+
+@pytest.fixture(scope="module")
+def add() -> CompiledNative:
+    return _program(ADD)
+
+
+def test_layouts_and_packed_types(add: CompiledNative) -> None:
+    """Inputs of any strides are logical arrays; results are row-major ones, whatever the entry's layouts."""
+    x = np.arange(24, dtype=np.float32).reshape(3, 8)[:, ::2]
+    y = np.asfortranarray(np.ones((3, 4), np.float32))
+    total, narrow, same = add.run([x, y])
+    assert total.flags.c_contiguous
+    assert (total == x + 1).all()
+    assert narrow.dtype == np.dtype(ml_dtypes.int4)
+    assert narrow.tolist() == [1, -8, 7]
+    assert (same == x).all()
+
+
+def test_results_are_nobody_elses(add: CompiledNative) -> None:
+    """Results share memory with no input, no constant and no later result."""
+    x, y = np.zeros((3, 4), np.float32), np.ones((3, 4), np.float32)
+    first, second = add.run([x, y]), add.run([x, y])
+    for result in first:
+        assert not np.shares_memory(result, x)
+        assert not np.shares_memory(result, y)
+        result[...] = 0
+    assert [array.tolist() for array in second] == [array.tolist() for array in add.run([x, y])]
+    assert (second[0] == 1).all()
+
+
+def test_inputs_are_read_where_they_lie(add: CompiledNative) -> None:
+    """A row-major input is not copied; one in another order is."""
+    x, y = np.zeros((3, 4), np.float32), np.ones((3, 4), np.float32)
+    placed = add._memory.place([x, y])
+    assert any(array is x for array in placed)
+    assert not any(array is y for array in placed)
+
+
+def test_donated() -> None:
+    """What a step writes into is a copy of what the caller gave, and is handed out without another one."""
+    program = _program(DONATED)
+    x, y = np.full(5, 3, np.float32), np.arange(5, dtype=np.float32)
+    total, same = program.run([x, y])
+    assert x.tolist() == [3] * 5
+    assert total.tolist() == [3, 4, 5, 6, 7]
+    assert not np.shares_memory(same, y)
+    placed = program._memory.place([x, y])
+    results = program._memory.results(placed)
+    assert any(results[0] is array for array in placed)
+
+
+def test_wrong_inputs(add: CompiledNative) -> None:
+    """Numbers, dimensions and types that do not fit are errors, as of every program."""
+    x = np.zeros((3, 4), np.float32)
+    with pytest.raises(EvaluationError, match="has 2 parameter arrays, but 1 input was given"):
+        add.run([x])
+    with pytest.raises(
+        EvaluationError, match=r"has dimensions \[3, 4\], but the input has \[4, 3\]"
+    ):
+        add.run([x, x.T])
+    with pytest.raises(EvaluationError, match=r"parameter 1 .* is f32, but the input is float64"):
+        add.run([x, x.astype(np.float64)])
+    with pytest.raises(EvaluationError, match="a device runs one participant"):
+        add.run_participants([[x, x], [x, x]])
+
+
+def test_a_call_that_fails(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An exception of a call comes out as it is, with its traceback; the program works again afterwards."""
+    text = """HloModule m
+ENTRY e {
+  x = f32[4,4] parameter(0)
+  y = f32[4,4] add(x, x)
+  ROOT c = f32[4,4] cholesky(y), lower=true
+}
+"""
+    fails = [True]
+
+    def made(*given: Any) -> Call:
+        call = call_of(*given)
+
+        def failing(placed: Placed) -> None:
+            if fails[0]:
+                raise ZeroDivisionError("on purpose")
+            call(placed)
+
+        return failing
+
+    monkeypatch.setattr(native, "call_of", made)
+    program = _program(text)
+    x = np.eye(4, dtype=np.float32)
+    with pytest.raises(ZeroDivisionError, match="on purpose") as caught:
+        program.run([x])
+    assert caught.traceback[-1].name == "failing"
+    fails[0] = False
+    assert np.allclose(program.run([x])[0], np.eye(4) * np.sqrt(2))
+
+
+def test_stuck_loop() -> None:
+    """A loop whose state does not change stops with its name."""
+    text = """HloModule m
+body { s = (s32[], f32[3]) parameter(0)  ROOT r = (s32[], f32[3]) copy(s) }
+cond {
+  s = (s32[], f32[3]) parameter(0)
+  i = s32[] get-tuple-element(s), index=0
+  n = s32[] constant(5)
+  ROOT r = pred[] compare(i, n), direction=LT
+}
+ENTRY e {
+  x = (s32[], f32[3]) parameter(0)
+  ROOT w = (s32[], f32[3]) while(x), condition=cond, body=body
+}
+"""
+    program = _program(text)
+    with pytest.raises(EvaluationError, match="w"):
+        program.run([np.array(3, np.int32), np.ones(3, np.float32)])
+    assert program.run([np.array(7, np.int32), np.ones(3, np.float32)])[0] == 7
+
+
+_INTERRUPTED = f"""
+import os, signal, threading, time
+import numpy as np
+import hloopt
+from hloopt.runtime.native.compile import compile_native
+
+program = compile_native(hloopt.parse({QUICK!r}))
+threading.Timer(0.5, lambda: os.kill(os.getpid(), signal.SIGINT)).start()
+start = time.monotonic()
+try:
+    program.run([np.zeros(4, np.uint32)])
+except KeyboardInterrupt:
+    print("stopped", time.monotonic() - start < 60, program.progress.total == len(program.plan.steps))
+"""
+
+
+def test_interrupt() -> None:
+    """Ctrl-C ends a long loop, as an exception like any other."""
+    answer = subprocess.run(
+        [sys.executable, "-c", _INTERRUPTED],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert answer.stdout.split() == ["stopped", "True", "True"], answer.stderr
+    assert "ignored" not in answer.stderr
+
+
+def test_progress_is_told_while_it_runs() -> None:
+    """Another thread sees how many steps there are, and Python goes on beside a program."""
+    program = _program(QUICK)
+    assert program.progress.total == 0
+    seen: list[int] = []
+
+    def stop(*_: object) -> None:
+        seen.append(program.progress.total)
+        raise TimeoutError
+
+    before = signal.signal(signal.SIGALRM, stop)
+    try:
+        signal.setitimer(signal.ITIMER_REAL, 0.3)
+        with pytest.raises(TimeoutError):
+            program.run([np.zeros(4, np.uint32)])
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+    assert seen == [len(program.plan.steps)]
+
+
+LARGE = """HloModule m
+ENTRY e {
+  x = f32[400000] parameter(0)
+  y = f32[400000] sine(x)
+  ROOT z = f32[400000] multiply(y, x)
+}
+"""
+
+
+@pytest.fixture(scope="module")
+def large() -> tuple[CompiledNative, ...]:
+    """The same program with one thread, two and seven."""
+    return tuple(_program(LARGE, threads=count) for count in (1, 2, 7))
+
+
+def test_threads_do_not_matter(large: tuple[CompiledNative, ...]) -> None:
+    """The same bits with one thread, two and seven; programs of different counts share one pool."""
+    x = np.linspace(-9, 9, 400000, dtype=np.float32)
+    wanted = large[0].run([x])[0]
+    for program in (*large, *reversed(large)):
+        assert (program.run([x])[0] == wanted).all()
+
+
+def test_programs_side_by_side(large: tuple[CompiledNative, ...]) -> None:
+    """Programs run by several threads of Python at once do not disturb each other."""
+    inputs = [np.full(400000, at, np.float32) for at in range(6)]
+    wanted = [large[0].run([x])[0] for x in inputs]
+    wrong: list[int] = []
+
+    def work(number: int) -> None:
+        runs = (large[number % 3].run([inputs[number]])[0] for _ in range(5))
+        wrong.extend(number for result in runs if (result != wanted[number]).any())
+
+    threads = [threading.Thread(target=work, args=(number,)) for number in range(6)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not wrong
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
+def test_fork(large: tuple[CompiledNative, ...]) -> None:
+    """A child of a process whose pool has run has threads of its own."""
+    x = np.linspace(-9, 9, 400000, dtype=np.float32)
+    wanted = large[1].run([x])[0]
+    child = os.fork()
+    if not child:
+        os._exit(0 if (large[1].run([x])[0] == wanted).all() else 3)
+    for _ in range(600):
+        ended, status = os.waitpid(child, os.WNOHANG)
+        if ended:
+            break
+        time.sleep(0.1)
+    else:
+        os.kill(child, signal.SIGKILL)
+        os.waitpid(child, 0)
+        pytest.fail("the child does not end")
+    assert os.waitstatus_to_exitcode(status) == 0
+
+
+def test_thread_count(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is given counts, then the environment, then the cores."""
+    monkeypatch.setenv("HLOOPT_THREADS", "3")
+    assert thread_count() == 3
+    assert thread_count(2) == 2
+    for wrong in ("0", "-1", "many", "²"):
+        monkeypatch.setenv("HLOOPT_THREADS", wrong)
+        with pytest.raises(UsageError, match="HLOOPT_THREADS"):
+            thread_count()
+    monkeypatch.setenv("HLOOPT_THREADS", "")
+    assert thread_count() >= 1
+    with pytest.raises(UsageError, match="at least 1"):
+        thread_count(0)
+
+
+def test_what_is_called_back() -> None:
+    """A sort goes to the NumPy executor, what surrounds it does not."""
+    program = _program(QUICK)
+    found = [
+        (step.instruction.opcode, step.spec.kernel)
+        for step in walk_steps(program.plan.steps)
+        if isinstance(step, KernelStep)
+    ]
+    assert ("sort", "native-call") in found
+    assert {kernel for opcode, kernel in found if opcode != "sort"} == {"native-loop"}
+
+
+def test_no_compiler(monkeypatch: pytest.MonkeyPatch, tmp_path: os.PathLike[str]) -> None:
+    """Without a compiler the error names the device and what to install, before anything is planned."""
+    monkeypatch.delenv("CXX", raising=False)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(
+        DeviceError, match="the device 'native' needs a C\\+\\+ compiler, and neither"
+    ):
+        hloopt.compile(hloopt.parse(LARGE), device="native")
+
+
+def test_compiled_once(monkeypatch: pytest.MonkeyPatch, tmp_path: os.PathLike[str]) -> None:
+    """A program is compiled once, kept by content, and compiled again for another compiler."""
+    monkeypatch.setenv("HLOOPT_CACHE_DIR", str(tmp_path))
+    calls: list[list[str]] = []
+    compile_ = toolchain.emulator.compile_with
+
+    def counted(compiler: toolchain.emulator.Compiler, arguments: list[str]) -> None:
+        calls.append(arguments)
+        compile_(compiler, arguments)
+
+    monkeypatch.setattr(toolchain.emulator, "compile_with", counted)
+    text = 'extern "C" int hloopt_run(char* const*, void*) { return 0; }\n'
+    first = toolchain.build_library(text)
+    assert toolchain.build_library(text) == first
+    assert len(calls) == 1
+    toolchain.build_library(text + "// other\n")
+    assert len(calls) == 2
+    command = " ".join(toolchain.emulator.find_compiler().command)
+    monkeypatch.setenv("CXX", f"{command} -DOTHER")
+    toolchain.build_library(text)
+    assert len(calls) == 3
+    with pytest.raises(DeviceError, match="refuses the generated code"):
+        toolchain.build_library("int f() { return nothing; }\n")
