@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import random
 import threading
 from typing import Any
@@ -14,9 +13,8 @@ from hypothesis import strategies as st
 
 import hloopt
 from hloopt.runtime.inputs import generate
-from hloopt.runtime.numpy import block_plan, blocks, program
-from hloopt.runtime.numpy.block_regions import Limits
-from hloopt.runtime.numpy.blocks import by_blocks
+from hloopt.runtime.numpy import block_limits, block_plan, blocks
+from hloopt.runtime.numpy.block_limits import Limits
 from hloopt.runtime.numpy.program import NumpyProgram
 
 Array = np.ndarray[Any, Any]
@@ -28,8 +26,7 @@ def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(block_plan, "_FEWEST", 6)
     monkeypatch.setattr(block_plan, "_MOST", 11)
     monkeypatch.setattr(blocks, "_SHARED", 0)
-    limits = Limits(least=12, row=30)
-    monkeypatch.setattr(program, "by_blocks", functools.partial(by_blocks, limits=limits))
+    monkeypatch.setattr(block_limits, "DEFAULT", Limits(least=12, row=30))
 
 
 def parse(body: str, *regions: str) -> hloopt.ir.Module:

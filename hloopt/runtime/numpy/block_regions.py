@@ -19,25 +19,12 @@ from typing import TypeAlias
 
 from hloopt.interpret.context import Context
 from hloopt.runtime.numpy.block_forms import Fold, Map, fold_of, map_of
+from hloopt.runtime.numpy.block_limits import Limits
 from hloopt.runtime.numpy.plan import Dims, Line, Step
 
-__all__ = ["Axes", "Limits", "Member", "Region", "find_regions"]
+__all__ = ["Axes", "Member", "Region", "find_regions"]
 
 Axes: TypeAlias = "tuple[int | None, ...]"
-
-
-@dataclass(frozen=True, slots=True)
-class Limits:
-    """What is worth while.
-
-    least    elements of a space: below it calls of NumPy cost as much as what they compute
-    row      elements of the folded dimensions that may be in one block
-    members  of one region: it is compiled, and each has a part of the scratch memory
-    """
-
-    least: int = 1 << 16
-    row: int = 1 << 18
-    members: int = 256
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -16,8 +16,9 @@ import numpy as np
 
 from hloopt.interpret.context import Context
 from hloopt.runtime.numpy.block_forms import Map
+from hloopt.runtime.numpy.block_limits import Limits
 from hloopt.runtime.numpy.block_plan import BlockPlan, Folded, plan_region
-from hloopt.runtime.numpy.block_regions import Limits, Region, find_regions
+from hloopt.runtime.numpy.block_regions import Region, find_regions
 from hloopt.runtime.numpy.plan import Dims, Function, Line, Step
 from hloopt.runtime.numpy.threads import Tasks, in_parallel
 
@@ -29,11 +30,9 @@ Array = np.ndarray[Any, Any]
 _SHARED = 1 << 19
 
 
-def by_blocks(line: Line, context: Context, threads: int, limits: Limits | None = None) -> int:
+def by_blocks(line: Line, context: Context, threads: int, limits: Limits) -> int:
     """Have regions of a line evaluated by blocks; how many there are."""
-    regions = [
-        region for region in find_regions(line, context, limits or Limits()) if _pays(region)
-    ]
+    regions = [region for region in find_regions(line, context, limits) if _pays(region)]
     if not regions:
         return 0
     line.steps = _Order(line, regions).steps(threads)

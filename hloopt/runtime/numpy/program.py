@@ -22,7 +22,7 @@ from hloopt.interpret.values import flatten_results, parameter_values
 from hloopt.ir import Computation, Instruction, Module
 from hloopt.ir.walk import called_computations, execution_order, has_side_effect
 from hloopt.runtime.kernels import is_kernel, module_kernels
-from hloopt.runtime.numpy.blocks import by_blocks
+from hloopt.runtime.numpy import block_limits
 from hloopt.runtime.numpy.builder import Builder
 from hloopt.runtime.numpy.elementwise import elementwise
 from hloopt.runtime.numpy.emitters import EMITTERS
@@ -199,7 +199,11 @@ class _Compiler(Interpreter):
 
     def _cut(self, line: Line) -> Line:
         """Have large elementwise work of a line done by blocks."""
-        self.regions += by_blocks(line, self, self.threads)
+        limits = block_limits.DEFAULT
+        if limits.any_large(line.dims):
+            from hloopt.runtime.numpy.blocks import by_blocks
+
+            self.regions += by_blocks(line, self, self.threads, limits)
         return line
 
     def _inline(

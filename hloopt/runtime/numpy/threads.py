@@ -8,13 +8,15 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor, wait
 from threading import Lock
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
 from hloopt.errors import UsageError
+
+if TYPE_CHECKING:
+    from concurrent.futures import Future, ThreadPoolExecutor
 
 __all__ = ["VARIABLE", "Tasks", "in_parallel", "thread_count"]
 
@@ -71,6 +73,8 @@ class _Pool:
 
     def submit(self, work: Callable[[], None], count: int) -> list[Future[None]]:
         """Have ``count`` threads do the same work."""
+        from concurrent.futures import ThreadPoolExecutor
+
         with self._lock:
             if self._executor is None or self._size < count:
                 if self._executor is not None:
@@ -127,6 +131,8 @@ def in_parallel(count: int, work: Work, threads: int) -> None:
 
 def _finish(futures: list[Future[None]]) -> None:
     """Wait for those that have begun; those that have not find nothing left to do."""
+    from concurrent.futures import wait
+
     waiting = [future for future in futures if not future.cancel()]
     try:
         wait(waiting)

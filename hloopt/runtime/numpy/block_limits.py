@@ -1,0 +1,30 @@
+"""What work by blocks is worth while; of no weight, so that modules without large arrays load nothing else."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from math import prod
+
+__all__ = ["DEFAULT", "Limits"]
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What is worth while.
+
+    least    elements of a space: below it calls of NumPy cost as much as what they compute
+    row      elements of the folded dimensions that may be in one block
+    members  of one region: it is compiled, and each has a part of the scratch memory
+    """
+
+    least: int = 1 << 16
+    row: int = 1 << 18
+    members: int = 256
+
+    def any_large(self, dims: Iterable[tuple[int, ...]]) -> bool:
+        """Whether one of these arrays may be the space of a region."""
+        return any(prod(sizes) >= self.least for sizes in dims)
+
+
+DEFAULT = Limits()
