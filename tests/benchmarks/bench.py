@@ -33,6 +33,7 @@ import hloopt  # noqa: E402
 from executing import EXECUTING, executing, native  # noqa: E402
 from large_models import MODELS, models  # noqa: E402
 from looping import LOOPING, looping  # noqa: E402
+from moving import MOVING, moving  # noqa: E402
 from optimizing import OPTIMIZING, optimizing  # noqa: E402
 from oracle import ask, available  # noqa: E402
 from remembering import MEMORY, memory  # noqa: E402
@@ -165,6 +166,7 @@ TABLES = {
     "optimizing": (optimizing, OPTIMIZING),
     "running": (running, RUNNING),
     "looping": (looping, LOOPING),
+    "moving": (moving, MOVING),
 }
 LONG = {"models": (models, MODELS)}
 

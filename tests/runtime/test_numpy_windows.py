@@ -58,6 +58,7 @@ def cumulative_slides(size: int, back: bool, other: int, axis: int) -> list[Slid
 def test_cumulative_windows_agree(region, back, axis, monkeypatch):
     """Sums and products from the first element on, extrema and integers from the last one, too."""
     monkeypatch.setattr(cumulative, "_LONG_ROW", 4)
+    monkeypatch.setattr(cumulative, "_AT_ONCE", 64)
     (kind,) = region.kinds
     chooser = random.Random(3)
     # A sum of f64 or a product has an order; from the end it is the interpreter's.

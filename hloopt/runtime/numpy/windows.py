@@ -21,7 +21,7 @@ from hloopt.ir import Instruction
 from hloopt.kernels.library_problems import named_reducer
 from hloopt.runtime.numpy import select_windows
 from hloopt.runtime.numpy.builder import Builder
-from hloopt.runtime.numpy.cumulative import accumulate, running_axis
+from hloopt.runtime.numpy.cumulative import accumulate, running_axis, running_sums
 from hloopt.runtime.numpy.movement import Emitter
 from hloopt.runtime.numpy.plan import Dims, Function
 from hloopt.types import DType, Window, WindowDim
@@ -52,8 +52,10 @@ def _reduce_window(
     wide, ufunc = named.wide, named.ufunc(step_by_step=True)
     function: Function | None = None
     if wide is not None:
-        fold = _sums(kind, wide, dims, window)
-        function = fold and _typed(fold, wide, kind.compute, carrier)
+        function = _running_sums(kind, (wide, carrier), dims, window)
+        if function is None:
+            fold = _in_order(np.add, wide, dims, window)
+            function = fold and _typed(fold, wide, kind.compute, carrier)
     elif ufunc is not None:
         exact = _grouped if named.associative else _in_order
         fold = exact(ufunc, carrier, dims, window)
@@ -99,21 +101,22 @@ def _has_negative_zero(*arrays: Any) -> bool:
     return any(bool(((array == 0) & np.signbit(array)).any()) for array in arrays)
 
 
-def _sums(kind: DType, wide: np.dtype[Any], dims: Dims, window: Window) -> _Fold | None:
-    """Sums in double precision, in the order of the interpreter but for cumulative ones from the end."""
+def _running_sums(
+    kind: DType, kinds: tuple[np.dtype[Any], np.dtype[Any]], dims: Dims, window: Window
+) -> Function | None:
+    """Cumulative sums in double precision; those of f64 from the end are the interpreter's."""
     running = running_axis(dims, window)
-    if running is not None and not (running[1] and kind.compute == wide):
-        axis, back = running
-        first = (*[slice(None)] * axis, slice(-1, None) if back else slice(0, 1))
+    if running is None or (running[1] and kind.compute == kinds[0]):
+        return None
+    axis, back = running
+    wide, compute = kinds[0], kind.compute
 
-        def cumulative(start: Any, array: Any) -> Any:
-            if start or not np.signbit(start.real):
-                array = array.copy()
-                array[first] += start
-            return accumulate(np.add, array, axis, wide, back=back)
+    def cumulative(array: Any, init: Any) -> Any:
+        start = init.astype(wide, copy=False)[()]
+        straight = array.astype(compute, copy=False)
+        return running_sums(straight, start, axis, kinds, back=back)
 
-        return cumulative
-    return _in_order(np.add, wide, dims, window)
+    return cumulative
 
 
 def _in_order(ufunc: np.ufunc, worked: np.dtype[Any], dims: Dims, window: Window) -> _Fold | None:
