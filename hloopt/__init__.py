@@ -125,11 +125,12 @@ def compile(
     """Make a module executable.  Raises ``UnsupportedError`` before anything runs, ``DeviceError``
     when there is no such device.
 
-    ``device`` is ``cpu``, ``gpu`` (CUDA) or ``emulator`` (the kernels of a GPU executed on the CPU, each access
-    of memory checked); on the last two ``target`` names the device description that kernels are chosen for.
+    ``device`` is ``cpu``, ``native`` (the CPU, by its C++ compiler), ``gpu`` (CUDA) or ``emulator`` (kernels
+    of a GPU run on the CPU, each access of memory checked); on the last two ``target`` names the device
+    description that kernels are chosen for.
     ``exact`` has ``cpu`` compute functions such as ``tanh`` of f32 in f64 and round once, as the interpreter
     does, where they else err by up to 4 units in the last place and take a third of the time.
-    ``threads`` of ``cpu`` share large elementwise work: by default as many as ``HLOOPT_THREADS`` says, or as
+    ``threads`` of ``cpu`` and ``native`` share large work: by default as many as ``HLOOPT_THREADS`` says, or as
     cores; results are the same for any number.
     A program of several participants is run by ``program.run_participants`` with a list of inputs for each.
     """

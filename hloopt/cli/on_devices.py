@@ -73,17 +73,19 @@ class OnDevices:
             )
         return replay
 
-    def given(self, device: str, module: Module) -> Program:
+    def given(self, device: str, module: Module, threads: int | None = None) -> Program:
         """The module as it is; what the user wants of kernels is about another one."""
         from hloopt.kernels.selection import KernelSelection
         from hloopt.runtime import compile_module
 
         if device == "native":
-            return compile_module(module, device)
+            return compile_module(module, device, threads=threads)
         selection = KernelSelection(target=self.selecting.instance.target)
         return compile_module(module, device, options=self._options(selection, None))
 
-    def optimised(self, device: str, module: Module, replay: Replay | None) -> Program:
+    def optimised(
+        self, device: str, module: Module, replay: Replay | None, threads: int | None = None
+    ) -> Program:
         """The optimised module, or the plan; choices are remembered for a lock file."""
         from hloopt.runtime import compile_module
         from hloopt.runtime.device_compile import CompiledProgram
@@ -91,7 +93,7 @@ class OnDevices:
         if device == "native":
             from hloopt.runtime.native.compile import compile_native
 
-            native = compile_native(module, selection=self.selecting.instance)
+            native = compile_native(module, threads=threads, selection=self.selecting.instance)
             self.selecting.lock(native.prepared.module, choices_of(native.prepared.report))
             return native
         options = self._options(self.selecting.instance, replay)

@@ -141,7 +141,7 @@ def _complete_device(ctx: click.Context, param: click.Parameter, incomplete: str
     "--threads",
     type=click.IntRange(1),
     metavar="N",
-    help="On cpu: threads that share large elementwise work; by default HLOOPT_THREADS, or all cores.",
+    help="On cpu and native: threads that share large work; by default HLOOPT_THREADS, or all cores.",
 )
 @click.option(
     "--repeat",
@@ -236,10 +236,9 @@ def command(
     its code takes; it is compiled for speed there (results are compared without fused multiply-adds).
 
     On --device native the kernels are loops in C++, compiled for this very processor ($CXX, c++, g++ or
-    clang++) and kept in the cache; $HLOOPT_THREADS says how many threads share large ones. They run in this
-    process, without the emulator's checks.
+    clang++) and kept in the cache. They run in this process, without the emulator's checks.
 
-    On --device cpu results are the same for any number of --threads. The products of matrices have threads of
+    On cpu and native results are the same for any number of --threads. The products of matrices have threads of
     their own, as many as the library's variable says (OPENBLAS_NUM_THREADS with NumPy as it is installed by
     pip).
 

@@ -84,8 +84,8 @@ class Runner:
 
         self.profiling.check(self.device)
         check_device(self.device)
-        if self.threads is not None and self.device != "cpu":
-            raise UsageError(f"--threads is for --device cpu, not {self.device}")
+        if self.threads is not None and self.device not in ("cpu", "native"):
+            raise UsageError(f"--threads is for --device cpu and native, not {self.device}")
         for option, path in (
             ("--save-snapshot", self.save_snapshot),
             ("--outfeed", self.outfeed),
@@ -258,8 +258,8 @@ class Runner:
         check_device_takes(self.device, prod(counts), excess_precision=self.excess_precision)
         assert self.on_devices is not None
         if is_given:
-            return self.on_devices.given(self.device, module)
-        return self.on_devices.optimised(self.device, module, replay)
+            return self.on_devices.given(self.device, module, self.threads)
+        return self.on_devices.optimised(self.device, module, replay, self.threads)
 
     def _interpreted(
         self, module: Module, counts: tuple[int, int], arrays: list[list[Any]], host: Host

@@ -32,7 +32,7 @@ def compile_module(
 
     ``exact`` has ``cpu`` compute functions of f32 as the interpreter does, correctly rounded, where it else
     errs by up to 4 units in the last place; other devices have functions of their own.  ``threads`` of ``cpu``
-    share large elementwise work: by default ``HLOOPT_THREADS``, or as many as cores.  ``options`` are for
+    and ``native`` share large work: by default ``HLOOPT_THREADS``, or as many as cores.  ``options`` are for
     ``gpu`` and ``emulator``, which run one participant and round strictly.  Raises ``UnsupportedError`` for the
     first instruction that cannot be run, before anything runs; ``DeviceError`` for a device that is not there;
     ``UsageError`` for an unknown name, and for what a device does not do.
@@ -53,7 +53,9 @@ def compile_module(
     if device == "native":
         from hloopt.runtime.native.compile import compile_native
 
-        return compile_native(module)
+        if options is not None:
+            raise UsageError("device 'native' is this processor: it takes no target")
+        return compile_native(module, threads=threads)
     from hloopt.runtime.device_compile import compile_for_device
 
     return compile_for_device(module, device, options)

@@ -41,7 +41,7 @@ def invoke(*arguments: str) -> Result:
 
 def test_runs(module: str) -> None:
     """Both forms are compared with the interpreter and timed."""
-    result = invoke(module, "--repeat", "2", "--json")
+    result = invoke(module, "--repeat", "2", "--threads", "2", "--json")
     assert result.exit_code == 0, result.output
     (row,) = json.loads(result.stdout)["modules"]
     assert row["passed"]

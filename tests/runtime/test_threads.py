@@ -92,4 +92,4 @@ def test_the_command_line_says_how_many() -> None:
     assert invoke("run", "-", "--threads", "2", stdin=text).exit_code == 0
     wrong = invoke("run", "-", "--threads", "2", "--device", "emulator", stdin=text)
     assert wrong.exit_code == 2
-    assert "--threads is for --device cpu, not emulator" in wrong.stderr
+    assert "--threads is for --device cpu and native, not emulator" in wrong.stderr

@@ -26,8 +26,8 @@ from hloopt.runtime.native.calls import Call, call_of
 from hloopt.runtime.native.memory import Memory, Placed
 from hloopt.runtime.native.toolchain import build_library, shared_pool
 from hloopt.runtime.numpy.single import SingleInstructions
+from hloopt.runtime.numpy.threads import thread_count
 from hloopt.runtime.program import Array, Program
-from hloopt.runtime.threads import thread_count
 
 __all__ = ["NativeProgram"]
 

@@ -22,7 +22,6 @@ from hloopt.runtime.native import toolchain
 from hloopt.runtime.native.calls import Call, call_of
 from hloopt.runtime.native.compile import CompiledNative, compile_native
 from hloopt.runtime.native.memory import Placed
-from hloopt.runtime.threads import thread_count
 
 ADD = """HloModule m, entry_computation_layout={(f32[3,4]{1,0}, f32[3,4]{0,1})->(f32[3,4]{0,1}, s4[3], f32[3,4]{1,0})}
 ENTRY e {
@@ -311,19 +310,12 @@ def test_fork(large: tuple[CompiledNative, ...]) -> None:
     assert os.waitstatus_to_exitcode(status) == 0
 
 
-def test_thread_count(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What is given counts, then the environment, then the cores."""
-    monkeypatch.setenv("HLOOPT_THREADS", "3")
-    assert thread_count() == 3
-    assert thread_count(2) == 2
-    for wrong in ("0", "-1", "many", "²"):
-        monkeypatch.setenv("HLOOPT_THREADS", wrong)
-        with pytest.raises(UsageError, match="HLOOPT_THREADS"):
-            thread_count()
-    monkeypatch.setenv("HLOOPT_THREADS", "")
-    assert thread_count() >= 1
-    with pytest.raises(UsageError, match="at least 1"):
-        thread_count(0)
+def test_thread_count() -> None:
+    """As on the CPU; a target is for GPUs."""
+    with pytest.raises(UsageError, match="at least 1, not 0"):
+        hloopt.compile(hloopt.parse(LARGE), device="native", threads=0)
+    with pytest.raises(UsageError, match="it takes no target"):
+        hloopt.compile(hloopt.parse(LARGE), device="native", target="a100")
 
 
 def test_what_is_called_back() -> None:
