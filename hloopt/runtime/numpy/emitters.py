@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from hloopt.runtime.numpy import (
+    convolution,
     dot,
     dynamic_slices,
     gathering,
@@ -22,6 +23,7 @@ from hloopt.runtime.numpy.movement import Emitter
 __all__ = ["EMITTERS"]
 
 EMITTERS: Mapping[str, Emitter] = {
+    **convolution.EMITTERS,
     **dot.EMITTERS,
     **dynamic_slices.EMITTERS,
     **gathering.EMITTERS,

@@ -8,7 +8,7 @@ holds them, the values decide, and numbers that are large in themselves are cut 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import prod
 from typing import TYPE_CHECKING, Any
 
@@ -61,6 +61,10 @@ class IntegerForm:
     def is_one_product(self) -> bool:
         """Whether one call of BLAS, or of NumPy's loops, makes it."""
         return not self.by_values and not self.terms
+
+    def in_one(self) -> IntegerForm:
+        """With sums of f64 where f32 holds parts of them only, for products that are not cut into parts."""
+        return replace(self, compute=np.dtype(np.float64), terms=0) if self.terms else self
 
     def function(self, contraction: Contraction) -> Function:
         """The product of two arrays, of its result's type."""

@@ -14,7 +14,7 @@ from hloopt.runtime.numpy.plan import Dims, Function
 if TYPE_CHECKING:
     from hloopt.runtime.numpy.contraction import Contraction
 
-__all__ = ["BLOCK", "Product", "Widening", "matrices"]
+__all__ = ["BLOCK", "Product", "Widening", "is_merged", "matrices"]
 
 Widening: TypeAlias = "tuple[Function | None, Function | None]"
 """What converts each operand to the type sums are made in; None where it is of that type."""
@@ -177,7 +177,7 @@ def _contracting_order(
 
     def merges(order: Sequence[int]) -> bool:
         dims = [sizes[at] for at in order]
-        return all(_is_merged(dims, [strides[at] for at in order]) for strides in (left, right))
+        return all(is_merged(dims, [strides[at] for at in order]) for strides in (left, right))
 
     given = list(range(count))
     if merges(given):
@@ -195,12 +195,12 @@ def _unmerged(left: Any, batch: int, free: int, sizes: Dims) -> int:
     """How many of the free dimensions stay dimensions of a stack of products."""
     strides = left.strides[batch : batch + free]
     for lead in range(free):
-        if _is_merged(sizes[lead:], strides[lead:]):
+        if is_merged(sizes[lead:], strides[lead:]):
             return lead if prod(sizes[lead:]) >= _FEW_ROWS else 0
     return 0
 
 
-def _is_merged(sizes: Sequence[int], strides: Sequence[int]) -> bool:
+def is_merged(sizes: Sequence[int], strides: Sequence[int]) -> bool:
     """Whether dimensions lie in memory like one."""
     pairs = [pair for pair in zip(sizes, strides, strict=True) if pair[0] != 1]
     return all(stride == inner * size for (_, stride), (size, inner) in pairwise(pairs))
