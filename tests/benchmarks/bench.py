@@ -30,6 +30,7 @@ from rich.console import Console  # noqa: E402
 from rich.table import Table  # noqa: E402
 
 import hloopt  # noqa: E402
+from blocking import BLOCKING, blocking  # noqa: E402
 from executing import EXECUTING, executing, native  # noqa: E402
 from large_models import MODELS, models  # noqa: E402
 from looping import LOOPING, looping  # noqa: E402
@@ -166,6 +167,7 @@ TABLES = {
     "optimizing": (optimizing, OPTIMIZING),
     "running": (running, RUNNING),
     "looping": (looping, LOOPING),
+    "blocks": (blocking, BLOCKING),
     "moving": (moving, MOVING),
 }
 LONG = {"models": (models, MODELS)}
