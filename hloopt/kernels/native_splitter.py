@@ -17,6 +17,9 @@ from hloopt.rewrite import Pass, PassLog
 __all__ = ["NativeSplitter"]
 
 _PLAIN: Final = frozenset({"parameter", "tuple"})
+_FOLDS: Final = frozenset({"dot", "convolution", "reduce", "reduce-window", "select-and-scatter"})
+# A product inside a product is computed anew for each element of that.
+_AGAIN: Final = 4
 _FREE: Final = frozenset({"parameter", "constant", "iota"})
 
 
@@ -31,7 +34,7 @@ class NativeSplitter(Pass):
     one small product stay whole: they have a kernel.  Reductions that would be computed over and over are
     cut out as ``nested-reduction-splitter`` does, too.
 
-    products  multiply-adds, in all, of a product that may stay inside
+    products  multiply-adds, in all, of a product that may stay inside; a quarter of it where others fold it
     window    elements of a window that may stay inside
     """
 
@@ -90,10 +93,12 @@ ENTRY main {
             return []
         if any(one.opcode in ("while", "conditional", "call", "async-start") for one in body):
             return []
+        again = _asked_again(body)
         heavy = {
             one
             for one in body
-            if one.opcode not in _PLAIN and slow_in_a_loop(one, self.products, self.window)
+            if one.opcode not in _PLAIN
+            and slow_in_a_loop(one, self.products // (_AGAIN if one in again else 1), self.window)
         }
         heavy.update(cuts_of(body, 1.0))
         if not heavy or is_quick(region_of(fusion)):
@@ -111,6 +116,15 @@ ENTRY main {
         if body.root in cuts and len(inner) == 1:
             return []
         return [one for one in inner if one is not body.root and (one.users or one in roots)]
+
+
+def _asked_again(body: Computation) -> set[Instruction]:
+    """What products and reductions are made of, each of whose elements is asked for several times."""
+    found: set[Instruction] = set()
+    for one in reversed(walk.post_order(body, (body.root,))):
+        if one in found or one.opcode in _FOLDS:
+            found.update(one.operands)
+    return found
 
 
 def _unwrap(fusion: Instruction) -> None:
