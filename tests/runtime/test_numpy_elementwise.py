@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import hloopt
+from edge_values import edges
 from hloopt.interpret.elementwise import evaluate_op
 from hloopt.ops import OPS, ScalarArgs
 from hloopt.runtime.numpy.elementwise import _UFUNCS, lower
@@ -16,22 +17,6 @@ from hloopt.runtime.numpy.program import NumpyProgram
 from hloopt.types import DTYPES, DType
 
 CASES = [(opcode, name) for opcode, (_, names) in sorted(_UFUNCS.items()) for name in sorted(names)]
-
-
-def edges(kind: DType) -> np.ndarray[Any, Any]:
-    """Values of a type at which functions tend to differ."""
-    if kind.is_pred:
-        return np.array([False, True])
-    if kind.is_integer:
-        info = np.iinfo(kind.numpy)
-        numbers = {info.min, info.min + 1, 0, 1, 2, 3, 7, info.max - 1, info.max}
-        return np.array(sorted(numbers | ({-1, -2} if info.min else set())), kind.numpy)
-    limit = np.finfo(kind.numpy)
-    parts = [0.0, -0.0, 1.0, -1.0, 0.5, -2.5, 3.0, np.inf, -np.inf, np.nan, 100.0, -745.0]
-    parts += [float(limit.max), float(limit.tiny), float(limit.smallest_subnormal), np.pi]
-    if not kind.is_complex:
-        return np.array(parts, kind.numpy)
-    return np.array([complex(*pair) for pair in product(parts, parts)], kind.numpy)
 
 
 def same_bits(left: np.ndarray[Any, Any], right: np.ndarray[Any, Any]) -> bool:
@@ -194,3 +179,156 @@ def test_only_views_share_memory_with_operands(opcode: str, excess: bool) -> Non
             assert not any(np.shares_memory(result, array) for array in arrays), text
         checked += 1
     assert checked
+
+
+def written(text: str, constants: dict[int, np.ndarray[Any, Any]]) -> tuple[Any, Any]:
+    """The last instruction's lowering with some operands known, and the instruction."""
+    module = hloopt.parse(text)
+    hloopt.verify(module)
+    program = hloopt.compile(module, exact=True)
+    assert isinstance(program, NumpyProgram)
+    root = module.entry.root
+    known = [constants.get(at) for at in range(len(root.operands))]
+    return lower(root, program._compiler, known), root
+
+
+def row(root: Any, operands: list[np.ndarray[Any, Any]]) -> np.ndarray[Any, Any]:
+    """What the op's row says."""
+    args = ScalarArgs(root.operands[-1].array.dtype, root.array.dtype, root.attributes)
+    with np.errstate(all="ignore"):
+        return evaluate_op(root.opcode, args, list(np.broadcast_arrays(*operands)))
+
+
+@pytest.mark.parametrize("name", ["s8", "s16", "s32", "s64", "u8", "u16", "u32", "u64"])
+@pytest.mark.parametrize("opcode", ["shift-left", "shift-right-logical", "shift-right-arithmetic"])
+def test_shifts_by_any_amount_are_numpys(opcode: str, name: str) -> None:
+    kind = DTYPES[name]
+    amounts = np.array([0, 1, kind.bits - 1, kind.bits, kind.bits + 1, 100, -1]).astype(kind.numpy)
+    values = edges(kind)[:, None]
+    shape = f"{name}[{len(values)},{len(amounts)}]"
+    text = (
+        f"HloModule m\nENTRY e {{\n x = {shape} parameter(0)\n y = {shape} parameter(1)\n"
+        f" ROOT r = {shape} {opcode}(x, y)\n}}\n"
+    )
+    lowered, root = written(text, {})
+    assert lowered.ufunc or lowered.code is not None
+    x, y = (np.ascontiguousarray(array) for array in np.broadcast_arrays(values, amounts))
+    assert same_bits(lowered.function(x, y), row(root, [x, y]))
+
+
+@pytest.mark.parametrize("name", ["s8", "s32", "s64", "u8", "u32", "u64"])
+@pytest.mark.parametrize("opcode", ["divide", "remainder"])
+@pytest.mark.parametrize("divisor", [1, 2, 3, 7, -2, -7])
+def test_constants_divide_integers(opcode: str, name: str, divisor: int) -> None:
+    kind = DTYPES[name]
+    if divisor < 0 and kind.kind != "signed":
+        return
+    values = edges(kind)
+    shape = f"{name}[{len(values)}]"
+    text = (
+        f"HloModule m\nENTRY e {{\n x = {shape} parameter(0)\n c = {name}[] constant({divisor})\n"
+        f" y = {shape} broadcast(c), dimensions={{}}\n ROOT r = {shape} {opcode}(x, y)\n}}\n"
+    )
+    by = np.array(divisor, kind.numpy)
+    lowered, root = written(text, {1: by})
+    assert lowered.ufunc or lowered.code is not None
+    assert same_bits(lowered.function(values, by), row(root, [values, by]))
+
+
+@pytest.mark.parametrize("divisor", [0, -1])
+def test_constants_that_divide_with_exceptions_go_through_the_row(divisor: int) -> None:
+    text = (
+        "HloModule m\nENTRY e {\n x = s32[3] parameter(0)\n y = s32[3] parameter(1)\n"
+        " ROOT r = s32[3] divide(x, y)\n}\n"
+    )
+    by = np.full(3, divisor, np.int32)
+    lowered, root = written(text, {1: by})
+    assert not lowered.ufunc
+    assert lowered.code is None
+    values = np.array([-(2**31), -7, 7], np.int32)
+    assert same_bits(lowered.function(values, by), row(root, [values, by]))
+
+
+@pytest.mark.parametrize("name", ["f32", "f64"])
+@pytest.mark.parametrize("opcode", ["maximum", "minimum"])
+@pytest.mark.parametrize("constant", [None, 0.0, -0.0, 1.5, np.nan, np.inf])
+def test_extrema_tell_zeros_apart(opcode: str, name: str, constant: float | None) -> None:
+    """All pairs of edge values; either operand may be the constant."""
+    kind = DTYPES[name]
+    x, y = (grid.reshape(-1) for grid in np.meshgrid(edges(kind), edges(kind)))
+    known = {} if constant is None else {1: np.array(constant, kind.numpy)}
+    shape = f"{name}[{x.size}]"
+    text = (
+        f"HloModule m\nENTRY e {{\n x = {shape} parameter(0)\n y = {shape} parameter(1)\n"
+        f" ROOT r = {shape} {opcode}(x, y)\n}}\n"
+    )
+    lowered, root = written(text, known)
+    assert lowered.ufunc or lowered.code is not None
+    other = known.get(1, y)
+    assert same_bits(lowered.function(x, other), row(root, [x, other]))
+    if known:
+        turned, _ = written(text, {0: other})
+        assert same_bits(turned.function(other, x), row(root, [other, x]))
+
+
+@pytest.mark.parametrize("name", ["s32", "u8", "f32"])
+def test_clamps_between_constants(name: str) -> None:
+    kind = DTYPES[name]
+    values = edges(kind)
+    shape = f"{name}[{len(values)}]"
+    text = (
+        f"HloModule m\nENTRY e {{\n a = {shape} parameter(0)\n x = {shape} parameter(1)\n"
+        f" b = {shape} parameter(2)\n ROOT r = {shape} clamp(a, x, b)\n}}\n"
+    )
+    for least, most in ((1, 5), (5, 1), (2, 2)):
+        bounds = {0: np.array(least, kind.numpy), 2: np.array(most, kind.numpy)}
+        lowered, root = written(text, bounds)
+        assert lowered.code is not None
+        operands = [bounds[0], values, bounds[2]]
+        assert same_bits(lowered.function(*operands), row(root, operands))
+    zero, _ = written(text, {0: np.array(0, kind.numpy), 2: np.array(5, kind.numpy)})
+    assert (zero.code is not None) == kind.is_integer  # the sign of a zero is left open
+
+
+BLENDED = ("pred", "s8", "s32", "s64", "u16", "bf16", "f16", "f32", "f64", "c64", "f8e4m3fn", "s4")
+
+
+@pytest.mark.parametrize("name", BLENDED)
+@pytest.mark.parametrize("constant", [(), (1,), (1, 2)])
+def test_large_selects_are_blended(name: str, constant: tuple[int, ...]) -> None:
+    """Of any bits; a predicate or constants may be stretched."""
+    kind = DTYPES[name]
+    source = np.random.default_rng(1)
+    if name == "s4":
+        x, y = (source.integers(-8, 8, (4, 256)).astype(kind.numpy) for _ in range(2))
+    elif name == "pred":
+        x, y = (source.random((4, 256)) < 0.5 for _ in range(2))
+    else:
+        x, y = (
+            source.integers(0, 256, (4, 256 * kind.numpy.itemsize), np.uint8).view(kind.numpy)
+            for _ in range(2)
+        )
+    operands = [source.random(256) < 0.5, x, y]
+    for at in constant:
+        operands[at] = operands[at][1, 3]
+    text = (
+        "HloModule m\nENTRY e {\n p = pred[4,256] parameter(0)\n"
+        f" x = {name}[4,256] parameter(1)\n y = {name}[4,256] parameter(2)\n"
+        f" ROOT r = {name}[4,256] select(p, x, y)\n}}\n"
+    )
+    arrays = [np.asarray(array) for array in operands]
+    lowered, _ = written(text, {at: arrays[at] for at in constant})
+    assert lowered.code is not None
+    found, wanted = lowered.function(*arrays), np.where(*arrays)
+    assert found.shape == wanted.shape
+    assert found.tobytes() == wanted.tobytes()
+
+
+@pytest.mark.parametrize(("name", "size"), [("f32", 511), ("c128", 4096)])
+def test_other_selects_are_not(name: str, size: int) -> None:
+    shape = f"{name}[{size}]"
+    text = (
+        f"HloModule m\nENTRY e {{\n p = pred[{size}] parameter(0)\n x = {shape} parameter(1)\n"
+        f" y = {shape} parameter(2)\n ROOT r = {shape} select(p, x, y)\n}}\n"
+    )
+    assert written(text, {})[0].code is None

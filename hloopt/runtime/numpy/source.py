@@ -133,6 +133,7 @@ class _Source:
         text = "\n".join([f"def line({', '.join(inputs)}):", *self.head, *self.lines])
         exec(compile(text, "<numpy line>", "exec"), self.scope)  # noqa: S102 - our own names
         function: Function = self.scope["line"]
+        function.__doc__ = text  # for whoever wants to read it
         return function
 
 
