@@ -32,6 +32,9 @@ def convert(expr: str, source: DType, target: DType, uses: Uses) -> str:
         real = convert(expr, source, part(target), uses)
         zero = "0.0f" if part(target) is F32 else "0.0"
         return f"{target.name}{{{real}, {zero}}}"
+    if source.is_pred and target.bits >= 8 and not target.is_narrow_float:
+        # Compilers know vectors of choices, not of truth values made numbers.
+        return f"({register_type(target)})({expr} ? 1 : 0)"
     if target.is_integer:
         return _to_integer(expr, source, target, uses)
     if not target.is_narrow_float:

@@ -12,13 +12,16 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from typing import Final
 
 from hloopt.codegen.native.lanes.statements import (
     ACROSS,
+    LOADED,
     Block,
     Choice,
     Line,
     Statement,
+    is_scalar,
     read_statements,
     replaced_names,
     tokens,
@@ -28,6 +31,10 @@ from hloopt.codegen.native.lanes.varying import Varying
 from hloopt.codegen.scope import Names, Scope
 
 __all__ = ["across", "write_lanes"]
+
+
+_TRUTH: Final = "int"
+"""What truth values are in an array: compilers make masks of numbers, not of bytes that are 0 or 1."""
 
 
 def across(name: str) -> str:
@@ -119,10 +126,9 @@ class _Writer:
 
     def _line(self, line: Line, pending: _Pending, target: Scope, masks: tuple[_Mask, ...]) -> None:
         if line.leaves:
-            self._flush(pending, target, masks)
-            self._leave(line, target, masks)
+            self._leave(line, pending, target, masks)
         elif self.varying.is_varying(line.text):
-            pending.lanes.append(line)
+            self._in_order(line, pending, target, masks)
         elif line.declares and not _is_across(line.text):
             target.line(line.text)
         else:
@@ -130,6 +136,23 @@ class _Writer:
             self._wait(line, pending, {line.sets})
             if not line.sets:
                 self._flush(pending, target, masks)
+
+    def _in_order(
+        self, line: Line, pending: _Pending, target: Scope, masks: tuple[_Mask, ...]
+    ) -> None:
+        """Add to the stretch; what would keep it from becoming vectors gets a loop over lanes of its own."""
+        if not is_scalar(line, self.number):
+            pending.lanes.append(line)
+            return
+        changed = {
+            name
+            for one in walk(pending.lanes)
+            if isinstance(one, Line)
+            for name in (one.declares, one.sets)
+        }
+        if not line.declares or not changed.isdisjoint(line.names):
+            self._flush(pending, target, masks)
+        self._flush(_Pending([line]), target, masks, alone=True)
 
     def _wait(self, statement: Statement, pending: _Pending, changes: set[str]) -> None:
         """Write a statement behind the stretch: nothing before mentions what it reads of lanes or changes."""
@@ -141,19 +164,21 @@ class _Writer:
             if name.startswith(ACROSS)
         }
 
-    def _leave(self, line: Line, target: Scope, masks: tuple[_Mask, ...]) -> None:
+    def _leave(
+        self, line: Line, pending: _Pending, target: Scope, masks: tuple[_Mask, ...]
+    ) -> None:
         if not self.varying.is_varying(line.leaves):
+            self._flush(pending, target, masks)
             target.line(line.text)
             return
         alive = masks[-1].name
-        goes_on = self.names.fresh("goes_on")
+        value = f"{alive} && !({line.leaves})"
+        pending.lanes.append(Line(f"{alive} = {value};", sets=alive, value=value))
+        self._flush(pending, target, masks)
+        goes_on, lane = self.names.fresh("goes_on"), self.names.fresh("lane")
         target.line(f"int {goes_on} = 0;")
-        lane = self._lanes(target)
-        test = self._text(line.leaves, lane.name)
-        lane.scope.line(f"{alive}[{lane.name}] = {alive}[{lane.name}] && !({test});")
-        name = self.names.fresh("lane")
-        inner = target.block(f"for (int {name} = 0; {name} < {self.width}; ++{name})")
-        inner.line(f"{goes_on} |= {alive}[{name}];")
+        inner = target.block(f"for (int {lane} = 0; {lane} < {self.width}; ++{lane})")
+        inner.line(f"{goes_on} |= {alive}[{lane}];")
         target.line(f"if (!{goes_on}) break;")
 
     def _lane_or_once(
@@ -177,14 +202,15 @@ class _Writer:
             self._flush(pending, target, masks)
             if self.varying.leaves(block) is not None:
                 alive = self.names.fresh("alive")
-                target.line(f"int {alive}[{self.most}];")
+                target.line(f"alignas(64) int {alive}[{self.most}];")
+                self.wide[alive] = Line(f"int {alive};", declares=alive, kind="int")
                 start = f"{masks[-1].name}[{{}}]" if masks else "1"
                 lane = self._lanes(target)
                 lane.scope.line(f"{alive}[{lane.name}] = {start.format(lane.name)};")
                 inside = frozenset(
                     one.declares for one in walk(block.inside) if isinstance(one, Line)
                 )
-                masks = (*masks, _Mask(alive, inside))
+                masks = (*masks, _Mask(alive, inside | {alive}))
             self.write(block.inside, target.block(block.header), masks)
 
     def _choice(self, choice: Choice, target: Scope, masks: tuple[_Mask, ...]) -> None:
@@ -211,10 +237,17 @@ class _Writer:
 
     # ---- loops over lanes ---------------------------------------------------------------------------
 
-    def _flush(self, pending: _Pending, target: Scope, masks: tuple[_Mask, ...]) -> None:
+    def _flush(
+        self,
+        pending: _Pending,
+        target: Scope,
+        masks: tuple[_Mask, ...],
+        *,
+        alone: bool = False,
+    ) -> None:
         if pending.lanes:
             self._declare(pending.lanes, target)
-            lane = self._lanes(target)
+            lane = self._lanes(target, simd=not alone)
             for statement in pending.lanes:
                 self._in_lane(statement, lane, masks)
         for statement in pending.later:
@@ -231,11 +264,13 @@ class _Writer:
             if line.count or here[name] < self.mentions[name]:
                 self.wide[name] = line
                 places = f"[{line.count}][{self.most}]" if line.count else f"[{self.most}]"
-                target.line(f"alignas(64) {line.kind} {name}{places};")
+                kind = _TRUTH if line.kind == "bool" else line.kind
+                target.line(f"alignas(64) {kind} {name}{places};")
 
-    def _lanes(self, target: Scope) -> _Lane:
+    def _lanes(self, target: Scope, *, simd: bool = True) -> _Lane:
         name = self.names.fresh("lane")
-        target.line("#pragma omp simd")
+        if simd:
+            target.line("#pragma omp simd")
         scope = target.block(f"for (int {name} = 0; {name} < {self.width}; ++{name})")
         return _Lane(name, scope)
 
@@ -270,7 +305,13 @@ class _Writer:
     def _lane_lines(self, line: Line, lane: str) -> Iterator[str]:
         name = line.declares
         if name not in self.wide:
-            yield self._text(line.text, lane)
+            if not name and line.sets in self.wide and not self.wide[line.sets].count:
+                yield f"{line.sets}[{lane}] = {self._text(line.value, lane)};"
+            elif line.kind == "bool" and (loaded := LOADED.match(line.value)):
+                where = self._text(loaded["index"], lane)
+                yield f"const bool {name} = ((const unsigned char*){loaded['pointer']})[{where}] != 0;"
+            else:
+                yield self._text(line.text, lane, plain=not line.is_plain)
         elif line.count and line.value:
             for number, value in enumerate(_elements(line.value)):
                 yield f"{name}[{number}][{lane}] = {self._text(value, lane)};"
@@ -284,10 +325,14 @@ class _Writer:
             return False
         return not (line.sets and line.sets in mask.inside)
 
-    def _text(self, text: str, lane: str = "") -> str:
+    def _text(self, text: str, lane: str = "", *, plain: bool = False) -> str:
+        """A text for a lane, or as it is; ``plain``: it may change what it names."""
         if not lane:
             return replaced_names(text, {}, frozenset(), "")
         names = {name: f"{name}[{lane}]" for name, line in self.wide.items() if not line.count}
+        if not plain:
+            truths = [name for name in names if self.wide[name].kind == "bool"]
+            names |= {name: f"({name}[{lane}] != 0)" for name in truths}
         names[self.number] = f"({self.first} + {lane})"
         arrays = frozenset(name for name, line in self.wide.items() if line.count)
         return replaced_names(text, names, arrays, lane)

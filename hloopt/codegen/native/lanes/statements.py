@@ -14,10 +14,12 @@ from hloopt.codegen.scope import Scope
 
 __all__ = [
     "ACROSS",
+    "LOADED",
     "Block",
     "Choice",
     "Line",
     "Statement",
+    "is_scalar",
     "read_statements",
     "replaced_names",
     "tokens",
@@ -40,6 +42,16 @@ _DECLARED: Final = re.compile(
 _SET: Final = re.compile(
     r"^(?P<name>[A-Za-z_]\w*)(?P<index>\[.*?\])? (?P<op>[-+*/&|^%]?)= (?P<value>.*);$"
 )
+LOADED: Final = re.compile(r"^(?P<pointer>[A-Za-z_]\w*)\[(?P<index>[^\[\]]*)\]$")
+"""An element of memory, or of an array that no lane has of its own."""
+
+_SCALAR_CALLS: Final = frozenset({
+    "acos", "acosh", "asin", "asinh", "atan2", "atanh", "cbrt", "cos", "cosh", "erf", "fmod", "fmodf", "lgamma",
+    "lgammaf", "philox4x32", "pow", "power_signed", "power_unsigned", "sin", "sinh", "tan", "tgamma", "tgammaf",
+    "threefry2x32",
+})  # fmt: skip
+"""Functions that are called, or have loops: no compiler makes vectors of what else is in their loop."""
+
 _LEAVES: Final = re.compile(r"^if \((?P<test>.*)\) break;$")
 _WORDS: Final = frozenset({"return", "delete", "goto", "throw", "using", "typedef"})
 
@@ -177,6 +189,21 @@ def _line(text: str) -> Line:
     if done:
         return Line(text, sets=done["name"], value=done["value"])
     return Line(text)
+
+
+def is_scalar(line: Line, number: str) -> bool:
+    """Whether a line cannot be part of a vectorised loop over units of this number.
+
+    It calls what is no vector function, or reads memory where neighbouring units are not neighbours: compilers
+    refuse whole loops for such reads where they might do them one by one.
+    """
+    if not line.names.isdisjoint(_SCALAR_CALLS):
+        return True
+    loaded = LOADED.match(line.value) if line.declares else None
+    if loaded is None:
+        return False
+    at = f"(?<![\\w.]){re.escape(number)}(?!\\w)"
+    return re.search(rf"{at}\)? [*/%]|{at} \* |\* {at}", loaded["index"]) is not None
 
 
 def walk(statements: Sequence[Statement]) -> Iterator[Line | Block]:
