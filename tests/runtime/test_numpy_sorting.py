@@ -121,14 +121,35 @@ def test_long_sorts_agree(kind, direction):
         assert_planned(sort_text([kind], (300, 2), 0, [(0, direction, "jax")]), [x])
 
 
-@pytest.mark.parametrize("kind", ["f32", "bf16"])
-def test_a_partial_order_of_numbers_is_planned_and_that_of_nans_the_interpreters(kind):
-    x = moderate(kind, (120,), random.Random(1))
-    x[[3, 50]] = [0.0, -0.0]
-    text = sort_text([kind], (120,), 0, [(0, "LT", "partial")])
+@settings(max_examples=100, deadline=None)
+@given(
+    st.sampled_from(["f32", "bf16", "f64"]),
+    st.sampled_from(["LT", "GT", "LE", "GE"]),
+    st.integers(1, 3),
+    st.integers(0, 40),
+    st.booleans(),
+    seeds,
+    st.data(),
+)
+def test_partial_orders_agree(kind, direction, lanes, count, iota, chooser, data):
+    """By `<` and the like a NaN has no place: which pairs are compared decides."""
+    x = moderate(kind, (count, lanes), chooser)
+    pool = moderate(kind, (3,), chooser)
+    for place in np.ndindex(*x.shape):
+        x[place] = chooser.choice([*pool, x[place], x[place], np.nan, 0.0, -0.0])
+    text = sort_text([kind], (count, lanes), 0, [(0, direction, "partial")], iota)
     assert_planned(text, [x])
-    x[[7, 60, 61]] = np.nan
-    assert_planned(text, [x])
+
+
+def test_partial_orders_by_several_keys_are_the_interpreters_where_there_are_nans():
+    chooser = random.Random(2)
+    keys = [(0, "LT", "partial"), (1, "GT", "partial")]
+    x, y = few("f32", (200,), chooser), moderate("f32", (200,), chooser)
+    for nan in (False, True):
+        x[5] = y[9] = np.nan if nan else 0.0
+        assert_planned(
+            sort_text(["f32", "f32"], (200,), 0, keys), [np.nan_to_num(x) if not nan else x, y]
+        )
 
 
 def test_the_key_of_jax_is_read_not_computed():

@@ -67,8 +67,34 @@ class Column:
             return arrays[self.operand]
         return array_of(context.apply(self.key.function, arrays))
 
+    def _float_bits(self, values: Array) -> Array | None:
+        """``bits`` of types that NumPy computes with, in few passes over them."""
+        missing: Any = None
+        if self.nans is not None or self.partial:
+            missing = np.isnan(values)
+            if not missing.any():
+                missing = None
+            elif self.nans is None:
+                return None
+        # -0 + 0 is +0.
+        straight = values + values.dtype.type(0) if self.zeros else np.ascontiguousarray(values)
+        if missing is not None:
+            assert self.nans is not None
+            straight = np.where(missing, self.nans, straight)
+        bits = straight.view(f"i{straight.itemsize}")
+        # Of a negative number all bits are turned, of others the sign.
+        turned = bits >> (8 * straight.itemsize - 1)
+        turned |= np.iinfo(bits.dtype).min
+        turned ^= bits
+        if self.key.descending:
+            np.invert(turned, out=turned)
+        unsigned: Array = turned.view(f"u{straight.itemsize}")
+        return unsigned
+
     def bits(self, values: Array) -> Array | None:
         """Unsigned integers in the order of the keys; None where that is open."""
+        if self.kind.name in ("f32", "f64"):
+            return self._float_bits(values)
         found = ordered_bits(values)
         if self.kind.is_float:
             if self.zeros and found.dtype.kind == "i":
@@ -128,8 +154,9 @@ def _is_positive_zero(number: Any) -> bool:
 
 def ordered_lanes(column: Array, axis: int) -> Array:
     """A key with the sorted dimension as the last of two."""
-    moved = np.ascontiguousarray(np.moveaxis(column, axis, -1))
-    return moved.reshape(-1, moved.shape[-1])
+    if axis != column.ndim - 1:
+        column = np.moveaxis(column, axis, -1)
+    return np.ascontiguousarray(column).reshape(-1, column.shape[-1])
 
 
 def stable_order(columns: Sequence[Array], *, later_first: bool) -> Array:

@@ -2,7 +2,7 @@
 
 A comparator with keys (``interpret.comparator``) is sorted by NumPy: a single operand by its values where
 equal ones have equal bits, anything else by a permutation, which gives an iota among the operands as it
-is.  Orders that a NaN leaves open, and comparators without keys, are the interpreter's.
+is.  Comparators without keys, and orders by several that a NaN leaves open, are the interpreter's.
 """
 
 from __future__ import annotations
@@ -14,12 +14,13 @@ from typing import Any
 import numpy as np
 
 from hloopt.interpret.comparator import sort_keys
-from hloopt.interpret.context import Array, Context
+from hloopt.interpret.context import Array, Context, arrays_of
 from hloopt.interpret.sort import EVALUATORS as SORTS
 from hloopt.interpret.sort import ordered_bits, topk
 from hloopt.ir import Instruction
 from hloopt.runtime.numpy.builder import Builder
 from hloopt.runtime.numpy.movement import Emitter
+from hloopt.runtime.numpy.partial_order import merge_order_of_floats
 from hloopt.runtime.numpy.plan import Dims, Function, Step
 from hloopt.runtime.numpy.sort_keys import Column, ordered_lanes, stable_order
 from hloopt.runtime.numpy.values import Slots
@@ -131,29 +132,37 @@ def _by_order(
     lanes = prod(moved[:-1])
     first = (np.arange(lanes) * count)[:, np.newaxis] if lanes > 1 else None
     later_first = columns[-1].key.later_first
-    single = not isinstance(instruction.shape, TupleShape)
+    last = axis == len(dims) - 1
 
     def sort(*arrays: Array) -> tuple[Array, ...]:
-        keys = []
-        for column in columns:
-            bits = column.bits(column.values(arrays, context))
-            if bits is None:
-                found = SORTS["sort"](instruction, arrays, context)
-                return (found,) if single else found  # type: ignore[return-value]
-            keys.append(ordered_lanes(bits, axis))
-        order = stable_order(keys, later_first=later_first)
+        found = [column.values(arrays, context) for column in columns]
+        keys = [column.bits(values) for column, values in zip(columns, found, strict=True)]
+        lanes_ = [ordered_lanes(bits, axis) for bits in keys if bits is not None]
+        if len(lanes_) == len(columns):
+            order = stable_order(lanes_, later_first=later_first)
+        elif len(columns) == 1:
+            order = _with_nans(columns[0], ordered_lanes(found[0], axis))
+        else:
+            results = SORTS["sort"](instruction, arrays, context)
+            return tuple(arrays_of(results if isinstance(results, tuple) else (results,)))
         places = order.reshape(-1) if first is None else (order + first).reshape(-1)
-        results = []
+        sorted_ = []
         for array, counts in zip(arrays, counted, strict=True):
             if counts:
                 result = order.reshape(moved).astype(array.dtype)
             else:
-                straight = np.ascontiguousarray(np.moveaxis(array, axis, -1))
+                straight = array if last else np.moveaxis(array, axis, -1)
                 result = straight.reshape(-1).take(places).reshape(moved)
-            results.append(np.moveaxis(result, -1, axis))
-        return tuple(results)
+            sorted_.append(result if last else np.moveaxis(result, -1, axis))
+        return tuple(sorted_)
 
     return sort
+
+
+def _with_nans(column: Column, values: Array) -> Array:
+    wide = values.astype(column.kind.compute, copy=False)
+    key = column.key
+    return merge_order_of_floats(wide, descending=key.descending, later_first=key.later_first)
 
 
 def _topk(builder: Builder, instruction: Instruction, operands: Sequence[int]) -> Slots | None:
