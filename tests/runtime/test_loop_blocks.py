@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import threading
+from typing import Any
+
 import ml_dtypes
 import numpy as np
 import pytest
 
 import hloopt
 from hloopt.errors import EvaluationError
+from hloopt.runtime.numpy.loop_blocks import BlockedLoop
 from hloopt.runtime.numpy.loop_plan import Blocking
 from hloopt.runtime.numpy.program import NumpyProgram
 from support import Array
@@ -79,11 +83,14 @@ ENTRY e {{
 
 
 def blocked(module: hloopt.Module, arrays: list[Array], units: int) -> list[Array]:
-    program = NumpyProgram(module, blocking=Blocking(units=units))
+    program = NumpyProgram(module, blocking=Blocking(units=units), threads=1)
     assert all(words.startswith("runs in") for words in program.loops.values()), program.loops
     assert program.loops
     before = [array.copy() for array in arrays]
     found = program.run(arrays)
+    shared = NumpyProgram(module, blocking=Blocking(units=units), threads=3)
+    for one, other in zip(found, shared.run(arrays), strict=True):
+        assert one.tobytes() == other.tobytes()
     assert all((one == other).all() for one, other in zip(arrays, before, strict=True))
     return found
 
@@ -393,6 +400,24 @@ def test_failures_within_a_block_name_the_instruction() -> None:
         "  x = f32[24,2,2] parameter(0)",
     )
     check(module, [np.broadcast_to(np.eye(2, dtype=np.float32) * 4, (24, 2, 2)).copy()])
+
+
+def test_threads_share_the_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two of them are in a block at the same time."""
+    program = NumpyProgram(large(64, 2), blocking=Blocking(units=8), threads=2)
+    real = BlockedLoop._block
+    met = threading.Barrier(2, timeout=20)
+    waited = threading.local()
+
+    def block(self: Any, *args: Any) -> Any:
+        if not getattr(waited, "done", False):
+            waited.done = True
+            met.wait()
+        return real(self, *args)
+
+    monkeypatch.setattr(BlockedLoop, "_block", block)
+    x = numbers(64)
+    np.testing.assert_array_equal(program.run([x])[0], _grown(x, 2, 3))
 
 
 def test_small_loops_run_whole() -> None:

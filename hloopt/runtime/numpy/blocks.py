@@ -9,7 +9,6 @@ together, are the same for any number of threads: so are the results.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from threading import local
 from typing import Any
 
 import numpy as np
@@ -20,6 +19,7 @@ from hloopt.runtime.numpy.block_limits import Limits
 from hloopt.runtime.numpy.block_plan import BlockPlan, Folded, plan_region
 from hloopt.runtime.numpy.block_regions import Region, find_regions
 from hloopt.runtime.numpy.plan import Dims, Function, Line, Step
+from hloopt.runtime.numpy.scratch import Scratch
 from hloopt.runtime.numpy.threads import Tasks, in_parallel
 
 __all__ = ["by_blocks"]
@@ -240,20 +240,7 @@ class _Part:
         self.found[key] = (tuple(index), array)
 
 
-class _Slab(local):
-    """A thread's scratch memory, as large as the largest region needs that it ran."""
-
-    def __init__(self) -> None:
-        self._memory = np.empty(0, np.uint8)
-
-    def of(self, size: int) -> Array:
-        """At least ``size`` bytes."""
-        if self._memory.size < size:
-            self._memory = np.empty(size, np.uint8)
-        return self._memory
-
-
-_slab = _Slab()
+_memory = Scratch()  # a thread's, as large as the largest region needs that it ran
 
 
 class _Scratches:
@@ -261,7 +248,7 @@ class _Scratches:
 
     def __init__(self, plan: BlockPlan) -> None:
         self._plan = plan
-        self._memory = _slab.of(plan.scratch_bytes)
+        self._memory = _memory.of(0, (plan.scratch_bytes,), np.dtype(np.uint8))
         self._size = -1
         self._arrays: tuple[Array, ...] = ()
 
@@ -281,4 +268,5 @@ class _Scratches:
         if ranged is not None:
             dims = (*dims[:ranged], size, *dims[ranged + 1 :])
         count = int(np.prod(dims, dtype=np.int64))
-        return self._memory[begin : begin + count * kind.itemsize].view(kind).reshape(dims)
+        part: Array = self._memory[begin : begin + count * kind.itemsize]
+        return part.view(kind).reshape(dims)

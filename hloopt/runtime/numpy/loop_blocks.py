@@ -4,7 +4,7 @@ The units along the largest parallel axis are taken a few thousand at a time.  B
 again for that many (``loop_clone``); what the loop reads and writes along the axis are slices of the whole
 arrays.  A reduce over the axis that only goes into stacked outputs leaves a part a block and trip; when all
 blocks are through, the parts are put together in the order of the blocks and what follows from them is
-computed trip by trip.
+computed trip by trip.  Threads share the blocks, which are the same for any number of them.
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ from hloopt.runtime.numpy.loop_places import WHOLE, Variable
 from hloopt.runtime.numpy.loop_plan import Blocks
 from hloopt.runtime.numpy.loops import Stuck, trips
 from hloopt.runtime.numpy.plan import Function
+from hloopt.runtime.numpy.threads import Tasks, in_parallel
 from hloopt.types import TupleShape
 
 __all__ = ["BlockedLoop", "CompiledLoop"]
@@ -56,10 +57,13 @@ class _Sized:
 
 
 class BlockedLoop:
-    """A loop that runs by blocks: from the flat state to the flat state."""
+    """A loop that runs by blocks, which ``threads`` share: from the flat state to the flat state."""
 
-    def __init__(self, blocks: Blocks, compiled: Compile, context: Context, stuck: Stuck) -> None:
+    def __init__(
+        self, blocks: Blocks, compiled: Compile, context: Context, stuck: Stuck, threads: int = 1
+    ) -> None:
         self.blocks = blocks
+        self._threads = threads
         self._compiled = compiled
         self._context = context
         self._stuck = stuck
@@ -85,18 +89,26 @@ class BlockedLoop:
             if number not in own:
                 array = state[number]
                 results[number] = np.array(array) if streamed else np.empty_like(array, order="C")
-        told: list[list[tuple[Any, ...]]] = []
-        longest = -1
-        for start in range(0, self.blocks.units, self.blocks.size):
-            stop = min(start + self.blocks.size, self.blocks.units)
-            parts: list[tuple[Any, ...]] = []
-            ends, count = self._block(state, results, slice(start, stop), parts)
-            told.append(parts)
-            if count > longest:
-                # What all units compute alike, they do as long as the last of them goes on.
-                longest = count
-                alike = ends
-        for (number, place), array in alike.items():
+        units = [
+            slice(start, min(start + self.blocks.size, self.blocks.units))
+            for start in range(0, self.blocks.units, self.blocks.size)
+        ]
+        for length in {block.stop - block.start for block in units}:
+            for source in self._of_size(length).clone.sources:
+                self._source(source)
+        told: list[list[tuple[Any, ...]]] = [[] for _ in units]
+        ends: list[Mapping[tuple[int, int], Any]] = [{} for _ in units]
+        counts = [0] * len(units)
+
+        def work(tasks: Tasks) -> None:
+            for number in tasks:
+                found = self._block(state, results, units[number], told[number])
+                ends[number], counts[number] = found
+
+        in_parallel(len(units), work, self._threads)
+        # What all units compute alike, they do as long as the last of them goes on.
+        longest = max(counts)
+        for (number, place), array in ends[counts.index(longest)].items():
             if place == WHOLE:
                 results[number] = array
         if self._later is not None:

@@ -410,7 +410,7 @@ class _Compiler(Interpreter):
             self.loops[fusion.name] = f"runs whole: {planned}"
             return None
         self.loops[fusion.name] = f"runs in {planned.words}"
-        return BlockedLoop(planned, self._cut_loop, self, stuck)
+        return BlockedLoop(planned, self._cut_loop, self, stuck, self.threads)
 
     def _cut_loop(
         self, condition: Computation, body: Computation, shape: TupleShape
