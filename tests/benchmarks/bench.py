@@ -40,6 +40,7 @@ from oracle import ask, available  # noqa: E402
 from remembering import MEMORY, memory  # noqa: E402
 from starting import STARTING, starting  # noqa: E402
 from support import as_type, sample_table  # noqa: E402
+from trips import TRIPS, trips  # noqa: E402
 
 FOLDER = ROOT / "samples"
 MEGABYTE = 1_000_000
@@ -167,6 +168,7 @@ TABLES = {
     "optimizing": (optimizing, OPTIMIZING),
     "running": (running, RUNNING),
     "looping": (looping, LOOPING),
+    "trips": (trips, TRIPS),
     "blocks": (blocking, BLOCKING),
     "moving": (moving, MOVING),
 }
