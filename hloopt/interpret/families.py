@@ -12,9 +12,9 @@ from typing import Generic, TypeVar
 from hloopt.interpret import elementwise
 from hloopt.interpret.context import Check, Evaluator
 
-__all__ = ["CHECKED", "CHECKS", "COLLECTIVES", "EVALUATED", "EVALUATORS"]
+__all__ = ["CHECKED", "CHECKS", "COLLECTIVES", "EVALUATED", "EVALUATORS", "ByFamily"]
 
-_Row = TypeVar("_Row", Evaluator, Check)
+_Row = TypeVar("_Row")
 
 EVALUATED = {
     "bitcast": "bitcast bitcast-convert",
@@ -64,12 +64,20 @@ CHECKED = {
 """Module -> the opcodes in its ``CHECKS``."""
 
 
-class _ByFamily(Mapping[str, _Row], Generic[_Row]):
-    """A table under opcodes, put together from the tables of one name in several modules."""
+class ByFamily(Mapping[str, _Row], Generic[_Row]):
+    """A table under opcodes, put together from the tables of one name in several modules of a package.
+
+    ``families`` has the opcodes of each module's table; a module is loaded for the first of them.
+    """
 
     def __init__(
-        self, table: str, families: Mapping[str, str], known: Mapping[str, _Row] | None = None
+        self,
+        package: str,
+        table: str,
+        families: Mapping[str, str],
+        known: Mapping[str, _Row] | None = None,
     ) -> None:
+        self._package = package
         self._table = table
         self._family = {
             opcode: family for family, opcodes in families.items() for opcode in opcodes.split()
@@ -82,7 +90,7 @@ class _ByFamily(Mapping[str, _Row], Generic[_Row]):
     def __getitem__(self, opcode: str) -> _Row:
         row = self._known.get(opcode)
         if row is None:
-            module = import_module(f"hloopt.interpret.{self._family[opcode]}")
+            module = import_module(f"{self._package}.{self._family[opcode]}")
             row = self._known[opcode] = getattr(module, self._table)[opcode]
         return row
 
@@ -96,7 +104,9 @@ class _ByFamily(Mapping[str, _Row], Generic[_Row]):
         return len(self._opcodes)
 
 
-EVALUATORS: Mapping[str, Evaluator] = _ByFamily("EVALUATORS", EVALUATED, elementwise.EVALUATORS)
-CHECKS: Mapping[str, Check] = _ByFamily("CHECKS", CHECKED)
+EVALUATORS: Mapping[str, Evaluator] = ByFamily(
+    __package__, "EVALUATORS", EVALUATED, elementwise.EVALUATORS
+)
+CHECKS: Mapping[str, Check] = ByFamily(__package__, "CHECKS", CHECKED)
 COLLECTIVES = frozenset(CHECKED["collective_checks"].split())
 """What is not the same for each participant."""

@@ -9,8 +9,6 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
-from lark import Token
-
 from hloopt.ir import Instruction, Module, edit
 from hloopt.text.attributes import Tail
 from hloopt.text.grammar import pattern, read
@@ -35,6 +33,7 @@ from hloopt.text.scope import (
     undefined,
     unknown_opcode,
 )
+from hloopt.text.token import Token
 from hloopt.types import Literal, Shape, TupleShape, compatible
 
 __all__ = ["ArgumentReader"]

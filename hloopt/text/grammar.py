@@ -7,13 +7,11 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from lark.exceptions import UnexpectedInput
-
 from hloopt.errors import HlooptError
 from hloopt.text import tables
 from hloopt.text.expressions import compiled
 from hloopt.text.hints import explain
-from hloopt.text.lalr import Parser
+from hloopt.text.lalr import Parser, Unexpected
 from hloopt.text.syntax import Syntax
 from hloopt.types import Shape
 
@@ -97,7 +95,7 @@ def read(start: str, text: str) -> Any:
     """Read ``text`` as ``start``, one of ``STARTS``; raises ``Problem``."""
     try:
         return _parser().parse(text, start)
-    except UnexpectedInput as error:
+    except Unexpected as error:
         raise explain(error, text, start, _parser()) from None
 
 
@@ -121,5 +119,5 @@ def _terminal(name: str) -> str:
     """A terminal's regular expression; one that a file imports has that file's name in front."""
     for terminal in _parser().terminals:
         if terminal.name == name or terminal.name.endswith(f"__{name}"):
-            return str(terminal.pattern.to_regexp())
+            return terminal.expression
     raise KeyError(name)

@@ -5,14 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from difflib import get_close_matches
-from typing import Any
-
-from lark.exceptions import UnexpectedInput, UnexpectedToken
-from lark.lexer import PatternStr
-from lark.parsers.lalr_analysis import Shift
 
 from hloopt.text.characters import odd_character
-from hloopt.text.lalr import Parser
+from hloopt.text.lalr import END, Parser, Unexpected
 from hloopt.text.problem import Expected, Problem
 
 __all__ = ["PHRASES", "did_you_mean", "explain", "first_unclosed", "found_at", "type_meant"]
@@ -130,13 +125,10 @@ def type_meant(name: str, known: Iterable[str]) -> str:
     return f"; did you mean {meant!r}?" if meant else did_you_mean(name, known)
 
 
-def explain(error: UnexpectedInput, text: str, start: str, parser: Parser) -> Problem:
-    """A ``Problem`` for what Lark found while it read ``text`` as ``start``."""
-    at = error.pos_in_stream or 0
-    names = _acceptable(error.state, parser)
-    if isinstance(error, UnexpectedToken) and error.token.type == "$END":
-        at = len(text)
-    at = _skip_blanks(text, at)
+def explain(error: Unexpected, text: str, start: str, parser: Parser) -> Problem:
+    """A ``Problem`` for what the parser met while it read ``text`` as ``start``."""
+    names = _acceptable(error.states, parser, start)
+    at = _skip_blanks(text, len(text) if error.is_end else error.position)
     problem = _broken(text, at) or _row(text, at, names) or _missing(text, at, start, names)
     if problem is None and start in _THING_AFTER_COMMA:
         problem = _after_comma(text, at, start)
@@ -203,21 +195,19 @@ def _skip_blanks(text: str, at: int) -> int:
     return match.end()
 
 
-def _acceptable(state: Any, parser: Parser) -> set[str]:
+def _acceptable(states: list[int], parser: Parser, start: str) -> set[str]:
     """The terminals that may come next: those the LALR automaton shifts, perhaps after reductions."""
-    states = state.parse_conf.parse_table.states
     accepted = set()
-    for name in [*(terminal.name for terminal in parser.terminals), "$END"]:
-        stack = list(state.state_stack)
-        while (found := states[stack[-1]].get(name)) is not None:
-            action, argument = found
-            if action is Shift:
+    for name in [*(terminal.name for terminal in parser.terminals), END]:
+        stack = list(states)
+        while (code := parser.states[stack[-1]].get(name)) is not None:
+            if not code & 1:
                 accepted.add(name)
                 break
-            if argument.expansion:
-                del stack[-len(argument.expansion) :]
-            stack.append(states[stack[-1]][argument.origin.name][1])
-            if name == "$END" and stack[-1] == state.parse_conf.end_state:
+            size, origin, _ = parser.rules[code >> 1]
+            del stack[len(stack) - size :]
+            stack.append(parser.states[stack[-1]][origin] >> 1)
+            if name == END and stack[-1] == parser.ends[start]:
                 accepted.add(name)
                 break
     return accepted
@@ -310,9 +300,7 @@ _THINGS: tuple[tuple[set[str], str, set[str]], ...] = (
 
 def _expected(names: set[str], start: str, parser: Parser) -> str:
     strings = {
-        terminal.name: terminal.pattern.value
-        for terminal in parser.terminals
-        if isinstance(terminal.pattern, PatternStr)
+        terminal.name: terminal.fixed for terminal in parser.terminals if terminal.fixed is not None
     }
     plain = {name if name.startswith("_") else name.rpartition("__")[2]: name for name in names}
     words = []

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from lark import Token
-
 from hloopt.text.problem import Problem
 from hloopt.text.records import begin
+from hloopt.text.token import Token
 
 __all__ = ["integer", "integers"]
 

@@ -1,7 +1,8 @@
-"""The parser that tables describe: Lark's, with each state, rule and pattern made when it is first met.
+"""The parser that tables describe: each state, rule and pattern is made when it is first met.
 
 A module meets a tenth of the grammar's states.  Making all of them, and a regular expression for each of
-their lexers, would take longer than reading a text of ten thousand lines.
+their lexers, would take longer than reading a text of ten thousand lines; so would loading Lark, which makes
+the tables (``lalr_build.py``).
 """
 
 from __future__ import annotations
@@ -10,219 +11,220 @@ import re
 from collections.abc import Callable
 from typing import Any
 
-from lark import Transformer, Tree
-from lark.grammar import NonTerminal, Rule, RuleOptions, Terminal
-from lark.lexer import (
-    AbstractBasicLexer,
-    BasicLexer,
-    ContextualLexer,
-    LexerThread,
-    PatternRE,
-    PatternStr,
-    TerminalDef,
-    Token,
-)
-from lark.parse_tree_builder import ParseTreeBuilder
-from lark.parsers.lalr_analysis import IntParseTable, Reduce, Shift
-from lark.parsers.lalr_parser import _Parser
-from lark.utils import TextSlice
-
 from hloopt.text.expressions import compiled
-from hloopt.text.tables import Tables
+from hloopt.text.tables import Tables, Terminal
+from hloopt.text.token import Token
 
-__all__ = ["Parser"]
+__all__ = ["END", "Parser", "Parts", "Unexpected"]
+
+END = "$END"
+"""What comes after the last token."""
 
 # One pattern after the other costs a token up to two microseconds more than all of them in one expression
 # (measured: lists of integers), which takes some milliseconds to compile.
 _TRIES = 2_000
 
 
-class Parser:
-    """Reads texts by tables; a method of ``transformer`` named like a rule makes its value."""
+class Unexpected(Exception):  # noqa: N818 - what a reader met, not what went wrong
+    """No way on from a place in a text.
 
-    def __init__(self, tables: Tables, transformer: Transformer[Token, Any]) -> None:
-        self.terminals = [
-            TerminalDef(name, (PatternStr if kind == "str" else PatternRE)(value, flags), priority)
-            for name, kind, value, flags, priority in tables.terminals
-        ]
-        rules = _Rules(tables)
-        states = _States(tables, rules)
-        self._lexer = _Lexers(tables, self.terminals)
-        table: Any = IntParseTable(states, tables.starts, tables.ends)  # type: ignore[no-untyped-call]
-        self._parser = _Parser(table, _Callbacks(transformer))
+    ``states`` are those of the automaton, the last one is where it stands; ``is_end`` says that the text would
+    have to go on.
+    """
+
+    def __init__(self, position: int, states: list[int], *, is_end: bool) -> None:
+        super().__init__(position)
+        self.position = position
+        self.states = states
+        self.is_end = is_end
+
+
+class Parts(list[Any]):
+    """The value of a rule for which nobody makes one: its parts."""
+
+
+class Parser:
+    """Reads texts by tables; the method of ``maker`` named like a rule makes its value from its parts."""
+
+    def __init__(self, tables: Tables, maker: Any) -> None:
+        self.terminals = tables.terminals
+        self.states = _States(tables)
+        self.rules = _Rules(tables, maker)
+        self.ends = tables.ends
+        self._starts = tables.starts
+        self._lexers = _Lexers(tables)
 
     def parse(self, text: str, start: str) -> Any:
-        """The value of the rule ``start``.  Raises ``lark.exceptions.UnexpectedInput``."""
-        return self._parser.parse(LexerThread.from_text(self._lexer, text), start)
+        """The value of the rule ``start``.  Raises ``Unexpected``."""
+        states: list[int] = [self._starts[start]]
+        values: list[Any] = []
+        lexers, end = self._lexers, len(text)
+        position = 0
+        while position < end:
+            lexer = lexers[states[-1]]
+            found = lexer.match(text, position)
+            if found is None:
+                raise Unexpected(position, states, is_end=False)
+            value, name = found
+            following = position + len(value)
+            if name not in lexer.ignored:
+                self._reduce(states, values, name, position, is_end=False)
+                states.append(self.states[states[-1]][name] >> 1)
+                values.append(Token(name, value, position, following))
+            position = following
+        self._reduce(states, values, END, position, is_end=True, until=self.ends[start])
+        return values[-1]
+
+    def _reduce(
+        self,
+        states: list[int],
+        values: list[Any],
+        name: str,
+        position: int,
+        *,
+        is_end: bool,
+        until: int | None = None,
+    ) -> None:
+        """Put parts together until ``name`` can be shifted; for the end of a text until all is one."""
+        while states[-1] != until:
+            code = self.states[states[-1]].get(name)
+            if code is None:
+                raise Unexpected(position, states, is_end=is_end)
+            if not code & 1:
+                return
+            size, origin, make = self.rules[code >> 1]
+            parts = values[len(values) - size :]
+            del values[len(values) - size :], states[len(states) - size :]
+            states.append(self.states[states[-1]][origin] >> 1)
+            values.append(make(parts))
 
 
-class _Rule(Rule):
-    """A rule of a table is made once: it equals itself alone, and that is quick to find out."""
-
-    __slots__ = ()
-    __hash__ = object.__hash__
-    __eq__ = object.__eq__
-
-
-class _Rules(dict[int, Rule]):
-    """Rules by number."""
+class _States(dict[int, dict[str, int]]):
+    """What a state does with each symbol: see ``Tables.rows``."""
 
     def __init__(self, tables: Tables) -> None:
         super().__init__()
         self._tables = tables
 
-    def __missing__(self, number: int) -> Rule:
-        origin, expansion, alias, keep_all_tokens, expand1 = self._tables.rules[number]
-        symbols = []
-        for symbol in expansion:
-            name, is_terminal, is_left_out = self._tables.symbols[symbol]
-            symbols.append(Terminal(name, is_left_out) if is_terminal else NonTerminal(name))
-        options = RuleOptions(keep_all_tokens, expand1)
-        head = NonTerminal(self._tables.symbols[origin][0])
-        rule = self[number] = _Rule(head, symbols, 0, alias, options)
-        return rule
-
-
-class _States(dict[int, dict[str, tuple[Any, Any]]]):
-    """What a state does with each symbol, by the number of the state."""
-
-    def __init__(self, tables: Tables, rules: _Rules) -> None:
-        super().__init__()
-        self._tables = tables
-        self._rules = rules
-
-    def __missing__(self, state: int) -> dict[str, tuple[Any, Any]]:
+    def __missing__(self, state: int) -> dict[str, int]:
         names, row = self._tables.names, self._tables.rows[state]
         made = self[state] = {
-            names[name]: (Reduce, self._rules[code >> 1]) if code & 1 else (Shift, code >> 1)
-            for name, code in zip(row[::2], row[1::2], strict=True)
+            names[name]: code for name, code in zip(row[::2], row[1::2], strict=True)
         }
         return made
 
 
-class _Callbacks(dict[Any, Callable[[list[Any]], Any]]):
-    """What makes the value of a rule.  (Tokens are their own values.)"""
+class _Rules(dict[int, tuple[int, str, Callable[[list[Any]], Any]]]):
+    """Of a rule how many parts it has, its name, and what makes its value."""
 
-    def __init__(self, transformer: Transformer[Token, Any]) -> None:
+    def __init__(self, tables: Tables, maker: Any) -> None:
         super().__init__()
-        self._transformer = transformer
+        self._tables = tables
+        self._maker = maker
 
-    def __bool__(self) -> bool:
-        return True  # Lark leaves values unmade where there seem to be no callbacks
-
-    def __missing__(self, rule: Rule) -> Callable[[list[Any]], Any]:
-        builder: Any = ParseTreeBuilder([rule], Tree)  # type: ignore[no-untyped-call]
-        made: Callable[[list[Any]], Any] = builder.create_callback(self._transformer)[rule]
-        self[rule] = made
+    def __missing__(self, number: int) -> tuple[int, str, Callable[[list[Any]], Any]]:
+        size, origin, maker, given, is_single = self._tables.rules[number]
+        name = self._tables.names[origin]
+        make: Callable[[list[Any]], Any] = Parts
+        if not name.startswith("_"):
+            make = getattr(self._maker, maker, Parts)
+        if is_single:
+            make = _or_single(make)
+        if given is not None:
+            make = _given(given, make)
+        made = self[number] = (size, name, make)
         return made
 
 
-class _Lexers(ContextualLexer):
-    """A lexer for each state, knowing the terminals that may come there."""
+def _or_single(make: Callable[[list[Any]], Any]) -> Callable[[list[Any]], Any]:
+    return lambda parts: parts[0] if len(parts) == 1 else make(parts)
 
-    def __init__(self, tables: Tables, terminals: list[TerminalDef]) -> None:
+
+def _given(numbers: list[int], make: Callable[[list[Any]], Any]) -> Callable[[list[Any]], Any]:
+    def choose(parts: list[Any]) -> Any:
+        chosen: list[Any] = []
+        for number in numbers:
+            if number >= 0:
+                chosen.append(parts[number])
+            elif chosen:
+                chosen += parts[-number - 1]
+            else:  # a long list grows at its end, part by part: it is not copied each time
+                chosen = parts[-number - 1]
+        return make(chosen)
+
+    return choose
+
+
+class _Lexers(dict[int, "_Lexer"]):
+    """The lexer of a state: it knows the terminals that may come there."""
+
+    def __init__(self, tables: Tables) -> None:
+        super().__init__()
         self._tables = tables
-        self._terminals = terminals
-        self._by_name = {one.name: one for one in terminals}
+        self._ignored = frozenset(tables.ignored)
         self._expressions: dict[str, re.Pattern[str]] = {}
         self._made: dict[int, _Lexer] = {}
-        self.lexers = _OfStates(tables, self._lexer)
-        # That with all terminals tells what is wrong from what is in the wrong place.
-        self.root_lexer = self._lexer(len(tables.lexers) - 1)
 
-    def _lexer(self, number: int) -> _Lexer:
+    def __missing__(self, state: int) -> _Lexer:
+        number = self._tables.lexer_of[state]
         if number not in self._made:
+            terminals = self._tables.terminals
             tried, meant = self._tables.lexers[number]
+            fixed = {
+                terminals[one].name: {
+                    str(terminals[other].fixed): terminals[other].name for other in others
+                }
+                for one, others in meant
+            }
             self._made[number] = _Lexer(
-                [self._terminals[one] for one in tried],
-                {
-                    self._terminals[one].name: {
-                        self._terminals[other].pattern.value: self._terminals[other].name
-                        for other in others
-                    }
-                    for one, others in meant
-                },
-                self._tables,
-                self._by_name,
-                self._expressions,
+                [terminals[one] for one in tried], fixed, self._ignored, self._expressions
             )
-        return self._made[number]
-
-
-class _OfStates(dict[int, AbstractBasicLexer]):
-    """The lexer of a state."""
-
-    def __init__(self, tables: Tables, lexer: Callable[[int], AbstractBasicLexer]) -> None:
-        super().__init__()
-        self._tables = tables
-        self._lexer = lexer
-
-    def __missing__(self, state: int) -> AbstractBasicLexer:
-        made = self[state] = self._lexer(self._tables.lexer_of[state])
+        made = self[state] = self._made[number]
         return made
 
 
-class _Lexer(BasicLexer):
-    """Lark's lexer of one state, which asks a scanner of ours."""
+class _Lexer:
+    """The first of some terminals that fits."""
 
     def __init__(
         self,
-        tried: list[TerminalDef],
+        tried: list[Terminal],
         meant: dict[str, dict[str, str]],
-        tables: Tables,
-        by_name: dict[str, TerminalDef],
+        ignored: frozenset[str],
         expressions: dict[str, re.Pattern[str]],
     ) -> None:
-        self.terminals = tried
-        self.newline_types = frozenset(tables.newlines)
-        self.ignore_types = frozenset(tables.ignored)
-        self.callback = {name: _Meant(others) for name, others in meant.items()}
-        self.terminals_by_name = by_name
-        self._scanner: Any = _Scanner(tried, expressions)
-
-
-class _Meant:
-    """Gives a token the type of the fixed text that it is."""
-
-    def __init__(self, others: dict[str, str]) -> None:
-        self._others = others
-
-    def __call__(self, token: Token) -> Token:
-        token.type = self._others.get(token, token.type)
-        return token
-
-
-class _Scanner:
-    """The first of some terminals that fits."""
-
-    def __init__(self, tried: list[TerminalDef], expressions: dict[str, re.Pattern[str]]) -> None:
-        self.allowed_types = {one.name for one in tried}
+        self.ignored = ignored
         self._tried = tried
+        self._meant = meant
         self._expressions = expressions
         self._left = _TRIES
         self._whole: re.Pattern[str] | None = None
 
-    def match(self, text: TextSlice[str], position: int) -> tuple[str, str] | None:
+    def match(self, text: str, position: int) -> tuple[str, str] | None:
         """The text of a token at a position and its terminal; None where no terminal fits."""
-        if self._left:
-            self._left -= 1
-            return self._one_by_one(text, position)
+        found = self._one_by_one(text, position) if self._left else self._at_once(text, position)
+        if found is not None and found[1] in self._meant:
+            return found[0], self._meant[found[1]].get(*found)
+        return found
+
+    def _one_by_one(self, text: str, position: int) -> tuple[str, str] | None:
+        self._left -= 1
+        for name, pattern, _ in self._tried:
+            expression = self._expressions.get(name)
+            if expression is None:
+                expression = self._expressions[name] = compiled(pattern)
+            found = expression.match(text, position)
+            if found is not None:
+                return found[0], name
+        return None
+
+    def _at_once(self, text: str, position: int) -> tuple[str, str] | None:
         if self._whole is None:
-            parts = (f"(?P<{one.name}>{one.pattern.to_regexp()})" for one in self._tried)
-            self._whole = compiled("|".join(parts))
-        found = self._whole.match(text.text, position, text.end)
+            self._whole = compiled(
+                "|".join(f"(?P<{one.name}>{one.expression})" for one in self._tried)
+            )
+        found = self._whole.match(text, position)
         if found is None:
             return None
         assert found.lastgroup is not None, "every branch has a name"
         return found[0], found.lastgroup
-
-    def _one_by_one(self, text: TextSlice[str], position: int) -> tuple[str, str] | None:
-        for terminal in self._tried:
-            expression = self._expressions.get(terminal.name)
-            if expression is None:
-                expression = compiled(terminal.pattern.to_regexp())
-                self._expressions[terminal.name] = expression
-            found = expression.match(text.text, position, text.end)
-            if found is not None:
-                return found[0], terminal.name
-        return None

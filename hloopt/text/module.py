@@ -5,8 +5,6 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from lark import Token
-
 from hloopt.ir import Computation, Module, edit
 from hloopt.source import Source
 from hloopt.text.attributes import read_header_attribute
@@ -25,6 +23,7 @@ from hloopt.text.records import (
 )
 from hloopt.text.scope import Scope
 from hloopt.text.strings import unquote
+from hloopt.text.token import Token
 from hloopt.types import Shape, compatible
 
 __all__ = ["ModuleReader"]

@@ -5,8 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-from lark import Token
-
+from hloopt.text.token import Token
 from hloopt.types import Shape
 
 __all__ = [
@@ -26,13 +25,11 @@ __all__ = [
 
 def begin(token: Token) -> int:
     """Where a token begins in the text it was read from."""
-    assert token.start_pos is not None, "tokens of a text have a place"
     return token.start_pos
 
 
 def end(token: Token) -> int:
     """Where a token ends in the text it was read from."""
-    assert token.end_pos is not None, "tokens of a text have a place"
     return token.end_pos
 
 

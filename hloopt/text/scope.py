@@ -5,14 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from lark import Token
-
 from hloopt.ir import Computation, Instruction
 from hloopt.ops import OPS
 from hloopt.text.attributes import PHASES, Row, row
 from hloopt.text.grammar import pattern, read, shape_of
 from hloopt.text.hints import did_you_mean
 from hloopt.text.problem import WHOLE, Problem, Undefined
+from hloopt.text.token import Token
 from hloopt.types import Literal, Shape
 
 __all__ = [

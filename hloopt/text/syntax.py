@@ -1,14 +1,12 @@
 """What the grammar's rules become: frozen values where the text alone decides, records elsewhere.
 
-Lark calls the method named like a rule with the rule's parts, innermost rule first.
+The parser calls the method named like a rule with the rule's parts, innermost rule first.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
-
-from lark import Token, Transformer
 
 from hloopt.text.problem import Problem
 from hloopt.text.records import (
@@ -22,6 +20,7 @@ from hloopt.text.records import (
     end,
 )
 from hloopt.text.shape_rules import ShapeRules
+from hloopt.text.token import Token
 from hloopt.text.value_rules import ValueRules
 from hloopt.types import Shape
 
@@ -31,7 +30,7 @@ _MOST_SHAPES = 50_000
 _DEEPEST = 1000
 
 
-class Syntax(ShapeRules, ValueRules, Transformer[Token, Any]):
+class Syntax(ShapeRules, ValueRules):
     """One method a rule; rules imported through several files carry their files' names in front."""
 
     def __getattr__(self, name: str) -> Any:
@@ -41,7 +40,6 @@ class Syntax(ShapeRules, ValueRules, Transformer[Token, Any]):
         return getattr(self, plain)
 
     def __init__(self, read: Callable[[str, str], Any]) -> None:
-        super().__init__()
         self._read = read
         self._shapes: dict[str, Shape] = {}
 

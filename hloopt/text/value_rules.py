@@ -5,12 +5,11 @@ from __future__ import annotations
 from math import isinf, prod
 from typing import Any
 
-from lark import Token
-
 from hloopt.text.integers import integer, integers
 from hloopt.text.problem import Problem
 from hloopt.text.records import LiteralText, begin, end
 from hloopt.text.strings import unquote
+from hloopt.text.token import Token
 from hloopt.types import (
     AliasEntry,
     ConvDims,

@@ -3,36 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Final
 
-from hloopt.runtime.numpy import (
-    convolution,
-    dot,
-    dynamic_slices,
-    gathering,
-    movement,
-    padding,
-    random_bits,
-    reduction,
-    reinterpreting,
-    scattering,
-    sorting,
-    windows,
-)
+from hloopt.interpret.families import ByFamily
 from hloopt.runtime.numpy.movement import Emitter
 
-__all__ = ["EMITTERS"]
+__all__ = ["EMITTERS", "PLANNED"]
 
-EMITTERS: Mapping[str, Emitter] = {
-    **convolution.EMITTERS,
-    **dot.EMITTERS,
-    **dynamic_slices.EMITTERS,
-    **gathering.EMITTERS,
-    **movement.EMITTERS,
-    **padding.EMITTERS,
-    **random_bits.EMITTERS,
-    **reduction.EMITTERS,
-    **reinterpreting.EMITTERS,
-    **scattering.EMITTERS,
-    **sorting.EMITTERS,
-    **windows.EMITTERS,
+PLANNED: Final = {
+    "convolution": "convolution",
+    "dot": "dot",
+    "dynamic_slices": "dynamic-slice dynamic-update-slice",
+    "gathering": "gather",
+    "movement": "bitcast broadcast concatenate iota reshape reverse slice transpose",
+    "padding": "pad",
+    "random_bits": "rng-bit-generator",
+    "reduction": "reduce",
+    "reinterpreting": "bitcast-convert",
+    "scattering": "scatter",
+    "sorting": "sort topk",
+    "windows": "reduce-window select-and-scatter",
 }
+"""Module -> the opcodes in its ``EMITTERS``."""
+
+EMITTERS: Mapping[str, Emitter] = ByFamily(__package__, "EMITTERS", PLANNED)
+"""A module is loaded for the first of its ops: most programs have few of them."""
