@@ -54,6 +54,11 @@ class Names:
     def __init__(self) -> None:
         self._next: dict[str, int] = {}
 
+    @property
+    def issued(self) -> frozenset[str]:
+        """All that were given."""
+        return frozenset(self._next)
+
     def fresh(self, hint: str) -> str:
         """An identifier like ``hint`` that nobody has."""
         base = identifier(hint)

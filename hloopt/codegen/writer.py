@@ -151,9 +151,17 @@ EmitFunction = Callable[[FunctionWriter], None]
 
 
 def write_function(
-    step: KernelStep, launch: Launch, emit: EmitFunction, uses: Uses, *, native: bool = False
+    step: KernelStep,
+    launch: Launch,
+    emit: EmitFunction,
+    uses: Uses,
+    *,
+    native: bool = False,
+    issued: set[str] | None = None,
 ) -> list[str]:
     """The lines of a function; a ``native`` one runs the tasks from ``begin`` to before ``end``.
+
+    The names of its parameters and variables are added to ``issued``.
 
     Raises ``UnsupportedError`` for an instruction in the region that has no place inside a kernel.
     """
@@ -164,7 +172,11 @@ def write_function(
     if widest > 1:
         _Body(step, launch, region, Uses(), loads, native).write(emit)
         loads = Loads(index_type, widest, frozenset(loads.now))
-    return list(_Body(step, launch, region, uses, loads, native).write(emit))
+    body = _Body(step, launch, region, uses, loads, native)
+    lines = list(body.write(emit))
+    if issued is not None:
+        issued.update(body.names.issued)
+    return lines
 
 
 @dataclass
@@ -175,9 +187,10 @@ class _Body:
     uses: Uses
     loads: Loads
     native: bool
+    names: Names = field(default_factory=Names)
 
     def write(self, emit: EmitFunction) -> Iterator[str]:
-        names = Names()
+        names = self.names
         pointees = {}
         parameters = [f"long long {names.fresh(name)}" for name in ("begin", "end") if self.native]
         for argument in self.launch.arguments:

@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from hloopt.codegen.native.program import render
+from hloopt.codegen.native.program import UNIT, render
 
-__all__ = ["render"]
+__all__ = ["UNIT", "render"]

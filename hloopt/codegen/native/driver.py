@@ -7,7 +7,7 @@ each step that the NumPy executor runs, and what handles signals.  It is called 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from hloopt.codegen.device import Uses
@@ -24,7 +24,7 @@ from hloopt.kernels.plan import (
 )
 from hloopt.kernels.spec import Copy, Fill, Launch, Place
 
-__all__ = ["called_steps", "driver", "loops"]
+__all__ = ["called_steps", "driver", "loops", "parameter_types"]
 
 _INDENT = "  "
 
@@ -56,14 +56,33 @@ def _walk(steps: Iterable[PlanStep]) -> Iterator[PlanStep]:
                 yield from _walk(branch)
 
 
-def driver(plan: Plan, uses: Uses) -> str:
-    """The text of ``hloopt_run``."""
+def parameter_types(step: KernelStep, launch: Launch, uses: Uses) -> list[str]:
+    """The C types of what a function gets behind the range of its tasks."""
+    found = []
+    for argument in launch.arguments:
+        kind = uses.storage(_place(step, argument.place).shape.dtype)
+        found.append(f"{'const ' if argument.role == 'in' else ''}{kind}*")
+    return [*found, *("int" for _ in launch.scalars)]
+
+
+def _place(step: KernelStep, place: Place) -> Buffer:
+    buffers = {"operand": step.operands, "result": step.results, "scratch": step.scratch}
+    return buffers[place.kind][place.number]
+
+
+def driver(plan: Plan, uses: Uses, names: Mapping[str, str], *, by_doors: bool = False) -> str:
+    """The text of ``hloopt_run``; ``names`` gives the function that a launch of each name calls.
+
+    With ``by_doors`` these take pointers to anything.
+    """
     numbers = {id(allocation): number for number, allocation in enumerate(plan.allocations)}
     writer = _Driver(
         uses,
         numbers,
         {id(step): number for number, step in enumerate(called_steps(plan))},
         {id(step): number for number, step in enumerate(loops(plan))},
+        names,
+        by_doors,
     )
     for number, step in enumerate(plan.steps):
         if number:
@@ -92,6 +111,8 @@ class _Driver:
     allocations: dict[int, int]
     calls: dict[int, int]
     loops: dict[int, int]
+    functions: Mapping[str, str]
+    by_doors: bool
     lines: list[str] = field(default_factory=list)
     names: int = 0
 
@@ -122,19 +143,15 @@ class _Driver:
             if isinstance(part, Launch):
                 self.launch(step, part, depth)
             elif isinstance(part, Copy):
-                source, target = self.place(step, part.source), self.place(step, part.target)
+                source, target = _place(step, part.source), _place(step, part.target)
                 if self.at(source) != self.at(target):
                     self.copy(source, target, depth)
             else:
                 assert isinstance(part, Fill)
-                target = self.place(step, part.target)
+                target = _place(step, part.target)
                 size = target.byte_size
                 self.line(depth, f"memset({self.at(target)}, {part.value}, {size});")
         self.moves(step.after, depth)
-
-    def place(self, step: KernelStep, place: Place) -> Buffer:
-        buffers = {"operand": step.operands, "result": step.results, "scratch": step.scratch}
-        return buffers[place.kind][place.number]
 
     def moves(self, moves: Iterable[Move], depth: int) -> None:
         for move in moves:
@@ -144,14 +161,13 @@ class _Driver:
         self.line(depth, f"memcpy({self.at(target)}, {self.at(source)}, {source.byte_size});")
 
     def launch(self, step: KernelStep, launch: Launch, depth: int) -> None:
-        arguments = []
-        for argument in launch.arguments:
-            buffer = self.place(step, argument.place)
-            const = "const " if argument.role == "in" else ""
-            kind = self.uses.storage(buffer.shape.dtype)
-            arguments.append(f"({const}{kind}*)({self.at(buffer)})")
-        arguments += map(str, launch.scalars)
-        name, tasks = function_name(step, launch), launch.grid[0]
+        places = [_place(step, argument.place) for argument in launch.arguments]
+        given = [*(self.at(buffer) for buffer in places), *map(str, launch.scalars)]
+        arguments = given
+        if not self.by_doors:
+            types = parameter_types(step, launch, self.uses)
+            arguments = [f"({kind})({one})" for kind, one in zip(types, given, strict=True)]
+        name, tasks = self.functions[function_name(step, launch)], launch.grid[0]
         told = "".join(f", {argument}" for argument in arguments)
         if tasks == 1:
             self.line(depth, f"{name}(0, 1{told});")

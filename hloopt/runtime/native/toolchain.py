@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import ctypes
+from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 from pathlib import Path
 from typing import Any
 
+from hloopt.codegen.native import UNIT
 from hloopt.errors import DeviceError
 from hloopt.runtime.compiled_cache import CompiledCache
 from hloopt.runtime.emulator import toolchain as emulator
+from hloopt.runtime.numpy.threads import thread_count
 
 __all__ = ["build_library", "check_native", "shared_pool"]
 
@@ -29,10 +32,11 @@ _FLAGS = (
     "-fno-rtti",
     "-fopenmp-simd",
     "-fPIC",
-    "-shared",
     "-pthread",
     "-w",
 )
+
+_INCLUDED = (f"-I{INCLUDE}", f"-I{_WORDS}")
 
 _cache = CompiledCache("native", ".so")
 
@@ -46,7 +50,7 @@ def check_native() -> None:
 
 
 def build_library(text: str) -> Path:
-    """The shared object of a translation unit, out of the cache or compiled now.
+    """The shared object of a text of one unit or several (``UNIT``), out of the cache or made now.
 
     Raises ``DeviceError`` where there is no compiler, or where it refuses the text.
     """
@@ -75,13 +79,33 @@ def _build(text: str, flags: tuple[str, ...]) -> Path:
         text,
     ]
 
-    def build(path: Path) -> None:
-        unit = path.with_name("program.cpp")
-        unit.write_text(text, encoding="utf-8")
-        arguments = [*flags, f"-I{INCLUDE}", f"-I{_WORDS}", str(unit), "-o", str(path)]
+    return _cache.get_or_build(identity, lambda path: _compile(compiler, flags, text, path))
+
+
+def _compile(compiler: emulator.Compiler, flags: tuple[str, ...], text: str, path: Path) -> None:
+    """Compile the units of a text side by side, and link them."""
+    units = []
+    for number, unit in enumerate(text.split(UNIT)):
+        source = path.with_name(f"unit_{number}.cpp")
+        source.write_text(unit, encoding="utf-8")
+        units.append(source)
+    if len(units) == 1:
+        emulator.compile_with(
+            compiler, [*flags, *_INCLUDED, "-shared", str(units[0]), "-o", str(path)]
+        )
+        return
+    objects = [str(unit.with_suffix(".o")) for unit in units]
+
+    def compiled(number: int) -> None:
+        # The driver, which is the last, is calls alone: nothing in it is worth the time.
+        quick = ["-O1"] if number == len(units) - 1 else []
+        arguments = [*flags, *_INCLUDED, *quick, "-c", str(units[number]), "-o", objects[number]]
         emulator.compile_with(compiler, arguments)
 
-    return _cache.get_or_build(identity, build)
+    with ThreadPoolExecutor(thread_count()) as pool:
+        for _ in pool.map(compiled, range(len(units))):
+            pass
+    emulator.compile_with(compiler, [*flags, "-shared", *objects, "-o", str(path)])
 
 
 def _headers() -> list[bytes]:
