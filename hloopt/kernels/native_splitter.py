@@ -10,6 +10,7 @@ from hloopt.errors import UsageError
 from hloopt.ir import Computation, Instruction, Module, build, edit, walk
 from hloopt.kernels.families.native_call import PRODUCTS, WINDOW, slow_in_a_loop
 from hloopt.kernels.families.native_dot import is_quick
+from hloopt.kernels.families.native_reduction import runs_whole
 from hloopt.kernels.nested_reduction_splitter import cuts_of, split_fusion
 from hloopt.kernels.written import read_choice
 from hloopt.rewrite import Pass, PassLog
@@ -31,8 +32,8 @@ class NativeSplitter(Pass):
 
     On a processor a kernel more costs next to nothing, while a loop that computes a product anew for each
     element that needs it takes many times as long as one kernel, or BLAS, for all of the product.  Fusions of
-    one small product stay whole: they have a kernel.  Reductions that would be computed over and over are
-    cut out as ``nested-reduction-splitter`` does, too.
+    one small product stay whole: they have a kernel, and so have reductions of rows with what follows.  Other
+    reductions that would be computed over and over are cut out as ``nested-reduction-splitter`` does, too.
 
     products  multiply-adds, in all, of a product that may stay inside; a quarter of it where others fold it
     window    elements of a window that may stay inside
@@ -100,7 +101,8 @@ ENTRY main {
             if one.opcode not in _PLAIN
             and slow_in_a_loop(one, self.products // (_AGAIN if one in again else 1), self.window)
         }
-        heavy.update(cuts_of(body, 1.0))
+        if not runs_whole(region_of(fusion)):
+            heavy.update(cuts_of(body, 1.0))
         if not heavy or is_quick(region_of(fusion)):
             return []
         before = {

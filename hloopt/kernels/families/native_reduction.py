@@ -13,6 +13,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 
+from hloopt.analysis.region import Region
 from hloopt.errors import UsageError
 from hloopt.ir import Instruction
 from hloopt.kernels.families.reductions import (
@@ -27,7 +28,7 @@ from hloopt.kernels.families.row_phases import RowPhases, row_phases, row_phases
 from hloopt.kernels.kernel import NO, YES, Efficiency, Kernel, Site, Verdict
 from hloopt.kernels.spec import Argument, KernelSpec, Launch, Place, Scratch, Tile
 
-__all__ = ["BLOCK", "KERNELS", "Steps", "kept_bytes_of", "phase_steps", "steps_of"]
+__all__ = ["BLOCK", "KERNELS", "Steps", "kept_bytes_of", "phase_steps", "runs_whole", "steps_of"]
 
 BLOCK = 128
 """Steps between two additions to totals: 128 roundings and one for each block, as good as by halves."""
@@ -41,6 +42,8 @@ _TASK_ELEMENTS = 1 << 14
 # So many elements are worth a second launch, where they make few tasks: it costs about 5 us.
 _SPLIT_ELEMENTS = 1 << 17
 _PARTS = 16
+# Fewer rows than this do not keep the threads of a usual machine busy.
+_FEW_ROWS = 4
 # Rows shorter than this are as well folded by the loop kernel, element by element.
 _SHORT_ROW = 8
 # What a row keeps for later passes over it lies on the stack and in the first-level cache.
@@ -140,7 +143,7 @@ def steps_of(site: Site, group: Group) -> Steps:
     is_split = (
         work >= _SPLIT_ELEMENTS
         and found.batches == 1
-        and found.tasks < _PARTS // 4
+        and found.tasks < _FEW_ROWS
         and found.steps >= 2 * BLOCK
     )
     if not is_split:
@@ -230,6 +233,16 @@ def kept_bytes_of(phases: RowPhases) -> int:
     return bits // 8 * phases.minor
 
 
+def runs_whole(region: Region) -> bool:
+    """Whether rows and all that follows from their reductions are one kernel, and well so."""
+    return not row_phases_problem(region) and not _alone(row_phases(region))
+
+
+def _alone(phases: RowPhases) -> bool:
+    """Whether rows are too few to share out, and too long for one thread."""
+    return phases.rows < _FEW_ROWS and phases.rows * phases.minor >= _SPLIT_ELEMENTS
+
+
 def _rows_fit(site: Site) -> Verdict:
     problem = row_phases_problem(site.region)
     if problem:
@@ -240,6 +253,8 @@ def _rows_fit(site: Site) -> Verdict:
 
 def _rows_wanted(site: Site) -> Verdict:
     phases = row_phases(site.region)
+    if _alone(phases):
+        return NO(f"{phases.rows} rows of {phases.minor} elements are shared out by parts of rows")
     if len(phases.heroes) > 1 or any(phases.per_row) or phases.full:
         return YES(f"rows of {phases.minor} elements, and what follows, in one go")
     return NO("no element of a row waits for a reduction of it")
