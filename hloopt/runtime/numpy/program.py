@@ -27,7 +27,13 @@ from hloopt.runtime.numpy.builder import Builder
 from hloopt.runtime.numpy.elementwise import elementwise
 from hloopt.runtime.numpy.emitters import EMITTERS
 from hloopt.runtime.numpy.plan import Cases, Function, Line, Loop, Step, in_place
-from hloopt.runtime.numpy.sharing import give_away, most_alive, uncopy, written_inputs
+from hloopt.runtime.numpy.sharing import (
+    give_away,
+    most_alive,
+    own_results,
+    uncopy,
+    written_inputs,
+)
 from hloopt.runtime.numpy.source import compile_line
 from hloopt.runtime.numpy.threads import thread_count
 from hloopt.runtime.numpy.values import Slots, leaf_slots, pack, unpack
@@ -135,8 +141,31 @@ class NumpyProgram(Program):
         with np.errstate(all="ignore"):
             values = parameter_values(entry, inputs, self._compiler)
             flat = self._entry(*[leaf for value in values for leaf in unpack(value)])
-            (result,) = pack([entry.result_shape])(*flat)
-            return flatten_results(result, entry.result_shape, self._compiler)
+            return self._handed_out(flat)
+
+    def _handed_out(self, flat: Sequence[Any]) -> list[Array]:
+        """The results' arrays: those that nothing else refers to as they are, copies of others."""
+        found = []
+        shapes = leaves(self._module.entry.result_shape)
+        for array, shape, own in zip(flat, shapes, self._compiler.own_results, strict=True):
+            if own and _is_whole(array, shape):
+                found.append(array)
+            else:
+                found += flatten_results(array, shape, self._compiler)
+        return found
+
+
+def _is_whole(array: Any, shape: Shape) -> bool:
+    """Whether an array is what a result is to be: in row-major order, and of no larger one."""
+    if not isinstance(array, np.ndarray) or not isinstance(shape, ArrayShape):
+        return False
+    base = array.base
+    return (
+        array.dtype == shape.dtype.numpy
+        and shape.dtype.is_array
+        and bool(array.flags.c_contiguous and array.flags.writeable)
+        and (base is None or getattr(base, "nbytes", -1) == array.nbytes)
+    )
 
 
 class _Compiler(Interpreter):
@@ -159,6 +188,7 @@ class _Compiler(Interpreter):
         self._launches = launches
         self._blocking = blocking
         self.loops: dict[str, str] = {}
+        self.own_results: tuple[bool, ...] = ()
         self._functions: dict[tuple[Computation, bool], Function] = {}
         self._packers: dict[Computation, Function] = {}
         self._sizes: dict[Computation, int] = {}
@@ -174,6 +204,7 @@ class _Compiler(Interpreter):
     def program(self, progress: Progress, *, keeps: bool) -> Function:
         """The entry as a function that says how far it has come; ``keeps``: see ``compile_line``."""
         line = self._cut(self._line(self._module.entry, counted=True))
+        self.own_results = own_results(line)
         return compile_line(line, self._launches, progress, keeps=keeps)
 
     def function(self, computation: Computation, *, counted: bool) -> Function:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from itertools import accumulate
 from math import prod
@@ -11,7 +12,15 @@ import numpy as np
 
 from hloopt.runtime.numpy.plan import Code, Dims, Line, Step
 
-__all__ = ["choose_memory", "deaths", "give_away", "most_alive", "uncopy", "written_inputs"]
+__all__ = [
+    "choose_memory",
+    "deaths",
+    "give_away",
+    "most_alive",
+    "own_results",
+    "uncopy",
+    "written_inputs",
+]
 
 _NEVER = 1 << 60  # after the last step: results are read there
 _LARGE = 1 << 17  # bytes of an array that is worth keeping
@@ -55,6 +64,14 @@ def give_away(line: Line, owned: frozenset[int]) -> None:
         if slot in owned and not sharing.is_own_result(result):
             copy = line.slot(line.kinds[result], line.dims[result])
             line.results[position] = line.step(_copied, (result,), copy)
+
+
+def own_results(line: Line) -> tuple[bool, ...]:
+    """Which results are arrays, or views of arrays, that the line made and that nothing else refers to."""
+    sharing = _Sharing(line, ())
+    kinds = [sharing.kind(slot) for slot in line.results]
+    counts = Counter(kinds)
+    return tuple(counts[kind] == 1 and sharing.is_made_here(kind) for kind in kinds)
 
 
 def most_alive(line: Line) -> int:
@@ -170,6 +187,10 @@ class _Sharing:
     def kind(self, slot: int) -> int:
         """The class of a slot."""
         return self._find(slot)
+
+    def is_made_here(self, kind: int) -> bool:
+        """Whether nothing in a class came from outside of the line."""
+        return kind not in self._foreign
 
     def is_own_result(self, slot: int) -> bool:
         """Whether a result is an array of its own, which no other result shares."""

@@ -1,0 +1,176 @@
+"""What a run needs lies in memory that a program keeps; what it hands out, and is given, is not copied."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import hloopt
+from hloopt.runtime.numpy import arena, source
+from hloopt.runtime.numpy.plan import Line
+from hloopt.runtime.numpy.program import NumpyProgram
+
+Array = np.ndarray[Any, Any]
+SIZE = 1 << 16  # elements of f32: large
+
+
+def compiled(
+    body: str, monkeypatch: pytest.MonkeyPatch, replicas: int = 1
+) -> tuple[NumpyProgram, Line]:
+    """A program and the entry's line with its places."""
+    lines: list[Line] = []
+    real = arena.place_arrays
+
+    def spy(line: Line) -> int:
+        lines.append(line)
+        return real(line)
+
+    monkeypatch.setattr(source, "place_arrays", spy)
+    module = hloopt.parse(f"HloModule m\nENTRY e {{\n{body}\n}}\n")
+    program = NumpyProgram(module, replicas=replicas)
+    return program, lines[0] if lines else Line()
+
+
+def places(line: Line) -> list[Array]:
+    """The places of all steps, in their order."""
+    slots = [slot for step in line.steps for slot in (step.into, *step.places.values())]
+    return [line.constants[slot] for slot in slots if slot in line.constants]
+
+
+CHAIN = """
+ x = f32[256,256] parameter(0)
+ a = f32[256,256] dot(x, x), lhs_contracting_dims={1}, rhs_contracting_dims={0}
+ b = f32[256,256] dot(a, x), lhs_contracting_dims={1}, rhs_contracting_dims={0}
+ c = f32[256,256] dot(b, a), lhs_contracting_dims={1}, rhs_contracting_dims={0}
+ d = f32[256,256] dot(c, x), lhs_contracting_dims={1}, rhs_contracting_dims={0}
+ ROOT r = f32[256,256] dot(d, x), lhs_contracting_dims={1}, rhs_contracting_dims={0}
+"""
+
+
+def test_arrays_of_a_run_have_places_of_their_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where lives overlap, places do not; the result has none: it belongs to the caller."""
+    program, line = compiled(CHAIN, monkeypatch)
+    x = np.eye(256, dtype=np.float32) * 2
+    (first,) = program.run([x])
+    (second,) = program.run([x])
+    np.testing.assert_array_equal(first, np.eye(256, dtype=np.float32) * 128)
+    np.testing.assert_array_equal(first, second)
+    assert not np.shares_memory(first, second)
+    a, b, c, *_ = found = places(line)
+    assert not np.shares_memory(a, b)
+    assert not np.shares_memory(b, c)
+    assert not np.shares_memory(a, c)
+    for place in found:
+        assert place.ctypes.data % 64 == 0
+        assert not np.shares_memory(place, first)
+
+
+def test_places_take_little_more_than_is_alive_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of many arrays one after the other, few are there at once."""
+    sizes = [(64 + 32 * (at % 5)) for at in range(30)]
+    lines = ["x = f32[1024] parameter(0)"]
+    previous = "x"
+    for at, size in enumerate(sizes):
+        lines.append(
+            f"m{at} = f32[{size},1024] parameter({at + 1})\n"
+            f" v{at} = f32[{size},1024] multiply(m{at}, m{at})\n"
+            f" w{at} = f32[{size},1024] subtract(v{at}, m{at})\n"
+            f" p{at} = f32[{size}] dot(w{at}, {previous}), lhs_contracting_dims={{1}}, rhs_contracting_dims={{0}}\n"
+            f" q{at} = f32[1024] dot(p{at}, w{at}), lhs_contracting_dims={{0}}, rhs_contracting_dims={{0}}"
+        )
+        previous = f"q{at}"
+    lines.append(f"ROOT r = f32[1024] negate({previous})")
+    program, line = compiled("\n ".join(lines), monkeypatch)
+    found = places(line)
+    assert found
+    begin = min(place.ctypes.data for place in found)
+    end = max(place.ctypes.data + place.nbytes for place in found)
+    assert end - begin <= 2 * max(sizes) * 4096
+    inputs = [np.zeros(1024, np.float32), *(np.zeros((size, 1024), np.float32) for size in sizes)]
+    np.testing.assert_array_equal(program.run(inputs)[0], np.full(1024, -0.0, np.float32))
+
+
+def test_participants_keep_no_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Several run the same line at a time."""
+    _, line = compiled(CHAIN, monkeypatch, replicas=2)
+    assert not places(line)
+
+
+def test_results_are_handed_out_as_they_are(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A new array is not copied; an input, a constant and an array that is two results are."""
+    text = f"""HloModule m
+ENTRY e {{
+ x = f32[{SIZE}] parameter(0)
+ c = f32[3] constant({{1, 2, 3}})
+ n = f32[{SIZE}] negate(x)
+ m = f32[{SIZE}] multiply(x, x)
+ s = f32[256,{SIZE // 256}] reshape(m)
+ ROOT t = (f32[{SIZE}], f32[3], f32[{SIZE}], f32[{SIZE}], f32[256,{SIZE // 256}]) tuple(x, c, n, n, s)
+}}"""
+    program = hloopt.compile(hloopt.parse(text))
+    assert isinstance(program, NumpyProgram)
+    handed: list[tuple[Any, ...]] = []
+    real = program._entry
+
+    def spy(*arrays: Any) -> Any:
+        handed.append(real(*arrays))
+        return handed[-1]
+
+    monkeypatch.setattr(program, "_entry", spy)
+    x = np.arange(SIZE, dtype=np.float32)
+    results = program.run([x])
+    shared = [
+        np.shares_memory(inside, outside)
+        for inside, outside in zip(handed[0], results, strict=True)
+    ]
+    assert shared == [False, False, False, False, True]
+    assert not np.shares_memory(results[2], results[3])
+    assert not np.shares_memory(results[0], x)
+    for array in results:
+        array[...] = 0
+    np.testing.assert_array_equal(program.run([x])[1], np.array([1, 2, 3], np.float32))
+    np.testing.assert_array_equal(x, np.arange(SIZE, dtype=np.float32))
+
+
+def test_inputs_are_not_copied(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A step reads the caller's array itself."""
+    text = f"HloModule m\nENTRY e {{\n x = f32[{SIZE}] parameter(0)\n ROOT n = f32[{SIZE}] negate(x)\n}}\n"
+    program = hloopt.compile(hloopt.parse(text))
+    assert isinstance(program, NumpyProgram)
+    taken: list[Any] = []
+    real = program._entry
+
+    def spy(*arrays: Any) -> Any:
+        taken.extend(arrays)
+        return real(*arrays)
+
+    monkeypatch.setattr(program, "_entry", spy)
+    x = np.arange(SIZE, dtype=np.float32)
+    program.run([x])
+    assert taken[0] is x or np.shares_memory(taken[0], x)
+
+
+def test_a_large_constant_is_there_once() -> None:
+    """The parsed literal, the executor's constant and views of it are one array."""
+    rows = np.arange(512).reshape(8, 64).tolist()
+    written = ", ".join("{" + ", ".join(map(str, row)) + "}" for row in rows)
+    text = f"""HloModule m
+ENTRY e {{
+ x = f32[8,64] parameter(0)
+ c = f32[8,64] constant({{ {written} }})
+ t = f32[64,8] transpose(c), dimensions={{1,0}}
+ ROOT d = f32[8,8] dot(x, t), lhs_contracting_dims={{1}}, rhs_contracting_dims={{0}}
+}}"""
+    module = hloopt.parse(text)
+    program = hloopt.compile(module)
+    assert isinstance(program, NumpyProgram)
+    constant = next(one for one in module.entry if one.opcode == "constant")
+    assert constant.literal is not None
+    literal = constant.literal.array
+    bound = [
+        value for value in program._entry.__globals__.values() if isinstance(value, np.ndarray)
+    ]
+    assert len(bound) == 1
+    assert np.shares_memory(bound[0], literal)
