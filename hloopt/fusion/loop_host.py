@@ -1,7 +1,8 @@
 """Which loops a processor runs as one kernel: those whose units fill vectors, and those with next to no state.
 
 Elsewhere a trip is a few loops over arrays, each of which may use all cores and the library's products, and
-begins in a fraction of a microsecond: nothing is gained by keeping them together.
+begins in a fraction of a microsecond: nothing is gained by keeping them together.  So it is where a loop might
+never end: between the trips of a driver somebody looks at whether it gets anywhere, and whether it shall stop.
 """
 
 from __future__ import annotations
@@ -23,6 +24,10 @@ _SMALL_BYTES: Final = 1024
 """Of the state of units too few for a vector: so few numbers are in registers, or nearly."""
 
 
+_MOST_STEPS: Final = 1 << 30
+"""Instructions that a unit may come to in all its trips: seconds, in which nobody can stop it."""
+
+
 def judge_host(loop: Instruction, always: bool) -> Verdict:
     """Ask whether a loop fits, and unless ``always`` whether it gains anything."""
     way = host_way(loop)
@@ -34,6 +39,11 @@ def judge_host(loop: Instruction, always: bool) -> Verdict:
 
 def _loss(way: Way) -> str:
     """Why a loop is quicker left to a driver, empty where it is not."""
+    trips = way.parallel.trips
+    size = len(way.parallel.loop.attributes["body"])
+    if trips.most is None or trips.most * size > _MOST_STEPS:
+        most = "nobody knows how many" if trips.most is None else f"up to {trips.most}"
+        return f"it may go on for {most} trips, and between those of a driver a run can be stopped"
     units, bytes_each = way.parallel.units, unit_bytes(way.parallel)
     if units >= LANES or units * bytes_each <= _SMALL_BYTES:
         return ""

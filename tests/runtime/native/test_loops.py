@@ -186,6 +186,13 @@ def check(modules: Sequence[Module], arrays: Sequence[Sequence[Array]]) -> Nativ
     return program
 
 
+@pytest.fixture
+def always(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let all that fits be one kernel, whatever it gains."""
+    monkeypatch.setattr("hloopt.fusion.loop_host._loss", lambda _: "")
+
+
+@pytest.mark.usefixtures("always")
 def test_loops_of_every_size_and_number_of_trips() -> None:
     """Known trips with streams, reduces, loops and branches inside; and trips of each unit's own."""
     modules = [hloopt.parse(text) for text in texts()]
@@ -196,9 +203,9 @@ def test_loops_of_every_size_and_number_of_trips() -> None:
     assert "alive" in program.source
 
 
-def test_random_loops(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.usefixtures("always")
+def test_random_loops() -> None:
     """Whatever fits, also where it gains nothing."""
-    monkeypatch.setattr("hloopt.fusion.loop_host._loss", lambda _: "")
     chooser = random.Random(5)
     modules = [hloopt.parse(loop_text(chooser, (20, 33))) for _ in range(12)]
     arrays = [inputs([one.array.dims for one in module.entry.parameters]) for module in modules]
@@ -280,11 +287,21 @@ ENTRY main {
 """
 
 
-@pytest.mark.parametrize("always", [False, True])
-def test_loops_that_mix_are_left_to_the_driver(always: bool) -> None:
+def test_what_may_never_end_is_left_to_the_driver() -> None:
+    """It can be stopped there, and found to get nowhere."""
+    text = OWN_TRIPS.replace("UNITS", "64").replace("LIMIT", "5")
+    plan = LoopFusion(target=HOST.name).fuse(hloopt.parse(text))
+    (refusal,) = plan.refusals
+    assert refusal.decision.code == "loop-slower"
+    assert "nobody knows how many trips" in str(refusal.decision)
+    assert LoopFusion(target=HOST.name, always=True).fuse(hloopt.parse(text)).steps
+
+
+@pytest.mark.parametrize("is_fused", [False, True])
+def test_loops_that_mix_are_left_to_the_driver(is_fused: bool) -> None:
     """Also those that were fused for a device that has blocks of threads."""
     module = hloopt.parse(MIXING)
-    if always:
+    if is_fused:
         module = hloopt.optimize(module, LoopFusion(always=True))
         assert any(one.opcode == "fusion" for one in module.entry)
     plan = LoopFusion(target=HOST.name).fuse(hloopt.parse(MIXING))
