@@ -58,10 +58,9 @@ def test_arrays_of_a_run_have_places_of_their_own(monkeypatch: pytest.MonkeyPatc
     np.testing.assert_array_equal(first, np.eye(256, dtype=np.float32) * 128)
     np.testing.assert_array_equal(first, second)
     assert not np.shares_memory(first, second)
-    a, b, c, *_ = found = places(line)
-    assert not np.shares_memory(a, b)
-    assert not np.shares_memory(b, c)
-    assert not np.shares_memory(a, c)
+    found = places(line)
+    assert len(found) >= 2
+    assert not np.shares_memory(found[0], found[1])  # two factors of one product
     for place in found:
         assert place.ctypes.data % 64 == 0
         assert not np.shares_memory(place, first)
