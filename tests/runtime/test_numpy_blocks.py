@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import threading
+import tracemalloc
 from typing import Any
 
 import numpy as np
@@ -278,6 +279,43 @@ def test_regions_in_loops_and_branches() -> None:
 def test_small_arrays_stay_as_they_are() -> None:
     module = parse(" x = f32[11] parameter(0)\n a = f32[11] negate(x)\n ROOT r = f32[11] tanh(a)")
     check(module, 0)
+
+
+def test_what_sizes_decide_stays_outside() -> None:
+    """Arrays of dynamic sizes, whose ops are evaluated one by one."""
+    module = parse(
+        " x = f32[<=20] parameter(0)\n a = f32[<=20] negate(x)\n b = f32[<=20] tanh(a)\n"
+        " ROOT r = f32[<=20] add(a, b)"
+    )
+    compiled = NumpyProgram(module, exact=True)
+    assert compiled._compiler.regions == 0
+    inputs = [np.arange(13, dtype=np.float32)]
+    same(compiled.run(inputs), hloopt.evaluate(module, inputs))
+
+
+def test_memory_is_that_of_results(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever a region makes on the way is the size of a block."""
+    monkeypatch.undo()
+    count = 1 << 20
+    kind = f"f32[{count}]"
+    lines = [f" v0 = {kind} parameter(0)"]
+    lines += [f" n{at} = {kind} negate(v{at})\n v{at + 1} = {kind} tanh(n{at})" for at in range(6)]
+    every = [f"n{at}" for at in range(6)]
+    for at, name in enumerate(every):
+        lines.append(f" t{at} = {kind} add({f't{at - 1}' if at else 'v6'}, {name})")
+    lines.append(f" ROOT r = {kind} negate(t5)")
+    module = parse("\n".join(lines))
+    inputs = generate(module, 1)
+    compiled = NumpyProgram(module, threads=2)
+    compiled.run(inputs)
+    tracemalloc.start()
+    try:
+        compiled.run(inputs)
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert compiled._compiler.regions == 1
+    assert peak < 4 * count + 4 * (2 << 20)
 
 
 # ---- random modules ---------------------------------------------------------------------------------

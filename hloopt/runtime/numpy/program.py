@@ -250,13 +250,7 @@ class _Compiler(Interpreter):
         for instruction in execution_order(computation):
             if instruction.opcode != "parameter":
                 operands = [slots[operand] for operand in instruction.operands]
-                before = len(builder.line.steps)
-                made = self._add(builder, instruction, operands, counted=counted)
-                slots[instruction] = made
-                for step in builder.line.steps[before:][-1:]:
-                    if step.outs == (made,) and step.made is None and made not in operands:
-                        arrays = [slot for slot in operands if isinstance(slot, int)]
-                        step.made, step.operands = instruction, tuple(arrays)
+                slots[instruction] = self._add(builder, instruction, operands, counted=counted)
                 if counted and is_kernel(instruction):
                     builder.line.kernels += 1
         return slots[computation.root]
@@ -295,13 +289,24 @@ class _Compiler(Interpreter):
         arrays = [slots for slots in operands if isinstance(slots, int)]
         # What is planned here goes by the sizes of shapes.
         if len(arrays) == len(operands) and not is_dynamic(instruction):
-            if instruction.op.is_elementwise:
-                return elementwise(builder, instruction, arrays)
-            emitter = EMITTERS.get(opcode)
-            out = emitter(builder, instruction, arrays) if emitter is not None else None
+            out = self._planned(builder, instruction, arrays)
             if out is not None:
                 return out
         return self._evaluated(builder, instruction, operands)
+
+    @staticmethod
+    def _planned(builder: Builder, instruction: Instruction, operands: list[int]) -> Slots | None:
+        """By NumPy's functions; None where it has none that do the same."""
+        before = len(builder.line.steps)
+        if instruction.op.is_elementwise:
+            out: Slots | None = elementwise(builder, instruction, operands)
+        else:
+            emitter = EMITTERS.get(instruction.opcode)
+            out = emitter(builder, instruction, operands) if emitter is not None else None
+        for step in builder.line.steps[before:][-1:]:
+            if step.outs == (out,):
+                step.made, step.operands = instruction, tuple(operands)
+        return out
 
     def _is_inlined(self, callee: Computation) -> bool:
         return len(callee.callers) == 1 or self._size(callee) <= _MOST_INLINED

@@ -119,11 +119,11 @@ def in_parallel(count: int, work: Work, threads: int) -> None:
     futures = _pool.submit(help_out, helpers)
     try:
         work(tasks)
+        _finish(futures)
     except BaseException:
         tasks.stopped = True
         _finish(futures)
         raise
-    _finish(futures)
     for future in futures:
         if not future.cancelled():
             future.result()
@@ -133,10 +133,4 @@ def _finish(futures: list[Future[None]]) -> None:
     """Wait for those that have begun; those that have not find nothing left to do."""
     from concurrent.futures import wait
 
-    waiting = [future for future in futures if not future.cancel()]
-    try:
-        wait(waiting)
-    except BaseException:
-        # A second Ctrl-C: arrays are still being written, so that nobody may go on.
-        wait(waiting)
-        raise
+    wait([future for future in futures if not future.cancel()])
