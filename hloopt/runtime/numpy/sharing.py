@@ -99,7 +99,7 @@ def choose_memory(line: Line) -> None:
                     step.function = chosen
             for at in step.own:
                 left.use(step.ins[at])
-        elif (step.ufunc or step.fills) and step.code is None:
+        elif (step.ufunc or step.fills) and not step.several and step.code is None:
             step.into = sharing.free_operand(number, step) if step.ufunc else -1
             if step.into < 0:
                 step.into = left.take(number, step)
