@@ -41,6 +41,7 @@ FAMILIES: tuple[str, ...] = (
     "loop",
     "cpu",
     "native_while",
+    "native_update",
     "native_dot",
     "native_gemm",
     "native_reduction",

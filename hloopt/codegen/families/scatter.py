@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from hloopt.analysis.index import Index, delinearize
+from hloopt.analysis.region import Region
 from hloopt.codegen.elemental.scatter_index import Window, scatter_window
 from hloopt.codegen.elements import At, Emission, each
 from hloopt.codegen.families.atomics import combine_atomically
@@ -17,24 +18,25 @@ from hloopt.ir import Instruction
 from hloopt.kernels.families.scatter import combiner, scatter_of
 from hloopt.types import ScatterDims
 
-__all__ = ["EMITTERS"]
+__all__ = ["EMITTERS", "scatter_in", "update"]
 
 
-def _scatter(f: FunctionWriter) -> Instruction:
-    scatter = scatter_of(f.region)
+def scatter_in(region: Region) -> Instruction:
+    """The scatter that a region is."""
+    scatter = scatter_of(region)
     assert scatter is not None
     return scatter
 
 
 def _emit(f: FunctionWriter) -> None:
-    scatter = _scatter(f)
+    scatter = scatter_in(f.region)
     if f.launch.function == "_begin":
         _begin(f, scatter)
         return
     updates = scatter.operands[-1].array
     thread, scope = strided(f, updates.elements)
     with f.elements.within(scope):
-        f.elements.run(_update(f, scatter, delinearize(thread, updates.dims)))
+        f.elements.run(update(f, scatter, delinearize(thread, updates.dims)))
 
 
 def _begin(f: FunctionWriter, scatter: Instruction) -> None:
@@ -49,7 +51,8 @@ def _begin(f: FunctionWriter, scatter: Instruction) -> None:
                 f.store(f.result(number), thread, value)
 
 
-def _update(f: FunctionWriter, scatter: Instruction, index: Sequence[Index]) -> Emission:
+def update(f: FunctionWriter, scatter: Instruction, index: Sequence[Index]) -> Emission:
+    """Combine the element of the updates at an index into the result."""
     dims = ScatterDims.of(scatter.attributes)
     e = f.elements
     batch = [at for number, at in enumerate(index) if number not in dims.update_window_dims]
@@ -92,7 +95,7 @@ def _plainly(
 
 
 def _emit_ordered(f: FunctionWriter) -> None:
-    scatter = _scatter(f)
+    scatter = scatter_in(f.region)
     thread, scope = strided(f, f.region.results[0].shape.elements)
     index = index_at(thread, f.region.results[0].shape)
     with f.elements.within(scope):

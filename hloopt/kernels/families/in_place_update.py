@@ -16,7 +16,7 @@ from hloopt.kernels.families.loop import loop_launches, operands_read, own_threa
 from hloopt.kernels.kernel import NO, YES, Kernel, Site, Verdict
 from hloopt.kernels.spec import Argument, KernelSpec, Launch, Place, Step, Tile
 
-__all__ = ["KERNELS", "update_of", "updated_pairs"]
+__all__ = ["KERNELS", "fitting", "update_of", "updated_pairs"]
 
 
 def update_of(region: Region, number: int) -> Instruction | None:
@@ -46,7 +46,8 @@ def updated_pairs(region: Region) -> dict[int, int]:
     return pairs
 
 
-def _fits(site: Site) -> Verdict:
+def fitting(site: Site) -> Verdict:
+    """Whether results of a region are updates in place."""
     region = site.region
     problem = elemental_problem(region)
     if problem:
@@ -101,7 +102,7 @@ KERNELS = (
     Kernel(
         "in-place-update",
         "a thread writes an element of the update into the buffer it changes",
-        _fits,
+        fitting,
         _wanted,
         _tile,
         _spec,

@@ -21,7 +21,15 @@ from hloopt.kernels.kernel import NO, YES, Kernel, Site, Verdict
 from hloopt.kernels.spec import Argument, KernelSpec, Launch, Place, Step, Tile
 from hloopt.types import DType, ScatterDims
 
-__all__ = ["KERNELS", "NATIVE", "combiner", "scatter_count", "scatter_of"]
+__all__ = [
+    "KERNELS",
+    "NATIVE",
+    "combiner",
+    "pairs_in_place",
+    "scatter_count",
+    "scatter_of",
+    "scatter_problem",
+]
 
 NATIVE = MappingProxyType(
     {
@@ -69,7 +77,8 @@ def combiner(scatter: Instruction) -> str:
     return plain_opcode(scatter.attributes["to_apply"])
 
 
-def _problem(site: Site) -> Verdict | Instruction:
+def scatter_problem(site: Site) -> Verdict | Instruction:
+    """The scatter that a region is, or why it is none that a kernel computes."""
     scatter = scatter_of(site.region)
     if scatter is None:
         return NO("the results are not those of one scatter")
@@ -85,7 +94,7 @@ def _is_unique(scatter: Instruction) -> bool:
 
 
 def _fits_unique(site: Site) -> Verdict:
-    scatter = _problem(site)
+    scatter = scatter_problem(site)
     if isinstance(scatter, Verdict):
         return scatter
     if not _is_unique(scatter):
@@ -94,7 +103,7 @@ def _fits_unique(site: Site) -> Verdict:
 
 
 def _fits_atomic(site: Site) -> Verdict:
-    scatter = _problem(site)
+    scatter = scatter_problem(site)
     if isinstance(scatter, Verdict):
         return scatter
     if len(site.region.results) > 1:
@@ -106,7 +115,7 @@ def _fits_atomic(site: Site) -> Verdict:
 
 
 def _fits_ordered(site: Site) -> Verdict:
-    scatter = _problem(site)
+    scatter = scatter_problem(site)
     return (
         scatter if isinstance(scatter, Verdict) else YES("each result takes its updates in order")
     )
@@ -134,7 +143,7 @@ def _spec(name: str, site: Site, tile: Tile) -> KernelSpec:
     region = site.region
     scatter = scatter_of(region)
     assert scatter is not None
-    pairs = _in_place(region)
+    pairs = pairs_in_place(region)
     arguments = tuple(
         part for part in operands_read(region) if part.place.number not in pairs.values()
     )
@@ -163,7 +172,7 @@ def _is_any_order_the_same(scatter: Instruction) -> bool:
     )
 
 
-def _in_place(region: Region) -> dict[int, int]:
+def pairs_in_place(region: Region) -> dict[int, int]:
     """Result leaf -> operand leaf, where the operand is updated in its own buffer."""
     pairs = {}
     for pair in in_place_pairs(region.instruction):

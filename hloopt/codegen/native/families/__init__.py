@@ -14,6 +14,7 @@ __all__ = ["emitters"]
 
 _MODULES: Final = (
     "while_loop",
+    "update",
     "dot",
     "gemm",
     "reduction",
