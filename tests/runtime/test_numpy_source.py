@@ -290,3 +290,46 @@ def test_random_loops_of_scalars(drawn: tuple[str, list[int]]) -> None:
     kind = hloopt.parse(text).entry.parameters[0].array.dtype.numpy
     x, y, *rows = (np.array(number, kind) for number in numbers)
     assert_planned(text, [x, y, np.array(rows, kind)])
+
+
+@pytest.mark.parametrize("kind", ["f32", "s32", "bf16", "pred"])
+def test_small_selects_are_assignments(kind: str) -> None:
+    """Into the array that is kept elsewhere, unless somebody else needs it."""
+    shape = f"{kind}[6]"
+    opened = (
+        f"HloModule m\nENTRY e {{\n  p = pred[6] parameter(0)\n  x = {shape} parameter(1)\n"
+        f"  y = {shape} parameter(2)\n  z = {shape} reverse(y), dimensions={{0}}\n"
+        f"  w = {shape} {'not' if kind == 'pred' else 'negate'}(z)\n"
+        f"  s = {shape} select(p, x, w)\n"
+    )
+    alone = f"{opened}  ROOT r = {shape} copy(s)\n}}\n"
+    needed = f"{opened}  ROOT r = ({shape}, {shape}) tuple(s, w)\n}}\n"
+    input_ = alone.replace("select(p, x, w)", "select(p, x, y)")
+    numbers = (np.arange(12) % 5).astype(hloopt.parse(alone).entry.parameters[1].array.dtype.numpy)
+    inputs = [np.arange(6) % 2 == 0, numbers[:6], numbers[6:]]
+    for text, copies in ((alone, 0), (needed, 1), (input_, 1)):
+        assert source(text).count(".copy()") == copies
+        assert ", where=" in source(text)
+        assert_planned(text, inputs)
+
+
+def test_a_quotient_and_a_rest_share_what_they_need() -> None:
+    text = (
+        "HloModule m\nENTRY e {\n  x = s32[6] parameter(0)\n  c = s32[] constant(3)\n"
+        "  y = s32[6] broadcast(c), dimensions={}\n  q = s32[6] divide(x, y)\n"
+        "  r = s32[6] remainder(x, y)\n  ROOT t = (s32[6], s32[6]) tuple(q, r)\n}\n"
+    )
+    assert len(re.findall(r"= k\d+\(v", source(text))) == 3
+    assert_planned(text, [np.array([-(2**31), -4, -3, 0, 5, 2**31 - 1], np.int32)])
+
+
+def test_leading_dimensions_of_one_element_cost_nothing() -> None:
+    """Reshapes that add or take them away are no steps, but for results."""
+    text = (
+        "HloModule m\nENTRY e {\n  x = f32[4,3] parameter(0)\n"
+        "  p = f32[1,3] slice(x), slice={[2:3], [0:3]}\n  q = f32[3] reshape(p)\n"
+        "  a = f32[3] add(q, q)\n  b = f32[1,1,3] reshape(a)\n  ROOT c = f32[1,1,3] negate(b)\n}\n"
+    )
+    assert source(text).count("reshape") == 1  # of the result
+    (found,) = assert_planned(text, [np.arange(12, dtype=np.float32).reshape(4, 3)])
+    assert found.shape == (1, 1, 3)

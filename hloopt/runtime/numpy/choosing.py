@@ -12,12 +12,12 @@ import numpy as np
 
 from hloopt.runtime.numpy.plan import Code, Function
 
-__all__ = ["select_code", "where"]
+__all__ = ["MANY", "select_code", "where"]
 
 # Without the search for overrides by other array types, a quarter of what it costs for a small array.
 where: Function = getattr(np.where, "_implementation", np.where)
 
-_MANY: Final = 512
+MANY: Final = 512
 """Elements from which on blending takes less time than branches that are predicted half of the time."""
 
 _MASK: Final = "{t} = {negative}({0}.view({byte}))"
@@ -32,7 +32,7 @@ def select_code(
     kind: np.dtype[Any], elements: int, left: np.ndarray[Any, Any] | None, right: Any
 ) -> Code | None:
     """A select of arrays of a type, of which those that are constants are known; None for ``where``."""
-    if elements < _MANY or kind.itemsize > 8:
+    if elements < MANY or kind.itemsize > 8:
         return None
     bits = np.dtype(f"i{kind.itemsize}")
     bound: dict[str, Any] = {

@@ -59,7 +59,9 @@ def _reshape(builder: Builder, instruction: Instruction, operands: Sequence[int]
         return builder.reshaped(slot, ())
     if size != instruction.array.elements:
         slot = builder.full(slot, instruction.operands[0].array.dims)
-    return builder.reshaped(slot, instruction.array.dims)
+    dims = instruction.array.dims
+    first = next(axis for axis, size in enumerate(dims) if size != 1)
+    return builder.reshaped(slot, dims[first:])
 
 
 def _transpose(builder: Builder, instruction: Instruction, operands: Sequence[int]) -> int:
