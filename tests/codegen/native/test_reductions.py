@@ -107,6 +107,14 @@ def test_whole_rows() -> None:
     assert "_kept[" not in last, "9000 elements do not stay in the cache"
 
 
+def test_short_rows_lie_side_by_side() -> None:
+    """Rows that fill no vector are computed many at once, their elements one after the other."""
+    bodies = [SOFTMAX.format(rows=70, minor=minor) for minor in (1, 3, 8)]
+    source = check_native_kernels(fusions(bodies), "native-rows")
+    assert "lanes" not in source
+    assert source.count("#pragma omp simd\n  for (int row") == len(bodies)
+
+
 def test_beside_and_behind() -> None:
     """Results as large as what is reduced are stored on the way; what follows is computed once a result."""
     bodies = [

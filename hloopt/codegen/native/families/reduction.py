@@ -8,6 +8,8 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field
 
 from hloopt.analysis.index import Index, delinearize
+from hloopt.codegen.families.folding import begin, take
+from hloopt.codegen.families.folding import finish as fold_whole
 from hloopt.codegen.native.accumulators import (
     Accumulators,
     Visit,
@@ -28,6 +30,10 @@ from hloopt.kernels.limits import Limits
 from hloopt.targets.host import HOST
 
 __all__ = ["EMITTERS"]
+
+# A row of so few elements fills no vector, but a few rows do, if not too much is written for one.
+_SHORT_ROW = 8
+_WRITTEN_OUT = 400
 
 
 def _emit(f: FunctionWriter) -> None:
@@ -158,8 +164,13 @@ class _Sweep:
 def _emit_rows(f: FunctionWriter) -> None:
     """Phase by phase: go over the row, reduce, compute what the row has one of."""
     phases = row_phases(f.region)
-    with tasks(f, "row", f.tile["rows"], phases.rows) as row:
-        _Row(f, phases, row).write()
+    is_short = phases.minor * len(f.region.body) <= _WRITTEN_OUT and phases.minor <= _SHORT_ROW
+    with tasks(f, "row", f.tile["rows"], phases.rows, innermost=is_short) as row:
+        writer = _Row(f, phases, row)
+        if is_short:
+            writer.write_out()
+        else:
+            writer.write()
 
 
 @dataclass
@@ -195,6 +206,25 @@ class _Row:
             for instruction in phases.per_row[number]:
                 e.value(instruction, delinearize(self.row, instruction.array.dims))
         self._store_places(first)
+        self._store_row()
+
+    def write_out(self) -> None:
+        """Each element of a short row by itself: rows are what lies side by side in vectors."""
+        phases, e = self.phases, self.f.elements
+        places = [self.row * phases.minor + at for at in range(phases.minor)]
+        for number, heroes in enumerate(phases.heroes):
+            for hero in heroes:
+                fold = begin(e, hero)
+                inputs = hero.operands[: len(fold.names)]
+                for at, place in enumerate(places):
+                    index = delinearize(place, inputs[0].array.dims)
+                    values = [e.value(part, index) for part in inputs]
+                    take(e, fold, values, holds=at > 0)
+                fold_whole(e, fold, self.row)
+            for instruction in phases.per_row[number]:
+                e.value(instruction, delinearize(self.row, instruction.array.dims))
+        for place in places:
+            self._store(phases.full, place)
         self._store_row()
 
     def _declare(self, phase: int) -> list[Instruction]:
