@@ -81,7 +81,9 @@ def test_a_chain_is_one_region() -> None:
     )
 
 
-@pytest.mark.parametrize("shape", ["9,7", "4,3,7", "3,1,5,4", "2,5,1,6"])
+@pytest.mark.parametrize(
+    "shape", ["9,7", "4,3,7", "3,1,5,4", "2,5,1,6", "1,29", "1,1,1,13", "29,1"]
+)
 def test_softmax_is_one_region(shape: str) -> None:
     """Two reduces and what follows from them, row by row."""
     dims = shape.split(",")
@@ -320,7 +322,7 @@ def test_memory_is_that_of_results(monkeypatch: pytest.MonkeyPatch) -> None:
 
 # ---- random modules ---------------------------------------------------------------------------------
 
-SHAPES = ("6,5", "3,4,2", "13", "2,3,1,5")
+SHAPES = ("6,5", "3,4,2", "13", "2,3,1,5", "1,17", "19,1")
 
 
 def random_body(chooser: random.Random) -> tuple[str, list[str]]:

@@ -23,8 +23,8 @@ from hloopt.runtime.numpy.plan import Dims, Function, Line
 __all__ = ["BlockPlan", "Folded", "Scratch", "plan_region"]
 
 # What the arrays of a block, scratch and parts of whole ones, may take: a second-level cache of 1 MB.  Measured
-# on Zen 5 with one thread, in ms for 128 kB, 256 kB, 512 kB, 1 MB, 1.5 MB: a price formula over 1M elements 18.6,
-# 13.0, 10.2, 9.6, 9.7; a masked softmax over 8M 65, 57, 53, 51, 51.
+# on Zen 5 with one thread, in ms for 128 kB, 256 kB, 512 kB, 1 MB and 1.5 MB: a formula of 26 ops over 1M
+# elements 18.6, 13.0, 10.2, 9.6, 9.7; a masked softmax over 8M, between products, 65, 57, 53, 51, 51.
 _BLOCK_BYTES: Final = 1 << 20
 # A call of NumPy costs some 0.4 us, as much as 4000 elements of an addition; of more than 65536 no more is
 # gained.
@@ -99,14 +99,21 @@ class BlockPlan:
         return tuple(reversed(found))
 
 
-def plan_region(line: Line, region: Region, needed: Sequence[int]) -> BlockPlan:
-    """Plan the blocks of a region; ``needed`` are the slots that others read."""
-    return _Planner(line, region, needed).plan()
+def plan_region(
+    line: Line, region: Region, needed: Sequence[int], *, looped: bool = False
+) -> BlockPlan:
+    """Plan the blocks of a region; ``needed`` are the slots that others read.
+
+    ``looped`` says that the line is the body of a loop: writing into its inputs costs a copy before the first
+    trip, and saves fresh memory in each.
+    """
+    return _Planner(line, region, needed, looped=looped).plan()
 
 
 class _Planner:
-    def __init__(self, line: Line, region: Region, needed: Sequence[int]) -> None:
+    def __init__(self, line: Line, region: Region, needed: Sequence[int], *, looped: bool) -> None:
         self.line, self.region, self.needed = line, region, frozenset(needed)
+        self.looped = looped
         self.uses = self._uses()
 
     def plan(self) -> BlockPlan:
@@ -212,7 +219,7 @@ class _Planner:
         """Results and inputs of the same form that nothing in the block reads after the result is made."""
         line = self.line
         found: dict[int, int] = {}
-        inputs = frozenset(line.inputs)
+        inputs = frozenset() if self.looped else frozenset(line.inputs)
         for member in whole:
             (out,) = member.step.outs
             made_at = self.region.members.index(member)
@@ -372,7 +379,7 @@ class _Body:
         else:
             stored = next((n for n, one in enumerate(self.whole) if one is member), None)
             if stored is not None:
-                index = self._index(member.axes)
+                index = self._index(member.axes) or "..."
                 self._add(f"{name} = o{stored}[{index}]")
             else:
                 name = f"t{self._take(member, at)}"
@@ -384,7 +391,7 @@ class _Body:
         if isinstance(member.form, Map) and member.form.into:
             return
         name = self.names[member.step.outs[0]]
-        self._add(f"o{place}[{self._index(member.axes)}] = {name}")
+        self._add(f"o{place}[{self._index(member.axes) or '...'}] = {name}")
 
     def _whole(self, member: Member) -> None:
         form, (out,) = _fold(member), member.step.outs

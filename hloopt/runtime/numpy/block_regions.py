@@ -290,8 +290,11 @@ class _Search:
             region = self._new(dims)
             axes = tuple(None if size == 1 else axis for axis, size in enumerate(dims))
         folded = tuple(sorted(instruction.attributes["dimensions"]))
-        places = [axes[at] for at in folded if axes[at] is not None]
-        first = min((axis for axis in places if axis is not None), default=0)
+        # Nothing is folded along dimensions of size 1.
+        first = min(
+            (axis for axis in (axes[at] for at in folded) if axis is not None),
+            default=len(region.space),
+        )
         partial = first == 0 or prod(region.space[first:]) > self.limits.row
         if not partial:
             region.last = min(region.last, first - 1)

@@ -30,12 +30,14 @@ Array = np.ndarray[Any, Any]
 _SHARED = 1 << 19
 
 
-def by_blocks(line: Line, context: Context, threads: int, limits: Limits) -> int:
-    """Have regions of a line evaluated by blocks; how many there are."""
+def by_blocks(
+    line: Line, context: Context, threads: int, limits: Limits, *, looped: bool = False
+) -> int:
+    """Have regions of a line, the body of a loop if ``looped``, evaluated by blocks; how many there are."""
     regions = [region for region in find_regions(line, context, limits) if _pays(region)]
     if not regions:
         return 0
-    line.steps = _Order(line, regions).steps(threads)
+    line.steps = _Order(line, regions).steps(threads, looped=looped)
     line.drop_unused()
     return len(regions)
 
@@ -95,7 +97,7 @@ class _Order:
                     pending.append((before, iter(self._reads(before))))
         return list(done)
 
-    def steps(self, threads: int) -> list[Step]:
+    def steps(self, threads: int, *, looped: bool) -> list[Step]:
         """The new steps; members that nobody needs are left out."""
         line = self._line
         needed = set(line.results)
@@ -113,7 +115,8 @@ class _Order:
             }
             _drop_unused(region, wanted)
             if region.members:
-                step = _step(line, region, sorted(wanted), threads)
+                plan = plan_region(line, region, sorted(wanted), looped=looped)
+                step = _step(line, plan, region, threads)
                 needed.update(step.ins)
                 found.append(step)
         return found[::-1]
@@ -130,8 +133,7 @@ def _drop_unused(region: Region, wanted: set[int]) -> None:
     region.members[:] = kept[::-1]
 
 
-def _step(line: Line, region: Region, needed: Sequence[int], threads: int) -> Step:
-    plan = plan_region(line, region, needed)
+def _step(line: Line, plan: BlockPlan, region: Region, threads: int) -> Step:
     # What is worth the threads is told by sizes alone: blocks are the same for any number of them.
     work = len(region.members) * int(np.prod(region.space, dtype=np.int64))
     running = Blocks(line, plan, threads if work >= _SHARED else 1)

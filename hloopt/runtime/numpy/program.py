@@ -228,13 +228,13 @@ class _Compiler(Interpreter):
         uncopy(builder.line)
         return builder.line
 
-    def _cut(self, line: Line) -> Line:
-        """Have large elementwise work of a line done by blocks."""
+    def _cut(self, line: Line, *, looped: bool = False) -> Line:
+        """Have large elementwise work of a line, the body of a loop if ``looped``, done by blocks."""
         limits = block_limits.DEFAULT
         if limits.any_large(line.dims):
             from hloopt.runtime.numpy.blocks import by_blocks
 
-            self.regions += by_blocks(line, self, self.threads, limits)
+            self.regions += by_blocks(line, self, self.threads, limits, looped=looped)
         return line
 
     def _inline(
@@ -404,7 +404,7 @@ class _Compiler(Interpreter):
             return self._several(
                 builder, instruction, operands, in_place, writes=blocked.written, choose=choose
             )
-        self._cut(body)
+        self._cut(body, looped=True)
         condition = self._cut(self._line(instruction.attributes["condition"], counted=counted))
         writes = self._give_away(body, len(body.inputs))
         from hloopt.analysis.trip_count import trip_count
