@@ -333,3 +333,21 @@ def test_leading_dimensions_of_one_element_cost_nothing() -> None:
     assert source(text).count("reshape") == 1  # of the result
     (found,) = assert_planned(text, [np.arange(12, dtype=np.float32).reshape(4, 3)])
     assert found.shape == (1, 1, 3)
+
+
+@pytest.mark.parametrize(
+    ("opcode", "start", "counted"),
+    [("or", "false", True), ("or", "true", False), ("and", "true", True), ("and", "false", False)],
+)
+def test_whether_any_or_all_is_counted(opcode: str, start: str, counted: bool) -> None:
+    text = (
+        f"HloModule m\nc {{\n  a = pred[] parameter(0)\n  b = pred[] parameter(1)\n"
+        f"  ROOT r = pred[] {opcode}(a, b)\n}}\nENTRY e {{\n  x = pred[2,3] parameter(0)\n"
+        f"  s = pred[] constant({start})\n"
+        "  ROOT r = pred[] reduce(x, s), dimensions={0,1}, to_apply=c\n}\n"
+    )
+    program = hloopt.compile(hloopt.parse(text))
+    assert isinstance(program, NumpyProgram)
+    assert (np.count_nonzero in program._entry.__globals__.values()) == counted
+    for ones in range(7):
+        assert_planned(text, [(np.arange(6) < ones).reshape(2, 3)])

@@ -281,7 +281,7 @@ def _extremum(instruction: Instruction, context: Context, known: Known) -> _Lowe
         return _Lowered(quick, ufunc=True)
     if largest and any(_is_plus_zero(array) for array in constants):
         zero = np.zeros((), instruction.array.dtype.numpy)
-        bound = {"add": np.add, "maximum": quick, "zero": zero}
+        bound: dict[str, Any] = {"add": np.add, "maximum": quick, "zero": zero}
         return _written(Code("{r} = {add}({maximum}({0}, {1}), {zero})", bound=bound))
     bound = {
         "array": np.asarray,

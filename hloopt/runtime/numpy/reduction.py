@@ -95,9 +95,26 @@ class _Reduction:
         return found.astype(self.carrier, copy=False)
 
 
+# Of pred to a single element, from what changes nothing: counting takes a tenth of the time of a reduction.
+_ANY = (False, "{r} = {true} if {count}({0}) else {false}")
+_ALL = (True, "{r} = {true} if {count}({0}) == {0}.size else {false}")
+_COUNTED: Mapping[Any, tuple[bool, str]] = {
+    np.bitwise_or: _ANY,
+    np.logical_or: _ANY,
+    np.maximum: _ANY,
+    np.bitwise_and: _ALL,
+    np.logical_and: _ALL,
+    np.minimum: _ALL,
+}
+
+
 def _code(function: Function, start: Any, *, scalar: bool) -> Code | None:
     if not isinstance(function, _Reduction):
         return None
+    counted = _COUNTED.get(getattr(function.reduce, "__self__", None))
+    if scalar and function.carrier == np.bool_ and counted is not None and start == counted[0]:
+        bound = {"count": np.count_nonzero, "true": np.True_, "false": np.False_}
+        return Code(counted[1], scalar=True, bound=bound)
     array = "{asarray}({0}, {compute}, order='C')" if function.straight else "{0}"
     text = f"{{r}} = {{reduce}}({array}, {{axes}}, {{dtype}}, None, False, {{start}})"
     if function.dtype != function.carrier:
