@@ -35,6 +35,7 @@ from executing import EXECUTING, executing, native  # noqa: E402
 from large_models import MODELS, models  # noqa: E402
 from looping import LOOPING, looping  # noqa: E402
 from moving import MOVING, moving  # noqa: E402
+from native_kernels import NATIVE_KERNELS, native_kernels  # noqa: E402
 from optimizing import OPTIMIZING, optimizing  # noqa: E402
 from oracle import ask, available  # noqa: E402
 from remembering import MEMORY, memory  # noqa: E402
@@ -171,6 +172,7 @@ TABLES = {
     "trips": (trips, TRIPS),
     "blocks": (blocking, BLOCKING),
     "moving": (moving, MOVING),
+    "native": (native_kernels, NATIVE_KERNELS),
 }
 LONG = {"models": (models, MODELS)}
 
