@@ -22,13 +22,15 @@ from hloopt.runtime.numpy.plan import Dims, Function, Line
 
 __all__ = ["BlockPlan", "Folded", "Scratch", "plan_region"]
 
-# What the arrays of a block, scratch and parts of whole ones, may take: a second-level cache of 1 MB.  Measured
-# on Zen 5 with one thread, in ms for 128 kB, 256 kB, 512 kB, 1 MB and 1.5 MB: a formula of 26 ops over 1M
-# elements 18.6, 13.0, 10.2, 9.6, 9.7; a masked softmax over 8M, between products, 65, 57, 53, 51, 51.
-_BLOCK_BYTES: Final = 1 << 20
-# A call of NumPy costs some 0.4 us, as much as 4000 elements of an addition; of more than 65536 no more is
+# What the arrays of a block, scratch and parts of whole ones, may take: twice a second-level cache of 1 MB, so
+# that threads meet less often between calls.  Measured on Zen 5 with one thread, in ms for 512 kB, 1 MB, 2 MB
+# and 4 MB: a formula of 26 ops over 1M elements 10.4, 8.9, 8.3, 8.3 (18.6 for 128 kB); a masked softmax over
+# 8M, between products, 60, 55, 56, 58.
+_BLOCK_BYTES: Final = 2 << 20
+# A call of NumPy costs some 0.4 us, as much as 4000 elements of an addition; of more than 2^17 nothing is
 # gained.
-_FEWEST, _MOST = 16384, 1 << 16
+_FEWEST, _MOST = 1 << 14, 1 << 17
+_FEW_BLOCKS: Final = 4  # so that there is something to share
 # What parts of reduces may take in all, and the most lanes, whose parts are put together at the end.
 _PART_BYTES: Final = 8 << 20
 _LANES: Final = 64
@@ -252,7 +254,8 @@ def _fold(member: Member) -> Fold:
 def _cut(region: Region, bytes_each: int) -> tuple[int, int]:
     """The dimension of which a block has a range, and how long the range is."""
     space = region.space
-    elements = min(max(_BLOCK_BYTES // bytes_each, _FEWEST), _MOST)
+    elements = min(_BLOCK_BYTES // bytes_each, prod(space) // _FEW_BLOCKS, _MOST)
+    elements = max(elements, _FEWEST)
     axis = 0
     while axis < region.last and prod(space[axis + 1 :]) > elements:
         axis += 1
