@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
+from functools import cache
 from typing import NamedTuple, TypeAlias
 
 import numpy as np
@@ -33,7 +34,11 @@ def call_options(instruction: Instruction) -> dict[str, int]:
 
     Raises ``ValueError`` where it is written in any other way.
     """
-    text = str(instruction.attributes.get("backend_config", "")).strip()
+    return dict(_options(str(instruction.attributes.get("backend_config", "")).strip()))
+
+
+@cache
+def _options(text: str) -> dict[str, int]:
     body = text[1:-1] if text.startswith(("{", '"')) else text
     options: dict[str, int] = {}
     at = 0

@@ -12,9 +12,11 @@ __all__ = ["EMITTERS", "PLANNED"]
 
 PLANNED: Final = {
     "convolution": "convolution",
+    "custom_calls": "custom-call",
     "dot": "dot",
     "dynamic_slices": "dynamic-slice dynamic-update-slice",
     "gathering": "gather",
+    "linear": "cholesky fft triangular-solve",
     "movement": "bitcast broadcast concatenate iota reshape reverse slice transpose",
     "padding": "pad",
     "random_bits": "rng-bit-generator",
