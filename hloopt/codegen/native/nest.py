@@ -357,7 +357,8 @@ def _partial_rows(f: FunctionWriter, sizes: Sequence[int], each: int, body: Body
     kind, row, elements = f.loads.index_type, sizes[-1], prod(sizes)
     first, last = _bounds(f, each, elements)
     name = f.scope.names.fresh("row")
-    header = f"for ({kind} {name} = {first} / {row}; {name} * {row} < {last}; ++{name})"
+    # Not `name * row < last`: that product could be too large where the last row ends the array.
+    header = f"for ({kind} {name} = {first} / {row}; {name} <= ({last} - 1) / {row}; ++{name})"
     with loop(f, header) as block:
         outer = _apart(f, Symbol(name, 0, elements // row - 1).index, sizes[:-1])
         begun, reach = f"{first} - {name} * {row}", f"{last} - {name} * {row}"

@@ -178,6 +178,6 @@ def test_long_rows_are_cut() -> None:
         _module("f32[7,30011] broadcast(f32[7]), dimensions={0}"), "native-loop"
     )
     text = _body(source)
-    assert "for (int row = first / 30011; row * 30011 < last; ++row)" in text
+    assert "for (int row = first / 30011; row <= (last - 1) / 30011; ++row)" in text
     assert "#pragma omp simd" in text
     assert "%" not in text
