@@ -292,14 +292,14 @@ def test_random_loops_of_scalars(drawn: tuple[str, list[int]]) -> None:
     assert_planned(text, [x, y, np.array(rows, kind)])
 
 
-@pytest.mark.parametrize("kind", ["f32", "s32", "bf16", "pred"])
+@pytest.mark.parametrize("kind", ["f32", "s32", "bf16"])
 def test_small_selects_are_assignments(kind: str) -> None:
     """Into the array that is kept elsewhere, unless somebody else needs it."""
     shape = f"{kind}[6]"
     opened = (
         f"HloModule m\nENTRY e {{\n  p = pred[6] parameter(0)\n  x = {shape} parameter(1)\n"
         f"  y = {shape} parameter(2)\n  z = {shape} reverse(y), dimensions={{0}}\n"
-        f"  w = {shape} {'not' if kind == 'pred' else 'negate'}(z)\n"
+        f"  w = {shape} negate(z)\n"
         f"  s = {shape} select(p, x, w)\n"
     )
     alone = f"{opened}  ROOT r = {shape} copy(s)\n}}\n"
@@ -351,3 +351,32 @@ def test_whether_any_or_all_is_counted(opcode: str, start: str, counted: bool) -
     assert (np.count_nonzero in program._entry.__globals__.values()) == counted
     for ones in range(7):
         assert_planned(text, [(np.arange(6) < ones).reshape(2, 3)])
+
+
+def test_a_condition_that_does_more_is_asked_however_often_the_body_runs() -> None:
+    """Here it tells the host of each trip."""
+    text = loop("f32[3]", "  y = f32[3] multiply(x, x)", COUNTED, BEGINNING)
+    telling = (
+        "  k = token[] after-all()\n  o = token[] outfeed(i, k), outfeed_shape=s32[]\n  n = s32"
+    )
+    told = text.replace("  n = s32", telling)
+    assert "if not" in source(told)
+    module = hloopt.parse(told)
+    host = hloopt.Host()
+    hloopt.compile(module).run([np.ones(3, np.float32)], host)
+    written = host.written
+    assert [int(written[f"outfeed_{trip}"]) for trip in range(8)] == list(range(8))
+    assert len(written) == 8
+
+
+def test_a_predicate_is_not_written_over_while_it_selects() -> None:
+    """One that is its own value, and one that is that value reversed."""
+    text = (
+        "HloModule m\nENTRY e {\n  a = pred[9] parameter(0)\n  x = pred[9] parameter(1)\n"
+        "  p = pred[9] not(a)\n  q = pred[9] reverse(p), dimensions={0}\n"
+        "  s = pred[9] select(q, x, p)\n  ROOT t = pred[9] xor(s, x)\n}\n"
+    )
+    bits = np.array([1, 1, 0, 1, 0, 0, 0, 1, 0], bool)
+    for version in (text, text.replace("select(q", "select(p")):
+        assert source(version).count(".copy()") == 1
+        assert_planned(version, [bits, ~bits[::-1].copy()])

@@ -156,8 +156,9 @@ def _assigned(builder: Builder, operands: Sequence[int], out: int) -> int:
     line = builder.line
     predicate, chosen, other = operands
     ins = (other, predicate, chosen)
-    if other in line.inputs or other in line.constants:
-        # To own an input, a loop copies its first state, which pays for updates only.
+    if line.kinds[out] == np.bool_ or other in line.inputs or other in line.constants:
+        # To own an input, a loop copies its first state, which pays for updates only.  An array of pred may be
+        # the predicate too, which NumPy does not look for.
         return line.once(None, ins, out, code=choose(frozenset()))
     return line.step(None, ins, out, view=True, writes=(0,), choose=choose)
 

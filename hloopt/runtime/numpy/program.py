@@ -409,7 +409,8 @@ class _Compiler(Interpreter):
         writes = self._give_away(body, len(body.inputs))
         from hloopt.analysis.trip_count import trip_count
 
-        count = trip_count(instruction, 0)
+        # A condition that does more than to answer is asked all the same.
+        count = None if any(step.keep for step in condition.steps) else trip_count(instruction, 0)
         inner = Loop(condition, body, self._kept_leaves(instruction.shape), stuck, count)
         return self._several(
             builder, instruction, operands, in_place, writes=tuple(sorted(writes)), inner=inner
