@@ -22,7 +22,9 @@ from hloopt.codegen.device import Uses
 from hloopt.codegen.elements import Elements
 from hloopt.codegen.loads import Loads
 from hloopt.codegen.positions import index_at
+from hloopt.codegen.scalars import load, store
 from hloopt.codegen.scope import Names, Scope
+from hloopt.codegen.types import is_packed
 from hloopt.codegen.writer import FunctionWriter
 from hloopt.types import ArrayShape
 
@@ -115,21 +117,22 @@ def _written(f: FunctionWriter, numbers: Sequence[int], sizes: tuple[int, ...]) 
     symbols = [Symbol(f"at_{level}_", 0, size - 1) for level, size in enumerate(sizes)]
     at = [symbol.index for symbol in symbols]
     text, loads = _trial(f, numbers, _position(sizes, at))
-    crossing = [_crossed(linear, symbols) for _, linear in loads]
-    found = max(crossing, default=-1)
-    return _Written(sizes, len(_DIVISION.findall(text)), found)
+    crossing = max((_crossed(linear, symbols) for _, linear in loads), default=-1)
+    return _Written(sizes, len(_DIVISION.findall(text)), crossing)
 
 
 def _trial(
     f: FunctionWriter, numbers: Sequence[int], position: Index
 ) -> tuple[str, list[tuple[str, Index]]]:
-    """What would be written for a position, and the places of memory that would be read."""
+    """What would be written for a position, and the places of memory that would be read, whole bytes each."""
     scope = Scope(Names())
     loads = Loads(f.loads.index_type)
     elements = Elements(f.region, f.elements.pointers, Uses(native=True), scope, loads)
     for number in numbers:
         value_at(f, elements, number, position)
-    return "\n".join(scope.text()), sorted(loads.now, key=str)
+    packed = {one.name for one in f.pointees.values() if is_packed(one.shape.dtype)}
+    read = sorted((place for place in loads.now if place[0] not in packed), key=str)
+    return "\n".join(scope.text()), read
 
 
 def _crossed(linear: Index, symbols: Sequence[Symbol]) -> int:
@@ -320,12 +323,11 @@ def _copied(
     row, column = (
         f"({symbol.name} - {start})" for symbol, start in zip(symbols, starts, strict=True)
     )
-    value = f"{tile}[{column} * {stride} + {row}]"
-    storage = f.uses.storage(pointee.shape.dtype)
-    f.elements.scope.line(f"alignas(64) {storage} {tile}[{_TILE * stride}];")
+    at, kind = f"{column} * {stride} + {row}", pointee.shape.dtype
+    f.elements.scope.line(f"alignas(64) {f.uses.storage(kind)} {tile}[{_TILE * stride}];")
     with loop(f, headers[0]), loop(f, headers[1], innermost=True) as inner:
-        inner.line(f"{value} = {pointer}[{linear}];")
-    return value
+        inner.line(store(tile, at, load(pointer, str(linear), kind, f.uses), kind, f.uses))
+    return load(tile, at, kind, f.uses)
 
 
 def _tile_end(f: FunctionWriter, start: str, size: int) -> str:

@@ -7,6 +7,7 @@ import re
 import pytest
 
 from tests.codegen.native.natively import check_native_kernels
+from tests.codegen.reducing import fusions
 
 
 def _module(lines: str) -> str:
@@ -82,7 +83,22 @@ f32[0,5] negate(f32[0,5])
 
 def test_movements() -> None:
     """Sizes around tasks and tiles, types of every width, packed ones, steps, negative padding, nothing."""
-    check_native_kernels(_module(MOVEMENTS), "native-loop")
+    check_native_kernels(_module(MOVEMENTS), "native-loop", "native-update")
+
+
+def test_crossing_after_work() -> None:
+    """What is read across is copied in its own type; packed elements are taken out of their bytes one by one."""
+    body = """
+        x: {kind}[40,70]
+        y: f32[70,40]
+        t = {kind}[70,40] transpose(x), dimensions={{1,0}}
+        w = f32[70,40] {opcode}(t)
+        ROOT r = f32[70,40] add(w, y)
+    """
+    kinds = [("s4", "convert"), ("bf16", "convert"), ("pred", "convert"), ("c64", "real")]
+    bodies = [body.format(kind=kind, opcode=opcode) for kind, opcode in kinds]
+    source = check_native_kernels(fusions(bodies), "native-loop")
+    assert source.count("alignas(64)") == 3
 
 
 def test_large_arrays_are_shared_out() -> None:
