@@ -77,9 +77,8 @@ def _opcodes(module: Module) -> list[str]:
         (TWO, ["dot", "negate", "dot", "add"]),
         (SORT, ["negate", "sort", "add"]),
         (RUNNING, ["fusion", "add"]),
-        (SHARE, ["fusion", "fusion"]),
     ],
-    ids=["products", "sort", "window", "share"],
+    ids=["products", "sort", "window"],
 )
 def test_cut(body: str, wanted: list[str]) -> None:
     """Each part stands by itself; what is one op is that op."""
@@ -93,8 +92,15 @@ def test_cut(body: str, wanted: list[str]) -> None:
         (TINY, "f32[4,4]"),
         (SHORT, "f32[24,24]"),
         (PLAIN, "f32[24,24]"),
+        (SHARE, "f32[24,24]"),
     ],
-    ids=["one small product", "tiny products", "short window", "nothing to cut"],
+    ids=[
+        "one small product",
+        "tiny products",
+        "short window",
+        "nothing to cut",
+        "a kernel of whole rows",
+    ],
 )
 def test_left_whole(body: str, root: str) -> None:
     """One small product has a kernel; tiny ones, and short windows, are no work."""

@@ -11,22 +11,30 @@ from typing import Final
 
 from hloopt.analysis.contraction import Contraction
 from hloopt.analysis.region import Region
+from hloopt.errors import UsageError
 from hloopt.kernels.families.dot_region import Product, product_of
 from hloopt.kernels.families.loop import operands_read
+from hloopt.kernels.families.native_gemm import is_regular
 from hloopt.kernels.kernel import NO, YES, Efficiency, Kernel, Site, Verdict
 from hloopt.kernels.spec import Argument, KernelSpec, Launch, Place, Tile
 
-__all__ = ["KERNELS", "MOST_BYTES", "along_columns", "is_quick", "small_product"]
+__all__ = ["KERNELS", "MOST_BYTES", "along_columns", "is_quick", "rows_of_a_task", "small_product"]
 
 _NAME = "native-dot"
 
 MOST_BYTES: Final = 128 << 10
-"""Of factors and sums of one product, which lie on the stack."""
+"""Of factors and sums of a task, which lie on the stack."""
 
 # Up to here a loop beats a call of BLAS, which takes 2 us to get there (measured with f32 and AVX-512: 48^3).
 _MOST_PRODUCTS: Final = 48**3
 # BLAS has no products of integers; NumPy's own loops are slower than these whatever the size.
 _MOST_SLOW_PRODUCTS: Final = 256**3
+# Kernels of convolutions are read anew for every task's rows: they have to stay in the second cache.
+_MOST_KERNEL: Final = 512 << 10
+# With fewer results side by side vectors are mostly empty.
+_LEAST_FEATURES: Final = 4
+_LEAST_ROWS: Final = 8
+_SHARED_ROWS: Final = 256
 _FEW: Final = 4
 
 
@@ -47,11 +55,36 @@ def small_product(region: Region) -> Product | str:
         return f"{hero.name} is a {hero.opcode}"
     if contraction.accumulator.name not in ("f32", "f64", "u32", "u64"):
         return f"{hero.name} sums {contraction.accumulator}"
-    m, n, k = (contraction.size(group) for group in ("m", "n", "k"))
-    size = (m * k + k * n + m * n) * contraction.accumulator.bits // 8
-    if size > MOST_BYTES:
-        return f"a product of {hero.name} takes {size} bytes; the stack has {MOST_BYTES}"
+    if not rows_of_a_task(contraction):
+        return f"a product of {hero.name} takes more than {MOST_BYTES} bytes of the stack"
     return product
+
+
+def rows_of_a_task(contraction: Contraction) -> int:
+    """How many rows of a product are made at once: all of a dot's, as many as fit of a convolution's; or 0."""
+    contraction = along_columns(contraction)
+    m, n, k = (contraction.size(group) for group in ("m", "n", "k"))
+    width = contraction.accumulator.bits // 8
+    rest = MOST_BYTES // width - (0 if _lies_by_columns(contraction) else k * n)
+    if contraction.is_dot:
+        return m if m * (k + n) <= rest else 0
+    rows = min(m, rest // (k + n))
+    # Tasks of about as many rows each, so that threads have some to share.
+    parts = max(1, -(-m // max(rows, 1)), min(8, m // _SHARED_ROWS))
+    return -(-m // parts) if rows >= min(m, _LEAST_ROWS) else 0
+
+
+def _lies_by_columns(contraction: Contraction) -> bool:
+    """Whether the right side lies in memory with neighbours along n: it is read where it is."""
+    side = contraction.rhs
+    last = side.positions[-1] if side.positions else None
+    return (
+        side.instruction.array.dtype is contraction.accumulator
+        and side.instruction.opcode in ("parameter", "constant", "get-tuple-element")
+        and last is not None
+        and [axis for axis, _ in last.terms][-1:] == [("n", len(contraction.axes["n"]) - 1)]
+        and is_regular(contraction, side, "kn")
+    )
 
 
 def _fits(site: Site) -> Verdict:
@@ -66,24 +99,33 @@ def _fits(site: Site) -> Verdict:
 def is_quick(region: Region) -> bool:
     """Whether a region is a product that this kernel makes quicker than BLAS would."""
     product = small_product(region)
-    return not isinstance(product, str) and _products(product.contraction) <= _most(product)
+    return not isinstance(product, str) and not _slowness(product.contraction)
 
 
-def _products(contraction: Contraction) -> int:
-    return contraction.multiply_adds // max(contraction.size("b"), 1)
-
-
-def _most(product: Product) -> int:
-    return _MOST_SLOW_PRODUCTS if product.contraction.kind.is_integer else _MOST_PRODUCTS
+def _slowness(contraction: Contraction) -> str:
+    """Why BLAS is quicker, empty where it is not."""
+    products = contraction.multiply_adds // max(contraction.size("b"), 1)
+    most = _MOST_SLOW_PRODUCTS if contraction.kind.is_integer else _MOST_PRODUCTS
+    if not contraction.is_dot and products > most:
+        n, kernel = contraction.size("n"), contraction.size("k") * contraction.size("n")
+        size = kernel * contraction.accumulator.bits // 8
+        if n < _LEAST_FEATURES:
+            return f"n={n} is below {_LEAST_FEATURES}"
+        return f"a kernel of {size} bytes is above {_MOST_KERNEL}" if size > _MOST_KERNEL else ""
+    return f"m * n * k = {products} is above {most}: BLAS is quicker" if products > most else ""
 
 
 def _wanted(site: Site) -> Verdict:
     product = small_product(site.region)
     assert isinstance(product, Product)
-    products, most = _products(product.contraction), _most(product)
-    if products > most:
-        return NO(f"m * n * k = {products} is above {most}: BLAS is quicker")
-    return YES(f"m * n * k = {products} is at most {most}")
+    slowness = _slowness(product.contraction)
+    return NO(slowness) if slowness else YES("a call takes longer to get to BLAS")
+
+
+def _tile(site: Site) -> Tile:
+    product = small_product(site.region)
+    assert isinstance(product, Product)
+    return MappingProxyType({"rows": rows_of_a_task(product.contraction)})
 
 
 def _spec(site: Site, tile: Tile) -> KernelSpec:
@@ -92,7 +134,11 @@ def _spec(site: Site, tile: Tile) -> KernelSpec:
     results = (
         Argument(Place("result", number), "out") for number in range(len(site.region.results))
     )
-    grid = (product.contraction.size("b"), 1, 1)
+    contraction = along_columns(product.contraction)
+    most, rows = rows_of_a_task(contraction), tile["rows"]
+    if rows > most:
+        raise UsageError(f"{_NAME}: rows={rows}; a task has room for {most}")
+    grid = (contraction.size("b") * -(-contraction.size("m") // rows), 1, 1)
     launch = Launch("", grid, (1, 1, 1), (*operands_read(site.region), *results))
     return KernelSpec(_NAME, tile, (launch,))
 
@@ -103,7 +149,7 @@ KERNELS = (
         "small products with what stands around them",
         _fits,
         _wanted,
-        lambda _: MappingProxyType({}),
+        _tile,
         _spec,
         device="native",
         efficiency=lambda *_: Efficiency(),

@@ -18,7 +18,7 @@ from hloopt.kernels.families.loop import operands_read
 from hloopt.kernels.kernel import NO, YES, Efficiency, Kernel, Site, Verdict
 from hloopt.kernels.spec import Argument, KernelSpec, Launch, Place, Tile
 
-__all__ = ["KERNELS", "large_product"]
+__all__ = ["KERNELS", "is_regular", "large_product"]
 
 _NAME = "native-gemm"
 
@@ -43,12 +43,12 @@ def large_product(region: Region) -> Contraction | str:
     if kinds != {kind} or kind.name not in ("f32", "f64"):
         return f"{hero.name} is not of f32 or f64 alone"
     for side, groups in ((contraction.lhs, "mk"), (contraction.rhs, "kn")):
-        if not _is_regular(contraction, side, groups):
+        if not is_regular(contraction, side, groups):
             return f"rows or columns of {side.instruction.name} are not equally far apart"
     return contraction
 
 
-def _is_regular(contraction: Contraction, side: Side, groups: str) -> bool:
+def is_regular(contraction: Contraction, side: Side, groups: str) -> bool:
     """Whether the axes of each group lie like one: each as far apart as the next inner one is long."""
     strides: dict[tuple[str, int], int] = {}
     step = 1

@@ -9,6 +9,7 @@ import pytest
 
 import hloopt
 from hloopt.kernels.plan import KernelStep, walk_steps
+from hloopt.kernels.spec import Launch
 from hloopt.runtime.compare import compare_all
 from hloopt.runtime.inputs import generate
 from hloopt.runtime.native.compile import CompiledNative, compile_native
@@ -80,6 +81,46 @@ ENTRY e {
 }
 """
 
+
+def _convolution(source: str, kernel: str, result: str, rest: str) -> str:
+    return f"""HloModule m
+ENTRY e {{
+  x = {source} parameter(0)
+  w = {kernel} parameter(1)
+  ROOT r = {result} convolution(x, w), {rest}
+}}
+"""
+
+
+SAME = "window={size=3x3 pad=1_1x1_1}"
+CONVOLUTIONS = {
+    "rows of several tasks": _convolution(
+        "f32[3,31,29,8]", "f32[3,3,8,16]", "f32[3,31,29,16]", f"{SAME}, dim_labels=b01f_01io->b01f"
+    ),
+    "channels first": _convolution(
+        "f32[2,8,20,20]", "f32[12,8,3,3]", "f32[2,12,20,20]", f"{SAME}, dim_labels=bf01_oi01->bf01"
+    ),
+    "groups": _convolution(
+        "f32[1,9,9,8]",
+        "f32[3,3,2,8]",
+        "f32[1,9,9,8]",
+        f"{SAME}, dim_labels=b01f_01io->b01f, feature_group_count=4",
+    ),
+    "of each channel": _convolution(
+        "f32[1,9,9,6]",
+        "f32[3,3,1,6]",
+        "f32[1,9,9,6]",
+        f"{SAME}, dim_labels=b01f_01io->b01f, feature_group_count=6",
+    ),
+    "holes": _convolution(
+        "bf16[2,9,9,3]",
+        "bf16[3,3,3,5]",
+        "bf16[2,14,3,5]",
+        "window={size=3x3 stride=1x2 pad=1_0x0_1 lhs_dilate=2x1 rhs_dilate=2x2 rhs_reversal=1x0}, "
+        "dim_labels=b01f_01io->b01f",
+    ),
+}
+
 LARGE = {
     "f32": _dot("f32[131,70]", "f32[70,67]", "f32[131,67]", ("1", "0")),
     "f64": _dot("f64[60,77]", "f64[77,61]", "f64[60,61]", ("1", "0")),
@@ -122,6 +163,20 @@ def test_small_products() -> None:
     found = _kernels(_checked({**SMALL, "fused": FUSED, "convolution": CONVOLUTION}))
     assert found["native-dot"] == len(SMALL) + 2
     assert not found.keys() & {"native-call", "native-gemm"}
+
+
+def test_convolutions() -> None:
+    """Patches become rows; of many rows each task makes some."""
+    program = _checked(CONVOLUTIONS)
+    found = _kernels(program)
+    assert found["native-dot"] == len(CONVOLUTIONS)
+    assert "native-call" not in found
+    launches = [
+        step.spec.steps[0]
+        for step in walk_steps(program.plan.steps)
+        if isinstance(step, KernelStep) and step.spec.kernel == "native-dot"
+    ]
+    assert any(isinstance(one, Launch) and one.grid[0] > 2 for one in launches)
 
 
 def test_large_products() -> None:
