@@ -404,12 +404,12 @@ def test_an_error_in_a_block_stops_all_threads(monkeypatch: pytest.MonkeyPatch) 
     compiled = NumpyProgram(module, threads=3)
     ran: list[int] = []
 
-    def places(self: Any, number: int) -> Any:
-        ran.append(number)
+    def of(self: Any, size: int) -> Any:
+        ran.append(size)
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(block_plan.BlockPlan, "places", places)
+        patch.setattr(blocks._Scratches, "of", of)
         with pytest.raises(KeyboardInterrupt):
             compiled.run(generate(module, 1))
     assert len(ran) <= 3
@@ -425,15 +425,15 @@ def test_several_threads_work(monkeypatch: pytest.MonkeyPatch) -> None:
     inputs = generate(module, 1)
     (wanted,) = NumpyProgram(module, threads=1).run(inputs)
     compiled = NumpyProgram(module, threads=2)
-    real = block_plan.BlockPlan.places
+    real = blocks._Scratches.of
     met = threading.Barrier(2, timeout=20)
     waited = threading.local()
 
-    def places(self: Any, number: int) -> Any:
+    def of(self: Any, size: int) -> Any:
         if not getattr(waited, "done", False):
             waited.done = True
             met.wait()
-        return real(self, number)
+        return real(self, size)
 
-    monkeypatch.setattr(block_plan.BlockPlan, "places", places)
+    monkeypatch.setattr(blocks._Scratches, "of", of)
     same(compiled.run(inputs), [wanted])

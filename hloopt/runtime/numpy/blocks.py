@@ -9,6 +9,7 @@ together, are the same for any number of threads: so are the results.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -135,7 +136,7 @@ def _drop_unused(region: Region, wanted: set[int]) -> None:
 
 def _step(line: Line, plan: BlockPlan, region: Region, threads: int) -> Step:
     # What is worth the threads is told by sizes alone: blocks are the same for any number of them.
-    work = len(region.members) * int(np.prod(region.space, dtype=np.int64))
+    work = len(region.members) * prod(region.space)
     running = Blocks(line, plan, threads if work >= _SHARED else 1)
     return Step(
         running.writing(frozenset()),
@@ -157,6 +158,7 @@ class Blocks:
             (line.dims[out], line.kinds[out]) for out in plan.outs
         ]
         self._whole = len(plan.outs) - len(plan.folded)
+        self._places = [plan.places(number) for number in range(plan.blocks)]
         self._starts = [line.constants.get(folded.start) for folded in plan.folded]
 
     def writing(self, own: frozenset[int]) -> Function:
@@ -191,7 +193,7 @@ class Blocks:
                 for number in range(bounds[lane], bounds[lane + 1]):
                     if tasks.stopped:
                         return
-                    places = plan.places(number)
+                    places = self._places[number]
                     size = places[-1].stop - places[-1].start
                     found = plan.function(*places, size, *made.of(size), *ins, *large)
                     for part, array in zip(total, found, strict=True):
@@ -269,6 +271,6 @@ class _Scratches:
     ) -> Array:
         if ranged is not None:
             dims = (*dims[:ranged], size, *dims[ranged + 1 :])
-        count = int(np.prod(dims, dtype=np.int64))
+        count = prod(dims)
         part: Array = self._memory[begin : begin + count * kind.itemsize]
         return part.view(kind).reshape(dims)
