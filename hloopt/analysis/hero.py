@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable
 
 from hloopt.analysis.elementwise import is_elementwise
@@ -46,10 +45,14 @@ def find_hero(root: Instruction) -> Instruction:
     start = root
     while is_intermediate(start) and start.operands[0].opcode != "parameter":
         start = start.operands[0]
-    for wanted in (_is_tiled_transpose, _is_concatenate):
-        hero = _single(start, wanted)
-        if hero is not None:
-            return hero
+    transposes, seen = _behind(start, _is_tiled_transpose)
+    hero = _only(transposes)
+    if hero is None:
+        # Where no transpose ended the search, it has met all that the other one would.
+        joined = _behind(start, _is_concatenate)[0] if transposes else filter(_is_concatenate, seen)
+        hero = _only(list(joined))
+    if hero is not None:
+        return hero
     return start if start.opcode == "reduce" else root
 
 
@@ -68,27 +71,28 @@ def _is_concatenate(instruction: Instruction) -> bool:
     return instruction.opcode == "concatenate"
 
 
-def _single(start: Instruction, wanted: Callable[[Instruction], bool]) -> Instruction | None:
-    """The only instruction that is wanted, seen from ``start`` through intermediates."""
-    found: Instruction | None = None
-    queue = deque([start])
+def _behind(
+    start: Instruction, wanted: Callable[[Instruction], bool]
+) -> tuple[list[Instruction], list[Instruction]]:
+    """What is wanted, seen from ``start`` through intermediates, up to the second; and all that was met."""
+    found: list[Instruction] = []
+    met = [start]
     seen = {start}
-    while queue:
-        instruction = queue.popleft()
+    for instruction in met:
         if wanted(instruction):
-            if found is not None:
-                return None
-            found = instruction
-            continue
-        if not is_intermediate(instruction, _MAX_INTERMEDIATE_OPERANDS):
-            continue
-        for operand in instruction.operands:
-            if operand not in seen:
-                seen.add(operand)
-                queue.append(operand)
-    if found is None or not _only_intermediates_below(found):
-        return None
-    return found
+            found.append(instruction)
+            if len(found) > 1:
+                break
+        elif is_intermediate(instruction, _MAX_INTERMEDIATE_OPERANDS):
+            fresh = [operand for operand in instruction.operands if operand not in seen]
+            seen.update(fresh)
+            met += dict.fromkeys(fresh)
+    return found, met
+
+
+def _only(found: list[Instruction]) -> Instruction | None:
+    """The one instruction that is wanted, if there is one and it reaches its root through intermediates."""
+    return found[0] if len(found) == 1 and _only_intermediates_below(found[0]) else None
 
 
 def _only_intermediates_below(hero: Instruction) -> bool:

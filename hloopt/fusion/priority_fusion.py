@@ -19,6 +19,7 @@ from hloopt.fusion.priority.run import ComputationRun
 from hloopt.fusion.scribe import Scribe, fusible_computations
 from hloopt.fusion.triton import TritonFusions
 from hloopt.ir import Module
+from hloopt.ir.build import no_collection
 from hloopt.rewrite.pass_ import Pass, PassLog
 from hloopt.targets import Target, find_target
 
@@ -85,8 +86,9 @@ ENTRY main {
         scribe.plan.cost_model, scribe.plan.target = model.name, target.name
         rules = self.pair_rules(model)
         triton = TritonFusions(model, rules.limits)
-        for computation in fusible_computations(module):
-            ComputationRun(computation, rules, model, triton, scribe, self.max_constant).run()
+        with no_collection():
+            for computation in fusible_computations(module):
+                ComputationRun(computation, rules, model, triton, scribe, self.max_constant).run()
         return scribe.close()
 
     def pair_rules(self, model: CostModel) -> PairRules:

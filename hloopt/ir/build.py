@@ -169,7 +169,7 @@ def _mapped_calls(value: Any, callees: Mapping[Computation, Computation] | None)
 
 @contextmanager
 def no_collection() -> Iterator[None]:
-    """Everything made while a module is built stays alive: let the garbage collector not look through it."""
+    """Nearly everything that is made meanwhile stays alive: let the garbage collector not look through it."""
     enabled = gc.isenabled()
     gc.disable()
     try:

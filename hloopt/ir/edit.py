@@ -20,6 +20,8 @@ __all__ = [
     "add_control_edge",
     "add_operands",
     "append",
+    "append_unnamed",
+    "dissolve",
     "drop_calls",
     "insert_before",
     "move_after",
@@ -45,6 +47,14 @@ __all__ = [
 def append(computation: Computation, instruction: Instruction) -> Instruction:
     """Put a new instruction at the end of a computation and register all its links."""
     _attach(computation, instruction, computation._last, None)
+    return instruction
+
+
+def append_unnamed(computation: Computation, instruction: Instruction) -> Instruction:
+    """As ``append``, into a computation that is soon gone: the name may be taken, and finds nothing."""
+    instruction.computation = computation
+    _link(computation, instruction, computation._last, None)
+    _register(computation, instruction)
     return instruction
 
 
@@ -291,6 +301,16 @@ def drop_calls(computation: Computation) -> None:
                 _drop_call(called, instruction)
 
 
+def dissolve(computation: Computation) -> None:
+    """As ``drop_calls``, and no instruction leads to another one any more: memory is free at once."""
+    drop_calls(computation)
+    for instruction in list(computation):
+        instruction.users.clear()
+        instruction._next = instruction._previous = instruction.computation = None
+    computation._first = computation._last = None
+    computation.parameters.clear()
+
+
 def _home(instruction: Instruction) -> Computation:
     if instruction.computation is None:
         raise ValueError(f"{instruction.name} is in no computation")
@@ -309,6 +329,11 @@ def _attach(
     computation.by_name[instruction.name] = instruction
     instruction.computation = computation
     _link(computation, instruction, previous, following)
+    _register(computation, instruction)
+
+
+def _register(computation: Computation, instruction: Instruction) -> None:
+    """Let those an instruction uses and calls know."""
     for operand in instruction.operands:
         operand.users[instruction] = operand.users.get(instruction, 0) + 1
     for value in instruction.attributes.values():

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from hloopt.ir import Computation, Instruction, build, edit
+from hloopt.ir import Computation, Instruction, edit
 from hloopt.types import TupleShape
 
 __all__ = ["fused_apart"]
@@ -27,7 +27,7 @@ def fused_apart(
         if operand is not producer and not _is_element(operand, producer)
     )
     values = {
-        operand: edit.append(
+        operand: edit.append_unnamed(
             body,
             Instruction("param", "parameter", operand.shape, (), {"parameter_number": number}),
         )
@@ -50,7 +50,7 @@ def fused_apart(
     try:
         yield Instruction("apart", "fusion", shape, tuple(outside), {"calls": body})
     finally:
-        edit.drop_calls(body)
+        edit.dissolve(body)
 
 
 def _copy(
@@ -59,7 +59,7 @@ def _copy(
     """Copies of an op, or of a fusion's instructions; returns those of the results, without their tuple."""
     operands = tuple(values[operand] for operand in instruction.operands)
     if instruction.opcode != "fusion":
-        return (build.clone(instruction, body, operands),)
+        return (_clone(instruction, body, operands),)
     source: Computation = instruction.attributes["calls"]
     results = source.root.operands if source.root.opcode == "tuple" else (source.root,)
     inner = dict(zip(source.parameters, operands, strict=True))
@@ -67,8 +67,18 @@ def _copy(
         if entry.opcode == "parameter" or (entry is source.root and entry.opcode == "tuple"):
             continue
         copied = tuple(inner[operand] for operand in entry.operands)
-        inner[entry] = build.clone(entry, body, copied)
+        inner[entry] = _clone(entry, body, copied)
     return tuple(inner[result] for result in results)
+
+
+def _clone(
+    instruction: Instruction, body: Computation, operands: tuple[Instruction, ...]
+) -> Instruction:
+    """A copy that has the attributes in common: nobody changes what is apart."""
+    copy = Instruction(
+        instruction.name, instruction.opcode, instruction.shape, operands, instruction.attributes
+    )
+    return edit.append_unnamed(body, copy)
 
 
 def _is_element(operand: Instruction, producer: Instruction) -> bool:

@@ -164,3 +164,18 @@ def test_pairs_are_what_they_become(device: str, text: str, data: st.DataObject)
 
 def _joins(entry: Instruction) -> bool:
     return has_kernel(entry) or entry.opcode in ("bitcast", "constant")
+
+
+def test_what_was_apart_is_no_cycle() -> None:
+    """It is gone when nobody has it any more, without a search for garbage."""
+    module = _module(
+        LARGE + "n = f32[4096,1024]{1,0} negate(p)\nROOT r = f32[4096,1024]{1,0} abs(n)"
+    )
+    producer, consumer = module.entry.by_name["n"], module.entry.by_name["r"]
+    with fused_apart(producer, consumer) as fusion:
+        body = fusion.attributes["calls"]
+        entries = list(body)
+        assert len(entries) == 3
+    assert not list(body)
+    assert not any(entry.users or entry.computation for entry in entries)
+    assert not any(entry._next or entry._previous for entry in entries)
