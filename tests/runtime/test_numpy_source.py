@@ -380,3 +380,27 @@ def test_a_predicate_is_not_written_over_while_it_selects() -> None:
     for version in (text, text.replace("select(q", "select(p")):
         assert source(version).count(".copy()") == 1
         assert_planned(version, [bits, ~bits[::-1].copy()])
+
+
+@pytest.mark.parametrize("stretched", ["p", "x", "xy"])
+def test_large_selects_blend_in_place_where_the_arrays_have_all_elements(stretched: str) -> None:
+    """Not where the predicate alone has them."""
+    names = {"p": "pred", "x": "f32", "y": "f32"}
+    lines = []
+    for at, (name, kind) in enumerate(names.items()):
+        if name in stretched:
+            lines += [
+                f"  {name}0 = {kind}[300] parameter({at})",
+                f"  {name} = {kind}[4,300] broadcast({name}0), dimensions={{1}}",
+            ]
+        else:
+            lines.append(f"  {name} = {kind}[4,300] parameter({at})")
+    lines.append("  ROOT s = f32[4,300] select(p, x, y)")
+    text = "HloModule m\nENTRY e {\n" + "\n".join(lines) + "\n}\n"
+    in_place = re.search(r"\n +k\d+\((v\d+), v\d+, \1\)\n", source(text))
+    assert bool(in_place) == (stretched != "xy")
+    random = np.random.default_rng(2)
+    sizes = [(300,) if name in stretched else (4, 300) for name in names]
+    predicate = random.random(sizes[0]) < 0.5
+    floats = [random.standard_normal(size).astype(np.float32) for size in sizes[1:]]
+    assert_planned(text, [predicate, *floats])

@@ -27,11 +27,25 @@ _BLENDED: Final = (
     "{r} = {xor}({u}, {2}.view({bits})).view({kind})"
 )
 
+_BLENDED_IN_PLACE: Final = (
+    "{u} = {xor}({1}.view({bits}), {2}.view({bits}))\n"
+    "{both}({u}, {t}, {u})\n"
+    "{r} = {xor}({u}, {2}.view({bits}), {u}).view({kind})"
+)
+
 
 def select_code(
-    kind: np.dtype[Any], elements: int, left: np.ndarray[Any, Any] | None, right: Any
+    kind: np.dtype[Any],
+    elements: int,
+    left: np.ndarray[Any, Any] | None,
+    right: np.ndarray[Any, Any] | None,
+    *,
+    whole: bool = False,
 ) -> Code | None:
-    """A select of arrays of a type, of which those that are constants are known; None for ``where``."""
+    """A select of arrays of a type, of which those that are constants are known; None for ``where``.
+
+    ``whole``: the arrays alone have all elements of the result, to which the predicate may be stretched.
+    """
     if elements < MANY or kind.itemsize > 8:
         return None
     bits = np.dtype(f"i{kind.itemsize}")
@@ -45,7 +59,7 @@ def select_code(
     }
     mask = _MASK if kind.itemsize == 1 else f"{_MASK}.astype({{bits}})"
     if left is None or right is None or left.ndim or right.ndim:
-        return Code(f"{mask}\n{_BLENDED}", bound=bound)
+        return Code(f"{mask}\n{_BLENDED_IN_PLACE if whole else _BLENDED}", bound=bound)
     bound |= {"other": right.view(bits), "change": np.asarray(left.view(bits) ^ right.view(bits))}
     text = "{u} = {both}({t}, {change})\n{r} = {xor}({u}, {other}).view({kind})"
     return Code(f"{mask}\n{text}", bound=bound)

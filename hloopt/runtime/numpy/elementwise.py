@@ -103,6 +103,11 @@ def elementwise(builder: Builder, instruction: Instruction, operands: Sequence[i
             return _chosen(builder, operands, out)
         if line.dims[operands[2]] == dims and prod(dims) < MANY:
             return _assigned(builder, operands, out)
+        whole = np.broadcast_shapes(*[line.dims[slot] for slot in operands[1:]]) == dims
+        blended = select_code(line.kinds[out], prod(dims), *known[1:], whole=whole)
+        if blended is not None:
+            function = code_function(blended)
+            return line.once(function, tuple(operands), out, code=blended)
     if _is_signed_quotient(instruction, known):
         return _quotient(builder, operands, out)
     lowered = lower(instruction, builder.context, known)
