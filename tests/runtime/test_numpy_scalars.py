@@ -14,7 +14,7 @@ from hloopt.interpret.elementwise import evaluate_op
 from hloopt.ir import Instruction
 from hloopt.ops import ScalarArgs
 from hloopt.runtime.numpy.scalars import scalar_code
-from hloopt.runtime.numpy.source import code_function
+from hloopt.runtime.numpy.writer import code_function
 from hloopt.types import DTYPES
 from planned import same_bits
 

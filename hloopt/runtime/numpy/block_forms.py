@@ -15,7 +15,7 @@ from hloopt.ops import OPS, ScalarArgs
 from hloopt.runtime.numpy.elementwise import lower
 from hloopt.runtime.numpy.plan import Function
 from hloopt.runtime.numpy.reduction import sign_zeros
-from hloopt.runtime.numpy.source import code_function
+from hloopt.runtime.numpy.writer import code_function
 from hloopt.types import DType
 
 __all__ = ["Fold", "Map", "fold_of", "map_of"]

@@ -22,7 +22,7 @@ from hloopt.runtime.numpy.choosing import MANY, select_code, where
 from hloopt.runtime.numpy.plan import Code, Function
 from hloopt.runtime.numpy.quick_math import QUICK
 from hloopt.runtime.numpy.scalars import scalar_code
-from hloopt.runtime.numpy.source import code_function
+from hloopt.runtime.numpy.writer import code_function
 from hloopt.types import DType, rounded
 
 __all__ = ["elementwise", "lower"]

@@ -8,27 +8,25 @@ the function's globals.
 
 from __future__ import annotations
 
-import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from itertools import repeat
-from typing import Any
 
 import numpy as np
 
 from hloopt.interpret.progress import Progress
 from hloopt.runtime.numpy.arena import place_arrays
 from hloopt.runtime.numpy.loops import UNWATCHED, watch
-from hloopt.runtime.numpy.plan import Cases, Code, Function, Line, Loop, Step
+from hloopt.runtime.numpy.plan import Cases, Function, Line, Loop, Step
 from hloopt.runtime.numpy.sharing import choose_memory, deaths
+from hloopt.runtime.numpy.writer import Source
 
-__all__ = ["code_function", "compile_line"]
+__all__ = ["compile_line"]
 
 _TOLD_EVERY = 8  # steps, so that telling costs next to nothing
 # Loops and conditionals inside one another in one function: CPython takes 20 nested loops, of which each of
 # ours takes two, and 100 levels of indentation.
 _DEEPEST = 8
-_FIELD = re.compile(r"\{(\w+)\}")
 # Their third positional argument is no ``out``.
 _BY_KEYWORD = frozenset({np.maximum, np.minimum})
 
@@ -47,7 +45,7 @@ def compile_line(
     step; ``looped`` says that it runs many times, ``keeps`` that it may keep memory from run to run: there is
     one run at a time.
     """
-    source = _Source(launches)
+    source = Source(launches)
     names = [source.variable() for _ in line.inputs]
     block = _Block(source, line, 1, looped=looped)
     for slot, name in zip(line.inputs, names, strict=True):
@@ -57,86 +55,6 @@ def compile_line(
     return source.function(names, results)
 
 
-def code_function(code: Code) -> Function:
-    """A function of arrays that runs the code; it is written when it is called for the first time."""
-
-    def called(*arrays: Any) -> Any:
-        if not made:
-            source = _Source([0])
-            names = {str(at): source.variable() for at in range(len(arrays))}
-            inputs = list(names.values())
-            result = source.code(1, code, names)
-            made.append(source.function(inputs, [result]))
-        return made[0](*arrays)[0]
-
-    made: list[Function] = []
-    return called
-
-
-class _Source:
-    """A function being written."""
-
-    def __init__(self, launches: list[int]) -> None:
-        self.launches = launches
-        self.scope: dict[str, Any] = {"launches": launches}
-        self.head: list[str] = []
-        self.lines: list[str] = []
-        self.counts = False
-        self._bound: dict[int, str] = {}
-        self._variables = 0
-
-    def variable(self) -> str:
-        """A new local variable."""
-        self._variables += 1
-        return f"v{self._variables}"
-
-    def bind(self, value: Any) -> str:
-        """A global of the function that is this object."""
-        name = self._bound.get(id(value))
-        if name is None:
-            name = self._bound[id(value)] = f"k{len(self._bound)}"
-            self.scope[name] = value
-        return name
-
-    def add(self, depth: int, text: str) -> None:
-        """Append a statement."""
-        self.lines.append("    " * depth + text)
-
-    def first(self, text: str) -> None:
-        """Add a statement to what runs once, at the beginning."""
-        self.head.append("    " + text)
-
-    def buffer(self, kind: np.dtype[Any]) -> str:
-        """A variable with an array without dimensions, to be filled again and again."""
-        name = self.variable()
-        self.first(f"{name} = {self.bind(np.empty)}((), {self.bind(kind)})")
-        return name
-
-    def code(self, depth: int, code: Code, operands: Mapping[str, str]) -> str:
-        """Append a step's code; the variable of its result."""
-        names = {**operands, "r": self.variable()}
-        names.update((key, self.bind(value)) for key, value in code.bound.items())
-        for own in set(_FIELD.findall(code.text)).difference(names, ("b",)):
-            names[own] = self.variable()
-        if code.buffer is not None:
-            names["b"] = self.buffer(code.buffer)
-        for text in code.text.split("\n"):
-            self.add(depth, _filled(text, names))
-        return names["r"]
-
-    def function(self, inputs: Sequence[str], results: Sequence[str]) -> Function:
-        """The function itself, of variables, which returns a tuple of others."""
-        if self.counts:
-            self.first("launched = 0")
-            self.add(1, "launches[0] += launched")
-        self.add(1, f"return ({''.join(f'{name}, ' for name in results)})")
-        text = "\n".join([f"def line({', '.join(inputs)}):", *self.head, *self.lines])
-        exec(compile(text, "<numpy line>", "exec"), self.scope)  # noqa: S102 - our own names
-        function: Function = self.scope["line"]
-        function.__doc__ = text  # for whoever wants to read it
-        return function
-
-
 class _Block:
     """The steps of one line in a function, at a depth of indentation.
 
@@ -144,7 +62,7 @@ class _Block:
     whoever wrote them.
     """
 
-    def __init__(self, source: _Source, line: Line, depth: int, *, looped: bool) -> None:
+    def __init__(self, source: Source, line: Line, depth: int, *, looped: bool) -> None:
         self.source, self.line, self.depth, self.looped = source, line, depth, looped
         self.arrays: dict[int, str] = {}
         self.scalars: dict[int, str] = {}
@@ -408,7 +326,3 @@ class _Block:
         after = [block.held(slot, kept) for slot, kept in pairs]
         text = f"{', '.join(names)} = {', '.join(after)}" if names else "pass"
         self.source.add(depth, text)
-
-
-def _filled(text: str, names: Mapping[str, str]) -> str:
-    return _FIELD.sub(lambda field: names[field[1]], text)
