@@ -84,8 +84,8 @@ def _gates(
     multiple=True,
     metavar="NAME",
     shell_complete=_complete_device,
-    help="cpu, gpu, xla-cpu: measured; emulator: verified; a target (h200, a100, ...): predicted (may be "
-    "repeated; cpu by default).",
+    help="cpu, native, gpu, xla-cpu: measured; emulator: verified; a target (h200, a100, ...): predicted (may "
+    "be repeated; cpu by default).",
 )
 @click.option(
     "--cost-model",

@@ -126,6 +126,7 @@ def chosen_devices(
 
 _TITLES = {
     "cpu": "this machine, NumPy",
+    "native": "this machine, its C++ compiler",
     "gpu": "this machine's GPU",
     "xla-cpu": "this machine, XLA",
     "emulator": "the GPU's kernels on this machine's CPU",

@@ -98,3 +98,12 @@ def test_a_type_without_a_form_in_memory(tmp_path: Path, module: str) -> None:
     assert result.exit_code == 4
     assert "six.hlo:3:" in result.stderr
     assert "not packed into bytes" in result.stderr
+
+
+def test_study(module: str) -> None:
+    """A study takes its times as it takes those of the CPU."""
+    words = ["study", module, "--strategy", "O2", "--device", "native", "--repeat", "2", "--json"]
+    result = CliRunner().invoke(cli, words)
+    assert result.exit_code == 0, result.output
+    assert '"device": "native"' in result.stdout
+    assert '"seconds"' in result.stdout or '"measured"' in result.stdout

@@ -66,7 +66,7 @@ def execute(
     *,
     timed: bool,
 ) -> Executed:
-    """Run an optimised module on ``cpu``, ``gpu`` or ``emulator`` and compare its results.
+    """Run an optimised module on ``cpu``, ``native``, ``gpu`` or ``emulator`` and compare its results.
 
     Untimed it runs once.  ``selection`` chooses the kernels; on a GPU that hloopt knows, for that one.
     Raises ``UnsupportedError`` for what the device cannot run, ``DeviceError`` where there is no such device.
@@ -108,8 +108,9 @@ def _compiled(
     from hloopt.runtime import compile_module
 
     replicas, partitions = wanted.counts
-    if device == "cpu":
-        return compile_module(module, replicas=replicas, partitions=partitions)
+    if device in ("cpu", "native"):
+        # Kernels that a strategy names are those of GPUs.
+        return compile_module(module, device, replicas=replicas, partitions=partitions)
     from hloopt.runtime.device_compile import DeviceOptions
 
     return compile_module(

@@ -12,7 +12,7 @@ from hloopt.rewrite import Pipeline
 
 __all__ = ["MEASURED", "Kind", "ModuleRow", "Strategy", "StudyPlan"]
 
-MEASURED: Final = ("cpu", "gpu", "xla-cpu")
+MEASURED: Final = ("cpu", "native", "gpu", "xla-cpu")
 """Devices whose time is taken; on ``emulator`` results are verified, every other name is predicted."""
 
 Kind: TypeAlias = Literal["strategy", "ladder", "ablation"]
