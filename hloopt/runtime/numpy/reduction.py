@@ -16,7 +16,6 @@ import numpy as np
 from hloopt.interpret.reducer import Reducer
 from hloopt.ir import Instruction
 from hloopt.kernels.library_problems import named_reducer
-from hloopt.runtime.numpy.arg_extremum import arg_extremum
 from hloopt.runtime.numpy.builder import Builder
 from hloopt.runtime.numpy.movement import Emitter
 from hloopt.runtime.numpy.plan import Code, Dims, Function
@@ -34,6 +33,9 @@ _MANY = 2048
 
 def _reduce(builder: Builder, instruction: Instruction, operands: Sequence[int]) -> Slots | None:
     if len(operands) == 4:
+        # Loaded for the first of them.
+        from hloopt.runtime.numpy.arg_extremum import arg_extremum
+
         return arg_extremum(builder, instruction, operands)
     if len(operands) != 2:
         return None
