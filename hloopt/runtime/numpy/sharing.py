@@ -33,10 +33,11 @@ def uncopy(line: Line) -> None:
     if not steps:
         return
     sharing = _Sharing(line, ())
-    written = {step.ins[at] for step in line.steps for at in step.writes}
+    written = {sharing.kind(step.ins[at]) for step in line.steps for at in step.writes}
     for step in steps:
         both = (step.ins[0], step.outs[0])
-        if not {sharing.kind(slot) for slot in both} & {sharing.kind(slot) for slot in written}:
+        # Classes that nothing writes into stay so when two of them become one.
+        if not written.intersection(map(sharing.kind, both)):
             step.code, step.view = step.uncopied, True
             sharing.link(both)
 
