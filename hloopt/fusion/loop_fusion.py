@@ -110,7 +110,8 @@ ENTRY main {
         if not (target.has_threads or target is HOST):
             scribe.log.note(f"{target.name} has no blocks and threads: loops stay as they are")
             return scribe.close()
-        model = model_for(self.cost_model, target, log.note if log is not None else None)
+        told = log.note if log is not None and target is not HOST else None
+        model = model_for(self.cost_model, target, told)
         scribe.plan.cost_model = model.name
         run = _Run(self, model, scribe, ModuleNames(module))
         for computation in _outermost(module, run.is_fused):

@@ -50,10 +50,11 @@ def _compiler() -> None:
     chooser=st.randoms(use_true_random=False),
     threads=st.sampled_from([0, 32, 96, 256, 1024]),
     seed=st.integers(0, 100),
+    units=st.sampled_from([0, 3, 20]),
 )
-def test_mixing_loops_by_blocks(chooser: Random, threads: int, seed: int) -> None:
+def test_mixing_loops_by_blocks(chooser: Random, threads: int, seed: int, units: int) -> None:
     """Every access is checked: a barrier too few is a race."""
-    module = hloopt.parse(mixing_loop(chooser))
+    module = hloopt.parse(mixing_loop(chooser, units))
     source = np.random.default_rng(seed)
     arrays = [
         source.uniform(-1, 1, one.array.dims).astype(np.float32) for one in module.entry.parameters

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 import numpy as np
 import pytest
+from mixing_loops import mixing_loop
 from random_loops import inputs, loop_text
 
 import hloopt
@@ -311,3 +312,12 @@ def test_loops_that_mix_are_left_to_the_driver(is_fused: bool) -> None:
     assert any(isinstance(step, WhileStep) for step in program.plan.steps)
     given = inputs([(40, 40)])
     compare(program.run(given), hloopt.evaluate(module, given))
+
+
+@pytest.mark.usefixtures("always")
+def test_loops_within_mixing_loops() -> None:
+    """Loops and branches inside, for each of some units, which may stop at trips of their own."""
+    texts = [mixing_loop(random.Random(seed), 20, sorts=False) for seed in (0, 30)]
+    modules = [hloopt.parse(text) for text in texts]
+    arrays = [inputs([one.array.dims for one in module.entry.parameters]) for module in modules]
+    assert len(whole_loops(check(modules, arrays))) == 2
