@@ -13,10 +13,10 @@ __all__ = ["command"]
 @click.option("--unsupported", is_flag=True, help="Only opcodes that cannot be evaluated yet.")
 @click.option(
     "--device",
-    type=click.Choice(["gpu"]),
+    type=click.Choice(["gpu", "native"]),
     help="Tell which kernels each has instead, for which element types, and why others have none.",
 )
-@click.option("--target", default="h200", show_default=True, help="With --device: the device.")
+@click.option("--target", default="h200", show_default=True, help="With --device gpu: which one.")
 @json_option
 def command(unsupported: bool, device: str | None, target: str, as_json: bool) -> None:
     """List the opcodes of HLO: family, operands, attributes, and whether they can be evaluated.
@@ -27,7 +27,7 @@ def command(unsupported: bool, device: str | None, target: str, as_json: bool) -
       hloopt ops --device gpu
     """
     if device is not None:
-        _kernels(target, as_json, unsupported=unsupported)
+        _kernels("" if device == "native" else target, as_json, unsupported=unsupported)
         return
     from hloopt.interpret import has_evaluation
     from hloopt.ops import MANY, OPS
@@ -71,14 +71,15 @@ def _arity(arity: tuple[int, int], many: int) -> str:
 
 
 def _kernels(target: str, as_json: bool, *, unsupported: bool) -> None:
-    """The opcodes by their kernels."""
+    """The opcodes by their kernels, those of the native device where there is no ``target``."""
     from hloopt.cli.waiting import patience
     from hloopt.report.console import product, write_json
     from hloopt.report.coverage import coverage, coverage_json, show_coverage
     from hloopt.targets import find_gpu
+    from hloopt.targets.host import HOST
 
     with patience("asking all kernels about all opcodes", alone=True):
-        rows = coverage(find_gpu(target))
+        rows = coverage(find_gpu(target) if target else HOST)
     rows = [row for row in rows if not (unsupported and row.is_whole)]
     if as_json:
         write_json("ops", {"ops": [coverage_json(row) for row in rows]})

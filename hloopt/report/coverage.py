@@ -1,7 +1,7 @@
-"""``hloopt ops --device gpu``: which opcodes of which element types have a kernel, found out by asking for one.
+"""``hloopt ops --device``: which opcodes of which element types have a kernel, found out by asking for one.
 
 For each, the least module is made ready for a device, kernels are asked about what is left of the instruction,
-and their CUDA C is written.
+and their source is written, CUDA C or the C++ of the native device.
 """
 
 from __future__ import annotations
@@ -9,20 +9,21 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 from rich.console import Console
 from rich.text import Text
 
 from hloopt.analysis.region import region_of
+from hloopt.codegen.native import render as render_native
 from hloopt.codegen.program import kernel_steps, render
 from hloopt.errors import HlooptError, UnsupportedError
 from hloopt.interpret import supported
 from hloopt.ir import Instruction, Module
 from hloopt.kernels.examples import NO_KERNEL, WITHOUT, example_text, opcodes
-from hloopt.kernels.kernel import Kernel, Site
+from hloopt.kernels.kernel import Kernel, KernelDevice, Site
 from hloopt.kernels.limits import Limits
-from hloopt.kernels.lowering import make_ready
+from hloopt.kernels.lowering import DEVICE, NATIVE, make_ready
 from hloopt.kernels.needed import selectable
 from hloopt.kernels.planning import plan_program
 from hloopt.kernels.registry import kernels
@@ -31,6 +32,7 @@ from hloopt.kernels.selection.candidate import Candidate, candidates, packing_pr
 from hloopt.kernels.spec import KernelSpec
 from hloopt.report.console import table
 from hloopt.targets import Target
+from hloopt.targets.host import HOST
 from hloopt.text.parser import parse_module
 from hloopt.types import DTYPES, DType
 from hloopt.verify import verify_module
@@ -63,13 +65,33 @@ class Coverage:
 
 
 def coverage(target: Target, wanted: Collection[str] | None = None) -> list[Coverage]:
-    """A row for each opcode, or for the ``wanted`` ones, by name; less than a tenth of a second each."""
+    """A row for each opcode, or for the ``wanted`` ones, by name; less than a tenth of a second each.
+
+    Of ``HOST`` for the native device.
+    """
     rows = [Coverage(opcode, becomes=reason) for opcode, reason in NO_KERNEL.items()]
-    rows += [Coverage(opcode, reason=reason) for opcode, reason in WITHOUT.items()]
+    called = _CALLED if _is_native(target) else frozenset()
+    rows += [Coverage(opcode, kernels=("native-call",)) for opcode in called]
+    rows += [
+        Coverage(opcode, reason=reason)
+        for opcode, reason in WITHOUT.items()
+        if opcode not in called
+    ]
     if wanted is not None:
         rows = [row for row in rows if row.opcode in wanted]
     rows += [_asked(opcode, target) for opcode in opcodes() if wanted is None or opcode in wanted]
     return sorted(rows, key=lambda row: row.opcode)
+
+
+# What talks to the host, has a state, or does what its target says: no text is right for all of it.
+_CALLED: Final = frozenset({
+    "custom-call", "infeed", "outfeed", "recv", "recv-done", "rng", "rng-get-and-update-state", "send",
+    "send-done",
+})  # fmt: skip
+
+
+def _is_native(target: Target) -> bool:
+    return target is HOST
 
 
 def _asked(opcode: str, target: Target) -> Coverage:
@@ -104,7 +126,9 @@ class _Asker:
         self.opcode = opcode
         self.target = target
         self.limits = limits
-        self.known = tuple(kernel for kernel in kernels() if not kernel.owner)
+        self.device: KernelDevice = "native" if _is_native(target) else "gpu"
+        self.pipeline = NATIVE if _is_native(target) else DEVICE
+        self.known = tuple(kernel for kernel in kernels(self.device) if not kernel.owner)
         self.fitting: set[str] = set()
         self.left: set[str] = set()
 
@@ -120,7 +144,8 @@ class _Asker:
 
     def problem(self, dtypes: Sequence[DType]) -> str:
         """Why the op has no kernel for some of these types, empty where it has for all."""
-        module = make_ready(parse_module(example_text(self.opcode, dtypes), self.opcode))
+        given = parse_module(example_text(self.opcode, dtypes), self.opcode)
+        module = make_ready(given, self.pipeline)
         for instruction in _asked_about(module, dtypes):
             self.ask(instruction)
         for _, instruction in selectable(module):
@@ -129,7 +154,10 @@ class _Asker:
                 return self.reason(found)
         try:
             plan = plan_program(module, self.choose)
-            render(plan, self.target, self.limits)
+            if _is_native(self.target):
+                render_native(plan)
+            else:
+                render(plan, self.target, self.limits)
         except UnsupportedError as error:
             return error.notes[0] if error.notes else error.message
         self.left.update(step.instruction.opcode for step in kernel_steps(plan.steps))
@@ -142,7 +170,7 @@ class _Asker:
 
     def choose(self, instruction: Instruction) -> tuple[Kernel, KernelSpec]:
         """The kernel that the rules pick."""
-        return choose(instruction, self.target, self.limits, known=self.known)
+        return choose(instruction, self.target, self.limits, device=self.device, known=self.known)
 
     def candidates(self, instruction: Instruction) -> Sequence[Candidate]:
         """All kernels with their verdicts."""

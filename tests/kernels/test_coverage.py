@@ -13,6 +13,7 @@ from hloopt.kernels.kernel import NO, YES
 from hloopt.ops import OPS
 from hloopt.report.coverage import coverage
 from hloopt.targets import find_target
+from hloopt.targets.host import HOST
 from hloopt.types import DTYPES
 from selecting import made_up
 from support import invoke
@@ -95,3 +96,13 @@ def test_the_command(monkeypatch: pytest.MonkeyPatch) -> None:
     assert [row["opcode"] for row in found] == ["infeed"]
     assert found[0]["reason"] == "talks to the host"
     assert invoke("ops", "--device", "gpu", "--target", "h20").exit_code == 2
+
+
+def test_the_native_device() -> None:
+    """Loops where one computes it, calls for the rest, several participants nowhere."""
+    rows = {row.opcode: row for row in coverage(HOST, ("add", "sort", "infeed", "all-reduce"))}
+    assert rows["add"].kernels == ("native-call", "native-loop")
+    assert rows["sort"].kernels == ("native-call",)
+    assert rows["infeed"].kernels == ("native-call",)
+    assert "one device" in rows["all-reduce"].reason or "several" in rows["all-reduce"].reason
+    assert len(rows["add"].dtypes) > 25

@@ -17,6 +17,7 @@ import pytest
 import hloopt
 from hloopt.codegen.native import UNIT, render
 from hloopt.errors import DeviceError, EvaluationError, UsageError
+from hloopt.interpret import Host
 from hloopt.kernels.plan import KernelStep, walk_steps
 from hloopt.runtime.inputs import generate
 from hloopt.runtime.native import program as native
@@ -395,3 +396,36 @@ def test_units() -> None:
     parts = NativeProgram(prepared.module, prepared.plan, source=source).run(given)
     for one, other in zip(whole, parts, strict=True):
         assert one.tobytes() == other.tobytes()
+
+
+HOST = """HloModule m
+ENTRY e {
+  t = token[] after-all()
+  given = ((f32[3], s32[]), token[]) infeed(t)
+  pair = (f32[3], s32[]) get-tuple-element(given), index=0
+  x = f32[3] get-tuple-element(pair), index=0
+  n = s32[] get-tuple-element(pair), index=1
+  y = f32[3] add(x, x)
+  told = token[] outfeed(y, t), outfeed_shape=f32[3]
+  low = f32[] constant(0)
+  high = f32[] constant(1)
+  drawn = f32[4] rng(low, high), distribution=rng_uniform
+  state = u64[2] rng-get-and-update-state(), delta=3
+  ROOT r = (s32[], f32[4], u64[2]) tuple(n, drawn, state)
+}
+"""
+
+
+def test_the_host() -> None:
+    """What a module reads from the host, writes to it and draws is what the CPU executor's does."""
+    module = hloopt.parse(HOST)
+    hloopt.verify(module)
+    program, other = compile_native(module), hloopt.compile(module)
+    hosts = [Host(seed=5) for _ in range(2)]
+    for _ in range(2):
+        got, wanted = program.run([], hosts[0]), other.run([], hosts[1])
+        for one, two in zip(got, wanted, strict=True):
+            assert one.tobytes() == two.tobytes()
+    assert hosts[0].written.keys() == hosts[1].written.keys()
+    for name, array in hosts[0].written.items():
+        assert (array == hosts[1].written[name]).all()
