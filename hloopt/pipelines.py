@@ -105,6 +105,7 @@ _OWN: Final[Mapping[str, str]] = {
     "schedule": "passes.schedule.Schedule",
     "rematerialize": "passes.rematerialize.Rematerialize",
     "copy-insertion": "passes.copy_insertion.CopyInsertion",
+    "native-row-fusion": "kernels.native_row_fusion.NativeRowFusion",
     "native-splitter": "kernels.native_splitter.NativeSplitter",
     "nested-reduction-splitter": "kernels.nested_reduction_splitter.NestedReductionSplitter",
     "kernel-selection": "kernels.selection.selection.KernelSelection",

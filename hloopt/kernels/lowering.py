@@ -16,6 +16,7 @@ from typing import Final
 from hloopt.ir import Module
 from hloopt.ir.build import clone_module
 from hloopt.kernels.limits import Limits
+from hloopt.kernels.native_row_fusion import NativeRowFusion
 from hloopt.kernels.native_splitter import NativeSplitter
 from hloopt.kernels.nested_reduction_splitter import NestedReductionSplitter
 from hloopt.passes.call_inliner import CallInliner
@@ -96,6 +97,7 @@ NATIVE: Final = Pipeline(
         SoleParticipant(),
         *(expander() for expander in NATIVE_EXPANDERS),
         LayoutNormalization(),
+        NativeRowFusion(),
         NativeSplitter(),
         ViewsToBitcasts(),
         DeadCodeElimination(),

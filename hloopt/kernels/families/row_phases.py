@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 from weakref import WeakKeyDictionary
 
 from hloopt.analysis.commuting import order_example
@@ -20,7 +21,7 @@ from hloopt.kernels.elemental import elemental_problem
 from hloopt.kernels.families.reductions import folds_alone, passes_on, plain_reducer
 from hloopt.types import ArrayShape
 
-__all__ = ["Kept", "RowPhases", "row_phases", "row_phases_problem"]
+__all__ = ["Kept", "RowPhases", "continues_rows", "row_phases", "row_phases_problem"]
 
 _FORMS_TRIED = 4
 
@@ -95,6 +96,19 @@ def row_phases_problem(region: Region) -> str:
     return found if isinstance(found, str) else ""
 
 
+def continues_rows(region: Region, before: RowPhases, made: Iterable[Instruction]) -> bool:
+    """Whether a region goes on with rows: with ``made``, inputs that are results of the phases before it."""
+    if elemental_problem(region):
+        return False
+    kinds = {}
+    for parameter in made:
+        elements = parameter.array.elements
+        if elements not in (before.rows, before.rows * before.minor):
+            return False
+        kinds[parameter] = "row" if elements == before.rows else "full"
+    return isinstance(_Rows(region, before.rows, before.minor).phases(kinds), RowPhases)
+
+
 def _found(region: Region) -> _Found:
     found = _KNOWN.get(region)
     if found is None:
@@ -134,11 +148,11 @@ class _Rows:
     rows: int
     minor: int
 
-    def phases(self) -> _Found:
-        """The phases, or why there are none."""
-        kinds: dict[Instruction, str] = {}
-        levels: dict[Instruction, int] = {}
-        heroes: list[list[Instruction]] = []
+    def phases(self, known: Mapping[Instruction, str] = MappingProxyType({})) -> _Found:
+        """The phases, or why there are none; ``known`` are inputs that an earlier phase makes, by kind."""
+        kinds = dict(known)
+        levels = dict.fromkeys(known, 1)
+        heroes: list[list[Instruction]] = [[]] if known else []
         for inner in self.region.body:
             above = [part for part in inner.operands if part in kinds]
             level = max((levels[part] for part in above), default=0)
