@@ -84,11 +84,11 @@ KERNELS = (
     ),
     _kernel("sort-merge", "sort", "a merge sort by the comparator", _nothing, _ASKED, _STEPS),
     _kernel(
-        "convolution-matmul", "convolution", "one product of matrices", matmul_problem,
+        "convolution-matmul", "convolution", "products of the operands as they lie", matmul_problem,
         _FIRST, _FULL,
     ),
     _kernel(
-        "convolution-windows", "convolution", "windows side by side, multiplied by the kernel",
+        "convolution-windows", "convolution", "blocks of windows, copied and multiplied by the kernel",
         _nothing, YES("windows of any form"), Efficiency(memory=0.3, reason="windows are copied"),
     ),
     _kernel("numpy", "", "what the NumPy executor does by itself", _nothing, YES("as it comes"), _FULL),

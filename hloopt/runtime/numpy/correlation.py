@@ -78,6 +78,8 @@ class Geometry:
     operand  [groups, batch, space, features]
     kernel   [groups, window, input features, output features], reversed where the window is
     result   [groups, batch, outputs, features]
+
+    ``copied`` says that windows are copied even where the operand lies like them.
     """
 
     def __init__(
@@ -88,8 +90,11 @@ class Geometry:
         dims: ConvDims,
         feature_groups: int,
         batch_groups: int,
+        *,
+        copied: bool = False,
     ) -> None:
         self._dims, self._window = dims, window
+        self.copied = copied
         self.groups = feature_groups * batch_groups
         self._by_batch = batch_groups > 1
         space = tuple(operand[axis] for axis in dims.input_spatial)

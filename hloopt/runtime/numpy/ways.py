@@ -7,15 +7,14 @@ from math import prod
 
 import numpy as np
 
-from hloopt.interpret import EVALUATORS
 from hloopt.interpret.context import Array, Context, Evaluator, Value, array_of, arrays_of
-from hloopt.interpret.linear import Product, matmul
+from hloopt.interpret.linear import Product
 from hloopt.interpret.reducer import reducer_of
 from hloopt.interpret.reduction import fold
 from hloopt.interpret.regions import passed
 from hloopt.ir import Instruction
 from hloopt.kernels.written import read_choice
-from hloopt.types import ConvDims, DotDims, TupleShape
+from hloopt.types import DotDims, TupleShape
 
 __all__ = ["WAYS", "way"]
 
@@ -78,33 +77,9 @@ def _sort_merge(instruction: Instruction, values: tuple[Value, ...], context: Co
     return results if isinstance(instruction.shape, TupleShape) else results[0]
 
 
-def _convolution_matmul(
-    instruction: Instruction, values: tuple[Value, ...], context: Context
-) -> Value:
-    """[batch and places, input features] times [input features, output features]."""
-    product = Product.of(instruction, values, context)
-    dims: ConvDims = instruction.attributes["dim_labels"]
-    rows = product.lhs.transpose([dims.input_batch, *dims.input_spatial, dims.input_feature])
-    ones = tuple(dims.kernel_spatial)
-    kernel = product.rhs.transpose([*ones, dims.kernel_input_feature, dims.kernel_output_feature])
-    weights = kernel.reshape(kernel.shape[-2:])
-    total = matmul(rows.reshape(-1, rows.shape[-1]), weights)
-    placed = total.reshape(*rows.shape[:-1], weights.shape[-1])
-    order = [dims.output_batch, *dims.output_spatial, dims.output_feature]
-    return product.result(placed.transpose(np.argsort(order)), instruction, context)
-
-
-def _convolution_windows(
-    instruction: Instruction, values: tuple[Value, ...], context: Context
-) -> Value:
-    return EVALUATORS["convolution"](instruction, values, context)
-
-
 WAYS: Mapping[str, Evaluator] = {
     "dot-einsum": _dot_einsum,
     "reduce-fold": _reduce_fold,
     "sort-merge": _sort_merge,
-    "convolution-matmul": _convolution_matmul,
-    "convolution-windows": _convolution_windows,
 }
 """By the names of kernels; the others are what the executor does by itself."""
