@@ -32,8 +32,8 @@ Array = np.ndarray[Any, Any]
 
 _SINGLE = np.dtype(np.float32)
 
-# Elements of one pass of a function of several steps, whose temporaries stay in the cache.  Measured with erf on
-# Zen 5, in ns an element: 9.3 of 4096, 3.8 of 8192, 2.8 of 16384, 2.3 of 32768, 2.2 of 65536 and of 131072.
+# Elements of one pass of a function of several steps, whose temporaries stay in the cache.  Measured with erf
+# on Zen 5, in ns an element: 9.3 of 4096, 3.8 of 8192, 2.8 of 16384, 2.3 of 32768, 2.2 of 65536 and of 131072.
 _PASS = 1 << 16
 
 # erf(x) = tanh(x * (1.125 + D(x^2) / Q(x^2))): D and Q are least squares fitted (reweighted towards the least
