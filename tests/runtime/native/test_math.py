@@ -236,7 +236,8 @@ def test_loops_are_vectors(tmp_path: Path) -> None:
     unit = tmp_path / "unit.cpp"
     unit.write_text(_source())
     flags = [*toolchain._FLAGS, *emulator.machine_flags(), f"-I{INCLUDE}", f"-I{emulator.INCLUDE}"]
-    command = [*compiler.command, *flags, "-fopt-info-vec", str(unit), "-o", str(tmp_path / "a.so")]
+    made = ["-shared", str(unit), "-o", str(tmp_path / "a.so")]
+    command = [*compiler.command, *flags, "-fopt-info-vec", *made]
     told = subprocess.run(command, capture_output=True, text=True, check=True).stderr
     vectors = {int(line) for line in re.findall(r"unit\.cpp:(\d+):.*loop vectorized", told)}
     loops = {n for n, line in enumerate(_source().splitlines(), 1) if "for (" in line}
