@@ -104,7 +104,7 @@ def _chooser(
     narrow = np.min_scalar_type(max(len(jumps) - 1, 0))
     offsets = np.array(jumps, np.int64)
 
-    def choose(array: Any) -> Any:
+    def one_by_one(array: Any) -> Any:
         chosen = np.full(output, np.nan, kind)
         which = np.zeros(output, narrow)
         for number, (inside, at) in enumerate(positions):
@@ -113,6 +113,31 @@ def _chooser(
             np.copyto(current, candidate, where=moves)
             if number:
                 np.copyto(which[at], narrow.type(number), where=moves)
+        return base + offsets[which.reshape(-1)], nowhere
+
+    # Of equal elements the first one stays, or the last one is moved to.
+    order = list(enumerate(positions))
+    if stays in (np.greater, np.less):
+        order.reverse()
+    largest = stays in (np.greater, np.greater_equal)
+    extremum, worst = (np.maximum, -np.inf) if largest else (np.minimum, np.inf)
+
+    def choose(array: Any) -> Any:
+        if np.isnan(array).any():
+            return one_by_one(array)
+        # Without branches on elements, which take ten times as long where they follow no pattern.
+        best = np.full(output, worst, kind)
+        for inside, at in positions:
+            part = best[at]
+            extremum(part, array[inside], out=part)
+        which, found = np.zeros(output, narrow), np.zeros(output, np.bool_)
+        for number, (inside, at) in order:
+            equal = np.equal(array[inside], best[at])
+            before = found[at]
+            if number:
+                first = np.greater(equal, before)
+                which[at] += np.multiply(first, number, dtype=narrow)
+            np.logical_or(before, equal, out=before)
         return base + offsets[which.reshape(-1)], nowhere
 
     return choose if _undilated(window) else _flat_chooser(stays, dims, output, positions, nowhere)
