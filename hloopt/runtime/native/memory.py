@@ -22,7 +22,7 @@ from hloopt.ir import Module
 from hloopt.kernels.plan import Allocation, Buffer, KernelStep, Plan, PlanStep, walk_steps
 from hloopt.runtime.borders import array_of_bytes, bytes_of_array, empty
 from hloopt.runtime.program import Array
-from hloopt.types import ArrayShape, DType, Literal
+from hloopt.types import ArrayShape, DType, Literal, Shape, leaves
 
 __all__ = ["Memory", "Placed", "View", "address_of", "as_array", "is_plain"]
 
@@ -218,9 +218,7 @@ class Memory:
 
     def _checked(self, inputs: Sequence[Array]) -> list[Array]:
         values = parameter_values(self._module.entry, inputs, self._context)
-        shapes = [
-            leaf for one in self._module.entry.parameters for leaf in leaf_arrays_of(one.shape)
-        ]
+        shapes = [leaf for one in self._module.entry.parameters for leaf in _are_arrays(one.shape)]
         arrays = leaf_arrays(tuple(values))
         return [array for array, is_array in zip(arrays, shapes, strict=True) if is_array]
 
@@ -260,14 +258,9 @@ def _parameter_type(plan: Plan, buffer: Buffer) -> DType | None:
     return None
 
 
-def leaf_arrays_of(shape: object) -> Iterable[bool]:
+def _are_arrays(shape: Shape) -> Iterable[bool]:
     """Of each leaf of a shape whether it is an array, not a token."""
-    from hloopt.types import leaves
-
-    return [
-        isinstance(leaf, ArrayShape) and leaf.dtype.is_array
-        for leaf in leaves(shape)  # type: ignore[arg-type]
-    ]
+    return [isinstance(leaf, ArrayShape) and leaf.dtype.is_array for leaf in leaves(shape)]
 
 
 def is_plain(shape: ArrayShape) -> bool:

@@ -15,17 +15,13 @@ import numpy as np
 import pytest
 
 import hloopt
-from hloopt.codegen.native import UNIT, render
-from hloopt.errors import DeviceError, EvaluationError, UsageError
+from hloopt.errors import EvaluationError, UsageError
 from hloopt.interpret import Host
 from hloopt.kernels.plan import KernelStep, walk_steps
-from hloopt.runtime.inputs import generate
 from hloopt.runtime.native import program as native
-from hloopt.runtime.native import toolchain
 from hloopt.runtime.native.calls import Call, call_of
-from hloopt.runtime.native.compile import CompiledNative, compile_native, prepare_native
+from hloopt.runtime.native.compile import CompiledNative, compile_native
 from hloopt.runtime.native.memory import Placed
-from hloopt.runtime.native.program import NativeProgram
 
 ADD = """HloModule m, entry_computation_layout={(f32[3,4]{1,0}, f32[3,4]{0,1})->(f32[3,4]{0,1}, s4[3], f32[3,4]{1,0})}
 ENTRY e {
@@ -332,70 +328,6 @@ def test_what_is_called_back() -> None:
     ]
     assert ("sort", "native-call") in found
     assert {kernel for opcode, kernel in found if opcode != "sort"} == {"native-loop"}
-
-
-def test_no_compiler(monkeypatch: pytest.MonkeyPatch, tmp_path: os.PathLike[str]) -> None:
-    """Without a compiler the error names the device and what to install, before anything is planned."""
-    monkeypatch.delenv("CXX", raising=False)
-    monkeypatch.setenv("PATH", str(tmp_path))
-    with pytest.raises(
-        DeviceError, match="the device 'native' needs a C\\+\\+ compiler, and neither"
-    ):
-        hloopt.compile(hloopt.parse(LARGE), device="native")
-
-
-def test_compiled_once(monkeypatch: pytest.MonkeyPatch, tmp_path: os.PathLike[str]) -> None:
-    """A program is compiled once, kept by content, and compiled again for another compiler."""
-    monkeypatch.setenv("HLOOPT_CACHE_DIR", str(tmp_path))
-    calls: list[list[str]] = []
-    compile_ = toolchain.emulator.compile_with
-
-    def counted(compiler: toolchain.emulator.Compiler, arguments: list[str]) -> None:
-        calls.append(arguments)
-        compile_(compiler, arguments)
-
-    monkeypatch.setattr(toolchain.emulator, "compile_with", counted)
-    text = 'extern "C" int hloopt_run(char* const*, void*) { return 0; }\n'
-    first = toolchain.build_library(text)
-    assert toolchain.build_library(text) == first
-    assert len(calls) == 1
-    toolchain.build_library(text + "// other\n")
-    assert len(calls) == 2
-    command = " ".join(toolchain.emulator.find_compiler().command)
-    monkeypatch.setenv("CXX", f"{command} -DOTHER")
-    toolchain.build_library(text)
-    assert len(calls) == 3
-    with pytest.raises(DeviceError, match="refuses the generated code"):
-        toolchain.build_library("int f() { return nothing; }\n")
-
-
-UNITS = """HloModule m
-ENTRY e {
-  x = f32[40] parameter(0)
-  y = bf16[40] parameter(1)
-  a = f32[40] sine(x)
-  b = f32[40] sine(a)
-  c = f32[40] cosine(b)
-  d = bf16[40] tanh(y)
-  i = s32[] parameter(2)
-  s = f32[4] dynamic-slice(c, i), dynamic_slice_sizes={4}
-  ROOT r = (f32[4], f32[40], bf16[40]) tuple(s, c, d)
-}
-"""
-
-
-def test_units() -> None:
-    """Functions of one text are written once; units compiled apart do what one does."""
-    module = hloopt.parse(UNITS)
-    prepared = prepare_native(module)
-    assert prepared.source.count("static void") == 4
-    source = render(prepared.plan, functions_of_a_unit=1)
-    assert len(source.split(UNIT)) == 5
-    given = generate(module, 0)
-    whole = compile_native(module).run(given)
-    parts = NativeProgram(prepared.module, prepared.plan, source=source).run(given)
-    for one, other in zip(whole, parts, strict=True):
-        assert one.tobytes() == other.tobytes()
 
 
 HOST = """HloModule m
