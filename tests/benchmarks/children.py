@@ -55,6 +55,7 @@ def child(command: Sequence[str]) -> str:
     hidden = ("PYTHONDONTWRITEBYTECODE", "PYTHONUNBUFFERED")
     environment = {name: value for name, value in os.environ.items() if name not in hidden}
     environment |= {
+        "PYTHONPATH": os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH")))),
         "PYTHONPYCACHEPREFIX": str(scratch() / "bytecode"),
         "JAX_PLATFORMS": "cpu",
         "TF_CPP_MIN_LOG_LEVEL": "3",
