@@ -6,7 +6,7 @@ outputs that meet the same ones are a ``Phase``, a convolution without gaps of i
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import product
 from math import gcd
@@ -45,7 +45,7 @@ class Span:
         return bool(self.target.stop - self.target.start != self.reach)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Phase:
     """A convolution without gaps in its operand."""
 
@@ -95,6 +95,8 @@ class Geometry:
     ) -> None:
         self._dims, self._window = dims, window
         self.copied = copied
+        # What is decided by how operands lie, by their strides: there are few of them.
+        self.plans: dict[Hashable, Any] = {}
         self.groups = feature_groups * batch_groups
         self._by_batch = batch_groups > 1
         space = tuple(operand[axis] for axis in dims.input_spatial)

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from itertools import product
 from math import prod
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 from numpy.lib.stride_tricks import as_strided
@@ -32,7 +32,7 @@ _FEW_ROWS: Final = 512
 # Elements side by side in windows below which lines of outputs side by side are copied faster.
 _SHORT_RUN: Final = 16
 # Elements of the operand that are padded at a time.
-_PADDED: Final = 1 << 20
+_PADDED: Final = 1 << 21
 # Terms that one sum of products adds up one after the other; the sums of parts are added then.
 _TERMS: Final = 4096
 
@@ -44,7 +44,11 @@ _Index = tuple[slice, ...]
 def multiply_windows(geometry: Geometry, phase: Phase, x: Any, weights: Any, out: Any) -> None:
     """One phase: ``out`` [g, n, outputs, o] of ``x`` [g, n, space, c] and ``weights`` [g, window, c, o]."""
     kind = out.dtype
-    order, stays = _layout(geometry, phase, x)
+    key = (phase, x.shape, x.strides)
+    found = geometry.plans.get(key)
+    if found is None:
+        found = geometry.plans[key] = _layout(geometry, phase, x)
+    order, stays = found
     whole = np.s_[:, :]
     cut = x[(*whole, *(span.source for span in phase.spans))]
     if stays and cut.dtype == kind:
@@ -122,15 +126,14 @@ def _multiply(
 ) -> None:
     """Products of blocks; they are added to ``out`` where that is ``started``."""
     windows = _windows(phase, piece)
-    split = 2 + len(phase.spans)
-    rows = sorted(range(1, split), key=lambda axis: -abs(out.strides[axis]))
-    columns = sorted(range(split, windows.ndim), key=lambda axis: -abs(windows.strides[axis]))
-    windows = windows.transpose((0, *rows, *columns))
-    last = weights.ndim - 1
-    weights = weights.transpose((0, *(axis - split + 1 for axis in columns), last))
-    out = out.transpose((0, *rows, last_of(out)))
-    swapped = abs(out.strides[-1]) > min(map(abs, out.strides[1:-1])) and out.shape[-1] > 1
-    blocks = _Blocks(windows, split, copied=geometry.copied)
+    key = (windows.shape, windows.strides, out.strides)
+    plan = geometry.plans.get(key)
+    if plan is None:
+        plan = geometry.plans[key] = _planned(geometry, phase, windows, out)
+    windows = windows.transpose(plan.windows)
+    weights = weights.transpose(plan.weights)
+    out = out.transpose(plan.out)
+    blocks, swapped = plan.blocks, plan.swapped
     for group_part in blocks.groups:
         for number, column_part in enumerate(blocks.columns()):
             factor = weights[(group_part, *column_part)]
@@ -141,9 +144,31 @@ def _multiply(
                 _product(matrix, factor, target, swapped=swapped, adds=started or number > 0)
 
 
-def last_of(array: Any) -> int:
-    """The number of the last dimension."""
-    return int(array.ndim) - 1
+class _Plan(NamedTuple):
+    """The order of dimensions of what is multiplied, and the blocks; the same for operands that lie alike.
+
+    ``swapped``: in the result outputs lie closer to each other than features.
+    """
+
+    windows: tuple[int, ...]
+    weights: tuple[int, ...]
+    out: tuple[int, ...]
+    blocks: _Blocks
+    swapped: bool
+
+
+def _planned(geometry: Geometry, phase: Phase, windows: Any, out: Any) -> _Plan:
+    split, last = 2 + len(phase.spans), out.ndim - 1
+    rows = sorted(range(1, split), key=lambda axis: -abs(out.strides[axis]))
+    columns = sorted(range(split, windows.ndim), key=lambda axis: -abs(windows.strides[axis]))
+    order = (0, *rows, *columns)
+    return _Plan(
+        order,
+        (0, *(axis - split + 1 for axis in columns), len(columns) + 1),
+        (0, *rows, last),
+        _Blocks(windows.transpose(order), split, copied=geometry.copied),
+        abs(out.strides[-1]) > min(map(abs, out.strides[1:-1])) and out.shape[-1] > 1,
+    )
 
 
 def _product(matrix: Any, factor: Any, target: Any, *, swapped: bool, adds: bool) -> None:
