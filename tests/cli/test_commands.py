@@ -329,7 +329,8 @@ ENTRY e {
     for row in module["rows"]:
         assert row["bytes_alive"] == 12_000_000
         if Path("/proc/self/clear_refs").exists():
-            assert 11_000_000 < row["peak_memory"] < 60_000_000
+            # The executor writes r over a, which liveness counts beside it.
+            assert 7_000_000 < row["peak_memory"] < 60_000_000
 
 
 def test_run_tells_of_results_that_are_not_finite() -> None:
