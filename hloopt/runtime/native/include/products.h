@@ -101,23 +101,24 @@ inline void block_tile(long k, const T* l, const T* r, T* c, long cm, long rows,
       sums[i][1] += left * right[1];
     }
   }
-  if (columns == lanes) {
-    for (int i = 0; i < kTileRows && i < rows; ++i) {
-      V before[2];
+  // Every index of the sums is a constant: else they would lie in memory while they are made.
+  if (columns == lanes && rows == kTileRows) {
+    for (int i = 0; i < kTileRows; ++i) {
       if (!begins) {
+        V before[2];
         memcpy(before, c + i * cm, sizeof before);
         sums[i][0] += before[0];
         sums[i][1] += before[1];
       }
-      memcpy(c + i * cm, sums[i], sizeof before);
+      memcpy(c + i * cm, sums[i], 2 * kVectorBytes);
     }
     return;
   }
-  for (long i = 0; i < rows; ++i) {
-    T row[Blocks<T>::lanes];
-    memcpy(row, sums[i], sizeof row);
-    for (long j = 0; j < columns; ++j) c[i * cm + j] = begins ? row[j] : c[i * cm + j] + row[j];
-  }
+  T all[kTileRows * Blocks<T>::lanes];
+  for (int i = 0; i < kTileRows; ++i) memcpy(all + i * lanes, sums[i], 2 * kVectorBytes);
+  for (long i = 0; i < rows; ++i)
+    for (long j = 0; j < columns; ++j)
+      c[i * cm + j] = begins ? all[i * lanes + j] : c[i * cm + j] + all[i * lanes + j];
 }
 
 inline long least(long a, long b) { return a < b ? a : b; }
