@@ -1,6 +1,7 @@
 """Processes of their own, each with its inputs in a file.
 
-They find the bytecode of all modules, as those of an installed package do, whatever the environment here says.
+They find the bytecode of all modules, as those of an installed package do, and BLAS chooses its code by the
+processor, whatever the environment here says.
 """
 
 from __future__ import annotations
@@ -52,7 +53,7 @@ _KEPT: list[TemporaryDirectory[str]] = []
 
 def child(command: Sequence[str]) -> str:
     """What a process prints."""
-    hidden = ("PYTHONDONTWRITEBYTECODE", "PYTHONUNBUFFERED")
+    hidden = ("OPENBLAS_CORETYPE", "PYTHONDONTWRITEBYTECODE", "PYTHONUNBUFFERED")
     environment = {name: value for name, value in os.environ.items() if name not in hidden}
     environment |= {
         "PYTHONPATH": os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH")))),
