@@ -9,6 +9,7 @@ import pytest
 
 import hloopt
 from hloopt.runtime.numpy import arena, source
+from hloopt.runtime.numpy.arena import Arena
 from hloopt.runtime.numpy.plan import Line
 from hloopt.runtime.numpy.program import NumpyProgram
 
@@ -18,25 +19,26 @@ SIZE = 1 << 16  # elements of f32: large
 
 def compiled(
     body: str, monkeypatch: pytest.MonkeyPatch, replicas: int = 1
-) -> tuple[NumpyProgram, Line]:
-    """A program and the entry's line with its places."""
-    lines: list[Line] = []
+) -> tuple[NumpyProgram, Arena]:
+    """A program and the entry's arena."""
+    found = [Arena((), (), (), 0)]
     real = arena.place_arrays
 
-    def spy(line: Line) -> int:
-        lines.append(line)
-        return real(line)
+    def spy(line: Line) -> Arena | None:
+        made = real(line)
+        if made is not None:
+            found.append(made)
+        return made
 
     monkeypatch.setattr(source, "place_arrays", spy)
     module = hloopt.parse(f"HloModule m\nENTRY e {{\n{body}\n}}\n")
     program = NumpyProgram(module, replicas=replicas)
-    return program, lines[0] if lines else Line()
+    return program, found[-1]
 
 
-def places(line: Line) -> list[Array]:
+def places(memory: Arena) -> list[Array]:
     """The places of all steps, in their order."""
-    slots = [slot for step in line.steps for slot in (step.into, *step.places.values())]
-    return [line.constants[slot] for slot in slots if slot in line.constants]
+    return [array for array in memory.arrays() if array is not None]
 
 
 CHAIN = """
@@ -51,14 +53,14 @@ CHAIN = """
 
 def test_arrays_of_a_run_have_places_of_their_own(monkeypatch: pytest.MonkeyPatch) -> None:
     """Where lives overlap, places do not; the result has none: it belongs to the caller."""
-    program, line = compiled(CHAIN, monkeypatch)
+    program, memory = compiled(CHAIN, monkeypatch)
     x = np.eye(256, dtype=np.float32) * 2
     (first,) = program.run([x])
     (second,) = program.run([x])
     np.testing.assert_array_equal(first, np.eye(256, dtype=np.float32) * 128)
     np.testing.assert_array_equal(first, second)
     assert not np.shares_memory(first, second)
-    found = places(line)
+    found = places(memory)
     assert len(found) >= 2
     assert not np.shares_memory(found[0], found[1])  # two factors of one product
     for place in found:
@@ -81,8 +83,8 @@ def test_places_take_little_more_than_is_alive_at_once(monkeypatch: pytest.Monke
         )
         previous = f"q{at}"
     lines.append(f"ROOT r = f32[1024] negate({previous})")
-    program, line = compiled("\n ".join(lines), monkeypatch)
-    found = places(line)
+    program, memory = compiled("\n ".join(lines), monkeypatch)
+    found = places(memory)
     assert found
     begin = min(place.ctypes.data for place in found)
     end = max(place.ctypes.data + place.nbytes for place in found)
@@ -91,10 +93,38 @@ def test_places_take_little_more_than_is_alive_at_once(monkeypatch: pytest.Monke
     np.testing.assert_array_equal(program.run(inputs)[0], np.full(1024, -0.0, np.float32))
 
 
+def test_memory_is_asked_for_by_the_first_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Compiling takes none; where there is too little in one piece, each step makes its own array."""
+    asked: list[int] = []
+    refused = [True]
+    real = np.empty
+
+    def empty(dims: Any, *arguments: Any, **words: Any) -> Array:
+        if arguments == (np.uint8,):
+            asked.append(dims)
+            if refused[0]:
+                raise MemoryError
+        return real(dims, *arguments, **words)
+
+    monkeypatch.setattr(np, "empty", empty)
+    program, memory = compiled(CHAIN, monkeypatch)
+    assert not asked
+    x = np.eye(256, dtype=np.float32) * 2
+    (first,) = program.run([x])
+    assert len(asked) == 1
+    assert memory.byte_size <= asked[0]
+    refused[0] = False
+    (second,) = program.run([x])
+    program.run([x])
+    assert len(asked) == 2
+    np.testing.assert_array_equal(first, np.eye(256, dtype=np.float32) * 128)
+    np.testing.assert_array_equal(first, second)
+
+
 def test_participants_keep_no_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     """Several run the same line at a time."""
-    _, line = compiled(CHAIN, monkeypatch, replicas=2)
-    assert not places(line)
+    _, memory = compiled(CHAIN, monkeypatch, replicas=2)
+    assert not places(memory)
 
 
 def test_results_are_handed_out_as_they_are(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -173,3 +203,31 @@ ENTRY e {{
     ]
     assert len(bound) == 1
     assert np.shares_memory(bound[0], literal)
+
+
+def test_a_product_is_not_written_into_an_array_in_another_order() -> None:
+    """A ufunc keeps the order of a transposed operand: its array is no matrix of other dimensions."""
+    module = hloopt.parse("""HloModule m
+s { x = f32[] parameter(0)
+ y = f32[] parameter(1)
+ ROOT r = f32[] add(x, y) }
+ENTRY e {
+ p = f32[4,16,16,64] parameter(0)
+ w = f32[64,16,64] parameter(1)
+ t = f32[64,16,16,4] transpose(p), dimensions={3,2,1,0}
+ n = f32[64,16,16,4] negate(t)
+ a = f32[64,16,16,4] abs(n)
+ z = f32[] constant(0)
+ b = f32[64,16,4] reduce(a, z), dimensions={1}, to_apply=s
+ c = f32[64,16,4] reduce(n, z), dimensions={1}, to_apply=s
+ d = f32[64,16,4] add(b, c)
+ ROOT r = f32[64,16,16,4] dot(w, d), lhs_contracting_dims={2}, rhs_contracting_dims={0}
+}""")
+    rng = np.random.default_rng(0)
+    dims = (4, 16, 16, 64), (64, 16, 64)
+    inputs = [rng.integers(-3, 4, sizes).astype(np.float32) for sizes in dims]
+    (wanted,) = hloopt.evaluate(module, inputs)
+    # Several participants share a line: it has no places, and what is written over are arrays.
+    program = NumpyProgram(module, replicas=2)
+    for results in program.run_participants([inputs, inputs]):
+        np.testing.assert_array_equal(results[0], wanted)

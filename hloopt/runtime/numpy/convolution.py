@@ -124,7 +124,7 @@ class _Convolution:
         x = x if for_x is None else for_x(x)
         kernel = kernel if for_kernel is None else for_kernel(kernel)
         kernel = kernel.astype(self._compute, copy=False)
-        if self._finish is not None or out is None:
+        if self._finish is not None or out is None or not out.flags.c_contiguous:
             out = np.empty(self._shape, self._compute)
         self._fill(x, kernel, out)
         return out if self._finish is None else self._finish(out)

@@ -52,6 +52,10 @@ class Product:
 
     def __call__(self, x: Any, y: Any, out: Any = None) -> Any:
         """The result in ``out``, an array in row-major order, or in a new array."""
+        if out is not None and not out.flags.c_contiguous:
+            out = (
+                None  # what a ufunc made of transposed operands: other dimensions are no view of it
+            )
         left, right = matrices(self._contraction, x, y)
         if self._is_blocked(left, right):
             return self._by_blocks(left, right, out)

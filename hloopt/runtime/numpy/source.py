@@ -15,7 +15,7 @@ from itertools import repeat
 import numpy as np
 
 from hloopt.interpret.progress import Progress
-from hloopt.runtime.numpy.arena import place_arrays
+from hloopt.runtime.numpy.arena import Arena, place_arrays
 from hloopt.runtime.numpy.loops import UNWATCHED, watch
 from hloopt.runtime.numpy.plan import Cases, Function, Line, Loop, Step
 from hloopt.runtime.numpy.sharing import choose_memory, deaths
@@ -73,9 +73,10 @@ class _Block:
         """All steps."""
         line = self.line
         choose_memory(line)
-        if keeps:
-            place_arrays(line)
+        arena = place_arrays(line) if keeps else None
         dead = deaths(line)
+        if arena is not None:
+            self._take_places(arena)
         if progress is not None:
             self.source.scope["progress"] = progress
             self._add(f"progress.total = {len(line.steps)}")
@@ -86,6 +87,13 @@ class _Block:
         if line.kernels:
             self.source.counts = True
             self._add(f"launched += {line.kernels}")
+
+    def _take_places(self, arena: Arena) -> None:
+        names = [self.source.variable() for _ in arena.slots]
+        self._add(f"{', '.join(names)}, = {self.source.bind(arena.arrays)}()")
+        for slot, name in zip(arena.slots, names, strict=True):
+            self.hold(self.arrays, slot, name)
+            self.users[name] += 1  # the arena keeps it: to let go of it would be of no use
 
     def array(self, slot: int) -> str:
         """The variable or constant that holds a slot as an array."""
