@@ -75,7 +75,9 @@ def test_without_strategies_it_compares_the_levels(here: Path) -> None:
     assert [one["name"] for one in found["strategies"]] == ["O0", "O1", "O2", "O3"]
     assert found["baseline"] == "O0"
     for one in found["cells"]:
-        assert (one["way"], one["results"]) == ("measured", "equal")
+        # What is timed takes NumPy's own functions, a few units in the last place away.
+        assert one["way"] == "measured"
+        assert one["results"] in ("equal", "within tolerance")
         assert one["checked"]["against"] == ["interpreter"]
     measured = cell(found, "O0")["measured"]
     assert len(measured["seconds"]) == 3

@@ -241,7 +241,11 @@ def test_results_are_reused_until_something_changes(
 def test_memory_is_told_in_times_the_file(tmp_path: Path) -> None:
     """A process of its own reads the file; the board has the most that one took."""
     path = tmp_path / "m.hlo"
-    path.write_text(MODULE)
+    # Enough of them to show beside what the process takes for a text of one line.
+    many = "".join(f"  x{at} = f32[{at % 7 + 1},{at}] parameter({at})\n" for at in range(1, 20_000))
+    path.write_text(
+        MODULE.replace("ROOT p = f32[] parameter(0)\n", f"ROOT p = f32[] parameter(0)\n{many}")
+    )
     said = memory.outcome(path)
     assert memory.times(said) > 0
     path.write_text("HloModule")

@@ -68,12 +68,12 @@ def execute(
 ) -> Executed:
     """Run an optimised module on ``cpu``, ``native``, ``gpu`` or ``emulator`` and compare its results.
 
-    Untimed it runs once.  ``selection`` chooses the kernels; on a GPU that hloopt knows, for that one.
+    Untimed it runs once, on ``cpu`` with the interpreter's functions.  ``selection`` chooses the kernels; on a GPU that hloopt knows, for that one.
     Raises ``UnsupportedError`` for what the device cannot run, ``DeviceError`` where there is no such device.
     """
     where, target = gpu_target() if device == "gpu" else (machine(), None)
     selection = selection if target is None else replace(selection, target=target)
-    program = _compiled(module, selection, device, wanted)
+    program = _compiled(module, selection, device, wanted, exact=not timed)
     try:
         on_gpu = device == "gpu"
         results, host, timing = _run(program, wanted, limits, timed=timed and not on_gpu)
@@ -103,14 +103,20 @@ def too_much(module: Module, device: str, limits: Limits) -> str:
 
 
 def _compiled(
-    module: Module, selection: KernelSelection, device: str, wanted: Reference
+    module: Module, selection: KernelSelection, device: str, wanted: Reference, *, exact: bool
 ) -> Program:
     from hloopt.runtime import compile_module
 
     replicas, partitions = wanted.counts
     if device in ("cpu", "native"):
         # Kernels that a strategy names are those of GPUs.
-        return compile_module(module, device, replicas=replicas, partitions=partitions)
+        return compile_module(
+            module,
+            device,
+            replicas=replicas,
+            partitions=partitions,
+            exact=exact and device == "cpu",
+        )
     from hloopt.runtime.device_compile import DeviceOptions
 
     return compile_module(
