@@ -68,7 +68,8 @@ def execute(
 ) -> Executed:
     """Run an optimised module on ``cpu``, ``native``, ``gpu`` or ``emulator`` and compare its results.
 
-    Untimed it runs once, on ``cpu`` with the interpreter's functions.  ``selection`` chooses the kernels; on a GPU that hloopt knows, for that one.
+    Untimed it runs once, on ``cpu`` with the interpreter's functions.  ``selection`` chooses the kernels; on a
+    GPU that hloopt knows, for that one.
     Raises ``UnsupportedError`` for what the device cannot run, ``DeviceError`` where there is no such device.
     """
     where, target = gpu_target() if device == "gpu" else (machine(), None)
