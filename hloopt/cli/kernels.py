@@ -117,7 +117,7 @@ def _list(as_json: bool) -> None:
     from hloopt.report.console import product, write_json
     from hloopt.report.kernels import kernel_list, show_list
 
-    every = (*kernels("gpu"), *kernels("cpu"))
+    every = (*kernels("gpu"), *kernels("native"), *kernels("cpu"))
     if as_json:
         write_json("kernels", {"kernels": kernel_list(every)})
     else:

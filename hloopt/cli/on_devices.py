@@ -30,25 +30,18 @@ class OnDevices:
 
     def check(self, device: str) -> None:
         """Raise ``UsageError`` for options that the device does not take, or not together."""
-        asked = (
-            bool(self.selecting.options)
-            or self.allow_host
-            or self.unchecked
-            or self.plan is not None
-        )
-        if device == "cpu" and asked:
+        if device in ("cpu", "native"):
+            self._check_host(device)
+        if device == "cpu" and self.selecting.options:
             raise UsageError(
-                "options of kernels, --target, --allow-host, --unchecked and --plan are for --device gpu "
-                "and emulator"
+                "options that choose kernels are for --device native, gpu and emulator, not for cpu"
             )
-        if device == "native":
-            self._check_native()
         if self.plan is not None and self.selecting.asked:
             raise UsageError(
                 "--plan says which kernels run: options that choose others do not go with it"
             )
 
-    def _check_native(self) -> None:
+    def _check_host(self, device: str) -> None:
         given = {
             "--target": "target" in self.selecting.options,
             "--kernel-file": self.selecting.has_files,
@@ -58,7 +51,7 @@ class OnDevices:
         }
         asked = [option for option, is_given in given.items() if is_given]
         if asked:
-            raise UsageError(f"{asked[0]} is for --device gpu and emulator, not for native")
+            raise UsageError(f"{asked[0]} is for --device gpu and emulator, not for {device}")
 
     def replay(self, module: Module) -> Replay | None:
         """The plan for a module, if one is given.  Raises ``UsageError`` for one that takes or gives others."""

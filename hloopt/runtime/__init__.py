@@ -76,9 +76,8 @@ def check_device_takes(device: str, participants: int, *, excess_precision: bool
 def check_device(device: str) -> None:
     """Raise ``UsageError`` for a name that is no device, ``DeviceError`` for one that this machine lacks."""
     if device not in DEVICES:
-        close = get_close_matches(device, DEVICES, 1)
-        hint = f"; did you mean '{close[0]}'?" if close else ""
-        raise UsageError(f"unknown device '{device}' (known: {', '.join(DEVICES)}){hint}")
+        known = ", ".join(DEVICES)
+        raise UsageError(f"unknown device '{device}' (known: {known}){_meant(device)}")
     if device == "gpu":
         from hloopt.runtime.cuda import check_gpu
 
@@ -91,3 +90,22 @@ def check_device(device: str) -> None:
         from hloopt.runtime.emulator import check_emulator
 
         check_emulator()
+
+
+def _meant(name: str) -> str:
+    """What a name that is no device may have meant: another device, or a target."""
+    from hloopt.targets import names, target
+
+    if close := get_close_matches(name.lower(), DEVICES, 1):
+        return f"; did you mean '{close[0]}'?"
+    if name.lower() not in names():
+        return ""
+    found = target(name)
+    if found.kind == "cuda":
+        return (
+            f"; {found.name} is a target: the devices 'gpu' and 'emulator' run the kernels chosen for it "
+            f"(hloopt run --device emulator --target {found.name})"
+        )
+    return (
+        f"; {found.name} is a target whose times are predicted (hloopt stats --target {found.name})"
+    )

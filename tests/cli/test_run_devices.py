@@ -175,14 +175,14 @@ def test_the_host_may_take_what_has_no_kernel(factor: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "words", [("--unchecked",), ("--allow-host",), ("--target", "a100"), ("--kernel", "x=loop")]
+    "words", [("--unchecked",), ("--allow-host",), ("--target", "a100"), ("--plan", "plan.json")]
 )
 def test_options_of_devices_are_none_of_the_cpus(softmax: str, words: tuple[str, ...]) -> None:
     """They would be ignored, so they are refused."""
     result = invoke("run", softmax, *words)
 
     assert result.exit_code == 2
-    assert "--device gpu and emulator" in result.stderr
+    assert f"{words[0]} is for --device gpu and emulator, not for cpu" in result.stderr
 
 
 def test_without_a_gpu_one_line_says_what_is_missing(softmax: str) -> None:
@@ -215,3 +215,35 @@ def test_a_shell_completes_devices() -> None:
     found = complete.get_completions(["run", "--device"], "e")
     assert [item.value for item in found] == ["emulator"]
     assert len(complete.get_completions(["run", "--device"], "")) == 4
+
+
+@pytest.mark.parametrize(
+    ("name", "told"),
+    [
+        ("h200", "run --device emulator --target h200"),
+        ("A100", "run --device emulator --target a100"),
+        ("tpu-v4", "stats --target tpu-v4"),
+        ("Natve", "did you mean 'native'?"),
+        ("abacus", "(known: cpu, native, gpu, emulator)\n"),
+    ],
+)
+def test_a_name_that_is_no_device(softmax: str, name: str, told: str) -> None:
+    """A target is told from a device, a slip from both."""
+    result = invoke("run", softmax, "--device", name)
+    assert result.exit_code == 2
+    assert f"unknown device '{name}'" in result.stderr
+    assert told in result.stderr
+
+
+def test_options_of_kernels_are_not_for_numpy(softmax: str) -> None:
+    """The message says which devices they are for."""
+    result = invoke("run", softmax, "--kernel", "op:dot=dot-blas")
+    assert result.exit_code == 2
+    assert "choose kernels are for --device native, gpu and emulator" in result.stderr
+
+
+def test_the_kernels_of_all_devices_are_listed() -> None:
+    """In order of preference, one device after the other."""
+    rows = json.loads(invoke("kernels", "--list", "--json").stdout)["kernels"]
+    devices = [row["device"] for row in rows if row["owner"] is None]
+    assert list(dict.fromkeys(devices)) == ["gpu", "native", "cpu"]

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from hloopt.errors import UsageError
+from hloopt.runtime.numpy import threads as pools
 from hloopt.runtime.numpy.threads import VARIABLE, Tasks, in_parallel, thread_count
 from support import invoke
 
@@ -28,7 +29,7 @@ def test_a_variable_that_is_no_number_of_threads(
     text: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv(VARIABLE, text)
-    with pytest.raises(UsageError, match="number"):
+    with pytest.raises(UsageError, match=f"{VARIABLE} is '{text}', not a number of threads"):
         thread_count()
 
 
@@ -42,6 +43,19 @@ def test_every_task_is_done_once(threads: int) -> None:
     done: list[int] = []
     in_parallel(40, done.extend, threads)
     assert sorted(done) == list(range(40))
+
+
+def test_a_system_without_more_threads(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those there are do everything."""
+
+    def refuse(_thread: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(pools, "_pool", pools._Pool())
+    monkeypatch.setattr(threading.Thread, "start", refuse)
+    done: list[int] = []
+    in_parallel(40, done.extend, 5)
+    assert done == list(range(40))
 
 
 def test_threads_have_no_warnings() -> None:

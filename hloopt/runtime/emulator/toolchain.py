@@ -68,11 +68,15 @@ class Compiler:
 def find_compiler() -> Compiler:
     """``$CXX``, or else the first of c++, g++ and clang++ there is.
 
-    Raises ``DeviceError`` where there is none.
+    Raises ``DeviceError`` where there is none, or where ``$CXX`` cannot be read.
     """
     if os.name != "posix":
         raise DeviceError("the emulator needs a POSIX system (Linux, macOS, WSL)")
-    named = shlex.split(os.environ.get("CXX", ""))
+    written = os.environ.get("CXX", "")
+    try:
+        named = shlex.split(written)
+    except ValueError as error:
+        raise DeviceError(f"CXX is {written!r}, which is no command: {error}") from error
     if named and shutil.which(named[0]) is None:
         raise DeviceError(f"CXX names the compiler {named[0]!r}, which is not there: {_HELP}")
     for command in [named] if named else [[name] for name in _NAMES]:
@@ -164,7 +168,10 @@ def processor() -> str:
 
 
 def compile_with(compiler: Compiler, arguments: Sequence[str]) -> None:
-    """Run the compiler.  Raises ``DeviceError`` with its first errors, or when it takes too long."""
+    """Run the compiler, which is to write what follows ``-o``.
+
+    Raises ``DeviceError`` with its first errors, when it takes too long, or when it writes nothing.
+    """
     try:
         done = subprocess.run(
             [*compiler.command, *arguments],
@@ -179,3 +186,6 @@ def compile_with(compiler: Compiler, arguments: Sequence[str]) -> None:
         errors = [line for line in done.stderr.splitlines() if "error" in line]
         told = errors[:5] or done.stderr.splitlines()[:5] or [f"exit code {done.returncode}"]
         raise DeviceError("the C++ compiler refuses the generated code:\n" + "\n".join(told))
+    if not Path(arguments[arguments.index("-o") + 1]).exists():
+        command = " ".join(compiler.command)
+        raise DeviceError(f"the C++ compiler '{command}' told of no error and wrote nothing")

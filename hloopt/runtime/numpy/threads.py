@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from threading import Lock
 from typing import TYPE_CHECKING, Final
 
@@ -27,15 +28,15 @@ VARIABLE: Final = "HLOOPT_THREADS"
 def thread_count(asked: int | None = None) -> int:
     """The number of threads: ``asked``, or the environment's, or as many as cores this process may use.
 
-    Raises ``UsageError`` for a number below 1 and for a variable that is not a number.
+    Raises ``UsageError`` for a number below 1, and for a variable that is not a number or one below 1.
     """
     if asked is None:
         text = os.environ.get(VARIABLE, "").strip()
         if not text:
             return _cores()
-        if not text.isdecimal():
+        if not text.isdecimal() or int(text) < 1:
             raise UsageError(f"{VARIABLE} is '{text}', not a number of threads")
-        asked = int(text)
+        return int(text)
     if asked < 1:
         raise UsageError(f"the number of threads is at least 1, not {asked}")
     return asked
@@ -72,7 +73,7 @@ class _Pool:
         self._size = 0
 
     def submit(self, work: Callable[[], None], count: int) -> list[Future[None]]:
-        """Have ``count`` threads do the same work."""
+        """Have ``count`` threads do the same work, or as many as the system gives."""
         from concurrent.futures import ThreadPoolExecutor
 
         with self._lock:
@@ -81,7 +82,11 @@ class _Pool:
                     self._executor.shutdown(wait=False)
                 self._size = count
                 self._executor = ThreadPoolExecutor(count, thread_name_prefix="hloopt")
-            return [self._executor.submit(work) for _ in range(count)]
+            futures: list[Future[None]] = []
+            # A system that gives no more threads raises RuntimeError: those there are do all of the work.
+            with suppress(RuntimeError):
+                futures.extend(self._executor.submit(work) for _ in range(count))
+            return futures
 
     def forget(self) -> None:
         """Let go of threads that are another process's."""

@@ -12,7 +12,7 @@ import pytest
 
 from hloopt.errors import DeviceError
 from hloopt.runtime.emulator import check_emulator, toolchain
-from hloopt.runtime.emulator.toolchain import find_compiler
+from hloopt.runtime.emulator.toolchain import Compiler, compile_with, find_compiler
 
 SOURCE = "__global__ void k(int* out) { out[threadIdx.x] = 1 + threadIdx.x; }\n"
 
@@ -44,6 +44,15 @@ def test_wrong_compiler(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None
     monkeypatch.setenv("CXX", str(broken))
     with pytest.raises(DeviceError, match=f"the C\\+\\+ compiler '{broken}' does not work"):
         find_compiler()
+    monkeypatch.setenv("CXX", "g++ 'half a word")
+    with pytest.raises(DeviceError, match="which is no command: No closing quotation"):
+        find_compiler()
+
+
+def test_compiler_that_writes_nothing(tmp_path: Path) -> None:
+    """It is told before anybody looks for the file."""
+    with pytest.raises(DeviceError, match="'true' told of no error and wrote nothing"):
+        compile_with(Compiler(("true",), ""), ["-c", "a.cpp", "-o", str(tmp_path / "a.o")])
 
 
 def test_compiler_with_options(

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 
 import pytest
 
@@ -76,3 +78,30 @@ def test_compiled_once(monkeypatch: pytest.MonkeyPatch, tmp_path: os.PathLike[st
     assert len(calls) == 3
     with pytest.raises(DeviceError, match="refuses the generated code"):
         toolchain.build_library("int f() { return nothing; }\n")
+
+
+MANY_THREADS = """
+import resource, sys
+import numpy as np
+import hloopt
+
+module = hloopt.parse("HloModule m\\nENTRY e {\\n  x = f32[4000000] parameter(0)\\n  ROOT y = f32[4000000] negate(x)\\n}")
+program = hloopt.compile(module, device="native", threads=100000)
+x = np.arange(4000000, dtype=np.float32)
+limits = resource.getrlimit(resource.RLIMIT_AS)
+# As much memory beside what there is as the stacks of some dozens of threads take.
+size = int(open("/proc/self/statm").read().split()[0]) * resource.getpagesize() + (1 << 29)
+resource.setrlimit(resource.RLIMIT_AS, (size, limits[1]))
+(y,) = program.run([x])
+resource.setrlimit(resource.RLIMIT_AS, limits)
+assert np.array_equal(y, -x)
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="limits the memory of a process as Linux does")
+def test_more_threads_than_the_system_gives() -> None:
+    """Those there are do everything; nothing ends the process."""
+    done = subprocess.run(
+        [sys.executable, "-c", MANY_THREADS], capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, done.stderr) == (0, "")

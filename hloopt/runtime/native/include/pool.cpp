@@ -6,7 +6,6 @@
 #include <atomic>
 #include <condition_variable>
 #include <mutex>
-#include <thread>
 
 namespace {
 
@@ -35,10 +34,10 @@ class Pool {
     std::unique_lock<std::mutex> alone(running_, std::try_to_lock);
     // Whoever runs beside another program has one thread; so do loops inside of shared ones.
     if (!alone || threads < 2 || count < 2) return by_itself(count, body, context, stop, asked);
-    while (workers_ < threads - 1) {
-      const int number = workers_++;
-      std::thread([this, number] { work(number); }).detach();
-    }
+    // Where the system gives no more threads, those there are do all of the work.
+    while (workers_ < threads - 1 && hire()) {}
+    if (workers_ < threads - 1) threads = workers_ + 1;
+    if (threads < 2) return by_itself(count, body, context, stop, asked);
     body_ = body;
     context_ = context;
     count_ = count;
@@ -64,6 +63,28 @@ class Pool {
   }
 
  private:
+  struct Worker {
+    Pool* pool;
+    int number;
+  };
+  // std::thread would end the process where there is no thread to be had: this is compiled without exceptions.
+  bool hire() {
+    Worker* worker = new Worker{this, workers_};
+    pthread_t thread;
+    if (pthread_create(&thread, nullptr, begin_work, worker) != 0) {
+      delete worker;
+      return false;
+    }
+    pthread_detach(thread);
+    ++workers_;
+    return true;
+  }
+  static void* begin_work(void* given) {
+    const Worker worker = *static_cast<Worker*>(given);
+    delete static_cast<Worker*>(given);
+    worker.pool->work(worker.number);
+    return nullptr;
+  }
   int by_itself(long long count, Range* body, void* context, int (*stop)(void*), void* asked) {
     const long long step = (count + 63) / 64;
     for (long long begin = 0; begin < count; begin += step) {
