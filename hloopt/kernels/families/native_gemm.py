@@ -22,8 +22,10 @@ __all__ = ["KERNELS", "is_regular", "large_product"]
 
 _NAME = "native-gemm"
 
-# A product of a vector is read once: BLAS has loops for that.
+# With so few rows or columns tiles are mostly empty; a matrix times a vector is read once.
 _LEAST_SIDE: Final = 8
+# Elements of a matrix that a task reads once: some 100 us.
+_READ_ONCE: Final = 1 << 18
 # So many rows copy the other factor once more, which is a hundredth of their work.
 _ROWS: Final = 256
 _LEAST_ROWS: Final = 48
@@ -35,6 +37,8 @@ def large_product(region: Region) -> Contraction | str:
     if isinstance(product, str):
         return product
     contraction = product.contraction
+    if contraction.size("m") == 1:
+        contraction = contraction.swapped()
     hero = contraction.hero
     if region.is_fusion or hero.opcode != "dot":
         return f"{region.instruction.name} is no dot by itself"
@@ -78,8 +82,10 @@ def _wanted(site: Site) -> Verdict:
     contraction = large_product(site.region)
     assert isinstance(contraction, Contraction)
     m, n = contraction.size("m"), contraction.size("n")
-    if min(m, n) < _LEAST_SIDE:
-        return NO(f"m={m} or n={n} is below {_LEAST_SIDE}: BLAS reads the other factor once")
+    if 1 < n < _LEAST_SIDE or m < min(n, _LEAST_SIDE):
+        return NO(f"m={m} or n={n} is below {_LEAST_SIDE}: BLAS has loops for that")
+    if n == 1:
+        return YES("a matrix times a vector")
     return YES(f"m={m} and n={n} are at least {_LEAST_SIDE}")
 
 
@@ -87,7 +93,10 @@ def _tile(site: Site) -> Tile:
     contraction = large_product(site.region)
     assert isinstance(contraction, Contraction)
     m, b = contraction.size("m"), contraction.size("b")
-    parts = max(1, round(m / _ROWS), min(4 // b, m // _LEAST_ROWS))
+    if contraction.size("n") == 1:
+        parts = max(1, min(m // _LEAST_ROWS, m * contraction.size("k") // _READ_ONCE))
+    else:
+        parts = max(1, round(m / _ROWS), min(4 // b, m // _LEAST_ROWS))
     return MappingProxyType({"rows": -(-m // parts)})
 
 

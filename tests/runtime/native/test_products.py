@@ -130,6 +130,16 @@ LARGE = {
         "f32[3,2,60,65]", "f32[2,65,3,70]", "f32[3,2,60,70]", ("3", "1"), ("0,1", "2,0")
     ),
     "rows to spare": _dot("f32[769,64]", "f32[64,40]", "f32[769,40]", ("1", "0")),
+    "matrix by vector": _dot("f32[203,1100]", "f32[1100]", "f32[203]", ("1", "0")),
+    "vector by matrix": _dot("f64[700]", "f64[700,1205]", "f64[1205]", ("0", "0")),
+    "transposed by vector": _dot("f32[1100,203]", "f32[1100]", "f32[203]", ("0", "0")),
+    "matrices by vectors": _dot(
+        "f32[600,3,210]", "f32[600,3]", "f32[3,210]", ("0", "0"), ("1", "1")
+    ),
+    "columns far apart": _dot(
+        "f32[190,3,205,2]", "f32[3,190,2]", "f32[3,2,205]", ("0", "1"), ("1,3", "0,2")
+    ),
+    "vector by vector": _dot("f32[150000]", "f32[150000]", "f32[]", ("0", "0")),
 }
 
 
@@ -189,13 +199,13 @@ def test_large_products() -> None:
 @pytest.mark.parametrize(
     ("text", "kernel"),
     [
-        (_dot("f32[600,700]", "f32[700]", "f32[600]", ("1", "0")), "native-call"),
+        (_dot("f32[600,700]", "f32[700,3]", "f32[600,3]", ("1", "0")), "native-call"),
         (_dot("c64[5,6]", "c64[6,7]", "c64[5,7]", ("1", "0")), "native-loop"),
         (_dot("c64[50,60]", "c64[60,70]", "c64[50,70]", ("1", "0")), "native-call"),
         (_dot("f32[0,3]", "f32[3,4]", "f32[0,4]", ("1", "0")), None),
         (_dot("f32[2,0]", "f32[0,4]", "f32[2,4]", ("1", "0")), "native-loop"),
     ],
-    ids=["matrix by vector", "complex", "large complex", "empty", "nothing to sum"],
+    ids=["few columns", "complex", "large complex", "empty", "nothing to sum"],
 )
 def test_what_others_make(text: str, kernel: str | None) -> None:
     """BLAS, or a plain loop; what has no elements is made by nobody."""

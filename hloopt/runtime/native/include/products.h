@@ -2,6 +2,14 @@
 #pragma once
 #include <string.h>
 
+// A term is multiplied and added in one step, rounded once, as BLAS does: all else here rounds op by op.
+#if defined(__clang__)
+#pragma clang fp contract(fast)
+#elif defined(__GNUC__)
+#pragma GCC push_options
+#pragma GCC optimize("fp-contract=fast")
+#endif
+
 namespace hloopt {
 
 #if defined(__AVX512F__)
@@ -12,9 +20,11 @@ const int kVectorBytes = 32;
 const int kVectorBytes = 16;
 #endif
 
+// Vectors are read and written through `At`, wherever they lie: copies by memcpy would keep them in memory.
 template <class T, int BYTES>
 struct VectorOf {
   typedef T type __attribute__((vector_size(BYTES)));
+  typedef T At __attribute__((vector_size(BYTES), aligned(sizeof(T)), may_alias));
 };
 
 // ROWS x WIDE vectors of sums are kept in registers.
@@ -22,18 +32,24 @@ template <int ROWS, int WIDE, int BYTES, class T>
 inline void product_tile(
     long k, const T* l, long lm, long lk, const T* r, long rk, T* c, long cm) {
   typedef typename VectorOf<T, BYTES>::type V;
+  typedef typename VectorOf<T, BYTES>::At At;
   V sums[ROWS][WIDE];
+#pragma GCC unroll 16
   for (int i = 0; i < ROWS; ++i)
     for (int j = 0; j < WIDE; ++j) sums[i][j] = V{};
   for (long at = 0; at < k; ++at) {
-    V right[WIDE];
-    memcpy(right, r + at * rk, sizeof right);
+    const At* const from = (const At*)(r + at * rk);
+#pragma GCC unroll 16
     for (int i = 0; i < ROWS; ++i) {
       const T left = l[i * lm + at * lk];
-      for (int j = 0; j < WIDE; ++j) sums[i][j] += left * right[j];
+#pragma GCC unroll 4
+      for (int j = 0; j < WIDE; ++j) sums[i][j] += left * (V)from[j];
     }
   }
-  for (int i = 0; i < ROWS; ++i) memcpy(c + i * cm, sums[i], WIDE * BYTES);
+#pragma GCC unroll 16
+  for (int i = 0; i < ROWS; ++i)
+#pragma GCC unroll 4
+    for (int j = 0; j < WIDE; ++j) ((At*)(c + i * cm))[j] = sums[i][j];
 }
 
 // As many rows at a time as have their sums in registers: the more there are, the less often r is read.
@@ -86,36 +102,42 @@ struct Blocks {
   __attribute__((aligned(64))) T r[kBlockColumns * kBlockDepth];
 };
 
+// rows x columns of c, at most kTileRows x `lanes`, from two packed strips.
 template <class T>
 inline void block_tile(long k, const T* l, const T* r, T* c, long cm, long rows, long columns, bool begins) {
   typedef typename VectorOf<T, kVectorBytes>::type V;
+  typedef typename VectorOf<T, kVectorBytes>::At At;
   const long lanes = Blocks<T>::lanes;
-  V sums[kTileRows][2];
-  for (int i = 0; i < kTileRows; ++i) sums[i][0] = sums[i][1] = V{};
+  // Every index of the sums is a constant: else they would lie in memory while they are made.
+  V low[kTileRows], high[kTileRows];
+#pragma GCC unroll 12
+  for (int i = 0; i < kTileRows; ++i) low[i] = high[i] = V{};
   for (long at = 0; at < k; ++at) {
-    V right[2];
-    memcpy(right, r + at * lanes, sizeof right);
+    const V first = *(const At*)(r + at * lanes), second = *(const At*)(r + at * lanes + lanes / 2);
+#pragma GCC unroll 12
     for (int i = 0; i < kTileRows; ++i) {
       const T left = l[at * kTileRows + i];
-      sums[i][0] += left * right[0];
-      sums[i][1] += left * right[1];
+      low[i] += left * first;
+      high[i] += left * second;
     }
   }
-  // Every index of the sums is a constant: else they would lie in memory while they are made.
-  if (columns == lanes && rows == kTileRows) {
-    for (int i = 0; i < kTileRows; ++i) {
-      if (!begins) {
-        V before[2];
-        memcpy(before, c + i * cm, sizeof before);
-        sums[i][0] += before[0];
-        sums[i][1] += before[1];
-      }
-      memcpy(c + i * cm, sums[i], 2 * kVectorBytes);
-    }
-    return;
-  }
+  const bool is_whole = columns == lanes && rows == kTileRows;
   T all[kTileRows * Blocks<T>::lanes];
-  for (int i = 0; i < kTileRows; ++i) memcpy(all + i * lanes, sums[i], 2 * kVectorBytes);
+  T* const to = is_whole ? c : all;
+  const long apart = is_whole ? cm : lanes;
+  if (is_whole && !begins) {
+#pragma GCC unroll 12
+    for (int i = 0; i < kTileRows; ++i) {
+      low[i] += (V) * (const At*)(c + i * cm);
+      high[i] += (V) * (const At*)(c + i * cm + lanes / 2);
+    }
+  }
+#pragma GCC unroll 12
+  for (int i = 0; i < kTileRows; ++i) {
+    *(At*)(to + i * apart) = low[i];
+    *(At*)(to + i * apart + lanes / 2) = high[i];
+  }
+  if (is_whole) return;
   for (long i = 0; i < rows; ++i)
     for (long j = 0; j < columns; ++j)
       c[i * cm + j] = begins ? all[i * lanes + j] : c[i * cm + j] + all[i * lanes + j];
@@ -123,10 +145,74 @@ inline void block_tile(long k, const T* l, const T* r, T* c, long cm, long rows,
 
 inline long least(long a, long b) { return a < b ? a : b; }
 
+// ---- a matrix times a vector: every element is read once -----------------------------------------------------
+
+// ROWS sums along neighbouring elements of rows, each in two vectors and what is left over.
+template <int ROWS, class T>
+inline void row_sums(long k, const T* l, long lm, const T* x, T* y, bool begins) {
+  typedef typename VectorOf<T, kVectorBytes>::type V;
+  typedef typename VectorOf<T, kVectorBytes>::At At;
+  const long lanes = kVectorBytes / (long)sizeof(T);
+  V low[ROWS], high[ROWS];
+#pragma GCC unroll 4
+  for (int i = 0; i < ROWS; ++i) low[i] = high[i] = V{};
+  long at = 0;
+  for (; at + 2 * lanes <= k; at += 2 * lanes) {
+    const V first = *(const At*)(x + at), second = *(const At*)(x + at + lanes);
+#pragma GCC unroll 4
+    for (int i = 0; i < ROWS; ++i) {
+      low[i] += (V) * (const At*)(l + i * lm + at) * first;
+      high[i] += (V) * (const At*)(l + i * lm + at + lanes) * second;
+    }
+  }
+#pragma GCC unroll 4
+  for (int i = 0; i < ROWS; ++i) {
+    const V both = low[i] + high[i];
+    T sum = 0;
+    for (long j = 0; j < lanes; ++j) sum += both[j];
+    for (long j = at; j < k; ++j) sum += l[i * lm + j] * x[j];
+    y[i] = begins ? sum : y[i] + sum;
+  }
+}
+
+// y[m] = sum over k of l[m][k] * x[k]; y without gaps.
+template <class T>
+inline void matrix_vector(long m, long k, const T* l, long lm, long lk, const T* x, long xk, T* y) {
+  const long depth = 1024;
+  T some[depth];
+  for (long k0 = 0; k0 < k; k0 += depth) {
+    const long count = least(depth, k - k0);
+    for (long at = 0; at < count; ++at) some[at] = x[(k0 + at) * xk];
+    const T* from = l + k0 * lk;
+    if (lk == 1) {
+      long i = 0;
+      for (; i + 4 <= m; i += 4) row_sums<4>(count, from + i * lm, lm, some, y + i, k0 == 0);
+      for (; i < m; ++i) row_sums<1>(count, from + i * lm, lm, some, y + i, k0 == 0);
+      continue;
+    }
+    for (long i0 = 0; i0 < m; i0 += depth) {
+      const long rows = least(depth, m - i0);
+      for (long i = 0; k0 == 0 && i < rows; ++i) y[i0 + i] = 0;
+      for (long at = 0; at < count; ++at) {
+        const T* const column = from + i0 * lm + at * lk;
+        const T times = some[at];
+        if (lm == 1)
+          for (long i = 0; i < rows; ++i) y[i0 + i] += column[i] * times;
+        else
+          for (long i = 0; i < rows; ++i) y[i0 + i] += column[i * lm] * times;
+      }
+    }
+  }
+}
+
 // Rows and columns of l are lm and lk apart, those of r rk and rn; rows of c cm, its columns 1.
 template <class T>
 __attribute__((noinline)) void large_product(
     long m, long n, long k, const T* l, long lm, long lk, const T* r, long rk, long rn, T* c, long cm) {
+  if (n == 1) {
+    matrix_vector(m, k, l, lm, lk, r, rk, c);
+    return;
+  }
   static thread_local Blocks<T> blocks;
   const long lanes = Blocks<T>::lanes;
   for (long n0 = 0; n0 < n; n0 += kBlockColumns) {
@@ -166,3 +252,7 @@ __attribute__((noinline)) void large_product(
 }
 
 }  // namespace hloopt
+
+#if defined(__GNUC__) && !defined(__clang__)
+#pragma GCC pop_options
+#endif
