@@ -76,6 +76,7 @@ class Runner:
     on_devices: OnDevices | None = None
     profiling: Profiling = field(default_factory=Profiling)
     threads: int | None = None
+    exact: bool = False
     stage: Stage = field(default_factory=Stage)
 
     def check(self) -> None:
@@ -86,6 +87,8 @@ class Runner:
         check_device(self.device)
         if self.threads is not None and self.device not in ("cpu", "native"):
             raise UsageError(f"--threads is for --device cpu and native, not {self.device}")
+        if self.exact and self.device != "cpu":
+            raise UsageError(f"--exact is for --device cpu: {self.device} has functions of its own")
         for option, path in (
             ("--save-snapshot", self.save_snapshot),
             ("--outfeed", self.outfeed),
@@ -253,6 +256,7 @@ class Runner:
                 excess_precision=self.excess_precision,
                 replicas=counts[0],
                 partitions=counts[1],
+                exact=self.exact,
                 threads=self.threads,
             )
         check_device_takes(self.device, prod(counts), excess_precision=self.excess_precision)

@@ -247,3 +247,23 @@ def test_the_kernels_of_all_devices_are_listed() -> None:
     rows = json.loads(invoke("kernels", "--list", "--json").stdout)["kernels"]
     devices = [row["device"] for row in rows if row["owner"] is None]
     assert list(dict.fromkeys(devices)) == ["gpu", "native", "cpu"]
+
+
+def test_exact(tmp_path: Path) -> None:
+    """With ``--exact`` the CPU's functions are the interpreter's; other devices refuse it."""
+    path = tmp_path / "log.hlo"
+    path.write_text(
+        "HloModule m\nENTRY e {\n  x = f32[100000] parameter(0)\n  y = f32[100000] exponential(x)\n"
+        "  ROOT z = f32[100000] log(y)\n}\n"
+    )
+
+    def errs(*options: str) -> set[int]:
+        result = invoke("run", str(path), "--json", "--repeat", "1", *options)
+        (module,) = json.loads(result.stdout)["modules"]
+        return {found["ulp"] for row in module["rows"] for found in row["comparisons"]}
+
+    assert errs("--exact") == {0}
+    assert max(errs()) > 0
+    refused = invoke("run", str(path), "--exact", "--device", "native")
+    assert refused.exit_code == 2
+    assert "--exact is for --device cpu" in refused.stderr
