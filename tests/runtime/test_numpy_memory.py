@@ -555,3 +555,30 @@ ENTRY e {
         excess_precision=True,
     )
     assert program.kernels == 8
+
+
+@pytest.mark.parametrize("rows", [7, 40_000])
+@pytest.mark.parametrize("view", ["reverse(x), dimensions={0}", "copy(x)"])
+def test_a_scatter_reads_all_updates_before_it_writes_over_them(rows: int, view: str) -> None:
+    """Updates that are views of the operand: by a combiner that goes round by round, or part by part."""
+    combined = "subtract(a, b)" if rows < 100 else "add(a, b)"
+    module = hloopt.parse(f"""HloModule m
+s {{
+ a = f32[] parameter(0)
+ b = f32[] parameter(1)
+ ROOT r = f32[] {combined}
+}}
+ENTRY e {{
+ p = f32[{rows},4] parameter(0)
+ i = s32[{rows},1] parameter(1)
+ x = f32[{rows},4] add(p, p)
+ u = f32[{rows},4] {view}
+ ROOT r = f32[{rows},4] scatter(x, i, u), update_window_dims={{1}}, inserted_window_dims={{0}},
+  scatter_dims_to_operand_dims={{0}}, index_vector_dim=1, to_apply=s
+}}""")
+    rng = np.random.default_rng(1)
+    indices = rng.integers(0, rows, (rows, 1)).astype(np.int32)
+    inputs = [rng.integers(1, 3, (rows, 4)).astype(np.float32), indices]
+    (wanted,) = hloopt.evaluate(module, inputs)
+    (got,) = hloopt.compile(module, exact=True).run(inputs)
+    assert got.tobytes() == wanted.tobytes()

@@ -68,7 +68,8 @@ class Step:
     fills      the same of a function that reads its operands while it writes: the array is none of them
     writes     positions of ``ins`` that the step writes into, each giving the ``out`` of the same
                position; ``choose(own)`` gives the function or code for the set of those positions that are
-               free, which has to copy the others first
+               free, which has to copy the others first; a function's arrays share memory with no other
+               operand
     keep       to be run even when nobody reads the outs
     code       what is written instead of a call of ``function``
     uncopied   code that gives a view of the first operand, which ``code`` copies: enough where nothing

@@ -102,7 +102,7 @@ def _scatter(builder: Builder, instruction: Instruction, operands: Sequence[int]
     reducer = _Region(instruction, builder.context)
     known = builder.line.constants.get(indices)
     if known is not None:
-        indices = targets[0]  # any slot: the places are known
+        indices = updates[0]  # any slot that is not written over: the places are known
     single = prod(plan.batch) == 1
     rows = _single_place(instruction, plan) if single else _rows(instruction, plan)
     found = rows(known) if known is not None else None

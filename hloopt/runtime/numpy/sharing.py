@@ -150,7 +150,8 @@ class _Sharing:
             for at in step.writes
             if self._is_free(step.ins[at], number)
             and self._line.dims[step.ins[at]]
-            and (not step.several or self._is_alone(at, step))
+            # NumPy's assignments, in code, copy what overlaps; functions read while they write.
+            and (step.function is None or self._is_alone(at, step))
         )
 
     def free_operand(self, number: int, step: Step) -> int:
