@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Iterator
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
@@ -11,9 +13,12 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import hloopt
+from hloopt.interpret.progress import Progress
 from hloopt.ir import Module
 from hloopt.ir.build import clone_module
 from hloopt.pipelines import PIPELINES, parse_pipeline
+from hloopt.runtime.numpy import arena, block_limits, block_plan, blocks, sharing
+from hloopt.runtime.numpy.program import NumpyProgram
 from random_modules import module_text
 from special_inputs import special_inputs
 
@@ -107,3 +112,58 @@ def test_the_executor_agrees_with_the_interpreter(
     assert results(program.run(arrays)) == wanted
     assert results(program.run(arrays)) == wanted
     assert results(arrays) == before
+
+
+@pytest.fixture(scope="module")
+def nothing_is_small() -> Iterator[None]:
+    """Arrays of a few elements are worked on by blocks, have places, and are kept, as large ones are."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(block_limits, "DEFAULT", block_limits.Limits(least=2))
+        patch.setattr(blocks, "_SHARED", 0)
+        patch.setattr(block_plan, "_FEWEST", 1)
+        patch.setattr(block_plan, "_MOST", 2)
+        patch.setattr(arena, "_LARGE", 1)
+        patch.setattr(sharing, "_LARGE", 0)
+        yield
+
+
+@pytest.mark.usefixtures("nothing_is_small")
+@pytest.mark.parametrize("seed", range(100))
+def test_results_stay_when_a_program_runs_again(seed: int) -> None:
+    """Runs on other inputs, and one that is stopped half way, leave them alone, and each other's."""
+    module, first = read(random.Random(seed))
+    given = [first, special_inputs(module, 1), special_inputs(module, 2), first]
+    wanted = [results(hloopt.evaluate(module, arrays)) for arrays in given]
+    program = hloopt.compile(module, exact=True, threads=1 + seed % 3)
+    assert isinstance(program, NumpyProgram)
+    got = []
+    for arrays in given:
+        got.append(program.run(arrays))
+        program.progress.__class__ = _Stopping
+        try:
+            with suppress(KeyboardInterrupt):
+                program.run(first)
+        finally:
+            program.progress.__class__ = Progress
+    assert [results(arrays) for arrays in got] == wanted
+
+
+class _Stopping(Progress):
+    """Stops a run after some of its steps, as Ctrl-C does."""
+
+    __slots__ = ()
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name == "done" and value > 0:
+            raise KeyboardInterrupt
+        super().__setattr__(name, value)
+
+
+def test_small_arrays_are_worked_on_as_large_ones_are(nothing_is_small: None) -> None:
+    """Among random modules there are some with blocks."""
+    regions = 0
+    for seed in range(40):
+        program = hloopt.compile(read(random.Random(seed))[0], exact=True)
+        assert isinstance(program, NumpyProgram)
+        regions += program._compiler.regions
+    assert regions > 5
