@@ -11,7 +11,7 @@ from hloopt.ir import Module
 if TYPE_CHECKING:
     from hloopt.runtime import Program
 
-__all__ = ["bytes_alive", "check_memory", "on_host", "on_selection", "open_numbers"]
+__all__ = ["bytes_alive", "check_memory", "on_functions", "on_host", "on_selection", "open_numbers"]
 
 
 def bytes_alive(module: Module, participants: int) -> int:
@@ -40,6 +40,23 @@ def on_selection(program: Program) -> list[str]:
     """What the choice of a device's kernels has to say: a stale lock file, a kernel found wrong."""
     prepared = getattr(program, "prepared", None)
     return [] if prepared is None else list(prepared.report.notes)
+
+
+def on_functions(module: Module, device: str, *, exact: bool) -> list[str]:
+    """Where results differ: what of it the functions of a processor's own may be to blame for."""
+    from hloopt.runtime.numpy.quick_math import QUICK
+
+    if exact or device not in ("cpu", "native"):
+        return []
+    found = next((one for part in module for one in part if one.opcode in QUICK), None)
+    if found is None:
+        return []
+    said = (
+        f"f32 functions such as {found.opcode} are off by some units in the last place on {device}"
+    )
+    return [
+        f"{said}, which a long loop makes large: --device cpu --exact computes them as the interpreter does"
+    ]
 
 
 def open_numbers(module: Module, expected: Sequence[Any] | None) -> list[str]:

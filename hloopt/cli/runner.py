@@ -12,7 +12,14 @@ from hloopt.cli.files import Input
 from hloopt.cli.gpu_options import Profiling
 from hloopt.cli.outputs import is_folder, write_bytes
 from hloopt.cli.pipeline_options import Chosen
-from hloopt.cli.run_notes import bytes_alive, check_memory, on_host, on_selection, open_numbers
+from hloopt.cli.run_notes import (
+    bytes_alive,
+    check_memory,
+    on_functions,
+    on_host,
+    on_selection,
+    open_numbers,
+)
 from hloopt.cli.watching import Watching
 from hloopt.errors import UsageError
 from hloopt.ir import Module
@@ -182,6 +189,8 @@ class Runner:
                 "fast_math lets passes change roundings, which an ill-conditioned module makes large: "
                 "without it every bit is kept"
             )
+        if not report.passed:
+            report.notes.extend(on_functions(module, self.device, exact=self.exact))
         return report
 
     def _profiled(self, program: Program, inputs: list[Any]) -> Profile:

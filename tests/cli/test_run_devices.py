@@ -264,6 +264,13 @@ def test_exact(tmp_path: Path) -> None:
 
     assert errs("--exact") == {0}
     assert max(errs()) > 0
+    blamed = "--device cpu --exact computes them as the interpreter does"
+    strict = ("run", str(path), "--rtol", "0", "--atol", "0", "--repeat", "1")
+    differs = invoke(*strict)
+    assert differs.exit_code == 1
+    assert "f32 functions such as exponential" in differs.stdout
+    assert blamed in " ".join(differs.stdout.split())
+    assert blamed not in " ".join(invoke(*strict, "--exact").stdout.split())
     refused = invoke("run", str(path), "--exact", "--device", "native")
     assert refused.exit_code == 2
     assert "--exact is for --device cpu" in refused.stderr
