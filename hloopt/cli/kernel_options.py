@@ -56,7 +56,8 @@ def _complete_kernel(ctx: click.Context, param: click.Parameter, incomplete: str
     pattern, equals, start = incomplete.rpartition("=")
     if not equals:
         return []
-    names = (kernel.name for kernel in kernels())
+    device = ctx.params.get("device")
+    names = (kernel.name for kernel in kernels("native" if device == "native" else "gpu"))
     return [f"{pattern}={name}" for name in names if name.startswith(start)]
 
 

@@ -217,6 +217,16 @@ def test_a_shell_completes_devices() -> None:
     assert len(complete.get_completions(["run", "--device"], "")) == 4
 
 
+def test_a_shell_completes_kernels() -> None:
+    """Those of the device."""
+    complete = ShellComplete(cli, {}, "hloopt", "_HLOOPT_COMPLETE")
+    found = complete.get_completions(["run", "--device", "native", "--kernel"], "op:dot=native-d")
+    assert [item.value for item in found] == ["op:dot=native-dot"]
+    found = complete.get_completions(["run", "--kernel"], "op:dot=dot-m")
+    assert [item.value for item in found] == ["op:dot=dot-matrix-vector"]
+    assert not complete.get_completions(["run", "--kernel"], "op:dot=native-d")
+
+
 @pytest.mark.parametrize(
     ("name", "told"),
     [
