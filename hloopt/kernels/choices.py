@@ -163,7 +163,7 @@ def _obstacle(instruction: Instruction) -> str:
     """Why an instruction cannot be planned, whatever kernels there are; empty where it can."""
     shapes = (instruction.shape, *(operand.shape for operand in instruction.operands))
     if any(shape.is_dynamic for shape in shapes):
-        return f"{instruction.opcode} has a bounded dynamic dimension, which no kernel masks"
+        return f"{instruction.opcode} has a bounded dynamic dimension, which no kernel masks (cpu runs it)"
     if not instruction.is_understood:
         return f"{instruction.opcode} has attributes whose meaning is not known"
     if instruction.literal is not None and instruction.literal.elided:
