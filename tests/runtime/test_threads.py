@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
+from collections.abc import Callable
 
 import numpy as np
 import pytest
@@ -107,3 +108,21 @@ def test_the_command_line_says_how_many() -> None:
     wrong = invoke("run", "-", "--threads", "2", "--device", "emulator", stdin=text)
     assert wrong.exit_code == 2
     assert "--threads is for --device cpu and native, not emulator" in wrong.stderr
+
+
+def test_who_comes_late_finds_the_door_closed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A helper that begins when all is done does nothing, though tasks were left by an error."""
+    late: list[Callable[[], None]] = []
+    monkeypatch.setattr(pools._pool, "submit", lambda work, _count: late.append(work))
+    done: list[int] = []
+
+    def work(tasks: Tasks) -> None:
+        for number in tasks:
+            if number == 2:
+                raise ValueError("enough")
+            done.append(number)
+
+    with pytest.raises(ValueError, match="enough"):
+        in_parallel(5, work, 2)
+    late[0]()
+    assert done == [0, 1]

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from threading import Lock
+from threading import Condition, Lock
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
@@ -17,7 +17,7 @@ import numpy as np
 from hloopt.errors import UsageError
 
 if TYPE_CHECKING:
-    from concurrent.futures import Future, ThreadPoolExecutor
+    from concurrent.futures import ThreadPoolExecutor
 
 __all__ = ["VARIABLE", "Tasks", "in_parallel", "thread_count"]
 
@@ -64,6 +64,44 @@ Work = Callable[[Tasks], None]
 """Does the tasks whose numbers it is given, one after the other."""
 
 
+class _Crew:
+    """Who helps with some tasks; whoever comes when they are done goes away again.
+
+    A helper the pool has taken on may begin at any time, or never: nobody may wait for one that has not.
+    """
+
+    def __init__(self, work: Work, tasks: Tasks) -> None:
+        self.work, self.tasks = work, tasks
+        self.error: BaseException | None = None
+        self._gate = Condition()
+        self._inside = 0
+        self._closed = False
+
+    def help_out(self) -> None:
+        """What a helper does; what it raises stops the others and is kept."""
+        with self._gate:
+            if self._closed:
+                return
+            self._inside += 1
+        try:
+            # Each thread has its own error state; HLO's arithmetic has no traps.
+            with np.errstate(all="ignore"):
+                self.work(self.tasks)
+        except BaseException as error:  # noqa: BLE001 - raised again by in_parallel
+            self.tasks.stopped = True
+            self.error = error
+        finally:
+            with self._gate:
+                self._inside -= 1
+                self._gate.notify_all()
+
+    def close(self) -> None:
+        """Let nobody else in, and wait for those that are inside."""
+        with self._gate:
+            self._closed = True
+            self._gate.wait_for(lambda: self._inside == 0)
+
+
 class _Pool:
     """Threads that wait for work; a forked process begins without any."""
 
@@ -72,8 +110,8 @@ class _Pool:
         self._executor: ThreadPoolExecutor | None = None
         self._size = 0
 
-    def submit(self, work: Callable[[], None], count: int) -> list[Future[None]]:
-        """Have ``count`` threads do the same work, or as many as the system gives."""
+    def submit(self, work: Callable[[], None], count: int) -> None:
+        """Have ``count`` threads do the same work, or as many as the system gives; some may begin late."""
         from concurrent.futures import ThreadPoolExecutor
 
         with self._lock:
@@ -82,11 +120,10 @@ class _Pool:
                     self._executor.shutdown(wait=False)
                 self._size = count
                 self._executor = ThreadPoolExecutor(count, thread_name_prefix="hloopt")
-            futures: list[Future[None]] = []
             # A system that gives no more threads raises RuntimeError: those there are do all of the work.
             with suppress(RuntimeError):
-                futures.extend(self._executor.submit(work) for _ in range(count))
-            return futures
+                for _ in range(count):
+                    self._executor.submit(work)
 
     def forget(self) -> None:
         """Let go of threads that are another process's."""
@@ -112,30 +149,14 @@ def in_parallel(count: int, work: Work, threads: int) -> None:
         work(tasks)
         return
 
-    def help_out() -> None:
-        # Each thread has its own error state; HLO's arithmetic has no traps.
-        try:
-            with np.errstate(all="ignore"):
-                work(tasks)
-        except BaseException:
-            tasks.stopped = True
-            raise
-
-    futures = _pool.submit(help_out, helpers)
+    crew = _Crew(work, tasks)
     try:
+        _pool.submit(crew.help_out, helpers)
         work(tasks)
-        _finish(futures)
+        crew.close()
     except BaseException:
         tasks.stopped = True
-        _finish(futures)
+        crew.close()
         raise
-    for future in futures:
-        if not future.cancelled():
-            future.result()
-
-
-def _finish(futures: list[Future[None]]) -> None:
-    """Wait for those that have begun; those that have not find nothing left to do."""
-    from concurrent.futures import wait
-
-    wait([future for future in futures if not future.cancel()])
+    if crew.error is not None:
+        raise crew.error
