@@ -200,7 +200,8 @@ def main() -> None:
     if options.json:
         print(json.dumps({"schema": 1, **figures}))
         return
-    console = Console()
+    # Written to a file or a pipe, a table keeps all of its columns.
+    console = Console() if sys.stdout.isatty() else Console(width=240)
     for name, rows in figures.items():
         show(every[name][1], rows, console)
     if "executing" in figures and native():
