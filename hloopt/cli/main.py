@@ -144,6 +144,7 @@ def main() -> None:
         code = UnsupportedError.exit_code
     except OSError as error:
         click.echo(f"hloopt: error: {error}", err=True)
+        _flush_or_forget()
         code = 2
     except Exception as error:  # noqa: BLE001 - nobody who uses the tool wants a traceback
         if os.environ.get(_VARIABLE, "0") != "0":
@@ -165,8 +166,16 @@ def _notes(error: Exception) -> str:
     return "".join(f" ({note})" for note in getattr(error, "__notes__", ()))
 
 
+def _flush_or_forget() -> None:
+    """What was printed before an error goes out; where that was the error, it has been told."""
+    try:
+        sys.stdout.flush()
+    except OSError:
+        _forget_stdout()
+
+
 def _forget_stdout() -> None:
-    """The reader of our pipe has gone; Python must not complain when it flushes stdout at the end."""
+    """Nobody takes what we print; Python must not complain when it flushes stdout at the end."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 

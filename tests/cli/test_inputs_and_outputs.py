@@ -361,8 +361,9 @@ def test_an_array_too_large_for_the_machine_is_a_message(
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full here")
-def test_a_full_disk_is_a_message() -> None:
-    """Writing fails with the system's words."""
+@pytest.mark.parametrize("unbuffered", ["", "1"])
+def test_a_full_disk_is_a_message(unbuffered: str) -> None:
+    """Writing fails with the system's words, at once or when what was kept back is written in the end."""
     result = subprocess.run(
         ["bash", "-c", f"{sys.executable} -m hloopt optimize > /dev/full"],
         input=GOOD,
@@ -370,8 +371,10 @@ def test_a_full_disk_is_a_message() -> None:
         text=True,
         timeout=60,
         check=False,
+        env=os.environ | {"PYTHONUNBUFFERED": unbuffered},
     )
     assert result.returncode == 2
+    assert "Exception ignored" not in result.stderr
     assert "No space left on device" in result.stderr
     assert "Traceback" not in result.stderr
 
