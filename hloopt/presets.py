@@ -7,8 +7,9 @@ names passes of XLA and the entry of a pipeline that does their work, or says wh
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from typing import Final, TypeAlias
+
+from hloopt.dataclass import dataclass
 
 __all__ = ["XLA_PRESETS", "Row", "Rows", "Step", "preset_rows", "preset_text"]
 

@@ -20,11 +20,12 @@ The analysis takes time in proportion to the leaves of all shapes.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from types import MappingProxyType
 from typing import TypeAlias
 
 from hloopt.analysis.in_place import InPlace, in_place_pairs
+from hloopt.dataclass import dataclass
 from hloopt.ir import Computation, Instruction, Module
 from hloopt.ir.walk import called_computations, callees_first, top_level_computations
 from hloopt.types import Shape, TupleShape

@@ -9,12 +9,13 @@ a sum of axes times coefficients; outside of the operand, and in the gaps of a d
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from math import prod
 from typing import Final, Literal, TypeAlias
 
 from hloopt.analysis.layout import major_to_minor
 from hloopt.analysis.windows import window_dims
+from hloopt.dataclass import dataclass
 from hloopt.interpret.library_calls import result_shape
 from hloopt.interpret.linear import sum_type
 from hloopt.ir import Instruction

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from types import MappingProxyType
 from typing import Final
 
@@ -22,6 +22,7 @@ from hloopt.analysis.contraction import (
     turned,
 )
 from hloopt.analysis.windows import window_dims
+from hloopt.dataclass import dataclass
 from hloopt.interpret import cublas, cudnn
 from hloopt.interpret.library_calls import Config, config, dot_dims, result_shape, target
 from hloopt.interpret.linear import sum_type

@@ -7,12 +7,12 @@ in the op table; everything else has a rule here.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from math import ceil, log2, prod
 
 from hloopt.analysis.library_calls import library_flops, result_bytes
 from hloopt.analysis.trip_count import trip_count
 from hloopt.analysis.windows import valid_multiply_adds, window_dims
+from hloopt.dataclass import dataclass
 from hloopt.ir import Computation, Instruction, Module, walk
 from hloopt.types import ArrayShape, DotDims, Shape, TupleShape, leaves
 

@@ -6,9 +6,9 @@ Costs are linear in instructions and calls.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
 from hloopt.analysis.trip_count import trip_count
+from hloopt.dataclass import dataclass
 from hloopt.ir import Computation, Instruction, Module, walk
 
 __all__ = ["Execution", "executions"]

@@ -9,10 +9,10 @@ is the matrix's, one the batch's, and the rest are repeated products.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from itertools import product
 from math import prod
 
+from hloopt.dataclass import dataclass
 from hloopt.types import ArrayShape, DotDims
 
 __all__ = ["Gemm", "Matrix", "gemm_of"]

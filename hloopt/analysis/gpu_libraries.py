@@ -7,11 +7,11 @@ Pure functions: kernel selection asks ``refusal``, the device makes the calls of
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from math import prod
 from typing import Any, Literal
 
 from hloopt.analysis.gemm import Gemm, gemm_of
+from hloopt.dataclass import dataclass
 from hloopt.interpret.library_calls import config, dot_dims, result_shape
 from hloopt.ir import Instruction
 from hloopt.types import ArrayShape, DotDims, TupleShape

@@ -8,10 +8,10 @@ any other instruction whether its result could take the operand's bytes while it
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 from hloopt.analysis.elementwise import is_elementwise
 from hloopt.analysis.layout import is_descending
+from hloopt.dataclass import dataclass
 from hloopt.ir import Computation, Instruction
 from hloopt.types import ArrayShape, Shape, TupleShape
 from hloopt.verify.readings import aliases

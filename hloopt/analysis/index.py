@@ -18,9 +18,10 @@ Division rounds down; dividends that may be negative are shifted first, since C 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from math import gcd, prod
 from typing import TypeAlias
+
+from hloopt.dataclass import dataclass
 
 __all__ = ["Atom", "Index", "Quotient", "Remainder", "Symbol", "delinearize", "linearize"]
 

@@ -11,13 +11,13 @@ Left out: coefficients that are not known numbers, and steps that change (``i +=
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Final
 
 from hloopt.analysis.loop_reader import Frame, Loop, Place, Slot
 from hloopt.analysis.loop_values import MAX_REGION, Scalar, Values, constant_value, is_counted
 from hloopt.analysis.progressions import wrapped
+from hloopt.dataclass import dataclass
 from hloopt.ir import Instruction
 from hloopt.types import DType, of_numpy
 

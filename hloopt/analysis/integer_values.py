@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Final, TypeAlias
 
 from hloopt.analysis.value_range import ValueRange, anything, integer_limits
+from hloopt.dataclass import dataclass
 from hloopt.types import DType
 
 __all__ = ["INTEGER_RULES", "integer_range"]

@@ -5,9 +5,10 @@ Who has a buffer, and who takes one over, is told in ``analysis/memory.py``.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from hloopt.analysis.memory import MemoryModel, memory_model
+from hloopt.dataclass import dataclass
 from hloopt.ir import Computation, Instruction, Module, walk
 
 __all__ = ["Buffer", "Peak", "called_bytes", "largest_buffers", "live_ranges", "peak"]

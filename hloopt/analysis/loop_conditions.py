@@ -8,7 +8,6 @@ holds the condition of the iteration before gives its answer one iteration late.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from math import inf
 from typing import Final
 
@@ -16,6 +15,7 @@ from hloopt.analysis.induction import Affine, Inductions
 from hloopt.analysis.loop_reader import Frame, Loop, Place, Slot
 from hloopt.analysis.loop_values import Values, is_counted
 from hloopt.analysis.progressions import first_within_any, limits
+from hloopt.dataclass import dataclass
 from hloopt.ir import Instruction
 from hloopt.types import DType
 

@@ -7,9 +7,9 @@ loop's state (None where the state is no tuple).
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import TypeAlias
 
+from hloopt.dataclass import dataclass
 from hloopt.ir import Computation, Instruction
 from hloopt.types import ArrayShape, TupleShape
 

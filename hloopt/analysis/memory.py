@@ -12,10 +12,10 @@ many orders of one model.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import TypeAlias
 
 from hloopt.analysis.in_place import in_place_pairs
+from hloopt.dataclass import dataclass
 from hloopt.ir import Computation, Instruction
 from hloopt.types import Shape, TupleShape
 

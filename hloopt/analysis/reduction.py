@@ -5,10 +5,10 @@ Constants are XLA's (``reduction_utils``): a warp is 32 threads, a row kernel ha
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from math import prod
 
 from hloopt.analysis.layout import major_to_minor
+from hloopt.dataclass import dataclass
 from hloopt.ir import Instruction
 from hloopt.types import ArrayShape
 

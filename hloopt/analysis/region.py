@@ -6,11 +6,11 @@ Whoever lays out or writes a kernel sees both alike: results, and the values tha
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
 from hloopt.analysis.hero import find_hero, roots
+from hloopt.dataclass import dataclass
 from hloopt.ir import Computation, Instruction
 from hloopt.types import ArrayShape, BufferShape, TupleShape, leaves
 

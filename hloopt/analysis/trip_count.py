@@ -9,7 +9,6 @@ the loop by hand for at most 128 iterations.  Each gives the exact count, or bou
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from math import inf
 from typing import Final
 
@@ -17,6 +16,7 @@ from hloopt.analysis.loop_conditions import Conditions
 from hloopt.analysis.loop_config import known_trip_count
 from hloopt.analysis.loop_reader import Loop, Slot
 from hloopt.analysis.loop_values import Scalar, Values
+from hloopt.dataclass import dataclass
 from hloopt.ir import Instruction
 
 __all__ = ["MAX_EVALUATED_TRIPS", "TripBounds", "trip_bounds", "trip_count"]

@@ -6,10 +6,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any, Final
 
 from hloopt.analysis.loop_config import Config, config_text, loop_config
+from hloopt.dataclass import dataclass
 from hloopt.ir import Instruction
 from hloopt.types import Verbatim
 

@@ -12,10 +12,10 @@ computation of several callers once for each way to it, where that is no more th
 from __future__ import annotations
 
 from collections.abc import Callable, Container, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from hashlib import blake2b
 from typing import Final, TypeAlias
 
+from hloopt.dataclass import dataclass
 from hloopt.ir import Computation, Instruction, Module, walk
 from hloopt.ir.encode import encoded
 from hloopt.ir.normal import normal_attributes, normal_shape

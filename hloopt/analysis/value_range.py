@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from functools import cache
 from math import inf
 from typing import Any
 
 import numpy as np
 
+from hloopt.dataclass import dataclass
 from hloopt.types import DType
 
 __all__ = ["IEEE", "UNKNOWN", "ValueRange", "anything", "hull", "integer_limits", "of_elements"]

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final
 
 import numpy as np
@@ -30,6 +30,7 @@ from hloopt.analysis.value_range import (
     integer_limits,
     of_elements,
 )
+from hloopt.dataclass import dataclass
 from hloopt.ir import Instruction
 from hloopt.types import ArrayShape, DType
 

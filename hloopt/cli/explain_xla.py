@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,6 +13,7 @@ from click.core import ParameterSource
 from hloopt.cli.files import Text, read_input
 from hloopt.cli.messages import show_warnings
 from hloopt.cli.options import PICK, Function
+from hloopt.dataclass import dataclass
 from hloopt.errors import UsageError
 
 if TYPE_CHECKING:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +16,7 @@ import click
 from hloopt.cli.messages import error_json, show_error, show_warnings
 from hloopt.cli.options import PICK, STRICT
 from hloopt.cli.waiting import patience, progress
+from hloopt.dataclass import dataclass
 from hloopt.errors import HlooptError, ParseError, UnsupportedError, UsageError
 from hloopt.ir import Module
 

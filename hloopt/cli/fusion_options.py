@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from hloopt.dataclass import dataclass
 from hloopt.errors import UsageError
 
 if TYPE_CHECKING:

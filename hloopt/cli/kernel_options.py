@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
 from hloopt.cli.fusion_options import LOCKS, locked_decisions
 from hloopt.cli.outputs import write_text
+from hloopt.dataclass import dataclass
 from hloopt.errors import UsageError
 
 if TYPE_CHECKING:

@@ -12,12 +12,12 @@ import secrets
 import sys
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hloopt.cli.files import STDIN, Text
 from hloopt.cli.options import hlo_proto, hlo_text
+from hloopt.dataclass import dataclass
 from hloopt.errors import UsageError
 
 if TYPE_CHECKING:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from math import inf, prod
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypedDict
@@ -21,6 +21,7 @@ from hloopt.cli.run_notes import (
     open_numbers,
 )
 from hloopt.cli.watching import Watching
+from hloopt.dataclass import dataclass
 from hloopt.errors import UsageError
 from hloopt.ir import Module
 

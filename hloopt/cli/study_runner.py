@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from hloopt.cli.files import Input
+from hloopt.dataclass import dataclass
 from hloopt.errors import (
     DeviceError,
     EvaluationError,

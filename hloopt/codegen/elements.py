@@ -11,7 +11,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import product
 from math import prod
 from typing import TYPE_CHECKING, TypeAlias, TypeVar
@@ -24,6 +24,7 @@ from hloopt.codegen.device import Uses
 from hloopt.codegen.positions import position_of
 from hloopt.codegen.scalars import elementwise, literal
 from hloopt.codegen.scope import Scope
+from hloopt.dataclass import dataclass
 from hloopt.ir import Computation, Instruction
 from hloopt.kernels.problem import unsupported
 from hloopt.types import ArrayShape, leaves

@@ -6,12 +6,13 @@ group of neighbours that are all read.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING
 
 from hloopt.analysis.index import Index
 from hloopt.codegen.scalars import load
 from hloopt.codegen.types import is_packed
+from hloopt.dataclass import dataclass
 from hloopt.types import ArrayShape
 
 if TYPE_CHECKING:

@@ -8,10 +8,10 @@ it stands.
 from __future__ import annotations
 
 from collections.abc import Generator, Sequence
-from dataclasses import dataclass
 
 from hloopt.codegen.elements import At, Elements
 from hloopt.codegen.scalars import convert, scalar_op
+from hloopt.dataclass import dataclass
 from hloopt.ir import Computation, Instruction
 from hloopt.types import DType, dtype
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 from functools import cache
 from typing import TypeAlias
 
 from hloopt.codegen.device.library import library, names
+from hloopt.dataclass import dataclass
 
 __all__ = ["Names", "Scope", "identifier"]
 

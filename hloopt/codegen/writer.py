@@ -8,7 +8,7 @@ it must write the same statements each time.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from hloopt.analysis.index import Index, Symbol
 from hloopt.analysis.region import Region, region_of
@@ -17,6 +17,7 @@ from hloopt.codegen.elements import Elements, Pointers
 from hloopt.codegen.loads import Loads
 from hloopt.codegen.scalars import store
 from hloopt.codegen.scope import Names, Scope
+from hloopt.dataclass import dataclass
 from hloopt.kernels.plan import KernelStep
 from hloopt.kernels.spec import KernelSpec, Launch, Place
 from hloopt.types import ArrayShape, dtype

@@ -7,11 +7,11 @@ indices hands its roots on to its operands, everything else makes its operands r
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from math import ceil
 from typing import Final, TypeAlias
 
 from hloopt.cost_models.counting import OpUsage, elements_of, narrow
+from hloopt.dataclass import dataclass
 from hloopt.ir import Computation, Instruction
 
 __all__ = ["BodyUsage", "Group"]

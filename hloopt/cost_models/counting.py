@@ -6,7 +6,7 @@ An op without a rule here reads each operand once, writes its result once and co
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from math import ceil, log2, prod
 from struct import Struct
 from types import MappingProxyType
@@ -16,6 +16,7 @@ from hloopt.analysis.elementwise import is_elementwise
 from hloopt.analysis.layout import same_layout, transpose_is_bitcast
 from hloopt.analysis.library_calls import library_flops, result_bytes
 from hloopt.analysis.windows import valid_multiply_adds, window_dims
+from hloopt.dataclass import dataclass
 from hloopt.ir import Instruction
 from hloopt.types import ArrayShape, DotDims, Shape, leaves
 

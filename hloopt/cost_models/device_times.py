@@ -5,11 +5,11 @@ Numbers are rounded to f32 where XLA's are floats.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final
 
 from hloopt.cost_models.counting import narrow
 from hloopt.cost_models.durations import of_seconds, scaled
+from hloopt.dataclass import dataclass
 from hloopt.targets import Target
 from hloopt.types import ArrayShape, Shape
 

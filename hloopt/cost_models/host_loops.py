@@ -7,7 +7,6 @@ for the condition of each trip is not counted: XLA's models have no figure for i
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from math import isfinite
 from typing import Final
 
@@ -16,6 +15,7 @@ from hloopt.analysis.trip_count import trip_count
 from hloopt.analysis.value_digests import moves_nothing
 from hloopt.cost_models.model import CostModel
 from hloopt.cost_models.roofline import Roofline, product_of
+from hloopt.dataclass import dataclass
 from hloopt.interpret.control import branches
 from hloopt.ir import Computation, Instruction
 

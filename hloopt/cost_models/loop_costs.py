@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 from math import ceil, log2
 from typing import Final, TypeAlias
 
@@ -12,6 +11,7 @@ from hloopt.analysis.parallel_loop import Node, Way
 from hloopt.analysis.parallel_loop.edges import leaf_count, shape_of
 from hloopt.analysis.parallel_loop.thread_lanes import MOST_HANDED, LaneSplit, LaneValues
 from hloopt.cost_models.instructions import NOTHING, UNITS, Latencies, Work, work_of
+from hloopt.dataclass import dataclass
 from hloopt.ir import Computation, Instruction
 from hloopt.targets import Target
 

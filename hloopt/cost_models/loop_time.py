@@ -25,7 +25,6 @@ advances through all of these adds to it as it is.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from math import ceil
 from typing import Final
 
@@ -37,6 +36,7 @@ from hloopt.cost_models.instructions import latencies_of
 from hloopt.cost_models.loop_costs import REGISTER_ELEMENTS, Costs
 from hloopt.cost_models.loop_needs import elements_needed
 from hloopt.cost_models.loop_trip import trip_of
+from hloopt.dataclass import dataclass
 from hloopt.targets import Target
 
 __all__ = [

@@ -14,7 +14,7 @@ the branches where they are first used, those of one such piece together.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from math import ceil
 
 from hloopt.analysis.parallel_loop import Node
@@ -22,6 +22,7 @@ from hloopt.analysis.parallel_loop.edges import leaf_count
 from hloopt.analysis.trip_count import trip_count
 from hloopt.cost_models.instructions import NOTHING, UNITS, Work
 from hloopt.cost_models.loop_costs import REGISTER_ELEMENTS, Costs
+from hloopt.dataclass import dataclass
 from hloopt.interpret.control import branches
 from hloopt.ir import Computation, Instruction
 from hloopt.types import TupleShape

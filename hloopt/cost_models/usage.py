@@ -8,12 +8,12 @@ makes a new root.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 from hloopt.analysis.cost import instruction_cost, loop_bytes_read
 from hloopt.analysis.parallel_loop import fused_loop
 from hloopt.cost_models.body_usage import SPLITTING, BodyUsage
 from hloopt.cost_models.counting import Counting, OpUsage, count_op
+from hloopt.dataclass import dataclass
 from hloopt.ir import Computation, Instruction, walk
 from hloopt.types import Shape, TupleShape
 

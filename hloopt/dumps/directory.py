@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
 
+from hloopt.dataclass import dataclass
 from hloopt.dumps.content import module_format, proto_counts, read_bytes, text_counts
 from hloopt.dumps.names import DumpName, parse_name, side_kind
 

@@ -16,7 +16,8 @@ to the module whose name it begins with.  Files that are not called so are modul
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+
+from hloopt.dataclass import dataclass
 
 __all__ = ["DumpName", "parse_name", "side_kind"]
 

@@ -8,9 +8,10 @@ a yes, too.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Protocol
 
+from hloopt.dataclass import dataclass
 from hloopt.fusion.decision import Decision
 from hloopt.fusion.ledger import Ledgers, LoopMade
 from hloopt.ir import Computation, Instruction

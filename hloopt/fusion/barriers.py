@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
-from dataclasses import dataclass
 
+from hloopt.dataclass import dataclass
 from hloopt.fusion.decision import Decision, forbid
 from hloopt.fusion.plan import FusionPlan, Refusal
 from hloopt.fusion.scribe import Scribe

@@ -9,13 +9,13 @@ Copies that keep buffers apart are made once the fusions are; each would be a la
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import ClassVar
 
 from hloopt.analysis.elementwise import is_elementwise
 from hloopt.analysis.hero import roots
 from hloopt.analysis.layout import same_layout
 from hloopt.analysis.reduction import is_unnested
+from hloopt.dataclass import dataclass
 from hloopt.fusion.budget import decide_operands
 from hloopt.fusion.decision import Decision, forbid
 from hloopt.fusion.limits import Limits, check_counts

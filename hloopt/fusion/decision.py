@@ -5,11 +5,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import cache
 from typing import Final
 
 from hloopt.cost_models.model import Comparison
+from hloopt.dataclass import dataclass
 
 __all__ = ["ALLOWED", "REASONS", "Decision", "forbid"]
 

@@ -9,9 +9,8 @@ subtracts is one diamond, the sum it divides by another.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from hloopt.analysis.elementwise import is_elementwise
+from hloopt.dataclass import dataclass
 from hloopt.fusion.triton_support import unsupported
 from hloopt.ir import Computation, Instruction, walk
 from hloopt.targets import Target

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from typing import ClassVar, Literal, NamedTuple, TypeAlias
 
 from hloopt.cost_models.model import Comparison, CostModel
 from hloopt.cost_models.registry import model_for
+from hloopt.dataclass import dataclass
 from hloopt.fusion import apply
 from hloopt.fusion.barriers import note_barriers
 from hloopt.fusion.decision import ALLOWED, Decision, forbid

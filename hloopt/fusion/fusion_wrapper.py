@@ -8,9 +8,9 @@ What XLA generates code for is a fusion or a library call; an op that no fusion 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import ClassVar, Final
 
+from hloopt.dataclass import dataclass
 from hloopt.fusion import apply
 from hloopt.fusion.kinds import choose_kind
 from hloopt.fusion.naming import ModuleNames

@@ -6,10 +6,11 @@ one instruction reads.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from typing import ClassVar
 
 from hloopt.analysis.hero import find_hero, is_real_reduction_hero, roots
+from hloopt.dataclass import dataclass
 from hloopt.fusion import apply
 from hloopt.fusion.budget import decide_operands, reduction_count, shared_memory
 from hloopt.fusion.decision import Decision, forbid

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import re
 from collections import deque
-from dataclasses import dataclass
 from typing import ClassVar, Literal, TypeAlias
 
 from hloopt.analysis.elementwise import is_elementwise
 from hloopt.analysis.layout import is_descending
+from hloopt.dataclass import dataclass
 from hloopt.errors import UsageError
 from hloopt.fusion import apply
 from hloopt.fusion.decision import Decision, forbid

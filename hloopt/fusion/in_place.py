@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 from hloopt.analysis.elementwise import is_elementwise
+from hloopt.dataclass import dataclass
 from hloopt.fusion.decision import ALLOWED, Decision, forbid
 from hloopt.ir import Computation, Instruction
 

@@ -7,10 +7,11 @@ are the work of other strategies.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from typing import ClassVar
 
 from hloopt.analysis.reachability import Reachability
+from hloopt.dataclass import dataclass
 from hloopt.fusion import apply
 from hloopt.fusion.barriers import note_barriers
 from hloopt.fusion.decision import ALLOWED, Decision, forbid

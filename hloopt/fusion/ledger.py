@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 from weakref import WeakKeyDictionary
 
 from hloopt.analysis.hero import roots
 from hloopt.analysis.triton_config import is_triton
+from hloopt.dataclass import dataclass
 from hloopt.fusion.fusible import (
     is_fusible,
     is_loop_fusible_consumer,

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import sys
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from typing import Any
 
+from hloopt.dataclass import dataclass
 from hloopt.errors import UsageError
 from hloopt.targets import Target
 

@@ -53,10 +53,10 @@ import json
 import re
 import tomllib
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
+from hloopt.dataclass import dataclass
 from hloopt.errors import UsageError
 from hloopt.rewrite.naming import NamePattern, parse_pattern
 from hloopt.rewrite.spec import did_you_mean

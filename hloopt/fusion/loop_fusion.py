@@ -10,13 +10,14 @@ What runs within a kernel, and how, ``analysis/parallel_loop`` says; the form is
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import ClassVar
 
 from hloopt.analysis.custom_fusion import written_name
 from hloopt.analysis.parallel_loop import fused_loop
 from hloopt.cost_models.model import CostModel
 from hloopt.cost_models.registry import DEFAULT, model_for
+from hloopt.dataclass import dataclass
 from hloopt.fusion.decision import Decision, forbid
 from hloopt.fusion.ledger import LoopMade, describe_loop
 from hloopt.fusion.limits import check_counts

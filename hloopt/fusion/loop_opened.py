@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import Final
 
+from hloopt.dataclass import dataclass
 from hloopt.ir import Computation, Instruction, Module, build, edit, walk
 from hloopt.passes.cse import CommonSubexpressionElimination
 from hloopt.passes.dce import DeadCodeElimination

@@ -8,7 +8,6 @@ model.  Both are predictions.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final
 
 from hloopt.analysis.emitters.kind import has_kernel
@@ -19,6 +18,7 @@ from hloopt.analysis.value_digests import moves_nothing
 from hloopt.cost_models.host_loops import HostTime, host_trip
 from hloopt.cost_models.loop_time import LoopTime, clearly_best, is_priced, loop_time
 from hloopt.cost_models.model import Comparison, CostModel
+from hloopt.dataclass import dataclass
 from hloopt.fusion.ledger import may_be_fused
 from hloopt.fusion.loop_opened import alone
 from hloopt.fusion.multi_output_fusion import MultiOutputFusion

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final
 
 from hloopt.analysis.parallel_loop import ParallelLoop, Way, ways
+from hloopt.dataclass import dataclass
 from hloopt.fusion.decision import ALLOWED, Decision, forbid
 from hloopt.ir import Instruction
 from hloopt.targets import Target

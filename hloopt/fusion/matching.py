@@ -12,12 +12,13 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import cached_property
 from itertools import product
 from typing import Final, Literal, TypeAlias
 
 from hloopt.analysis.value_digests import KernelDigests, ValueDigests, kernel_digest
+from hloopt.dataclass import dataclass
 from hloopt.ir import Instruction, Module
 
 __all__ = ["LINK", "NEAR", "KernelGroup", "Status", "match_kernels"]

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import Final
 
+from hloopt.dataclass import dataclass
 from hloopt.ir import Computation, Instruction, build, edit
 from hloopt.types import Verbatim
 

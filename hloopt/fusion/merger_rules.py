@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from hloopt.cost_models.counting import elements_of
 from hloopt.cost_models.usage import UsageAnalysis
+from hloopt.dataclass import dataclass
 from hloopt.fusion.barriers import decide_call
 from hloopt.fusion.budget import decide_operands, reduction_count, shared_memory
 from hloopt.fusion.decision import ALLOWED, Decision, forbid

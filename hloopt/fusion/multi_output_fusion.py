@@ -5,10 +5,11 @@ XLA's multi-output fusion, which follows its fusion of single results.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from typing import ClassVar
 
 from hloopt.cost_models.registry import model_for
+from hloopt.dataclass import dataclass
 from hloopt.fusion.homes import fusible_computations
 from hloopt.fusion.limits import KernelLimits, shared_memory_of
 from hloopt.fusion.multi_output.forms import Era

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import TypeAlias
 
 from hloopt.analysis.value_digests import ValueDigests
+from hloopt.dataclass import dataclass
 from hloopt.ir import Instruction, Module
 
 __all__ = ["Kernel", "Partition", "PartitionDifference", "compare_partitions", "partition"]

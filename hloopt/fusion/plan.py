@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from hloopt.cost_models.model import Comparison
+from hloopt.dataclass import dataclass
 from hloopt.fusion.decision import Decision
 from hloopt.types import Metadata
 

@@ -6,12 +6,12 @@ before anything else, small constants at the end.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import ClassVar
 
 from hloopt.analysis.emitters.pairs import Kernels
 from hloopt.cost_models.model import CostModel
 from hloopt.cost_models.registry import DEFAULT, model_for
+from hloopt.dataclass import dataclass
 from hloopt.fusion.limits import KernelLimits, check_counts, shared_memory_of
 from hloopt.fusion.plan import FusionPlan
 from hloopt.fusion.priority.rules import PairRules

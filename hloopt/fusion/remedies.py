@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
-from dataclasses import dataclass
 from typing import Final
 
+from hloopt.dataclass import dataclass
 from hloopt.fusion.decision import Decision
 from hloopt.rewrite.pass_ import Pass
 from hloopt.rewrite.spec import value_text

@@ -8,10 +8,11 @@ A profile then says what a kernel does.  The names are those that XLA's pass giv
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import ClassVar, Final
 
 from hloopt.analysis.hero import find_hero, roots
+from hloopt.dataclass import dataclass
 from hloopt.fusion.naming import ModuleNames, name_number, name_stem
 from hloopt.ir import Computation, Instruction, Module, edit, walk
 from hloopt.rewrite.pass_ import Pass, PassLog

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 from hloopt.analysis.loop_config import config_text, loop_config
 from hloopt.analysis.triton_config import TRITON, is_triton
+from hloopt.dataclass import dataclass
 from hloopt.errors import SourceError
 from hloopt.fusion import apply
 from hloopt.fusion.kinds import fusion_kind

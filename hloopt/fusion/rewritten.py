@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 
+from hloopt.dataclass import dataclass
 from hloopt.fusion.locked_fusion import LockedFusion
 from hloopt.fusion.strategies import is_strategy
 from hloopt.ir import Instruction, Module

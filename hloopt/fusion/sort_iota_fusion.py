@@ -7,9 +7,9 @@ The positions that an argsort sorts along are then never written to memory.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import ClassVar
 
+from hloopt.dataclass import dataclass
 from hloopt.fusion import apply
 from hloopt.ir import Module
 from hloopt.ir.walk import wrapped_computations

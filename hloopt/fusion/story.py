@@ -8,12 +8,13 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from itertools import pairwise
 from math import isfinite
 from typing import Final
 
 from hloopt.cost_models.model import Comparison
+from hloopt.dataclass import dataclass
 from hloopt.fusion.ledger import Ledger
 from hloopt.fusion.plan import FusionStep, LoopFacts, Refusal
 from hloopt.fusion.remedies import is_advisable, remedies

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final
 
 from hloopt.cost_models.model import Comparison
+from hloopt.dataclass import dataclass
 from hloopt.fusion.decision import Decision
 from hloopt.fusion.plan import LoopFacts
 from hloopt.fusion.trail import Node

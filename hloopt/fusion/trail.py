@@ -7,8 +7,9 @@ nodes is, which pass took the others away, and the plans of all strategies in th
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 
+from hloopt.dataclass import dataclass
 from hloopt.fusion.homes import fusible_computations
 from hloopt.fusion.ledger import may_be_fused, outputs_of
 from hloopt.fusion.locked_fusion import LockedFusion

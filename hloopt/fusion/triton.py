@@ -5,11 +5,10 @@ Both together become a Triton fusion, with the tiles that the block-level model 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from hloopt.analysis.triton_config import BlockParameters, is_triton, written_parameters
 from hloopt.cost_models.block_level import BlockLevelModel, Untiled
 from hloopt.cost_models.model import CostModel
+from hloopt.dataclass import dataclass
 from hloopt.fusion.budget import decide_operands
 from hloopt.fusion.decision import ALLOWED, Decision, forbid
 from hloopt.fusion.limits import KernelLimits

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import ClassVar
 
 from hloopt.cost_models.block_level import Tiling, Untiled
 from hloopt.cost_models.model import Comparison, CostModel
 from hloopt.cost_models.registry import DEFAULT, find_model, model_for
+from hloopt.dataclass import dataclass
 from hloopt.fusion import apply
 from hloopt.fusion.decision import ALLOWED, Decision, forbid
 from hloopt.fusion.diamonds import Diamond, find_diamonds

@@ -17,10 +17,10 @@ their names.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import cache
 from typing import Any, TypeAlias
 
+from hloopt.dataclass import dataclass
 from hloopt.errors import UsageError
 from hloopt.fusion.decision import Decision
 from hloopt.ir import Instruction

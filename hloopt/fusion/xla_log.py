@@ -8,11 +8,11 @@ Names are those of that module, and of the fusions made on the way.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from math import inf, nan
 from typing import Final, TypeAlias
 
 from hloopt.cost_models.model import Comparison
+from hloopt.dataclass import dataclass
 from hloopt.errors import SourceError
 from hloopt.source import Source
 from hloopt.targets import Target

@@ -10,11 +10,12 @@ from __future__ import annotations
 
 from collections import defaultdict, deque
 from collections.abc import Container, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import cached_property
 from typing import Final, Literal, TypeAlias
 
 from hloopt.cost_models.model import Comparison
+from hloopt.dataclass import dataclass
 from hloopt.errors import UsageError
 from hloopt.fusion.homes import fusible_computations
 from hloopt.fusion.replay import replay

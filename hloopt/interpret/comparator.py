@@ -15,8 +15,7 @@ A comparator of any other form has no keys; a sort by it asks the comparator its
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from hloopt.dataclass import dataclass
 from hloopt.ir import Computation, Instruction, edit
 
 __all__ = ["SortKey", "sort_keys"]

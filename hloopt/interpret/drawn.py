@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from ml_dtypes import finfo
 
+from hloopt.dataclass import dataclass
 from hloopt.types import ArrayShape, DType
 
 __all__ = ["Role", "drawn"]

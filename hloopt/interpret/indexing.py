@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from math import prod
 
 import numpy as np
 
+from hloopt.dataclass import dataclass
 from hloopt.interpret.context import Array, Context, Evaluator, Value, array_of, arrays_of
 from hloopt.interpret.duplicates import combine_at
 from hloopt.interpret.reducer import Reducer, reducer_of

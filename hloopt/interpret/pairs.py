@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from itertools import product
 
 import numpy as np
 
+from hloopt.dataclass import dataclass
 from hloopt.interpret.context import Array, Context, leaf_arrays
 from hloopt.interpret.regions import only_orders
 from hloopt.ir import Computation, Instruction

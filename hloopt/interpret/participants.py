@@ -12,11 +12,11 @@ from __future__ import annotations
 import threading
 from collections import defaultdict, deque
 from collections.abc import Callable, Hashable, Iterable, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Generic, TypeAlias, TypeVar
 
 import numpy as np
 
+from hloopt.dataclass import dataclass
 from hloopt.errors import EvaluationError
 from hloopt.interpret.failures import failure, place
 

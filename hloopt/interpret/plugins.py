@@ -14,7 +14,6 @@ from __future__ import annotations
 import importlib
 import sys
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from types import MappingProxyType
@@ -22,6 +21,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
+from hloopt.dataclass import dataclass
 from hloopt.errors import EvaluationError, UsageError
 from hloopt.interpret.context import Context, Value
 from hloopt.interpret.failures import failure

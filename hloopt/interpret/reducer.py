@@ -13,11 +13,11 @@ select-and-scatter add one update after the other and round each.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 import numpy as np
 
+from hloopt.dataclass import dataclass
 from hloopt.interpret.context import Array, Context, leaf_arrays
 from hloopt.interpret.pairs import Choice, choice_of
 from hloopt.interpret.regions import combiner, is_associative, passed

@@ -9,9 +9,9 @@ the sizes stay in row-major order.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from math import prod
 
+from hloopt.dataclass import dataclass
 from hloopt.interpret.failures import failure
 from hloopt.interpret.sizes import drops_marks, marks
 from hloopt.ir import Instruction

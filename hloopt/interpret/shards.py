@@ -10,12 +10,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 from itertools import pairwise
 from math import prod
 
 import numpy as np
 
+from hloopt.dataclass import dataclass
 from hloopt.interpret.context import Array, Context, Value, array_of
 from hloopt.interpret.permutation import meet
 from hloopt.ir import Instruction, Module

@@ -8,10 +8,10 @@ size, ``aligned`` makes them so as XLA does, and ``checked`` holds a result agai
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
+from hloopt.dataclass import dataclass
 from hloopt.interpret.context import Value, array_of
 from hloopt.interpret.failures import failure
 from hloopt.ir import Instruction

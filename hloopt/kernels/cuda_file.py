@@ -38,10 +38,11 @@ import re
 import tomllib
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import Any
 
+from hloopt.dataclass import dataclass
 from hloopt.errors import HlooptError, UsageError
 from hloopt.ir import Module, fingerprint
 from hloopt.kernels.arithmetic import evaluate

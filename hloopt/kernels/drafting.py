@@ -6,9 +6,9 @@ Nothing has an offset yet; ``planning`` packs the slots and puts buffers in thei
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from typing import TypeAlias
 
+from hloopt.dataclass import dataclass
 from hloopt.errors import UsageError
 from hloopt.interpret.control import branches
 from hloopt.ir import Computation, Instruction

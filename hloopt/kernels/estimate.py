@@ -9,7 +9,7 @@ by its name.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from math import prod
 from types import MappingProxyType
 from typing import Final
@@ -21,6 +21,7 @@ from hloopt.analysis.parallel_loop.block_way import block_way
 from hloopt.analysis.parallel_loop.thread_way import thread_way
 from hloopt.cost_models.device_times import ModelOptions
 from hloopt.cost_models.loop_time import LoopTime, is_priced, loop_time
+from hloopt.dataclass import dataclass
 from hloopt.ir import Instruction
 from hloopt.kernels.kernel import Efficiency, Kernel, Site
 from hloopt.kernels.spec import Argument, Copy, Fill, KernelSpec, Launch, Place

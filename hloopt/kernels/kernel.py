@@ -7,10 +7,10 @@ same name in ``codegen/families`` that writes the CUDA C.  The first decides eve
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
 from hloopt.analysis.region import Region
+from hloopt.dataclass import dataclass
 from hloopt.kernels.limits import Limits
 from hloopt.kernels.spec import KernelSpec, Tile
 from hloopt.targets import Target

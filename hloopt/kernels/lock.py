@@ -21,9 +21,9 @@ nothing in it is imported.  What is fused stands in the same file (``fusion/lock
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from typing import Any
 
+from hloopt.dataclass import dataclass
 from hloopt.errors import UsageError
 from hloopt.fusion.lock_file import head_text, read_tables, string, text_of
 from hloopt.ir import Instruction

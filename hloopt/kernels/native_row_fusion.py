@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from typing import ClassVar
 
 from hloopt.analysis.region import region_of
+from hloopt.dataclass import dataclass
 from hloopt.fusion.apply import fuse_multi_output
 from hloopt.ir import Instruction, Module, walk
 from hloopt.kernels.families.native_reduction import runs_whole

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import ClassVar, Final
 
 from hloopt.analysis.region import region_of
+from hloopt.dataclass import dataclass
 from hloopt.errors import UsageError
 from hloopt.ir import Computation, Instruction, Module, build, edit, walk
 from hloopt.kernels.families.native_call import PRODUCTS, WINDOW, slow_in_a_loop

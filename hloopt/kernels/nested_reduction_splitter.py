@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass
 from math import inf
 from typing import Any, ClassVar, Final
 
 from hloopt.analysis.region import region_of
+from hloopt.dataclass import dataclass
 from hloopt.errors import UsageError
 from hloopt.fusion.merge import new_parameter
 from hloopt.ir import Computation, Instruction, Module, build, edit, walk

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
+from hloopt.dataclass import dataclass
 from hloopt.ir import Instruction
 from hloopt.kernels.spec import KernelSpec, Launch
 from hloopt.types import ArrayShape

@@ -7,9 +7,11 @@ kernel's name, its tile, the instruction and the target alone, so that name and 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from types import MappingProxyType
 from typing import Literal, TypeAlias
+
+from hloopt.dataclass import dataclass
 
 __all__ = [
     "Argument",

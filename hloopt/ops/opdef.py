@@ -8,10 +8,10 @@ opcode in the room that owns it.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from enum import Enum, auto
 from typing import Any, TypeAlias
 
+from hloopt.dataclass import dataclass
 from hloopt.types import DType, Shape
 
 __all__ = [

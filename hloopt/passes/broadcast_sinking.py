@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import ClassVar
 
+from hloopt.dataclass import dataclass
 from hloopt.ir import Module
 from hloopt.ir.walk import wrapped_computations
 from hloopt.passes.simplify.broadcast import SINKING

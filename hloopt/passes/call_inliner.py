@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from typing import ClassVar
 
+from hloopt.dataclass import dataclass
 from hloopt.errors import UsageError
 from hloopt.ir import Computation, Instruction, Module, build, edit
 from hloopt.ir.walk import callees_first, wrapped_computations

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
 
 from hloopt.analysis.cost import instruction_cost
 from hloopt.analysis.trip_count import trip_count
+from hloopt.dataclass import dataclass
 from hloopt.errors import UnsupportedError, UsageError
 from hloopt.interpret import EVALUATORS, Value
 from hloopt.interpret.interpreter import Interpreter

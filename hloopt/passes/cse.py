@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Hashable
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Any, ClassVar
 
+from hloopt.dataclass import dataclass
 from hloopt.ir import Computation, Instruction, Module, build, edit
 from hloopt.ir.walk import callees_first
 from hloopt.passes.effects import Effects

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import ClassVar
 
+from hloopt.dataclass import dataclass
 from hloopt.ir import Computation, Module, edit
 from hloopt.ir.walk import called_computations, callees_first
 from hloopt.passes.effects import Effects

@@ -8,9 +8,9 @@ must be one op: where that is a fusion, its instructions stand in the place of t
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import ClassVar
 
+from hloopt.dataclass import dataclass
 from hloopt.ir import Computation, Instruction, Module, build, edit, walk
 from hloopt.rewrite.pass_ import Pass, PassLog
 

@@ -8,10 +8,10 @@ A reduction of nothing hides from kernels that what it makes belongs to its row.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import ClassVar
 
 from hloopt.analysis.layout import is_descending
+from hloopt.dataclass import dataclass
 from hloopt.ir import Computation, Instruction, Module, build, edit
 from hloopt.ir.walk import wrapped_computations
 from hloopt.rewrite.pass_ import Pass, PassLog

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import ClassVar
 
 import numpy as np
 
+from hloopt.dataclass import dataclass
 from hloopt.ir import Computation, Instruction, Module, build, edit
 from hloopt.ir.walk import wrapped_computations
 from hloopt.passes.simplify.dimensions import (

@@ -21,11 +21,11 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import ClassVar
 
 from hloopt.analysis.liveness import called_bytes, peak
 from hloopt.analysis.memory import MemoryModel, memory_model
+from hloopt.dataclass import dataclass
 from hloopt.ir import Computation, Instruction, Module, edit
 from hloopt.ir.walk import callees_first, execution_order, top_level_computations
 from hloopt.passes.effects import Effects

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import ClassVar, Final
 
+from hloopt.dataclass import dataclass
 from hloopt.interpret.markers import MARKERS
 from hloopt.ir import Computation, Instruction, Module, build, edit
 from hloopt.ir.walk import wrapped_computations

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from hloopt.analysis.layout import is_descending, reshape_is_bitcast, transpose_is_bitcast
+from hloopt.dataclass import dataclass
 from hloopt.ir import Instruction, Module, build, edit
 from hloopt.ir.walk import top_level_computations, wrapped_computations
 from hloopt.rewrite import Pass, PassLog

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import ClassVar
 
+from hloopt.dataclass import dataclass
 from hloopt.ir import Instruction, Module, edit
 from hloopt.ir.walk import called_computations, wrapped_computations
 from hloopt.passes.effects import Effects

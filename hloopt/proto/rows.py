@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Any
 
+from hloopt.dataclass import dataclass
 from hloopt.proto.entry import Entry, Target
 from hloopt.proto.messages import new, text
 from hloopt.proto.problem import Problem

@@ -14,8 +14,9 @@ Shape~              a message taken as its bytes and decoded when asked: equal o
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import cache
+
+from hloopt.dataclass import dataclass
 
 __all__ = ["MESSAGES", "Field", "fields"]
 

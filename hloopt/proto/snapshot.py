@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from hloopt.dataclass import dataclass
 from hloopt.errors import EvaluationError
 from hloopt.ir import Module
 from hloopt.proto.literals import read_literal, write_literal

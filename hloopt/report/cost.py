@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from math import isfinite
 from typing import Final
 
@@ -13,6 +12,7 @@ from hloopt.analysis.executions import Execution, executions
 from hloopt.analysis.parallel_loop import fused_loop, parallel_loop
 from hloopt.cost_models.model import Bound, CostModel, RunTime
 from hloopt.cost_models.roofline import Roofline, product_of
+from hloopt.dataclass import dataclass
 from hloopt.fusion.loop_verdict import KERNELS
 from hloopt.ir import Instruction, Module
 from hloopt.kernels.buffers.joined import joined_in_place

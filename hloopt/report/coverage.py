@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any, Final
 
 from rich.console import Console
@@ -17,6 +16,7 @@ from rich.text import Text
 from hloopt.analysis.region import region_of
 from hloopt.codegen.native import render as render_native
 from hloopt.codegen.program import kernel_steps, render
+from hloopt.dataclass import dataclass
 from hloopt.errors import HlooptError, UnsupportedError
 from hloopt.interpret import supported
 from hloopt.ir import Instruction, Module

@@ -11,9 +11,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 
+from hloopt.dataclass import dataclass
 from hloopt.dumps import parse_name
 from hloopt.ir import Module
 from hloopt.rewrite import Pass, PassRun, Watcher

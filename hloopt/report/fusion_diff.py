@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from rich.console import Console
 from rich.text import Text
 
+from hloopt.dataclass import dataclass
 from hloopt.fusion.matching import KernelGroup, Status, match_kernels
 from hloopt.ir import Instruction, Module, fingerprint
 from hloopt.report.console import table

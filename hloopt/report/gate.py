@@ -16,9 +16,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Final, NoReturn
 
+from hloopt.dataclass import dataclass
 from hloopt.errors import UsageError
 from hloopt.rewrite.spec import did_you_mean
 from hloopt.source import Source

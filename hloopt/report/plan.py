@@ -8,13 +8,13 @@ arena.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from rich.console import Console
 from rich.text import Text
 
 from hloopt.analysis.cost import instruction_cost
+from hloopt.dataclass import dataclass
 from hloopt.kernels.plan import (
     Buffer,
     ConditionalStep,

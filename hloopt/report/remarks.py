@@ -9,9 +9,10 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from urllib.parse import quote
 
+from hloopt.dataclass import dataclass
 from hloopt.ir import Module
 from hloopt.report.console import SCHEMA
 from hloopt.rewrite import PipelineReport, Told

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, field
 from math import isfinite
 from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 from rich.text import Text
 
+from hloopt.dataclass import dataclass
 from hloopt.report.console import table
 from hloopt.report.numbers import byte_size, error, seconds
 from hloopt.report.profile import profile_json, show_profile

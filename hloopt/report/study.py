@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import cached_property
 from math import isfinite
 from typing import Any
 
+from hloopt.dataclass import dataclass
 from hloopt.report.numbers import byte_size, seconds
 from hloopt.runtime.study.cells import Cell, Measured
 from hloopt.runtime.study.devices import way_of

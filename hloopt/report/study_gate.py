@@ -6,10 +6,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from math import isfinite
 from typing import Any
 
+from hloopt.dataclass import dataclass
 from hloopt.errors import UsageError
 from hloopt.report.study import Study
 from hloopt.rewrite.spec import did_you_mean

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from rich.cells import cell_len
 from rich.console import Console
 from rich.text import Text
 
 from hloopt.cost_models.loop_time import MODEL as LOOP_MODEL
+from hloopt.dataclass import dataclass
 from hloopt.report.console import table
 from hloopt.report.study import Device, Study, launch_text, result_text, time_text
 from hloopt.runtime.study.cells import Cell

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import field
 
+from hloopt.dataclass import dataclass
 from hloopt.ir import Module
 from hloopt.report.diff import unified_diff
 from hloopt.rewrite import Pass, PassRun, Watcher

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Hashable, Iterable
-from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
 from hloopt.analysis.value_digests import ValueDigests
+from hloopt.dataclass import dataclass
 from hloopt.errors import UsageError
 from hloopt.fusion.homes import fusible_computations
 from hloopt.fusion.matching import KernelGroup, match_kernels

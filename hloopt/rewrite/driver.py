@@ -12,9 +12,10 @@ differs from the original's, or when a shape is dynamic.
 from __future__ import annotations
 
 from collections import deque
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from hloopt.analysis.values import Values
+from hloopt.dataclass import dataclass
 from hloopt.ir import Computation, Instruction, edit
 from hloopt.rewrite.history import Fights, History
 from hloopt.rewrite.pass_ import PassLog

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, fields, replace
+from dataclasses import fields, replace
 from typing import TypeAlias
 
+from hloopt.dataclass import dataclass
 from hloopt.errors import UsageError
 from hloopt.rewrite import spec
 from hloopt.rewrite.pass_ import Pass

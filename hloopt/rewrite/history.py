@@ -8,8 +8,9 @@ the driver lets it be and says which rules they were.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 
+from hloopt.dataclass import dataclass
 from hloopt.ir import Computation, Instruction
 from hloopt.rewrite.pass_ import PassLog
 

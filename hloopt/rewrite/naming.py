@@ -7,9 +7,10 @@ in the name, ``op:GLOB`` over opcodes or ``op_name:GLOB`` over what the metadata
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
+from dataclasses import field
 from fnmatch import fnmatchcase
 
+from hloopt.dataclass import dataclass
 from hloopt.errors import UsageError
 from hloopt.ir import Instruction
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
+from hloopt.dataclass import dataclass
 from hloopt.rewrite.entries import Fix
 from hloopt.rewrite.pass_ import Pass, Remark
 from hloopt.rewrite.spec import pass_text

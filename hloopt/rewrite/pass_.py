@@ -10,10 +10,11 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from types import MappingProxyType
 from typing import ClassVar, Literal, TypeAlias
 
+from hloopt.dataclass import dataclass
 from hloopt.ir import Instruction, Module
 from hloopt.types import Metadata
 

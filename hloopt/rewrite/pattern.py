@@ -15,11 +15,12 @@ ops that the table calls commutative match in either order.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Any, TypeAlias
 
 import numpy as np
 
+from hloopt.dataclass import dataclass
 from hloopt.ir import Instruction
 from hloopt.ops import OPS
 from hloopt.types import Literal

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 
+from hloopt.dataclass import dataclass
 from hloopt.ir import Module
 from hloopt.rewrite import spec
 from hloopt.rewrite.entries import Entry, each_pass, entry_text, make_entries

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 
+from hloopt.dataclass import dataclass
 from hloopt.errors import EvaluationError, HlooptError, UsageError, VerifyError
 from hloopt.ir import Module, fingerprint
 from hloopt.rewrite.entries import Entry, Fix, each_pass

@@ -22,11 +22,11 @@ import json
 import re
 import typing
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from difflib import get_close_matches
 from types import NoneType, UnionType
 from typing import Any, NoReturn, TypeAlias
 
+from hloopt.dataclass import dataclass
 from hloopt.errors import HlooptError, UsageError
 from hloopt.rewrite.pass_ import Pass
 

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import re
 import tomllib
-from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
 
+from hloopt.dataclass import dataclass
 from hloopt.errors import SourceError
 from hloopt.source import Source
 

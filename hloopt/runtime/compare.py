@@ -8,12 +8,12 @@ the largest finite magnitude wanted, since an element near zero carries the roun
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from math import inf
 from typing import Any
 
 import numpy as np
 
+from hloopt.dataclass import dataclass
 from hloopt.types import DType, dtype, of_numpy
 
 __all__ = [

@@ -14,11 +14,12 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from hashlib import blake2b
 from pathlib import Path
 
 import platformdirs
+
+from hloopt.dataclass import dataclass
 
 __all__ = ["CompiledCache"]
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 import numpy as np
 
+from hloopt.dataclass import dataclass
 from hloopt.kernels.spec import Dim3, Role
 
 if TYPE_CHECKING:

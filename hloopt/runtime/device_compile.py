@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Literal, TypeAlias
 
 from hloopt.codegen.program import render
+from hloopt.dataclass import dataclass
 from hloopt.ir import Instruction, Module
 from hloopt.kernels.kernel import Kernel
 from hloopt.kernels.limits import Limits

@@ -6,11 +6,11 @@ Whole results may drift apart where a program is chaotic, or agree by luck; a ke
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
 from hloopt.analysis.region import region_of
+from hloopt.dataclass import dataclass
 from hloopt.interpret import Host
 from hloopt.ir import Instruction
 from hloopt.kernels.plan import KernelStep

@@ -11,8 +11,9 @@ import os
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from pathlib import Path
+
+from hloopt.dataclass import dataclass
 
 __all__ = ["Memory", "memory_limit", "peak_memory"]
 

@@ -6,8 +6,9 @@ import gc
 import statistics
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 from math import inf
+
+from hloopt.dataclass import dataclass
 
 __all__ = ["Timing", "measure"]
 

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from types import MappingProxyType
 from typing import Any, Literal, TypeAlias
+
+from hloopt.dataclass import dataclass
 
 __all__ = ["Rate", "Target", "Unit"]
 

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TypeAlias
 
+from hloopt.dataclass import dataclass
 from hloopt.errors import SourceError
 from hloopt.source import Source
 

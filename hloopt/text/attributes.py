@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
+from hloopt.dataclass import dataclass
 from hloopt.ops import OPS, Attribute, Kind, op_of
 from hloopt.ops.attributes import COMMON_ATTRIBUTES
 from hloopt.text.grammar import STARTS, pattern, read

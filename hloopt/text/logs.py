@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_right
-from dataclasses import dataclass
 
+from hloopt.dataclass import dataclass
 from hloopt.text.problem import Problem
 
 __all__ = ["Excerpt", "excerpt"]

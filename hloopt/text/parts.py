@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
+from dataclasses import field
 
+from hloopt.dataclass import dataclass
 from hloopt.text.problem import Problem
 
 __all__ = [

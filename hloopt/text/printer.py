@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import lru_cache
 from typing import Any
 
+from hloopt.dataclass import dataclass
 from hloopt.ir import Computation, Instruction, Module
 from hloopt.ir.canonical import canonical
 from hloopt.ir.normal import DEBUGGING

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any, TypeAlias
 
+from hloopt.dataclass import dataclass
 from hloopt.text.token import Token
 from hloopt.types import Shape
 

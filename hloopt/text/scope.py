@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
+from hloopt.dataclass import dataclass
 from hloopt.ir import Computation, Instruction
 from hloopt.ops import OPS
 from hloopt.text.attributes import PHASES, Row, row

@@ -25,8 +25,10 @@ all the rest        ``Verbatim``: checked by the grammar, printed back as it was
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
+
+from hloopt.dataclass import dataclass
 
 __all__ = [
     "AliasEntry",

@@ -7,11 +7,12 @@ once per op (``compute``), as XLA's evaluator does.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any, Literal
 
 import ml_dtypes
 import numpy as np
+
+from hloopt.dataclass import dataclass
 
 __all__ = ["DTYPES", "DType", "dtype", "of_numpy", "rounded"]
 

@@ -7,12 +7,13 @@ holds its bound and is marked in ``dynamic``; an unbounded one (``?``) holds ``U
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import cached_property
 from itertools import accumulate
 from math import prod
 from typing import TypeAlias
 
+from hloopt.dataclass import dataclass
 from hloopt.types.dtype import DType, dtype
 
 __all__ = [

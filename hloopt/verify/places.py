@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from hloopt.dataclass import dataclass
 from hloopt.errors import VerifyError
 from hloopt.ir import Computation, Instruction, Module
 

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import Any, TypeAlias
 
+from hloopt.dataclass import dataclass
 from hloopt.ir import Instruction
 from hloopt.types import Shape, TupleShape, Verbatim
 

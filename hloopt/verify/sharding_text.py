@@ -5,10 +5,10 @@ A tuple sharding is flat: one sharding for each leaf of the shape.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from itertools import product
 from math import prod
 
+from hloopt.dataclass import dataclass
 from hloopt.verify.readings import Tokens
 
 __all__ = ["Mesh", "Sharding", "Tiles", "read_mesh", "read_sharding"]

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from math import gcd
 
 from hloopt.analysis.emitters.launch import LaunchDimensions, LaunchOptions, loop_launch
 from hloopt.analysis.emitters.unroll import UnrollOptions, unroll_factor
 from hloopt.analysis.region import Region
+from hloopt.dataclass import dataclass
 from hloopt.ir import Instruction
 from hloopt.targets import Target
 

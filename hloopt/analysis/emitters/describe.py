@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TypeAlias
 
 from hloopt.analysis.emitters.concat import ConcatenateTiling, concatenate_tiling
@@ -36,6 +36,7 @@ from hloopt.analysis.hero import is_real_reduction_hero
 from hloopt.analysis.reduction import reduction_dims
 from hloopt.analysis.region import Region
 from hloopt.analysis.transpose import tiled_transpose
+from hloopt.dataclass import dataclass
 from hloopt.ir import Instruction
 from hloopt.targets import Target
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from math import prod
 
+from hloopt.dataclass import dataclass
 from hloopt.ir import Instruction
 from hloopt.targets import Target
 from hloopt.types import DotDims

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from hloopt.analysis.elementwise import is_elementwise
 from hloopt.analysis.hero import roots
 from hloopt.analysis.region import Region
+from hloopt.dataclass import dataclass
 from hloopt.ir import Computation, Instruction
 
 __all__ = ["Update", "updates_in_place"]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
 from hloopt.analysis.emitters.in_place import updates_in_place
@@ -13,6 +12,7 @@ from hloopt.analysis.loop_config import loop_config
 from hloopt.analysis.reduction import reduction_dims
 from hloopt.analysis.region import Region
 from hloopt.analysis.transpose import tiled_transpose
+from hloopt.dataclass import dataclass
 from hloopt.ir import Computation, Instruction
 from hloopt.types import ArrayShape, Shape, leaves
 

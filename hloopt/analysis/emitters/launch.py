@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from math import prod
 
 from hloopt.analysis.region import Region
+from hloopt.dataclass import dataclass
 from hloopt.targets import Target
 from hloopt.types import ArrayShape, BufferShape, leaves
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from functools import cached_property
 from typing import Final
 
@@ -13,6 +12,7 @@ from hloopt.analysis.emitters.scratch import fused_apart
 from hloopt.analysis.emitters.unroll import drops_when_unrolled
 from hloopt.analysis.hero import is_intermediate
 from hloopt.analysis.region import Region, region_of
+from hloopt.dataclass import dataclass
 from hloopt.ir import Instruction
 from hloopt.targets import Target
 

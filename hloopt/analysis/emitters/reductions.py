@@ -8,12 +8,12 @@ finishes each result.  Longer ones are split beforehand (``tree_split.py``).
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
 from hloopt.analysis.emitters.launch import LaunchDimensions, tiled_launch
 from hloopt.analysis.reduction import ReductionDims
 from hloopt.analysis.region import Region
+from hloopt.dataclass import dataclass
 from hloopt.ir import Instruction
 from hloopt.targets import Target
 from hloopt.types import ArrayShape

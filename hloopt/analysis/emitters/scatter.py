@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from math import gcd, prod
 from typing import Literal
 
@@ -14,6 +13,7 @@ from hloopt.analysis.emitters.launch import (
 )
 from hloopt.analysis.emitters.unroll import UnrollOptions, unroll_factor
 from hloopt.analysis.region import Region
+from hloopt.dataclass import dataclass
 from hloopt.ir import Instruction
 from hloopt.targets import Target
 from hloopt.types import ScatterDims

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
+from hloopt.dataclass import dataclass
 from hloopt.targets import Target
 
 __all__ = [

@@ -6,12 +6,13 @@ All dimensions are those of ``tiled_transpose``'s normal form, in the operand's 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from math import prod
 from typing import Literal, TypeAlias
 
 from hloopt.analysis.emitters.launch import LaunchDimensions, tiled_launch
 from hloopt.analysis.transpose import PackedTile, TiledTranspose, packed_tile
+from hloopt.dataclass import dataclass
 from hloopt.targets import Target
 
 __all__ = [

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from math import isqrt
 
 from hloopt.analysis.reduction import ReductionDims
+from hloopt.dataclass import dataclass
 
 __all__ = ["TreeOptions", "TreeSplit", "race_free_bound", "tree_split"]
 

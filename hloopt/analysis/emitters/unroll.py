@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from math import gcd, prod
 
 from hloopt.analysis.region import Region
 from hloopt.analysis.transpose import normal_form
 from hloopt.analysis.windows import window_dims
+from hloopt.dataclass import dataclass
 from hloopt.ir import Instruction
 from hloopt.targets import Target
 

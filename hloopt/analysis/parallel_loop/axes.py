@@ -7,7 +7,6 @@ state lies along all of a set or along none of it, and units share most of the w
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass
 from typing import Final
 
 from hloopt.analysis.parallel_loop.classes import Classes, Dim
@@ -15,6 +14,7 @@ from hloopt.analysis.parallel_loop.edges import shape_of
 from hloopt.analysis.parallel_loop.model import Mixing, Sharing
 from hloopt.analysis.parallel_loop.state import State
 from hloopt.analysis.parallel_loop.work import Shared, Work
+from hloopt.dataclass import dataclass
 from hloopt.ir import Instruction
 
 __all__ = ["Axis", "Choice", "Chooser"]

@@ -6,12 +6,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final, Literal
 
 from hloopt.analysis.parallel_loop.flow import Flow, Path, Value
 from hloopt.analysis.parallel_loop.model import ParallelLoop
 from hloopt.analysis.reduction import WARP_SIZE
+from hloopt.dataclass import dataclass
 from hloopt.ir import Instruction
 from hloopt.types import DType
 

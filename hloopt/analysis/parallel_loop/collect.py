@@ -12,7 +12,6 @@ once, and what follows from them is computed then.  So a reduce is collected whe
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from functools import cached_property
 from typing import Final
 
@@ -20,6 +19,7 @@ from hloopt.analysis.parallel_loop.edges import Graph, leaf_count, nodes_of, rea
 from hloopt.analysis.parallel_loop.model import Node
 from hloopt.analysis.parallel_loop.state import State
 from hloopt.analysis.scalar_computations import plain_opcode
+from hloopt.dataclass import dataclass
 from hloopt.ir import Instruction
 
 __all__ = ["REDUCERS", "Collected", "Collector"]

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from hloopt.analysis.parallel_loop.model import Mixing, Node
+from hloopt.dataclass import dataclass
 from hloopt.interpret.control import branches
 from hloopt.ir import Computation, Instruction
 from hloopt.ir.walk import has_side_effect

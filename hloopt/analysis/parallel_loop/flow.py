@@ -7,7 +7,6 @@ called, copies) are resolved to it.  What a loop inside only hands on is what it
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from math import prod
 from typing import Final, TypeAlias
 
@@ -16,6 +15,7 @@ from hloopt.analysis.parallel_loop.edges import leaf_count, shape_of
 from hloopt.analysis.parallel_loop.find import parallel_loop
 from hloopt.analysis.parallel_loop.model import Axes, Node
 from hloopt.analysis.windows import window_dims
+from hloopt.dataclass import dataclass
 from hloopt.interpret.control import branches
 from hloopt.ir import Computation, Instruction
 from hloopt.types import ArrayShape, ConvDims, DotDims, ScatterDims, TupleShape, leaves

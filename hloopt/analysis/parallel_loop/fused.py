@@ -14,8 +14,7 @@ The fusion's kind is ``kCustom``.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from hloopt.dataclass import dataclass
 from hloopt.ir import Computation, Instruction
 
 __all__ = ["FusedLoop", "fused_loop"]

@@ -7,11 +7,12 @@ the first trip to the last.  No unit reads what another unit computes.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from math import prod
 from typing import Literal, TypeAlias
 
 from hloopt.analysis.induction import Affine
+from hloopt.dataclass import dataclass
 from hloopt.ir import Instruction
 from hloopt.types import ArrayShape
 

@@ -15,7 +15,6 @@ loop, its end is everybody's.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import product
 from typing import Final, TypeAlias
 
@@ -26,6 +25,7 @@ from hloopt.analysis.parallel_loop.state import State
 from hloopt.analysis.parallel_loop.terms import MIRRORED, Contradiction, Term, Terms
 from hloopt.analysis.progressions import limits
 from hloopt.analysis.scalar_computations import plain_opcode
+from hloopt.dataclass import dataclass
 from hloopt.ir import Instruction
 
 __all__ = ["Rest", "rest"]

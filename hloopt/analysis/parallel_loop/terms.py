@@ -8,12 +8,13 @@ used.
 from __future__ import annotations
 
 from collections.abc import Hashable
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Final, NamedTuple, TypeAlias
 
 import numpy as np
 
 from hloopt.analysis.progressions import limits
+from hloopt.dataclass import dataclass
 from hloopt.types import DType, dtype
 
 __all__ = ["MIRRORED", "Contradiction", "Form", "Scalar", "Term", "Terms"]

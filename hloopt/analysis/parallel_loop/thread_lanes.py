@@ -9,7 +9,6 @@ what is the same for every unit.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import cached_property
 from typing import Final
 
@@ -17,6 +16,7 @@ from hloopt.analysis.parallel_loop.model import Carried, ParallelLoop
 from hloopt.analysis.parallel_loop.state import State
 from hloopt.analysis.parallel_loop.thread_plan import MOVING, ThreadPlan
 from hloopt.analysis.reduction import WARP_SIZE
+from hloopt.dataclass import dataclass
 from hloopt.ir import Computation, Instruction
 from hloopt.types import ArrayShape
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from functools import cached_property
 from math import prod
 from typing import Final
@@ -11,6 +10,7 @@ from typing import Final
 from hloopt.analysis.parallel_loop.edges import leaf_count, shape_of
 from hloopt.analysis.parallel_loop.model import Carried, Node, ParallelLoop
 from hloopt.analysis.parallel_loop.state import State
+from hloopt.dataclass import dataclass
 from hloopt.ir import Computation, Instruction
 from hloopt.types import ArrayShape, DotDims
 

@@ -7,11 +7,11 @@ the other alone.  A dimension of an operand is mixed where elements of the resul
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 from typing import Final, TypeAlias
 
 from hloopt.analysis.reshapes import factors
 from hloopt.analysis.windows import window_dims
+from hloopt.dataclass import dataclass
 from hloopt.ir import Instruction
 from hloopt.types import ConvDims, DotDims, GatherDims, ScatterDims
 

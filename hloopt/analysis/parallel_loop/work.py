@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
 from math import prod
 from typing import Final
 
@@ -19,6 +18,7 @@ from hloopt.analysis.parallel_loop.edges import Graph, entered, nodes_of, shape_
 from hloopt.analysis.parallel_loop.model import Node, ParallelLoop
 from hloopt.analysis.parallel_loop.state import State
 from hloopt.analysis.trip_count import trip_count
+from hloopt.dataclass import dataclass
 from hloopt.ir import Computation, Instruction
 from hloopt.types import DotDims
 

@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
 from types import MappingProxyType
+
+from hloopt.dataclass import dataclass
 
 __all__ = ["DeviceFunction", "identifiers", "library", "names"]
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Generator, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
 from typing import Final
 
 from hloopt.analysis.contraction import accumulator
@@ -13,6 +12,7 @@ from hloopt.analysis.windows import window_dims
 from hloopt.codegen.elemental.window import window_position
 from hloopt.codegen.elements import At, Elements, Emission, Emit, every
 from hloopt.codegen.scalars import convert, literal, scalar_op
+from hloopt.dataclass import dataclass
 from hloopt.interpret.linear import sum_type
 from hloopt.ir import Instruction
 from hloopt.types import ConvDims, DotDims, DType

@@ -7,7 +7,6 @@ neighbours.  They are added in the same order each time: two runs give the same 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from hloopt.analysis.index import Index, Symbol, linearize
 from hloopt.codegen.elements import At, Elements, Emission, Place, every, framed
@@ -16,6 +15,7 @@ from hloopt.codegen.loops.places import local_indices
 from hloopt.codegen.loops.running import Asking, Running
 from hloopt.codegen.reducer import Reducer
 from hloopt.codegen.writer import FunctionWriter
+from hloopt.dataclass import dataclass
 from hloopt.ir import Instruction
 from hloopt.kernels.families.sweeps import WARP
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from contextlib import ExitStack
-from dataclasses import dataclass
 from itertools import groupby
 from types import MappingProxyType
 from typing import Final
@@ -15,6 +14,7 @@ from hloopt.codegen.families.dot_index import narrowed, operand_place
 from hloopt.codegen.families.dot_tiled import emit_tiles
 from hloopt.codegen.families.dot_values import multiply_add, named_factor, store_sums, sum_type_name
 from hloopt.codegen.writer import EmitFunction, FunctionWriter
+from hloopt.dataclass import dataclass
 from hloopt.kernels.families.dot_region import Product, product_of
 
 __all__ = ["EMITTERS"]

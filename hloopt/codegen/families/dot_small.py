@@ -7,7 +7,6 @@ each thread adds up one result, or every so manieth k of it.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Final
 
@@ -24,6 +23,7 @@ from hloopt.codegen.families.dot_values import (
 )
 from hloopt.codegen.scope import Scope
 from hloopt.codegen.writer import EmitFunction, FunctionWriter
+from hloopt.dataclass import dataclass
 from hloopt.kernels.families.dot_region import Product, product_of
 from hloopt.kernels.families.dot_small import block_threads
 from hloopt.kernels.families.dot_tiling import oriented

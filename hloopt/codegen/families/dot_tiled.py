@@ -8,7 +8,7 @@ few rows and columns.  What lies outside of an operand is 0 there.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import partial
 from types import MappingProxyType
 from typing import Final, TypeAlias
@@ -26,6 +26,7 @@ from hloopt.codegen.families.dot_values import (
     zero,
 )
 from hloopt.codegen.writer import EmitFunction, FunctionWriter
+from hloopt.dataclass import dataclass
 from hloopt.kernels.families.dot_region import Product, product_of
 from hloopt.kernels.families.dot_tiling import Tiling, oriented, tiling_of
 

@@ -8,7 +8,6 @@ neighbouring rows, and the parts of the contracted axis are added up in shared m
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Final
 
@@ -24,6 +23,7 @@ from hloopt.codegen.families.dot_values import (
     zero,
 )
 from hloopt.codegen.writer import EmitFunction, FunctionWriter
+from hloopt.dataclass import dataclass
 from hloopt.kernels.families.dot_region import Product, product_of
 from hloopt.kernels.families.dot_vector import along_rows, with_vector
 

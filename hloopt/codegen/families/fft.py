@@ -12,10 +12,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 
 from hloopt.analysis.index import Index, Symbol, delinearize
 from hloopt.codegen.writer import FunctionWriter, Pointee
+from hloopt.dataclass import dataclass
 from hloopt.kernels.families.fft import AxisTransform, axis_transforms, radices
 from hloopt.types import dtype
 

@@ -8,7 +8,6 @@ once, when a result is finished: it need not be an identity.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import ml_dtypes
@@ -19,6 +18,7 @@ from hloopt.codegen.elements import Elements
 from hloopt.codegen.reducer import Reducer
 from hloopt.codegen.scalars import literal
 from hloopt.codegen.types import register_type
+from hloopt.dataclass import dataclass
 from hloopt.ir import Instruction
 from hloopt.kernels.families.sweeps import WARP
 from hloopt.types import ArrayShape, DType, leaves

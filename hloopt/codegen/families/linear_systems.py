@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Final
 
@@ -13,6 +12,7 @@ from hloopt.codegen.positions import position_of
 from hloopt.codegen.scalars import convert, literal
 from hloopt.codegen.scope import Scope
 from hloopt.codegen.writer import EmitFunction, FunctionWriter
+from hloopt.dataclass import dataclass
 from hloopt.kernels.families.linear_systems import System, system_of
 from hloopt.types import dtype
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from hloopt.analysis.index import Index, delinearize
 from hloopt.codegen.families.folding import (
@@ -20,6 +20,7 @@ from hloopt.codegen.families.loop import store_run
 from hloopt.codegen.families.sweeping import counted, first_of, guarded, warps_to_shared
 from hloopt.codegen.types import register_type
 from hloopt.codegen.writer import EmitFunction, FunctionWriter
+from hloopt.dataclass import dataclass
 from hloopt.ir import Instruction
 from hloopt.kernels.families.row_phases import RowPhases, row_phases
 from hloopt.kernels.families.sweeps import WARP

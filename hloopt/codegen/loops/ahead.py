@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final
 
 from hloopt.analysis.index import Index, Quotient, Symbol
 from hloopt.codegen.elements import At, Elements, Emission
 from hloopt.codegen.scope import Scope
+from hloopt.dataclass import dataclass
 
 __all__ = ["DISTANCE", "Again", "Ahead", "replaced"]
 

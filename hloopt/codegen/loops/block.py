@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import field
 from math import prod
 
 from hloopt.analysis.index import Index, Symbol, delinearize
@@ -31,6 +31,7 @@ from hloopt.codegen.loops.sharing import Shared, Threads
 from hloopt.codegen.scalars import literal
 from hloopt.codegen.scope import Scope
 from hloopt.codegen.writer import FunctionWriter
+from hloopt.dataclass import dataclass
 from hloopt.interpret.control import branches
 from hloopt.ir import Instruction
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
 from math import prod
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -26,6 +25,7 @@ from hloopt.codegen.families.folding import (
 from hloopt.codegen.loops.places import Kept
 from hloopt.codegen.reducer import Reducer
 from hloopt.codegen.types import register_type
+from hloopt.dataclass import dataclass
 from hloopt.ir import Instruction
 from hloopt.types import DotDims, DType
 

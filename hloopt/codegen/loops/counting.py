@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 from hloopt.analysis.index import Index, Symbol
 from hloopt.analysis.induction import Affine, Inductions
@@ -11,6 +10,7 @@ from hloopt.analysis.loop_reader import Loop, Slot
 from hloopt.analysis.parallel_loop import ParallelLoop
 from hloopt.codegen.elements import Elements, Frame, Place
 from hloopt.codegen.loops.places import Counted, Turning
+from hloopt.dataclass import dataclass
 from hloopt.ir import Computation, Instruction
 from hloopt.types import DType
 

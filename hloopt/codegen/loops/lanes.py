@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from hloopt.analysis.index import Index, Symbol
 from hloopt.analysis.parallel_loop import Carried
@@ -11,6 +11,7 @@ from hloopt.analysis.parallel_loop.thread_lanes import MOST_HANDED
 from hloopt.codegen.elements import At, Elements, Emission, Frame, Place
 from hloopt.codegen.loops.places import symbols_of
 from hloopt.codegen.scope import Scope
+from hloopt.dataclass import dataclass
 from hloopt.ir import Instruction
 from hloopt.kernels.families.sweeps import WARP
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass
 from itertools import product
 from math import prod
 from typing import Final
@@ -16,6 +15,7 @@ from hloopt.codegen.elements import At, Elements, Emission, Frame, Place
 from hloopt.codegen.loops.ahead import Again, Ahead
 from hloopt.codegen.scalars import convert, literal
 from hloopt.codegen.scope import Scope
+from hloopt.dataclass import dataclass
 from hloopt.ir import Instruction
 from hloopt.types import ArrayShape, DType, dtype
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import partial
 from typing import TypeAlias
 
@@ -17,6 +17,7 @@ from hloopt.codegen.loops.lanes import Group, Lanes
 from hloopt.codegen.loops.places import Kept, Outside, full_index, local_indices, symbols_of
 from hloopt.codegen.scalars import literal
 from hloopt.codegen.scope import Scope
+from hloopt.dataclass import dataclass
 from hloopt.ir import Computation, Instruction
 
 __all__ = ["Asking", "Local", "Running"]

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from math import prod
 
 from hloopt.analysis.index import Index, Symbol, linearize
 from hloopt.analysis.parallel_loop import Axes
 from hloopt.analysis.parallel_loop.block_stages import MOST_SLOTS, has_followers
 from hloopt.codegen.elements import Elements, Emission, Place
+from hloopt.dataclass import dataclass
 from hloopt.types import DType
 
 __all__ = ["Shared", "Threads"]
@@ -31,7 +32,7 @@ class Shared(Place):
     kind: DType
     dims: tuple[int, ...]
     axes: Axes
-    copy: Index = Index(0)  # noqa: RUF009 - an Index never changes
+    copy: Index = Index(0)
 
     def at(self, local: Index) -> str:
         """The element of a local position."""

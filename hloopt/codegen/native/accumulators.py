@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
 
 from hloopt.analysis.index import Index, Symbol, delinearize
 from hloopt.codegen.families.folding import identity
 from hloopt.codegen.native.nest import loop
 from hloopt.codegen.reducer import Reducer
 from hloopt.codegen.writer import FunctionWriter
+from hloopt.dataclass import dataclass
 from hloopt.ir import Instruction
 from hloopt.kernels.families.native_reduction import BLOCK, Steps
 from hloopt.types import ArrayShape, leaves

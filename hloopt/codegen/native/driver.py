@@ -8,9 +8,10 @@ each step that the NumPy executor runs, and what handles signals.  It is called 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from hloopt.codegen.device import Uses
+from hloopt.dataclass import dataclass
 from hloopt.kernels.plan import (
     Buffer,
     ConditionalStep,

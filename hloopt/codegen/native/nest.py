@@ -11,7 +11,6 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
 from itertools import pairwise
 from math import prod
 
@@ -26,6 +25,7 @@ from hloopt.codegen.scalars import load, store
 from hloopt.codegen.scope import Names, Scope
 from hloopt.codegen.types import is_packed
 from hloopt.codegen.writer import FunctionWriter
+from hloopt.dataclass import dataclass
 from hloopt.types import ArrayShape
 
 __all__ = ["Nest", "loop", "nest_of", "simd", "tasks", "value_at", "write_nest"]

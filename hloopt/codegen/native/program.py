@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final
 
 from hloopt.codegen.device import Uses
@@ -16,6 +16,7 @@ from hloopt.codegen.native.driver import driver, parameter_types
 from hloopt.codegen.native.families import emitters
 from hloopt.codegen.program import comment, kernel_steps
 from hloopt.codegen.writer import write_function
+from hloopt.dataclass import dataclass
 from hloopt.kernels.plan import KernelStep, Plan, function_name
 from hloopt.kernels.spec import Launch
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from math import inf, prod
 from typing import TypeAlias
 
@@ -16,6 +15,7 @@ from hloopt.cost_models.block_level.results import real_root, tiled_roots
 from hloopt.cost_models.block_level.tiling import Tiles, Untiled, candidates, tile
 from hloopt.cost_models.model import RunTime
 from hloopt.cost_models.usage import UsageAnalysis
+from hloopt.dataclass import dataclass
 from hloopt.ir import Instruction
 from hloopt.targets import Target
 

@@ -6,7 +6,6 @@ Times are rounded to a quarter of a nanosecond after each step, and bandwidths a
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
@@ -19,6 +18,7 @@ from hloopt.cost_models.block_level.extents import Flags, Numbers
 from hloopt.cost_models.block_level.kernel import Kernel
 from hloopt.cost_models.block_level.tiling import MAX_TILE, Tile, Tiles, View
 from hloopt.cost_models.model import RunTime
+from hloopt.dataclass import dataclass
 from hloopt.ir import Instruction
 from hloopt.targets import Target
 from hloopt.types import ArrayShape

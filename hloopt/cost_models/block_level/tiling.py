@@ -6,7 +6,6 @@ A value may be needed under several indices; each is a tile of its own, unless t
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Final, TypeAlias
 
@@ -22,6 +21,7 @@ from hloopt.cost_models.block_level.indices import (
     without_ones,
 )
 from hloopt.cost_models.block_level.kernel import Kernel
+from hloopt.dataclass import dataclass
 from hloopt.ir import Instruction
 from hloopt.types import ArrayShape
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 
+from hloopt.dataclass import dataclass
 from hloopt.fusion.decision import Decision, forbid
 from hloopt.fusion.horizontal.member import Member, is_laid_out_like
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 from hloopt.analysis.hero import roots
 from hloopt.analysis.layout import major_to_minor
+from hloopt.dataclass import dataclass
 from hloopt.ir import Computation, Instruction
 from hloopt.types import ArrayShape
 

@@ -5,13 +5,13 @@ Rules of XLA's ``GetRealHeroForMultiOutputFusion`` and ``FusionHeroesAreCompatib
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
 from hloopt.analysis.hero import find_hero, is_intermediate, is_real_reduction_hero, roots
 from hloopt.analysis.layout import is_descending, physical_dims
 from hloopt.analysis.reduction import ReductionDims, is_unnested, reduction_dims
 from hloopt.analysis.transpose import TiledTranspose, tiled_transpose
+from hloopt.dataclass import dataclass
 from hloopt.fusion.decision import ALLOWED, Decision, forbid
 from hloopt.ir import Computation, Instruction
 from hloopt.types import ArrayShape, Shape, TupleShape

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final
 
 from hloopt.analysis.elementwise import is_elementwise
@@ -13,6 +13,7 @@ from hloopt.analysis.reachability import Reachability
 from hloopt.analysis.reduction import is_unnested
 from hloopt.analysis.transpose import tiled_transpose
 from hloopt.cost_models.usage import UsageAnalysis
+from hloopt.dataclass import dataclass
 from hloopt.fusion.apply import has_tuple_root
 from hloopt.fusion.budget import decide_operands
 from hloopt.fusion.decision import ALLOWED, Decision, forbid

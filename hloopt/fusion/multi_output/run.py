@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import Final
 
 from hloopt.analysis.reachability import Reachability
 from hloopt.cost_models.model import Comparison, CostModel
+from hloopt.dataclass import dataclass
 from hloopt.fusion import apply
 from hloopt.fusion.apply import has_tuple_root
 from hloopt.fusion.decision import Decision, forbid

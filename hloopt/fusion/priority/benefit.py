@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import field
 from math import inf, isinf
 from typing import Final
 
 from hloopt.cost_models.model import Comparison, CostModel
+from hloopt.dataclass import dataclass
 from hloopt.fusion.advice import Advice
 from hloopt.fusion.decision import Decision, forbid
 from hloopt.fusion.priority.rules import PairRules, is_fusible_bitcast

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from hloopt.dataclass import dataclass
 from hloopt.fusion.budget import reduction_count, shared_memory
 from hloopt.fusion.limits import KernelLimits
 from hloopt.ir import Computation, Instruction

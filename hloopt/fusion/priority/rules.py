@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final, TypeAlias
 
 from hloopt.analysis.elementwise import is_elementwise, keeps_width
 from hloopt.analysis.emitters.pairs import Kernels
 from hloopt.analysis.triton_config import is_triton
 from hloopt.cost_models.usage import UsageAnalysis
+from hloopt.dataclass import dataclass
 from hloopt.fusion.budget import decide_operands
 from hloopt.fusion.decision import ALLOWED, Decision, forbid
 from hloopt.fusion.fusible import is_fusible

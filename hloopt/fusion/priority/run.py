@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from math import inf
 from typing import Final, TypeAlias
 
 from hloopt.analysis.emitters.kind import Kind
 from hloopt.cost_models.model import Comparison, CostModel
+from hloopt.dataclass import dataclass
 from hloopt.fusion import apply
 from hloopt.fusion.decision import Decision, forbid
 from hloopt.fusion.fusible import is_fusible

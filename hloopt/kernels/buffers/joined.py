@@ -11,13 +11,13 @@ left to run.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from math import prod
 from typing import Final
 
 from hloopt.analysis.aliasing import Aliasing, Value, analyze_aliasing
 from hloopt.analysis.layout import is_descending
 from hloopt.analysis.parallel_loop import fused_loop
+from hloopt.dataclass import dataclass
 from hloopt.ir import Instruction, Module, walk
 
 __all__ = ["Joined", "joined_in_place"]

@@ -16,10 +16,11 @@ from __future__ import annotations
 import heapq
 from bisect import bisect_left, insort
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
 
 import numpy as np
+
+from hloopt.dataclass import dataclass
 
 __all__ = ["ALIGNMENT", "Packing", "aligned", "live_bound", "pack"]
 

@@ -6,10 +6,10 @@ memory a step needs while it runs.  What has no bytes has no slot.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final
 
 from hloopt.analysis.aliasing import Aliasing, AliasSet, Value
+from hloopt.dataclass import dataclass
 from hloopt.errors import UsageError
 from hloopt.ir import Instruction, Module
 from hloopt.kernels.buffers.joined import Joined

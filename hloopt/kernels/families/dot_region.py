@@ -7,11 +7,11 @@ one place: elementwise ops, transposes, reshapes.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 
 from hloopt.analysis.contraction import Contraction, of_convolution, of_dot, of_scaled_dot
 from hloopt.analysis.contraction_calls import call_finish, call_problem, is_product_call, of_call
 from hloopt.analysis.region import Region
+from hloopt.dataclass import dataclass
 from hloopt.ir import Instruction
 from hloopt.ir.walk import called_computations
 from hloopt.kernels.elemental import elemental_problem

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from math import gcd
 from typing import Final
 
 from hloopt.analysis.contraction import Contraction
 from hloopt.analysis.layout import major_to_minor
 from hloopt.analysis.region import Region
+from hloopt.dataclass import dataclass
 from hloopt.errors import UsageError
 from hloopt.kernels.families.dot_region import Product
 from hloopt.kernels.kernel import Efficiency, Site

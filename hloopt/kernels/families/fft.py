@@ -11,11 +11,11 @@ columns (Bailey's four steps).
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from math import isqrt, prod
 from types import MappingProxyType
 
 from hloopt.analysis.layout import is_descending
+from hloopt.dataclass import dataclass
 from hloopt.errors import UsageError
 from hloopt.ir import Instruction
 from hloopt.kernels.families.dot_tiling import SHARED_BYTES

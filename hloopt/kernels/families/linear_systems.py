@@ -5,10 +5,10 @@ does.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from math import prod
 from types import MappingProxyType
 
+from hloopt.dataclass import dataclass
 from hloopt.errors import UsageError
 from hloopt.interpret.library_calls import config, target
 from hloopt.ir import Instruction

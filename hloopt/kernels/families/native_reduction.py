@@ -10,10 +10,11 @@ the number of threads, so that results are the same everywhere.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from types import MappingProxyType
 
 from hloopt.analysis.region import Region
+from hloopt.dataclass import dataclass
 from hloopt.errors import UsageError
 from hloopt.ir import Instruction
 from hloopt.kernels.families.reductions import (

@@ -9,7 +9,6 @@ their own.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from weakref import WeakKeyDictionary
 
 from hloopt.analysis.commuting import order_example
@@ -18,6 +17,7 @@ from hloopt.analysis.emitters.tree_split import TreeOptions, tree_split
 from hloopt.analysis.layout import transpose_is_bitcast
 from hloopt.analysis.reduction import WARP_SIZE, ReductionDims, is_unnested, reduction_dims
 from hloopt.analysis.region import Region
+from hloopt.dataclass import dataclass
 from hloopt.ir import Instruction
 from hloopt.kernels.elemental import elemental_problem
 from hloopt.kernels.families.reduction_groups import Group, groups_of

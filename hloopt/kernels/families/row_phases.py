@@ -9,13 +9,13 @@ one phase computes and a later one asks for can be kept by the threads, each its
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from types import MappingProxyType
 from weakref import WeakKeyDictionary
 
 from hloopt.analysis.commuting import order_example
 from hloopt.analysis.reduction import reduction_dims
 from hloopt.analysis.region import Region
+from hloopt.dataclass import dataclass
 from hloopt.ir import Instruction
 from hloopt.kernels.elemental import elemental_problem
 from hloopt.kernels.families.reductions import folds_alone, passes_on, plain_reducer

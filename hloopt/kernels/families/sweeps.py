@@ -8,10 +8,11 @@ result.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Literal, TypeAlias
 
 from hloopt.analysis.emitters.reductions import Widths, reduction_widths
+from hloopt.dataclass import dataclass
 from hloopt.errors import UsageError
 from hloopt.kernels.families.reductions import (
     Group,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from types import MappingProxyType
 
 from hloopt.analysis.parallel_loop import FusedLoop, fused_loop
@@ -11,6 +10,7 @@ from hloopt.analysis.parallel_loop.block_stages import BlockPlan
 from hloopt.analysis.parallel_loop.block_way import block_loop, block_way, shared_limit
 from hloopt.analysis.reduction import WARP_SIZE
 from hloopt.analysis.region import Region
+from hloopt.dataclass import dataclass
 from hloopt.errors import UsageError
 from hloopt.kernels.families.loop import operands_read
 from hloopt.kernels.kernel import NO, YES, Kernel, Site, Verdict

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Final
 
@@ -20,6 +19,7 @@ from hloopt.analysis.parallel_loop.thread_way import thread_way
 from hloopt.analysis.reduction import WARP_SIZE
 from hloopt.analysis.region import Region
 from hloopt.cost_models.loop_time import best_lanes, better_way, loop_time
+from hloopt.dataclass import dataclass
 from hloopt.errors import UsageError
 from hloopt.ir import Instruction
 from hloopt.kernels.elemental import elemental_problem

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from math import prod
 from typing import Final
 
+from hloopt.dataclass import dataclass
 from hloopt.errors import UsageError
 from hloopt.kernels.estimate import Estimate, estimate
 from hloopt.kernels.kernel import NO, Kernel, Site, Verdict

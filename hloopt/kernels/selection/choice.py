@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from math import prod
 
+from hloopt.dataclass import dataclass
 from hloopt.kernels.estimate import Estimate
 from hloopt.kernels.kernel import Verdict
 from hloopt.kernels.selection.candidate import Candidate

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from hloopt.analysis.custom_fusion import custom_name
 from hloopt.analysis.region import region_of
+from hloopt.dataclass import dataclass
 from hloopt.errors import UsageError
 from hloopt.ir import Instruction, Module
 from hloopt.kernels.estimate import estimate

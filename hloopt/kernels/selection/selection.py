@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from typing import ClassVar
 
+from hloopt.dataclass import dataclass
 from hloopt.errors import UsageError
 from hloopt.ir import Instruction, Module, build
 from hloopt.kernels.buffers.joined import joined_in_place

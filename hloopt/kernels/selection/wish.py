@@ -6,10 +6,10 @@ Patterns are those of ``rewrite/naming.py``.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 
 from hloopt.analysis.hero import find_hero, roots
 from hloopt.analysis.parallel_loop import fused_loop
+from hloopt.dataclass import dataclass
 from hloopt.errors import UsageError
 from hloopt.ir import Instruction
 from hloopt.kernels.spec import Tile

@@ -18,9 +18,10 @@ reductions.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import ClassVar
 
+from hloopt.dataclass import dataclass
 from hloopt.ir import Instruction, Module, build, edit
 from hloopt.passes.bf16_propagation.choice import Choice
 from hloopt.passes.bf16_propagation.graph import Carry, Graph, Node, build_graph

@@ -7,10 +7,11 @@ loop carries (a *carry*: the tuples and parameters that hold it change together)
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from hloopt.analysis.elementwise import is_elementwise
 from hloopt.analysis.layout import same_layout
+from hloopt.dataclass import dataclass
 from hloopt.ir import Computation, Instruction, Module
 from hloopt.ir.walk import wrapped_computations
 from hloopt.passes.effects import Effects

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from math import prod
 from typing import Any
 
 import numpy as np
 
+from hloopt.dataclass import dataclass
 from hloopt.ir import Instruction, build
 from hloopt.ops import OPS
 from hloopt.passes.concat_removal.edges import is_free, operand_dim

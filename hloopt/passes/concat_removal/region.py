@@ -11,10 +11,11 @@
 from __future__ import annotations
 
 from collections import deque
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TypeAlias
 
 from hloopt.analysis.layout import same_layout
+from hloopt.dataclass import dataclass
 from hloopt.ir import Instruction, Module
 from hloopt.passes.concat_removal.edges import is_cut_inside, is_free, operand_dims
 from hloopt.passes.concat_removal.loops import Loop, Slot, loops_of, weights

@@ -7,12 +7,12 @@ too (a ``Split``), it reads one piece or combines them (``READS``), or it needs 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from enum import Enum
 from itertools import pairwise
 from math import prod
 from typing import Final
 
+from hloopt.dataclass import dataclass
 from hloopt.ir import Instruction
 from hloopt.types import ArrayShape, PaddingDim, SliceRange
 

@@ -7,8 +7,8 @@ taken.  What is given to the branches has the key of the outer instruction it is
 from __future__ import annotations
 
 from collections.abc import Hashable, Mapping
-from dataclasses import dataclass
 
+from hloopt.dataclass import dataclass
 from hloopt.ir import Computation, Instruction
 from hloopt.ir.walk import called_computations, has_side_effect
 from hloopt.types import ArrayShape, Literal, TupleShape

@@ -27,11 +27,11 @@ Left out: copies that stood in the text stay, whether they are needed or not; an
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import ClassVar
 
 from hloopt.analysis.aliasing import Aliasing, analyze_aliasing
 from hloopt.analysis.in_place import in_place_pairs
+from hloopt.dataclass import dataclass
 from hloopt.ir import Computation, Instruction, Module, build, edit
 from hloopt.ir.walk import called_computations
 from hloopt.passes.copy_insertion.flatten import flatten

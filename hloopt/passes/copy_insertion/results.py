@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 
 from hloopt.analysis.in_place import may_overwrite
+from hloopt.dataclass import dataclass
 from hloopt.ir import Instruction, edit
 from hloopt.passes.copy_insertion.state import Group, Key, State
 from hloopt.passes.copy_insertion.tuples import Index, leaf_of, with_leaves

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from hloopt.analysis.aliasing import Aliasing
+from hloopt.dataclass import dataclass
 from hloopt.ir import Computation, Instruction
 from hloopt.passes.copy_insertion.tuples import Index, indices
 from hloopt.types import ArrayShape, Shape, TupleShape

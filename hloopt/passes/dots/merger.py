@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, ClassVar
 
+from hloopt.dataclass import dataclass
 from hloopt.errors import UsageError
 from hloopt.ir import Computation, Instruction, Module, edit
 from hloopt.ir.walk import wrapped_computations

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import ClassVar
 
+from hloopt.dataclass import dataclass
 from hloopt.errors import UsageError
 from hloopt.ir import Instruction, Module, edit
 from hloopt.ir.walk import wrapped_computations

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from math import prod
 from typing import ClassVar
 
 import numpy as np
 
+from hloopt.dataclass import dataclass
 from hloopt.ir import Instruction
 from hloopt.passes.expand.expander import Expander
 from hloopt.passes.expand.writer import Term, Writer

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from math import nan
 from typing import ClassVar
 
+from hloopt.dataclass import dataclass
 from hloopt.ir import Instruction
 from hloopt.passes.expand.computations import loop
 from hloopt.passes.expand.expander import Expander

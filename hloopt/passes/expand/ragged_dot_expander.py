@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any, ClassVar
 
+from hloopt.dataclass import dataclass
 from hloopt.ir import Instruction
 from hloopt.passes.expand.expander import Expander
 from hloopt.passes.expand.writer import Term, Writer

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import ClassVar
 
+from hloopt.dataclass import dataclass
 from hloopt.interpret import gpu_random, random
 from hloopt.ir import Instruction
 from hloopt.passes.expand import rolled_threefry

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import ClassVar
 
+from hloopt.dataclass import dataclass
 from hloopt.ir import Computation, Instruction, build
 from hloopt.ir.walk import has_side_effect
 from hloopt.passes.expand.computations import Region, region

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from math import prod
 from typing import ClassVar
 
 import numpy as np
 
+from hloopt.dataclass import dataclass
 from hloopt.errors import UsageError
 from hloopt.interpret.context import Array
 from hloopt.ir import Instruction, Module

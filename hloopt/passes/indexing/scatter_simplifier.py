@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from math import prod
 from typing import ClassVar
 
+from hloopt.dataclass import dataclass
 from hloopt.ir import Instruction, Module
 from hloopt.ir.walk import wrapped_computations
 from hloopt.passes.indexing.canonical import index_matrix, inverse, operand_order

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from math import prod
 from typing import ClassVar
 
 import numpy as np
 
 from hloopt.analysis.values import Values
+from hloopt.dataclass import dataclass
 from hloopt.errors import UsageError
 from hloopt.interpret.context import Array
 from hloopt.interpret.regions import combiner

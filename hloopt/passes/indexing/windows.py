@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from math import prod
 
 import numpy as np
 
+from hloopt.dataclass import dataclass
 from hloopt.interpret.context import Array
 from hloopt.ir import Instruction
 from hloopt.passes.indexing.known import KnownArrays

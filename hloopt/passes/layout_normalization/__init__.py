@@ -25,10 +25,10 @@ as XLA does, so that their results may differ within rounding.  Everything else 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import ClassVar
 
 from hloopt.analysis.elementwise import is_elementwise
+from hloopt.dataclass import dataclass
 from hloopt.ir import Computation, Instruction, Module
 from hloopt.ir.walk import callees_first
 from hloopt.passes.layout_normalization import calls, views

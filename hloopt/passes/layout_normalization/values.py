@@ -7,10 +7,11 @@ kept as the descending array ``transpose(x), dimensions={1,0}``: the very bytes 
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TypeAlias
 
 from hloopt.analysis.layout import major_to_minor
+from hloopt.dataclass import dataclass
 from hloopt.ir import Instruction
 from hloopt.types import ArrayShape, BufferShape, Layout, Shape, TupleShape, descending
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -11,6 +10,7 @@ from hloopt.analysis.induction import Affine, Inductions
 from hloopt.analysis.loop_reader import Loop, Slot
 from hloopt.analysis.progressions import limits, wrapped
 from hloopt.analysis.trip_count import trip_count
+from hloopt.dataclass import dataclass
 from hloopt.ir import Instruction, build, edit
 from hloopt.passes.effects import Effects
 from hloopt.passes.loops import elements

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
 
+from hloopt.dataclass import dataclass
 from hloopt.errors import UsageError
 from hloopt.interpret.regions import combiner
 from hloopt.ir import Instruction, Module, build, edit

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import ClassVar
 
 from hloopt.analysis.trip_count import trip_count
+from hloopt.dataclass import dataclass
 from hloopt.ir import Instruction, Module, build, edit
 from hloopt.ir.walk import callees_first, wrapped_computations
 from hloopt.passes.effects import Effects

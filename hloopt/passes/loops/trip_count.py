@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import ClassVar
 
 from hloopt.analysis.loop_config import Config, config_text, loop_config
 from hloopt.analysis.trip_count import MAX_EVALUATED_TRIPS, trip_count
+from hloopt.dataclass import dataclass
 from hloopt.errors import UsageError
 from hloopt.ir import Instruction, Module, edit
 from hloopt.ir.walk import wrapped_computations

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import ClassVar
 
 from hloopt.analysis.induction import Affine
 from hloopt.analysis.loop_config import config_text, loop_config
 from hloopt.analysis.loop_values import constant_value
 from hloopt.analysis.trip_count import trip_count
+from hloopt.dataclass import dataclass
 from hloopt.errors import UsageError
 from hloopt.ir import Computation, Instruction, Module, edit
 from hloopt.ir.walk import callees_first, wrapped_computations

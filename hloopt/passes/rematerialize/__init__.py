@@ -20,12 +20,12 @@ Left out: storing values elsewhere, other orders (run ``schedule`` before).
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import ClassVar
 
 from hloopt.analysis.cost import instruction_cost
 from hloopt.analysis.liveness import called_bytes, peak
 from hloopt.analysis.memory import MemoryModel, memory_model
+from hloopt.dataclass import dataclass
 from hloopt.errors import UsageError
 from hloopt.ir import Computation, Instruction, Module, build, edit
 from hloopt.ir.walk import called_computations

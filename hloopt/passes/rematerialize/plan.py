@@ -9,11 +9,12 @@ from __future__ import annotations
 import heapq
 from bisect import bisect_right, insort
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from itertools import pairwise
 from operator import attrgetter
 
 from hloopt.analysis.memory import MemoryModel
+from hloopt.dataclass import dataclass
 
 __all__ = ["CHAIN", "TIMES", "Plan", "Step", "plan_again"]
 

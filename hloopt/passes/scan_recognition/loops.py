@@ -6,10 +6,10 @@ A loop of n trips, with a counter from 0 in steps of 1, reads ``x[k]``, carries 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Literal
 
 from hloopt.analysis.trip_count import trip_count
+from hloopt.dataclass import dataclass
 from hloopt.ir import Instruction
 from hloopt.passes.scan_recognition.ranges import OPS_OF_SCANS, identity
 from hloopt.rewrite.pattern import splat_literal

@@ -7,12 +7,13 @@ and the op itself keep arrays described, in whatever order a ladder of them is b
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, Final, TypeAlias
 
 import ml_dtypes
 import numpy as np
 
+from hloopt.dataclass import dataclass
 from hloopt.ir import Instruction
 from hloopt.ops import OPS
 from hloopt.rewrite.pattern import splat_literal

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from hloopt.dataclass import dataclass
 from hloopt.ir import Instruction
 from hloopt.passes.simplify.conditions import resized
 from hloopt.passes.simplify.dimensions import (

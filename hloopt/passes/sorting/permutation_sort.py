@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import ClassVar
 
+from hloopt.dataclass import dataclass
 from hloopt.ir import Computation, Instruction, Module, build, edit
 from hloopt.ir.walk import wrapped_computations
 from hloopt.passes.site import Site, is_replaceable, row_major

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
 
+from hloopt.dataclass import dataclass
 from hloopt.errors import UsageError
 from hloopt.interpret.comparator import SortKey
 from hloopt.interpret.sort import key_order

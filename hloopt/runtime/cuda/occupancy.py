@@ -7,9 +7,9 @@ Ampere on.  The CUDA C++ Programming Guide, "Technical Specifications per Comput
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Literal
 
+from hloopt.dataclass import dataclass
 from hloopt.targets import Target
 
 __all__ = ["Occupancy", "occupancy"]

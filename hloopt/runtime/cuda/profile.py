@@ -8,11 +8,12 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from math import prod
 from statistics import median
 
 from hloopt.analysis.region import region_of
+from hloopt.dataclass import dataclass
 from hloopt.kernels.estimate import estimate
 from hloopt.kernels.kernel import Site
 from hloopt.kernels.limits import Limits

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
+from hloopt.dataclass import dataclass
 from hloopt.ir import Instruction
 from hloopt.kernels.spec import Dim3
 from hloopt.runtime.cuda.device import CudaDevice

@@ -6,9 +6,9 @@ An event pair costs about two microseconds by itself, so that the smallest kerne
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from statistics import median
 
+from hloopt.dataclass import dataclass
 from hloopt.runtime.cuda.device import CudaDevice
 from hloopt.runtime.cuda.occupancy import Occupancy, occupancy
 from hloopt.runtime.device import Pointer

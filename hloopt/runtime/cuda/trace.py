@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from types import MappingProxyType
+
+from hloopt.dataclass import dataclass
 
 __all__ = ["TimedLaunch", "chrome_trace"]
 

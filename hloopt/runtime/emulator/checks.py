@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
+from hloopt.dataclass import dataclass
 from hloopt.errors import DeviceError
 from hloopt.runtime.emulator.shared import SharedArray, SharedLayout, shared_declarations
 from hloopt.runtime.emulator.tokens import Function, Token, closing, join, without_linkage

@@ -11,9 +11,9 @@ import subprocess
 import time
 import weakref
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 
+from hloopt.dataclass import dataclass
 from hloopt.errors import DeviceError
 
 __all__ = ["CONTROL_BYTES", "Child", "ChildEndedError", "Ending"]

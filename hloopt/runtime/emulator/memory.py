@@ -7,10 +7,11 @@ import os
 import tempfile
 import weakref
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import field
 
 import numpy as np
 
+from hloopt.dataclass import dataclass
 from hloopt.errors import DeviceError
 from hloopt.runtime.device import Array, Pointer
 from hloopt.runtime.emulator.child import CONTROL_BYTES

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
+from hloopt.dataclass import dataclass
 from hloopt.runtime.device import Array
 
 __all__ = ["OrderDifference", "compare_orders"]

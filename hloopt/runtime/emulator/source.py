@@ -8,8 +8,8 @@ rewrites every access of memory.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
+from hloopt.dataclass import dataclass
 from hloopt.errors import DeviceError
 from hloopt.runtime.emulator.checks import check_function, struct_names, vector_overloads
 from hloopt.runtime.emulator.shared import declare_shared, dynamic_bytes

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import cached_property
+
+from hloopt.dataclass import dataclass
 
 __all__ = [
     "Function",

@@ -9,10 +9,10 @@ import shlex
 import shutil
 import subprocess
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
+from hloopt.dataclass import dataclass
 from hloopt.errors import DeviceError
 from hloopt.runtime.compiled_cache import CompiledCache
 

@@ -10,11 +10,11 @@ from __future__ import annotations
 import ctypes
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from typing import Final, TypeAlias
 
 import numpy as np
 
+from hloopt.dataclass import dataclass
 from hloopt.interpret.context import leaf_arrays
 from hloopt.interpret.interpreter import Interpreter
 from hloopt.interpret.values import parameter_values

@@ -8,13 +8,13 @@ of numbers and of our own names: nothing of the module's text ever reaches it.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from itertools import accumulate
 from math import prod
 from typing import Any, Final
 
 import numpy as np
 
+from hloopt.dataclass import dataclass
 from hloopt.runtime.numpy.block_forms import Fold, Map
 from hloopt.runtime.numpy.block_layout import Layout, fold_in
 from hloopt.runtime.numpy.block_regions import Axes, Member

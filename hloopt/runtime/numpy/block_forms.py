@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
 
+from hloopt.dataclass import dataclass
 from hloopt.interpret.context import Context
 from hloopt.ir import Instruction
 from hloopt.kernels.library_problems import named_reducer

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from math import prod
+
+from hloopt.dataclass import dataclass
 
 __all__ = ["DEFAULT", "Limits"]
 

@@ -6,10 +6,11 @@ A block is one index of each dimension before ``axis``, a range of ``axis`` and 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from math import prod
 from typing import Final
 
+from hloopt.dataclass import dataclass
 from hloopt.runtime.numpy.block_body import Body, Scratch
 from hloopt.runtime.numpy.block_forms import Fold, Map
 from hloopt.runtime.numpy.block_layout import Layout, fold_in

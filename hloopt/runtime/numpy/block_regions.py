@@ -13,10 +13,11 @@ keeps that step out of it.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from math import prod
 from typing import TypeAlias
 
+from hloopt.dataclass import dataclass
 from hloopt.interpret.context import Context
 from hloopt.runtime.numpy.block_forms import Fold, Map, fold_of, map_of
 from hloopt.runtime.numpy.block_limits import Limits

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from math import prod
 
+from hloopt.dataclass import dataclass
 from hloopt.runtime.numpy.plan import Dims
 from hloopt.types import DotDims
 

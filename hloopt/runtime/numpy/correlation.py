@@ -7,13 +7,13 @@ outputs that meet the same ones are a ``Phase``, a convolution without gaps of i
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterator, Sequence
-from dataclasses import dataclass
 from itertools import product
 from math import gcd
 from typing import Any
 
 import numpy as np
 
+from hloopt.dataclass import dataclass
 from hloopt.interpret.window import output_size
 from hloopt.runtime.numpy.plan import Dims
 from hloopt.types import ConvDims, Window, WindowDim

@@ -7,8 +7,9 @@ less than a slice, and what follows usually reshapes them away.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
+from hloopt.dataclass import dataclass
 from hloopt.ir import Instruction
 from hloopt.runtime.numpy.builder import Builder
 from hloopt.runtime.numpy.movement import Emitter

@@ -7,12 +7,12 @@ row.  Both give the same bits, but for the f32 functions of ``quick_math``.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from math import prod
 from typing import Any
 
 import numpy as np
 
+from hloopt.dataclass import dataclass
 from hloopt.interpret.context import Context
 from hloopt.ir import Instruction
 from hloopt.ops import ScalarArgs

@@ -8,7 +8,6 @@ which windows overlap, so that every gather is one indexing by starts.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 from math import prod
 from typing import Any, TypeAlias
@@ -16,6 +15,7 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.lib.stride_tricks import as_strided
 
+from hloopt.dataclass import dataclass
 from hloopt.interpret.context import Array
 from hloopt.ir import Instruction
 from hloopt.runtime.numpy.builder import Builder

@@ -8,12 +8,13 @@ holds them, the values decide, and numbers that are large in themselves are cut 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from math import prod
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from hloopt.dataclass import dataclass
 from hloopt.interpret.context import Context
 from hloopt.interpret.linear import accumulated, integral, rounded
 from hloopt.runtime.numpy.plan import Dims, Function

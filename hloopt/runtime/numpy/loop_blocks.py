@@ -10,13 +10,13 @@ computed trip by trip.  Threads share the blocks, which are the same for any num
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 
 from hloopt.analysis.parallel_loop.edges import leaf_count
+from hloopt.dataclass import dataclass
 from hloopt.interpret.context import Context
 from hloopt.interpret.movement import iota
 from hloopt.interpret.reducer import reducer_of

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Any, TypeAlias
 
 from hloopt.analysis.parallel_loop import ParallelLoop
 from hloopt.analysis.parallel_loop.edges import leaf_count, shape_of
+from hloopt.dataclass import dataclass
 from hloopt.interpret.control import branches
 from hloopt.ir import Computation, Instruction, Module, edit
 from hloopt.ir.build import clone_computation, splat

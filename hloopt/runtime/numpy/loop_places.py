@@ -10,12 +10,13 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final, TypeAlias
 
 from hloopt.analysis.parallel_loop import Node, ParallelLoop
 from hloopt.analysis.parallel_loop.edges import graph_of, leaf_count
 from hloopt.analysis.parallel_loop.ties import relations
+from hloopt.dataclass import dataclass
 from hloopt.ir import Computation, Instruction
 
 __all__ = ["WHOLE", "Needs", "Variable", "needs"]

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Final
 
 from hloopt.analysis.parallel_loop import ParallelLoop, parallel_loop
 from hloopt.analysis.parallel_loop.edges import leaf_count, shape_of
+from hloopt.dataclass import dataclass
 from hloopt.interpret.regions import combiner
 from hloopt.ir import Instruction
 from hloopt.passes.scan_recognition.ranges import identity

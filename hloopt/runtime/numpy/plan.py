@@ -12,11 +12,12 @@ gave away, ``Line.owned``) and none is read later.  What is free may be written 
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Final, TypeAlias
 
 import numpy as np
 
+from hloopt.dataclass import dataclass
 from hloopt.ir import Instruction
 
 __all__ = ["SCALARS", "Cases", "Code", "Dims", "Function", "Line", "Loop", "Step", "in_place"]

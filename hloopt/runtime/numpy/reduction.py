@@ -6,13 +6,13 @@ Every form gives the bits of ``interpret.reduction``; what has no form here is f
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 from math import prod
 from typing import Any
 
 import numpy as np
 
+from hloopt.dataclass import dataclass
 from hloopt.interpret.reducer import Reducer
 from hloopt.ir import Instruction
 from hloopt.kernels.library_problems import named_reducer

@@ -7,12 +7,12 @@ Updates of one place are combined in the order of the interpreter (``interpret.d
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from math import prod
 from typing import Any, TypeAlias
 
 import numpy as np
 
+from hloopt.dataclass import dataclass
 from hloopt.interpret.context import Array, Context
 from hloopt.interpret.duplicates import combine_at
 from hloopt.interpret.reducer import Reducer, reducer_of

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from hloopt.dataclass import dataclass
 from hloopt.interpret.comparator import SortKey
 from hloopt.interpret.context import Array, Context, array_of
 from hloopt.interpret.sort import ordered_bits

@@ -6,10 +6,10 @@ import json
 import re
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
+from hloopt.dataclass import dataclass
 from hloopt.runtime.compiled_cache import CompiledCache
 from hloopt.runtime.nvrtc.flags import ALWAYS, VERIFY, Flags
 from hloopt.runtime.nvrtc.library import Nvrtc, Outcome, nvrtc_for

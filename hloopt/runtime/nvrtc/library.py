@@ -7,10 +7,10 @@ import importlib.util
 import os
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
+from hloopt.dataclass import dataclass
 from hloopt.errors import DeviceError
 
 __all__ = [

@@ -10,8 +10,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from types import MappingProxyType
+
+from hloopt.dataclass import dataclass
 
 __all__ = ["Resources", "read_resources"]
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from statistics import median
 from typing import Literal, TypeAlias
 
+from hloopt.dataclass import dataclass
 from hloopt.runtime.study.devices import Way
 from hloopt.runtime.timing import Timing
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from math import inf
 from typing import TYPE_CHECKING, Any, Final
 
+from hloopt.dataclass import dataclass
 from hloopt.ir import Module
 from hloopt.kernels.selection import KernelSelection
 from hloopt.runtime.study.cells import Checked, Measured

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import fields, replace
 from functools import cached_property
 from hashlib import blake2b
 from typing import Any
 
+from hloopt.dataclass import dataclass
 from hloopt.fusion.hand import advised
 from hloopt.fusion.lock_file import decisions_text, head_text
 from hloopt.fusion.lock_watcher import LockWatcher

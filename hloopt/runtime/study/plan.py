@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from fnmatch import fnmatchcase
 from typing import Final, Literal, TypeAlias
 
+from hloopt.dataclass import dataclass
 from hloopt.fusion.lock_file import Decisions
 from hloopt.kernels.selection import KernelSelection
 from hloopt.rewrite import Pipeline

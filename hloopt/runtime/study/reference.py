@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from math import prod
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from hloopt.analysis.cost import instruction_cost
 from hloopt.analysis.executions import executions
+from hloopt.dataclass import dataclass
 from hloopt.ir import Instruction, Module
 from hloopt.runtime.study.cells import Checked
 from hloopt.types import ArrayShape, leaves

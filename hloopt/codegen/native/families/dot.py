@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
 
 from hloopt.analysis.contraction import Axis, Contraction, Group, Side
 from hloopt.analysis.index import Index, Symbol
@@ -12,6 +11,7 @@ from hloopt.codegen.families.dot_index import operand_place, result_place, split
 from hloopt.codegen.families.dot_values import read_factor, store_sums, sum_type_name
 from hloopt.codegen.native.families.gemm import in_memory
 from hloopt.codegen.writer import FunctionWriter
+from hloopt.dataclass import dataclass
 from hloopt.kernels.families.dot_region import Product
 from hloopt.kernels.families.native_dot import along_columns, small_product
 

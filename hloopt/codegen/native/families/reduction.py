@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from hloopt.analysis.index import Index, delinearize
 from hloopt.codegen.families.folding import begin, take
@@ -21,6 +21,7 @@ from hloopt.codegen.native.accumulators import (
 from hloopt.codegen.native.nest import tasks
 from hloopt.codegen.reducer import Reducer
 from hloopt.codegen.writer import FunctionWriter
+from hloopt.dataclass import dataclass
 from hloopt.ir import Instruction
 from hloopt.kernels.families.native_reduction import Steps, phase_steps, steps_of
 from hloopt.kernels.families.reductions import Group, reductions_of

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final
 
 from hloopt.codegen.native.lanes.statements import (
@@ -29,6 +29,7 @@ from hloopt.codegen.native.lanes.statements import (
 )
 from hloopt.codegen.native.lanes.varying import Varying
 from hloopt.codegen.scope import Names, Scope
+from hloopt.dataclass import dataclass
 
 __all__ = ["across", "write_lanes"]
 

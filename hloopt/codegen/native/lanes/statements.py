@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final, TypeAlias
 
 from hloopt.codegen.scope import Scope
+from hloopt.dataclass import dataclass
 
 __all__ = [
     "ACROSS",
