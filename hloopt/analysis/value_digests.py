@@ -15,13 +15,14 @@ from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from hashlib import blake2b
 from typing import Final, TypeAlias
 
+from hloopt.analysis.views import moves_nothing
 from hloopt.dataclass import dataclass
 from hloopt.ir import Computation, Instruction, Module, walk
 from hloopt.ir.encode import encoded
 from hloopt.ir.normal import normal_attributes, normal_shape
-from hloopt.types import ArrayShape, Shape, TupleShape
+from hloopt.types import Shape, TupleShape
 
-__all__ = ["KernelDigests", "ValueDigests", "kernel_digest", "moves_nothing"]
+__all__ = ["KernelDigests", "ValueDigests", "kernel_digest"]
 
 _Value: TypeAlias = "bytes | tuple[_Value, ...]"
 _Environment: TypeAlias = dict[Instruction, _Value]
@@ -51,19 +52,6 @@ class KernelDigests:
 
     inner: tuple[tuple[bytes, Instruction], ...]
     outputs: tuple[bytes, ...]
-
-
-def moves_nothing(instruction: Instruction) -> bool:
-    """Whether the result is the operand's bytes under another shape."""
-    if instruction.opcode == "bitcast":
-        return True
-    if instruction.opcode != "reshape":
-        return False
-    shapes = (instruction.shape, instruction.operands[0].shape)
-    return all(
-        isinstance(shape, ArrayShape) and (shape.layout is None or shape.layout.is_descending)
-        for shape in shapes
-    )
 
 
 class ValueDigests:

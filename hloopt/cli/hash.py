@@ -36,7 +36,7 @@ def command(ctx: click.Context, files: tuple[str, ...], as_json: bool) -> None:
     Example:
       hloopt hash dump/*.before_optimizations.txt | sort | uniq -w32 --all-repeated=separate
     """
-    from hloopt.ir import fingerprint
+    from hloopt.ir.fingerprint import fingerprint
     from hloopt.report.console import write_json
 
     def step(text: Text, module: Module) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from typing import Final
 
 from hloopt.analysis.emitters.kind import has_kernel
 from hloopt.analysis.trip_count import trip_count
-from hloopt.analysis.value_digests import moves_nothing
+from hloopt.analysis.views import moves_nothing
 from hloopt.cost_models.model import CostModel
 from hloopt.cost_models.roofline import Roofline, product_of
 from hloopt.dataclass import dataclass

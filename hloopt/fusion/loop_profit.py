@@ -14,7 +14,7 @@ from hloopt.analysis.emitters.kind import has_kernel
 from hloopt.analysis.hero import roots
 from hloopt.analysis.parallel_loop import Way, ways
 from hloopt.analysis.trip_count import trip_count
-from hloopt.analysis.value_digests import moves_nothing
+from hloopt.analysis.views import moves_nothing
 from hloopt.cost_models.host_loops import HostTime, host_trip
 from hloopt.cost_models.loop_time import LoopTime, clearly_best, is_priced, loop_time
 from hloopt.cost_models.model import Comparison, CostModel

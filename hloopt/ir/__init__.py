@@ -2,7 +2,6 @@
 
 from hloopt.ir import build, edit, walk
 from hloopt.ir.computation import Computation
-from hloopt.ir.fingerprint import fingerprint
 from hloopt.ir.instruction import Instruction
 from hloopt.ir.module import Module, StackTables
 
@@ -13,6 +12,5 @@ __all__ = [
     "StackTables",
     "build",
     "edit",
-    "fingerprint",
     "walk",
 ]

@@ -44,7 +44,8 @@ from typing import Any
 
 from hloopt.dataclass import dataclass
 from hloopt.errors import HlooptError, UsageError
-from hloopt.ir import Module, fingerprint
+from hloopt.ir import Module
+from hloopt.ir.fingerprint import fingerprint
 from hloopt.kernels.arithmetic import evaluate
 from hloopt.kernels.kernel import Kernel, Site
 from hloopt.kernels.structure import body_module, plain

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from hloopt.ir import Computation, Instruction, Module, build, edit, fingerprint
+from hloopt.ir import Computation, Instruction, Module, build, edit
+from hloopt.ir.fingerprint import fingerprint
 from hloopt.kernels.written import drop_choice
 
 __all__ = ["body_module", "plain", "signature", "standalone"]

@@ -11,7 +11,8 @@ from rich.text import Text
 
 from hloopt.dataclass import dataclass
 from hloopt.fusion.matching import KernelGroup, Status, match_kernels
-from hloopt.ir import Instruction, Module, fingerprint
+from hloopt.ir import Instruction, Module
+from hloopt.ir.fingerprint import fingerprint
 from hloopt.report.console import table
 from hloopt.report.cost import KernelCost, Predictor, Totals, kernel_costs, totals
 from hloopt.report.gate import Verdict

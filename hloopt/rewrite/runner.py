@@ -13,7 +13,8 @@ from pathlib import Path
 
 from hloopt.dataclass import dataclass
 from hloopt.errors import EvaluationError, HlooptError, UsageError, VerifyError
-from hloopt.ir import Module, fingerprint
+from hloopt.ir import Module
+from hloopt.ir.fingerprint import fingerprint
 from hloopt.rewrite.entries import Entry, Fix, each_pass
 from hloopt.rewrite.outcome import FixRun, PassRun, PipelineReport
 from hloopt.rewrite.pass_ import Pass, PassLog, RemarkKind

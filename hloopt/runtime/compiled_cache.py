@@ -17,8 +17,7 @@ from contextlib import suppress
 from hashlib import blake2b
 from pathlib import Path
 
-import platformdirs
-
+from hloopt.cache_folder import cache_folder
 from hloopt.dataclass import dataclass
 
 __all__ = ["CompiledCache"]
@@ -43,8 +42,7 @@ class CompiledCache:
     @property
     def folder(self) -> Path:
         """Where the entries are; it need not exist."""
-        top = os.environ.get("HLOOPT_CACHE_DIR") or platformdirs.user_cache_dir("hloopt", False)
-        return Path(top) / self.kind
+        return cache_folder() / self.kind
 
     def key(self, parts: Sequence[bytes | str]) -> str:
         """The hash of ``parts``; no two different sequences run together."""

@@ -6,7 +6,7 @@ flow and changes of shape that move no byte are none.
 
 from __future__ import annotations
 
-from hloopt.analysis.value_digests import moves_nothing
+from hloopt.analysis.views import moves_nothing
 from hloopt.ir import Computation, Instruction, Module, walk
 
 __all__ = ["computation_kernels", "is_kernel", "module_kernels"]

@@ -11,9 +11,9 @@ from hloopt.dataclass import dataclass
 from hloopt.ops import OPS, Attribute, Kind, op_of
 from hloopt.ops.attributes import COMMON_ATTRIBUTES
 from hloopt.text.grammar import STARTS, pattern, read
-from hloopt.text.hints import did_you_mean
 from hloopt.text.problem import WHOLE, Problem
 from hloopt.text.records import AttributeText, Unfamiliar
+from hloopt.text.spelling import did_you_mean
 from hloopt.types import Metadata, Verbatim
 
 __all__ = ["PHASES", "Called", "Row", "Tail", "decode_metadata", "read_header_attribute", "row"]

@@ -16,7 +16,6 @@ from hloopt.ops import MANY, op_of
 from hloopt.text.arguments import ArgumentReader
 from hloopt.text.attributes import Row, Tail, decode_metadata
 from hloopt.text.grammar import read
-from hloopt.text.hints import did_you_mean
 from hloopt.text.literals import build
 from hloopt.text.made_shapes import MADE, made_otherwise, with_layout
 from hloopt.text.problem import Problem
@@ -32,6 +31,7 @@ from hloopt.text.scope import (
     read_head,
     undefined,
 )
+from hloopt.text.spelling import did_you_mean
 from hloopt.text.strict import ALWAYS_WRITTEN, objections
 from hloopt.types import DTYPES, Metadata, Shape, TupleShape, Verbatim
 

@@ -7,29 +7,24 @@ out again.
 from __future__ import annotations
 
 import os
-import tempfile
 from contextlib import suppress
-from functools import cache
-from hashlib import blake2b
+from importlib.util import source_hash
 from pathlib import Path
 
-import platformdirs
+from hloopt.cache_folder import cache_folder
 
 __all__ = ["digest", "read", "write"]
 
 
 def digest(*parts: bytes) -> str:
     """What names a file after everything its content depends on."""
-    made = blake2b(digest_size=16)
-    for part in parts:
-        made.update(len(part).to_bytes(8) + part)
-    return made.hexdigest()
+    return source_hash(b"".join(len(part).to_bytes(8) + part for part in parts)).hex()
 
 
 def read(name: str) -> bytes | None:
     """What was written under a name; None where nothing was, or where it is damaged."""
     try:
-        checksum, _, body = (_folder() / name).read_bytes().partition(b"\n")
+        checksum, _, body = (cache_folder() / name).read_bytes().partition(b"\n")
     except OSError:
         return None
     return body if checksum == _checksum(body) else None
@@ -37,7 +32,9 @@ def read(name: str) -> bytes | None:
 
 def write(name: str, body: bytes) -> None:
     """Keep something where the folder can be written; a reader never sees half of it."""
-    file = _folder() / name
+    import tempfile  # loads a good deal, for the first process only
+
+    file = cache_folder() / name
     with suppress(OSError):
         file.parent.mkdir(parents=True, exist_ok=True)
         handle, temporary = tempfile.mkstemp(dir=file.parent, prefix=f".{file.name}.")
@@ -50,14 +47,5 @@ def write(name: str, body: bytes) -> None:
             raise
 
 
-def _folder() -> Path:
-    return Path(os.environ.get("HLOOPT_CACHE_DIR") or _user_folder())
-
-
-@cache
-def _user_folder() -> str:
-    return platformdirs.user_cache_dir("hloopt", False)
-
-
 def _checksum(body: bytes) -> bytes:
-    return blake2b(body, digest_size=16).hexdigest().encode()
+    return source_hash(body).hex().encode()

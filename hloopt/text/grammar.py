@@ -10,7 +10,6 @@ from typing import Any
 from hloopt.errors import HlooptError
 from hloopt.text import tables
 from hloopt.text.expressions import compiled
-from hloopt.text.hints import explain
 from hloopt.text.lalr import Parser, Unexpected
 from hloopt.text.syntax import Syntax
 from hloopt.types import Shape
@@ -96,6 +95,8 @@ def read(start: str, text: str) -> Any:
     try:
         return _parser().parse(text, start)
     except Unexpected as error:
+        from hloopt.text.hints import explain  # a text that is in order needs none of it
+
         raise explain(error, text, start, _parser()) from None
 
 

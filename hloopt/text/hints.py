@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
-from difflib import get_close_matches
 
 from hloopt.text.characters import odd_character
 from hloopt.text.lalr import END, Parser, Unexpected
 from hloopt.text.problem import Expected, Problem
 
-__all__ = ["PHRASES", "did_you_mean", "explain", "first_unclosed", "found_at", "type_meant"]
+__all__ = ["PHRASES", "explain", "first_unclosed", "found_at"]
 
 # Terminals that are patterns, in words.  (Those that are fixed strings are quoted.)  The empty phrase
 # is for terminals that another one of the same place stands for.
@@ -68,27 +66,6 @@ _ESCAPE = (
 _BAD_ESCAPE = re.compile(
     rf"(?:[^\\]++|\\{_ESCAPE})*+(?P<bad>\\(?:[0-7]+|[xXuU][0-9a-fA-F]*|.))", re.DOTALL
 )
-_TYPES_ELSEWHERE = {
-    "float": "f32",
-    "double": "f64",
-    "half": "f16",
-    "bfloat16": "bf16",
-    "float16": "f16",
-    "float32": "f32",
-    "float64": "f64",
-    "complex64": "c64",
-    "complex128": "c128",
-    "int": "s32",
-    "uint": "u32",
-    "long": "s64",
-    "bool": "pred",
-    "boolean": "pred",
-    "i1": "pred",
-    **{
-        f"{word}{bits}": f"s{bits}" for word in ("i", "int", "si") for bits in (2, 4, 8, 16, 32, 64)
-    },
-    **{f"{word}{bits}": f"u{bits}" for word in ("ui", "uint") for bits in (2, 4, 8, 16, 32, 64)},
-}
 _NUMBER = re.compile(r"-?[0-9]++")
 _FIELDS = re.compile(
     r"[ \t\r\n]*+\{[ \t\r\n]*+(?:[a-z_]++=-?[0-9]++(?![0-9A-Za-z_.])[ ,\t\r\n]*+)*+"
@@ -105,24 +82,7 @@ _CLOSES = {")": "(", "]": "[", "}": "{"}
 _BLANKS = re.compile(r"[ \t\r\n]*+")
 _LONGEST_FOUND = 40
 _LONGEST_WORD = 200
-_MOST_CANDIDATES = 1000
 _TABLES = ("FILENAMES", "FUNCTIONNAMES", "FILELOCATIONS", "STACKFRAMES")
-
-
-def did_you_mean(word: str, known: Iterable[str]) -> str:
-    """``; did you mean 'x'?``, or nothing where no known word is close."""
-    word = str(word)
-    candidates = [other for other in known if other != word and abs(len(other) - len(word)) <= 3]
-    if len(candidates) > _MOST_CANDIDATES:
-        candidates = [other for other in candidates if other[:2] == word[:2]][:_MOST_CANDIDATES]
-    close = get_close_matches(word, candidates, n=1, cutoff=0.6)
-    return f"; did you mean {close[0]!r}?" if close else ""
-
-
-def type_meant(name: str, known: Iterable[str]) -> str:
-    """As ``did_you_mean``, for element types; knows what others call them."""
-    meant = _TYPES_ELSEWHERE.get(name)
-    return f"; did you mean {meant!r}?" if meant else did_you_mean(name, known)
 
 
 def explain(error: Unexpected, text: str, start: str, parser: Parser) -> Problem:

@@ -10,7 +10,6 @@ from hloopt.source import Source
 from hloopt.text.attributes import read_header_attribute
 from hloopt.text.body import BodyReader
 from hloopt.text.grammar import pattern, read, shape_of
-from hloopt.text.hints import did_you_mean
 from hloopt.text.integers import integer
 from hloopt.text.problem import Problem
 from hloopt.text.records import (
@@ -22,6 +21,7 @@ from hloopt.text.records import (
     end,
 )
 from hloopt.text.scope import Scope
+from hloopt.text.spelling import did_you_mean
 from hloopt.text.strings import unquote
 from hloopt.text.token import Token
 from hloopt.types import Shape, compatible

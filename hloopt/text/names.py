@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from hloopt.text.hints import did_you_mean
 from hloopt.text.parts import Outline, Part
 from hloopt.text.problem import Problem, Undefined
+from hloopt.text.spelling import did_you_mean
 
 __all__ = ["Names"]
 

@@ -10,8 +10,8 @@ from hloopt.ir import Computation, Instruction
 from hloopt.ops import OPS
 from hloopt.text.attributes import PHASES, Row, row
 from hloopt.text.grammar import pattern, read, shape_of
-from hloopt.text.hints import did_you_mean
 from hloopt.text.problem import WHOLE, Problem, Undefined
+from hloopt.text.spelling import did_you_mean
 from hloopt.text.token import Token
 from hloopt.types import Literal, Shape
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from hloopt.text.hints import type_meant
 from hloopt.text.integers import integer, integers
 from hloopt.text.problem import Problem
 from hloopt.text.records import LiteralText, begin
+from hloopt.text.spelling import type_meant
 from hloopt.text.token import Token
 from hloopt.types import DTYPES, UNBOUNDED, ArrayShape, BufferShape, Layout, Shape, TupleShape
 

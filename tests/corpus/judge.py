@@ -7,7 +7,8 @@ from collections.abc import Callable
 import hloopt
 from graphs import graph_difference
 from hloopt.errors import HlooptError, ParseError, VerifyError
-from hloopt.ir import Module, fingerprint
+from hloopt.ir import Module
+from hloopt.ir.fingerprint import fingerprint
 
 __all__ = ["check_place", "judge", "round_trip"]
 

@@ -9,8 +9,9 @@ from hypothesis import strategies as st
 
 import hloopt
 from hloopt.errors import UsageError
-from hloopt.ir import Module, fingerprint
+from hloopt.ir import Module
 from hloopt.ir.build import clone_module
+from hloopt.ir.fingerprint import fingerprint
 from hloopt.kernels.lowering import DEVICE
 from hloopt.passes.call_inliner import CallInliner
 from hloopt.passes.constant_folding import ConstantFolding

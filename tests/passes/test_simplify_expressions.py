@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 import hloopt
 from expressions import Maker
-from hloopt.ir import fingerprint
 from hloopt.ir.build import clone_module
+from hloopt.ir.fingerprint import fingerprint
 from hloopt.passes.simplify import Simplify
 from hloopt.rewrite import PassLog
 from proof import identical, inputs

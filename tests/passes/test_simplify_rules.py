@@ -10,8 +10,9 @@ import pytest
 
 import hloopt
 from hloopt.errors import ParseError, VerifyError
-from hloopt.ir import Module, fingerprint
+from hloopt.ir import Module
 from hloopt.ir.build import clone_module
+from hloopt.ir.fingerprint import fingerprint
 from hloopt.passes.simplify import RULES, Simplify
 from hloopt.rewrite import PassLog, Rule, RuleSet, apply_rules
 from hloopt.rewrite.rule import whole_module

@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 from hloopt.errors import ParseError
-from hloopt.ir import Module, fingerprint
+from hloopt.ir import Module
+from hloopt.ir.fingerprint import fingerprint
 from hloopt.text.parser import parse_module
 from hloopt.types import (
     UNBOUNDED,

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from graphs import graph_difference
-from hloopt.ir import Module, build, edit, fingerprint
+from hloopt.ir import Module, build, edit
+from hloopt.ir.fingerprint import fingerprint
 from hloopt.text.parser import parse_module
 from hloopt.text.printer import (
     PrintOptions,

@@ -7,7 +7,7 @@ dimensions of an array therefore agree with those of its value, counted from the
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from math import prod
 from typing import Any
 
@@ -17,6 +17,7 @@ from hloopt.interpret.context import Context
 from hloopt.ir import Instruction
 from hloopt.runtime.numpy.plan import SCALARS, Code, Dims, Line
 from hloopt.runtime.numpy.values import Slots, leaf_slots
+from hloopt.runtime.numpy.writer import code_function
 from hloopt.types import ArrayShape, Shape, TupleShape, leaves
 
 __all__ = ["Builder"]
@@ -34,6 +35,7 @@ class Builder:
     def __init__(self, context: Context) -> None:
         self.context = context
         self.line = Line()
+        self._constants: dict[Hashable, int] = {}
 
     def slots(self, shape: Shape) -> Slots:
         """New slots for a value's arrays."""
@@ -45,10 +47,37 @@ class Builder:
     def constant(self, array: Any) -> int:
         """A slot that always holds this array."""
         array = np.asarray(array)
+        key = None
+        if array.nbytes <= _SMALL:
+            # Equal ones share a slot, so that what is made of them alike is made once.
+            key = (array.dtype, array.shape, array.tobytes())
+            if key in self._constants:
+                return self._constants[key]
         array.flags.writeable = False
         slot = self.line.slot(array.dtype, array.shape)
         self.line.constants[slot] = array
+        if key is not None:
+            self._constants[key] = slot
         return slot
+
+    def folded(self, out: int, first: int) -> int:
+        """What is in ``out``, made by the steps from ``first`` on: of small constants alone a constant."""
+        line = self.line
+        for step in line.steps[first:]:
+            function = step.function
+            if function is None and step.code is not None:
+                function = code_function(step.code)
+            if function is None or step.keep or step.several or step.writes:
+                return out
+            (made,) = step.outs
+            constant = all(slot in line.constants for slot in step.ins)
+            if not constant or prod(line.dims[made]) * line.kinds[made].itemsize > _SMALL:
+                return out
+            value = np.asarray(function(*[line.constants[slot] for slot in step.ins]))
+            line.constants[made] = value.astype(line.kinds[made], copy=False)
+        del line.steps[first:]
+        known = line.constants.get(out)
+        return out if known is None else self.constant(known)
 
     def view(
         self,

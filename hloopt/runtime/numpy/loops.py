@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from hashlib import blake2b
 from typing import Any
 
 import numpy as np
@@ -57,6 +56,8 @@ def trips(
 
 def _digest(state: Sequence[Any]) -> bytes:
     """Equal for equal bits: a copy of a large state would cost as much memory again."""
+    from hashlib import blake2b  # slower to load than most loops are to run
+
     digest = blake2b(digest_size=16)
     for value in state:
         array = np.ascontiguousarray(value).reshape(-1)

@@ -299,7 +299,7 @@ class _Compiler(Interpreter):
         """By NumPy's functions; None where it has none that do the same."""
         before = len(builder.line.steps)
         if instruction.op.is_elementwise:
-            out: Slots | None = elementwise(builder, instruction, operands)
+            out: Slots | None = builder.folded(elementwise(builder, instruction, operands), before)
         else:
             emitter = EMITTERS.get(instruction.opcode)
             out = emitter(builder, instruction, operands) if emitter is not None else None

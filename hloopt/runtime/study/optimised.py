@@ -15,7 +15,8 @@ from hloopt.fusion.lock_file import decisions_text, head_text
 from hloopt.fusion.lock_watcher import LockWatcher
 from hloopt.fusion.strategies import has_strategy
 from hloopt.fusion.user_rules import load_rule
-from hloopt.ir import Module, build, fingerprint
+from hloopt.ir import Module, build
+from hloopt.ir.fingerprint import fingerprint
 from hloopt.passes.loops.trip_count import TripCount
 from hloopt.rewrite import Controls, Pass, Pipeline
 from hloopt.rewrite.entries import select
