@@ -76,15 +76,16 @@ def test_a_process_of_its_own_says_how_long_each_step_took(tmp_path: Path) -> No
 def test_ratios_are_to_the_figure_of_the_same_kind() -> None:
     """Cold to cold, warm to warm; a column that a program lacks has none; what is slow is named."""
     row = {
-        "program": "p", "cold": 1.0, "cold O2": 3.0, "whole": 8.0, "warm": 39.0, "warm native": None,
+        "program": "p", "cold none": 1.0, "cold O2": 3.0, "whole O1": 8.0, "warm O1": 39.0,
+        "warm native O1": None,
         "xla cold": 2.0, "xla whole": 4.0, "xla warm": 3.0,
     }  # fmt: skip
     assert executing._ratios(row) == {
-        "ratio cold": 0.5,
+        "ratio cold none": 0.5,
         "ratio cold O2": 1.5,
-        "ratio whole": 2.0,
-        "ratio warm": 13.0,
-        "over": "12x: warm",
+        "ratio whole O1": 2.0,
+        "ratio warm O1": 13.0,
+        "over": "12x: warm O1",
     }
     slow = {"ratio cold": 2.0, "ratio warm": 9.0, "over": ""}
     fast = {"ratio cold": 0.5, "over": ""}

@@ -1,9 +1,9 @@
 """Programs from text to result, and again and again, beside XLA's CPU compiler.
 
-``cold`` adds up the steps of a process that has run nothing: parsing, compiling and the first run, with what
-they load; importing ``hloopt`` or JAX itself is left out.  ``whole`` is the process from its start to the first
-result.  ``warm`` is the quickest run, and the median of the processes' where there are several.  The
-processes of a program take turns, so that a busy moment of the machine meets all of them.
+``cold`` adds up the steps of a process that has run nothing: parsing, the pipeline's passes, compiling and the
+first run, with what they load; importing ``hloopt`` or JAX itself is left out.  ``whole`` is the process from
+its start to the first result.  ``warm`` is the quickest run, and the median of the processes' where there are
+several.  The processes of a program take turns, so that a busy moment of the machine meets all of them.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ from oracle import available
 __all__ = ["EXECUTING", "executing"]
 
 EXECUTING = "Executing (seconds; cold: text to result, warm: quickest run; ratios to XLA, above 1 is slower)"
-COLD = "none"
-"""The pipeline of the cold figure: what a pass saves a single run is less than it takes."""
-WARM = "O2"
-"""The pipeline of the warm figures."""
+PIPELINES = ("none", "O1", "O2")
+"""Each has a column of its own."""
+NATIVE = ("O1", "O2")
+"""Those of the device ``native``."""
 SECONDS = 0.3
 """How long each process repeats the run."""
 LIMIT = 12.0
@@ -41,24 +41,20 @@ def executing(count: int) -> list[dict[str, Any]]:
 
 def _row(program: Program, rounds: int) -> dict[str, Any]:
     inputs = saved(program)
-    sides: dict[str, list[dict[str, Any]]] = {"cold": [], "warm": [], "native": [], "xla": []}
+    sides: dict[str, list[dict[str, Any]]] = {}
     for _ in range(rounds):
-        sides["cold"].append(ours(program.path, inputs, COLD, seconds=SECONDS))
-        sides["warm"].append(ours(program.path, inputs, WARM, seconds=SECONDS))
-        if native() == "":
-            sides["native"].append(ours(program.path, inputs, WARM, "native", SECONDS))
+        for pipeline in PIPELINES:
+            told = ours(program.path, inputs, pipeline, seconds=SECONDS)
+            sides.setdefault(pipeline, []).append(told)
+        for pipeline in NATIVE if native() == "" else ():
+            told = ours(program.path, inputs, pipeline, "native", SECONDS)
+            sides.setdefault(f"native {pipeline}", []).append(told)
         if available():
-            sides["xla"].append(theirs(program.path, inputs, SECONDS))
-    row: dict[str, Any] = {
-        "program": program.name,
-        "cold": _work(sides["cold"]),
-        "whole": _median(sides["cold"], "whole"),
-        f"cold {WARM}": _work(sides["warm"]),
-        "warm": _median(sides["cold"], "warm"),
-        f"warm {WARM}": _median(sides["warm"], "warm"),
-    }
-    if native() == "":
-        row["warm native"] = _median(sides["native"], "warm")
+            sides.setdefault("xla", []).append(theirs(program.path, inputs, SECONDS))
+    row: dict[str, Any] = {"program": program.name}
+    row |= {f"cold {one}": _work(sides[one]) for one in PIPELINES}
+    row |= {f"whole {one}": _median(sides[one], "whole") for one in PIPELINES}
+    row |= {f"warm {one}": _median(found, "warm") for one, found in sides.items() if one != "xla"}
     if available():
         row |= {
             "xla cold": _work(sides["xla"]),
