@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from difflib import get_close_matches
 from typing import TYPE_CHECKING
 
 from hloopt.errors import UsageError
@@ -94,6 +93,8 @@ def check_device(device: str) -> None:
 
 def _meant(name: str) -> str:
     """What a name that is no device may have meant: another device, or a target."""
+    from difflib import get_close_matches
+
     from hloopt.targets import names, target
 
     if close := get_close_matches(name.lower(), DEVICES, 1):
