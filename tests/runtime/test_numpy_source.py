@@ -404,3 +404,64 @@ def test_large_selects_blend_in_place_where_the_arrays_have_all_elements(stretch
     predicate = random.random(sizes[0]) < 0.5
     floats = [random.standard_normal(size).astype(np.float32) for size in sizes[1:]]
     assert_planned(text, [predicate, *floats])
+
+
+def test_what_is_made_of_constants_alone_is_made_once_for_all_runs() -> None:
+    text = (
+        "HloModule m\nENTRY e {\n  x = s32[4] parameter(0)\n  n = s32[4] iota(), iota_dimension=0\n"
+        "  two = s32[] constant(2)\n  b = s32[4] broadcast(two), dimensions={}\n"
+        "  p = pred[4] compare(n, b), direction=LT\n  s = s32[4] select(p, b, n)\n"
+        "  ROOT r = s32[4] add(x, s)\n}\n"
+    )
+    written = source(text)
+    assert len(re.findall(r"v\d+ = k\d+\(", written)) == 1
+    assert_planned(text, [np.array([5, -6, 7, 2**31 - 1], np.int32)])
+
+
+def test_large_results_of_constants_are_made_by_each_run() -> None:
+    text = (
+        "HloModule m\nENTRY e {\n  n = s32[4096] iota(), iota_dimension=0\n"
+        "  ROOT r = s32[4096] add(n, n)\n}\n"
+    )
+    assert len(re.findall(r"v\d+ = k\d+\(", source(text))) == 1
+    assert_planned(text, [])
+
+
+def test_equal_constants_of_two_fusions_let_equal_steps_be_made_once() -> None:
+    fused = (
+        "{\n  p = f32[8] parameter(0)\n  c = f32[] constant(-0.5)\n"
+        "  b = f32[8] broadcast(c), dimensions={}\n  m = f32[8] multiply(p, b)\n"
+    )
+    text = (
+        f"HloModule m\none {fused}  ROOT r = f32[8] negate(m)\n}}\n"
+        f"two {fused}  ROOT r = f32[8] abs(m)\n}}\nENTRY e {{\n  x = f32[8] parameter(0)\n"
+        "  a = f32[8] fusion(x), kind=kLoop, calls=one\n"
+        "  b = f32[8] fusion(x), kind=kLoop, calls=two\n"
+        "  ROOT t = (f32[8], f32[8]) tuple(a, b)\n}\n"
+    )
+    assert len(re.findall(r"v\d+ = k\d+\(", source(text))) == 3
+    assert_planned(text, [np.linspace(-1, 1, 8).astype(np.float32)])
+
+
+def test_zeros_of_either_sign_are_constants_of_their_own() -> None:
+    text = (
+        "HloModule m\nENTRY e {\n  x = f32[2] parameter(0)\n  a = f32[] constant(0)\n"
+        "  b = f32[] constant(-0)\n  c = f32[2] broadcast(a), dimensions={}\n"
+        "  d = f32[2] broadcast(b), dimensions={}\n  m = f32[2] multiply(x, c)\n"
+        "  n = f32[2] multiply(x, d)\n  ROOT t = (f32[2], f32[2]) tuple(m, n)\n}\n"
+    )
+    assert_planned(text, [np.array([1, -1], np.float32)])
+
+
+def test_selects_by_one_predicate_share_its_mask() -> None:
+    text = (
+        "HloModule m\nENTRY e {\n  p = pred[1000] parameter(0)\n  x = f32[1000] parameter(1)\n"
+        "  y = f32[1000] parameter(2)\n  one = f32[] constant(1)\n  zero = f32[] constant(0)\n"
+        "  o = f32[1000] broadcast(one), dimensions={}\n  z = f32[1000] broadcast(zero), dimensions={}\n"
+        "  s = f32[1000] select(p, x, y)\n  u = f32[1000] select(p, o, z)\n"
+        "  ROOT t = (f32[1000], f32[1000]) tuple(s, u)\n}\n"
+    )
+    assert source(text).count(".astype(") == 1
+    draw = np.random.default_rng(0)
+    pred = draw.random(1000) < 0.5
+    assert_planned(text, [pred, *(draw.standard_normal((2, 1000)).astype(np.float32))])

@@ -12,7 +12,7 @@ import numpy as np
 
 from hloopt.runtime.numpy.plan import Code, Function
 
-__all__ = ["MANY", "select_code", "where"]
+__all__ = ["MANY", "mask_code", "select_code", "where"]
 
 # Without the search for overrides by other array types, a quarter of what it costs for a small array.
 where: Function = getattr(np.where, "_implementation", np.where)
@@ -20,7 +20,7 @@ where: Function = getattr(np.where, "_implementation", np.where)
 MANY: Final = 512
 """Elements from which on blending takes less time than branches that are predicted half of the time."""
 
-_MASK: Final = "{t} = {negative}({0}.view({byte}))"
+_MASK: Final = "{negative}({0}.view({byte}))"
 _BLENDED: Final = (
     "{u} = {xor}({1}.view({bits}), {2}.view({bits}))\n"
     "{u} = {both}({u}, {t})\n"
@@ -33,6 +33,9 @@ _BLENDED_IN_PLACE: Final = (
     "{r} = {xor}({u}, {2}.view({bits}), {u}).view({kind})"
 )
 
+_CHANGED: Final = "{u} = {both}({t}, {change})\n{r} = {xor}({u}, {other}, {u}).view({kind})"
+_CHANGED_NOTHING: Final = "{r} = {both}({t}, {change}).view({kind})"
+
 
 def select_code(
     kind: np.dtype[Any],
@@ -41,10 +44,12 @@ def select_code(
     right: np.ndarray[Any, Any] | None,
     *,
     whole: bool = False,
+    masked: bool = False,
 ) -> Code | None:
     """A select of arrays of a type, of which those that are constants are known; None for ``where``.
 
-    ``whole``: the arrays alone have all elements of the result, to which the predicate may be stretched.
+    ``whole``: the arrays alone have all elements of the result, to which the predicate may be stretched;
+    ``masked``: the first operand is what ``mask_code`` makes of the predicate.
     """
     if elements < MANY or kind.itemsize > 8:
         return None
@@ -52,14 +57,27 @@ def select_code(
     bound: dict[str, Any] = {
         "bits": bits,
         "both": np.bitwise_and,
-        "byte": np.dtype("i1"),
         "kind": kind,
-        "negative": np.negative,
         "xor": np.bitwise_xor,
     }
-    mask = _MASK if kind.itemsize == 1 else f"{_MASK}.astype({{bits}})"
+    if not masked:
+        bound |= {"byte": np.dtype("i1"), "negative": np.negative}
+    mask = "" if masked else f"{{t}} = {_mask(kind)}\n"
     if left is None or right is None or left.ndim or right.ndim:
-        return Code(f"{mask}\n{_BLENDED_IN_PLACE if whole else _BLENDED}", bound=bound)
-    bound |= {"other": right.view(bits), "change": np.asarray(left.view(bits) ^ right.view(bits))}
-    text = "{u} = {both}({t}, {change})\n{r} = {xor}({u}, {other}).view({kind})"
-    return Code(f"{mask}\n{text}", bound=bound)
+        text = _BLENDED_IN_PLACE if whole else _BLENDED
+    else:
+        change = np.asarray(left.view(bits) ^ right.view(bits))
+        bound |= {"other": right.view(bits), "change": change}
+        text = _CHANGED if right.view(bits).any() else _CHANGED_NOTHING
+    return Code(mask + (text.replace("{t}", "{0}") if masked else text), bound=bound)
+
+
+def mask_code(kind: np.dtype[Any]) -> Code:
+    """Of a predicate an integer as wide as ``kind`` for each element: all bits where it holds, else none."""
+    bits = np.dtype(f"i{kind.itemsize}")
+    bound = {"bits": bits, "byte": np.dtype("i1"), "negative": np.negative}
+    return Code(f"{{r}} = {_mask(kind)}", bound=bound)
+
+
+def _mask(kind: np.dtype[Any]) -> str:
+    return _MASK if kind.itemsize == 1 else f"{_MASK}.astype({{bits}})"

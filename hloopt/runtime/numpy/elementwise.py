@@ -17,8 +17,9 @@ from hloopt.interpret.context import Context
 from hloopt.ir import Instruction
 from hloopt.ops import ScalarArgs
 from hloopt.ops.elementwise import STEADY, keeps_bits
+from hloopt.runtime.numpy import block_limits
 from hloopt.runtime.numpy.builder import Builder
-from hloopt.runtime.numpy.choosing import MANY, select_code, where
+from hloopt.runtime.numpy.choosing import MANY, mask_code, select_code, where
 from hloopt.runtime.numpy.plan import Code, Function
 from hloopt.runtime.numpy.quick_math import QUICK
 from hloopt.runtime.numpy.scalars import scalar_code
@@ -103,11 +104,9 @@ def elementwise(builder: Builder, instruction: Instruction, operands: Sequence[i
             return _chosen(builder, operands, out)
         if line.dims[operands[2]] == dims and prod(dims) < MANY:
             return _assigned(builder, operands, out)
-        whole = np.broadcast_shapes(*[line.dims[slot] for slot in operands[1:]]) == dims
-        blended = select_code(line.kinds[out], prod(dims), *known[1:], whole=whole)
+        blended = _blended(builder, operands, out)
         if blended is not None:
-            function = code_function(blended)
-            return line.once(function, tuple(operands), out, code=blended)
+            return blended
     if _is_signed_quotient(instruction, known):
         return _quotient(builder, operands, out)
     lowered = lower(instruction, builder.context, known)
@@ -166,6 +165,27 @@ def _assigned(builder: Builder, operands: Sequence[int], out: int) -> int:
         # the predicate too, which NumPy does not look for.
         return line.once(None, ins, out, code=choose(frozenset()))
     return line.step(None, ins, out, view=True, writes=(0,), choose=choose)
+
+
+def _blended(builder: Builder, operands: Sequence[int], out: int) -> int | None:
+    """By bits, of many elements; several selects by a predicate share its mask.
+
+    Not of arrays that blocks may take (``blocks``): a mask would have to leave them.
+    """
+    line = builder.line
+    kind, dims = line.kinds[out], line.dims[out]
+    predicate, *arrays = operands
+    whole = np.broadcast_shapes(*[line.dims[slot] for slot in arrays]) == dims
+    known = [line.constants.get(slot) for slot in arrays]
+    masked = prod(dims) < block_limits.DEFAULT.least
+    code = select_code(kind, prod(dims), *known, whole=whole, masked=masked)
+    if code is None:
+        return None
+    if masked:
+        mask = mask_code(kind)
+        bits = line.slot(np.dtype(f"i{kind.itemsize}"), line.dims[predicate])
+        predicate = line.once(code_function(mask), (predicate,), bits, code=mask)
+    return line.once(code_function(code), (predicate, *arrays), out, code=code)
 
 
 def _chosen(builder: Builder, operands: Sequence[int], out: int) -> int:

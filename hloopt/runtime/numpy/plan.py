@@ -33,6 +33,10 @@ SCALARS: Final = frozenset(
     )
 )
 
+_COMPARED: Final = (
+    64  # bytes of an array that code refers to, up to which its elements tell whether it is another
+)
+
 
 @dataclass(frozen=True, slots=True)
 class Code:
@@ -221,4 +225,8 @@ def in_place(*_arrays: Any) -> Any:
 
 
 def _identity(value: Any) -> Hashable:
-    return repr(value) if isinstance(value, (int, tuple, np.dtype)) else id(value)
+    if isinstance(value, (int, tuple, np.dtype, np.generic)):
+        return repr(value)
+    if isinstance(value, np.ndarray) and value.nbytes <= _COMPARED:
+        return value.dtype, value.shape, value.tobytes()
+    return id(value)

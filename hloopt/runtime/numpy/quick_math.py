@@ -68,8 +68,9 @@ def _of_two(ufunc: np.ufunc, steady: Function) -> Function:
         x, y = _whole(x, dims), _whole(y, dims)
         if result.size == 1:
             # A single element's stride is 0, in which NumPy sees a constant exponent.
-            twice = ufunc(np.repeat(x.reshape(-1), 2), np.repeat(y.reshape(-1), 2))
-            result[...] = twice[:1].reshape(dims)
+            pairs = np.empty((2, 2), _SINGLE)
+            pairs[0], pairs[1] = x, y
+            result[...] = ufunc(pairs[0], pairs[1])[0]
         else:
             ufunc(x, y, out=result)
         return result

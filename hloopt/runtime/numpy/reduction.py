@@ -64,7 +64,7 @@ def _single(builder: Builder, instruction: Instruction, operands: Sequence[int])
     if known is not None:
         start = known.astype(starts)[()]
         code = _code(function, start, scalar=builder.line.is_scalar(out))
-        return builder.line.step(partial(_started, function, start), full[:1], out, code=code)
+        return builder.line.once(partial(_started, function, start), full[:1], out, code=code)
 
     def started(array: Any, init: Any) -> Any:
         return function(init.astype(starts)[()], array)
@@ -118,9 +118,13 @@ def _code(function: Function, start: Any, *, scalar: bool) -> Code | None:
         bound = {"count": np.count_nonzero, "true": np.True_, "false": np.False_}
         return Code(counted[1], scalar=True, bound=bound)
     array = "{asarray}({0}, {compute}, order='C')" if function.straight else "{0}"
-    text = f"{{r}} = {{reduce}}({array}, {{axes}}, {{dtype}}, None, False, {{start}})"
-    if function.dtype != function.carrier:
-        text += ".astype({carrier})"
+    text = f"{{reduce}}({array}, {{axes}}, {{dtype}}, None, False, {{start}})"
+    rounds = function.dtype != function.carrier
+    if rounds and scalar:
+        # An array without dimensions converts what it is given in a quarter of the time of ``astype``.
+        text = f"{{b}}[()] = {text}\n{{r}} = {{b}}[()]"
+    else:
+        text = f"{{r}} = {text}" + (".astype({carrier})" if rounds else "")
     bound = {
         "asarray": np.asarray,
         "axes": function.axes,
@@ -130,7 +134,8 @@ def _code(function: Function, start: Any, *, scalar: bool) -> Code | None:
         "reduce": function.reduce,
         "start": start,
     }
-    return Code(text, scalar=scalar, bound=bound)
+    buffer = function.carrier if rounds and scalar else None
+    return Code(text, scalar=scalar, bound=bound, buffer=buffer)
 
 
 def _form(

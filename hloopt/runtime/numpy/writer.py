@@ -74,12 +74,14 @@ class Source:
         """Append a step's code; the variable of its result."""
         names = {**operands, "r": self.variable()}
         names.update((key, self.bind(value)) for key, value in code.bound.items())
-        for own in set(_FIELD.findall(code.text)).difference(names, ("b",)):
-            names[own] = self.variable()
+        own = sorted(set(_FIELD.findall(code.text)).difference(names, ("b",)))
+        names.update((name, self.variable()) for name in own)
         if code.buffer is not None:
             names["b"] = self.buffer(code.buffer)
         for text in code.text.split("\n"):
             self.add(depth, _filled(text, names))
+        if own and not code.scalar:
+            self.add(depth, f"del {', '.join(names[name] for name in own)}")
         return names["r"]
 
     def function(self, inputs: Sequence[str], results: Sequence[str]) -> Function:
