@@ -5,7 +5,7 @@ from __future__ import annotations
 import ctypes
 import re
 import subprocess
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -207,25 +207,35 @@ def test_round_of_doubles() -> None:
     np.testing.assert_array_equal(np.signbit(found), np.signbit(expected))
 
 
-def _turns() -> Iterator[tuple[float, float]]:
-    """2^(e - 150) of a radian in quarter turns: 29 bits, none below 2^-27 of what is left modulo 4."""
+def test_parts_of_turns() -> None:
+    """The parts of 2 / pi by which large f32 are reduced to quarter turns are what mpmath computes."""
+    text = (INCLUDE / "vector_math_f32.h").read_text("utf-8")
+    numbers = {float.fromhex(found) for found in re.findall(r"-?0x[0-9a-f.]+p[-+]?\d+", text)}
     with mpmath.workprec(400):
-        for field in range(255):
-            turns = 2 / mpmath.pi * mpmath.mpf(2) ** (max(field, 1) - 150)
-            turns -= 4 * mpmath.floor(turns / 4)
-            exponent = mpmath.frexp(turns)[1]
-            unit = mpmath.mpf(2) ** ((max(exponent, 2) if field > 150 else exponent) - 29)
-            high = mpmath.nint(turns / unit) * unit
-            yield float(high), float(turns - high)
+        for first in (20, 47, 74, 101):
+            # The least bit of what has this exponent is 2^(first - 23) of a radian.
+            unit = mpmath.mpf(2) ** (2 - (first - 23))
+            turns = 2 / mpmath.pi
+            turns -= unit * mpmath.floor(turns / unit)
+            high = float(turns)
+            assert high in numbers, first
+            assert float(turns - high) in numbers, first
 
 
-def test_table_of_turns() -> None:
-    """The table by which f32 are reduced to quarter turns is what mpmath computes."""
-    text = (INCLUDE / "turns.h").read_text("utf-8")
-    numbers = [float.fromhex(found) for found in re.findall(r"-?0x[0-9a-f.]+p[-+]?\d+", text)]
-    high, low = zip(*_turns(), strict=True)
-    assert numbers == [*high, *low]
-    assert text.count("NAN") == 2
+def test_turns() -> None:
+    """Within the bound close to quarter turns, and at the ends of the ranges that are reduced alike."""
+    near = (np.arange(1, 700_000) * (np.pi / 2)).astype(np.float32)
+    ends = [np.float32(2.0**power) for power in (20, 47, 74, 101)]
+    around = [np.arange(-2000, 2000) + end.view(np.int32) for end in ends]
+    # The f32 that is nearest to a quarter turn of all.
+    nearest = np.float32(16367173.0) * np.float32(2.0**72)
+    x = np.concatenate(
+        [near, *(one.astype(np.int32).view(np.float32) for one in around), [nearest]]
+    )
+    for name in ("sinf", "cosf", "tanf"):
+        away = _units_32(_run(name, x), ONE_32[name](x.astype(np.float64)))
+        worst = int(np.argmax(away))
+        assert away[worst] <= BOUND_32, f"{name}({x[worst]!r}): {away[worst]} units away"
 
 
 def test_loops_are_vectors(tmp_path: Path) -> None:

@@ -5,8 +5,8 @@
 // tests/runtime/native/test_math.py.  Zeros keep their signs, NaN stays NaN, subnormals are no zeros.
 //
 // Methods: arguments reduced as by W. J. Cody and W. Waite, Software Manual for the Elementary Functions
-// (1980), for sines as by M. Payne and R. Hanek, Radian Reduction for Trigonometric Functions (1983);
-// polynomials through Chebyshev's points, near the best there are, computed with mpmath.
+// (1980), large ones of sines as by M. Payne and R. Hanek, Radian Reduction for Trigonometric Functions (1983);
+// polynomials through Chebyshev's points, or the best there are, computed with mpmath.
 #pragma once
 #include "vector_math_f32.h"
 #include "vector_math_f64.h"

@@ -4,8 +4,6 @@
 
 #include "integers.h"
 
-#include "turns.h"
-
 namespace hloopt {
 namespace quick {
 
@@ -310,21 +308,115 @@ HLOOPT_QUICK float atan232(float y, float x) {
   return x != x || y != y ? x + y : found;
 }
 
-// |x| in quarter turns: what is left of them, in radians, from -pi/4 to pi/4, and how many, modulo 4.
+// a where it holds, b elsewhere, without control flow: what two calls compute alike is then computed once.
+HLOOPT_QUICK float either32(bool holds, float a, float b) {
+  return bits32(of32(b) ^ (-(unsigned)holds & (of32(a) ^ of32(b))));
+}
+HLOOPT_QUICK unsigned long long change64(bool holds, double a, double b) {
+  return -(unsigned long long)holds & (of64(a) ^ of64(b));
+}
+
+// x in quarter turns: what is left of them, in radians, from -pi/4 to pi/4, and how many, modulo 4.
 struct Turn {
-  double sine, cosine;
+  float left;
+  unsigned quarters;
+};
+struct WideTurn {
+  double left;
   unsigned quarters;
 };
 
+// x * a - p of p = x * a as it is rounded, exactly, where x has the bits of an f32.
+HLOOPT_QUICK double lost64(double x, double a, double p) {
+#if defined(__FMA__) || defined(__ARM_FEATURE_FMA)
+  return __builtin_fma(x, a, -p);
+#else
+  const double high = bits64(of64(a) & ~0xffffffull);
+  return (x * high - p) + x * (a - high);
+#endif
+}
+
+// Of x from 2^20: 2 / pi times x in two parts, modulo 4.  27 exponents share the bits of 2 / pi that count: those
+// before are multiples of 4 in the product.
+HLOOPT_QUICK WideTurn far_turn32(float size) {
+  const double x = size;
+  const bool first = x < 0x1p47, second = x < 0x1p74, third = x < 0x1p101;
+  const double high = bits64(
+      of64(0x1.d5f47d4d37703p-78) ^ change64(third, 0x1.529fc2757d1f5p-52, 0x1.d5f47d4d37703p-78) ^
+      change64(second, 0x1.b727220a94fe1p-23, 0x1.529fc2757d1f5p-52) ^
+      change64(first, 0x1.45f306dc9c883p-1, 0x1.b727220a94fe1p-23));
+  const double low = bits64(
+      of64(0x1.b6295993c4390p-132) ^ change64(third, 0x1.a6ee06db14acdp-107, 0x1.b6295993c4390p-132) ^
+      change64(second, 0x1.d5f47d4d37703p-78, 0x1.a6ee06db14acdp-107) ^
+      change64(first, -0x1.6b01ec5417056p-55, 0x1.d5f47d4d37703p-78));
+  double turns = x * high;
+  const double rest = fma64(x, low, lost64(x, high, turns));
+  // Multiples of 4 do not count; 2^54 rounds to them.
+  turns -= (turns + 0x1.8p54) - 0x1.8p54;
+  const double whole = (turns + rest) + kWhole64;
+  const double left = (turns - (whole - kWhole64)) + rest;
+  // Infinity and NaN leave NaN.
+  return WideTurn{left * 0x1.921fb54442d18p+0 + (x - x), (unsigned)of64(whole)};
+}
+
+constexpr float kFarTurn32 = 0x1p20f;
+
+// kWhole32 + n, the quarter turns of x below 2^20.
+HLOOPT_QUICK float near_turns32(float size) { return fma32(size, 0x1.45f306p-1f, kWhole32); }
+
+// 33 bits of pi / 2: their product with n is exact.
+HLOOPT_QUICK double near_left64(float size, float n) {
+  return ((double)size - (double)n * 0x1.921fb544p+0) - (double)n * 0x1.0b4611a626331p-34;
+}
+
 HLOOPT_QUICK Turn turn32(float x) {
-  const int size = (int)(of32(x) & 0x7fffffffu), exponent = size >> 23;
-  const int hidden = exponent == 0 ? 0 : 0x00800000;
-  const double mantissa = (double)((size & 0x007fffff) | hidden);
-  // The mantissa has 24 bits, kTurns 29: the product is exact.
-  const double high = mantissa * kTurns[exponent], low = mantissa * kTurnRests[exponent];
-  const double whole = (high + low) + kWhole64;
-  const double r = ((high - (whole - kWhole64)) + low) * 0x1.921fb54442d18p+0;
-  const double z = r * r;
+  const float size = size32(x), whole = near_turns32(size), n = whole - kWhole32;
+#if defined(__FMA__) || defined(__ARM_FEATURE_FMA)
+  const float near = fma32(n, 0x1.ee59dap-50f, fma32(n, 0x1.777a5cp-25f, fma32(n, -0x1.921fb6p+0f, size)));
+#else
+  const float near = (float)near_left64(size, n);
+#endif
+  const WideTurn far = far_turn32(size);
+  const bool is_near = size < kFarTurn32;
+  return Turn{
+      either32(is_near, near, (float)far.left),
+      of32(either32(is_near, whole, bits32(far.quarters)))};
+}
+
+HLOOPT_QUICK float turned_sine32(float r) {
+  const float z = r * r;
+  float p = fma32(z, -0x1.9902a4p-13f, 0x1.1106aep-7f);
+  p = fma32(p, z, -0x1.555546p-3f);
+  return fma32(p * z, r, r);
+}
+
+HLOOPT_QUICK float turned_cosine32(float r) {
+  const float z = r * r;
+  float p = fma32(z, 0x1.9a6bccp-16f, -0x1.6c0e6ep-10f);
+  p = fma32(p, z, 0x1.55554ep-5f);
+  p = fma32(p, z, -0.5f);
+  return fma32(p, z, 1.0f);
+}
+
+HLOOPT_QUICK float sin32(float x) {
+  const Turn turn = turn32(x);
+  const float sine = turned_sine32(turn.left), cosine = turned_cosine32(turn.left);
+  const float found = either32(turn.quarters & 1u, cosine, sine);
+  return bits32(of32(found) ^ (turn.quarters & 2u) << 30 ^ (of32(x) & 0x80000000u));
+}
+
+HLOOPT_QUICK float cos32(float x) {
+  const Turn turn = turn32(x);
+  const float sine = turned_sine32(turn.left), cosine = turned_cosine32(turn.left);
+  const float found = either32(turn.quarters & 1u, sine, cosine);
+  return bits32(of32(found) ^ ((turn.quarters + 1u) & 2u) << 30);
+}
+
+HLOOPT_QUICK float tan32(float x) {
+  const float size = size32(x), whole = near_turns32(size);
+  const WideTurn far = far_turn32(size);
+  const bool is_near = size < kFarTurn32;
+  const double r = is_near ? near_left64(size, whole - kWhole32) : far.left, z = r * r;
   double s = fma64(z, 0x1.6da8eb8e30cdfp-19, -0x1.a01365cb7d412p-13);
   s = fma64(s, z, 0x1.11110dbdfb290p-7);
   s = fma64(s, z, -0x1.5555555449984p-3);
@@ -332,26 +424,9 @@ HLOOPT_QUICK Turn turn32(float x) {
   c = fma64(c, z, -0x1.6c16bf340de7ep-10);
   c = fma64(c, z, 0x1.55555554fbfbfp-5);
   c = fma64(c, z, -0.5);
-  return Turn{fma64(s * z, r, r), fma64(c, z, 1.0), (unsigned)of64(whole)};
-}
-
-HLOOPT_QUICK float sin32(float x) {
-  const Turn turn = turn32(x);
-  const float found = (float)(turn.quarters & 1u ? turn.cosine : turn.sine);
-  return bits32(of32(found) ^ (turn.quarters & 2u) << 30 ^ (of32(x) & 0x80000000u));
-}
-
-HLOOPT_QUICK float cos32(float x) {
-  const Turn turn = turn32(x);
-  const float found = (float)(turn.quarters & 1u ? turn.sine : turn.cosine);
-  return bits32(of32(found) ^ ((turn.quarters + 1u) & 2u) << 30);
-}
-
-HLOOPT_QUICK float tan32(float x) {
-  const Turn turn = turn32(x);
-  const bool is_odd = turn.quarters & 1u;
-  const double above = is_odd ? -turn.cosine : turn.sine;
-  const float found = (float)(above / (is_odd ? turn.sine : turn.cosine));
+  const double sine = fma64(s * z, r, r), cosine = fma64(c, z, 1.0);
+  const bool is_odd = (is_near ? of32(whole) : far.quarters) & 1u;
+  const float found = (float)((is_odd ? -cosine : sine) / (is_odd ? sine : cosine));
   return bits32(of32(found) ^ (of32(x) & 0x80000000u));
 }
 
