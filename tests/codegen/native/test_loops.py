@@ -197,3 +197,85 @@ def test_long_rows_are_cut() -> None:
     assert "for (int row = first / 30011; row <= (last - 1) / 30011; ++row)" in text
     assert "#pragma omp simd" in text
     assert "%" not in text
+
+
+STACKED = """
+x: f32[3,{n}]
+y: f32[1,{n}]
+a = f32[1,{n}] slice(x), slice={{[0:1], [0:{n}]}}
+b = f32[1,{n}] slice(x), slice={{[1:2], [0:{n}]}}
+s = f32[1,{n}] sine(a)
+t = f32[1,{n}] multiply(s, b)
+ROOT r = f32[4,{n}] concatenate(t, s, y, b), dimensions={{0}}
+"""
+
+APART = """
+x: f32[40,{n}]
+y: f32[20,{n}]
+z: f32[60]
+a = f32[60,{n}] concatenate(x, y), dimensions={{0}}
+b = f32[60,{n}] broadcast(z), dimensions={{0}}
+ROOT r = f32[60,{n}] add(a, b)
+"""
+
+BESIDE = """
+x: f32[{n},40]
+y: f32[{n},21]
+z: f32[61]
+a = f32[{n},61] concatenate(x, y), dimensions={{1}}
+b = f32[{n},61] broadcast(z), dimensions={{1}}
+ROOT r = f32[{n},61] add(a, b)
+"""
+
+PAIRS = """
+x: f32[{n},1]
+y: f32[{n},2]
+ROOT r = f32[{n},3] concatenate(x, y), dimensions={{1}}
+"""
+
+ENDS = """
+x: f32[{n}]
+y: f32[7]
+n = f32[{n}] negate(x)
+e = f32[7] exponential(y)
+ROOT r = f32[{more}] concatenate(e, n, y), dimensions={{0}}
+"""
+
+
+@pytest.mark.parametrize("n", [1, 5, 700, 9001])
+def test_concatenates_in_parts(n: int) -> None:
+    """No element asks which part it is in, whether parts are rows, columns or stretches of a task."""
+    bodies = [text.format(n=n, more=n + 14) for text in (STACKED, APART, BESIDE, PAIRS, ENDS)]
+    source = check_native_kernels(fusions(bodies), "native-loop")
+    assert "else" not in source
+    if n > 1:
+        assert source.count("sinf(") == 1, source
+
+
+def test_parts_of_parts() -> None:
+    """A concatenate in a part of another one, and parts of both dimensions."""
+    body = """
+        x: s32[3,5]
+        y: s32[3,40]
+        z: s32[30,45]
+        w: s32[33,45]
+        a = s32[3,45] concatenate(x, y), dimensions={1}
+        b = s32[33,45] concatenate(a, z), dimensions={0}
+        ROOT r = s32[33,45] subtract(b, w)
+    """
+    check_native_kernels(fusions([body]), "native-loop")
+
+
+def test_rows_at_once_are_shared_out() -> None:
+    """Rows that are computed together in tasks that end within a row, and with results written in place."""
+    body = """
+        x: f32[2,50,331]
+        y: f32[2,50,331]
+        a = f32[1,50,331] slice(x), slice={[1:2], [0:50], [0:331]}
+        b = f32[1,50,331] exponential(a)
+        c = f32[1,50,331] negate(b)
+        d = f32[2,50,331] concatenate(b, c), dimensions={0}
+        ROOT r = f32[2,50,331] add(d, y)
+    """
+    source = check_native_kernels(fusions([body]), "native-loop")
+    assert source.count("expf(") == 1, source

@@ -6,7 +6,8 @@ from collections.abc import Sequence
 
 from hloopt.analysis.index import Index
 from hloopt.codegen.families.loop import store_run
-from hloopt.codegen.native.nest import loop, nest_of, tasks, value_at, write_nest
+from hloopt.codegen.native.nest import loop, tasks, write_nest
+from hloopt.codegen.native.nesting import nest_of, value_at
 from hloopt.codegen.types import elements_per_byte
 from hloopt.codegen.writer import FunctionWriter
 

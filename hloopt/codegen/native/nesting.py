@@ -1,0 +1,244 @@
+"""Which loops a native kernel has: their sizes, and what is run by tiles, in parts, or several rows at once.
+
+A result's elements lie one behind the other; a nest is a few loops over them, innermost over neighbours.  All
+dimensions are merged into one loop where no operand has to know which one it is in.  Else a dimension is a
+loop of its own where an access needs its index: a broadcast row makes two.  Neighbouring dimensions are merged
+as long as no index has to be divided for it, so that the innermost loop is long, over neighbours, and without
+divisions: what compilers make vectors of.
+
+A loop through the parts of a concatenate is cut, a loop a part: no element asks which one it is in.  Few rows
+that are made of the same values are computed at once, in one trip of the loop inside of them.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import replace
+from itertools import pairwise
+from math import gcd
+from typing import Final
+
+from hloopt.analysis.elementwise import is_elementwise
+from hloopt.analysis.index import Index, Symbol
+from hloopt.analysis.region import Region
+from hloopt.codegen.device import Uses
+from hloopt.codegen.elements import Elements
+from hloopt.codegen.loads import Loads
+from hloopt.codegen.positions import index_at
+from hloopt.codegen.scope import Names, Scope
+from hloopt.codegen.types import is_packed
+from hloopt.codegen.writer import FunctionWriter
+from hloopt.dataclass import dataclass
+from hloopt.types import ArrayShape
+
+__all__ = ["TILE", "Nest", "crossed", "nest_of", "position_of", "trial", "value_at"]
+
+# What an index that has to be taken apart looks like.
+_DIVISION = re.compile(r" [/%] \d+\)")
+
+# What asks in which part of a concatenate an element is: a loop's counter, what is added to it, the part's end.
+_PART = re.compile(r"if \(at_(\d+)_(?: ([+-]) (\d+))? < (\d+)\)")
+
+# Merging is tried pair by pair; so many dimensions are told apart at most.
+_MOST_LEVELS = 8
+
+# More loops than these, or more rows at once, are not worth the time to compile them.
+_MOST_PARTS: Final = 16
+
+TILE: Final = 32
+"""Elements of a tile's side: 32 lines of the cache are read while each is there."""
+
+
+@dataclass(frozen=True)
+class Nest:
+    """Loops over ``sizes``, outermost first, whose product is the number of elements.
+
+    ``numbers`` are the result leaves.  ``tiled`` is the loop that an operand's neighbours lie along where that
+    is not the innermost one: both are run tile by tile.  -1 where there is none.  ``cuts`` are the indices at
+    which each loop is cut; the rows of the loop ``stacked`` are computed in one trip of the others.
+    """
+
+    numbers: tuple[int, ...]
+    sizes: tuple[int, ...]
+    tiled: int = -1
+    cuts: tuple[tuple[int, ...], ...] = ()
+    stacked: int = -1
+
+    def parts(self, level: int) -> list[tuple[int, int]]:
+        """The beginnings and ends of what a loop is cut into."""
+        cuts = self.cuts[level] if self.cuts else ()
+        return list(pairwise((0, *cuts, self.sizes[level])))
+
+
+def value_at(f: FunctionWriter, elements: Elements, number: int, position: Index) -> str:
+    """Write the element of result leaf ``number`` at a position of its memory."""
+    result = f.region.results[number]
+    return elements.value(result.instruction, index_at(position, result.shape), result.leaf)
+
+
+def nest_of(f: FunctionWriter, numbers: Sequence[int]) -> Nest:
+    """The loops for result leaves with as many elements each."""
+    elements = f.region.results[numbers[0]].shape.elements
+    if _is_flat(f.region):
+        return Nest(tuple(numbers), (elements,))
+    whole = _written(f, numbers, (elements,))
+    if not whole.divisions:
+        return _by_parts(f, Nest(tuple(numbers), (elements,)), whole)
+    sizes = _finest(f.region, numbers, elements)
+    best = _written(f, numbers, sizes)
+    at = len(sizes) - 2
+    while at >= 0:
+        merged = (*best.sizes[:at], best.sizes[at] * best.sizes[at + 1], *best.sizes[at + 2 :])
+        tried = _written(f, numbers, merged)
+        if tried.divisions <= best.divisions:
+            best = tried
+        at -= 1
+    if best.divisions >= whole.divisions:
+        best = whole
+    nest = Nest(tuple(numbers), best.sizes, best.crossing)
+    return nest if best.crossing >= 0 else _by_parts(f, nest, best)
+
+
+def _is_flat(region: Region) -> bool:
+    """Whether each element is computed from those at its own place, as is plain to see."""
+    dims = region.results[0].shape.dims
+    if not region.is_fusion:
+        return is_elementwise(region.instruction)
+    for inner in region.body:
+        shape = inner.shape
+        if not isinstance(shape, ArrayShape):
+            return False
+        if inner.opcode == "constant":
+            if shape.elements != 1:
+                return False
+        elif shape.dims and shape.dims != dims:
+            return False
+        elif inner.opcode == "broadcast":
+            if inner.operands[0].array.dims:
+                return False
+        elif not is_elementwise(inner):
+            return False
+    return True
+
+
+@dataclass
+class _Written:
+    """A trial: what was written for some sizes."""
+
+    sizes: tuple[int, ...]
+    divisions: int
+    crossing: int
+    cuts: tuple[tuple[int, ...], ...]
+
+
+def _written(f: FunctionWriter, numbers: Sequence[int], sizes: tuple[int, ...]) -> _Written:
+    symbols = [Symbol(f"at_{level}_", 0, size - 1) for level, size in enumerate(sizes)]
+    at = [symbol.index for symbol in symbols]
+    text, loads = trial(f, numbers, [position_of(sizes, at)])
+    crossing = max((crossed(linear, symbols) for _, linear in loads), default=-1)
+    cuts: list[set[int]] = [set() for _ in sizes]
+    for level, sign, more, end in _PART.findall(text):
+        cut = int(end) - int(f"{sign}{more or 0}")
+        if 0 < cut < sizes[int(level)]:
+            cuts[int(level)].add(cut)
+    return _Written(
+        sizes, len(_DIVISION.findall(text)), crossing, tuple(tuple(sorted(one)) for one in cuts)
+    )
+
+
+def _by_parts(f: FunctionWriter, nest: Nest, found: _Written) -> Nest:
+    """The nest with what it is cut into, or with rows that are computed at once."""
+    if not any(found.cuts):
+        return nest
+    for level, cuts in enumerate(found.cuts):
+        stacked = _stacked(f, nest, level, cuts) if cuts else None
+        if stacked is not None:
+            return stacked
+    count, kept = 1, []
+    for cuts in found.cuts:
+        count *= len(cuts) + 1
+        kept.append(cuts if count <= _MOST_PARTS else ())
+    return replace(nest, cuts=tuple(kept))
+
+
+def _stacked(f: FunctionWriter, nest: Nest, level: int, cuts: tuple[int, ...]) -> Nest | None:
+    """The nest that computes the rows between cuts at once, where they have values in common."""
+    size = nest.sizes[level]
+    unit = gcd(size, *cuts)
+    rows = size // unit
+    if rows > _MOST_PARTS:
+        return None
+    inner = (unit,) if unit > 1 else ()
+    sizes = (*nest.sizes[:level], rows, *inner, *nest.sizes[level + 1 :])
+    at = [Symbol(f"at_{number}_", 0, one - 1).index for number, one in enumerate(sizes)]
+    positions = [
+        position_of(sizes, [*at[:level], Index(row), *at[level + 1 :]]) for row in range(rows)
+    ]
+    alone = [_statements(f, nest.numbers, [position]) for position in positions]
+    if _statements(f, nest.numbers, positions) >= sum(alone) and level < len(sizes) - 1:
+        return None
+    return Nest(nest.numbers, sizes, stacked=level)
+
+
+def _statements(f: FunctionWriter, numbers: Sequence[int], positions: Sequence[Index]) -> int:
+    return trial(f, numbers, positions)[0].count("\n") + 1
+
+
+def trial(
+    f: FunctionWriter, numbers: Sequence[int], positions: Sequence[Index]
+) -> tuple[str, list[tuple[str, Index]]]:
+    """What would be written for positions, and the places of memory that would be read, whole bytes each."""
+    scope = Scope(Names())
+    loads = Loads(f.loads.index_type)
+    elements = Elements(f.region, f.elements.pointers, Uses(native=True), scope, loads)
+    for position in positions:
+        for number in numbers:
+            value_at(f, elements, number, position)
+    packed = {one.name for one in f.pointees.values() if is_packed(one.shape.dtype)}
+    read = sorted((place for place in loads.now if place[0] not in packed), key=str)
+    return "\n".join(scope.text()), read
+
+
+def crossed(linear: Index, symbols: Sequence[Symbol]) -> int:
+    """The loop that the neighbours of what is read lie along, where the innermost one leaps; or -1."""
+    counts = dict(linear.terms)
+    inner = symbols[-1]
+    if inner.high + 1 < TILE or counts.get(inner, 0) < TILE:
+        return -1
+    for level, symbol in enumerate(symbols[:-1]):
+        if counts.get(symbol) == 1 and symbol.high + 1 >= TILE:
+            return level
+    return -1
+
+
+def position_of(sizes: Sequence[int], at: Sequence[Index]) -> Index:
+    total = Index(0)
+    for size, index in zip(sizes, at, strict=True):
+        total = total * size + index
+    return total
+
+
+def _finest(region: Region, numbers: Sequence[int], elements: int) -> tuple[int, ...]:
+    """Every dimension that a result or an array as large as it has, as far as they divide each other."""
+    shapes = [region.results[number].shape for number in numbers]
+    shapes += [
+        shape
+        for inner in region.body
+        for shape in region.arrays_of(inner)
+        if shape.elements == elements
+    ]
+    strides = [elements, 1]
+    for shape in shapes:
+        stride = 1
+        for size in reversed(shape.dims):
+            stride *= size
+            if len(strides) > _MOST_LEVELS:
+                break
+            if stride not in strides and _fits(strides, stride):
+                strides = sorted((*strides, stride), reverse=True)
+    return tuple(large // small for large, small in pairwise(strides))
+
+
+def _fits(strides: Sequence[int], stride: int) -> bool:
+    return all(other % stride == 0 if other > stride else stride % other == 0 for other in strides)
