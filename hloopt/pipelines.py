@@ -11,7 +11,6 @@ from hloopt.errors import UsageError
 from hloopt.fusion.strategies import has_strategy
 from hloopt.ir import Module
 from hloopt.ir.build import clone_module
-from hloopt.presets import XLA_PRESETS, preset_text
 from hloopt.rewrite import Controls, Fix, Pass, Pipeline
 from hloopt.rewrite.entries import make_entries, with_options
 from hloopt.rewrite.plugins import installed, installed_names, load_file
@@ -162,7 +161,7 @@ _DEVICE = (
     "nested-reduction-splitter,views-to-bitcasts,dce,flatten-call-graph,schedule,copy-insertion"
 )
 
-PIPELINES: Final[Mapping[str, str]] = {
+_TEXTS: Final[Mapping[str, str]] = {
     "O0": "",
     "O1": _QUICK,
     "O2": f"{_SIMPLIFICATION},{_FUSION}",
@@ -171,8 +170,32 @@ PIPELINES: Final[Mapping[str, str]] = {
     "while-reduce-sinking,fix(while-loop-simplifier,simplify,cse,dce),"
     f"loop-fusion,{_FUSION}",
     "device": _DEVICE,
-    **{name: preset_text(rows) for name, rows in XLA_PRESETS.items()},
 }
+
+
+class _Pipelines(Mapping[str, str]):
+    """Texts by name: the optimisation levels, then XLA's orders, loaded when one is asked for."""
+
+    def __getitem__(self, name: str) -> str:
+        return _TEXTS[name] if name in _TEXTS else self._presets()[name]
+
+    def __contains__(self, name: object) -> bool:
+        # Every entry of a pipeline is looked for here first.
+        return name in _TEXTS or (name not in PASSES and name in self._presets())
+
+    def __iter__(self) -> Iterator[str]:
+        return iter((*_TEXTS, *self._presets()))
+
+    def __len__(self) -> int:
+        return len(tuple(iter(self)))
+
+    def _presets(self) -> Mapping[str, str]:
+        from hloopt.presets import XLA_PRESETS, preset_text
+
+        return {name: preset_text(rows) for name, rows in XLA_PRESETS.items()}
+
+
+PIPELINES: Final[Mapping[str, str]] = _Pipelines()
 
 
 Given: TypeAlias = "Pipeline | Pass | Fix | str | Path | Sequence[Given]"
@@ -274,11 +297,14 @@ def _advised(
 ) -> tuple[Pipeline, Advice | None]:
     """What fuses asks the user's rules, the lock file and what is installed."""
     from hloopt.fusion.hand import advised
-    from hloopt.fusion.lock_file import read_decisions
     from hloopt.fusion.user_rules import rule_of
 
     rules = [rule_of(rule) for rule in fusion_rules]
-    decisions = read_decisions(str(lock)) if lock is not None else None
+    decisions = None
+    if lock is not None:
+        from hloopt.fusion.lock_file import read_decisions
+
+        decisions = read_decisions(str(lock))
     if has_strategy(pipeline):
         return advised(pipeline, rules, decisions)
     if rules or decisions:

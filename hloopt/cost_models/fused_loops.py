@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from hloopt.analysis.cost import instruction_cost
-from hloopt.analysis.custom_fusion import custom_name
-from hloopt.analysis.parallel_loop import Way, fused_loop, ways
-from hloopt.cost_models.loop_time import LoopTime, better_way, is_priced, loop_time
+from hloopt.analysis.parallel_loop import fused_loop
 from hloopt.cost_models.model import RunTime
 from hloopt.ir import Instruction
 from hloopt.targets import Target
+
+if TYPE_CHECKING:
+    from hloopt.analysis.parallel_loop import Way
+    from hloopt.cost_models.loop_time import LoopTime
 
 __all__ = ["fused_loop_run_time", "fused_loop_time", "loop_run_time"]
 
@@ -21,7 +25,14 @@ def fused_loop_time(fusion: Instruction, target: Target) -> tuple[Way, LoopTime]
     None for every other instruction, and on devices whose instructions nobody has measured (all but NVIDIA's).
     """
     inner = fused_loop(fusion)
-    if inner is None or not is_priced(target):
+    if inner is None:
+        return None
+    # Few modules have such a fusion, and what prices it is large.
+    from hloopt.analysis.custom_fusion import custom_name
+    from hloopt.analysis.parallel_loop import ways
+    from hloopt.cost_models.loop_time import better_way, is_priced, loop_time
+
+    if not is_priced(target):
         return None
     found = ways(inner.loop, target)
     kind = _KINDS.get(custom_name(fusion))

@@ -29,8 +29,7 @@ from typing import ClassVar, Protocol
 from hloopt.analysis.emitters.describe import EmitterOptions
 from hloopt.analysis.emitters.kind import Kind
 from hloopt.analysis.emitters.pairs import Kernel, Kernels
-from hloopt.analysis.triton_config import BlockParameters
-from hloopt.cost_models.block_level import BlockLevelModel
+from hloopt.analysis.triton_config import BlockParameters, is_triton
 from hloopt.cost_models.coalescing import Coalescing
 from hloopt.cost_models.counting import Counting, narrow
 from hloopt.cost_models.cycles import cycles_of
@@ -83,13 +82,26 @@ class Xla2026(PairCostModel):
         super().__init__(target, usage or UsageAnalysis(Counting(cycles_of(target))))
         self.options = options or ModelOptions()
         self.launch_ns = self.options.launch_ns
-        self.block_level: BlockLevel = block_level or BlockLevelModel(target, self.usage)
+        self._block_level = block_level
         self.kernels = Kernels(target, emitters)
         self._times = DeviceTimes(target, self.options)
         self._coalescing = Coalescing()
         self._known: dict[Instruction, RunTime] = {}
         self._pairs: dict[Instruction, dict[Instruction, RunTime]] = {}
         self._reads: dict[Instruction, _Reads] = {}
+
+    @property
+    def block_level(self) -> BlockLevel:
+        """Who prices Triton kernels; where none was given, hloopt's own, made when it is asked for."""
+        if self._block_level is None:
+            from hloopt.cost_models.block_level import BlockLevelModel
+
+            self._block_level = BlockLevelModel(self.target, self.usage)
+        return self._block_level
+
+    def _has_tiles(self, *instructions: Instruction) -> bool:
+        """Whether the block-level model may know anything of these: its own asks for Triton fusions alone."""
+        return self._block_level is not None or any(map(is_triton, instructions))
 
     def run_time(self, instruction: Instruction) -> RunTime:
         """Of one op or fusion as a kernel of its own; zero for what no kernel runs."""
@@ -133,15 +145,17 @@ class Xla2026(PairCostModel):
             self._pairs.get(source, {}).pop(instruction, None)
         self.kernels.forget(instruction)
         self._coalescing.forget(instruction)
-        self.block_level.forget(instruction)
+        if self._block_level is not None:
+            self._block_level.forget(instruction)
 
     def _run_time(self, instruction: Instruction) -> RunTime:
         whole = fused_loop_run_time(instruction, self.target)
         if whole is not None:
             return whole
-        answer = self.block_level.run_time(instruction)
-        if answer is not None:
-            return answer
+        if self._has_tiles(instruction):
+            answer = self.block_level.run_time(instruction)
+            if answer is not None:
+                return answer
         usage = self.usage.of(instruction)
         kernel = self.kernels.of(instruction)
         coalesced = self._coalescing.alone(kernel.kind, instruction)
@@ -160,9 +174,12 @@ class Xla2026(PairCostModel):
         if consumer.opcode == "bitcast" and self.kernels.of(producer).kind == "triton":
             kernel = self._tiled_as(producer, consumer)
         else:
-            answer = self.block_level.fused_run_time(producer, consumer, multi_output=multi_output)
-            if answer is not None:
-                return answer
+            if self._has_tiles(producer, consumer):
+                answer = self.block_level.fused_run_time(
+                    producer, consumer, multi_output=multi_output
+                )
+                if answer is not None:
+                    return answer
             kernel = self.kernels.pair(producer, consumer, multi_output=multi_output)
         coalesced = self._coalescing.pair(kernel.kind, producer, consumer)
         used = self.usage.of(consumer)

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from hloopt.fusion.advice import Advice
 from hloopt.fusion.ledger import Ledgers
-from hloopt.fusion.lock_adviser import LockAdviser
-from hloopt.fusion.lock_file import Decisions
-from hloopt.fusion.locked_fusion import LockedFusion
 from hloopt.fusion.strategies import asks_advice, is_strategy
 from hloopt.fusion.user_rules import UserRule, installed_rules
 from hloopt.rewrite import Pipeline
 from hloopt.rewrite.entries import each_pass
+
+if TYPE_CHECKING:
+    from hloopt.fusion.lock_file import Decisions
 
 __all__ = ["advised"]
 
@@ -29,10 +30,12 @@ def advised(
     Raises ``UsageError`` for an installed rule that cannot be loaded.
     """
     ledgers = Ledgers()
-    locks = (LockAdviser(decisions, ledgers),) if decisions else ()
-    advice = Advice((*rules, *locks, *installed_rules()), ledgers)
     if not decisions:
-        return pipeline, advice
+        return pipeline, Advice((*rules, *installed_rules()), ledgers)
+    from hloopt.fusion.lock_adviser import LockAdviser
+    from hloopt.fusion.locked_fusion import LockedFusion
+
+    advice = Advice((*rules, LockAdviser(decisions, ledgers), *installed_rules()), ledgers)
     first_of = is_strategy if any(map(is_strategy, pipeline.passes())) else asks_advice
     at = next(
         number

@@ -5,8 +5,9 @@ Both together become a Triton fusion, with the tiles that the block-level model 
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from hloopt.analysis.triton_config import BlockParameters, is_triton, written_parameters
-from hloopt.cost_models.block_level import BlockLevelModel, Untiled
 from hloopt.cost_models.model import CostModel
 from hloopt.dataclass import dataclass
 from hloopt.fusion.budget import decide_operands
@@ -15,11 +16,16 @@ from hloopt.fusion.limits import KernelLimits
 from hloopt.fusion.triton_support import unsupported, unsupported_target
 from hloopt.ir import Instruction, edit
 
+if TYPE_CHECKING:
+    from hloopt.cost_models.block_level import BlockLevelModel
+
 __all__ = ["TritonFusions", "block_level_of", "can_fuse"]
 
 
 def block_level_of(model: CostModel) -> BlockLevelModel:
     """The model of Triton kernels that a cost model asks; for one that asks none, one of its own."""
+    from hloopt.cost_models.block_level import BlockLevelModel
+
     found = getattr(model, "block_level", None)
     if isinstance(found, BlockLevelModel):
         return found
@@ -58,6 +64,8 @@ class TritonFusions:
         operands = decide_operands(producer, consumer, self.limits)
         if not operands:
             return operands
+        from hloopt.cost_models.block_level import Untiled
+
         found = block_level_of(self.model).best(consumer, producer)
         if isinstance(found, Untiled):
             return forbid("triton-not-tiled", words=found.words)
@@ -75,6 +83,8 @@ class TritonFusions:
         """
         if not (is_triton(producer) or is_triton(consumer)):
             return None
+        from hloopt.cost_models.block_level import Untiled
+
         found = block_level_of(self.model).best(consumer, producer)
         return None if isinstance(found, Untiled) else found.parameters
 

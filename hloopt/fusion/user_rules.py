@@ -24,7 +24,7 @@ from hloopt.dataclass import dataclass
 from hloopt.errors import UsageError
 from hloopt.fusion.decision import Decision
 from hloopt.ir import Instruction
-from hloopt.rewrite.plugins import load_function, told, user_line
+from hloopt.rewrite.plugins import entry_points_of, load_function, told, user_line
 
 __all__ = [
     "GROUP",
@@ -89,18 +89,14 @@ def rule_of(function: FusionRule) -> UserRule:
 
 def rule_names() -> tuple[str, ...]:
     """The names of the installed rules; nothing is imported."""
-    from importlib.metadata import entry_points
-
-    return tuple(sorted({entry.name for entry in entry_points(group=GROUP)}))
+    return tuple(sorted({entry.name for entry in entry_points_of(GROUP)}))
 
 
 @cache
 def installed_rules() -> tuple[UserRule, ...]:
     """All installed rules.  Raises ``UsageError`` for one that cannot be loaded, or is no function."""
-    from importlib.metadata import entry_points
-
     found = []
-    for entry in sorted(entry_points(group=GROUP), key=lambda entry: entry.name):
+    for entry in sorted(entry_points_of(GROUP), key=lambda entry: entry.name):
         where = f"the entry point '{entry.name}' of {GROUP}"
         try:
             loaded = entry.load()

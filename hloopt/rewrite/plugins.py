@@ -15,7 +15,8 @@ import re
 import sys
 import typing
 from collections.abc import Collection, Mapping
-from functools import cache
+from functools import cache, partial
+from importlib.machinery import PathFinder
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "GROUP",
+    "entry_points_of",
     "installed",
     "installed_names",
     "line_in",
@@ -44,11 +46,55 @@ GROUP = "hloopt.passes"
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_-]*")
 
 
-def installed_names() -> tuple[str, ...]:
-    """The names of the passes of installed distributions; nothing is imported."""
+def entry_points_of(group: str) -> tuple[EntryPoint, ...]:
+    """The entry points that installed distributions have in a group; nothing of theirs is imported.
+
+    ``importlib.metadata`` takes longer to load than most modules to optimise: it is asked only where a
+    distribution may have any.
+    """
+    if not _may_have(group):
+        return ()
     from importlib.metadata import entry_points
 
-    return tuple(sorted({entry.name for entry in entry_points(group=GROUP)}))
+    return tuple(entry_points(group=group))
+
+
+def _may_have(group: str) -> bool:
+    """False where no folder on the path has a distribution that names the group.
+
+    What is no folder (an archive, or a finder that somebody has added) is left to the library.
+    """
+    others = (finder for finder in sys.meta_path if finder is not PathFinder)
+    if any(hasattr(finder, "find_distributions") for finder in others):
+        return True
+    head = f"[{group}".encode()
+    return any(map(partial(_declares, head), sys.path))
+
+
+def _declares(head: bytes, folder: str) -> bool:
+    try:
+        children = list(Path(folder).iterdir())
+    except FileNotFoundError:
+        return False
+    except OSError:
+        return True
+    is_egg = folder.lower().endswith(".egg")
+    for child in children:
+        name = child.name.lower()
+        if name.endswith((".dist-info", ".egg-info")) or (is_egg and name == "egg-info"):
+            try:
+                if head in (child / "entry_points.txt").read_bytes():
+                    return True
+            except (FileNotFoundError, NotADirectoryError):
+                continue
+            except OSError:
+                return True
+    return False
+
+
+def installed_names() -> tuple[str, ...]:
+    """The names of the passes of installed distributions; nothing is imported."""
+    return tuple(sorted({entry.name for entry in entry_points_of(GROUP)}))
 
 
 @cache
@@ -58,9 +104,7 @@ def installed(name: str) -> type[Pass] | None:
     Raises ``UsageError`` naming the entry point when it cannot be loaded or is no pass of that name, and
     when there are several.
     """
-    from importlib.metadata import entry_points
-
-    found = tuple(entry_points(group=GROUP, name=name))
+    found = tuple(entry for entry in entry_points_of(GROUP) if entry.name == name)
     if not found:
         return None
     if len(found) > 1:

@@ -14,7 +14,6 @@ from pathlib import Path
 from hloopt.dataclass import dataclass
 from hloopt.errors import EvaluationError, HlooptError, UsageError, VerifyError
 from hloopt.ir import Module
-from hloopt.ir.fingerprint import fingerprint
 from hloopt.rewrite.entries import Entry, Fix, each_pass
 from hloopt.rewrite.outcome import FixRun, PassRun, PipelineReport
 from hloopt.rewrite.pass_ import Pass, PassLog, RemarkKind
@@ -112,7 +111,7 @@ class _Runner:
         self.report.instructions_before = self.module.instruction_count()
         if self.controls.verify_each:
             _verify(self.module)
-            self.fingerprint = fingerprint(self.module)
+            self.fingerprint = _fingerprint(self.module)
         for watcher in self.watchers:
             watcher.begin(self.module)
         for entry in entries:
@@ -190,10 +189,10 @@ class _Runner:
     def drop_schedule(self) -> None:
         scheduled = self.module.attributes.pop("is_scheduled", None)
         if scheduled is not None and self.controls.verify_each:
-            self.fingerprint = fingerprint(self.module)
+            self.fingerprint = _fingerprint(self.module)
 
     def check(self, instance: Pass, changed: bool) -> None:
-        current = fingerprint(self.module)
+        current = _fingerprint(self.module)
         differs = changed and not instance.names_only
         if differs != (current != self.fingerprint):
             claim = "changed the module" if differs else "changed nothing"
@@ -250,7 +249,7 @@ class _Circles:
         self.counts.add(count)
         if rounds < _PATIENCE or not known:
             return ()
-        mark = fingerprint(module)
+        mark = _fingerprint(module)
         if mark in self.seen:
             return tuple(run for run in runs[self.seen[mark] :] if run.changed)
         self.seen[mark] = len(runs)
@@ -281,6 +280,13 @@ def _raised_at(error: BaseException) -> str:
     file = Path(trace.tb_frame.f_code.co_filename)
     shown = file.relative_to(Path.cwd()) if file.is_relative_to(Path.cwd()) else file
     return f" ({shown}:{trace.tb_lineno})"
+
+
+def _fingerprint(module: Module) -> str:
+    # Hashes come with a library that most pipelines need not wait for.
+    from hloopt.ir.fingerprint import fingerprint
+
+    return fingerprint(module)
 
 
 def _verify(module: Module) -> None:

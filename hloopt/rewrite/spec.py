@@ -22,7 +22,6 @@ import json
 import re
 import typing
 from collections.abc import Iterable, Mapping
-from difflib import get_close_matches
 from types import NoneType, UnionType
 from typing import Any, NoReturn, TypeAlias
 
@@ -195,6 +194,8 @@ def read_options(
     kind: type[Any], name: str, options: tuple[tuple[str, Value], ...]
 ) -> dict[str, Any]:
     """Option texts as values of the fields of dataclass ``kind``; ``name`` is for messages."""
+    if not options:
+        return {}
     types = typing.get_type_hints(kind)
     known = [field.name for field in dataclasses.fields(kind) if field.init]
     found: dict[str, Any] = {}
@@ -216,6 +217,8 @@ def did_you_mean(wrong: str, valid: Iterable[str]) -> str:
     names = sorted(set(valid))
     if not names:
         return " (there are none)"
+    from difflib import get_close_matches
+
     close = get_close_matches(wrong, names, 1)
     hint = f"; did you mean '{close[0]}'?" if close else ""
     if len(names) <= _MAX_LISTED:

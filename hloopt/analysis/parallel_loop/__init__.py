@@ -1,19 +1,26 @@
-"""What of a ``while`` is independent: parallel axes, who owns what, and which instructions mix what."""
+"""What of a ``while`` is independent: parallel axes, who owns what, and which instructions mix what.
 
-from hloopt.analysis.parallel_loop.find import parallel_loop
-from hloopt.analysis.parallel_loop.fused import FusedLoop, fused_loop
-from hloopt.analysis.parallel_loop.model import (
-    Axes,
-    Carried,
-    Mixing,
-    Node,
-    ParallelLoop,
-    Role,
-    Sharing,
-    Trips,
-    Way,
-)
-from hloopt.analysis.parallel_loop.ways import ways
+Each name is loaded when it is asked for: most programs have no loop that anybody looks at.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from hloopt.analysis.parallel_loop.find import parallel_loop
+    from hloopt.analysis.parallel_loop.fused import FusedLoop, fused_loop
+    from hloopt.analysis.parallel_loop.model import (
+        Axes,
+        Carried,
+        Mixing,
+        Node,
+        ParallelLoop,
+        Role,
+        Sharing,
+        Trips,
+        Way,
+    )
+    from hloopt.analysis.parallel_loop.ways import ways
 
 __all__ = [
     "Axes",
@@ -30,3 +37,15 @@ __all__ = [
     "parallel_loop",
     "ways",
 ]
+
+_PLACES = {"parallel_loop": "find", "FusedLoop": "fused", "fused_loop": "fused", "ways": "ways"}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    module = import_module(f"{__name__}.{_PLACES.get(name, 'model')}")
+    found = globals()[name] = getattr(
+        module, name
+    )  # over the module that is called as its function
+    return found

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from hloopt.interpret.groups import listed_groups
 from hloopt.ir import Instruction
 from hloopt.rewrite import Match, Rule, op, same_layout
 from hloopt.types import ArrayShape, TupleShape
-from hloopt.verify.devices import group_mode, replica_groups
 
 __all__ = ["RULES"]
 
@@ -15,6 +13,10 @@ _GROUPED = ("all-reduce", "all-gather", "reduce-scatter", "all-to-all")
 
 def _all_alone(root: Instruction) -> bool:
     """Whether each group that is written has one member, and that is one device."""
+    # What reads groups comes with the interpreter and the verifier; few modules have any.
+    from hloopt.interpret.groups import listed_groups
+    from hloopt.verify.devices import group_mode, replica_groups
+
     mode = group_mode(root)
     groups = replica_groups(root)
     if not mode or not groups:
