@@ -10,7 +10,13 @@ from hloopt.analysis.reduction import is_race_free, is_unnested
 from hloopt.analysis.transpose import tiled_transpose
 from hloopt.ir import Computation, Instruction
 
-__all__ = ["find_hero", "is_intermediate", "is_real_reduction_hero", "roots"]
+__all__ = [
+    "find_hero",
+    "is_intermediate",
+    "is_real_reduction_hero",
+    "only_intermediates_below",
+    "roots",
+]
 
 _MAX_INTERMEDIATE_OPERANDS = 3
 
@@ -92,10 +98,11 @@ def _behind(
 
 def _only(found: list[Instruction]) -> Instruction | None:
     """The one instruction that is wanted, if there is one and it reaches its root through intermediates."""
-    return found[0] if len(found) == 1 and _only_intermediates_below(found[0]) else None
+    return found[0] if len(found) == 1 and only_intermediates_below(found[0]) else None
 
 
-def _only_intermediates_below(hero: Instruction) -> bool:
+def only_intermediates_below(hero: Instruction) -> bool:
+    """Whether all that its computation makes of an instruction passes elements through in place."""
     pending = [hero]
     seen = {hero}
     while pending:

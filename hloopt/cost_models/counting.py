@@ -37,6 +37,8 @@ class Counting:
                           fill whole warps
     repeats_init          whether a reduce reads its initial value once for each result
     bitcasts_keep_indices whether a bitcast to the same dimensions reads what its user reads
+    scalars               whether elementwise ops of one element compute anything: a loop does them once before
+                          it begins, however many elements use them
     """
 
     cycles: Mapping[tuple[str, str], int] = field(
@@ -47,6 +49,7 @@ class Counting:
     uneven_concatenate: int = 400
     repeats_init: bool = True
     bitcasts_keep_indices: bool = True
+    scalars: bool = True
 
 
 class OpUsage(NamedTuple):
@@ -63,6 +66,7 @@ class OpUsage(NamedTuple):
 
 
 _F32: Final = Struct("f")
+_pack, _unpack = _F32.pack, _F32.unpack
 _WARP: Final = 32
 _KEEP_INDICES: Final = frozenset({"copy", "get-tuple-element", "tuple"})
 _Rule: TypeAlias = Callable[["UsageAnalysis", Instruction], OpUsage]
@@ -87,6 +91,8 @@ def _elementwise(analysis: UsageAnalysis, instruction: Instruction) -> OpUsage:
     counting = analysis.counting
     cycles = counting.cycles.get((instruction.opcode, shape.dtype.name))
     each = counting.default_cycles if cycles is None else cycles
+    if not (counting.scalars or shape.elements > 1):
+        each = 0
     return _plain(instruction, each * shape.elements)._replace(keeps_indices=True)
 
 
@@ -114,8 +120,8 @@ def elements_of(shape: Shape) -> int:
 
 def narrow(value: float) -> float:
     """A number rounded to f32, in which XLA keeps utilisations."""
-    (rounded,) = _F32.unpack(_F32.pack(value))
-    return float(rounded)
+    rounded: float = _unpack(_pack(value))[0]
+    return rounded
 
 
 def _plain(instruction: Instruction, flops: int = 0) -> OpUsage:

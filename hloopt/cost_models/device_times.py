@@ -53,13 +53,23 @@ class DeviceTimes:
         self._l1_bytes = target.l1_per_core * target.cores
         self._block_bandwidth = narrow(narrow(clock * 1e9) * target.core_transaction)
         self._unit_rate = narrow(clock * 2)
+        # Kernels of one program read and compute the same again and again.
+        self._reads: dict[tuple[int, int, int, int, bool], float] = {}
+        self._computes: dict[tuple[int, int, int], float] = {}
 
     def read(self, shape: Shape, total: int, blocks: int, *, coalesced: bool) -> float:
         """To read ``total`` bytes of an array, repeated reads among them: the first time from memory."""
-        net = min(shape.byte_size, total)
+        key = (shape.byte_size, _element_bytes(shape), total, blocks, coalesced)
+        known = self._reads.get(key)
+        if known is None:
+            known = self._reads[key] = self._read(*key)
+        return known
+
+    def _read(self, size: int, element: int, total: int, blocks: int, coalesced: bool) -> float:
+        net = min(size, total)
         memory = again = self._bandwidth
         if not coalesced:
-            memory = narrow(memory * _element_bytes(shape) / self.target.dram_transaction)
+            memory = narrow(memory * element / self.target.dram_transaction)
         if net >= self.target.l2_size:
             again = memory
         elif net >= self._l1_bytes:
@@ -80,6 +90,13 @@ class DeviceTimes:
 
     def compute(self, flops: int, blocks: int, threads: int) -> float:
         """With so many blocks of so many threads each; idle cores and lanes do not help."""
+        key = (flops, blocks, threads)
+        known = self._computes.get(key)
+        if known is None:
+            known = self._computes[key] = self._compute(flops, blocks, threads)
+        return known
+
+    def _compute(self, flops: int, blocks: int, threads: int) -> float:
         target = self.target
         units = min(blocks, target.cores) * min(threads, target.fpus_per_core)
         rate = int(self._unit_rate * units)

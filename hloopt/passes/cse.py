@@ -229,16 +229,16 @@ class _Merger:
             elif left > right and attributes.get("direction") in _MIRRORED:
                 operands = (right, left)
                 attributes = {**attributes, "direction": _MIRRORED[attributes["direction"]]}
-        return (
-            instruction.opcode,
-            self.shape(instruction.shape),
-            operands,
-            tuple(
-                (name, self.value(attributes[name]))
-                for name in sorted(attributes)
-                if name not in _NOT_COMPARED
-            ),
-        )
+        said: tuple[tuple[str, Hashable], ...] = ()
+        if attributes:
+            said = tuple(
+                [
+                    (name, self.value(attributes[name]))
+                    for name in sorted(attributes)
+                    if name not in _NOT_COMPARED
+                ]
+            )
+        return (instruction.opcode, self.shape(instruction.shape), operands, said)
 
     def sorted_terms(self, instruction: Instruction, left: int, right: int) -> Hashable:
         """The operands in one order; those of a chain of integer ops of one kind all together."""

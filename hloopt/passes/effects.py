@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from functools import cache
+
 from hloopt.ir import Computation, Instruction, Module
 from hloopt.ir.walk import called_computations, callees_first
+from hloopt.ops import attributes_of, op_of
 
 __all__ = ["Effects"]
 
@@ -23,6 +26,9 @@ class Effects:
 
     def has(self, instruction: Instruction) -> bool:
         """Whether running the instruction does more than make its result."""
+        known = _plain_attributes(instruction.opcode)
+        if known is not None:
+            return not instruction.attributes.keys() <= known
         return (
             instruction.op.side_effect
             or instruction.op.family in ("collective", "async", "host")
@@ -30,3 +36,13 @@ class Effects:
             or not instruction.is_understood
             or any(called in self._computations for called in called_computations(instruction))
         )
+
+
+@cache
+def _plain_attributes(opcode: str) -> frozenset[str] | None:
+    """The attributes of an op that has no effects where it has no others; None where one must look closer."""
+    row, known = op_of(opcode), attributes_of(opcode)
+    if known is None or row.side_effect or row.family in ("collective", "async", "host"):
+        return None
+    closer = "custom_call_has_side_effect" in known or row.computation_attributes()
+    return None if closer else known

@@ -12,6 +12,7 @@ differs from the original's, or when a shape is dynamic.
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Iterable
 from dataclasses import field
 
 from hloopt.analysis.values import Values
@@ -19,7 +20,7 @@ from hloopt.dataclass import dataclass
 from hloopt.ir import Computation, Instruction, edit
 from hloopt.rewrite.history import Fights, History
 from hloopt.rewrite.pass_ import PassLog
-from hloopt.rewrite.pattern import Bindings, match
+from hloopt.rewrite.pattern import match
 from hloopt.rewrite.rule import Match, Rule, RuleSet
 from hloopt.types import (
     ArrayShape,
@@ -81,9 +82,12 @@ class _Driver:
         history = self.history.get(instruction)
         if history is not None and history.fights:
             return False
+        dynamic: bool | None = None
         for rule in self.rules.candidates(instruction):
             for bound in match(rule.pattern, instruction):
-                if _is_dynamic(instruction, bound):
+                if dynamic is None:
+                    dynamic = _is_dynamic((instruction, *instruction.operands))
+                if dynamic or _is_dynamic(bound.values()):
                     continue
                 found = Match(instruction, bound, self.fast_math, values=self.values)
                 result = rule.apply(found)
@@ -147,9 +151,8 @@ def _may_rewrite(instruction: Instruction) -> bool:
     )
 
 
-def _is_dynamic(instruction: Instruction, bound: Bindings) -> bool:
+def _is_dynamic(seen: Iterable[Instruction]) -> bool:
     """Whether a rule would have to know sizes that nobody knows yet."""
-    seen = (instruction, *instruction.operands, *bound.values())
     return any(entry.shape.is_dynamic for entry in seen)
 
 

@@ -14,7 +14,7 @@ ops that the table calls commutative match in either order.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import field, replace
 from typing import Any, TypeAlias
 
@@ -168,41 +168,56 @@ def _used_once(instruction: Instruction) -> bool:
 
 def match(
     pattern: Pattern, instruction: Instruction, bound: Bindings | None = None
-) -> Iterator[Bindings]:
+) -> Iterable[Bindings]:
     """All ways in which ``instruction`` fits; each is the map from names to instructions."""
     bound = {} if bound is None else bound
     if pattern.opcodes is not None and not (
         instruction.opcode in pattern.opcodes and instruction.is_understood
     ):
-        return
+        return ()
     for key, value in pattern.attributes.items():
         if instruction.attributes.get(key) != value:
-            return
+            return ()
     for test in pattern.tests:
         if not test(instruction):
-            return
+            return ()
     if pattern.name:
         known = bound.get(pattern.name)
         if known is None:
             bound = {**bound, pattern.name: instruction}
         elif known is not instruction:
-            return
+            return ()
     if pattern.operands is None:
-        yield bound
-        return
+        return (bound,)
     operands = instruction.operands
     if len(operands) != len(pattern.operands):
-        return
-    yield from _match_all(pattern.operands, operands, bound)
+        return ()
     if pattern.commutative and operands[0] is not operands[1]:
-        yield from _match_all(pattern.operands, (operands[1], operands[0]), bound)
+        return _match_both(pattern.operands, operands, bound)
+    return _match_all(pattern.operands, operands, bound)
+
+
+def _match_both(
+    patterns: tuple[Pattern, ...], operands: tuple[Instruction, ...], bound: Bindings
+) -> Iterator[Bindings]:
+    """Two operands in either order; the second is tried when the first has been used up."""
+    yield from _match_all(patterns, operands, bound)
+    yield from _match_all(patterns, (operands[1], operands[0]), bound)
 
 
 def _match_all(
     patterns: tuple[Pattern, ...], operands: tuple[Instruction, ...], bound: Bindings
-) -> Iterator[Bindings]:
+) -> Iterable[Bindings]:
+    if len(patterns) == 1:
+        return match(patterns[0], operands[0], bound)
     if not patterns:
-        yield bound
-        return
-    for partial in match(patterns[0], operands[0], bound):
-        yield from _match_all(patterns[1:], operands[1:], partial)
+        return (bound,)
+    first = match(patterns[0], operands[0], bound)
+    return _match_rest(first, patterns[1:], operands[1:]) if first else ()
+
+
+def _match_rest(
+    first: Iterable[Bindings], patterns: tuple[Pattern, ...], operands: tuple[Instruction, ...]
+) -> Iterator[Bindings]:
+    for partial in first:
+        yield from _match_all(patterns, operands, partial)

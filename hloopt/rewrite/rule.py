@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import field
 from functools import cached_property
 from typing import Any, Never, TypeAlias
@@ -76,6 +76,8 @@ class Match:
             return single
         return self.make("broadcast", (single,), {"dimensions": ()}, shape)
 
+
+_FEW_OPERANDS = 4
 
 Rewrite: TypeAlias = Callable[[Match], "Instruction | None"]
 
@@ -162,22 +164,30 @@ class RuleSet:
     def __init__(self, rules: Iterable[Rule]) -> None:
         self.rules = tuple(rules)
         names = [rule.name for rule in self.rules]
-        twice = {name for name in names if names.count(name) > 1}
-        if twice:
+        if len(set(names)) != len(names):
+            twice = {name for name in names if names.count(name) > 1}
             raise ValueError(f"rules with the same equation: {', '.join(sorted(twice))}")
         self.depth = max((rule.pattern.depth() for rule in self.rules), default=1)
         self._by_opcode: dict[str, list[Rule]] = {}
+        self._by_opcodes: dict[tuple[str, ...], tuple[Rule, ...]] = {}
         for rule in self.rules:
             if rule.pattern.opcodes is None:
                 raise ValueError(f"rule {rule.name}: the root of a pattern names its opcodes")
             for opcode in rule.pattern.opcodes:
                 self._by_opcode.setdefault(opcode, []).append(rule)
 
-    def candidates(self, instruction: Instruction) -> Iterator[Rule]:
+    def candidates(self, instruction: Instruction) -> Iterable[Rule]:
         """Rules whose root and operands' opcodes fit."""
-        for rule in self._by_opcode.get(instruction.opcode, ()):
-            if rule.may_match(instruction):
-                yield rule
+        rules = self._by_opcode.get(instruction.opcode, ())
+        if len(instruction.operands) > _FEW_OPERANDS:
+            return filter(lambda rule: rule.may_match(instruction), rules)
+        # There are few such combinations in a module, and each is met again and again.
+        opcodes = (instruction.opcode, *[operand.opcode for operand in instruction.operands])
+        known = self._by_opcodes.get(opcodes)
+        if known is None:
+            known = tuple(rule for rule in rules if rule.may_match(instruction))
+            self._by_opcodes[opcodes] = known
+        return known
 
     def without(self, names: Iterable[str], fast_math: bool) -> RuleSet:
         """These rules less the named ones, and less those that need ``fast_math`` unless it is set.

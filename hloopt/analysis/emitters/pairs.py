@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from dataclasses import field
 from functools import cached_property
 from typing import Final
 
@@ -10,11 +11,12 @@ from hloopt.analysis.emitters.describe import EmitterOptions, Layout, lay_out
 from hloopt.analysis.emitters.kind import Emission, Kind, emission, has_kernel
 from hloopt.analysis.emitters.scratch import fused_apart
 from hloopt.analysis.emitters.unroll import drops_when_unrolled
-from hloopt.analysis.hero import is_intermediate
+from hloopt.analysis.hero import is_intermediate, only_intermediates_below
 from hloopt.analysis.region import Region, region_of
 from hloopt.dataclass import dataclass
-from hloopt.ir import Instruction
+from hloopt.ir import Computation, Instruction
 from hloopt.targets import Target
+from hloopt.types import ArrayShape
 
 __all__ = ["Kernel", "Kernels"]
 
@@ -22,6 +24,9 @@ _DECIDE: Final = frozenset({"concatenate", "transpose"})
 """Ops that can change a kernel's kind where nothing between them and its roots moves elements."""
 _DECIDE_ALONE: Final = frozenset({"dynamic-update-slice", "reduce"})
 """The same, but with ops of one operand only in between."""
+
+_FORMS: Final = frozenset({"dynamic-update-slice", "reduce", "scatter", "sort", "transpose"})
+"""Ops that can make a kernel something else than a loop, beside concatenates and copies."""
 
 _WIDE: Final = (10, 0)
 _FALLBACK_THREADS: Final = 128
@@ -45,18 +50,24 @@ class _Facts:
     emission, layout  of its kernel; None where it has none by itself
     decides, decides_alone  whether an op behind its roots can change the kind of a kernel it joins
     drops             whether an op in it keeps threads from computing several elements; None until asked
+    opcodes           of the region's body
     reached, chained  numbers of the operands such ops may be found behind; None until asked
+    concatenates      behind its roots; None until asked
+    moves             whether anything computed of one of its values moves elements, where it was asked
     """
 
     region: Region
     emission: Emission | None
     layout: Layout | None
     kernel: Kernel
+    opcodes: set[str]
     decides: bool
     decides_alone: bool
     drops: bool | None = None
     reached: frozenset[int] | None = None
     chained: frozenset[int] | None = None
+    concatenates: tuple[Instruction, ...] | None = None
+    moves: dict[Instruction, bool] = field(default_factory=dict)
 
 
 class Kernels:
@@ -89,8 +100,13 @@ class Kernels:
         mine = self._facts(consumer)
         other = self._facts(producer)
         if multi_output or self._may_change(producer, other, consumer, mine):
+            decided = None if multi_output else self._decided(producer, other, consumer, mine)
+            if decided is not None:
+                both = _joined(producer, other, consumer, mine)
+                return _kernel(both, decided, self._layout(both, decided))
             with fused_apart(producer, consumer, multi_output=multi_output) as fusion:
-                return self._look(fusion).kernel
+                region = region_of(fusion)
+                return _kernel(region, *self._form(fusion, region))
         found, layout = mine.emission, mine.layout
         assert found is not None
         assert layout is not None
@@ -100,7 +116,7 @@ class Kernels:
         if not (unrolls_less or self._is_wide or found.kind == "reduction"):
             return mine.kernel
         both = _joined(producer, other, consumer, mine)
-        return _kernel(found.kind, lay_out(both, found, self.target, self.options), both)
+        return _kernel(both, found, self._layout(both, found))
 
     def forget(self, instruction: Instruction) -> None:
         """An instruction has changed, or is gone."""
@@ -114,20 +130,31 @@ class Kernels:
 
     def _look(self, instruction: Instruction) -> _Facts:
         region = region_of(instruction)
-        found = layout = None
-        # Bitcasts, constants, tuples: no kernel of their own, but they may join one.
-        if has_kernel(instruction):
-            found = emission(region, self.options.kind)
-            has_threads = self.target.has_threads
-            layout = lay_out(region, found, self.target, self.options) if has_threads else Layout()
+        found, layout = self._form(instruction, region)
+        opcodes = {entry.opcode for entry in region.body}
         return _Facts(
             region,
             found,
             layout,
-            _kernel(found.kind if found is not None else "custom", layout, region),
-            _has_behind_roots(region, _DECIDE, _HERO_OPERANDS),
-            _has_behind_roots(region, _DECIDE_ALONE, 1),
+            _kernel(region, found, layout),
+            opcodes,
+            not opcodes.isdisjoint(_DECIDE) and _has_behind_roots(region, _DECIDE, _HERO_OPERANDS),
+            not opcodes.isdisjoint(_DECIDE_ALONE) and _has_behind_roots(region, _DECIDE_ALONE, 1),
         )
+
+    def _form(
+        self, instruction: Instruction, region: Region
+    ) -> tuple[Emission | None, Layout | None]:
+        if not has_kernel(instruction):
+            # Bitcasts, constants, tuples: no kernel of their own, but they may join one.
+            return None, None
+        found = emission(region, self.options.kind)
+        return found, self._layout(region, found)
+
+    def _layout(self, region: Region, found: Emission) -> Layout:
+        if not self.target.has_threads:
+            return Layout()
+        return lay_out(region, found, self.target, self.options)
 
     def _drops(self, facts: _Facts) -> bool:
         if facts.drops is None:
@@ -159,8 +186,61 @@ class Kernels:
             or (operand.opcode == "get-tuple-element" and operand.operands[0] is producer)
         )
 
+    def _decided(
+        self, producer: Instruction, other: _Facts, consumer: Instruction, mine: _Facts
+    ) -> Emission | None:
+        """The form of both, where concatenates are all that can change it; None where one must look.
 
-def _kernel(kind: Kind, layout: Layout | None, region: Region) -> Kernel:
+        One decides in a kernel of one result, where it is the only one behind that, has few operands, and
+        nothing that is computed of it moves elements.
+        """
+        found = mine.emission
+        if found is None or found.kind not in ("concatenate", "loop"):
+            return None
+        ends = (*other.region.results, *mine.region.results)
+        if (
+            len(other.region.results) != 1
+            or not isinstance(consumer.shape, ArrayShape)
+            or not (other.opcodes.isdisjoint(_FORMS) and mine.opcodes.isdisjoint(_FORMS))
+            or any(result.instruction.opcode == "parameter" for result in ends)
+        ):
+            return None
+        seen = (*_concatenates(other), *_concatenates(mine))
+        if len(seen) > 1:
+            return Emission("loop", found.roots, found.roots, "several concatenates are behind it")
+        (hero,) = seen
+        if len(hero.operands) > self.options.kind.concatenate_operands or _moves_below(other, hero):
+            return found
+        if mine.region.is_fusion:
+            body: Computation = consumer.attributes["calls"]
+            for parameter, operand in zip(body.parameters, consumer.operands, strict=True):
+                if operand is producer and _moves_below(mine, parameter):
+                    return found
+        return Emission("concatenate", found.roots, seen, f"{hero.name} decides")
+
+
+def _concatenates(facts: _Facts) -> tuple[Instruction, ...]:
+    """Those behind the roots, where they can be heroes."""
+    if facts.concatenates is None:
+        found: Iterable[Instruction] = ()
+        if "concatenate" in facts.opcodes:
+            found = _behind_roots(facts.region, _HERO_OPERANDS)
+        facts.concatenates = tuple(entry for entry in found if entry.opcode == "concatenate")
+    return facts.concatenates
+
+
+def _moves_below(facts: _Facts, instruction: Instruction) -> bool:
+    """Whether anything in a fusion that is computed of a value moves elements."""
+    if not facts.region.is_fusion:
+        return False
+    known = facts.moves.get(instruction)
+    if known is None:
+        known = facts.moves[instruction] = not only_intermediates_below(instruction)
+    return known
+
+
+def _kernel(region: Region, found: Emission | None, layout: Layout | None) -> Kernel:
+    kind = found.kind if found is not None else "custom"
     if layout is not None and layout.launch is not None and kind != "sort":
         threads = layout.launch.threads_per_block
         if kind == "scatter":
@@ -188,10 +268,7 @@ def _reached(region: Region, most: int) -> frozenset[int]:
 
 
 def _has_behind_roots(region: Region, opcodes: frozenset[str], most: int) -> bool:
-    # Most bodies have no such op anywhere, and that is quicker to see.
-    return any(entry.opcode in opcodes for entry in region.body) and any(
-        entry.opcode in opcodes for entry in _behind_roots(region, most)
-    )
+    return any(entry.opcode in opcodes for entry in _behind_roots(region, most))
 
 
 def _behind_roots(region: Region, most: int) -> Iterator[Instruction]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import field
 from typing import Final, TypeAlias
 
@@ -84,6 +84,20 @@ class PairRules:
 
     def __post_init__(self) -> None:
         self.facts = FactsCache(self.limits)
+        self._needed: tuple[TritonRule, ...] = (
+            decide_scatter,
+            self._decide_budget,
+            decide_in_place,
+        )
+        self._all: tuple[TritonRule, ...] = (
+            _decide_bitcast,
+            decide_scatter,
+            self._decide_reduces,
+            self._decide_epilogue,
+            self._decide_budget,
+            self._decide_size,
+            decide_in_place,
+        )
 
     def is_fusible(self, instruction: Instruction) -> bool:
         """``is_native_fusible``, remembered."""
@@ -116,29 +130,16 @@ class PairRules:
         self, producer: Instruction, consumer: Instruction, *, wanted: bool = False
     ) -> Decision:
         """The first rule that forbids; ``wanted`` pairs are held to what must be so only."""
-        for rule in self._rules(producer, consumer, wanted):
+        decision = self._decide_ends(producer, consumer)
+        if not decision:
+            return decision
+        if self.is_triton(producer) or self.is_triton(consumer):
+            return self.triton(producer, consumer)
+        for rule in self._needed if wanted else self._all:
             decision = rule(producer, consumer)
             if not decision:
                 return decision
         return ALLOWED
-
-    def _rules(
-        self, producer: Instruction, consumer: Instruction, wanted: bool
-    ) -> Iterator[TritonRule]:
-        yield self._decide_ends
-        if self.is_triton(producer) or self.is_triton(consumer):
-            yield self.triton
-            return
-        if not wanted:
-            yield _decide_bitcast
-        yield decide_scatter
-        if not wanted:
-            yield self._decide_reduces
-            yield self._decide_epilogue
-        yield self._decide_budget
-        if not wanted:
-            yield self._decide_size
-        yield decide_in_place
 
     def _decide_ends(self, producer: Instruction, consumer: Instruction) -> Decision:
         if producer.is_root:
