@@ -9,6 +9,7 @@ from typing import Final
 
 from hloopt.cost_models.model import CostModel
 from hloopt.errors import UsageError
+from hloopt.rewrite.plugins import entry_points_of
 from hloopt.rewrite.spec import did_you_mean
 from hloopt.targets import Target
 
@@ -31,9 +32,7 @@ _OWN: Final[Mapping[str, tuple[str, str]]] = MappingProxyType({
 
 def model_names() -> tuple[str, ...]:
     """The names of all models; nothing is imported."""
-    from importlib.metadata import entry_points
-
-    installed = {entry.name for entry in entry_points(group=GROUP)}
+    installed = {entry.name for entry in entry_points_of(GROUP)}
     return (*_OWN, *sorted(installed - _OWN.keys()))
 
 
@@ -43,13 +42,11 @@ def find_model(name: str) -> type[CostModel]:
     Raises ``UsageError`` with the nearest name where there is none, and naming the entry point that cannot be
     loaded or gives something else.
     """
-    from importlib.metadata import entry_points
-
     if name in _OWN:
         module, attribute = _OWN[name]
         own: type[CostModel] = getattr(importlib.import_module(module), attribute)
         return own
-    entries = tuple(entry_points(group=GROUP, name=name))
+    entries = tuple(entry for entry in entry_points_of(GROUP) if entry.name == name)
     if not entries:
         raise UsageError(f"no cost model is called '{name}'{did_you_mean(name, model_names())}")
     where = f"the entry point '{name} = {entries[0].value}' of {GROUP}"
