@@ -19,6 +19,7 @@ from hloopt.runtime.numpy.block_forms import Fold, Map
 from hloopt.runtime.numpy.block_layout import Layout, fold_in
 from hloopt.runtime.numpy.block_regions import Axes, Member
 from hloopt.runtime.numpy.plan import Dims, Function
+from hloopt.runtime.numpy.short_runs import stretched_from
 
 __all__ = ["Body", "Scratch"]
 
@@ -45,6 +46,7 @@ class Body:
         self.text: list[str] = []
         self.names: dict[int, str] = {}
         self._cuts: dict[tuple[int, Axes], str] = {}
+        self._stretched: dict[tuple[int, str], str] = {}
         self._scratch: dict[tuple[int, np.dtype[Any], Dims, int | None], int] = {}
         self._buffers: list[int] = []
         self._free: dict[int, list[int]] = {}
@@ -109,6 +111,26 @@ class Body:
             self._cuts[key] = name
         return self._cuts[key]
 
+    def _operand(self, member: Member, slot: int) -> str:
+        """The same for an elementwise op: a copy where many short runs of it would be stretched."""
+        layout, name = self.layout, self._value(member, slot)
+        inside = layout.is_inside(slot)
+        axes = self.region.axes[slot] if inside else layout.operand_axes(member, slot)
+        axes = (*(None,) * (len(member.axes) - len(axes)), *axes)
+        dims, whole = self._sizes(axes), self._sizes(member.axes)
+        first = stretched_from(dims, whole)
+        if first is None:
+            return name
+        _, ranged = self._dims((*axes[:first], *member.axes[first:]))
+        words = [str(size) for size in (*dims[:first], *whole[first:])]
+        if ranged is not None:
+            words[ranged] = "r"
+        key = (slot, f"({', '.join(words)},)")
+        if key not in self._stretched:
+            made = self._stretched[key] = f"w{len(self._stretched)}"
+            self._add(f"{made} = {self._bind(_stretch)}({name}, {key[1]})")
+        return self._stretched[key]
+
     def _index(self, axes: Axes) -> str:
         """The index of a block in an array; nothing where it lies along no dimension that is cut."""
         places = [f"b{axis}" if axis is not None and axis <= self.axis else ":" for axis in axes]
@@ -121,6 +143,12 @@ class Body:
         space = self.region.space
         dims = tuple(1 if axis is None or axis <= self.axis else space[axis] for axis in axes)
         return dims, axes.index(self.axis) if self.axis in axes else None
+
+    def _sizes(self, axes: Axes) -> Dims:
+        """Dimensions of a value in a whole block."""
+        dims, ranged = self._dims(axes)
+        rows = self.layout.rows
+        return tuple(rows if at == ranged else size for at, size in enumerate(dims))
 
     def _reshaped(self, base: int, slot: int) -> str:
         dims, at = self._dims(self.region.axes[slot])
@@ -136,7 +164,7 @@ class Body:
     def _map(self, member: Member, at: int) -> None:
         form, (out,) = member.form, member.step.outs
         assert isinstance(form, Map)
-        operands = ", ".join(self._value(member, slot) for slot in member.ins)
+        operands = ", ".join(self._operand(member, slot) for slot in member.ins)
         function = self._bind(form.function)
         name = f"s{at}"
         if not form.into:
@@ -217,3 +245,7 @@ class Body:
         for base in [base for base in self._held if max(self.layout.uses[base]) <= at]:
             buffer = self._held.pop(base)
             self._free.setdefault(self._buffers[buffer], []).append(buffer)
+
+
+def _stretch(array: Any, dims: Dims) -> Any:
+    return np.ascontiguousarray(np.broadcast_to(array, dims))

@@ -15,6 +15,7 @@ from hloopt.ops import OPS, ScalarArgs
 from hloopt.runtime.numpy.elementwise import lower
 from hloopt.runtime.numpy.plan import Function
 from hloopt.runtime.numpy.reduction import sign_zeros
+from hloopt.runtime.numpy.short_runs import fold
 from hloopt.runtime.numpy.writer import code_function
 from hloopt.types import DType
 
@@ -137,16 +138,18 @@ def fold_of(instruction: Instruction, context: Context) -> Fold | None:
     if ufunc is None or not (reducer.associative or reducer.wide is not None):
         return None
     wide = reducer.wide or carrier
-    reduced, compute = ufunc.reduce, kind.compute if kind.is_float else carrier
+    compute = kind.compute if kind.is_float else carrier
+
+    def part(array: Array, axes: tuple[int, ...]) -> Any:
+        return fold(ufunc, array.astype(compute, copy=False), axes, wide)
 
     def whole(array: Array, axes: tuple[int, ...], start: Any) -> Array:
-        found = reduced(array.astype(compute, copy=False), axes, wide, initial=start)
-        return np.asarray(found).astype(carrier, copy=False)
+        return np.asarray(ufunc(start, part(array, axes))).astype(carrier, copy=False)
 
     return Fold(
         start=lambda init: init.astype(wide)[()],
         whole=whole,
-        part=lambda array, axes: np.asarray(reduced(array.astype(compute, copy=False), axes, wide)),
+        part=part,
         combine=ufunc,
         finish=lambda array: array.astype(carrier, copy=False),
         wide=wide,
@@ -155,7 +158,7 @@ def fold_of(instruction: Instruction, context: Context) -> Fold | None:
 
 def _extremum(kind: DType, carrier: np.dtype[Any], *, largest: bool) -> Fold:
     ufunc = np.maximum if largest else np.minimum
-    reduced, compute = ufunc.reduce, kind.compute
+    compute = kind.compute
     row = OPS["maximum" if largest else "minimum"].numpy
     assert row is not None
     args = ScalarArgs(kind, kind, {})
@@ -163,7 +166,7 @@ def _extremum(kind: DType, carrier: np.dtype[Any], *, largest: bool) -> Fold:
 
     def found(array: Array, axes: tuple[int, ...], start: Any) -> Array:
         wide = array.astype(compute, copy=False)
-        result = np.asarray(reduced(wide, axes, initial=start))
+        result = np.asarray(ufunc(start, fold(ufunc, wide, axes, compute)))
         if np.count_nonzero(result) != result.size:
             sign_zeros(result, wide, start, axes, largest=largest)
         return result

@@ -21,6 +21,7 @@ from hloopt.runtime.numpy.block_plan import BlockPlan, Folded, plan_region
 from hloopt.runtime.numpy.block_regions import Region, find_regions
 from hloopt.runtime.numpy.plan import Dims, Function, Line, Step
 from hloopt.runtime.numpy.scratch import Scratch
+from hloopt.runtime.numpy.short_runs import stretched_from
 from hloopt.runtime.numpy.threads import Tasks, in_parallel
 
 __all__ = ["by_blocks"]
@@ -35,7 +36,7 @@ def by_blocks(
     line: Line, context: Context, threads: int, limits: Limits, *, looped: bool = False
 ) -> int:
     """Have regions of a line, the body of a loop if ``looped``, evaluated by blocks; how many there are."""
-    regions = [region for region in find_regions(line, context, limits) if _pays(region)]
+    regions = [region for region in find_regions(line, context, limits) if _pays(line, region)]
     if not regions:
         return 0
     line.steps = _Order(line, regions).steps(threads, looped=looped)
@@ -43,12 +44,15 @@ def by_blocks(
     return len(regions)
 
 
-def _pays(region: Region) -> bool:
-    """A single ufunc goes through memory as often in blocks."""
+def _pays(line: Line, region: Region) -> bool:
+    """A single ufunc goes through memory as often in blocks; they stretch operands."""
     if len(region.members) > 1:
         return True
     (member,) = region.members
-    return not (isinstance(member.form, Map) and isinstance(member.form.function, np.ufunc))
+    if not (isinstance(member.form, Map) and isinstance(member.form.function, np.ufunc)):
+        return True
+    dims = line.dims[member.step.outs[0]]
+    return any(stretched_from(line.dims[slot], dims) is not None for slot in member.ins)
 
 
 class _Order:
