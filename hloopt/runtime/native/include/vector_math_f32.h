@@ -127,25 +127,30 @@ HLOOPT_QUICK float tanh32(float x) {
 
 HLOOPT_QUICK float erf32(float x) {
   const float a = size32(x), z = x * x;
-  float p = fma32(z, -0x1.445f480p-17f, 0x1.d887500p-14f);
-  p = fma32(p, z, -0x1.bccf660p-11f);
-  p = fma32(p, z, 0x1.562a600p-8f);
-  p = fma32(p, z, -0x1.b829c80p-6f);
-  p = fma32(p, z, 0x1.ce2f080p-4f);
-  p = fma32(p, z, -0x1.8127460p-2f);
-  const float near = fma32(x, fma32(p, z, 0x1.06eba8p-3f), x);
-  // log(erfc(a)) for a from 1 to 4.
-  const float t = within32(a, 1.0f, 4.0f);
-  float q = fma32(t, 0x1.b778300p-20f, -0x1.825ce40p-15f);
-  q = fma32(q, t, 0x1.38e5e60p-11f);
-  q = fma32(q, t, -0x1.37ecc60p-8f);
-  q = fma32(q, t, 0x1.b0e2460p-6f);
-  q = fma32(q, t, -0x1.c2e3560p-4f);
-  q = fma32(q, t, -0x1.437eb40p-1f);
-  q = fma32(q, t, -0x1.2156fa0p+0f);
-  q = fma32(q, t, 0x1.4fb0680p-12f);
-  const float far = signed32(1.0f - exp32(q), x);
-  return a < 1.0f ? near : a >= 1.0f ? far : x;
+  float p = fma32(z, 0x1.496a36p-14f, -0x1.a3f6fep-11f);
+  p = fma32(p, z, 0x1.5405b0p-8f);
+  p = fma32(p, z, -0x1.b7f90cp-6f);
+  p = fma32(p, z, 0x1.ce2cf8p-4f);
+  p = fma32(p, z, -0x1.81273ep-2f);
+  p = fma32(p, z, 0x1.06eba8p-3f);
+  const float near = fma32(x, p, x);
+  // log2(erfc(a)) for a from 1 to 4: no larger one counts.
+  const float t = a > 4.0f ? 4.0f : a;
+  float q = fma32(t, -0x1.7b19b2p-16f, 0x1.0e317cp-11f);
+  q = fma32(q, t, -0x1.5f2f22p-8f);
+  q = fma32(q, t, 0x1.17b040p-5f);
+  q = fma32(q, t, -0x1.37fa70p-3f);
+  q = fma32(q, t, -0x1.d5f6e2p-1f);
+  q = fma32(q, t, -0x1.a08bc2p+0f);
+  q = fma32(q, t, -0x1.577f68p-12f);
+  // 2^q = 2^n 2^r to 2^-23 of itself: erfc(a) is less than 1/6.
+  const float whole = q + kWhole32, r = q - (whole - kWhole32);
+  float e = fma32(r, 0x1.5f762ep-10f, 0x1.3ced92p-7f);
+  e = fma32(e, r, 0x1.c6ae68p-5f);
+  e = fma32(e, r, 0x1.ebf9b2p-3f);
+  e = fma32(e, r, 0x1.62e432p-1f);
+  const float rest = bits32(of32(fma32(e, r, 1.0f)) + (of32(whole) << 23));
+  return a >= 1.0f ? signed32(1.0f - rest, x) : near;
 }
 
 HLOOPT_QUICK float rsqrt32(float x) { return 1.0f / __builtin_sqrtf(x); }
