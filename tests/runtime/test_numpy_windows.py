@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from combiners import argmax, binary
 from elements import moderate, seeds, shape_of, values
-from hloopt.runtime.numpy import cumulative
+from hloopt.runtime.numpy import cumulative, select_windows
 from planned import assert_planned
 from slides import Slide, reduce_window_text, slides, window_text
 
@@ -124,13 +124,14 @@ ENTRY e {{
     slides(1),
     st.sampled_from(["GE", "GT", "LE", "LT"]),
     st.booleans(),
-    st.sampled_from(["f32", "f64"]),
+    st.sampled_from(["f32", "f64", "bf16", "s32", "u8"]),
     st.sampled_from(["add", "subtract", "maximum"]),
     st.booleans(),
+    st.sampled_from([1, 5, 1 << 17]),
     seeds,
 )
-def test_selections_agree(slides_, direction, swapped, kind, opcode, tied, chooser):
-    """Ties, NaNs, infinities, windows that meet nothing and gaps between elements."""
+def test_selections_agree(slides_, direction, swapped, kind, opcode, tied, at_once, chooser):
+    """Ties, NaNs, infinities, extreme integers, windows that meet nothing and gaps between elements."""
     dims, output = [s.size for s in slides_], [s.output for s in slides_]
     x = values(kind, dims, chooser)
     if tied:
@@ -138,13 +139,35 @@ def test_selections_agree(slides_, direction, swapped, kind, opcode, tied, choos
     text = selecting_text(slides_, direction, kind, binary(opcode, kind), swapped)
     inputs = [x, moderate(kind, output, chooser), moderate(kind, (), chooser)]
     left = 0 in output or not dims
-    assert_planned(text, inputs, evaluated=["select-and-scatter"] * left)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(select_windows, "_AT_ONCE", at_once)
+        assert_planned(text, inputs, evaluated=["select-and-scatter"] * left)
 
 
-def test_selections_of_integers_are_the_interpreters():
-    """They have no value that stands for nothing selected yet."""
+@pytest.mark.parametrize("at_once", [1, 12, 30, 1 << 17])
+@pytest.mark.parametrize("special", [None, np.nan])
+def test_leading_dimensions_are_gone_through_in_pieces(at_once, special, monkeypatch):
+    """The last piece may be shorter; a NaN is met in one of them alone."""
+    monkeypatch.setattr(select_windows, "_AT_ONCE", at_once)
+    window = [Slide(3, 1, 1, 0, 0, 1, 1), Slide(5, 1, 1, 0, 0, 1, 1), Slide(7, 3, 2, 1, 1, 1, 1)]
+    text = selecting_text(window, "GE", "f32", binary("add", "f32"))
+    x = np.random.default_rng(2).integers(0, 3, (3, 5, 7)).astype(np.float32)
+    if special is not None:
+        x[1, 3, 4] = special
+    updates = np.random.default_rng(3).standard_normal((3, 5, 4)).astype(np.float32)
+    for given_x in (x, np.asfortranarray(x)):
+        assert_planned(text, [given_x, updates, np.float32(2).reshape(())])
+
+
+@pytest.mark.parametrize("form", ["pred", "total order"])
+def test_selections_that_are_not_by_extrema_are_the_interpreters(form):
     window = [Slide(6, 2, 2, 0, 0, 1, 1)]
-    text = selecting_text(window, "GE", "s32", binary("add", "s32"))
-    x = np.array([3, 3, -1, 0, 5, 9], np.int32)
-    inputs = [x, np.arange(3, dtype=np.int32), np.int32(0).reshape(())]
+    kind = "pred" if form == "pred" else "f32"
+    region = binary("or", "pred") if form == "pred" else binary("add", "f32")
+    text = selecting_text(window, "GE", kind, region)
+    if form != "pred":
+        text = text.replace("direction=GE", "direction=GE, type=TOTALORDER")
+    dtype = np.bool_ if form == "pred" else np.float32
+    x = np.array([1, 0, 0, 0, 1, 1], dtype)
+    inputs = [x, np.ones(3, dtype), np.zeros((), dtype)]
     assert_planned(text, inputs, evaluated=["select-and-scatter"])
