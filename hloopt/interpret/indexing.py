@@ -112,7 +112,7 @@ def gather(operand: Array, indices: Array, dims: GatherDims) -> Array:
     """Slices of ``operand`` at ``indices``, clamped so that each is inside.
 
     Offset dimensions of the result are those of the slices (collapsed and batching ones left
-    out), the others are those of the indices.  An operand without elements gives zeros.
+    out), the others are those of the indices.  Slices without elements, of a dropped dimension too, give zeros.
     """
     windows = windows_of(indices, dims)
     sizes = dims.slice_sizes
@@ -123,7 +123,7 @@ def gather(operand: Array, indices: Array, dims: GatherDims) -> Array:
     partial = [dim for dim in offset if dim not in whole]
     picked = [dim for dim in range(operand.ndim) if dim not in whole]
     rank = len(windows.batch) + len(partial)
-    if not operand.size:
+    if 0 in sizes:
         shape = (*windows.batch, *(sizes[dim] for dim in partial + whole))
         taken = np.zeros(shape, operand.dtype)
     else:

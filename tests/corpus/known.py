@@ -10,6 +10,7 @@ import re
 from dataclasses import dataclass
 
 from emulated import EMULATED_STAGES
+from native_stages import NATIVE_STAGES
 from reread import NOT_ITS_OWN
 from stages import ORDER_OPEN, WITHIN_SPREAD
 
@@ -33,7 +34,7 @@ class Rule:
 NEWER = "a form of newer XLA than the one asked: "
 REFUSED = ("refused",)
 
-RUNS = ("evaluated", "excess", "ran", "evaluated_o2", "ran_o2")
+RUNS = ("evaluated", "excess", "ran", "evaluated_o2", "ran_o2", *NATIVE_STAGES)
 
 RULES: tuple[Rule, ...] = (
     Rule(

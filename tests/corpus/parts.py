@@ -19,14 +19,25 @@ from fusion_stages import (
 )
 from loop_stages import LOOP_STAGES, has_loop
 from memory import LARGE
+from native_stages import NATIVE_STAGES
 from records import WEAK, flags
 from stages import GOLDEN_STAGES, READING_STAGES, REFUSAL_STAGES, RESULT_STAGES, TEXT_STAGES
 
-__all__ = ["COMPILED", "EMULATED", "XLA_STAGES", "Task", "emulated_tasks", "tasks"]
+__all__ = [
+    "COMPILED",
+    "EMULATED",
+    "NATIVE",
+    "XLA_STAGES",
+    "Task",
+    "emulated_tasks",
+    "native_tasks",
+    "tasks",
+]
 
 COMPILED = "compiled"
 XLA_STAGES = ("reread", "same", COMPILED)
 EMULATED = "emulated."
+NATIVE = "native."
 
 
 @dataclass(frozen=True)
@@ -74,6 +85,19 @@ def emulated_tasks(corpus: Path) -> list[Task]:
         for task in tasks(corpus, xla=False)
         if task.part in kept
     ]
+
+
+def native_tasks(corpus: Path) -> list[Task]:
+    """The files that are compiled for the host's processor: whatever can be run, with recorded results or without.
+
+    What is recorded for a text is asked once.
+    """
+    kept = ("jax.before", "jax.after", "jax.h200", "xla-golden", "xla-golden.weak", "xla-tests")
+    found: dict[Path, Task] = {}
+    for task in tasks(corpus, xla=False):
+        if task.part in kept:
+            found[task.path] = replace(task, part=NATIVE + task.part, stages=NATIVE_STAGES)
+    return list(found.values())
 
 
 def _dumps(corpus: Path, xla: bool) -> Iterator[Task]:

@@ -12,7 +12,7 @@ import numpy as np
 from hloopt.runtime.compare import TOLERANCES
 from support import Array, Recorded, as_type, recorded
 
-__all__ = ["WEAK", "flags", "moved", "record_of", "spread"]
+__all__ = ["WEAK", "flags", "moved", "record_of", "spread", "tolerance_of"]
 
 WEAK = frozenset({
     "all_outputs_zero", "collective", "custom_call", "no_outputs", "rng_default", "some_output_all_nan",
@@ -52,13 +52,14 @@ def _golden(stem: Path) -> Recorded:
             for prefix, key in (("in", "inputs"), ("out", "outputs"))
         )
     specs = [
-        _tolerance(output, spec["dtype"])
+        tolerance_of(output, spec["dtype"])
         for output, spec in zip(outputs, meta["outputs"], strict=True)
     ]
     return Recorded(inputs, outputs, specs)
 
 
-def _tolerance(output: Array, name: str) -> dict[str, Any]:
+def tolerance_of(output: Array, name: str) -> dict[str, Any]:
+    """What is let through beside a result of an element type."""
     tolerance = TOLERANCES.get(name)
     if tolerance is None:
         return {}

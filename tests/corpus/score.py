@@ -32,7 +32,16 @@ import fuzz  # noqa: E402
 import memory  # noqa: E402
 from compiled import compiled  # noqa: E402
 from oracle import available  # noqa: E402
-from parts import COMPILED, EMULATED, XLA_STAGES, Task, emulated_tasks, tasks  # noqa: E402
+from parts import (  # noqa: E402
+    COMPILED,
+    EMULATED,
+    NATIVE,
+    XLA_STAGES,
+    Task,
+    emulated_tasks,
+    native_tasks,
+    tasks,
+)
 from reread import reread, xla_worker  # noqa: E402
 from stages import GOLDEN_STAGES  # noqa: E402
 from store import digest, rows  # noqa: E402
@@ -60,7 +69,7 @@ def package_key() -> str:
         HERE / f"{name}.py"
         for name in (
             "beside", "compiled", "emulated", "explanations", "fusion_beside", "fusion_stages", "fusion_times",
-            "judge", "loop_stages", "memory", "records", "reread", "stages",
+            "judge", "loop_stages", "memory", "native_stages", "records", "reread", "stages",
         )
     ]  # fmt: skip
     shared = [HERE.parent / f"{name}.py" for name in ("graphs", "support")]
@@ -93,7 +102,9 @@ class Examiner:
 
     def __init__(self, folder: Path) -> None:
         command = (sys.executable, str(Path(__file__).resolve()), "--worker")
-        self.hloopt = Worker(command, TIME_LIMIT)
+        # Thousands of programs that nobody runs again but the next of these runs.
+        cache = {"HLOOPT_CACHE_DIR": str(CACHE / "compiled")}
+        self.hloopt = Worker(command, TIME_LIMIT, os.environ | cache)
         self.xla = xla_worker()
         self.printed = folder / "printed.hlo"
         self.emitted = folder / "emitted.hlo"
@@ -107,7 +118,8 @@ class Examiner:
             "printed": str(self.printed) if asks_xla else "",
             "emitted": str(self.emitted) if COMPILED in task.stages else "",
         }
-        self.hloopt.time_limit = TEST_LIMIT if task.stages == GOLDEN_STAGES else TIME_LIMIT
+        is_test = task.stages == GOLDEN_STAGES or task.part.startswith(f"{NATIVE}xla-")
+        self.hloopt.time_limit = TEST_LIMIT if is_test else TIME_LIMIT
         for written in (self.printed, self.emitted):
             written.unlink(missing_ok=True)
         try:
@@ -250,10 +262,11 @@ def _figure(found: dict[str, int]) -> str:
 
 
 def _examined(part: str, options: argparse.Namespace) -> bool:
-    """Whether this command examines a part: the other command's figures, and other parts', stay as they are."""
+    """Whether this command examines a part: the other commands' figures, and other parts', stay as they are."""
     if options.part and not belongs(part, options.part):
         return False
-    return bool(part.startswith(EMULATED) == options.emulated)
+    kind = next((one for one in (EMULATED, NATIVE) if part.startswith(one)), "")
+    return kind == options.kind
 
 
 def _excused(failure: str) -> str:
@@ -282,9 +295,15 @@ def main() -> int:
         "--part", default="", help="examine one part, or all that begin with PART and a dot"
     )
     parser.add_argument("--write", action="store_true", help="with --part: write its figures")
-    parser.add_argument(
-        "--emulated", action="store_true", help="examine kernels on the emulator, nothing else"
-    )
+    kinds = parser.add_mutually_exclusive_group()
+    for word, kind, told_of in (
+        ("--emulated", EMULATED, "kernels on the emulator"),
+        ("--native", NATIVE, "what is compiled for this processor"),
+    ):
+        what = f"examine {told_of}, nothing else"
+        kinds.add_argument(
+            word, dest="kind", action="store_const", const=kind, default="", help=what
+        )
     parser.add_argument(
         "--allow-fall", metavar="REASON", help="write lower figures; say why in the commit"
     )
@@ -298,14 +317,15 @@ def main() -> int:
     if not corpus:
         print("HLOOPT_CORPUS is not set: nothing to examine", file=sys.stderr)
         return 2
-    xla = available() and not options.emulated
-    if not xla and not options.emulated:
+    xla = available() and not options.kind
+    if not xla and not options.kind:
         print(
             "no jaxlib (HLOOPT_XLA_PYTHON): XLA is not asked to read what we print", file=sys.stderr
         )
-    wanted = emulated_tasks(Path(corpus)) if options.emulated else tasks(Path(corpus), xla)
+    of_kind = {EMULATED: emulated_tasks, NATIVE: native_tasks}
+    wanted = of_kind[options.kind](Path(corpus)) if options.kind else tasks(Path(corpus), xla)
     results = examine_all(wanted, options.jobs, options.part)
-    damaged_count = 0 if options.part or options.emulated else fuzz.COUNT
+    damaged_count = 0 if options.part or options.kind else fuzz.COUNT
     broken = fuzz.fuzz(package_key(), damaged_count, jobs=options.jobs)
     failures = [
         f"{part}/{name} {stage}: {answer}"

@@ -20,6 +20,8 @@ Of fusion, beside what XLA fused: see fusion_stages.py.
 
 Of the kernels, see emulated.py: planned, clean, ordered, agrees, and the same with _o2.
 
+Of what is compiled for the host's processor, see native_stages.py.
+
 Of a text that XLA's parser refuses for its syntax:
 
 answered    nothing but a mistake with a place in the text comes of reading it, strictly or not
@@ -40,12 +42,13 @@ from emulated import examine_kernels
 from explanations import rewritten
 from fusion_stages import PARTITION_STAGES, REFUSED_STAGES, TIMES_STAGES, examine_fusion
 from hloopt.errors import HlooptError, ParseError, UnsupportedError
-from hloopt.ir import fingerprint
 from hloopt.ir.build import clone_module
+from hloopt.ir.fingerprint import fingerprint
 from hloopt.pipelines import PASSES, parse_pipeline
 from hloopt.verify import violations
 from judge import check_place, round_trip
 from loop_stages import LOOP_STAGES, examine_loops
+from native_stages import NATIVE_STAGES, examine_natively
 from records import record_of, spread
 from support import Recorded, mismatch
 
@@ -77,6 +80,8 @@ def examine(
     outcome: Outcome = {}
     if "planned" in stages:
         return examine_kernels(path, stages)
+    if set(stages) <= set(NATIVE_STAGES):
+        return examine_natively(path, stages)
     if stages == LOOP_STAGES:
         return examine_loops(path)
     if stages in FUSION_STAGES:

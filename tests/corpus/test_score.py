@@ -10,10 +10,13 @@ import pytest
 
 import hloopt
 import memory
+import native_stages
 import score
 from emulated import EMULATED_STAGES
-from hloopt.errors import ParseError
+from hloopt.errors import DeviceError, ParseError
+from hloopt.runtime.native import check_native
 from known import NEWER, RULES, excuse
+from native_stages import NATIVE_STAGES, examine_natively
 from parts import XLA_STAGES, Task
 from stages import REFUSAL_STAGES, RESULT_STAGES, TEXT_STAGES, examine
 from worker import NoAnswer, Worker
@@ -66,7 +69,8 @@ def test_newer_forms_are_told_from_mistakes(said: str, form: str) -> None:
 def test_every_rule_is_about_a_stage_that_exists() -> None:
     """A rule for a stage of another name would cover nothing."""
     assert {stage for rule in RULES for stage in rule.stages} <= {
-        *(*TEXT_STAGES, *RESULT_STAGES, *REFUSAL_STAGES, *XLA_STAGES, *EMULATED_STAGES)
+        *(*TEXT_STAGES, *RESULT_STAGES, *REFUSAL_STAGES, *XLA_STAGES, *EMULATED_STAGES),
+        *NATIVE_STAGES,
     }
 
 
@@ -343,23 +347,78 @@ def test_a_part_is_asked_for_by_its_name_or_its_kind() -> None:
     assert not score.belongs("xla-tests", "xla")
 
 
+@pytest.mark.parametrize("kind", ["emulated", "native"])
 def test_figures_of_kernels_and_of_texts_are_each_others_guests(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """``--emulated`` writes its parts and leaves the others, and the other way round."""
+    """``--emulated`` and ``--native`` write their parts and leave the others, and the other way round."""
     board = tmp_path / "scoreboard.json"
-    before = {"models": {"parsed": {"ok": 2}}, "emulated.models": {"clean": {"ok": 1}}}
+    others = {
+        "models": {"parsed": {"ok": 2}},
+        "emulated.jax.before": {"clean": {"ok": 3}},
+        "native.jax.before": {"native": {"ok": 4}},
+    }
+    before = {**others, f"{kind}.models": {"clean": {"ok": 1}}}
+    del before[f"{kind}.jax.before"]
     board.write_text(json.dumps(before))
     monkeypatch.setattr(score, "SCOREBOARD", board)
     monkeypatch.setattr(score, "CACHE", tmp_path)
-    monkeypatch.setattr(score, "emulated_tasks", lambda corpus: [])
-    found = {"emulated.models": {"m": {"clean": "ok"}, "n": {"clean": "ok"}}}
+    monkeypatch.setattr(score, f"{kind}_tasks", lambda corpus: [])
+    found = {f"{kind}.models": {"m": {"clean": "ok"}, "n": {"clean": "ok"}}}
     monkeypatch.setattr(score, "examine_all", lambda wanted, jobs, only: found)
     nothing = {"counts": {}, "broken": {}}
     monkeypatch.setattr(score.fuzz, "fuzz", lambda package, total, jobs: nothing)
     monkeypatch.setenv("HLOOPT_CORPUS", str(tmp_path))
-    monkeypatch.setattr(sys, "argv", ["score.py", "--emulated"])
+    monkeypatch.setattr(sys, "argv", ["score.py", f"--{kind}"])
     assert score.main() == 0
     written = json.loads(board.read_text())
-    assert written["models"] == before["models"]
-    assert written["emulated.models"]["clean"] == {"ok": 2}
+    assert written.pop(f"{kind}.models")["clean"] == {"ok": 2}
+    del before[f"{kind}.models"]
+    assert written == before
+
+
+ADDS = """HloModule m
+
+ENTRY e {{
+  x = {0}[7] parameter(0)
+  ROOT y = {0}[7] add(x, x)
+}}
+"""
+
+
+@pytest.fixture
+def compiler() -> None:
+    """Skip where the host has no C++ compiler."""
+    try:
+        check_native()
+    except DeviceError as error:
+        pytest.skip(str(error))
+
+
+@pytest.mark.usefixtures("compiler")
+def test_what_is_run_natively(tmp_path: Path) -> None:
+    """Each level for itself; what shows nothing says why, and what is not run is refused by both."""
+    path = tmp_path / "m.hlo"
+    path.write_text(ADDS.format("f32"))
+    assert examine_natively(path, NATIVE_STAGES) == dict.fromkeys(NATIVE_STAGES, "ok")
+    path.write_text(ADDS.format("f32").replace("f32[7] add(x, x)", "f32[8] add(x, x)"))
+    assert examine_natively(path, ("native",))["native"].startswith("skipped: not valid: ")
+    path.write_text(
+        ADDS.format("f32").replace("add(x, x)", 'custom-call(x), custom_call_target="own"')
+    )
+    assert "has no evaluation" in examine_natively(path, ("native",))["native"]
+    path.write_text(ADDS.format("f32").replace("[7]", "[70000000]"))
+    answer = examine_natively(path, ("native",))["native"]
+    assert answer.startswith("skipped: ")
+    assert "too many" in answer
+
+
+@pytest.mark.usefixtures("compiler")
+def test_a_wrong_result_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The interpreter is asked, so that a device that is wrong fails."""
+    monkeypatch.setattr(
+        native_stages.NativeProgram, "run", lambda _, inputs: [array + 1 for array in inputs]
+    )
+    path = tmp_path / "m.hlo"
+    path.write_text(ADDS.format("s32"))
+    assert examine_natively(path, ("native",))["native"].startswith("failed: out_0: ")

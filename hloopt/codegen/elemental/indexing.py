@@ -7,6 +7,7 @@ from typing import Final
 
 from hloopt.analysis.index import Index
 from hloopt.codegen.elements import At, Elements, Emission, Emit
+from hloopt.codegen.scalars import literal
 from hloopt.ir import Instruction
 from hloopt.types import DType, GatherDims
 
@@ -82,6 +83,9 @@ def _dynamic_update_slice(
 def _gather(e: Elements, instruction: Instruction, index: _Position, leaf: int) -> Emission:
     operand, indices = instruction.operands
     dims = GatherDims.of(instruction.attributes)
+    if 0 in dims.slice_sizes:
+        # What a dimension of none is dropped from: there is nothing to be read.
+        return literal(0, operand.array.dtype)
     offsets = [index[dimension] for dimension in dims.offset_dims]
     batch = [at for number, at in enumerate(index) if number not in dims.offset_dims]
     window = iter(offsets)

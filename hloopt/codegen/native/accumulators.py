@@ -124,7 +124,7 @@ def take_steps(
     begin, end = _bounds(f, layout, part)
     has_identities = all(one.start for one in every)
     totals = every
-    if has_identities and _is_long(layout, part):
+    if heroes and has_identities and _is_long(layout, part):
         totals = [_declare(f, hero, layout.width, "totals") for hero in heroes]
     _clear(f, totals)
     with ExitStack() as blocks:
@@ -205,7 +205,7 @@ def _add(
 
 def _fold(f: FunctionWriter, every: Sequence[Accumulators], layout: Steps) -> None:
     """Fold the upper half of the lanes into the lower one, until those are left that are kept."""
-    width = layout.width
+    width = layout.width if every else layout.keep
     while width > layout.keep:
         width //= 2
         with lanes_of(f, width) as lane:

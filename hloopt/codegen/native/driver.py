@@ -97,10 +97,15 @@ def driver(plan: Plan, uses: Uses, names: Mapping[str, str], *, by_doors: bool =
         "}",
         'extern "C" int hloopt_run(char* const* a, hloopt::Host* host) {',
         f"{_INDENT}host->done = 0;",
+        f"{_INDENT}host->ends = 0;",
+        f"{_INDENT}host->runner = &hloopt::helped;",
+        f"{_INDENT}hloopt::Host* const before = hloopt::helped;",
+        f"{_INDENT}hloopt::helped = host;",
         f"{_INDENT}host->state = host->release();",
         f"{_INDENT}const int failed = run(a, host);",
         f"{_INDENT}host->take(host->state);",
-        f"{_INDENT}return failed;",
+        f"{_INDENT}hloopt::helped = before;",
+        f"{_INDENT}return failed || host->ends;",
         "}",
     ]
     return "\n".join(lines) + "\n"

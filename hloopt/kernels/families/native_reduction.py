@@ -89,7 +89,8 @@ class Steps:
 
 def _lanes(heroes: Iterable[Instruction], most: int) -> int:
     """Accumulators of a row: two registers' worth, a power of two, never more than there are elements."""
-    widest = max(kind.bits for hero in heroes for kind in accumulator_types(hero))
+    # Side results that share nothing with a reduce are launched without one.
+    widest = max((kind.bits for hero in heroes for kind in accumulator_types(hero)), default=0)
     lanes = _LANE_BYTES * 8 // max(widest, 8 * 4)
     while lanes > most:
         lanes //= 2
@@ -214,7 +215,8 @@ def _spec(site: Site, tile: Tile) -> KernelSpec:
         given = tuple(Argument(place, "in") for place in places)
         parts = f"{suffix}_parts"
         steps.append(Launch(parts, (layout.parts, 1, 1), (1, 1, 1), (*read, *sides, *made)))
-        steps.append(Launch(f"{suffix}_sum", (1, 1, 1), (1, 1, 1), (*read, *given, *roots)))
+        if roots:
+            steps.append(Launch(f"{suffix}_sum", (1, 1, 1), (1, 1, 1), (*read, *given, *roots)))
     return KernelSpec("native-reduction", tile, tuple(steps), tuple(scratch))
 
 

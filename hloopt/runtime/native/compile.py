@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from hloopt.codegen.native import render
+from hloopt.interpret import supported
 from hloopt.ir import Instruction, Module
 from hloopt.kernels.kernel import Kernel
 from hloopt.kernels.limits import Limits
@@ -50,6 +51,7 @@ def prepare_native(module: Module, selection: KernelSelection | None = None) -> 
         return choose(instruction, HOST, limits, device="native")
 
     plan = plan_program(ready, chosen, allow_host=True, results_apart=True)
+    supported(ready)
     return Prepared(ready, plan, render(plan), report)
 
 

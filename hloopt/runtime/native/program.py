@@ -58,6 +58,8 @@ class _Host(ctypes.Structure):
         ("done", ctypes.c_longlong),
         ("trips", ctypes.c_longlong),
         ("threads", ctypes.c_int),
+        ("ends", ctypes.c_int),
+        ("runner", ctypes.c_void_p),
     )
 
 

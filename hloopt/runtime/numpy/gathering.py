@@ -124,7 +124,7 @@ def _gather(builder: Builder, instruction: Instruction, operands: Sequence[int])
     plan = _Gather.of(instruction)
     line = builder.line
     carrier = builder.context.carrier(instruction.array.dtype)
-    if not prod(plan.shape) or not prod(plan.result):
+    if 0 in plan.sizes or not prod(plan.result):
         return builder.constant(np.zeros(plan.result, carrier))
     source, indices = builder.full_operands(instruction, operands)
     fixed = plan.fixed()

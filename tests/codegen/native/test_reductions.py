@@ -85,6 +85,15 @@ BESIDE = """
 """
 
 
+ALONE = """
+    i = f32[{dims}] iota(), iota_dimension=0
+    zero = f32[] constant(0)
+    squares = f32[{dims}] multiply(i, i)
+    sum = f32[{kept}] reduce(squares, zero), dimensions={{{at}}}, to_apply=add_f32
+    ROOT root = (f32[{kept}], f32[{dims}]) tuple(sum, i)
+"""
+
+
 def test_sizes_types_and_reducers() -> None:
     """Around lanes, with whole and broken last steps, init values once, for every kind of reducer."""
     check_native_kernels(reduces(SIZES), "native-reduction")
@@ -123,6 +132,16 @@ def test_beside_and_behind() -> None:
     ]
     check_native_kernels(fusions(bodies), "native-reduction")
     check_native_kernels(fusions([BESIDE.format(rows=33, minor=70, kept=33, at=1)]), "native-rows")
+
+
+def test_what_shares_nothing_is_launched_alone() -> None:
+    """A result as large as what is reduced, computed from nothing, has a launch without a reduction."""
+    bodies = [
+        ALONE.format(dims=dims, kept=kept, at=at)
+        for dims, kept, at in (("300000", "", 0), ("60,40", "40", 0), ("20,2000,3", "20,3", 1))
+    ]
+    source = check_native_kernels(fusions(bodies), "native-reduction")
+    assert source.count("_parts(") == 2 * source.count("_sum(") > 0
 
 
 def test_infinities_and_zeros() -> None:

@@ -98,6 +98,8 @@ class _Sweep:
 
     def store(self, every: Sequence[Accumulators], unit: Index) -> None:
         """Finish what a unit keeps, and store the results that are computed from it."""
+        if not every:
+            return
         f, first = self.f, self.kept(unit)
         with lanes_of(f, self.layout.keep) as lane:
             position = first + lane
@@ -127,6 +129,8 @@ class _Sweep:
         with tasks(f, "part", 1, layout.parts) as part, ExitStack() as blocks:
             unit = counter(f, blocks, "0", str(layout.units), layout.units, "unit")
             every = self.taken(unit, part)
+            if not every:
+                return
             with lanes_of(f, layout.keep) as lane:
                 at = part * layout.kept + self.kept(unit) + lane
                 for one, names in zip(every, scratch, strict=True):

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import field
 from typing import Final
 
@@ -34,6 +35,9 @@ from hloopt.dataclass import dataclass
 __all__ = ["across", "write_lanes"]
 
 
+_TRIPS: Final = 256
+"""Trips of the loop around all others after which it asks whether the run shall end."""
+
 _TRUTH: Final = "int"
 """What truth values are in an array: compilers make masks of numbers, not of bytes that are 0 or 1."""
 
@@ -53,7 +57,7 @@ def write_lanes(unit: Scope, target: Scope, number: str, first: str, width: str,
     statements = read_statements(unit)
     varying = Varying(statements, {number})
     mentions = Counter(name for one in walk(statements) for name in _names(one))
-    writer = _Writer(varying, mentions, target.names, number, first, width, most)
+    writer = _Writer(varying, mentions, target.names, number, first, width, most, target)
     writer.write(statements, target, ())
 
 
@@ -93,6 +97,7 @@ class _Writer:
     first: str
     width: str
     most: int
+    outermost: Scope
     wide: dict[str, Line] = field(default_factory=dict)
 
     def write(
@@ -212,7 +217,26 @@ class _Writer:
                     one.declares for one in walk(block.inside) if isinstance(one, Line)
                 )
                 masks = (*masks, _Mask(alive, inside | {alive}))
-            self.write(block.inside, target.block(block.header), masks)
+            with self._asking(block, target) as scope:
+                self.write(block.inside, scope, masks)
+
+    @contextmanager
+    def _asking(self, block: Block, target: Scope) -> Iterator[Scope]:
+        """The body of a loop; the outermost one asks now and then whether the run shall end.
+
+        One that is quick whatever its count, with nothing but straight code for a single unit, does not.
+        """
+        has_loops = self.varying.differs(block) or any(
+            isinstance(one, Block) for one in walk(block.inside)
+        )
+        asks = target is self.outermost and (has_loops or block.header.startswith("while"))
+        turns = self.names.fresh("turns") if asks else ""
+        if asks:
+            target.line(f"unsigned {turns} = 0;")
+        scope = target.block(self._text(block.header))
+        yield scope
+        if asks:
+            scope.line(f"if (++{turns} % {_TRIPS} == 0 && hloopt::tired()) return;")
 
     def _choice(self, choice: Choice, target: Scope, masks: tuple[_Mask, ...]) -> None:
         for branch in choice.branches:
@@ -225,9 +249,9 @@ class _Writer:
         if isinstance(statement, Line):
             target.line(self._text(statement.text))
         elif isinstance(statement, Block):
-            scope = target.block(self._text(statement.header))
-            for one in statement.inside:
-                self._copy(one, scope)
+            with self._asking(statement, target) as scope:
+                for one in statement.inside:
+                    self._copy(one, scope)
         else:
             for branch in statement.branches:
                 is_first = branch is statement.branches[0]

@@ -31,9 +31,15 @@ struct Host {
   long long done;                    // steps of the entry that have run
   long long trips;                   // of the loop that is stuck
   int threads;
+  int ends;                          // whether what handles signals has raised
+  const void* runner;                // the thread that has begun this run, by the address of its `helped`
 };
 
+// The run that this thread has begun, or has a range of.
+inline thread_local Host* helped = nullptr;
+
 inline int call(Host* host, void* callable) {
+  if (host->ends) return 1;
   host->take(host->state);
   void* made = host->invoke(callable, (void*)0);
   if (made) host->forget(made);
@@ -42,7 +48,9 @@ inline int call(Host* host, void* callable) {
 }
 
 // Every 100 ms what handles signals runs; not 0 where the run shall end.  Looking at the clock takes some ns.
-inline int stopped(Host* host) {
+// Written out at every step, it would leave compilers no room for what matters: kernels where they are called.
+__attribute__((noinline)) inline int stopped(Host* host) {
+  if (host->ends) return 1;
   timespec now;
 #ifdef CLOCK_MONOTONIC_COARSE
   clock_gettime(CLOCK_MONOTONIC_COARSE, &now);
@@ -55,7 +63,14 @@ inline int stopped(Host* host) {
   host->take(host->state);
   const int raised = host->signals();
   host->state = host->release();
+  if (raised) __atomic_store_n(&host->ends, 1, __ATOMIC_RELAXED);
   return raised;
+}
+
+// What a long loop within a kernel asks now and then.  Only the thread that has begun the run has Python's state.
+__attribute__((noinline, cold)) inline bool tired() {
+  Host* host = helped;
+  return host->runner == &helped ? stopped(host) != 0 : __atomic_load_n(&host->ends, __ATOMIC_RELAXED) != 0;
 }
 
 inline int ask(void* host) { return stopped((Host*)host); }
@@ -63,8 +78,17 @@ inline int ask(void* host) { return stopped((Host*)host); }
 // Tasks 0 to count - 1, a range at a time.  Returns what `stopped` does.
 template <class Body>
 inline int share(Host* host, long long count, const Body& body) {
-  Range* each = [](void* context, long long begin, long long end) { (*(const Body*)context)(begin, end); };
-  return host->share(host->threads, count, each, (void*)&body, ask, host);
+  struct Given {
+    Host* host;
+    const Body* body;
+  };
+  Range* each = [](void* context, long long begin, long long end) {
+    const Given* given = (const Given*)context;
+    helped = given->host;
+    (*given->body)(begin, end);
+  };
+  const Given given = {host, &body};
+  return host->share(host->threads, count, each, (void*)&given, ask, host);
 }
 
 struct Bytes {
