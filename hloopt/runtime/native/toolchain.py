@@ -20,13 +20,15 @@ INCLUDE = Path(__file__).parent / "include"
 _WORDS = emulator.INCLUDE
 
 # Roundings as HLO asks for them: nothing contracted or regrouped; no traps.  Generated code computes what may
-# wrap without signs: -fwrapv would let indices wrap, too, and make gathers of neighbours.
+# wrap without signs: -fwrapv would let indices wrap, too, and make gathers of neighbours.  Threaded jumps would
+# compute what follows several selects by one predicate in two branches, of which no vectors are made.
 _FLAGS = (
     "-std=c++17",
     "-O3",
     "-ffp-contract=off",
     "-fno-math-errno",
     "-fno-trapping-math",
+    "-fno-thread-jumps",
     "-fno-strict-aliasing",
     "-fno-exceptions",
     "-fno-rtti",
