@@ -13,12 +13,15 @@ from hloopt.rewrite.plugins import entry_points_of
 from hloopt.rewrite.spec import did_you_mean
 from hloopt.targets import Target
 
-__all__ = ["DEFAULT", "GROUP", "ROOFLINE", "find_model", "model_for", "model_names"]
+__all__ = ["DEFAULT", "GROUP", "HOST", "ROOFLINE", "find_model", "model_for", "model_names"]
 
 GROUP: Final = "hloopt.cost_models"
 """The entry point group: each entry point is named like the model whose class it gives."""
 
 DEFAULT: Final = "xla-2026"
+
+HOST: Final = "host"
+"""What prices kernels on processors, for which the models of GPUs have no numbers."""
 
 ROOFLINE: Final = "roofline"
 """What prices kernels on devices that other models have no numbers for."""
@@ -27,6 +30,7 @@ _OWN: Final[Mapping[str, tuple[str, str]]] = MappingProxyType({
     "xla-2023": ("hloopt.cost_models.xla_2023", "Xla2023"),
     "xla-2026": ("hloopt.cost_models.xla_2026", "Xla2026"),
     "roofline": ("hloopt.cost_models.roofline", "Roofline"),
+    "host": ("hloopt.cost_models.host", "Host"),
 })  # fmt: skip
 
 
@@ -68,11 +72,14 @@ def find_model(name: str) -> type[CostModel]:
 def model_for(name: str, target: Target, notes: Callable[[str], None] | None = None) -> CostModel:
     """A model for a device; the roofline where that has no blocks and threads and the model needs them.
 
-    ``notes`` is told so.  Raises ``UsageError`` as ``find_model``.
+    ``notes`` is told so.  For a processor the host's model stands in, which nobody needs to be told.  Raises
+    ``UsageError`` as ``find_model``.
     """
     found = find_model(name)
     if target.has_threads or found.for_any_device:
         return found(target)
+    if target.kind == "cpu":
+        return find_model(HOST)(target)
     if notes is not None:
         notes(
             f"{target.name} has no blocks and threads that {name} could count: "

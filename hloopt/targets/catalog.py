@@ -10,6 +10,7 @@ from types import MappingProxyType
 
 from hloopt.errors import UsageError
 from hloopt.source import Source
+from hloopt.targets.host import HOST
 from hloopt.targets.target import Target
 
 __all__ = [
@@ -30,8 +31,8 @@ _TEXT_PROTO = frozenset({".txtpb", ".textproto", ".pbtxt", ".textpb"})
 
 @cache
 def names() -> tuple[str, ...]:
-    """The devices hloopt knows, in the order of the alphabet."""
-    return tuple(sorted(path.stem for path in _FOLDER.glob("*.toml")))
+    """The devices hloopt knows, in the order of the alphabet, the host's processor among them."""
+    return tuple(sorted((HOST.name, *(path.stem for path in _FOLDER.glob("*.toml")))))
 
 
 def target(name: str) -> Target:
@@ -50,7 +51,7 @@ def target(name: str) -> Target:
 
 @cache
 def _known(key: str) -> Target:
-    return load_target(_FOLDER / f"{key}.toml")
+    return HOST if key == HOST.name else load_target(_FOLDER / f"{key}.toml")
 
 
 @cache
@@ -98,9 +99,11 @@ def find_target(text: str) -> Target:
 def find_gpu(text: str) -> Target:
     """The device ``text`` means, as ``find_target`` says, where kernels of ours can run on it.
 
-    Raises ``UsageError`` for devices of another kind, whose times can only be predicted.
+    Raises ``UsageError`` for devices of another kind, whose times can only be predicted, and for the host.
     """
     found = find_target(text)
+    if found is HOST:
+        raise UsageError(f"kernels are CUDA here: the device native has those of {HOST.name}")
     if found.kind != "cuda":
         valid = ", ".join(name for name, device in targets().items() if device.kind == "cuda")
         raise UsageError(

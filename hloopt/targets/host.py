@@ -33,6 +33,6 @@ HOST: Final = Target(
     shared_per_core=0,
     grid_limit=(2**31 - 1, 1, 1),
     l1_per_core=32 << 10,
-    calibrated=False,
+    sources={"": "a usual core with vectors of 32 or 64 bytes, in round figures"},
 )
 """A core with 8 to 16 lanes of f32, 32 KiB of first-level and 1 MiB of second-level cache."""

@@ -40,7 +40,7 @@ class Target:
 
     name                  as ``--target`` has it
     title                 the product's name
-    kind                  ``cuda``, ``rocm`` or ``tpu``
+    kind                  ``cuda``, ``rocm``, ``tpu`` or ``cpu``
     capability            of CUDA: (major, minor)
     cores                 streaming multiprocessors (compute units, TensorCores)
     fpus_per_core         f32 lanes of one

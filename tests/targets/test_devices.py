@@ -27,8 +27,8 @@ TPUS = ("tpu-v2", "tpu-v3", "tpu-v4", "tpu-v5e", "tpu-v5p", "tpu-v6e")
 
 
 def test_names() -> None:
-    """NVIDIA's, AMD's and Google's, in the order of the alphabet."""
-    assert names() == (*CUDA[:5], "mi200", *TPUS, "v100")
+    """NVIDIA's, AMD's and Google's and the host, in the order of the alphabet."""
+    assert names() == (*CUDA[:5], "host", "mi200", *TPUS, "v100")
     assert tuple(targets()) == names()
 
 
@@ -187,7 +187,7 @@ def test_names_and_paths(tmp_path: Path) -> None:
 
 def test_completion() -> None:
     """The names that begin so."""
-    assert complete("h") == ["h100", "h200"]
+    assert complete("h") == ["h100", "h200", "host"]
     assert complete("TPU-v5") == ["tpu-v5e", "tpu-v5p"]
     assert complete("x") == []
 

@@ -1,0 +1,210 @@
+"""The host's processor, one core of it: what the kernels of the device ``native`` take.
+
+A kernel that computes C additions (``host_costs.py``), reads operands o and writes W bytes takes
+
+    compute = C / (clock lanes), times ``branching`` where its loop branches
+    read    = sum over o of  net(o) / bandwidth + (total(o) - net(o)) / first-level bandwidth
+    write   = W / bandwidth
+    exec    = compute + read + write
+
+``total(o)`` are bytes with repeated reads, ``net(o)`` without.  ``bandwidth`` is that of the first- or
+second-level cache where all that the kernel reads and writes fits into it, else the memory's.  A core that is
+busy with arithmetic loads and stores by the same instructions, so nothing overlaps.  A launch is a function
+call.  Of matrix products, sorts and what else NumPy's executor runs, only bytes and flops are known.
+
+A producer in its user's kernel is computed as often as its elements are used there, as XLA's models count it
+(``usage.py``); what it makes is neither written nor read, and an operand of both is read once.
+
+A loop branches where the place of an element in its row decides what is computed: such a loop is no vector
+code.  All figures are measured by ``tests/benchmarks/host_costs.py``.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar, Final
+
+from hloopt.analysis.emitters.kind import has_kernel
+from hloopt.cost_models.counting import Counting
+from hloopt.cost_models.host_costs import additions, kernel_costs
+from hloopt.cost_models.model import PairCostModel, RunTime
+from hloopt.cost_models.usage import Usage, UsageAnalysis, slots_of
+from hloopt.ir import Computation, Instruction
+from hloopt.targets import Target
+from hloopt.types import TupleShape
+
+__all__ = ["Host"]
+
+_NOTHING: Final = RunTime(0, 0, 0, 0.0, 0.0, 0.0, 0.0)
+_BRANCHING: Final = ("concatenate", "pad")
+
+
+class Host(PairCostModel):
+    """A core of the host's processor: vectors, two caches, launches that cost a function call.
+
+    Flops are additions that take as long.  For the target host; any description with lanes and a clock does.
+    """
+
+    name: ClassVar[str] = "host"
+    for_any_device: ClassVar[bool] = True
+
+    def __init__(self, target: Target, usage: UsageAnalysis | None = None) -> None:
+        super().__init__(target, usage or UsageAnalysis(_counting()))
+        costs = kernel_costs()
+        self.launch_ns = costs["step_ns"]
+        self._branching = costs["branching"]
+        self._l1, self._l2 = costs["l1_bytes_per_ns"], costs["l2_bytes_per_ns"]
+        self._memory = target.memory_bandwidth * 1e-9
+        self._lanes = target.clock_ghz * max(1, target.fpus_per_core)
+        self._known: dict[Instruction, RunTime] = {}
+        self._pairs: dict[Instruction, dict[Instruction, RunTime]] = {}
+        self._forks: dict[Instruction, bool] = {}
+
+    def run_time(self, instruction: Instruction) -> RunTime:
+        """Of one op or fusion as a kernel of its own; zero for what no kernel runs."""
+        known = self._known.get(instruction)
+        if known is None:
+            known = _NOTHING
+            if has_kernel(instruction):
+                usage = self.usage.of(instruction)
+                reads = _reads(instruction, usage)
+                branches = self._branches(instruction)
+                known = self._time(usage.flops, reads, usage.bytes_written, branches)
+            self._known[instruction] = known
+        return known
+
+    def run_once(self, instruction: Instruction) -> RunTime:
+        """Of a kernel that computes each op of a fusion once and keeps what other ops read again."""
+        usage, ops = self.usage.of(instruction), (instruction,)
+        if instruction.opcode == "fusion":
+            ops = tuple(instruction.attributes["calls"])
+        flops = sum(self.usage.op(op).flops for op in ops)
+        reads = {one: (net, net) for one, (net, _) in _reads(instruction, usage).items()}
+        return self._time(flops, reads, usage.bytes_written, branches=False)
+
+    def fused_run_time(
+        self, producer: Instruction, consumer: Instruction, *, multi_output: bool = False
+    ) -> RunTime:
+        """Of a producer in its user's kernel; ``multi_output``: the producer's results are written, too.
+
+        Raises ``ValueError`` for a consumer that does not use the producer.
+        """
+        if multi_output:
+            return self._fused(producer, consumer, multi_output=True)
+        pairs = self._pairs.setdefault(producer, {})
+        known = pairs.get(consumer)
+        if known is None:
+            known = pairs[consumer] = self._fused(producer, consumer, multi_output=False)
+        return known
+
+    def forget(self, instruction: Instruction) -> None:
+        """An instruction has changed, or is gone."""
+        super().forget(instruction)
+        self._forget_times(instruction)
+
+    def grown(self, fusion: Instruction) -> None:
+        """Producers have been moved into a fusion (``UsageAnalysis.grown``); else as ``forget``."""
+        self.usage.grown(fusion)
+        self._forget_times(fusion)
+
+    def _forget_times(self, instruction: Instruction) -> None:
+        self._known.pop(instruction, None)
+        self._pairs.pop(instruction, None)
+        self._forks.pop(instruction, None)
+        for operand in instruction.operands:
+            source = operand.operands[0] if operand.opcode == "get-tuple-element" else operand
+            self._pairs.get(source, {}).pop(instruction, None)
+
+    def _fused(
+        self, producer: Instruction, consumer: Instruction, *, multi_output: bool
+    ) -> RunTime:
+        slots = slots_of(producer, consumer)
+        if not slots:
+            raise ValueError(f"{consumer.name} does not use {producer.name}")
+        first, second = self.usage.of(producer), self.usage.of(consumer)
+        uses = [second.operands[slot].utilization for slot in slots]
+        used = max(uses) if isinstance(producer.shape, TupleShape) else sum(uses)
+        reads = _reads(consumer, second)
+        for slot in slots:
+            reads.pop(consumer.operands[slot], None)
+        for operand, (net, total) in _reads(producer, first).items():
+            both_net, both_total = reads.get(operand, (0, 0))
+            times = max(1.0, used) if total else 0.0
+            size = max(operand.shape.byte_size, net)
+            # What both read at the same place is loaded once.
+            shared = min(total * times, both_total)
+            reads[operand] = (
+                min(size, max(net, both_net)),
+                int(total * times) + both_total - int(shared),
+            )
+        written = second.bytes_written + (first.bytes_written if multi_output else 0)
+        flops = int(first.flops * used) + second.flops
+        branches = self._branches(consumer) or self._branches(producer)
+        return self._time(flops, reads, written, branches)
+
+    def _time(
+        self,
+        flops: int,
+        reads: dict[Instruction, tuple[int, int]],
+        written: int,
+        branches: bool,
+    ) -> RunTime:
+        net = sum(one for one, _ in reads.values())
+        total = sum(max(pair) for pair in reads.values())
+        bandwidth = self._bandwidth(net + written)
+        read_ns = net / bandwidth + (total - net) / self._l1
+        write_ns = written / bandwidth
+        compute_ns = flops / self._lanes * (self._branching if branches else 1.0)
+        spent = compute_ns + read_ns + write_ns
+        return RunTime(flops, total, written, read_ns, write_ns, compute_ns, spent)
+
+    def _bandwidth(self, held: int) -> float:
+        """Bytes a nanosecond where so many are read and written in all."""
+        if held <= self.target.l1_per_core:
+            return self._l1
+        return self._l2 if held <= self.target.l2_size else self._memory
+
+    def _branches(self, instruction: Instruction) -> bool:
+        known = self._forks.get(instruction)
+        if known is None:
+            ops: Computation | tuple[Instruction] = (instruction,)
+            if instruction.opcode == "fusion":
+                ops = instruction.attributes["calls"]
+            known = self._forks[instruction] = any(
+                op.opcode in _BRANCHING and _within_rows(op) for op in ops
+            )
+        return known
+
+
+def _counting() -> Counting:
+    return Counting(
+        cycles=additions(),
+        default_cycles=1,
+        concatenate=1,
+        uneven_concatenate=1,
+        repeats_init=False,
+        scalars=False,
+    )
+
+
+def _reads(instruction: Instruction, usage: Usage) -> dict[Instruction, tuple[int, int]]:
+    """Bytes of each operand without and with repeated reads."""
+    found: dict[Instruction, tuple[int, int]] = {}
+    for operand, use in zip(instruction.operands, usage.operands, strict=True):
+        net, total = min(use.bytes, operand.shape.byte_size), use.bytes
+        if operand in found:
+            net, total = max(net, found[operand][0]), total + found[operand][1]
+        found[operand] = net, total
+    return found
+
+
+def _within_rows(op: Instruction) -> bool:
+    """Whether the fastest dimension of more than one element is put together, or padded."""
+    shape = op.array
+    order = shape.layout.minor_to_major if shape.layout else range(shape.rank - 1, -1, -1)
+    minor = next((dimension for dimension in order if shape.dims[dimension] > 1), None)
+    if minor is None:
+        return False
+    if op.opcode == "concatenate":
+        return minor in op.attributes["dimensions"]
+    padding = op.attributes["padding"][minor]
+    return bool(padding.low or padding.high or padding.interior)

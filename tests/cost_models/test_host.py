@@ -1,0 +1,162 @@
+"""The host's model: what ops cost, where bytes lie, what is computed again, which loops branch."""
+
+from __future__ import annotations
+
+import pytest
+
+import hloopt
+from hloopt.cost_models.host import Host
+from hloopt.cost_models.host_costs import additions, kernel_costs
+from hloopt.cost_models.model import Comparison, CostModel
+from hloopt.cost_models.registry import find_model, model_for
+from hloopt.fusion.apply import fuse
+from hloopt.fusion.priority_fusion import PriorityFusion
+from hloopt.ir import Module
+from hloopt.ops import OPS
+from hloopt.targets import target
+from hloopt.targets.host import HOST
+
+TEXT = """HloModule m
+sum { a = f32[] parameter(0) b = f32[] parameter(1) ROOT c = f32[] add(a, b) }
+ENTRY e {
+  x = f32[64,32] parameter(0)
+  n = f32[64,32] negate(x)
+  s = f32[64,32] sine(x)
+  one = f32[64,32] add(n, x)
+  two = f32[64,32] add(s, x)
+  three = f32[64,32] multiply(s, x)
+  wide = f32[64,64] concatenate(s, n), dimensions={1}
+  tall = f32[128,32] concatenate(s, n), dimensions={0}
+  c = f32[] constant(2)
+  k = f32[] sine(c)
+  ks = f32[64,32] broadcast(k), dimensions={}
+  scaled = f32[64,32] multiply(x, ks)
+  zero = f32[] constant(0)
+  r = f32[64] reduce(s, zero), dimensions={1}, to_apply=sum
+  rb = f32[64,32] broadcast(r), dimensions={0}
+  big = f32[4096,1024] parameter(1)
+  nb = f32[4096,1024] negate(big)
+  ROOT t = (f32[64,32], f32[64,32], f32[64,32], f32[64,64], f32[128,32], f32[64,32], f32[64,32], f32[4096,1024]) tuple(one, two, three, wide, tall, scaled, rb, nb)
+}
+"""
+BYTES = 64 * 32 * 4
+
+
+def _module() -> Module:
+    return hloopt.parse(TEXT)
+
+
+def _compare(producer: str, *consumers: str, multi_output: bool = False) -> Comparison:
+    by_name = _module().entry.by_name
+    users = [by_name[name] for name in consumers]
+    return Host(HOST).compare(by_name[producer], users, multi_output=multi_output)
+
+
+def test_the_host_is_a_target_with_a_model_of_its_own() -> None:
+    """By its name, whatever model of GPUs is asked for; the roofline stays where it is asked for."""
+    assert target("HOST") is HOST
+    told: list[str] = []
+    assert type(model_for("xla-2026", HOST, told.append)) is Host
+    assert type(model_for("xla-2023", HOST, told.append)) is Host
+    assert told == []
+    assert model_for("roofline", HOST).name == "roofline"
+    assert find_model("host") is Host
+    assert issubclass(Host, CostModel)
+
+
+def test_every_elementwise_op_has_a_cost() -> None:
+    """Of every element type; what is measured is more than what is not."""
+    costs = additions()
+    rows = [opcode for opcode, row in OPS.items() if row.is_elementwise]
+    assert all(costs[opcode, "f32"] >= 1 for opcode in rows)
+    assert costs["add", "f32"] < costs["exponential", "f32"] < costs["exponential", "f64"]
+    assert costs["sqrt", "f32"] < costs["sine", "f32"]
+    assert kernel_costs()["branching"] > 1
+
+
+def test_a_kernel_computes_and_moves_its_bytes() -> None:
+    """One after the other; twice the bytes that a cache holds come from the next."""
+    model, by_name = Host(HOST), _module().entry.by_name
+    found = model.run_time(by_name["s"])
+    assert found.flops == additions()["sine", "f32"] * 64 * 32
+    assert (found.bytes_read, found.bytes_written) == (BYTES, BYTES)
+    assert found.compute_ns == pytest.approx(found.flops / 48)
+    costs = kernel_costs()
+    moved = 2 * BYTES / costs["l1_bytes_per_ns"]
+    assert found.read_ns + found.write_ns == pytest.approx(moved)
+    assert found.exec_ns == pytest.approx(found.compute_ns + moved)
+    large = model.run_time(by_name["nb"])
+    assert large.read_ns == pytest.approx(4096 * 1024 * 4 / 20)
+    assert model.run_time(by_name["x"]).exec_ns == 0
+
+
+def test_what_is_cheap_is_computed_again_and_what_is_dear_is_kept() -> None:
+    """A sine in two kernels costs more than writing it once; a negation does not."""
+    assert _compare("n", "one").gain_us > 0
+    assert _compare("s", "two").gain_us > 0
+    assert _compare("s", "two", "three").gain_us < 0
+    assert _compare("s", "two", multi_output=True).gain_us > 0
+
+
+def test_a_loop_that_branches_is_no_vector_code() -> None:
+    """A concatenate of rows' ends takes in no sine; one of whole rows does."""
+    assert _compare("s", "wide").gain_us < _compare("s", "tall").gain_us
+    model, by_name = Host(HOST), _module().entry.by_name
+    wide = model.fused_run_time(by_name["s"], by_name["wide"])
+    tall = model.fused_run_time(by_name["s"], by_name["tall"])
+    assert wide.compute_ns == pytest.approx(kernel_costs()["branching"] * tall.compute_ns)
+
+
+def test_a_scalar_is_computed_once_for_all_elements() -> None:
+    """However many use it: loops do so before they begin."""
+    assert _compare("k", "ks").gain_us > 0
+    assert Host(HOST).run_time(_module().entry.by_name["k"]).compute_ns == 0
+
+
+def test_a_reduction_is_not_repeated_for_each_element() -> None:
+    """Its results are used by whole rows."""
+    assert _compare("r", "rb").gain_us < 0
+
+
+def test_a_consumer_has_to_use_the_producer() -> None:
+    """Otherwise nothing can be said."""
+    by_name = _module().entry.by_name
+    with pytest.raises(ValueError, match="one does not use s"):
+        Host(HOST).fused_run_time(by_name["s"], by_name["one"])
+
+
+def test_figures_follow_what_becomes_of_instructions() -> None:
+    """What has been fused is priced as the fusion that it is, and as the pair was."""
+    module = _module()
+    by_name, model = module.entry.by_name, Host(HOST)
+    expected = model.fused_run_time(by_name["n"], by_name["one"])
+    fusion = fuse(by_name["n"], by_name["one"])
+    model.grown(fusion)
+    assert model.run_time(fusion).exec_ns == pytest.approx(expected.exec_ns)
+
+
+def test_once_is_less_than_again_and_again() -> None:
+    """What a kernel for rows does once, a loop over elements does for each of them."""
+    by_name, model = _module().entry.by_name, Host(HOST)
+    fusion = fuse(by_name["r"], by_name["rb"])
+    assert model.run_once(fusion).exec_ns < model.run_time(fusion).exec_ns
+
+
+def test_priority_fusion_fuses_for_the_host() -> None:
+    """A sine with two users is left for the host, and copied for a GPU, where a kernel more costs most."""
+    text = """HloModule m
+ENTRY e {
+  x = f32[4096] parameter(0)
+  s = f32[4096] sine(x)
+  a = f32[4096] add(s, x)
+  b = f32[4096] multiply(s, x)
+  ROOT t = (f32[4096], f32[4096]) tuple(a, b)
+}
+"""
+    sines = {}
+    for name in ("host", "h200"):
+        module = hloopt.optimize(hloopt.parse(text), "priority-fusion", target=name)
+        sines[name] = sum(one.opcode == "sine" for one in module.instructions())
+    assert sines == {"host": 1, "h200": 2}
+    plan = PriorityFusion(target="host").fuse(hloopt.parse(text))
+    assert (plan.target, plan.cost_model) == ("host", "host")
