@@ -84,7 +84,7 @@ def command(
     selection, choice = selecting(predicted=True), chosen()
     target = find_target(selection.instance.target)
     texts = open_texts(paths)
-    if target.kind != "cuda":
+    if not selection.has_kernels:
         told = f"kernels are CUDA: for {target.name} fusion alone is explained"
         click.echo(f"note: {told}", err=True)
     if names:
@@ -99,7 +99,7 @@ def command(
         )
         questions = Questions(module, trail, target)
         answer, refused = _answer(questions, names)
-        rows, notes = selection.choose(module) if target.kind == "cuda" else ([], [])
+        _, rows, notes = selection.choose(module) if selection.has_kernels else (None, [], [])
         for note in (*report.notes, *notes):
             click.echo(f"{found.name}: note: {note}", err=True)
         head: dict[str, Any] = {"module": module.name, "target": selection.instance.target}
@@ -114,7 +114,7 @@ def command(
                 partial(show_explanation, row, limits) for row in shown
             ]
             about_fusion = questions.is_about_fusion or len(names) == _MOST_NAMES
-            about_fusion = about_fusion or target.kind != "cuda"
+            about_fusion = about_fusion or not selection.has_kernels
             if answer is not None and (about_fusion or answer.rewritten):
                 blocks.insert(0, answer.show)
             if not names and rows:

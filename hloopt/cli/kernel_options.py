@@ -67,8 +67,8 @@ _OPTIONS = (
         "--target",
         metavar="NAME",
         shell_complete=_complete_target,
-        help="The device to choose kernels for, and to fuse for; h200 by default; or a file that describes "
-        "one.",
+        help="The device to choose kernels for, and to fuse for; h200 by default; host for the device native; "
+        "or a file that describes one.",
     ),
     _option(
         "--selector",
@@ -141,6 +141,18 @@ class Selecting:
     has_files: bool = False
 
     @property
+    def is_native(self) -> bool:
+        """Whether kernels are those of the device ``native``."""
+        return self.instance.device == "native"
+
+    @property
+    def has_kernels(self) -> bool:
+        """Whether there are kernels for the target; else its times can only be predicted."""
+        from hloopt.targets import find_target
+
+        return self.is_native or find_target(self.instance.target).kind == "cuda"
+
+    @property
     def asked(self) -> bool:
         """Whether any of the options was given, other than a lock file that is about fusion alone."""
         return bool(self.options) or self.write_lock is not None
@@ -149,12 +161,12 @@ class Selecting:
         """The pipeline with the options given to its kernel selections; with one at the end if it has none.
 
         A lock file of a pipeline that fuses is about that, unless other options are about kernels.  A device
-        whose times can only be predicted is for fusion alone.
+        whose times can only be predicted is for fusion alone, and so is the host: its fusions are still cut and
+        joined when a program is made of them, which those with a kernel are not.
         """
         from hloopt.fusion.strategies import has_strategy
         from hloopt.kernels.selection import KernelSelection
         from hloopt.rewrite.entries import select
-        from hloopt.targets import find_target
 
         def give(instance: Any) -> Any:
             if isinstance(instance, KernelSelection):
@@ -165,18 +177,29 @@ class Selecting:
             return type(pipeline)(select(pipeline.entries, give))
         if not self.options and has_strategy(pipeline):
             return pipeline
-        if find_target(self.instance.target).kind != "cuda":
+        if not self.has_kernels or (self.is_native and self.options.keys() <= {"target"}):
             return pipeline
         return type(pipeline)((*pipeline.entries, self.instance))
 
-    def choose(self, module: Module) -> tuple[list[Choice], list[str]]:
-        """Make a module ready for a device and choose kernels, in place; the choices, and notes."""
-        from hloopt.kernels.lowering import DEVICE
+    def choose(self, module: Module) -> tuple[Module, list[Choice], list[str]]:
+        """Make a module ready for a device and choose kernels; what has them, the choices, and notes.
 
-        report = type(DEVICE)((*DEVICE.entries, self.instance)).run(module)
+        The module itself is changed.
+        """
+        from hloopt.kernels.lowering import DEVICE, NATIVE
+        from hloopt.kernels.written import drop_others
+
+        dropped = drop_others(module, self.instance.device)
+        ready = DEVICE
+        if self.is_native:
+            from hloopt.runtime.native.whole_loops import with_whole_loops
+
+            module, ready = with_whole_loops(module), NATIVE
+        report = type(ready)((*ready.entries, self.instance)).run(module)
         found = choices_of(report)
         self.lock(module, found)
-        return found, [f"kernel-selection: {note}" for note in report.runs[-1].notes]
+        notes = (*dropped, *report.runs[-1].notes)
+        return module, found, [f"kernel-selection: {note}" for note in notes]
 
     def lock(self, module: Module, found: list[Choice]) -> None:
         """Remember choices for the lock file."""
@@ -242,6 +265,7 @@ def selecting(*, predicted: bool = False, **fixed: Any) -> Selecting:
     from hloopt.kernels.selection.selectors import find_selector, load_rule
     from hloopt.kernels.user import verify_with
     from hloopt.targets import find_gpu
+    from hloopt.targets.host import HOST
 
     given = click.get_current_context().meta.get(LOCKS, {})
     options: dict[str, Any] = {
@@ -258,6 +282,8 @@ def selecting(*, predicted: bool = False, **fixed: Any) -> Selecting:
         _register(path)
     if given.get("kernel_rule"):
         options["rule"] = load_rule(given["kernel_rule"])
+    if str(options.get("target", "")).lower() == HOST.name:
+        fixed = {"device": "native", "target": HOST.name, **fixed}
     instance = KernelSelection(**{**options, **fixed})
     asked = not predicted or options.keys() - {"target"} or given.get("write_lock")
     if instance.device == "gpu" and asked:

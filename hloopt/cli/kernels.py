@@ -44,7 +44,7 @@ __all__ = ["command"]
 @click.option(
     "--plan", "planned", is_flag=True, help="Show the plan: order, loops and buffers as well."
 )
-@click.option("--source", is_flag=True, help="Print the CUDA C of all kernels.")
+@click.option("--source", is_flag=True, help="Print the CUDA C (of host: C++) of all kernels.")
 @click.option(
     "--compile", "compiled", is_flag=True, help="Compile it by NVRTC: registers, stack and spills."
 )
@@ -66,6 +66,9 @@ def command(
     are chosen. Times are bytes and flops over the rates of the target, plus launches. hloopt explain tells
     of one instruction why its kernel was chosen.
 
+    With --target host they are the loops in C++ that hloopt run --device native runs: a launch has tasks in
+    place of blocks, and times are those of the cost model host, of one core.
+
     JSON has the CUDA C with --source, and with --plan the plan and the text of the module that it is for.
 
     \b
@@ -73,6 +76,7 @@ def command(
       hloopt kernels dump.txt --target a100
       hloopt kernels dump.txt --kernel 'op:dot=dot-tiled{m=64}' --write-lock kernels.toml
       hloopt kernels dump.txt --lock kernels.toml --frozen --source > kernels.cu
+      hloopt kernels dump.txt --target host --plan
     """
     from hloopt.report.console import ONE_LINE, product, write_json
 
@@ -83,12 +87,14 @@ def command(
         _list(as_json)
         return
     selection, choice = selecting(), chosen()
+    if compiled and selection.is_native:
+        raise UsageError("--compile asks NVRTC about CUDA C: for host there is --source")
     texts = open_texts(files)
 
     def step(found: Input) -> dict[str, Any]:
         module = found.module
         report = choice.run(module)
-        rows, notes = selection.choose(module)
+        module, rows, notes = selection.choose(module)
         for note in (*report.notes, *notes):
             click.echo(f"{found.name}: note: {note}", err=True)
         shown = Shown(module, selection.instance, rows)
@@ -140,12 +146,20 @@ class Shown:
         from hloopt.kernels.selection import choose
         from hloopt.targets import find_gpu
 
+        if self.selection.device == "native":
+            from hloopt.runtime.native.compile import plan_ready
+
+            return plan_ready(self.module, self.selection.limits())
         target, limits = find_gpu(self.selection.target), self.selection.limits()
         return plan_program(self.module, lambda one: choose(one, target, limits))
 
     @cached_property
     def source(self) -> str:
-        """The CUDA C."""
+        """The CUDA C; the C++ of the host."""
+        if self.selection.device == "native":
+            from hloopt.codegen.native import render as native
+
+            return native(self.plan)
         from hloopt.codegen.program import render
         from hloopt.targets import find_gpu
 

@@ -32,6 +32,8 @@ class OnDevices:
         """Raise ``UsageError`` for options that the device does not take, or not together."""
         if device in ("cpu", "native"):
             self._check_host(device)
+        if device in ("gpu", "emulator") and self.selecting.is_native:
+            raise UsageError(f"--target host is for --device native, not for {device}")
         if device == "cpu" and self.selecting.options:
             raise UsageError(
                 "options that choose kernels are for --device native, gpu and emulator, not for cpu"
@@ -43,15 +45,17 @@ class OnDevices:
 
     def _check_host(self, device: str) -> None:
         given = {
-            "--target": "target" in self.selecting.options,
             "--kernel-file": self.selecting.has_files,
             "--allow-host": self.allow_host,
             "--unchecked": self.unchecked,
-            "--plan": self.plan is not None,
         }
+        also = {"--target": "target" in self.selecting.options, "--plan": self.plan is not None}
         asked = [option for option, is_given in given.items() if is_given]
         if asked:
             raise UsageError(f"{asked[0]} is for --device gpu and emulator, not for {device}")
+        asked = [option for option, is_given in also.items() if is_given and device == "cpu"]
+        if asked:
+            raise UsageError(f"{asked[0]} is for --device native, gpu and emulator, not for cpu")
 
     def replay(self, module: Module) -> Replay | None:
         """The plan for a module, if one is given.  Raises ``UsageError`` for one that takes or gives others."""
@@ -86,7 +90,8 @@ class OnDevices:
         if device == "native":
             from hloopt.runtime.native.compile import compile_native
 
-            native = compile_native(module, threads=threads, selection=self.selecting.instance)
+            selection = self.selecting.instance
+            native = compile_native(module, threads=threads, selection=selection, replay=replay)
             self.selecting.lock(native.prepared.module, choices_of(native.prepared.report))
             return native
         options = self._options(self.selecting.instance, replay)

@@ -134,10 +134,11 @@ class Chosen:
         return self.pipeline.run(module, controls=self.controls, watchers=self.watchers)
 
 
-def chosen() -> Chosen:
+def chosen(aim: str | None = None) -> Chosen:
     """The pipeline and controls that the options of the running command ask for.
 
-    Raises ``UsageError`` for several pipelines at once, and for names that nothing has.
+    ``aim`` is the device that fusions are for where ``--target`` names none.  Raises ``UsageError`` for several
+    pipelines at once, and for names that nothing has.
     """
     from hloopt.pipelines import parse_pipeline, read_pipeline
     from hloopt.rewrite import Controls
@@ -165,7 +166,7 @@ def chosen() -> Chosen:
         pipeline = type(pipeline)(entries)
         label = f"{label}{{fast_math=true}}" if label != "passes" else label
     typed_whole = not given.get("fast_math")
-    target = click.get_current_context().meta.get(LOCKS, {}).get("target")
+    target = click.get_current_context().meta.get(LOCKS, {}).get("target") or aim
     if target and (aimed := _aimed(pipeline, target)) != pipeline:
         pipeline, typed_whole = aimed, False
         option = f"target={value_text(target)}"

@@ -98,7 +98,8 @@ def _complete_device(ctx: click.Context, param: click.Parameter, incomplete: str
 @click.option(
     "--plan",
     metavar="FILE",
-    help="On gpu and emulator: run the plan that hloopt kernels --plan --json wrote, in place of one made now.",
+    help="On native, gpu and emulator: run the plan that hloopt kernels --plan --json wrote for it, in place "
+    "of one made now.",
 )
 @kernel_options
 @gpu_options
@@ -243,7 +244,8 @@ def command(
     its code takes; it is compiled for speed there (results are compared without fused multiply-adds).
 
     On --device native the kernels are loops in C++, compiled for this very processor ($CXX, c++, g++ or
-    clang++) and kept in the cache. They run in this process, without the emulator's checks.
+    clang++) and kept in the cache. They run in this process, without the emulator's checks. Passes fuse for
+    the target host, and hloopt kernels --target host shows the kernels.
 
     Functions of f32 are off by 4 units in the last place at most on cpu (by none with --exact), and by 2.5 in
     the loops of native. On both results are the same for any number of --threads. The products of matrices have
@@ -271,7 +273,7 @@ def command(
     given = ctx.get_parameter_source("seed") is not ParameterSource.DEFAULT
     runner = Runner(
         device,
-        chosen(),
+        chosen(selection.instance.target if selection.is_native else None),
         watching(),
         inputs,
         seed if given else None,

@@ -122,6 +122,8 @@ class StudyRunner:
         """The device that passes decide for; None for the one they take by themselves."""
         if device in self.predictors:
             return device
+        if device == "native":
+            return "host"
         if device == "gpu":
             from hloopt.runtime.study.execute import gpu_target
 

@@ -3,7 +3,7 @@
 Formulas and constants are those of XLA's GPU performance model for one instruction, with the launches of our
 own kernels: ``cost_models`` price the one kernel that XLA would make, whatever tile is asked about.  What that
 does not know is how a kernel uses the machine: that is the ``Efficiency`` each kernel states, or the table here
-by its name.
+by its name.  Kernels of the host are priced by the cost model ``host``, one core of it.
 """
 
 from __future__ import annotations
@@ -20,7 +20,9 @@ from hloopt.analysis.parallel_loop import Way, fused_loop
 from hloopt.analysis.parallel_loop.block_way import block_way
 from hloopt.analysis.parallel_loop.thread_way import thread_way
 from hloopt.cost_models.device_times import ModelOptions
+from hloopt.cost_models.host import Host
 from hloopt.cost_models.loop_time import LoopTime, is_priced, loop_time
+from hloopt.cost_models.roofline import product_of
 from hloopt.dataclass import dataclass
 from hloopt.ir import Instruction
 from hloopt.kernels.kernel import Efficiency, Kernel, Site
@@ -109,8 +111,10 @@ def estimate(site: Site, kernel: Kernel, spec: KernelSpec) -> Estimate:
     cost = instruction_cost(instruction)
     read, written = _bytes(site, cost, spec)
     efficiency = _efficiency(site, kernel, spec)
-    if kernel.device == "cpu":
+    if kernel.device == "cpu" or spec.library == "NumPy":
         return _on_cpu(cost, read, written, efficiency)
+    if kernel.device == "native":
+        return _on_host(site, kernel, cost, read, written, len(spec.steps))
     blocks, threads = _parallel(spec, target.cores, target.fpus_per_core)
     rate = target.clock_ghz * 2e9 * min(blocks, target.cores) * min(threads, target.fpus_per_core)
     work = cost.flops + _TRANSCENDENTAL * cost.transcendentals
@@ -179,6 +183,25 @@ def _on_cpu(cost: Cost, read: int, written: int, efficiency: Efficiency) -> Esti
     flops = cost.flops + cost.transcendentals
     spent = _CPU_CALL + max(arithmetic, memory)
     return Estimate(read, written, flops, spent, efficiency.reason)
+
+
+def _on_host(
+    site: Site, kernel: Kernel, cost: Cost, read: int, written: int, steps: int
+) -> Estimate:
+    """Of a native kernel; a loop's trips, and products, at the rate of the lanes."""
+    instruction, target = site.region.instruction, site.target
+    model, note = Host(target), ""
+    flops = cost.flops + cost.transcendentals
+    if fused_loop(instruction) is None and product_of(instruction) is None:
+        by_rows = kernel.name == "native-rows"
+        time = model.run_once(instruction) if by_rows else model.run_time(instruction)
+        spent = time.exec_ns * 1e-9
+    else:
+        lanes = target.clock_ghz * 1e9 * target.fpus_per_core
+        work = cost.flops + _TRANSCENDENTAL * cost.transcendentals
+        spent = work / (2 * lanes) + (read + written) / target.memory_bandwidth
+        note = "all lanes multiply and add in every clock: the least that it can take"
+    return Estimate(read, written, flops, spent + steps * model.launch_ns * 1e-9, note)
 
 
 def _cache_speedup(site: Site, read: int) -> float:

@@ -34,7 +34,7 @@ VERSION: Final = 1
 """Raised when a field changes its meaning or goes away."""
 
 FORMAT: Final = "hloopt plan"
-_KINDS: Final = ("parameter", "constant", "arena")
+_KINDS: Final = ("parameter", "constant", "arena", "result")
 
 
 class PlanReader(SpecReader):
@@ -63,6 +63,7 @@ class PlanReader(SpecReader):
             "results",
             [leaf for leaf in array_leaves(self.module.entry.root.shape) if leaf.dtype.is_array],
         )
+        self.check_ends(parameters, results)
         steps = tuple(self.each(content, "steps", self.step))
         peak = self.field(content, "peak", int, "a number")
         bound = self.field(content, "live_bound", int, "a number")
@@ -89,6 +90,24 @@ class PlanReader(SpecReader):
                 None if buffer is None else self.of_shape(number, buffer, shape)
                 for number, (buffer, shape) in enumerate(zip(found, wanted, strict=True))
             )
+
+    def check_ends(
+        self, parameters: tuple[Buffer | None, ...], results: tuple[Buffer, ...]
+    ) -> None:
+        """What is handed in and out has the memory that its array has, and no more."""
+        ends = {"parameter": parameters, "result": results}
+        for allocation in self.allocations:
+            if allocation.kind not in ends:
+                continue
+            held = ends[allocation.kind]
+            number = allocation.number
+            buffer = held[number] if 0 <= number < len(held) else None
+            if buffer is None or buffer.allocation is not allocation or buffer.offset:
+                raise self.error(f"{allocation.kind} {number} does not lie in its memory")
+            if allocation.byte_size != buffer.byte_size:
+                raise self.error(
+                    f"{allocation.kind} {number} has {buffer.byte_size} bytes, not {allocation.byte_size}"
+                )
 
     # ---- allocations and buffers ----------------------------------------------------------------
 

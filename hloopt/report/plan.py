@@ -1,8 +1,8 @@
 """Plans as people read them: steps with their kernels, launches, work and memory; the peak and its bound.
 
-Memory is written as ``p0`` and ``c1`` for leaves of parameters and constants, ``+256`` for an offset in the
-arena, ``-`` for what has none: ``+512 = p0 c1`` is a step that reads a parameter and a constant and writes the
-arena.
+Memory is written as ``p0`` and ``c1`` for leaves of parameters and constants, ``r0`` for results that have
+memory of their own, ``+256`` for an offset in the arena, ``-`` for what has none: ``+512 = p0 c1`` is a step
+that reads a parameter and a constant and writes the arena.
 """
 
 from __future__ import annotations
@@ -158,18 +158,23 @@ def _place(buffer: Buffer) -> str:
 
 
 def memory_json(plan: Plan) -> dict[str, int]:
-    """Bytes by kind of allocation, at the peak, and what lives at once at most, as JSON values."""
+    """Bytes by kind of allocation, at the peak, and what lives at once at most, as JSON values.
+
+    Results are told where they have memory of their own.
+    """
     sizes = {"parameter": 0, "constant": 0, "arena": 0}
     for allocation in plan.allocations:
-        sizes[allocation.kind] += allocation.byte_size
+        sizes[allocation.kind] = sizes.get(allocation.kind, 0) + allocation.byte_size
     return {**sizes, "peak": plan.peak, "live_bound": plan.live_bound}
 
 
 def memory_line(plan: Plan) -> str:
     """What all memory comes to, and how near the arena is to what lives at once."""
     sizes = memory_json(plan)
-    bound = sizes["live_bound"] - sizes["parameter"] - sizes["constant"]
-    ratio = f", {sizes['arena'] / bound:.2f} of what lives at once" if bound else ""
+    apart = sizes.get("result", 0)
+    bound = sizes["live_bound"] - sizes["parameter"] - sizes["constant"] - apart
+    ratio = f", {sizes['arena'] / bound:.2f} of what lives at once" if bound > 0 else ""
+    ratio += f", results {byte_size(apart)}" if apart else ""
     return (
         f"peak {byte_size(sizes['peak'])}: parameters {byte_size(sizes['parameter'])}, "
         f"constants {byte_size(sizes['constant'])}, arena {byte_size(sizes['arena'])}{ratio}"

@@ -8,14 +8,16 @@ from typing import Literal, TypeAlias
 from hloopt.codegen.program import render
 from hloopt.dataclass import dataclass
 from hloopt.ir import Instruction, Module
+from hloopt.ir.build import clone_module
 from hloopt.kernels.kernel import Kernel
 from hloopt.kernels.limits import Limits
-from hloopt.kernels.lowering import make_ready
+from hloopt.kernels.lowering import DEVICE
 from hloopt.kernels.plan import Plan
 from hloopt.kernels.planning import plan_program
 from hloopt.kernels.selection import KernelSelection, choose
 from hloopt.kernels.spec import KernelSpec
 from hloopt.kernels.user import verify_with
+from hloopt.kernels.written import drop_others
 from hloopt.rewrite import Pipeline, PipelineReport
 from hloopt.runtime.device import Device
 from hloopt.runtime.device_program import DeviceProgram
@@ -56,12 +58,16 @@ class DeviceOptions:
 
 @dataclass(frozen=True)
 class Prepared:
-    """Everything up to the device: ``module`` is the one that is planned, with its kernels chosen."""
+    """Everything up to the device: ``module`` is the one that is planned, with its kernels chosen.
+
+    ``notes`` are about what the given module had and could not keep.
+    """
 
     module: Module
     plan: Plan
     source: str
     report: PipelineReport
+    notes: tuple[str, ...] = ()
 
 
 def prepare(module: Module, options: DeviceOptions | None = None) -> Prepared:
@@ -76,7 +82,9 @@ def prepare(module: Module, options: DeviceOptions | None = None) -> Prepared:
     verify_with(try_kernel)
     if options.replay is not None:
         return _replayed(options.replay, options.selection.limits())
-    ready = make_ready(module)
+    ready = clone_module(module)
+    notes = drop_others(ready, "gpu")
+    DEVICE.run(ready)
     selection = options.selection
     report = Pipeline((selection,)).run(ready)
     target, limits = find_gpu(selection.target), selection.limits()
@@ -85,7 +93,7 @@ def prepare(module: Module, options: DeviceOptions | None = None) -> Prepared:
         return choose(instruction, target, limits)
 
     plan = plan_program(ready, chosen, allow_host=options.allow_host)
-    return Prepared(ready, plan, render(plan, target, limits), report)
+    return Prepared(ready, plan, render(plan, target, limits), report, tuple(notes))
 
 
 def _replayed(replay: Replay, limits: Limits) -> Prepared:

@@ -175,14 +175,22 @@ def test_the_host_may_take_what_has_no_kernel(factor: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "words", [("--unchecked",), ("--allow-host",), ("--target", "a100"), ("--plan", "plan.json")]
+    ("words", "devices"),
+    [
+        (("--unchecked",), "gpu and emulator"),
+        (("--allow-host",), "gpu and emulator"),
+        (("--target", "a100"), "native, gpu and emulator"),
+        (("--plan", "plan.json"), "native, gpu and emulator"),
+    ],
 )
-def test_options_of_devices_are_none_of_the_cpus(softmax: str, words: tuple[str, ...]) -> None:
+def test_options_of_devices_are_none_of_the_cpus(
+    softmax: str, words: tuple[str, ...], devices: str
+) -> None:
     """They would be ignored, so they are refused."""
     result = invoke("run", softmax, *words)
 
     assert result.exit_code == 2
-    assert f"{words[0]} is for --device gpu and emulator, not for cpu" in result.stderr
+    assert f"{words[0]} is for --device {devices}, not for cpu" in result.stderr
 
 
 def test_without_a_gpu_one_line_says_what_is_missing(softmax: str) -> None:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
@@ -45,7 +47,10 @@ def test_runs(module: str) -> None:
     assert result.exit_code == 0, result.output
     (row,) = json.loads(result.stdout)["modules"]
     assert row["passed"]
-    assert "O2, native" in result.stdout
+    assert "O2{target=host}, native" in result.stdout
+    named = invoke(module, "--repeat", "1", "--target", "h200")
+    assert named.exit_code == 0, named.output
+    assert "O2, native" in named.stdout
 
 
 def test_kernels_and_locks(module: str, tmp_path: Path) -> None:
@@ -72,7 +77,7 @@ def test_tiles(module: str) -> None:
 
 @pytest.mark.parametrize(
     "options",
-    [("--target", "a100"), ("--allow-host",), ("--unchecked",), ("--plan", "plan.json")],
+    [("--allow-host",), ("--unchecked",)],
     ids=lambda options: options[0],
 )
 def test_what_it_does_not_take(module: str, options: tuple[str, ...]) -> None:
@@ -80,6 +85,119 @@ def test_what_it_does_not_take(module: str, options: tuple[str, ...]) -> None:
     result = invoke(module, *options)
     assert result.exit_code == 2
     assert f"{options[0]} is for --device gpu and emulator, not for native" in result.stderr
+
+
+@pytest.mark.parametrize("device", ["gpu", "emulator"])
+def test_the_host_is_no_gpu(module: str, device: str) -> None:
+    """Its target is for this device alone."""
+    words = ["run", module, "--device", device, "--target", "host"]
+    result = CliRunner().invoke(cli, words)
+    assert result.exit_code == 2
+    assert f"--target host is for --device native, not for {device}" in result.stderr
+
+
+def _written(module: str, tmp_path: Path, target: str) -> Path:
+    """A file with the plan of a module for a target."""
+    words = ["kernels", module, "--target", target, "--plan", "--json"]
+    result = CliRunner().invoke(cli, words)
+    assert result.exit_code == 0, result.output
+    path = tmp_path / "plan.json"
+    path.write_text(result.stdout)
+    return path
+
+
+def test_a_plan_is_run_as_it_stands(module: str, tmp_path: Path) -> None:
+    """What ``hloopt kernels --target host`` wrote."""
+    plan = _written(module, tmp_path, "host")
+    assert {
+        one["kind"] for one in json.loads(plan.read_text())["modules"][0]["plan"]["allocations"]
+    } >= {
+        "parameter",
+        "result",
+    }
+    result = invoke(module, "--plan", str(plan), "--repeat", "1")
+    assert result.exit_code == 0, result.output
+    assert "plan, native" in result.stdout
+    both = invoke(module, "--plan", str(plan), "--kernel", "op:dot=native-call")
+    assert both.exit_code == 2
+    assert "--plan says which kernels run" in both.stderr
+
+
+def test_a_plan_of_another_device(module: str, tmp_path: Path) -> None:
+    """It says which command writes those of this one."""
+    result = invoke(module, "--plan", str(_written(module, tmp_path, "h200")))
+    assert result.exit_code == 2
+    assert "the plan is for h200" in result.stderr
+    assert "--target host --plan --json" in result.stderr
+
+
+def _grid(content: Any) -> None:
+    step = next(one for one in content["plan"]["steps"] if one["instruction"] == "e/r")
+    step["spec"]["steps"][0]["grid"] = [7, 1, 1]
+
+
+def _kernel(content: Any) -> None:
+    step = next(one for one in content["plan"]["steps"] if one["instruction"] == "e/r")
+    step["spec"]["kernel"] = "native-reduction"
+
+
+def _size(content: Any) -> None:
+    made = next(one for one in content["plan"]["allocations"] if one["kind"] == "result")
+    made["bytes"] *= 2
+
+
+def _place(content: Any) -> None:
+    made = next(one for one in content["plan"]["allocations"] if one["kind"] == "parameter")
+    made["number"] = 9
+
+
+@pytest.mark.parametrize(
+    ("damage", "words"),
+    [
+        (_grid, "has steps for %r that are not those of native-loop"),
+        (_kernel, "runs %r by native-reduction: nothing is reduced"),
+        (_size, "result 0 has 256 bytes, not 512"),
+        (_place, "parameter 9 does not lie in its memory"),
+    ],
+)
+def test_a_damaged_plan(
+    module: str, tmp_path: Path, damage: Callable[[Any], None], words: str
+) -> None:
+    """Nothing watches over accesses here: launches and memory have to be those of the kernels."""
+    path = _written(module, tmp_path, "host")
+    content = json.loads(path.read_text())
+    damage(content["modules"][0])
+    path.write_text(json.dumps(content))
+    result = invoke(module, "--plan", str(path))
+    assert result.exit_code == 2, result.output
+    assert words in result.stderr
+
+
+def test_choices_for_another_device_count_for_nothing(module: str, tmp_path: Path) -> None:
+    """They are made anew, and a note says so, as it does of a kernel that nobody has."""
+    words = ["optimize", module, "-O0", "--kernel", "op:dot=dot-small", "--target", "a100"]
+    text = CliRunner().invoke(cli, words).stdout
+    assert "dot-small" in text
+    path = tmp_path / "chosen.hlo"
+    path.write_text(text)
+    result = invoke(str(path), "-O0", "--repeat", "1")
+    assert result.exit_code == 0, result.output
+    assert "dot-small was chosen for gpu, so native chooses anew" in result.stdout
+    path.write_text(text.replace("dot-small", "dot-tiny"))
+    unknown = invoke(str(path), "-O0", "--repeat", "1")
+    assert "what was written is not kept: no kernel is called 'dot-tiny'" in unknown.stdout
+
+
+def test_choices_of_the_host_on_the_emulator(module: str, tmp_path: Path) -> None:
+    """The other way round, too."""
+    words = ["optimize", module, "-O0", "--kernel", "op:dot=native-call", "--target", "host"]
+    text = CliRunner().invoke(cli, words).stdout
+    assert "native-call" in text
+    path = tmp_path / "chosen.hlo"
+    path.write_text(text)
+    result = CliRunner().invoke(cli, ["run", str(path), "-O0", "--device", "emulator"])
+    assert result.exit_code == 0, result.output
+    assert "native-call was chosen for native, so gpu chooses anew" in result.stdout
 
 
 def test_without_a_compiler(module: str, monkeypatch: pytest.MonkeyPatch) -> None:
