@@ -47,16 +47,17 @@ def _pad(builder: Builder, instruction: Instruction, operands: Sequence[int]) ->
     out = line.slot(carrier, dims)
     value = line.constants.get(operands[1])
     if value is not None:
-        return line.step(_filling(dims, carrier, target, borders, value), (slot,), out)
+        function = _filling(dims, carrier, target, borders, value)
+        return line.step(function, (slot,), out, fills=True)
 
-    def padded(array: Any, filler: Any) -> Any:
-        result = np.empty(dims, carrier)
+    def padded(array: Any, filler: Any, out: Any = None) -> Any:
+        result = np.empty(dims, carrier) if out is None else out
         for border in borders:
             result[border] = filler
         result[target] = array
         return result
 
-    return line.step(padded, (slot, operands[1]), out)
+    return line.step(padded, (slot, operands[1]), out, fills=True)
 
 
 def _filling(
@@ -70,11 +71,11 @@ def _filling(
     # The system hands out large arrays of zeros for nothing.
     clear = not value.tobytes().strip(b"\0") and len(borders) == 1
 
-    def padded(array: Any) -> Any:
-        if clear:
+    def padded(array: Any, out: Any = None) -> Any:
+        if clear and out is None:
             result = np.zeros(dims, carrier)
         else:
-            result = np.empty(dims, carrier)
+            result = np.empty(dims, carrier) if out is None else out
             for border in borders:
                 result[border] = value
         result[target] = array

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import product
 from math import prod
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 import numpy as np
 
@@ -20,7 +20,8 @@ from hloopt.ir import Computation, Instruction
 from hloopt.kernels.library_problems import named_reducer
 from hloopt.runtime.numpy.builder import Builder
 from hloopt.runtime.numpy.plan import Dims, Function
-from hloopt.types import DType, Window, WindowDim
+from hloopt.runtime.numpy.window_pieces import Pieces
+from hloopt.types import DType, Window
 
 __all__ = ["select_and_scatter"]
 
@@ -31,9 +32,6 @@ _STAYS: Final = {
     "LT": np.less,
 }
 _TURNED: Final = {"GE": "LE", "GT": "LT", "LE": "GE", "LT": "GT"}
-# Windows that are looked at together.  Of 3x3 windows of f32[32,114,114,64] and f32[32,64,56,56] on Zen 5: 2^16
-# to 2^18 take as long, 2^20 1.5 times, all at once 2.4 and 1.7 times, 2^12 1.1 and 1.9 times.
-_AT_ONCE: Final = 1 << 17
 
 
 def select_and_scatter(
@@ -52,8 +50,8 @@ def select_and_scatter(
     if not source.elements or not source.rank:
         return None
     window = Window.given(instruction.attributes.get("window"), array.rank)
-    pieces = _Pieces.of(array.dims, source.dims, window)
-    places = _Places(pieces.operand, pieces.source, pieces.window)
+    pieces = Pieces.of(array.dims, source.dims, window)
+    places = _Places(pieces.operand, pieces.output, pieces.window)
     carrier = builder.context.carrier(kind)
     compute = kind.compute if kind.is_float else carrier
     choose = _chooser(stays, places, compute)
@@ -70,9 +68,8 @@ def select_and_scatter(
             part = slice(start, start + pieces.step)
             found = choose(elements[part].astype(compute, copy=False))
             given = values[part].reshape(-1)
-            if places.nowhere is not None:
-                met = ~places.nowhere[: given.size]
-                found, given = found[met], given[met]
+            if places.met is not None:
+                found, given = found[places.met], given[places.met]
             scatter(target[part].reshape(-1), found, given)
         return result
 
@@ -113,36 +110,13 @@ def _scatter(builder: Builder, instruction: Instruction) -> Function:
     return combine
 
 
-class _Pieces(NamedTuple):
-    """The dimensions with those that windows do not reach along as one, ``step`` of whose indices go at a time.
-
-    The operand's and the source's have ``step`` there.
-    """
-
-    count: int
-    step: int
-    operand: Dims
-    source: Dims
-    window: Window
-
-    @classmethod
-    def of(cls, operand: Dims, source: Dims, window: Window) -> _Pieces:
-        first = 0
-        while first < len(operand) and window.dims[first] == WindowDim(1):
-            first += 1
-        count = prod(operand[:first])
-        step = max(1, min(count, _AT_ONCE // prod(source[first:])))
-        inner = Window((WindowDim(1), *window.dims[first:]))
-        return cls(count, step, (step, *operand[first:]), (step, *source[first:]), inner)
-
-
 class _Places:
-    """Where the elements of windows lie; the first dimension may be shorter than planned.
+    """Where the elements of windows lie.
 
     inside, at  for each position the elements that lie there, and whose windows they are in
     jumps       how far each position is from the first one, None where that is not the same for all windows
     base        the flat place of each window's first position, which may lie outside
-    nowhere     which windows meet no element, None where all do
+    met         which windows meet an element, None where all do
     """
 
     def __init__(self, operand: Dims, source: Dims, window: Window) -> None:
@@ -163,7 +137,7 @@ class _Places:
         undilated = all(dim.base_dilation == 1 for dim in window.dims)
         self.jumps = np.array(jumps, np.int64) if undilated else None
         self.base = _bases(source, window, strides) if undilated else None
-        self.nowhere = None if met.all() else ~met.reshape(-1)
+        self.met = None if met.all() else met.reshape(-1)
 
 
 def _bases(output: Dims, window: Window, strides: Sequence[int]) -> Any:
@@ -191,11 +165,10 @@ def _chooser(stays: np.ufunc, places: _Places, kind: np.dtype[Any]) -> Function:
     narrow = np.min_scalar_type(count)
     offsets = np.zeros(count + 1, np.int64)
     offsets[list(ranks)] = places.jumps
-    base, others = places.base, _one_by_one(stays, places)
+    base, output, others = places.base, places.source, _one_by_one(stays, places)
     steps = list(zip(ranks, places.inside, places.at, strict=True))
 
     def choose(array: Any) -> Any:
-        output = (len(array), *places.source[1:])
         best = np.full(output, worst, kind)
         for _, inside, at in steps:
             part = best[at]
@@ -209,18 +182,17 @@ def _chooser(stays: np.ufunc, places: _Places, kind: np.dtype[Any]) -> Function:
             ranked = np.multiply(np.equal(array[inside], best[at]), rank, dtype=narrow)
             np.maximum(part, ranked, out=part)
         found = offsets.take(which.reshape(-1))
-        return np.add(found, base[: found.size], out=found)
+        return np.add(found, base, out=found)
 
     return choose
 
 
 def _one_by_one(stays: np.ufunc, places: _Places) -> Function:
     """Position by position, each element where it is kept: for NaNs, and with gaps between elements."""
-    size = prod(places.operand)
+    size, output = prod(places.operand), places.source
 
     def choose(array: Any) -> Any:
-        output = (len(array), *places.source[1:])
-        flat = np.arange(size).reshape(places.operand)[: len(array)]
+        flat = np.arange(size).reshape(places.operand)
         chosen = np.zeros(output, array.dtype)
         where, begun = np.zeros(output, np.int64), np.zeros(output, np.bool_)
         for inside, at in zip(places.inside, places.at, strict=True):

@@ -1,4 +1,4 @@
-"""reduce-window: positions planned when the line is made, one call of a ufunc each when it runs.
+"""reduce-window: positions planned when the line is made, one call of a ufunc each for a piece when it runs.
 
 What may be grouped in any way (integers, extrema) is folded one dimension after the other, so that a window
 takes the sum of its sizes in calls, not their product.  Windows of general regions, and of many positions
@@ -15,7 +15,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from hloopt.interpret.context import Context
-from hloopt.interpret.reducer import reducer_of
+from hloopt.interpret.reducer import Reducer, reducer_of
 from hloopt.interpret.window import output_size, reduce_window, window_places
 from hloopt.ir import Instruction
 from hloopt.kernels.library_problems import named_reducer
@@ -24,6 +24,7 @@ from hloopt.runtime.numpy.builder import Builder
 from hloopt.runtime.numpy.cumulative import accumulate, running_axis, running_sums
 from hloopt.runtime.numpy.movement import Emitter
 from hloopt.runtime.numpy.plan import Dims, Function
+from hloopt.runtime.numpy.window_pieces import Pieces
 from hloopt.types import DType, Window, WindowDim
 
 __all__ = ["EMITTERS"]
@@ -44,11 +45,46 @@ def _reduce_window(
     if named is None or not instruction.array.elements:
         return None
     kind = named.dtypes[0]
-    dims = instruction.operands[0].array.dims
-    window = Window.given(instruction.attributes.get("window"), len(dims))
+    whole = instruction.operands[0].array.dims
+    window = Window.given(instruction.attributes.get("window"), len(whole))
     carrier = builder.context.carrier(kind)
     if kind is not instruction.operands[0].array.dtype:
         return None
+    dims, pieces = whole, None
+    if running_axis(whole, window) is None:
+        pieces = Pieces.of(whole, instruction.array.dims, window)
+        dims, window = pieces.operand, pieces.window
+    function = _planned(instruction, named, builder.context, dims, window)
+    if function is None:
+        return None
+    if pieces is not None:
+        function = _in_pieces(function, pieces, instruction.array.dims, carrier)
+    out = builder.line.slot(carrier, instruction.array.dims)
+    full = builder.full_operands(instruction, operands)
+    return builder.line.step(function, full, out, fills=pieces is not None)
+
+
+def _in_pieces(function: Function, pieces: Pieces, dims: Dims, carrier: np.dtype[Any]) -> Function:
+    def reduce(array: Any, init: Any, out: Any = None) -> Any:
+        parts = array.reshape(pieces.count, *pieces.operand[1:])
+        if pieces.step == pieces.count and out is None:
+            return function(parts, init).reshape(dims)
+        result = out if out is not None and out.flags.c_contiguous else np.empty(dims, carrier)
+        target = result.reshape(pieces.count, *pieces.output[1:])
+        for start in range(0, pieces.count, pieces.step):
+            part = slice(start, start + pieces.step)
+            target[part] = function(parts[part], init)
+        return result
+
+    return reduce
+
+
+def _planned(
+    instruction: Instruction, named: Reducer, context: Context, dims: Dims, window: Window
+) -> Function | None:
+    """A function of the array and the initial value; None where there is none that does the same."""
+    kind = named.dtypes[0]
+    carrier = context.carrier(kind)
     wide, ufunc = named.wide, named.ufunc(step_by_step=True)
     function: Function | None = None
     if wide is not None:
@@ -63,11 +99,8 @@ def _reduce_window(
     elif named.name in ("maximum", "minimum") and kind.is_float:
         largest = named.name == "maximum"
         fold = _grouped(np.maximum if largest else np.minimum, kind.compute, dims, window)
-        function = fold and _extremum(fold, instruction, builder.context, window)
-    if function is None:
-        return None
-    out = builder.line.slot(carrier, instruction.array.dims)
-    return builder.line.step(function, builder.full_operands(instruction, operands), out)
+        function = fold and _extremum(fold, instruction, context, window)
+    return function
 
 
 def _typed(
