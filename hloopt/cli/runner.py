@@ -61,7 +61,7 @@ class Stage:
 
     def __str__(self) -> str:
         progress = self.progress
-        return self.name if progress is None else f"{self.name}, {progress.percent} %"
+        return self.name if progress is None else f"{self.name}, {progress}"
 
 
 @dataclass(frozen=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from operator import length_hint
 from typing import TypeVar
 
 __all__ = ["Progress"]
@@ -13,19 +14,46 @@ Item = TypeVar("Item")
 class Progress:
     """``done`` of ``total`` steps of the entry; any thread may read it.  ``total`` is 0 before a run."""
 
-    __slots__ = ("done", "total")
+    __slots__ = ("_loop", "done", "total")
 
     def __init__(self) -> None:
-        self.done = 0
-        self.total = 0
+        self.begin(0)
+
+    def begin(self, total: int) -> None:
+        """Nothing is done yet of so many steps."""
+        self.done, self.total = 0, total
+        self._loop: tuple[Iterator[object], int, int | None] | None = None
 
     def through(self, steps: Sequence[Item]) -> Iterator[Item]:
         """The steps, each counted as done when the next one is asked for."""
-        self.total = len(steps)
+        self.begin(len(steps))
         for self.done, step in enumerate(steps):
             yield step
+
+    def enter(self, trips: Iterator[object], last: int, count: int | None) -> None:
+        """A step is a loop from now on.
+
+        ``trips`` is asked how many it has left (``operator.length_hint``), so that trips need not be counted;
+        ``last`` is the number of the last of these; ``count`` how many there are in all, None if unknown.
+        """
+        self._loop = trips, last, count
+
+    def leave(self) -> None:
+        """The loop is done."""
+        self._loop = None
 
     @property
     def percent(self) -> int:
         """The part of the steps that is done, 0 to 100."""
         return 100 * self.done // self.total if self.total else 0
+
+    def __str__(self) -> str:
+        """How far it is: in a loop, which may be all of a program, the trips."""
+        loop = self._loop  # another thread may leave it meanwhile
+        if loop is None:
+            return f"{self.percent} %"
+        trips, last, count = loop
+        number = last - length_hint(trips)
+        if count is None:
+            return f"trip {number:,}"
+        return f"trip {number:,} of {count:,}, {100 * number // max(count, 1)} %"

@@ -66,3 +66,55 @@ def test_a_program_counts_its_steps(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_nothing_is_done_before_a_run() -> None:
     """0 of 0 is 0 %."""
     assert Progress().percent == 0
+
+
+LOOP = """HloModule m
+body {
+  s = (s32[], f32[3]) parameter(0)
+  i = s32[] get-tuple-element(s), index=0
+  x = f32[3] get-tuple-element(s), index=1
+  one = s32[] constant(1)
+  next = s32[] add(i, one)
+  looked = f32[3] custom-call(x), custom_call_target="look"
+  ROOT t = (s32[], f32[3]) tuple(next, looked)
+}
+condition {
+  s = (s32[], f32[3]) parameter(0)
+  i = s32[] get-tuple-element(s), index=0
+  n = s32[] constant(1200)
+  ROOT c = pred[] compare(i, n), direction=LT
+}
+ENTRY e {
+  x = f32[3] parameter(0)
+  i = s32[] START
+  t = (s32[], f32[3]) tuple(i, x)
+  w = (s32[], f32[3]) while(t), condition=condition, body=body
+  y = f32[3] get-tuple-element(w), index=1
+  ROOT r = f32[3] tanh(y)
+}
+"""
+
+
+@pytest.mark.parametrize(
+    ("start", "inputs", "ending"),
+    [("constant(0)", [], " of 1,200, {} %"), ("parameter(1)", [np.array(0, np.int32)], "")],
+)
+def test_a_loop_tells_its_trips(
+    monkeypatch: pytest.MonkeyPatch, start: str, inputs: list[Any], ending: str
+) -> None:
+    """And of how many, where that is known; afterwards its steps again."""
+    seen: list[str] = []
+
+    def look(call: object, x: Any) -> Any:
+        seen.append(str(program.progress))
+        return x
+
+    monkeypatch.setitem(plugins._GIVEN, "look", look)
+    program = hloopt.compile(hloopt.parse(LOOP.replace("START", start)))
+    for _ in range(2):
+        seen.clear()
+        program.run([np.ones(3, np.float32), *inputs])
+        numbers = range(1, 1201)
+        assert seen == [f"trip {n:,}{ending.format(100 * n // 1200)}" for n in numbers]
+        assert str(program.progress).endswith(" %")
+        assert "trip" not in str(program.progress)

@@ -93,7 +93,8 @@ class Builder:
         if known is not None:
             return self.constant(function(known))
         out = self.line.slot(self.line.kinds[slot], dims)
-        return self.line.once(function, (slot,), out, view=True, reshapes=reshapes, code=code)
+        flags = {"view": True, "reshapes": reshapes, "moves": True}
+        return self.line.once(function, (slot,), out, code=code, **flags)
 
     def reshaped(self, slot: int, dims: Dims) -> int:
         """A slot for the elements in other dimensions."""
@@ -114,7 +115,7 @@ class Builder:
         kind = self.line.kinds[slot]
         out = self.line.slot(kind, ())
         code = Code("{r} = {0}[{at}]", scalar=kind in SCALARS, bound={"at": at})
-        return self.line.once(None, (slot,), out, code=code)
+        return self.line.once(lambda x: x[at], (slot,), out, code=code, moves=True)
 
     def full(self, slot: int, dims: Dims) -> int:
         """The slot with its array stretched to ``dims``."""
@@ -132,7 +133,10 @@ class Builder:
         text = "{r} = {empty}({dims}, {kind})\n{r}[...] = {0}"
         scalars = frozenset({0} if self.line.is_scalar(slot) else ())
         code = Code(text, scalars, bound={"dims": dims, "empty": np.empty, "kind": kind})
-        return self.line.once(None, (slot,), self.line.slot(kind, dims), code=code)
+        out = self.line.slot(kind, dims)
+        return self.line.once(
+            lambda x: np.broadcast_to(x, dims), (slot,), out, code=code, moves=True
+        )
 
     def all_full(self, operands: Iterable[tuple[Slots, Shape]]) -> tuple[int, ...]:
         """The slots of all leaves of values, stretched to their shapes."""

@@ -71,16 +71,15 @@ class Contraction:
             # With vectors NumPy's own rules give the result its dimensions.
             left = "{0}.T" if self.left == (1, 0) else "{0}"
             right = "{1}.T" if self.right == (1, 0) else "{1}"
-            if sizes[0] > 1 and sizes[2] > 1:
-                return (
-                    f"{left}.dot({right})"  # the same product as matmul's, called in half the time
-                )
+            if all(size > 1 for size in (*self.left_free, *self.right_free)):
+                return f"{left}.dot({right})"  # BLAS, as for matmul, called in half the time
             return f"{{matmul}}({left}, {right})"
         left_dims = (*self.batch, *self.left_free, *self.contracted)
         right_dims = (*self.batch, *self.contracted, *self.right_free)
         left = "{0}" + _laid(self.left, left_dims, (*self.batch, sizes[0], sizes[1]))
         right = "{1}" + _laid(self.right, right_dims, (*self.batch, sizes[1], sizes[2]))
-        total = f"{{matmul}}({left}, {right})"
+        plain = not self.batch and sizes[0] > 1 and sizes[2] > 1
+        total = f"{left}.dot({right})" if plain else f"{{matmul}}({left}, {right})"
         same = self.result == (*self.batch, sizes[0], sizes[2])
         return total if same else f"{total}.reshape({self.result})"
 

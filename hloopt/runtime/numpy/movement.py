@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from math import prod
+from typing import Any
 
 import numpy as np
 
@@ -154,7 +155,9 @@ def _concatenate(builder: Builder, instruction: Instruction, operands: Sequence[
     out = line.slot(kind, dims)
     if sum(bool(line.dims[slot]) for slot, _ in taken) > _FEW:
         full = tuple(builder.full(slot, array.dims) for slot, array in taken)
-        return line.step(lambda *arrays: np.concatenate(arrays, axis=dimension), full, out)
+        return line.step(
+            lambda *arrays: np.concatenate(arrays, axis=dimension), full, out, moves=True
+        )
     text, start = ["{r} = {empty}({dims}, {kind})"], 0
     for at, (slot, array) in enumerate(taken):
         stop = start + array.dims[dimension]
@@ -165,7 +168,13 @@ def _concatenate(builder: Builder, instruction: Instruction, operands: Sequence[
     slots = tuple(slot for slot, _ in taken)
     scalars = frozenset(at for at, slot in enumerate(slots) if line.is_scalar(slot))
     bound = {"dims": dims, "empty": np.empty, "kind": kind}
-    return line.once(None, slots, out, code=Code("\n".join(text), scalars, bound=bound))
+    sizes = [array.dims for _, array in taken]
+
+    def joined(*arrays: Any) -> Any:
+        return np.concatenate(list(map(np.broadcast_to, arrays, sizes)), axis=dimension)
+
+    code = Code("\n".join(text), scalars, bound=bound)
+    return line.once(joined, slots, out, code=code, moves=True)
 
 
 def _iota(builder: Builder, instruction: Instruction, operands: Sequence[int]) -> int:

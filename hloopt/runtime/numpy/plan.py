@@ -86,6 +86,7 @@ class Step:
     made       the instruction whose result the step makes, where it is one array, and the slots of its
     operands   operands, not yet stretched
     reshapes   the out is the operand with dimensions of size 1 added or taken away
+    moves      the out has elements of the ins, by their positions alone: ``function`` says which
     """
 
     function: Function | None
@@ -107,6 +108,7 @@ class Step:
     made: Instruction | None = None
     operands: tuple[int, ...] = ()
     reshapes: bool = False
+    moves: bool = False
 
     @property
     def key(self) -> Hashable | None:

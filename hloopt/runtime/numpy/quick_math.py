@@ -49,11 +49,16 @@ def _own_loop(ufunc: np.ufunc, steady: Function) -> Function:
 
 
 def _of_one(ufunc: np.ufunc, steady: Function) -> Function:
+    straight: Function = np.ascontiguousarray
+
     def apply(operand: Any, out: Array | None = None) -> Array:
         x = np.asarray(operand)
-        if x.dtype != _SINGLE:
+        if x.dtype is not _SINGLE and x.dtype != _SINGLE:
             return np.asarray(steady(x, out))
-        return np.asarray(ufunc(x if x.flags.c_contiguous else np.ascontiguousarray(x), out=out))
+        if x.ndim:
+            found: Array = ufunc(straight(x)) if out is None else ufunc(straight(x), out)
+            return found
+        return np.asarray(ufunc(x, out=out))
 
     return apply
 

@@ -121,7 +121,12 @@ def _convert(instruction: Instruction, kinds: Sequence[DType], known: Known) -> 
     if source.name in _FLOATS and target.name in _FLOATS:
         return _assigned(kinds, target)
     if source.name in _INTEGERS and target.name in _INTEGERS:
-        return _scalars("{r} = {0}.astype({kind})", kinds, {"kind": target.numpy})
+        if np.can_cast(source.numpy, target.numpy):
+            return _assigned(kinds, target)
+        # What is given to an array has to be in its type's range; a scalar's ``astype`` takes twice as long.
+        text = "{b}[()] = {0}\n{r} = {b}.astype({kind})[()]"
+        bound = {"kind": target.numpy}
+        return Code(text, frozenset({0}), scalar=True, bound=bound, buffer=source.numpy)
     return None
 
 
@@ -143,9 +148,9 @@ def _divided(instruction: Instruction, kinds: Sequence[DType], known: Known) -> 
 
 
 def _shifted(instruction: Instruction, kinds: Sequence[DType], known: Known) -> Code | None:
-    """By an amount that is known to be less than the width, with what NumPy's own shift brings in."""
-    kind, amount = instruction.array.dtype, known[1]
-    if kind.name not in _INTEGERS or amount is None or not 0 <= amount < kind.bits:
+    """By any amount, taken as an unsigned number, where NumPy's own shift brings in what is wanted."""
+    kind = instruction.array.dtype
+    if kind.name not in _INTEGERS:
         return None
     if instruction.opcode == "shift-left":
         return _scalars("{r} = {0} << {1}", kinds)

@@ -9,16 +9,16 @@ from hloopt.interpret import EVALUATORS
 from hloopt.interpret.host import Host
 from hloopt.ir import Instruction, Module
 from hloopt.runtime.numpy.builder import Builder
+from hloopt.runtime.numpy.compiler import Compiler
 from hloopt.runtime.numpy.loop_plan import Blocking
 from hloopt.runtime.numpy.plan import Function
-from hloopt.runtime.numpy.program import _Compiler
 from hloopt.runtime.numpy.source import compile_line
 from hloopt.runtime.numpy.values import Slots, leaf_slots
 
 __all__ = ["SingleInstructions"]
 
 
-class SingleInstructions(_Compiler):
+class SingleInstructions(Compiler):
     """The instructions of a module, each as a function of flat arrays.
 
     ``host`` may be set between runs: what instructions that talk to it see.
@@ -48,7 +48,7 @@ class SingleInstructions(_Compiler):
         line.inputs = [leaf for slots in given for leaf in leaf_slots(slots)]
         line.results = list(builder.all_full([(made, instruction.shape)]))
         line.drop_unused()
-        function: Function = compile_line(line, self._launches)
+        function: Function = compile_line(line, self.launches)
         return function
 
     def _known(self, builder: Builder, operand: Instruction, slots: Slots) -> Slots:

@@ -67,6 +67,7 @@ class _Block:
         self.arrays: dict[int, str] = {}
         self.scalars: dict[int, str] = {}
         self._stretched: dict[int, str] = {}
+        self._told = False
         self.users: Counter[str] = Counter()
 
     def write(self, progress: Progress | None = None, *, keeps: bool = False) -> None:
@@ -78,10 +79,11 @@ class _Block:
         if arena is not None:
             self._take_places(arena)
         if progress is not None:
+            self._told = True
             self.source.scope["progress"] = progress
-            self._add(f"progress.total = {len(line.steps)}")
+            self._add(f"progress.begin({len(line.steps)})")
         for number, step in enumerate(line.steps):
-            if progress is not None and number % _TOLD_EVERY == 0:
+            if self._told and (number % _TOLD_EVERY == 0 or isinstance(step.inner, Loop)):
                 self._add(f"progress.done = {number}")
             self._step(step, dead[number])
         if line.kernels:
@@ -245,19 +247,19 @@ class _Block:
 
     def _trips(self, loop: Loop, names: Sequence[str], changing: Sequence[int]) -> None:
         source = self.source
-        repeated = f"for _ in {source.bind(repeat)}(None, "
         if loop.trips is not None:
             if loop.condition.kernels:
                 source.counts = True
                 self._add(f"launched += {loop.condition.kernels * (loop.trips + 1)}")
-            self._add(f"{repeated}{loop.trips}):")
+            self._for(self.depth, str(loop.trips), str(loop.trips), loop.trips)
             self._trip(loop, names, changing, self.depth + 1)
+            self._leave()
             return
         watching = ", ".join(source.variable() for _ in range(3))
-        count = watching.partition(",")[0]
+        count, done, _ = watching.split(", ")
         self._add(f"{watching} = {UNWATCHED}")
         self._add("while True:")
-        self._add(f"    {repeated}{count}):")
+        self._for(self.depth + 1, count, done, None)
         again = self._inlined(loop.condition, names, self.depth + 2)
         truth = again.scalar(loop.condition.results[0])
         self._add(f"        if not {truth}: break")
@@ -268,6 +270,21 @@ class _Block:
         self._add(f"        {watching} = {watched}")
         self._add("        continue")
         self._add("    break")
+        self._leave()
+
+    def _for(self, depth: int, count: str, last: str, trips: int | None) -> None:
+        """The head of so many trips, numbered up to ``last``; ``trips`` there are in all."""
+        repeated = f"{self.source.bind(repeat)}(None, {count})"
+        if self._told:
+            left = self.source.variable()
+            self.source.add(depth, f"{left} = {repeated}")
+            self.source.add(depth, f"progress.enter({left}, {last}, {trips})")
+            repeated = left
+        self.source.add(depth, f"for _ in {repeated}:")
+
+    def _leave(self) -> None:
+        if self._told:
+            self._add("progress.leave()")
 
     def _trip(self, loop: Loop, names: Sequence[str], changing: Sequence[int], depth: int) -> None:
         block = self._inlined(loop.body, names, depth)

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from typing import Any
+from functools import lru_cache
+from types import CodeType
+from typing import Any, Final
 
 import numpy as np
 
@@ -13,6 +15,8 @@ from hloopt.runtime.numpy.plan import Code, Function
 __all__ = ["Source", "code_function"]
 
 _FIELD = re.compile(r"\{(\w+)\}")
+# Characters of a function that a program may have many of, all alike but for what is bound.
+_SHORT: Final = 1000
 
 
 def code_function(code: Code) -> Function:
@@ -91,10 +95,16 @@ class Source:
             self.add(1, "launches[0] += launched")
         self.add(1, f"return ({''.join(f'{name}, ' for name in results)})")
         text = "\n".join([f"def line({', '.join(inputs)}):", *self.head, *self.lines])
-        exec(compile(text, "<numpy line>", "exec"), self.scope)  # noqa: S102 - our own names
+        compiled = _compiled if len(text) < _SHORT else _compiled.__wrapped__
+        exec(compiled(text), self.scope)  # noqa: S102 - our own names
         function: Function = self.scope["line"]
         function.__doc__ = text  # for whoever wants to read it
         return function
+
+
+@lru_cache(256)
+def _compiled(text: str) -> CodeType:
+    return compile(text, "<numpy line>", "exec")
 
 
 def _filled(text: str, names: Mapping[str, str]) -> str:
