@@ -39,6 +39,15 @@ def _pairs(instruction: Instruction) -> Iterator[tuple[str, Shape, Shape]]:
         assert isinstance(shape, TupleShape)
         for number, (operand, element) in enumerate(zip(operands, shape.elements, strict=True)):
             yield f"element {number}", operand.shape, element
+    elif opcode in ("copy-start", "copy-done"):
+        # Bytes go over as they lie.
+        begins = opcode == "copy-start"
+        pair = shape if begins else operands[0].shape
+        assert isinstance(pair, TupleShape)
+        yield (
+            "its copy",
+            *((operands[0].shape, pair.elements[0]) if begins else (pair.elements[0], shape)),
+        )
     elif opcode in _SAME:
         yield "it", operands[0].shape, shape
     elif opcode == "while":

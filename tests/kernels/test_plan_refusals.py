@@ -78,6 +78,10 @@ def test_collectives_among_several_are_refused() -> None:
     assert [step.spec.kernel for step in kernels(plan)] == ["copy"]
 
 
+COPIED = """s = (f32[2,3]{%s:S(1)}, f32[2,3]{0,1}, u32[]) copy-start(p)
+    ROOT d = f32[2,3]{1,0:S(1)} copy-done(s)"""
+
+
 @pytest.mark.parametrize(
     ("body", "name"),
     [
@@ -85,6 +89,8 @@ def test_collectives_among_several_are_refused() -> None:
         ("u = (f32[2,3]{1,0}) tuple(p)\n ROOT g = f32[2,3] get-tuple-element(u), index=0", "u"),
         ("ROOT b = (f32[2,3]{1,0}) opt-barrier(t)", "b"),
         ("ROOT f = f32[2,3]{1,0} fusion(p), kind=kLoop, calls=body", "f"),
+        (COPIED % "1,0", "s"),
+        (COPIED % "0,1", "d"),
     ],
 )
 def test_layouts_that_disagree_are_refused(body: str, name: str) -> None:

@@ -105,7 +105,11 @@ def _gather(e: Elements, instruction: Instruction, index: _Position, leaf: int) 
         position[dimension] += start
     for number, dimension in enumerate(dims.operand_batching_dims):
         place = dims.start_indices_batching_dims[number]
-        position[dimension] += batch[place - (place > dims.index_vector_dim)]
+        at, last = batch[place - (place > dims.index_vector_dim)], operand.array.dims[dimension] - 1
+        if at.high > last:
+            # More batches than the operand has: the last one again and again, as all starts are clamped.
+            at = e.symbol(f"({at} > {last} ? {last} : {at})", f"start_{dimension}", 0, last)
+        position[dimension] += at
     return (yield At(operand, tuple(position)))
 
 

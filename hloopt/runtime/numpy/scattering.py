@@ -215,13 +215,15 @@ def _rows(instruction: Instruction, plan: _Scatter) -> Callable[[Any], _Rows]:
         strides[axis] = stride
         stride *= plan.shape[axis]
     starts = [(np.uint64(max(plan.most[axis], 0)), strides[axis]) for axis in vector]
-    never = any(most < 0 for most in plan.most.values())
+    within = np.full(plan.batch, all(most >= 0 for most in plan.most.values()))
     base = np.zeros(plan.batch, np.int64)
     at = plan.dims.index_vector_dim
     pairs = zip(plan.dims.input_batching_dims, plan.dims.scatter_indices_batching_dims, strict=True)
     for axis, other in pairs:
-        base += batch_line(plan.batch, other - (other > at)) * strides[axis]
-        never = never or plan.batch[other - (other > at)] > plan.shape[axis]
+        line = batch_line(plan.batch, other - (other > at))
+        base += line * strides[axis]
+        within &= line < plan.shape[axis]
+    always = bool(within.all())
     moved = base if base.any() else None
     window = np.zeros([plan.size[axis] for axis in plan.partial], np.int64)
     for number, axis in enumerate(plan.partial):
@@ -242,8 +244,8 @@ def _rows(instruction: Instruction, plan: _Scatter) -> Callable[[Any], _Rows]:
             found, inside = base, np.ones(base.shape, np.bool_)
         elif moved is not None:
             found = found + moved
-        if never:
-            inside = np.zeros(base.shape, np.bool_)
+        if not always:
+            inside = inside & within
         flat, mask = found.reshape(-1), inside.reshape(-1)
         if np.count_nonzero(mask) == mask.size:
             mask = None
