@@ -87,8 +87,8 @@ NATIVE_EXPANDERS: Final[Mapping[type[Expander], str]] = MappingProxyType(
 )
 """The expanders for the native device, each with the reason why.
 
-What else no loop computes the NumPy executor runs: top-k by partitions, linear systems by LAPACK, ragged
-products by BLAS, running sums in one go.
+What else no loop computes has kernels of its own, such as linear systems and transforms, or the NumPy executor
+runs it: top-k by partitions, eigenvalues by LAPACK, ragged products by BLAS, running sums in one go.
 """
 
 NATIVE: Final = Pipeline(

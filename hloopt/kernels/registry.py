@@ -44,6 +44,8 @@ FAMILIES: tuple[str, ...] = (
     "native_update",
     "native_dot",
     "native_gemm",
+    "native_linear_systems",
+    "native_fft",
     "native_reduction",
     "native_call",
     "native_loop",

@@ -19,6 +19,15 @@ class Uses:
     def __init__(self, *, native: bool = False) -> None:
         self.native = native
         self._names: set[str] = set()
+        self._headers: dict[str, None] = {}
+
+    def include(self, header: str) -> None:
+        """Have a header of ``runtime/native/include`` before the source of a native program."""
+        self._headers[header] = None
+
+    def headers(self) -> tuple[str, ...]:
+        """The headers that were asked for, in that order."""
+        return tuple(self._headers)
 
     def call(self, name: str, *args: str) -> str:
         """The call ``name(args)``; the name may have template arguments.
@@ -51,6 +60,7 @@ class Uses:
     def update(self, other: Uses) -> None:
         """Use what another program uses as well."""
         self._names |= other._names
+        self._headers |= other._headers
 
     def add_from(self, text: str) -> None:
         """Use every definition that a C text names."""

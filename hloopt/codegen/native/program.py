@@ -41,7 +41,7 @@ def render(plan: Plan, functions_of_a_unit: int = _FUNCTIONS_OF_A_UNIT) -> str:
     functions = _Functions(uses)
     for step in kernel_steps(plan.steps):
         functions.add(step)
-    library = uses.source()
+    library = "".join(f'#include "{header}"\n' for header in uses.headers()), uses.source()
     if len(functions.written) <= functions_of_a_unit:
         own = driver(plan, uses, functions.names)
         return _unit(library, functions.written, own)
@@ -120,9 +120,10 @@ def _door(name: str, types: Sequence[str]) -> tuple[str, str]:
     return f"{head};\n", f"{head} {{ {call}; }}\n"
 
 
-def _unit(library: str, functions: Sequence[_Function], rest: str) -> str:
-    body = "\n".join([library, *_lines(functions)])
-    return f"{_HEAD}namespace {{\n{body}\n}}  // namespace\n{rest}"
+def _unit(library: tuple[str, str], functions: Sequence[_Function], rest: str) -> str:
+    included, device = library
+    body = "\n".join([device, *_lines(functions)])
+    return f"{_HEAD}{included}namespace {{\n{body}\n}}  // namespace\n{rest}"
 
 
 def _lines(functions: Sequence[_Function]) -> Iterator[str]:

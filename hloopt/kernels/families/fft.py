@@ -22,7 +22,16 @@ from hloopt.kernels.families.dot_tiling import SHARED_BYTES
 from hloopt.kernels.kernel import NO, YES, Efficiency, Kernel, Site, Verdict
 from hloopt.kernels.spec import Argument, KernelSpec, Launch, Place, Role, Scratch, Tile
 
-__all__ = ["KERNELS", "AxisTransform", "axis_transforms", "longest_line", "radices", "rows_of"]
+__all__ = [
+    "KERNELS",
+    "AxisTransform",
+    "axis_transforms",
+    "fft_problem",
+    "longest_line",
+    "radices",
+    "rows_of",
+    "whole_transforms",
+]
 
 _NAME = "fft-shared"
 _LINE_ELEMENTS = 1024
@@ -84,7 +93,13 @@ def radices(length: int) -> list[int]:
 
 
 def axis_transforms(instruction: Instruction) -> tuple[AxisTransform, ...]:
-    """The transforms of each dimension in the order in which they are done."""
+    """The transforms of each dimension in the order in which they are done, long lines in two halves."""
+    most = longest_line(instruction)
+    return tuple(half for whole in whole_transforms(instruction) for half in _halves(whole, most))
+
+
+def whole_transforms(instruction: Instruction) -> list[AxisTransform]:
+    """The transforms of each dimension in the order in which they are done, whatever their length."""
     kind = str(instruction.attributes["fft_type"])
     lengths = tuple(instruction.attributes["fft_length"])
     source, target = instruction.operands[0].array.dims, instruction.array.dims
@@ -99,19 +114,20 @@ def axis_transforms(instruction: Instruction) -> tuple[AxisTransform, ...]:
         last = number == count - 1
         there = Place("scratch", 0) if kind == "IRFFT" and not last else Place("result", 0)
         own = kind if axis == rank - 1 else {"RFFT": "FFT", "IRFFT": "IFFT"}.get(kind, kind)
-        whole = AxisTransform(
-            lengths[axis - (rank - count)],
-            prod(dims[:axis]),
-            prod(dims[axis + 1 :]),
-            dims[axis],
-            target[axis],
-            own,
-            here,
-            there,
+        found.append(
+            AxisTransform(
+                lengths[axis - (rank - count)],
+                prod(dims[:axis]),
+                prod(dims[axis + 1 :]),
+                dims[axis],
+                target[axis],
+                own,
+                here,
+                there,
+            )
         )
-        found.extend(_halves(whole, longest_line(instruction)))
         dims[axis], here = target[axis], there
-    return tuple(found)
+    return found
 
 
 def longest_line(instruction: Instruction) -> int:
@@ -170,21 +186,29 @@ def _element_bytes(instruction: Instruction) -> int:
     return 16 if any(shape.dtype.name in ("f64", "c128") for shape in shapes) else 8
 
 
-def _fits(site: Site) -> Verdict:
-    instruction = site.region.instruction
+def fft_problem(instruction: Instruction) -> str:
+    """Why no kernel makes an instruction by lines, whatever their length; empty where one may."""
     if instruction.opcode != "fft":
-        return NO(f"{instruction.name} is no fft")
+        return f"{instruction.name} is no fft"
     lengths = tuple(instruction.attributes["fft_length"])
     kind = str(instruction.attributes["fft_type"])
     source, result = instruction.operands[0].array, instruction.array
     if not source.elements or not result.elements:
-        return NO(f"{instruction.name} has no elements")
+        return f"{instruction.name} has no elements"
     if not is_descending(source) or not is_descending(result):
-        return NO(f"{instruction.name} has a layout that is not row-major")
+        return f"{instruction.name} has a layout that is not row-major"
     if source.is_dynamic:
-        return NO(f"{instruction.name} has a bounded dynamic dimension")
+        return f"{instruction.name} has a bounded dynamic dimension"
     if kind in ("FFT", "IFFT") and result.dims[-len(lengths) :] != lengths:
-        return NO(f"{instruction.name} cuts or pads its lines")
+        return f"{instruction.name} cuts or pads its lines"
+    return ""
+
+
+def _fits(site: Site) -> Verdict:
+    instruction = site.region.instruction
+    if problem := fft_problem(instruction):
+        return NO(problem)
+    lengths = tuple(instruction.attributes["fft_length"])
     most = longest_line(instruction)
     for length in lengths:
         if length > most and not rows_of(length, most):

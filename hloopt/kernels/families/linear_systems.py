@@ -4,7 +4,7 @@ does.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from math import prod
 from types import MappingProxyType
 
@@ -16,7 +16,7 @@ from hloopt.kernels.families.loop import operands_read
 from hloopt.kernels.kernel import NO, YES, Efficiency, Kernel, Site, Verdict
 from hloopt.kernels.spec import Argument, KernelSpec, Launch, Place, Scratch, Tile
 
-__all__ = ["KERNELS", "System", "in_shared", "system_of", "wide_bytes"]
+__all__ = ["KERNELS", "System", "in_shared", "system_of", "triangular_system", "wide_bytes"]
 
 _CHOLESKY, _SOLVE = "cholesky", "triangular-solve"
 _CALL = "__cublas$triangularSolve"
@@ -49,11 +49,15 @@ def system_of(instruction: Instruction) -> System:
     options: Mapping[str, object] = instruction.attributes
     if instruction.opcode == "custom-call":
         options = config(instruction, "triangular_solve_options")
+    return triangular_system(options, instruction.operands[1].array.dims)
+
+
+def triangular_system(options: Mapping[str, object], dims: Sequence[int]) -> System:
+    """The system of a ``b`` of some dimensions, with the attributes of a ``triangular-solve``."""
     is_left, lower = bool(options.get("left_side", False)), bool(options.get("lower", False))
     op = str(options["transpose_a"])
     # Transposing a, and solving from the right, each make a lower triangle an upper one.
     turns = (op != "NO_TRANSPOSE") != (not is_left)
-    dims = instruction.operands[1].array.dims
     return System(
         dims[-2] if is_left else dims[-1],
         dims[-1] if is_left else dims[-2],

@@ -1,4 +1,4 @@
-"""What the native device leaves to the NumPy executor: products by BLAS, sorts, transforms, linear algebra."""
+"""What the native device leaves to the NumPy executor: some products by BLAS, sorts, eigenvalues."""
 
 from __future__ import annotations
 

@@ -14,6 +14,7 @@ from typing import Final, TypeAlias
 
 import numpy as np
 
+from hloopt.analysis.layout import physical_dims
 from hloopt.dataclass import dataclass
 from hloopt.interpret.context import leaf_arrays
 from hloopt.interpret.interpreter import Interpreter
@@ -102,17 +103,26 @@ class Memory:
         self._parameters = [
             self._parameter(buffer, written) for buffer in plan.parameters if buffer is not None
         ]
-        self._fresh = [
-            (self._numbers[id(buffer.allocation)], buffer.shape.dims, buffer.shape.dtype.numpy)
+        dense = {
+            self._numbers[id(buffer.allocation)]: buffer.shape
             for buffer in plan.results
-            if buffer.allocation.kind == "result" and is_plain(buffer.shape)
+            if buffer.allocation.kind == "result" and _is_dense(buffer.shape)
+        }
+        plain = {number for number, shape in dense.items() if is_plain(shape)}
+        self._fresh = [
+            (
+                number,
+                shape.dims if number in plain else physical_dims(shape),
+                shape.dtype.numpy,
+            )
+            for number, shape in dense.items()
         ]
-        plain = {number for number, _, _ in self._fresh}
         self._handed = plain | self._copies(plan)
+        self._turned = dense.keys() - plain
         self._rough = [
             (number, allocation.byte_size)
             for number, allocation in enumerate(plan.allocations)
-            if allocation.kind == "result" and number not in plain
+            if allocation.kind == "result" and number not in dense
         ]
         self._results = [self._result(buffer) for buffer in plan.results]
         self._is_simple = all(isinstance(result, int) for result in self._results)
@@ -244,8 +254,12 @@ class Memory:
         number = self._numbers.get(id(buffer.allocation), -1)
         if number in self._handed:
             return number
-        view = self.view(buffer)
         shape = buffer.shape
+        if number in self._turned and buffer.byte_size:
+            # In another order it has a fresh array all of its own.
+            back = tuple(int(axis) for axis in np.argsort(_order(shape)))
+            return lambda placed: placed[number].transpose(back).copy()  # type: ignore[union-attr]
+        view = self.view(buffer)
         if not buffer.byte_size:
             return lambda _: empty(shape)
         return (lambda placed: view(placed).copy()) if _is_dense(shape) else view

@@ -17,6 +17,8 @@ _MODULES: Final = (
     "update",
     "dot",
     "gemm",
+    "linear_systems",
+    "fft",
     "reduction",
     "loop",
 )

@@ -205,11 +205,13 @@ inline void matrix_vector(long m, long k, const T* l, long lm, long lk, const T*
   }
 }
 
-// Rows and columns of l are lm and lk apart, those of r rk and rn; rows of c cm, its columns 1.
+// Rows and columns of l are lm and lk apart, those of r rk and rn; rows of c cm, its columns 1.  With `adds`
+// sums are added to what is in c.
 template <class T>
 __attribute__((noinline)) void large_product(
-    long m, long n, long k, const T* l, long lm, long lk, const T* r, long rk, long rn, T* c, long cm) {
-  if (n == 1) {
+    long m, long n, long k, const T* l, long lm, long lk, const T* r, long rk, long rn, T* c, long cm,
+    bool adds = false) {
+  if (n == 1 && !adds) {
     matrix_vector(m, k, l, lm, lk, r, rk, c);
     return;
   }
@@ -245,7 +247,7 @@ __attribute__((noinline)) void large_product(
           for (long i = 0; i < rows; i += kTileRows)
             block_tile<T>(
                 depth, blocks.l + i * depth, blocks.r + j * depth, c + (m0 + i) * cm + n0 + j, cm,
-                least(kTileRows, rows - i), least(lanes, columns - j), k0 == 0);
+                least(kTileRows, rows - i), least(lanes, columns - j), k0 == 0 && !adds);
       }
     }
   }
