@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from functools import cached_property
-from typing import Any
+from typing import Any, Final
+from zlib import crc32
 
 import numpy as np
 
@@ -11,6 +12,37 @@ from hloopt.dataclass import dataclass
 from hloopt.types.shape import ArrayShape, TupleShape, array
 
 __all__ = ["Literal", "scalar"]
+
+
+# Bytes that a literal's key may be a copy of.
+_COPIED: Final = 1 << 10
+# Bytes, or elements, that are compared before it is asked whether to go on.
+_AT_ONCE: Final = 1 << 16
+
+
+class _Bytes:
+    """The bytes of a large array, without a copy, to be compared and hashed."""
+
+    def __init__(self, values: np.ndarray[Any, Any]) -> None:
+        self._bytes = np.ascontiguousarray(values).reshape(-1).view(np.uint8)
+
+    def __eq__(self, other: object) -> bool:
+        if self is other:
+            return True
+        if not isinstance(other, _Bytes) or hash(self) != hash(other):
+            return False
+        mine, others = self._bytes, other._bytes
+        return mine.size == others.size and all(
+            np.array_equal(mine[start : start + _AT_ONCE], others[start : start + _AT_ONCE])
+            for start in range(0, mine.size, _AT_ONCE)
+        )
+
+    def __hash__(self) -> int:
+        return self._hash
+
+    @cached_property
+    def _hash(self) -> int:
+        return crc32(self._bytes)
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,7 +73,8 @@ class Literal:
         if isinstance(self.shape, ArrayShape) and self.shape.dtype.bits < 8:
             # NumPy's arithmetic leaves anything in the bits that such a type does not have.
             values = values.view(np.uint8) & ((1 << self.shape.dtype.bits) - 1)
-        return (str(self.array.dtype), self.array.shape, values.tobytes())
+        held = values.tobytes() if values.nbytes <= _COPIED else _Bytes(values)
+        return (str(self.array.dtype), self.array.shape, held)
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Literal) and self.key == other.key
@@ -64,8 +97,9 @@ class Literal:
         if values.size > 1:
             width = values.dtype.itemsize
             raw = np.ascontiguousarray(values).reshape(-1).view(np.uint8).reshape(-1, width)
-            if not (raw == raw[0]).all():
-                return None
+            for start in range(0, len(raw), _AT_ONCE):
+                if not (raw[start : start + _AT_ONCE] == raw[0]).all():
+                    return None
         return first.reshape(())
 
 

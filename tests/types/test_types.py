@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import pickle
+import tracemalloc
 
 import numpy as np
 import pytest
@@ -109,6 +110,39 @@ def test_bits_that_a_type_does_not_have_do_not_count() -> None:
         assert plain.tobytes() != filled.tobytes()
         assert Literal(kind, plain) == Literal(kind, filled)
         assert Literal(kind, plain) != Literal(kind, np.zeros(dims, kind.dtype.numpy))
+
+
+@pytest.mark.parametrize("size", [3, 100_000])
+def test_equal_literals_have_equal_hashes_and_others_differ(size: int) -> None:
+    """Of few bytes and of many, in any layout in memory."""
+    values = np.arange(2 * size, dtype=np.float32).reshape(2, size)
+    shape = array("f32", (2, size))
+    literal, same = Literal(shape, values), Literal(shape, np.asfortranarray(values))
+    assert literal == same
+    assert hash(literal) == hash(same)
+    assert pickle.loads(pickle.dumps(literal)) == literal
+    other = values.copy()
+    other[1, -1] = -1
+    assert literal != Literal(shape, other)
+    assert literal != Literal(array("f32", (size, 2)), values.reshape(size, 2))
+    zeros = np.zeros((2, size), np.float32)
+    assert Literal(shape, zeros) != Literal(shape, -zeros)
+
+
+def test_a_large_literal_is_compared_without_a_copy() -> None:
+    """Its key, its hash and whether all its elements are one take no memory to speak of."""
+    values = np.arange(1 << 20, dtype=np.float64)
+    ones, shape = np.ones(1 << 20), array("f64", (1 << 20,))
+    tracemalloc.start()
+    try:
+        first, second = Literal(shape, values), Literal(shape, values)
+        assert first == second
+        assert hash(first) == hash(second)
+        assert first.splat is None
+        assert Literal(shape, ones).splat == 1
+        assert tracemalloc.get_traced_memory()[1] < values.nbytes / 4
+    finally:
+        tracemalloc.stop()
 
 
 def test_an_elided_literal_equals_only_itself() -> None:
