@@ -11,7 +11,7 @@ from hloopt.ir import Computation, Instruction, Module, build, edit, walk
 from hloopt.kernels.families.native_call import PRODUCTS, WINDOW, slow_in_a_loop
 from hloopt.kernels.families.native_dot import is_quick
 from hloopt.kernels.families.native_reduction import runs_whole
-from hloopt.kernels.nested_reduction_splitter import cuts_of, split_fusion
+from hloopt.kernels.nested_reduction_splitter import cuts_of, split_fusions
 from hloopt.kernels.written import read_choice
 from hloopt.rewrite import Pass, PassLog
 
@@ -69,23 +69,7 @@ ENTRY main {
 
     def run(self, module: Module, log: PassLog) -> bool:
         """Look at each fusion that is run by itself."""
-        changed = False
-        for computation in walk.top_level_computations(module):
-            for fusion in list(computation):
-                if fusion.opcode != "fusion":
-                    continue
-                found = self._found(fusion)
-                if not found:
-                    continue
-                if not log.allows():
-                    return changed
-                names = ", ".join(one.name for one in found)
-                log.hit("cut a fusion", fusion, f"at {names}")
-                parts = split_fusion(fusion, found)
-                for part in parts:
-                    _unwrap(part)
-                changed = True
-        return changed
+        return split_fusions(module, log, "cut a fusion", self._found, _unwrap)
 
     def _found(self, fusion: Instruction) -> list[Instruction]:
         """Where to cut, operands first: the same places whatever the order of the text."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from math import inf
 from typing import Any, ClassVar, Final
 
@@ -18,7 +18,12 @@ from hloopt.ops.attributes import OUTPUT_ALIASING
 from hloopt.rewrite import Pass, PassLog
 from hloopt.types import ArrayShape, leaves
 
-__all__ = ["NestedReductionSplitter", "cuts_of", "split_fusion", "steps_in_loops"]
+__all__ = [
+    "NestedReductionSplitter",
+    "cuts_of",
+    "split_fusions",
+    "steps_in_loops",
+]
 
 _TILED: Final = frozenset({"dot", "convolution", "ragged-dot", "scaled-dot"})
 _PLACED: Final = frozenset({"concatenate", "dynamic-update-slice", "pad"})
@@ -74,21 +79,7 @@ ENTRY main {
 
     def run(self, module: Module, log: PassLog) -> bool:
         """Look at each fusion that is run by itself."""
-        changed = False
-        for computation in walk.top_level_computations(module):
-            for fusion in list(computation):
-                if fusion.opcode != "fusion":
-                    continue
-                found = self._repeated(fusion)
-                if not found:
-                    continue
-                if not log.allows():
-                    return changed
-                names = ", ".join(reduce.name for reduce in found)
-                log.hit("cut a nested reduction", fusion, f"at {names}")
-                split_fusion(fusion, found)
-                changed = True
-        return changed
+        return split_fusions(module, log, "cut a nested reduction", self._repeated)
 
     def _repeated(self, fusion: Instruction) -> list[Instruction]:
         """The reduces to cut out, operands first: the same ones whatever the order of the text."""
@@ -173,7 +164,33 @@ def _folded(instruction: Instruction) -> int:
     return instruction.operands[0].array.elements // max(_elements(instruction), 1)
 
 
-def split_fusion(fusion: Instruction, cuts: Collection[Instruction]) -> list[Instruction]:
+def split_fusions(
+    module: Module,
+    log: PassLog,
+    told: str,
+    find: Callable[[Instruction], list[Instruction]],
+    finish: Callable[[Instruction], None] = lambda _: None,
+) -> bool:
+    """Split each fusion that is run by itself at what ``find`` finds in it; whether any was.
+
+    ``told`` is what the log says of it; ``finish`` is called with each part.
+    """
+    changed = False
+    for computation in walk.top_level_computations(module):
+        for fusion in list(computation):
+            found = find(fusion) if fusion.opcode == "fusion" else []
+            if not found:
+                continue
+            if not log.allows():
+                return changed
+            log.hit(told, fusion, f"at {', '.join(one.name for one in found)}")
+            for part in _split_fusion(fusion, found):
+                finish(part)
+            changed = True
+    return changed
+
+
+def _split_fusion(fusion: Instruction, cuts: Collection[Instruction]) -> list[Instruction]:
     """Put a fusion for each cut before ``fusion``, and in its place one that reads their results; all of these.
 
     ``cuts`` come operands first; each part computes what it needs itself, down to other cuts.
