@@ -7,7 +7,8 @@ A kernel that computes C additions (``host_costs.py``), reads operands o and wri
     write   = W / bandwidth
     exec    = compute + read + write
 
-``total(o)`` are bytes with repeated reads, ``net(o)`` without.  ``bandwidth`` is that of the first- or
+``total(o)`` are bytes with repeated reads, each element at least as wide as a lane, which it is widened to;
+``net(o)`` are those of the array without repetition.  ``bandwidth`` is that of the first- or
 second-level cache where all that the kernel reads and writes fits into it, else the memory's.  A core that is
 busy with arithmetic loads and stores by the same instructions, so nothing overlaps.  A launch is a function
 call.  Of matrix products, sorts and what else NumPy's executor runs, only bytes and flops are known.
@@ -15,8 +16,8 @@ call.  Of matrix products, sorts and what else NumPy's executor runs, only bytes
 A producer in its user's kernel is computed as often as its elements are used there, as XLA's models count it
 (``usage.py``); what it makes is neither written nor read, and an operand of both is read once.
 
-A loop branches where the place of an element in its row decides what is computed: such a loop is no vector
-code.  All figures are measured by ``tests/benchmarks/host_costs.py``.
+A loop branches where it pads rows: the place of an element in its row decides whether it is computed.  (Loops
+are cut where the parts of a concatenate meet.)  All figures are measured by ``tests/benchmarks/host_costs.py``.
 """
 
 from __future__ import annotations
@@ -30,12 +31,12 @@ from hloopt.cost_models.model import PairCostModel, RunTime
 from hloopt.cost_models.usage import Usage, UsageAnalysis, slots_of
 from hloopt.ir import Computation, Instruction
 from hloopt.targets import Target
-from hloopt.types import TupleShape
+from hloopt.types import ArrayShape, TupleShape
 
 __all__ = ["Host"]
 
+_LANE_BITS: Final = 32
 _NOTHING: Final = RunTime(0, 0, 0, 0.0, 0.0, 0.0, 0.0)
-_BRANCHING: Final = ("concatenate", "pad")
 
 
 class Host(PairCostModel):
@@ -170,7 +171,7 @@ class Host(PairCostModel):
             if instruction.opcode == "fusion":
                 ops = instruction.attributes["calls"]
             known = self._forks[instruction] = any(
-                op.opcode in _BRANCHING and _within_rows(op) for op in ops
+                op.opcode == "pad" and _pads_rows(op) for op in ops
             )
         return known
 
@@ -187,24 +188,29 @@ def _counting() -> Counting:
 
 
 def _reads(instruction: Instruction, usage: Usage) -> dict[Instruction, tuple[int, int]]:
-    """Bytes of each operand without and with repeated reads."""
+    """Bytes of each operand without and with repeated reads, the latter as wide as a lane."""
     found: dict[Instruction, tuple[int, int]] = {}
     for operand, use in zip(instruction.operands, usage.operands, strict=True):
-        net, total = min(use.bytes, operand.shape.byte_size), use.bytes
+        net, total = min(use.bytes, operand.shape.byte_size), _widened(operand, use.bytes)
         if operand in found:
             net, total = max(net, found[operand][0]), total + found[operand][1]
         found[operand] = net, total
     return found
 
 
-def _within_rows(op: Instruction) -> bool:
-    """Whether the fastest dimension of more than one element is put together, or padded."""
-    shape = op.array
+def _widened(operand: Instruction, count: int) -> int:
+    """What loading so many bytes takes in a cache: each element fills a lane."""
+    shape = operand.shape
+    narrow = isinstance(shape, ArrayShape) and 0 < shape.dtype.bits < _LANE_BITS
+    return count * _LANE_BITS // shape.dtype.bits if narrow else count
+
+
+def _pads_rows(pad: Instruction) -> bool:
+    """Whether the fastest dimension of more than one element is padded."""
+    shape = pad.array
     order = shape.layout.minor_to_major if shape.layout else range(shape.rank - 1, -1, -1)
     minor = next((dimension for dimension in order if shape.dims[dimension] > 1), None)
     if minor is None:
         return False
-    if op.opcode == "concatenate":
-        return minor in op.attributes["dimensions"]
-    padding = op.attributes["padding"][minor]
+    padding = pad.attributes["padding"][minor]
     return bool(padding.low or padding.high or padding.interior)

@@ -85,8 +85,9 @@ def branching() -> float:
 
     def run(opcode: str, *, together: bool) -> float:
         within = f"x = SHAPE parameter(0)\n y = SHAPE parameter(1)\n e = SHAPE {opcode}(x)\n"
-        root = "concatenate(e, y), dimensions={1}" if together else "add(e, y)"
-        shape = f"f32[{rows},{2 * row if together else row}]"
+        root = "pad(e, z), padding=0_0x1_1" if together else "add(e, y)"
+        shape = f"f32[{rows},{row + 2 if together else row}]"
+        within += " z = f32[] constant(0)\n" if together else ""
         made = f"f {{\n {within} ROOT r = {shape} {root}\n}}\n"
         line = f" ROOT r = {shape} fusion(x, y), kind=kLoop, calls=f"
         return seconds(line, "f32", f"{rows},{row}", made)
