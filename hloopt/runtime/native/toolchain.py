@@ -36,6 +36,9 @@ _FLAGS = (
     "-fPIC",
     "-pthread",
     "-w",
+    # GNU's library reads its special functions with <cmath>, a third of all that a unit reads, unless it has
+    # them already; others do not know the word.
+    "-D_GLIBCXX_BITS_SPECFUN_H",
 )
 
 _INCLUDED = (f"-I{INCLUDE}", f"-I{_WORDS}")
