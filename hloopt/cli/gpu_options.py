@@ -74,7 +74,7 @@ def choose_for_this_gpu(selecting: Selecting) -> None:
         return
     title, target = this_gpu()
     if target is not None:
-        selecting.instance = replace(selecting.instance, target=target.name)
+        selecting.made = replace(selecting.instance, target=target.name)
         return
     click.echo(
         f"note: hloopt does not know {title}: kernels are chosen for {selecting.instance.target}; "

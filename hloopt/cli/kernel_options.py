@@ -12,6 +12,7 @@ from hloopt.cli.fusion_options import LOCKS, locked_decisions
 from hloopt.cli.outputs import write_text
 from hloopt.dataclass import dataclass
 from hloopt.errors import UsageError
+from hloopt.kernels.verifier import verify_with
 
 if TYPE_CHECKING:
     from hloopt.ir import Module
@@ -131,19 +132,29 @@ def choices_of(report: PipelineReport) -> list[Choice]:
 class Selecting:
     """What the options ask for; ``asked`` says whether there were any.  ``entries`` are for the lock file.
 
-    ``has_files`` says that kernels were read from files.
+    ``fixed`` options are the command's own; ``has_files`` says that kernels were read from files.
     """
 
-    instance: KernelSelection
     options: dict[str, Any]
+    fixed: dict[str, Any]
     write_lock: str | None
     entries: list[LockEntry]
     has_files: bool = False
+    made: KernelSelection | None = None
+
+    @property
+    def instance(self) -> KernelSelection:
+        """The pass, made when it is first asked for: a run on the CPU needs none."""
+        if self.made is None:
+            from hloopt.kernels.selection import KernelSelection
+
+            self.made = KernelSelection(**{**self.options, **self.fixed})
+        return self.made
 
     @property
     def is_native(self) -> bool:
         """Whether kernels are those of the device ``native``."""
-        return self.instance.device == "native"
+        return self.fixed.get("device") == "native"
 
     @property
     def has_kernels(self) -> bool:
@@ -261,12 +272,6 @@ def selecting(*, predicted: bool = False, **fixed: Any) -> Selecting:
     ``predicted`` lets devices pass that kernels are only timed for, never made: where no other option is
     about kernels.  Raises ``UsageError`` for what cannot be, before any module is read.
     """
-    from hloopt.kernels.selection import KernelSelection
-    from hloopt.kernels.selection.selectors import find_selector, load_rule
-    from hloopt.kernels.user import verify_with
-    from hloopt.targets import find_gpu
-    from hloopt.targets.host import HOST
-
     given = click.get_current_context().meta.get(LOCKS, {})
     options: dict[str, Any] = {
         name: given[name]
@@ -281,13 +286,27 @@ def selecting(*, predicted: bool = False, **fixed: Any) -> Selecting:
     for path in given.get("kernel_file") or ():
         _register(path)
     if given.get("kernel_rule"):
+        from hloopt.kernels.selection.selectors import load_rule
+
         options["rule"] = load_rule(given["kernel_rule"])
-    if str(options.get("target", "")).lower() == HOST.name:
-        fixed = {"device": "native", "target": HOST.name, **fixed}
-    instance = KernelSelection(**{**options, **fixed})
-    asked = not predicted or options.keys() - {"target"} or given.get("write_lock")
+    if "target" in options:
+        from hloopt.targets.host import HOST
+
+        if str(options["target"]).lower() == HOST.name:
+            fixed = {"device": "native", "target": HOST.name, **fixed}
+    write_lock, files = given.get("write_lock"), bool(given.get("kernel_file"))
+    selected = Selecting(options, fixed, write_lock, [], files)
+    if options:
+        asked = not predicted or options.keys() - {"target"} or write_lock
+        _check(selected.instance, asked=bool(asked))
+    return selected
+
+
+def _check(instance: KernelSelection, *, asked: bool) -> None:
+    """Raise ``UsageError`` for a target or a selector that is none."""
+    from hloopt.kernels.selection.selectors import find_selector
+    from hloopt.targets import find_gpu
+
     if instance.device == "gpu" and asked:
         find_gpu(instance.target)
     find_selector(instance.selector)
-    files = bool(given.get("kernel_file"))
-    return Selecting(instance, options, given.get("write_lock"), [], files)

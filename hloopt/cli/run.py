@@ -262,7 +262,6 @@ def command(
     """
     from hloopt.interpret.plugins import load
     from hloopt.ir.walk import custom_call_targets
-    from hloopt.report.console import product, write_json
 
     unused = dict.fromkeys(map(load, custom_calls))
     selection = selecting(device="native", target="host") if device == "native" else selecting()
@@ -304,12 +303,16 @@ def command(
         for target in custom_call_targets(found.module):
             unused.pop(target, None)
         if not as_json:
+            from hloopt.report.console import product
+
             report.show(product())
         return report.json()
 
     rows, code = each_input(texts, step)
     selection.finish()
     if as_json:
+        from hloopt.report.console import write_json
+
         write_json("run", {"modules": rows})
     if rows:
         for target in unused:

@@ -43,23 +43,21 @@ it has computed what the interpreter computes, on random inputs, on the emulator
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from functools import cache
-from typing import Any, Final, TypeAlias
+from typing import Any, Final
 
 from hloopt.errors import HlooptError, UsageError
 from hloopt.kernels.kernel import NO, YES, Disproved, Efficiency, Kernel, Site, Verdict
 from hloopt.kernels.spec import Argument, Dim3, KernelSpec, Launch, Place, Tile
 from hloopt.kernels.structure import signature
+from hloopt.kernels.verifier import verifier
 from hloopt.rewrite.plugins import line_in, run_file
 
-__all__ = ["GROUP", "Verifier", "installed", "load_kernels", "of_object", "renamed", "verify_with"]
+__all__ = ["GROUP", "installed", "load_kernels", "of_object", "renamed"]
 
 GROUP: Final = "hloopt.kernels"
 """The entry point group: each entry point is named like the kernel that it gives."""
-
-Verifier: TypeAlias = Callable[[Site, Kernel, KernelSpec], str]
-"""Runs a site by a kernel beside the interpreter; says what differs, nothing where all is well."""
 
 _PARTS = ("name", "matches", "source", "launch")
 _NAME = re.compile(r"[A-Za-z][\w.-]*")
@@ -68,14 +66,8 @@ _DEFINED = re.compile(
     r"|__device__[^;{}()]*?\b(\w+)\s*\("
     r"|\bstruct\s+(?:alignas\s*\([^)]*\)\s*)?(\w+)\s*[{:]"
 )
-_STATE: dict[str, Verifier] = {}
 _VERIFIED: dict[tuple[str, str, str], str] = {}
 """By kernel, instruction and source: what the verifier said."""
-
-
-def verify_with(verifier: Verifier) -> None:
-    """From now on kernels of one's own are verified by this; before, none of them fits anything."""
-    _STATE["verifier"] = verifier
 
 
 def installed() -> tuple[Kernel, ...]:
@@ -194,14 +186,14 @@ def of_object(given: Any, owner: str) -> Kernel:
 
 def _verified(kernel: Kernel, site: Site) -> Verdict:
     """Whether a kernel computes what the interpreter does; asked once for the same instruction and source."""
-    verifier = _STATE.get("verifier")
-    if verifier is None:
+    verify = verifier()
+    if verify is None:
         return NO("it cannot be verified here: there is nothing to run it on")
     instruction, spec = site.region.instruction, kernel.spec(site, kernel.tile(site))
     assert kernel.source is not None, "the rows made here have one"
     key = (kernel.name, signature(instruction), kernel.source(site, spec, "f") + repr(spec.steps))
     if key not in _VERIFIED:
-        _VERIFIED[key] = verifier(site, kernel, spec)
+        _VERIFIED[key] = verify(site, kernel, spec)
     problem = _VERIFIED[key]
     if problem:
         return Disproved(False, problem)

@@ -16,7 +16,7 @@ from hloopt.kernels.plan import Plan
 from hloopt.kernels.planning import plan_program
 from hloopt.kernels.selection import KernelSelection, choose
 from hloopt.kernels.spec import KernelSpec
-from hloopt.kernels.user import verify_with
+from hloopt.kernels.verifier import verify_with
 from hloopt.kernels.written import drop_others
 from hloopt.rewrite import Pipeline, PipelineReport
 from hloopt.runtime.device import Device
