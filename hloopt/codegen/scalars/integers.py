@@ -86,20 +86,25 @@ def _multiply_high(kind: DType, operands: tuple[str, ...], uses: Uses) -> str:
 
 def _shift_left(kind: DType, operands: tuple[str, ...], uses: Uses) -> str:
     x, y = operands
-    amount, zero = own_bits(y, kind), f"0{suffix(kind)}"
-    shifted = f"{as_unsigned(x, kind)} << {amount}"
-    if not _is_below(y, kind):
-        shifted = f"{amount} < {kind.bits} ? {shifted} : {zero}"
-    return _cast(shifted, kind, uses)
+    return _cast(_shifted(as_unsigned(x, kind), "<<", y, kind, uses), kind, uses)
 
 
 def _shift_right_logical(kind: DType, operands: tuple[str, ...], uses: Uses) -> str:
     x, y = operands
-    amount, zero = own_bits(y, kind), f"0{suffix(kind)}"
-    shifted = f"{own_bits(x, kind)} >> {amount}"
-    if not _is_below(y, kind):
-        shifted = f"{amount} < {kind.bits} ? {shifted} : {zero}"
-    return _cast(shifted, kind, uses)
+    return _cast(_shifted(own_bits(x, kind), ">>", y, kind, uses), kind, uses)
+
+
+def _shifted(x: str, operator: str, y: str, kind: DType, uses: Uses) -> str:
+    """A shift that leaves nothing where the amount is as large as the type."""
+    amount = own_bits(y, kind)
+    if _is_below(y, kind):
+        return f"{x} {operator} {amount}"
+    if uses.native:
+        # No condition: a host's compiler would write loops anew for each that does not change in them.
+        mask = "unsigned long long" if kind.bits > 32 else "unsigned"
+        within = f"-({mask})({amount} < {kind.bits})"
+        return f"({x} {operator} ({amount} & {kind.bits - 1})) & {within}"
+    return f"{amount} < {kind.bits} ? {x} {operator} {amount} : 0{suffix(kind)}"
 
 
 def _is_below(amount: str, kind: DType) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+import numpy as np
 import pytest
 
 from tests.codegen.native.natively import check_native_kernels
@@ -279,3 +280,21 @@ def test_rows_at_once_are_shared_out() -> None:
     """
     source = check_native_kernels(fusions([body]), "native-loop")
     assert source.count("expf(") == 1, source
+
+
+@pytest.mark.parametrize("kind", ["s8", "u8", "s16", "u32", "s32", "u64", "s64"])
+def test_shifts_by_any_amount(kind: str) -> None:
+    """Amounts of nothing, below and above the width and negative ones, without a condition."""
+    body = f"""
+        x: {kind}[60]
+        y: {kind}[60]
+        a = {kind}[60] shift-left(x, y)
+        b = {kind}[60] shift-right-logical(x, y)
+        ROOT r = {kind}[60] xor(a, b)
+    """
+    width = int(kind[1:])
+    amounts = [0, 1, width - 1, width, width + 1, 2 * width, 100]
+    x = np.arange(1, 61).astype(f"{'u' * (kind[0] == 'u')}int{width}") * 37
+    y = np.resize(np.array([*amounts, *(-amount for amount in amounts)]), 60).astype(x.dtype)
+    source = check_native_kernels(fusions([body]), "native-loop", inputs=[x, y], exact=True)
+    assert "?" not in source
