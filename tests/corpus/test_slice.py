@@ -8,6 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from hloopt.errors import DeviceError
+from hloopt.runtime.native import check_native
+from native_stages import NATIVE_STAGES
 from stages import RESULT_STAGES, TEXT_STAGES, examine
 
 pytestmark = pytest.mark.corpus
@@ -36,7 +39,15 @@ def _cases() -> list[tuple[Path, tuple[str, ...]]]:
     ] or [(Path("none"), ())]
 
 
+def _native_cases() -> list[Path]:
+    """Small programs, and XLA's own tests that have recorded results."""
+    tests = _slice("xla-tests", "texts/*.hlo", 80, 4_000)
+    golden = [path for path in tests if (path.parents[1] / "golden" / f"{path.stem}.npz").exists()]
+    return [*_slice("jax", "*.before.hlo", 2, 12_000), *golden[:6]] or [Path("none")]
+
+
 CASES = _cases()
+NATIVE_CASES = _native_cases()
 
 
 @pytest.mark.parametrize(("path", "stages"), CASES, ids=[path.name for path, _ in CASES])
@@ -45,6 +56,24 @@ def test_slice(path: Path, stages: tuple[str, ...]) -> None:
     from known import excuse
 
     outcome = examine(path, stages)
+    wrong = {
+        stage: answer
+        for stage, answer in outcome.items()
+        if answer != "ok" and not excuse(stage, answer)
+    }
+    assert not wrong
+
+
+@pytest.mark.parametrize("path", NATIVE_CASES, ids=[path.name for path in NATIVE_CASES])
+def test_native_slice(path: Path) -> None:
+    """What is compiled for this processor gives the recorded results, as it is and after -O2."""
+    from known import excuse
+
+    try:
+        check_native()
+    except DeviceError as error:
+        pytest.skip(str(error))
+    outcome = examine(path, (NATIVE_STAGES[0], NATIVE_STAGES[2]))
     wrong = {
         stage: answer
         for stage, answer in outcome.items()

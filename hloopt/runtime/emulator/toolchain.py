@@ -7,6 +7,7 @@ import platform
 import re
 import shlex
 import shutil
+import signal
 import subprocess
 from collections.abc import Sequence
 from functools import cache
@@ -182,6 +183,9 @@ def compile_with(compiler: Compiler, arguments: Sequence[str]) -> None:
         )
     except subprocess.TimeoutExpired as error:
         raise DeviceError(f"the C++ compiler did not end within {_TIME_LIMIT:.0f} s") from error
+    if done.returncode < 0:
+        name = signal.Signals(-done.returncode).name
+        raise DeviceError(f"the C++ compiler was ended by {name}: there may be too little memory")
     if done.returncode:
         errors = [line for line in done.stderr.splitlines() if "error" in line]
         told = errors[:5] or done.stderr.splitlines()[:5] or [f"exit code {done.returncode}"]

@@ -55,6 +55,15 @@ def test_compiler_that_writes_nothing(tmp_path: Path) -> None:
         compile_with(Compiler(("true",), ""), ["-c", "a.cpp", "-o", str(tmp_path / "a.o")])
 
 
+def test_compiler_that_is_killed(tmp_path: Path) -> None:
+    """As where memory runs out: nothing is wrong with the code."""
+    killed = tmp_path / "killed"
+    killed.write_text("#!/bin/sh\nkill -9 $$\n")
+    killed.chmod(0o755)
+    with pytest.raises(DeviceError, match="was ended by SIGKILL: there may be too little memory"):
+        compile_with(Compiler((str(killed),), ""), ["-o", str(tmp_path / "a.o")])
+
+
 def test_compiler_with_options(
     compiler: None, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
