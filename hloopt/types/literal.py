@@ -42,7 +42,7 @@ class _Bytes:
 
     @cached_property
     def _hash(self) -> int:
-        return crc32(self._bytes)
+        return crc32(self._bytes.data)
 
 
 @dataclass(frozen=True, eq=False)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from math import prod
-from typing import Final, NamedTuple
+from typing import Final
 
+from hloopt.dataclass import dataclass
 from hloopt.runtime.numpy.plan import Dims
 from hloopt.types import Window, WindowDim
 
@@ -16,7 +17,8 @@ __all__ = ["Pieces"]
 _AT_ONCE: Final = 1 << 17
 
 
-class Pieces(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Pieces:
     """An array's dimensions with those that windows do not reach along as one, of size ``count``.
 
     ``operand`` and ``output`` are the dimensions of a piece and of its windows: ``step`` indices of that one.
