@@ -70,14 +70,13 @@ def _of_two(ufunc: np.ufunc, steady: Function) -> Function:
             return np.asarray(steady(x, y, out))
         dims = x.shape if x.shape == y.shape else np.broadcast_shapes(x.shape, y.shape)
         result = np.empty(dims, _SINGLE) if out is None else out
-        x, y = _whole(x, dims), _whole(y, dims)
         if result.size == 1:
             # A single element's stride is 0, in which NumPy sees a constant exponent.
             pairs = np.empty((2, 2), _SINGLE)
             pairs[0], pairs[1] = x, y
             result[...] = ufunc(pairs[0], pairs[1])[0]
         else:
-            ufunc(x, y, out=result)
+            ufunc(_whole(x, dims), _whole(y, dims), out=result)
         return result
 
     return apply
