@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 
 import pytest
@@ -51,7 +51,7 @@ NEVER = {
 }
 
 
-def loaded(script: str, *arguments: str) -> set[str]:
+def loaded(script: str, *arguments: str, never: Collection[str] = NEVER) -> set[str]:
     """The modules a process of its own has loaded in the end."""
     done = subprocess.run(
         [sys.executable, "-c", script, *arguments],
@@ -61,7 +61,7 @@ def loaded(script: str, *arguments: str) -> set[str]:
         check=True,
     )
     names: set[str] = set(json.loads(done.stdout.splitlines()[-1]))
-    assert not names & NEVER
+    assert not names.intersection(never)
     return names
 
 
@@ -113,3 +113,20 @@ def test_a_pipeline_loads_its_own_passes() -> None:
     assert {name for name in names if name.startswith("hloopt.fusion.")} == {
         "hloopt.fusion.strategies"
     }
+
+
+def test_a_pipeline_that_fuses_loads_what_the_module_has() -> None:
+    """No loop, no tiles of Triton, no lock file: nothing that only these need; no plug-in, no search for one."""
+    names = loaded(RUN, str(SAMPLE), "O2")
+    assert "hloopt.fusion.priority_fusion" in names
+    places = ("find", "model", "ways", "thread_way", "block_way")
+    assert missing(names, [f"hloopt.analysis.parallel_loop.{place}" for place in places])
+    assert missing(names, [f"hloopt.cost_models.{name}" for name in ("block_level", "loop_time")])
+    assert missing(names, [f"hloopt.fusion.{name}" for name in ("lock_file", "locked_fusion")])
+    assert missing(names, ["hloopt.presets", "hloopt.verify", "numpy.typing", "difflib", "zipfile"])
+
+
+def test_a_run_on_the_cpu_chooses_no_kernels() -> None:
+    """Whatever the options that choose them are: none is given."""
+    names = loaded(COMMAND, "run", str(SAMPLE), never=NEVER - {"rich"})
+    assert missing(names, ["hloopt.kernels.selection", "hloopt.kernels.user", "hloopt.codegen"])

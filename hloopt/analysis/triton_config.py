@@ -66,7 +66,10 @@ def backend_kind(instruction: Instruction) -> str:
 
 def is_triton(instruction: Instruction) -> bool:
     """Whether this is a custom fusion of the kind ``__triton``: tiled, and open to producers and consumers."""
-    return backend_kind(instruction) == TRITON and instruction.attributes["kind"] == "kCustom"
+    attributes = instruction.attributes
+    if instruction.opcode != "fusion" or "backend_config" not in attributes:
+        return False
+    return backend_kind(instruction) == TRITON and attributes["kind"] == "kCustom"
 
 
 def block_parameters(instruction: Instruction) -> BlockParameters | None:

@@ -23,24 +23,24 @@ def profile_name(target: Target) -> str:
     """The profile XLA takes for a device: ``sm_`` and its capability, where there is one of that name."""
     major, minor = target.capability
     name = f"sm_{major}{minor}"
-    return name if target.kind == "cuda" and name in _profiles() else FALLBACK
+    return name if target.kind == "cuda" and name in _texts() else FALLBACK
 
 
 def cycles_of(target: Target) -> Mapping[tuple[str, str], int]:
     """Cycles of one element by opcode and element type; what is not in it takes the default."""
-    return _profiles()[profile_name(target)]
+    return _profile(profile_name(target))
 
 
 @cache
-def _profiles() -> Mapping[str, Mapping[tuple[str, str], int]]:
-    tables = tomllib.loads(_FILE.read_text())
-    return {
-        name: MappingProxyType(
-            {
-                (opcode, dtype): cycles
-                for opcode, row in rows.items()
-                for dtype, cycles in row.items()
-            }
-        )
-        for name, rows in tables.items()
-    }
+def _texts() -> Mapping[str, str]:
+    """The text of each table: a run needs one of them."""
+    _, *parts = _FILE.read_text().split("\n[")
+    return {part[: part.index("]")]: f"[{part}\n" for part in parts}
+
+
+@cache
+def _profile(name: str) -> Mapping[tuple[str, str], int]:
+    rows = tomllib.loads(_texts()[name])[name]
+    return MappingProxyType(
+        {(opcode, dtype): cycles for opcode, row in rows.items() for dtype, cycles in row.items()}
+    )

@@ -12,7 +12,6 @@ differs from the original's, or when a shape is dynamic.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable
 from dataclasses import field
 
 from hloopt.analysis.values import Values
@@ -20,7 +19,7 @@ from hloopt.dataclass import dataclass
 from hloopt.ir import Computation, Instruction, edit
 from hloopt.rewrite.history import Fights, History
 from hloopt.rewrite.pass_ import PassLog
-from hloopt.rewrite.pattern import match
+from hloopt.rewrite.pattern import Bindings, match
 from hloopt.rewrite.rule import Match, Rule, RuleSet
 from hloopt.types import (
     ArrayShape,
@@ -48,11 +47,14 @@ def apply_rules(
     driver = _Driver(computation, rules, log, fast_math)
     for instruction in computation:
         driver.push(instruction)
+        driver.has_dynamic |= instruction.shape.is_dynamic
     return driver.run()
 
 
 @dataclass
 class _Driver:
+    """``has_dynamic``: whether any instruction of the computation had a dynamic shape so far."""
+
     computation: Computation
     rules: RuleSet
     log: PassLog
@@ -62,6 +64,7 @@ class _Driver:
     history: dict[Instruction, History] = field(default_factory=dict)
     fights: Fights = field(default_factory=Fights)
     values: Values = field(default_factory=Values)
+    has_dynamic: bool = False
 
     def push(self, instruction: Instruction) -> None:
         if instruction not in self.listed:
@@ -82,12 +85,9 @@ class _Driver:
         history = self.history.get(instruction)
         if history is not None and history.fights:
             return False
-        dynamic: bool | None = None
         for rule in self.rules.candidates(instruction):
             for bound in match(rule.pattern, instruction):
-                if dynamic is None:
-                    dynamic = _is_dynamic((instruction, *instruction.operands))
-                if dynamic or _is_dynamic(bound.values()):
+                if self.has_dynamic and _is_dynamic(instruction, bound):
                     continue
                 found = Match(instruction, bound, self.fast_math, values=self.values)
                 result = rule.apply(found)
@@ -113,6 +113,7 @@ class _Driver:
         edit.replace_instruction(root, result)
         for instruction in found.created:
             self.history[instruction] = history
+            self.has_dynamic |= instruction.shape.is_dynamic
             self.push(instruction)
         self.push_users(moved)
         different = self.values.refresh(moved)
@@ -151,8 +152,9 @@ def _may_rewrite(instruction: Instruction) -> bool:
     )
 
 
-def _is_dynamic(seen: Iterable[Instruction]) -> bool:
+def _is_dynamic(instruction: Instruction, bound: Bindings) -> bool:
     """Whether a rule would have to know sizes that nobody knows yet."""
+    seen = (instruction, *instruction.operands, *bound.values())
     return any(entry.shape.is_dynamic for entry in seen)
 
 

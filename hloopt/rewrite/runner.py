@@ -14,6 +14,7 @@ from pathlib import Path
 from hloopt.dataclass import dataclass
 from hloopt.errors import EvaluationError, HlooptError, UsageError, VerifyError
 from hloopt.ir import Module
+from hloopt.ir.build import no_collection
 from hloopt.rewrite.entries import Entry, Fix, each_pass
 from hloopt.rewrite.outcome import FixRun, PassRun, PipelineReport
 from hloopt.rewrite.pass_ import Pass, PassLog, RemarkKind
@@ -85,7 +86,9 @@ def run_entries(
 ) -> PipelineReport:
     """Run over ``module`` in place."""
     controls.check(entries)
-    return _Runner(module, controls, watchers).run(entries)
+    # What passes take out is free at once: instructions that are removed lead nowhere.
+    with no_collection():
+        return _Runner(module, controls, watchers).run(entries)
 
 
 @dataclass

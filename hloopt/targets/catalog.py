@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from difflib import get_close_matches
 from functools import cache
 from pathlib import Path
 from types import MappingProxyType
@@ -43,6 +42,8 @@ def target(name: str) -> Target:
     key = name.lower()
     key = _ALIASES.get(key, key)
     if key not in names():
+        from difflib import get_close_matches
+
         close = get_close_matches(key, names(), 1)
         hint = f"; did you mean '{close[0]}'?" if close else ""
         raise UsageError(f"no target is called '{name}'{hint} (valid: {', '.join(names())})")

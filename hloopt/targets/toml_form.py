@@ -23,7 +23,6 @@ import dataclasses
 import re
 import tomllib
 from collections.abc import Callable, Mapping
-from difflib import get_close_matches
 from typing import Any
 
 from hloopt.errors import SourceError
@@ -191,6 +190,8 @@ class _Reader:
 
 
 def _hint(wrong: str, valid: Any) -> str:
+    from difflib import get_close_matches
+
     close = get_close_matches(wrong, list(valid), 1)
     return f"; did you mean '{close[0]}'?" if close else " (hloopt targets h200 lists the keys)"
 

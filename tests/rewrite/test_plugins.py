@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import sys
+import zipfile
 from pathlib import Path
 
 import pytest
@@ -70,6 +71,34 @@ def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     plugins.installed.cache_clear()
     for name in ("my_package", "my_broken"):
         sys.modules.pop(name, None)
+
+
+@pytest.mark.usefixtures("package")
+def test_entry_points_are_found_by_group() -> None:
+    """Those of a group that a folder on the path declares; none of a group that nobody names."""
+    assert "rename" in {entry.name for entry in plugins.entry_points_of("hloopt.passes")}
+    assert plugins.entry_points_of("hloopt.nothing_of_the_kind") == ()
+
+
+def test_entry_points_in_an_archive(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is no folder is asked, too."""
+    archive = tmp_path / "packed.zip"
+    with zipfile.ZipFile(archive, "w") as packed:
+        packed.writestr("packed-1.dist-info/METADATA", "Metadata-Version: 2.1\nName: packed\n")
+        packed.writestr("packed-1.dist-info/entry_points.txt", "[hloopt.packed]\na = b:c\n")
+    assert plugins.entry_points_of("hloopt.packed") == ()
+    monkeypatch.syspath_prepend(str(archive))
+    assert [entry.value for entry in plugins.entry_points_of("hloopt.packed")] == ["b:c"]
+
+
+def test_entry_points_in_an_egg(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The older form of an installed package: one folder for it and what is said about it."""
+    info = tmp_path / "laid-1-py3.egg" / "EGG-INFO"
+    info.mkdir(parents=True)
+    (info / "PKG-INFO").write_text("Metadata-Version: 2.1\nName: laid\nVersion: 1\n")
+    (info / "entry_points.txt").write_text("[hloopt.laid]\na = b:c\n")
+    monkeypatch.syspath_prepend(str(info.parent))
+    assert [entry.value for entry in plugins.entry_points_of("hloopt.laid")] == ["b:c"]
 
 
 def test_a_file_brings_its_passes(file: Path) -> None:

@@ -54,6 +54,52 @@ def test_kernels_of_pairs(entry: str, producer: str, expected: Kernel) -> None:
     assert Kernels(target("h200")).of(fuse(module.entry.by_name[producer], root)) == expected
 
 
+_PARTS = (
+    "p = f32[64]{0} parameter(0)\nq = f32[64]{0} parameter(1)\n"
+    "c = f32[128]{0} concatenate(p, q), dimensions={0}\n"
+)
+_FIVE = "p = f32[64]{0} parameter(0)\nc = f32[320]{0} concatenate(p, p, p, p, p), dimensions={0}\n"
+
+
+@pytest.mark.parametrize(
+    ("entry", "before", "kind"),
+    [
+        # The only one behind the result, as an op and as a fusion, into an op and into a fusion.
+        ("ROOT r = f32[128]{0} negate(c)", "", "concatenate"),
+        ("n = f32[128]{0} negate(c)\nROOT r = f32[128]{0} abs(n)", "c n", "concatenate"),
+        ("n = f32[128]{0} negate(c)\nROOT r = f32[128]{0} abs(n)", "n r", "concatenate"),
+        # What is computed of it moves elements: in the user, and in the producer.
+        ("s = f32[128]{0} reverse(c), dimensions={0}\nROOT r = f32[128]{0} add(c, s)", "s r", "loop"),
+        ("n = f32[128]{0} negate(c)\ns = f32[128]{0} reverse(n), dimensions={0}\na = f32[128]{0} add(n, s)\nROOT r = f32[128]{0} abs(a)", "s a,n a,c a", "loop"),
+        # A second one, and nothing but a part of it.
+        ("d = f32[128]{0} concatenate(q, p), dimensions={0}\nROOT r = f32[128]{0} add(c, d)", "d r", "loop"),
+        ("ROOT r = f32[32]{0} slice(c), slice={[0:32]}", "", "loop"),
+    ],
+)  # fmt: skip
+def test_a_concatenate_and_its_user(entry: str, before: str, kind: str) -> None:
+    """One decides where it is the only one behind the result, and nothing behind it moves elements."""
+    module = _module(_PARTS + entry)
+    _check_root_pair(module, before, kind)
+
+
+def test_a_concatenate_of_many_operands() -> None:
+    """XLA's limit is four."""
+    _check_root_pair(_module(_FIVE + "ROOT r = f32[320]{0} negate(c)"), "", "loop")
+
+
+def _check_root_pair(module: Module, before: str, kind: str) -> None:
+    """After some have been fused, the pair of the root and what it reads first; then the fusion of both."""
+    where = dict(module.entry.by_name)
+    for pair in filter(None, before.split(",")):
+        first, second = pair.split()
+        where[second] = fuse(where[first], where[second])
+    root = module.entry.root
+    producer = next(entry for entry in root.operands if entry.opcode in ("concatenate", "fusion"))
+    found = Kernels(target("h200")).pair(producer, root)
+    assert found.kind == kind
+    assert Kernels(target("h200")).of(fuse(producer, root)) == found
+
+
 def test_narrow_operands_on_blackwell() -> None:
     """Threads of a B200 compute as many elements as the widest operand of both lets them read at once."""
     module = _module(
