@@ -58,9 +58,9 @@ def scatter_window(
         window.start[dimension] = e.symbol(text, f"start_{dimension}", 0, max(last, 0))
     for number, dimension in enumerate(dims.input_batching_dims):
         place = dims.scatter_indices_batching_dims[number]
-        at, last = batch[place - (place > dims.index_vector_dim)], operand.dims[dimension] - 1
-        if at.high > last:
-            window.tests.append(f"{at} <= {last}")
-            at = e.symbol(at, f"start_{dimension}", 0, max(last, 0))
-        window.start[dimension] = at
+        start, last = batch[place - (place > dims.index_vector_dim)], operand.dims[dimension] - 1
+        if start.high > last:
+            window.tests.append(f"{start} <= {last}")
+            start = e.symbol(start, f"start_{dimension}", 0, max(last, 0))
+        window.start[dimension] = start
     return window
