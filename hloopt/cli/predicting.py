@@ -35,7 +35,8 @@ def target_options(function: Function) -> Function:
         default=_DEFAULT_MODEL,
         show_default=True,
         shell_complete=_complete_model,
-        help="The model that predicts times: xla-2023, xla-2026, roofline, or one of an installed package.",
+        help="The model that predicts times: xla-2023, xla-2026, roofline, host, or one of an installed "
+        "package.",
     )(function)
     return click.option(
         "--target",

@@ -201,8 +201,9 @@ def _reads(instruction: Instruction, usage: Usage) -> dict[Instruction, tuple[in
 def _widened(operand: Instruction, count: int) -> int:
     """What loading so many bytes takes in a cache: each element fills a lane."""
     shape = operand.shape
-    narrow = isinstance(shape, ArrayShape) and 0 < shape.dtype.bits < _LANE_BITS
-    return count * _LANE_BITS // shape.dtype.bits if narrow else count
+    if not isinstance(shape, ArrayShape) or not 0 < shape.dtype.bits < _LANE_BITS:
+        return count
+    return count * _LANE_BITS // shape.dtype.bits
 
 
 def _pads_rows(pad: Instruction) -> bool:
