@@ -91,6 +91,38 @@ def test_trips_that_all_make_stay_around_lanes() -> None:
     ]
 
 
+@pytest.mark.parametrize(
+    ("header", "asks"),
+    [
+        ("for (int t = 0; t < 256; ++t)", False),
+        ("for (int t = 0; t < 257; ++t)", True),
+        ("for (int t = -300; t < -10; ++t)", True),
+        ("for (int t = 900; t < 910; ++t)", False),
+        ("while (true)", True),
+    ],
+)
+@pytest.mark.parametrize("unit", ["u", "7"])
+def test_the_outermost_long_loop_asks_whether_to_end(header: str, asks: bool, unit: str) -> None:
+    """Once, behind its trip, whether units differ or there is a single one; no loop within it asks."""
+    text = "\n".join(
+        written(
+            lines(
+                f"""float x = p[{unit}];
+                {header} {{
+                for (int r = 0; r < 9000; ++r) {{
+                x = x + 1.0f;
+                }}
+                }}
+                q[{unit}] = x;"""
+            )
+        )
+    )
+    assert text.count("hloopt::tired()) return;") == asks
+    if asks:
+        assert "\n  if (++turns % 256 == 0 && hloopt::tired()) return;\n}" in text
+        assert "unsigned turns = 0;\n" + header in text
+
+
 def test_lanes_leave_one_by_one() -> None:
     """A lane that has left changes nothing that outlives the trip."""
     text = "\n".join(

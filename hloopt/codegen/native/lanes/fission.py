@@ -9,6 +9,7 @@ change nothing.  An ``if`` that depends on the lane stays within the loop over l
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -37,6 +38,8 @@ __all__ = ["across", "write_lanes"]
 
 _TRIPS: Final = 256
 """Trips of the loop around all others after which it asks whether the run shall end."""
+
+_COUNTED: Final = re.compile(r"^for \(.* = (-?\d+); .* < (-?\d+); .*\)$")
 
 _TRUTH: Final = "int"
 """What truth values are in an array: compilers make masks of numbers, not of bytes that are 0 or 1."""
@@ -224,12 +227,14 @@ class _Writer:
     def _asking(self, block: Block, target: Scope) -> Iterator[Scope]:
         """The body of a loop; the outermost one asks now and then whether the run shall end.
 
-        One that is quick whatever its count, with nothing but straight code for a single unit, does not.
+        One of few trips does not, nor one that is quick: straight code for a single unit, so often.
         """
         has_loops = self.varying.differs(block) or any(
             isinstance(one, Block) for one in walk(block.inside)
         )
-        asks = target is self.outermost and (has_loops or block.header.startswith("while"))
+        counted = _COUNTED.search(block.header)
+        is_long = has_loops and counted and int(counted[2]) - int(counted[1]) > _TRIPS
+        asks = target is self.outermost and (is_long or block.header.startswith("while"))
         turns = self.names.fresh("turns") if asks else ""
         if asks:
             target.line(f"unsigned {turns} = 0;")
