@@ -9,7 +9,7 @@ namespace hloopt {
 // Rows p to q of U, where rows before p have been subtracted.  Returns 0, or the number, from 1 on, of the
 // first row whose pivot is not positive.
 template <class C>
-__attribute__((noinline)) long cholesky_rows(C* w, long apart, long p, long q, long n) {
+__attribute__((noinline, noclone)) long cholesky_rows(C* w, long apart, long p, long q, long n) {
   if (q - p > 16) {
     const long mid = p + (q - p) / 2;
     if (const long bad = cholesky_rows(w, apart, p, mid, n)) return bad;
@@ -80,7 +80,7 @@ inline int cholesky(
 
 // Columns p to q of L and U, where columns before p have been subtracted; rows are swapped whole.
 template <class C>
-__attribute__((noinline)) void lu_columns(
+__attribute__((noinline, noclone)) void lu_columns(
     C* w, long apart, long rows, long columns, long p, long q, int* pivots, long step, int* info) {
   if (q - p > 16) {
     const long mid = p + (q - p) / 2;

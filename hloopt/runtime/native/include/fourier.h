@@ -120,7 +120,7 @@ inline void pass_step(const Lines& on, long from, long apart, long to, long s, c
 // With n = RADIX m elements left to transform, s done (times lines side by side):
 //   y[q + s (RADIX p + j)] = w_n^(p j) sum over k of w_RADIX^(j k) x[q + s (p + m k)]
 template <int RADIX>
-__attribute__((noinline)) void pass(Lines& on, long m, long s, const double* roots) {
+__attribute__((noinline, noclone)) void pass(Lines& on, long m, long s, const double* roots) {
   for (long p = 0; p < m; ++p, roots += 2 * (RADIX - 1)) {
     long q = 0;
     for (; q + 4 <= s; q += 4) pass_step<RADIX, Four>(on, q + s * p, s * m, q + s * RADIX * p, s, roots);

@@ -77,14 +77,14 @@ inline void copy_matrix(
 }
 
 template <class C, class T>
-__attribute__((noinline)) void read_matrix(
+__attribute__((noinline, noclone)) void read_matrix(
     long m, long n, const T* from, long fm, long fn, bool conjugates, C* to, long apart) {
   copy_matrix<C>(m, n, from, fm, fn, conjugates, to, apart, 1);
 }
 
 // Where columns are neighbours in memory, these are what is walked along.
 template <class C, class T>
-__attribute__((noinline)) void write_matrix(
+__attribute__((noinline, noclone)) void write_matrix(
     long m, long n, const C* from, long apart, bool conjugates, T* to, long tm, long tn) {
   if (tm == 1 && tn != 1)
     copy_matrix<C>(n, m, from, 1, apart, conjugates, to, tn, 1);
@@ -137,7 +137,7 @@ inline void subtract_packed(
 }
 
 template <class C>
-__attribute__((noinline)) void subtract_product(
+__attribute__((noinline, noclone)) void subtract_product(
     long m, long n, long k, const C* l, long lm, long lk, bool conjugates, const C* r, long rk, C* c,
     long cm) {
   if (m * n * k < kFewProducts || m < 4 || n < 4 || k < 4) {
@@ -172,7 +172,7 @@ __attribute__((noinline)) void subtract_product(
 
 // x of w x = b in place of b, for w that is lower triangular: halves, and rows for small ones.
 template <bool UNIT, class C>
-__attribute__((noinline)) void solve_rows(long n, long columns, const C* w, long apart, C* x, long xm) {
+__attribute__((noinline, noclone)) void solve_rows(long n, long columns, const C* w, long apart, C* x, long xm) {
   if (n > 16) {
     const long half = n / 2;
     solve_rows<UNIT>(half, columns, w, apart, x, xm);

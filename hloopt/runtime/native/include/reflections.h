@@ -49,7 +49,7 @@ inline C reflection(long n, C* x, long apart) {
 
 // Columns p to q, each reflected by those before; `some` has room for a row.
 template <class C>
-__attribute__((noinline)) void reflect_columns(C* w, long apart, long rows, long p, long q, C* taus, C* some) {
+__attribute__((noinline, noclone)) void reflect_columns(C* w, long apart, long rows, long p, long q, C* taus, C* some) {
   for (long j = p; j < q && j < rows; ++j) {
     C* const column = w + j * apart + j;
     taus[j] = reflection(rows - j, column, apart);
@@ -78,7 +78,7 @@ struct Reflections {
 // V of `count` reflections, whose vectors are columns of x, and its T; x[0] is where the first one's 1
 // would be.
 template <class C, class T>
-__attribute__((noinline)) void gather_reflections(
+__attribute__((noinline, noclone)) void gather_reflections(
     long rows, long count, const T* x, long xm, long xn, const C* taus, const Reflections<C>& to) {
   C *const v = to.v, *const t = to.t, *const gram = to.made;
   read_matrix(rows, count, x, xm, xn, false, v, count);
@@ -104,7 +104,7 @@ __attribute__((noinline)) void gather_reflections(
 
 // c [rows, columns] becomes (1 - V T Vᴴ) c, or with `adjoint` (1 - V Tᴴ Vᴴ) c.
 template <class C>
-__attribute__((noinline)) void apply_reflections(
+__attribute__((noinline, noclone)) void apply_reflections(
     long rows, long columns, long count, const Reflections<C>& by, bool adjoint, C* c, long cm) {
   for (long i = 0; i < count * columns; ++i) {
     set(by.made[i], 0);

@@ -32,7 +32,7 @@ inline Pair left_over(Pair first, long n, const T* a, long step, bool conjugates
 
 // A few right sides, one after the other, by a triangle that is read where it lies.
 template <class C, class T>
-__attribute__((noinline)) void solve_vector(
+__attribute__((noinline, noclone)) void solve_vector(
     long n, const T* a, long am, long an, bool conjugates, bool is_unit, C* x) {
   const auto element = [=](long i, long j) {
     C value;
