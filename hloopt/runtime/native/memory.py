@@ -2,7 +2,8 @@
 
 Parameters and constants are read where they lie, unless a step writes into them or their bytes are not those a
 buffer holds (other strides, packed types, other layouts).  Each result that the plan sets apart is written
-into the fresh array that is handed out; the arena is allocated once.
+into the fresh array that is handed out; the arena is allocated once.  A large result that its caller has let go
+is written over by the next run.
 """
 
 from __future__ import annotations
@@ -10,6 +11,8 @@ from __future__ import annotations
 import ctypes
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
+from math import prod
+from sys import getrefcount
 from typing import Final, TypeAlias
 
 import numpy as np
@@ -34,6 +37,9 @@ View: TypeAlias = Callable[[Placed], Array]
 """What gives the array of a buffer during a run."""
 
 _ALIGNMENT: Final = 256
+# Bytes from which a result's memory is kept for the next run, where nobody has the result any more: systems
+# take as long to give so many pages as kernels to fill them.
+_LARGE: Final = 1 << 20
 # Where NumPy keeps the address of an array's elements: right behind what every object begins with.
 _ELEMENTS: Final = object.__basicsize__
 
@@ -117,6 +123,9 @@ class Memory:
             )
             for number, shape in dense.items()
         ]
+        self._large = [one for one in self._fresh if prod(one[1]) * one[2].itemsize >= _LARGE]
+        self._fresh = [one for one in self._fresh if one not in self._large]
+        self._last: dict[int, Array] = {}
         self._handed = plain | self._copies(plan)
         self._turned = dense.keys() - plain
         self._rough = [
@@ -154,6 +163,13 @@ class Memory:
                 table[at] = address_of(array)
         for at, dims, kind in self._fresh:
             array = np.empty(dims, kind)
+            placed[at] = array
+            table[at] = address_of(array)
+        for at, dims, kind in self._large:
+            array = self._last.get(at)
+            # Two know of it that nobody else holds: this name and the call.  The dictionary makes three.
+            if array is None or getrefcount(array) > 3:
+                array = self._last[at] = np.empty(dims, kind)
             placed[at] = array
             table[at] = address_of(array)
         for at, size in self._rough:

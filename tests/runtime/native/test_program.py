@@ -440,3 +440,21 @@ def test_the_host() -> None:
     assert hosts[0].written.keys() == hosts[1].written.keys()
     for name, array in hosts[0].written.items():
         assert (array == hosts[1].written[name]).all()
+
+
+def test_large_results_that_nobody_has_are_written_over() -> None:
+    """A result, or a view of it, that somebody holds keeps its values; one that was let go is used again."""
+    text = "HloModule m\n\nENTRY e {\n  x = f32[600000] parameter(0)\n  ROOT y = f32[600000] negate(x)\n}\n"
+    program = hloopt.compile(hloopt.parse(text), "native")
+    x = np.arange(600_000, dtype=np.float32)
+    held = program.run([x])[0]
+    view = program.run([x + 1])[0][5:7]
+    places = set()
+    for number in range(4):
+        found = program.run([x + number])[0]
+        places.add(found.ctypes.data)
+        assert found[1] == -1 - number
+        del found
+    assert len(places) == 1
+    assert held[1] == -1
+    assert view.tolist() == [-6.0, -7.0]
