@@ -166,12 +166,12 @@ class Memory:
             placed[at] = array
             table[at] = address_of(array)
         for at, dims, kind in self._large:
-            array = self._last.get(at)
-            # Two know of it that nobody else holds: this name and the call.  The dictionary makes three.
-            if array is None or getrefcount(array) > 3:
-                array = self._last[at] = np.empty(dims, kind)
-            placed[at] = array
-            table[at] = address_of(array)
+            last = self._last.get(at)
+            # Three know of an array that nobody else has: the dictionary, this name and the call.
+            if last is None or getrefcount(last) > 3:
+                last = self._last[at] = np.empty(dims, kind)
+            placed[at] = last
+            table[at] = address_of(last)
         for at, size in self._rough:
             placed[at] = _aligned(size)
             table[at] = address_of(placed[at])  # type: ignore[arg-type]
