@@ -8,7 +8,7 @@ from typing import ClassVar
 from hloopt.analysis.region import region_of
 from hloopt.dataclass import dataclass
 from hloopt.fusion.apply import fuse_multi_output
-from hloopt.ir import Instruction, Module, walk
+from hloopt.ir import Computation, Instruction, Module, walk
 from hloopt.kernels.families.native_reduction import runs_whole
 from hloopt.kernels.families.row_phases import continues_rows, row_phases
 from hloopt.kernels.written import read_choice
@@ -61,7 +61,7 @@ ENTRY main {
         """Look at each fusion that is run by itself, with what it reads."""
         changed = False
         for computation in walk.top_level_computations(module):
-            order = {one: at for at, one in enumerate(computation)}
+            order = _order(computation)
             for instruction in list(computation):
                 consumer = instruction
                 while consumer.computation is computation and consumer.opcode == "fusion":
@@ -70,9 +70,14 @@ ENTRY main {
                         break
                     log.hit("went on with a row", consumer, f"that {producer.name} reduces")
                     consumer = fuse_multi_output(producer, consumer)
-                    order[consumer] = order[instruction]
+                    # Whoever needs what the producer made stands behind both now.
+                    order = _order(computation)
                     changed = True
         return changed
+
+
+def _order(computation: Computation) -> dict[Instruction, int]:
+    return {one: at for at, one in enumerate(computation)}
 
 
 def _producers(consumer: Instruction, order: Mapping[Instruction, int]) -> Iterator[Instruction]:

@@ -58,6 +58,48 @@ ENTRY main {
 }
 """
 
+BETWEEN = """HloModule m
+
+add {
+  a = f32[] parameter(0)
+  b = f32[] parameter(1)
+  ROOT c = f32[] add(a, b)
+}
+
+sums {
+  x = f32[64,64] parameter(0)
+  zero = f32[] constant(0)
+  ROOT s = f32[64] reduce(x, zero), dimensions={1}, to_apply=add
+}
+
+shares {
+  x = f32[64,64] parameter(0)
+  s = f32[64] parameter(1)
+  across = f32[64,64] broadcast(s), dimensions={0}
+  ROOT q = f32[64,64] divide(x, across)
+}
+
+scaled {
+  x = f32[64,64] parameter(0)
+  s = f32[64] parameter(1)
+  z = f32[64] parameter(2)
+  y = f32[64,64] broadcast(z), dimensions={0}
+  across = f32[64,64] broadcast(s), dimensions={0}
+  p = f32[64,64] multiply(x, across)
+  ROOT r = f32[64,64] add(p, y)
+}
+
+ENTRY main {
+  x = f32[64,64] parameter(0)
+  s = f32[64] fusion(x), kind=kInput, calls=sums
+  w = f32[64] negate(s)
+  y = f32[64] negate(w)
+  q = f32[64,64] fusion(x, s), kind=kLoop, calls=shares
+  r = f32[64,64] fusion(x, s, y), kind=kLoop, calls=scaled
+  ROOT t = (f32[64,64], f32[64,64]) tuple(q, r)
+}
+"""
+
 
 def _fused(text: str) -> Module:
     module = hloopt.parse(text)
@@ -99,6 +141,11 @@ def test_what_stands_between_keeps_them_apart() -> None:
     below = "below {\n  a = f32[] parameter(0)\n  b = f32[] parameter(1)\n  ROOT c = pred[] compare(a, b), direction=LT\n}\n\n"
     between = between.replace("\\n", "\n").replace("ENTRY", f"{below}ENTRY")
     assert _count(_fused(between)) == 2
+
+
+def test_what_joined_before_stands_behind_what_it_was_made_of() -> None:
+    """Two instructions in between, which stood before the fusion that the reduction has joined meanwhile."""
+    assert _count(_fused(BETWEEN)) == 2
 
 
 def test_few_long_rows_stay_apart() -> None:
