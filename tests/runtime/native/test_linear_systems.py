@@ -46,7 +46,7 @@ def normal(kind: str, dims: Sequence[int], seed: int = 0) -> Array:
 
 
 def definite(kind: str, dims: Sequence[int], seed: int = 0) -> Array:
-    """Positive definite matrices far from singular ones; both triangles of each are NaN where nobody reads."""
+    """Positive definite matrices far from singular ones."""
     x = linalg.wide(normal(kind, dims, seed))
     size = dims[-1]
     return (x @ np.swapaxes(x, -1, -2).conj() / size + np.eye(size)).astype(KINDS[kind])
