@@ -227,8 +227,9 @@ def in_place(*_arrays: Any) -> Any:
 
 
 def _identity(value: Any) -> Hashable:
-    if isinstance(value, (int, tuple, np.dtype, np.generic)):
+    if isinstance(value, (int, tuple, np.dtype)):
         return repr(value)
-    if isinstance(value, np.ndarray) and value.nbytes <= _COMPARED:
+    if isinstance(value, (np.ndarray, np.generic)) and value.nbytes <= _COMPARED:
+        # By bits: a NaN of either sign is shown alike.
         return value.dtype, value.shape, value.tobytes()
     return id(value)
