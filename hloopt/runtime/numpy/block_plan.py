@@ -20,10 +20,10 @@ from hloopt.runtime.numpy.plan import Dims, Function, Line
 __all__ = ["BlockPlan", "Folded", "plan_region"]
 
 # What the arrays of a block, scratch and parts of whole ones, may take: more than a second-level cache of 1 MB,
-# so that threads meet less often between calls, and no more, because each thread has its own.  Measured on Zen 5
-# with two threads, in ms for 1, 1.5 and 2 MB: Black-Scholes over 1M elements 12.2, 11.2, 10.5; the gradient of a
-# layer norm with GELU 0.83, 0.82, 0.82; with one thread a masked softmax over 8M, between products, 55 for 1 MB,
-# 56 for 2 MB, and a formula of 26 ops over 1M elements 18.6 for 128 kB.
+# so that threads meet less often between calls, and no more, because each thread has its own.  Measured on
+# Zen 5 with two threads, in ms for 1, 1.5 and 2 MB: Black-Scholes over 1M elements 12.2, 11.2, 10.5; the
+# gradient of a layer norm with GELU 0.83, 0.82, 0.82; with one thread a masked softmax over 8M, between
+# products, 55 for 1 MB, 56 for 2 MB, and a formula of 26 ops over 1M elements 18.6 for 128 kB.
 _BLOCK_BYTES: Final = 3 << 19
 # A call of NumPy costs some 0.4 us, as much as 4000 elements of an addition; of more than 2^17 nothing is
 # gained.
