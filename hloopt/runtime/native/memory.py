@@ -44,6 +44,14 @@ _LARGE: Final = 1 << 20
 _ELEMENTS: Final = object.__basicsize__
 
 
+def _references(kept: dict[int, Array], at: int) -> int:
+    return getrefcount(kept[at])
+
+
+# What this Python counts where nobody but the dictionary has an array.
+_UNSHARED: Final = _references({0: np.empty(0)}, 0)
+
+
 def _is_there() -> bool:
     """Whether addresses are found where this file looks for them."""
     samples = (np.zeros(3), np.zeros(7, np.uint8)[3:])
@@ -166,12 +174,10 @@ class Memory:
             placed[at] = array
             table[at] = address_of(array)
         for at, dims, kind in self._large:
-            last = self._last.get(at)
-            # Three know of an array that nobody else has: the dictionary, this name and the call.
-            if last is None or getrefcount(last) > 3:
-                last = self._last[at] = np.empty(dims, kind)
-            placed[at] = last
-            table[at] = address_of(last)
+            if at not in self._last or _references(self._last, at) > _UNSHARED:
+                self._last[at] = np.empty(dims, kind)
+            array = placed[at] = self._last[at]
+            table[at] = address_of(array)
         for at, size in self._rough:
             placed[at] = _aligned(size)
             table[at] = address_of(placed[at])  # type: ignore[arg-type]
