@@ -81,13 +81,13 @@ def test_what_is_not_plain_is_left_to_the_grammar(shape: str, text: str) -> None
 @pytest.mark.parametrize(
     "middle",
     [
-        "c = c64[20000] constant({" + "(1,2)," * 20000 + "x})",
-        "c = f32[20000,2] constant({" + "{1,2}," * 20000 + "{1,x}})",
-        "c = f32[20000] constant({" + "1," * 20000 + ")",
-        "c = f32[] add(" + "(a)b" * 20000,
-        "c = f32[] add(" + "((a)b)c" * 20000,
-        "c = f32[] add(" + "/*x*/" * 20000,
-        "c = (" + "f32[2]{0}, " * 20000 + " parameter(0)",
+        "c = c64[5000] constant({" + "(1,2)," * 5000 + "x})",
+        "c = f32[5000,2] constant({" + "{1,2}," * 5000 + "{1,x}})",
+        "c = f32[5000] constant({" + "1," * 5000 + ")",
+        "c = f32[] add(" + "(a)b" * 5000,
+        "c = f32[] add(" + "((a)b)c" * 5000,
+        "c = f32[] add(" + "/*x*/" * 5000,
+        "c = (" + "f32[2]{0}, " * 5000 + " parameter(0)",
     ],
     ids=["complex", "nested", "unclosed", "flat", "deeper", "comments", "shape"],
 )
