@@ -65,6 +65,11 @@ class Compiler:
     command: tuple[str, ...]
     version: str
 
+    @property
+    def is_gnu(self) -> bool:
+        """Whether it knows the flags of GCC alone."""
+        return "Free Software Foundation" in self.version
+
 
 def find_compiler() -> Compiler:
     """``$CXX``, or else the first of c++, g++ and clang++ there is.

@@ -20,15 +20,13 @@ INCLUDE = Path(__file__).parent / "include"
 _WORDS = emulator.INCLUDE
 
 # Roundings as HLO asks for them: nothing contracted or regrouped; no traps.  Generated code computes what may
-# wrap without signs: -fwrapv would let indices wrap, too, and make gathers of neighbours.  Threaded jumps would
-# compute what follows several selects by one predicate in two branches, of which no vectors are made.
+# wrap without signs: -fwrapv would let indices wrap, too, and make gathers of neighbours.
 _FLAGS = (
     "-std=c++17",
     "-O3",
     "-ffp-contract=off",
     "-fno-math-errno",
     "-fno-trapping-math",
-    "-fno-thread-jumps",
     "-fno-strict-aliasing",
     "-fno-exceptions",
     "-fno-rtti",
@@ -40,6 +38,9 @@ _FLAGS = (
     # them already; others do not know the word.
     "-D_GLIBCXX_BITS_SPECFUN_H",
 )
+
+# GCC would compute what follows several selects by one predicate in two branches, of which no vectors are made.
+_GNU_FLAGS = ("-fno-thread-jumps",)
 
 _INCLUDED = (f"-I{INCLUDE}", f"-I{_WORDS}")
 
@@ -59,7 +60,7 @@ def build_library(text: str) -> Path:
 
     Raises ``DeviceError`` where there is no compiler, or where it refuses the text.
     """
-    return _build(text, (*_FLAGS, *emulator.machine_flags()))
+    return _build(text)
 
 
 @cache
@@ -69,12 +70,14 @@ def shared_pool() -> Any:
     Raises as ``build_library``.
     """
     text = (INCLUDE / "pool.cpp").read_text(encoding="utf-8")
-    return ctypes.CDLL(str(_build(text, (*_FLAGS, *emulator.machine_flags())))).hloopt_share
+    return ctypes.CDLL(str(_build(text))).hloopt_share
 
 
-def _build(text: str, flags: tuple[str, ...]) -> Path:
+def _build(text: str) -> Path:
     check_native()
     compiler = emulator.find_compiler()
+    own = _GNU_FLAGS if compiler.is_gnu else ()
+    flags = (*_FLAGS, *own, *emulator.machine_flags())
     identity: list[str | bytes] = [
         *compiler.command,
         compiler.version,

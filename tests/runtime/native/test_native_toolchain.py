@@ -5,7 +5,9 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from pathlib import Path
 
+import numpy as np
 import pytest
 
 import hloopt
@@ -53,6 +55,36 @@ def test_no_compiler(monkeypatch: pytest.MonkeyPatch, tmp_path: os.PathLike[str]
         DeviceError, match="the device 'native' needs a C\\+\\+ compiler, and neither"
     ):
         hloopt.compile(hloopt.parse(UNITS), device="native")
+
+
+_CLANG = """#!/bin/sh
+# Answers as clang does, which stops at flags of GCC alone.
+for given; do
+  case "$given" in
+    --version) echo "clang version 14.0.6"; exit 0 ;;
+    -fno-thread-jumps) echo "clang: error: unknown argument: '$given'" >&2; exit 1 ;;
+  esac
+done
+exec COMPILER "$@"
+"""
+
+
+def test_a_compiler_that_is_not_gcc_is_given_no_flag_of_gcc(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Where clang is the system's compiler, programs run as well."""
+    real = toolchain.emulator.find_compiler()
+    script = tmp_path / "clang++"
+    script.write_text(_CLANG.replace("COMPILER", " ".join(real.command)))
+    script.chmod(0o755)
+    monkeypatch.setenv("HLOOPT_CACHE_DIR", str(tmp_path / "cache"))
+    monkeypatch.setenv("CXX", str(script))
+    assert not toolchain.emulator.find_compiler().is_gnu
+    module = hloopt.parse(
+        "HloModule m\nENTRY e { x = f32[3] parameter(0) ROOT r = f32[3] abs(x) }\n"
+    )
+    (result,) = compile_native(module).run([np.array([-1, 2, -3], np.float32)])
+    assert result.tolist() == [1, 2, 3]
 
 
 def test_compiled_once(monkeypatch: pytest.MonkeyPatch, tmp_path: os.PathLike[str]) -> None:
