@@ -27,7 +27,8 @@ from typing import ClassVar, Final
 from hloopt.analysis.emitters.kind import has_kernel
 from hloopt.cost_models.counting import Counting
 from hloopt.cost_models.host_costs import additions, kernel_costs
-from hloopt.cost_models.model import PairCostModel, RunTime
+from hloopt.cost_models.kept_times import KeptTimes
+from hloopt.cost_models.model import RunTime
 from hloopt.cost_models.usage import Usage, UsageAnalysis, slots_of
 from hloopt.ir import Computation, Instruction
 from hloopt.targets import Target
@@ -39,7 +40,7 @@ _LANE_BITS: Final = 32
 _NOTHING: Final = RunTime(0, 0, 0, 0.0, 0.0, 0.0, 0.0)
 
 
-class Host(PairCostModel):
+class Host(KeptTimes):
     """A core of the host's processor: vectors, two caches, launches that cost a function call.
 
     Flops are additions that take as long.  For the target host; any description with lanes and a clock does.
@@ -56,22 +57,14 @@ class Host(PairCostModel):
         self._l1, self._l2 = costs["l1_bytes_per_ns"], costs["l2_bytes_per_ns"]
         self._memory = target.memory_bandwidth * 1e-9
         self._lanes = target.clock_ghz * max(1, target.fpus_per_core)
-        self._known: dict[Instruction, RunTime] = {}
-        self._pairs: dict[Instruction, dict[Instruction, RunTime]] = {}
         self._forks: dict[Instruction, bool] = {}
 
-    def run_time(self, instruction: Instruction) -> RunTime:
-        """Of one op or fusion as a kernel of its own; zero for what no kernel runs."""
-        known = self._known.get(instruction)
-        if known is None:
-            known = _NOTHING
-            if has_kernel(instruction):
-                usage = self.usage.of(instruction)
-                reads = _reads(instruction, usage)
-                branches = self._branches(instruction)
-                known = self._time(usage.flops, reads, usage.bytes_written, branches)
-            self._known[instruction] = known
-        return known
+    def _alone(self, instruction: Instruction) -> RunTime:
+        if not has_kernel(instruction):
+            return _NOTHING
+        usage = self.usage.of(instruction)
+        reads = _reads(instruction, usage)
+        return self._time(usage.flops, reads, usage.bytes_written, self._branches(instruction))
 
     def run_once(self, instruction: Instruction) -> RunTime:
         """Of a kernel that computes each op of a fusion once and keeps what other ops read again."""
@@ -82,38 +75,9 @@ class Host(PairCostModel):
         reads = {one: (net, net) for one, (net, _) in _reads(instruction, usage).items()}
         return self._time(flops, reads, usage.bytes_written, branches=False)
 
-    def fused_run_time(
-        self, producer: Instruction, consumer: Instruction, *, multi_output: bool = False
-    ) -> RunTime:
-        """Of a producer in its user's kernel; ``multi_output``: the producer's results are written, too.
-
-        Raises ``ValueError`` for a consumer that does not use the producer.
-        """
-        if multi_output:
-            return self._fused(producer, consumer, multi_output=True)
-        pairs = self._pairs.setdefault(producer, {})
-        known = pairs.get(consumer)
-        if known is None:
-            known = pairs[consumer] = self._fused(producer, consumer, multi_output=False)
-        return known
-
-    def forget(self, instruction: Instruction) -> None:
-        """An instruction has changed, or is gone."""
-        super().forget(instruction)
-        self._forget_times(instruction)
-
-    def grown(self, fusion: Instruction) -> None:
-        """Producers have been moved into a fusion (``UsageAnalysis.grown``); else as ``forget``."""
-        self.usage.grown(fusion)
-        self._forget_times(fusion)
-
     def _forget_times(self, instruction: Instruction) -> None:
-        self._known.pop(instruction, None)
-        self._pairs.pop(instruction, None)
+        super()._forget_times(instruction)
         self._forks.pop(instruction, None)
-        for operand in instruction.operands:
-            source = operand.operands[0] if operand.opcode == "get-tuple-element" else operand
-            self._pairs.get(source, {}).pop(instruction, None)
 
     def _fused(
         self, producer: Instruction, consumer: Instruction, *, multi_output: bool

@@ -35,7 +35,8 @@ from hloopt.cost_models.counting import Counting, narrow
 from hloopt.cost_models.cycles import cycles_of
 from hloopt.cost_models.device_times import DeviceTimes, ModelOptions
 from hloopt.cost_models.fused_loops import fused_loop_run_time
-from hloopt.cost_models.model import PairCostModel, RunTime
+from hloopt.cost_models.kept_times import KeptTimes
+from hloopt.cost_models.model import RunTime
 from hloopt.cost_models.usage import Usage, UsageAnalysis, slots_of
 from hloopt.ir import Instruction
 from hloopt.targets import Target
@@ -62,7 +63,7 @@ class BlockLevel(Protocol):
         """An instruction has changed, or is gone."""
 
 
-class Xla2026(PairCostModel):
+class Xla2026(KeptTimes):
     """XLA's model of 2026: launches, occupancy, two caches, uncoalesced reads, measured clock cycles.
 
     Raises ``ValueError`` for a device that has no blocks and threads.
@@ -86,8 +87,6 @@ class Xla2026(PairCostModel):
         self.kernels = Kernels(target, emitters)
         self._times = DeviceTimes(target, self.options)
         self._coalescing = Coalescing()
-        self._known: dict[Instruction, RunTime] = {}
-        self._pairs: dict[Instruction, dict[Instruction, RunTime]] = {}
         self._reads: dict[Instruction, _Reads] = {}
 
     @property
@@ -103,52 +102,19 @@ class Xla2026(PairCostModel):
         """Whether the block-level model may know anything of these: its own asks for Triton fusions alone."""
         return self._block_level is not None or any(map(is_triton, instructions))
 
-    def run_time(self, instruction: Instruction) -> RunTime:
-        """Of one op or fusion as a kernel of its own; zero for what no kernel runs."""
-        known = self._known.get(instruction)
-        if known is None:
-            known = self._known[instruction] = self._run_time(instruction)
-        return known
-
-    def fused_run_time(
-        self, producer: Instruction, consumer: Instruction, *, multi_output: bool = False
-    ) -> RunTime:
-        """Of a producer in its user's kernel; ``multi_output``: the producer's results are written, too."""
-        if multi_output:
-            return self._fused(producer, consumer, multi_output=True)
-        pairs = self._pairs.setdefault(producer, {})
-        known = pairs.get(consumer)
-        if known is None:
-            known = pairs[consumer] = self._fused(producer, consumer, multi_output=False)
-        return known
-
     def pair_kind(self, producer: Instruction, consumer: Instruction) -> Kind:
         """What kind of kernel a producer would make with its user."""
         return self.kernels.pair(producer, consumer).kind
 
-    def forget(self, instruction: Instruction) -> None:
-        """An instruction has changed, or is gone."""
-        super().forget(instruction)
-        self._forget_times(instruction)
-
-    def grown(self, fusion: Instruction) -> None:
-        """Producers have been moved into a fusion (``UsageAnalysis.grown``); else as ``forget``."""
-        self.usage.grown(fusion)
-        self._forget_times(fusion)
-
     def _forget_times(self, instruction: Instruction) -> None:
-        self._known.pop(instruction, None)
-        self._pairs.pop(instruction, None)
+        super()._forget_times(instruction)
         self._reads.pop(instruction, None)
-        for operand in instruction.operands:
-            source = operand.operands[0] if operand.opcode == "get-tuple-element" else operand
-            self._pairs.get(source, {}).pop(instruction, None)
         self.kernels.forget(instruction)
         self._coalescing.forget(instruction)
         if self._block_level is not None:
             self._block_level.forget(instruction)
 
-    def _run_time(self, instruction: Instruction) -> RunTime:
+    def _alone(self, instruction: Instruction) -> RunTime:
         whole = fused_loop_run_time(instruction, self.target)
         if whole is not None:
             return whole

@@ -1,0 +1,70 @@
+"""Models that are asked again and again: each kernel and each pair is priced once, until it changes."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+
+from hloopt.cost_models.model import PairCostModel, RunTime
+from hloopt.cost_models.usage import UsageAnalysis
+from hloopt.ir import Instruction
+from hloopt.targets import Target
+
+__all__ = ["KeptTimes"]
+
+
+class KeptTimes(PairCostModel):
+    """A model of pairs that keeps its answers; it is told of what changes (``forget``, ``grown``)."""
+
+    def __init__(self, target: Target, usage: UsageAnalysis) -> None:
+        super().__init__(target, usage)
+        self._known: dict[Instruction, RunTime] = {}
+        self._pairs: dict[Instruction, dict[Instruction, RunTime]] = {}
+
+    def run_time(self, instruction: Instruction) -> RunTime:
+        """Of one op or fusion as a kernel of its own; zero for what no kernel runs."""
+        known = self._known.get(instruction)
+        if known is None:
+            known = self._known[instruction] = self._alone(instruction)
+        return known
+
+    def fused_run_time(
+        self, producer: Instruction, consumer: Instruction, *, multi_output: bool = False
+    ) -> RunTime:
+        """Of a producer in its user's kernel; ``multi_output``: the producer's results are written, too.
+
+        Raises ``ValueError`` for a consumer that does not use the producer.
+        """
+        if multi_output:
+            return self._fused(producer, consumer, multi_output=True)
+        pairs = self._pairs.setdefault(producer, {})
+        known = pairs.get(consumer)
+        if known is None:
+            known = pairs[consumer] = self._fused(producer, consumer, multi_output=False)
+        return known
+
+    def forget(self, instruction: Instruction) -> None:
+        """An instruction has changed, or is gone."""
+        super().forget(instruction)
+        self._forget_times(instruction)
+
+    def grown(self, fusion: Instruction) -> None:
+        """Producers have been moved into a fusion (``UsageAnalysis.grown``); else as ``forget``."""
+        self.usage.grown(fusion)
+        self._forget_times(fusion)
+
+    def _forget_times(self, instruction: Instruction) -> None:
+        self._known.pop(instruction, None)
+        self._pairs.pop(instruction, None)
+        for operand in instruction.operands:
+            source = operand.operands[0] if operand.opcode == "get-tuple-element" else operand
+            self._pairs.get(source, {}).pop(instruction, None)
+
+    @abstractmethod
+    def _alone(self, instruction: Instruction) -> RunTime:
+        """What ``run_time`` keeps."""
+
+    @abstractmethod
+    def _fused(
+        self, producer: Instruction, consumer: Instruction, *, multi_output: bool
+    ) -> RunTime:
+        """What ``fused_run_time`` keeps."""
