@@ -28,18 +28,26 @@ _WRAPPERS = ("fusion", "async-start", "async-update", "async-done")
 
 
 def calls_by_attribute(instruction: Instruction) -> dict[str, tuple[Computation, ...]]:
-    """The computations an instruction names, by attribute."""
+    """The computations an instruction names, by attribute, in the order of the op's schema.
+
+    The order in which attributes were written or set does not matter.  What the schema does not have
+    comes last, by name.
+    """
     found: dict[str, tuple[Computation, ...]] = {}
     for name, value in instruction.attributes.items():
-        if isinstance(value, Computation):
+        kind = type(value)
+        if kind is Computation:
             found[name] = (value,)
-        elif isinstance(value, tuple) and value and isinstance(value[0], Computation):
+        elif kind is tuple and value and type(value[0]) is Computation:
             found[name] = value
-    return found
+    if len(found) < 2:
+        return found
+    schema = [name for name in instruction.op.computation_attributes() if name in found]
+    return {name: found[name] for name in (*schema, *sorted(found.keys() - set(schema)))}
 
 
 def called_computations(instruction: Instruction) -> Iterator[Computation]:
-    """The computations an instruction names, in the order of its attributes."""
+    """The computations an instruction names, in the order of the op's schema."""
     for group in calls_by_attribute(instruction).values():
         yield from group
 
@@ -67,12 +75,8 @@ def callees_first(module: Module) -> list[Computation]:
 
 def _callees(computation: Computation) -> Iterator[Computation]:
     for instruction in computation:
-        for value in instruction.attributes.values():
-            kind = type(value)
-            if kind is Computation:
-                yield value
-            elif kind is tuple and value and type(value[0]) is Computation:
-                yield from value
+        if instruction.attributes:
+            yield from called_computations(instruction)
 
 
 def has_side_effect(instruction: Instruction) -> bool:
