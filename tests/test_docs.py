@@ -31,9 +31,15 @@ ALL = [
 ]
 
 
+def _codes(command: str) -> tuple[int, ...]:
+    """The exit codes of success: ``diff`` without gates tells by its own that modules differ."""
+    last = re.split(r"\||&&", command)[-1]
+    return (0, 1) if last.strip().startswith("hloopt diff") and "--gate" not in last else (0,)
+
+
 @pytest.mark.parametrize(("page", "command"), ALL, ids=[command for _, command in ALL])
 def test_documented_command(page: str, command: str, tmp_path: Path) -> None:
-    """Typed at the top of the repository, the command succeeds."""
+    """Typed at the top of the repository, the command does what the page says."""
     for name in ("samples", "grammar"):
         (tmp_path / name).symlink_to(ROOT / name)
     result = subprocess.run(
@@ -45,7 +51,7 @@ def test_documented_command(page: str, command: str, tmp_path: Path) -> None:
         timeout=100,
         check=False,
     )
-    assert result.returncode == 0, result.stdout + result.stderr
+    assert result.returncode in _codes(command), result.stdout + result.stderr
 
 
 def test_readme_leads_with_the_two_commands() -> None:

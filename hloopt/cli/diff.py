@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
 __all__ = ["command"]
 
+_DIFFERENT = 1
 _GATE_FAILED = 6
 _SIDES = 2
 
@@ -55,11 +56,12 @@ def command(
     every: bool,
     as_json: bool,
 ) -> None:
-    """Compare the kernels of two modules: which are the same, split, merged, new or gone, and what it costs.
+    """Compare two modules: their kernels, what those cost, and each instruction that differs.
 
     Kernels are matched by what they compute: names, metadata, the order of instructions and the names of
     fusions do not matter. Launches count the trips of loops that the module shows. BEFORE and AFTER are texts,
-    protocol buffers or dump directories (--module and --stage pick); one may be '-'.
+    protocol buffers or dump directories (--module and --stage pick); one may be '-'. The exit code is 0 for
+    equal modules and 1 for others; with --gate the gates alone decide.
 
     \b
     Example:
@@ -99,4 +101,6 @@ def command(
     for verdict in verdicts:
         if not verdict.passed:
             click.echo(f"gate exceeded: {verdict.gate.text}", err=True)
-    ctx.exit(0 if all(verdict.passed for verdict in verdicts) else _GATE_FAILED)
+    if verdicts:
+        ctx.exit(0 if all(verdict.passed for verdict in verdicts) else _GATE_FAILED)
+    ctx.exit(0 if difference.equal else _DIFFERENT)

@@ -9,12 +9,14 @@ from typing import Any
 from rich.console import Console
 from rich.text import Text
 
+from hloopt.analysis.differences import Difference as NamedDifference
+from hloopt.analysis.differences import differences
 from hloopt.dataclass import dataclass
 from hloopt.fusion.matching import KernelGroup, Status, match_kernels
 from hloopt.ir import Instruction, Module
-from hloopt.ir.fingerprint import fingerprint
 from hloopt.report.console import table
 from hloopt.report.cost import KernelCost, Predictor, Totals, kernel_costs, totals
+from hloopt.report.differences import differences_json, show_differences
 from hloopt.report.gate import Verdict
 from hloopt.report.numbers import amount, byte_size, seconds
 
@@ -41,6 +43,7 @@ class Difference:
     """Two modules side by side: ``before`` and ``after`` are lists of the kernels with their costs.
 
     equal   whether the modules are the same but for names, metadata and order
+    named   what differs otherwise, instruction by instruction
     """
 
     equal: bool
@@ -49,6 +52,7 @@ class Difference:
     totals: tuple[Totals, Totals]
     opcodes: tuple[Counter[str], Counter[str]]
     groups: list[KernelGroup]
+    named: list[NamedDifference]
 
 
 def compare(before: Module, after: Module, predictor: Predictor | None = None) -> Difference:
@@ -60,13 +64,15 @@ def compare(before: Module, after: Module, predictor: Predictor | None = None) -
         after,
         [row.instruction for row in rows[1]],
     )
+    named = differences(before, after)
     return Difference(
-        fingerprint(before) == fingerprint(after),
+        not named,
         rows[0],
         rows[1],
         (totals(before, rows[0]), totals(after, rows[1])),
         (_opcodes(before), _opcodes(after)),
         groups,
+        named,
     )
 
 
@@ -111,6 +117,7 @@ def difference_json(found: Difference, verdicts: Sequence[Verdict]) -> dict[str,
             }
             for group in found.groups
         ],
+        "differences": differences_json(found.named),
         "gates": [
             {
                 "gate": verdict.gate.text,
@@ -183,6 +190,8 @@ def show_difference(
         console.print(rows)
     if left:
         console.print(Text(f"and {left} groups whose bytes change less (--all)"), soft_wrap=True)
+    instructions = max(one.instructions for one in found.totals)
+    show_differences(found.named, instructions, console, every=every)
     if verdicts:
         console.print()
         console.print(_gates(verdicts))

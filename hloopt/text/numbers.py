@@ -12,7 +12,7 @@ from hloopt.text.decimals import decimals
 from hloopt.text.literals import has_payload, has_signed_nan, mantissa_bits
 from hloopt.types import ArrayShape, DType, Literal, of_numpy
 
-__all__ = ["literal_text"]
+__all__ = ["array_text", "literal_text"]
 
 _Array = np.ndarray[Any, Any]
 

@@ -32,7 +32,14 @@ from hloopt.types import (
     without_layout,
 )
 
-__all__ = ["PrintOptions", "print_computation", "print_instruction", "print_module"]
+__all__ = [
+    "PrintOptions",
+    "header_text",
+    "print_computation",
+    "print_instruction",
+    "print_module",
+    "value_text",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,7 +140,7 @@ class _Printer:
             return _logical_text(value)
         if not self.metadata and name in _SHARDINGS and isinstance(value, Verbatim):
             return without_metadata(value.text)
-        return _value(value)
+        return value_text(value)
 
     def computation(self, computation: Computation) -> str:
         """One computation and the end of its last line."""
@@ -157,7 +164,7 @@ class _Printer:
         parts = [f"HloModule {module.name}"]
         for name, value in module.attributes.items():
             if name not in self.hidden:
-                parts.append(f"{name}={_header_value(name, value)}")
+                parts.append(f"{name}={header_text(name, value)}")
         return ", ".join(parts) + "\n"
 
 
@@ -178,7 +185,8 @@ def _indexed(items: Iterable[str]) -> str:
 # ---- header and tables -------------------------------------------------------------------------------
 
 
-def _header_value(name: str, value: Any) -> str:
+def header_text(name: str, value: Any) -> str:
+    """The value of an attribute of the header."""
     if name == "entry_computation_layout":
         parameters, result = value
         return f"{{({_indexed(map(str, parameters))})->{result}}}"
@@ -189,7 +197,7 @@ def _header_value(name: str, value: Any) -> str:
         return f"{{ {', '.join(entries)} }}"
     if isinstance(value, tuple):
         return f"{{{','.join('true' if flag else 'false' for flag in value)}}}"
-    return _value(value)
+    return value_text(value)
 
 
 def _alias(entry: AliasEntry) -> str:
@@ -227,7 +235,8 @@ def _logical_text(shape: Shape) -> str:
 # ---- values -----------------------------------------------------------------------------------------
 
 
-def _value(value: Any) -> str:
+def value_text(value: Any) -> str:
+    """The value of an instruction's attribute."""
     kind = type(value)
     if kind is tuple:
         return _tuple_text(value)
@@ -276,7 +285,7 @@ def _frozen_tuple_text(values: tuple[Any, ...]) -> str:
         return f"{{{', '.join(ranges)}}}"
     if isinstance(first, (ArrayShape, TupleShape, BufferShape)):
         return f"{{{', '.join(map(str, values))}}}"
-    return f"{{{','.join(map(_value, values))}}}"
+    return f"{{{','.join(map(value_text, values))}}}"
 
 
 def _iota_text(iota: IotaList) -> str:

@@ -65,6 +65,45 @@ def test_a_gate_about_time_needs_a_target(files: tuple[str, str]) -> None:
     assert "--target says for which device" in result.stderr
 
 
+@pytest.mark.parametrize("words", [(), ("--json",)])
+def test_modules_that_differ_exit_with_1(tmp_path: Path, words: tuple[str, ...]) -> None:
+    """0 for what is equal but for metadata; the gates alone decide where there are some."""
+    texts = {
+        "one": ONE,
+        "noted": ONE.replace("(x)\n}", '(x), metadata={op_name="f"}\n}'),
+        "two": TWO,
+    }
+    for name, text in texts.items():
+        (tmp_path / name).write_text(text)
+
+    def code(after: str, *more: str) -> int:
+        return invoke("diff", str(tmp_path / "one"), str(tmp_path / after), *words, *more).exit_code
+
+    assert texts["noted"] != ONE
+    assert (code("noted"), code("two"), code("two", "--gate", "kernels<=2")) == (0, 1, 0)
+
+
+def test_what_differs_is_named_with_its_lines(files: tuple[str, str], tmp_path: Path) -> None:
+    """The instruction, its line in either file, both values; in JSON as fields."""
+    (tmp_path / "abs.hlo").write_text("\n" + ONE.replace("negate", "abs"))
+    words = (files[0], str(tmp_path / "abs.hlo"))
+    (row,) = found(*words)["differences"]
+    assert (row["what"], row["old"], row["new"]) == ("opcode", "negate", "abs")
+    assert (row["before"]["name"], row["before"]["line"], row["after"]["line"]) == ("y", 4, 5)
+    shown = invoke("diff", *words, columns=80).stdout
+    assert "the modules differ: 1 changed\n  %y, line 4, after: line 5, in %e\n" in shown
+    assert "      opcode: negate before, abs after\n" in shown
+
+
+def test_modules_with_little_in_common_are_counted(files: tuple[str, str], tmp_path: Path) -> None:
+    """What differs is listed with --all then."""
+    lines = "\n".join(f"  n{n} = f32[{n}] iota(), iota_dimension=0" for n in range(100, 120))
+    (tmp_path / "other.hlo").write_text(ONE.replace("  ROOT", f"{lines}\n  ROOT"))
+    words = ("diff", files[0], str(tmp_path / "other.hlo"))
+    assert invoke(*words).stdout.endswith("the modules differ: 20 only after\n  --all lists them\n")
+    assert "  + %n100 = iota(), line 4, in %e\n" in invoke(*words, "--all").stdout
+
+
 def test_the_same_computation_in_another_kernel(tmp_path: Path) -> None:
     """Kind and configuration of a fusion are no computation: the kernel is the same, and told."""
     text = (
