@@ -27,7 +27,7 @@ from hloopt.interpret.values import flatten_results, parameter_values
 from hloopt.ir import Computation, Instruction, Module
 from hloopt.ir.walk import called_computations
 from hloopt.ops import attributes_of
-from hloopt.types import Literal
+from hloopt.types import Literal, attribute_name
 
 __all__ = [
     "EVALUATORS",
@@ -198,7 +198,7 @@ def _obstacle(instruction: Instruction, replicas: int, partitions: int) -> str |
         return f"{opcode} has no evaluation"
     if not instruction.is_understood:
         unknown = sorted(instruction.attributes.keys() - (attributes_of(opcode) or frozenset()))
-        return f"{opcode} has no attribute '{unknown[0]}': what it would change is not known"
+        return f"{opcode} has no attribute '{attribute_name(unknown[0])}': what it would change is not known"
     literal = instruction.literal
     if literal is not None and _elided(literal):
         return (

@@ -15,7 +15,7 @@ from hloopt.interpret.reducer import Apply, Reducer, reducer_of
 from hloopt.interpret.regions import passed
 from hloopt.interpret.scalars import FEW_LANES, running
 from hloopt.ir import Instruction
-from hloopt.types import Window, WindowDim
+from hloopt.types import TupleShape, Window, WindowDim
 
 __all__ = [
     "EVALUATORS",
@@ -271,7 +271,7 @@ def _reduce_window(instruction: Instruction, values: tuple[Value, ...], context:
     rounded = tuple(
         context.round(result, dtype) for result, dtype in zip(results, reducer.dtypes, strict=True)
     )
-    return rounded[0] if count == 1 else rounded
+    return rounded if isinstance(instruction.shape, TupleShape) else rounded[0]
 
 
 def _select_and_scatter(

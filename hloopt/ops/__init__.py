@@ -80,6 +80,14 @@ _KNOWN_ATTRIBUTES = {
 }
 
 
+_NAMES = frozenset().union(*_KNOWN_ATTRIBUTES.values())
+
+
+def is_attribute(name: str) -> bool:
+    """Whether any op of the table has an attribute of this name."""
+    return name in _NAMES
+
+
 def attributes_of(opcode: str) -> frozenset[str] | None:
     """The names of the attributes an op may have; None for an opcode that is not in the table."""
     return _KNOWN_ATTRIBUTES.get(opcode)
@@ -121,5 +129,6 @@ __all__ = [
     "ScalarArgs",
     "Signature",
     "attributes_of",
+    "is_attribute",
     "op_of",
 ]

@@ -15,7 +15,7 @@ from hloopt.proto.problem import Problem
 from hloopt.proto.rows import Row
 from hloopt.proto.tokens import Tokens
 from hloopt.proto.words import ALIAS_KINDS, number_of
-from hloopt.types import Metadata, Shape
+from hloopt.types import Metadata, Shape, attribute_name
 
 __all__ = ["module_proto"]
 
@@ -197,7 +197,8 @@ class _ModuleWriter:
             if name in calls:
                 continue
             if name not in rows:
-                raise Problem(f"{instruction.opcode} has no field for {name} in a protocol buffer")
+                spelled = attribute_name(name)
+                raise Problem(f"{instruction.opcode} has no field for {spelled} in a protocol buffer")
             rows[name].write(target, value)
         target.finish()
 

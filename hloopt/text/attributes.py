@@ -8,13 +8,13 @@ from functools import lru_cache
 from typing import Any
 
 from hloopt.dataclass import dataclass
-from hloopt.ops import OPS, Attribute, Kind, op_of
+from hloopt.ops import OPS, Attribute, Kind, is_attribute, op_of
 from hloopt.ops.attributes import COMMON_ATTRIBUTES
 from hloopt.text.grammar import STARTS, pattern, read
 from hloopt.text.problem import WHOLE, Problem
 from hloopt.text.records import AttributeText, Unfamiliar
 from hloopt.text.spelling import did_you_mean
-from hloopt.types import Metadata, Verbatim
+from hloopt.types import Metadata, Verbatim, stray_key
 
 __all__ = ["PHASES", "Called", "Row", "Tail", "decode_metadata", "read_header_attribute", "row"]
 
@@ -208,8 +208,9 @@ class Row:
             if not self.unknown:
                 message += _owners(name) or did_you_mean(name, self._schema)
                 tail.unfamiliar.append(Unfamiliar(entry.offset, len(name), message))
-            tail.unknown.append(name)
-            tail.plain[name] = Verbatim(text)
+            key = stray_key(name) if is_attribute(name) else name
+            tail.unknown.append(key)
+            tail.plain[key] = Verbatim(text)
             return
         try:
             value = _value(schema, text)

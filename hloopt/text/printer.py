@@ -29,6 +29,7 @@ from hloopt.types import (
     TupleShape,
     Verbatim,
     Window,
+    attribute_name,
     without_layout,
 )
 
@@ -126,7 +127,7 @@ class _Printer:
             if name == "backend_config":
                 last = f", backend_config={written}"
             else:
-                text = f"{text}, {name}={written}"
+                text = f"{text}, {attribute_name(name)}={written}"
         if instruction.control_predecessors:
             names = ", ".join(f"%{before.name}" for before in instruction.control_predecessors)
             text = f"{text}, control-predecessors={{{names}}}"

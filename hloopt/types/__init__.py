@@ -14,6 +14,8 @@ from hloopt.types.attrs import (
     Verbatim,
     Window,
     WindowDim,
+    attribute_name,
+    stray_key,
 )
 from hloopt.types.dtype import DTYPES, DType, dtype, of_numpy, rounded
 from hloopt.types.literal import Literal, scalar
@@ -56,6 +58,7 @@ __all__ = [
     "Window",
     "WindowDim",
     "array",
+    "attribute_name",
     "compatible",
     "descending",
     "dtype",
@@ -64,5 +67,6 @@ __all__ = [
     "rounded",
     "same_dimensions",
     "scalar",
+    "stray_key",
     "without_layout",
 ]

@@ -19,6 +19,9 @@ metadata            ``Metadata`` (decoded when asked)
 all the rest        ``Verbatim``: checked by the grammar, printed back as it was
 ==================  ===========================================================
 
+An attribute of another op has a key that no reader asks for (``stray_key``), so that its text is never taken
+for a value of one of these types.
+
 ``DotDims``, ``GatherDims`` and ``ScatterDims`` group the several attributes of one op.
 """
 
@@ -44,7 +47,22 @@ __all__ = [
     "Verbatim",
     "Window",
     "WindowDim",
+    "attribute_name",
+    "stray_key",
 ]
+
+
+_STRAY = "?"
+
+
+def stray_key(name: str) -> str:
+    """The key of an attribute that other ops have, but not this one; no name in a text is spelled so."""
+    return _STRAY + name
+
+
+def attribute_name(key: str) -> str:
+    """How the text spells the attribute under a key."""
+    return key.removeprefix(_STRAY)
 
 
 class Text(str):

@@ -87,6 +87,9 @@ class Benefits:
         self._advice = advice
         self._accounts: dict[Instruction, Account] = {}
 
+    def __contains__(self, producer: Instruction) -> bool:
+        return producer in self._accounts
+
     def judge(self, producer: Instruction, consumer: Instruction) -> Decision:
         """May these two be fused: the user's answer, then the rules."""
         advised = self._advice.decide(producer, consumer) if self._advice else None

@@ -113,6 +113,9 @@ class ComputationRun:
             self._forget(producer)
             for operand in sources:
                 self.benefits.gone(operand, producer)
+                if operand.opcode == "rng" and operand not in self.benefits:
+                    # Only now it has one user, and may be fused.
+                    self._touch(operand)
         elif taken:
             self.benefits.changed(producer, taken, None)
             if by_wish and producer.users:

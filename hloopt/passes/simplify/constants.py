@@ -41,9 +41,13 @@ def _progression(match: Match) -> Instruction | None:
         return None
     if shape.rank != 1 or shape.elements < 2 or not shape.dtype.is_integer or shape.dtype.bits < 8:
         return None
-    values = literal.array.astype(object)
+    values = literal.array
     first, step = int(values[0]), int(values[1]) - int(values[0])
-    if step == 0 or not np.array_equal(values, first + step * np.arange(shape.elements)):
+    if step == 0 or int(values[-1]) != first + step * (shape.elements - 1):
+        return None
+    # Equal modulo the range: with the last value in its place, none has wrapped around.
+    differences = np.diff(values.view(f"u{values.itemsize}"))
+    if (differences != differences[0]).any():
         return None
     if shape.dtype.kind == "unsigned" and step < 0:
         return None

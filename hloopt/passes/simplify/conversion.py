@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 from hloopt.ir import Instruction
 from hloopt.passes.simplify.conditions import (
     COMPLEX,
@@ -108,7 +110,7 @@ def _narrowed(operand: Instruction, narrow: DType, match: Match) -> Instruction 
     if value is None or narrow.kind not in INTEGER:
         return None
     low, high = _bounds(narrow)
-    if not low <= int(value) <= high:
+    if not np.isfinite(value) or not low <= int(value) <= high:
         return None
     return match.splat(operand.array.with_dtype(narrow), int(value))
 

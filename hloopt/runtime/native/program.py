@@ -71,6 +71,7 @@ class _Progress(Progress):
     def __init__(self, host: _Host, steps: int) -> None:
         self._host = host
         self._steps = steps
+        self.leave()
 
     @property
     def done(self) -> int:  # type: ignore[override]

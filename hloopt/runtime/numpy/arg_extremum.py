@@ -34,7 +34,7 @@ def arg_extremum(
     axes: tuple[int, ...] = tuple(instruction.attributes["dimensions"])
     values = instruction.operands[0].array
     constants = builder.line.constants
-    if len(axes) != 1 or not values.dims[axes[0]]:
+    if len(axes) != 1 or not values.elements:
         return None
     (axis,) = axes
     indices = _line_of_indices(constants.get(operands[1]), values.dims[axis], axis, values.rank)
