@@ -198,7 +198,9 @@ class _ModuleWriter:
                 continue
             if name not in rows:
                 spelled = attribute_name(name)
-                raise Problem(f"{instruction.opcode} has no field for {spelled} in a protocol buffer")
+                raise Problem(
+                    f"{instruction.opcode} has no field for {spelled} in a protocol buffer"
+                )
             rows[name].write(target, value)
         target.finish()
 

@@ -430,3 +430,19 @@ def test_costs_are_linear_in_the_users_of_a_producer() -> None:
     few = count_calls(lambda: PriorityFusion().fuse(small))
     many = count_calls(lambda: PriorityFusion().fuse(large))
     assert many < 5 * few
+
+
+def test_an_rng_that_loses_a_user_on_the_way_is_judged_from_then_on() -> None:
+    """Only with one user it may be fused at all: it has two until both are in one kernel."""
+    text = """a = f32[] constant(0)
+b = f32[] constant(1)
+p = f32[128,64] parameter(0)
+r = f32[128,64] rng(a, b), distribution=rng_uniform
+e = f32[128,64] negate(r)
+q = f32[128,64] add(e, p)
+ROOT s = f32[128,64] multiply(q, r)"""
+    module, plan = _fuse(text)
+    assert [entry.opcode for entry in module.entry if entry.users] == [
+        "constant", "constant", "parameter", "rng",
+    ]  # fmt: skip
+    assert "r" in {producer for producer, _ in _refusals(plan)}

@@ -64,6 +64,10 @@ ENTRY %e (p: f32[16]) -> f32[16] {
     root = module.entry.root
     assert module.to_text() == text + "\n"
     assert "dimensions" not in root.attributes
-    assert sorted(map(attribute_name, root.attributes)) == ["colour", "dimensions", "parameter_number"]
+    assert sorted(map(attribute_name, root.attributes)) == [
+        "colour",
+        "dimensions",
+        "parameter_number",
+    ]
     assert root.attributes["colour"] == Verbatim("red")
     assert not root.is_understood

@@ -161,6 +161,13 @@ def test_arg_extrema_agree(kind, largest, dims, chooser, few, data):
     assert_planned(text, [x])
 
 
+@pytest.mark.parametrize(("dims", "axis"), [((3, 0), 0), ((0, 3), 0), ((0, 3), 1), ((0, 0), 1)])
+def test_arg_extrema_of_no_elements(dims, axis):
+    """Whether it is the reduced dimension that is empty, or the other, or both."""
+    text = arg_text("GT", "f32", dims, axis, "-inf", f"iota(), iota_dimension={axis}")
+    assert_planned(text, [np.zeros(dims, np.float32)], evaluated=["reduce"])
+
+
 def test_arg_extrema_of_other_indices_and_initial_values_are_folded():
     """Indices that do not increase, an initial value that may win, one whose index is another."""
     x = values("f32", (4, 5), random.Random(3))

@@ -13,7 +13,7 @@ from hloopt.ir import Computation, Instruction
 from hloopt.passes.expand.expander import Expander
 from hloopt.passes.expand.writer import Term, Writer
 from hloopt.passes.regions import IDEMPOTENT, is_exact, named_combiner
-from hloopt.types import Window, WindowDim
+from hloopt.types import ArrayShape, Window, WindowDim
 
 __all__ = ["ReduceWindowRewriter"]
 
@@ -64,7 +64,7 @@ ENTRY main {
 
     def is_candidate(self, instruction: Instruction) -> bool:
         """Running reductions of one operand that are longer than a block."""
-        if instruction.opcode != "reduce-window" or len(instruction.operands) != 2:
+        if instruction.opcode != "reduce-window" or not isinstance(instruction.shape, ArrayShape):
             return False
         found = _running(instruction)
         longest = max(self.block, self.above)
