@@ -202,7 +202,10 @@ class Runner:
         return self.profiling.profile(program.prepared, inputs, self.repeat, fast_math=fast)
 
     def _is_fast(self) -> bool:
-        return any(getattr(one, "fast_math", False) for one in self.chosen.pipeline.passes())
+        return any(
+            getattr(one, "fast_math", False) or getattr(one, "floats_are_real", False)
+            for one in self.chosen.pipeline.passes()
+        )
 
     def _participants(self, module: Module) -> tuple[int, int]:
         """Replicas and partitions to run; the module's own counts only where they make a difference."""

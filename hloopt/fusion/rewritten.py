@@ -138,6 +138,7 @@ def _ways(remark: Remark, instance: Pass) -> Iterator[str]:
         yield f"--disable {instance.name}"
         return
     had = {entry.name for entry in dataclasses.fields(instance)}  # type: ignore[arg-type]
-    if instance.rules[remark.rule] and "fast_math" in had:
-        yield f"{instance.name}{{fast_math=false}}"
+    for option in ("fast_math", "floats_are_real"):
+        if instance.rules[remark.rule] and option in had and getattr(instance, option):
+            yield f"{instance.name}{{{option}=false}}"
     yield f"--disable '{remark.rule}'"

@@ -83,8 +83,17 @@ def describe(kind: type[Pass]) -> dict[str, Any]:
             for option in dataclasses.fields(options)
             if option.init
         ],
-        "rules": [{"name": rule, "fast_math": fast} for rule, fast in kind.rules.items()],
+        "rules": [
+            {"name": rule, "fast_math": fast, "needs": _needs(rule) if fast else ""}
+            for rule, fast in kind.rules.items()
+        ],
     }
+
+
+def _needs(name: str) -> str:
+    """The option without which a rule of a pass does not apply."""
+    rule = find_rule(name)
+    return "floats_are_real" if rule is not None and rule.floats_are_real else "fast_math"
 
 
 def _default(option: dataclasses.Field[Any]) -> Any:
@@ -117,8 +126,9 @@ def show_pass(kind: type[Pass], console: Console, *, as_diff: bool) -> None:
         for option in row["options"]:
             made.add_row(option["name"], option["type"], option["default"], option["meaning"])
         console.print(made)
-    for title, fast_math in (("rules", False), ("rules with fast_math only", True)):
-        names = [rule["name"] for rule in row["rules"] if rule["fast_math"] is fast_math]
+    for needs in ("", "fast_math", "floats_are_real"):
+        title = f"rules with {needs} only" if needs else "rules"
+        names = [rule["name"] for rule in row["rules"] if rule["needs"] == needs]
         if names:
             how = (
                 "  (each is explained by: hloopt passes 'EQUATION')" if find_rule(names[0]) else ""
@@ -214,10 +224,17 @@ def rule_json(rule: Rule) -> dict[str, Any]:
     module = _read(whole_module(rule.example, element))
     before, after = module.to_text(), clone_module(module)
     for computation in after:
-        apply_rules(computation, RuleSet((rule,)), PassLog(), fast_math=rule.fast_math)
+        apply_rules(
+            computation,
+            RuleSet((rule,)),
+            PassLog(),
+            fast_math=rule.fast_math or rule.floats_are_real,
+            floats_are_real=rule.floats_are_real,
+        )
     return {
         "name": rule.name,
         "fast_math": rule.fast_math,
+        "floats_are_real": rule.floats_are_real,
         "passes": [name for name, kind in PASSES.items() if rule.name in kind.rules],
         "xla": [entry.number for entry in ENTRIES if rule.name in entry.rules],
         "example": {"before": before, "after": after.to_text()},
@@ -228,7 +245,8 @@ def rule_json(rule: Rule) -> dict[str, Any]:
 def show_rule(rule: Rule, console: Console, *, as_diff: bool) -> None:
     """A rule, its example, and an example of what it leaves alone."""
     row = rule_json(rule)
-    only = ", with fast_math only" if rule.fast_math else ""
+    needs = _needs(rule.name) if rule.fast_math or rule.floats_are_real else ""
+    only = f", with {needs} only" if needs else ""
     numbers = ", ".join(map(str, row["xla"]))
     xla = f"; XLA's number {numbers} (hloopt passes --xla-rules)" if numbers else ""
     passes = " and ".join(row["passes"])

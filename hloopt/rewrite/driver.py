@@ -38,13 +38,18 @@ _FEW_USERS = 8
 
 
 def apply_rules(
-    computation: Computation, rules: RuleSet, log: PassLog, *, fast_math: bool = False
+    computation: Computation,
+    rules: RuleSet,
+    log: PassLog,
+    *,
+    fast_math: bool = False,
+    floats_are_real: bool = False,
 ) -> bool:
     """Rewrite with ``rules`` until nothing matches; whether anything changed.
 
     Rules that undo each other are stopped and named in a note of the log (see ``rewrite/history.py``).
     """
-    driver = _Driver(computation, rules, log, fast_math)
+    driver = _Driver(computation, rules, log, fast_math, floats_are_real)
     for instruction in computation:
         driver.push(instruction)
         driver.has_dynamic |= instruction.shape.is_dynamic
@@ -59,6 +64,7 @@ class _Driver:
     rules: RuleSet
     log: PassLog
     fast_math: bool
+    floats_are_real: bool
     pending: deque[Instruction] = field(default_factory=deque)
     listed: set[Instruction] = field(default_factory=set)
     history: dict[Instruction, History] = field(default_factory=dict)
@@ -89,7 +95,13 @@ class _Driver:
             for bound in match(rule.pattern, instruction):
                 if self.has_dynamic and _is_dynamic(instruction, bound):
                     continue
-                found = Match(instruction, bound, self.fast_math, values=self.values)
+                found = Match(
+                    instruction,
+                    bound,
+                    self.fast_math,
+                    values=self.values,
+                    floats_are_real=self.floats_are_real,
+                )
                 result = rule.apply(found)
                 objection = _objection(found, result, rule) if result is not None else found.refusal
                 if result is None or objection:

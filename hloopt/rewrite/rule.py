@@ -32,6 +32,7 @@ class Match:
     created: list[Instruction] = field(default_factory=list)
     refusal: str = ""
     values: Values = field(default_factory=Values)
+    floats_are_real: bool = False
 
     def refuse(self, reason: str) -> Never | None:  # noqa: RUF020 - mypy lets it be returned
         """Say why the rule does not apply after all: ``return match.refuse("...")``.
@@ -91,6 +92,7 @@ class Rule:
                     returns the replacement, or None where the rule does not apply after all
     when            a condition on the whole match; either may ``return match.refuse("why")``
     fast_math       only with the pass option of that name: results may change beyond their bits
+    floats_are_real only with that option, which allows more: infinities and NaN may become numbers
     example         instructions of an entry computation in which the rule applies; ``$T`` is each of
                     ``types`` in turn.  A text that begins with ``HloModule`` is a whole module
     counterexample  the same, where it must not apply
@@ -103,6 +105,7 @@ class Rule:
     counterexample: str
     when: Callable[[Match], bool | None] | None = None
     fast_math: bool = False
+    floats_are_real: bool = False
     types: tuple[str, ...] = ("f32",)
 
     def apply(self, match: Match) -> Instruction | None:
@@ -189,8 +192,10 @@ class RuleSet:
             self._by_opcodes[opcodes] = known
         return known
 
-    def without(self, names: Iterable[str], fast_math: bool) -> RuleSet:
-        """These rules less the named ones, and less those that need ``fast_math`` unless it is set.
+    def without(
+        self, names: Iterable[str], fast_math: bool, floats_are_real: bool = False
+    ) -> RuleSet:
+        """These rules less the named ones, and less those that need an option which is not set.
 
         Raises ``UsageError`` for a name that is no rule's equation.
         """
@@ -206,5 +211,7 @@ class RuleSet:
         return RuleSet(
             rule
             for rule in self.rules
-            if rule.name not in dropped and (fast_math or not rule.fast_math)
+            if rule.name not in dropped
+            and (fast_math or not rule.fast_math)
+            and (floats_are_real or not rule.floats_are_real)
         )

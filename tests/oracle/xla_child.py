@@ -2,6 +2,8 @@
 
     python xla_child.py accepts FILE...          one JSON line a file: null or XLA's message
     python xla_child.py run FILE IN.npz OUT.npz  compile for the CPU and run
+    python xla_child.py draws FOLDER             run each NAME.hlo for every draw of NAME.npz, whose arrays have one
+                                                 dimension more: NAME.out has results, NAME.optimized XLA's module
     python xla_child.py participants FILE IN.npz OUT.npz REPLICAS PARTITIONS
                                                  the same by several, each with in_0.N and out_0.N of its own
     python xla_child.py times FILE COUNT         seconds of each reading and printing, as JSON
@@ -84,12 +86,11 @@ def _typed(array: Any, shape: Any) -> Any:
     return array.view(shape.numpy_dtype()) if array.dtype.kind == "V" else array
 
 
-def run(path: str, inputs: str, outputs: str) -> None:
-    """Run a module on XLA's CPU backend; the npz holds arrays in parameter order."""
+def compiled(path: str) -> tuple[Any, Any, list[Any]]:
+    """A module compiled for XLA's CPU backend: the program, its device, the shapes of its parameters."""
     import jax
     import jaxlib._hlo as hlo
     import jaxlib._jax as backend
-    import numpy as np
     from jaxlib import lapack, xla_client
 
     jax.config.update("jax_enable_x64", True)  # or 64-bit inputs are halved
@@ -101,13 +102,44 @@ def run(path: str, inputs: str, outputs: str) -> None:
         backend.DeviceList((device,)),
         xla_client.CompileOptions(),
     )
+    return program, device, computation.program_shape().parameter_shapes()
+
+
+def run(path: str, inputs: str, outputs: str) -> None:
+    """Run a module on XLA's CPU backend; the npz holds arrays in parameter order."""
+    import jax
+    import numpy as np
+
+    program, device, shapes = compiled(path)
     with np.load(inputs) as arrays:
         values = [
             jax.device_put(_typed(arrays[f"in_{index}"], wanted), device)
-            for index, wanted in enumerate(computation.program_shape().parameter_shapes())
+            for index, wanted in enumerate(shapes)
         ]
     results = [np.asarray(value) for value in program.execute(values)]
     np.savez(outputs, **{f"out_{index}": value for index, value in enumerate(results)})
+
+
+def draws(folder: str) -> None:
+    """Compile each module of a folder once and run it many times; see above."""
+    import jax
+    import numpy as np
+
+    for path in sorted(Path(folder).glob("*.hlo")):
+        program, device, shapes = compiled(str(path))
+        path.with_suffix(".optimized").write_text(program.hlo_modules()[0].to_string())
+        with np.load(path.with_suffix(".npz")) as stored:
+            arrays = [_typed(stored[f"in_{at}"], wanted) for at, wanted in enumerate(shapes)]
+        rows = [
+            program.execute([jax.device_put(value, device) for value in draw])
+            for draw in zip(*arrays, strict=True)
+        ]
+        results = {
+            f"out_{at}": np.stack([np.asarray(row[at]) for row in rows])
+            for at in range(len(rows[0]))
+        }
+        with path.with_suffix(".out").open("wb") as file:
+            np.savez(file, **results)
 
 
 def participants(path: str, inputs: str, outputs: str, replicas: int, partitions: int) -> None:
@@ -165,6 +197,8 @@ if __name__ == "__main__":
         accepts(arguments)
     elif command == "answer":
         answer()
+    elif command == "draws":
+        draws(*arguments)
     elif command == "participants":
         participants(*arguments[:3], *map(int, arguments[3:]))
     elif command == "times":

@@ -33,10 +33,20 @@ def read(text: str, element: str) -> Module:
     return hloopt.parse(whole_module(text, element), "example")
 
 
+def is_loose(rule: Rule) -> bool:
+    """Whether the rule needs an option, since it may change results."""
+    return rule.fast_math or rule.floats_are_real
+
+
+def options(rule: Rule) -> dict[str, bool]:
+    """The options that the rule needs."""
+    return {"fast_math": is_loose(rule), "floats_are_real": rule.floats_are_real}
+
+
 def apply_one(rule: Rule, module: Module) -> tuple[Module, PassLog]:
     changed, log = clone_module(module), PassLog()
     for computation in changed:
-        apply_rules(computation, RuleSet((rule,)), log, fast_math=rule.fast_math)
+        apply_rules(computation, RuleSet((rule,)), log, **options(rule))
     return changed, log
 
 
@@ -54,18 +64,18 @@ def test_the_rule_applies_and_keeps_every_bit(rule: Rule, element: str) -> None:
     hloopt.verify(changed)
     whole = clone_module(module)
     together = PassLog()
-    assert Simplify(fast_math=rule.fast_math).run(whole, together)
+    assert Simplify(**options(rule)).run(whole, together)
     assert not together.notes, "rules fight"
     hloopt.verify(whole)
     for seed in range(DRAWS):
         arrays = inputs(module, seed)
-        if rule.fast_math:
+        if is_loose(rule):
             arrays = ordinary(arrays)
         want = hloopt.evaluate(module, arrays)
         for other in (changed, whole):
             got = hloopt.evaluate(other, arrays)
             for a, b in zip(want, got, strict=True):
-                if rule.fast_math:
+                if is_loose(rule):
                     np.testing.assert_allclose(b, a, rtol=1e-5)
                 else:
                     assert identical(a, b), f"inputs {arrays}: {a} became {b}"
@@ -109,12 +119,12 @@ def test_the_rule_can_be_switched_off(rule: Rule) -> None:
     """disable=["..."] with the rule's equation keeps it from applying."""
     module = read(rule.example, rule.types[0])
     log = PassLog()
-    Simplify(fast_math=rule.fast_math, disable=(rule.name,)).run(module, log)
+    Simplify(**options(rule), disable=(rule.name,)).run(module, log)
     assert log.hits[rule.name] == 0
 
 
 @pytest.mark.parametrize(
-    "rule", [pytest.param(rule, id=rule.name) for rule in RULES.rules if rule.fast_math]
+    "rule", [pytest.param(rule, id=rule.name) for rule in RULES.rules if is_loose(rule)]
 )
 def test_the_rule_needs_fast_math(rule: Rule) -> None:
     """Without the option a rule that changes results is not applied."""

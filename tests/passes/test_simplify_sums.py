@@ -31,14 +31,18 @@ def text_of(name: str, element: str) -> str:
     return text if text.startswith("HloModule") else f"HloModule m\nENTRY e {{\n{text}\n}}\n"
 
 
+# XLA regroups these only where floats are to be real numbers: what is infinite may become NaN.
+REAL = frozenset((*SUMS[1:4], SUMS[8]))
+
+
 @pytest.mark.parametrize("name", SUMS)
 def test_sums_of_floats_need_fast_math(name: str) -> None:
-    """The example of a rule for integers, with floats: rewritten with fast_math alone, to near results."""
+    """The example of a rule for integers, with floats: rewritten with the option alone, to near results."""
     text = text_of(name, "f32")
     log = PassLog()
     Simplify().run(hloopt.parse(text, "text"), log)
     assert not log.hits[name]
-    _, log = check(text, Simplify(fast_math=True), rtol=1e-4)
+    _, log = check(text, Simplify(fast_math=True, floats_are_real=name in REAL), rtol=1e-4)
     assert log.hits[name] == 1
 
 

@@ -114,9 +114,11 @@ class Simplify(Pass):
     Bodies of fusions are left alone (what is in a fusion was decided with the code as it is), and so is
     what an async-start wraps.
 
-    fast_math   whether to add the rules that keep results only as real numbers: signs of zero,
-                infinities, NaN and the last bits may change
-    disable     rules to leave out, by their equations: simplify{disable=["A + 0 => A"]}
+    fast_math        whether to add what XLA does by default: signs of zero and the last bits may change,
+                     and what overflows where factors and terms are regrouped
+    floats_are_real  whether floats obey the laws of real numbers, as with XLA's option of that name:
+                     x * 0 and x - x are 0, of infinities and NaN as well; includes fast_math
+    disable          rules to leave out, by their equations: simplify{disable=["A + 0 => A"]}
     """
 
     name: ClassVar[str] = "simplify"
@@ -132,25 +134,38 @@ ENTRY main {
   ROOT r = f32[4] exponential(b)
 }
 """
-    rules: ClassVar[Mapping[str, bool]] = {rule.name: rule.fast_math for rule in RULES.rules}
+    rules: ClassVar[Mapping[str, bool]] = {
+        rule.name: rule.fast_math or rule.floats_are_real for rule in RULES.rules
+    }
 
     fast_math: bool = False
+    floats_are_real: bool = False
     disable: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        _rules(self.disable, self.fast_math)
+        self._rules()
 
     def run(self, module: Module, log: PassLog) -> bool:
         """Apply the rules to every computation that is no body of a fusion or asynchronous call."""
-        rules = _rules(self.disable, self.fast_math)
+        rules = self._rules()
         wrapped = wrapped_computations(module)
         changed = False
         for computation in module:
             if computation not in wrapped:
-                changed |= apply_rules(computation, rules, log, fast_math=self.fast_math)
+                changed |= apply_rules(
+                    computation,
+                    rules,
+                    log,
+                    fast_math=self.fast_math or self.floats_are_real,
+                    floats_are_real=self.floats_are_real,
+                )
         return changed
+
+    def _rules(self) -> RuleSet:
+        fast = self.fast_math or self.floats_are_real
+        return _rules(self.disable, fast, self.floats_are_real)
 
 
 @lru_cache(maxsize=16)
-def _rules(disable: tuple[str, ...], fast_math: bool) -> RuleSet:
-    return RULES.without(disable, fast_math)
+def _rules(disable: tuple[str, ...], fast_math: bool, floats_are_real: bool) -> RuleSet:
+    return RULES.without(disable, fast_math, floats_are_real)

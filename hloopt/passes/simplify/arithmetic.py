@@ -11,6 +11,7 @@ from hloopt.passes.simplify.conditions import (
     INTEGER,
     PRED,
     exact_or_fast,
+    exact_or_real,
     is_negatable,
     is_negative_zero,
     is_positive_zero,
@@ -59,7 +60,7 @@ def _negates(match: Match) -> bool:
 
 
 def _is_itself_less_itself(match: Match) -> bool:
-    return exact_or_fast(match) or match.values.of(match.A).is_finite
+    return exact_or_real(match) or match.values.of(match.A).is_finite
 
 
 def _negated_constant(match: Match) -> Instruction | None:
@@ -220,7 +221,7 @@ RULES = (
         "(A - B) + B => A",
         (A - B) + B,
         A,
-        when=exact_or_fast,
+        when=exact_or_real,
         example="x = $T[6] parameter(0)\n y = $T[6] parameter(1)\n d = $T[6] subtract(x, y)\n"
         "ROOT r = $T[6] add(y, d)",
         counterexample="x = f32[] parameter(0)\n y = f32[] parameter(1)\n d = f32[] subtract(x, y)\n"
@@ -231,7 +232,7 @@ RULES = (
         "(A + B) - B => A",
         (A + B) - B,
         A,
-        when=exact_or_fast,
+        when=exact_or_real,
         example="x = $T[6] parameter(0)\n y = $T[6] parameter(1)\n s = $T[6] add(y, x)\n"
         "ROOT r = $T[6] subtract(s, y)",
         counterexample="x = s32[] parameter(0)\n y = s32[] parameter(1)\n s = s32[] add(x, y)\n"
@@ -242,7 +243,7 @@ RULES = (
         "A - (A - B) => B",
         A - (A - B),
         B,
-        when=exact_or_fast,
+        when=exact_or_real,
         example="x = $T[6] parameter(0)\n y = $T[6] parameter(1)\n d = $T[6] subtract(x, y)\n"
         "ROOT r = $T[6] subtract(x, d)",
         counterexample="x = f32[] parameter(0)\n y = f32[] parameter(1)\n"
@@ -253,7 +254,7 @@ RULES = (
         "A - (A + B) => -B",
         A - (A + B),
         -B,
-        when=exact_or_fast,
+        when=exact_or_real,
         example="x = $T[6] parameter(0)\n y = $T[6] parameter(1)\n d = $T[6] add(y, x)\n"
         "ROOT r = $T[6] subtract(x, d)",
         counterexample="x = f32[] parameter(0)\n y = f32[] parameter(1)\n"
@@ -264,7 +265,7 @@ RULES = (
         "(A - B) - A => -B",
         op("subtract", A - B, A),
         -B,
-        when=exact_or_fast,
+        when=exact_or_real,
         example="x = $T[6] parameter(0)\n y = $T[6] parameter(1)\n d = $T[6] subtract(x, y)\n"
         "ROOT r = $T[6] subtract(d, x)",
         counterexample="x = s32[] parameter(0)\n y = s32[] parameter(1)\n"
@@ -275,7 +276,7 @@ RULES = (
         "(A + P) - (A + Q) => P - Q",
         (A + P).one_use - (A + Q),
         P - Q,
-        when=exact_or_fast,
+        when=exact_or_real,
         example="x = $T[6] parameter(0)\n y = $T[6] parameter(1)\n z = $T[6] parameter(2)\n"
         "s = $T[6] add(x, y)\n t = $T[6] add(z, x)\n ROOT r = $T[6] subtract(s, t)",
         counterexample="x = f32[] parameter(0)\n y = f32[] parameter(1)\n z = f32[] parameter(2)\n"

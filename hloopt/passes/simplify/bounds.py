@@ -64,7 +64,7 @@ def _absorbed(match: Match) -> Instruction | None:
         return None
     if (
         match.root.array.dtype.kind == FLOAT
-        and not match.fast_math
+        and not match.floats_are_real
         and match.values.of(match.B).nan
     ):
         return match.refuse("the other operand may be NaN")

@@ -77,7 +77,7 @@ def _difference_is_zero(match: Match) -> Instruction | None:
     if not is_plain(match.root) or not has_known_arithmetic(match.A) or kind == PRED:
         return None
     finite = any(match.values.of(entry).is_finite for entry in (match.A, match.B))
-    if not match.fast_math and not finite:
+    if not match.floats_are_real and not finite:
         return match.refuse("both may be infinite")
     return compared(match, match.A, match.B, direction)
 

@@ -80,7 +80,7 @@ RULES = (
         "convert(A) + convert(B) * i => complex(A, B)",
         op("convert", REAL).one_use + (op("convert", var("B", has_kind(FLOAT))) * I).one_use,
         _from_parts,
-        fast_math=True,
+        floats_are_real=True,
         example="x = f32[6] parameter(0)\n y = f32[6] parameter(1)\n a = c64[6] convert(x)\n"
         "b = c64[6] convert(y)\n i = c64[] constant((0, 1))\n"
         "ii = c64[6] broadcast(i), dimensions={}\n c = c64[6] multiply(b, ii)\n"

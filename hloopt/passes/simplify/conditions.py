@@ -22,6 +22,7 @@ __all__ = [
     "UNSIGNED",
     "compared",
     "exact_or_fast",
+    "exact_or_real",
     "has_kind",
     "has_known_arithmetic",
     "is_all_ones",
@@ -57,6 +58,11 @@ def has_kind(*kinds: str) -> Callable[[Instruction], bool]:
 def exact_or_fast(match: Match) -> bool:
     """Whether the root is an integer or pred, where algebra is exact, or ``fast_math`` is on."""
     return match.fast_math or match.root.array.dtype.kind in (SIGNED, UNSIGNED, PRED)
+
+
+def exact_or_real(match: Match) -> bool:
+    """Whether the root is an integer or pred, or floats are to be real numbers, which are never infinite or NaN."""
+    return match.floats_are_real or match.root.array.dtype.kind in (SIGNED, UNSIGNED, PRED)
 
 
 def real_or_fast(match: Match) -> bool:

@@ -7,7 +7,7 @@ from dataclasses import replace
 from hloopt.ir import Instruction
 from hloopt.passes.dots.numbers import dot_attributes, free_dims
 from hloopt.passes.regions import named_combiner
-from hloopt.passes.simplify.conditions import exact_or_fast, resized, scalar_value
+from hloopt.passes.simplify.conditions import exact_or_fast, exact_or_real, resized, scalar_value
 from hloopt.passes.simplify.reduce import ADD, is_plain, reduced_dims
 from hloopt.rewrite import Match, Rule, op, var
 from hloopt.types import DotDims, SliceRange
@@ -40,7 +40,7 @@ def _sum_of_batch(match: Match) -> Instruction | None:
     dims, summed = DotDims.of(dot.attributes), reduced_dims(root)
     if not summed or any(dim >= len(dims.lhs_batch) for dim in summed):
         return None
-    if not exact_or_fast(match):
+    if not exact_or_real(match):
         match.refuse("floats would be added in another order")
         return None
     kept = [place for place in range(len(dims.lhs_batch)) if place not in summed]
@@ -66,7 +66,7 @@ def _sum_of_free(match: Match) -> Instruction | None:
     batch = len(dims.lhs_batch)
     free = free_dims(left.rank, dims.lhs_batch, dims.lhs_contracting)
     other = free_dims(right.rank, dims.rhs_batch, dims.rhs_contracting)
-    if not summed or any(dim < batch for dim in summed) or not exact_or_fast(match):
+    if not summed or any(dim < batch for dim in summed) or not exact_or_real(match):
         return None
     first = tuple(free[dim - batch] for dim in summed if dim < batch + len(free))
     second = tuple(other[dim - batch - len(free)] for dim in summed if dim >= batch + len(free))
@@ -228,7 +228,7 @@ RULES = (
     Rule(
         "dot(dot(A, B), C) => dot(A, dot(B, C)) with fewer products",
         op("dot", op("dot", A, B), C),
-        lambda match: _left_first(match) if exact_or_fast(match) else None,
+        lambda match: _left_first(match) if exact_or_real(match) else None,
         example="x = $T[6,5] parameter(0)\n y = $T[5,4] parameter(1)\n z = $T[4,1] parameter(2)\n"
         f"d = $T[6,4] dot(x, y), {_PRODUCT}\n ROOT r = $T[6,1] dot(d, z), {_PRODUCT}",
         counterexample="x = $T[1,5] parameter(0)\n y = $T[5,4] parameter(1)\n"
@@ -239,7 +239,7 @@ RULES = (
     Rule(
         "dot(A, dot(B, C)) => dot(dot(A, B), C) with fewer products",
         op("dot", A, op("dot", B, C)),
-        lambda match: _right_first(match) if exact_or_fast(match) else None,
+        lambda match: _right_first(match) if exact_or_real(match) else None,
         example="x = $T[1,5] parameter(0)\n y = $T[5,4] parameter(1)\n z = $T[4,6] parameter(2)\n"
         f"d = $T[5,6] dot(y, z), {_PRODUCT}\n ROOT r = $T[1,6] dot(x, d), {_PRODUCT}",
         counterexample="x = $T[6,5] parameter(0)\n y = $T[5,4] parameter(1)\n"

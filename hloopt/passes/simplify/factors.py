@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from hloopt.ir import Instruction
-from hloopt.passes.simplify.conditions import exact_or_fast
+from hloopt.passes.simplify.conditions import exact_or_fast, exact_or_real
 from hloopt.rewrite import Match, Rule, op, splat, splat_literal, var
 
 __all__ = ["RULES"]
@@ -15,10 +15,17 @@ CONVOLUTION = op("convolution", A, B).one_use.bind("P")
 
 def _may_move(match: Match) -> bool:
     """Whether products may be made in another order: integers of one type wrap alike in any."""
-    if not exact_or_fast(match):
-        return False
+    return exact_or_real(match) and (match.floats_are_real or _one_type(match))
+
+
+def _may_fold(match: Match) -> bool:
+    """The same where filter and bias are constants, which XLA multiplies by default."""
+    return exact_or_fast(match) and (match.fast_math or _one_type(match))
+
+
+def _one_type(match: Match) -> bool:
     dtype = match.root.array.dtype
-    return match.fast_math or match.A.array.dtype is match.B.array.dtype is dtype
+    return match.A.array.dtype is match.B.array.dtype is dtype
 
 
 def _scaled(match: Match, operand: Instruction) -> Instruction | None:
@@ -95,7 +102,7 @@ RULES = (
         "(convolution(A, B) + D) * C => convolution(A, B * C) + D * C",
         (CONVOLUTION + D).one_use * C,
         _with_bias,
-        when=_may_move,
+        when=_may_fold,
         example="x = $T[1,4,4,2] parameter(0)\n"
         "w = $T[1,1,2,4] constant({{{{1,2,3,4},{5,6,7,8}}}})\n"
         "b = $T[4] constant({1,2,3,4})\n"

@@ -37,11 +37,19 @@ def _scaled(factor: float) -> Callable[[Match], Instruction]:
 
 
 def _log_of_power(match: Match) -> Instruction:
-    """``log(power(A, B))`` is ``B * log(|A|)``; of complex numbers the size would lose the angle."""
-    shape, base = match.root.array, match.A
-    if shape.dtype.kind == FLOAT:
-        base = match.make("abs", (base,), {}, shape)
-    return match.make("multiply", (match.B, match.make("log", (base,), {}, shape)), {}, shape)
+    """``B * log(|A|)``, or 0 where B is: the power is 1 then, of infinities and zeros as well."""
+    shape = match.root.array
+    zero = match.splat(shape, 0)
+    size = match.make("log", (match.make("abs", (match.A,), {}, shape),), {}, shape)
+    product = match.make("multiply", (match.B, size), {}, shape)
+    is_one = match.make("compare", (match.B, zero), {"direction": "EQ"})
+    return match.make("select", (is_one, zero, product), {}, shape)
+
+
+def _has_root(match: Match) -> bool:
+    """Whether A has a root that is real, and a reciprocal of its sign."""
+    known = match.values.of(match.A)
+    return known.low >= 0 and not known.negative_zero
 
 
 def _inverse(match: Match) -> Instruction:
@@ -67,7 +75,7 @@ _RISING = (*_STEPS, "exponential", "exponential-minus-one", "tanh", "logistic", 
 RULES = (
     Rule(
         "exp(A) * exp(B) => exp(A + B)",
-        op("exponential", A).one_use * op("exponential", B).one_use,
+        op("exponential", REAL).one_use * op("exponential", B).one_use,
         op("exponential", A + B),
         fast_math=True,
         example="x = f32[] parameter(0)\n y = f32[] parameter(1)\n e = f32[] exponential(x)\n"
@@ -123,14 +131,14 @@ RULES = (
         "power(A, 0.5) => sqrt(A)",
         op("power", A, splat(0.5)),
         op("sqrt", A),
-        fast_math=True,
+        floats_are_real=True,
         example="x = f32[] parameter(0)\n t = f32[] constant(0.5)\nROOT r = f32[] power(x, t)",
         counterexample="x = f32[] parameter(0)\n t = f32[] constant(0.25)\n"
         "ROOT r = f32[] power(x, t)",
     ),
     Rule(
         "power(exp(A), B) => exp(A * B)",
-        op("power", op("exponential", A).one_use, B),
+        op("power", op("exponential", REAL).one_use, B),
         op("exponential", A * B),
         fast_math=True,
         example="x = f32[] parameter(0)\n y = f32[] parameter(1)\n e = f32[] exponential(x)\n"
@@ -142,19 +150,19 @@ RULES = (
         "sqrt(A) * sqrt(A) => A",
         op("sqrt", A) * op("sqrt", A),
         A,
+        when=_has_root,
         fast_math=True,
-        example="x = f32[] parameter(0)\n s = f32[] sqrt(x)\n ROOT r = f32[] multiply(s, s)",
-        counterexample="x = f32[] parameter(0)\n y = f32[] parameter(1)\n s = f32[] sqrt(x)\n"
-        "t = f32[] sqrt(y)\n ROOT r = f32[] multiply(s, t)",
+        example="x = f32[] parameter(0)\n a = f32[] abs(x)\n s = f32[] sqrt(a)\n ROOT r = f32[] multiply(s, s)",
+        counterexample="x = f32[] parameter(0)\n s = f32[] sqrt(x)\n ROOT r = f32[] multiply(s, s)",
     ),
     Rule(
         "rsqrt(A) * rsqrt(A) => 1 / A",
         op("rsqrt", A) * op("rsqrt", A),
         _inverse,
+        when=_has_root,
         fast_math=True,
-        example="x = f32[] parameter(0)\n s = f32[] rsqrt(x)\n ROOT r = f32[] multiply(s, s)",
-        counterexample="x = f32[] parameter(0)\n y = f32[] parameter(1)\n s = f32[] rsqrt(x)\n"
-        "t = f32[] rsqrt(y)\n ROOT r = f32[] multiply(s, t)",
+        example="x = f32[] parameter(0)\n a = f32[] abs(x)\n s = f32[] rsqrt(a)\n ROOT r = f32[] multiply(s, s)",
+        counterexample="x = f32[] parameter(0)\n s = f32[] rsqrt(x)\n ROOT r = f32[] multiply(s, s)",
     ),
     Rule(
         "sqrt(A * A) => abs(A)",
@@ -169,25 +177,27 @@ RULES = (
         "rsqrt(power(A, -2)) => abs(A)",
         op("rsqrt", op("power", REAL, splat(-2))),
         op("abs", A),
+        when=_has_root,
         fast_math=True,
-        example="x = f32[] parameter(0)\n t = f32[] constant(-2)\n p = f32[] power(x, t)\n"
+        example="x = f32[] parameter(0)\n t = f32[] constant(-2)\n a = f32[] abs(x)\n p = f32[] power(a, t)\n"
         "ROOT r = f32[] rsqrt(p)",
-        counterexample="x = f32[] parameter(0)\n t = f32[] constant(-3)\n p = f32[] power(x, t)\n"
+        counterexample="x = f32[] parameter(0)\n t = f32[] constant(-2)\n p = f32[] power(x, t)\n"
         "ROOT r = f32[] rsqrt(p)",
     ),
     Rule(
         "rsqrt(1 / A) => sqrt(A)",
         op("rsqrt", op("divide", splat(1), A)),
         op("sqrt", A),
+        when=_has_root,
         fast_math=True,
-        example="x = f32[] parameter(0)\n t = f32[] constant(1)\n p = f32[] divide(t, x)\n"
+        example="x = f32[] parameter(0)\n t = f32[] constant(1)\n a = f32[] abs(x)\n p = f32[] divide(t, a)\n"
         "ROOT r = f32[] rsqrt(p)",
-        counterexample="x = f32[] parameter(0)\n t = f32[] constant(2)\n p = f32[] divide(t, x)\n"
+        counterexample="x = f32[] parameter(0)\n t = f32[] constant(1)\n p = f32[] divide(t, x)\n"
         "ROOT r = f32[] rsqrt(p)",
     ),
     Rule(
         "log(exp(A)) => A",
-        op("log", op("exponential", A)),
+        op("log", op("exponential", REAL)),
         A,
         fast_math=True,
         example="x = f32[] parameter(0)\n e = f32[] exponential(x)\n ROOT r = f32[] log(e)",
@@ -197,13 +207,13 @@ RULES = (
         "exp(log(A)) => A",
         op("exponential", op("log", A)),
         A,
-        fast_math=True,
+        floats_are_real=True,
         example="x = f32[] parameter(0)\n e = f32[] log(x)\n ROOT r = f32[] exponential(e)",
         counterexample="x = f32[] parameter(0)\n e = f32[] exponential(x)\n ROOT r = f32[] log(e)",
     ),
     Rule(
         "log(power(A, B)) => B * log(abs(A))",
-        op("log", op("power", A, B)),
+        op("log", op("power", REAL, B)),
         _log_of_power,
         fast_math=True,
         example="x = f32[] parameter(0)\n y = f32[] parameter(1)\n o = f32[] constant(1)\n"

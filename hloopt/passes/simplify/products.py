@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import numpy as np
+
 from hloopt.ir import Instruction
 from hloopt.passes.simplify.conditions import (
     COMPLEX,
@@ -11,9 +13,11 @@ from hloopt.passes.simplify.conditions import (
     INTEGER,
     PRED,
     exact_or_fast,
+    exact_or_real,
     has_kind,
     is_negatable,
     real_or_fast,
+    scalar_value,
 )
 from hloopt.passes.simplify.folding import folded
 from hloopt.rewrite import Match, Rule, op, splat, splat_literal, var
@@ -31,7 +35,7 @@ _INTEGERS = ("s32", "u32", "s8", "u64")
 def _is_times_zero(match: Match) -> bool:
     """Of a float: exact where it is finite and has no sign; then the product has that of the zero."""
     known = match.values.of(match.A)
-    return exact_or_fast(match) or (known.is_finite and known.is_non_negative)
+    return exact_or_real(match) or (known.is_finite and known.is_non_negative)
 
 
 def _merged(opcode: str) -> Callable[[Match], Instruction | None]:
@@ -47,6 +51,12 @@ def _merged(opcode: str) -> Callable[[Match], Instruction | None]:
     return merge
 
 
+def _two_constants(match: Match) -> bool:
+    """XLA regroups what constants multiply, broadcasts of constants not: they fuse as they are."""
+    constants = match.C1.opcode == match.C2.opcode == "constant"
+    return exact_or_real(match) or (match.fast_math and constants)
+
+
 def _one_more(match: Match) -> Instruction | None:
     """``A * C + A`` as ``A * (C + 1)``."""
     if not exact_or_fast(match) or match.root.array.dtype.kind == PRED:
@@ -58,12 +68,24 @@ def _one_more(match: Match) -> Instruction | None:
 
 
 def _common_factor(match: Match) -> Instruction | None:
-    """A common factor that is no constant on both sides alone: two products become one."""
-    if not exact_or_fast(match) or match.root.array.dtype.kind == PRED:
+    """A common factor that is no constant on both sides alone: two products become one.
+
+    ``(inf + -inf) * A`` is NaN where ``inf * A`` may overflow less: XLA takes floats out for powers of two only.
+    """
+    scaled = match.fast_math and _is_power_of_two(match.A)
+    if not (scaled or exact_or_real(match)) or match.root.array.dtype.kind == PRED:
         return None
     shape = match.root.array
     total = match.make(match.root.opcode, (match.P, match.Q), {}, shape)
     return match.make("multiply", (total, match.A), {}, shape)
+
+
+def _is_power_of_two(instruction: Instruction) -> bool:
+    value = scalar_value(instruction)
+    if value is None or instruction.array.dtype.kind != FLOAT:
+        return False
+    mantissa, _ = np.frexp(np.abs(value.astype(np.float64)))
+    return bool(mantissa == 0.5)
 
 
 def _by_predicate(match: Match) -> Instruction | None:
@@ -108,7 +130,7 @@ RULES = (
         "A * -1 => -A",
         A * -1,
         -A,
-        when=real_or_fast,
+        when=lambda match: match.root.array.dtype.kind != COMPLEX,
         example="x = $T[] parameter(0)\n o = $T[] constant(-1)\n ROOT r = $T[] multiply(x, o)",
         counterexample="x = c64[] parameter(0)\n o = c64[] constant((-1, 0))\n"
         "ROOT r = c64[] multiply(x, o)",
@@ -190,7 +212,7 @@ RULES = (
         "(A * C1) * (B * C2) => (A * B) * (C1 * C2)",
         (A * C1).one_use * (B * C2).one_use,
         (A * B) * (C1 * C2),
-        when=exact_or_fast,
+        when=_two_constants,
         example="x = $T[6] parameter(0)\n y = $T[6] parameter(1)\n c = $T[] constant(3)\n"
         "d = $T[] constant(5)\n cc = $T[6] broadcast(c), dimensions={}\n"
         "dd = $T[6] broadcast(d), dimensions={}\n p = $T[6] multiply(x, cc)\n"

@@ -158,7 +158,7 @@ RULES = (
     ),
     Rule(
         "A / sqrt(B) => A * rsqrt(B)",
-        op("divide", A, op("sqrt", B)),
+        op("divide", REAL, op("sqrt", B)),
         A * op("rsqrt", B),
         fast_math=True,
         example="x = f32[] parameter(0)\n y = f32[] parameter(1)\n s = f32[] sqrt(y)\n"
@@ -167,7 +167,7 @@ RULES = (
     ),
     Rule(
         "A / rsqrt(B) => A * sqrt(B)",
-        op("divide", A, op("rsqrt", B)),
+        op("divide", REAL, op("rsqrt", B)),
         A * op("sqrt", B),
         fast_math=True,
         example="x = f32[] parameter(0)\n y = f32[] parameter(1)\n s = f32[] rsqrt(y)\n"
@@ -177,7 +177,7 @@ RULES = (
     ),
     Rule(
         "A / exp(B) => A * exp(-B)",
-        op("divide", A, op("exponential", B).one_use),
+        op("divide", REAL, op("exponential", B).one_use),
         A * op("exponential", -B),
         fast_math=True,
         example="x = f32[] parameter(0)\n y = f32[] parameter(1)\n s = f32[] exponential(y)\n"
@@ -197,7 +197,7 @@ RULES = (
     ),
     Rule(
         "exp(A) / exp(B) => exp(A - B)",
-        op("divide", op("exponential", A).one_use, op("exponential", B).one_use),
+        op("divide", op("exponential", REAL).one_use, op("exponential", B).one_use),
         op("exponential", A - B),
         fast_math=True,
         example="x = f32[] parameter(0)\n y = f32[] parameter(1)\n s = f32[] exponential(y)\n"

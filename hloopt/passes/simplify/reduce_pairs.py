@@ -9,7 +9,7 @@ from hloopt.interpret.interpreter import Interpreter
 from hloopt.interpret.pairs import Choice, choice_of
 from hloopt.ir import Computation, Instruction, Module, edit
 from hloopt.passes.regions import lane, named_combiner
-from hloopt.passes.simplify.conditions import exact_or_fast, scalar_value
+from hloopt.passes.simplify.conditions import exact_or_real, scalar_value
 from hloopt.passes.simplify.reduce import is_plain, reduced_dims
 from hloopt.rewrite import Match, Rule, op, splat_literal, var
 from hloopt.types import ArrayShape, Literal, TupleShape
@@ -69,11 +69,11 @@ def _beside_its_place(match: Match) -> Instruction | None:
     """The extreme value is the value of the pair that another reduce chooses.
 
     The pairs are reduced again right here, for cse to make the two reductions one.  Of zeros a choice
-    returns the one it meets, where maximum returns +0: floats need ``fast_math``.
+    returns the one it meets, where maximum returns +0: and either may meet a NaN: floats need ``floats_are_real``.
     """
     root = match.root
     opcode = named_combiner(root.attributes["to_apply"])
-    if not is_plain(root) or opcode not in ("maximum", "minimum") or not exact_or_fast(match):
+    if not is_plain(root) or opcode not in ("maximum", "minimum") or not exact_or_real(match):
         return None
     for user in match.A.users:
         if user.opcode != "reduce" or len(user.operands) != 4 or not user.is_understood:

@@ -107,7 +107,7 @@ def _as_extremum(match: Match) -> Instruction | None:
         if not has_known_arithmetic(match.A):
             return None
         zeros = a.has_zero and b.has_zero and (a.negative_zero or b.negative_zero)
-        if not match.fast_math and (a.nan or b.nan or zeros):
+        if not match.floats_are_real and (a.nan or b.nan or zeros):
             return match.refuse("NaN or zeros of both signs may be compared")
     first = match.root.operands[1] is match.A
     opcode = "maximum" if first == (direction in ("GT", "GE")) else "minimum"
