@@ -130,9 +130,7 @@ def show_pass(kind: type[Pass], console: Console, *, as_diff: bool) -> None:
         title = f"rules with {needs} only" if needs else "rules"
         names = [rule["name"] for rule in row["rules"] if rule["needs"] == needs]
         if names:
-            how = (
-                "  (each is explained by: hloopt passes 'EQUATION')" if find_rule(names[0]) else ""
-            )
+            how = "  (explained by: hloopt passes 'EQUATION')" if find_rule(names[0]) else ""
             console.print(Text.assemble(("\n" + title, "bold"), how), soft_wrap=True)
             for name in names:
                 _show_equation(name, console)

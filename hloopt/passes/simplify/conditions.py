@@ -61,7 +61,7 @@ def exact_or_fast(match: Match) -> bool:
 
 
 def exact_or_real(match: Match) -> bool:
-    """Whether the root is an integer or pred, or floats are to be real numbers, which are never infinite or NaN."""
+    """Whether the root is an integer or pred, or floats are to be real numbers: never infinite or NaN."""
     return match.floats_are_real or match.root.array.dtype.kind in (SIGNED, UNSIGNED, PRED)
 
 

@@ -161,7 +161,8 @@ RULES = (
         _inverse,
         when=_has_root,
         fast_math=True,
-        example="x = f32[] parameter(0)\n a = f32[] abs(x)\n s = f32[] rsqrt(a)\n ROOT r = f32[] multiply(s, s)",
+        example="x = f32[] parameter(0)\n a = f32[] abs(x)\n s = f32[] rsqrt(a)\n"
+        "ROOT r = f32[] multiply(s, s)",
         counterexample="x = f32[] parameter(0)\n s = f32[] rsqrt(x)\n ROOT r = f32[] multiply(s, s)",
     ),
     Rule(

@@ -70,7 +70,7 @@ def _one_more(match: Match) -> Instruction | None:
 def _common_factor(match: Match) -> Instruction | None:
     """A common factor that is no constant on both sides alone: two products become one.
 
-    ``(inf + -inf) * A`` is NaN where ``inf * A`` may overflow less: XLA takes floats out for powers of two only.
+    Of floats a sum may overflow, and products with zero be NaN: XLA does so for powers of two only.
     """
     scaled = match.fast_math and _is_power_of_two(match.A)
     if not (scaled or exact_or_real(match)) or match.root.array.dtype.kind == PRED:

@@ -69,7 +69,7 @@ def _beside_its_place(match: Match) -> Instruction | None:
     """The extreme value is the value of the pair that another reduce chooses.
 
     The pairs are reduced again right here, for cse to make the two reductions one.  Of zeros a choice
-    returns the one it meets, where maximum returns +0: and either may meet a NaN: floats need ``floats_are_real``.
+    returns the one it meets, where maximum returns +0, and NaN may be lost: ``floats_are_real``.
     """
     root = match.root
     opcode = named_combiner(root.attributes["to_apply"])
