@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from bisect import insort
 from collections.abc import Collection, Mapping, Sequence
-from typing import Any
+from typing import Any, Final
 
 from hloopt.ir.computation import Computation
 from hloopt.ir.instruction import Instruction
@@ -42,6 +42,8 @@ __all__ = [
     "set_shape",
     "take_control_edges",
 ]
+
+_MANY: Final = 32
 
 
 def append(computation: Computation, instruction: Instruction) -> Instruction:
@@ -90,7 +92,7 @@ def replace_uses(old: Instruction, new: Instruction) -> None:
     for user, count in list(old.users.items()):
         if user is new:
             continue
-        user.operands = tuple(new if operand is old else operand for operand in user.operands)
+        user.operands = _replaced(user, old, new, count)
         new.users[user] = new.users.get(user, 0) + count
         del old.users[user]
     computation = _home(old)
@@ -390,6 +392,27 @@ def _renumber_without(computation: Computation, parameter: Instruction) -> None:
     del computation.parameters[index]
     for number in range(index, len(computation.parameters)):
         computation.parameters[number].attributes["parameter_number"] = number
+
+
+def _replaced(
+    user: Instruction, old: Instruction, new: Instruction, count: int
+) -> tuple[Instruction, ...]:
+    """The operands of ``user`` with ``new`` for ``old``, which is there ``count`` times.
+
+    Where there are many operands, a table says where each is: whoever replaces them one by one looks at none
+    of the others.
+    """
+    operands = user.operands
+    if count > 1 or len(operands) < _MANY:
+        return tuple(new if operand is old else operand for operand in operands)
+    if user._places is None or user._places[0] is not operands:
+        user._places = operands, {operand: place for place, operand in enumerate(operands)}
+    places = user._places[1]
+    place = places.pop(old)
+    operands = (*operands[:place], new, *operands[place + 1 :])
+    places[new] = place
+    user._places = operands, places
+    return operands
 
 
 def _drop_use(operand: Instruction, user: Instruction) -> None:

@@ -35,6 +35,7 @@ class Instruction:
 
     __slots__ = (
         "_next",
+        "_places",
         "_previous",
         "attributes",
         "computation",
@@ -72,6 +73,7 @@ class Instruction:
         self.computation: Computation | None = None
         self._next: Instruction | None = None
         self._previous: Instruction | None = None
+        self._places: tuple[tuple[Instruction, ...], dict[Instruction, int]] | None = None
 
     @property
     def op(self) -> OpDef:

@@ -60,6 +60,7 @@ class Module:
         self.warnings: list[tuple[int, str]] = []
         self.computations: dict[str, Computation] = {}
         self.entry: Computation
+        self._source_size: int | None = None
         self._serial: dict[str, int] = {}
 
     def __iter__(self) -> Iterator[Computation]:
@@ -73,6 +74,15 @@ class Module:
     def instruction_count(self) -> int:
         """The number of instructions in all computations."""
         return sum(len(computation) for computation in self.computations.values())
+
+    def source_size(self) -> int:
+        """Instructions when this was first asked, of a copy those of the original: what budgets follow.
+
+        Passes that copy what several share ask before they do.
+        """
+        if self._source_size is None:
+            self._source_size = self.instruction_count()
+        return self._source_size
 
     def fresh_name(self, base: str) -> str:
         """``base``, or ``base.N`` with the least unused N: a name no computation has."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import ClassVar
+from typing import ClassVar, Final
 
 from hloopt.dataclass import dataclass
 from hloopt.errors import UsageError
@@ -16,6 +16,11 @@ from hloopt.types import ArrayShape, Shape
 __all__ = ["CallInliner", "inline_call", "inlining_obstacle"]
 
 _STEP = "inline a call"
+
+_GROWTH: Final = 100
+"""Instructions that copies may add for each that the module came with: a hundred calls of one large layer."""
+_ROOM: Final = 10_000
+"""Instructions that a module may have after copying, however few it came with."""
 
 _NOT_INLINEABLE = re.compile(r'inlineable\s*=\s*"?false|_xla_compute_type|_xla_stream_annotation')
 
@@ -32,7 +37,9 @@ class CallInliner(Pass):
     rng-get-and-update-state: copies of it would each have their own.  Arrays that have another layout
     inside are copied.
 
-    Recursion cannot be written in HLO: a computation is defined before it is called.
+    Recursion cannot be written in HLO: a computation is defined before it is called.  Calls of calls may
+    still stand for more code than there can be: computations called more than once are copied until the
+    module has 100 times the instructions it came with, or 10,000; the other calls stay.
 
     single_call_site   whether to inline only computations that are called once
     composites         whether to inline composite calls, which name what a library may do in one go
@@ -67,6 +74,7 @@ ENTRY main {
     def run(self, module: Module, log: PassLog) -> bool:
         """Inline callees first, so that each body is copied once it is final."""
         wrapped = wrapped_computations(module)
+        room = _Room(module)
         changed = False
         for computation in callees_first(module):
             if computation in wrapped:
@@ -76,12 +84,15 @@ ENTRY main {
                     return changed
                 if instruction.opcode != "call":
                     continue
-                if obstacle := self.obstacle(instruction, computation):
+                obstacle = self.obstacle(instruction, computation) or room.obstacle(instruction)
+                if obstacle:
                     log.miss(_STEP, instruction, obstacle)
                     continue
                 log.hit(_STEP, instruction, f"of {_callee(instruction).name}")
                 inline_call(instruction, module)
                 changed = True
+        if room.is_full:
+            log.note(f"some calls stay: with their copies, {room.limit_text}")
         return changed
 
     def obstacle(self, call: Instruction, caller: Computation) -> str:
@@ -97,6 +108,38 @@ ENTRY main {
         if not self.composites and call.attributes.get("is_composite"):
             return "it is a composite call"
         return inlining_obstacle(call, caller)
+
+
+class _Room:
+    """How many instructions copies may still add; ``is_full`` once a call was refused for want of room.
+
+    A computation is copied to all its calls or to none, so that a later run finds nothing more to do.
+    """
+
+    def __init__(self, module: Module) -> None:
+        self._limit = max(_ROOM, _GROWTH * module.source_size())
+        self._size = module.instruction_count()
+        self._copied: set[Computation] = set()
+        self.is_full = False
+
+    @property
+    def limit_text(self) -> str:
+        """What there would be, and the limit."""
+        return f"the module would have more than {self._limit} instructions"
+
+    def obstacle(self, call: Instruction) -> str:
+        """Why there is no room for copies of what is called, or nothing; what is called once is not copied."""
+        callee = _callee(call)
+        copies = sum(callee.callers.values()) - 1
+        added = copies * len(callee)
+        if not added or callee in self._copied:
+            return ""
+        if self._size + added <= self._limit:
+            self._copied.add(callee)
+            self._size += added
+            return ""
+        self.is_full = True
+        return f"with {copies} copies of {callee.name}, {self.limit_text}"
 
 
 def inlining_obstacle(call: Instruction, caller: Computation) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Final
 
 from hloopt.dataclass import dataclass
 from hloopt.errors import UsageError
@@ -13,6 +13,8 @@ from hloopt.rewrite import Pass, PassLog
 __all__ = ["FlattenCallGraph"]
 
 _CALLERS = ("call", "while", "conditional")
+_GROWTH: Final = 10
+_ROOM: Final = 10_000
 _STEP = "give a call its own computation"
 
 
@@ -24,7 +26,10 @@ class FlattenCallGraph(Pass):
     Left alone: computations that keep the state of random numbers, which copies would each have, what
     reduces, sorts and the like apply, and bodies of fusions and asynchronous ops.
 
-    largest   the most instructions of the whole module after copying; what would make it larger stays shared
+    Copies stop where the module has 10 times the instructions it came with, if these are more than 10,000:
+    what would make it larger stays shared.
+
+    largest   the most instructions of the whole module after copying, whatever it came with
     """
 
     name: ClassVar[str] = "flatten-call-graph"
@@ -53,13 +58,14 @@ ENTRY main {
         """One walk over the computations that were there, callers before what they call."""
         wrapped = wrapped_computations(module)
         size = module.instruction_count()
+        limit = min(self.largest, max(_ROOM, _GROWTH * module.source_size()))
         changed = False
         for computation in reversed(callees_first(module)):
             if computation in wrapped or not _may_copy(computation):
                 continue
             for caller, name, place in _sites(computation)[1:]:
-                if size + len(computation) > self.largest:
-                    reason = f"{size + len(computation)} instructions, the limit is {self.largest}"
+                if size + len(computation) > limit:
+                    reason = f"{size + len(computation)} instructions, the limit is {limit}"
                     log.miss(_STEP, caller, reason)
                     break
                 if not log.allows():

@@ -9,6 +9,7 @@ import pytest
 import hloopt
 import proof
 from hloopt.errors import UsageError
+from hloopt.ir.build import clone_module
 from hloopt.passes.call_inliner import CallInliner
 from hloopt.rewrite import PassLog
 from random_modules import module_text
@@ -80,3 +81,51 @@ def test_a_limit_is_not_negative() -> None:
 def test_random_modules_keep_their_results(seed: int) -> None:
     """Calls in loops, branches and calls."""
     proof.check(module_text(random.Random(seed)), CallInliner(), draws=1, changes=None)
+
+
+def doubled(levels: int) -> str:
+    """Computations each of which calls the one before twice."""
+    lines = ["HloModule m", "f.0 { a = f32[4] parameter(0) ROOT r = f32[4] sine(a) }"]
+    for level in range(1, levels):
+        below = f"to_apply=f.{level - 1}"
+        lines.append(
+            f"f.{level} {{ a = f32[4] parameter(0) b = f32[4] call(a), {below} "
+            f"ROOT r = f32[4] call(b), {below} }}"
+        )
+    lines.append(
+        f"ENTRY e {{ x = f32[4] parameter(0) ROOT r = f32[4] call(x), to_apply=f.{levels - 1} }}"
+    )
+    return "\n".join(lines)
+
+
+def test_copies_have_a_budget_that_later_runs_keep() -> None:
+    """Two to the power of 40 instructions are not written: calls stay, and the log says why."""
+    module = hloopt.parse(doubled(41))
+    log = PassLog(kinds=frozenset({"missed"}))
+    assert CallInliner().run(module, log)
+    hloopt.verify(module)
+    limit = 100 * 124
+    assert 5_000 < module.instruction_count() <= limit
+    assert any(entry.opcode == "call" for entry in module.entry)
+    assert f"the module would have more than {limit} instructions" in log.remarks[0].reason
+    assert log.notes == [
+        f"some calls stay: with their copies, the module would have more than {limit} instructions"
+    ]
+    assert not CallInliner().run(clone_module(module), PassLog())
+
+
+def test_many_calls_of_a_large_computation_are_inlined() -> None:
+    """What a hundred layers of a network need is within the budget."""
+    body = "\n".join(f"  x{k} = f32[4] sine({f'x{k - 1}' if k else 'a'})" for k in range(300))
+    calls = "\n".join(
+        f"  y{k} = f32[4] call({f'y{k - 1}' if k else 'p'}), to_apply=layer" for k in range(90)
+    )
+    module = hloopt.parse(
+        f"HloModule m\nlayer {{\n  a = f32[4] parameter(0)\n{body}\n  ROOT r = f32[4] negate(x299)\n}}\n"
+        f"ENTRY e {{\n  p = f32[4] parameter(0)\n{calls}\n  ROOT r = f32[4] negate(y89)\n}}\n"
+    )
+    log = PassLog()
+    CallInliner().run(module, log)
+    assert log.hits["inline a call"] == 90
+    assert not log.notes
+    assert module.instruction_count() == 90 * 301 + 2
