@@ -43,7 +43,10 @@ def fan_out(n: int) -> str:
     """One producer, n readers."""
     lines = [f"p = {_V} parameter(0)", f"x = {_V} exponential(p)"]
     for i in range(n):
-        lines += [f"k{i} = f32[] constant({i + 2})", f"b{i} = {_V} broadcast(k{i}), dimensions={{}}"]
+        lines += [
+            f"k{i} = f32[] constant({i + 2})",
+            f"b{i} = {_V} broadcast(k{i}), dimensions={{}}",
+        ]
         lines += [f"y{i} = {_V} atan2(x, b{i})"]
     return _module([*lines, _tuple([f"y{i}" for i in range(n)], _V)])
 
@@ -112,7 +115,10 @@ def reduces(n: int) -> str:
     sums = [_SUM.format(name=f"sum{i}", t="f32[]") for i in range(n)]
     lines = ["p = f32[8,64] parameter(0)", "zero = f32[] constant(0)"]
     for i in range(n):
-        lines += [f"k{i} = f32[] constant({i + 2})", f"b{i} = f32[8,64] broadcast(k{i}), dimensions={{}}"]
+        lines += [
+            f"k{i} = f32[] constant({i + 2})",
+            f"b{i} = f32[8,64] broadcast(k{i}), dimensions={{}}",
+        ]
         lines += [f"y{i} = f32[8,64] atan2(p, b{i})"]
         lines += [f"r{i} = f32[8] reduce(y{i}, zero), dimensions={{1}}, to_apply=sum{i}"]
     return _module([*lines, _tuple([f"r{i}" for i in range(n)], "f32[8]")], sums)
@@ -134,7 +140,9 @@ def all_reduces(n: int) -> str:
     for i in range(n):
         lines += [f"p{i} = {_V} parameter({i})"]
         lines += [f"r{i} = {_V} all-reduce(p{i}), replica_groups={{}}, to_apply=sum"]
-    return _module([*lines, _tuple([f"r{i}" for i in range(n)], _V)], [_SUM.format(name="sum", t="f32[]")])
+    return _module(
+        [*lines, _tuple([f"r{i}" for i in range(n)], _V)], [_SUM.format(name="sum", t="f32[]")]
+    )
 
 
 def calls(n: int) -> str:
@@ -153,8 +161,10 @@ def deep_calls(n: int) -> str:
     bodies = [f"fn0 {{ a = {_V} parameter(0) ROOT r = {_V} sine(a) }}"]
     for i in range(1, n):
         bodies += [
-            f"fn{i} {{ a = {_V} parameter(0) b = {_V} call(a), to_apply=fn{i - 1} "
-            f"ROOT r = {_V} multiply(a, b) }}"
+            (
+                f"fn{i} {{ a = {_V} parameter(0) b = {_V} call(a), to_apply=fn{i - 1} "
+                f"ROOT r = {_V} multiply(a, b) }}"
+            )
         ]
     entry = [f"p = {_V} parameter(0)", f"ROOT r = {_V} call(p), to_apply=fn{n - 1}"]
     return _module(entry, bodies)
@@ -165,8 +175,10 @@ def doubled_calls(n: int) -> str:
     bodies = [f"fn0 {{ a = {_V} parameter(0) ROOT r = {_V} sine(a) }}"]
     for i in range(1, n):
         bodies += [
-            f"fn{i} {{ a = {_V} parameter(0) b = {_V} call(a), to_apply=fn{i - 1} "
-            f"ROOT r = {_V} call(b), to_apply=fn{i - 1} }}"
+            (
+                f"fn{i} {{ a = {_V} parameter(0) b = {_V} call(a), to_apply=fn{i - 1} "
+                f"ROOT r = {_V} call(b), to_apply=fn{i - 1} }}"
+            )
         ]
     entry = [f"p = {_V} parameter(0)", f"ROOT r = {_V} call(p), to_apply=fn{n - 1}"]
     return _module(entry, bodies)
@@ -176,11 +188,15 @@ def _loop(name: str, inner: str, trips: int = 5) -> list[str]:
     """A loop that counts to ``trips``; ``inner`` makes ``y`` of ``x``."""
     state = f"(s32[], {_V})"
     return [
-        f"{name}.body {{ t = {state} parameter(0) i = s32[] get-tuple-element(t), index=0 "
-        f"x = {_V} get-tuple-element(t), index=1 one = s32[] constant(1) "
-        f"j = s32[] add(i, one) {inner} ROOT r = {state} tuple(j, y) }}",
-        f"{name}.condition {{ t = {state} parameter(0) i = s32[] get-tuple-element(t), index=0 "
-        f"n = s32[] constant({trips}) ROOT r = pred[] compare(i, n), direction=LT }}",
+        (
+            f"{name}.body {{ t = {state} parameter(0) i = s32[] get-tuple-element(t), index=0 "
+            f"x = {_V} get-tuple-element(t), index=1 one = s32[] constant(1) "
+            f"j = s32[] add(i, one) {inner} ROOT r = {state} tuple(j, y) }}"
+        ),
+        (
+            f"{name}.condition {{ t = {state} parameter(0) i = s32[] get-tuple-element(t), index=0 "
+            f"n = s32[] constant({trips}) ROOT r = pred[] compare(i, n), direction=LT }}"
+        ),
     ]
 
 
@@ -225,7 +241,10 @@ def carried(n: int) -> str:
         "n = s32[] constant(9) ROOT r = pred[] compare(i, n), direction=LT }"
     )
     lines = [f"p{i} = {_V} parameter({i})" for i in range(n)]
-    lines += ["z = s32[] constant(0)", f"t = {state} tuple(z, {', '.join(f'p{i}' for i in range(n))})"]
+    lines += [
+        "z = s32[] constant(0)",
+        f"t = {state} tuple(z, {', '.join(f'p{i}' for i in range(n))})",
+    ]
     lines += [f"ROOT w = {state} while(t), condition=c, body=b"]
     return _module(lines, ["b {\n  " + "\n  ".join(body) + "\n}", condition])
 
@@ -248,10 +267,14 @@ def deep_conditionals(n: int) -> str:
     bodies = [f"t0 {{ a = {state} parameter(0) ROOT x = {_V} get-tuple-element(a), index=1 }}"]
     for i in range(1, n):
         bodies += [
-            f"fn{i} {{ a = {state} parameter(0) x = {_V} get-tuple-element(a), index=1 "
-            f"ROOT s = {_V} sine(x) }}",
-            f"t{i} {{ a = {state} parameter(0) p = pred[] get-tuple-element(a), index=0 "
-            f"ROOT c = {_V} conditional(p, a, a), true_computation=t{i - 1}, false_computation=fn{i} }}",
+            (
+                f"fn{i} {{ a = {state} parameter(0) x = {_V} get-tuple-element(a), index=1 "
+                f"ROOT s = {_V} sine(x) }}"
+            ),
+            (
+                f"t{i} {{ a = {state} parameter(0) p = pred[] get-tuple-element(a), index=0 "
+                f"ROOT c = {_V} conditional(p, a, a), true_computation=t{i - 1}, false_computation=fn{i} }}"
+            ),
         ]
     entry = [f"a = {state} parameter(0)", f"ROOT c = {_V} call(a), to_apply=t{n - 1}"]
     return _module(entry, bodies)
@@ -259,7 +282,11 @@ def deep_conditionals(n: int) -> str:
 
 def updates(n: int) -> str:
     """A chain of dynamic-update-slices."""
-    lines = [f"x0 = f32[{n},64] parameter(0)", "u = f32[1,64] parameter(1)", "z = s32[] constant(0)"]
+    lines = [
+        f"x0 = f32[{n},64] parameter(0)",
+        "u = f32[1,64] parameter(1)",
+        "z = s32[] constant(0)",
+    ]
     for i in range(n):
         lines += [f"k{i} = s32[] constant({i})", f"v{i} = f32[1,64] {_UNARY[i % 5]}(u)"]
         lines += [f"x{i + 1} = f32[{n},64] dynamic-update-slice(x{i}, v{i}, k{i}, z)"]
@@ -334,7 +361,9 @@ def movement(n: int) -> str:
         lines += [f"b{i} = f32[4,128] broadcast(v{i}), dimensions={{1}}"]
         lines += [f"r{i} = f32[128] reduce(b{i}, zero), dimensions={{0}}, to_apply=sum"]
         lines += [f"x{i + 1} = f32[8,16] reshape(r{i})"]
-    return _module([*lines, f"ROOT r = f32[8,16] negate(x{n})"], [_SUM.format(name="sum", t="f32[]")])
+    return _module(
+        [*lines, f"ROOT r = f32[8,16] negate(x{n})"], [_SUM.format(name="sum", t="f32[]")]
+    )
 
 
 def views(n: int) -> str:
@@ -435,7 +464,10 @@ def sums(n: int) -> str:
     """A chain of additions of constants and of what was there before, in integers."""
     lines = ["x0 = s32[64] parameter(0)"]
     for i in range(n):
-        lines += [f"k{i} = s32[] constant({i + 3})", f"b{i} = s32[64] broadcast(k{i}), dimensions={{}}"]
+        lines += [
+            f"k{i} = s32[] constant({i + 3})",
+            f"b{i} = s32[64] broadcast(k{i}), dimensions={{}}",
+        ]
         op = ("add", "multiply", "xor", "subtract")[i % 4]
         lines += [f"x{i + 1} = s32[64] {op}(x{i}, b{i})"]
     return _module([*lines, f"ROOT r = s32[64] negate(x{n})"])
@@ -446,15 +478,21 @@ def gathers(n: int) -> str:
     lines = ["x0 = f32[16,8] parameter(0)", "k = s32[4,1] parameter(1)"]
     for i in range(n):
         lines += [
-            f"g{i} = f32[4,8] gather(x{i}, k), offset_dims={{1}}, collapsed_slice_dims={{0}}, "
-            "start_index_map={0}, index_vector_dim=1, slice_sizes={1,8}"
+            (
+                f"g{i} = f32[4,8] gather(x{i}, k), offset_dims={{1}}, collapsed_slice_dims={{0}}, "
+                "start_index_map={0}, index_vector_dim=1, slice_sizes={1,8}"
+            )
         ]
         lines += [f"h{i} = f32[4,8] sine(g{i})"]
         lines += [
-            f"x{i + 1} = f32[16,8] scatter(x{i}, k, h{i}), update_window_dims={{1}}, "
-            "inserted_window_dims={0}, scatter_dims_to_operand_dims={0}, index_vector_dim=1, to_apply=sum"
+            (
+                f"x{i + 1} = f32[16,8] scatter(x{i}, k, h{i}), update_window_dims={{1}}, "
+                "inserted_window_dims={0}, scatter_dims_to_operand_dims={0}, index_vector_dim=1, to_apply=sum"
+            )
         ]
-    return _module([*lines, f"ROOT r = f32[16,8] negate(x{n})"], [_SUM.format(name="sum", t="f32[]")])
+    return _module(
+        [*lines, f"ROOT r = f32[16,8] negate(x{n})"], [_SUM.format(name="sum", t="f32[]")]
+    )
 
 
 def sorts(n: int) -> str:
@@ -517,7 +555,10 @@ def wide_fusion(n: int) -> str:
     lines += [f"f = {whole} fusion(a, b), kind=kLoop, calls=fused"]
     for i in range(n):
         lines += [f"g{i} = {_V} get-tuple-element(f), index={i}", f"h{i} = {_V} sine(g{i})"]
-    return _module([*lines, _tuple([f"h{i}" for i in range(n)], _V)], ["fused {\n  " + "\n  ".join(body) + "\n}"])
+    return _module(
+        [*lines, _tuple([f"h{i}" for i in range(n)], _V)],
+        ["fused {\n  " + "\n  ".join(body) + "\n}"],
+    )
 
 
 def custom_calls(n: int) -> str:
@@ -531,7 +572,10 @@ def tokens(n: int) -> str:
     """n infeeds and outfeeds in a row."""
     lines = ["k0 = token[] after-all()"]
     for i in range(n):
-        lines += [f"i{i} = ({_V}, token[]) infeed(k{i})", f"d{i} = {_V} get-tuple-element(i{i}), index=0"]
+        lines += [
+            f"i{i} = ({_V}, token[]) infeed(k{i})",
+            f"d{i} = {_V} get-tuple-element(i{i}), index=0",
+        ]
         lines += [f"t{i} = token[] get-tuple-element(i{i}), index=1", f"h{i} = {_V} sine(d{i})"]
         lines += [f"k{i + 1} = token[] outfeed(h{i}, t{i}), outfeed_shape={_V}"]
     return _module([*lines, f"ROOT r = (token[]) tuple(k{n})"])
@@ -558,11 +602,18 @@ def windows(n: int) -> str:
 def softmaxes(n: int) -> str:
     """n rows of a softmax, one after the other."""
     most = "most { a = f32[] parameter(0) b = f32[] parameter(1) ROOT r = f32[] maximum(a, b) }"
-    lines = ["x0 = f32[16,64] parameter(0)", "low = f32[] constant(-inf)", "zero = f32[] constant(0)"]
+    lines = [
+        "x0 = f32[16,64] parameter(0)",
+        "low = f32[] constant(-inf)",
+        "zero = f32[] constant(0)",
+    ]
     for i in range(n):
         lines += [f"m{i} = f32[16] reduce(x{i}, low), dimensions={{1}}, to_apply=most"]
         lines += [f"mb{i} = f32[16,64] broadcast(m{i}), dimensions={{0}}"]
-        lines += [f"d{i} = f32[16,64] subtract(x{i}, mb{i})", f"e{i} = f32[16,64] exponential(d{i})"]
+        lines += [
+            f"d{i} = f32[16,64] subtract(x{i}, mb{i})",
+            f"e{i} = f32[16,64] exponential(d{i})",
+        ]
         lines += [f"h{i} = f32[16] reduce(e{i}, zero), dimensions={{1}}, to_apply=sum"]
         lines += [f"sb{i} = f32[16,64] broadcast(h{i}), dimensions={{0}}"]
         lines += [f"x{i + 1} = f32[16,64] divide(e{i}, sb{i})"]
