@@ -6,8 +6,10 @@ perhaps gzipped.
 
 from __future__ import annotations
 
+import re
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -23,6 +25,7 @@ from hloopt.ir import Module
 if TYPE_CHECKING:
     from hloopt.dumps import DumpModule, Stage
     from hloopt.proto.snapshot import Snapshot
+    from hloopt.text.joined import Part
 
 __all__ = [
     "STDIN",
@@ -30,6 +33,7 @@ __all__ = [
     "Text",
     "each_input",
     "each_module",
+    "modules_of",
     "one_text",
     "open_texts",
     "read_input",
@@ -47,20 +51,34 @@ _MOST_LISTED = 12
 class Text:
     """Something to read; ``path`` is None for standard input.
 
-    ``twin`` is a protocol buffer of the same module in the same stage.
+    ``twin`` is a protocol buffer of the same module in the same stage.  ``content`` is what was read already,
+    because it cannot be read twice.  ``part`` is one module of a text that holds several; ``whole`` is that
+    text's name, for its lines, and ``name`` the module's.
     """
 
     name: str
     path: Path | None
     twin: Path | None = None
+    content: bytes | None = None
+    part: Part | None = None
+    whole: str = ""
+
+    @property
+    def place(self) -> str:
+        """The name that belongs to the line numbers."""
+        return self.whole or self.name
 
     def read(self) -> bytes:
         """The content, decompressed.
 
         Raises ``ParseError`` when it is damaged, ``UsageError`` when it is not there.
         """
+        if self.part is not None:
+            return self.part.placed().encode()
         try:
-            content = sys.stdin.buffer.read() if self.path is None else self.path.read_bytes()
+            content = self.content
+            if content is None:
+                content = sys.stdin.buffer.read() if self.path is None else self.path.read_bytes()
             if not content.startswith(_GZIP):
                 return content
             from hloopt.dumps import gunzip
@@ -90,15 +108,12 @@ def open_texts(arguments: Sequence[str]) -> list[Text]:
     standard input would be read from a terminal.
     """
     wanted = click.get_current_context().meta.get(PICK, {})
-    if wanted and not any(Path(argument).is_dir() for argument in arguments if argument):
-        options = " and ".join(f"--{name}" for name in wanted)
-        raise UsageError(f"{options} picks from a dump directory, but none is given")
     if not arguments:
         if sys.stdin.isatty():
             context = click.get_current_context()
             click.echo(context.get_usage(), err=True)
             raise UsageError("no file given, and standard input is a terminal (try --help)")
-        return [Text(STDIN, None)]
+        arguments = ["-"]
     if arguments.count("-") > 1:
         raise UsageError("'-' is given more than once, but standard input can be read only once")
     texts: list[Text] = []
@@ -107,14 +122,54 @@ def open_texts(arguments: Sequence[str]) -> list[Text]:
         if not argument:
             raise UsageError("the name of a file is empty")
         if argument == "-":
-            texts.append(Text(STDIN, None))
+            texts.extend(modules_of(Text(STDIN, None)))
         elif path.is_dir():
             texts.extend(_from_dump(path, wanted.get("module"), wanted.get("stage")))
         elif path.exists():
-            texts.append(Text(argument, path))
+            texts.extend(modules_of(Text(argument, path)))
         else:
             raise UsageError(f"{argument}: no such file or directory")
-    return texts
+    return _picked(texts, wanted, any(Path(argument).is_dir() for argument in arguments))
+
+
+def modules_of(text: Text) -> list[Text]:
+    """The modules of a text that holds several, unless it is to be read as strictly as XLA does."""
+    if click.get_current_context().meta.get(STRICT, False):
+        return [text]
+    if text.path is None or not text.path.is_file():
+        with patience(f"reading {text.name}"):
+            text = replace(text, content=text.read())
+    try:
+        content = text.read()
+        if content.count(b"HloModule") < 2 or _may_be_proto(text, content):
+            return [text]
+        from hloopt.text.encoding import decode
+        from hloopt.text.joined import split_modules
+
+        parts = split_modules(decode(text.name, content))
+    except HlooptError:
+        return [text]  # the command will say what is wrong with it, in its turn
+    return [_part(text, part) for part in parts] or [text]
+
+
+def _part(text: Text, part: Part) -> Text:
+    return Text(part.heading or f"{text.name}:{part.module}", None, part=part, whole=text.name)
+
+
+def _picked(texts: list[Text], wanted: Mapping[str, str], has_folder: bool) -> list[Text]:
+    """The texts without the modules of joined texts that ``--module`` does not want."""
+    joined = any(text.part is not None for text in texts)
+    if wanted and not has_folder and (not joined or "stage" in wanted):
+        options = " and ".join(f"--{name}" for name in wanted)
+        raise UsageError(f"{options} picks from a dump directory, but none is given")
+    if not joined or "module" not in wanted:
+        return texts
+    pattern = re.compile(wanted["module"])
+    found = [text for text in texts if text.part is None or pattern.search(text.part.module)]
+    if not found:
+        names = ", ".join(text.part.module for text in texts if text.part is not None)
+        raise UsageError(f"no module matches --module {wanted['module']!r}; there are: {names}")
+    return found
 
 
 def _from_dump(folder: Path, module: str | None, stage: str | None) -> list[Text]:
@@ -183,9 +238,9 @@ def read_input(text: Text) -> Input:
     from hloopt.text.encoding import decode
     from hloopt.text.parser import parse_module
 
-    decoded = decode(text.name, content, strict=strict)
+    decoded = decode(text.place, content, strict=strict)
     del content
-    return Input(text.name, parse_module(decoded, text.name, strict=strict))
+    return Input(text.name, parse_module(decoded, text.place, strict=strict))
 
 
 def _hint_at_twin(path: Path) -> None:
@@ -274,14 +329,14 @@ def _verified(text: Text, row: dict[str, Any], *, alone: bool) -> Input:
     with patience(f"reading {_called(text)}", alone=alone):
         found = read_input(text)
     row["file"] = found.name
-    show_warnings(found.module, found.name)
+    show_warnings(found.module, text.place if text.part else found.name)
     with patience(f"verifying {_called(text)}", alone=alone):
         verify_module(found.module)
     return found
 
 
 def _called(text: Text) -> str:
-    return text.path.name if text.path else text.name
+    return Path(text.name).name if text.path or text.part else text.name
 
 
 def _out_of_memory(text: Text, error: MemoryError) -> HlooptError:

@@ -11,7 +11,7 @@ from bisect import bisect_right
 from hloopt.dataclass import dataclass
 from hloopt.text.problem import Problem
 
-__all__ = ["Excerpt", "excerpt"]
+__all__ = ["Excerpt", "excerpt", "headers"]
 
 _ESCAPES = re.compile(r"\x1b(?:\[[0-?]*+[ -/]*+[@-~]|\][^\x07\x1b]*+(?:\x07|\x1b\\))")
 _TIME = r"[0-9]{4}-[0-9]{2}-[0-9]{2}[T ][0-9]{2}:[0-9]{2}:[0-9]{2}[0-9.,]*+(?:Z|[+-][0-9]{2}:?[0-9]{2})?+"
@@ -62,14 +62,13 @@ def excerpt(text: str) -> Excerpt | Problem | None:
     None where there is none or nothing but a module, and where it cannot be told from what surrounds it; a
     ``Problem`` where there are several.
     """
-    plain = _ESCAPES.sub(_blanks, text) if "\x1b" in text else text
-    plain = _PREFIX.sub(_blanks, plain)
-    headers = list(_HEADER.finditer(plain))
-    if not headers:
+    plain = _plain(text)
+    found = list(_HEADER.finditer(plain))
+    if not found:
         return None
-    if len(headers) > 1:
-        return _several(plain, [match.end() for match in headers])
-    start = plain.index("HloModule", headers[0].start())
+    if len(found) > 1:
+        return _several(plain, [match.end() for match in found])
+    start = plain.index("HloModule", found[0].start())
     end = _end(plain, start)
     if _HLO.search(plain, 0, start) or _HLO.search(plain, end):
         start, end = 0, len(plain)
@@ -77,6 +76,17 @@ def excerpt(text: str) -> Excerpt | Problem | None:
         return None
     cut = _blank(plain[:start]) + plain[start:end] + _blank(plain[end:])
     return None if cut == text else Excerpt(cut, start, end)
+
+
+def headers(text: str) -> list[tuple[int, int]]:
+    """Where modules begin in a text: the start of the line and the end of the module's name."""
+    return [match.span() for match in _HEADER.finditer(_plain(text))]
+
+
+def _plain(text: str) -> str:
+    """The text without escape sequences and what logs put before each line, every place as it was."""
+    plain = _ESCAPES.sub(_blanks, text) if "\x1b" in text else text
+    return _PREFIX.sub(_blanks, plain)
 
 
 def _end(text: str, start: int) -> int:
