@@ -45,10 +45,20 @@ _SUFFIXES = (".hlo", ".txt", ".pb", ".gz")
 @xla_option
 @pipeline_options
 @kernel_options
+@click.option(
+    "--all",
+    "every",
+    is_flag=True,
+    help="Also the kernels for other opcodes.",
+)
 @json_option
 @click.pass_context
 def command(
-    ctx: click.Context, files: tuple[str, ...], xla_dump: str | None, as_json: bool
+    ctx: click.Context,
+    files: tuple[str, ...],
+    xla_dump: str | None,
+    every: bool,
+    as_json: bool,
 ) -> None:
     """Explain why instructions are fused or apart, and their kernels: [FILE] [INSTRUCTION [INSTRUCTION]].
 
@@ -70,7 +80,7 @@ def command(
       hloopt explain dump.txt multiply.7 reduce.9 --passes priority-fusion
       hloopt optimize dump.txt | hloopt explain -O0 - dot.1 --target a100_sxm_80
     """
-    from hloopt.report.console import write_json
+    from hloopt.report.console import product, show_name, write_json
     from hloopt.report.explain import explanation_json, show_explanation, show_summary, summary
 
     if xla_dump is not None:
@@ -110,8 +120,10 @@ def command(
         if answer is None and not shown:
             raise UsageError(refused)
         if not as_json:
+            if len(texts) > 1:
+                show_name(module.name, found.name, product())
             blocks: list[Callable[[Console], None]] = [
-                partial(show_explanation, row, limits) for row in shown
+                partial(show_explanation, row, limits, every=every) for row in shown
             ]
             about_fusion = questions.is_about_fusion or len(names) == _MOST_NAMES
             about_fusion = about_fusion or not selection.has_kernels
@@ -119,7 +131,7 @@ def command(
                 blocks.insert(0, answer.show)
             if not names and rows:
                 blocks.append(partial(show_summary, rows))
-            _show(blocks)
+            _show(blocks, several=len(texts) > 1)
         if not names:
             return {**head, "summary": summary(rows)}
         return {**head, "choices": [explanation_json(row, limits) for row in shown]}
@@ -141,19 +153,24 @@ def _answer(questions: Questions, names: tuple[str, ...]) -> tuple[FusionAnswer 
         raise
 
 
-def _show(blocks: list[Callable[[Console], None]]) -> None:
+def _show(blocks: list[Callable[[Console], None]], *, several: bool) -> None:
     from hloopt.report.console import product
 
     for number, block in enumerate(blocks):
         if number:
             click.echo()
         block(product())
+    if several:
+        click.echo()
 
 
 def _split(files: tuple[str, ...]) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Files and the instructions' names: the last words, two at most, that are no files."""
+    """Files and the instructions' names: the last words, two at most, that are no files.
+
+    Behind a file a plain word is an instruction, even where a file or directory is called so.
+    """
     names: list[str] = []
-    while files and len(names) < _MOST_NAMES and not (files[-1] == "-" or Path(files[-1]).exists()):
+    while files and len(names) < _MOST_NAMES and not _is_file(files):
         names.insert(0, files[-1])
         files = files[:-1]
     if len(names) == _MOST_NAMES:
@@ -163,6 +180,12 @@ def _split(files: tuple[str, ...]) -> tuple[tuple[str, ...], tuple[str, ...]]:
             told = ", ".join((files[-1], *names))
             raise UsageError(f"one instruction is explained, or two; no file is called so: {told}")
     return files, tuple(names)
+
+
+def _is_file(words: tuple[str, ...]) -> bool:
+    """Whether the last word is a file and no instruction."""
+    word = words[-1]
+    return word == "-" or (Path(word).exists() and (len(words) == 1 or _may_be_file(word)))
 
 
 def _may_be_file(word: str) -> bool:

@@ -78,7 +78,7 @@ def command(
       hloopt kernels dump.txt --lock kernels.toml --frozen --source > kernels.cu
       hloopt kernels dump.txt --target host --plan
     """
-    from hloopt.report.console import ONE_LINE, product, write_json
+    from hloopt.report.console import ONE_LINE, product, show_name, write_json
 
     if planned and source and not as_json:
         raise UsageError("--plan and --source are different texts: ask for one of them, or --json")
@@ -103,10 +103,12 @@ def command(
         if as_json:
             return shown.json(planned=planned, source=source)
         if source:
+            if len(texts) > 1:
+                click.echo(f"// {found.name}")
             click.echo(shown.source, nl=False)
             return {}
         if len(texts) > 1:
-            click.echo(f"// {found.name}")
+            show_name(module.name, found.name, product())
         shown.show(product(ONE_LINE), planned=planned)
         return {}
 

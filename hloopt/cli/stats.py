@@ -64,10 +64,10 @@ def command(
       hloopt optimize dump.txt | hloopt stats
       hloopt optimize -O2 dump.txt | hloopt stats --target h200 --by source
     """
-    from hloopt.report.console import product, write_json
+    from hloopt.report.console import product, show_name, write_json
     from hloopt.report.cost import kernel_costs
     from hloopt.report.prediction import prediction_json, show_prediction
-    from hloopt.report.stats import module_stats, show_name, show_stats
+    from hloopt.report.stats import module_stats, show_stats
 
     predicting = predictor(target, cost_model)
 

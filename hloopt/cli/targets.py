@@ -42,6 +42,7 @@ def command(name: str | None, as_json: bool) -> None:
     console = product()
     if name is None:
         console.print(overview(devices))
+        console.print("* predictions only: never held against measurements of such a device")
         return
     (device,) = devices
     prediction = "" if device.calibrated else "; for prediction only"

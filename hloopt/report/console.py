@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Sequence
 from typing import Any
 
 from rich.console import Console
-from rich.table import Table
 from rich.text import Text
 
-__all__ = ["ONE_LINE", "SCHEMA", "messages", "product", "table", "write_json"]
+from hloopt.report.fit import FittedTable
+
+__all__ = ["ONE_LINE", "SCHEMA", "messages", "product", "show_name", "table", "write_json"]
 
 SCHEMA = 1
 """Raised when a field of any command's JSON changes its meaning or goes away."""
@@ -32,7 +34,11 @@ def messages() -> Console:
 
 
 class _Console(Console):
-    """A console whose reader may go away."""
+    """A console that cuts no line off and whose reader may go away."""
+
+    def print(self, *objects: Any, crop: bool = False, **options: Any) -> None:
+        """As ``rich`` prints, but a line that is too long stays whole."""
+        super().print(*objects, crop=crop, **options)
 
     def on_broken_pipe(self) -> None:
         """Leave it to the entry point, as with everything else that is written."""
@@ -53,23 +59,30 @@ def _columns_given() -> bool:
     return os.environ.get("COLUMNS", "").isdigit()
 
 
-class _Table(Table):
-    """A table whose cells are what they say: names in a module may look like rich's markup."""
+def table(
+    *columns: str,
+    title: str | None = None,
+    left: int = 1,
+    optional: Sequence[str] = (),
+    below: str = "",
+) -> FittedTable:
+    """A plain table; the first ``left`` columns are texts, the others numbers.
 
-    def add_row(self, *cells: Any, style: Any = None, end_section: bool = False) -> None:
-        plain = (Text(cell) if isinstance(cell, str) else cell for cell in cells)
-        super().add_row(*plain, style=style, end_section=end_section)
-
-
-def table(*columns: str, title: str | None = None, left: int = 1) -> Table:
-    """A plain table; the first ``left`` columns are texts, the others numbers."""
-    made = _Table(title=title, title_justify="left", box=None, pad_edge=False, header_style="bold")
+    ``optional`` names the columns that a narrow terminal does without, the least important one first;
+    ``below`` the column of sentences that stand below each row there.
+    """
+    made = FittedTable(title=title, optional=optional, below=below)
     for number, name in enumerate(columns):
         if number < left:
-            made.add_column(name, overflow="fold")
+            made.add_column(name)
         else:
             made.add_column(name, justify="right", no_wrap=True)
     return made
+
+
+def show_name(module: str, file: str, console: Console) -> None:
+    """Print which module a report is about."""
+    console.print(Text.assemble(f"{file}  " if file else "", (module, "bold")), soft_wrap=True)
 
 
 def write_json(command: str, content: dict[str, Any]) -> None:

@@ -79,6 +79,7 @@ def show_modules(found: dict[str, Any], console: Console) -> None:
         "other\nfiles",
         "size",
         left=3,
+        optional=("formats", "stages"),
     )
     for module in found["modules"]:
         made.add_row(

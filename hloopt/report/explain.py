@@ -57,8 +57,10 @@ def _candidate_json(candidate: Considered, limits: Limits) -> dict[str, Any]:
     }
 
 
-def show_explanation(choice: Choice, limits: Limits, console: Console) -> None:
-    """Everything about one instruction's kernel."""
+def show_explanation(
+    choice: Choice, limits: Limits, console: Console, *, every: bool = False
+) -> None:
+    """Everything about one instruction's kernel; ``every`` candidate, those for other opcodes included."""
     kernel = choice.kernel + tile_text(choice.tile) if choice.kernel else "no kernel fits"
     console.print(
         Text.assemble((f"%{choice.instruction}", "bold"), f" = {choice.shape} {choice.opcode}"),
@@ -66,17 +68,24 @@ def show_explanation(choice: Choice, limits: Limits, console: Console) -> None:
     )
     facts = table("", "", left=2)
     facts.show_header = False
+    facts.columns[0].no_wrap = True
     for name, value in _facts(choice, kernel):
         facts.add_row(name, value)
     console.print(facts)
     console.print()
-    made = table("candidate", "verdict", "bytes", "flops", "estimate", left=2)
+    made = table("candidate", "verdict", "bytes", "flops", "estimate", left=2, below="verdict")
     for candidate in choice.candidates:
         if candidate.fits:
             made.add_row(*_row(candidate, choice))
+    others: list[str] = []
     for names, reason in _refused(choice):
-        made.add_row(names, f"does not fit: {reason}", "", "", "")
+        if every or not choice.kernel or _has_figure(reason, choice):
+            made.add_row(names, f"does not fit: {reason}", "", "", "")
+        else:
+            others.append(names)
     console.print(made)
+    if others:
+        console.print(Text(f"for other instructions (--all says why): {', '.join(others)}"))
     hints = list(_hints(choice, limits))
     if hints:
         console.print()
@@ -131,7 +140,12 @@ def _refused(choice: Choice) -> list[tuple[str, str]]:
         if not candidate.fits:
             found.setdefault(candidate.fits.reason, []).append(candidate.name)
     rows = [(", ".join(names), reason) for reason, names in found.items()]
-    return sorted(rows, key=lambda row: not _FIGURE.search(row[1].replace(choice.instruction, "")))
+    return sorted(rows, key=lambda row: not _has_figure(row[1], choice))
+
+
+def _has_figure(reason: str, choice: Choice) -> bool:
+    """Whether a candidate came so near that a figure ruled it out."""
+    return _FIGURE.search(reason.replace(choice.instruction, "")) is not None
 
 
 def _hints(choice: Choice, limits: Limits) -> Iterator[str]:
@@ -180,7 +194,9 @@ def _refusals(choice: Choice) -> str:
 
 def show_summary(choices: Sequence[Choice], console: Console) -> None:
     """A row for each opcode, kernel and reason."""
-    made = table("opcode", "kernel", "because", "first", "count", "estimate", left=4)
+    made = table(
+        "opcode", "kernel", "because", "first", "count", "estimate", left=4, below="because"
+    )
     for row in summary(choices):
         kernel = row["kernel"] or "none fits"
         by = "" if row["by"] in ("", "rules") else f" ({row['by']})"

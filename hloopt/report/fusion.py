@@ -73,7 +73,7 @@ def _no_path(pair: Pair) -> str:
 
 def _show_path(pair: Pair, console: Console) -> None:
     _line(console, "")
-    made = table("result", "used by", "kernels", "why", left=4)
+    made = table("result", "used by", "kernels", "why", left=4, below="why")
     for edge in pair.edges:
         made.add_row(f"%{edge.producer.name}", f"%{edge.consumer.name}", _kernels(edge), _why(edge))
     console.print(made)
@@ -207,7 +207,7 @@ def show_around(
         _show_ways(around.words, (node.name, node.name), console)
     if around.apart:
         _line(console, "")
-        made = table("not with", "kernel", "why", left=3)
+        made = table("not with", "kernel", "why", left=3, below="why")
         for edge in around.apart[:_MOST_ROWS]:
             other, kernels = _other(edge, node)
             made.add_row(f"%{other.name}", ", ".join(map(_called, kernels)) or "none", _why(edge))
@@ -253,7 +253,7 @@ def show_lost(rows: Sequence[Lost], console: Console) -> None:
     if not rows:
         _line(console, "no refusal of a fusion costs time, by the cost model")
         return
-    made = table("not fused", "into", "why", "from", "lost", left=4)
+    made = table("not fused", "into", "why", "from", "lost", left=4, below="why")
     for row in rows:
         word = row.word
         consumer = _renamed(word.consumer, row.consumer) if word.consumer else "its users"
@@ -270,7 +270,7 @@ def show_lost(rows: Sequence[Lost], console: Console) -> None:
 
 def show_barriers(rows: Sequence[Barrier], console: Console) -> None:
     """What no kernel reaches across."""
-    made = table("no kernel across", "why", left=2)
+    made = table("no kernel across", "why", left=2, below="why")
     for row in rows:
         shown = ", ".join(f"%{name}" for name in row.names[:_MOST_BARRIERS])
         more = len(row.names) - _MOST_BARRIERS

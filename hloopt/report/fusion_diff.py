@@ -182,7 +182,11 @@ def show_difference(
         kept = sorted(shown, key=lambda group: -_change(group, costs))[:_MOST_GROUPS]
         shown = [group for group in shown if group in kept]
     if shown:
-        rows = table("", "kernel", "computes", "from", "launches", "bytes", *_timed(found), left=4)
+        rows = table(
+            *("", "kernel", "computes", "from", "launches", "bytes", *_timed(found)),
+            left=4,
+            optional=("computes", "bytes"),
+        )
         for group in shown:
             for cells in _group_rows(group, costs, timed=bool(_timed(found))):
                 rows.add_row(*cells)

@@ -20,7 +20,7 @@ _MOST_LOOPS = 12
 
 def show_loops(rows: Sequence[tuple[LoopFacts, tuple[Word, ...]]], console: Console) -> None:
     """Of each loop that was looked at: is it one kernel, and which; if not, why."""
-    made = table("loop", "trips", "one kernel", left=3)
+    made = table("loop", "trips", "one kernel", left=3, below="one kernel")
     for loop, words in rows[:_MOST_LOOPS]:
         why = "; ".join(dict.fromkeys(str(word.decision) for word in words))
         told = loop.kernel or (f"no: {why}" if why else "no")

@@ -112,11 +112,11 @@ def _choice_table(
     """``breakable``: with blanks in tiles, where a narrow column breaks the line."""
     more = ("registers",) if functions else ()
     made = table(
-        "instruction", "kernel", "launch", *more, "bytes", "flops", "estimate", "line", left=3
+        *("instruction", "kernel", "launch", *more, "bytes", "flops", "estimate", "line"),
+        left=3,
+        optional=("bytes", "flops", "launch", "line"),
     )
     made.columns[-1].justify = "left"
-    made.columns[-1].no_wrap = False
-    made.columns[-1].overflow = "fold"
     several = len({choice.computation for choice in choices}) > 1
     for choice in choices:
         where = f"{choice.computation}/" if several else ""

@@ -146,6 +146,7 @@ def _show_equation(name: str, console: Console) -> None:
 
 
 _ITEM = re.compile(r" *(?:\d+\.|[-*]) +")
+_LONGEST_EQUATION = 35  # characters of one that are kept together in a table
 
 
 def _filled(doc: str, width: int) -> Iterator[str]:
@@ -265,6 +266,8 @@ def entry_json(entry: Entry) -> dict[str, Any]:
 def show_entries(entries: Iterable[Entry], console: Console) -> None:
     """What XLA's algebraic simplifier does, by number, and what does it here or why not."""
     made = table("", "XLA rewrites", "here", left=3)
+    for column in made.columns[1:]:
+        column.max_width = _LONGEST_EQUATION
     for entry in entries:
         here = [*entry.rules, *(f"pass {name}" for name in entry.passes)]
         told = "\n".join([*here, *([f"({entry.reason})"] if entry.reason else [])])

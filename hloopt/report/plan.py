@@ -205,8 +205,6 @@ def show_plan(
     names = ("step", "kernel", "blocks x threads", *shared, "scratch", "bytes", "flops", "memory")
     made = table(*names, left=3)
     made.columns[-1].justify = "left"
-    made.columns[-1].no_wrap = False
-    made.columns[-1].overflow = "fold"
     for row in plan_rows(plan, resources):
         what = "  " * row.depth + row.what
         if not row.kernel:

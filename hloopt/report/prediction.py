@@ -113,7 +113,17 @@ def show_prediction(
 
 def _by_kernel(rows: Sequence[KernelCost], whole: float, top: int, model: str) -> Any:
     made = table(
-        "kernel", "computes", "from", "bound by", "launches", "bytes", "one", "all", "share", left=4
+        "kernel",
+        "computes",
+        "from",
+        "bound by",
+        "launches",
+        "bytes",
+        "one",
+        "all",
+        "share",
+        left=4,
+        optional=("computes", "bytes", "one"),
     )
     ordered = _longest_first(rows)
     shown = ordered[:top] if top else ordered
@@ -125,7 +135,7 @@ def _by_kernel(rows: Sequence[KernelCost], whole: float, top: int, model: str) -
             row.instruction.name,
             computes(row.instruction),
             row.line,
-            f"{bound} *" if found.by != model else bound,
+            f"{bound}*" if found.by != model else bound,
             f"{row.launches}{'' if row.known else '+'}",
             byte_size(row.cost.bytes_accessed),
             seconds(found.seconds),

@@ -26,6 +26,7 @@ def show_profile(profile: Profile, console: Console) -> None:
     made = table(
         "instruction", "kernel", "runs", "time", "of all", "GB/s", "GFLOP/s", "roofline",
         "registers", "spills", "occupancy", left=2,
+        optional=("spills", "registers", "occupancy", "GFLOP/s", "runs"),
     )  # fmt: skip
     for kernel in profile.kernels[:_MOST_ROWS]:
         made.add_row(*_cells(kernel, profile))

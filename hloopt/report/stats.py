@@ -6,17 +6,16 @@ from collections import Counter
 from typing import Any
 
 from rich.console import Console
-from rich.text import Text
 
 from hloopt.analysis.cost import module_cost
 from hloopt.analysis.liveness import largest_buffers, peak
 from hloopt.ir import Module
-from hloopt.report.console import table
+from hloopt.report.console import show_name, table
 from hloopt.report.numbers import amount, byte_size
 from hloopt.runtime.kernels import module_kernels
 from hloopt.types import Shape, TupleShape
 
-__all__ = ["module_stats", "show_name", "show_stats"]
+__all__ = ["module_stats", "show_stats"]
 
 
 def module_stats(module: Module, *, buffers: int = 10) -> dict[str, Any]:
@@ -60,11 +59,6 @@ def _element(shape: Shape, index: tuple[int, ...]) -> Shape:
     return shape
 
 
-def show_name(module: str, file: str, console: Console) -> None:
-    """Print which module a report is about."""
-    console.print(Text.assemble(f"{file}  " if file else "", (module, "bold")), soft_wrap=True)
-
-
 def show_stats(stats: dict[str, Any], console: Console, *, opcodes: int = 15) -> None:
     """Print what ``module_stats`` found."""
     show_name(stats["module"], stats.get("file", ""), console)
@@ -85,7 +79,16 @@ def show_stats(stats: dict[str, Any], console: Console, *, opcodes: int = 15) ->
         rest = sum(count for _, count in found[opcodes:])
         counts.add_row(f"{len(found) - opcodes} more", str(rest))
     console.print(counts)
-    largest = table("buffer", "shape", "kind", "from", "size", title="\nlargest buffers", left=4)
+    largest = table(
+        "buffer",
+        "shape",
+        "kind",
+        "from",
+        "size",
+        title="\nlargest buffers",
+        left=4,
+        optional=("kind",),
+    )
     for entry in stats["buffers"]:
         index = f"{{{','.join(map(str, entry['index']))}}}" if entry["index"] else ""
         shape = entry["shape"] if len(entry["shape"]) < 40 else entry["shape"][:39] + "…"

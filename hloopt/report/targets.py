@@ -37,12 +37,14 @@ _PEAKS = ("scalar_peaks", "matrix_peaks")
 def overview(devices: Iterable[Target]) -> Table:
     """All devices: what a roofline needs of each."""
     made = table(
-        "target", "device", "cores", "GHz", "memory", "GB/s", "L2", "f32", "16-bit matrix", left=2
+        *("target", "device", "cores", "GHz", "memory", "GB/s", "L2", "f32", "16-bit matrix"),
+        left=2,
+        optional=("GHz", "L2"),
     )
     for device in devices:
         made.add_row(
             device.name,
-            device.title if device.calibrated else f"{device.title} (prediction only)",
+            device.title if device.calibrated else f"{device.title} *",
             str(device.cores),
             _known(device.clock_ghz),
             byte_size(device.memory_size),

@@ -81,7 +81,7 @@ def _names(kernels: Iterable[_Facts]) -> str:
 
 
 def _show_kernels(kernels: Sequence[_Facts], console: Console) -> None:
-    made = table("kernel", "computes", "from", "in the end", left=4)
+    made = table("kernel", "computes", "from", "in the end", left=4, optional=("computes",))
     for kernel in kernels:
         made.add_row(kernel["name"], kernel["computes"], kernel["line"], _after(kernel))
     console.print(made)
@@ -139,7 +139,16 @@ def _word(word: _Facts | None) -> str:
 
 
 def _show_borders(borders: Sequence[_Facts], console: Console) -> None:
-    made = table("producer", "read by", "XLA's last word", "step", "bytes", "at most", left=3)
+    made = table(
+        "producer",
+        "read by",
+        "XLA's last word",
+        "step",
+        "bytes",
+        "at most",
+        left=3,
+        below="XLA's last word",
+    )
     for border in borders:
         names = border["readers"]
         more = f" and {len(names) - 2} more" if len(names) > 2 else ""

@@ -31,7 +31,8 @@ class Part:
 
     def placed(self) -> str:
         """The module behind as many newlines as there are lines before it, so that its lines are those
-        of the whole text."""
+        of the whole text.
+        """
         return "\n" * (self.line - 1) + self.text
 
 

@@ -35,13 +35,11 @@ def test_a_row_is_one_line_in_a_pipe(long: str, more: list[str]) -> None:
 
 
 def test_a_narrow_table_breaks_tiles_between_their_options(long: str) -> None:
-    """Whoever asks for 80 columns gets them, with each option of a tile whole."""
+    """Each option of a tile stays whole, and so does a name, however long its line becomes."""
     wide = invoke("kernels", long).stdout
     assert "loop{threads=128,unroll=1,vector=1}" in wide
     narrow = invoke("kernels", long, columns=80).stdout
-    table = narrow.splitlines()[:-2]
-    assert max(map(len, table)) <= 80
-    assert {"{threads=128,", "unroll=1,", "vector=1}"} <= set(narrow.split())
+    assert {NAME, "{threads=128,", "unroll=1,", "vector=1}"} <= set(narrow.split())
 
 
 ROW = """HloModule m
