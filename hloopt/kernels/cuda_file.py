@@ -104,7 +104,13 @@ def read_cuda_file(path: str) -> Kernel:
         raise UsageError(f"{path}: byte {error.start} is not UTF-8") from error
     match = _HEADER.match(text)
     if match is None:
-        raise UsageError(f"{path}: it does not begin with a comment that says what it is")
+        raise UsageError(
+            f"{path}: it does not begin with a comment that says what it computes: /* ... */ with TOML in it, "
+            "such as\n"
+            '  /*\n  grid = ["ceil_div(rows, 4)"]\n  block = ["128"]\n  scalars = ["rows", "columns"]\n'
+            "  hlo = '''the HloModule it stands for, with $rows and $columns for sizes'''\n  */\n"
+            "samples/kernels/row_max.cu is a whole one; function, name and summary may be given as well"
+        )
     header = _header(path, match[1])
     kernel = _CudaFile(
         str(header.get("name", Path(path).stem)),

@@ -14,7 +14,15 @@ from hloopt.errors import UsageError
 from hloopt.kernels.kernel import Kernel, KernelDevice
 from hloopt.rewrite.spec import did_you_mean
 
-__all__ = ["FAMILIES", "find_kernel", "kernels", "register", "registered", "unregister"]
+__all__ = [
+    "FAMILIES",
+    "find_kernel",
+    "kernels",
+    "register",
+    "registered",
+    "registered_kernels",
+    "unregister",
+]
 
 # Special kernels come before general ones; a line is added by whoever writes the family.
 FAMILIES: tuple[str, ...] = (
@@ -83,6 +91,11 @@ def kernels(device: KernelDevice = "gpu") -> tuple[Kernel, ...]:
     """
     every = (*_REGISTERED.values(), *_installed(), *_own())
     return tuple(kernel for kernel in every if kernel.device == device)
+
+
+def registered_kernels(device: KernelDevice) -> tuple[Kernel, ...]:
+    """The kernels of a device that were registered in this process, such as those of ``--kernel-file``."""
+    return tuple(kernel for kernel in _REGISTERED.values() if kernel.device == device)
 
 
 def find_kernel(name: str, device: KernelDevice = "gpu") -> Kernel:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import fields
 from typing import ClassVar
 
@@ -13,7 +14,7 @@ from hloopt.kernels.kernel import KernelDevice
 from hloopt.kernels.limits import Limits
 from hloopt.kernels.lock import read_lock
 from hloopt.kernels.needed import selectable
-from hloopt.kernels.registry import kernels
+from hloopt.kernels.registry import kernels, registered_kernels
 from hloopt.kernels.selection.choice import Choice
 from hloopt.kernels.selection.chooser import Chooser
 from hloopt.kernels.selection.selectors import find_selector
@@ -85,6 +86,9 @@ ENTRY main {
             changed |= self.write(instruction, choice, log)
         for note in chooser.notes:
             log.note(note)
+        for kernel in registered_kernels(self.device):
+            if all(choice.kernel != kernel.name for _, choice in found):
+                log.note(_idle(kernel.name, [choice for _, choice in found]))
         return changed
 
     def chooser(self, module: Module) -> Chooser:
@@ -132,3 +136,25 @@ ENTRY main {
         log.hit(step, instruction, f"{choice.kernel}{tile_text(choice.tile)}: {choice.reason}")
         write_choice(instruction, choice.kernel, choice.tile)
         return True
+
+
+def _idle(name: str, choices: list[Choice]) -> str:
+    """Why a kernel that the user brought along runs nothing."""
+    fitting = [
+        choice
+        for choice in choices
+        if any(entry.name == name and entry.fits for entry in choice.candidates)
+    ]
+    if fitting:
+        first = fitting[0]
+        return (
+            f"{name} runs nothing: it fits %{first.instruction}, which {first.kernel} runs; "
+            f"--kernel '{first.instruction}={name}' chooses it"
+        )
+    reasons = Counter(
+        entry.fits.reason for choice in choices for entry in choice.candidates if entry.name == name
+    )
+    fused = any(choice.opcode == "fusion" for choice in choices)
+    more = "; what it stands for may be part of a fusion: -O1 fuses nothing" if fused else ""
+    why = f" ({reasons.most_common(1)[0][0]})" if reasons else ""
+    return f"{name} runs nothing: no instruction here is what it stands for{why}{more}"
