@@ -12,8 +12,10 @@ from dataclasses import field
 from typing import Protocol
 
 from hloopt.dataclass import dataclass
+from hloopt.fusion.answers import Answers
 from hloopt.fusion.decision import Decision
 from hloopt.fusion.ledger import Ledgers, LoopMade
+from hloopt.fusion.user_rules import UserRule
 from hloopt.ir import Computation, Instruction
 
 __all__ = ["Advice", "Adviser"]
@@ -30,11 +32,13 @@ class Adviser(Protocol):
 class Advice:
     """All who have a say; the first answer counts.
 
-    ``ledgers`` follow what each fusion is made of, for advisers that know instructions by their names.
+    ``ledgers`` follow what each fusion is made of, for advisers that know instructions by their names;
+    ``answers`` are those of rules since a strategy began.
     """
 
     advisers: Sequence[Adviser] = field(default_factory=tuple)
     ledgers: Ledgers = field(default_factory=Ledgers, compare=False)
+    answers: Answers = field(default_factory=Answers, compare=False)
 
     def __bool__(self) -> bool:
         return bool(self.advisers)
@@ -43,6 +47,9 @@ class Advice:
         """The first answer about a pair; None where nobody has one."""
         for adviser in self.advisers:
             decision = adviser.advise(producer, consumer)
+            if isinstance(adviser, UserRule):
+                ledger = self.ledgers.of(producer)
+                self.answers.note(adviser.label, producer, consumer, decision, ledger)
             if decision is not None:
                 return decision
         return None
@@ -68,6 +75,12 @@ class Advice:
         if home.module is not None:
             self.ledgers.open(home.module).loops[made.computation, made.name] = made
 
+    def begin(self) -> None:
+        """A strategy begins."""
+        self.answers.asked.clear()
+        self.answers.refused.clear()
+        self.settle()
+
     def settle(self) -> None:
-        """A strategy begins, or has come to its end."""
+        """Passes have gone by, or a strategy has come to its end."""
         self.ledgers.settle()

@@ -34,7 +34,7 @@ class Scribe:
         self.fuel = fuel
         advice = self.log.advice
         self.advice = advice if isinstance(advice, Advice) else Advice()
-        self.advice.settle()
+        self.advice.begin()
         self._refused: dict[tuple[str, str], dict[str, tuple[Refusal, Instruction]]] = {}
 
     def allows(self) -> Decision | None:
@@ -167,8 +167,20 @@ class Scribe:
                 where = f"into {refusal.consumer}: " if refusal.consumer else ""
                 words = f"{where}{decision.reason}"
                 self.log.miss(f"fuse {opcodes}", producer, words)
+        self._tell_of_rules()
         self.log.records.append(self.plan)
         return self.plan
+
+    def _tell_of_rules(self) -> None:
+        """What has become of the refusals of the user's functions."""
+        answers = self.advice.answers
+        found = list(answers.overridden())
+        for one in found:
+            opcode = root_opcode(one.producer)
+            words = f"into {one.consumer}: {one.reason}; both are in {one.fusion} all the same"
+            self.log.miss(f"fuse {opcode}", one.producer, words, home=one.computation)
+        for sentence in answers.summary(found):
+            self.log.note(sentence)
 
 
 def root_opcode(instruction: Instruction) -> str:

@@ -90,13 +90,13 @@ class PassLog:
         if instruction is not None and "passed" in self.kinds:
             self.remarks.append(_remark("passed", rule, instruction, reason, home, otherwise))
 
-    def miss(self, rule: str, instruction: Instruction, reason: str) -> None:
+    def miss(self, rule: str, instruction: Instruction, reason: str, *, home: str = "") -> None:
         """Tell of a rewrite that was nearly made: all but ``reason`` was as the rule wants it.
 
-        A pass may come by again and again; the same is told once.
+        A pass may come by again and again; the same is told once.  ``home`` as in ``hit``.
         """
         if "missed" in self.kinds:
-            remark = _remark("missed", rule, instruction, reason)
+            remark = _remark("missed", rule, instruction, reason, home)
             if remark not in self._told:
                 self._told.add(remark)
                 self.remarks.append(remark)
@@ -114,19 +114,23 @@ def _remark(
     home: str = "",
     otherwise: tuple[str, ...] = (),
 ) -> Remark:
-    computation = instruction.computation
-    where = computation.name if computation is not None else home
     return Remark(
         kind,
         rule,
         instruction.name,
         instruction.opcode,
-        where,
+        _home(instruction) or home,
         reason,
         instruction.metadata,
         instruction.offset,
         otherwise,
     )
+
+
+def _home(instruction: Instruction) -> str:
+    """The computation of an instruction; of one that has been replaced already, its operands'."""
+    around = (instruction, *instruction.operands)
+    return next((one.computation.name for one in around if one.computation is not None), "")
 
 
 class Pass(ABC):

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from loop_programs import SAMPLES
 from support import invoke
 
 NAME = "a_name_of_many_words_that_a_narrow_table_would_break_somewhere_in_between_and_nobody_could_grep"
@@ -69,3 +70,13 @@ def test_one_reduction_is_not_several() -> None:
     """The reason of a kernel for whole rows counts them."""
     told = invoke("explain", "-O0", "-", "f", "--json", stdin=ROW).stdout
     assert "1 reduction of rows of 64 elements, and what follows, in one go" in told
+
+
+def test_kernels_for_other_opcodes_are_hidden_unless_asked_for() -> None:
+    """One line names them; a kernel that a figure ruled out is a row of its own."""
+    words = ("explain", str(SAMPLES / "attention.hlo"), "exp.1")
+    assert (
+        "for other instructions (--all says why): copy, while-per-thread" in invoke(*words).stdout
+    )
+    assert "cholesky  " in invoke(*words, "--all").stdout
+    assert "--all says why" not in invoke(*words, "--all").stdout

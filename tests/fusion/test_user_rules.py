@@ -252,3 +252,77 @@ def test_a_rule_has_the_name_that_was_given(folder: Path) -> None:
     assert load_rule("my_fusion_rules:apart").label == "my_fusion_rules:apart"
     assert rule_of(run).label.endswith(":run")
     assert UserRule("x", run).label == "x"
+
+
+NO_EXP = """
+def no_exp(producer, consumer):
+    if producer.opcode == "exponential":
+        return False, "I say so"
+
+def silent(producer, consumer):
+    return None
+"""
+SOFTMAX = """HloModule softmax
+
+add {
+  a = f32[] parameter(0)
+  b = f32[] parameter(1)
+  ROOT c = f32[] add(a, b)
+}
+
+ENTRY main {
+  x = f32[64,256] parameter(0)
+  y = f32[64,256] parameter(1)
+  d = f32[64,256] subtract(x, y)
+  e = f32[64,256] exponential(d)
+  zero = f32[] constant(0)
+  s = f32[64] reduce(e, zero), dimensions={1}, to_apply=add
+  w = f32[64,256] broadcast(s), dimensions={0}
+  ROOT r = f32[64,256] divide(e, w)
+}
+"""
+
+
+def test_a_refused_pair_that_is_fused_all_the_same_is_told(folder: Path) -> None:
+    """An op is a fusion once it has been fused with what it reads: a rule that knows ops alone misses it."""
+    (folder / "m.hlo").write_text(SOFTMAX)
+    (folder / "my_fusion_rules.py").write_text(NO_EXP)
+    words = (
+        "optimize",
+        "m.hlo",
+        "--passes",
+        "priority-fusion",
+        "-o",
+        "out.hlo",
+        "--remarks",
+        "missed",
+    )
+    told = invoke(*words, "--fusion-rule", "my_fusion_rules.py:no_exp").stderr
+    note = re.search(
+        r"no_exp: asked \d+ times, refused (\d+) pairs, of which (\d+) are in one", told
+    )
+    assert note is not None, told
+    assert note[1] == note[2] != "0"
+    assert re.search(r"missed: %e in %main: .*I say so.*both are in \S+ all the same", told)
+    silent = invoke(*words, "--fusion-rule", "my_fusion_rules.py:silent").stderr
+    assert re.search(r"silent: asked \d+ times, refused 0 pairs$", silent, re.MULTILINE)
+
+
+def test_a_refused_pair_that_stays_apart_is_no_surprise(folder: Path) -> None:
+    """Only the count is told, and the refusal once, by the strategy."""
+    told = invoke(
+        *(
+            "optimize",
+            "m.hlo",
+            "-o",
+            "out.hlo",
+            "--remarks",
+            "missed",
+            "--passes",
+            "priority-fusion",
+        ),
+        *("--fusion-rule", "my_fusion_rules.py:apart"),
+    ).stderr
+    assert re.search(r"apart: asked \d+ times, refused 2 pairs$", told, re.MULTILINE)
+    assert told.count("measured alone") == 1
+    assert "all the same" not in told

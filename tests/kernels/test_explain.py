@@ -32,7 +32,7 @@ def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
 
 def test_the_whole_explanation(file: str) -> None:
     """Where it stands, what decided, every candidate with its verdict and estimate, what would change it."""
-    result = invoke("explain", "-O0", file, "minus")
+    result = invoke("explain", "-O0", file, "minus", "--all")
     assert result.exit_code == 0
     wanted = """%minus = f32[1024] negate
 where       m.hlo:7:3, in main
@@ -58,7 +58,7 @@ kernel-selection{loop_unroll=...}, now 4, would change it
 def test_near_misses_come_first(file: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """A refusal with a figure in it stands above those that say that the op is another one."""
     monkeypatch.setattr(registry, "_own", lambda: MADE_UP[::-1])
-    lines = invoke("explain", "-O0", file, "minus").stdout.splitlines()
+    lines = invoke("explain", "-O0", file, "minus", "--all").stdout.splitlines()
     refused = [line.split()[0] for line in lines if "does not fit" in line]
     assert refused == ["never", "adder"]
 
@@ -135,6 +135,30 @@ def test_usage_errors(words: tuple[str, ...], message: str) -> None:
     assert result.exit_code == 2
     assert message in result.stderr
     assert not result.stdout
+
+
+@pytest.mark.usefixtures("file")
+def test_behind_a_file_a_plain_word_is_an_instruction() -> None:
+    """Even where a directory is called so, which is named with a slash."""
+    Path("sum").mkdir()
+    assert invoke("explain", "-O0", "m.hlo", "sum").stdout.startswith("%sum")
+    result = invoke("explain", "-O0", "m.hlo", "./sum")
+    assert (result.exit_code, result.stderr) == (
+        2,
+        "hloopt: error: sum: no HLO modules in this directory\n",
+    )
+
+
+@pytest.mark.usefixtures("file")
+def test_each_of_several_modules_is_named(tmp_path: Path) -> None:
+    """Before what is said about it."""
+    Path("n.hlo").write_text(Path("m.hlo").read_text())
+    lines = invoke("explain", "-O0", "m.hlo", "n.hlo").stdout.splitlines()
+    assert [line for line in lines if line.split("  ")[0] in {"m.hlo", "n.hlo"}] == [
+        "m.hlo  m",
+        "n.hlo  m",
+    ]
+    assert "m.hlo  m" not in invoke("explain", "-O0", "m.hlo").stdout
 
 
 def test_the_list_of_kernels() -> None:

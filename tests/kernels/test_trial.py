@@ -19,6 +19,7 @@ from hloopt.kernels.registry import registered
 from hloopt.kernels.user import load_kernels
 from hloopt.runtime import check_device, compile_module
 from hloopt.runtime.inputs import generate
+from loop_programs import SAMPLES
 from support import invoke
 
 MODULE = """HloModule m
@@ -179,3 +180,19 @@ ENTRY main {
     assert result.exit_code == 0, result.output
     rows = json.loads(result.stdout)["modules"][0]["choices"]
     assert {row["instruction"]: row["kernel"] for row in rows}[instruction] == kernel
+
+
+def test_a_kernel_that_runs_nothing_says_so(tmp_path: Path) -> None:
+    """Where fusion took what it stands for, and where another kernel is preferred."""
+    kernel = str(SAMPLES / "kernels" / "row_max.cu")
+    module = str(SAMPLES / "softmax_cross_entropy.hlo")
+    fused = invoke("kernels", "-O2", module, "--kernel-file", kernel).stderr
+    assert "row_max runs nothing: no instruction here is what it stands for" in fused
+    assert "-O1 fuses nothing" in fused
+    assert "runs nothing" not in invoke("kernels", "-O1", module, "--kernel-file", kernel).stderr
+    wish = ("--kernel", "reduce_max.21=row-reduction")
+    other = invoke("kernels", "-O1", module, "--kernel-file", kernel, *wish).stderr
+    assert (
+        "it fits %reduce_max.21, which row-reduction runs; --kernel 'reduce_max.21=row_max'"
+        in other
+    )
