@@ -17,13 +17,22 @@ Division rounds down; dividends that may be negative are shifted first, since C 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from math import gcd, prod
 from typing import TypeAlias
 
 from hloopt.dataclass import dataclass
 
-__all__ = ["Atom", "Index", "Quotient", "Remainder", "Symbol", "delinearize", "linearize"]
+__all__ = [
+    "Atom",
+    "Index",
+    "Quotient",
+    "Remainder",
+    "Symbol",
+    "delinearize",
+    "linearize",
+    "symbols_of",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -271,6 +280,17 @@ def delinearize(linear: Index, dims: Sequence[int]) -> tuple[Index, ...]:
         position = linear // inner
         index.append(position if at == 0 else position % size)
     return tuple(index)
+
+
+def symbols_of(index: Collection[Index]) -> Iterator[Symbol]:
+    """The variables in index expressions."""
+    pending: list[Atom] = [atom for position in index for atom, _ in position.terms]
+    while pending:
+        atom = pending.pop()
+        if isinstance(atom, Symbol):
+            yield atom
+        else:
+            pending += [inner for inner, _ in atom.dividend.terms]
 
 
 def _sum(constant: int, terms: Iterable[tuple[Atom, int]]) -> Index:

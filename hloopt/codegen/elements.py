@@ -16,7 +16,7 @@ from itertools import product
 from math import prod
 from typing import TYPE_CHECKING, TypeAlias, TypeVar
 
-from hloopt.analysis.index import Index, Symbol, linearize
+from hloopt.analysis.index import Index, Symbol, linearize, symbols_of
 from hloopt.analysis.parallel_loop import ParallelLoop
 from hloopt.analysis.parallel_loop.thread_plan import UNROLLED_FOLD
 from hloopt.analysis.region import Region
@@ -69,6 +69,24 @@ class At:
     frame: Frame | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class _Before:
+    """Lines right before a block that is being written, for what does not depend on where in it one is.
+
+    scope    in which the block stands
+    section  the lines
+    changes  of the scope when the block began: a statement since may have made known what the lines lack
+    frame    whose elements go there
+    symbols  the variables that are there
+    """
+
+    scope: Scope
+    section: Scope
+    changes: int
+    frame: Frame
+    symbols: frozenset[Symbol]
+
+
 Emission: TypeAlias = Generator[At, str, str]
 Emit: TypeAlias = "Callable[[Elements, Instruction, tuple[Index, ...], int], Emission]"
 
@@ -100,9 +118,11 @@ def every(
     hint: str,
     one: Callable[[Sequence[Index]], Generator[At, str, None]],
     unroll: int = UNROLLED_FOLD,
+    around: Sequence[Index] = (),
 ) -> Generator[At, str, None]:
     """Do something at every place of a space: written out where ``e.unrolled`` allows it, else by loops.
 
+    ``around`` are indices that do not change from place to place.
     Where anything is written out, the compiler is told to unroll loops over so many places as ``unroll`` says.
     """
     places = prod(sizes)
@@ -112,6 +132,7 @@ def every(
         return
     with ExitStack() as blocks:
         position = []
+        blocks.enter_context(e.before(around))
         for size in sizes:
             at = Index(0)
             if size != 1 or not e.unrolled:
@@ -158,6 +179,8 @@ class Elements:
     loops     what is known of loops inside
     runs      those that have been written
     reads_ahead  whether loops read some trips ahead; a processor that looks ahead by itself needs none of it
+    shares   whether what blocks of branches and loops have in common is computed before them, needed or not:
+             code that would be written for each of them anew is written once
     """
 
     def __init__(
@@ -177,6 +200,8 @@ class Elements:
         self.loops: dict[Instruction, ParallelLoop] = {}
         self.runs: list[Running] = []
         self.reads_ahead = True
+        self.shares = False
+        self._before: list[_Before] = []
         self._top = Frame({})
         self.frame = self._top
         self._emitters = _emitters()
@@ -200,9 +225,51 @@ class Elements:
             frame = wanted.frame or self.frame
             answer = self._known(wanted, frame)
             if answer is None:
-                stack.append((self._element(wanted, frame), frame))
+                before = self._place_before(wanted, frame) if self._before else None
+                element = self._element(wanted, frame)
+                stack.append((element if before is None else self._into(before, element), frame))
         assert answer is not None
         return answer
+
+    @contextmanager
+    def before(self, index: Sequence[Index]) -> Iterator[None]:
+        """Around a block that begins now, where statements may need an index: see ``shares``."""
+        if not self.shares:
+            yield
+            return
+        section, frame = self.scope.section(), self.frame
+        changes, symbols = self.scope.changes, frozenset(symbols_of(index))
+        self._before.append(_Before(self.scope, section, changes, frame, symbols))
+        yield
+        self._before.pop()
+
+    def _place_before(self, at: At, frame: Frame) -> Scope | None:
+        """The first lines, before the blocks that are being written, where an element can be computed.
+
+        It is computed whether it is needed or not, so it must be one that the array has.
+        """
+        if at.instruction.opcode in ("constant", "parameter", "tuple", "get-tuple-element"):
+            return None
+        shape = list(leaves(at.instruction.shape))[at.leaf]
+        if not isinstance(shape, ArrayShape) or any(
+            place.low < 0 or place.high >= size
+            for place, size in zip(at.index, shape.dims, strict=True)
+        ):
+            return None
+        needed = frozenset(symbols_of(at.index))
+        for before in self._before:
+            if (
+                before.frame is frame
+                and needed <= before.symbols
+                and before.changes == before.scope.changes
+                and before.scope.is_around(self.scope)
+            ):
+                return before.section
+        return None
+
+    def _into(self, scope: Scope, emission: Emission) -> Emission:
+        with self.within(scope):
+            return (yield from emission)
 
     @contextmanager
     def within(self, scope: Scope) -> Iterator[Scope]:

@@ -10,7 +10,7 @@ from typing import TypeAlias
 from hloopt.codegen.device.library import library, names
 from hloopt.dataclass import dataclass
 
-__all__ = ["Names", "Scope", "identifier"]
+__all__ = ["Names", "Scope", "TooLong", "identifier"]
 
 Key: TypeAlias = tuple[object, ...]
 
@@ -48,11 +48,26 @@ def _reserved() -> frozenset[str]:
     return frozenset({*_WORDS.split(), *math, *names(), *called})
 
 
-class Names:
-    """Identifiers of one function: each is given once."""
+class TooLong(Exception):  # noqa: N818 - it ends an attempt; nobody is told of an error
+    """A function has more code than it was allowed."""
 
-    def __init__(self) -> None:
+
+class Names:
+    """Identifiers of one function: each is given once.
+
+    ``room`` is how many bytes of code may still be written; a line beyond it raises ``TooLong``.
+    """
+
+    def __init__(self, room: int | None = None) -> None:
+        self.room = room
         self._next: dict[str, int] = {}
+
+    def take(self, text: str) -> None:
+        """Count what is written."""
+        if self.room is not None:
+            self.room -= len(text) + 1
+            if self.room < 0:
+                raise TooLong
 
     @property
     def issued(self) -> frozenset[str]:
@@ -83,6 +98,7 @@ class Scope:
     """A block of C: its lines, the blocks in it, and the names of the values computed in it.
 
     What an outer block has computed is known in the inner ones, never the other way round.
+    ``changes`` counts the statements and shared sections, but not the blocks.
     """
 
     def __init__(self, names: Names, parent: Scope | None = None) -> None:
@@ -90,13 +106,17 @@ class Scope:
         self.parent = parent
         self._lines: list[str | Scope | _Section] = []
         self._known: dict[Key, str] = {}
+        self.changes = 0
 
     def line(self, text: str) -> None:
         """Add a statement."""
+        self.names.take(text)
+        self.changes += 1
         self._lines.append(text)
 
     def block(self, header: str) -> Scope:
         """Begin ``header {``, to be filled through the scope returned; it ends with the next line here."""
+        self.names.take(header)
         inner = Scope(self.names, self)
         self._lines.append(f"{header} {{")
         self._lines.append(inner)
@@ -112,11 +132,13 @@ class Scope:
         inner = Scope(self.names, self.parent)
         if shared:
             inner._known = self._known
+            self.changes += 1
         self._lines.append(_Section(inner))
         return inner
 
     def otherwise(self, header: str = "else") -> Scope:
         """Go on from the block that was begun last: ``} else {``."""
+        self.names.take(header)
         inner = Scope(self.names, self)
         self._lines[-1] = f"}} {header} {{"
         self._lines.append(inner)
@@ -144,6 +166,15 @@ class Scope:
                 return name
             scope = scope.parent
         return None
+
+    def is_around(self, inner: Scope) -> bool:
+        """Whether a block is in this one, at any depth."""
+        scope = inner.parent
+        while scope is not None:
+            if scope is self:
+                return True
+            scope = scope.parent
+        return False
 
     def remember(self, key: Key, name: str) -> None:
         """The value is there from now on, in this block."""

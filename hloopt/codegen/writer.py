@@ -10,13 +10,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import field
 
+from hloopt.analysis.code_size import WRITTEN_ANEW, executed_instructions
 from hloopt.analysis.index import Index, Symbol
 from hloopt.analysis.region import Region, region_of
 from hloopt.codegen.device import Uses
 from hloopt.codegen.elements import Elements, Pointers
 from hloopt.codegen.loads import Loads
 from hloopt.codegen.scalars import store
-from hloopt.codegen.scope import Names, Scope
+from hloopt.codegen.scope import Names, Scope, TooLong
 from hloopt.dataclass import dataclass
 from hloopt.kernels.plan import KernelStep
 from hloopt.kernels.spec import KernelSpec, Launch, Place
@@ -167,17 +168,34 @@ def write_function(
     Raises ``UnsupportedError`` for an instruction in the region that has no place inside a kernel.
     """
     region = region_of(step.instruction)
+    room = WRITTEN_ANEW.of(executed_instructions(step.instruction))
+    try:
+        body, lines = _written(step, launch, region, emit, uses, native, room)
+    except TooLong:
+        body, lines = _written(step, launch, region, emit, uses, native, None)
+    if issued is not None:
+        issued.update(body.names.issued)
+    return lines
+
+
+def _written(
+    step: KernelStep,
+    launch: Launch,
+    region: Region,
+    emit: EmitFunction,
+    uses: Uses,
+    native: bool,
+    room: int | None,
+) -> tuple[_Body, list[str]]:
+    """A function within ``room`` bytes; without a limit what its blocks have in common is shared."""
     index_type = _index_type(region)
     widest = max(1, step.spec.tile.get("vector", 1))
     loads = Loads(index_type, widest)
     if widest > 1:
-        _Body(step, launch, region, Uses(), loads, native).write(emit)
+        _Body(step, launch, region, Uses(), loads, native, room).write(emit)
         loads = Loads(index_type, widest, frozenset(loads.now))
-    body = _Body(step, launch, region, uses, loads, native)
-    lines = list(body.write(emit))
-    if issued is not None:
-        issued.update(body.names.issued)
-    return lines
+    body = _Body(step, launch, region, uses, loads, native, room)
+    return body, list(body.write(emit))
 
 
 @dataclass
@@ -188,7 +206,11 @@ class _Body:
     uses: Uses
     loads: Loads
     native: bool
-    names: Names = field(default_factory=Names)
+    room: int | None
+    names: Names = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.names = Names(self.room)
 
     def write(self, emit: EmitFunction) -> Iterator[str]:
         names = self.names
@@ -210,6 +232,7 @@ class _Body:
         writer = FunctionWriter(
             self.step, self.launch, self.region, self.uses, self.loads, scope, pointees, scalars
         )
+        writer.elements.shares = self.room is None
         emit(writer)
         threads = self.launch.block[0] * self.launch.block[1] * self.launch.block[2]
         bounds = f"{threads}, {writer.blocks_per_core}" if writer.blocks_per_core else f"{threads}"

@@ -10,11 +10,11 @@ from collections.abc import Collection, Mapping
 from itertools import product
 from typing import Final
 
-from hloopt.analysis.index import Index, Symbol
+from hloopt.analysis.index import Index, Symbol, symbols_of
 from hloopt.analysis.parallel_loop import parallel_loop
 from hloopt.analysis.parallel_loop.thread_plan import UNROLLED
 from hloopt.codegen.elements import At, Elements, Emission, Emit, Frame, each
-from hloopt.codegen.loops.places import Outside, symbols_of
+from hloopt.codegen.loops.places import Outside
 from hloopt.codegen.loops.running import Running
 from hloopt.codegen.scope import Scope
 from hloopt.interpret.control import branches

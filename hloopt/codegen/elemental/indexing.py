@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Generator, Mapping, Sequence
 from typing import Final
 
@@ -14,12 +15,16 @@ from hloopt.types import DType, GatherDims
 __all__ = ["EMITTERS", "clamped_start", "starts"]
 
 _Position = tuple[Index, ...]
+_NUMBER: Final = re.compile(r"(?:\([a-z ]+\))?\(?(-?\d+)u?l{0,2}\)?")
+"""An integer as ``literal`` writes it, with its type."""
 
 
 def clamped_start(e: Elements, value: str, kind: DType, high: int, hint: str) -> Index:
     """An index operand of any integer type, limited to ``0 <= start <= high``."""
     if high <= 0:
         return Index(0)
+    if number := _NUMBER.fullmatch(value):
+        return Index(max(0, min(int(number[1]), high)))
     known = e.ranges.get(value)
     if known is not None and known.low >= 0 and known.high <= high:
         return known
@@ -63,20 +68,23 @@ def _dynamic_update_slice(
     tests, position = [], []
     for at, start, size, dim in zip(index, first, sizes, dims, strict=True):
         moved = at - start
-        if size < dim:
+        if moved.high < 0 or moved.low >= size:
+            return (yield At(operand, index))
+        if size < dim and (moved.low < 0 or moved.high >= size):
             moved = e.symbol(moved, "offset", moved.low, moved.high)
             tests.append(f"{moved} >= 0 && {moved} < {size}")
-        position.append(moved)
+        position.append(moved if size > 1 else Index(0))
     if not tests:
         return (yield At(update, tuple(position)))
     name = e.scope.variable(e.uses.type(instruction.array.dtype), instruction.name)
     outer = e.scope
-    with e.within(outer.block(f"if ({' && '.join(tests)})")):
-        element = yield At(update, tuple(position))
-        e.scope.line(f"{name} = {element};")
-    with e.within(outer.otherwise()):
-        element = yield At(operand, index)
-        e.scope.line(f"{name} = {element};")
+    with e.before(index):
+        with e.within(outer.block(f"if ({' && '.join(tests)})")):
+            element = yield At(update, tuple(position))
+            e.scope.line(f"{name} = {element};")
+        with e.within(outer.otherwise()):
+            element = yield At(operand, index)
+            e.scope.line(f"{name} = {element};")
     return name
 
 

@@ -60,7 +60,8 @@ def _dot(e: Elements, instruction: Instruction, index: _Position, leaf: int) -> 
         right = yield At(rhs, right_at)
         products.accumulate(e, total, left, right)
 
-    yield from every(e, [lhs.array.dims[at] for at in dims.lhs_contracting], "k", one)
+    sizes = [lhs.array.dims[at] for at in dims.lhs_contracting]
+    yield from every(e, sizes, "k", one, around=index)
     return products.result(e, total)
 
 
@@ -76,6 +77,7 @@ def _convolution(e: Elements, instruction: Instruction, index: _Position, leaf: 
     batch, feature = index[labels.output_batch], index[labels.output_feature]
     total = products.begin(e)
     with ExitStack() as blocks:
+        blocks.enter_context(e.before(index))
         left: dict[int, Index] = {}
         right: dict[int, Index] = {labels.kernel_output_feature: feature}
         windows = window_dims(instruction)

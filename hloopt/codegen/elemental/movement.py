@@ -67,33 +67,36 @@ def _pad(e: Elements, instruction: Instruction, index: _Position, leaf: int) -> 
         step = padding.interior + 1
         moved = at - padding.low
         end = (size - 1) * step
+        if moved.high < 0 or moved.low > end:
+            return (yield At(value))
         if moved.low < 0:
             tests.append(f"{moved} >= 0")
         if moved.high > end:
             tests.append(f"{moved} <= {end}")
         if step > 1:
             tests.append(f"{moved % step} == 0")
-        position.append(moved // step)
+        position.append(moved // step if size > 1 else Index(0))
     if not operand.array.elements:
         return (yield At(value))
     if not tests:
         return (yield At(operand, tuple(position)))
-    return (yield from _either(e, instruction, " && ".join(tests), operand, tuple(position), value))
+    test = " && ".join(tests)
+    return (yield from _either(e, instruction, index, test, At(operand, tuple(position)), value))
 
 
 def _either(
     e: Elements,
     instruction: Instruction,
+    index: _Position,
     test: str,
-    operand: Instruction,
-    position: _Position,
+    wanted: At,
     value: Instruction,
 ) -> Emission:
-    """``operand[position]`` where the test holds, the scalar ``value`` elsewhere."""
+    """What is wanted where the test holds, the scalar ``value`` elsewhere."""
     other = yield At(value)
     name = e.scope.variable(e.uses.type(instruction.array.dtype), instruction.name, other)
-    with e.within(e.scope.block(f"if ({test})")):
-        element = yield At(operand, position)
+    with e.before(index), e.within(e.scope.block(f"if ({test})")):
+        element = yield wanted
         e.scope.line(f"{name} = {element};")
     return name
 
@@ -108,39 +111,39 @@ def _concatenate(e: Elements, instruction: Instruction, index: _Position, leaf: 
             parts.append((operand, start, start + size))
         start += size
     if len(parts) == 1:
-        operand, start, _ = parts[0]
-        return (yield At(operand, _moved(index, axis, start)))
+        operand, start, limit = parts[0]
+        return (yield At(operand, _part(index, axis, start, limit)))
     name = e.scope.variable(e.uses.type(instruction.array.dtype), instruction.name)
     outer = e.scope
-    for number, (operand, start, limit) in enumerate(parts):
-        if number == 0:
-            block = outer.block(f"if ({at} < {limit})")
-        elif number < len(parts) - 1:
-            block = outer.otherwise(f"else if ({at} < {limit})")
-        else:
-            block = outer.otherwise()
-        with e.within(block):
-            inner = _narrowed(index, axis, start, limit - 1)
-            element = yield At(operand, _moved(inner, axis, start))
-            e.scope.line(f"{name} = {element};")
+    with e.before(index):
+        for number, (operand, start, limit) in enumerate(parts):
+            if number == 0:
+                block = outer.block(f"if ({at} < {limit})")
+            elif number < len(parts) - 1:
+                block = outer.otherwise(f"else if ({at} < {limit})")
+            else:
+                block = outer.otherwise()
+            with e.within(block):
+                element = yield At(operand, _part(index, axis, start, limit))
+                e.scope.line(f"{name} = {element};")
     return name
 
 
-def _narrowed(index: _Position, axis: int, low: int, high: int) -> _Position:
-    """The index where position ``axis`` is known to lie between two numbers."""
-    at = index[axis]
+def _part(index: _Position, axis: int, start: int, limit: int) -> _Position:
+    """The index in a part of an array, where position ``axis`` is known to lie in it."""
+    at = Index(0) if limit - start == 1 else _narrowed(index[axis], start, limit - 1) - start
+    return (*index[:axis], at, *index[axis + 1 :])
+
+
+def _narrowed(at: Index, low: int, high: int) -> Index:
+    """The position where it is known to lie between two numbers."""
     if len(at.terms) != 1:
-        return index
+        return at
     ((symbol, count),) = at.terms
     if count != 1 or not isinstance(symbol, Symbol):
-        return index
+        return at
     least, most = max(symbol.low, low - at.constant), min(symbol.high, high - at.constant)
-    narrow = Symbol(symbol.name, least, most, symbol.multiple).index + at.constant
-    return (*index[:axis], narrow, *index[axis + 1 :])
-
-
-def _moved(index: _Position, axis: int, start: int) -> _Position:
-    return (*index[:axis], index[axis] - start, *index[axis + 1 :])
+    return Symbol(symbol.name, least, most, symbol.multiple).index + at.constant
 
 
 def _iota(e: Elements, instruction: Instruction, index: _Position, leaf: int) -> Emission:

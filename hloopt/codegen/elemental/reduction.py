@@ -57,7 +57,7 @@ def _reduce(e: Elements, instruction: Instruction, index: _Position, leaf: int) 
             position[at] = place
         yield from fold(e, reducer, names, inputs, tuple(position))
 
-    yield from every(e, [dims[at] for at in along], "r", one)
+    yield from every(e, [dims[at] for at in along], "r", one, around=index)
     return finish(e, reducer, names, instruction, index, leaf)
 
 

@@ -28,6 +28,7 @@ def _scatter(
         for kind, value in zip(types, first, strict=True)
     ]
     with ExitStack() as blocks:
+        blocks.enter_context(e.before(index))
         batch = []
         for number, size in enumerate(sources[0].array.dims):
             if number not in dims.update_window_dims:

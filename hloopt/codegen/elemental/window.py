@@ -64,6 +64,7 @@ def _reduce_window(e: Elements, instruction: Instruction, index: _Position, leaf
     first = yield from each(map(At, inits))
     names = begin(e, reducer, first, instruction.name)
     with ExitStack() as blocks:
+        blocks.enter_context(e.before(index))
         position = _visit(e, instruction, index, blocks)
         if inputs[0].array.elements:
             yield from fold(e, reducer, names, inputs, position)
@@ -82,6 +83,7 @@ def _select_and_scatter(
     first = yield At(init)
     total = e.scope.variable(e.uses.type(instruction.array.dtype), instruction.name, first)
     with ExitStack() as blocks:
+        blocks.enter_context(e.before(index))
         places: list[Index] = []
         for at, window in enumerate(windows):
             size = source.array.dims[at]
@@ -122,6 +124,7 @@ def _selected(
     chosen = [e.scope.variable(kind, f"selected_{at}", "-1") for at in range(operand.array.rank)]
     best = e.scope.variable(e.uses.type(operand.array.dtype), "selected")
     with ExitStack() as blocks:
+        blocks.enter_context(e.before(output))
         position = _visit(e, instruction, output, blocks)
         candidate = yield At(operand, position)
         keep = e.scope.variable("bool", "keep", "false")

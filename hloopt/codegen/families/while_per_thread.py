@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 
-from hloopt.analysis.index import Index, Symbol, delinearize
+from hloopt.analysis.index import Index, Symbol, delinearize, symbols_of
 from hloopt.analysis.parallel_loop import Axes, Carried
 from hloopt.analysis.parallel_loop.thread_lanes import LaneValues
 from hloopt.analysis.parallel_loop.thread_plan import UNROLLED
@@ -15,7 +15,7 @@ from hloopt.codegen.families.collecting import add_up, leave_parts, settle
 from hloopt.codegen.families.folding import Fold
 from hloopt.codegen.families.loop import strided
 from hloopt.codegen.loops.lanes import Lanes
-from hloopt.codegen.loops.places import full_index, local_dims, symbols_of
+from hloopt.codegen.loops.places import full_index, local_dims
 from hloopt.codegen.loops.running import Asking, Local, Running
 from hloopt.codegen.positions import position_of
 from hloopt.codegen.scope import Scope
@@ -163,7 +163,7 @@ class Unit:
 
         if self.loop.results(carried.number):
             with self._whose(carried.axes):
-                yield from every(self.e, carried.local_dims, "j", one)
+                yield from every(self.e, carried.local_dims, "j", one, around=self.unit)
 
     def _store_last(self, carried: Carried) -> Asking:
         def one(local: Local) -> Asking:
@@ -173,7 +173,7 @@ class Unit:
 
         if self.loop.results(carried.number):
             with self._whose(carried.axes):
-                yield from every(self.e, carried.local_dims, "j", one)
+                yield from every(self.e, carried.local_dims, "j", one, around=self.unit)
 
     def _store_at(self, number: int, index: tuple[Index, ...], value: str) -> None:
         for leaf in self.loop.results(number):
@@ -205,7 +205,9 @@ class Unit:
         if not self.loop.results(carried.number):
             return
         with self._whose(carried.axes):
-            yield from every(self.e, local_dims(part.array, carried.axes), "j", one)
+            yield from every(
+                self.e, local_dims(part.array, carried.axes), "j", one, around=self.unit
+            )
 
 
 EMITTERS = {"while-per-thread": emit}

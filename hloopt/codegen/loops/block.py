@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from dataclasses import field
 from math import prod
 
-from hloopt.analysis.index import Index, Symbol, delinearize
+from hloopt.analysis.index import Index, Symbol, delinearize, symbols_of
 from hloopt.analysis.parallel_loop import Axes, Carried, parallel_loop
 from hloopt.analysis.parallel_loop.block_stages import (
     BlockPlan,
@@ -26,7 +26,7 @@ from hloopt.codegen.elements import Elements, Emission, Frame, Place
 from hloopt.codegen.loops.block_folds import Folding
 from hloopt.codegen.loops.block_sort import rank_sort
 from hloopt.codegen.loops.counting import Counting
-from hloopt.codegen.loops.places import Kept, Outside, full_index, local_dims, symbols_of
+from hloopt.codegen.loops.places import Kept, Outside, full_index, local_dims
 from hloopt.codegen.loops.sharing import Shared, Threads
 from hloopt.codegen.scalars import literal
 from hloopt.codegen.scope import Scope

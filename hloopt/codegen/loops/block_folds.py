@@ -98,7 +98,9 @@ class Folding:
     def write(self, item: Item, now: str) -> None:
         """Fold what the block's threads read; results go to shared memory, or parts of them to tiles."""
         if item.lanes:
-            self._by_lanes(item)
+            block = self.block
+            with block.inside(block.frame(item.values[0].path)):
+                self._by_lanes(item)
         else:
             self._by_block(item, now)
 
@@ -110,18 +112,19 @@ class Folding:
         lane = e.symbol(thread % lanes, "lane", 0, lanes - 1)
         groups = threads // lanes
         rounds = -(-results // groups)
-        for number, is_last in self._rounds(rounds):
-            place = thread // lanes + number * groups
-            if place.high < results:
-                self._one(item, place, lane, "")
-                continue
-            place = e.symbol(place, "result", place.low, place.high)
-            rest = results - (rounds - 1) * groups
-            busy = -(-rest * lanes // WARP_SIZE) * WARP_SIZE
-            with self._if(f"{thread} < {busy}" if busy < threads and is_last else ""):
-                text = f"{place} < {results} ? {place} : {results - 1}"
-                inside = e.symbol(text, "inside", 0, results - 1)
-                self._one(item, inside, lane, f" && {place} < {results}")
+        with e.before(block.unit):
+            for number, is_last in self._rounds(rounds):
+                place = thread // lanes + number * groups
+                if place.high < results:
+                    self._one(item, place, lane, "")
+                    continue
+                place = e.symbol(place, "result", place.low, place.high)
+                rest = results - (rounds - 1) * groups
+                busy = -(-rest * lanes // WARP_SIZE) * WARP_SIZE
+                with self._if(f"{thread} < {busy}" if busy < threads and is_last else ""):
+                    text = f"{place} < {results} ? {place} : {results - 1}"
+                    inside = e.symbol(text, "inside", 0, results - 1)
+                    self._one(item, inside, lane, f" && {place} < {results}")
 
     def _rounds(self, rounds: int) -> Iterator[tuple[Index, bool]]:
         """The rounds as a loop, the last one, which may be shorter, by itself."""
@@ -138,19 +141,19 @@ class Folding:
         block, e = self.block, self.e
         value = item.values[0]
         index = block.index(value, place)
-        with block.inside(block.frame(value.path)):
-            fold = self._accumulated(value, index, lane, item.lanes)
-            tree(e, [fold], item.lanes // 2)
-            with e.within(e.scope.block(f"if ({lane} == 0{test})")):
-                for leaf, name in zip(item.values, self._finished(value, index, fold), strict=True):
-                    e.scope.line(f"{block.arrays[leaf].at(place)} = {name};")
+        fold = self._accumulated(value, index, lane, item.lanes)
+        tree(e, [fold], item.lanes // 2)
+        with e.within(e.scope.block(f"if ({lane} == 0{test})")):
+            for leaf, name in zip(item.values, self._finished(value, index, fold), strict=True):
+                e.scope.line(f"{block.arrays[leaf].at(place)} = {name};")
 
     def _by_block(self, item: Item, now: str) -> None:
         block, e = self.block, self.e
         value = item.values[0]
         index = block.index(value, Index(0))
         thread = block.threads.thread
-        with e.within(e.scope.block("")), block.inside(block.frame(value.path)):
+        frame = block.frame(value.path)
+        with block.inside(frame), e.before(block.unit), e.within(e.scope.block("")):
             fold = self._accumulated(value, index, thread, block.plan.threads)
             tree(e, [fold], WARP_SIZE // 2)
             with e.within(e.scope.block(f"if ({thread % WARP_SIZE} == 0)")):
@@ -162,7 +165,7 @@ class Folding:
         hero = value.instruction
         fold = self._begin(hero)
         sizes, ask = self._operands(hero, index)
-        with self.block.threads.strided(first, prod(sizes), step) as at:
+        with e.before(index), self.block.threads.strided(first, prod(sizes), step) as at:
             take(e, fold, ask(delinearize(at, sizes)))
         return fold
 

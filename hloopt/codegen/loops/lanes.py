@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from dataclasses import field
 
-from hloopt.analysis.index import Index, Symbol
+from hloopt.analysis.index import Index, Symbol, symbols_of
 from hloopt.analysis.parallel_loop import Carried
 from hloopt.analysis.parallel_loop.edges import shape_of
 from hloopt.analysis.parallel_loop.thread_lanes import MOST_HANDED
 from hloopt.codegen.elements import At, Elements, Emission, Frame, Place
-from hloopt.codegen.loops.places import symbols_of
 from hloopt.codegen.scope import Scope
 from hloopt.dataclass import dataclass
 from hloopt.ir import Instruction

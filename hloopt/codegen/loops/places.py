@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from itertools import product
 from math import prod
 from typing import Final
 
-from hloopt.analysis.index import Atom, Index, Symbol, linearize
+from hloopt.analysis.index import Index, Symbol, linearize, symbols_of
 from hloopt.analysis.induction import Affine
 from hloopt.analysis.parallel_loop import Axes
 from hloopt.analysis.parallel_loop.edges import shape_of
@@ -28,7 +28,6 @@ __all__ = [
     "full_index",
     "local_dims",
     "local_indices",
-    "symbols_of",
 ]
 
 CHOSEN: Final = 8
@@ -49,17 +48,6 @@ def full_index(axes: Axes, unit: tuple[Index, ...], local: Sequence[Index]) -> t
     """The index in the whole array of an element that a unit has."""
     rest = iter(local)
     return tuple(unit[axis] if axis is not None else next(rest) for axis in axes)
-
-
-def symbols_of(index: Collection[Index]) -> Iterator[Symbol]:
-    """The variables in index expressions."""
-    pending: list[Atom] = [atom for position in index for atom, _ in position.terms]
-    while pending:
-        atom = pending.pop()
-        if isinstance(atom, Symbol):
-            yield atom
-        else:
-            pending += [inner for inner, _ in atom.dividend.terms]
 
 
 @dataclass(frozen=True)

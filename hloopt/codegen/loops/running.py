@@ -7,14 +7,14 @@ from dataclasses import field, replace
 from functools import partial
 from typing import TypeAlias
 
-from hloopt.analysis.index import Index
+from hloopt.analysis.index import Index, symbols_of
 from hloopt.analysis.parallel_loop import Axes, Carried, ParallelLoop
 from hloopt.analysis.parallel_loop.thread_plan import HOISTED, UNROLLED, ThreadPlan
 from hloopt.codegen.elements import At, Elements, Emission, Frame, each, every
 from hloopt.codegen.loops.ahead import Again, Ahead
 from hloopt.codegen.loops.counting import Counting
 from hloopt.codegen.loops.lanes import Group, Lanes
-from hloopt.codegen.loops.places import Kept, Outside, full_index, local_indices, symbols_of
+from hloopt.codegen.loops.places import Kept, Outside, full_index, local_indices
 from hloopt.codegen.scalars import literal
 from hloopt.codegen.scope import Scope
 from hloopt.dataclass import dataclass
@@ -303,7 +303,8 @@ class Running:
             value = yield wanted(local)
             self.e.scope.line(f"{kept.at(local)} = {value};")
 
-        yield from every(self.e, kept.dims, "j", one, self._most_unrolled(kept, cost))
+        unroll = self._most_unrolled(kept, cost)
+        yield from every(self.e, kept.dims, "j", one, unroll, around=self.unit)
 
     def _most_unrolled(self, kept: Kept, cost: int) -> int:
         """How many turns a loop over an array may have to be unrolled; ``cost`` operations each."""

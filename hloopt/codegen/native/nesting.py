@@ -189,9 +189,10 @@ def trial(
     f: FunctionWriter, numbers: Sequence[int], positions: Sequence[Index]
 ) -> tuple[str, list[tuple[str, Index]]]:
     """What would be written for positions, and the places of memory that would be read, whole bytes each."""
-    scope = Scope(Names())
+    scope = Scope(Names(f.scope.names.room))
     loads = Loads(f.loads.index_type)
     elements = Elements(f.region, f.elements.pointers, Uses(native=True), scope, loads)
+    elements.shares = f.elements.shares
     for position in positions:
         for number in numbers:
             value_at(f, elements, number, position)

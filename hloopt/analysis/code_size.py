@@ -1,0 +1,43 @@
+"""How much code a kernel may have, by the instructions that it computes."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from hloopt.dataclass import dataclass
+from hloopt.ir import Computation, Instruction, walk
+
+__all__ = ["MOST_CODE", "WRITTEN_ANEW", "Room", "executed_instructions"]
+
+
+@dataclass(frozen=True, slots=True)
+class Room:
+    """Bytes of code: some in any case, and some for each instruction that is computed."""
+
+    least: int
+    each: int
+
+    def of(self, instructions: int) -> int:
+        """The bytes that so many instructions may come to."""
+        return self.least + self.each * instructions
+
+
+WRITTEN_ANEW: Final = Room(4_000, 160)
+"""What a function may come to that writes a value wherever it needs it: about three lines an instruction.
+Beyond it, what branches and loops of the function share is written once."""
+
+MOST_CODE: Final = Room(20_000, 600)
+"""What no function shall exceed."""
+
+
+def executed_instructions(instruction: Instruction) -> int:
+    """The instructions that one runs: those of all that it calls, at least itself; each once."""
+    seen: set[Computation] = set()
+    pending = list(walk.called_computations(instruction))
+    while pending:
+        called = pending.pop()
+        if called in seen:
+            continue
+        seen.add(called)
+        pending += (inner for one in called for inner in walk.called_computations(one))
+    return max(1, sum(len(called) for called in seen))
