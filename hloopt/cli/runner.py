@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from hloopt.report.run import Row, RunReport
     from hloopt.runtime import Program
     from hloopt.runtime.cuda.profile import Profile
+    from hloopt.runtime.judge import Judge
     from hloopt.runtime.replay import Replay
 
 __all__ = ["Runner", "Stage", "Tolerances"]
@@ -42,7 +43,7 @@ _PROGRAM_SECONDS = 10.0  # unless somebody says how many runs there shall be
 
 
 class Tolerances(TypedDict):
-    """What the user says about tolerances; None leaves it to the element type."""
+    """What the user says about tolerances; None leaves it to the judge."""
 
     rtol: float | None
     atol: float | None
@@ -111,7 +112,6 @@ class Runner:
         from hloopt.interpret import supported
         from hloopt.ir import build
         from hloopt.report.run import Row, RunReport
-        from hloopt.runtime.compare import compare_named
         from hloopt.runtime.streams import load_host
 
         module, name = found.module, found.name
@@ -141,6 +141,7 @@ class Runner:
         # Each run begins at the start of the same streams.
         host = load_host(Path(self.infeed) if self.infeed else None, self.seed or 0)
         row, reference, heard = self._interpreted(module, counts, arrays, host)
+        judge = self._judge(module, arrays, reference, counts, host, heard)
         if self.save_snapshot is not None:
             self._save(module, arrays, reference)
         self._hear(heard)
@@ -162,7 +163,7 @@ class Runner:
                 *on_host(optimised),
             ],
         )
-        compared = self._against(reference, expected, against)
+        compared = _against(judge, reference, expected, against)
         report.rows.append(replace(row, alive=alive, **compared))
         best = f"{label}, {self.device}"
         for title, form, program in (
@@ -174,25 +175,61 @@ class Runner:
                 replace(
                     row,
                     alive=bytes_alive(form, prod(counts)),
-                    **self._against(outputs, reference, "interpreter"),
-                    written=tuple(compare_named(own.written, heard.written, **self.tolerance)),
+                    **_against(judge, outputs, reference, "interpreter"),
+                    written=tuple(judge.compare_named(own.written, heard.written)),
                 )
             )
         if expected is not None:
-            compared = self._against(outputs, expected, against)
+            compared = _against(judge, outputs, expected, against)
             report.rows.append(Row(best, **compared))
         _close(given, optimised)
         if self.device == "gpu":
             self.stage.enter("timing of kernels")
             report.profile = self._profiled(optimised, arrays[0])
-        if not report.passed and self._is_fast():
-            report.notes.append(
-                "fast_math lets passes change roundings, which an ill-conditioned module makes large: "
-                "without it every bit is kept"
-            )
-        if not report.passed:
-            report.notes.extend(on_functions(module, self.device, exact=self.exact))
+        report.notes.extend(self._blame(module, report))
         return report
+
+    def _blame(self, module: Module, report: RunReport) -> list[str]:
+        """What else than a wrong pass may have made results differ."""
+        given, optimised = (
+            any(not entry.passed for _, entry in report.compared(row)) for row in report.rows[1:3]
+        )
+        if given:
+            return on_functions(module, self.device, exact=self.exact)
+        if optimised and self._is_fast():
+            changes = "fast_math lets passes change roundings, which an ill-conditioned module makes large"
+            return [f"{changes}: without it every bit is kept"]
+        return []
+
+    def _judge(
+        self,
+        module: Module,
+        arrays: list[list[Any]],
+        reference: list[list[Any]],
+        counts: tuple[int, int],
+        host: Host,
+        heard: Host,
+    ) -> Judge:
+        from hloopt.interpret.progress import Progress
+        from hloopt.runtime.judge import Judge
+
+        progress = Progress()
+
+        def begin(number: int) -> None:
+            self.stage.enter(f"what rounding allows, evaluation {number}", progress)
+
+        return Judge.of(
+            module,
+            arrays,
+            reference,
+            counts=counts,
+            host=host,
+            written=heard.written,
+            excess_precision=self.excess_precision,
+            progress=progress,
+            begin=begin,
+            **self.tolerance,
+        )
 
     def _profiled(self, program: Program, inputs: list[Any]) -> Profile:
         from hloopt.runtime.device_compile import CompiledProgram
@@ -348,7 +385,7 @@ class Runner:
 
     def _notes(self, results: list[list[Any]]) -> list[str]:
         """What a reader should know who sees that all results agree."""
-        from hloopt.runtime.compare import not_finite
+        from hloopt.runtime.judge import not_finite
 
         counts = [not_finite(array) for arrays in results for array in arrays]
         broken = [number for number, count in enumerate(counts) if count]
@@ -372,23 +409,17 @@ class Runner:
         if self.infeed is not None:
             show_unread(self.infeed, host.unread)
 
-    def _against(
-        self,
-        outputs: Sequence[Sequence[Any]],
-        expected: Sequence[Sequence[Any]] | None,
-        against: str,
-    ) -> dict[str, Any]:
-        """What a row says about the results of all participants."""
-        from hloopt.runtime.compare import compare_all
 
-        if expected is None:
-            return {}
-        found = [
-            comparison
-            for got, want in zip(outputs, expected, strict=True)
-            for comparison in compare_all(got, want, **self.tolerance)
-        ]
-        return {"against": against, "comparisons": tuple(found)}
+def _against(
+    judge: Judge,
+    outputs: Sequence[Sequence[Any]],
+    expected: Sequence[Sequence[Any]] | None,
+    against: str,
+) -> dict[str, Any]:
+    """What a row says about the results of all participants."""
+    if expected is None:
+        return {}
+    return {"against": against, "comparisons": tuple(judge.compare_all(outputs, expected))}
 
 
 def _close(*programs: Program) -> None:

@@ -84,12 +84,14 @@ def evaluate_participants(
     excess_precision: bool = False,
     host: Host | None = None,
     progress: Progress | None = None,
+    rounding: int | None = None,
 ) -> list[list[np.ndarray[Any, Any]]]:
     """Evaluate the entry once for each participant, in lock step; the results of each.
 
     Participant ``replica * partitions + partition`` gets ``inputs[number]`` and ``host.of(number)``.  Where
     counts are not given they are the module's.  Collectives exchange what the participants have.
-    ``progress`` says, to another thread, how far the participant that runs has come.
+    ``progress`` says, to another thread, how far the participant that runs has come.  ``rounding`` is the
+    number of another way to round (``rounding.Rounding``); None is the definition.
 
     Raises as ``evaluate_module``, and ``EvaluationError`` when participants wait for each other without
     end.
@@ -101,7 +103,7 @@ def evaluate_participants(
     def evaluate(participant: Participant) -> list[np.ndarray[Any, Any]]:
         given = inputs[participant.number]
         own = hosts.of(participant.number)
-        return _evaluate(module, given, own, participant, excess_precision, progress)
+        return _evaluate(module, given, own, participant, excess_precision, progress, rounding)
 
     check_inputs(inputs, replicas, partitions)
     if len(inputs) == 1:
@@ -124,9 +126,14 @@ def _evaluate(
     participant: Participant,
     excess_precision: bool,
     progress: Progress | None = None,
+    rounding: int | None = None,
 ) -> list[np.ndarray[Any, Any]]:
     interpreter = Interpreter(module, EVALUATORS, excess_precision=excess_precision)
     interpreter.host, interpreter.participant = host, participant
+    if rounding is not None:
+        from hloopt.interpret.rounding import Rounding
+
+        interpreter.rounding = Rounding(rounding)
     entry = module.entry
     with np.errstate(all="ignore"):
         arguments = parameter_values(entry, inputs, interpreter)

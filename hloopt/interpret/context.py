@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
@@ -22,6 +22,9 @@ from hloopt.interpret.host import Host
 from hloopt.interpret.participants import Participant
 from hloopt.ir import Computation, Instruction
 from hloopt.types import ArrayShape, DType, Shape, TupleShape, rounded
+
+if TYPE_CHECKING:
+    from hloopt.interpret.rounding import Rounding
 
 __all__ = [
     "Array",
@@ -49,7 +52,8 @@ class Context(ABC):
     ``excess_precision`` is the named mode in which bf16 and f16 chains keep float32.  ``memory``
     holds what outlives one instruction, by keys of its owners' choice.  ``exact`` says that functions of f32
     are computed in f64 and rounded once, as an executor need not do.  ``participant`` is who
-    evaluates: the only participant, or one of several; ``host`` is what it talks to.
+    evaluates: the only participant, or one of several; ``host`` is what it talks to.  ``rounding`` is another
+    way to round than the definition's, for the judge.
     """
 
     exact = True
@@ -59,6 +63,7 @@ class Context(ABC):
         self.memory: dict[Any, Any] = {}
         self.participant = Participant()
         self.host = Host()
+        self.rounding: Rounding | None = None
 
     @abstractmethod
     def call(self, computation: Computation, args: Sequence[Value]) -> Value:

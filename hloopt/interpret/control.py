@@ -56,12 +56,18 @@ def _while(instruction: Instruction, operands: tuple[Value, ...], context: Conte
     condition, body = instruction.attributes["condition"], instruction.attributes["body"]
     state = context.materialize(operands[0], instruction.shape)
     trips = 0
+    rounding = context.rounding
+    settles = rounding is not None and rounding.active
     while array_of(context.call(condition, [state])):
         before = state
         state = context.materialize(context.call(body, [state]), instruction.shape)
         trips += 1
         if trips & (trips - 1) == 0 and _same_bits(before, state):
             check_progress(instruction, trips, alone=context.participant.count == 1)
+        if rounding is not None:
+            rounding.trip(trips)
+    if rounding is not None:
+        rounding.active = settles
     return state
 
 

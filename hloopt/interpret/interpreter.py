@@ -53,6 +53,10 @@ class _Plan:
             if run is elementwise:
                 run = bound(instruction, context)
             run = evaluator(instruction, run)
+            if context.rounding is not None:
+                from hloopt.interpret.rounding import moved
+
+                run = moved(instruction, run, context.rounding)
             pending.append((run, instruction, operands, slot))
         self.size = len(slots)
         self.root = slots[computation.root]

@@ -8,7 +8,7 @@ as one likes without changing any bit of its result.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from itertools import product
+from itertools import count, product
 
 import numpy as np
 
@@ -88,13 +88,20 @@ def _while(instruction: Instruction, values: tuple[Value, ...], context: Context
     dims = np.broadcast_shapes(*[leaf.shape for leaf in leaf_arrays(values)])
     state = map_arrays(lambda leaf: np.broadcast_to(leaf, dims).copy(), values[0])
     running = np.ones(dims, np.bool_)
-    while True:
+    rounding = context.rounding
+    settles = rounding is not None and rounding.active
+    for trips in count():
+        if rounding is not None:
+            rounding.trip(trips)
         active = map_arrays(lambda leaf: leaf[running], state)
         running[running] = array_of(context.apply(condition, [active]))
         if not running.any():
-            return state
+            break
         following = context.apply(body, [map_arrays(lambda leaf: leaf[running], state)])
         map_arrays(lambda whole, leaf: _put(whole, running, leaf), state, following)
+    if rounding is not None:
+        rounding.active = settles
+    return state
 
 
 LIFTED: Mapping[str, Evaluator] = {

@@ -13,7 +13,7 @@ from hloopt.dataclass import dataclass
 from hloopt.report.console import table
 from hloopt.report.numbers import byte_size, error, seconds
 from hloopt.report.profile import profile_json, show_profile
-from hloopt.runtime.compare import Comparison
+from hloopt.runtime.judge import Comparison
 from hloopt.runtime.timing import Timing
 
 if TYPE_CHECKING:
@@ -22,9 +22,18 @@ if TYPE_CHECKING:
 __all__ = ["Row", "RunReport"]
 
 _TIMES = ("kernels", "launches", "time", "speed-up", "memory", "alive")
-_ERRORS = ("against", "max abs", "max rel", "max ULP", "where")
+_ERRORS = ("against", "verdict", "of allowed", "max abs", "max rel", "max ULP", "where")
+_WORDS = {
+    "nothing verified": "nothing verified",
+    "equal": "equal",
+    "within tolerance": "right",
+    "differ": "differs",
+}
+"""The words of the table for verdicts, the one that decides last."""
 _LEAST_MEMORY = 1 << 20  # bytes
-_ONE_TABLE = 132  # columns that the whole table may need
+_ONE_TABLE = 148  # columns that the whole table may need
+_TWO_TABLES = 80
+_LEFT_OUT = ("of allowed", "max rel", "max ULP")
 
 
 @dataclass(frozen=True)
@@ -73,8 +82,16 @@ class RunReport:
 
     @property
     def passed(self) -> bool:
-        """Whether all comparisons pass."""
-        return all(entry.passed for row in self.rows for _, entry in self.compared(row))
+        """Whether something was compared, and all of it is right."""
+        return self.verdict == "ok"
+
+    @property
+    def verdict(self) -> str:
+        """``ok``, ``differs``, or ``nothing verified`` where no result has a finite number."""
+        compared = [entry for row in self.rows for _, entry in self.compared(row)]
+        if any(not entry.passed for entry in compared):
+            return "differs"
+        return "ok" if any(entry.finite for entry in compared) else "nothing verified"
 
     def show(self, console: Console) -> None:
         """Print the table (as two, one below the other, on a narrow terminal) and what differs."""
@@ -90,11 +107,14 @@ class RunReport:
                 made.add_row(row.name, *self._times(row), *self._errors(row))
             console.print(made)
         else:
+            left_out = () if console.width >= _TWO_TABLES else _LEFT_OUT
             for columns, cells in ((_TIMES, self._times), (_ERRORS, self._errors)):
-                made = table("run", *columns)
+                kept = [at for at, column in enumerate(columns) if column not in left_out]
+                made = table("run", *(columns[at] for at in kept))
                 for row in self.rows:
-                    if any(cells(row)):
-                        made.add_row(row.name, *cells(row))
+                    found = cells(row)
+                    if any(found):
+                        made.add_row(row.name, *(found[at] for at in kept))
                 console.print(made)
         if self.profile is not None:
             show_profile(self.profile, console)
@@ -105,15 +125,32 @@ class RunReport:
                 if not entry.passed:
                     what = difference(row, name, entry)
                     console.print(Text.assemble(("differs", "red"), f" {what}"), soft_wrap=True)
-        if self.passed:
-            count = max((len(row.comparisons) for row in self.rows), default=0) // self.participants
-            what = f" {count} result{'s' * (count != 1)} within tolerance"
-            if self.participants > 1:
-                what = f" {count} result{'s' * (count != 1)} of each participant within tolerance"
-            sent = max((len(row.written) for row in self.rows), default=0)
-            if sent:
-                what += f", and {sent} array{'s' * (sent != 1)} written to the host"
-            console.print(Text.assemble(("ok", "green"), what))
+        if self.verdict != "differs":
+            colour = "green" if self.passed else "yellow"
+            what = self._conclusion()
+            console.print(Text.assemble((self.verdict, colour), what), soft_wrap=True)
+
+    def _conclusion(self) -> str:
+        """What was compared, and what shows nothing."""
+        best = [pair for row in self.rows[1:] for pair in self.compared(row)]
+        empty = {name: entry.reason for name, entry in best if not entry.finite}
+        shown = "; ".join(f"{name} {reason}" for name, reason in list(empty.items())[:3])
+        if len(empty) > 3:
+            shown += f"; and {len(empty) - 3} more"
+        if not self.passed:
+            return f": {shown or 'the module has no results'}"
+        count = max((len(row.comparisons) for row in self.rows), default=0) // self.participants
+        what = f" {count} result{'s' * (count != 1)}"
+        if self.participants > 1:
+            what += " of each participant"
+        sent = max((len(row.written) for row in self.rows), default=0)
+        if sent:
+            what += f", and {sent} array{'s' * (sent != 1)} written to the host"
+        share = max((entry.share for _, entry in best), default=0.0)
+        ours = all(entry.rtol is None for _, entry in best)
+        allowed = "what rounding allows" if ours else "the tolerance given"
+        what += f": worst error {share:.2g} of {allowed}" if share else ": equal"
+        return f"{what}; nothing verified: {shown}" if shown else what
 
     def _times(self, row: Row) -> list[str]:
         cells = [_count(row.kernels), _count(row.launches)]
@@ -136,6 +173,7 @@ class RunReport:
             "baseline": self.baseline,
             "pipeline": self.pipeline,
             "passed": self.passed,
+            "verdict": self.verdict,
             "replicas": self.replicas,
             "partitions": self.partitions,
             "notes": self.notes,
@@ -160,15 +198,18 @@ class RunReport:
     def _errors(self, row: Row) -> list[str]:
         compared = self.compared(row)
         if not compared:
-            return ["", "", "", "", ""]
-        name, worst = max(compared, key=lambda pair: pair[1].absolute)
+            return [""] * len(_ERRORS)
+        entries = [entry for _, entry in compared]
+        name, worst = max(compared, key=lambda pair: (pair[1].share, pair[1].absolute))
         place = ",".join(map(str, worst.where))
         return [
             row.against,
-            error(worst.absolute),
-            error(max(entry.relative for _, entry in compared)),
-            str(max(entry.ulp for _, entry in compared)),
-            f"{name}[{place}]" if worst.absolute else "",
+            _WORDS[max((entry.verdict for entry in entries), key=list(_WORDS).index)],
+            f"{worst.share:.2g}",
+            error(max(entry.absolute for entry in entries)),
+            error(max(entry.relative for entry in entries)),
+            str(max(entry.ulp for entry in entries)),
+            f"{name}[{place}]" if worst.share else "",
         ]
 
     def _row_json(self, row: Row) -> dict[str, Any]:
@@ -195,20 +236,17 @@ class RunReport:
 def _comparison_json(entry: Comparison) -> dict[str, Any]:
     return {
         key: value if not isinstance(value, float) or isfinite(value) else str(value)
-        for key, value in {**asdict(entry), "passed": entry.passed}.items()
+        for key, value in {
+            **asdict(entry),
+            "passed": entry.passed,
+            "verdict": entry.verdict,
+        }.items()
     }
 
 
 def difference(row: Row, output: str, entry: Comparison) -> str:
     """A sentence about one output that does not pass; participants' are called ``out_0.3``."""
-    start = f"{row.name}: {output} against {row.against}: "
-    if entry.problem:
-        return start + entry.problem
-    place = ",".join(map(str, entry.where))
-    return (
-        f"{start}{entry.mismatches} of {entry.elements} elements of {entry.dtype} beyond "
-        f"atol {entry.atol:.2g} + rtol {entry.rtol:.2g}, worst at [{place}]"
-    )
+    return f"{row.name}: {output} against {row.against}: {entry.reason}"
 
 
 def _resident(size: int | None) -> str:

@@ -151,7 +151,9 @@ def result_text(cell: Cell) -> str:
     if checked is None:
         return "failed" if cell.problem and not cell.missing else "-"
     if checked.results == "within tolerance":
-        return f"right, {checked.ulp} ulp"
+        if checked.device and checked.device != cell.device:
+            return f"right on {checked.device}"
+        return f"right, {checked.share:.2g} of allowed"
     return {"equal": "equal", "differ": "DIFFER"}.get(checked.results, checked.results)
 
 
@@ -243,6 +245,7 @@ def _cell_json(study: Study, cell: Cell) -> dict[str, Any]:
             "device": checked.device,
             "against": list(checked.against),
             "ulp": checked.ulp,
+            "share": _finite(checked.share),
             "problem": checked.problem or None,
         }
         if checked

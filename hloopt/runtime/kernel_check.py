@@ -5,18 +5,20 @@ Whole results may drift apart where a program is chaotic, or agree by luck; a ke
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 
 import numpy as np
 
 from hloopt.analysis.region import region_of
 from hloopt.dataclass import dataclass
-from hloopt.interpret import Host
+from hloopt.interpret import EVALUATORS, Host
+from hloopt.interpret.interpreter import Interpreter
+from hloopt.interpret.rounding import Rounding
 from hloopt.ir import Instruction
 from hloopt.kernels.plan import KernelStep
 from hloopt.runtime import library_numpy
-from hloopt.runtime.compare import Comparison, compare
 from hloopt.runtime.device_program import DeviceProgram
+from hloopt.runtime.judge import Comparison, Judge
 from hloopt.runtime.program import Array
 from hloopt.types import TupleShape
 
@@ -78,16 +80,31 @@ class CheckedProgram(DeviceProgram):
         super()._kernel(step)
         self.compared += 1
         want = library_numpy.call(step.instruction, operands)
+        judge = _judge(step.instruction, operands, want)
         results = [b for b in step.results if b.shape.dtype.is_array]
         for number, (buffer, array) in enumerate(zip(results, want, strict=True)):
             if not _is_read(step.instruction, number):
                 continue
             got = self._download(buffer)
-            found = compare(got, array)
+            found = judge.compare(number, got, array)
             if not found.passed:
                 self.findings.append(
                     Finding(self.compared - 1, step, number, found, tuple(operands), got, array)
                 )
+
+
+def _judge(instruction: Instruction, operands: Sequence[Array], want: Sequence[Array]) -> Judge:
+    """The judge of one instruction."""
+    assert instruction.computation is not None
+    module = instruction.computation.module
+    assert module is not None
+
+    def sample(number: int) -> dict[Hashable, Array]:
+        context = Interpreter(module, EVALUATORS)
+        context.rounding = Rounding(number)
+        return dict(enumerate(library_numpy.call(instruction, operands, context)))
+
+    return Judge(dict(enumerate(want)), sample)
 
 
 def _is_read(instruction: Instruction, number: int) -> bool:

@@ -11,6 +11,7 @@ import numpy as np
 
 from hloopt.interpret import EVALUATORS, Value
 from hloopt.interpret.interpreter import Interpreter
+from hloopt.interpret.rounding import moved
 from hloopt.interpret.values import flatten_results, from_storage
 from hloopt.ir import Instruction
 from hloopt.runtime.program import Array
@@ -36,6 +37,8 @@ def call(
     evaluate = EVALUATORS.get(instruction.opcode)
     if evaluate is None:
         raise context.unsupported(instruction, f"{instruction.opcode} has no evaluation")
+    if context.rounding is not None:
+        evaluate = moved(instruction, evaluate, context.rounding)
     arrays = iter(operands)
     with np.errstate(all="ignore"):
         values = tuple(

@@ -18,9 +18,9 @@ from hloopt.kernels.registry import kernels
 from hloopt.kernels.selection import choose
 from hloopt.kernels.spec import KernelSpec
 from hloopt.kernels.structure import standalone
-from hloopt.runtime.compare import compare_all
 from hloopt.runtime.device_program import DeviceProgram
 from hloopt.runtime.emulator import EmulatorDevice, check_emulator
+from hloopt.runtime.judge import judged
 from hloopt.runtime.trial_inputs import TRIALS, trial_inputs
 
 __all__ = ["try_kernel"]
@@ -80,7 +80,7 @@ def _difference(got: Sequence[Array], module: Module, inputs: list[Array], seed:
         want = evaluate_module(module, inputs)
     except HlooptError as error:
         return f"the interpreter cannot say what is right: {error.message}"
-    for number, comparison in enumerate(compare_all(got, want)):
+    for number, comparison in enumerate(judged(module, inputs, got, want)):
         if not comparison.passed:
             place = ",".join(map(str, comparison.where))
             wrong, right = got[number][comparison.where], want[number][comparison.where]

@@ -70,7 +70,7 @@ def test_the_place_of_a_difference_names_the_participant(module: Path, tmp_path:
     assert result.exit_code == 1
     assert "participants: 1 x 3" in result.stdout
     assert "out_0.2[1]" in result.stdout
-    assert result.stdout.count("differs") == 2
+    assert result.stdout.count("\ndiffers ") == 2
     assert "differs interpreter: out_0.2 against expected: 1 of 2 elements of f32" in result.stdout
     found = report(module, *files)
     failed = [

@@ -18,10 +18,10 @@ from hloopt.kernels.plan import Plan
 from hloopt.kernels.planning import plan_program
 from hloopt.kernels.registry import find_kernel
 from hloopt.kernels.spec import KernelSpec
-from hloopt.runtime.compare import compare_all
 from hloopt.runtime.device_program import DeviceProgram
 from hloopt.runtime.emulator import EmulatorDevice
 from hloopt.runtime.inputs import generate
+from hloopt.runtime.judge import Judge
 from hloopt.runtime.nvrtc import compile_cuda, nvrtc_for
 from hloopt.targets import find_target
 
@@ -114,10 +114,9 @@ def check_kernel(
     results = [ran(module, plan, source, given, mode="check", seed=1)]
     if fast:
         results.append(ran(module, plan, source, given, mode="fast", seed=2))
+    judge = Judge.of(module, [given], [want], rtol=0 if exact else rtol, atol=0 if exact else atol)
     for got in results:
-        for number, comparison in enumerate(
-            compare_all(got, want, rtol=0 if exact else rtol, atol=0 if exact else atol)
-        ):
+        for number, comparison in enumerate(judge.compare_all([got], [want])):
             assert comparison.passed, f"result {number}: {comparison}\n{source}"
     if not any(step.spec.is_atomic for step in steps):
         for one, other in zip(results[0], results[-1], strict=True):

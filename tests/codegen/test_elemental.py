@@ -12,10 +12,10 @@ import hloopt
 from harness import check_kernel
 from hloopt.errors import DeviceError
 from hloopt.runtime import check_device
-from hloopt.runtime.compare import compare_all
 from hloopt.runtime.device_compile import prepare
 from hloopt.runtime.emulator import EmulatorDevice
 from hloopt.runtime.inputs import generate
+from hloopt.runtime.judge import judged
 from hloopt.runtime.kernel_check import CheckedProgram
 from hloopt.runtime.nvrtc import compile_cuda
 from hloopt.types import DTYPES
@@ -87,7 +87,7 @@ def run_prepared(text: str, inputs: list[np.ndarray] | None = None) -> None:
     ) as program:
         results = program.run(arrays)
     assert not program.findings, str(program.findings[0])
-    for comparison in compare_all(results, hloopt.evaluate(given, arrays)):
+    for comparison in judged(given, arrays, results, hloopt.evaluate(given, arrays)):
         assert comparison.passed, comparison
 
 

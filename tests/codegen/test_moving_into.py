@@ -15,10 +15,10 @@ from hloopt.errors import DeviceError
 from hloopt.kernels.lowering import make_ready
 from hloopt.kernels.planning import plan_program
 from hloopt.runtime import check_device
-from hloopt.runtime.compare import compare_all
 from hloopt.runtime.device import Array
 from hloopt.runtime.emulator import EmulatorDevice
 from hloopt.runtime.inputs import generate
+from hloopt.runtime.judge import judged
 from hloopt.runtime.kernel_check import CheckedProgram
 from hloopt.runtime.nvrtc import compile_ptx
 from hloopt.types import DTYPES
@@ -54,7 +54,7 @@ def check(
         with closing(CheckedProgram(ready, plan, device, source)) as program:
             found.append(program.run(given))
         assert not program.findings, f"{program.findings[0]}\n{source}"
-        for number, comparison in enumerate(compare_all(found[-1], want)):
+        for number, comparison in enumerate(judged(module, given, found[-1], want)):
             assert comparison.passed, f"result {number}: {comparison}\n{source}"
     if not any(step.spec.is_atomic for step in steps):
         for one, other in zip(*found, strict=True):

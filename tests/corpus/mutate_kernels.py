@@ -47,10 +47,10 @@ from hloopt.kernels.planning import plan_program  # noqa: E402
 from hloopt.kernels.registry import find_kernel  # noqa: E402
 from hloopt.kernels.selection import choose  # noqa: E402
 from hloopt.kernels.spec import KernelSpec, Launch  # noqa: E402
-from hloopt.runtime.compare import compare_all  # noqa: E402
 from hloopt.runtime.device import Array, PointerArgument  # noqa: E402
 from hloopt.runtime.emulator import EmulatorDevice  # noqa: E402
 from hloopt.runtime.inputs import generate  # noqa: E402
+from hloopt.runtime.judge import judged  # noqa: E402
 from hloopt.runtime.kernel_check import CheckedProgram  # noqa: E402
 from hloopt.runtime.trial_inputs import TRIALS, trial_inputs  # noqa: E402
 from hloopt.targets import find_target  # noqa: E402
@@ -291,9 +291,9 @@ def _in_truth(check: Batch, fast: Batch, mutant: str) -> tuple[Verdict, str]:
                 return "missed", f"{what}: {error.reason}"
             except AssertionError as error:
                 return "missed", f"{what}: {error}"
-            if _same(got, want) or (check.program.is_atomic and _near(got, want)):
+            if _same(got, want) or (check.program.is_atomic and _near(module, inputs, got, want)):
                 continue
-            if not _near(got, want):
+            if not _near(module, inputs, got, want):
                 return "missed", f"{what}: other results"
             rounded = rounded or f"{what}: other bits, within rounding"
     return ("rounding", rounded) if rounded else ("equivalent", "")
@@ -308,8 +308,10 @@ def _many_inputs(module: Module) -> Iterator[tuple[str, list[Array]]]:
         yield f"special values {seed}", _special(generate(module, seed), seed)
 
 
-def _near(got: Sequence[Array], want: Sequence[Array]) -> bool:
-    return all(comparison.passed for comparison in compare_all(got, want))
+def _near(
+    module: Module, inputs: Sequence[Array], got: Sequence[Array], want: Sequence[Array]
+) -> bool:
+    return all(comparison.passed for comparison in judged(module, inputs, got, want))
 
 
 def _same(got: Sequence[Array], want: Sequence[Array]) -> bool:

@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 
-from hloopt.runtime.compare import TOLERANCES
 from support import Array, Recorded, as_type, recorded
 
 __all__ = ["WEAK", "flags", "moved", "record_of", "spread", "tolerance_of"]
@@ -19,6 +18,15 @@ WEAK = frozenset({
     "unstable_sort",
 })  # fmt: skip
 """Flags of results that show little: anything would give them, or XLA is free to give others."""
+
+_TOLERANCES = {
+    "f64": (1e-11, 1e-13), "c128": (1e-11, 1e-13), "f32": (2e-5, 2e-6), "c64": (2e-5, 2e-6),
+    "f16": (4e-3, 1e-3), "bf16": (3e-2, 8e-3), "f8e3m4": (0.07, 0.02), "f8e4m3": (0.13, 0.02),
+    "f8e4m3fn": (0.13, 0.02), "f8e4m3fnuz": (0.13, 0.02), "f8e4m3b11fnuz": (0.13, 0.02),
+    "f8e5m2": (0.26, 0.03), "f8e5m2fnuz": (0.26, 0.03), "f6e2m3fn": (0.13, 0.05),
+    "f6e3m2fn": (0.26, 0.05), "f4e2m1fn": (0.5, 0.1), "f8e8m0fnu": (1.0, 0.0),
+}  # fmt: skip
+"""``rtol``, and ``atol`` as a part of the largest magnitude, for results that another program recorded."""
 
 _DRAWS = 4
 _ULPS = 4
@@ -60,12 +68,12 @@ def _golden(stem: Path) -> Recorded:
 
 def tolerance_of(output: Array, name: str) -> dict[str, Any]:
     """What is let through beside a result of an element type."""
-    tolerance = TOLERANCES.get(name)
-    if tolerance is None:
+    if name not in _TOLERANCES:
         return {}
+    rtol, scaled_atol = _TOLERANCES[name]
     magnitude = np.abs(_wide(output))
     largest = float(magnitude[np.isfinite(magnitude)].max(initial=0.0))
-    return {"rtol": tolerance.rtol, "atol": tolerance.scaled_atol * largest}
+    return {"rtol": rtol, "atol": scaled_atol * largest}
 
 
 def moved(inputs: list[Array], draw: int) -> list[Array]:

@@ -13,8 +13,8 @@ from hloopt.fusion.apply import fuse
 from hloopt.fusion.priority_fusion import PriorityFusion
 from hloopt.ir import Module
 from hloopt.pipelines import parse_pipeline
-from hloopt.runtime.compare import compare_all
 from hloopt.runtime.inputs import generate
+from hloopt.runtime.judge import judged
 from hloopt.targets import target
 
 TPU = target("tpu-v4")
@@ -131,13 +131,15 @@ def test_it_stands_in_where_there_are_no_blocks_and_threads() -> None:
 def test_fusion_rests_on_it(options: dict[str, str]) -> None:
     """Kinds follow the ops, whatever the device; the results stay."""
     module = hloopt.parse(TEXT.replace("1024", "64").replace("1048576", "4096"))
+    before = hloopt.parse(module.to_text())
     want = hloopt.evaluate(module, given := generate(module))
     plan = PriorityFusion(**options).fuse(module)
     assert plan.cost_model == "roofline"
     assert {step.producer for step in plan.steps} >= {"a", "sb"}
     kinds = {one.name: one.attributes["kind"] for one in module.entry if one.opcode == "fusion"}
     assert sorted(kinds.values()) == ["kInput", "kLoop"]
-    assert all(found.passed for found in compare_all(hloopt.evaluate(module, given), want))
+    got = hloopt.evaluate(module, given)
+    assert all(found.passed for found in judged(before, given, got, want))
 
 
 def test_every_strategy_takes_such_a_device() -> None:

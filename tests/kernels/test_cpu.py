@@ -12,8 +12,8 @@ from hloopt.errors import UsageError
 from hloopt.kernels.registry import kernels
 from hloopt.kernels.selection import Choice, KernelSelection, read_choice
 from hloopt.rewrite import Pipeline
-from hloopt.runtime.compare import compare_all
 from hloopt.runtime.inputs import generate
+from hloopt.runtime.judge import judged
 from hloopt.runtime.numpy import ways
 from hloopt.runtime.numpy.program import NumpyProgram
 
@@ -103,8 +103,9 @@ def test_each_way_computes_what_the_interpreter_does(text: str, name: str) -> No
     again = hloopt.parse(module.to_text())
     assert read_choice(again.entry.root) == (name, {})
     inputs = generate(again, 3)
-    want = hloopt.evaluate(hloopt.parse(text), inputs)
-    assert all(row.passed for row in compare_all(NumpyProgram(again).run(inputs), want))
+    given = hloopt.parse(text)
+    want = hloopt.evaluate(given, inputs)
+    assert all(row.passed for row in judged(given, inputs, NumpyProgram(again).run(inputs), want))
 
 
 @pytest.mark.parametrize(

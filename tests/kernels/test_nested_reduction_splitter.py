@@ -10,9 +10,9 @@ from hloopt.ir import Module
 from hloopt.kernels.lowering import make_ready
 from hloopt.kernels.nested_reduction_splitter import NestedReductionSplitter, steps_in_loops
 from hloopt.pipelines import parse_pipeline
-from hloopt.runtime.compare import compare_all
 from hloopt.runtime.device_compile import compile_for_device
 from hloopt.runtime.inputs import generate
+from hloopt.runtime.judge import judged
 from proof import check
 
 TRITON = 'backend_config={"fusion_backend_config":{"kind":"__triton","block_level_fusion_config":{"num_warps":"1","output_tiles":[{"sizes":["1","1","2"]}]}}}'
@@ -132,7 +132,8 @@ def _ran(text: str) -> None:
         got = program.run(given)
     finally:
         program.close()
-    assert all(found.passed for found in compare_all(got, hloopt.evaluate(module, given)))
+    want = hloopt.evaluate(module, given)
+    assert all(found.passed for found in judged(module, given, got, want))
 
 
 def _split(text: str, **options: float) -> Module:

@@ -16,8 +16,8 @@ from hloopt.analysis.parallel_loop import fused_loop
 from hloopt.kernels.lowering import make_ready
 from hloopt.kernels.selection import KernelSelection
 from hloopt.rewrite import PassLog
-from hloopt.runtime.compare import compare
 from hloopt.runtime.inputs import load_expected, load_inputs
+from hloopt.runtime.judge import compare
 from oracle import ask, available
 
 FOLDER = Path(__file__).resolve().parents[2] / "samples"

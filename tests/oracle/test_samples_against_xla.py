@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 import hloopt
-from hloopt.runtime.compare import compare
 from hloopt.runtime.inputs import load_expected, load_inputs
+from hloopt.runtime.judge import compare
 from oracle import ask, available
 from support import invoke, sample_table
 

@@ -24,9 +24,9 @@ from hloopt.kernels.planning import plan_program
 from hloopt.kernels.registry import find_kernel
 from hloopt.kernels.spec import KernelSpec
 from hloopt.runtime import check_device
-from hloopt.runtime.compare import compare_all
 from hloopt.runtime.device_program import DeviceProgram
 from hloopt.runtime.emulator import EmulatorDevice
+from hloopt.runtime.judge import compare_all
 from hloopt.targets import find_target
 
 EXPLORES = os.environ.get("HYPOTHESIS_PROFILE") == "explore"

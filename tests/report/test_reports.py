@@ -14,7 +14,7 @@ from hloopt.report.console import table
 from hloopt.report.numbers import amount, byte_size, error, seconds
 from hloopt.report.run import Row, RunReport
 from hloopt.report.stats import module_stats, show_stats
-from hloopt.runtime.compare import compare
+from hloopt.runtime.judge import compare
 from hloopt.runtime.timing import Timing
 
 

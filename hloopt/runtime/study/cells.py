@@ -24,6 +24,7 @@ class Checked:
     against   what its results were compared with: interpreter, recorded results
     problem   what differs, or why nothing was compared
     ulp       how many values of the type lie at most between them and the first they were compared with
+    share     the worst error as a part of what rounding allows, against the first they were compared with
     """
 
     results: Results
@@ -31,6 +32,7 @@ class Checked:
     against: tuple[str, ...] = ()
     problem: str = ""
     ulp: int = 0
+    share: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,7 +17,7 @@ from hloopt.types import ArrayShape, leaves
 
 if TYPE_CHECKING:
     from hloopt.interpret import Host
-    from hloopt.runtime.compare import Comparison
+    from hloopt.runtime.judge import Comparison, Judge
 
 __all__ = ["MOST_WORK", "Reference", "reference", "work"]
 
@@ -36,6 +36,7 @@ class Reference:
     origin       where the inputs are from
     interpreted  None where that would have been too much work, for which ``skipped`` has the words
     recorded     None where there are none; ``rtol`` and ``atol`` are for these, which another compiler computed
+    judge        what decides about all but these
     """
 
     counts: tuple[int, int]
@@ -48,6 +49,7 @@ class Reference:
     skipped: str = ""
     rtol: float | None = None
     atol: float | None = None
+    judge: Judge | None = None
 
     @property
     def empty(self) -> bool:
@@ -56,54 +58,51 @@ class Reference:
 
     def check(self, device: str, results: Sequence[Sequence[Any]], host: Host) -> Checked:
         """Compare what a device gave, and what it wrote to the host, with all there is."""
-        from hloopt.runtime.compare import compare_all, compare_named
+        from hloopt.runtime.judge import Judge
 
         named: list[tuple[str, str, Comparison]] = []
         against: list[str] = []
-        for title, wanted in (
-            ("interpreter", self.interpreted),
-            ("recorded results", self.recorded),
+        judge = self.judge or Judge()
+        given = Judge(rtol=self.rtol, atol=self.atol)
+        for title, wanted, one in (
+            ("interpreter", self.interpreted, judge),
+            ("recorded results", self.recorded, judge if given.is_free else given),
         ):
             if wanted is None:
                 continue
             against.append(title)
-            own = title == "interpreter"
-            tolerance = {} if own else {"rtol": self.rtol, "atol": self.atol}
-            for number, (got, want) in enumerate(zip(results, wanted, strict=True)):
+            found = iter(one.compare_all(results, wanted))
+            for number, outputs in enumerate(wanted):
                 of = f".{number}" if len(wanted) > 1 else ""
-                for output, entry in enumerate(compare_all(got, want, **tolerance)):
-                    named.append((title, f"out_{output}{of}", entry))
+                named.extend((title, f"out_{at}{of}", next(found)) for at in range(len(outputs)))
         if self.interpreted is not None:
-            for name, entry in compare_named(host.written, self.written):
+            for name, entry in judge.compare_named(host.written, self.written):
                 named.append(("interpreter", name, entry))
         if not against:
             return Checked("not verified", device, (), self.skipped)
         wrong = [row for row in named if not row[2].passed]
+        share = max((entry.share for title, _, entry in named if title == against[0]), default=0.0)
         if wrong:
-            problem = _told(*wrong[0])
-            if self.interpreted is not None and wrong[0][0] != "interpreter":
+            title, output, entry = wrong[0]
+            problem = f"{output} against {title}: {entry.reason}"
+            if self.interpreted is not None and title != "interpreter":
                 problem += "; those of the interpreter are met"
-            return Checked("differ", device, tuple(against), problem, _ulp(named))
+            return Checked("differ", device, tuple(against), problem, _ulp(named), share)
+        if not any(entry.finite for _, _, entry in named):
+            problem = "no result holds a finite number"
+            return Checked("not verified", device, tuple(against), problem)
         first = [row for row in named if row[0] == against[0]]
-        exact = all(not entry.absolute for _, _, entry in first)
         return Checked(
-            "equal" if exact else "within tolerance", device, tuple(against), ulp=_ulp(first)
+            "within tolerance" if share else "equal",
+            device,
+            tuple(against),
+            ulp=_ulp(first),
+            share=share,
         )
 
 
 def _ulp(named: Sequence[tuple[str, str, Comparison]]) -> int:
     return max((entry.ulp for _, _, entry in named), default=0)
-
-
-def _told(against: str, output: str, entry: Comparison) -> str:
-    """A sentence about an output that does not pass."""
-    if entry.problem:
-        return f"{output} against {against}: {entry.problem}"
-    place = ",".join(map(str, entry.where))
-    return (
-        f"{output} against {against}: {entry.mismatches} of {entry.elements} elements of {entry.dtype} beyond "
-        f"atol {entry.atol:.2g} + rtol {entry.rtol:.2g}, worst at [{place}]"
-    )
 
 
 def reference(
@@ -121,6 +120,7 @@ def reference(
     """
     from hloopt.interpret import evaluate_participants, supported
     from hloopt.runtime.inputs import generate_all, load_all_inputs, stored
+    from hloopt.runtime.judge import Judge
     from hloopt.runtime.streams import load_host
 
     counts = _participants(module)
@@ -149,6 +149,9 @@ def reference(
     own = host.restarted()
     found.interpreted = evaluate_participants(module, inputs, *counts, host=own)
     found.written = dict(own.written)
+    found.judge = Judge.of(
+        module, inputs, found.interpreted, counts=counts, host=host, written=found.written
+    )
     return found
 
 

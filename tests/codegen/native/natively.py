@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 import hloopt
 from hloopt.codegen.program import kernel_steps
-from hloopt.runtime.compare import compare_all
 from hloopt.runtime.inputs import generate
+from hloopt.runtime.judge import Judge
 from hloopt.runtime.native.compile import compile_native
 from tests.support import Array
 
@@ -30,7 +30,8 @@ def check_native_kernels(
     assert chosen == set(kernels), program.source
     got = program.run(given)
     tolerance = {"rtol": 0.0, "atol": 0.0} if exact else {}
-    for number, comparison in enumerate(compare_all(got, want, **tolerance)):
+    judge = Judge.of(module, [given], [want], **tolerance)
+    for number, comparison in enumerate(judge.compare_all([got], [want])):
         assert comparison.passed, f"result {number}: {comparison}\n{program.source}"
     shared = compile_native(module, threads=3).run(given)
     for one, other in zip(got, shared, strict=True):

@@ -9,8 +9,8 @@ import hloopt
 from hloopt.errors import HlooptError
 from hloopt.ir import Module
 from hloopt.kernels.examples import example_text, opcodes
-from hloopt.runtime.compare import compare_all
 from hloopt.runtime.inputs import generate
+from hloopt.runtime.judge import judged
 from hloopt.runtime.native.compile import compile_native, plan_native
 from hloopt.types import DTYPES
 from joined_modules import joined
@@ -52,5 +52,5 @@ def test_every_op(kind: str) -> None:
         got = iter(program.run([array for given in inputs for array in given]))
         for (opcode, module), given in zip(examples.items(), inputs, strict=True):
             wanted = hloopt.evaluate(module, given)
-            found = compare_all([next(got) for _ in wanted], wanted)
+            found = judged(module, given, [next(got) for _ in wanted], wanted)
             assert all(one.passed for one in found), (opcode, seed, found)

@@ -16,7 +16,7 @@ from hloopt.interpret import linalg, plugins
 from hloopt.kernels.families.native_linear_systems import Routine, apart, routine_of
 from hloopt.kernels.plan import KernelStep, walk_steps
 from hloopt.kernels.selection import KernelSelection
-from hloopt.runtime.compare import compare_all
+from hloopt.runtime.judge import Judge
 from hloopt.runtime.native.compile import CompiledNative, compile_native, plan_native
 from joined_modules import joined
 from tests.support import Array
@@ -162,7 +162,8 @@ def check(cases: Sequence[Case], *, rtol: float | None = None) -> CompiledNative
     left: Iterator[Array] = iter(found)
     for one, (_, arrays) in zip(modules, cases, strict=True):
         wanted = hloopt.evaluate(one, arrays)
-        compared = compare_all([next(left) for _ in wanted], wanted, rtol=rtol)
+        judge = Judge.of(one, [arrays], [wanted], rtol=rtol)
+        compared = judge.compare_all([[next(left) for _ in wanted]], [wanted])
         assert all(one.passed for one in compared), (one.to_text()[:400], list(map(str, compared)))
     return program
 

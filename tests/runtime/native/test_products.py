@@ -10,8 +10,8 @@ import pytest
 import hloopt
 from hloopt.kernels.plan import KernelStep, walk_steps
 from hloopt.kernels.spec import Launch
-from hloopt.runtime.compare import compare_all
 from hloopt.runtime.inputs import generate
+from hloopt.runtime.judge import judged
 from hloopt.runtime.native.compile import CompiledNative, compile_native
 from joined_modules import joined
 
@@ -157,7 +157,7 @@ def _checked(texts: dict[str, str]) -> CompiledNative:
         got = iter(program.run([array for given in inputs for array in given]))
         for name, module, given in zip(texts, modules, inputs, strict=True):
             wanted = hloopt.evaluate(module, given)
-            found = compare_all([next(got) for _ in wanted], wanted)
+            found = judged(module, given, [next(got) for _ in wanted], wanted)
             assert all(one.passed for one in found), (name, seed, found)
     return program
 
@@ -214,7 +214,8 @@ def test_what_others_make(text: str, kernel: str | None) -> None:
     assert set(_kernels(program)) == ({kernel} if kernel else set())
     given = generate(module, 0)
     assert all(
-        one.passed for one in compare_all(program.run(given), hloopt.evaluate(module, given))
+        one.passed
+        for one in judged(module, given, program.run(given), hloopt.evaluate(module, given))
     )
 
 

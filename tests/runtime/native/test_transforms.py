@@ -15,7 +15,7 @@ from hloopt.kernels.families.fft import radices, whole_transforms
 from hloopt.kernels.families.native_fft import LARGEST_RADIX, working
 from hloopt.kernels.plan import KernelStep, walk_steps
 from hloopt.kernels.selection import KernelSelection
-from hloopt.runtime.compare import compare_all
+from hloopt.runtime.judge import judged
 from hloopt.runtime.native.compile import CompiledNative, compile_native
 from joined_modules import joined
 from tests.support import Array
@@ -76,7 +76,7 @@ def check(texts: Sequence[str]) -> CompiledNative:
     alone = compile_native(whole, threads=1).run(inputs)
     assert [one.tobytes() for one in found] == [one.tobytes() for one in alone]
     for module, array, got in zip(modules, inputs, found, strict=True):
-        compared = compare_all([got], hloopt.evaluate(module, [array]))[0]
+        compared = judged(module, [array], [got], hloopt.evaluate(module, [array]))[0]
         assert compared.passed, (module.to_text(), str(compared))
     return program
 
@@ -201,5 +201,6 @@ def test_what_is_made_ready_or_left(text: str) -> None:
     module = hloopt.parse(text)
     x = _normal(module)
     assert (compile_native(module).run([x])[0].shape) == x.shape
-    compared = compare_all(compile_native(module).run([x]), hloopt.evaluate(module, [x]))[0]
+    found = compile_native(module).run([x])
+    compared = judged(module, [x], found, hloopt.evaluate(module, [x]))[0]
     assert compared.passed

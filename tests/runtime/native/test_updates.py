@@ -9,8 +9,8 @@ import numpy as np
 import hloopt
 from hloopt.kernels.plan import KernelStep, WhileStep, walk_steps
 from hloopt.kernels.spec import Copy
-from hloopt.runtime.compare import compare_all
 from hloopt.runtime.inputs import generate
+from hloopt.runtime.judge import judged
 from hloopt.runtime.native.compile import CompiledNative, compile_native
 from joined_modules import joined
 from support import Array
@@ -145,7 +145,7 @@ def test_updates() -> None:
         got = iter(program.run([array for given in inputs for array in given]))
         for text, module, given in zip(texts, modules, inputs, strict=True):
             wanted = hloopt.evaluate(module, given)
-            compared = compare_all([next(got) for _ in wanted], wanted)
+            compared = judged(module, given, [next(got) for _ in wanted], wanted)
             assert all(one.passed for one in compared), (text, seed, compared)
 
 

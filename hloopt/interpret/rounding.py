@@ -1,0 +1,480 @@
+"""Evaluations that round otherwise: what a result may be on a device that is as right as this one.
+
+Every op that rounds is moved by a few units in the last place, sums by what another order of their terms may
+change; what is exact stays exact.  Evaluating a module some times so shows, element by element, how much of a
+difference rounding explains, through loops, choices and factors of matrices as well (Monte Carlo arithmetic:
+D. S. Parker, 1997; J. Vignes' CESTAC).
+
+Numbers are drawn from the bits of the value that is moved, so that an op gives the same for the same
+operands, as a device's does: equal elements stay equal, and what is computed twice is the same twice.
+
+Sums of n terms: the error is at most gamma(n) = n u / (1 - n u) times the sum of the magnitudes (N. J. Higham,
+Accuracy and Stability of Numerical Algorithms, 4.2), and where roundings are independent about sqrt(n) u times
+it (Higham and Mary, SIAM J. Sci. Comput. 41, 2019): that is what a sum is moved by.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import partial
+from math import prod, sqrt
+from typing import Final
+
+import ml_dtypes
+import numpy as np
+
+from hloopt.interpret.context import (
+    Array,
+    Context,
+    Evaluator,
+    Value,
+    array_of,
+    leaf_arrays,
+    map_arrays,
+)
+from hloopt.interpret.markers import MARKERS
+from hloopt.interpret.regions import combiner, only_orders
+from hloopt.ir import Instruction
+from hloopt.types import ArrayShape, ConvDims, DotDims, DType, leaves, of_numpy
+from hloopt.types import rounded as to_type
+
+__all__ = ["Rounding", "moved"]
+
+
+_MOST_TRIPS: Final = 4096
+
+
+class Rounding:
+    """One way to round; ``seed`` says which.
+
+    A loop that ends where nothing changes any more might never: after many trips it is let settle, and rounds
+    as the definition does until it has ended.
+    """
+
+    def __init__(self, seed: int) -> None:
+        self.seed = seed
+        self.active = True
+
+    def trip(self, number: int) -> None:
+        """A loop has made so many trips."""
+        if number == _MOST_TRIPS:
+            self.active = False
+
+
+def moved(instruction: Instruction, run: Evaluator, rounding: Rounding) -> Evaluator:
+    """What evaluates an instruction and then moves what it has rounded: ``run`` itself where it is exact."""
+    if not any(_rounds(leaf) for leaf in leaves(instruction.shape)):
+        return run
+    way = _WAYS.get(instruction.opcode)
+    if way is None:
+        return run
+
+    def evaluate(one: Instruction, values: tuple[Value, ...], context: Context) -> Value:
+        if not rounding.active:
+            return run(one, values, context)
+        return way(one, values, context, run, rounding)
+
+    return evaluate
+
+
+def _rounds(leaf: object) -> bool:
+    return isinstance(leaf, ArrayShape) and (leaf.dtype.is_float or leaf.dtype.is_complex)
+
+
+# ---- moving numbers -----------------------------------------------------------------------------
+
+_ODD: Final = np.uint64(0x9E3779B97F4A7C15)
+_OTHER: Final = np.uint64(0xBF58476D1CE4E5B9)
+
+
+def _drawn(array: Array, seed: int) -> Array:
+    """64 random bits for each element, by its own bits."""
+    size = array.dtype.itemsize
+    bits = np.asarray(array, order="C").view(f"u{size}").astype(np.uint64)
+    mixed: Array = (bits + np.uint64(seed)) * _ODD
+    mixed = (mixed ^ (mixed >> np.uint64(29))) * _OTHER
+    mixed ^= mixed >> np.uint64(32)
+    return mixed
+
+
+def _between(array: Array, seed: int) -> Array:
+    """Numbers from -1 to 1 in f64."""
+    signed: Array = _drawn(array, seed).view(np.int64).astype(np.float64)
+    return signed * 2.0**-63
+
+
+def unit_roundoff(kind: DType) -> float:
+    """Half the distance from 1 to the next number of a float type, or of a complex type's parts."""
+    return float(ml_dtypes.finfo(kind.numpy).eps) / 2  # type: ignore[no-untyped-call]
+
+
+def _smeared(array: Array, amount: Array | float, seed: int) -> Array:
+    """Each element moved by at most ``amount``, which may be an array; what is not finite stays."""
+    if np.iscomplexobj(array):
+        return np.asarray(
+            _smeared(array.real, amount, seed) + 1j * _smeared(array.imag, amount, seed + 1),
+            array.dtype,
+        )
+    wide = array.astype(np.float64)
+    result = to_type(wide + _between(array, seed) * amount, array.dtype)
+    kept = ~np.isfinite(wide) | ~np.isfinite(result.astype(np.float64))
+    return np.asarray(np.where(kept, array, result))
+
+
+def _nudged(array: Array, seed: int) -> Array:
+    """Each element a unit in the last place up or down, or two: never to another sign, zero or infinity."""
+    kind = of_numpy(array.dtype)
+    if kind.is_complex:
+        return _smeared(array, 2 * unit_roundoff(kind) * np.abs(array).astype(np.float64), seed)
+    if kind.name == "f8e8m0fnu":  # powers of two: a unit is a factor
+        return array
+    code = f"u{array.dtype.itemsize}"
+    bits = np.asarray(array, order="C").view(code).astype(np.uint64)
+    sign = np.uint64(1 << (kind.bits - 1))
+    magnitude = bits & (sign - np.uint64(1))
+    drawn = _drawn(array, seed)
+    units = np.where(drawn & np.uint64(1), 1, -1)
+    if kind.bits >= 32:
+        units = units * np.where(drawn & np.uint64(2), 1, 2)
+    most = np.array([ml_dtypes.finfo(array.dtype).max], array.dtype)  # type: ignore[no-untyped-call]
+    inside = (magnitude > 2) & (magnitude < np.uint64(int(most.view(code)[0]) - 1))
+    after = np.where(inside, magnitude + units.astype(np.uint64), magnitude) | (bits & sign)
+    result = np.asarray(after.astype(code).view(array.dtype))
+    return _flushed(array, result, seed) if kind.name in _FLUSHED else result
+
+
+_FLUSHED: Final = frozenset({"bf16", "f32", "f64"})
+
+
+def _flushed(array: Array, result: Array, seed: int) -> Array:
+    """Below the least normal number a device may give zero, or that number: anything between."""
+    least = np.asarray(ml_dtypes.finfo(array.dtype).tiny, array.dtype)  # type: ignore[no-untyped-call]
+    small = (np.abs(array) < least) & (array != 0)
+    if not small.any():
+        return result
+    drawn = np.abs(_between(array, seed)) * np.float64(least)
+    return np.asarray(np.where(small, np.copysign(drawn.astype(array.dtype), array), result))
+
+
+def _map(function: Callable[[Array], Array], value: Value) -> Value:
+    def each(array: Array) -> Array:
+        kind = of_numpy(array.dtype)
+        return function(array) if kind.is_float or kind.is_complex else array
+
+    return map_arrays(each, value)
+
+
+# ---- ways of ops --------------------------------------------------------------------------------
+
+_Way = Callable[[Instruction, tuple[Value, ...], Context, Evaluator, Rounding], Value]
+
+
+def _elementwise(
+    one: Instruction, values: tuple[Value, ...], context: Context, run: Evaluator, way: Rounding
+) -> Value:
+    result = array_of(run(one, values, context))
+    after = _nudged(result, way.seed)
+    exact = _exact(one.opcode, [array_of(value) for value in values], result)
+    if one.opcode in _BOUNDED:
+        after = np.clip(after, -1, 1)
+    return after if exact is None else np.asarray(np.where(exact, result, after))
+
+
+def _exact(opcode: str, operands: list[Array], result: Array) -> Array | None:
+    """Where a result is not rounded; None: nowhere that is known."""
+    if np.iscomplexobj(result) or any(map(np.iscomplexobj, operands)):
+        return None
+    if not all(_spreads(x.shape, result.shape) for x in operands):
+        return None
+    check = _INVERSES.get(opcode)
+    if check is None:
+        # Of zero most functions are 0 or 1.
+        return np.asarray(np.logical_or.reduce(np.broadcast_arrays(*(x == 0 for x in operands))))
+    if result.dtype == np.float64:
+        return _EXACT_WIDE[opcode](*operands, result) if opcode in _EXACT_WIDE else None
+    return np.asarray(check(*(x.astype(np.float64) for x in operands), result.astype(np.float64)))
+
+
+def _spreads(dims: tuple[int, ...], to: tuple[int, ...]) -> bool:
+    """Whether an array broadcasts to a shape: one with more elements than its dynamic size does not."""
+    return all(size in (1, whole) for size, whole in zip(dims[::-1], to[::-1], strict=False))
+
+
+def _exact_sum(a: Array, b: Array, total: Array) -> Array:
+    """Whether no bit of a sum in f64 is lost (Knuth's TwoSum)."""
+    part = total - a
+    return np.asarray((a - (total - part)) + (b - part) == 0)
+
+
+def _exact_product(a: Array, b: Array, _: Array) -> Array:
+    """Whether both factors are short, or one is a power of two or zero."""
+    return np.asarray((_short(a) & _short(b)) | _is_power(a) | _is_power(b))
+
+
+def _short(array: Array) -> Array:
+    bits = np.asarray(array, order="C").view(np.uint64)
+    return np.asarray(bits & np.uint64((1 << 27) - 1) == 0)
+
+
+def _is_power(array: Array) -> Array:
+    bits = np.asarray(array, order="C").view(np.uint64)
+    return np.asarray(bits & np.uint64((1 << 52) - 1) == 0)
+
+
+_INVERSES: Final[Mapping[str, Callable[..., Array]]] = {
+    "add": lambda a, b, r: a + b == r,
+    "subtract": lambda a, b, r: a - b == r,
+    "multiply": lambda a, b, r: a * b == r,
+    "divide": lambda a, b, r: r * b == a,
+    "sqrt": lambda a, r: r * r == a,
+    "convert": lambda a, r: a == r,
+}
+_EXACT_WIDE: Final[Mapping[str, Callable[..., Array]]] = {
+    "add": _exact_sum,
+    "subtract": lambda a, b, r: _exact_sum(a, -b, r),
+    "multiply": _exact_product,
+    "divide": lambda a, b, r: _is_power(b) | (a == 0) | (r == np.rint(r)) & (r * b == a),
+    "sqrt": lambda a, r: (a == 0) | _short(r),
+    "convert": lambda a, r: np.ones(r.shape, np.bool_) if a.dtype.itemsize < 8 else a == r,
+}
+_BOUNDED: Final = frozenset({"cosine", "erf", "logistic", "sine", "tanh"})
+_FUNCTIONS: Final = frozenset(
+    {
+        "acos", "acosh", "asin", "asinh", "atan2", "atanh", "cbrt", "cosh", "exponential",
+        "exponential-minus-one", "log", "log-plus-one", "power", "rsqrt", "sinh", "tan",
+    }
+)  # fmt: skip
+
+
+def _magnitudes(value: Value) -> Value:
+    return _map(lambda array: np.asarray(np.abs(array), array.dtype), value)
+
+
+def _sum(
+    one: Instruction,
+    values: tuple[Value, ...],
+    context: Context,
+    run: Evaluator,
+    way: Rounding,
+    *,
+    terms: Callable[[Instruction, tuple[Value, ...], Context, Evaluator], float | Array],
+    stepwise: bool = False,
+) -> Value:
+    """A sum, moved by the magnitudes that were added; ``stepwise`` every step rounds to the element type."""
+    result = run(one, values, context)
+    added = run(one, tuple(map(_magnitudes, values)), context)
+    if all(map(_is_whole, values)) and all(map(_is_small, leaf_arrays(added))):
+        return result
+    number = np.maximum(terms(one, values, context, run), 1)
+
+    def each(array: Array, size: Array) -> Array:
+        kind = of_numpy(array.dtype)
+        if not (kind.is_float or kind.is_complex):
+            return array
+        unit = unit_roundoff(kind)
+        # Sums of narrow floats are made in f32, or in some parts each of which is rounded.
+        inner = unit if stepwise else min(unit, 2.0**-24)
+        total, most = (np.abs(part).astype(np.float64) for part in (array, size))
+        amount = 2 * unit * (total + most / np.sqrt(number)) + np.sqrt(number) * inner * most
+        return _smeared(array, np.where(np.isfinite(amount), amount, 0.0), way.seed)
+
+    return map_arrays(each, result, added)
+
+
+def _is_whole(value: Value) -> bool:
+    """Whether all numbers are whole, as counts are: their sums are exact while they are small."""
+    if isinstance(value, tuple):
+        return all(map(_is_whole, value))
+    if value.dtype.kind in "biu":
+        return True
+    if np.iscomplexobj(value):
+        return _is_whole(value.real) and _is_whole(value.imag)
+    wide = value.astype(np.float64)
+    return bool(np.all(wide == np.rint(wide)))
+
+
+def _is_small(array: Array) -> bool:
+    limit = 2.0**53 if array.dtype in (np.float64, np.complex128) else 2.0**24
+    return bool(np.all(np.abs(array).astype(np.float64) < limit))
+
+
+def _contracted(one: Instruction, values: tuple[Value, ...], *_: object) -> float:
+    dims = DotDims.of(one.attributes)
+    shape = array_of(values[0]).shape
+    return float(prod(shape[axis] for axis in dims.lhs_contracting))
+
+
+def _kernel_size(one: Instruction, values: tuple[Value, ...], *_: object) -> float:
+    dims: ConvDims = one.attributes["dim_labels"]
+    kernel = array_of(values[1])
+    return float(kernel.size / max(1, kernel.shape[dims.kernel_output_feature]))
+
+
+def _counted(
+    one: Instruction, values: tuple[Value, ...], context: Context, run: Evaluator
+) -> float | Array:
+    """How many terms each element has: the sum of ones in their place."""
+    ones = tuple(_map(np.ones_like, value) for value in values)
+    counts: Array = np.abs(array_of(run(one, ones, context))).astype(np.float64)
+    return counts
+
+
+def _reduced(one: Instruction, values: tuple[Value, ...], *_: object) -> float:
+    shape = array_of(values[0]).shape
+    return float(prod(shape[axis] for axis in one.attributes["dimensions"]))
+
+
+def _fold(
+    one: Instruction,
+    values: tuple[Value, ...],
+    context: Context,
+    run: Evaluator,
+    way: Rounding,
+    *,
+    terms: Callable[..., float | Array],
+    stepwise: bool = False,
+) -> Value:
+    """A fold: a sum, a choice, or anything else, whose every step rounds."""
+    region = one.attributes["to_apply"]
+    name = combiner(region)
+    if name == "add":
+        return _sum(one, values, context, run, way, terms=terms, stepwise=stepwise)
+    result = run(one, values, context)
+    if name is not None and name != "multiply":
+        return result
+    if only_orders(region):
+        return result
+    count = terms(one, values, context, run) if terms is not _counted else _largest(values)
+    return _relative(result, 2 * sqrt(float(np.max(count))) + 2, way)
+
+
+def _largest(values: tuple[Value, ...]) -> float:
+    return max(array_of(value).size for value in values)
+
+
+def _relative(value: Value, units: float, way: Rounding) -> Value:
+    """Everything moved by so many units of rounding of itself."""
+
+    def each(array: Array) -> Array:
+        unit = unit_roundoff(of_numpy(array.dtype))
+        size = np.abs(array).astype(np.float64)
+        return _smeared(array, np.where(np.isfinite(size), units * unit * size, 0.0), way.seed)
+
+    return _map(each, value)
+
+
+def _over_row(value: Value, way: Rounding) -> Value:
+    """Operands of a sum that cannot be taken apart: by what sums over the last dimension may change."""
+
+    def each(array: Array) -> Array:
+        length = array.shape[-1] if array.ndim else 1
+        moved = _relative(array, 2 * (1 + sqrt(length)), way)
+        return array_of(moved)
+
+    return _map(each, value)
+
+
+def _over_matrix(value: Value, way: Rounding) -> Value:
+    """Operands of a factorisation: by the size of the matrix, as its backward error is bounded.
+
+    (Higham, 10.1 and 19.3; for eigenvalues LAPACK Users' Guide, 4.7.)
+    """
+
+    def each(array: Array) -> Array:
+        size = np.abs(array).astype(np.float64)
+        size = np.where(np.isfinite(size), size, 0.0)  # as in a triangle that nobody reads
+        if array.ndim > 1:
+            size = np.sqrt(np.mean(size * size, axis=(-2, -1), keepdims=True))
+            size = np.broadcast_to(size * 4 * sqrt(array.shape[-1]), array.shape)
+        return _smeared(array, unit_roundoff(of_numpy(array.dtype)) * size, way.seed)
+
+    return _map(each, value)
+
+
+def _operands(
+    one: Instruction,
+    values: tuple[Value, ...],
+    context: Context,
+    run: Evaluator,
+    way: Rounding,
+    *,
+    move: Callable[[Value, Rounding], Value] = _over_row,
+) -> Value:
+    """An op of many steps: as if its operands had been a little different."""
+    result = run(one, tuple(move(value, way) for value in values), context)
+    return _map(lambda array: _nudged(array, way.seed), result)
+
+
+_SUMS: Final = ("__cublas", "__cudnn", "__onednn")
+_FACTORS: Final = ("lapack_", "cusolver", "hipsolver", "Cholesky", "Qr", "Eigh", "Syevd")
+
+
+def _custom_call(
+    one: Instruction, values: tuple[Value, ...], context: Context, run: Evaluator, way: Rounding
+) -> Value:
+    target = str(one.attributes["custom_call_target"])
+    if target in MARKERS or target in ("PadToStatic", "SliceToDynamic", "TopK", "__gpu$TopK"):
+        return run(one, values, context)
+    move = _over_matrix if target.startswith(_FACTORS) else _over_row
+    result = _operands(one, values, context, run, way, move=move)
+    if not target.startswith(_SUMS):
+        return result
+    added = run(one, tuple(map(_magnitudes, values)), context)
+    return map_arrays(partial(_by, way), result, added)
+
+
+def _by(way: Rounding, array: Array, added: Array) -> Array:
+    """A result moved by what was added for it, of which a function may have left little."""
+    kind = of_numpy(array.dtype)
+    if not (kind.is_float or kind.is_complex) or array.shape != added.shape:
+        return array
+    amount = 2 * unit_roundoff(kind) * np.abs(added).astype(np.float64)
+    return _smeared(array, np.where(np.isfinite(amount), amount, 0.0), way.seed)
+
+
+def _transform(
+    one: Instruction, values: tuple[Value, ...], context: Context, run: Evaluator, way: Rounding
+) -> Value:
+    """A Fourier transform: the error of each element follows from all of its line (Higham, 24.1)."""
+    result = array_of(run(one, values, context))
+    axes = tuple(range(-len(one.attributes["fft_length"]), 0))
+    size = np.abs(result).astype(np.float64)
+    line = np.sqrt(np.mean(size * size, axis=axes, keepdims=True))
+    steps = np.log2(2 * prod(result.shape[axis] for axis in axes))
+    amount = np.broadcast_to(unit_roundoff(of_numpy(result.dtype)) * 4 * steps * line, result.shape)
+    return _smeared(result, np.where(np.isfinite(amount), amount, 0.0), way.seed)
+
+
+def _picked(
+    one: Instruction, values: tuple[Value, ...], context: Context, run: Evaluator, way: Rounding
+) -> Value:
+    result = run(one, values, context)
+    return _relative(result, 4, way)
+
+
+def _members(one: Instruction, *_: object) -> float:
+    return 2.0
+
+
+_WAYS: Final[Mapping[str, _Way]] = {
+    **dict.fromkeys((*_INVERSES, *_BOUNDED, *_FUNCTIONS), _elementwise),
+    "all-reduce": partial(_fold, terms=_members),
+    "all-reduce-start": partial(_fold, terms=_members),
+    "batch-norm-grad": _operands,
+    "batch-norm-inference": _operands,
+    "batch-norm-training": _operands,
+    "cholesky": partial(_operands, move=_over_matrix),
+    "convolution": partial(_sum, terms=_kernel_size),
+    "custom-call": _custom_call,
+    "dot": partial(_sum, terms=_contracted),
+    "fft": _transform,
+    "ragged-dot": _operands,
+    "reduce": partial(_fold, terms=_reduced),
+    "reduce-scatter": partial(_fold, terms=_members),
+    "reduce-window": partial(_fold, terms=_counted),
+    "scaled-dot": _operands,
+    "scan": _picked,
+    "scatter": partial(_fold, terms=_counted, stepwise=True),
+    "select-and-scatter": _picked,
+    "triangular-solve": _operands,
+}
