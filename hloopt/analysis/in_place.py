@@ -7,16 +7,20 @@ any other instruction whether its result could take the operand's bytes while it
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Final
 
 from hloopt.analysis.elementwise import is_elementwise
 from hloopt.analysis.layout import is_descending
 from hloopt.dataclass import dataclass
-from hloopt.ir import Computation, Instruction
+from hloopt.ir import Computation, Instruction, walk
 from hloopt.types import ArrayShape, Shape, TupleShape
 from hloopt.verify.readings import aliases
 
-__all__ = ["InPlace", "in_place_pairs", "may_overwrite"]
+__all__ = ["InPlace", "in_place_pairs", "is_same_place", "may_overwrite"]
+
+_MOST_LOOKS: Final = 16
+"""Updates of a fusion whose other readers are looked at: each look takes a walk over the body."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,8 +35,10 @@ class InPlace:
 def in_place_pairs(instruction: Instruction) -> tuple[InPlace, ...]:
     """The operands an op, fusion or custom call updates in place, in the order of the results.
 
-    A fusion does so where an update is its root or an element of it, and its body reads the parameter
-    nowhere else.  An operand that the instruction has twice is none: it would be read while it changes.
+    A fusion does so where an update is its root or an element of it, and nothing that the update writes is read
+    from the parameter afterwards: what else reads it is another result, which is computed first, or the update
+    itself, at the place of the element it writes (anywhere, if it writes a single one).  An operand that the
+    instruction has twice is none: it would be read while it changes.
     """
     pairs = tuple(_pairs(instruction))
     return tuple(
@@ -96,9 +102,12 @@ def _pairs(instruction: Instruction) -> Iterator[InPlace]:
 
 def _fusion_pairs(body: Computation) -> Iterator[InPlace]:
     several = body.root.opcode == "tuple"
+    outputs = body.root.operands if several else (body.root,)
+    updates = [_through_bitcasts(output) for output in outputs]
+    writers = [one for one in updates if one.opcode in ("dynamic-update-slice", "scatter")]
     taken: set[int] = set()
-    for number, output in enumerate(body.root.operands if several else (body.root,)):
-        update = _through_bitcasts(output)
+    looks = _MOST_LOOKS
+    for number, update in enumerate(updates):
         if update.opcode not in ("dynamic-update-slice", "scatter"):
             continue
         if update.opcode == "scatter" and len(update.operands) != 3:
@@ -106,11 +115,80 @@ def _fusion_pairs(body: Computation) -> Iterator[InPlace]:
         target = update.operands[0]
         while target.opcode == "bitcast" and len(target.users) == 1:
             target = target.operands[0]
-        if target.opcode != "parameter" or sum(target.users.values()) != 1:
+        if target.opcode != "parameter" or target.parameter_number in taken:
             continue
-        if target.parameter_number not in taken:
-            taken.add(target.parameter_number)
-            yield InPlace(target.parameter_number, (), (number,) if several else ())
+        if sum(target.users.values()) != 1:
+            looks -= 1
+            if looks < 0 or not _is_read_in_time(update, target, writers):
+                continue
+        taken.add(target.parameter_number)
+        yield InPlace(target.parameter_number, (), (number,) if several else ())
+
+
+_ARRAY, _PART, _MIXED = "array", "part", "mixed"
+
+
+def _is_read_in_time(
+    update: Instruction, parameter: Instruction, writers: Sequence[Instruction]
+) -> bool:
+    """Whether all that a body reads of a parameter is read before the update writes there.
+
+    Each value that comes from the parameter is ``_ARRAY``: an element is computed from the parameter's at the
+    same place; ``_PART``: from that in whose place the update writes it; or ``_MIXED``.
+    """
+    body = parameter.computation
+    if body is None or update.opcode != "dynamic-update-slice":
+        return False
+    source = update.operands[1]
+    single = source.array.elements == 1
+    places: dict[Instruction, str] = {parameter: _ARRAY}
+    for instruction in walk.post_order(body):
+        if instruction is not parameter and not places.keys().isdisjoint(instruction.operands):
+            if instruction in writers and instruction is not update:
+                return False
+            places[instruction] = _place(instruction, update, places)
+    target = update.operands[0]
+    beside = {places[operand] for operand in update.operands[2:] if operand in places}
+    return target is not source and (single or (places.get(source, _PART) == _PART and not beside))
+
+
+def _place(instruction: Instruction, update: Instruction, places: Mapping[Instruction, str]) -> str:
+    read = [operand for operand in dict.fromkeys(instruction.operands) if operand in places]
+    found = {places[operand] for operand in read}
+    if len(found) == 1 and all(_keeps_places(instruction, operand) for operand in read):
+        return found.pop()
+    if found == {_ARRAY} and is_same_place(instruction, update):
+        return _PART
+    return _MIXED
+
+
+def is_same_place(read: Instruction, update: Instruction) -> bool:
+    """Whether a slice, static or dynamic, takes what a dynamic-update-slice writes."""
+    if read.opcode not in ("slice", "dynamic-slice"):
+        return False
+    if read.array.dims != update.operands[1].array.dims:
+        return False
+    if read.opcode == "slice":
+        return all(
+            taken.stride == 1 and _constant(start) == taken.start
+            for taken, start in zip(read.attributes["slice"], update.operands[2:], strict=False)
+        ) and len(read.attributes["slice"]) + 2 == len(update.operands)
+    starts = zip(read.operands[1:], update.operands[2:], strict=False)
+    return len(read.operands) + 1 == len(update.operands) and all(
+        taken is written or _is_same_constant(taken, written) for taken, written in starts
+    )
+
+
+def _is_same_constant(left: Instruction, right: Instruction) -> bool:
+    value = _constant(left)
+    return value is not None and value == _constant(right)
+
+
+def _constant(instruction: Instruction) -> int | None:
+    literal = instruction.literal
+    if literal is None or literal.array is None or literal.array.size != 1:
+        return None
+    return int(literal.array.reshape(-1)[0])
 
 
 def _through_bitcasts(instruction: Instruction) -> Instruction:
@@ -134,11 +212,19 @@ def _is_pointwise(parameter: Instruction) -> bool:
     return True
 
 
+def _only_adds_ones(user: Instruction) -> bool:
+    """Whether a broadcast repeats nothing."""
+    if user.opcode != "broadcast":
+        return False
+    dimensions = user.attributes["dimensions"]
+    return list(dimensions) == sorted(dimensions)
+
+
 def _keeps_places(user: Instruction, operand: Instruction) -> bool:
     shape, result = operand.shape, user.shape
     if not isinstance(shape, ArrayShape) or not isinstance(result, ArrayShape):
         return False
-    if user.opcode in ("reshape", "bitcast"):
+    if user.opcode in ("reshape", "bitcast") or _only_adds_ones(user):
         return shape.elements == result.elements and is_descending(shape) and is_descending(result)
     if not is_elementwise(user) or shape.dims != result.dims:
         return False

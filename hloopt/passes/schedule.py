@@ -10,21 +10,26 @@ peak is taken (``analysis/memory.py`` says what a buffer is and when it is freed
    allocates; between equals, the one that came first;
 4. list scheduling from the end backwards, by the same measure.
 
+Before memory come bytes that would have to be copied: who updates a buffer in place, or goes on with it, comes
+after all others that read it, wherever these do not need its result (``analysis/overwriting.py``).
+
 Example: ``a`` and ``b`` of 4 KiB each are made first and then summed up to ``s`` and ``t``, one number each.
 Peak 8 KiB; in the order a, s, b, t it is 4 KiB.
 
-Left out: no order is sought that needs other copies or recomputes values (``copy-insertion`` and
-``rematerialize`` come after), and time does not count.
+Left out: no order is sought that recomputes values (``rematerialize`` comes after), and time counts in copies
+alone.
 """
 
 from __future__ import annotations
 
 import heapq
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import ClassVar
 
+from hloopt.analysis.aliasing import Aliasing, analyze_aliasing
 from hloopt.analysis.liveness import called_bytes, peak
 from hloopt.analysis.memory import MemoryModel, memory_model
+from hloopt.analysis.overwriting import Overwrite, copied_bytes, overwrites, readers_first
 from hloopt.dataclass import dataclass
 from hloopt.ir import Computation, Instruction, Module, edit
 from hloopt.ir.walk import callees_first, execution_order, top_level_computations
@@ -46,9 +51,10 @@ class ScheduleRecord:
 class Schedule(Pass):
     """Put every computation into an order with a low peak of memory, and call the module scheduled.
 
-    The peak is never above that of the order given.  Side effects, collectives and transfers keep their
-    order among each other, control edges hold.  Bodies of fusions and regions of reduce, sort and the like
-    are not run one by one and stay.  The log has a ``ScheduleRecord``.
+    What updates a buffer in place comes after what reads it, so that nothing is copied for that; otherwise the
+    peak is never above that of the order given, and for that by no more than the copies take.  Side effects,
+    collectives and transfers keep their order among each other, control edges hold.  Bodies of fusions and
+    regions of reduce, sort and the like are not run one by one and stay.  The log has a ``ScheduleRecord``.
 
     memory  seek an order with a lower peak; without it the order given becomes the schedule
     """
@@ -84,10 +90,11 @@ ENTRY main {
         if self.memory:
             known: dict[Computation, int] = {}
             effects = Effects(module)
+            aliasing = analyze_aliasing(module)
             run = set(top_level_computations(module))
             for computation in callees_first(module):
                 if computation in run:
-                    changed |= _schedule(computation, effects, known, log)
+                    changed |= _schedule(computation, effects, aliasing, known, log)
         after = peak(module.entry).byte_size
         log.records.append(ScheduleRecord(before, after))
         if after < before:
@@ -105,11 +112,16 @@ def _call_scheduled(module: Module, log: PassLog) -> bool:
 
 
 def _schedule(
-    computation: Computation, effects: Effects, known: dict[Computation, int], log: PassLog
+    computation: Computation,
+    effects: Effects,
+    aliasing: Aliasing,
+    known: dict[Computation, int],
+    log: PassLog,
 ) -> bool:
     """Improve the order until none of the ways finds a better one: equals are broken by the order given."""
     changed = False
-    while (order := _better_order(computation, effects, known)) is not None and log.allows():
+    found = [one for one in overwrites(computation, aliasing) if one.readers]
+    while (order := _better_order(computation, effects, found, known)) is not None and log.allows():
         for instruction in order:
             _move_to_end(computation, instruction)
         changed = True
@@ -118,24 +130,56 @@ def _schedule(
 
 
 def _better_order(
-    computation: Computation, effects: Effects, known: dict[Computation, int]
+    computation: Computation,
+    effects: Effects,
+    found: Sequence[Overwrite],
+    known: dict[Computation, int],
 ) -> list[Instruction] | None:
     model = memory_model(computation)
     called = [called_bytes(instruction, known) for instruction in model.instructions]
     graph = _graph(model, effects)
     best = _given(computation, model)
-    least = model.peak_of(best, called)
+
+    def cost(order: list[int]) -> tuple[int, int]:
+        copied = copied_bytes(found, [model.instructions[at] for at in order]) if found else 0
+        return copied, model.peak_of(order, called)
+
+    least = cost(best)
+    most = sum(least)
+    if least[0]:
+        order = readers_first(found, model.instructions, graph.before, graph.after)
+        if cost(order) < least and sum(cost(order)) <= most:
+            return [model.instructions[number] for number in order]
+    graph = _with_readers_first(graph, found, model.instructions, best)
     for order in (
         _depth_first(model, graph),
         _list_order(model, graph, called),
         _backward_order(model, graph, called),
     ):
-        needed = model.peak_of(order, called)
-        if needed < least:
+        needed = cost(order)
+        if needed < least and sum(needed) <= most:
             best, least = order, needed
     if best == list(range(len(best))):
         return None
     return [model.instructions[number] for number in best]
+
+
+def _with_readers_first(
+    graph: _Graph,
+    found: Sequence[Overwrite],
+    instructions: Sequence[Instruction],
+    order: Sequence[int],
+) -> _Graph:
+    """The graph with edges for what an order does without a copy, so that no other order needs one."""
+    number = {instruction: at for at, instruction in enumerate(instructions)}
+    position = {at: place for place, at in enumerate(order)}
+    before = [dict.fromkeys(entry) for entry in graph.before]
+    for one in found:
+        writer = number[one.writer]
+        readers = [number[reader] for reader in one.readers]
+        if all(position[reader] < position[writer] for reader in readers):
+            before[writer] |= dict.fromkeys(readers)
+    return _linked(before)
 
 
 def _given(computation: Computation, model: MemoryModel) -> list[int]:
@@ -171,6 +215,10 @@ def _graph(model: MemoryModel, effects: Effects) -> _Graph:
                 entry[last_effect] = None
             last_effect = at
         before.append(entry)
+    return _linked(before)
+
+
+def _linked(before: Sequence[Iterable[int]]) -> _Graph:
     after: list[list[int]] = [[] for _ in before]
     for at, entry in enumerate(before):
         for source in entry:

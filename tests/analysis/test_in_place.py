@@ -61,7 +61,7 @@ def fusion(body: str, shape: str = "f32[8]{0}", kind: str = "kLoop") -> Instruct
 
 
 def test_fusions_of_an_update_write_their_operand() -> None:
-    """As root, behind bitcasts, or as an element of the root; not where the body reads the array besides."""
+    """As root, behind bitcasts, or as an element of the root; other results are computed first."""
     update = "u = f32[8]{0} dynamic-update-slice(p, v, i)"
     assert in_place_pairs(fusion(update.replace("u =", "ROOT u ="))) == (InPlace(0, (), ()),)
     several = fusion(
@@ -75,7 +75,61 @@ def test_fusions_of_an_update_write_their_operand() -> None:
         "ROOT t = (f32[8]{0}, f32[8]{0}) tuple(n, u)",
         "(f32[8]{0}, f32[8]{0})",
     )
-    assert in_place_pairs(besides) == ()
+    assert in_place_pairs(besides) == (InPlace(0, (), (1,)),)
+
+
+SLICE = "d = f32[2]{0} dynamic-slice(p, i), dynamic_slice_sizes={2} "
+UNCHANGED = """e = f32[1,2]{1,0} broadcast(d), dimensions={1}
+  w = f32[2]{0} reshape(e)"""
+SPREAD = """z = f32[] constant(0) e = f32[] reduce(d, z), to_apply=add, dimensions={0}
+  w = f32[2]{0} broadcast(e), dimensions={}"""
+
+
+@pytest.mark.parametrize(
+    ("body", "pairs"),
+    [
+        (SLICE + "w = f32[2]{0} add(d, d)", 1),
+        (SLICE.replace("(p", "(k").replace("d =", "k = f32[8]{0} negate(p) d =") + UNCHANGED, 1),
+        (SLICE + "w = f32[2]{0} reverse(d), dimensions={0}", 0),
+        ("j = s32[] negate(i) " + SLICE.replace("i)", "j)") + UNCHANGED, 0),
+        ("w = f32[2]{0} slice(p), slice={[0:2]}", 0),
+        (SLICE + SPREAD, 0),
+        ("k = f32[8]{0} reverse(p), dimensions={0} " + SLICE.replace("(p", "(k") + UNCHANGED, 0),
+    ],
+)
+def test_an_update_may_read_what_it_writes(body: str, pairs: int) -> None:
+    """Of several elements each may be computed from the one that it takes the place of, and from no other."""
+    head = "p = f32[8]{0} parameter(0) i = s32[] parameter(1)\n"
+    update = "ROOT u = f32[8]{0} dynamic-update-slice(p, w, i)"
+    call = "ROOT r = f32[8]{0} fusion(p, i), kind=kLoop, calls=f"
+    made = root(head + call, f"f {{\n{head}{body} {update}\n}}\n")
+    assert len(in_place_pairs(made)) == pairs
+
+
+def test_a_single_element_may_be_computed_from_all() -> None:
+    """It is written when everything has been read; so is the place it goes to."""
+    head = "p = s32[8]{0} parameter(0)\n"
+    body = """z = s32[] constant(0) n = s32[8]{0} reverse(p), dimensions={0}
+  m = s32[] reduce(n, z), dimensions={0}, to_apply=most
+  w = s32[1]{0} slice(n), slice={[2:3]} ROOT u = s32[8]{0} dynamic-update-slice(p, w, m)"""
+    most = "most { x = s32[] parameter(0) y = s32[] parameter(1) ROOT z = s32[] maximum(x, y) }\n"
+    call = "ROOT r = s32[8]{0} fusion(p), kind=kLoop, calls=f"
+    made = root(head + call, f"{most}f {{\n{head}{body}\n}}\n")
+    assert in_place_pairs(made) == (InPlace(0, (), ()),)
+    two = body.replace("[1]", "[2]").replace("[2:3]", "[2:4]")
+    assert in_place_pairs(root(head + call, f"{most}f {{\n{head}{two}\n}}\n")) == ()
+
+
+def test_an_update_that_another_reads_is_none() -> None:
+    """Of two that read each other's array neither could come first."""
+    head = "p = f32[8]{0} parameter(0) q = f32[8]{0} parameter(1) i = s32[] parameter(2)\n"
+    shape = "(f32[8]{0}, f32[8]{0})"
+    body = f"""{head} d = f32[1]{{0}} dynamic-slice(p, i), dynamic_slice_sizes={{1}}
+  e = f32[1]{{0}} dynamic-slice(q, i), dynamic_slice_sizes={{1}}
+  u = f32[8]{{0}} dynamic-update-slice(p, e, i) v = f32[8]{{0}} dynamic-update-slice(q, d, i)
+  ROOT t = {shape} tuple(u, v)"""
+    call = f"ROOT r = {shape} fusion(p, q, i), kind=kLoop, calls=f"
+    assert in_place_pairs(root(head + call, f"f {{\n{body}\n}}\n")) == ()
 
 
 @pytest.mark.parametrize(

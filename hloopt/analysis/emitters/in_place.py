@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from hloopt.analysis.elementwise import is_elementwise
 from hloopt.analysis.hero import roots
+from hloopt.analysis.in_place import is_same_place
 from hloopt.analysis.region import Region
 from hloopt.dataclass import dataclass
 from hloopt.ir import Computation, Instruction
@@ -110,19 +111,4 @@ def _same_place(slice_: Instruction, update: Instruction) -> bool:
     """Whether a dynamic-slice reads what the update writes; of a single element order does not matter."""
     if slice_.array.dims != update.operands[1].array.dims:
         return False
-    if update.operands[1].array.elements == 1:
-        return True
-    starts = zip(slice_.operands[1:], update.operands[2:], strict=False)
-    return len(slice_.operands) + 1 == len(update.operands) and all(
-        read is written or _same_constant(read, written) for read, written in starts
-    )
-
-
-def _same_constant(left: Instruction, right: Instruction) -> bool:
-    values = []
-    for instruction in (left, right):
-        literal = instruction.literal
-        if literal is None or literal.array is None or literal.array.size != 1:
-            return False
-        values.append(int(literal.array.reshape(-1)[0]))
-    return values[0] == values[1]
+    return update.operands[1].array.elements == 1 or is_same_place(slice_, update)

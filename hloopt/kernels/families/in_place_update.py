@@ -1,11 +1,12 @@
 """Updates in place: only the elements of a dynamic-update-slice are written, into the operand's buffer.
 
-XLA's conditions (``analysis/in_place.py``): the update is a result of the kernel, and nothing else in it reads
-the operand.  Results that are no such update are computed by launches of the loop kernel's kind.
+The update is a result of the kernel, and what else in it reads the operand does so before that changes
+(``analysis/in_place.py``).  Results that are no such update are computed by launches of the loop kernel's kind.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from types import MappingProxyType
 
 from hloopt.analysis.in_place import in_place_pairs
@@ -16,7 +17,7 @@ from hloopt.kernels.families.loop import loop_launches, operands_read, own_threa
 from hloopt.kernels.kernel import NO, YES, Kernel, Site, Verdict
 from hloopt.kernels.spec import Argument, KernelSpec, Launch, Place, Step, Tile
 
-__all__ = ["KERNELS", "fitting", "update_of", "updated_pairs"]
+__all__ = ["KERNELS", "arguments_of", "fitting", "update_of", "updated_pairs"]
 
 
 def update_of(region: Region, number: int) -> Instruction | None:
@@ -46,6 +47,23 @@ def updated_pairs(region: Region) -> dict[int, int]:
     return pairs
 
 
+def arguments_of(region: Region, pairs: Mapping[int, int]) -> tuple[Argument, ...]:
+    """What updates read; of an operand that is updated, only what is read before it is written."""
+    unread = {
+        leaf
+        for number, leaf in pairs.items()
+        if (update := update_of(region, number)) is not None and _is_only_updated(update, region)
+    }
+    return tuple(part for part in operands_read(region) if part.place.number not in unread)
+
+
+def _is_only_updated(update: Instruction, region: Region) -> bool:
+    target = update.operands[0]
+    while target.opcode == "bitcast" and target not in region.inputs:
+        target = target.operands[0]
+    return not region.is_fusion or sum(target.users.values()) == 1
+
+
 def fitting(site: Site) -> Verdict:
     """Whether results of a region are updates in place."""
     region = site.region
@@ -54,7 +72,7 @@ def fitting(site: Site) -> Verdict:
         return NO(problem)
     pairs = updated_pairs(region)
     if not pairs:
-        return NO("no result is a dynamic-update-slice of an operand that nothing else here reads")
+        return NO("no result is a dynamic-update-slice of an operand that nothing here reads later")
     for number in pairs:
         kind = region.results[number].shape.dtype
         if kind.bits < 8:
@@ -74,8 +92,7 @@ def _spec(site: Site, tile: Tile) -> KernelSpec:
     region = site.region
     pairs = updated_pairs(region)
     steps: list[Step] = []
-    read = [number for number in region.read if number not in pairs.values()]
-    arguments = tuple(part for part in operands_read(region) if part.place.number in read)
+    arguments = arguments_of(region, pairs)
     rest = [number for number in range(len(region.results)) if number not in pairs]
     # What is computed beside goes first: it may read what an update's operand shares with nobody.
     steps += loop_launches(site, tile, rest, arguments, "_rest")

@@ -8,7 +8,12 @@ from __future__ import annotations
 
 from types import MappingProxyType
 
-from hloopt.kernels.families.in_place_update import fitting, update_of, updated_pairs
+from hloopt.kernels.families.in_place_update import (
+    arguments_of,
+    fitting,
+    update_of,
+    updated_pairs,
+)
 from hloopt.kernels.families.loop import operands_read, result_groups
 from hloopt.kernels.families.scatter import pairs_in_place, scatter_problem
 from hloopt.kernels.kernel import NO, YES, Efficiency, Kernel, Site, Verdict
@@ -22,9 +27,7 @@ _ONE = (1, 1, 1)
 def _update_spec(site: Site, tile: Tile) -> KernelSpec:
     region = site.region
     pairs = updated_pairs(region)
-    arguments = tuple(
-        part for part in operands_read(region) if part.place.number not in pairs.values()
-    )
+    arguments = arguments_of(region, pairs)
     steps: list[Step] = []
     rest = [number for number in range(len(region.results)) if number not in pairs]
     # What is computed beside goes first: it may read what an update's operand shares with nobody.

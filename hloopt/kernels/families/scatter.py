@@ -124,6 +124,8 @@ def _fits_ordered(site: Site) -> Verdict:
 def _wanted_ordered(site: Site) -> Verdict:
     scatter = scatter_of(site.region)
     assert scatter is not None
+    if _is_unique(scatter) and len(pairs_in_place(site.region)) == len(site.region.results):
+        return NO("no place is written twice, so that the operand's buffer can be updated")
     count, limit = scatter_count(scatter), site.limits.scatter_ordered_indices
     option = "scatter_ordered_indices"
     if count <= limit:

@@ -7,7 +7,8 @@ which the module stands:
 2. ``x = update(a, ...)`` in place: ``a`` is copied first if somebody reads it later, if it is a constant or a
    parameter that belongs to somebody else.
 3. What a loop changes starts in the buffer of the initial value: that is copied first under the same
-   conditions, or if the loop takes it twice.
+   conditions, or if the loop takes it twice.  Where a loop around it carries that buffer, those that read it
+   later get the copy instead: else what was written would have to be copied back at the end of the trip.
 4. A result of a loop's body must end in the buffer of the parameter of its number.  It does without a copy
    if it is made in place of it, or if it is made when nobody reads the parameter any more, in a buffer of
    its own.  All others are copied at the end of the body, each after the readers of the buffer it goes into;
@@ -77,6 +78,10 @@ ENTRY main {
         changed = log.allows() and flatten(module, log)
         inserter = _Inserter(module, analyze_aliasing(module), log)
         inserter.entry()
+        for reader, operand, copied in inserter.late:
+            edit.set_operands(
+                reader, tuple(copied if one is operand else one for one in reader.operands)
+            )
         return changed or inserter.changed
 
 
@@ -87,6 +92,7 @@ class _Inserter:
         self.module = module
         self.aliasing = aliasing
         self.log = log
+        self.late: list[tuple[Instruction, Instruction, Instruction]] = []
         self.changed = False
 
     def entry(self) -> None:
@@ -143,6 +149,9 @@ class _Inserter:
             ):
                 state.join(target, state.groups[source])
                 continue
+            if given.count(source) == 1 and self.spare(state, position, instruction, source):
+                state.join(target, state.groups[source])
+                continue
             leaf = leaf_of(instruction, operand, pair.operand_index)
             reason = f"{instruction.name} writes into a buffer that is needed unchanged"
             copied = self.copy(instruction, leaf, instruction, reason)
@@ -150,6 +159,21 @@ class _Inserter:
                 copies.setdefault(pair.operand, {})[pair.operand_index] = copied
         for number, leaves in copies.items():
             replace_leaves(instruction, number, leaves)
+
+    def spare(self, state: State, position: int, writer: Instruction, source: int) -> bool:
+        """Copy what a loop carries for those that read it later, so that what is written stays in its place."""
+        group = state.groups[source]
+        late = state.readers_after(source, position)
+        if not (group.writable and group.parameters and late):
+            return False
+        reader, leaf = next(iter(late.items()))
+        reason = f"{reader.name} reads a buffer after {writer.name} writes into it"
+        copied = self.copy(writer, leaf, writer, reason)
+        if copied is None:
+            return False
+        self.late += [(one, operand, copied) for one, operand in late.items()]
+        state.end_at(source, position)
+        return True
 
     def gives_up(
         self,
@@ -217,6 +241,9 @@ class _Inserter:
             if state.may_give_up(given[at], position) and given.count(given[at]) == 1:
                 state.join(results[at], state.groups[given[at]])
                 continue
+            if given.count(given[at]) == 1 and self.spare(state, position, loop, given[at]):
+                state.join(results[at], state.groups[given[at]])
+                continue
             leaf = leaf_of(loop, initial, index)
             copied = self.copy(loop, leaf, loop, "the loop changes an initial value that is needed")
             if copied is not None:
@@ -256,6 +283,10 @@ class _Inserter:
     def conditional(self, state: State, position: int, conditional: Instruction) -> None:
         branches = list(called_computations(conditional))
         operands = [self.aliasing.numbers(operand) for operand in conditional.operands[1:]]
+        sets = {self.set_of(number) for number in self.aliasing.numbers(conditional)}
+        for number in dict.fromkeys(number for numbers in operands for number in numbers):
+            if self.set_of(number) in sets and not state.may_give_up(number, position):
+                self.spare(state, position, conditional, number)
         free = {
             number
             for numbers in operands
@@ -285,6 +316,9 @@ class _Inserter:
                 slots[branch][places[at]] = (0, numbers.index(anchor)) if there else FRESH
         for walked, results in zip(inner, slots, strict=True):
             settle(walked, results, self.copy)
+
+    def set_of(self, number: int) -> int:
+        return self.aliasing.alias_set(self.aliasing.values[number]).number
 
     def anchor(
         self, inner: list[State], operands: list[tuple[int, ...]], at: int, free: set[int]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import field
 
 from hloopt.analysis.aliasing import Aliasing
+from hloopt.analysis.in_place import in_place_pairs
 from hloopt.dataclass import dataclass
 from hloopt.ir import Computation, Instruction
 from hloopt.passes.copy_insertion.tuples import Index, indices
@@ -15,6 +16,7 @@ __all__ = ["Group", "Key", "State"]
 Key = tuple[int, int]
 """Number of a parameter and of a leaf of it."""
 
+_CONTROL = ("while", "conditional", "call")
 _VIEWS = ("tuple", "get-tuple-element", "bitcast", "opt-barrier", "domain", "add-dependency")
 
 
@@ -90,6 +92,26 @@ class State:
         group = self.groups[number]
         return group.writable and self.end(number) <= position
 
+    def readers_after(self, number: int, position: int) -> dict[Instruction, Instruction] | None:
+        """Who reads a value after ``position``, with the operand; None where a copy cannot replace it."""
+        found: dict[Instruction, Instruction] = {}
+        shapes: set[Shape] = set()
+        for place in self.aliasing.values[number].positions:
+            for reader in place.instruction.users:
+                at = self.position.get(reader, -1)
+                if at <= position or reader.opcode in _VIEWS:
+                    continue
+                if place.index or reader in found or not _only_reads(reader, place.instruction):
+                    return None
+                found[reader] = place.instruction
+                shapes.add(place.instruction.shape)
+        return found if len(shapes) == 1 and self.end(number) < len(self.order) else None
+
+    def end_at(self, number: int, position: int) -> None:
+        """A value that nobody reads after ``position`` any more."""
+        self.last_use[number] = position
+        self.groups[number].end = position
+
     def _last_uses(self) -> dict[int, int]:
         found: dict[int, int] = {}
         for position, instruction in enumerate(self.order):
@@ -100,6 +122,13 @@ class State:
         for number in self.aliasing.numbers(self.computation.root):
             found[number] = len(self.order)
         return found
+
+
+def _only_reads(reader: Instruction, operand: Instruction) -> bool:
+    """Whether an instruction writes nothing over an operand, and is done with it when it has run."""
+    if reader.opcode in _CONTROL or reader.op.family in ("async", "host"):
+        return False
+    return all(reader.operands[pair.operand] is not operand for pair in in_place_pairs(reader))
 
 
 def _is_array(shape: Shape, index: Index) -> bool:
