@@ -37,7 +37,7 @@ def test_kernels_are_for_cuda() -> None:
     for name, kind in (("tpu-v4", "tpu"), ("mi200", "rocm")):
         with pytest.raises(
             UsageError,
-            match=rf"kernels are CUDA, and {name} is of kind {kind}.*\(valid: a100, a6000, b200, h100, ",
+            match=rf"kernels are CUDA, and {name} is of kind {kind}.*\(valid: a10, a100, a6000, b200, h100, ",
         ):
             find_gpu(name)
     module = hloopt.parse(TEXT)
