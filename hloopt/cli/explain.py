@@ -14,8 +14,9 @@ from hloopt.cli.explain_xla import explain_xla, xla_option
 from hloopt.cli.files import Input, each_input, one_text, open_texts
 from hloopt.cli.help import GroupedCommand
 from hloopt.cli.kernel_options import KERNEL_OPTIONS, kernel_options, selecting
-from hloopt.cli.options import files_argument, json_option, strict_option
+from hloopt.cli.options import json_option, pick_options, strict_option
 from hloopt.cli.pipeline_options import PASS_OPTIONS, chosen, pipeline_options
+from hloopt.cli.words import complete_instruction
 from hloopt.errors import UsageError
 
 if TYPE_CHECKING:
@@ -40,7 +41,14 @@ _SUFFIXES = (".hlo", ".txt", ".pb", ".gz")
         "Input": ("xla_dump", "module", "stage", "strict"),
     },
 )
-@files_argument
+@click.argument(
+    "files",
+    nargs=-1,
+    metavar="[FILE|DIR]... [INSTRUCTION]...",
+    type=click.Path(),
+    shell_complete=complete_instruction,
+)
+@pick_options
 @strict_option()
 @xla_option
 @pipeline_options

@@ -8,6 +8,7 @@ import click
 
 from hloopt.cli.options import json_option
 from hloopt.cli.pipeline_options import pass_file_option, pass_files
+from hloopt.cli.words import complete_pass, complete_preset
 from hloopt.errors import UsageError
 
 if TYPE_CHECKING:
@@ -22,8 +23,13 @@ _LONGEST = 400  # characters of a pipeline that are worth reading in one piece
 
 
 @click.command("passes")
-@click.argument("names", nargs=-1, metavar="[PASS] [RULE]")
-@click.option("--preset", metavar="NAME", help="Print a named pipeline, an entry a line.")
+@click.argument("names", nargs=-1, metavar="[PASS] [RULE]", shell_complete=complete_pass)
+@click.option(
+    "--preset",
+    metavar="NAME",
+    shell_complete=complete_preset,
+    help="Print a named pipeline, an entry a line.",
+)
 @click.option(
     "--xla-rules",
     is_flag=True,

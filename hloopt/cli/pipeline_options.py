@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from hloopt.cli.fusion_options import LOCKS, advising, fusion_rule_option
+from hloopt.cli.words import complete_fuel, complete_pass, complete_pipeline
 from hloopt.dataclass import dataclass
 from hloopt.errors import UsageError
 
@@ -68,6 +69,7 @@ _OPTIONS = (
     _option(
         "--passes",
         metavar="TEXT",
+        shell_complete=complete_pipeline,
         help="A pipeline, such as 'simplify,fix(cse,dce)', or the name of a .toml file.",
     ),
     _option("--pipeline", "pipeline_file", metavar="FILE", help="A pipeline in a TOML file."),
@@ -82,18 +84,21 @@ _OPTIONS = (
         "--only",
         multiple=True,
         metavar="PASS",
+        shell_complete=complete_pass,
         help="Run only this pass of the pipeline (may be repeated).",
     ),
     _option(
         "--disable",
         multiple=True,
         metavar="NAME",
+        shell_complete=complete_pass,
         help="Leave out a pass, or a rule by its equation (may be repeated).",
     ),
     click.option(
         "--fuel",
         multiple=True,
         metavar="PASS=N",
+        shell_complete=complete_fuel,
         expose_value=False,
         callback=_fuel,
         help="Let a pass make N rewrites in all its runs together, to find the one that matters.",
