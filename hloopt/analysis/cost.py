@@ -10,7 +10,7 @@ from collections.abc import Callable
 from math import ceil, log2, prod
 
 from hloopt.analysis.library_calls import library_flops, result_bytes
-from hloopt.analysis.trip_count import trip_count
+from hloopt.analysis.trip_count import counted_trips
 from hloopt.analysis.windows import valid_multiply_adds, window_dims
 from hloopt.dataclass import dataclass
 from hloopt.ir import Computation, Instruction, Module, walk
@@ -61,7 +61,7 @@ class Cost:
 def module_cost(module: Module) -> Cost:
     """The cost of running the entry once.
 
-    A loop whose trip count the module does not show counts once; a conditional costs, for each figure,
+    Loops count as ``counted_trips`` has them; a conditional costs, for each figure,
     as much as its most expensive branch.
     """
     return computation_cost(module.entry)
@@ -239,8 +239,7 @@ def _triangular_solve(_: _Analysis, instruction: Instruction) -> Cost:
 
 
 def _while(analysis: _Analysis, instruction: Instruction) -> Cost:
-    trips = trip_count(instruction, believe=True)
-    count = 1 if trips is None else trips
+    count = counted_trips(instruction).count
     body: Cost = analysis.computation(instruction.attributes["body"])
     condition: Cost = analysis.computation(instruction.attributes["condition"])
     return body * count + condition * (count + 1)

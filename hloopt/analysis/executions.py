@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from hloopt.analysis.trip_count import trip_count
+from hloopt.analysis.trip_count import Trips, counted_trips
 from hloopt.dataclass import dataclass
 from hloopt.ir import Computation, Instruction, Module, walk
 
@@ -20,12 +20,14 @@ class Execution:
 
     times    as often as it is reached when every branch around it is taken
     counted  in a run that takes the heaviest branch of each conditional; 0 in all others
-    known    whether the module shows the trips of all loops around it; those unknown count as one
+    known    whether the module shows the trips of all loops around it
+    bounded  whether it shows at least how many there can be, which count then; other loops count once
     """
 
     times: int
     counted: int
     known: bool = True
+    bounded: bool = True
 
 
 def executions(
@@ -38,7 +40,7 @@ def executions(
     """
     order = _callers_first(module)
     loops = {
-        entry: trip_count(entry, believe=True)
+        entry: counted_trips(entry)
         for computation in order
         for entry in computation
         if entry.opcode == "while"
@@ -53,13 +55,15 @@ def executions(
     for computation in order:
         here = found[computation]
         for entry in computation:
-            for callee, times, counts, known in _calls(entry, loops, weights):
+            trips = loops.get(entry, _ONCE)
+            for callee, times, counts in _calls(entry, loops, weights):
                 if callee in found:
                     before = found[callee]
                     found[callee] = Execution(
                         before.times + here.times * times,
                         before.counted + here.counted * times * counts,
-                        before.known and here.known and known,
+                        before.known and here.known and trips.known == "exact",
+                        before.bounded and here.bounded and trips.known != "at least",
                     )
     return found
 
@@ -70,24 +74,24 @@ def _callers_first(module: Module) -> list[Computation]:
     return [entry for entry in reversed(walk.callees_first(module)) if entry in reached]
 
 
-_Trips = dict[Instruction, int | None]
+_Trips = dict[Instruction, Trips]
+_ONCE = Trips(1, "exact")
 
 
 def _calls(
     entry: Instruction, loops: _Trips, weights: dict[Computation, float]
-) -> list[tuple[Computation, int, bool, bool]]:
-    """What an instruction runs: computation, times, whether that counts, whether the times are known."""
+) -> list[tuple[Computation, int, bool]]:
+    """What an instruction runs: computation, times, whether that counts."""
     if entry.opcode == "while":
-        trips = loops[entry]
-        times, known = (1, False) if trips is None else (trips, True)
+        times = loops[entry].count
         body, condition = entry.attributes["body"], entry.attributes["condition"]
-        return [(body, times, True, known), (condition, times + 1, True, known)]
+        return [(body, times, True), (condition, times + 1, True)]
     if entry.opcode == "conditional":
         branches = list(walk.called_computations(entry))
         heaviest = max(range(len(branches)), key=lambda index: weights[branches[index]])
-        return [(branch, 1, index == heaviest, True) for index, branch in enumerate(branches)]
+        return [(branch, 1, index == heaviest) for index, branch in enumerate(branches)]
     if entry.opcode in ("call", "async-start"):
-        return [(callee, 1, True, True) for callee in walk.called_computations(entry)]
+        return [(callee, 1, True) for callee in walk.called_computations(entry)]
     return []
 
 
@@ -96,6 +100,6 @@ def _called_weight(entry: Instruction, loops: _Trips, weights: dict[Computation,
         return 0.0
     return sum(
         times * weights.get(callee, 0.0)
-        for callee, times, counts, _ in _calls(entry, loops, weights)
+        for callee, times, counts in _calls(entry, loops, weights)
         if counts
     )

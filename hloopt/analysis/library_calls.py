@@ -12,9 +12,9 @@ from math import prod
 from hloopt.analysis.windows import valid_multiply_adds, window_dims
 from hloopt.interpret.library_calls import config, dot_dims, result_shape
 from hloopt.ir import Instruction
-from hloopt.types import ArrayShape, TupleShape
+from hloopt.types import ArrayShape, DotDims, TupleShape
 
-__all__ = ["library_flops", "result_bytes"]
+__all__ = ["is_product_call", "library_flops", "product_dims", "result_bytes"]
 
 
 def library_flops(instruction: Instruction) -> int:
@@ -33,6 +33,19 @@ def result_bytes(instruction: Instruction) -> int:
     if known and isinstance(shape, TupleShape) and len(shape.elements) > 1:
         return sum(element.byte_size for element in shape.elements[:-1])
     return shape.byte_size
+
+
+def is_product_call(instruction: Instruction) -> bool:
+    """Whether a custom call is a matrix product of a library that can be read."""
+    name = str(instruction.attributes.get("custom_call_target"))
+    return _RULES.get(name) is _product and _problem(name, instruction) is None
+
+
+def product_dims(instruction: Instruction) -> DotDims:
+    """The dimensions of a product: raises ``ValueError`` for what ``is_product_call`` is not true of."""
+    if not is_product_call(instruction):
+        raise ValueError(f"{instruction.name} is no matrix product of a library")
+    return dot_dims(config(instruction, "gemm_backend_config")["dot_dimension_numbers"])
 
 
 def _product(instruction: Instruction) -> int:

@@ -6,12 +6,13 @@ Who has a buffer, and who takes one over, is told in ``analysis/memory.py``.
 from __future__ import annotations
 
 from dataclasses import field
+from typing import TypeAlias
 
 from hloopt.analysis.memory import MemoryModel, memory_model
 from hloopt.dataclass import dataclass
 from hloopt.ir import Computation, Instruction, Module, walk
 
-__all__ = ["Buffer", "Peak", "called_bytes", "largest_buffers", "live_ranges", "peak"]
+__all__ = ["Buffer", "Known", "Peak", "called_bytes", "largest_buffers", "live_ranges", "peak"]
 
 _CALLS = ("while", "conditional", "call", "async-start")
 
@@ -63,7 +64,7 @@ def live_ranges(computation: Computation) -> list[Buffer]:
         heirs = {
             target: source
             for source, target in model.taken[number]
-            if left[source] == 1 and model.may_take(source)
+            if model.is_free(number, source, left)
         }
         for buffer in model.touched[number]:
             left[buffer] -= 1
@@ -98,21 +99,36 @@ def peak(computation: Computation) -> Peak:
 def largest_buffers(module: Module, count: int = 10) -> list[Buffer]:
     """The ``count`` largest buffers of the entry and what it runs, largest first.
 
-    Parameters of called computations are not listed: they are their callers' buffers; nor is what takes
-    no bytes, such as tokens.
+    Parameters of called computations and results of calls and branches are not listed: they are their
+    callers' buffers; nor is what takes no bytes, such as tokens.
     """
     found = [
         buffer
         for computation in walk.top_level_computations(module)
         for buffer in live_ranges(computation)
-        if buffer.byte_size and (computation is module.entry or buffer.kind != "parameter")
+        if buffer.byte_size
+        and (computation is module.entry or not _is_callers(buffer, computation))
     ]
     found.sort(key=lambda buffer: -buffer.byte_size)
     return found[:count]
 
 
-def _peak(computation: Computation, known: dict[Computation, int]) -> Peak:
-    buffers = live_ranges(computation)
+Known: TypeAlias = dict[tuple[Computation, bool], int]
+"""What called computations need, with their results or without."""
+
+
+def _peak(computation: Computation, known: Known) -> Peak:
+    return _peak_of(computation, live_ranges(computation), known)
+
+
+def _is_callers(buffer: Buffer, computation: Computation) -> bool:
+    if buffer.kind == "parameter":
+        return True
+    return buffer.is_result and all(caller.opcode != "while" for caller in computation.callers)
+
+
+def _peak_of(computation: Computation, buffers: list[Buffer], known: Known) -> Peak:
+    """The peak of some buffers of a computation, and of what its calls need."""
     count = len(computation)
     change = [0] * (count + 1)
     for buffer in buffers:
@@ -129,18 +145,22 @@ def _peak(computation: Computation, known: dict[Computation, int]) -> Peak:
     return Peak(max(best, 0), where, best_called, tuple(living))
 
 
-def called_bytes(instruction: Instruction, known: dict[Computation, int]) -> int:
-    """The bytes that computations called through control flow need beside what is passed to them.
+def called_bytes(instruction: Instruction, known: Known) -> int:
+    """The bytes that computations called through control flow need beside what is passed to them and back.
 
-    ``known`` remembers them by computation.
+    Results of a call or a branch are in the caller's buffers; a loop's body writes its results beside the
+    state that it reads.  ``known`` remembers the bytes.
     """
     if instruction.opcode not in _CALLS:
         return 0
-    most = 0
+    most, is_loop = 0, instruction.opcode == "while"
     for called in walk.called_computations(instruction):
-        if called not in known:
-            inner = _peak(called, known)
-            passed = sum(shape.byte_size for shape in called.parameter_shapes)
-            known[called] = max(0, inner.byte_size - passed)
-        most = max(most, known[called])
+        if (called, is_loop) not in known:
+            own = [
+                buffer
+                for buffer in live_ranges(called)
+                if buffer.kind != "parameter" and (is_loop or not buffer.is_result)
+            ]
+            known[called, is_loop] = _peak_of(called, own, known).byte_size
+        most = max(most, known[called, is_loop])
     return most

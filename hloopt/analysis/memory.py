@@ -12,12 +12,12 @@ many orders of one model.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
-from hloopt.analysis.in_place import in_place_pairs
+from hloopt.analysis.in_place import in_place_pairs, may_overwrite
 from hloopt.dataclass import dataclass
 from hloopt.ir import Computation, Instruction
-from hloopt.types import Shape, TupleShape
+from hloopt.types import AliasEntry, Shape, TupleShape
 
 __all__ = ["MemoryModel", "Moment", "memory_model"]
 
@@ -26,6 +26,14 @@ _ALIASES = frozenset({
     "add-dependency", "copy-done", "async-done", "async-update", "all-reduce-done",
     "all-gather-done", "collective-permute-done",
 })  # fmt: skip
+_STARTS: Final = {
+    "async-start": 0, "all-gather-start": 0, "collective-permute-start": 0, "copy-start": 1,
+}  # fmt: skip
+"""The element of what they give that is their operands."""
+_DONES: Final = {
+    "async-done": 1, "all-gather-done": 1, "collective-permute-done": 1, "copy-done": 0,
+}  # fmt: skip
+"""The element of what was started that is the result."""
 _VIEWS = ("tuple", "get-tuple-element", "bitcast")
 
 _Value: TypeAlias = "int | tuple[_Value, ...]"
@@ -47,8 +55,8 @@ class MemoryModel:
     sizes       bytes of each buffer
     defined     the buffers each instruction allocates
     touched     the buffers each instruction reads or writes, each once
-    taken       pairs (buffer of an operand, buffer of the result): written in place if nobody else
-                needs the first one any more
+    taken       pairs (buffer of an operand or of a donated parameter, buffer of the result): written in place
+                if nobody else needs the first one any more
     results     buffers handed to the caller: they live to the end
     parameters  buffers that are there from the start and live to the end
     writable    parameters that may be written: a loop's state, donated ones
@@ -87,7 +95,7 @@ class MemoryModel:
             defined = self.defined[number]
             inherited: set[int] = set()
             for source, target in self.taken[number]:
-                if left[source] == 1 and self.may_take(source):
+                if self.is_free(number, source, left):
                     inherited.add(target)
                     heir[target] = heir.get(source, source)
             alive += sum(sizes[buffer] for buffer in defined if buffer not in inherited)
@@ -101,6 +109,10 @@ class MemoryModel:
                 if left[buffer] == 0:
                     alive -= self._freed(buffer, heir)
             yield Moment(peak, alive)
+
+    def is_free(self, number: int, source: int, left: Sequence[int]) -> bool:
+        """Whether an instruction may write its result into a buffer, ``left`` being the uses still to come."""
+        return left[source] == (source in self.touched[number]) and self.may_take(source)
 
     def may_take(self, buffer: int) -> bool:
         """Whether a buffer may be written by whoever is the last to use it."""
@@ -126,12 +138,13 @@ def memory_model(computation: Computation) -> MemoryModel:
 class _Builder:
     def __init__(self, computation: Computation) -> None:
         self.computation = computation
+        self.instructions = tuple(computation)
         self.owners: list[tuple[int, tuple[int, ...]]] = []
         self.sizes: list[int] = []
         self.values: dict[Instruction, _Value] = {}
 
     def build(self) -> MemoryModel:
-        instructions = tuple(self.computation)
+        instructions = self.instructions
         defined: list[tuple[int, ...]] = []
         touched: list[tuple[int, ...]] = []
         taken: list[tuple[tuple[int, int], ...]] = []
@@ -149,6 +162,8 @@ class _Builder:
             defined.append(made)
             touched.append(() if instruction.opcode in _VIEWS else self.touched(instruction))
             taken.append(self.taken(instruction) if made else ())
+        for number, pair in self.donated():
+            taken[number] = (*taken[number], pair)
         return MemoryModel(
             instructions,
             tuple(self.owners),
@@ -195,12 +210,61 @@ class _Builder:
         opcode = instruction.opcode
         if opcode == "tuple":
             return tuple(self.values[operand] for operand in instruction.operands)
+        if opcode in _STARTS and isinstance(instruction.shape, TupleShape):
+            return self.started(instruction, instruction.shape)
         if opcode == "get-tuple-element":
             return _part(self.values[instruction.operands[0]], (instruction.attributes["index"],))
         if opcode in _ALIASES and instruction.operands:
             value = self.values[instruction.operands[0]]
+            if opcode in _DONES and isinstance(value, tuple) and _DONES[opcode] < len(value):
+                value = value[_DONES[opcode]]
             return value if _fits(value, instruction.shape) else None
         return None
+
+    def started(self, instruction: Instruction, shape: TupleShape) -> _Value | None:
+        """What an op starts: its operands are where they were, the rest has buffers of its own."""
+        place = _STARTS[instruction.opcode]
+        given = tuple(self.values[operand] for operand in instruction.operands)
+        value = given if instruction.opcode == "async-start" or len(given) != 1 else given[0]
+        number = len(self.values)
+        if place >= len(shape.elements) or not _fits(value, shape.elements[place]):
+            return None
+        return tuple(
+            value if position == place else self.define(element, number, (position,))
+            for position, element in enumerate(shape.elements)
+        )
+
+    def donated(self) -> Iterator[tuple[int, tuple[int, int]]]:
+        """Results that the header wants in a parameter's buffer, with the instructions that make them.
+
+        Not those made while the parameter is read in another order: they are copied there in the end.
+        """
+        for entry in self.aliases():
+            source = _part(
+                self.values[self.computation.parameters[entry.parameter]], entry.parameter_index
+            )
+            target = _part(self.values[self.computation.root], entry.output_index)
+            if not isinstance(source, int) or not isinstance(target, int) or source == target:
+                continue
+            number, index = self.owners[target]
+            maker = self.instructions[number]
+            read = [
+                place
+                for place, operand in enumerate(maker.operands)
+                if source in _leaves(self.values[operand])
+            ]
+            if self.sizes[source] == self.sizes[target] and all(
+                may_overwrite(maker, place, index) for place in read
+            ):
+                yield number, (source, target)
+
+    def aliases(self) -> tuple[AliasEntry, ...]:
+        """Of the entry, what the header says of results in parameters' buffers."""
+        module = self.computation.module
+        if module is None or module.entry is not self.computation:
+            return ()
+        found: tuple[AliasEntry, ...] = module.attributes.get("input_output_alias", ())
+        return found
 
     def writable(self, parameters: Iterable[int]) -> Iterator[int]:
         computation = self.computation
@@ -209,10 +273,7 @@ class _Builder:
             for caller in computation.callers
         ):
             yield from parameters
-        module = computation.module
-        if module is None or module.entry is not computation:
-            return
-        for entry in module.attributes.get("input_output_alias", ()):
+        for entry in self.aliases():
             value = self.values[computation.parameters[entry.parameter]]
             part = _part(value, entry.parameter_index)
             if part is not None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from math import inf
-from typing import Final
+from typing import Final, Literal
 
 from hloopt.analysis.loop_conditions import Conditions
 from hloopt.analysis.loop_config import known_trip_count
@@ -19,9 +19,18 @@ from hloopt.analysis.loop_values import Scalar, Values
 from hloopt.dataclass import dataclass
 from hloopt.ir import Instruction
 
-__all__ = ["MAX_EVALUATED_TRIPS", "TripBounds", "trip_bounds", "trip_count"]
+__all__ = [
+    "MAX_EVALUATED_TRIPS",
+    "TripBounds",
+    "Trips",
+    "counted_trips",
+    "trip_bounds",
+    "trip_count",
+]
 
 MAX_EVALUATED_TRIPS: Final = 128
+_MOST_COUNTED: Final = 1 << 20
+"""Bounds above it are what types can hold, not what anybody means to run."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +48,37 @@ class TripBounds:
     def exact(self) -> int | None:
         """The count, where both bounds are the same."""
         return self.least if self.least == self.most else None
+
+
+@dataclass(frozen=True, slots=True)
+class Trips:
+    """How often costs count the body of a loop.
+
+    known  ``exact``; ``at most`` where only a bound is known, which counts; ``at least`` where none is, so that
+           what surely runs counts, once at least; ``assumed`` where two ways of running it are compared
+    """
+
+    count: int
+    known: Literal["exact", "at most", "at least", "assumed"]
+
+    @property
+    def words(self) -> str:
+        """``30 trips``, ``at most 30 trips``."""
+        told = f"{self.count:,} trip{'s' if self.count != 1 else ''}"
+        if self.known == "assumed":
+            return f"{told} assumed"
+        return told if self.known == "exact" else f"{self.known} {told}"
+
+
+def counted_trips(loop: Instruction) -> Trips:
+    """How often a ``while`` runs for whoever counts what it costs: the one count of all reports."""
+    count = trip_count(loop, believe=True)
+    if count is not None:
+        return Trips(count, "exact")
+    bounds = trip_bounds(loop)
+    if bounds.most is not None and bounds.most <= _MOST_COUNTED:
+        return Trips(bounds.most, "at most")
+    return Trips(max(1, bounds.least), "at least")
 
 
 def trip_count(

@@ -40,8 +40,8 @@ def _gates(ctx: click.Context, param: click.Parameter, values: tuple[str, ...]) 
     metavar="GATES",
     callback=_gates,
     help="Exit with 6 when a figure of AFTER is above its limit: 'kernels<=+0,bytes<=+2%'. Figures: "
-    "kernels, launches, bytes, flops, instructions, time (with --target). A limit is a number, or with a "
-    "sign relative to BEFORE. May be given several times.",
+    "kernels, launches, bytes, flops, transcendentals, instructions, time (with --target). A limit is a "
+    "number, or with a sign relative to BEFORE. May be given several times.",
 )
 @click.option("--all", "every", is_flag=True, help="List kernels that are the same, too.")
 @json_option

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
     from hloopt.cli.explain_fusion import FusionAnswer, Questions
     from hloopt.kernels.selection import Choice
+    from hloopt.report.cost import Costs, KernelCost
 
 __all__ = ["command"]
 
@@ -89,6 +90,7 @@ def command(
       hloopt optimize dump.txt | hloopt explain -O0 - dot.1 --target a100_sxm_80
     """
     from hloopt.report.console import product, show_name, write_json
+    from hloopt.report.cost import costs_by_place
     from hloopt.report.explain import explanation_json, show_explanation, show_summary, summary
 
     if xla_dump is not None:
@@ -117,7 +119,10 @@ def command(
         )
         questions = Questions(module, trail, target)
         answer, refused = _answer(questions, names)
-        _, rows, notes = selection.choose(module) if selection.has_kernels else (None, [], [])
+        chosen_for, rows, notes = (
+            selection.choose(module) if selection.has_kernels else (module, [], [])
+        )
+        costs = costs_by_place(chosen_for, selection.predictor()) if rows else {}
         for note in (*report.notes, *notes):
             click.echo(f"{found.name}: note: {note}", err=True)
         head: dict[str, Any] = {"module": module.name, "target": selection.instance.target}
@@ -131,18 +136,22 @@ def command(
             if len(texts) > 1:
                 show_name(module.name, found.name, product())
             blocks: list[Callable[[Console], None]] = [
-                partial(show_explanation, row, limits, every=every) for row in shown
+                partial(show_explanation, row, _cost(costs, row), limits, every=every)
+                for row in shown
             ]
             about_fusion = questions.is_about_fusion or len(names) == _MOST_NAMES
             about_fusion = about_fusion or not selection.has_kernels
             if answer is not None and (about_fusion or answer.rewritten):
                 blocks.insert(0, answer.show)
             if not names and rows:
-                blocks.append(partial(show_summary, rows))
+                blocks.append(partial(show_summary, rows, costs))
             _show(blocks, several=len(texts) > 1)
         if not names:
-            return {**head, "summary": summary(rows)}
-        return {**head, "choices": [explanation_json(row, limits) for row in shown]}
+            return {**head, "summary": summary(rows, costs)}
+        return {
+            **head,
+            "choices": [explanation_json(row, _cost(costs, row), limits) for row in shown],
+        }
 
     rows, code = each_input(texts, step)
     selection.finish()
@@ -198,6 +207,10 @@ def _is_file(words: tuple[str, ...]) -> bool:
 
 def _may_be_file(word: str) -> bool:
     return "/" in word or Path(word).suffix in _SUFFIXES
+
+
+def _cost(costs: Costs, row: Choice) -> KernelCost | None:
+    return costs.get((row.computation, row.instruction))
 
 
 def _choices(

@@ -54,6 +54,7 @@ class Questions:
 
     def __init__(self, module: Module, trail: Trail, target: Target) -> None:
         self.trail = trail
+        self.module = module
         self.story = _story(module, trail, target)
 
     @property
@@ -72,11 +73,12 @@ class Questions:
 
     def _lost(self) -> FusionAnswer:
         from hloopt.fusion.barriers import find_barriers
+        from hloopt.report.cost import runs_of
         from hloopt.report.fusion import show_barriers, show_lost
         from hloopt.report.fusion_json import barriers_json, loops_json, lost_json
         from hloopt.report.fusion_loop import show_loops
 
-        rows = self.story.lost(MOST_LOST)
+        rows = self.story.lost(MOST_LOST, runs_of(self.module))
         barriers = find_barriers((stage.plan for stage in self.story.stages), self.story.alive)
         loops = self.story.looked_at()
         shows: list[Any] = [(show_lost, rows)]

@@ -126,8 +126,8 @@ def _of(module: DumpModule) -> _Files:
 
 
 def _read(files: _Files, target: str | None) -> XlaDump:
+    from hloopt.cost_models.predictor import Predictor
     from hloopt.cost_models.registry import model_for
-    from hloopt.report.cost import Predictor
     from hloopt.report.xla_dump import XlaDump
     from hloopt.targets import find_target
 

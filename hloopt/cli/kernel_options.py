@@ -15,6 +15,7 @@ from hloopt.errors import UsageError
 from hloopt.kernels.verifier import verify_with
 
 if TYPE_CHECKING:
+    from hloopt.cost_models.predictor import Predictor
     from hloopt.ir import Module
     from hloopt.kernels.kernel import Kernel, Site
     from hloopt.kernels.lock import LockEntry
@@ -211,6 +212,14 @@ class Selecting:
         self.lock(module, found)
         notes = (*dropped, *report.runs[-1].notes)
         return module, found, [f"kernel-selection: {note}" for note in notes]
+
+    def predictor(self) -> Predictor:
+        """What predicts the times of kernels on the target, as for every other report."""
+        from hloopt.cost_models.predictor import Predictor
+        from hloopt.cost_models.registry import DEFAULT, model_for
+        from hloopt.targets import find_target
+
+        return Predictor(model_for(DEFAULT, find_target(self.instance.target)))
 
     def lock(self, module: Module, found: list[Choice]) -> None:
         """Remember choices for the lock file."""

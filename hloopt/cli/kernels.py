@@ -19,9 +19,11 @@ from hloopt.errors import UnsupportedError, UsageError
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from hloopt.cost_models.predictor import Predictor
     from hloopt.ir import Module
     from hloopt.kernels.plan import Plan
     from hloopt.kernels.selection import Choice, KernelSelection
+    from hloopt.report.cost import Costs
     from hloopt.runtime.nvrtc import Resources
 
 __all__ = ["command"]
@@ -60,11 +62,11 @@ def command(
     listing: bool,
     as_json: bool,
 ) -> None:
-    """Show which kernel runs each instruction, how it is launched, and what it is estimated to cost.
+    """Show which kernel runs each instruction, how it is launched, and how long it takes.
 
     The module is optimised (-O2 unless something else is asked for) and made ready for the device; then kernels
-    are chosen. Times are bytes and flops over the rates of the target, plus launches. hloopt explain tells
-    of one instruction why its kernel was chosen.
+    are chosen. Times are those of hloopt stats --target, of one launch, whichever kernel runs the instruction:
+    hloopt explain compares the kernels of one and tells why it was chosen.
 
     With --target host they are the loops in C++ that hloopt run --device native runs: a launch has tasks in
     place of blocks, and times are those of the cost model host, of one core.
@@ -97,7 +99,7 @@ def command(
         module, rows, notes = selection.choose(module)
         for note in (*report.notes, *notes):
             click.echo(f"{found.name}: note: {note}", err=True)
-        shown = Shown(module, selection.instance, rows)
+        shown = Shown(module, selection.instance, rows, selection.predictor())
         if compiled:
             shown.compile()
         if as_json:
@@ -135,11 +137,25 @@ def _list(as_json: bool) -> None:
 class Shown:
     """A module whose kernels are chosen: its plan and source, made when they are asked for."""
 
-    def __init__(self, module: Module, selection: KernelSelection, rows: list[Choice]) -> None:
+    def __init__(
+        self,
+        module: Module,
+        selection: KernelSelection,
+        rows: list[Choice],
+        predictor: Predictor,
+    ) -> None:
         self.module = module
         self.selection = selection
         self.rows = rows
         self.resources: Mapping[str, Resources] = {}
+        self._predictor = predictor
+
+    @cached_property
+    def costs(self) -> Costs:
+        """What kernels cost, as every report has it."""
+        from hloopt.report.cost import costs_by_place
+
+        return costs_by_place(self.module, self._predictor)
 
     @cached_property
     def plan(self) -> Plan:
@@ -204,7 +220,8 @@ class Shown:
         if planned:
             show_plan(self.plan, console, self.resources)
             return
-        show_choices(self.rows, console, self.functions())
+        model = self._predictor.model.name
+        show_choices(self.rows, self.costs, model, console, self.functions())
         if (plan := self.possible_plan()) is not None:
             click.echo(memory_line(plan))
 
@@ -224,13 +241,16 @@ class Shown:
         from hloopt.report.kernels import choice_json
         from hloopt.report.plan import memory_json
 
-        functions = self.functions()
+        functions, costs = self.functions(), self.costs
         row: dict[str, Any] = {
             "module": self.module.name,
             "target": self.selection.target,
+            "cost_model": self._predictor.model.name,
+            "seconds": sum(cost.seconds for cost in costs.values()),
             "choices": [
-                choice_json(one, functions.get((one.computation, one.instruction)))
+                choice_json(one, costs.get(place), functions.get(place))
                 for one in self.rows
+                for place in [(one.computation, one.instruction)]
             ],
         }
         plan = self.plan if planned else self.possible_plan()

@@ -22,7 +22,10 @@ COMMANDS = {
     "check": ("check", "Parse and verify modules."),
     "completion": ("completion", "Print the completion script of a shell."),
     "defuse": ("defuse", "Take the fusions of modules apart again."),
-    "diff": ("diff", "Compare the kernels of two modules, matched by what they compute."),
+    "diff": (
+        "diff",
+        "Compare two modules: their kernels, what those cost, and each instruction that differs.",
+    ),
     "explain": ("explain", "Explain why instructions are fused or apart, and their kernels."),
     "hash": ("hash", "Print a digest of each module: equal for equal modules."),
     "kernels": ("kernels", "Show which kernel runs each instruction, and how."),

@@ -13,7 +13,7 @@ from hloopt.cli.targets import complete_target
 from hloopt.errors import UsageError
 
 if TYPE_CHECKING:
-    from hloopt.report.cost import Predictor
+    from hloopt.cost_models.predictor import Predictor
 
 __all__ = ["predictor", "target_options"]
 
@@ -63,8 +63,8 @@ def predictor(target: str | None, cost_model: str) -> Predictor | None:
     stderr says where no measured figures stand behind the predictions.  Raises ``UsageError`` for options about
     times without a target.
     """
+    from hloopt.cost_models.predictor import Predictor
     from hloopt.cost_models.registry import model_for
-    from hloopt.report.cost import Predictor
     from hloopt.targets import find_target
 
     if target is None:

@@ -19,7 +19,7 @@ from hloopt.errors import (
 )
 
 if TYPE_CHECKING:
-    from hloopt.report.cost import Predictor
+    from hloopt.cost_models.predictor import Predictor
     from hloopt.runtime.study.cells import Cell, Checked, Counts
     from hloopt.runtime.study.execute import Limits
     from hloopt.runtime.study.optimised import Optimised

@@ -15,7 +15,7 @@ from hloopt.cli.pipeline_options import pass_files
 from hloopt.errors import UsageError
 
 if TYPE_CHECKING:
-    from hloopt.report.cost import Predictor
+    from hloopt.cost_models.predictor import Predictor
     from hloopt.report.study import Device
     from hloopt.runtime.study.plan import ModuleRow, StudyPlan
 
@@ -101,8 +101,8 @@ def chosen_devices(
 
     Raises ``UsageError`` for names that nothing has, and for one that stands there twice.
     """
+    from hloopt.cost_models.predictor import Predictor
     from hloopt.cost_models.registry import find_model, model_for
-    from hloopt.report.cost import Predictor
     from hloopt.report.study import Device
     from hloopt.runtime.study.devices import check_name, way_of
     from hloopt.targets import find_target

@@ -7,21 +7,18 @@ for the condition of each trip is not counted: XLA's models have no figure for i
 from __future__ import annotations
 
 from collections.abc import Callable
-from math import isfinite
 from typing import Final
 
 from hloopt.analysis.emitters.kind import has_kernel
-from hloopt.analysis.trip_count import trip_count
+from hloopt.analysis.trip_count import counted_trips
 from hloopt.analysis.views import moves_nothing
 from hloopt.cost_models.model import CostModel
-from hloopt.cost_models.roofline import Roofline, product_of
+from hloopt.cost_models.predictor import Predictor
 from hloopt.dataclass import dataclass
 from hloopt.interpret.control import branches
 from hloopt.ir import Computation, Instruction
 
 __all__ = ["NOTHING", "HostTime", "Inner", "host_trip"]
-
-_BY_ROOFLINE: Final = frozenset({"linear", "sort", "random", "custom"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,8 +48,8 @@ Inner = Callable[[Instruction], HostTime | None]
 def host_trip(loop: Instruction, model: CostModel, inner: Inner = lambda _: None) -> HostTime:
     """One trip of a ``while``: its body and its condition.
 
-    Loops within it that ``inner`` says to be kernels count as such where that takes less; trips that nobody
-    knows count as one.  Of a conditional the longest branch counts.
+    Loops within it that ``inner`` says to be kernels count as such where that takes less; trips
+    count as ``counted_trips`` has them.  Of a conditional the longest branch counts.
     """
     run = _Run(model, inner)
     return run.computation(loop.attributes["body"]) + run.computation(loop.attributes["condition"])
@@ -62,7 +59,7 @@ class _Run:
     def __init__(self, model: CostModel, inner: Inner) -> None:
         self.model = model
         self.inner = inner
-        self.roofline = Roofline(model.target)
+        self.prices = Predictor(model)
 
     def computation(self, computation: Computation) -> HostTime:
         total = NOTHING
@@ -81,20 +78,12 @@ class _Run:
             return self.computation(attributes["to_apply"])
         if not has_kernel(entry) or moves_nothing(entry):
             return NOTHING
-        return HostTime(1.0, self.kernel_ns(entry))
-
-    def kernel_ns(self, kernel: Instruction) -> float:
-        if product_of(kernel) is None and kernel.op.family not in _BY_ROOFLINE:
-            found = self.model.run_time(kernel).exec_ns
-            if isfinite(found):
-                return found
-        return self.roofline.rates(kernel).exec_ns
+        return HostTime(1.0, self.prices.run_time(entry)[0].exec_ns)
 
     def loop(self, loop: Instruction) -> HostTime:
-        trips = trip_count(loop, believe=True)
         trip = self.computation(loop.attributes["body"])
         trip = trip + self.computation(loop.attributes["condition"])
-        whole = trip * (1 if trips is None else trips)
+        whole = trip * counted_trips(loop).count
         other = self.inner(loop)
         launch = self.model.launch_ns
         if other is not None and other.ns(launch) < whole.ns(launch):

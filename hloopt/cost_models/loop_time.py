@@ -30,7 +30,7 @@ from typing import Final
 
 from hloopt.analysis.parallel_loop import Node, ParallelLoop, Way
 from hloopt.analysis.parallel_loop.thread_lanes import LANES, LaneValues
-from hloopt.analysis.trip_count import trip_count
+from hloopt.analysis.trip_count import Trips, counted_trips
 from hloopt.cost_models.device_times import ModelOptions
 from hloopt.cost_models.instructions import latencies_of
 from hloopt.cost_models.loop_costs import REGISTER_ELEMENTS, Costs
@@ -67,7 +67,7 @@ class LoopTime:
     launch_ns, ends_ns            once
     chain_ns, issue_ns, memory_ns  of a trip; the longest decides
     recurrence_ns                 of a trip: the chain if trips overlapped as far as they can
-    trips, assumed                how many, and whether nobody knows
+    counted                       how many trips, and whether that is known
     waves                         how often the device is filled, and threads take another unit
     blocks, threads               of the launch, threads in a block
     cores                         that have a block at all
@@ -82,8 +82,7 @@ class LoopTime:
     issue_ns: float
     memory_ns: float
     recurrence_ns: float
-    trips: int
-    assumed: bool
+    counted: Trips
     waves: int
     blocks: int
     threads: int
@@ -92,6 +91,11 @@ class LoopTime:
     registers: int
     instructions: float
     slowest: tuple[tuple[str, float], ...] = ()
+
+    @property
+    def trips(self) -> int:
+        """How many count."""
+        return self.counted.count
 
     @property
     def trip_ns(self) -> float:
@@ -134,10 +138,9 @@ class LoopTime:
     @property
     def words(self) -> str:
         """In a line."""
-        trips = f"{self.trips:,} trips" + (" assumed" if self.assumed else "")
         waves = f" x {self.waves} waves" if self.waves > 1 else ""
         return (
-            f"{trips}{waves} of {self.trip_ns:.0f} ns (chain {self.chain_ns:.0f}, issue"
+            f"{self.counted.words}{waves} of {self.trip_ns:.0f} ns (chain {self.chain_ns:.0f}, issue"
             f" {self.issue_ns:.0f}, memory {self.memory_ns:.0f}) on {self.cores} cores,"
             f" predicted by {MODEL}"
         )
@@ -147,7 +150,7 @@ def loop_time(
     way: Way,
     target: Target,
     *,
-    trips: int | None = None,
+    trips: Trips | None = None,
     threads: int = 0,
     blocks: int = 0,
     registers: int = 0,
@@ -157,7 +160,7 @@ def loop_time(
 ) -> LoopTime:
     """The time of a loop run one way.
 
-    ``trips`` where the caller knows better than the module; unknown ones count as one, as everywhere.
+    ``trips`` where the caller knows better than the module, else as ``counted_trips`` has them.
     ``threads``, ``blocks``, ``registers`` (of a thread, as compiled) and ``launches`` of the kernel, 0 for what
     the way says or would be usual.  ``unrolled``: trips written behind each other; 0 for two where a thread
     reads ahead, else one, as the kernels are written.  ``lanes``: threads that run a unit together; 0 for as
@@ -174,20 +177,18 @@ def loop_time(
     sharing = shape.threads if way.kind == "block" else 1
     costs = Costs(way, needs, latencies, target, sharing, lanes)
     trip = trip_of(costs, unrolled or (2 if costs.ahead else 1))
-    known = _trips(parallel) if trips is None else trips
+    counted = counted_trips(parallel.loop) if trips is None else trips
     cycle = 1 / target.clock_ghz
-    count = 1 if known is None else known
     launched = launches or (2 if parallel.collected else 1)
     return LoopTime(
         launched * _XLA.launch_ns,
-        _ends(parallel, target, shape, latencies.memory, count),
+        _ends(parallel, target, shape, latencies.memory, counted.count),
         (trip.chain + trip.apart) * cycle,
         latencies.issue(trip.work, shape.warps) * cycle,
         _traffic(parallel) / _bandwidth(target, shape.resident)
         + _again(way, needs, target) / shape.waves,
         trip.recurrence * cycle,
-        count,
-        known is None,
+        counted,
         shape.waves * shape.each,
         shape.blocks,
         shape.threads,
@@ -314,12 +315,6 @@ def _blocks_per_core(target: Target, threads: int, registers: int, shared: int) 
         taken = shared + target.reserved_shared_per_block
         limits.append(target.shared_per_core // taken)
     return min(limits)
-
-
-def _trips(parallel: ParallelLoop) -> int | None:
-    if parallel.trips.count is not None:
-        return parallel.trips.count
-    return trip_count(parallel.loop, believe=True)
 
 
 def _traffic(parallel: ParallelLoop) -> float:

@@ -19,7 +19,7 @@ from math import ceil
 
 from hloopt.analysis.parallel_loop import Node
 from hloopt.analysis.parallel_loop.edges import leaf_count
-from hloopt.analysis.trip_count import trip_count
+from hloopt.analysis.trip_count import counted_trips
 from hloopt.cost_models.instructions import NOTHING, UNITS, Work
 from hloopt.cost_models.loop_costs import REGISTER_ELEMENTS, Costs
 from hloopt.dataclass import dataclass
@@ -294,9 +294,8 @@ class _Timeline:
             self.put((conditional, leaf), end, source, end - start)
 
     def loop(self, inner: Instruction) -> None:
-        """A loop in a loop: its trips, one behind the other; unknown ones count as one."""
-        trips = trip_count(inner, believe=True)
-        count = 1 if trips is None else trips
+        """A loop in a loop: its trips, one behind the other."""
+        count = counted_trips(inner).count
         start, source = self.latest_of(inner.operands)
         timeline = _Timeline(self.costs)
         leaves = [0.0] * leaf_count(inner)

@@ -13,7 +13,7 @@ from typing import Final
 from hloopt.analysis.emitters.kind import has_kernel
 from hloopt.analysis.hero import roots
 from hloopt.analysis.parallel_loop import Way, ways
-from hloopt.analysis.trip_count import trip_count
+from hloopt.analysis.trip_count import Trips, counted_trips
 from hloopt.analysis.views import moves_nothing
 from hloopt.cost_models.host_loops import HostTime, host_trip
 from hloopt.cost_models.loop_time import LoopTime, clearly_best, is_priced, loop_time
@@ -88,15 +88,15 @@ def loop_profit(
     target = model.target
     if not fitting or not is_priced(target):
         return None
-    known = found[0].parallel.trips.count
-    trips = trip_count(loop, believe=True) if known is None else known
-    trips = ASSUMED_TRIPS if trips is None else trips
+    trips = counted_trips(loop)
+    if trips.known == "at least":
+        trips = Trips(max(trips.count, ASSUMED_TRIPS), "assumed")
     timed = tuple((way, loop_time(way, target, trips=trips)) for way in fitting)
     best = clearly_best(timed)
     assert best is not None, "one fits"
     way, time = best
     least = HostTime(_least_launches(loop))
-    if not priced and time.ns <= trips * least.ns(model.launch_ns):
+    if not priced and time.ns <= trips.count * least.ns(model.launch_ns):
         return LoopProfit(way, time, timed, least, model.launch_ns, at_least=True)
     return LoopProfit(way, time, timed, _best_host_trip(loop, model), model.launch_ns)
 

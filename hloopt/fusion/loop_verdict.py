@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import Final
 
 from hloopt.analysis.parallel_loop import ParallelLoop, Way, ways
+from hloopt.analysis.trip_count import counted_trips
 from hloopt.dataclass import dataclass
 from hloopt.fusion.decision import ALLOWED, Decision, forbid
 from hloopt.ir import Instruction
@@ -63,13 +64,13 @@ def _without_parts_of_bytes(way: Way) -> Way:
 
 def trips_text(parallel: ParallelLoop) -> str:
     """How long a loop runs, in words; empty where it could not be taken apart."""
-    trips = parallel.trips
     if parallel.obstacle is not None:
         return ""
-    if trips.count is not None:
-        return f"{trips.count:,} trips"
-    most = f", at most {trips.most:,} trips" if trips.most is not None else ""
-    return f"{_TRIPS[trips.kind]}{most}"
+    counted = counted_trips(parallel.loop)
+    if counted.known == "exact":
+        return counted.words
+    most = f", {counted.words}" if counted.known == "at most" else ""
+    return f"{_TRIPS[parallel.trips.kind]}{most}"
 
 
 _TRIPS: Final = {

@@ -366,18 +366,23 @@ class Story:
             if place in self.nodes
         ]
 
-    def lost(self, most: int) -> list[Lost]:
-        """The refusals that cost most, by the times of strategies and cost model: one of each producer."""
+    def lost(self, most: int, runs: Mapping[str, int]) -> list[Lost]:
+        """The refusals that cost most, by the times of strategies and cost model: one of each producer.
+
+        ``runs`` is how often computations run, by name; once where it does not say.
+        """
         found: dict[Place, list[tuple[Word, _Said]]] = {}
         for said in self._last_words():
             word = self._word(said)
             if word.comparison is not None and word.comparison.gain_us > 0:
                 place = said.refusal.computation, said.refusal.producer
                 found.setdefault(place, []).append((word, said))
-        rows = [self._lost(place[0], words) for place, words in found.items()]
+        rows = [
+            self._lost(place[0], words, runs.get(place[0], 1)) for place, words in found.items()
+        ]
         return sorted(rows, key=lambda row: (-row.lost_us, row.word.producer))[:most]
 
-    def _lost(self, computation: str, words: list[tuple[Word, _Said]]) -> Lost:
+    def _lost(self, computation: str, words: list[tuple[Word, _Said]], runs: int) -> Lost:
         def gain(pair: tuple[Word, _Said]) -> float:
             comparison = pair[0].comparison
             return comparison.gain_us if comparison is not None else 0.0
@@ -395,6 +400,7 @@ class Story:
             len(words) - 1,
             self._now(computation, refusal.producer, said.producers),
             self._now(computation, refusal.consumer, said.consumers),
+            runs,
         )
 
     def _now(self, computation: str, name: str, members: dict[str, None]) -> str:

@@ -124,6 +124,7 @@ class Lost:
     """The refusal of a producer that costs most by the cost model; ``others`` are consumers that cost less.
 
     ``producer`` and ``consumer`` are what the two are called after all passes; empty where they are gone.
+    ``runs`` is how often their computation runs, as launches count it.
     """
 
     computation: str
@@ -133,8 +134,11 @@ class Lost:
     others: int = 0
     producer: str = ""
     consumer: str = ""
+    runs: int = 1
 
     @property
     def lost_us(self) -> float:
-        """What fusing would save."""
-        return self.word.comparison.gain_us if self.word.comparison is not None else 0.0
+        """What fusing would save in all runs."""
+        return self.runs * (
+            self.word.comparison.gain_us if self.word.comparison is not None else 0.0
+        )

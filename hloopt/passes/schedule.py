@@ -27,7 +27,7 @@ from collections.abc import Iterable, Sequence
 from typing import ClassVar
 
 from hloopt.analysis.aliasing import Aliasing, analyze_aliasing
-from hloopt.analysis.liveness import called_bytes, peak
+from hloopt.analysis.liveness import Known, called_bytes, peak
 from hloopt.analysis.memory import MemoryModel, memory_model
 from hloopt.analysis.overwriting import Overwrite, copied_bytes, overwrites, readers_first
 from hloopt.dataclass import dataclass
@@ -88,7 +88,7 @@ ENTRY main {
         before = peak(module.entry).byte_size
         changed = _call_scheduled(module, log)
         if self.memory:
-            known: dict[Computation, int] = {}
+            known: Known = {}
             effects = Effects(module)
             aliasing = analyze_aliasing(module)
             run = set(top_level_computations(module))
@@ -115,7 +115,7 @@ def _schedule(
     computation: Computation,
     effects: Effects,
     aliasing: Aliasing,
-    known: dict[Computation, int],
+    known: Known,
     log: PassLog,
 ) -> bool:
     """Improve the order until none of the ways finds a better one: equals are broken by the order given."""
@@ -133,7 +133,7 @@ def _better_order(
     computation: Computation,
     effects: Effects,
     found: Sequence[Overwrite],
-    known: dict[Computation, int],
+    known: Known,
 ) -> list[Instruction] | None:
     model = memory_model(computation)
     called = [called_bytes(instruction, known) for instruction in model.instructions]

@@ -2,43 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from math import isfinite
-from typing import Final
+from collections.abc import Mapping, Sequence
+from typing import TypeAlias
 
 from hloopt.analysis.cost import Cost, instruction_cost
 from hloopt.analysis.custom_fusion import custom_name
 from hloopt.analysis.executions import Execution, executions
 from hloopt.analysis.parallel_loop import fused_loop, parallel_loop
-from hloopt.cost_models.model import Bound, CostModel, RunTime
-from hloopt.cost_models.roofline import Roofline, product_of
+from hloopt.cost_models.predictor import Prediction, Predictor
 from hloopt.dataclass import dataclass
 from hloopt.fusion.loop_verdict import KERNELS
 from hloopt.ir import Instruction, Module
 from hloopt.kernels.buffers.joined import joined_in_place
 from hloopt.runtime.kernels import is_kernel
 
-__all__ = ["KernelCost", "Prediction", "Predictor", "Totals", "kernel_costs", "totals"]
-
-_BY_ROOFLINE: Final = frozenset({
-    "linear", "sort", "random", "collective", "async", "host", "custom", "unknown",
-})  # fmt: skip
-"""Families of ops that libraries, other devices or the host run: XLA's models price code that XLA writes."""
-
-
-@dataclass(frozen=True, slots=True)
-class Prediction:
-    """How long one launch takes, in seconds, the launch itself included; ``by`` a model or the roofline."""
-
-    seconds: float
-    bound: Bound
-    by: str
-    read_seconds: float = 0.0
-    write_seconds: float = 0.0
-    compute_seconds: float = 0.0
-    blocks: int = 0
-    threads: int = 0
-    coalesced: bool = True
+__all__ = [
+    "Costs",
+    "KernelCost",
+    "Totals",
+    "costs_by_place",
+    "kernel_costs",
+    "launches_text",
+    "runs_of",
+    "source_line",
+    "totals",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +35,8 @@ class KernelCost:
 
     launches  while the entry runs once, if the branches around it are taken
     counted   launches in a run that takes the heaviest branch of each conditional: those of totals
-    known     whether the module shows how often the loops around it run; those unknown count once
+    known     whether the module shows how often the loops around it run
+    bounded   whether it shows how often at most, which counts; loops without a bound count once
     cost      of one run
     steps     launches of one run: a loop in one kernel that collects what its units add up has two
     """
@@ -57,6 +46,7 @@ class KernelCost:
     launches: int
     counted: int
     known: bool
+    bounded: bool
     cost: Cost
     prediction: Prediction | None = None
     steps: int = 1
@@ -65,6 +55,11 @@ class KernelCost:
     def runs(self) -> int:
         """How often it runs, by its launches that count."""
         return self.counted // self.steps
+
+    @property
+    def launches_text(self) -> str:
+        """``30``; ``30+`` where there are at least so many, ``<=30`` where there are at most."""
+        return launches_text(self.launches, known=self.known, bounded=self.bounded)
 
     @property
     def seconds(self) -> float:
@@ -83,39 +78,15 @@ class Totals:
     seconds: float | None
 
 
-class Predictor:
-    """Times of kernels on a model's target: by the roofline what the model does not know.
+Costs: TypeAlias = Mapping[tuple[str, str], KernelCost]
+"""What kernels cost, by computation and instruction."""
 
-    launch_seconds  of one kernel, whatever it does
-    """
 
-    def __init__(self, model: CostModel) -> None:
-        self.model = model
-        self.target = model.target
-        self.launch_seconds = model.launch_ns * 1e-9
-        self._roofline = Roofline(model.target)
-        self._roofline.launch_ns = model.launch_ns
-
-    def predict(self, kernel: Instruction) -> Prediction:
-        """How long one launch of a kernel takes."""
-        if product_of(kernel) is None and kernel.op.family not in _BY_ROOFLINE:
-            found = self.model.run_time(kernel)
-            if isfinite(found.exec_ns):  # else no tiling of a Triton kernel fits this device
-                return self._prediction(found, self.model)
-        return self._prediction(self._roofline.rates(kernel), self._roofline)
-
-    def _prediction(self, found: RunTime, model: CostModel) -> Prediction:
-        return Prediction(
-            model.launch_ns * 1e-9 + found.exec_ns * 1e-9,
-            found.bound(model.launch_ns),
-            model.name,
-            found.read_ns * 1e-9,
-            found.write_ns * 1e-9,
-            found.compute_ns * 1e-9,
-            found.blocks,
-            found.threads,
-            found.coalesced,
-        )
+def launches_text(launches: int, *, known: bool, bounded: bool) -> str:
+    """A count with what is known of it."""
+    if known:
+        return str(launches)
+    return f"<={launches}" if bounded else f"{launches}+"
 
 
 def kernel_costs(module: Module, predictor: Predictor | None = None) -> list[KernelCost]:
@@ -147,6 +118,7 @@ def kernel_costs(module: Module, predictor: Predictor | None = None) -> list[Ker
             here.times * steps,
             here.counted * steps,
             here.known,
+            here.bounded,
             costs[entry],
             predictions.get(entry),
             steps,
@@ -159,6 +131,23 @@ def kernel_costs(module: Module, predictor: Predictor | None = None) -> list[Ker
         for entry in computation
         if entry in costs
     ]
+
+
+def runs_of(module: Module) -> dict[str, int]:
+    """How often each top-level computation runs, by name; of conditionals all branches are taken."""
+    found = executions(module, lambda _: 0.0)
+    return {computation.name: here.times for computation, here in found.items()}
+
+
+def costs_by_place(module: Module, predictor: Predictor) -> Costs:
+    """The predicted kernels of a module by computation and instruction."""
+    return {
+        (
+            home.name if (home := row.instruction.computation) is not None else "",
+            row.instruction.name,
+        ): row
+        for row in kernel_costs(module, predictor)
+    }
 
 
 def _steps(kernel: Instruction) -> int:

@@ -16,6 +16,7 @@ from hloopt.kernels.limits import Limits
 from hloopt.kernels.selection import Choice, Considered
 from hloopt.kernels.selection.wish import tile_text
 from hloopt.report.console import table
+from hloopt.report.cost import Costs, KernelCost
 from hloopt.report.kernels import choice_json, estimate_json, launch_text
 from hloopt.report.numbers import amount, byte_size, seconds
 
@@ -32,10 +33,10 @@ def options_that_matter(verdict: Verdict) -> tuple[str, ...]:
     return tuple(dict.fromkeys(name for name in said if name in names))
 
 
-def explanation_json(choice: Choice, limits: Limits) -> dict[str, Any]:
+def explanation_json(choice: Choice, cost: KernelCost | None, limits: Limits) -> dict[str, Any]:
     """A choice with its candidates, as JSON values."""
     return {
-        **choice_json(choice),
+        **choice_json(choice, cost),
         "candidates": [_candidate_json(candidate, limits) for candidate in choice.candidates],
     }
 
@@ -58,7 +59,12 @@ def _candidate_json(candidate: Considered, limits: Limits) -> dict[str, Any]:
 
 
 def show_explanation(
-    choice: Choice, limits: Limits, console: Console, *, every: bool = False
+    choice: Choice,
+    cost: KernelCost | None,
+    limits: Limits,
+    console: Console,
+    *,
+    every: bool = False,
 ) -> None:
     """Everything about one instruction's kernel; ``every`` candidate, those for other opcodes included."""
     kernel = choice.kernel + tile_text(choice.tile) if choice.kernel else "no kernel fits"
@@ -69,7 +75,7 @@ def show_explanation(
     facts = table("", "", left=2)
     facts.show_header = False
     facts.columns[0].no_wrap = True
-    for name, value in _facts(choice, kernel):
+    for name, value in _facts(choice, cost, kernel):
         facts.add_row(name, value)
     console.print(facts)
     console.print()
@@ -93,7 +99,7 @@ def show_explanation(
             console.print(Text(hint), soft_wrap=True)
 
 
-def _facts(choice: Choice, kernel: str) -> Iterator[tuple[str, str]]:
+def _facts(choice: Choice, cost: KernelCost | None, kernel: str) -> Iterator[tuple[str, str]]:
     yield "where", f"{choice.place}, in {choice.computation}"
     if choice.line:
         yield "from", choice.line
@@ -103,12 +109,19 @@ def _facts(choice: Choice, kernel: str) -> Iterator[tuple[str, str]]:
     yield "because", choice.reason
     if choice.spec is not None:
         yield "launch", launch_text(choice.spec)
-    cost = choice.estimate
-    if cost is not None:
-        moved = f"{byte_size(cost.bytes_read)} read, {byte_size(cost.bytes_written)} written"
-        yield "estimate", f"{seconds(cost.seconds)}: {moved}, {amount(cost.flops)} flops"
-        if cost.note:
-            yield "assumed", cost.note
+    if choice.kernel and cost is not None and cost.prediction is not None:
+        moved = (
+            f"{byte_size(cost.cost.bytes_read)} read, {byte_size(cost.cost.bytes_written)} written"
+        )
+        found = cost.prediction
+        many = f" a launch, {cost.launches_text} launches" if cost.launches != 1 else ""
+        figures = f"{moved}, {amount(cost.cost.flops)} flops, by {found.by}"
+        yield "predicted", f"{seconds(found.seconds)}{many}: {figures}"
+    if choice.estimate is not None:
+        own = "of this kernel and tile, to compare the candidates below"
+        yield "estimate", f"{seconds(choice.estimate.seconds)} {own}"
+        if choice.estimate.note:
+            yield "assumed", choice.estimate.note
 
 
 def _row(candidate: Considered, choice: Choice) -> tuple[str, ...]:
@@ -162,8 +175,11 @@ def _hints(choice: Choice, limits: Limits) -> Iterator[str]:
                 yield f"kernel-selection{{{name}=...}}, now {getattr(limits, name)}, would change it"
 
 
-def summary(choices: Sequence[Choice]) -> list[dict[str, Any]]:
-    """How many instructions each kernel runs, and why, as JSON values; the most frequent first."""
+def summary(choices: Sequence[Choice], costs: Costs) -> list[dict[str, Any]]:
+    """How many instructions each kernel runs, and why, as JSON values; the most frequent first.
+
+    ``seconds`` are predicted, of all launches.
+    """
     counts: Counter[tuple[str, str, str, str]] = Counter()
     spent: Counter[tuple[str, str, str, str]] = Counter()
     first: dict[tuple[str, str, str, str], str] = {}
@@ -171,7 +187,8 @@ def summary(choices: Sequence[Choice]) -> list[dict[str, Any]]:
         reason = choice.reason if choice.kernel else _refusals(choice)
         key = (choice.opcode, choice.kernel, choice.by, reason)
         counts[key] += 1
-        spent[key] += choice.estimate.seconds if choice.estimate is not None else 0  # type: ignore[assignment]
+        cost = costs.get((choice.computation, choice.instruction))
+        spent[key] += cost.seconds if cost is not None else 0  # type: ignore[assignment]
         first.setdefault(key, choice.instruction)
     return [
         {
@@ -192,16 +209,16 @@ def _refusals(choice: Choice) -> str:
     return "; ".join(reason for reason, _ in reasons.most_common(3)) or "there is no kernel"
 
 
-def show_summary(choices: Sequence[Choice], console: Console) -> None:
+def show_summary(choices: Sequence[Choice], costs: Costs, console: Console) -> None:
     """A row for each opcode, kernel and reason."""
     made = table(
-        "opcode", "kernel", "because", "first", "count", "estimate", left=4, below="because"
+        "opcode", "kernel", "because", "first", "count", "predicted", left=4, below="because"
     )
-    for row in summary(choices):
+    for row in summary(choices, costs):
         kernel = row["kernel"] or "none fits"
         by = "" if row["by"] in ("", "rules") else f" ({row['by']})"
-        estimate = seconds(row["seconds"]) if row["kernel"] else ""
+        spent = seconds(row["seconds"]) if row["kernel"] else ""
         made.add_row(
-            row["opcode"], kernel, row["reason"] + by, row["first"], str(row["count"]), estimate
+            row["opcode"], kernel, row["reason"] + by, row["first"], str(row["count"]), spent
         )
     console.print(made)

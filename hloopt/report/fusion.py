@@ -261,7 +261,8 @@ def show_lost(rows: Sequence[Lost], console: Console) -> None:
         why = f"{word.pass_name}: {word.decision}"
         producer = _renamed(word.producer, row.producer)
         where = _tail(row.source or row.place)
-        made.add_row(producer, consumer, why, where, f"{row.lost_us:.2f} us")
+        times = f" in {row.runs:,} runs" if row.runs != 1 else ""
+        made.add_row(producer, consumer, why, where, f"{row.lost_us:.2f} us{times}")
     console.print(made)
     total = sum(row.lost_us for row in rows)
     models = ", ".join(dict.fromkeys(row.word.model for row in rows if row.word.model))

@@ -11,11 +11,12 @@ from rich.text import Text
 
 from hloopt.analysis.differences import Difference as NamedDifference
 from hloopt.analysis.differences import differences
+from hloopt.cost_models.predictor import Predictor
 from hloopt.dataclass import dataclass
 from hloopt.fusion.matching import KernelGroup, Status, match_kernels
 from hloopt.ir import Instruction, Module
 from hloopt.report.console import table
-from hloopt.report.cost import KernelCost, Predictor, Totals, kernel_costs, totals
+from hloopt.report.cost import KernelCost, Totals, kernel_costs, totals
 from hloopt.report.differences import differences_json, show_differences
 from hloopt.report.gate import Verdict
 from hloopt.report.numbers import amount, byte_size, seconds
@@ -86,7 +87,8 @@ def figures(found: Totals) -> dict[str, float]:
         "kernels": found.kernels,
         "launches": found.launches,
         "bytes": found.cost.bytes_accessed,
-        "flops": found.cost.flops + found.cost.transcendentals,
+        "flops": found.cost.flops,
+        "transcendentals": found.cost.transcendentals,
         "instructions": found.instructions,
     }
     if found.seconds is not None:
@@ -156,7 +158,8 @@ def _kernel_json(row: KernelCost) -> dict[str, Any]:
         "launches_known": row.known,
         "bytes_read": row.cost.bytes_read,
         "bytes_written": row.cost.bytes_written,
-        "flops": row.cost.flops + row.cost.transcendentals,
+        "flops": row.cost.flops,
+        "transcendentals": row.cost.transcendentals,
         "seconds": row.prediction.seconds if row.prediction else None,
     }
 
@@ -237,6 +240,7 @@ _FORMATS = {
     "instructions": _count,
     "bytes": _bytes,
     "flops": _amount,
+    "transcendentals": _amount,
     "time": _time,
 }
 
@@ -249,7 +253,8 @@ def _summary(found: Difference) -> Any:
         ("launches", "launches", first.launches, second.launches),
         ("bytes read", "bytes", first.cost.bytes_read, second.cost.bytes_read),
         ("bytes written", "bytes", first.cost.bytes_written, second.cost.bytes_written),
-        ("flops", "flops", figures(first)["flops"], figures(second)["flops"]),
+        ("flops", "flops", first.cost.flops, second.cost.flops),
+        ("transcendentals", "flops", first.cost.transcendentals, second.cost.transcendentals),
         ("instructions", "instructions", first.instructions, second.instructions),
     ]
     if first.seconds is not None and second.seconds is not None:
@@ -331,7 +336,7 @@ def _group_rows(
                 kernel.name,
                 computes(kernel),
                 row.line,
-                f"{row.launches}{'' if row.known else '+'}",
+                row.launches_text,
                 byte_size(row.cost.bytes_accessed),
             )
             time = seconds(row.prediction.seconds) if row.prediction else ""

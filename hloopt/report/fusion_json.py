@@ -49,6 +49,7 @@ def lost_json(rows: Iterable[Lost]) -> list[dict[str, Any]]:
             "producer_now": row.producer or None,
             "consumer_now": row.consumer or None,
             "lost_us": row.lost_us,
+            "runs": row.runs,
             "others": row.others,
             "source": row.source,
             "place": row.place,

@@ -37,6 +37,7 @@ FIGURES: Final[Mapping[str, Mapping[str, float]]] = {
     "launches": _COUNTS,
     "bytes": _BYTES,
     "flops": _COUNTS,
+    "transcendentals": _COUNTS,
     "time": _TIMES,
     "instructions": _COUNTS,
 }

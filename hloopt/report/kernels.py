@@ -17,7 +17,9 @@ from hloopt.kernels.selection import Choice
 from hloopt.kernels.selection.wish import tile_text
 from hloopt.kernels.spec import Copy, Fill, KernelSpec, Launch, Step, Tile
 from hloopt.report.console import table
+from hloopt.report.cost import Costs, KernelCost
 from hloopt.report.numbers import amount, byte_size, seconds
+from hloopt.report.prediction import sum_word, trip_notes
 
 if TYPE_CHECKING:
     from hloopt.runtime.nvrtc import Resources
@@ -29,8 +31,13 @@ Functions: TypeAlias = "Mapping[str, Resources]"
 """What each function of an instruction takes, by its name."""
 
 
-def choice_json(choice: Choice, functions: Functions | None = None) -> dict[str, Any]:
-    """A choice as JSON values; ``kernel`` is null where nothing fits."""
+def choice_json(
+    choice: Choice, cost: KernelCost | None, functions: Functions | None = None
+) -> dict[str, Any]:
+    """A choice as JSON values; ``kernel`` is null where nothing fits.
+
+    ``predicted`` is the time of all reports; ``estimate`` compares the kernels of one instruction.
+    """
     taken = {name: dataclasses.asdict(found) for name, found in (functions or {}).items()}
     return {
         "instruction": choice.instruction,
@@ -42,10 +49,26 @@ def choice_json(choice: Choice, functions: Functions | None = None) -> dict[str,
         "by": choice.by,
         "reason": choice.reason,
         **(_spec_json(choice.spec) if choice.spec is not None else {}),
+        "predicted": _predicted_json(cost) if cost is not None else None,
         "estimate": estimate_json(choice.estimate),
         "place": choice.place,
         "line": choice.line,
         **({"functions": taken} if taken else {}),
+    }
+
+
+def _predicted_json(cost: KernelCost) -> dict[str, Any]:
+    found = cost.prediction
+    assert found is not None, "costs of choices are predicted"
+    return {
+        "seconds": found.seconds,
+        "total_seconds": cost.seconds,
+        "launches": cost.launches,
+        "launches_counted": cost.counted,
+        "launches_known": cost.known,
+        "launches_bounded": cost.bounded,
+        "by": found.by,
+        "bound": found.bound,
     }
 
 
@@ -85,18 +108,23 @@ def _step_json(step: Step) -> dict[str, Any]:
 
 def show_choices(
     choices: Sequence[Choice],
+    costs: Costs,
+    model: str,
     console: Console,
     functions: Mapping[tuple[str, str], Functions] | None = None,
 ) -> None:
     """A row an instruction, in the order in which they stand, and what they come to.
 
-    ``functions`` are those of each instruction, by computation and name, where they were compiled.
+    ``costs`` were predicted by ``model``; ``functions`` are those of each instruction, by computation and name,
+    where they were compiled.
     """
-    made = _choice_table(choices, functions)
+    made = _choice_table(choices, costs, functions)
     if _width(made, console) > console.width:
-        made = _choice_table(choices, functions, breakable=True)
+        made = _choice_table(choices, costs, functions, breakable=True)
     console.print(made)
-    console.print(Text(_total(choices)), soft_wrap=True)
+    console.print(Text(_total(choices, costs, model)), soft_wrap=True)
+    for note in trip_notes(list(costs.values())):
+        console.print(Text(note), soft_wrap=True)
 
 
 def _width(made: Table, console: Console) -> int:
@@ -106,13 +134,16 @@ def _width(made: Table, console: Console) -> int:
 
 def _choice_table(
     choices: Sequence[Choice],
+    costs: Costs,
     functions: Mapping[tuple[str, str], Functions] | None,
     breakable: bool = False,
 ) -> Table:
     """``breakable``: with blanks in tiles, where a narrow column breaks the line."""
     more = ("registers",) if functions else ()
+    looped = any(cost.launches != 1 for cost in costs.values())
+    more = ("runs", *more) if looped else more
     made = table(
-        *("instruction", "kernel", "launch", *more, "bytes", "flops", "estimate", "line"),
+        *("instruction", "kernel", "launch", *more, "bytes", "flops", "time", "line"),
         left=3,
         optional=("bytes", "flops", "launch", "line"),
     )
@@ -125,19 +156,26 @@ def _choice_table(
             blank = [""] * (4 + len(more))
             made.add_row(name, Text("none fits", style="red"), *blank, choice.line)
             continue
-        found = (functions or {}).get((choice.computation, choice.instruction), {})
-        cost = choice.estimate
+        place = choice.computation, choice.instruction
+        found, cost = (functions or {}).get(place, {}), costs.get(place)
         made.add_row(
             name,
             kernel_text(choice.kernel, choice.tile, breakable=breakable),
             launch_text(choice.spec),
-            *([_registers(found)] if more else []),
-            byte_size(cost.bytes_accessed),
-            amount(cost.flops),
-            seconds(cost.seconds),
+            *([cost.launches_text if cost is not None else ""] if looped else []),
+            *([_registers(found)] if functions else []),
+            *_cost_cells(cost),
             choice.line,
         )
     return made
+
+
+def _cost_cells(cost: KernelCost | None) -> tuple[str, str, str]:
+    """Bytes, flops and time of one launch; blank where the module runs none."""
+    if cost is None or cost.prediction is None:
+        return "", "", ""
+    moved = byte_size(cost.cost.bytes_accessed)
+    return moved, amount(cost.cost.flops), seconds(cost.prediction.seconds)
 
 
 def kernel_text(kernel: str, tile: Tile, *, breakable: bool = False) -> str:
@@ -157,20 +195,17 @@ def _registers(functions: Functions) -> str:
     return told + (f", {spills} B spilled" if spills else "")
 
 
-def _total(choices: Sequence[Choice]) -> str:
-    """``3 kernels, 12 KiB, 1.2 k flops, 3.1 us``: each instruction counted once, in loops too."""
-    costs = [choice.estimate for choice in choices if choice.estimate is not None]
-    moved = sum(cost.bytes_accessed for cost in costs)
-    flops = sum(cost.flops for cost in costs)
-    spent = sum(cost.seconds for cost in costs)
-    lost = len(choices) - len(costs)
+def _total(choices: Sequence[Choice], costs: Costs, model: str) -> str:
+    """``3 kernels, 12 KiB, 1.2 k flops, 3.1 us predicted by xla-2026``: launches in loops counted."""
+    able = [choice for choice in choices if choice.estimate is not None]
+    rows = list(costs.values())
+    moved = sum(row.runs * row.cost.bytes_accessed for row in rows)
+    flops = sum(row.runs * row.cost.flops for row in rows)
+    lost = len(choices) - len(able)
     without = f", {lost} without a kernel (hloopt explain says why)" if lost else ""
-    once = (
-        ", loops and branches once" if len({choice.computation for choice in choices}) > 1 else ""
-    )
     return (
-        f"{len(costs)} kernel{'s' if len(costs) != 1 else ''}, {byte_size(moved)}, {amount(flops)} flops, "
-        f"{seconds(spent)} by estimate{once}{without}"
+        f"{len(able)} kernel{'s' if len(able) != 1 else ''}, {byte_size(moved)}, {amount(flops)} flops, "
+        f"{sum_word(rows)}{seconds(sum(row.seconds for row in rows))} predicted by {model}{without}"
     )
 
 

@@ -9,7 +9,7 @@ __all__ = ["amount", "byte_size", "error", "seconds"]
 
 def seconds(value: float) -> str:
     """``1.23 ms``: three digits and the unit that suits them."""
-    for unit, scale in (("s", 1.0), ("ms", 1e-3), ("µs", 1e-6)):
+    for unit, scale in (("s", 1.0), ("ms", 1e-3), ("us", 1e-6)):
         if value >= scale:
             return f"{_three(value / scale)} {unit}"
     return f"{_three(value / 1e-9)} ns"

@@ -169,15 +169,15 @@ def memory_json(plan: Plan) -> dict[str, int]:
 
 
 def memory_line(plan: Plan) -> str:
-    """What all memory comes to, and how near the arena is to what lives at once."""
+    """What all memory comes to; of the arena's temporaries, how many bytes are alive at once."""
     sizes = memory_json(plan)
     apart = sizes.get("result", 0)
     bound = sizes["live_bound"] - sizes["parameter"] - sizes["constant"] - apart
-    ratio = f", {sizes['arena'] / bound:.2f} of what lives at once" if bound > 0 else ""
-    ratio += f", results {byte_size(apart)}" if apart else ""
+    alive = f" for temporaries ({byte_size(bound)} alive at once)" if bound > 0 else ""
+    alive += f", results {byte_size(apart)}" if apart else ""
     return (
         f"peak {byte_size(sizes['peak'])}: parameters {byte_size(sizes['parameter'])}, "
-        f"constants {byte_size(sizes['constant'])}, arena {byte_size(sizes['arena'])}{ratio}"
+        f"constants {byte_size(sizes['constant'])}, arena {byte_size(sizes['arena'])}{alive}"
     )
 
 

@@ -9,13 +9,14 @@ from typing import Any, Literal, TypeAlias
 from rich.console import Console
 from rich.text import Text
 
+from hloopt.cost_models.predictor import Predictor
 from hloopt.cost_models.registry import ROOFLINE
 from hloopt.report.console import table
-from hloopt.report.cost import KernelCost, Predictor
+from hloopt.report.cost import KernelCost
 from hloopt.report.fusion_diff import computes
 from hloopt.report.numbers import byte_size, seconds
 
-__all__ = ["By", "prediction_json", "show_prediction"]
+__all__ = ["By", "prediction_json", "show_prediction", "sum_word", "trip_notes"]
 
 By: TypeAlias = Literal["kernel", "source", "opcode"]
 _BOUNDS = ("memory", "compute", "launch")
@@ -31,6 +32,7 @@ def prediction_json(predictor: Predictor, rows: Sequence[KernelCost]) -> dict[st
         "seconds": whole,
         "launches": sum(row.counted for row in rows),
         "launches_known": all(row.known for row in rows),
+        "launches_bounded": all(row.bounded for row in rows),
         "seconds_by_bound": _by_bound(rows),
         "kernels": [_kernel_json(row, whole) for row in _longest_first(rows)],
         "sources": [_sum_json(name, group, whole) for name, group in _grouped(rows, "source")],
@@ -50,6 +52,7 @@ def _kernel_json(row: KernelCost, whole: float) -> dict[str, Any]:
         "launches": row.launches,
         "launches_counted": row.counted,
         "launches_known": row.known,
+        "launches_bounded": row.bounded,
         "by": found.by,
         "bound": found.bound,
         "seconds": found.seconds,
@@ -63,7 +66,8 @@ def _kernel_json(row: KernelCost, whole: float) -> dict[str, Any]:
         "coalesced": found.coalesced,
         "bytes_read": row.cost.bytes_read,
         "bytes_written": row.cost.bytes_written,
-        "flops": row.cost.flops + row.cost.transcendentals,
+        "flops": row.cost.flops,
+        "transcendentals": row.cost.transcendentals,
     }
 
 
@@ -94,8 +98,8 @@ def show_prediction(
     console.print(
         Text.assemble(
             ("predicted ", "bold"),
-            f"{seconds(whole)} on {target.title} by {model}: {_count(launches, 'launch', 'launches')} of "
-            f"{_count(len(rows), 'kernel', 'kernels')}",
+            f"{sum_word(rows)}{seconds(whole)} on {target.title} by {model}: "
+            f"{_count(launches, 'launch', 'launches')} of {_count(len(rows), 'kernel', 'kernels')}",
         ),
         soft_wrap=True,
     )
@@ -135,8 +139,8 @@ def _by_kernel(rows: Sequence[KernelCost], whole: float, top: int, model: str) -
             row.instruction.name,
             computes(row.instruction),
             row.line,
-            f"{bound}*" if found.by != model else bound,
-            f"{row.launches}{'' if row.known else '+'}",
+            f"{bound}*" if found.by == ROOFLINE != model else bound,
+            row.launches_text,
             byte_size(row.cost.bytes_accessed),
             seconds(found.seconds),
             seconds(row.seconds) if row.counted else "-",
@@ -172,10 +176,7 @@ def _sum_cells(rows: Sequence[KernelCost], whole: float) -> tuple[str, ...]:
 
 def _notes(rows: Sequence[KernelCost], predictor: Predictor) -> Iterable[str]:
     """What the figures leave open."""
-    unknown = sum(not row.known for row in rows)
-    if unknown:
-        count = _count(unknown, "kernel is", "kernels are")
-        yield f"+ {count} in loops whose trips the module does not show: those loops count once"
+    yield from trip_notes(rows)
     aside = sum(row.counted < row.launches for row in rows)
     if aside:
         count = _count(aside, "kernel is", "kernels are")
@@ -187,6 +188,26 @@ def _notes(rows: Sequence[KernelCost], predictor: Predictor) -> Iterable[str]:
             f"* {count} the model cannot price (libraries, collectives, tiles that do not fit): "
             "bytes and flops over the rates of the device, the least they can take"
         )
+
+
+def trip_notes(rows: Sequence[KernelCost]) -> Iterable[str]:
+    """What ``+`` and ``<=`` beside launches mean, as far as they occur."""
+    unknown = sum(not row.bounded for row in rows)
+    if unknown:
+        count = _count(unknown, "kernel is", "kernels are")
+        yield f"+ {count} in loops whose trips the module does not show: at least, those loops count once"
+    most = sum(row.bounded and not row.known for row in rows)
+    if most:
+        count = _count(most, "kernel is", "kernels are")
+        yield f"<= {count} in loops that may end sooner: at most, those loops count as often as they may run"
+
+
+def sum_word(rows: Sequence[KernelCost]) -> str:
+    """``at least `` or ``at most `` before a sum over kernels; empty where all launches are known."""
+    counted = [row for row in rows if row.counted]
+    if all(row.known for row in counted):
+        return ""
+    return "at most " if all(row.bounded for row in counted) else "at least "
 
 
 def _count(number: int, one: str, several: str) -> str:

@@ -7,12 +7,11 @@ from typing import Any
 
 from rich.console import Console
 
-from hloopt.analysis.cost import module_cost
 from hloopt.analysis.liveness import largest_buffers, peak
 from hloopt.ir import Module
 from hloopt.report.console import show_name, table
+from hloopt.report.cost import kernel_costs, totals
 from hloopt.report.numbers import amount, byte_size
-from hloopt.runtime.kernels import module_kernels
 from hloopt.types import Shape, TupleShape
 
 __all__ = ["module_stats", "show_stats"]
@@ -21,16 +20,17 @@ __all__ = ["module_stats", "show_stats"]
 def module_stats(module: Module, *, buffers: int = 10) -> dict[str, Any]:
     """Counts, flops, bytes and buffers, as JSON values.
 
-    ``flops`` and bytes are those of one run of the entry; a loop whose trip count the module does not
-    show counts once.  ``peak_bytes`` is the most that is alive at once in the order of the text.
+    ``flops`` and bytes are those of the kernels of one run of the entry, loops counted as ``counted_trips``
+    has them.  ``peak_bytes`` is the most that is alive at once in the order of the text.
     """
     opcodes = Counter(instruction.opcode for instruction in module.instructions())
-    cost = module_cost(module)
+    rows = kernel_costs(module)
+    cost = totals(module, rows).cost
     return {
         "module": module.name,
         "instructions": module.instruction_count(),
         "computations": len(module.computations),
-        "kernels": module_kernels(module),
+        "kernels": len(rows),
         "opcodes": dict(opcodes.most_common()),
         "flops": cost.flops,
         "transcendentals": cost.transcendentals,

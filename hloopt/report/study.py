@@ -9,6 +9,7 @@ from math import isfinite
 from typing import Any
 
 from hloopt.dataclass import dataclass
+from hloopt.report.cost import launches_text
 from hloopt.report.numbers import byte_size, seconds
 from hloopt.runtime.study.cells import Cell, Measured
 from hloopt.runtime.study.devices import way_of
@@ -176,13 +177,13 @@ def _several(found: Measured) -> bool:
 
 
 def launch_text(cell: Cell) -> tuple[str, str, str]:
-    """Kernels, launches and bytes; ``+`` where loops of unknown trips count once."""
+    """Kernels, launches (``+``: at least so many, ``<=``: at most) and bytes."""
     counts = cell.counts
     if counts is None:
         return "-", "-", "-"
     return (
         str(counts.kernels),
-        f"{counts.launches}{'' if counts.known else '+'}",
+        launches_text(counts.launches, known=counts.known, bounded=counts.bounded),
         byte_size(counts.bytes),
     )
 
@@ -239,6 +240,7 @@ def _cell_json(study: Study, cell: Cell) -> dict[str, Any]:
         "kernels": counts.kernels if counts else None,
         "launches": counts.launches if counts else None,
         "launches_known": counts.known if counts else None,
+        "launches_bounded": counts.bounded if counts else None,
         "bytes": counts.bytes if counts else None,
         "results": checked.results if checked else None,
         "checked": {

@@ -7,8 +7,9 @@ from typing import Final
 
 from hloopt.cost_models.fused_loops import fused_loop_time
 from hloopt.cost_models.loop_time import LoopTime
+from hloopt.cost_models.predictor import Prediction, Predictor
 from hloopt.ir import Module
-from hloopt.report.cost import KernelCost, Prediction, Predictor, totals
+from hloopt.report.cost import KernelCost, totals
 from hloopt.runtime.study.cells import Counts, Parts, Predicted
 
 __all__ = ["counts_of", "predicted"]
@@ -20,8 +21,8 @@ _ROUNDING: Final = 1e-9
 def counts_of(module: Module, rows: Sequence[KernelCost]) -> Counts:
     """Kernels, launches and bytes of one run of the entry."""
     found = totals(module, rows)
-    known = all(row.known for row in rows)
-    return Counts(found.kernels, found.launches, known, found.cost.bytes_accessed)
+    known, bounded = all(row.known for row in rows), all(row.bounded for row in rows)
+    return Counts(found.kernels, found.launches, known, found.cost.bytes_accessed, bounded)
 
 
 def predicted(rows: Sequence[KernelCost], predictor: Predictor) -> Predicted:

@@ -80,8 +80,13 @@ def notes(study: Study) -> list[str]:
             lines.append(f"{one.name}: predicted by {one.model}: {one.title}{known}")
     if any(cell.predicted is not None and cell.predicted.loops for cell in study.cells):
         lines.append(f"* with whole loops in one kernel, which are predicted by {LOOP_MODEL}")
-    if any(cell.counts is not None and not cell.counts.known for cell in study.cells):
+    open_counts = [cell.counts for cell in study.cells if cell.counts and not cell.counts.known]
+    if any(not counts.bounded for counts in open_counts):
         lines.append("+ launches in loops whose trips the module does not show: those count once")
+    if any(counts.bounded for counts in open_counts):
+        lines.append(
+            "<= launches in loops that may end sooner: those count as often as they may run"
+        )
     return lines
 
 

@@ -8,6 +8,7 @@ from functools import cached_property
 from typing import Any
 
 from hloopt.analysis.value_digests import ValueDigests
+from hloopt.cost_models.predictor import Predictor
 from hloopt.dataclass import dataclass
 from hloopt.errors import UsageError
 from hloopt.fusion.homes import fusible_computations
@@ -16,7 +17,7 @@ from hloopt.fusion.plan import FusionPlan
 from hloopt.fusion.priority_fusion import PriorityFusion
 from hloopt.fusion.xla_story import XlaStory
 from hloopt.ir import Instruction, Module, build
-from hloopt.report.cost import KernelCost, Predictor, kernel_costs, source_line
+from hloopt.report.cost import KernelCost, kernel_costs, source_line
 from hloopt.report.fusion_diff import computes
 from hloopt.rewrite.spec import did_you_mean
 from hloopt.runtime.kernels import is_kernel

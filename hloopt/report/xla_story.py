@@ -125,7 +125,7 @@ def _price(word: _Facts) -> str:
 
 
 def _us(value: float) -> str:
-    return f"{value:.3f} µs"
+    return f"{value:.3f} us"
 
 
 def _word(word: _Facts | None) -> str:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 import hloopt
 from hloopt.analysis.liveness import largest_buffers, live_ranges, peak
 
@@ -92,3 +94,67 @@ ENTRY e {
 }
 """
     assert _ranges(text) == {"k": (0, 3), "v": (0, 3), "s.0": (2, 2), "s.1": (2, 3)}
+
+
+NESTED = """HloModule m{alias}
+inner {{
+  x = f32[256] parameter(0)
+  ROOT y = f32[256] cosine(x)
+}}
+outer {{
+  x = f32[256] parameter(0)
+  a = f32[256] sine(x)
+  ROOT y = f32[256] call(a), to_apply=inner
+}}
+ENTRY e {{
+  x = f32[256] parameter(0)
+  ROOT y = f32[256] call(x), to_apply=outer
+}}
+"""
+
+
+def test_results_of_calls_are_the_callers_buffers() -> None:
+    """They count once, however deep the calls are: the parameter, the result, one temporary."""
+    module = hloopt.parse(NESTED.format(alias=""))
+    assert peak(module.entry).byte_size == 3 * 1024
+    assert [entry.byte_size for entry in largest_buffers(module)] == [1024] * 3
+
+
+STEP = """HloModule m{alias}
+ENTRY e {{
+  p = f32[256] parameter(0)
+  g = f32[256] parameter(1)
+  {last}
+}}
+"""
+ELEMENTWISE = "ROOT new = f32[256] subtract(p, g)"
+REVERSED = "ROOT new = f32[256] reverse(p), dimensions={0}"
+AFTERWARDS = "r = f32[256] reverse(p), dimensions={0}\n  ROOT new = f32[256] subtract(r, g)"
+DONATED = ", input_output_alias={ {}: (0, {}, may-alias) }"
+
+
+@pytest.mark.parametrize(
+    ("alias", "last", "buffers"),
+    [
+        ("", ELEMENTWISE, 3),
+        (DONATED, ELEMENTWISE, 2),
+        ("", AFTERWARDS, 4),
+        (DONATED, AFTERWARDS, 3),
+        (DONATED, REVERSED, 3),
+    ],
+)
+def test_results_take_the_buffers_of_donated_parameters(
+    alias: str, last: str, buffers: int
+) -> None:
+    """Where the parameter is no longer needed, or read element by element; else they are made beside it."""
+    module = hloopt.parse(STEP.format(alias=alias, last=last))
+    assert peak(module.entry).byte_size == buffers * 1024
+
+
+def test_what_is_started_leaves_its_operand_where_it_is() -> None:
+    """A copy that runs beside other work has one new buffer: where it goes."""
+    module = hloopt.parse(
+        "HloModule m\nENTRY e {\n  x = f32[256] parameter(0)\n"
+        "  s = (f32[256], f32[256], u32[]) copy-start(x)\n  ROOT d = f32[256] copy-done(s)\n}\n"
+    )
+    assert peak(module.entry).byte_size == 2 * 1024 + 4

@@ -12,7 +12,13 @@ from hypothesis import strategies as st
 
 import hloopt
 from hloopt.analysis.progressions import first_within, limits, wrapped
-from hloopt.analysis.trip_count import TripBounds, trip_bounds, trip_count
+from hloopt.analysis.trip_count import (
+    TripBounds,
+    Trips,
+    counted_trips,
+    trip_bounds,
+    trip_count,
+)
 from hloopt.ir import Instruction
 from hloopt.types import dtype
 
@@ -502,3 +508,70 @@ def test_horizontal_fusion_of_the_first_state_hides_no_trip_count() -> None:
     ]
     assert None not in counts[1]
     assert max(counts[0] - {None}) == max(counts[1])
+
+
+@pytest.mark.parametrize(
+    ("condition", "counted", "words"),
+    [
+        ("less", Trips(30, "exact"), "30 trips"),
+        ("both", Trips(30, "at most"), "at most 30 trips"),
+        ("far", Trips(1, "at least"), "at least 1 trip"),
+    ],
+)
+def test_what_costs_count(condition: str, counted: Trips, words: str) -> None:
+    """The count; else the bound; else what surely runs, once at least."""
+    text = """HloModule m
+condition {
+  s = (s32[], f32[]) parameter(0)
+  i = s32[] get-tuple-element(s), index=0
+  x = f32[] get-tuple-element(s), index=1
+  n = s32[] constant(30)
+  e = f32[] constant(0.5)
+  less = pred[] compare(i, n), direction=LT
+  far = pred[] compare(x, e), direction=GT
+  both = pred[] and(less, far)
+}
+body {
+  s = (s32[], f32[]) parameter(0)
+  i = s32[] get-tuple-element(s), index=0
+  x = f32[] get-tuple-element(s), index=1
+  one = s32[] constant(1)
+  next = s32[] add(i, one)
+  y = f32[] cosine(x)
+  ROOT t = (s32[], f32[]) tuple(next, y)
+}
+ENTRY e {
+  x = f32[] parameter(0)
+  zero = s32[] constant(0)
+  start = (s32[], f32[]) tuple(zero, x)
+  ROOT w = (s32[], f32[]) while(start), condition=condition, body=body
+}
+"""
+    found = counted_trips(
+        _while(hloopt.parse(text.replace(f"  {condition} =", f"  ROOT {condition} =")))
+    )
+    assert found == counted
+    assert found.words == words
+
+
+def test_a_bound_that_only_the_type_sets_is_none() -> None:
+    """Nobody means to run four billion trips."""
+    assert counted_trips(_while(hloopt.parse(STATE_BOUND))) == Trips(1, "at least")
+
+
+STATE_BOUND = """HloModule m
+condition {
+  i = s32[] parameter(0)
+  n = s32[] constant(10)
+  ROOT less = pred[] compare(i, n), direction=LT
+}
+body {
+  i = s32[] parameter(0)
+  one = s32[] constant(1)
+  ROOT next = s32[] add(i, one)
+}
+ENTRY e {
+  i = s32[] parameter(0)
+  ROOT w = s32[] while(i), condition=condition, body=body
+}
+"""

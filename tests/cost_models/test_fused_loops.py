@@ -8,6 +8,7 @@ import hloopt
 from hloopt.analysis.cost import instruction_cost, loop_bytes_read
 from hloopt.analysis.region import region_of
 from hloopt.cost_models.fused_loops import fused_loop_run_time, fused_loop_time
+from hloopt.cost_models.predictor import Predictor
 from hloopt.cost_models.registry import model_for
 from hloopt.fusion.loop_fusion import LoopFusion
 from hloopt.fusion.priority_fusion import PriorityFusion
@@ -16,7 +17,7 @@ from hloopt.kernels.estimate import estimate
 from hloopt.kernels.kernel import Site
 from hloopt.kernels.limits import Limits
 from hloopt.kernels.registry import find_kernel
-from hloopt.report.cost import Predictor, kernel_costs, totals
+from hloopt.report.cost import kernel_costs, totals
 from hloopt.targets import find_target
 
 H200 = find_target("h200")

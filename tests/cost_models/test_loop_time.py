@@ -8,6 +8,7 @@ import pytest
 
 import hloopt
 from hloopt.analysis.parallel_loop import Way, parallel_loop
+from hloopt.analysis.trip_count import Trips
 from hloopt.cost_models.instructions import latencies_of
 from hloopt.cost_models.loop_time import LoopTime, better_way, loop_time
 from hloopt.ir import Instruction
@@ -71,7 +72,7 @@ def test_a_chain_of_three_multiplications_and_a_branch() -> None:
     found = timed(text)
     assert cycles(found.chain_ns) == 3 * 5 + 5
     assert cycles(found.recurrence_ns) == 15
-    assert (found.bound, found.trips, found.assumed) == ("chain", 100, False)
+    assert (found.bound, found.counted) == ("chain", Trips(100, "exact"))
     # 2048 units are 64 warps, one on each of 64 cores.
     assert (found.blocks, found.threads, found.cores, found.waves) == (64, 32, 64, 1)
     # Three multiplications, the counter's addition and comparison, one a cycle.
@@ -95,7 +96,7 @@ def test_unrolled_trips_overlap_what_the_state_does_not_wait_for() -> None:
     assert cycles(timed(text, unrolled=5).chain_ns) == pytest.approx(11)
 
 
-def test_unknown_trips_count_as_one_and_are_said_to_be_assumed() -> None:
+def test_unknown_trips_count_as_one_and_are_said_to_be_the_least() -> None:
     """A loop that runs until its data say so."""
     text = loop("y = f32[2048] add(x, x)").replace(
         "trip, most), direction=LT", "trip, limit), direction=LT"
@@ -105,8 +106,8 @@ def test_unknown_trips_count_as_one_and_are_said_to_be_assumed() -> None:
     )
     text = text.replace("f32[2048]", "s32[]")
     found = timed(text)
-    assert (found.trips, found.assumed) == (1, True)
-    assert "1 trips assumed" in found.words
+    assert found.counted == Trips(1, "at least")
+    assert "at least 1 trip of" in found.words
 
 
 @pytest.mark.parametrize("kind", ["thread", "block"])

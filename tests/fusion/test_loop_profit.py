@@ -10,6 +10,7 @@ from random_loops import loop_text
 import hloopt
 from hloopt.analysis.parallel_loop import ways
 from hloopt.cost_models.host_loops import HostTime, host_trip
+from hloopt.cost_models.predictor import Predictor
 from hloopt.cost_models.registry import model_for
 from hloopt.fusion.loop_fusion import LoopFusion
 from hloopt.fusion.loop_profit import ASSUMED_TRIPS, LoopProfit, loop_profit
@@ -183,12 +184,15 @@ inner_condition {
     assert fused.exec_ns < plain.exec_ns
 
 
-def test_dots_of_the_host_count_at_the_rate_of_units_for_matrices() -> None:
-    """A lower bound for what a library takes."""
+def test_dots_of_the_host_take_as_long_as_in_every_report() -> None:
+    """The time of a library's product, as the one predictor has it."""
     module = hloopt.parse(DOTS)
     found = host_trip(loop_of(module), model_for("xla-2026", H200))
     assert found.launches == 3
-    assert 0 < found.exec_ns < 1000
+    dot = next(entry for entry in module.instructions() if entry.opcode == "dot")
+    alone = Predictor(model_for("xla-2026", H200)).run_time(dot)
+    assert alone[1] == "gemm"
+    assert found.exec_ns > alone[0].exec_ns > 1000
 
 
 def no_pricing(*_: object) -> HostTime:

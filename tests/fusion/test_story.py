@@ -200,14 +200,14 @@ def test_what_costs_most_comes_first() -> None:
         return Comparison(10.0, 10.0 - gains.get(consumer, 0.0))
 
     made, _ = story(TEXT, "instruction-fusion", times)
-    rows = made.lost(10)
+    rows = made.lost(10, {})
     assert [(row.word.producer, row.word.consumer) for row in rows] == [
         ("e", "b"),
         ("zero", "total"),
     ]
     assert rows[0].others == 1
     assert rows[0].lost_us == 2.0
-    assert made.lost(0) == []
+    assert made.lost(0, {}) == []
 
 
 def test_a_story_without_strategies() -> None:

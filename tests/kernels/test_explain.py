@@ -40,12 +40,13 @@ kernel      quick{threads=128}
 decided by  rules
 because     none is wanted; the cheapest that fits, by estimate
 launch      8 x 128
-estimate    1.02 µs: 4 KiB read, 4 KiB written, 1.02 k flops
+predicted   1.01 us: 4 KiB read, 4 KiB written, 1.02 k flops, by xla-2026
+estimate    1.02 us of this kernel and tile, to compare the candidates below
 assumed     1.0 of the bandwidth
 
 candidate  verdict                                                   bytes   flops  estimate
-slow       fits; not wanted: it is slow                              8 KiB  1.02 k   1.03 µs
-quick      chosen; not wanted: nobody asked                          8 KiB  1.02 k   1.02 µs
+slow       fits; not wanted: it is slow                              8 KiB  1.02 k   1.03 us
+quick      chosen; not wanted: nobody asked                          8 KiB  1.02 k   1.02 us
 never      does not fit: 1024 elements are more than loop_unroll, 4
 adder      does not fit: negate is no add
 

@@ -27,8 +27,8 @@ def kernels() -> FittedTable:
     made = table(
         *("kernel", "computes", "from", "bytes", "time"), left=3, optional=("computes", "bytes")
     )
-    made.add_row(NAME, "add, divide, 4 others", "/home/me/deep/model.py:12", "8 KiB", "1 µs")
-    made.add_row("copy", "copy", "model.py:7", "16 KiB", "10.5 µs")
+    made.add_row(NAME, "add, divide, 4 others", "/home/me/deep/model.py:12", "8 KiB", "1 us")
+    made.add_row("copy", "copy", "model.py:7", "16 KiB", "10.5 us")
     return made
 
 
@@ -47,7 +47,7 @@ def test_no_name_is_broken(width: int) -> None:
     """However narrow the terminal is; as long as that is possible, no line is longer than it."""
     lines = shown(kernels(), width)
     assert any(line.startswith(f"{NAME}  ") for line in lines)
-    least = len(f"{NAME}  model.py:12  10.5 µs")
+    least = len(f"{NAME}  model.py:12  10.5 us")
     assert max(map(len, lines)) <= max(width, least)
 
 
@@ -62,17 +62,17 @@ def test_a_sentence_goes_below_its_row() -> None:
 
     def made() -> FittedTable:
         found = table("not fused", "why", "lost", left=2, below="why")
-        found.add_row(NAME, SENTENCE, "0.66 µs")
-        found.add_row("copy", "a copy", "12.5 µs")
+        found.add_row(NAME, SENTENCE, "0.66 us")
+        found.add_row("copy", "a copy", "12.5 us")
         return found
 
-    assert shown(made(), 120)[1] == f"{NAME}  {SENTENCE}  0.66 µs"
+    assert shown(made(), 120)[1] == f"{NAME}  {SENTENCE}  0.66 us"
     assert shown(made(), 60) == [
         "not fused                                lost",
-        f"{NAME}  0.66 µs",
+        f"{NAME}  0.66 us",
         "    both hold a reduce that reads 16 elements or more for",
         "    each result",
-        "copy                                  12.5 µs",
+        "copy                                  12.5 us",
         "    a copy",
     ]
 

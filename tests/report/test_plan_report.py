@@ -97,7 +97,7 @@ r: by p1
   false
     k2         copy               copy           +256 = p0
 results: +256
-peak 1.01 KiB: parameters 257 B, constants 12 B, arena 768 B, 1.00 of what lives at once
+peak 1.01 KiB: parameters 257 B, constants 12 B, arena 768 B for temporaries (768 B alive at once)
 """
 
 
@@ -122,7 +122,7 @@ def test_the_peak_and_its_bound(plan: Plan) -> None:
     """All memory by kind, and the arena beside what lives at once."""
     line = memory_line(plan)
     assert line.startswith("peak ")
-    assert line.endswith("1.00 of what lives at once")
+    assert line.endswith("arena 768 B for temporaries (768 B alive at once)")
 
 
 def shown(plan: Plan, width: int, resources: dict[str, Resources] | None = None) -> str:

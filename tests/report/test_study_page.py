@@ -132,7 +132,7 @@ def test_bars_are_told_in_words_and_tables_have_heads(page: str) -> None:
     tags = read(page).tags
     labels = [attributes["aria-label"] for _, attributes in tags if attributes.get("role") == "img"]
     assert labels[0] == (
-        "8 µs: 50% launches, 25% memory, 12% arithmetic, 12% waiting for earlier results"
+        "8 us: 50% launches, 25% memory, 12% arithmetic, 12% waiting for earlier results"
     )
     assert "2 ms ± 1 ms" in labels
     counts = {name: sum(tag == name for tag, _ in tags) for name in ("table", "caption", "thead")}

@@ -23,7 +23,7 @@ from __future__ import annotations
 from typing import ClassVar
 
 from hloopt.analysis.cost import instruction_cost
-from hloopt.analysis.liveness import called_bytes, peak
+from hloopt.analysis.liveness import Known, called_bytes, peak
 from hloopt.analysis.memory import MemoryModel, memory_model
 from hloopt.dataclass import dataclass
 from hloopt.errors import UsageError
@@ -113,7 +113,7 @@ class _Worker:
         is_ordered = module is not None and bool(module.attributes.get("is_scheduled"))
         while self.log.allows():
             model = memory_model(computation)
-            known: dict[Computation, int] = {}
+            known: Known = {}
             called = [called_bytes(instruction, known) for instruction in model.instructions]
             now = model.peak_of(range(len(called)), called)
             if now <= limit:
@@ -129,7 +129,7 @@ class _Worker:
 
     def lower_callees(self, computation: Computation, limit: int) -> bool:
         model = memory_model(computation)
-        known: dict[Computation, int] = {}
+        known: Known = {}
         called = [called_bytes(instruction, known) for instruction in model.instructions]
         changed = False
         moments = model.moments(range(len(called)), called)

@@ -39,14 +39,16 @@ class Checked:
 class Counts:
     """What one run of the optimised module launches and moves.
 
-    known  whether the module shows how often its loops run; those unknown count once
+    known  whether the module shows how often its loops run
     bytes  read and written by all launches
+    bounded  whether it shows how often at most, which counts; loops without a bound count once
     """
 
     kernels: int
     launches: int
     known: bool
     bytes: int
+    bounded: bool = True
 
 
 @dataclass(frozen=True, slots=True)

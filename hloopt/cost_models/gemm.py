@@ -1,0 +1,170 @@
+"""How long matrix products and convolutions take in a library: the best of its usual tiles.
+
+::
+
+    time = fill + max(waves * 2 * m * n * k / rate, bytes / bandwidth) + sum of the parts of k, if it is split
+
+``m`` and ``n`` are a tile's rows and columns, ``waves`` the tiles over the cores, rounded up, and ``rate`` the
+flops a second of one core: no more than its units for matrices sustain, its shared memory feeds to them, and
+the second-level cache feeds to that.  The launch comes on top.  Squares of 6,144 and 8,192 in bf16 on an H100
+SXM are 691 and 693 TFLOP/s so, where cuBLAS was measured at 741 and 798 (public benchmark fast.cu).
+"""
+
+from __future__ import annotations
+
+from math import ceil, prod
+from typing import Final
+
+from hloopt.analysis.cost import Cost, instruction_cost
+from hloopt.analysis.emitters.dots import DotOptions
+from hloopt.analysis.library_calls import is_product_call, product_dims
+from hloopt.analysis.windows import window_dims
+from hloopt.cost_models.device_times import ModelOptions
+from hloopt.cost_models.model import RunTime
+from hloopt.cost_models.roofline import product_of
+from hloopt.dataclass import dataclass
+from hloopt.ir import Instruction
+from hloopt.targets import Target
+from hloopt.types import ArrayShape, DotDims, leaves
+
+__all__ = ["NAME", "Product", "best_time", "gemm_run_time", "product_shape"]
+
+NAME: Final = "gemm"
+"""What prices say they are by."""
+
+_FILL_NS: Final = 1000.0
+"""First loads and last stores: a small product of a library takes 2 to 3 us with its launch."""
+_SUSTAINED: Final = 0.8  # of the peak: wgmma on sm_90a, mma.sync elsewhere 0.6 to 0.95
+_SHARED_CLOCK_BYTES: Final = 128  # of one core
+_L2_CLOCK_BYTES: Final = 64  # that one core gets at most
+_WARPS: Final = (2, 2)  # of a tile, in rows and columns
+_TILES: Final = (
+    (256, 128), (128, 256), (128, 128), (128, 64), (64, 128), (64, 64), (64, 32), (32, 64), (32, 32), (16, 16),
+)  # fmt: skip
+_SPLITS: Final = (1, 2, 4, 8, 16, 32)
+_XLA: Final = ModelOptions()
+
+
+@dataclass(frozen=True, slots=True)
+class Product:
+    """``batch`` products of ``rows`` x ``depth`` and ``depth`` x ``columns`` of one element type."""
+
+    batch: int
+    rows: int
+    columns: int
+    depth: int
+    dtype: str
+    element_bytes: float
+
+
+def gemm_run_time(kernel: Instruction, target: Target) -> RunTime | None:
+    """Of a kernel made for a product; None for others, and on devices whose rates or cores are not known."""
+    product = product_of(kernel)
+    if product is None or not target.has_threads:
+        return None
+    shape = product_shape(product)
+    if shape is None or not target.peak_flops(shape.dtype, "matrix"):
+        return None
+    return best_time(shape, instruction_cost(kernel), target)
+
+
+def product_shape(product: Instruction) -> Product | None:
+    """The matrices of a dot, a convolution or a library's product; None where the text does not tell them."""
+    if product.opcode == "dot":
+        return _dot(product, DotDims.of(product.attributes))
+    if product.opcode == "convolution":
+        return _convolution(product)
+    if is_product_call(product):
+        return _dot(product, product_dims(product))
+    return None
+
+
+def _dot(product: Instruction, dims: DotDims) -> Product | None:
+    shapes = [operand.shape for operand in product.operands[:2]]
+    if not all(isinstance(shape, ArrayShape) for shape in shapes):
+        return None
+    lhs, rhs = (operand.array for operand in product.operands[:2])
+    batch = prod(lhs.dims[dim] for dim in dims.lhs_batch)
+    depth = prod(lhs.dims[dim] for dim in dims.lhs_contracting)
+    inner = batch * depth
+    if not inner or not lhs.elements or not rhs.elements:
+        return None
+    return _made(lhs, batch, lhs.elements // inner, rhs.elements // inner, depth)
+
+
+def _convolution(product: Instruction) -> Product | None:
+    """As an implicit product: all results of a feature are rows, features columns, a window the depth."""
+    first = next(leaves(product.operands[0].shape))
+    labels, result = product.attributes["dim_labels"], product.array
+    groups = product.attributes.get("feature_group_count", 1)
+    kernel = next(leaves(product.operands[1].shape))
+    if (
+        not isinstance(first, ArrayShape)
+        or not isinstance(kernel, ArrayShape)
+        or not result.elements
+    ):
+        return None
+    features = result.dims[labels.output_feature]
+    taps = prod(dim.size for dim in window_dims(product))
+    depth = taps * kernel.dims[labels.kernel_input_feature]
+    columns = max(1, features // groups)
+    return _made(first, groups, result.elements // features, columns, depth) if depth else None
+
+
+def _made(operand: ArrayShape, batch: int, rows: int, columns: int, depth: int) -> Product:
+    return Product(batch, rows, columns, depth, operand.dtype.name, operand.dtype.bits / 8)
+
+
+def best_time(product: Product, cost: Cost, target: Target) -> RunTime:
+    """Of the tile and the split of the depth that take least; ``cost`` has the bytes of the whole kernel."""
+    bandwidth = target.memory_bandwidth * 1e-9
+    reading, writing = cost.bytes_read / bandwidth, cost.bytes_written / bandwidth
+    best = min(
+        (_parts(product, tile, split, target) for tile in _TILES for split in _SPLITS),
+        key=lambda found: max(found[0], reading + writing) + found[1],
+    )
+    computing, summing, blocks = best
+    is_loop = (product.rows + product.columns) * product.depth < DotOptions().tiny
+    filling = 0.0 if is_loop else _FILL_NS
+    return RunTime(
+        cost.flops + cost.transcendentals,
+        cost.bytes_read,
+        cost.bytes_written,
+        reading,
+        writing,
+        computing,
+        filling + max(computing, reading + writing) + summing,
+        blocks,
+        32 * _WARPS[0] * _WARPS[1],
+    )
+
+
+def _parts(
+    product: Product, tile: tuple[int, int], split: int, target: Target
+) -> tuple[float, float, int]:
+    """Nanoseconds of all waves, and of adding up parts of the depth; blocks."""
+    rows, columns = tile
+    depth = ceil(product.depth / split)
+    blocks = product.batch * ceil(product.rows / rows) * ceil(product.columns / columns) * split
+    rate = _rate(product, tile, min(blocks, target.cores), target)
+    computing = ceil(blocks / target.cores) * 2 * rows * columns * depth / rate * 1e9
+    if split == 1:
+        return computing, 0.0, blocks
+    results = product.batch * product.rows * product.columns
+    moved = 4 * results * (2 * split + 1)
+    return computing, _XLA.launch_ns + moved / target.memory_bandwidth * 1e9, blocks
+
+
+def _rate(product: Product, tile: tuple[int, int], cores: int, target: Target) -> float:
+    """Flops a second of one of so many cores that work."""
+    rows, columns = tile
+    clock = target.clock_ghz * 1e9
+    peak = target.peak_flops(product.dtype, "matrix") or 0.0
+    warp_rows, warp_columns = rows / _WARPS[0], columns / _WARPS[1]
+    bytes_ = product.element_bytes
+    fed = 2 * warp_rows * warp_columns / ((warp_rows + warp_columns) * bytes_)
+    shared = clock * _SHARED_CLOCK_BYTES * fed
+    cached = 2 * rows * columns / ((rows + columns) * bytes_)
+    from_l2 = target.memory_bandwidth * _XLA.l2_speedup / cores
+    l2 = min(from_l2, clock * _L2_CLOCK_BYTES) * cached
+    return min(peak / target.cores * _SUSTAINED, shared, l2)

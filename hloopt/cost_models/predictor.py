@@ -1,0 +1,81 @@
+"""How long each kernel of a module takes: the one price that every report shows.
+
+A cost model prices what XLA writes as code, ``gemm`` the products that libraries run, and the roofline what
+nobody has a model for: other libraries, other devices, the host.
+"""
+
+from __future__ import annotations
+
+from math import isfinite
+from typing import Final
+
+from hloopt.cost_models.gemm import NAME as GEMM
+from hloopt.cost_models.gemm import gemm_run_time
+from hloopt.cost_models.model import Bound, CostModel, RunTime
+from hloopt.cost_models.registry import ROOFLINE
+from hloopt.cost_models.roofline import Roofline, product_of
+from hloopt.dataclass import dataclass
+from hloopt.ir import Instruction
+
+__all__ = ["Prediction", "Predictor"]
+
+_BY_ROOFLINE: Final = frozenset({
+    "linear", "sort", "random", "collective", "async", "host", "custom", "unknown",
+})  # fmt: skip
+"""Families of ops that libraries, other devices or the host run: XLA's models price code that XLA writes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Prediction:
+    """How long one launch takes, in seconds, the launch itself included; ``by`` a model or the roofline."""
+
+    seconds: float
+    bound: Bound
+    by: str
+    read_seconds: float = 0.0
+    write_seconds: float = 0.0
+    compute_seconds: float = 0.0
+    blocks: int = 0
+    threads: int = 0
+    coalesced: bool = True
+
+
+class Predictor:
+    """Times of kernels on a model's target; ``roofline`` as the model prices products, too.
+
+    launch_seconds  of one kernel, whatever it does
+    """
+
+    def __init__(self, model: CostModel) -> None:
+        self.model = model
+        self.target = model.target
+        self.launch_seconds = model.launch_ns * 1e-9
+        self._roofline = Roofline(model.target)
+
+    def run_time(self, kernel: Instruction) -> tuple[RunTime, str]:
+        """How long a kernel runs, without its launch, and by which model."""
+        if product_of(kernel) is not None:
+            found = None if self.model.name == ROOFLINE else gemm_run_time(kernel, self.target)
+            if found is not None:
+                return found, GEMM
+        elif kernel.op.family not in _BY_ROOFLINE:
+            priced = self.model.run_time(kernel)
+            if isfinite(priced.exec_ns):  # else no tiling of a Triton kernel fits this device
+                return priced, self.model.name
+        return self._roofline.rates(kernel), ROOFLINE
+
+    def predict(self, kernel: Instruction) -> Prediction:
+        """How long one launch of a kernel takes."""
+        found, by = self.run_time(kernel)
+        launch_ns = self.model.launch_ns
+        return Prediction(
+            launch_ns * 1e-9 + found.exec_ns * 1e-9,
+            found.bound(launch_ns),
+            by,
+            found.read_ns * 1e-9,
+            found.write_ns * 1e-9,
+            found.compute_ns * 1e-9,
+            found.blocks,
+            found.threads,
+            found.coalesced,
+        )

@@ -1,0 +1,105 @@
+"""The model of products in a library: against published times, and what it is for in between."""
+
+from __future__ import annotations
+
+import pytest
+
+import hloopt
+from hloopt.analysis.cost import Cost
+from hloopt.cost_models.gemm import Product, best_time, gemm_run_time, product_shape
+from hloopt.targets import find_target
+
+H100 = find_target("h100")
+H200 = find_target("h200")
+
+
+def square(size: int, dtype: str = "bf16", width: float = 2.0) -> float:
+    """Nanoseconds of a product of squares, its launch among them."""
+    product = Product(1, size, size, size, dtype, width)
+    moved = size * size * int(width)
+    return 1000 + best_time(product, Cost(2 * size**3, 0, 2 * moved, moved), H100).exec_ns
+
+
+def read(line: str, more: str = "") -> hloopt.ir.Instruction:
+    text = f"HloModule m\n{more}ENTRY e {{\n{line}\n}}\n"
+    return hloopt.parse(text).entry.root
+
+
+@pytest.mark.parametrize(("size", "measured"), [(6144, 741e12), (8192, 798e12)])
+def test_large_squares_are_near_what_cublas_was_measured_at(size: int, measured: float) -> None:
+    """Published for an H100 SXM in bf16 (fast.cu)."""
+    assert 2 * size**3 / (square(size) * 1e-9) == pytest.approx(measured, rel=0.15)
+
+
+def test_small_products_take_as_long_as_filling_and_launching() -> None:
+    """2 to 3 microseconds; the time never falls with the size."""
+    times = [square(size) for size in (16, 64, 256, 512, 1024, 2048, 4096)]
+    assert 2000 <= times[0] <= 3000
+    assert times == sorted(times)
+
+
+def test_few_tiles_do_not_fill_the_device() -> None:
+    """The depth is split where that pays, and a batch is what fills it best."""
+    whole = Product(1, 128, 128, 65536, "bf16", 2.0)
+    moved = Cost(2 * 128 * 128 * 65536, 0, 4 * 128 * 65536, 2 * 128 * 128)
+    split = best_time(whole, moved, H200)
+    assert split.blocks > 4
+    batched = best_time(Product(132, 128, 128, 512, "bf16", 2.0), moved, H200)
+    assert batched.exec_ns < split.exec_ns
+
+
+def test_thin_products_wait_for_memory() -> None:
+    """A row times a matrix reads the matrix: no tile is quicker than that."""
+    line = (
+        "  x = bf16[1,4096] parameter(0)\n  w = bf16[4096,16384] parameter(1)\n"
+        "  ROOT y = bf16[1,16384] dot(x, w), lhs_contracting_dims={1}, rhs_contracting_dims={0}"
+    )
+    found = gemm_run_time(read(line), H200)
+    assert found is not None
+    least = 2 * 4096 * 16384 / H200.memory_bandwidth * 1e9
+    assert least < found.exec_ns < 1.3 * least + 2000
+    assert found.bound(1000) == "memory"
+
+
+def test_matrices_of_every_form() -> None:
+    """Batches, several contracted dimensions, convolutions with groups, a library's call."""
+    dot = read(
+        "  x = f16[2,3,5,7] parameter(0)\n  y = f16[2,7,5,11] parameter(1)\n  ROOT z = f16[2,3,11] dot(x, y), "
+        "lhs_batch_dims={0}, rhs_batch_dims={0}, lhs_contracting_dims={2,3}, rhs_contracting_dims={2,1}"
+    )
+    assert product_shape(dot) == Product(2, 3, 11, 35, "f16", 2.0)
+    convolution = read(
+        "  x = f32[8,16,16,6] parameter(0)\n  k = f32[3,3,3,10] parameter(1)\n  ROOT z = f32[8,14,14,10] "
+        "convolution(x, k), window={size=3x3}, dim_labels=b01f_01io->b01f, feature_group_count=2"
+    )
+    assert product_shape(convolution) == Product(2, 8 * 14 * 14, 5, 27, "f32", 4.0)
+    call = read(
+        "  x = f16[32,16] parameter(0)\n  y = f16[16,64] parameter(1)\n  ROOT z = (f16[32,64], s8[64]) "
+        'custom-call(x, y), custom_call_target="__cublas$gemm", backend_config={"gemm_backend_config":'
+        '{"alpha_real":1,"beta":0,"dot_dimension_numbers":{"lhs_contracting_dimensions":["1"],'
+        '"rhs_contracting_dimensions":["0"],"lhs_batch_dimensions":[],"rhs_batch_dimensions":[]},"epilogue":'
+        '"DEFAULT"}}'
+    )
+    assert product_shape(call) == Product(1, 32, 64, 16, "f16", 2.0)
+
+
+def test_what_it_does_not_price() -> None:
+    """No product, a product of nothing, a call nobody can read, a device without blocks."""
+    assert gemm_run_time(read("  ROOT x = f32[8] parameter(0)"), H200) is None
+    empty = read(
+        "  x = f32[0,4] parameter(0)\n  y = f32[4,8] parameter(1)\n"
+        "  ROOT z = f32[0,8] dot(x, y), lhs_contracting_dims={1}, rhs_contracting_dims={0}"
+    )
+    assert gemm_run_time(empty, H200) is None
+    unclear = read(
+        '  x = f32[4] parameter(0)\n  ROOT y = f32[4] custom-call(x), custom_call_target="__cublas$gemm"'
+    )
+    assert gemm_run_time(unclear, H200) is None
+    dot = read(
+        "  x = f32[4,4] parameter(0)\n"
+        "  ROOT z = f32[4,4] dot(x, x), lhs_contracting_dims={1}, rhs_contracting_dims={0}"
+    )
+    assert gemm_run_time(dot, find_target("tpu-v4")) is None
+    tiny = gemm_run_time(dot, H200)
+    assert tiny is not None
+    assert tiny.exec_ns < 100, "XLA writes a loop: nothing is filled"
