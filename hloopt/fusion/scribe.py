@@ -21,8 +21,9 @@ _ALONE: Final = frozenset({
     "consumer-not-fusible", "consumer-not-loop-or-input-fusible", "constant-alone", "no-users",
     "only-bitcast-users", "consumer-is-bitcast", "consumer-is-tuple", "consumer-is-custom",
     "producer-not-loop-fusion", "not-into-all", "horizontal-alone", "loop-no-results",
+    "siblings-connected",
 })  # fmt: skip
-"""Reasons that tell of an instruction rather than of two that nearly went together."""
+"""Reasons that tell of an instruction, or of two that no strategy could fuse, rather than of a near miss."""
 
 
 class Scribe:
@@ -159,10 +160,17 @@ class Scribe:
         """The plan, with the last words on all pairs that are left; near misses are told the log."""
         self.advice.settle()
         every = [pair for about in self._refused.values() for pair in about.values()]
-        for refusal, producer in every:
-            self.plan.refusals.append(refusal)
+        self.plan.refusals += (refusal for refusal, _ in every)
+        told: set[frozenset[str]] = set()
+        for refusal, producer in sorted(every, key=_lost_us, reverse=True):
             decision = refusal.decision
-            if producer.computation is not None and decision.code not in _ALONE:
+            pair = frozenset((refusal.computation, refusal.producer, refusal.consumer))
+            if (
+                producer.computation is not None
+                and decision.code not in _ALONE
+                and pair not in told
+            ):
+                told.add(pair)
                 opcodes = f"{refusal.producer_opcode} into {refusal.consumer_opcode or 'its users'}"
                 where = f"into {refusal.consumer}: " if refusal.consumer else ""
                 words = f"{where}{decision.reason}"
@@ -181,6 +189,12 @@ class Scribe:
             self.log.miss(f"fuse {opcode}", one.producer, words, home=one.computation)
         for sentence in answers.summary(found):
             self.log.note(sentence)
+
+
+def _lost_us(refused: tuple[Refusal, Instruction]) -> float:
+    """What fusing would have saved, in microseconds; 0 where nobody asked or it would cost."""
+    comparison = refused[0].comparison
+    return max(0.0, comparison.gain_us) if comparison is not None else 0.0
 
 
 def root_opcode(instruction: Instruction) -> str:

@@ -521,3 +521,29 @@ def test_reasons_are_sentences_with_figures() -> None:
 def test_every_reason_can_be_told(code: str) -> None:
     """No text needs a figure that is not given."""
     assert forbid(code, limit=1, actual=2).reason
+
+
+def test_near_misses_are_told_once_a_pair_the_dearest_first() -> None:
+    """Whichever of the two was looked at as producer; what no strategy could fuse is no near miss."""
+    from hloopt.cost_models.model import Comparison
+    from hloopt.fusion.scribe import Scribe
+    from hloopt.rewrite.pass_ import PassLog
+
+    module = hloopt.parse(
+        "HloModule m\nENTRY e {\n  a = f32[4] parameter(0)\n  b = f32[4] negate(a)\n  c = f32[4] exponential(a)\n"
+        "  d = f32[4] log(a)\n  ROOT t = (f32[4], f32[4], f32[4]) tuple(b, c, d)\n}\n"
+    )
+    b, c, d = (module.entry.by_name[name] for name in "bcd")
+    log = PassLog(kinds=frozenset({"missed"}))
+    scribe = Scribe("priority-fusion", log)
+    cheap, dear = (
+        Decision(False, "both-reduce", 16, 8, comparison=Comparison(unfused, 1.0))
+        for unfused in (1.5, 9.0)
+    )
+    scribe.refused(b, c, cheap)
+    scribe.refused(c, b, cheap)
+    scribe.refused(c, d, dear)
+    scribe.refused(b, d, forbid("siblings-connected"))
+    plan = scribe.close()
+    assert [remark.instruction for remark in log.remarks] == ["c", "b"]
+    assert len(plan.refusals) == 4
