@@ -179,6 +179,8 @@ def _fft(args: InferArgs) -> Shape:
     half = (*lengths[:-1], lengths[-1] // 2 + 1 if lengths[-1] else 0)
     taken, last = (lengths, half[-1]) if kind == "RFFT" else (half, lengths[-1])
     inner = source.dims[source.rank - len(lengths) :]
+    if kind == "IRFFT" and lengths[-1] == 0 and inner[-1] == 1:
+        taken = (*half[:-1], 1)  # what a length of 0 leaves of a spectrum, or nothing at all
     if not dims_agree(inner, taken):
         raise error(
             args,

@@ -25,7 +25,7 @@ _NEGATIVE_ZERO = re.compile(r"-0++(?![0-9.eE])")
 _BEFORE_EXPONENT = frozenset("eE")
 _MOST_DIGITS = 20  # of 64 bits, with a sign
 _LONGEST_SHOWN = 24
-_MOST_UNWRITTEN = 1 << 24  # elements of a literal that its text does not give
+_MOST_UNWRITTEN = 1 << 28  # bytes of a literal that its text does not give
 
 
 def read_literal(shape: Shape, text: str, warnings: list[tuple[int, str]]) -> Literal:
@@ -69,10 +69,6 @@ def build(shape: Shape, syntax: LiteralText, warnings: list[tuple[int, str]]) ->
                 f"a literal of shape {shape} has no elements, found a number",
                 width=len(text),
             )
-        if shape.elements != 1:
-            # XLA's parser stores the number and leaves the other elements as they were made.
-            message = f"a number for {shape} is its first element; the others are 0"
-            warnings.append((syntax.offset, message))
     else:
         if not dims:
             raise Problem(syntax.offset, f"a literal of shape {shape} has no braces")
@@ -81,15 +77,27 @@ def build(shape: Shape, syntax: LiteralText, warnings: list[tuple[int, str]]) ->
     warnings += _negative_zeros(shape, text, syntax.offset)
     values = _elements(shape.dtype, text, syntax.offset)
     if syntax.form == "element" and shape.elements != 1:
-        values = np.concatenate([values, np.zeros(shape.elements - 1, values.dtype)])
+        values = _first_element(shape, values, syntax.offset, warnings)
     return Literal(shape, values.reshape(dims))
+
+
+def _first_element(
+    shape: ArrayShape, first: _Array, offset: int, warnings: list[tuple[int, str]]
+) -> _Array:
+    """What XLA's parser makes of one number: it leaves the other elements as they were made."""
+    values = np.zeros(shape.elements, first.dtype)
+    values[:1] = first
+    if first[0] != 0:
+        message = f"a number for {shape} is its first element; the others are 0"
+        warnings.append((offset, message))
+    return values
 
 
 def _check_size(shape: ArrayShape, syntax: LiteralText) -> None:
     """A few characters must not ask for all the memory there is."""
     if UNBOUNDED in shape.dims:
         raise Problem(syntax.offset, f"{shape} has no literals: a dimension has no size")
-    if syntax.form == "element" and shape.elements > _MOST_UNWRITTEN:
+    if syntax.form == "element" and shape.elements * shape.dtype.bits > 8 * _MOST_UNWRITTEN:
         raise Problem(
             syntax.offset,
             f"one number is given for the {shape.elements} elements of {shape}",

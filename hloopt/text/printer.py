@@ -250,7 +250,7 @@ def value_text(value: Any) -> str:
     if kind is Window:
         return _window_text(value)
     if kind is Literal:
-        return f"{_with_layout(value.shape)} {literal_text(value)}"
+        return _shaped_literal(value)
     if kind is ConvDims:
         return str(value.text)
     if kind is IotaList:
@@ -307,6 +307,14 @@ def _window_text(window: Window) -> str:
     ):
         fields.append((name, "x".join(texts), any(text != default for text in texts)))
     return f"{{{' '.join(f'{name}={text}' for name, text, shown in fields if shown and dims)}}}"
+
+
+def _shaped_literal(literal: Literal) -> str:
+    # A tuple's elements have their shapes with them, the tuple has none.
+    if isinstance(literal.shape, TupleShape) and not literal.elided:
+        parts = list(map(_shaped_literal, literal.elements))
+        return f"( {', '.join(parts)} )" if parts else "()"
+    return f"{_with_layout(literal.shape)} {literal_text(literal)}"
 
 
 def _with_layout(shape: Shape) -> str:

@@ -18,6 +18,7 @@ from hloopt.types import (
     Shape,
     SliceRange,
     Text,
+    TupleShape,
     Verbatim,
     Window,
     WindowDim,
@@ -173,6 +174,10 @@ class ValueRules:
 
     def shaped_literal(self, parts: list[Any]) -> tuple[Shape, LiteralText]:
         return parts[0], parts[1]
+
+    def shaped_tuple(self, parts: list[tuple[Shape, LiteralText]]) -> tuple[Shape, LiteralText]:
+        shapes, elements = [shape for shape, _ in parts], [element for _, element in parts]
+        return TupleShape(tuple(shapes)), LiteralText("several", 0, "", tuple(elements))
 
     def names(self, parts: list[Token]) -> list[tuple[str, int]]:
         return [(str(part).lstrip("%"), begin(part)) for part in parts]

@@ -14,6 +14,7 @@ import pytest
 import hloopt
 from hloopt.ir import build, edit
 from hloopt.proto import read_proto
+from hloopt.text.printer import print_instruction
 from hloopt.types import DTYPES, DType, Literal, Text, array
 from oracle import ask, available, python
 
@@ -101,6 +102,22 @@ def test_xla_reads_every_byte_of_a_string(value: str, tmp_path: Path) -> None:
     edit.set_attribute(module.entry.root, "custom_call_target", Text(value))
     _, content = as_xla_reads_it(module.to_text(), tmp_path)
     assert value.encode("utf-8", "surrogateescape") in content
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        r'custom-call(), custom_call_target="foo\"bar", literal=( s32[2]{0} {1, 2}, ( pred[] true ), () )',
+        r'custom-call(), custom_call_target="t", backend_config={"a": "\7F\A4"}',
+        r'custom-call(), custom_call_target="t", frontend_attributes={a={b="\7F\A4"}}',
+        "constant(0.65)",
+    ],
+)
+def test_xla_reads_what_few_programs_have(line: str, tmp_path: Path) -> None:
+    """Literals of custom calls, strings of JSON, one number for many elements: as they were meant."""
+    module = hloopt.parse(f"HloModule m\nENTRY e {{ ROOT r = f32[32,197,30]{{2,1,0}} {line} }}")
+    read, _ = as_xla_reads_it(module.to_text(), tmp_path)
+    assert print_instruction(read.entry.root) == print_instruction(module.entry.root)
 
 
 def test_xla_reads_what_any_options_print(tmp_path: Path) -> None:

@@ -524,3 +524,107 @@ def test_a_tuple_of_the_result_is_not_taken_for_elements() -> None:
     """A shape in parentheses in front of an operand is its shape."""
     module = body("ROOT %r = (f32[2], (s32[], f32[3])) copy((f32[2], (s32[], f32[3])) %t)")
     assert isinstance(module.entry.root.shape, TupleShape)
+
+
+# ---- what XLA prints and few programs have ----------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        r'f32[2] custom-call(%p), custom_call_target="t", backend_config={"a": "\7F\A4"}',
+        r'f32[2] custom-call(%p), custom_call_target="t", backend_config={"a": "\u00e9\/}", "b": {"\z": 1}}',
+        r'f32[2] negate(%p), frontend_attributes={a={b="\7F\A4{"}, c="d"}',
+        r'f32[2] custom-call(%p), custom_call_target="t", backend_config={{{{{{{{"a": "\7F\A4"}}}}}}}}',
+    ],
+)
+def test_strings_of_json_have_escapes_of_their_own(line: str) -> None:
+    """They are kept as they are written; a brace in them closes nothing."""
+    one = root(line, strict=True)
+    written = line.partition("config=")[2] or line.partition("frontend_attributes=")[2]
+    name = "backend_config" if "config=" in line else "frontend_attributes"
+    assert str(one.attributes[name]) == written
+    assert f"{name}={written}" in print_instruction(one)
+
+
+@pytest.mark.parametrize(
+    ("line", "expected"),
+    [
+        (r'f32[2] custom-call(%p), custom_call_target="t", backend_config="\7F\A4"', r"\A"),
+        (r'f32[2] negate(%p), metadata={op_name="\7F\A4"}', r"\A"),
+        (r'f32[2] negate(%p), frontend_attributes={c="\9"}', r"\9"),
+    ],
+)
+def test_strings_of_hlo_have_the_escapes_of_c(line: str, expected: str) -> None:
+    """In braces that hold no JSON, too."""
+    at = 11 + line.index(expected)
+    assert refused(f"ROOT %r = {line}") == f"6:{at + 2}: unknown escape {expected} in a string"
+
+
+@pytest.mark.parametrize(
+    "literal",
+    [
+        "s32[] 2",
+        "s32[2,2]{0,1} { { 1, 2 }, { 3, 4 } }",
+        "( s32[4]{0} {128, 128, 64, 3}, pred[] false )",
+        "( ( s32[4]{0} {1, 2, 3, 4}, ( c64[] (1, -0.0) ) ), (), bf16[1]{0} {1} )",
+        "()",
+    ],
+)
+def test_literals_of_custom_calls(literal: str) -> None:
+    """A tuple's elements come each with its shape, as XLA prints them; any order of attributes is read."""
+    target = r'custom_call_target="foo\"bar"'
+    for attributes in ((target, f"literal={literal}"), (f"literal={literal}", target)):
+        one = root(f"f32[2] custom-call(%p), {', '.join(attributes)}", strict=True)
+        assert one.attributes["custom_call_target"] == 'foo"bar'
+        assert f"literal={literal}" in print_instruction(one)
+
+
+@pytest.mark.parametrize(
+    ("literal", "expected"),
+    [
+        ("(s32[], s32[]) (1, 2)", "expected a number, '(' or '{', found ','"),
+        ("( s32[2]{0} {1} )", "dimension 0 of s32[2]{0} has 2 elements, found 1"),
+        ("( {1, 2} )", "expected a shape, '(' or ')', found '{'"),
+    ],
+)
+def test_literals_of_custom_calls_that_are_none(literal: str, expected: str) -> None:
+    """The place is that of the mistake."""
+    line = f'%r = f32[2] custom-call(%p), custom_call_target="t", literal={literal}'
+    assert refused(line).endswith(expected)
+
+
+@pytest.mark.parametrize(
+    "config",
+    [
+        "{rhs={sparsity=1x1 dimension=0 stride=1}}",
+        "{ rhs={ sparsity=1x1  dimension=0 } }",
+        "{lhs={sparsity=2x4 dimension=1} rhs={dimension=0 sparsity=1x1 /* of the kernel */}}",
+        "{}",
+    ],
+)
+def test_blanks_separate_what_a_convolution_says_of_its_sparsity(config: str) -> None:
+    """Fields and operands; in any order."""
+    line = (
+        "f32[1,2] convolution(%x, %w), sparsity_config=%s, dim_labels=bf_io->bf, window={}"
+    ).replace("%s", config)
+    module = body("%x = f32[1,3] parameter(2)", "%w = f32[3,2] parameter(3)", f"ROOT %r = {line}")
+    verify_module(module)
+    assert f"sparsity_config={config}" in print_instruction(module.entry.root)
+
+
+@pytest.mark.parametrize(
+    ("config", "expected"),
+    [
+        (
+            "{rhs={sparsity=1x1, dimension=0}}",
+            "expected sparsity=, dimension= or stride= or '}', found ','",
+        ),
+        ("{lhs={}, rhs={}}", "expected lhs= or rhs= or '}', found ','"),
+        ("{both={}}", "expected lhs= or rhs= or '}', found 'both='"),
+    ],
+)
+def test_sparsity_of_another_form(config: str, expected: str) -> None:
+    """As XLA refuses it."""
+    line = f"%r = f32[2,2] convolution(%p, %p), dim_labels=bf_io->bf, sparsity_config={config}"
+    assert refused(line).endswith(expected)

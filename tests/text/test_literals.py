@@ -188,6 +188,38 @@ def test_a_number_for_an_array_is_its_first_element() -> None:
     assert warnings == [(0, "a number for f32[3]{0} is its first element; the others are 0")]
 
 
+def test_a_zero_for_an_array_is_all_of_it() -> None:
+    """There is nothing to warn of: every element is what is written."""
+    warnings: list[tuple[int, str]] = []
+    literal = read_literal(array("s32", (2, 2)), "0", warnings)
+    assert literal.array is not None
+    assert not literal.array.any()
+    assert warnings == []
+
+
+@pytest.mark.parametrize(
+    ("number", "rest", "written"),
+    [
+        ("0.65", "0", "0.65"),
+        ("0", "0", "0"),
+        ("-0.0", "0", "-0.0"),
+        ("1", "-0.0", None),
+        ("0", "1e-45", None),
+    ],
+)
+def test_a_long_array_of_zeros_is_its_first_element(
+    number: str, rest: str, written: str | None
+) -> None:
+    """As it may be read; of a short array every element is written, and zeros with a sign are."""
+    for size, long in ((32 * 197 * 16, True), (100, False)):
+        values = np.zeros(size, np.float32)
+        values[0], values[-1] = float(number), float(rest)
+        literal = Literal(array("f32", (size,)), values)
+        text = literal_text(literal)
+        assert (text == written) == (long and written is not None)
+        assert read_literal(array("f32", (size,)), text, []) == literal
+
+
 @pytest.mark.parametrize(
     ("kind", "dims", "text", "message"),
     [
