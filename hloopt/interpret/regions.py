@@ -152,21 +152,25 @@ def combiner(computation: Computation) -> str | None:
     An opcode out of add, multiply, maximum, minimum, and, or, xor stands for that op on both
     parameters, where narrow floats may be converted to f32 before and back after it (that rounds as
     the narrow op does); ``first`` and ``second`` return a parameter as it is.  Parameters may be
-    exchanged: only the payload of a NaN tells.
+    exchanged: only the payload of a NaN tells.  The result may be a tuple of one.
     """
-    parameters = computation.parameters
+    parameters, result = computation.parameters, computation.root
+    if result.opcode == "tuple" and len(result.operands) == 1:
+        (result,) = result.operands
     if len(parameters) != 2:
         return None
+    if not isinstance(result.shape, ArrayShape):
+        return None
     dtype = parameters[0].array.dtype
-    root = _behind_convert(computation.root, dtype, "f32")
-    if root in parameters and root.array.dtype is computation.root.array.dtype:
+    root = _behind_convert(result, dtype, "f32")
+    if root in parameters and root.array.dtype is result.array.dtype:
         return ("first", "second")[parameters.index(root)]
     if root.opcode not in _NAMED:
         return None
     operands = [_behind_convert(operand, "f32", dtype) for operand in root.operands]
     if operands not in (parameters, parameters[::-1]):
         return None
-    alike = parameters[1].array.dtype is dtype and computation.root.array.dtype is dtype
+    alike = parameters[1].array.dtype is dtype and result.array.dtype is dtype
     return root.opcode if alike else None
 
 

@@ -39,6 +39,8 @@ _DEFAULTS: dict[str, object] = {
     "schedule": "SCHEDULE_NONE",
     "api_version": "API_VERSION_ORIGINAL",
 }
+# Lists of dimensions whose order says nothing.
+_SETS = frozenset((("reduce", "dimensions"), ("reverse", "dimensions")))
 _NO_FLAGS = frozenset(("is_associative", "largest"))
 _CACHED = 10_000
 _MOST_DEVICES = 1 << 20
@@ -69,6 +71,8 @@ def normal_attributes(instruction: Instruction) -> dict[str, Any]:
             if not value and _may_be_left_out(instruction, name):
                 continue
             value = tuple(map(_normal_item, value))
+            if (instruction.opcode, name) in _SETS:
+                value = tuple(sorted(value))
         elif kind is Verbatim:
             if name in DEBUGGING:
                 continue

@@ -8,7 +8,7 @@ from hloopt.interpret.linear import sum_type
 from hloopt.interpret.reducer import Reducer
 from hloopt.interpret.regions import combiner
 from hloopt.ir import Computation, Instruction
-from hloopt.types import Window, WindowDim
+from hloopt.types import ArrayShape, Window, WindowDim
 
 __all__ = [
     "blas_problem",
@@ -51,6 +51,8 @@ def ufunc_problem(reduce: Instruction) -> str:
     """Why no reduction of NumPy's gives the bits of a fold by the region, empty where one does."""
     if len(reduce.operands) != 2:
         return "it reduces several operands at once"
+    if not isinstance(reduce.shape, ArrayShape):
+        return "its result is a tuple"
     region = reduce.attributes["to_apply"]
     reducer = named_reducer(region)
     if reducer is None:

@@ -305,6 +305,19 @@ def test_a_change_of_the_text_that_does_not_count(old: str, new: str) -> None:
     assert fingerprint(changed) == fingerprint(plain)
 
 
+def test_the_order_of_a_set_of_dimensions_does_not_count() -> None:
+    """Of a reduce and a reverse; that of a transpose does."""
+    line = "a { x = f32[3,3] parameter(0) z = f32[] constant(0) ROOT r = %s }"
+    for form, same in (
+        ("f32[] reduce(x, z), dimensions={%s}, to_apply=%%sum", True),
+        ("f32[3,3] reverse(x), dimensions={%s}", True),
+        ("f32[3,3] transpose(x), dimensions={%s}", False),
+    ):
+        sums = "%sum { a = f32[] parameter(0) b = f32[] parameter(1) ROOT s = f32[] add(a, b) }\n"
+        one, other = (parse_module(sums + line % (form % order)) for order in ("0,1", "1,0"))
+        assert (fingerprint(one) == fingerprint(other)) is same
+
+
 def test_the_order_of_a_schedule_counts() -> None:
     """In a scheduled module the order of instructions is part of it, elsewhere it is not."""
     text = "HloModule m{}\nENTRY e {{ p = f32[] parameter(0) {} ROOT r = f32[] add(a, b) }}"

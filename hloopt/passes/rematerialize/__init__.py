@@ -111,13 +111,16 @@ class _Worker:
         changed = self.lower_callees(computation, limit)
         module = computation.module
         is_ordered = module is not None and bool(module.attributes.get("is_scheduled"))
+        before = 0
         while self.log.allows():
             model = memory_model(computation)
             known: Known = {}
             called = [called_bytes(instruction, known) for instruction in model.instructions]
             now = model.peak_of(range(len(called)), called)
-            if now <= limit:
+            # A plan may come to less than it foresaw: its rounds end where one gained nothing.
+            if now <= limit or 0 < before <= now:
                 break
+            before = now
             plan = self.best_plan(model, called, limit, now)
             if plan is None:
                 break

@@ -252,10 +252,11 @@ def _sum_of_broadcast(match: Match) -> Instruction | None:
 
 def _of_widening(match: Match) -> Instruction | None:
     """The order of numbers is the same in a type that holds all of them."""
-    root, source, target = match.root, match.A.array.dtype, match.root.array.dtype
+    root, source = match.root, match.A.array.dtype
     opcode = named_combiner(root.attributes["to_apply"])
     if not is_plain(root) or opcode not in ("maximum", "minimum"):
         return None
+    target = root.array.dtype
     if (source.name, target.name) not in _WIDENINGS:
         return None
     neutral = is_lowest(match.INIT) if opcode == "maximum" else is_highest(match.INIT)

@@ -12,6 +12,7 @@ from hloopt.interpret.regions import combiner
 from hloopt.ir import Instruction
 from hloopt.passes.scan_recognition.ranges import identity
 from hloopt.runtime.numpy.loop_places import WHOLE, Needs, needs
+from hloopt.types import ArrayShape
 
 __all__ = ["Blocking", "Blocks", "plan_blocks"]
 
@@ -161,6 +162,8 @@ def _size(work: _Work, units: int, touched: int, blocking: Blocking) -> int | st
 
 def _problem(reduce: Instruction) -> str:
     """Why parts of a reduce cannot be put together as if they were one."""
+    if not isinstance(reduce.shape, ArrayShape):
+        return f"reduce {reduce.name} has a tuple for its result"
     name = combiner(reduce.attributes["to_apply"])
     if name in _IDEMPOTENT:
         return ""
