@@ -9,10 +9,10 @@ SAMPLE := samples/cartpole_step
 export HLOOPT_XLA_PYTHON
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test check format lint types corpus kernels emulate mutate-kernels bench bench-gpu study golden wheel clean
+.PHONY: help install demo test check format lint types corpus kernels emulate mutate-kernels campaign-random campaign-mutations campaign-pipelines bench bench-gpu study golden wheel clean
 
 help:  ## this list
-	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  make %-18s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 $(VENV)/.installed: pyproject.toml
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "hloopt needs Python 3.11 or newer")'
@@ -60,6 +60,13 @@ emulate: $(VENV)/.installed-dev  ## every kernel of the corpus executed on the e
 
 mutate-kernels: $(VENV)/.installed-dev  ## would the checks notice?  generated kernels with one line changed, resumable
 	$(BIN)/python tests/corpus/mutate_kernels.py --jobs $(JOBS)
+
+campaign-random campaign-mutations campaign-pipelines: $(VENV)/.installed-dev
+	$(BIN)/python tests/campaigns/campaign.py $(@:campaign-%=%) --jobs $(JOBS)
+
+campaign-random:  ## random modules in random spelling by every executor, resumable; writes tests/campaigns.json
+campaign-mutations:  ## changed texts and protocol buffers: refused with a place, or the same results everywhere
+campaign-pipelines:  ## random pipelines of passes with random options: valid after each, the same results
 
 bench: $(VENV)/.installed-dev  ## benchmarks: medians and ratios, never asserted
 	$(BIN)/python tests/benchmarks/bench.py

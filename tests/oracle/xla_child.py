@@ -4,6 +4,7 @@
     python xla_child.py run FILE IN.npz OUT.npz  compile for the CPU and run
     python xla_child.py draws FOLDER             run each NAME.hlo for every draw of NAME.npz, whose arrays have one
                                                  dimension more: NAME.out has results, NAME.optimized XLA's module
+    python xla_child.py serve                    runs after runs: [FILE, IN.npz, OUT.npz] a line in, null or XLA's message out
     python xla_child.py participants FILE IN.npz OUT.npz REPLICAS PARTITIONS
                                                  the same by several, each with in_0.N and out_0.N of its own
     python xla_child.py times FILE COUNT         seconds of each reading and printing, as JSON
@@ -142,6 +143,17 @@ def draws(folder: str) -> None:
             np.savez(file, **results)
 
 
+def serve() -> None:
+    """One run a line."""
+    for line in sys.stdin:
+        try:
+            run(*json.loads(line))
+        except Exception as error:  # noqa: BLE001 - whatever XLA says is the answer
+            print(json.dumps(str(error)[:1000]), flush=True)
+        else:
+            print("null", flush=True)
+
+
 def participants(path: str, inputs: str, outputs: str, replicas: int, partitions: int) -> None:
     """Run a module on as many devices of XLA's CPU backend; no array is a scalar.
 
@@ -195,6 +207,8 @@ if __name__ == "__main__":
     command, *arguments = sys.argv[1:]
     if command == "accepts":
         accepts(arguments)
+    elif command == "serve":
+        serve()
     elif command == "answer":
         answer()
     elif command == "draws":
