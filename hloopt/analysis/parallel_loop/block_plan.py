@@ -12,6 +12,7 @@ from collections.abc import Set as AbstractSet
 from typing import Final
 
 from hloopt.analysis.contraction import accumulator
+from hloopt.analysis.parallel_loop.block_code import written_often
 from hloopt.analysis.parallel_loop.block_costs import Costs
 from hloopt.analysis.parallel_loop.block_stages import (
     MOST_SLOTS,
@@ -184,12 +185,22 @@ class _Planner:
             if value in self.stored or self.flow.is_state(value):
                 continue
             self.costs.of(value)
-            item = self._item(value, wanted.get(value, 0), known)
-            if item is not None:
-                trip.items.append(item)
-                for leaf in item.values:
-                    self.stored[leaf] = item
-                    self.costs.store(leaf)
+            self._keep(trip, self._item(value, wanted.get(value, 0), known))
+        often = written_often(self.flow, order, self.stored, self.sinks(trip))
+        if not often:
+            return
+        for value in order:
+            if value in often and value not in self.stored:
+                self._keep(trip, self._map(value, known))
+        position = {value: at for at, value in enumerate(order)}
+        trip.items.sort(key=lambda item: min(position.get(one, 0) for one in item.values))
+
+    def _keep(self, trip: Trip, item: Item | None) -> None:
+        if item is not None:
+            trip.items.append(item)
+            for leaf in item.values:
+                self.stored[leaf] = item
+                self.costs.store(leaf)
 
     def _wanted(self, trip: Trip, order: list[Value]) -> dict[Value, float]:
         """How many elements of each value are asked for, by users that ask for each of theirs once."""
@@ -232,11 +243,19 @@ class _Planner:
             if lanes != 1 and cost < again and cost < self.costs.stored(value, wanted):
                 return Item("fold", leaves, lanes=lanes)
         if self.costs.stored(value, wanted) < again:
-            if opcode == "conditional":
-                # What nobody needs of the branches' other results is not planned for.
-                leaves = tuple(leaf for leaf in leaves if leaf in known)
-            return Item("map", leaves if opcode in _SEVERAL else (value,))
+            return self._map(value, known)
         return None
+
+    def _map(self, value: Value, known: AbstractSet[Value]) -> Item:
+        """A thread computes each element of a value, and of those that are computed with it."""
+        opcode = value.instruction.opcode
+        if opcode not in _SEVERAL:
+            return Item("map", (value,))
+        leaves = self._leaves(value)
+        if opcode == "conditional":
+            # What nobody needs of the branches' other results is not planned for.
+            leaves = tuple(leaf for leaf in leaves if leaf in known)
+        return Item("map", leaves)
 
     def _leaves(self, value: Value) -> tuple[Value, ...]:
         instruction = value.instruction

@@ -1,0 +1,86 @@
+"""How often the code of a value would be written in a trip of a block, and which values to store for that.
+
+A value that is not stored is written out wherever it is needed: once for all readers that need it at the index
+they are computed for themselves, once more for each that needs it elsewhere, and so for each place where these
+are written.  Counted that way it can double from reader to reader.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Sequence
+from typing import Final, TypeAlias
+
+from hloopt.analysis.code_size import WRITTEN_ANEW
+from hloopt.analysis.parallel_loop.flow import Flow, Value
+from hloopt.analysis.parallel_loop.thread_plan import MOVING
+
+__all__ = ["written_often"]
+
+_LINE_BYTES: Final = 50
+
+_MOST_PLACES: Final = 4
+"""Places where a value is written before it is stored, in a body whose code would be too long."""
+
+_MOST_ELEMENTS: Final = 256
+"""Of a value that is stored for its code alone."""
+
+_FREE: Final = (MOVING - {"concatenate", "pad"}) | {"constant", "iota", "parameter", "while"}
+
+_Place: TypeAlias = "Value | tuple[Value, int]"
+
+
+def written_often(
+    flow: Flow, order: Sequence[Value], stored: Collection[Value], sinks: Iterable[Value]
+) -> frozenset[Value]:
+    """What is to be stored so that the code of a trip stays linear in its values; nothing where it is short.
+
+    ``order`` has operands first; ``sinks`` are what the trip is there for.  Linear in both.
+    """
+    ends = list(sinks)
+    lines, _ = _written(flow, order, stored, ends, ())
+    if lines * _LINE_BYTES <= WRITTEN_ANEW.of(len(order)):
+        return frozenset()
+    return _written(flow, order, stored, ends, frozenset(order))[1]
+
+
+def _written(
+    flow: Flow,
+    order: Sequence[Value],
+    stored: Collection[Value],
+    sinks: Iterable[Value],
+    storable: Collection[Value],
+) -> tuple[int, frozenset[Value]]:
+    """How many values are written, one counted as often as it is, where those found are stored, too."""
+    places: dict[Value, set[_Place]] = {sink: {sink} for sink in sinks}
+    counts: dict[_Place, int] = dict.fromkeys(places, 1)
+    total = 0
+    found = set()
+    for value in reversed(order):
+        here = places.pop(value, set())
+        count = sum(counts[place] for place in here)
+        if value in stored:
+            count, here = 1, {value}
+        elif count > _MOST_PLACES and value in storable and _may_be_stored(flow, value):
+            found.add(value)
+            count, here = 1, {value}
+        counts[value] = count
+        total += count
+        for number, read in enumerate(flow.reads(value)):
+            if not read.same:
+                counts[value, number] = count
+            wanted = here if read.same else {(value, number)}
+            known = places.setdefault(read.value, set())
+            known |= wanted
+            if len(known) > _MOST_SETS:
+                # So many are told apart no more: it is one place that stands for all.
+                counts[read.value] = sum(counts[place] for place in known)
+                places[read.value] = {read.value}
+    return total, frozenset(found)
+
+
+_MOST_SETS: Final = 64
+
+
+def _may_be_stored(flow: Flow, value: Value) -> bool:
+    opcode = value.instruction.opcode
+    return bool(value.path) and opcode not in _FREE and flow.elements(value) <= _MOST_ELEMENTS
