@@ -33,7 +33,8 @@ def on_host(program: Program) -> list[str]:
         return []
     names = ", ".join(f"%{instruction.name}" for instruction in found[:3])
     more = f" and {len(found) - 3} more" if len(found) > 3 else ""
-    return [f"{len(found)} of {program.kernels} kernels run on the host: {names}{more}"]
+    told = f"{len(found)} of {program.kernels} kernels are run by the interpreter"
+    return [f"{told}, not by the device: {names}{more}"]
 
 
 def on_selection(program: Program) -> list[str]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TypeAlias
 
 from hloopt.analysis.cost import Cost, instruction_cost
@@ -12,7 +12,7 @@ from hloopt.analysis.parallel_loop import fused_loop, parallel_loop
 from hloopt.cost_models.predictor import Prediction, Predictor
 from hloopt.dataclass import dataclass
 from hloopt.fusion.loop_verdict import KERNELS
-from hloopt.ir import Instruction, Module
+from hloopt.ir import Computation, Instruction, Module
 from hloopt.kernels.buffers.joined import joined_in_place
 from hloopt.runtime.kernels import is_kernel
 
@@ -109,12 +109,13 @@ def kernel_costs(module: Module, predictor: Predictor | None = None) -> list[Ker
         return predictions[entry].seconds
 
     found = executions(module, weight)
+    sites = _call_sites(module, found)
 
     def row(entry: Instruction, here: Execution) -> KernelCost:
         steps = _steps(entry)
         return KernelCost(
             entry,
-            source_line(module, entry),
+            source_line(module, entry) or sites.get(entry.computation, ""),
             here.times * steps,
             here.counted * steps,
             here.known,
@@ -131,6 +132,21 @@ def kernel_costs(module: Module, predictor: Predictor | None = None) -> list[Ker
         for entry in computation
         if entry in costs
     ]
+
+
+def _call_sites(
+    module: Module, callers_first: Iterable[Computation]
+) -> dict[Computation | None, str]:
+    """The user's line that calls a computation: of several lines the first, and how many more there are."""
+    found: dict[Computation | None, str] = {}
+    for computation in callers_first:
+        lines: dict[str, None] = {}
+        for caller in computation.callers:
+            line = module.user_line(caller.metadata) or found.get(caller.computation, "")
+            lines.update({line: None} if line else {})
+        more = f" and {len(lines) - 1} more" if len(lines) > 1 else ""
+        found[computation] = next(iter(lines), "") + more
+    return found
 
 
 def runs_of(module: Module) -> dict[str, int]:

@@ -157,3 +157,35 @@ def test_a_loop_that_collects_is_launched_twice(collects: bool) -> None:
     found = totals(module, rows)
     assert found.launches == len(rows) - 1 + launches
     assert found.cost.bytes_accessed == sum(cost.cost.bytes_accessed for cost in rows)
+
+
+CALLED = """HloModule m
+
+relu {
+  x = f32[64] parameter(0)
+  zero = f32[] constant(0)
+  zeros = f32[64] broadcast(zero), dimensions={}
+  ROOT y = f32[64] maximum(x, zeros), metadata={op_name="jit(relu)/max"}
+}
+
+twice {
+  x = f32[64] parameter(0)
+  ROOT y = f32[64] call(x), to_apply=relu
+}
+
+ENTRY main {
+  x = f32[64] parameter(0)
+  a = f32[64] call(x), to_apply=twice, metadata={source_file="model.py" source_line=7}
+  ROOT b = f32[64] negate(a), metadata={source_file="model.py" source_line=8}
+}
+"""
+
+
+def test_kernels_without_a_line_have_that_of_their_call() -> None:
+    """Through calls of calls; of several calls the first line, and how many more."""
+    lines = {row.instruction.name: row.line for row in kernel_costs(hloopt.parse(CALLED))}
+    assert lines == {"zeros": "model.py:7", "y": "model.py:7", "b": "model.py:8"}
+    second = '  c = f32[64] call(a), to_apply=relu, metadata={source_file="model.py" source_line=9}\n  ROOT b'
+    text = CALLED.replace("  ROOT b", second).replace("negate(a)", "negate(c)")
+    lines = {row.instruction.name: row.line for row in kernel_costs(hloopt.parse(text))}
+    assert lines["y"] == "model.py:7 and 1 more"
