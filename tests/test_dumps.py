@@ -15,6 +15,7 @@ from hloopt.dumps import (
     counts,
     gunzip,
     matching_modules,
+    matching_stages,
     parse_name,
     pick,
     read_dump,
@@ -253,7 +254,10 @@ def test_pick_takes_what_was_before_optimisation(tmp_path: Path) -> None:
     )
 
     def found(module: str | None, stage: str | None) -> list[tuple[int | None, str]]:
-        return [(entry.number, one.label) for entry, one in pick(dump, module, stage)]
+        return [
+            (entry.number, one.label)
+            for entry, one in pick(dump, module, () if stage is None else (stage,))
+        ]
 
     assert found(None, None) == [(1, "before_optimizations"), (2, "0001.p.after_a.before_b")]
     assert found(None, "before") == [(1, "before_optimizations")]
@@ -291,7 +295,7 @@ def test_pick_names_the_candidates(
         "module_0002.g.before_optimizations.txt",
     )
     with pytest.raises(UsageError) as caught:
-        pick(read_dump(tmp_path), module, stage)
+        pick(read_dump(tmp_path), module, () if stage is None else (stage,))
     assert message in str(caught.value)
 
 
@@ -299,7 +303,7 @@ def test_long_lists_of_candidates_are_cut(tmp_path: Path) -> None:
     """Twelve are shown, the rest is a number."""
     fill(tmp_path, *(f"module_{number:04d}.f.before_optimizations.txt" for number in range(15)))
     with pytest.raises(UsageError) as caught:
-        pick(read_dump(tmp_path), "g", None)
+        pick(read_dump(tmp_path), "g")
     assert str(caught.value).endswith("  module_0011.f\n  and 3 more")
 
 
@@ -309,7 +313,7 @@ def test_an_empty_directory_says_so(tmp_path: Path) -> None:
     dump = read_dump(tmp_path)
     assert matching_modules(dump, None) == []
     with pytest.raises(UsageError, match="no HLO modules in this directory; there are directories"):
-        pick(dump, None, None)
+        pick(dump, None)
 
 
 @pytest.mark.parametrize("sample", ["attention", "sort", "while_loop", "adam"])
@@ -344,3 +348,10 @@ def test_gunzip_has_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("hloopt.dumps.content._LARGEST", 999)
     with pytest.raises(ValueError, match="compressed in it"):
         gunzip(whole)
+
+
+def test_several_stages_are_taken_in_the_order_of_compilation(samples: Path) -> None:
+    """Each once, however often it is asked for."""
+    wanted = ("after", "before", "before_opt")
+    for module in read_dump(samples / "dump").modules:
+        assert [stage.kind for stage in matching_stages(module, wanted)] == ["before", "after"]

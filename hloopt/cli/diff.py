@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from hloopt.cli.files import Input, each_input, one_text, open_texts
-from hloopt.cli.options import json_option, pick_options, strict_option
+from hloopt.cli.files import Input, each_input, open_each
+from hloopt.cli.options import PICK, json_option, pick_options, strict_option
 from hloopt.cli.predicting import predictor, target_options
 from hloopt.errors import UsageError
 
 if TYPE_CHECKING:
-    from hloopt.report.gate import Gate
+    from hloopt.report.gate import Gate, Verdict
 
 __all__ = ["command"]
 
@@ -63,44 +65,68 @@ def command(
     protocol buffers or dump directories (--module and --stage pick); one may be '-'. The exit code is 0 for
     equal modules and 1 for others; with --gate the gates alone decide.
 
+    Directories of several modules are compared module by module: those that are equal belong together, then
+    those of the same name and the same ops, whatever their numbers. --stage is for both sides, or given twice,
+    for each.
+
     \b
     Example:
       hloopt diff old.hlo new.hlo --gate 'kernels<=+0,launches<=+0,bytes<=+2%'
+      hloopt diff dump dump --stage before --stage after
       hloopt optimize -O2 dump.txt | hloopt diff dump.txt - --target h200
     """
     from hloopt.report.console import product, write_json
+    from hloopt.report.diff_dumps import compare_dumps, dump_json, show_dumps
     from hloopt.report.fusion_diff import compare, difference_json, figures, show_difference
+    from hloopt.report.module_pairs import Given
 
     if target is None and any(gate.figure == "time" for gate in gates):
         raise UsageError("--gate time is about predicted times: --target says for which device")
-    texts = open_texts([before, after])
-    if len(texts) > _SIDES:
-        for side in (before, after):
-            one_text(open_texts([side]), f"{side}: each side of a comparison belongs")
-    found: list[Input] = []
+    sides = open_each([before, after], _stages_of_sides(ctx))
+    found: list[Given] = []
 
     def step(read: Input) -> dict[str, Any]:
-        found.append(read)
+        found.append(Given(read.name, read.module))
         return {"module": read.module.name}
 
-    rows, code = each_input(texts, step)
+    rows, code = each_input([*sides[0], *sides[1]], step)
     if code:
         if as_json:
             write_json("diff", {"modules": rows})
         ctx.exit(code)
-    difference = compare(found[0].module, found[1].module, predictor(target, cost_model))
-    values = [figures(one) for one in difference.totals]
-    verdicts = [
-        gate.check(values[0].get(gate.figure, 0.0), values[1].get(gate.figure, 0.0))
-        for gate in gates
-    ]
-    if as_json:
-        write_json("diff", {"modules": rows, **difference_json(difference, verdicts)})
+    count = len(sides[0])
+    predicting = predictor(target, cost_model)
+    if len(found) == _SIDES and count == 1:
+        difference = compare(found[0].module, found[1].module, predicting)
+        verdicts = _verdicts(gates, *map(figures, difference.totals))
+        equal, told = difference.equal, partial(difference_json, difference, verdicts)
+        show = partial(show_difference, difference, verdicts, every=every)
     else:
-        show_difference(difference, verdicts, product(), every=every)
+        dumps = compare_dumps(found[:count], found[count:], predicting)
+        verdicts = _verdicts(gates, *dumps.sums)
+        equal, told = dumps.equal, partial(dump_json, dumps, verdicts)
+        show = partial(show_dumps, dumps, verdicts)
+    if as_json:
+        write_json("diff", {"modules": rows, **told()})
+    else:
+        show(console=product())
     for verdict in verdicts:
         if not verdict.passed:
             click.echo(f"gate exceeded: {verdict.gate.text}", err=True)
     if verdicts:
         ctx.exit(0 if all(verdict.passed for verdict in verdicts) else _GATE_FAILED)
-    ctx.exit(0 if difference.equal else _DIFFERENT)
+    ctx.exit(0 if equal else _DIFFERENT)
+
+
+def _stages_of_sides(ctx: click.Context) -> tuple[Sequence[str], Sequence[str]]:
+    """The stages of either side: one ``--stage`` is for both, the second of two for AFTER."""
+    stages: Sequence[str] = ctx.meta.get(PICK, {}).get("stage", ())
+    if len(stages) > _SIDES:
+        raise UsageError("--stage may be given twice: for BEFORE, and for AFTER")
+    return stages[:1], stages[-1:]
+
+
+def _verdicts(
+    gates: Sequence[Gate], before: Mapping[str, float], after: Mapping[str, float]
+) -> list[Verdict]:
+    return [gate.check(before.get(gate.figure, 0.0), after.get(gate.figure, 0.0)) for gate in gates]

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -35,6 +35,7 @@ __all__ = [
     "each_module",
     "modules_of",
     "one_text",
+    "open_each",
     "open_texts",
     "read_input",
 ]
@@ -107,29 +108,43 @@ def open_texts(arguments: Sequence[str]) -> list[Text]:
     Raises ``UsageError`` for a path that does not exist, a directory without such modules, and where
     standard input would be read from a terminal.
     """
+    if not arguments and sys.stdin.isatty():
+        context = click.get_current_context()
+        click.echo(context.get_usage(), err=True)
+        raise UsageError("no file given, and standard input is a terminal (try --help)")
+    names = arguments or ["-"]
+    stages = click.get_current_context().meta.get(PICK, {}).get("stage", ())
+    return [text for texts in open_each(names, [stages] * len(names)) for text in texts]
+
+
+def open_each(arguments: Sequence[str], stages: Sequence[Sequence[str]]) -> list[list[Text]]:
+    """What each argument names, of a directory in the stages that are for it; else as ``open_texts``."""
     wanted = click.get_current_context().meta.get(PICK, {})
-    if not arguments:
-        if sys.stdin.isatty():
-            context = click.get_current_context()
-            click.echo(context.get_usage(), err=True)
-            raise UsageError("no file given, and standard input is a terminal (try --help)")
-        arguments = ["-"]
     if arguments.count("-") > 1:
         raise UsageError("'-' is given more than once, but standard input can be read only once")
-    texts: list[Text] = []
-    for argument in arguments:
-        path = Path(argument)
-        if not argument:
-            raise UsageError("the name of a file is empty")
-        if argument == "-":
-            texts.extend(modules_of(Text(STDIN, None)))
-        elif path.is_dir():
-            texts.extend(_from_dump(path, wanted.get("module"), wanted.get("stage")))
-        elif path.exists():
-            texts.extend(modules_of(Text(argument, path)))
-        else:
-            raise UsageError(f"{argument}: no such file or directory")
-    return _picked(texts, wanted, any(Path(argument).is_dir() for argument in arguments))
+    found = [
+        _open(argument, wanted.get("module"), picked)
+        for argument, picked in zip(arguments, stages, strict=True)
+    ]
+    has_folder = any(Path(argument).is_dir() for argument in arguments)
+    joined = any(text.part is not None for texts in found for text in texts)
+    if wanted and not has_folder and (not joined or "stage" in wanted):
+        options = " and ".join(f"--{name}" for name in wanted)
+        raise UsageError(f"{options} picks from a dump directory, but none is given")
+    return [_picked(texts, wanted.get("module")) for texts in found]
+
+
+def _open(argument: str, module: str | None, stages: Sequence[str]) -> list[Text]:
+    path = Path(argument)
+    if not argument:
+        raise UsageError("the name of a file is empty")
+    if argument == "-":
+        return modules_of(Text(STDIN, None))
+    if path.is_dir():
+        return _from_dump(path, module, stages)
+    if not path.exists():
+        raise UsageError(f"{argument}: no such file or directory")
+    return modules_of(Text(argument, path))
 
 
 def modules_of(text: Text) -> list[Text]:
@@ -156,30 +171,26 @@ def _part(text: Text, part: Part) -> Text:
     return Text(part.heading or f"{text.name}:{part.module}", None, part=part, whole=text.name)
 
 
-def _picked(texts: list[Text], wanted: Mapping[str, str], has_folder: bool) -> list[Text]:
+def _picked(texts: list[Text], module: str | None) -> list[Text]:
     """The texts without the modules of joined texts that ``--module`` does not want."""
-    joined = any(text.part is not None for text in texts)
-    if wanted and not has_folder and (not joined or "stage" in wanted):
-        options = " and ".join(f"--{name}" for name in wanted)
-        raise UsageError(f"{options} picks from a dump directory, but none is given")
-    if not joined or "module" not in wanted:
+    if module is None or all(text.part is None for text in texts):
         return texts
-    pattern = re.compile(wanted["module"])
+    pattern = re.compile(module)
     found = [text for text in texts if text.part is None or pattern.search(text.part.module)]
     if not found:
         names = ", ".join(text.part.module for text in texts if text.part is not None)
-        raise UsageError(f"no module matches --module {wanted['module']!r}; there are: {names}")
+        raise UsageError(f"no module matches --module {module!r}; there are: {names}")
     return found
 
 
-def _from_dump(folder: Path, module: str | None, stage: str | None) -> list[Text]:
+def _from_dump(folder: Path, module: str | None, stages: Sequence[str]) -> list[Text]:
     from hloopt.dumps import pick, read_dump
 
     try:
-        found = pick(read_dump(folder), module, stage)
+        found = pick(read_dump(folder), module, stages)
     except OSError as error:
         raise UsageError(f"{folder}: {error.strerror or error}") from error
-    if stage is None:
+    if not stages:
         _say_which([row for row in found if row[1].kind not in {"before", "given"}])
     return [_stage_text(one) for _, one in found]
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -47,7 +48,7 @@ def command(
     rows = []
     for name in files or (".",):
         dump = _open(name)
-        found = _found(dump, wanted.get("module"), wanted.get("stage"))
+        found = _found(dump, wanted.get("module"), wanted.get("stage", ()))
         single = stages or "stage" in wanted or len(found) == 1
         counted = "none" if not counts else "all" if single or as_json else "ends"
         with patience(f"counting in {name}"):
@@ -80,7 +81,7 @@ def _open(name: str) -> Dump:
 
 
 def _found(
-    dump: Dump, module: str | None, stage: str | None
+    dump: Dump, module: str | None, stages: Sequence[str]
 ) -> list[tuple[DumpModule, tuple[Stage, ...]]]:
     """The modules asked for, each with all its stages or those asked for.
 
@@ -89,10 +90,10 @@ def _found(
     from hloopt.dumps import matching_modules, matching_stages, pick
 
     modules = matching_modules(dump, module)
-    if stage is not None or (module is not None and not modules):
-        pick(dump, module, stage)
+    if stages or (module is not None and not modules):
+        pick(dump, module, stages)
     rows = [
-        (entry, entry.stages if stage is None else tuple(matching_stages(entry, stage)))
+        (entry, tuple(matching_stages(entry, stages)) if stages else entry.stages)
         for entry in modules
     ]
-    return [row for row in rows if row[1] or stage is None]
+    return [row for row in rows if row[1] or not stages]

@@ -33,12 +33,15 @@ PICK = "hloopt.pick"
 """In ``click.Context.meta``: what ``--module`` and ``--stage`` pick from a dump directory, by these names."""
 
 
-def _pick(ctx: click.Context, param: click.Parameter, value: str | None) -> str | None:
-    if value is not None:
+def _pick(
+    ctx: click.Context, param: click.Parameter, value: str | tuple[str, ...] | None
+) -> str | tuple[str, ...] | None:
+    for one in (value,) if isinstance(value, str) else value or ():
         try:
-            re.compile(value)
+            re.compile(one)
         except re.error as error:
-            raise click.BadParameter(f"{value!r} is no regular expression: {error}") from error
+            raise click.BadParameter(f"{one!r} is no regular expression: {error}") from error
+    if value:
         ctx.meta.setdefault(PICK, {})[str(param.name)] = value
     return value
 
@@ -79,11 +82,12 @@ _module_option = click.option(
 _stage_option = click.option(
     "--stage",
     metavar="STAGE",
+    multiple=True,
     expose_value=False,
     callback=_pick,
     shell_complete=_complete(_stage_words),
     help="Of a dump directory: before, after, snapshot, or a regex for passes (see hloopt ls); "
-    "before by default.",
+    "before by default (may be repeated).",
 )
 
 

@@ -14,18 +14,20 @@ __all__ = ["matching_modules", "matching_stages", "pick"]
 _MOST_LISTED = 12
 
 
-def pick(dump: Dump, module: str | None, stage: str | None) -> list[tuple[DumpModule, Stage]]:
+def pick(
+    dump: Dump, module: str | None, stages: Sequence[str] = ()
+) -> list[tuple[DumpModule, Stage]]:
     """The modules that match a regular expression, each in the stages asked for.
 
-    Without ``stage`` each module is taken as it was before optimisation, or in the first stage there is.
+    Without ``stages`` each module is taken as it was before optimisation, or in the first stage there is.
     Raises ``UsageError`` with the candidates when nothing matches.
     """
     modules = [entry for entry in matching_modules(dump, module) if entry.stages]
     if not modules:
         raise UsageError(f"{dump.folder}: {_nothing(dump, module)}")
-    found = [(entry, one) for entry in modules for one in matching_stages(entry, stage)]
+    found = [(entry, one) for entry in modules for one in matching_stages(entry, stages)]
     if not found:
-        raise UsageError(f"{dump.folder}: {_no_stage(modules, str(stage))}")
+        raise UsageError(f"{dump.folder}: {_no_stage(modules, stages)}")
     return found
 
 
@@ -39,14 +41,20 @@ def matching_modules(dump: Dump, expression: str | None) -> list[DumpModule]:
     ]
 
 
-def matching_stages(module: DumpModule, stage: str | None) -> list[Stage]:
-    """The stages called before, after or snapshot, or whose label has a match; without any, the first."""
-    if stage is None:
+def matching_stages(module: DumpModule, wanted: Sequence[str]) -> list[Stage]:
+    """The stages called before, after or snapshot, or whose label has a match; without any, the first.
+
+    In the order of compilation, whatever the order of what is wanted.
+    """
+    if not wanted:
         return list(module.stages[:1])
-    if stage in {"before", "after", "snapshot"}:
-        return [entry for entry in module.stages if entry.kind == stage]
-    wanted = re.compile(stage)
-    return [entry for entry in module.stages if wanted.search(entry.label)]
+    kinds = {"before", "after", "snapshot"}.intersection(wanted)
+    labels = [re.compile(one) for one in wanted if one not in kinds]
+    return [
+        entry
+        for entry in module.stages
+        if entry.kind in kinds or any(label.search(entry.label) for label in labels)
+    ]
 
 
 def _nothing(dump: Dump, expression: str | None) -> str:
@@ -60,11 +68,12 @@ def _nothing(dump: Dump, expression: str | None) -> str:
     return f"no module matches '{expression}'{hint} there are\n{_list(named)}"
 
 
-def _no_stage(modules: list[DumpModule], stage: str) -> str:
+def _no_stage(modules: list[DumpModule], stages: Sequence[str]) -> str:
     labels = dict.fromkeys(one.label for entry in modules for one in entry.stages if one.label)
     where = modules[0].label if len(modules) == 1 else f"{len(modules)} modules"
     there = f"there are\n{_list(list(labels))}" if labels else "names of files tell no stages here"
-    return f"no stage of {where} matches '{stage}'; {there}"
+    wanted = "' or '".join(stages)
+    return f"no stage of {where} matches '{wanted}'; {there}"
 
 
 def _list(names: Sequence[str]) -> str:

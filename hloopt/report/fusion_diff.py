@@ -21,7 +21,15 @@ from hloopt.report.differences import differences_json, show_differences
 from hloopt.report.gate import Verdict
 from hloopt.report.numbers import amount, byte_size, seconds
 
-__all__ = ["Difference", "compare", "difference_json", "figures", "show_difference"]
+__all__ = [
+    "Difference",
+    "compare",
+    "difference_json",
+    "figures",
+    "gates_json",
+    "show_difference",
+    "show_gates",
+]
 
 _MOST_OPCODES = 8
 _MOST_GROUPS = 25
@@ -120,18 +128,23 @@ def difference_json(found: Difference, verdicts: Sequence[Verdict]) -> dict[str,
             for group in found.groups
         ],
         "differences": differences_json(found.named),
-        "gates": [
-            {
-                "gate": verdict.gate.text,
-                "figure": verdict.gate.figure,
-                "before": verdict.before,
-                "after": verdict.after,
-                "limit": verdict.limit,
-                "passed": verdict.passed,
-            }
-            for verdict in verdicts
-        ],
+        "gates": gates_json(verdicts),
     }
+
+
+def gates_json(verdicts: Sequence[Verdict]) -> list[dict[str, Any]]:
+    """Verdicts of gates as JSON values."""
+    return [
+        {
+            "gate": verdict.gate.text,
+            "figure": verdict.gate.figure,
+            "before": verdict.before,
+            "after": verdict.after,
+            "limit": verdict.limit,
+            "passed": verdict.passed,
+        }
+        for verdict in verdicts
+    ]
 
 
 def _totals_json(found: Totals) -> dict[str, Any]:
@@ -199,6 +212,11 @@ def show_difference(
         console.print(Text(f"and {left} groups whose bytes change less (--all)"), soft_wrap=True)
     instructions = max(one.instructions for one in found.totals)
     show_differences(found.named, instructions, console, every=every)
+    show_gates(verdicts, console)
+
+
+def show_gates(verdicts: Sequence[Verdict], console: Console) -> None:
+    """Print limits and figures of gates, if there are any."""
     if verdicts:
         console.print()
         console.print(_gates(verdicts))

@@ -132,16 +132,70 @@ def test_a_dump_directory_and_standard_input() -> None:
     assert not found(str(before), str(DUMP), "--module", "normalize", "--stage", "after")["equal"]
 
 
-def test_several_modules_are_no_side() -> None:
-    """The candidates are named."""
-    result = invoke("diff", str(DUMP), str(DUMP))
-    assert result.exit_code == 2
-    assert "each side of a comparison belongs to one module" in result.stderr
+def test_directories_are_compared_module_by_module() -> None:
+    """With themselves they are equal; a text has one partner, the other modules have none."""
+    same = found(str(DUMP), str(DUMP))
+    assert (same["equal"], len(same["pairs"])) == (True, 2)
     text = next(DUMP.glob("*jit_normalize.before_optimizations.txt"))
-    for sides in ((str(text), str(DUMP)), (str(DUMP), str(text))):
-        result = invoke("diff", *sides)
-        assert f"{DUMP}: each side of a comparison belongs to one module" in result.stderr
-        assert "these are 2\n" in result.stderr
+    for sides, rest in (
+        ((str(text), str(DUMP)), "only_after"),
+        ((str(DUMP), str(text)), "only_before"),
+    ):
+        got = found(*sides)
+        assert [(row["module"], row["equal"]) for row in got["pairs"]] == [("jit_normalize", True)]
+        assert ["jit_smooth" in name for name in got[rest]] == [True]
+        assert invoke("diff", *sides).exit_code == 1
+    assert "only after: jit_smooth" in invoke("diff", str(text), str(DUMP)).stdout
+
+
+def test_stages_of_either_side() -> None:
+    """``--stage`` twice compares before with after of one dump; once it is for both sides."""
+    words = (str(DUMP), str(DUMP), "--stage", "before", "--stage", "after", "--target", "h200")
+    got = found(*words)
+    assert [row["module"] for row in got["pairs"]] == ["jit_smooth", "jit_normalize"]
+    for row in got["pairs"]:
+        assert "before_optimizations" in row["before_file"]
+        assert "after_optimizations" in row["after_file"]
+        assert row["after"]["kernels"] < row["before"]["kernels"]
+    shown = invoke("diff", *words)
+    assert shown.exit_code == 1
+    kernels = [row["before"]["kernels"] for row in got["pairs"]]
+    after = [row["after"]["kernels"] for row in got["pairs"]]
+    assert f"{sum(kernels)} -> {sum(after)}" in shown.stdout
+    assert invoke("diff", *words, "--gate", "kernels<=-1").exit_code == 0
+    assert invoke("diff", *words, "--gate", "kernels<=-100").exit_code == 6
+    assert found(str(DUMP), str(DUMP), "--stage", "after")["equal"]
+    third = invoke("diff", *words, "--stage", "after")
+    assert (third.exit_code, "may be given twice" in third.stderr) == (2, True)
+
+
+def test_modules_whose_numbers_have_shifted(tmp_path: Path) -> None:
+    """Equal ones belong together whatever they are called; then those of the same ops, though they differ."""
+    for name in ("old", "new"):
+        (tmp_path / name).mkdir()
+
+    def put(folder: str, number: int, name: str, op: str, shape: str = "f32[8]") -> None:
+        text = (
+            f"HloModule {name}\nENTRY e {{\n  x = {shape} parameter(0)\n  ROOT y = {shape} {op}(x), "
+            f'metadata={{op_name="jit({name})/{op}"}}\n}}\n'
+        )
+        (tmp_path / folder / f"module_{number:04d}.{name}.before_optimizations.txt").write_text(
+            text
+        )
+
+    put("old", 1, "jit_f", "exponential")
+    put("old", 2, "jit_g", "negate")
+    put("old", 3, "jit_g", "abs")
+    put("new", 4, "jit_g", "abs", "f32[16]")
+    put("new", 5, "jit_g", "negate")
+    put("new", 6, "jit_f", "exponential")
+    got = found(str(tmp_path / "old"), str(tmp_path / "new"))
+    numbers = [
+        [row[side].split("module_")[1][:4] for side in ("before_file", "after_file")]
+        for row in got["pairs"]
+    ]
+    assert numbers == [["0001", "0006"], ["0002", "0005"], ["0003", "0004"]]
+    assert [row["equal"] for row in got["pairs"]] == [True, True, False]
 
 
 def test_standard_input_is_read_once() -> None:

@@ -1,0 +1,125 @@
+"""What changed between the modules of two dumps: a row for each pair, and what it all comes to."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from rich.console import Console
+from rich.text import Text
+
+from hloopt.cost_models.predictor import Predictor
+from hloopt.dataclass import dataclass
+from hloopt.report.console import table
+from hloopt.report.fusion_diff import (
+    Difference,
+    compare,
+    difference_json,
+    figures,
+    gates_json,
+    show_gates,
+)
+from hloopt.report.gate import Verdict
+from hloopt.report.module_pairs import Given, match_modules
+from hloopt.report.numbers import byte_size, seconds
+
+__all__ = ["DumpDifference", "compare_dumps", "dump_json", "show_dumps"]
+
+
+@dataclass(frozen=True)
+class DumpDifference:
+    """Pairs of modules with what differs, and the modules that only one side has."""
+
+    pairs: tuple[tuple[Given, Given, Difference], ...]
+    before: tuple[Given, ...]
+    after: tuple[Given, ...]
+
+    @property
+    def equal(self) -> bool:
+        """Whether all modules have partners and none differs."""
+        alike = all(difference.equal for _, _, difference in self.pairs)
+        return alike and not self.before and not self.after
+
+    @property
+    def sums(self) -> tuple[dict[str, float], dict[str, float]]:
+        """The figures that gates are about, of all pairs together."""
+        found: tuple[dict[str, float], dict[str, float]] = ({}, {})
+        for _, _, difference in self.pairs:
+            for side, totals in zip(found, difference.totals, strict=True):
+                for name, value in figures(totals).items():
+                    side[name] = side.get(name, 0.0) + value
+        return found
+
+
+def compare_dumps(
+    before: Sequence[Given], after: Sequence[Given], predictor: Predictor | None = None
+) -> DumpDifference:
+    """The modules of two dumps, each with its partner."""
+    pairs, left, right = match_modules(before, after)
+    return DumpDifference(
+        tuple((one, other, compare(one.module, other.module, predictor)) for one, other in pairs),
+        tuple(left),
+        tuple(right),
+    )
+
+
+def dump_json(found: DumpDifference, verdicts: Sequence[Verdict]) -> dict[str, Any]:
+    """All pairs as JSON values."""
+    return {
+        "equal": found.equal,
+        "pairs": [
+            {
+                "before_file": before.file,
+                "after_file": after.file,
+                "module": before.module.name,
+                **difference_json(difference, ()),
+            }
+            for before, after, difference in found.pairs
+        ],
+        "only_before": [one.file for one in found.before],
+        "only_after": [one.file for one in found.after],
+        "gates": gates_json(verdicts),
+    }
+
+
+def show_dumps(found: DumpDifference, verdicts: Sequence[Verdict], console: Console) -> None:
+    """A row for each pair of modules, and those without a partner."""
+    timed = "time" in found.sums[0]
+    columns = ("kernels", "launches", "bytes", *(("time",) if timed else ()))
+    made = table("module", "instructions", *columns, left=2)
+    for before, _, difference in found.pairs:
+        first, second = (figures(one) for one in difference.totals)
+        cells = [_change(name, first.get(name, 0.0), second.get(name, 0.0)) for name in columns]
+        made.add_row(before.module.name, _words(difference), *cells)
+    first, second = found.sums
+    if len(found.pairs) > 1:
+        cells = [_change(name, first.get(name, 0.0), second.get(name, 0.0)) for name in columns]
+        made.add_row("all", "", *cells)
+    console.print(made)
+    for side, rows in (("before", found.before), ("after", found.after)):
+        for one in rows:
+            console.print(Text(f"only {side}: {one.module.name}, {one.file}"), soft_wrap=True)
+    if any(not difference.equal for _, _, difference in found.pairs):
+        console.print(Text("--module NAME shows what differs in one of them"), soft_wrap=True)
+    show_gates(verdicts, console)
+
+
+def _words(difference: Difference) -> str:
+    if difference.equal:
+        return "equal"
+    only = sum(one.what == "instruction" for one in difference.named)
+    changed = len({(one.before, one.after) for one in difference.named}) - only
+    told = [f"{changed} changed"] if changed else []
+    return ", ".join([*told, f"{only} new or gone"] if only else told)
+
+
+def _change(name: str, before: float, after: float) -> str:
+    """``12 -> 9``; once where both are the same."""
+    old, new = _text(name, before), _text(name, after)
+    return old if old == new else f"{old} -> {new}"
+
+
+def _text(name: str, value: float) -> str:
+    if name == "bytes":
+        return byte_size(round(value))
+    return seconds(value) if name == "time" else f"{value:.0f}"
