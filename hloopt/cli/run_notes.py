@@ -11,7 +11,15 @@ from hloopt.ir import Module
 if TYPE_CHECKING:
     from hloopt.runtime import Program
 
-__all__ = ["bytes_alive", "check_memory", "on_functions", "on_host", "on_selection", "open_numbers"]
+__all__ = [
+    "bytes_alive",
+    "check_memory",
+    "on_amended",
+    "on_functions",
+    "on_host",
+    "on_selection",
+    "open_numbers",
+]
 
 
 def bytes_alive(module: Module, participants: int) -> int:
@@ -19,6 +27,20 @@ def bytes_alive(module: Module, participants: int) -> int:
     from hloopt.analysis.liveness import peak
 
     return peak(module.entry).byte_size * participants
+
+
+def on_amended(filled: int, dropped: Sequence[str]) -> list[str]:
+    """What was changed in the module before anything ran."""
+    notes = []
+    if filled:
+        notes.append(
+            f"{filled} constant{'s' * (filled != 1)} left out of the text: values are invented"
+        )
+    if dropped:
+        names = ", ".join(f"%{name}" for name in dropped[:3])
+        more = f" and {len(dropped) - 3} more" if len(dropped) > 3 else ""
+        notes.append(f"calls back into Python are left out: {names}{more}")
+    return notes
 
 
 def on_host(program: Program) -> list[str]:

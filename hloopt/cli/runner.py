@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import field, replace
 from math import inf, prod
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypedDict
+from typing import TYPE_CHECKING, Any
 
 from hloopt.cli.files import Input
 from hloopt.cli.gpu_options import Profiling
@@ -15,11 +15,13 @@ from hloopt.cli.pipeline_options import Chosen
 from hloopt.cli.run_notes import (
     bytes_alive,
     check_memory,
+    on_amended,
     on_functions,
     on_host,
     on_selection,
     open_numbers,
 )
+from hloopt.cli.run_reference import Reference, Tolerances
 from hloopt.cli.watching import Watching
 from hloopt.dataclass import dataclass
 from hloopt.errors import UsageError
@@ -32,21 +34,13 @@ if TYPE_CHECKING:
     from hloopt.report.run import Row, RunReport
     from hloopt.runtime import Program
     from hloopt.runtime.cuda.profile import Profile
-    from hloopt.runtime.judge import Judge
     from hloopt.runtime.replay import Replay
 
-__all__ = ["Runner", "Stage", "Tolerances"]
+__all__ = ["Runner", "Stage"]
 
 _INTERPRETER_SECONDS = 1.0  # it defines the results; how long it takes matters less
 _REPEAT = 5
 _PROGRAM_SECONDS = 10.0  # unless somebody says how many runs there shall be
-
-
-class Tolerances(TypedDict):
-    """What the user says about tolerances; None leaves it to the judge."""
-
-    rtol: float | None
-    atol: float | None
 
 
 @dataclass
@@ -86,6 +80,9 @@ class Runner:
     profiling: Profiling = field(default_factory=Profiling)
     threads: int | None = None
     exact: bool = False
+    reference_seconds: float | None = None
+    fill_constants: int | None = None
+    ignore_callbacks: bool = False
     stage: Stage = field(default_factory=Stage)
 
     def check(self) -> None:
@@ -104,6 +101,11 @@ class Runner:
         ):
             if path is not None and (path in {"", "-"} or is_folder(path)):
                 raise UsageError(f"{option} needs a file, not '{path}'")
+        if self.save_snapshot is not None and self.reference_seconds is not None:
+            raise UsageError(
+                "--save-snapshot writes the interpreter's results: it goes with neither --no-reference nor "
+                "--reference-seconds"
+            )
         if self.outfeed is not None and not self.outfeed.endswith(".npz"):
             raise UsageError(f"--outfeed writes arrays: {self.outfeed} has to end in .npz")
 
@@ -115,6 +117,7 @@ class Runner:
         from hloopt.runtime.streams import load_host
 
         module, name = found.module, found.name
+        filled, dropped = self._amend(module)
         counts = self._participants(module)
         supported(module, *counts)
         alive = check_memory(module, name, prod(counts))
@@ -140,11 +143,23 @@ class Runner:
         arrays, origin = self._inputs(found, counts)
         # Each run begins at the start of the same streams.
         host = load_host(Path(self.infeed) if self.infeed else None, self.seed or 0)
-        row, reference, heard = self._interpreted(module, counts, arrays, host)
-        judge = self._judge(module, arrays, reference, counts, host, heard)
-        if self.save_snapshot is not None:
-            self._save(module, arrays, reference)
-        self._hear(heard)
+        reference = Reference(
+            module,
+            arrays,
+            host,
+            counts=counts,
+            excess_precision=self.excess_precision,
+            seconds=self.reference_seconds,
+            tolerance=self.tolerance,
+            enter=self.stage.enter,
+        )
+        rows = reference.interpret(
+            lambda row, run: self._measured(
+                row, run, arrays, host, warm_up=False, seconds=_INTERPRETER_SECONDS
+            )
+        )
+        if self.save_snapshot is not None and reference.results is not None:
+            self._save(module, arrays, reference.results)
         expected, against = self._expected(found, counts)
         baseline = f"given, {self.device}"
         report = RunReport(
@@ -155,16 +170,20 @@ class Runner:
             pipeline=self.chosen.text if replay is None else "",
             replicas=counts[0],
             partitions=counts[1],
+            skipped=reference.skipped,
+            invented=filled,
             notes=[
+                *on_amended(filled, dropped),
                 *passes.notes,
-                *self._notes(reference),
                 *open_numbers(module, expected),
                 *on_selection(optimised),
                 *on_host(optimised),
             ],
         )
-        compared = _against(judge, reference, expected, against)
-        report.rows.append(replace(row, alive=alive, **compared))
+        for row in rows:
+            assert reference.results is not None
+            compared = reference.against(reference.results, expected, against)
+            report.rows.append(replace(row, alive=alive, **compared))
         best = f"{label}, {self.device}"
         for title, form, program in (
             (baseline, module, given),
@@ -175,13 +194,16 @@ class Runner:
                 replace(
                     row,
                     alive=bytes_alive(form, prod(counts)),
-                    **_against(judge, outputs, reference, "interpreter"),
-                    written=tuple(judge.compare_named(own.written, heard.written)),
+                    **reference.compared(outputs, own),
                 )
             )
+            reference.stand_in(title, program, outputs, own)
         if expected is not None:
-            compared = _against(judge, outputs, expected, against)
-            report.rows.append(Row(best, **compared))
+            report.rows.append(Row(best, **reference.against(outputs, expected, against)))
+        assert reference.results is not None
+        assert reference.heard is not None
+        self._hear(reference.heard)
+        report.notes[:0] = self._notes(reference.results)
         _close(given, optimised)
         if self.device == "gpu":
             self.stage.enter("timing of kernels")
@@ -189,10 +211,18 @@ class Runner:
         report.notes.extend(self._blame(module, report))
         return report
 
+    def _amend(self, module: Module) -> tuple[int, list[str]]:
+        """Change what options say may be changed: how many constants are invented, which calls are left out."""
+        from hloopt.runtime.amended import fill_constants, ignore_callbacks
+
+        filled = 0 if self.fill_constants is None else fill_constants(module, self.fill_constants)
+        return filled, ignore_callbacks(module) if self.ignore_callbacks else []
+
     def _blame(self, module: Module, report: RunReport) -> list[str]:
         """What else than a wrong pass may have made results differ."""
         given, optimised = (
-            any(not entry.passed for _, entry in report.compared(row)) for row in report.rows[1:3]
+            any(not entry.passed for _, entry in report.compared(row))
+            for row in [row for row in report.rows if row.timing is not None][-2:]
         )
         if given:
             return on_functions(module, self.device, exact=self.exact)
@@ -200,36 +230,6 @@ class Runner:
             changes = "fast_math lets passes change roundings, which an ill-conditioned module makes large"
             return [f"{changes}: without it every bit is kept"]
         return []
-
-    def _judge(
-        self,
-        module: Module,
-        arrays: list[list[Any]],
-        reference: list[list[Any]],
-        counts: tuple[int, int],
-        host: Host,
-        heard: Host,
-    ) -> Judge:
-        from hloopt.interpret.progress import Progress
-        from hloopt.runtime.judge import Judge
-
-        progress = Progress()
-
-        def begin(number: int) -> None:
-            self.stage.enter(f"what rounding allows, evaluation {number}", progress)
-
-        return Judge.of(
-            module,
-            arrays,
-            reference,
-            counts=counts,
-            host=host,
-            written=heard.written,
-            excess_precision=self.excess_precision,
-            progress=progress,
-            begin=begin,
-            **self.tolerance,
-        )
 
     def _profiled(self, program: Program, inputs: list[Any]) -> Profile:
         from hloopt.runtime.device_compile import CompiledProgram
@@ -315,31 +315,6 @@ class Runner:
             return self.on_devices.given(self.device, module, self.threads)
         return self.on_devices.optimised(self.device, module, replay, self.threads)
 
-    def _interpreted(
-        self, module: Module, counts: tuple[int, int], arrays: list[list[Any]], host: Host
-    ) -> tuple[Row, list[list[Any]], Host]:
-        """The interpreter's row, its results, and what it has said to the host."""
-        from hloopt.interpret import evaluate_participants
-        from hloopt.interpret.progress import Progress
-        from hloopt.report.run import Row
-
-        progress = Progress()
-
-        def run(own: Host) -> list[list[Any]]:
-            return evaluate_participants(
-                module,
-                arrays,
-                *counts,
-                excess_precision=self.excess_precision,
-                host=own,
-                progress=progress,
-            )
-
-        self.stage.enter("interpreter", progress)
-        return self._measured(
-            Row("interpreter"), run, arrays, host, warm_up=False, seconds=_INTERPRETER_SECONDS
-        )
-
     def _executed(
         self, label: str, program: Program, arrays: list[list[Any]], host: Host
     ) -> tuple[Row, list[list[Any]], Host]:
@@ -385,7 +360,7 @@ class Runner:
 
     def _notes(self, results: list[list[Any]]) -> list[str]:
         """What a reader should know who sees that all results agree."""
-        from hloopt.runtime.judge import not_finite
+        from hloopt.runtime.comparison import not_finite
 
         counts = [not_finite(array) for arrays in results for array in arrays]
         broken = [number for number, count in enumerate(counts) if count]
@@ -408,18 +383,6 @@ class Runner:
                 show_silent(self.outfeed)
         if self.infeed is not None:
             show_unread(self.infeed, host.unread)
-
-
-def _against(
-    judge: Judge,
-    outputs: Sequence[Sequence[Any]],
-    expected: Sequence[Sequence[Any]] | None,
-    against: str,
-) -> dict[str, Any]:
-    """What a row says about the results of all participants."""
-    if expected is None:
-        return {}
-    return {"against": against, "comparisons": tuple(judge.compare_all(outputs, expected))}
 
 
 def _close(*programs: Program) -> None:

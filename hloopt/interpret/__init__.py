@@ -210,7 +210,7 @@ def _obstacle(instruction: Instruction, replicas: int, partitions: int) -> str |
     if literal is not None and _elided(literal):
         return (
             "the value of this constant is left out of the text ({...}); "
-            "dump with --xla_dump_large_constants=true"
+            "dump with --xla_dump_large_constants=true, or run with --fill-constants SEED"
         )
     reason = dynamic.obstacle(instruction)
     if reason is not None:

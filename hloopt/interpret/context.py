@@ -24,6 +24,7 @@ from hloopt.ir import Computation, Instruction
 from hloopt.types import ArrayShape, DType, Shape, TupleShape, rounded
 
 if TYPE_CHECKING:
+    from hloopt.interpret.progress import Progress
     from hloopt.interpret.rounding import Rounding
 
 __all__ = [
@@ -53,7 +54,7 @@ class Context(ABC):
     holds what outlives one instruction, by keys of its owners' choice.  ``exact`` says that functions of f32
     are computed in f64 and rounded once, as an executor need not do.  ``participant`` is who
     evaluates: the only participant, or one of several; ``host`` is what it talks to.  ``rounding`` is another
-    way to round than the definition's, for the judge.
+    way to round than the definition's, for the judge; ``progress`` hears of the trips of loops.
     """
 
     exact = True
@@ -64,6 +65,7 @@ class Context(ABC):
         self.participant = Participant()
         self.host = Host()
         self.rounding: Rounding | None = None
+        self.progress: Progress | None = None
 
     @abstractmethod
     def call(self, computation: Computation, args: Sequence[Value]) -> Value:

@@ -58,6 +58,8 @@ def _while(instruction: Instruction, operands: tuple[Value, ...], context: Conte
     trips = 0
     rounding = context.rounding
     settles = rounding is not None and rounding.active
+    progress = context.progress
+    outer = progress is not None and not progress.in_loop
     while array_of(context.call(condition, [state])):
         before = state
         state = context.materialize(context.call(body, [state]), instruction.shape)
@@ -66,8 +68,12 @@ def _while(instruction: Instruction, operands: tuple[Value, ...], context: Conte
             check_progress(instruction, trips, alone=context.participant.count == 1)
         if rounding is not None:
             rounding.trip(trips)
+        if progress is not None:
+            progress.trip(trips) if outer else progress.check()
     if rounding is not None:
         rounding.active = settles
+    if progress is not None and outer:
+        progress.leave()
     return state
 
 

@@ -98,6 +98,7 @@ class Interpreter(Context):
     def enter(self, entry: Computation, args: Sequence[Value], progress: Progress) -> Value:
         """As ``call``, for a whole program: says how far it has come."""
         plan = _Plan(entry, self._table, self)
+        self.progress = progress
         return self._run(plan, args, progress.through(plan.steps))
 
     def _run(
@@ -129,6 +130,8 @@ class Interpreter(Context):
                 _Plan(computation, self._lifted_table, self) if liftable(computation) else None
             )
         plan = self._lifted_plans[computation]
+        if self.progress is not None:
+            self.progress.check()
         dims = np.broadcast_shapes(*[leaf.shape for leaf in leaf_arrays(tuple(arrays))])
         result = (
             self._apply_each(computation, arrays, dims) if plan is None else self._run(plan, arrays)

@@ -4,20 +4,32 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from operator import length_hint
+from time import monotonic
 from typing import TypeVar
 
 __all__ = ["Progress"]
 
 Item = TypeVar("Item")
 
+_NONE: Iterator[object] = iter(())
+
 
 class Progress:
-    """``done`` of ``total`` steps of the entry; any thread may read it.  ``total`` is 0 before a run."""
+    """``done`` of ``total`` steps of the entry; any thread may read it.  ``total`` is 0 before a run.
 
-    __slots__ = ("_loop", "done", "total")
+    ``end`` is when the run has to be over, by ``time.monotonic``.
+    """
 
-    def __init__(self) -> None:
+    __slots__ = ("_end", "_loop", "done", "total")
+
+    def __init__(self, end: float | None = None) -> None:
+        self._end = end
         self.begin(0)
+
+    def check(self) -> None:
+        """Raise ``TimeoutError`` after the end."""
+        if self._end is not None and monotonic() > self._end:
+            raise TimeoutError
 
     def begin(self, total: int) -> None:
         """Nothing is done yet of so many steps."""
@@ -28,6 +40,7 @@ class Progress:
         """The steps, each counted as done when the next one is asked for."""
         self.begin(len(steps))
         for self.done, step in enumerate(steps):
+            self.check()
             yield step
 
     def enter(self, trips: Iterator[object], last: int, count: int | None) -> None:
@@ -37,6 +50,16 @@ class Progress:
         ``last`` is the number of the last of these; ``count`` how many there are in all, None if unknown.
         """
         self._loop = trips, last, count
+
+    @property
+    def in_loop(self) -> bool:
+        """Whether a step is a loop just now."""
+        return self._loop is not None
+
+    def trip(self, number: int) -> None:
+        """A loop of which nobody knows how many trips it has made so many."""
+        self._loop = _NONE, number, None
+        self.check()
 
     def leave(self) -> None:
         """The loop is done."""

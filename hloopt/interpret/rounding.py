@@ -15,7 +15,7 @@ it (Higham and Mary, SIAM J. Sci. Comput. 41, 2019): that is what a sum is moved
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from math import prod, sqrt
 from typing import Final
@@ -38,7 +38,7 @@ from hloopt.ir import Instruction
 from hloopt.types import ArrayShape, ConvDims, DotDims, DType, leaves, of_numpy
 from hloopt.types import rounded as to_type
 
-__all__ = ["Rounding", "moved"]
+__all__ = ["Rounding", "moved", "moved_inputs"]
 
 
 _MOST_TRIPS: Final = 4096
@@ -154,6 +154,20 @@ def _flushed(array: Array, result: Array, seed: int) -> Array:
         return result
     drawn = np.abs(_between(array, seed)) * np.float64(least)
     return np.asarray(np.where(small, np.copysign(drawn.astype(array.dtype), array), result))
+
+
+def moved_inputs(arrays: Sequence[Array], seed: int) -> list[Array]:
+    """Inputs of which what is no whole number is moved by a unit or two in the last place."""
+
+    def each(array: Array) -> Array:
+        kind = of_numpy(array.dtype)
+        if not (kind.is_float or kind.is_complex):
+            return array
+        with np.errstate(all="ignore"):
+            wide = array.astype(np.complex128 if kind.is_complex else np.float64)
+            return np.where(wide == np.rint(wide), array, _nudged(array, seed))
+
+    return [each(array) for array in arrays]
 
 
 def _map(function: Callable[[Array], Array], value: Value) -> Value:

@@ -13,7 +13,7 @@ from hloopt.dataclass import dataclass
 from hloopt.report.console import table
 from hloopt.report.numbers import byte_size, error, seconds
 from hloopt.report.profile import profile_json, show_profile
-from hloopt.runtime.judge import Comparison
+from hloopt.runtime.comparison import Comparison
 from hloopt.runtime.timing import Timing
 
 if TYPE_CHECKING:
@@ -27,6 +27,7 @@ _WORDS = {
     "nothing verified": "nothing verified",
     "equal": "equal",
     "within tolerance": "right",
+    "not verified": "not verified",
     "differ": "differs",
 }
 """The words of the table for verdicts, the one that decides last."""
@@ -60,6 +61,9 @@ class Row:
 class RunReport:
     """All rows of one module; speed-ups are relative to ``baseline``, the row of that name.
 
+    ``skipped`` says why there is no interpreter's result; ``invented`` is how many constants have values that
+    the text leaves out.
+
     ``pipeline`` is the text of the passes that ran; it is shown where no row is called by it.  ``profile`` has
     the kernels of the optimised program on a GPU.
     """
@@ -74,6 +78,8 @@ class RunReport:
     partitions: int = 1
     notes: list[str] = field(default_factory=list)
     profile: Profile | None = None
+    skipped: str = ""
+    invented: int = 0
 
     @property
     def participants(self) -> int:
@@ -87,11 +93,20 @@ class RunReport:
 
     @property
     def verdict(self) -> str:
-        """``ok``, ``differs``, or ``nothing verified`` where no result has a finite number."""
-        compared = [entry for row in self.rows for _, entry in self.compared(row)]
-        if any(not entry.passed for entry in compared):
+        """``ok``; ``differs``; ``nothing verified`` where no result has a finite number; ``not verified`` where
+        nobody has asked the interpreter, or not long enough; ``invented values``.
+        """
+        compared = [(row, entry) for row in self.rows for _, entry in self.compared(row)]
+        verdicts = {entry.verdict for _, entry in compared}
+        if "differ" in verdicts:
             return "differs"
-        return "ok" if any(entry.finite for entry in compared) else "nothing verified"
+        if not self.skipped and not any(entry.finite for _, entry in compared):
+            return "nothing verified"
+        programs = {row.name for row in self.rows if row.timing is not None}
+        beyond = any(row.against not in programs and entry.finite for row, entry in compared)
+        if "not verified" in verdicts or (self.skipped and not beyond):
+            return "not verified"
+        return "invented values" if self.invented else "ok"
 
     def show(self, console: Console) -> None:
         """Print the table (as two, one below the other, on a narrow terminal) and what differs."""
@@ -124,7 +139,8 @@ class RunReport:
             for name, entry in self.compared(row):
                 if not entry.passed:
                     what = difference(row, name, entry)
-                    console.print(Text.assemble(("differs", "red"), f" {what}"), soft_wrap=True)
+                    word = ("note", "yellow") if entry.undecided else ("differs", "red")
+                    console.print(Text.assemble(word, f" {what}"), soft_wrap=True)
         if self.verdict != "differs":
             colour = "green" if self.passed else "yellow"
             what = self._conclusion()
@@ -132,12 +148,14 @@ class RunReport:
 
     def _conclusion(self) -> str:
         """What was compared, and what shows nothing."""
-        best = [pair for row in self.rows[1:] for pair in self.compared(row)]
+        best = [
+            pair for row in self.rows if row.name != "interpreter" for pair in self.compared(row)
+        ]
         empty = {name: entry.reason for name, entry in best if not entry.finite}
         shown = "; ".join(f"{name} {reason}" for name, reason in list(empty.items())[:3])
         if len(empty) > 3:
             shown += f"; and {len(empty) - 3} more"
-        if not self.passed:
+        if self.verdict == "nothing verified":
             return f": {shown or 'the module has no results'}"
         count = max((len(row.comparisons) for row in self.rows), default=0) // self.participants
         what = f" {count} result{'s' * (count != 1)}"
@@ -146,6 +164,10 @@ class RunReport:
         sent = max((len(row.written) for row in self.rows), default=0)
         if sent:
             what += f", and {sent} array{'s' * (sent != 1)} written to the host"
+        if self.skipped:
+            what = (
+                f" ({self.skipped}):{what} of {self.rows[-1].name} against {self.rows[-1].against}"
+            )
         share = max((entry.share for _, entry in best), default=0.0)
         ours = all(entry.rtol is None for _, entry in best)
         allowed = "what rounding allows" if ours else "the tolerance given"
@@ -174,6 +196,8 @@ class RunReport:
             "pipeline": self.pipeline,
             "passed": self.passed,
             "verdict": self.verdict,
+            "not_verified": self.skipped or None,
+            "invented_constants": self.invented,
             "replicas": self.replicas,
             "partitions": self.partitions,
             "notes": self.notes,

@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hloopt.runtime.judge import compare, compare_all, ulp_distance
+from hloopt.runtime.comparison import ulp_distance
+from hloopt.runtime.judge import compare, compare_all
 from hloopt.types import dtype
 
 F32 = np.float32
@@ -174,7 +175,7 @@ def test_large_arrays_are_looked_at_in_parts(monkeypatch: pytest.MonkeyPatch) ->
     want[5, 0, 3] = want[6, 4, 3] = 1
     got[5, 0, 3] = got[6, 4, 3] = 3
     whole = compare(got, want)
-    monkeypatch.setattr("hloopt.runtime.judge._AT_ONCE", 9)
+    monkeypatch.setattr("hloopt.runtime.comparison._AT_ONCE", 9)
     assert compare(got, want) == whole
     assert (whole.mismatches, whole.where) == (3, (5, 0, 3))
     got[0, 0, 1] = np.nan

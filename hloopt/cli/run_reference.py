@@ -1,0 +1,147 @@
+"""What results of ``hloopt run`` are compared with: the interpreter's, or what stands in for it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from time import monotonic
+from typing import TYPE_CHECKING, Any, TypeAlias, TypedDict
+
+from hloopt.ir import Module
+
+if TYPE_CHECKING:
+    from hloopt.interpret import Host
+    from hloopt.interpret.progress import Progress
+    from hloopt.report.run import Row
+    from hloopt.runtime import Program
+    from hloopt.runtime.judge import Judge
+
+__all__ = ["Measure", "Reference", "Tolerances"]
+
+
+class Tolerances(TypedDict):
+    """What the user says about tolerances; None leaves it to the judge."""
+
+    rtol: float | None
+    atol: float | None
+
+
+Results: TypeAlias = "list[list[Any]]"
+Measure: TypeAlias = "Callable[[Row, Callable[[Host], Results]], tuple[Row, Results, Host]]"
+"""Runs a form of the module some times: its row with times, its results, and what it said to the host."""
+
+
+class Reference:
+    """Results to compare with, and the judge; ``name`` says whose they are.
+
+    ``seconds`` is how long the interpreter may take, None for as long as it needs, 0 where nobody asks it.
+    Where it is not asked, or does not come to an end in time, ``skipped`` has the words, and results of the
+    first program that is run stand in (``stand_in``).
+    """
+
+    def __init__(
+        self,
+        module: Module,
+        arrays: Results,
+        host: Host,
+        *,
+        counts: tuple[int, int],
+        excess_precision: bool,
+        seconds: float | None,
+        tolerance: Tolerances,
+        enter: Callable[[str, Progress], None],
+    ) -> None:
+        from hloopt.runtime.judge import Judge
+
+        self.name = ""
+        self.results: Results | None = None
+        self.heard: Host | None = None
+        self.skipped = ""
+        self.judge: Judge = Judge(**tolerance)
+        self._module, self._arrays, self._host = module, arrays, host
+        self._excess_precision = excess_precision
+        self._counts, self._seconds, self._tolerance = counts, seconds, tolerance
+        self._enter = enter
+
+    def interpret(self, measure: Measure) -> list[Row]:
+        """Ask the interpreter: its row, or none."""
+        from hloopt.interpret import evaluate_participants
+        from hloopt.interpret.progress import Progress
+        from hloopt.report.run import Row
+        from hloopt.runtime.judge import Judge
+
+        if self._seconds == 0:
+            self.skipped = "--no-reference"
+            return []
+        end = None if self._seconds is None else monotonic() + self._seconds
+        progress = Progress(end)
+
+        def run(own: Host) -> Results:
+            return evaluate_participants(
+                self._module,
+                self._arrays,
+                *self._counts,
+                excess_precision=self._excess_precision,
+                host=own,
+                progress=progress,
+            )
+
+        self._enter("interpreter", progress)
+        try:
+            row, self.results, self.heard = measure(Row("interpreter"), run)
+        except TimeoutError:
+            taken = f"the interpreter was at {progress} after {self._seconds:g} seconds"
+            self.skipped = f"--reference-seconds: {taken}"
+            return []
+        self.name = row.name
+
+        def begin(number: int) -> Progress:
+            more = Progress(end)
+            self._enter(f"what rounding allows, evaluation {number}", more)
+            return more
+
+        self.judge = Judge.of(
+            self._module,
+            self._arrays,
+            self.results,
+            counts=self._counts,
+            host=self._host,
+            written=self.heard.written,
+            begin=begin,
+            excess_precision=self._excess_precision,
+            **self._tolerance,
+        )
+        return [row]
+
+    def compared(self, outputs: Results, own: Host) -> dict[str, Any]:
+        """What a row says of results and of what was said to the host."""
+        if self.results is None or self.heard is None:
+            return {}
+        written = tuple(self.judge.compare_named(own.written, self.heard.written))
+        return {**self.against(outputs, self.results, self.name), "written": written}
+
+    def against(
+        self, outputs: Results, expected: Sequence[Sequence[Any]] | None, name: str
+    ) -> dict[str, Any]:
+        """What a row says of results beside others."""
+        if expected is None:
+            return {}
+        return {"against": name, "comparisons": tuple(self.judge.compare_all(outputs, expected))}
+
+    def stand_in(self, name: str, program: Program, outputs: Results, own: Host) -> None:
+        """Take a program's results where there are none yet.
+
+        How far rounding may take them its own runs say, with inputs that are moved by a unit in the last place.
+        """
+        from hloopt.interpret.rounding import moved_inputs
+        from hloopt.runtime.judge import Judge, named
+
+        if self.results is not None:
+            return
+        self.name, self.results, self.heard = name, [list(one) for one in outputs], own
+
+        def sample(number: int) -> Mapping[Hashable, Any]:
+            host = self._host.restarted()
+            inputs = [moved_inputs(given, number) for given in self._arrays]
+            return named(program.run_participants(inputs, host), host.written)
+
+        self.judge = Judge(named(self.results, own.written), sample, **self._tolerance)
