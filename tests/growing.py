@@ -210,7 +210,7 @@ def _call_loop(name: str, value: str, result: str) -> str:
 
 def loops(n: int) -> str:
     """n loops in a row."""
-    bodies = [line for i in range(n) for line in _loop(f"w{i}", f"y = {_V} sine(x)", 7 + i)]
+    bodies = [line for i in range(n) for line in _loop(f"w{i}", f"y = {_V} sine(x)", 7 + i % 5)]
     lines = [f"x0 = {_V} parameter(0)"]
     lines += [_call_loop(f"w{i}", f"x{i}", f"x{i + 1}") for i in range(n)]
     return _module([*lines, f"ROOT r = {_V} negate(x{n})"], bodies)

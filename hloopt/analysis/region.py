@@ -119,7 +119,10 @@ def region_of(instruction: Instruction) -> Region:
     shapes: list[ArrayShape] = []
     for operand in instruction.operands:
         numbers.append(len(shapes))
-        shapes.extend(_arrays(operand))
+        if type(operand.shape) is ArrayShape:
+            shapes.append(operand.shape)
+        else:
+            shapes.extend(_arrays(operand))
     if instruction.opcode == "fusion":
         computation: Computation = instruction.attributes["calls"]
         inputs = {

@@ -6,9 +6,10 @@ indices hands its roots on to its operands, everything else makes its operands r
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from itertools import islice
 from math import ceil
-from typing import Final, TypeAlias
+from typing import Any, Final, TypeAlias
 
 from hloopt.cost_models.counting import OpUsage, elements_of, narrow
 from hloopt.dataclass import dataclass
@@ -35,7 +36,8 @@ class Group:
 class BodyUsage:
     """The utilisations of one body; results count as used once each.
 
-    ``count`` gives the usage of an op by itself.
+    ``count`` gives the usage of an op by itself; ``uses`` is for what others know of parameters, and forgets
+    those of which it may have changed.
     """
 
     def __init__(
@@ -52,9 +54,14 @@ class BodyUsage:
         self._flops = 0.0
         self._size = 0
         self._splits = 0
+        self._parameters: dict[Instruction, None] = {}
+        self._parameter_size = 0
+        self.uses: dict[Instruction, Any] = {}
+        self._sums: dict[Instruction, tuple[int, _Roots | None, float, int, bool]] = {}
         self._root = body.root
         self._root_operands = len(body.root.operands)
         self._take_in(list(reversed(body)))
+        self._parameters = dict.fromkeys(body.parameters)
 
     @property
     def flops(self) -> int:
@@ -64,7 +71,7 @@ class BodyUsage:
     @property
     def ir_size(self) -> int:
         """Instructions written, repetitions and parameters included."""
-        return self._size + sum(self._groups[entry].emitted for entry in self.body.parameters)
+        return self._size + self._parameter_size
 
     @property
     def splits(self) -> int:
@@ -101,21 +108,45 @@ class BodyUsage:
         """Take in what has joined between the parameters and their users; False where more has changed.
 
         Instructions that were there keep their indices, and so their users: what joins is used by them, or by
-        others that join.
+        others that join.  Parameters that what joined does not read stay as they are, too.
         """
         body = self.body
         if body.root is not self._root or len(self._root.operands) != self._root_operands:
             return False
-        for parameter in [entry for entry in self._groups if entry.opcode == "parameter"]:
-            del self._groups[parameter]
+        parameters = dict.fromkeys(body.parameters)
+        stayed = len(self._groups) - len(self._parameters)
+        added = self._added()
+        if stayed + len(added) + len(parameters) != len(body):
+            return False
+        changed = parameters.keys() - self._parameters.keys()
+        for gone in self._parameters.keys() - parameters.keys():
+            self._drop(gone)
+            self._sums.pop(gone, None)
+        for entry in added:
+            changed.update(operand for operand in entry.operands if operand in parameters)
+        for parameter in changed:
+            self._drop(parameter)
+        self._parameters = parameters
+        self._take_in([*reversed(added), *changed])
+        return True
+
+    def _added(self) -> list[Instruction]:
+        """What stands between the parameters and the first instruction that was there before."""
+        body = self.body
+        entry = body.parameters[-1]._next if body.parameters else body._first
+        found = []
+        while entry is not None and entry not in self._groups:
+            found.append(entry)
+            entry = entry._next
+        return found
+
+    def _drop(self, parameter: Instruction) -> None:
+        group = self._groups.pop(parameter, None)
+        if group is not None:
+            self._parameter_size -= group.emitted
             self._utilization.pop(parameter, None)
             self._emitted.pop(parameter, None)
-        before = len(self._groups)
-        added = [entry for entry in reversed(body) if entry not in self._groups]
-        if before + len(added) != len(body):
-            return False
-        self._take_in(added)
-        return True
+            self.uses.pop(parameter, None)
 
     def _take_in(self, instructions: list[Instruction]) -> None:
         """Users come before what they use."""
@@ -123,6 +154,7 @@ class BodyUsage:
             group = self._settle(instruction)
             self._groups[instruction] = group
             if instruction.opcode == "parameter":
+                self._parameter_size += group.emitted
                 continue
             self._flops += group.utilization * self._count(instruction).flops
             self._size += group.emitted
@@ -130,12 +162,19 @@ class BodyUsage:
                 self._splits += group.emitted
 
     def _settle(self, instruction: Instruction) -> Group:
-        """The roots that users hand on, and the instruction itself where a user needs other indices."""
+        """The roots that users hand on, and the instruction itself where a user needs other indices.
+
+        Users of a parameter stay, and more come behind them: of those seen before the sums are known.
+        """
         roots: _Roots | None = None
         utilization, emitted, is_root = 0.0, 0, False
         if instruction is self._root:
             utilization, emitted, is_root = 1.0, 1, True
-        for user in instruction.users:
+        users: Iterable[Instruction] = instruction.users
+        if instruction in self._sums:
+            seen, roots, utilization, emitted, is_root = self._sums[instruction]
+            users = islice(users, seen, None)
+        for user in users:
             group = self._groups[user]
             counted = self._count(user)
             if counted.keeps_indices:
@@ -145,11 +184,12 @@ class BodyUsage:
                     roots = roots | group.roots
                 continue
             is_root = True
-            for number, operand in enumerate(user.operands):
-                if operand is instruction:
-                    used = group.utilization * counted.used[number]
-                    utilization += _whole(used, instruction)
-                    emitted += group.emitted
+            for number in _places(instruction, user):
+                used = group.utilization * counted.used[number]
+                utilization += _whole(used, instruction)
+                emitted += group.emitted
+        if instruction.opcode == "parameter":
+            self._sums[instruction] = len(instruction.users), roots, utilization, emitted, is_root
         if is_root:
             self._utilization[instruction] = narrow(utilization)
             self._emitted[instruction] = emitted
@@ -167,6 +207,13 @@ class BodyUsage:
             if stays:
                 self._known[roots] = known
         return known
+
+
+def _places(operand: Instruction, user: Instruction) -> Iterable[int]:
+    """Where an instruction stands among its user's operands."""
+    if operand.users[user] == 1:
+        return (user.operands.index(operand),)
+    return [number for number, other in enumerate(user.operands) if other is operand]
 
 
 def _whole(utilization: float, instruction: Instruction) -> float:

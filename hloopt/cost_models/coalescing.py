@@ -6,6 +6,8 @@ fastest in memory (unless what it reads is a broadcast or iota), and where two r
 
 from __future__ import annotations
 
+from typing import Final
+
 from hloopt.analysis.elementwise import is_elementwise
 from hloopt.analysis.emitters.kind import Kind
 from hloopt.analysis.hero import find_hero, is_real_reduction_hero, roots
@@ -15,6 +17,8 @@ from hloopt.ir import Computation, Instruction
 from hloopt.types import ArrayShape
 
 __all__ = ["Coalescing", "moves_fastest_dimension"]
+
+_MOVING: Final = ("copy", "transpose")
 
 
 class Coalescing:
@@ -48,7 +52,7 @@ class Coalescing:
         if known is None:
             if instruction.opcode == "fusion":
                 body: Computation = instruction.attributes["calls"]
-                known = any(map(_transposes_data, body))
+                known = any(entry.opcode in _MOVING and _transposes_data(entry) for entry in body)
             else:
                 known = _transposes_data(instruction)
             self._transposes[instruction] = known
@@ -63,7 +67,7 @@ class Coalescing:
 
 def moves_fastest_dimension(instruction: Instruction) -> bool:
     """Whether a transpose or copy changes the fastest dimension; those of size 1 do not count."""
-    if instruction.opcode not in ("copy", "transpose"):
+    if instruction.opcode not in _MOVING:
         return False
     before = _fastest(instruction.operands[0])
     after = _fastest(instruction)

@@ -18,7 +18,8 @@ class KeptTimes(PairCostModel):
     def __init__(self, target: Target, usage: UsageAnalysis) -> None:
         super().__init__(target, usage)
         self._known: dict[Instruction, RunTime] = {}
-        self._pairs: dict[Instruction, dict[Instruction, RunTime]] = {}
+        self._pairs: dict[Instruction, dict[Instruction, tuple[int, RunTime]]] = {}
+        self._changes: dict[Instruction, int] = {}
 
     def run_time(self, instruction: Instruction) -> RunTime:
         """Of one op or fusion as a kernel of its own; zero for what no kernel runs."""
@@ -37,10 +38,12 @@ class KeptTimes(PairCostModel):
         if multi_output:
             return self._fused(producer, consumer, multi_output=True)
         pairs = self._pairs.setdefault(producer, {})
+        change = self._changes.get(consumer, 0)
         known = pairs.get(consumer)
-        if known is None:
-            known = pairs[consumer] = self._fused(producer, consumer, multi_output=False)
-        return known
+        if known is None or known[0] != change:
+            known = change, self._fused(producer, consumer, multi_output=False)
+            pairs[consumer] = known
+        return known[1]
 
     def forget(self, instruction: Instruction) -> None:
         """An instruction has changed, or is gone."""
@@ -55,9 +58,8 @@ class KeptTimes(PairCostModel):
     def _forget_times(self, instruction: Instruction) -> None:
         self._known.pop(instruction, None)
         self._pairs.pop(instruction, None)
-        for operand in instruction.operands:
-            source = operand.operands[0] if operand.opcode == "get-tuple-element" else operand
-            self._pairs.get(source, {}).pop(instruction, None)
+        # What is known of its operands with it, of which there may be many, is out of date.
+        self._changes[instruction] = self._changes.get(instruction, 0) + 1
 
     @abstractmethod
     def _alone(self, instruction: Instruction) -> RunTime:

@@ -189,6 +189,8 @@ def _with_callees(computation: Computation) -> Iterator[Computation]:
 
 def slots_of(producer: Instruction, consumer: Instruction) -> tuple[int, ...]:
     """The numbers of the consumer's operands that are the producer's result, or an element of its tuple."""
+    if producer.users.get(consumer) == 1 and not isinstance(producer.shape, TupleShape):
+        return (consumer.operands.index(producer),)
     return tuple(
         slot
         for slot, operand in enumerate(consumer.operands)
@@ -198,6 +200,13 @@ def slots_of(producer: Instruction, consumer: Instruction) -> tuple[int, ...]:
 
 
 def _parameter_use(inner: BodyUsage, parameter: Instruction) -> OperandUse:
+    known = inner.uses.get(parameter)
+    if known is None:
+        known = inner.uses[parameter] = _use(inner, parameter)
+    return known
+
+
+def _use(inner: BodyUsage, parameter: Instruction) -> OperandUse:
     group = inner.group(parameter)
     if not isinstance(parameter.shape, TupleShape):
         read = _bytes(parameter.shape, inner.read(parameter))

@@ -22,6 +22,7 @@ coalescing_analysis.cc (Apache-2.0), and the log of jaxlib 0.10.2.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from math import floor, prod
 from typing import ClassVar, Protocol
@@ -125,9 +126,8 @@ class Xla2026(KeptTimes):
         usage = self.usage.of(instruction)
         kernel = self.kernels.of(instruction)
         coalesced = self._coalescing.alone(kernel.kind, instruction)
-        total, read = self._reads_of(instruction).alone(
-            instruction, self._times, (kernel.blocks, coalesced)
-        )
+        manner = kernel.blocks, coalesced
+        total, read = self._reads_of(instruction).alone(self._times, manner)
         write = self._times.write(usage.bytes_written)
         return self._together(
             usage.flops, total, usage.bytes_written, read, write, kernel, coalesced
@@ -199,7 +199,7 @@ class Xla2026(KeptTimes):
         """
         blocks, coalesced = manner
         mine, other = self._reads_of(producer), self._reads_of(consumer)
-        total, read = other.alone(consumer, self._times, manner)
+        total, read = other.alone(self._times, manner)
 
         def add(operand: Instruction, count: int, times: int) -> None:
             nonlocal total, read
@@ -258,24 +258,32 @@ class _Reads:
     """
 
     def __init__(self, instruction: Instruction, usage: Usage) -> None:
-        numbers: dict[Instruction, int] = {}
+        operands = instruction.operands
         self.first: dict[int, tuple[int, int]] = {}
-        for number, operand in enumerate(instruction.operands):
-            number = numbers.setdefault(operand, number)
-            count, times = self.first.get(number, (usage.operands[number].bytes, 0))
-            self.first[number] = count, times + 1
+        if len(set(operands)) == len(operands):
+            self.first = {number: (use.bytes, 1) for number, use in enumerate(usage.operands)}
+        else:
+            numbers: dict[Instruction, int] = {}
+            for number, operand in enumerate(operands):
+                number = numbers.setdefault(operand, number)
+                count, times = self.first.get(number, (usage.operands[number].bytes, 0))
+                self.first[number] = count, times + 1
+        shapes = {id(operand.shape): operand.shape for operand in operands}
+        read = Counter(
+            zip((id(operands[at].shape) for at in self.first), self.first.values(), strict=True)
+        )
+        self._alike = [
+            (shapes[shape], count, often * times) for (shape, (count, times)), often in read.items()
+        ]
         self._alone: dict[tuple[int, bool], tuple[int, float]] = {}
 
-    def alone(
-        self, instruction: Instruction, device: DeviceTimes, manner: tuple[int, bool]
-    ) -> tuple[int, float]:
+    def alone(self, device: DeviceTimes, manner: tuple[int, bool]) -> tuple[int, float]:
         """Bytes and nanoseconds of all operands; ``manner`` are blocks and whether reads are coalesced."""
         known = self._alone.get(manner)
         if known is None:
             blocks, coalesced = manner
             total, read = 0, 0.0
-            for number, (count, times) in self.first.items():
-                shape = instruction.operands[number].shape
+            for shape, count, times in self._alike:
                 total += times * count
                 read += times * device.read(shape, count, blocks, coalesced=coalesced)
             known = self._alone[manner] = total, read

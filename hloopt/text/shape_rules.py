@@ -12,9 +12,10 @@ from hloopt.text.spelling import type_meant
 from hloopt.text.token import Token
 from hloopt.types import DTYPES, UNBOUNDED, ArrayShape, BufferShape, Layout, Shape, TupleShape
 
-__all__ = ["ShapeRules"]
+__all__ = ["DEEPEST_SHAPE", "ShapeRules"]
 
 _DEEPEST = 64
+DEEPEST_SHAPE = 64
 _HUGE = 1 << 63
 _SCALAR = Layout(())
 _DEFAULTS = {("S", "0"), ("E", "0"), ("L", "1"), ("M", "0")}
@@ -60,8 +61,10 @@ class ShapeRules:
 
     def tuple_shape(self, parts: list[Any]) -> TupleShape:
         shape = TupleShape(tuple(parts[1:]))
-        if _depth(shape) > _DEEPEST:
-            raise Problem(begin(parts[0]), f"a shape is nested more than {_DEEPEST} levels deep")
+        if shape.depth > DEEPEST_SHAPE:
+            raise Problem(
+                begin(parts[0]), f"a shape is nested more than {DEEPEST_SHAPE} levels deep"
+            )
         return shape
 
     def buffer_shape(self, parts: list[Any]) -> BufferShape:
@@ -186,13 +189,6 @@ def _size(token: Token) -> int:
     if size < 0:
         raise Problem(begin(token), f"{token} is no dimension size", width=len(token))
     return size
-
-
-def _depth(shape: Shape) -> int:
-    """Levels of tuples; those inside were counted before, so that the recursion is bounded."""
-    if not isinstance(shape, TupleShape):
-        return 0
-    return 1 + max(map(_depth, shape.elements), default=0)
 
 
 def _flat(parts: list[Any]) -> Iterator[str]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import field, replace
 from functools import cached_property
-from itertools import accumulate
+from itertools import accumulate, chain
 from math import prod
 from typing import TypeAlias
 
@@ -163,10 +163,28 @@ class TupleShape:
         """Bytes of all leaves together; the table of pointers is not counted."""
         return sum(element.byte_size for element in self.elements)
 
+    def __hash__(self) -> int:
+        return self._hash
+
+    @cached_property
+    def _hash(self) -> int:
+        # Elements are often shared: without this, each would be gone through wherever it occurs.
+        return hash(self.elements)
+
+    @cached_property
+    def depth(self) -> int:
+        """Levels of tuples, 1 for a tuple of arrays."""
+        inner = (element.depth for element in self.elements if isinstance(element, TupleShape))
+        return 1 + max(inner, default=0)
+
     @cached_property
     def leaves(self) -> tuple[ArrayShape | BufferShape, ...]:
         """What ``leaves`` gives, remembered."""
-        return tuple(leaves(self))
+        parts = (
+            element.leaves if isinstance(element, TupleShape) else (element,)
+            for element in self.elements
+        )
+        return tuple(chain.from_iterable(parts))
 
     @cached_property
     def first_leaves(self) -> tuple[int, ...]:
@@ -214,11 +232,7 @@ def array(element: DType | str, dims: tuple[int, ...] = ()) -> ArrayShape:
 
 def leaves(shape: Shape) -> Iterator[ArrayShape | BufferShape]:
     """The shapes of a shape's leaves, depth first: the order of a flat result list."""
-    if isinstance(shape, TupleShape):
-        for element in shape.elements:
-            yield from leaves(element)
-    else:
-        yield shape
+    return iter(shape.leaves) if isinstance(shape, TupleShape) else iter((shape,))
 
 
 def without_layout(shape: Shape) -> Shape:

@@ -14,6 +14,7 @@ from hloopt.fusion.decision import Decision, forbid
 from hloopt.fusion.plan import FusionPlan
 from hloopt.fusion.priority.benefit import Account
 from hloopt.fusion.priority.queue import ProducerQueue
+from hloopt.fusion.priority.twins import Twins
 from hloopt.fusion.priority_fusion import PriorityFusion
 from hloopt.ir import Instruction, Module
 from hloopt.rewrite.pass_ import PassLog
@@ -446,3 +447,64 @@ ROOT s = f32[128,64] multiply(q, r)"""
         "constant", "constant", "parameter", "rng",
     ]  # fmt: skip
     assert "r" in {producer for producer, _ in _refusals(plan)}
+
+
+def _pieces(piece: str, count: int, more: str = "") -> str:
+    """A concatenate of what ``piece`` makes, as ``y``, of the number ``i`` and the slice ``x``."""
+    lines = [
+        f"p = f32[{count},64] parameter(0)",
+        "q = f32[1,64] parameter(1)",
+        "u = f32[1,64] sine(q)",
+    ]
+    for i in range(count):
+        at = (i * 7) % count
+        lines.append(f"x{i} = f32[1,64] slice(p), slice={{[{at}:{at + 1}], [0:64]}}")
+        lines.append(piece.replace("#", str(i)))
+    parts = ", ".join(f"y{i}" for i in range(count))
+    return "\n".join([*lines, f"c = f32[{count},64] concatenate({parts}), dimensions={{0}}", more])
+
+
+@pytest.mark.parametrize(
+    "piece",
+    [
+        "y# = f32[1,64] multiply(x#, x#)",
+        "y# = f32[1,64] multiply(x#, u)",
+        "w# = f32[1,64] sine(x#)\ny# = f32[1,64] atan2(w#, x#)",
+        "k# = f32[] constant(#)\nb# = f32[1,64] broadcast(k#), dimensions={}\ny# = f32[1,64] atan2(b#, x#)",
+        "w# = f32[1,64] sine(x#)\nv# = f32[1,64] cosine(u)\ny# = f32[1,64] atan2(w#, v#)",
+        "w# = f32[64,1] transpose(x#), dimensions={1,0}\ny# = f32[1,64] reshape(w#)",
+    ],
+)
+@pytest.mark.parametrize(
+    "end", ["ROOT r = f32[45,64] negate(c)", "ROOT r = (f32[45,64], f32[1,64]) tuple(c, y3)"]
+)
+def test_twins_are_fused_as_if_each_were_judged(
+    piece: str, end: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Who stands for others that nothing tells apart changes no step, its price or a refusal."""
+    entry = _pieces(piece, 45, end)
+    module, plan = _fuse(entry)
+    monkeypatch.setattr(Twins, "put_to_sleep", lambda self, fusion: [])
+    by_itself, each = _fuse(entry)
+    assert module.to_text() == by_itself.to_text()
+    assert plan.steps == each.steps
+    assert sorted(map(repr, plan.refusals)) == sorted(map(repr, each.refusals))
+
+
+def test_twins_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of many alike all but one sleep; of two kinds, two stand for the others; unlike ones all stay awake."""
+    fallen: list[int] = []
+    found = Twins.put_to_sleep
+
+    def counted(self: Twins, fusion: Instruction) -> list[Instruction]:
+        twins = found(self, fusion)
+        fallen.append(len(twins))
+        return twins
+
+    monkeypatch.setattr(Twins, "put_to_sleep", counted)
+    end = "ROOT r = f32[45,64] negate(c)"
+    _fuse(_pieces("y# = f32[1,64] multiply(x#, x#)", 45, end))
+    assert max(fallen) >= 40
+    fallen.clear()
+    _fuse(_pieces("y# = f32[1,64] multiply(x#, x#)", 12, "ROOT r = f32[12,64] negate(c)"))
+    assert max(fallen, default=0) == 0

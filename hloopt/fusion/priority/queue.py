@@ -15,10 +15,11 @@ class ProducerQueue:
 
     Of equal priorities the instruction made last comes first, as XLA orders by (priority, unique id).  The
     order of the text stands for the order in which its instructions were made; fusions are made later.
+    ``numbers`` are their places in this order.
     """
 
     def __init__(self) -> None:
-        self._ids: dict[Instruction, int] = {}
+        self.numbers: dict[Instruction, int] = {}
         self._counter = count()
         self._heap: list[tuple[float, int, int, Instruction]] = []
         self._entries = count()
@@ -26,12 +27,12 @@ class ProducerQueue:
 
     def made(self, instruction: Instruction) -> None:
         """An instruction exists; it keeps its place among equals from now on."""
-        if instruction not in self._ids:
-            self._ids[instruction] = next(self._counter)
+        if instruction not in self.numbers:
+            self.numbers[instruction] = next(self._counter)
 
     def put(self, producer: Instruction, priority: float) -> None:
         """Enqueue a producer, or change its priority."""
-        key = (-priority, -self._ids[producer])
+        key = (-priority, -self.numbers[producer])
         if self._current.get(producer) != key:
             self._current[producer] = key
             # The same priority may come back: two entries then differ by their number.
@@ -44,7 +45,7 @@ class ProducerQueue:
     def gone(self, instruction: Instruction) -> None:
         """An instruction is no longer in the module."""
         self.drop(instruction)
-        self._ids.pop(instruction, None)
+        self.numbers.pop(instruction, None)
 
     def pop(self) -> Instruction | None:
         """The producer with the highest priority, taken out; None where there is none left."""

@@ -15,6 +15,7 @@ from hloopt.fusion.fusible import is_fusible
 from hloopt.fusion.priority.benefit import Benefits
 from hloopt.fusion.priority.queue import ProducerQueue
 from hloopt.fusion.priority.rules import PairRules, is_fusible_bitcast
+from hloopt.fusion.priority.twins import Twins
 from hloopt.fusion.scatter import decide_scatter
 from hloopt.fusion.scribe import Scribe, root_opcode
 from hloopt.fusion.triton import TritonFusions
@@ -51,6 +52,7 @@ class ComputationRun:
         self.queue = ProducerQueue()
         self.benefits = Benefits(self.rules, self.model, self.scribe.advice)
         self.bodies: dict[Computation, None] = {}
+        self.twins = Twins(self.queue.numbers)
         self.spent: Decision | None = None
         self._touched: dict[Instruction, None] = {}
         self._replaced: dict[Instruction, Instruction] = {}
@@ -69,6 +71,8 @@ class ComputationRun:
             if producer is None:
                 break
             self._fuse_producer(producer)
+        self._wake(self.twins.wake_all())
+        self._settle()
         words = list(self._last_words())
         words += self._fuse_constants()
         self._tell(words)
@@ -78,6 +82,10 @@ class ComputationRun:
         if is_fusible(producer):
             self.benefits.open(producer)
             self._touched[producer] = None
+
+    def _wake(self, twins: Iterable[Instruction]) -> None:
+        for twin in twins:
+            self._touch(twin)
 
     def _settle(self) -> None:
         """Give everything that has changed its priority."""
@@ -101,11 +109,13 @@ class ComputationRun:
         sources = producer.operands
         by_wish = self.benefits.is_wanted(producer)
         taken: list[Instruction] = []
+        self._wake((*self.twins.wake(producer), *self.twins.wake_operands(producer)))
         for consumer in consumers:
             self.spent = self.scribe.allows()
             if self.spent is not None:
                 break
-            operands = (*producer.operands, *consumer.operands)
+            self._wake(self.twins.wake(consumer))
+            operands = (*producer.operands, *self.twins.awake(consumer))
             fusion = self._fuse(producer, consumer, comparison)
             self._follow(fusion, consumer, operands)
             taken.append(consumer)
@@ -160,8 +170,14 @@ class ComputationRun:
         self, fusion: Instruction, consumer: Instruction, operands: Iterable[Instruction]
     ) -> None:
         """Let the accounts know of a fusion that has grown."""
-        for operand in dict.fromkeys((*operands, *fusion.operands)):
-            if operand.opcode in _PRICED_LAST or operand.computation is not self.computation:
+        for twin in self.twins.put_to_sleep(fusion):
+            self.queue.drop(twin)
+            self._touched.pop(twin, None)
+        self._wake(self.twins.wake_next(fusion))
+        for operand in dict.fromkeys((*operands, *self.twins.awake(fusion))):
+            if operand in self.twins or operand.opcode in _PRICED_LAST:
+                continue
+            if operand.computation is not self.computation:
                 continue
             if not is_fusible(operand):
                 continue

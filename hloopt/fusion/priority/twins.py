@@ -1,0 +1,209 @@
+"""Producers that only a part of a wide concatenate reads, and that no price or rule tells apart.
+
+When one of them joins the kernel of the concatenate, the prices of all others change, and stay equal to each
+other.  So one stands for its twins: the one made last, which comes first among equals.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import field
+from heapq import heappop, heappush
+from typing import Any, Final, TypeAlias
+
+from hloopt.dataclass import dataclass
+from hloopt.ir import Computation, Instruction
+from hloopt.types import ArrayShape, Literal, SliceRange
+
+__all__ = ["Twins"]
+
+_WIDE: Final = 32
+"""Operands of a fusion from which on twins are looked for."""
+_MANY: Final = 8
+"""Operands that stand for themselves from which on twins among them are put to sleep."""
+_LARGEST: Final = 64
+"""Instructions of a producer that is compared with others."""
+_TOLD_APART: Final = frozenset({"bitcast", "constant", "copy", "get-tuple-element", "transpose"})
+"""Ops whose price or rule looks at what is around them."""
+_IN_PLACE: Final = frozenset({"dynamic-update-slice", "scatter"})
+"""Ops beside which it counts where a slice begins."""
+
+_Key: TypeAlias = tuple[Any, ...]
+
+
+@dataclass
+class _Class:
+    """``awake`` stands for those asleep: minus the number of each, and it; some may be gone."""
+
+    awake: Instruction
+    asleep: list[tuple[int, Instruction]] = field(default_factory=list)
+
+
+class Twins:
+    """The twins among the operands of each fusion; ``numbers`` says in which order instructions were made."""
+
+    def __init__(self, numbers: Mapping[Instruction, int]) -> None:
+        self._numbers = numbers
+        self._classes: dict[Instruction, dict[_Key, _Class]] = {}
+        self._home: dict[Instruction, _Class] = {}
+
+    def __contains__(self, producer: Instruction) -> bool:
+        return producer in self._home
+
+    def awake(self, fusion: Instruction) -> Iterable[Instruction]:
+        """The operands of a fusion that stand for themselves, each once, in no order."""
+        if fusion not in self._classes:
+            return dict.fromkeys(fusion.operands)
+        return set(fusion.operands).difference(self._home)
+
+    def wake(self, instruction: Instruction) -> list[Instruction]:
+        """It changes: from now on it stands for itself; gives it where it slept."""
+        return [instruction] if self._home.pop(instruction, None) is not None else []
+
+    def wake_operands(self, instruction: Instruction) -> list[Instruction]:
+        """It goes: its operands stand for themselves; gives those that slept."""
+        woken = []
+        for found in self._classes.pop(instruction, {}).values():
+            woken += [twin for _, twin in found.asleep if self._home.get(twin) is found]
+        for twin in woken:
+            del self._home[twin]
+        return woken
+
+    def wake_all(self) -> list[Instruction]:
+        """Everybody stands for itself again; gives those that slept."""
+        woken = list(self._home)
+        self._home.clear()
+        self._classes.clear()
+        return woken
+
+    def wake_next(self, fusion: Instruction) -> list[Instruction]:
+        """Those that stand for their twins from now on: who did has joined ``fusion``."""
+        woken = []
+        for key, found in list(self._classes.get(fusion, {}).items()):
+            if fusion in found.awake.users:
+                continue
+            del self._classes[fusion][key]
+            while found.asleep:
+                _, twin = heappop(found.asleep)
+                if self._home.get(twin) is found:
+                    del self._home[twin]
+                    found.awake = twin
+                    self._classes[fusion][key] = found
+                    woken.append(twin)
+                    break
+        return woken
+
+    def put_to_sleep(self, fusion: Instruction) -> list[Instruction]:
+        """Let one stand for its twins among the operands of a fusion; gives who fell asleep."""
+        if len(fusion.operands) <= _WIDE:
+            return []
+        awake = set(self.awake(fusion)) & self._numbers.keys()
+        if len(awake) <= _MANY:
+            return []
+        body: Computation = fusion.attributes["calls"]
+        if any(entry.opcode in _IN_PLACE for entry in body):
+            return []
+        classes = self._classes.setdefault(fusion, {})
+        fallen = []
+        for producer in sorted(awake, key=self._numbers.__getitem__):
+            key = _key(producer, fusion)
+            if key is None:
+                continue
+            found = classes.setdefault(key, _Class(producer))
+            if found.awake is not producer:
+                first, last = sorted((found.awake, producer), key=self._numbers.__getitem__)
+                heappush(found.asleep, (-self._numbers[first], first))
+                self._home[first] = found
+                found.awake = last
+                fallen.append(first)
+        return fallen
+
+
+def _key(producer: Instruction, fusion: Instruction) -> _Key | None:
+    """What prices and rules see of a producer with its only user; None where that may be more than this."""
+    if producer.opcode in _TOLD_APART or producer.users != {fusion: 1} or producer.is_root:
+        return None
+    if producer.control_predecessors or producer.control_successors:
+        return None
+    body: Computation = fusion.attributes["calls"]
+    way = _way(body.parameters[fusion.operands.index(producer)], fusion)
+    structure = _structure(producer) if way is not None else None
+    if way is None or structure is None:
+        return None
+    read = (
+        entry.shape if entry.users.keys() == {producer} else entry for entry in producer.operands
+    )
+    return way, structure, *read
+
+
+def _way(parameter: Instruction, fusion: Instruction) -> _Key | None:
+    """What is computed of a parameter alone, and of what others compute their parts of as well, up to the
+    concatenate that takes it in; None where it goes elsewhere.
+    """
+    numbers = {parameter: 0}
+    pending = [parameter]
+    ends: dict[Instruction, int] = {}
+    while pending:
+        for user, count in pending.pop().users.items():
+            if user.opcode == "concatenate":
+                ends[user] = ends.get(user, 0) + count
+            elif user not in numbers:
+                numbers[user] = len(numbers)
+                pending.append(user)
+        if len(numbers) > _LARGEST:
+            return None
+    if len(ends) != 1 or sum(ends.values()) != 1 or any(entry.is_root for entry in numbers):
+        return None
+    found = []
+    for entry in list(numbers)[1:]:
+        others = [operand for operand in entry.operands if operand not in numbers]
+        if any(_is_private(other, fusion) for other in others):
+            return None
+        marks = tuple(id(other) if len(other.users) > 1 else other.opcode for other in others)
+        found.append((_entry(entry, numbers), marks))
+    return *ends, *found
+
+
+def _is_private(entry: Instruction, fusion: Instruction) -> bool:
+    """Whether only one of the twins reads a value that may change while others stay as they are."""
+    while entry.opcode == "broadcast":
+        if len(entry.users) > 1:
+            return False
+        entry = entry.operands[0]
+    if len(entry.users) > 1 or entry.opcode == "constant":
+        return False
+    if entry.opcode != "parameter":
+        return True
+    return fusion.operands[entry.parameter_number].opcode != "constant"
+
+
+def _structure(producer: Instruction) -> _Key | None:
+    """What a producer computes, wherever its slices begin."""
+    if producer.opcode != "fusion":
+        return _entry(producer, {})
+    body: Computation = producer.attributes["calls"]
+    if len(body) > _LARGEST:
+        return None
+    numbers: dict[Instruction, int] = {}
+    found = []
+    for number, entry in enumerate(body):
+        if entry.opcode in _IN_PLACE:
+            return None
+        found.append(_entry(entry, numbers))
+        numbers[entry] = number
+    rest = [(name, value) for name, value in producer.attributes.items() if name != "calls"]
+    return producer.shape, numbers[body.root], tuple(rest), *found
+
+
+def _entry(entry: Instruction, numbers: Mapping[Instruction, int]) -> _Key:
+    attributes = tuple((name, _value(value)) for name, value in entry.attributes.items())
+    operands = tuple(numbers.get(operand, -1) for operand in entry.operands)
+    return entry.opcode, entry.shape, operands, attributes
+
+
+def _value(value: Any) -> Any:
+    if isinstance(value, tuple) and value and isinstance(value[0], SliceRange):
+        return tuple((part.size, part.stride) for part in value)
+    if isinstance(value, Literal) and isinstance(value.shape, ArrayShape) and not value.shape.dims:
+        return None if value.shape.dtype.is_float else str(value)
+    return value

@@ -1,0 +1,90 @@
+"""Work grows with the module, not with its square: counted calls, for every pass, over shapes that grow."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from math import log
+from typing import Final
+
+import pytest
+from growing import SHAPES
+
+import hloopt
+from hloopt.ir.build import clone_module
+from hloopt.ir.fingerprint import fingerprint
+from hloopt.pipelines import PASSES, for_target, parse_pipeline
+from hloopt.verify import verify_module
+from support import count_calls
+
+_SIZE: Final = 20
+_EXPONENT: Final = 1.2
+_LITTLE: Final = 3000
+"""Calls below which a step says nothing about growth."""
+_ROWS: Final = (
+    "binary_chain", "calls", "carried", "conditionals", "control_chain", "copies", "dots_of_one", "fan_out",
+    "loops", "movement", "reduces", "slices", "tuples", "updates", "wide_tuple",
+)  # fmt: skip
+"""Shapes that each pass is put to."""
+
+_FUSION: Final = frozenset({
+    "fusion-merger", "instruction-fusion", "multi-output-fusion", "priority-fusion",
+})  # fmt: skip
+"""Passes that write bodies again when these grow."""
+_SQUARE: Final = 2.1
+
+
+def _limit(step: str) -> float:
+    """Fusions that join fusions copy the bodies they move: only these may take the square."""
+    return _SQUARE if step in _FUSION else _EXPONENT
+
+
+def _step(name: str, module: hloopt.Module, text: str) -> Callable[[], object]:
+    if name == "parse":
+        return lambda: hloopt.parse(text)
+    if name == "print":
+        return module.to_text
+    if name == "verify":
+        return lambda: verify_module(module)
+    if name == "fingerprint":
+        return lambda: fingerprint(module)
+    pipeline = for_target(parse_pipeline(name), "h200")
+    copy = clone_module(module)
+    return lambda: pipeline.run(copy)
+
+
+def _work(name: str, shape: str, size: int) -> tuple[int, int]:
+    """Calls, and the length of the module's text."""
+    text = SHAPES[shape](size)
+    module = hloopt.parse(text)
+    module.to_text()
+    return count_calls(_step(name, module, text)), len(text)
+
+
+def _exponent(name: str, shape: str, size: int) -> float:
+    """Of the work in the length of the text; 0 for little work."""
+    small, few = _work(name, shape, size)
+    large, many = _work(name, shape, 4 * size)
+    return log(large / small) / log(many / few) if large > _LITTLE else 0.0
+
+
+@pytest.mark.parametrize("shape", _ROWS)
+def test_no_pass_takes_the_square(shape: str) -> None:
+    """Four times the module, at most 5.3 times the calls."""
+    steep = {}
+    for name in ("parse", "print", "verify", "fingerprint", *PASSES):
+        _work(name, shape, 2)
+        exponent = _exponent(name, shape, _SIZE)
+        if exponent > _limit(name):
+            steep[name] = round(exponent, 2)
+    assert steep == {}
+
+
+def test_a_wide_concatenate_takes_its_operands_in_one_by_one() -> None:
+    """Producers that nothing tells apart are judged once for all of them."""
+    assert _exponent("priority-fusion", "concatenate", 60) < 1.6
+
+
+@pytest.mark.parametrize("name", ["parse", "print", "verify", "fingerprint"])
+def test_nested_tuples_cost_what_their_text_is_long(name: str) -> None:
+    """Each level of a tuple is looked at once, however many hold it."""
+    assert _exponent(name, "nested_tuples", 200) <= _EXPONENT
