@@ -14,7 +14,14 @@ from hloopt.interpret.library_calls import config, dot_dims, result_shape
 from hloopt.ir import Instruction
 from hloopt.types import ArrayShape, DotDims, TupleShape
 
-__all__ = ["is_product_call", "library_flops", "product_dims", "result_bytes"]
+__all__ = [
+    "convolution_arrays",
+    "is_convolution_call",
+    "is_product_call",
+    "library_flops",
+    "product_dims",
+    "result_bytes",
+]
 
 
 def library_flops(instruction: Instruction) -> int:
@@ -59,12 +66,22 @@ def _triangular(instruction: Instruction) -> int:
     return result_shape(instruction).elements * instruction.operands[0].array.dims[-1] // 2
 
 
+def is_convolution_call(instruction: Instruction) -> bool:
+    """Whether a custom call is a convolution of a library that can be read."""
+    name = str(instruction.attributes.get("custom_call_target"))
+    return name in _ROLES and _problem(name, instruction) is None
+
+
+def convolution_arrays(instruction: Instruction) -> tuple[ArrayShape, ArrayShape, ArrayShape]:
+    """Input, kernel and result of the forward convolution, whichever of them a library's call computes."""
+    lhs, rhs = (operand.array for operand in instruction.operands[:2])
+    roles = _ROLES[str(instruction.attributes["custom_call_target"])]
+    return roles(lhs, rhs, result_shape(instruction))
+
+
 def _convolution(instruction: Instruction) -> int:
     """As many as the forward convolution has, whichever of its three arrays is the result."""
-    lhs, rhs = (operand.array for operand in instruction.operands[:2])
-    source, kernel, result = _ROLES[instruction.attributes["custom_call_target"]](
-        lhs, rhs, result_shape(instruction)
-    )
+    source, kernel, result = convolution_arrays(instruction)
     labels = instruction.attributes["dim_labels"]
     spatial = 1
     for axis, dimension in enumerate(window_dims(instruction)):

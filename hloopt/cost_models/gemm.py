@@ -12,12 +12,18 @@ SXM are 691 and 693 TFLOP/s so, where cuBLAS was measured at 741 and 798 (public
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from math import ceil, prod
 from typing import Final
 
 from hloopt.analysis.cost import Cost, instruction_cost
 from hloopt.analysis.emitters.dots import DotOptions
-from hloopt.analysis.library_calls import is_product_call, product_dims
+from hloopt.analysis.library_calls import (
+    convolution_arrays,
+    is_convolution_call,
+    is_product_call,
+    product_dims,
+)
 from hloopt.analysis.windows import window_dims
 from hloopt.cost_models.device_times import ModelOptions
 from hloopt.cost_models.model import RunTime
@@ -25,7 +31,7 @@ from hloopt.cost_models.roofline import product_of
 from hloopt.dataclass import dataclass
 from hloopt.ir import Instruction
 from hloopt.targets import Target
-from hloopt.types import ArrayShape, DotDims, leaves
+from hloopt.types import ArrayShape, DotDims
 
 __all__ = ["NAME", "Product", "best_time", "gemm_run_time", "product_shape"]
 
@@ -42,6 +48,7 @@ _TILES: Final = (
     (256, 128), (128, 256), (128, 128), (128, 64), (64, 128), (64, 64), (64, 32), (32, 64), (32, 32), (16, 16),
 )  # fmt: skip
 _SPLITS: Final = (1, 2, 4, 8, 16, 32)
+_SOUGHT: Final = {"__cudnn$convBackwardInput": 0, "__cudnn$convBackwardFilter": 1}
 _XLA: Final = ModelOptions()
 
 
@@ -73,7 +80,12 @@ def product_shape(product: Instruction) -> Product | None:
     if product.opcode == "dot":
         return _dot(product, DotDims.of(product.attributes))
     if product.opcode == "convolution":
-        return _convolution(product)
+        shapes = [*(operand.shape for operand in product.operands[:2]), product.shape]
+        arrays = [shape for shape in shapes if isinstance(shape, ArrayShape)]
+        return _convolution(product, arrays) if len(arrays) == len(shapes) else None
+    if is_convolution_call(product):
+        sought = _SOUGHT.get(str(product.attributes["custom_call_target"]), 2)
+        return _convolution(product, convolution_arrays(product), sought)
     if is_product_call(product):
         return _dot(product, product_dims(product))
     return None
@@ -89,30 +101,37 @@ def _dot(product: Instruction, dims: DotDims) -> Product | None:
     inner = batch * depth
     if not inner or not lhs.elements or not rhs.elements:
         return None
-    return _made(lhs, batch, lhs.elements // inner, rhs.elements // inner, depth)
+    return _made(product, batch, lhs.elements // inner, rhs.elements // inner, depth)
 
 
-def _convolution(product: Instruction) -> Product | None:
-    """As an implicit product: all results of a feature are rows, features columns, a window the depth."""
-    first = next(leaves(product.operands[0].shape))
-    labels, result = product.attributes["dim_labels"], product.array
+def _convolution(
+    product: Instruction, arrays: Sequence[ArrayShape], sought: int = 2
+) -> Product | None:
+    """As an implicit product of which ``sought`` is computed: the input, the kernel or the result.
+
+    Positions of the result, its features, and the inputs of a window are the three sides: of the forward
+    convolution the last one is the depth, of the gradients one of the others (with the input's own positions).
+    """
+    source, kernel, result = arrays
+    labels = product.attributes["dim_labels"]
     groups = product.attributes.get("feature_group_count", 1)
-    kernel = next(leaves(product.operands[1].shape))
-    if (
-        not isinstance(first, ArrayShape)
-        or not isinstance(kernel, ArrayShape)
-        or not result.elements
-    ):
+    if not source.elements or not kernel.elements or not result.elements:
         return None
-    features = result.dims[labels.output_feature]
     taps = prod(dim.size for dim in window_dims(product))
-    depth = taps * kernel.dims[labels.kernel_input_feature]
-    columns = max(1, features // groups)
-    return _made(first, groups, result.elements // features, columns, depth) if depth else None
+    inputs = kernel.dims[labels.kernel_input_feature]
+    features = max(1, kernel.dims[labels.kernel_output_feature] // groups)
+    positions = result.elements // kernel.dims[labels.kernel_output_feature]
+    if sought == 0:
+        rows = max(1, source.elements // (inputs * groups))
+        return _made(product, groups, rows, inputs, taps * features)
+    if sought == 1:
+        return _made(product, groups, taps * inputs, features, positions)
+    return _made(product, groups, positions, features, taps * inputs)
 
 
-def _made(operand: ArrayShape, batch: int, rows: int, columns: int, depth: int) -> Product:
-    return Product(batch, rows, columns, depth, operand.dtype.name, operand.dtype.bits / 8)
+def _made(product: Instruction, batch: int, rows: int, columns: int, depth: int) -> Product:
+    dtype = product.operands[0].array.dtype
+    return Product(batch, rows, columns, depth, dtype.name, dtype.bits / 8)
 
 
 def best_time(product: Product, cost: Cost, target: Target) -> RunTime:

@@ -83,6 +83,30 @@ def test_matrices_of_every_form() -> None:
     assert product_shape(call) == Product(1, 32, 64, 16, "f16", 2.0)
 
 
+@pytest.mark.parametrize(
+    ("target", "operands", "result", "expected"),
+    [
+        ("convForward", ("f32[8,16,16,6]", "f32[3,3,6,10]"), "f32[8,14,14,10]",
+         Product(1, 8 * 14 * 14, 10, 54, "f32", 4.0)),
+        ("convBackwardInput", ("f32[8,14,14,10]", "f32[3,3,6,10]"), "f32[8,16,16,6]",
+         Product(1, 8 * 16 * 16, 6, 90, "f32", 4.0)),
+        ("convBackwardFilter", ("f32[8,16,16,6]", "f32[8,14,14,10]"), "f32[3,3,6,10]",
+         Product(1, 54, 10, 8 * 14 * 14, "f32", 4.0)),
+    ],
+)  # fmt: skip
+def test_convolutions_of_a_library(
+    target: str, operands: tuple[str, str], result: str, expected: Product
+) -> None:
+    """Each gradient is a product of its own, with as many flops or more (where windows leave the input)."""
+    call = read(
+        f"  x = {operands[0]} parameter(0)\n  y = {operands[1]} parameter(1)\n"
+        f"  ROOT z = ({result}, u8[0]) custom-call(x, y), window={{size=3x3}}, dim_labels=b01f_01io->b01f, "
+        f'custom_call_target="__cudnn${target}", backend_config={{"cudnn_conv_backend_config":'
+        '{"conv_result_scale":1}}'
+    )
+    assert product_shape(call) == expected
+
+
 def test_what_it_does_not_price() -> None:
     """No product, a product of nothing, a call nobody can read, a device without blocks."""
     assert gemm_run_time(read("  ROOT x = f32[8] parameter(0)"), H200) is None
