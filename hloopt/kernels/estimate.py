@@ -56,7 +56,7 @@ _TRANSCENDENTAL = 16  # 16 special function units beside 128 lanes of two flops 
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """Bytes of memory, flops (a transcendental function counts as one), seconds, and what was assumed.
+    """Bytes of memory, flops without transcendental functions, seconds, and what was assumed.
 
     ``parts`` are what the time of a whole loop is made of, in nanoseconds, those of a trip among them.
     """
@@ -129,7 +129,7 @@ def estimate(site: Site, kernel: Kernel, spec: KernelSpec) -> Estimate:
     return Estimate(
         read,
         written,
-        cost.flops + cost.transcendentals,
+        cost.flops,
         launches * LAUNCH_SECONDS + arithmetic + memory - overlap,
         efficiency.reason,
     )
@@ -155,7 +155,6 @@ def _loop_time(site: Site, kernel: Kernel, spec: KernelSpec) -> LoopTime | None:
 
 def _of_loop_kernel(instruction: Instruction, time: LoopTime) -> Estimate:
     cost = instruction_cost(instruction)
-    flops = cost.flops + cost.transcendentals
     parts = {
         "launch_ns": time.launch_ns,
         "ends_ns": time.ends_ns,
@@ -168,7 +167,7 @@ def _of_loop_kernel(instruction: Instruction, time: LoopTime) -> Estimate:
     return Estimate(
         cost.bytes_read,
         cost.bytes_written,
-        flops,
+        cost.flops,
         time.ns / 1e9,
         time.words,
         MappingProxyType(parts),
@@ -180,9 +179,8 @@ def _on_cpu(cost: Cost, read: int, written: int, efficiency: Efficiency) -> Esti
     work = cost.flops + _TRANSCENDENTAL * cost.transcendentals
     arithmetic = work / (_CPU_RATE * efficiency.compute)
     memory = (read + written) / (_CPU_BANDWIDTH * efficiency.memory)
-    flops = cost.flops + cost.transcendentals
     spent = _CPU_CALL + max(arithmetic, memory)
-    return Estimate(read, written, flops, spent, efficiency.reason)
+    return Estimate(read, written, cost.flops, spent, efficiency.reason)
 
 
 def _on_host(
@@ -191,7 +189,6 @@ def _on_host(
     """Of a native kernel; a loop's trips, and products, at the rate of the lanes."""
     instruction, target = site.region.instruction, site.target
     model, note = Host(target), ""
-    flops = cost.flops + cost.transcendentals
     if fused_loop(instruction) is None and product_of(instruction) is None:
         by_rows = kernel.name == "native-rows"
         time = model.run_once(instruction) if by_rows else model.run_time(instruction)
@@ -201,7 +198,7 @@ def _on_host(
         work = cost.flops + _TRANSCENDENTAL * cost.transcendentals
         spent = work / (2 * lanes) + (read + written) / target.memory_bandwidth
         note = "all lanes multiply and add in every clock: the least that it can take"
-    return Estimate(read, written, flops, spent + steps * model.launch_ns * 1e-9, note)
+    return Estimate(read, written, cost.flops, spent + steps * model.launch_ns * 1e-9, note)
 
 
 def _cache_speedup(site: Site, read: int) -> float:

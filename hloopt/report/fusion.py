@@ -258,11 +258,11 @@ def show_lost(rows: Sequence[Lost], console: Console) -> None:
         word = row.word
         consumer = _renamed(word.consumer, row.consumer) if word.consumer else "its users"
         consumer += f" and {row.others} more" if row.others else ""
-        why = f"{word.pass_name}: {word.decision}"
+        times = f", in each of {row.runs:,} runs" if row.runs != 1 else ""
+        why = f"{word.pass_name}: {word.decision}{times}"
         producer = _renamed(word.producer, row.producer)
         where = _tail(row.source or row.place)
-        times = f" in {row.runs:,} runs" if row.runs != 1 else ""
-        made.add_row(producer, consumer, why, where, f"{row.lost_us:.2f} us{times}")
+        made.add_row(producer, consumer, why, where, f"{row.lost_us:.2f} us")
     console.print(made)
     total = sum(row.lost_us for row in rows)
     models = ", ".join(dict.fromkeys(row.word.model for row in rows if row.word.model))

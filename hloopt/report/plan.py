@@ -113,7 +113,7 @@ def _kernel(step: KernelStep, depth: int, resources: Mapping[str, Resources]) ->
         sum(buffer.byte_size for buffer in step.scratch),
         max(known) if known else None,
         cost.bytes_read + cost.bytes_written,
-        cost.flops + cost.transcendentals,
+        cost.flops,
         _memory(step.operands, step.results),
     )
 

@@ -156,4 +156,4 @@ def test_what_is_lost_in_a_loop_is_lost_in_every_trip(tmp_path: Path) -> None:
     for row in rows:
         gain = row["unfused_us"] - row["fused_us"]
         assert (row["runs"], row["lost_us"]) == (30, pytest.approx(30 * gain))
-    assert " us in 30 runs" in invoke("explain", *words).stdout
+    assert ", in each of 30 runs" in " ".join(invoke("explain", *words).stdout.split())
