@@ -34,7 +34,7 @@ class OnDevices:
             self._check_host(device)
         if device in ("gpu", "emulator") and self.selecting.is_native:
             raise UsageError(f"--target host is for --device native, not for {device}")
-        if device == "cpu" and self.selecting.options:
+        if device == "cpu" and self.selecting.options.keys() - {"target"}:
             raise UsageError(
                 "options that choose kernels are for --device native, gpu and emulator, not for cpu"
             )
@@ -49,13 +49,11 @@ class OnDevices:
             "--allow-host": self.allow_host,
             "--unchecked": self.unchecked,
         }
-        also = {"--target": "target" in self.selecting.options, "--plan": self.plan is not None}
         asked = [option for option, is_given in given.items() if is_given]
         if asked:
             raise UsageError(f"{asked[0]} is for --device gpu and emulator, not for {device}")
-        asked = [option for option, is_given in also.items() if is_given and device == "cpu"]
-        if asked:
-            raise UsageError(f"{asked[0]} is for --device native, gpu and emulator, not for cpu")
+        if self.plan is not None and device == "cpu":
+            raise UsageError("--plan is for --device native, gpu and emulator, not for cpu")
 
     def replay(self, module: Module) -> Replay | None:
         """The plan for a module, if one is given.  Raises ``UsageError`` for one that takes or gives others."""

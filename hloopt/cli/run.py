@@ -70,6 +70,7 @@ def _complete_device(ctx: click.Context, param: click.Parameter, incomplete: str
             "rtol",
             "atol",
             "reference_seconds",
+            "no_reference",
             "outfeed",
             "save_snapshot",
             "as_json",
@@ -152,10 +153,8 @@ def _complete_device(ctx: click.Context, param: click.Parameter, incomplete: str
 )
 @click.option(
     "--no-reference",
-    "reference_seconds",
-    flag_value=0.0,
-    type=float,
-    help="Do not ask the interpreter at all.",
+    is_flag=True,
+    help="Do not ask the interpreter at all, as with --reference-seconds 0.",
 )
 @click.option(
     "--fill-constants",
@@ -226,6 +225,7 @@ def command(
     rtol: float | None,
     atol: float | None,
     reference_seconds: float | None,
+    no_reference: bool,
     fill_constants: int | None,
     ignore_callbacks: bool,
     threads: int | None,
@@ -245,9 +245,10 @@ def command(
     rounds every op otherwise. Exits with 1 when results differ, and when no result has a finite number, which
     verifies nothing; with 0 where the interpreter is left out by an option: the verdict is then "not verified".
 
-    The table says of each program how long a run takes, how much memory was resident at most (inputs and
-    results included; measured, where the system is Linux), and how much the order of its instructions
-    keeps alive at once. A run of a second or more is not repeated to warm up.
+    The table says of each program how long a run takes, and two figures of memory: the peak that was measured
+    ("memory": resident, inputs and results included; on Linux), and what it would be if every result had a
+    buffer for as long as it is read ("liveness"); a program that computes by blocks may need less. A run of a
+    second or more is not repeated to warm up.
 
     Inputs made from a seed suit the module: indices, labels and positions are in range, weights are scaled by
     their fan-in so that results stay finite through any number of layers, variances are positive, matrices to
@@ -322,7 +323,7 @@ def command(
         profiling(),
         threads,
         exact,
-        reference_seconds,
+        0.0 if no_reference else reference_seconds,
         fill_constants,
         ignore_callbacks,
     )
@@ -351,6 +352,11 @@ def command(
         from hloopt.report.console import write_json
 
         write_json("run", {"modules": rows})
+    elif len(rows) > 1:
+        from hloopt.report.console import product
+        from hloopt.report.run_summary import show_summary
+
+        show_summary(rows, product())
     if rows:
         for target in unused:
             click.echo(f"note: no custom call that was run has the target {target}", err=True)

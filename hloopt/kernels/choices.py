@@ -73,9 +73,8 @@ def make_choices(
     if chooser.errors:
         error = _first(chooser.errors)
         if chooser.hostable == len(chooser.errors):
-            error.notes += (
-                "hloopt run --allow-host lets the interpreter evaluate what has no kernel",
-            )
+            hint = "hloopt run --allow-host lets the interpreter evaluate what has no kernel"
+            error.notes = (hint, *error.notes)
         raise error
     return chooser.choices
 
@@ -214,7 +213,7 @@ def _first(errors: list[UnsupportedError]) -> UnsupportedError:
         column=first.column,
         excerpt=first.excerpt,
         width=first.width,
-        notes=(*first.notes, *notes),
+        notes=(*notes, *first.notes),
     )
 
 

@@ -21,8 +21,19 @@ if TYPE_CHECKING:
 
 __all__ = ["Row", "RunReport"]
 
-_TIMES = ("kernels", "launches", "time", "speed-up", "memory", "alive")
+_TIMES = ("kernels", "launches", "time", "speed-up", "memory", "liveness")
 _ERRORS = ("against", "verdict", "of allowed", "max abs", "max rel", "max ULP", "where")
+_WORDS = {
+    "nothing verified": "nothing verified",
+    "equal": "equal",
+    "within tolerance": "right",
+    "not verified": "not verified",
+    "differ": "differs",
+}
+"""The words of the table for verdicts, the one that decides last."""
+_LEAST_MEMORY = 1 << 20  # bytes
+_ONE_TABLE = 148  # columns that the whole table may need
+_OPTIONAL = ("max ULP", "max rel", "launches", "liveness", "of allowed", "against")
 _WORDS = {
     "nothing verified": "nothing verified",
     "equal": "equal",
@@ -122,14 +133,12 @@ class RunReport:
                 made.add_row(row.name, *self._times(row), *self._errors(row))
             console.print(made)
         else:
-            left_out = () if console.width >= _TWO_TABLES else _LEFT_OUT
             for columns, cells in ((_TIMES, self._times), (_ERRORS, self._errors)):
-                kept = [at for at, column in enumerate(columns) if column not in left_out]
-                made = table("run", *(columns[at] for at in kept))
+                made = table("run", *columns, optional=_OPTIONAL)
                 for row in self.rows:
                     found = cells(row)
                     if any(found):
-                        made.add_row(row.name, *(found[at] for at in kept))
+                        made.add_row(row.name, *found)
                 console.print(made)
         if self.profile is not None:
             show_profile(self.profile, console)

@@ -123,7 +123,7 @@ def _has_arrays(shape: Shape) -> bool:
 
 def _leave_out(call: Instruction) -> None:
     """Put what it was given in place of what it gives: tokens, or nothing."""
-    for user in call.users:
+    for user in list(call.users):
         if user.opcode == "get-tuple-element":
             if _has_arrays(user.shape):
                 edit.remove(user)

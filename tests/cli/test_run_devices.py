@@ -179,7 +179,6 @@ def test_the_host_may_take_what_has_no_kernel(factor: str) -> None:
     [
         (("--unchecked",), "gpu and emulator"),
         (("--allow-host",), "gpu and emulator"),
-        (("--target", "a100"), "native, gpu and emulator"),
         (("--plan", "plan.json"), "native, gpu and emulator"),
     ],
 )

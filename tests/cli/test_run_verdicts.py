@@ -256,3 +256,45 @@ def test_a_loop_that_would_never_settle_is_let_settle(monkeypatch: pytest.Monkey
     for rounding in range(1, 5):
         got = evaluate_participants(module, inputs, rounding=rounding)[0][0]
         assert got.tolist() == [1, 1, 1, 1]
+
+
+def test_several_modules_end_with_a_summary(tmp_path: Path) -> None:
+    """A row for each, whatever became of it; the counts of all below; nothing of the kind for one."""
+    folder = tmp_path / "dump"
+    folder.mkdir()
+    (folder / "a.hlo").write_text(SUM)
+    (folder / "b.hlo").write_text(ELIDED)
+    paths = [str(folder / name) for name in ("a.hlo", "b.hlo")]
+    result = invoke("run", *paths, "--repeat", "1")
+    assert result.exit_code == 4
+    lines = [line.split() for line in result.stdout.splitlines()[-4:]]
+    assert lines[0] == ["module", "verdict", "of", "allowed", "speed-up"]
+    assert lines[1][:2] == ["a.hlo", "ok"]
+    assert lines[2] == ["b.hlo", "failed"]
+    assert lines[3] == ["2", "modules:", "1", "failed,", "1", "ok"]
+    alone = invoke("run", paths[0], "--repeat", "1")
+    assert "modules:" not in alone.stdout
+
+
+def test_what_was_fused_for_a_gpu_is_verified_on_the_cpu(tmp_path: Path) -> None:
+    """--target says what passes decide for; which kernels run is not for the CPU."""
+    path = written(tmp_path, SUM)
+    result = invoke("run", path, "--target", "a100", "--repeat", "1")
+    assert result.exit_code == 0
+    assert "O2{target=a100}, cpu" in result.stdout
+    refused = invoke("run", path, "--target", "a100", "--selector", "rules")
+    assert refused.exit_code == 2
+    assert "not for cpu" in refused.stderr
+
+
+def test_the_useful_line_comes_first(tmp_path: Path) -> None:
+    """What to do, then what else cannot be run, then the kernels that nearly fit."""
+    text = (
+        "HloModule m\nENTRY e { x = f32[4,4] parameter(0)\n  ROOT r = (f32[4,4], f32[4]) "
+        'custom-call(x), custom_call_target="lapack_sgeqrf_ffi", api_version=API_VERSION_TYPED_FFI }'
+    )
+    result = invoke("run", written(tmp_path, text), "--device", "emulator")
+    notes = [line for line in result.stderr.splitlines() if line.startswith("note: ")]
+    assert "--allow-host" in notes[0]
+    assert notes[-1].endswith("kernels are for other instructions (hloopt explain --all)")
+    assert len(notes) <= 6

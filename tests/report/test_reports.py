@@ -91,7 +91,7 @@ def test_names_are_no_markup() -> None:
 def test_tables_fit_the_terminal(width: int) -> None:
     """No row is longer than the terminal; names from files are not taken for markup."""
     stream = io.StringIO()
-    report().show(Console(file=stream, width=width))
+    report().show(Console(file=stream, width=width, force_terminal=True, color_system=None))
     lines = stream.getvalue().splitlines()
 
     rows = [line for line in lines[1:] if not line.startswith("differs")]
@@ -116,7 +116,7 @@ def test_a_wrong_result_is_told() -> None:
 @pytest.mark.parametrize(
     ("memory", "shown"),
     [
-        (None, "2.00x           16 B"),
+        (None, "2.00x              16 B"),
         (4000, "< 1 MiB"),
         (3 << 20, "3 MiB"),
         (5 << 30, "5 GiB"),

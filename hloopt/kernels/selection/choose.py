@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
+from typing import Final
 
 from hloopt.analysis.region import region_of
 from hloopt.errors import UnsupportedError, UsageError
@@ -18,6 +20,9 @@ from hloopt.kernels.written import read_choice
 from hloopt.targets import Target
 
 __all__ = ["choose", "no_kernel"]
+
+_MOST_REASONS: Final = 4
+"""Reasons that are told whatever they say; of more, those in which a figure rules a kernel out."""
 
 
 def choose(
@@ -70,8 +75,14 @@ def no_kernel(instruction: Instruction, found: Iterable[Candidate]) -> Unsupport
         reasons.setdefault(candidate.reason, []).append(candidate.name)
     target = instruction.attributes.get("custom_call_target", "")
     error = unsupported(instruction, f"to {target} fits no kernel" if target else "fits no kernel")
-    rows = ((", ".join(names), reason) for reason, names in reasons.items())
-    error.notes = (
-        tuple(reasons) if len(reasons) == 1 else tuple(f"{names}: {why}" for names, why in rows)
-    )
+    rows = [(", ".join(names), reason) for reason, names in reasons.items()]
+    if len(rows) == 1:
+        error.notes = tuple(reasons)
+        return error
+    near = [row for row in rows if re.search(r"\d", row[1].replace(instruction.name, ""))]
+    shown = near[:_MOST_REASONS] if len(rows) > _MOST_REASONS else rows
+    error.notes = tuple(f"{names}: {why}" for names, why in shown)
+    if len(shown) < len(rows):
+        others = sum(map(len, reasons.values())) - sum(len(reasons[why]) for _, why in shown)
+        error.notes += (f"{others} kernels are for other instructions (hloopt explain --all)",)
     return error
