@@ -64,7 +64,7 @@ def _complete_device(ctx: click.Context, param: click.Parameter, incomplete: str
             "custom_calls",
             "ignore_callbacks",
         ),
-        "Devices": (*KERNEL_OPTIONS, "allow_host", "unchecked", "plan", *GPU_OPTIONS),
+        "Devices": (*KERNEL_OPTIONS, "allow_host", "unchecked", *GPU_OPTIONS),
         "Comparison and output": (
             "expect",
             "rtol",
@@ -97,12 +97,6 @@ def _complete_device(ctx: click.Context, param: click.Parameter, incomplete: str
     "--unchecked",
     is_flag=True,
     help="On emulator: do not look at every access of memory; some ten times as fast.",
-)
-@click.option(
-    "--plan",
-    metavar="FILE",
-    help="On native, gpu and emulator: run the plan that hloopt kernels --plan --json wrote for it, in place "
-    "of one made now.",
 )
 @kernel_options
 @gpu_options
@@ -215,7 +209,6 @@ def command(
     device: str,
     allow_host: bool,
     unchecked: bool,
-    plan: str | None,
     inputs: str | None,
     seed: int,
     expect: str | None,
@@ -300,7 +293,7 @@ def command(
 
     unused = dict.fromkeys(map(load, custom_calls))
     selection = selecting(device="native", target="host") if device == "native" else selecting()
-    on_devices = OnDevices(selection, allow_host, unchecked, plan)
+    on_devices = OnDevices(selection, allow_host, unchecked)
     on_devices.check(device)
     if device == "gpu":
         choose_for_this_gpu(selection)

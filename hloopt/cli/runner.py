@@ -34,7 +34,6 @@ if TYPE_CHECKING:
     from hloopt.report.run import Row, RunReport
     from hloopt.runtime import Program
     from hloopt.runtime.cuda.profile import Profile
-    from hloopt.runtime.replay import Replay
 
 __all__ = ["Runner", "Stage"]
 
@@ -122,11 +121,9 @@ class Runner:
         supported(module, *counts)
         alive = check_memory(module, name, prod(counts))
         self.stage.enter("passes")
-        replay = self.on_devices.replay(module) if self.on_devices is not None else None
-        better = build.clone_module(module) if replay is None else replay.module
-        pipeline = self.chosen.pipeline if replay is None else type(self.chosen.pipeline)(())
-        label = self.chosen.label if replay is None else "plan"
-        passes = pipeline.run(
+        better = build.clone_module(module)
+        label = self.chosen.label
+        passes = self.chosen.pipeline.run(
             better,
             controls=self.watch.controls(self.chosen.controls),
             watchers=(
@@ -136,8 +133,7 @@ class Runner:
         )
         self.stage.enter("compilation")
         given, optimised = (
-            self._compiled(form, counts, replay, is_given=form is module)
-            for form in (module, better)
+            self._compiled(form, counts, is_given=form is module) for form in (module, better)
         )
         self.stage.enter("inputs")
         arrays, origin = self._inputs(found, counts)
@@ -167,7 +163,7 @@ class Runner:
             "excess precision" if self.excess_precision else "strict rounding",
             origin,
             baseline,
-            pipeline=self.chosen.text if replay is None else "",
+            pipeline=self.chosen.text,
             replicas=counts[0],
             partitions=counts[1],
             skipped=reference.skipped,
@@ -295,9 +291,7 @@ class Runner:
 
         write_bytes(self.save_snapshot, write_snapshot(module, inputs[0], results[0]), module.name)
 
-    def _compiled(
-        self, module: Module, counts: tuple[int, int], replay: Replay | None, *, is_given: bool
-    ) -> Program:
+    def _compiled(self, module: Module, counts: tuple[int, int], *, is_given: bool) -> Program:
         from hloopt.runtime import check_device_takes, compile_module
 
         if self.device == "cpu":
@@ -313,7 +307,7 @@ class Runner:
         assert self.on_devices is not None
         if is_given:
             return self.on_devices.given(self.device, module, self.threads)
-        return self.on_devices.optimised(self.device, module, replay, self.threads)
+        return self.on_devices.optimised(self.device, module, self.threads)
 
     def _executed(
         self, label: str, program: Program, arrays: list[list[Any]], host: Host

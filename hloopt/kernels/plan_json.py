@@ -1,17 +1,17 @@
-"""Plans as JSON: complete, so that a plan can be walked again without being made again.
+"""Plans as JSON: complete, to be drawn, counted and compared.
+
+Nothing reads one back: a lock file says which kernels are to run, and a plan follows from them and the module.
 
 Instructions are named ``computation/instruction``; a buffer is ``[allocation, offset, bytes, shape]`` with the
-number of the allocation in the list.  ``load_plan`` takes a text for the module it was made of, and checks
-all that the module can tell.
+number of the allocation in the list, a place of a spec ``["operand", 0]``.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, Final
 
-from hloopt.errors import UsageError
 from hloopt.ir import Instruction, Module
 from hloopt.kernels.plan import (
     Allocation,
@@ -23,13 +23,14 @@ from hloopt.kernels.plan import (
     Plan,
     PlanStep,
 )
-from hloopt.kernels.plan_reader import FORMAT, VERSION, PlanReader
-from hloopt.kernels.spec_json import spec_content
+from hloopt.kernels.spec import Copy, KernelSpec, Launch, Place, Step
 
-__all__ = ["VERSION", "dump_plan", "load_plan"]
+__all__ = ["VERSION", "dump_plan"]
 
+VERSION: Final = 1
+"""Raised when a field changes its meaning or goes away."""
 
-# ---- writing ------------------------------------------------------------------------------------
+FORMAT: Final = "hloopt plan"
 
 
 def dump_plan(plan: Plan, module: Module) -> str:
@@ -114,7 +115,7 @@ class _Writer:
     def kernel(self, step: KernelStep) -> dict[str, Any]:
         return {
             "function": step.function,
-            "spec": spec_content(step.spec),
+            "spec": _spec(step.spec),
             "operands": self.buffers(step.operands),
             "results": self.buffers(step.results),
             "scratch": self.buffers(step.scratch),
@@ -127,17 +128,37 @@ class _Writer:
         return [self.buffer(move.source), self.buffer(move.target)]
 
 
-# ---- reading ------------------------------------------------------------------------------------
+def _spec(spec: KernelSpec) -> dict[str, Any]:
+    return {
+        "kernel": spec.kernel,
+        "tile": dict(spec.tile),
+        "steps": list(map(_spec_step, spec.steps)),
+        "scratch": [[entry.dtype, entry.elements] for entry in spec.scratch],
+        "in_place": [list(pair) for pair in spec.in_place],
+        "overwrites": [list(pair) for pair in spec.overwrites],
+        "is_atomic": spec.is_atomic,
+        "library": spec.library,
+    }
 
 
-def load_plan(text: str, module: Module) -> Plan:
-    """The plan of a text, for the module that ``dump_plan`` was given or one like it.
+def _spec_step(step: Step) -> dict[str, Any]:
+    if isinstance(step, Launch):
+        given = {"shared": step.shared} if step.shared else {}
+        return {
+            "launch": step.function,
+            "grid": list(step.grid),
+            "block": list(step.block),
+            "arguments": [
+                [*_place(argument.place), argument.role, argument.partial]
+                for argument in step.arguments
+            ],
+            "scalars": list(step.scalars),
+            **given,
+        }
+    if isinstance(step, Copy):
+        return {"copy": [_place(step.source), _place(step.target)]}
+    return {"fill": _place(step.target), "value": step.value}
 
-    Raises ``UsageError`` that says where in the text something is not of this form, or does not fit the
-    module: instructions that are not there, other shapes, buffers outside of their memory.
-    """
-    try:
-        content = json.loads(text)
-    except ValueError as error:
-        raise UsageError(f"plan: {error}") from error
-    return PlanReader(module).plan(content)
+
+def _place(place: Place) -> list[Any]:
+    return [place.kind, place.number]

@@ -10,7 +10,6 @@ from hloopt.dataclass import dataclass
 from hloopt.ir import Instruction, Module
 from hloopt.ir.build import clone_module
 from hloopt.kernels.kernel import Kernel
-from hloopt.kernels.limits import Limits
 from hloopt.kernels.lowering import DEVICE
 from hloopt.kernels.plan import Plan
 from hloopt.kernels.planning import plan_program
@@ -21,7 +20,6 @@ from hloopt.kernels.written import drop_others
 from hloopt.rewrite import Pipeline, PipelineReport
 from hloopt.runtime.device import Device
 from hloopt.runtime.device_program import DeviceProgram
-from hloopt.runtime.replay import Replay
 from hloopt.targets import find_gpu
 
 __all__ = [
@@ -45,7 +43,6 @@ class DeviceOptions:
     mode        of the emulator: ``check`` looks at every access, ``fast`` does not
     seed        of the emulator: the order in which blocks run
     flags       of the compiler, for a GPU: ``verify``, ``timed`` or ``fast-math``
-    replay      a plan that was read, to be run instead of one that is made
     """
 
     selection: KernelSelection = field(default_factory=KernelSelection)
@@ -53,7 +50,6 @@ class DeviceOptions:
     mode: EmulatorMode = "check"
     seed: int = 0
     flags: str = "verify"
-    replay: Replay | None = None
 
 
 @dataclass(frozen=True)
@@ -80,8 +76,6 @@ def prepare(module: Module, options: DeviceOptions | None = None) -> Prepared:
 
     options = options or DeviceOptions()
     verify_with(try_kernel)
-    if options.replay is not None:
-        return _replayed(options.replay, options.selection.limits())
     ready = clone_module(module)
     notes = drop_others(ready, "gpu")
     DEVICE.run(ready)
@@ -94,11 +88,6 @@ def prepare(module: Module, options: DeviceOptions | None = None) -> Prepared:
 
     plan = plan_program(ready, chosen, allow_host=options.allow_host)
     return Prepared(ready, plan, render(plan, target, limits), report, tuple(notes))
-
-
-def _replayed(replay: Replay, limits: Limits) -> Prepared:
-    source = render(replay.plan, find_gpu(replay.target), limits)
-    return Prepared(replay.module, replay.plan, source, Pipeline(()).run(replay.module))
 
 
 class CompiledProgram(DeviceProgram):

@@ -97,56 +97,6 @@ def test_a_stale_lock_file_is_told_beside_the_results(softmax: str, tmp_path: Pa
     assert note.startswith(f"kernel-selection: {lock} does not suit this module: ")
 
 
-def test_a_plan_runs_as_it_was_written(softmax: str, tmp_path: Path) -> None:
-    """What hloopt kernels --plan --json prints is a program; its kernels are those that it names."""
-    plan = tmp_path / "plan.json"
-    made = invoke("kernels", softmax, "--plan", "--json", "--kernel", "op:reduce=split-reduction")
-    assert made.exit_code == 0, made.stderr
-    plan.write_text(made.stdout)
-    words = ("run", softmax, "--device", "emulator", "--repeat", "1", "--json", "--plan")
-    result = invoke(*words, str(plan))
-    assert result.exit_code == 0, result.stderr
-    row = _row(result.stdout, "plan, emulator")
-    assert row["kernels"] == 2
-    assert all(entry["passed"] for entry in row["comparisons"])
-
-
-def test_a_plan_that_does_not_fit_is_refused(softmax: str, tmp_path: Path) -> None:
-    """Something else, a plan with a buffer outside of its memory, and wishes beside a plan."""
-    plan = tmp_path / "plan.json"
-    plan.write_text("[]")
-    words = ("run", softmax, "--device", "emulator", "--plan", str(plan))
-    assert "there are no modules in it" in invoke(*words).stderr
-    made = json.loads(invoke("kernels", softmax, "--plan", "--json").stdout)
-    made["modules"][0]["plan"]["results"][0][1] = 1 << 40
-    plan.write_text(json.dumps(made))
-    result = invoke(*words)
-    assert result.exit_code == 2
-    assert str(plan) in result.stderr
-    assert "options that choose others" in invoke(*words, "--selector", "cost").stderr
-
-
-@pytest.mark.parametrize(
-    ("old", "new", "told"),
-    [
-        ("f32[40,33]", "f32[40,32]", "its parameter 0 is f32[40,33], not f32[40,32]"),
-        ("  low =", "  more = s32[] parameter(1)\n  low =", "it takes 1 parameter, not 2"),
-        ("ROOT z = f32[40,33] exponential(d)", "ROOT z = f32[40] negate(m)", "its result is"),
-    ],
-)
-def test_a_plan_of_another_module_is_refused(
-    softmax: str, tmp_path: Path, old: str, new: str, told: str
-) -> None:
-    """Before anything runs, with what it takes or gives instead."""
-    plan, other = tmp_path / "plan.json", tmp_path / "other.hlo"
-    plan.write_text(invoke("kernels", softmax, "--plan", "--json").stdout)
-    other.write_text(SOFTMAX.replace(old, new))
-    result = invoke("run", str(other), "--device", "emulator", "--plan", str(plan))
-    assert result.exit_code == 2, result.stderr
-    assert f"{plan}: this is a plan of m, not of m: {told}" in result.stderr
-    assert not result.stdout
-
-
 def test_a_kernel_that_fits_nothing_is_the_users_error(softmax: str) -> None:
     """The message says which instruction and why."""
     result = invoke("run", softmax, "--device", "emulator", "--kernel", "op:reduce=bitonic-sort")
@@ -179,7 +129,6 @@ def test_the_host_may_take_what_has_no_kernel(factor: str) -> None:
     [
         (("--unchecked",), "gpu and emulator"),
         (("--allow-host",), "gpu and emulator"),
-        (("--plan", "plan.json"), "native, gpu and emulator"),
     ],
 )
 def test_options_of_devices_are_none_of_the_cpus(

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
@@ -94,83 +92,6 @@ def test_the_host_is_no_gpu(module: str, device: str) -> None:
     result = CliRunner().invoke(cli, words)
     assert result.exit_code == 2
     assert f"--target host is for --device native, not for {device}" in result.stderr
-
-
-def _written(module: str, tmp_path: Path, target: str) -> Path:
-    """A file with the plan of a module for a target."""
-    words = ["kernels", module, "--target", target, "--plan", "--json"]
-    result = CliRunner().invoke(cli, words)
-    assert result.exit_code == 0, result.output
-    path = tmp_path / "plan.json"
-    path.write_text(result.stdout)
-    return path
-
-
-def test_a_plan_is_run_as_it_stands(module: str, tmp_path: Path) -> None:
-    """What ``hloopt kernels --target host`` wrote."""
-    plan = _written(module, tmp_path, "host")
-    assert {
-        one["kind"] for one in json.loads(plan.read_text())["modules"][0]["plan"]["allocations"]
-    } >= {
-        "parameter",
-        "result",
-    }
-    result = invoke(module, "--plan", str(plan), "--repeat", "1")
-    assert result.exit_code == 0, result.output
-    assert "plan, native" in result.stdout
-    both = invoke(module, "--plan", str(plan), "--kernel", "op:dot=native-call")
-    assert both.exit_code == 2
-    assert "--plan says which kernels run" in both.stderr
-
-
-def test_a_plan_of_another_device(module: str, tmp_path: Path) -> None:
-    """It says which command writes those of this one."""
-    result = invoke(module, "--plan", str(_written(module, tmp_path, "h200")))
-    assert result.exit_code == 2
-    assert "the plan is for h200" in result.stderr
-    assert "--target host --plan --json" in result.stderr
-
-
-def _grid(content: Any) -> None:
-    step = next(one for one in content["plan"]["steps"] if one["instruction"] == "e/r")
-    step["spec"]["steps"][0]["grid"] = [7, 1, 1]
-
-
-def _kernel(content: Any) -> None:
-    step = next(one for one in content["plan"]["steps"] if one["instruction"] == "e/r")
-    step["spec"]["kernel"] = "native-reduction"
-
-
-def _size(content: Any) -> None:
-    made = next(one for one in content["plan"]["allocations"] if one["kind"] == "result")
-    made["bytes"] *= 2
-
-
-def _place(content: Any) -> None:
-    made = next(one for one in content["plan"]["allocations"] if one["kind"] == "parameter")
-    made["number"] = 9
-
-
-@pytest.mark.parametrize(
-    ("damage", "words"),
-    [
-        (_grid, "has steps for %r that are not those of native-loop"),
-        (_kernel, "runs %r by native-reduction: nothing is reduced"),
-        (_size, "result 0 has 256 bytes, not 512"),
-        (_place, "parameter 9 does not lie in its memory"),
-    ],
-)
-def test_a_damaged_plan(
-    module: str, tmp_path: Path, damage: Callable[[Any], None], words: str
-) -> None:
-    """Nothing watches over accesses here: launches and memory have to be those of the kernels."""
-    path = _written(module, tmp_path, "host")
-    content = json.loads(path.read_text())
-    damage(content["modules"][0])
-    path.write_text(json.dumps(content))
-    result = invoke(module, "--plan", str(path))
-    assert result.exit_code == 2, result.output
-    assert words in result.stderr
 
 
 def test_choices_for_another_device_count_for_nothing(module: str, tmp_path: Path) -> None:

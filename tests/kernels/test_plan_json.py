@@ -1,18 +1,16 @@
-"""Plans as JSON: everything comes back, and what does not fit the module is told with its place."""
+"""Plans as JSON: every field of every record is there."""
 
 from __future__ import annotations
 
 import dataclasses
 import json
-import random
-from collections.abc import Callable
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
 from fake_device import choose
 
 import hloopt
-from hloopt.errors import UsageError
 from hloopt.ir import Instruction, Module
 from hloopt.kernels.kernel import Kernel
 from hloopt.kernels.lowering import make_ready
@@ -27,10 +25,9 @@ from hloopt.kernels.plan import (
     WhileStep,
     walk_steps,
 )
-from hloopt.kernels.plan_json import dump_plan, load_plan
+from hloopt.kernels.plan_json import dump_plan
 from hloopt.kernels.planning import plan_program
 from hloopt.kernels.spec import Argument, Copy, Fill, KernelSpec, Launch, Place, Scratch
-from random_modules import module_text
 
 TEXT = """HloModule m
 less { s = (s32[], f32[8]) parameter(0)
@@ -99,21 +96,42 @@ def plan(ready: Module) -> Plan:
     return plan_program(ready, chosen, allow_host=True)
 
 
-def test_everything_comes_back(ready: Module, plan: Plan) -> None:
-    """All kinds of steps, and every field of each record, are in the text and read from it."""
-    text = dump_plan(plan, ready)
-    assert load_plan(text, ready) == plan
-    assert {type(step) for step in walk_steps(plan.steps)} == {
-        KernelStep,
-        HostStep,
-        WhileStep,
-        ConditionalStep,
-    }
-    assert any(step.after for step in walk_steps(plan.steps) if isinstance(step, KernelStep))
-    again = hloopt.parse(ready.to_text())
-    other = load_plan(text, again)
-    assert load_plan(dump_plan(other, again), again) == other
-    assert (other.peak, len(other.steps)) == (plan.peak, len(plan.steps))
+def test_everything_is_written(ready: Module, plan: Plan) -> None:
+    """All kinds of steps; names that the module has, allocations that the list has, shapes of their buffers."""
+    content = json.loads(dump_plan(plan, ready))
+    assert content["format"] == "hloopt plan"
+    assert (content["peak"], len(content["steps"])) == (plan.peak, len(plan.steps))
+    assert [entry["bytes"] for entry in content["allocations"]] == [
+        entry.byte_size for entry in plan.allocations
+    ]
+    steps = list(walked(content["steps"]))
+    assert {step["step"] for step in steps} == {"kernel", "host", "while", "conditional"}
+    written = list(walk_steps(plan.steps))
+    assert sorted(step["instruction"].split("/")[1] for step in steps) == sorted(
+        step.instruction.name for step in written
+    )
+    for step in steps:
+        home, name = step["instruction"].split("/")
+        assert name in ready.computations[home].by_name
+        for buffer in (*step.get("operands", ()), *step.get("results", ()), *step.get("state", ())):
+            number, offset, size, shape = buffer
+            assert 0 <= offset <= content["allocations"][number]["bytes"] - size
+            assert shape.startswith(("f32[", "s32[", "pred[", "token["))
+    launch = next(step for step in steps if step["instruction"] == "main/a")["spec"]
+    assert launch["tile"] == {"threads": 128, "unroll": 4}
+    assert launch["steps"][0] == {"fill": ["scratch", 0], "value": 7}
+    assert launch["steps"][-1] == {"copy": [["result", 0], ["scratch", 1]]}
+    assert launch["scratch"] == [["u8", 3], ["f32", 8]]
+    assert launch["is_atomic"] is True
+    assert any(step["after"] for step in steps if step["step"] == "kernel")
+
+
+def walked(steps: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
+    for step in steps:
+        yield step
+        inside = [step.get("condition", []), step.get("body", []), *step.get("branches", [])]
+        for part in inside:
+            yield from walked(part)
 
 
 RECORDS = {
@@ -126,100 +144,3 @@ RECORDS = {
 def test_a_new_field_has_to_be_written_too(record: type[Any]) -> None:
     """Whoever adds a field to a plan adds it to the text, to ``VERSION`` if need be, and here."""
     assert len(dataclasses.fields(record)) == RECORDS[record]
-
-
-def test_random_plans_come_back() -> None:
-    """Plans of random modules are what they were."""
-    for seed in range(25):
-        module = make_ready(hloopt.parse(module_text(random.Random(seed))))
-        made = plan_program(module, choose)
-        assert load_plan(dump_plan(made, module), module) == made
-
-
-def changed(text: str, change: Callable[[Any], None]) -> str:
-    content = json.loads(text)
-    change(content)
-    return json.dumps(content)
-
-
-def put(*path: Any) -> Callable[[Any], None]:
-    """Put the last of a path where the others lead."""
-
-    def change(content: Any) -> None:
-        *way, last, value = path
-        for part in way:
-            content = content[part]
-        content[last] = value
-
-    return change
-
-
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        (put("format", "other"), "plan: 'format' is not 'hloopt plan'"),
-        (put("version", 99), "plan: version 99; this hloopt reads 1"),
-        (put("peak", "much"), "plan.peak: expected a number"),
-        (put("peak", True), "plan.peak: expected a number"),
-        (put("steps", {}), "plan.steps: expected a list"),
-        (put("steps", 0, "step", "jump"), "plan.steps[0]: 'step' is 'jump', not one of kernel, host"),
-        (put("steps", 0, "instruction", "main/nobody"), "plan.steps[0]: the module has no instruction main/nobody"),
-        (put("steps", 1, "results", []), "plan.steps[1].results: 0 buffers, the module has 1 leaves"),
-        (put("steps", 1, "results", 0, 3, "f32[9]{0}"), "plan.steps[1].results[0]: f32[9]{0} has 36 bytes, not 32"),
-        (put("steps", 1, "results", 0, [0, 0, 32, "s32[8]{0}"]), "plan.steps[1].results[0]: a buffer of s32[8]{0}, the module has f32[8]"),
-        (put("steps", 1, "results", 0, 3, "f32[8"), "plan.steps[1].results[0]: 'f32[8' is no shape"),
-        (put("steps", 1, "results", 0, 0, 77), "plan.steps[1].results[0]: there is no allocation 77"),
-        (put("steps", 1, "results", 0, 1, 1 << 40), "are no buffer in"),
-        (put("steps", 1, "results", 0, 1, 4), "do not begin at a multiple of 256"),
-        (put("steps", 1, "results", 0, [0, 0]), "expected [allocation, offset, bytes, shape]"),
-        (put("steps", 1, "scratch", []), "there is no scratch 0"),
-        (put("steps", 1, "spec", "tile", {"threads": "x"}), "plan.steps[1].spec: 'tile' has a parameter that is no number"),
-        (put("steps", 1, "spec", "steps", 1, "grid", [1, 1]), "plan.steps[1].spec.steps[1]: 'grid' is not 3 numbers"),
-        (put("steps", 1, "spec", "steps", 1, "arguments", 0, 0, "sky"), "expected a place: one of operand"),
-        (put("steps", 1, "spec", "steps", 1, "arguments", 0, 2, "inout"), "expected [place, number, role, partial]"),
-        (put("allocations", 0, "kind", "heap"), "plan.allocations[0]: 'kind' is 'heap'"),
-        (put("parameters", []), "plan.parameters: 0 buffers, the module has 2 leaves"),
-        (put("parameters", 0, None), "plan.parameters: leaf 0 is f32[8], for which there is a buffer or null"),
-        (put("results", []), "plan.results: 0 buffers, the module has 1 leaves"),
-    ],
-)  # fmt: skip
-def test_what_does_not_fit_is_told_with_its_place(
-    ready: Module, plan: Plan, change: Callable[[Any], None], message: str
-) -> None:
-    """The error begins with the way to what is wrong."""
-    with pytest.raises(UsageError) as found:
-        load_plan(changed(dump_plan(plan, ready), change), ready)
-    assert message in str(found.value)
-    assert str(found.value).startswith("plan")
-
-
-def test_loops_and_constants_are_checked(ready: Module, plan: Plan) -> None:
-    """A step of another kind of instruction, branches that are missing, and constants that are none."""
-    text = dump_plan(plan, ready)
-    content = json.loads(text)
-    at = {step["step"]: number for number, step in enumerate(content["steps"])}
-    number = next(
-        number for number, one in enumerate(content["allocations"]) if one["kind"] == "constant"
-    )
-    for change, message in (
-        (put("steps", at["while"], "instruction", "main/p"), "p is parameter, not while"),
-        (put("steps", at["while"], "trips", 3), "a loop has either a predicate or known trips"),
-        (put("steps", at["conditional"], "branches", []), "0 branches, d has 2"),
-        (put("steps", at["conditional"], "selector", None), ".selector[0]: expected [allocation"),
-        (put("allocations", number, "constant", "main/p"), "p is no constant of an array"),
-        (put("allocations", number, "index", [1]), "c has no element [1]"),
-    ):
-        with pytest.raises(UsageError) as found:
-            load_plan(changed(text, change), ready)
-        assert message in str(found.value)
-
-
-def test_a_plan_for_another_module_is_refused(plan: Plan, ready: Module) -> None:
-    """Names and shapes of the module have to be those of the plan."""
-    other = make_ready(hloopt.parse(TEXT.replace("f32[8]", "f32[9]").replace("7, 8}", "7, 8, 9}")))
-    with pytest.raises(UsageError, match=r"plan\.(parameters|allocations)"):
-        load_plan(dump_plan(plan, ready), other)
-    with pytest.raises(UsageError, match="plan: Expecting value: line 1 column 1"):
-        load_plan("", ready)
-    with pytest.raises(UsageError, match="plan: expected an object"):
-        load_plan("[]", ready)

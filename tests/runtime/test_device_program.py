@@ -17,13 +17,11 @@ from fake_device import FakeDevice, choose, fake_program
 import hloopt
 import proof
 from hloopt.errors import EvaluationError, UsageError
-from hloopt.interpret import EVALUATORS, Host
-from hloopt.interpret.interpreter import Interpreter
+from hloopt.interpret import Host
 from hloopt.kernels.lowering import make_ready
-from hloopt.kernels.plan_json import dump_plan, load_plan
 from hloopt.kernels.planning import plan_program
 from hloopt.runtime.device import Pointer
-from hloopt.runtime.device_program import DeviceProgram, descriptions
+from hloopt.runtime.device_program import descriptions
 from random_modules import module_text
 from support import recorded, sample_table
 
@@ -329,16 +327,6 @@ def test_wrong_inputs_and_several_participants_are_refused() -> None:
     several = hloopt.parse(text.replace("HloModule m", "HloModule m, replica_count=2"))
     with pytest.raises(UsageError, match="replica_count=2: a device runs one participant"):
         fake_program(several)
-
-
-def test_a_plan_that_was_read_back_runs() -> None:
-    """Saved and loaded for the same module, a plan computes the same."""
-    module = hloopt.parse(module_text(random.Random(11)))
-    ready = make_ready(module)
-    plan = load_plan(dump_plan(plan_program(ready, choose), ready), ready)
-    device = FakeDevice(plan)
-    device.interpreter = Interpreter(ready, EVALUATORS)
-    agree(module, DeviceProgram(ready, plan, device, ""), drawn(module, 5))
 
 
 def test_progress_counts_steps_of_the_entry() -> None:

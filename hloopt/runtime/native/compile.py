@@ -4,20 +4,17 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from hloopt.analysis.region import region_of
 from hloopt.codegen.native import render
-from hloopt.errors import UsageError
 from hloopt.interpret import supported
 from hloopt.ir import Instruction, Module
-from hloopt.kernels.kernel import Kernel, Site
+from hloopt.kernels.kernel import Kernel
 from hloopt.kernels.limits import Limits
 from hloopt.kernels.lowering import NATIVE, make_ready
-from hloopt.kernels.plan import KernelStep, Plan, walk_steps
+from hloopt.kernels.plan import Plan
 from hloopt.kernels.planning import plan_program
 from hloopt.kernels.problem import unsupported
-from hloopt.kernels.registry import find_kernel
 from hloopt.kernels.selection import KernelSelection, choose
-from hloopt.kernels.selection.candidate import candidates, packing_problem, with_tile
+from hloopt.kernels.selection.candidate import packing_problem
 from hloopt.kernels.spec import KernelSpec
 from hloopt.kernels.written import drop_others
 from hloopt.rewrite import Pipeline
@@ -25,7 +22,6 @@ from hloopt.runtime.device_compile import Prepared
 from hloopt.runtime.native.program import NativeProgram
 from hloopt.runtime.native.toolchain import check_native
 from hloopt.runtime.native.whole_loops import with_whole_loops
-from hloopt.runtime.replay import Replay
 from hloopt.targets.host import HOST
 from hloopt.types import ArrayShape, leaves
 
@@ -40,19 +36,14 @@ class CompiledNative(NativeProgram):
         self.prepared = prepared
 
 
-def prepare_native(
-    module: Module, selection: KernelSelection | None = None, replay: Replay | None = None
-) -> Prepared:
+def prepare_native(module: Module, selection: KernelSelection | None = None) -> Prepared:
     """Everything up to the compiler; the given module is unchanged.
 
     ``selection`` says what the user wants of kernels; without one the rules choose.  Choices that were written
-    for other devices count for nothing; the result's notes tell so.  ``replay`` is a plan that was read, to be
-    run instead of one that is made.  Raises ``UnsupportedError`` for what cannot be run, ``UsageError`` for
-    wishes that cannot be granted and for a plan of another device.
+    for other devices count for nothing; the result's notes tell so.  Raises ``UnsupportedError`` for what
+    cannot be run, ``UsageError`` for wishes that cannot be granted.
     """
     _check_types(module)
-    if replay is not None:
-        return _replayed(replay)
     copy = with_whole_loops(module)
     notes = drop_others(copy, "native")
     ready = make_ready(copy, NATIVE)
@@ -72,31 +63,6 @@ def plan_ready(ready: Module, limits: Limits) -> Plan:
         return choose(instruction, HOST, limits, device="native")
 
     return plan_program(ready, chosen, allow_host=True, results_apart=True)
-
-
-def _replayed(replay: Replay) -> Prepared:
-    if replay.target != HOST.name:
-        raise UsageError(
-            f"the plan is for {replay.target}; --device native runs those of "
-            f"hloopt kernels --target {HOST.name} --plan --json"
-        )
-    for step in walk_steps(replay.plan.steps):
-        if isinstance(step, KernelStep):
-            _check_step(step)
-    report = Pipeline(()).run(replay.module)
-    return Prepared(replay.module, replay.plan, render(replay.plan), report)
-
-
-def _check_step(step: KernelStep) -> None:
-    """Raise ``UsageError`` for launches that are not those of the kernel: nothing watches over its accesses."""
-    spec, name = step.spec, step.instruction.name
-    kernel = find_kernel(spec.kernel, "native")
-    site = Site(region_of(step.instruction), HOST, Limits())
-    (candidate,) = candidates(site, (kernel,))
-    if not candidate.ok:
-        raise UsageError(f"the plan runs %{name} by {spec.kernel}: {candidate.reason}")
-    if with_tile(kernel, site, spec.tile)[1] != spec:
-        raise UsageError(f"the plan has steps for %{name} that are not those of {spec.kernel}")
 
 
 def _check_types(module: Module) -> None:
@@ -119,7 +85,6 @@ def compile_native(
     *,
     threads: int | None = None,
     selection: KernelSelection | None = None,
-    replay: Replay | None = None,
 ) -> CompiledNative:
     """A program for the host's processor; the given module is unchanged.
 
@@ -127,4 +92,4 @@ def compile_native(
     ``prepare_native``.
     """
     check_native()
-    return CompiledNative(prepare_native(module, selection, replay), threads=threads)
+    return CompiledNative(prepare_native(module, selection), threads=threads)
