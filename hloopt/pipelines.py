@@ -231,11 +231,7 @@ def read_pipeline(path: str | Path, extra: Mapping[str, type[Pass]] | None = Non
     from hloopt.rewrite.toml_form import read_toml
 
     try:
-        content = Path(path).read_bytes()
-    except OSError as error:
-        raise UsageError(f"{path}: {error.strerror or error}") from error
-    try:
-        return pipeline_of(read_toml(content, str(path)), extra)
+        return pipeline_of(read_toml(str(path)), extra)
     except UsageError as error:
         start = "" if error.message.startswith(str(path)) else f"{path}: "
         raise UsageError(f"{start}{error.message}") from error

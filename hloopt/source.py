@@ -13,15 +13,30 @@ from unicodedata import combining, east_asian_width
 
 from hloopt.errors import SourceError
 
-__all__ = ["Source"]
+__all__ = ["Source", "columns", "visible"]
 
 _MAX_EXCERPT = 160
-# A terminal would obey control characters, and tabs are as wide as it likes.
-_CONTROLS = dict.fromkeys([*range(0x20), *range(0x7F, 0xA0)], " ")
+# What a terminal obeys or cannot show: control characters, changes of direction, halves of characters.
+_OBEYED = (
+    *(*range(0x20), *range(0x7F, 0xA0)),
+    *(*range(0x202A, 0x202F), *range(0x2066, 0x206A), 0x200E, 0x200F, 0x061C),
+    *range(0xD800, 0xE000),
+)
+# In an excerpt columns count, and tabs are as wide as a terminal likes.
+_BLANKS = dict.fromkeys(_OBEYED, " ")
+_ESCAPES = {code: f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}" for code in _OBEYED}
+# A byte of a file's name that is no UTF-8.
+_ESCAPES |= {0xDC00 + byte: f"\\x{byte:02x}" for byte in range(0x80, 0x100)}
+del _ESCAPES[ord("\n")], _ESCAPES[ord("\t")]
 _Error = TypeVar("_Error", bound=SourceError)
 
 
-def _columns(text: str) -> int:
+def visible(text: str) -> str:
+    """The text as it may be shown: nothing in it controls a terminal, but line ends and tabs."""
+    return text if text.isascii() and text.isprintable() else text.translate(_ESCAPES)
+
+
+def columns(text: str) -> int:
     """How many columns of a terminal a text takes: wide characters two, combining ones none."""
     if text.isascii():
         return len(text)
@@ -62,7 +77,7 @@ class Source:
     def excerpt(self, offset: int, width: int = 1) -> str:
         """The line around ``offset`` and a caret line below it; long lines are cut on both sides."""
         line, column = self.line_column(offset)
-        text = self.line_text(line).translate(_CONTROLS)
+        text = self.line_text(line).translate(_BLANKS)
         start = 0
         if len(text) > _MAX_EXCERPT:
             start = max(0, min(column - 1 - _MAX_EXCERPT // 2, len(text) - _MAX_EXCERPT))
@@ -71,7 +86,7 @@ class Source:
         right = "…" if start + _MAX_EXCERPT < len(text) else ""
         at = column - 1 - start
         carets = "^" * max(1, min(width, len(shown) - at))
-        return f"{left}{shown}{right}\n{' ' * (_columns(shown[:at]) + len(left))}{carets}"
+        return f"{left}{shown}{right}\n{' ' * (columns(shown[:at]) + len(left))}{carets}"
 
     def error(
         self,

@@ -20,7 +20,7 @@ def loop_config(loop: Instruction) -> Config | None:
         value = json.loads(text)
         if isinstance(value, str):
             value = json.loads(value) if value else {}
-    except ValueError:
+    except (ValueError, RecursionError):  # deep, or a number of thousands of digits
         return None
     return value if isinstance(value, dict) else None
 

@@ -71,7 +71,7 @@ def _list_rules(ctx: click.Context) -> None:
 def _check(text: Text, *, as_json: bool, alone: bool) -> tuple[dict[str, Any], int]:
     """Check one text and tell about it, unless it is to be told in JSON; and the exit code."""
     row: dict[str, Any] = {"file": text.name, "warnings": [], "errors": []}
-    with patience(f"checking {text.name}", alone=alone):
+    with patience("checking", text.name, alone=alone):
         errors, more, warnings = _examine(text, row)
     row["errors"] = [error_json(error, alone=True) for error in errors]
     row["ok"] = not errors

@@ -79,7 +79,7 @@ def command(
         counts = {"before": report.instructions_before, "after": report.instructions_after}
         return {**row, "instructions": counts, **product.write(module, found.name)}
 
-    rows, code = each_input(texts, step)
+    rows, code = each_input(texts, step, "defusing")
     if as_json:
         write_json("defuse", {"modules": rows})
     ctx.exit(code)

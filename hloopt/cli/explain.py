@@ -153,7 +153,7 @@ def command(
             "choices": [explanation_json(row, _cost(costs, row), limits) for row in shown],
         }
 
-    rows, code = each_input(texts, step)
+    rows, code = each_input(texts, step, "explaining")
     selection.finish()
     if as_json:
         write_json("explain", {"modules": rows})

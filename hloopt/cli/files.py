@@ -298,23 +298,24 @@ def _refuse_unknown(found: Input) -> None:
 
 
 def each_module(
-    arguments: Sequence[str], step: Callable[[Text, Module], dict[str, Any]]
+    arguments: Sequence[str], step: Callable[[Text, Module], dict[str, Any]], doing: str = ""
 ) -> tuple[list[dict[str, Any]], int]:
     """What ``step`` makes of each module that arguments name; see ``each_input``."""
 
     def of_input(found: Input) -> dict[str, Any]:
         return step(Text(found.name, None), found.module)
 
-    return each_input(open_texts(arguments), of_input)
+    return each_input(open_texts(arguments), of_input, doing)
 
 
 def each_input(
-    texts: Sequence[Text], step: Callable[[Input], dict[str, Any]]
+    texts: Sequence[Text], step: Callable[[Input], dict[str, Any]], doing: str = ""
 ) -> tuple[list[dict[str, Any]], int]:
     """What ``step`` makes of each module, in turn; and the exit code so far.
 
     A module that cannot be read, is not valid or fails in ``step`` is one message, and one row with its
     ``error``; the others are done all the same.  The code is the largest of the errors', 0 without any.
+    ``doing`` is what a terminal shows while ``step`` takes long, empty where it shows that by itself.
     """
     rows: list[dict[str, Any]] = []
     code = 0
@@ -324,7 +325,8 @@ def each_input(
             rows.append(row)
             try:
                 found = _verified(text, row, alone=len(texts) == 1)
-                row |= step(found)
+                with patience(doing, _called(text), alone=len(texts) == 1):
+                    row |= step(found)
             except (HlooptError, MemoryError) as caught:
                 error = caught if isinstance(caught, HlooptError) else _out_of_memory(text, caught)
                 show_error(error)
@@ -337,11 +339,11 @@ def _verified(text: Text, row: dict[str, Any], *, alone: bool) -> Input:
     """Read and verify a module; its warnings go to stderr, and the name of its file into ``row``."""
     from hloopt.verify import verify_module
 
-    with patience(f"reading {_called(text)}", alone=alone):
+    with patience("reading", _called(text), alone=alone):
         found = read_input(text)
     row["file"] = found.name
     show_warnings(found.module, text.place if text.part else found.name)
-    with patience(f"verifying {_called(text)}", alone=alone):
+    with patience("verifying", _called(text), alone=alone):
         verify_module(found.module)
     return found
 

@@ -45,7 +45,7 @@ def command(ctx: click.Context, files: tuple[str, ...], as_json: bool) -> None:
             click.echo(f"{digest}  {text.name}")
         return {"hash": digest}
 
-    rows, code = each_module(files, step)
+    rows, code = each_module(files, step, "hashing")
     if as_json:
         write_json("hash", {"modules": rows})
     ctx.exit(code)

@@ -114,7 +114,7 @@ def command(
         shown.show(product(ONE_LINE), planned=planned)
         return {}
 
-    rows, code = each_input(texts, step)
+    rows, code = each_input(texts, step, "choosing kernels for")
     selection.finish()
     if as_json:
         write_json("kernels", {"modules": rows})

@@ -51,7 +51,7 @@ def command(
         found = _found(dump, wanted.get("module"), wanted.get("stage", ()))
         single = stages or "stage" in wanted or len(found) == 1
         counted = "none" if not counts else "all" if single or as_json else "ends"
-        with patience(f"counting in {name}"):
+        with patience("counting in", name):
             content = dump_json(dump, found, counted=counted)
         rows.append(content)
         if as_json:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib
-import io
 import os
 import sys
 from typing import Any
@@ -11,14 +10,17 @@ from typing import Any
 import click
 
 from hloopt import __version__
+from hloopt.cache_folder import notes
 from hloopt.cli.messages import error_json, show_error
 from hloopt.cli.options import JSON_WANTED
+from hloopt.cli.streams import prepare_streams
 from hloopt.errors import HlooptError, UnsupportedError
 
 __all__ = ["cli", "main"]
 
 # Loaded when used: ``hloopt --help`` must not wait for NumPy.  Name -> (module, one line).
 COMMANDS = {
+    "cache": ("cache", "Show what is kept between runs, or remove it."),
     "check": ("check", "Parse and verify modules."),
     "completion": ("completion", "Print the completion script of a shell."),
     "defuse": ("defuse", "Take the fusions of modules apart again."),
@@ -129,7 +131,7 @@ cli.params.append(_TRACEBACK)
 
 def main() -> None:
     """Entry point: usage errors exit with 2, an interrupt with 130, a defect of hloopt with 70."""
-    _speak_utf8()
+    prepare_streams()
     try:
         code = cli.main(prog_name="hloopt", standalone_mode=False)
         sys.stdout.flush()
@@ -161,6 +163,8 @@ def main() -> None:
             err=True,
         )
         code = 70
+    for note in notes():
+        click.echo(f"note: {note}", err=True)
     sys.exit(code if isinstance(code, int) else 0)
 
 
@@ -180,10 +184,3 @@ def _flush_or_forget() -> None:
 def _forget_stdout() -> None:
     """Nobody takes what we print; Python must not complain when it flushes stdout at the end."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-
-
-def _speak_utf8() -> None:
-    """HLO text is UTF-8 whatever the locale; undecodable bytes of file names go out as they came in."""
-    for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(encoding="utf-8", errors="surrogateescape")

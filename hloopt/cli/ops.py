@@ -78,7 +78,7 @@ def _kernels(target: str, as_json: bool, *, unsupported: bool) -> None:
     from hloopt.targets import find_gpu
     from hloopt.targets.host import HOST
 
-    with patience("asking all kernels about all opcodes", alone=True):
+    with patience("asking all kernels about all opcodes"):
         rows = coverage(find_gpu(target) if target else HOST)
     rows = [row for row in rows if not (unsupported and row.is_whole)]
     if as_json:

@@ -94,7 +94,7 @@ def command(
         row = {"module": module.name, "pipeline": str(pipeline), **pipeline_json(report)}
         return {**row, **product.write(module, name)}
 
-    rows, code = each_input(texts, step)
+    rows, code = each_input(texts, step, "optimizing")
     watch.finish()
     selection.finish()
     if as_json:

@@ -329,7 +329,7 @@ def command(
     runner.check()
 
     def step(found: Input) -> dict[str, Any]:
-        with patience(lambda: f"running {found.name}: {runner.stage}", alone=len(texts) == 1):
+        with patience("running", found.name, lambda: str(runner.stage), alone=len(texts) == 1):
             report = runner.run(found)
         for target in custom_call_targets(found.module):
             unused.pop(target, None)

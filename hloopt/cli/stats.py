@@ -83,7 +83,7 @@ def command(
             show_stats({"file": text.name, **stats}, product())
         return stats
 
-    rows, code = each_module(files, step)
+    rows, code = each_module(files, step, "counting in")
     if as_json:
         write_json("stats", {"modules": rows})
     ctx.exit(code)

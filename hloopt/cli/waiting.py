@@ -2,75 +2,99 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import TypeVar
+from typing import Final, TypeAlias, TypeVar
+
+from hloopt.cli.streams import STATUS
+from hloopt.source import columns, visible
 
 __all__ = ["patience", "progress"]
 
-_PATIENCE = 2.0  # seconds without a word
-_CLEAR = "\r\x1b[K"
+_PATIENCE = float(os.environ.get("_HLOOPT_PATIENCE", "2"))  # seconds without a word; for tests
+_SHORTEST: Final = 16  # columns that are left of a name, however narrow a terminal is
 
 Item = TypeVar("Item")
+_Told: TypeAlias = Callable[[], tuple[str, str, str]]
+"""What is being done, to what, and how far it is."""
 
 
 @contextmanager
 def progress(items: Sequence[Item], called: Callable[[Item], str]) -> Iterator[Iterable[Item]]:
-    """The items, with a bar when there are several; ``called`` names one."""
-    if len(items) < 2 or not sys.stderr.isatty():
-        yield items
-        return
-    from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
+    """The items; which of them is at work is told when there are several.  ``called`` names one."""
+    at = 0
 
-    columns = (TextColumn("{task.description}", markup=False), BarColumn(), MofNCompleteColumn())
-    with Progress(*columns, console=Console(file=sys.stderr), transient=True) as bar:
-        task = bar.add_task("modules", total=len(items))
+    def each() -> Iterator[Item]:
+        nonlocal at
+        for number, item in enumerate(items):
+            at = number
+            yield item
 
-        def each() -> Iterator[Item]:
-            for item in items:
-                bar.update(task, description=called(item)[:40])
-                yield item
-                bar.advance(task)
-
+    with _told(
+        lambda: (f"{at + 1} of {len(items)}:", called(items[at]), ""), wanted=len(items) > 1
+    ):
         yield each()
 
 
 @contextmanager
-def patience(what: str | Callable[[], str], *, alone: bool = True) -> Iterator[None]:
-    """What is being done and for how many seconds, when it takes more than two of them.
+def patience(
+    doing: str, name: str = "", stage: Callable[[], str] = str, *, alone: bool = True
+) -> Iterator[None]:
+    """What is being done to what, and for how many seconds, when it takes more than two of them.
 
-    A function is asked anew each second, in another thread.  Nothing unless ``alone``: ``progress`` tells
-    of one among several.
+    ``stage`` is asked each second how far it is, in another thread.  Nothing unless ``alone``: ``progress``
+    tells of one among several.
     """
-    if not alone or not sys.stderr.isatty():
+    with _told(lambda: (doing, name, stage()), wanted=alone and bool(doing)):
+        yield
+
+
+@contextmanager
+def _told(told: _Told, *, wanted: bool) -> Iterator[None]:
+    if not wanted or not sys.stderr.isatty():
         yield
         return
     done = threading.Event()
-    teller = threading.Thread(target=_tell, args=(what, done), daemon=True)
+    teller = threading.Thread(target=_tell, args=(told, done), daemon=True)
     teller.start()
     try:
         yield
     finally:
         done.set()
         teller.join()
+        STATUS.clear()
 
 
-def _tell(what: str | Callable[[], str], done: threading.Event) -> None:
+def _tell(told: _Told, done: threading.Event) -> None:
+    from shutil import get_terminal_size
+
     seconds = _PATIENCE
     if done.wait(seconds):
         return
-    from shutil import get_terminal_size
-
     while True:
-        width = get_terminal_size().columns
-        told = what if isinstance(what, str) else what()
-        sys.stderr.write(_CLEAR + f"{told}: {seconds:.0f} s"[: width - 1])
-        sys.stderr.flush()
+        doing, name, stage = map(visible, told())
+        rest = f"{': ' if stage else ''}{stage}: {seconds:.0f} s"
+        STATUS.show(_line(doing, name, rest, get_terminal_size().columns - 1))
         if done.wait(1.0):
-            break
+            return
         seconds += 1
-    sys.stderr.write(_CLEAR)
-    sys.stderr.flush()
+
+
+def _line(doing: str, name: str, rest: str, room: int) -> str:
+    """A line that is no wider than ``room``: what tells that it goes on is at its end, so names lose first."""
+    if name:
+        left = room - columns(doing) - 1 - columns(rest)
+        doing = f"{doing} {_end(name, max(left, _SHORTEST))}"
+    return _end(doing + rest, room)
+
+
+def _end(text: str, room: int) -> str:
+    """A text, or as much of its end as there is room for."""
+    if columns(text) <= room:
+        return text
+    while columns(text) > max(room - 3, 0):
+        text = text[1:]
+    return f"...{text}"[:room]

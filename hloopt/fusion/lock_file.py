@@ -50,16 +50,14 @@ The choices of kernels stand in the same file (``kernels/lock.py``).  Nothing in
 from __future__ import annotations
 
 import json
-import re
-import tomllib
 from collections.abc import Iterable, Mapping, Sequence
-from pathlib import Path
 from typing import Any, Final
 
 from hloopt.dataclass import dataclass
 from hloopt.errors import UsageError
 from hloopt.rewrite.naming import NamePattern, parse_pattern
 from hloopt.rewrite.spec import did_you_mean
+from hloopt.toml_text import read_toml_file
 
 __all__ = [
     "VERSION",
@@ -95,7 +93,6 @@ _LOOP: Final = ("module", "computation", "name", "kernel", "prologue", "signatur
 _UNFUSED: Final = ("module", "computation", "instructions")
 _PAIR: Final = ("producer", "consumer", "module", "computation", "reason")
 _KINDS: Final = ("kLoop", "kInput", "kOutput", "kCustom")
-_PLACE = re.compile(r" \(at line (\d+), column (\d+)\)$")
 _WIDTH = 100
 
 
@@ -259,17 +256,7 @@ def read_tables(path: str) -> dict[str, Any]:
     Raises ``UsageError`` with the place of what is no TOML, for keys that mean nothing, other versions, and
     tables that are no lists of tables.
     """
-    try:
-        found = tomllib.loads(Path(path).read_bytes().decode())
-    except OSError as error:
-        raise UsageError(f"{path}: {error.strerror or error}") from error
-    except UnicodeDecodeError as error:
-        raise UsageError(f"{path}: byte {error.start} is not UTF-8") from error
-    except tomllib.TOMLDecodeError as error:
-        told = str(error)
-        match = _PLACE.search(told)
-        where = f":{match[1]}:{match[2]}" if match else ""
-        raise UsageError(f"{path}{where}: {_PLACE.sub('', told)}") from error
+    found = read_toml_file(path)
     _check_keys(found, _TOP, path)
     if found.get("version") != VERSION:
         raise UsageError(

@@ -136,7 +136,10 @@ def _check_lu_permutation(instruction: Instruction) -> str | None:
 
 def _lower(instruction: Instruction) -> bool:
     """Raises ``ValueError`` where the options do not say."""
-    found = json.loads(str(instruction.attributes.get("backend_config", "{}")))
+    try:
+        found = json.loads(str(instruction.attributes.get("backend_config", "{}")))
+    except RecursionError as error:
+        raise ValueError("the options are nested too deeply") from error
     if isinstance(found, dict):
         found = found.get("cholesky_options", found)
     # Protocol buffers leave out what is false.

@@ -35,7 +35,6 @@ is matched by structure against bodies of fusions and single instructions, with 
 from __future__ import annotations
 
 import re
-import tomllib
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import field
@@ -43,7 +42,7 @@ from pathlib import Path
 from typing import Any
 
 from hloopt.dataclass import dataclass
-from hloopt.errors import HlooptError, UsageError
+from hloopt.errors import HlooptError, SourceError, UsageError
 from hloopt.ir import Module
 from hloopt.ir.fingerprint import fingerprint
 from hloopt.kernels.arithmetic import evaluate
@@ -51,7 +50,9 @@ from hloopt.kernels.kernel import Kernel, Site
 from hloopt.kernels.structure import body_module, plain
 from hloopt.kernels.user import of_object
 from hloopt.rewrite.spec import did_you_mean
+from hloopt.source import Source
 from hloopt.text.parser import parse_module
+from hloopt.toml_text import parse_toml
 from hloopt.types import ArrayShape, leaves
 
 __all__ = ["read_cuda_file"]
@@ -111,7 +112,8 @@ def read_cuda_file(path: str) -> Kernel:
             "  hlo = '''the HloModule it stands for, with $rows and $columns for sizes'''\n  */\n"
             "samples/kernels/row_max.cu is a whole one; function, name and summary may be given as well"
         )
-    header = _header(path, match[1])
+    # Blanks in front of it, so that its places are those of the file.
+    header = _header(path, re.sub(r"\S", " ", text[: match.start(1)]) + match[1])
     kernel = _CudaFile(
         str(header.get("name", Path(path).stem)),
         str(header.get("summary", f"the kernel in {Path(path).name}")),
@@ -126,9 +128,10 @@ def read_cuda_file(path: str) -> Kernel:
 
 def _header(path: str, text: str) -> dict[str, Any]:
     try:
-        header = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
-        raise UsageError(f"{path}: its comment is no TOML: {error}") from error
+        header = parse_toml(Source(text, path))
+    except SourceError as error:
+        place = f"{path}:{error.line}:{error.column}"
+        raise UsageError(f"{place}: its comment is no TOML: {error.message}") from error
     for key in header:
         if key not in _KEYS:
             raise UsageError(f"{path}: '{key}' means nothing here{did_you_mean(key, _KEYS)}")

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
-from rich.console import Console
+from rich.console import Console, ConsoleOptions, RenderableType
+from rich.segment import Segment
 from rich.text import Text
 
 from hloopt.report.fit import FittedTable
+from hloopt.source import visible
 
 __all__ = ["ONE_LINE", "SCHEMA", "messages", "product", "show_name", "table", "write_json"]
 
@@ -34,11 +36,21 @@ def messages() -> Console:
 
 
 class _Console(Console):
-    """A console that cuts no line off and whose reader may go away."""
+    """A console that cuts no line off, whose reader may go away, and whose texts control no terminal."""
 
     def print(self, *objects: Any, crop: bool = False, **options: Any) -> None:
         """As ``rich`` prints, but a line that is too long stays whole."""
         super().print(*objects, crop=crop, **options)
+
+    def render(
+        self, renderable: RenderableType, options: ConsoleOptions | None = None
+    ) -> Iterable[Segment]:
+        """As rich's, with what a module holds made visible; rich's own controls stay."""
+        for segment in super().render(renderable, options):
+            if segment.control:
+                yield segment
+            else:
+                yield Segment(visible(segment.text), segment.style)
 
     def on_broken_pipe(self) -> None:
         """Leave it to the entry point, as with everything else that is written."""
@@ -47,6 +59,8 @@ class _Console(Console):
 
 def _console(*, stderr: bool, pipe_width: int = _PIPE_WIDTH) -> Console:
     stream = sys.stderr if stderr else sys.stdout
+    # Below what makes texts visible: the colours of a table are meant.
+    stream = getattr(stream, "unfiltered", stream)
     if stream.isatty():
         return _Console(file=stream, highlight=False)
     width = Console().width if _columns_given() else pipe_width

@@ -18,33 +18,24 @@ other keys of a table are options.  Such a file is data: it names passes, and no
 
 from __future__ import annotations
 
-import re
-import tomllib
 from collections.abc import Callable
 from typing import Any
 
 from hloopt.errors import UsageError
 from hloopt.rewrite import spec
+from hloopt.toml_text import read_toml_file
 
 __all__ = ["read_entry", "read_toml"]
 
-_PLACE = re.compile(r" \(at (?:line (\d+), column (\d+)|end of document)\)$")
 _MOST_ENTRIES_DEEP = 50
 
 
-def read_toml(content: bytes, name: str) -> tuple[spec.Spec, ...]:
-    """The entries of a file; ``name`` is for messages.
+def read_toml(name: str) -> tuple[spec.Spec, ...]:
+    """The entries of a file.
 
     Raises ``UsageError`` with the place of what is no TOML, and with the entry that makes no sense.
     """
-    try:
-        found = tomllib.loads(content.decode())
-    except UnicodeDecodeError as error:
-        raise UsageError(f"{name}: byte {error.start} is not UTF-8") from error
-    except tomllib.TOMLDecodeError as error:
-        raise UsageError(_told(name, str(error))) from error
-    except RecursionError as error:
-        raise UsageError(f"{name}: brackets are nested too deep") from error
+    found = read_toml_file(name)
     for key in found:
         if key != "pipeline":
             raise UsageError(f"{name}: '{key}' means nothing here (valid: pipeline)")
@@ -59,15 +50,6 @@ def read_entry(value: Any) -> tuple[spec.Spec, ...]:
     if isinstance(value, dict):
         return (reader.table(value, "", 0),)
     return reader.entries(value, "", 0)
-
-
-def _told(name: str, message: str) -> str:
-    match = _PLACE.search(message)
-    if match is None:
-        return f"{name}: {message}"
-    place = f":{match[1]}:{match[2]}" if match[1] else ""
-    end = "" if match[1] else " at the end"
-    return f"{name}{place}: {message[: match.start()]}{end}"
 
 
 class _Reader:

@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import re
 import tomllib
-from typing import Any, Final, TypeAlias
+from typing import Any, TypeAlias
 
 from hloopt.dataclass import dataclass
 from hloopt.errors import SourceError
 from hloopt.source import Source
+from hloopt.toml_text import parse_toml
 
 __all__ = ["Path", "Place", "Places", "read_table"]
 
@@ -29,7 +30,6 @@ _STRING = re.compile(
     re.DOTALL,
 )
 _SCALAR = re.compile(r"\d{4}-\d\d-\d\d \d\d:[^\s,\]}#]*|[^\s,\]}#]+")
-_AT = re.compile(r" \(at (?:line (\d+), column (\d+)|end of document)\)$")
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,39 +161,6 @@ class Places:
         return start, match.end() - start
 
 
-_DEEPEST: Final = 100
-
-
 def read_table(source: Source) -> tuple[dict[str, Any], Places]:
     """What a TOML text says, and where.  Raises ``SourceError`` at the place of what is no TOML."""
-    try:
-        found = tomllib.loads(source.text)
-    except tomllib.TOMLDecodeError as error:
-        raise _syntax(source, str(error)) from error
-    except RecursionError as error:
-        raise source.error(SourceError, 0, "brackets are nested too deep") from error
-    if _depth(found) > _DEEPEST:
-        raise source.error(SourceError, 0, "brackets are nested too deep")
-    return found, Places(source)
-
-
-def _depth(value: Any) -> int:
-    """How deep lists and tables lie in one another, without recursion."""
-    deepest, waiting = 0, [(value, 1)]
-    while waiting:
-        entry, depth = waiting.pop()
-        if isinstance(entry, (dict, list)):
-            deepest = max(deepest, depth)
-            inner = entry.values() if isinstance(entry, dict) else entry
-            waiting += ((one, depth + 1) for one in inner)
-    return deepest
-
-
-def _syntax(source: Source, message: str) -> SourceError:
-    match = _AT.search(message)
-    if match is None or not match[1]:
-        text = message[: match.start()] if match else message
-        return source.error(SourceError, len(source.text), f"{text} at the end")
-    lines = source.text.split("\n")
-    offset = sum(len(line) + 1 for line in lines[: int(match[1]) - 1]) + int(match[2]) - 1
-    return source.error(SourceError, offset, message[: match.start()])
+    return parse_toml(source), Places(source)

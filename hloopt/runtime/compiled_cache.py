@@ -1,15 +1,18 @@
 """Compiled programs, kept between processes: shared objects of the emulator, cubins of the GPU.
 
-An entry is one file, ``KEY-CHECKSUM.suffix``: KEY is the hash of everything it depends on, CHECKSUM that of
-its content.  So one rename publishes both, and an entry that was cut off or damaged does not fit its name: it
-is thrown away and built again.  Two processes may build the same entry at once; each publishes a whole one.
+An entry is one file, ``KEY-CHECKSUM.suffix``: KEY is the hash of everything it depends on, CHECKSUM that of KEY
+and its content.  So one rename publishes both, and an entry that was cut off, damaged or renamed does not fit
+its name: it is thrown away and built again.  Two processes may build the same entry at once; each publishes a
+whole one.  An entry that is not this user's own is not used (see ``cache_folder``).
 """
 
 from __future__ import annotations
 
 import atexit
+import errno
 import os
 import shutil
+import stat
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -17,18 +20,20 @@ from contextlib import suppress
 from hashlib import blake2b
 from pathlib import Path
 
-from hloopt.cache_folder import cache_folder
+from hloopt.cache_folder import is_own, own_folder, tell
 from hloopt.dataclass import dataclass
+from hloopt.errors import DeviceError
 
 __all__ = ["CompiledCache"]
 
 _GIBIBYTE = 1 << 30
+_LITTLE = 1 << 16  # bytes of a disk in which nothing can be compiled
 _IN_USE = 3600.0  # seconds for which an entry, or a build under way, is left alone
 
 
 @dataclass(frozen=True)
 class CompiledCache:
-    """A cache by content in the platform's cache folder, or in ``$HLOOPT_CACHE_DIR``.
+    """A cache by content in the user's cache folder.
 
     kind         the folder's name, and part of every key
     suffix       how the files' names end (``.so``, ``.cubin``)
@@ -38,11 +43,6 @@ class CompiledCache:
     kind: str
     suffix: str
     limit_bytes: int = 2 * _GIBIBYTE
-
-    @property
-    def folder(self) -> Path:
-        """Where the entries are; it need not exist."""
-        return cache_folder() / self.kind
 
     def key(self, parts: Sequence[bytes | str]) -> str:
         """The hash of ``parts``; no two different sequences run together."""
@@ -56,62 +56,76 @@ class CompiledCache:
     def get_or_build(self, key_parts: Sequence[bytes | str], build: Callable[[Path], None]) -> Path:
         """The file for these parts; where there is none, ``build`` is handed a path to write it to.
 
-        An error of ``build`` passes through and leaves nothing behind.  Where the folder cannot be written,
-        the file lives as long as the process.
+        An error of ``build`` passes through and leaves nothing behind.  Where there is no folder of this user's
+        own, or none that can be written, or its disk is full, the file lives as long as the process.  Raises
+        ``DeviceError`` where there is no space for that either.
         """
         key = self.key(key_parts)
-        found = self._find(key)
+        folder = own_folder(self.kind, make=True)
+        if folder is None:
+            return self._built_aside(build)
+        found = self._find(folder, key)
         if found is not None:
             return found
-        workshop = self._workshop()
+        try:
+            workshop = Path(tempfile.mkdtemp(prefix=".build-", dir=folder))
+        except OSError as error:
+            tell(f"the cache is not used: {folder}: {error.strerror}")
+            return self._built_aside(build)
         try:
             fresh = workshop / f"entry{self.suffix}"
             build(fresh)
-            published = self._publish(fresh, key)
-        except BaseException:
-            shutil.rmtree(workshop, ignore_errors=True)
-            raise
-        if published == fresh:
-            atexit.register(shutil.rmtree, workshop, ignore_errors=True)
+            published = fresh.replace(folder / self._name(key, fresh))
+        except Exception as error:
+            if not _is_full(error, folder):
+                raise
         else:
+            self._prune(folder, published)
+            return published
+        finally:
             shutil.rmtree(workshop, ignore_errors=True)
-            self._prune(published)
-        return published
+        tell(f"the cache is not used: {folder}: {os.strerror(errno.ENOSPC)}")
+        return self._built_aside(build)
 
-    def _find(self, key: str) -> Path | None:
-        for path in sorted(self.folder.glob(f"{key}-*{self.suffix}")):
+    def _built_aside(self, build: Callable[[Path], None]) -> Path:
+        """In a folder of this process."""
+        workshop = Path(tempfile.mkdtemp(prefix="hloopt-"))
+        atexit.register(shutil.rmtree, workshop, ignore_errors=True)
+        fresh = workshop / f"entry{self.suffix}"
+        try:
+            build(fresh)
+        except BaseException as error:
+            is_full = isinstance(error, Exception) and _is_full(error, workshop)
+            shutil.rmtree(workshop, ignore_errors=True)
+            if is_full:
+                told = os.strerror(errno.ENOSPC)
+                raise DeviceError(f"nothing can be compiled: {workshop.parent}: {told}") from error
+            raise
+        return fresh
+
+    def _find(self, folder: Path, key: str) -> Path | None:
+        for path in sorted(folder.glob(f"{key}-*{self.suffix}")):
             with suppress(OSError):  # another process threw it away
-                if path.name == self._name(key, path):
+                state = path.lstat()
+                if not stat.S_ISREG(state.st_mode) or not is_own(state):
+                    tell(f"the cache entry {path} is not used: others can have written it")
+                elif path.name == self._name(key, path):
                     os.utime(path)
                     return path
                 path.unlink()
         return None
 
     def _name(self, key: str, path: Path) -> str:
+        digest = blake2b(key.encode(), digest_size=16)
         with path.open("rb") as stream:
-            digest = blake2b(digest_size=16)
             while block := stream.read(1 << 20):
                 digest.update(block)
         return f"{key}-{digest.hexdigest()}{self.suffix}"
 
-    def _workshop(self) -> Path:
-        """A folder of this build's own, beside the entries so that a rename is enough."""
-        try:
-            self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-            return Path(tempfile.mkdtemp(prefix=".build-", dir=self.folder))
-        except OSError:
-            return Path(tempfile.mkdtemp(prefix="hloopt-"))
-
-    def _publish(self, fresh: Path, key: str) -> Path:
-        name = self._name(key, fresh)
-        if fresh.parent.parent != self.folder:
-            return fresh
-        return fresh.replace(self.folder / name)
-
-    def _prune(self, keep: Path) -> None:
+    def _prune(self, folder: Path, keep: Path) -> None:
         """Throw away what was not used for longest, and builds that were killed."""
         now = time.time()
-        entries = sorted(self._aged(), reverse=True)
+        entries = sorted(_aged(folder), reverse=True)
         total = 0
         for used, size, path in entries:
             total += size
@@ -123,9 +137,17 @@ class CompiledCache:
                 with suppress(OSError):
                     path.unlink()
 
-    def _aged(self) -> Iterator[tuple[float, int, Path]]:
-        with suppress(OSError):
-            for path in self.folder.iterdir():
-                with suppress(OSError):
-                    state = path.stat()
-                    yield state.st_mtime, state.st_size, path
+
+def _aged(folder: Path) -> Iterator[tuple[float, int, Path]]:
+    with suppress(OSError):
+        for path in folder.iterdir():
+            with suppress(OSError):
+                state = path.stat()
+                yield state.st_mtime, state.st_size, path
+
+
+def _is_full(error: Exception, folder: Path) -> bool:
+    """Whether a build failed for want of space: its own error, or a compiler's that ran into it."""
+    if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
+        return True
+    return os.strerror(errno.ENOSPC) in str(error) or shutil.disk_usage(folder).free < _LITTLE

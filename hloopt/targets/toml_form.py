@@ -21,13 +21,13 @@ from __future__ import annotations
 
 import dataclasses
 import re
-import tomllib
 from collections.abc import Callable, Mapping
 from typing import Any
 
 from hloopt.errors import SourceError
 from hloopt.source import Source
 from hloopt.targets.target import Rate, Target
+from hloopt.toml_text import parse_toml
 from hloopt.types import DTYPES
 
 __all__ = ["read_toml"]
@@ -49,7 +49,6 @@ _REQUIRED_OF_TPU = ("title", "kind", "cores", "memory_bandwidth", "memory_size")
 _NONE: dict[str, Any] = {
     name: (0,) * _TRIPLES[name] if name in _TRIPLES else 0 for name in _REQUIRED
 }
-_PLACE = re.compile(r" \(at (?:line (\d+), column (\d+)|end of document)\)$")
 _HEADER = re.compile(r"\s*\[\s*([\w.-]+)\s*\]")
 
 
@@ -59,21 +58,7 @@ def read_toml(source: Source, name: str, find: Callable[[str], Target]) -> Targe
     ``find`` answers for ``base`` and may raise ``UsageError``.  Raises ``SourceError`` at what is no TOML, at
     unknown keys, wrong types and values, and at the end of the file for numbers that are missing.
     """
-    try:
-        table = tomllib.loads(source.text)
-    except tomllib.TOMLDecodeError as error:
-        raise _syntax(source, str(error)) from error
-    return _Reader(source, table).target(name, find)
-
-
-def _syntax(source: Source, message: str) -> SourceError:
-    match = _PLACE.search(message)
-    if match is None or not match[1]:
-        text = message[: match.start()] if match else message
-        return source.error(SourceError, len(source.text), f"{text} at the end")
-    lines = source.text.splitlines(keepends=True)
-    offset = sum(map(len, lines[: int(match[1]) - 1])) + int(match[2]) - 1
-    return source.error(SourceError, offset, message[: match.start()])
+    return _Reader(source, parse_toml(source)).target(name, find)
 
 
 class _Reader:

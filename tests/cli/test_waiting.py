@@ -8,7 +8,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from hloopt.cli import waiting
+from hloopt.cli import streams, waiting
 from hloopt.cli.runner import Stage
 from hloopt.interpret.progress import Progress
 
@@ -24,7 +24,8 @@ class Terminal(io.StringIO):
 def terminal(monkeypatch: pytest.MonkeyPatch) -> Terminal:
     """A terminal in the place of stderr, and less patience."""
     made = Terminal()
-    monkeypatch.setattr(waiting, "sys", SimpleNamespace(stderr=made))
+    for module in (waiting, streams):
+        monkeypatch.setattr(module, "sys", SimpleNamespace(stderr=made))
     monkeypatch.setattr(waiting, "_PATIENCE", 0.05)
     return made
 
@@ -37,14 +38,34 @@ def wait_for(terminal: Terminal, text: str) -> None:
         time.sleep(0.01)
 
 
+@pytest.mark.parametrize(
+    ("width", "line"),
+    [
+        (80, "running dump/a_module_with_a_long_name.txt: compilation, 7 %: 0 s"),
+        (60, "running ...dule_with_a_long_name.txt: compilation, 7 %: 0 s"),
+        (40, "...long_name.txt: compilation, 7 %: 0 s"),
+    ],
+)
 def test_a_long_wait_is_told_and_goes_away(
-    terminal: Terminal, monkeypatch: pytest.MonkeyPatch
+    terminal: Terminal, monkeypatch: pytest.MonkeyPatch, width: int, line: str
 ) -> None:
-    """With the seconds, on one line, no longer than the terminal is wide."""
-    monkeypatch.setenv("COLUMNS", "24")
-    with waiting.patience("reading a_file_with_a_long_name.txt"):
+    """On one line, no longer than the terminal is wide: names are cut, not how far it is."""
+    monkeypatch.setenv("COLUMNS", str(width))
+    with waiting.patience(
+        "running", "dump/a_module_with_a_long_name.txt", lambda: "compilation, 7 %"
+    ):
+        wait_for(terminal, "running" if width > 40 else "long")
+    assert terminal.getvalue() == f"\r\x1b[K{line}\r\x1b[K"
+    assert len(line) < width + 2
+
+
+def test_wide_and_hostile_names(terminal: Terminal, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Columns are counted, not characters, and no name moves the cursor."""
+    monkeypatch.setenv("COLUMNS", "40")
+    with waiting.patience("reading", "\x1b[2J" + "\u6f22" * 40):
         wait_for(terminal, "reading")
-    assert terminal.getvalue() == "\r\x1b[Kreading a_file_with_a_l\r\x1b[K"
+    line = terminal.getvalue().split("\x1b[K")[1]
+    assert line == "reading ..." + "\u6f22" * 11 + ": 0 s\r"
 
 
 def test_the_seconds_are_counted(terminal: Terminal) -> None:
@@ -80,7 +101,8 @@ def test_a_short_wait_is_not_told(terminal: Terminal, monkeypatch: pytest.Monkey
 def test_a_pipe_gets_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     """Scripts read stderr as well."""
     made = io.StringIO()
-    monkeypatch.setattr(waiting, "sys", SimpleNamespace(stderr=made))
+    for module in (waiting, streams):
+        monkeypatch.setattr(module, "sys", SimpleNamespace(stderr=made))
     monkeypatch.setattr(waiting, "_PATIENCE", 0.0)
     with waiting.patience("reading"):
         time.sleep(0.05)
@@ -89,18 +111,21 @@ def test_a_pipe_gets_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     assert made.getvalue() == ""
 
 
-def test_several_items_have_a_bar(terminal: Terminal) -> None:
-    """Which names the one that is at work."""
+def test_of_several_items_it_is_told_which(terminal: Terminal) -> None:
+    """With its number and how many there are."""
     with waiting.progress(["one", "two"], str) as each:
-        assert list(each) == ["one", "two"]
-    assert "two" in terminal.getvalue()
+        for item in each:
+            wait_for(terminal, item)
+    assert "\x1b[K1 of 2: one: " in terminal.getvalue()
+    assert "\x1b[K2 of 2: two: " in terminal.getvalue()
+    assert terminal.getvalue().endswith("\r\x1b[K")
 
 
 def test_what_is_done_may_change(terminal: Terminal) -> None:
     """A function is asked again each second."""
     stage = Stage()
     progress = Progress()
-    with waiting.patience(lambda: f"running m: {stage}"):
+    with waiting.patience("running", "m", lambda: str(stage)):
         stage.enter("inputs")
         wait_for(terminal, "running m: inputs: ")
         stage.enter("interpreter", progress)

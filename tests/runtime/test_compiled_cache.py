@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from hloopt.cache_folder import cache_folder, notes
+from hloopt.errors import DeviceError
 from hloopt.runtime.compiled_cache import CompiledCache
 
 
@@ -37,7 +41,7 @@ def test_an_entry_is_built_once(cache: CompiledCache) -> None:
     assert first.read_bytes() == b"content"
     assert first.suffix == ".bin"
     assert len(calls) == 1
-    assert [path.name for path in cache.folder.iterdir()] == [first.name]
+    assert [path.name for path in (cache_folder() / cache.kind).iterdir()] == [first.name]
 
 
 def test_parts_do_not_run_together(cache: CompiledCache) -> None:
@@ -80,7 +84,7 @@ def test_a_failed_build_leaves_nothing(cache: CompiledCache) -> None:
 
     with pytest.raises(ValueError, match="no compiler"):
         cache.get_or_build(["a"], fail)
-    assert list(cache.folder.iterdir()) == []
+    assert list((cache_folder() / cache.kind).iterdir()) == []
     assert cache.get_or_build(["a"], writer(b"whole", [])).read_bytes() == b"whole"
 
 
@@ -100,7 +104,7 @@ def test_what_was_not_used_for_longest_goes_first(cache: CompiledCache) -> None:
     now = time.time()
     for path, hours in zip(paths, (5, 4, 3, 0), strict=True):
         os.utime(path, (now - hours * 3600, now - hours * 3600))
-    killed = small.folder / ".build-killed"
+    killed = (cache_folder() / small.kind) / ".build-killed"
     killed.mkdir()
     os.utime(killed, (now - 7200, now - 7200))
     newest = small.get_or_build(["newest"], writer(b"x" * 100, []))
@@ -120,6 +124,8 @@ def test_a_use_counts_as_one(cache: CompiledCache) -> None:
 RACER = """
 import sys, time
 from pathlib import Path
+from hloopt.cache_folder import cache_folder, notes
+from hloopt.errors import DeviceError
 from hloopt.runtime.compiled_cache import CompiledCache
 
 def build(path):
@@ -149,4 +155,51 @@ def test_processes_at_once(cache: CompiledCache, root: Path) -> None:
     for child in children:
         _, errors = child.communicate(timeout=60)
         assert child.returncode == 0, errors
-    assert not list(cache.folder.glob(".build-*"))
+    assert not list((cache_folder() / cache.kind).glob(".build-*"))
+
+
+def test_an_entry_that_was_renamed_is_built_again(cache: CompiledCache) -> None:
+    """Its digest is of the key, too: the content of one is not taken for another's."""
+    first = cache.get_or_build(["a"], writer(b"a", []))
+    digest = first.name.split("-")[1]
+    first.rename(first.with_name(f"{cache.key(['b'])}-{digest}"))
+    assert cache.get_or_build(["b"], writer(b"b", [])).read_bytes() == b"b"
+
+
+@pytest.mark.parametrize("mode", [0o722, 0o620])
+def test_an_entry_that_others_can_write_to_is_built_again(cache: CompiledCache, mode: int) -> None:
+    """Though the folder is in order."""
+    first = cache.get_or_build(["a"], writer(b"a", []))
+    first.chmod(mode)
+    again = cache.get_or_build(["a"], writer(b"b", []))
+    assert again.read_bytes() == b"b"
+    assert not again.stat().st_mode & 0o022
+
+
+@pytest.mark.parametrize(
+    "error",
+    [OSError(errno.ENOSPC, "no space"), DeviceError("g++: error: No space left on device")],
+    ids=["our own", "the compiler's"],
+)
+def test_a_full_disk(cache: CompiledCache, error: Exception) -> None:
+    """What does not fit beside the others is built in a folder of this process; a note names the cache."""
+    here = cache_folder() / cache.kind
+
+    def build(path: Path) -> None:
+        path.write_bytes(b"content")
+        if here in path.parents:
+            raise error
+
+    assert cache.get_or_build(["a"], build).read_bytes() == b"content"
+    assert list(here.iterdir()) == []
+    assert f"the cache is not used: {here}: No space left on device" in notes()
+
+
+def test_two_full_disks(cache: CompiledCache) -> None:
+    """The error names the folder for temporary files."""
+
+    def build(path: Path) -> None:
+        raise OSError(errno.ENOSPC, "no space")
+
+    with pytest.raises(DeviceError, match=rf"{tempfile.gettempdir()}: No space left on device"):
+        cache.get_or_build(["a"], build)

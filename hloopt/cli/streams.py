@@ -1,0 +1,98 @@
+"""Standard streams as commands use them: open, UTF-8, and free of what a terminal would obey."""
+
+from __future__ import annotations
+
+import io
+import os
+import sys
+import threading
+from typing import Any, Final, TextIO
+
+from hloopt.source import visible
+
+__all__ = ["STATUS", "prepare_streams"]
+
+_CLEAR: Final = "\r\x1b[K"
+
+
+class _Status:
+    """A line on a terminal that tells how far something is, and makes way for whatever is written."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._shown: TextIO | None = None
+
+    def show(self, line: str) -> None:
+        """Show a line on stderr in the place of the one before."""
+        with self._lock:
+            self._shown = getattr(sys.stderr, "stream", sys.stderr)
+            self._put(_CLEAR + line)
+
+    def clear(self) -> None:
+        """Take the line away, where there is one."""
+        with self._lock:
+            if self._shown is not None:
+                self._put(_CLEAR)
+                self._shown = None
+
+    def _put(self, text: str) -> None:
+        assert self._shown is not None
+        self._shown.write(text)
+        self._shown.flush()
+
+
+STATUS: Final = _Status()
+
+
+class _Unfiltered:
+    """A stream on which everything begins behind the status line."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self.stream = stream
+
+    def write(self, text: str) -> int:
+        STATUS.clear()
+        self.stream.write(text)
+        return len(text)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.stream, name)
+
+
+class _Visible(_Unfiltered):
+    """Such a stream of texts whose control characters are written as escapes.
+
+    ``unfiltered`` is for texts that were made visible already, and are coloured now.
+    """
+
+    def __init__(self, stream: TextIO) -> None:
+        super().__init__(stream)
+        self.unfiltered = _Unfiltered(stream)
+
+    def write(self, text: str) -> int:
+        return super().write(visible(text))
+
+
+def prepare_streams() -> None:
+    """Make standard streams fit to be written to, whatever the process was given.
+
+    What a module holds never controls a terminal: stderr is filtered always, for messages go to terminals in
+    the end, stdout where it is one.  In a pipe or a file, text is what the module has, byte for byte.
+    """
+    _open_closed()
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            # Undecodable bytes of file names go out as they came in.
+            stream.reconfigure(encoding="utf-8", errors="surrogateescape")
+    sys.stderr = _Visible(sys.stderr)
+    if sys.stdout.isatty():
+        sys.stdout = _Visible(sys.stdout)
+
+
+def _open_closed() -> None:
+    """A stream that was closed (``>&-``, a daemon's) is an empty one; no other file takes its place."""
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            # The lowest number that is free: that of the stream, unless something else was opened before.
+            opened = os.open(os.devnull, os.O_RDWR)
+            setattr(sys, name, os.fdopen(opened, mode, encoding="utf-8"))
