@@ -17,6 +17,7 @@ FLOORS = {
     "cache_folder": 0,
     "dataclass": 0,
     "source": 0,
+    "toml_text": 0,
     "types": 1,
     "ops": 2,
     "ir": 3,

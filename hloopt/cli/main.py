@@ -20,7 +20,7 @@ __all__ = ["cli", "main"]
 
 # Loaded when used: ``hloopt --help`` must not wait for NumPy.  Name -> (module, one line).
 COMMANDS = {
-    "cache": ("cache", "Show what is kept between runs, or remove it."),
+    "cache": ("cache", "Show where compiled programs are kept, or remove them."),
     "check": ("check", "Parse and verify modules."),
     "completion": ("completion", "Print the completion script of a shell."),
     "defuse": ("defuse", "Take the fusions of modules apart again."),

@@ -43,7 +43,7 @@ def test_a_file_says_what_a_text_says(tmp_path: Path, text: str, same: str) -> N
     ("text", "message"),
     [
         ("x = 1\npipeline = ]", "p.toml:2:12: Invalid value"),
-        ("pipeline = [", "p.toml: Invalid value at the end"),
+        ("pipeline = [", "p.toml:1:13: Invalid value at the end"),
         (b'pipeline = "\xff"', "p.toml: byte 12 is not UTF-8"),
         ("x = 1", "p.toml: 'x' means nothing here"),
         ("", "p.toml: there is no 'pipeline' in it"),
@@ -67,7 +67,10 @@ def test_a_file_says_what_a_text_says(tmp_path: Path, text: str, same: str) -> N
             "simplify{fast_math=...} is '1'; it is true or false",
         ),
         ("pipeline = " + "[" * 5000, "p.toml"),
-        ("pipeline = " + "[{fix=" * 60 + '"cse"' + "}]" * 60, "groups are nested too deep"),
+        (
+            "pipeline = " + "[{fix=" * 60 + '"cse"' + "}]" * 60,
+            "p.toml:1:312: brackets are nested too deep",
+        ),
         ("pipeline = [{fix=[]}]", "fix() repeats nothing"),
     ],
 )
