@@ -20,6 +20,7 @@ from hloopt.ir.walk import called_computations, has_side_effect
 from hloopt.ops import OPS
 from hloopt.text.numbers import literal_text
 from hloopt.text.printer import _tables, header_text, value_text
+from hloopt.text.strict import ALWAYS_WRITTEN
 from hloopt.text.strings import quote
 from hloopt.types import (
     DTYPES,
@@ -83,7 +84,8 @@ _STEMS = (
     "true",
     "while.body.",
 )
-_NOT_INFERRED = ("dynamic-slice", "dynamic-update-slice", "opt-barrier")
+# XLA's parser does not infer them in all forms.
+_NOT_INFERRED = (*ALWAYS_WRITTEN, "opt-barrier")
 _NUMBER = re.compile(r"-?[0-9]+(?:\.[0-9]*)?(?:[eE][+-]?[0-9]+)?(?![0-9a-zA-Z_.(])")
 
 
@@ -268,7 +270,6 @@ class _Speller:
         return text + "".join(f"{_MAY},{_MAY}{name}={_MAY}{value}" for name, value in attributes)
 
     def is_inferred(self, one: Instruction) -> bool:
-        # XLA's parser does not infer them in all forms.
         if not one.op.inferable or one.opcode in _NOT_INFERRED:
             return False
         try:

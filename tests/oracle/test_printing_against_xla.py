@@ -6,12 +6,15 @@ import json
 import subprocess
 from itertools import product
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import numpy as np
 import pytest
+from respell import respell
 
 import hloopt
+from campaign_modules import OPCODES, campaign_module
 from hloopt.ir import build, edit
 from hloopt.proto import read_proto
 from hloopt.text.printer import print_instruction
@@ -118,6 +121,18 @@ def test_xla_reads_what_few_programs_have(line: str, tmp_path: Path) -> None:
     module = hloopt.parse(f"HloModule m\nENTRY e {{ ROOT r = f32[32,197,30]{{2,1,0}} {line} }}")
     read, _ = as_xla_reads_it(module.to_text(), tmp_path)
     assert print_instruction(read.entry.root) == print_instruction(module.entry.root)
+
+
+def test_xla_reads_other_spellings(tmp_path: Path) -> None:
+    """Of every sample and of modules with every opcode: what ``respell`` writes is HLO to XLA, too."""
+    texts = [sample.read_text() for sample in SAMPLES]
+    texts += [campaign_module(Random(at), opcode, 2) for at, opcode in enumerate(OPCODES)]
+    paths = []
+    for seed, text in enumerate(texts):
+        paths.append(tmp_path / f"{seed}.hlo")
+        paths[-1].write_text(respell(hloopt.parse(text), Random(seed)))
+    answers = [json.loads(line) for line in ask("accepts", *map(str, paths)).splitlines()]
+    assert {path.name: said for path, said in zip(paths, answers, strict=True) if said} == {}
 
 
 def test_xla_reads_what_any_options_print(tmp_path: Path) -> None:
