@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from hloopt.fusion.user_rules import FusionRule
 
 __all__ = [
+    "ABOUT",
     "PASSES",
     "PIPELINES",
     "Given",
@@ -85,6 +86,7 @@ _OWN: Final[Mapping[str, str]] = {
     "reduction-degenerate-dim-remover": "passes.reduction_degenerate_dim_remover.ReductionDegenerateDimRemover",
     "variadic-op-splitter": "passes.variadic_op_splitter.VariadicOpSplitter",
     "sort-iota-fusion": "fusion.sort_iota_fusion.SortIotaFusion",
+    "gemm-fusion": "fusion.gemm_fusion.GemmFusion",
     "triton-softmax-rewriter": "fusion.triton_softmax_rewriter.TritonSoftmaxRewriter",
     "loop-fusion": "fusion.loop_fusion.LoopFusion",
     "instruction-fusion": "fusion.instruction_fusion.InstructionFusion",
@@ -98,6 +100,7 @@ _OWN: Final[Mapping[str, str]] = {
     "fusion-wrapper": "fusion.fusion_wrapper.FusionWrapper",
     "defuse": "passes.defuse.Defuse",
     "bf16-propagation": "passes.bf16_propagation.Bf16Propagation",
+    "layout-assignment": "passes.layout_assignment.LayoutAssignment",
     "layout-normalization": "passes.layout_normalization.LayoutNormalization",
     "sole-participant": "passes.sole_participant.SoleParticipant",
     "views-to-bitcasts": "passes.views_to_bitcasts.ViewsToBitcasts",
@@ -171,6 +174,15 @@ _TEXTS: Final[Mapping[str, str]] = {
     f"loop-fusion,{_FUSION}",
     "device": _DEVICE,
 }
+
+ABOUT: Final[Mapping[str, str]] = {
+    "O0": "nothing",
+    "O1": "calls inlined, what is known folded, equal and unused instructions removed; nothing is fused",
+    "O2": "O1 with every rewrite that costs nothing elsewhere, then fused by the rules and the cost model of"
+    " XLA's GPU compiler; XLA's own order of passes is xla-gpu-2026",
+    "O3": "O2 with rewrites that trade work for fewer kernels, and loops made one kernel each",
+}
+"""A sentence on each level."""
 
 
 class _Pipelines(Mapping[str, str]):

@@ -15,14 +15,17 @@ from hloopt.types import Verbatim
 
 __all__ = [
     "TRITON",
+    "TRITON_GEMM",
     "BlockParameters",
     "backend_kind",
     "block_parameters",
     "is_triton",
+    "written_kind",
     "written_parameters",
 ]
 
 TRITON: Final = "__triton"
+TRITON_GEMM: Final = "__triton_gemm"
 
 
 @dataclass(frozen=True)
@@ -92,6 +95,12 @@ def block_parameters(instruction: Instruction) -> BlockParameters | None:
         return None
     positive = all(size > 0 for tile in tiles for size in tile) and found.num_warps > 0
     return found if positive else None
+
+
+def written_kind(instruction: Instruction, kind: str) -> Verbatim:
+    """A backend_config of a kind that has no parameters yet; its other parts stay as they are."""
+    config = loop_config(instruction) or dict(_FRESH)
+    return _text(instruction, {**config, "fusion_backend_config": {"kind": kind}})
 
 
 def written_parameters(instruction: Instruction, parameters: BlockParameters) -> Verbatim:

@@ -91,6 +91,7 @@ REASONS: Final[dict[str, str]] = {
     "not-into-all": "the producer goes into all its users or into none, and {words} cannot take it",
     "triton-unsupported": "Triton kernels have no {words}",
     "triton-not-tiled": "the kernel of both cannot be cut into tiles: {words}",
+    "gemm-epilogue": "a Triton kernel of a matrix product takes {words}",
     "triton-slower": "tiled it would take {fused:.3f} us, apart it takes {unfused:.3f} us",
     "horizontal-size": "the kernel has {actual} elements, more than {limit}",
     "horizontal-instructions": "the kernel has {actual} instructions, more than {limit}",

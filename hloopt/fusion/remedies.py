@@ -68,7 +68,8 @@ HELD: Final = frozenset({
     "consumer-no-fusion", "consumer-not-loop-or-input-fusible", "only-bitcast-users",
     "not-multi-output-root", "different-loops", "different-reductions", "different-transposes",
     "reduction-and-transpose", "transpose-would-become-loop", "transpose-without-tiles",
-    "triton-unsupported", "triton-not-tiled", "horizontal-alone", "horizontal-layout", "horizontal-other-users",
+    "triton-unsupported", "triton-not-tiled", "gemm-epilogue",
+    "horizontal-alone", "horizontal-layout", "horizontal-other-users",
     "horizontal-outputs", "horizontal-parameters",
     # No kernel can run the loop.
     "loop-side-effect", "loop-not-flat", "loop-mixes", "loop-gathered-condition", "loop-state-too-large",

@@ -109,3 +109,12 @@ def test_the_command_tells_which_option_a_rule_needs() -> None:
     listed = " ".join(invoke("passes", "simplify").stdout.split())
     assert "rules with fast_math only" in listed
     assert "rules with floats_are_real only" in listed
+
+
+def test_rules_of_xla_alone() -> None:
+    """own=false leaves out what XLA's simplifier for GPUs has not, such as A | A => A."""
+    either = "p = pred[6] parameter(0)\n ROOT r = pred[6] or(p, p)"
+    assert Simplify().run(module(either), PassLog())
+    assert not Simplify(own=False).run(module(either), PassLog())
+    twice = "x = f32[6] parameter(0)\n n = f32[6] negate(x)\n ROOT r = f32[6] negate(n)"
+    assert Simplify(own=False).run(module(twice), PassLog())

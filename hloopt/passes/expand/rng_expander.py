@@ -33,6 +33,7 @@ class RngExpander(Expander):
                   elementwise ops is left, at twice (Philox: four times) the arithmetic; true: each block
                   is computed once and the words are put beside each other, as XLA does.  64-bit
                   Threefry needs neither
+    loops         whether to unroll JAX's loops, which XLA leaves alone
     """
 
     name: ClassVar[str] = "rng-expander"
@@ -49,13 +50,14 @@ ENTRY main {
 """
 
     concatenate: bool = True
+    loops: bool = True
 
     def is_candidate(self, instruction: Instruction) -> bool:
         """Ops of random numbers, and calls and loops that are known to be Threefry."""
         if instruction.opcode == "custom-call":
             return instruction.attributes["custom_call_target"] in gpu_random.CHECKS
         if instruction.opcode == "while":
-            return rolled_threefry.is_threefry(instruction)
+            return self.loops and rolled_threefry.is_threefry(instruction)
         return instruction.opcode in self.opcodes
 
     def step(self, instruction: Instruction) -> str:

@@ -15,7 +15,8 @@ __all__ = ["index_matrix", "inverse", "operand_order"]
 def index_matrix(starts: Starts, site: Site) -> Instruction:
     """[N, k]: a row for each batch index in row-major order, a column for each operand dimension that moves.
 
-    Batching dimensions come last, as columns of the batch index they follow.
+    Batching dimensions come first, as columns of the batch index they follow: so does XLA, and operands
+    keep the order of their dimensions.
     """
     indices, vector = starts.indices, starts.vector_dim
     batch = starts.batch
@@ -33,11 +34,13 @@ def index_matrix(starts: Starts, site: Site) -> Instruction:
         # A narrow index type does not count that far.
         wide = ArrayShape(DTYPES["s32"], matrix.array.dims, matrix.array.layout)
         matrix = site.make("convert", (matrix,), {}, wide)
-    parts = [matrix] if count else []
+    parts = []
     for _, axis in starts.batching:
         counted = row_major(matrix.array, batch)
         column = site.make("iota", (), {"iota_dimension": axis}, counted)
         parts.append(site.reshape(column, row_major(matrix.array, (rows, 1))))
+    if count:
+        parts.append(matrix)
     if len(parts) == 1:
         return parts[0]
     shape = row_major(matrix.array, (rows, count + len(starts.batching)))
@@ -46,7 +49,7 @@ def index_matrix(starts: Starts, site: Site) -> Instruction:
 
 def operand_order(starts: Starts, rank: int) -> tuple[int, ...]:
     """Operand dimensions: those that move, in the order of the matrix' columns, then the others."""
-    moving = (*starts.columns, *(dim for dim, _ in starts.batching))
+    moving = (*(dim for dim, _ in starts.batching), *starts.columns)
     return (*moving, *(dim for dim in range(rank) if dim not in moving))
 
 

@@ -118,6 +118,7 @@ class Simplify(Pass):
                      and what overflows where factors and terms are regrouped
     floats_are_real  whether floats obey the laws of real numbers, as with XLA's option of that name:
                      x * 0 and x - x are 0, of infinities and NaN as well; includes fast_math
+    own              false: only what XLA's simplifier does for GPUs (hloopt passes --xla-rules)
     disable          rules to leave out, by their equations: simplify{disable=["A + 0 => A"]}
     """
 
@@ -140,6 +141,7 @@ ENTRY main {
 
     fast_math: bool = False
     floats_are_real: bool = False
+    own: bool = True
     disable: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
@@ -163,9 +165,13 @@ ENTRY main {
 
     def _rules(self) -> RuleSet:
         fast = self.fast_math or self.floats_are_real
-        return _rules(self.disable, fast, self.floats_are_real)
+        return _rules(self.disable, fast, self.floats_are_real, self.own)
 
 
 @lru_cache(maxsize=16)
-def _rules(disable: tuple[str, ...], fast_math: bool, floats_are_real: bool) -> RuleSet:
+def _rules(disable: tuple[str, ...], fast_math: bool, floats_are_real: bool, own: bool) -> RuleSet:
+    if not own:
+        from hloopt.passes.simplify.xla import own_rules
+
+        disable = (*disable, *own_rules(rule.name for rule in RULES.rules))
     return RULES.without(disable, fast_math, floats_are_real)

@@ -120,6 +120,45 @@ def _of_concatenate(match: Match) -> Instruction | None:
     return total
 
 
+def _of_one_element(match: Match) -> Instruction | None:
+    """``A * B``: what comes back of each operand is repeated along what comes back of the other."""
+    root, dims = match.root, DotDims.of(match.root.attributes)
+    batch, left = len(dims.lhs_batch), match.A.array
+    if any(left.dims[dim] != 1 for dim in dims.lhs_contracting) or not _one_type(root):
+        return None
+    if not exact_or_fast(match):
+        return match.refuse("a sum from +0 has no -0, which fast_math allows")
+    free = left.rank - batch - len(dims.lhs_contracting)
+    sides = (
+        (match.A, dims.lhs_batch, dims.lhs_contracting, range(batch, batch + free)),
+        (match.B, dims.rhs_batch, dims.rhs_contracting, range(batch + free, root.array.rank)),
+    )
+    factors = [_spread(match, *side) for side in sides]
+    return match.make("multiply", tuple(factors), {}, root.shape)
+
+
+def _spread(
+    match: Match,
+    operand: Instruction,
+    batch: tuple[int, ...],
+    contracting: tuple[int, ...],
+    places: range,
+) -> Instruction:
+    """An operand without its dimensions of one element, where the result has the others."""
+    shape = operand.array
+    kept = [dim for dim in range(shape.rank) if dim not in contracting]
+    free = [dim for dim in kept if dim not in batch]
+    at = dict(zip((*batch, *free), (*range(len(batch)), *places), strict=True))
+    narrow = resized(shape, tuple(shape.dims[dim] for dim in kept))
+    value = operand if not contracting else match.make("reshape", (operand,), {}, narrow)
+    order = sorted(range(len(kept)), key=lambda axis: at[kept[axis]])
+    if order != list(range(len(order))):
+        turned = resized(shape, tuple(narrow.dims[axis] for axis in order))
+        value = match.make("transpose", (value,), {"dimensions": tuple(order)}, turned)
+    dimensions = tuple(sorted(at.values()))
+    return match.make("broadcast", (value,), {"dimensions": dimensions}, match.root.array)
+
+
 def _matrices(dot: Instruction) -> bool:
     """Whether this is a product of two matrices over one dimension."""
     dims = DotDims.of(dot.attributes)
@@ -210,6 +249,18 @@ RULES = (
         "y = f32[2,3,5,6] parameter(1)\n i = f32[] constant(0)\n"
         f"d = f32[2,3,4,6] dot(x, y), {_BATCHED}\n"
         "ROOT r = f32[2,3] reduce(d, i), dimensions={2,3}, to_apply=add }",
+        types=("s32", "u8"),
+    ),
+    Rule(
+        "dot(A, B) over one element => A * B",
+        op("dot", A, var("B")),
+        _of_one_element,
+        example="x = $T[2,3,1] parameter(0)\n y = $T[1,4,2] parameter(1)\n"
+        "ROOT r = $T[2,3,4] dot(x, y), lhs_batch_dims={0}, rhs_batch_dims={2}, "
+        "lhs_contracting_dims={2}, rhs_contracting_dims={0}",
+        counterexample="x = $T[2,3,2] parameter(0)\n y = $T[2,4,2] parameter(1)\n"
+        "ROOT r = $T[2,3,4] dot(x, y), lhs_batch_dims={0}, rhs_batch_dims={2}, "
+        "lhs_contracting_dims={2}, rhs_contracting_dims={0}",
         types=("s32", "u8"),
     ),
     Rule(

@@ -1,9 +1,14 @@
 """XLA's algebraic simplifier, entry by entry: which rules here do the same, and what is left out."""
 
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final
+
 from hloopt.passes.simplify.xla import arithmetic, boolean, shape, slices, structure
 from hloopt.passes.simplify.xla.entry import Entry
 
-__all__ = ["ENTRIES", "Entry"]
+__all__ = ["ENTRIES", "Entry", "own_rules"]
 
 ENTRIES: tuple[Entry, ...] = (
     *arithmetic.ENTRIES,
@@ -12,3 +17,24 @@ ENTRIES: tuple[Entry, ...] = (
     *slices.ENTRIES,
     *structure.ENTRIES,
 )
+
+_OTHER_PASSES: Final = frozenset({
+    "while(A) that never runs => A", "while(A) that runs once => call(A)",
+    "conditional(C, A, B) => call(A)", "constant((A, B)) => tuple(constant(A), constant(B))",
+    "get-dimension-size(A) => n of a static dimension",
+    "set-dimension-size(A, n) => A of a static dimension",
+})  # fmt: skip
+"""What other passes of XLA do that run beside its simplifier."""
+
+_FURTHER: Final = frozenset({
+    # XLA does this for its CPU only, and that where the slice runs along the concatenate only.
+    "A / broadcast(B) => A * broadcast(1 / B)",
+    "slice(concatenate(A, B)) => concatenate(slice(A), slice(B))",
+})  # fmt: skip
+"""What goes further than XLA's rule of its number does for GPUs."""
+
+
+def own_rules(names: Iterable[str]) -> tuple[str, ...]:
+    """Of the equations of rules those that XLA's simplifier for GPUs has not, or not as far."""
+    had = {rule for entry in ENTRIES for rule in entry.rules} | _OTHER_PASSES
+    return tuple(name for name in names if name not in had or name in _FURTHER)

@@ -39,7 +39,8 @@ ENTRIES: tuple[Entry, ...] = (
     Entry(
         8,
         "scatter(0, i, u) + scatter(0, j, v) => scatter(0, concatenate(i, j), concatenate(u, v))",
-        ("scatter(0, I, U) + scatter(0, J, V) => scatter(0, concatenate(I, J), concatenate(U, V))",),
+        ("scatter(0, I, U) + scatter(0, J, V) => scatter(0, concatenate(I, J), concatenate(U, V))",
+         "A + scatter(0, I, U) => scatter(A, I, U)"),
         reason="for lists of index vectors, which is what the passes of gather and scatter make of "
         "others; " + _FAST,
     ),

@@ -115,7 +115,7 @@ ENTRIES: tuple[Entry, ...] = (
     Entry(
         136,
         "dot of vectors => reduce(multiply); dot that contracts nothing => multiply; empty dot => 0",
-        ("dot(A, B) over nothing => 0",),
+        ("dot(A, B) over nothing => 0", "dot(A, B) over one element => A * B"),
         ("dot-strength-reduction",),
     ),
     Entry(
