@@ -167,7 +167,9 @@ def _show_rule(rule: Rule, as_diff: bool, as_json: bool) -> None:
 
 
 def _preset(name: str, as_json: bool) -> None:
-    from hloopt.pipelines import PIPELINES, parse_pipeline
+    from textwrap import wrap
+
+    from hloopt.pipelines import ABOUT, PIPELINES, parse_pipeline
     from hloopt.presets import XLA_PRESETS
     from hloopt.report.console import write_json
     from hloopt.report.passes import pipeline_lines, preset_json, preset_lines
@@ -181,6 +183,9 @@ def _preset(name: str, as_json: bool) -> None:
         steps = {"steps": preset_json(rows)} if rows is not None else {}
         write_json("passes", {"preset": name, "passes": str(pipeline), **steps})
         return
+    if name in ABOUT:
+        for line in wrap(f"{name}: {ABOUT[name]}", 78):
+            click.echo(f"# {line}")
     for line in preset_lines(rows) if rows is not None else pipeline_lines(pipeline):
         click.echo(line)
 
