@@ -19,6 +19,11 @@ same        ... and leave XLA's kernels, each of them
 kernels     ... and as many at most; in sum ours and theirs
 common      kernels that both have
 
+of what the user has, and XLA's final module (pipeline_beside.py)
+
+preset      xla-gpu-2026 with fast_math runs on it
+as_many     ... and makes as many kernels as XLA; in sum ours and theirs
+
 An answer that counts is ``ok: 7 of 9``: the scoreboard has the sums.
 """
 
@@ -28,6 +33,8 @@ import re
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import TypeAlias
+
+from pipeline_beside import BEFORE, FINAL, compare_kernels
 
 from fusion_beside import BOTH, Verdicts, compare, verdicts
 from fusion_times import Agreement, pricings
@@ -39,6 +46,7 @@ __all__ = [
     "FUSED",
     "LOG",
     "PARTITION_STAGES",
+    "PIPELINE_STAGES",
     "PREFUSION",
     "REFUSED_STAGES",
     "TIMES_STAGES",
@@ -51,6 +59,7 @@ LOG, PREFUSION, FUSED = ".fusion_log.txt", ".prefusion.hlo", ".fused.hlo"
 TIMES_STAGES = ("priced", "exact", "within_2", "within_10")
 REFUSED_STAGES = ("refused", "reason", "allowed")
 PARTITION_STAGES = ("fused", "same", "kernels", "common")
+PIPELINE_STAGES = ("preset", "as_many")
 
 _OF = re.compile(r"(?:ok|failed): (\d+) of (\d+)")
 _TOLD = re.compile(r"told: (\d+)")
@@ -65,6 +74,7 @@ def examine_fusion(path: Path, stages: tuple[str, ...]) -> Outcome:
         TIMES_STAGES: _times,
         REFUSED_STAGES: _refusals,
         PARTITION_STAGES: _partition,
+        PIPELINE_STAGES: _pipeline,
     }
     try:
         return ways[stages](path)
@@ -126,6 +136,16 @@ def _partition(path: Path) -> Outcome:
         "same": "ok" if found.same else apart,
         "kernels": f"{word}: ours {found.ours}, theirs {found.theirs}",
         "common": _of(found.common, found.theirs),
+    }
+
+
+def _pipeline(path: Path) -> Outcome:
+    after = _neighbour(path, BEFORE, FINAL)
+    found = compare_kernels(path.read_text(), after.read_text())
+    word = "ok" if found.same else "failed"
+    return {
+        "preset": "ok",
+        "as_many": f"{word}: ours {len(found.ours)}, theirs {len(found.theirs)}",
     }
 
 

@@ -7,12 +7,15 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from pipeline_beside import BEFORE, FINAL
+
 from beside import FIGURES
 from emulated import EMULATED_STAGES
 from fusion_stages import (
     FUSED,
     LOG,
     PARTITION_STAGES,
+    PIPELINE_STAGES,
     PREFUSION,
     REFUSED_STAGES,
     TIMES_STAGES,
@@ -64,6 +67,7 @@ def tasks(corpus: Path, xla: bool) -> list[Task]:
     return [
         *_dumps(corpus, xla),
         *_fusion(corpus / "jax"),
+        *_pipeline(corpus / "jax"),
         *_loops(corpus / "jax"),
         *_models(corpus, xla),
         *_tests(corpus, xla),
@@ -120,6 +124,13 @@ def _fusion(folder: Path) -> Iterator[Task]:
             yield Task("fusion.refusals", log, REFUSED_STAGES, others=(before,))
         if after.exists():
             yield Task("fusion.partition", before, PARTITION_STAGES, others=(after,))
+
+
+def _pipeline(folder: Path) -> Iterator[Task]:
+    """What a user has of a program, and what XLA made of it in the end."""
+    for final in sorted(folder.glob(f"*{FINAL}")):
+        before = final.with_name(f"{final.name.removesuffix(FINAL)}{BEFORE}")
+        yield Task("fusion.pipeline", before, PIPELINE_STAGES, others=(final,))
 
 
 def _loops(folder: Path) -> Iterator[Task]:

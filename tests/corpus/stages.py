@@ -40,7 +40,13 @@ import hloopt
 from beside import FIGURES, MOST, ratios
 from emulated import examine_kernels
 from explanations import rewritten
-from fusion_stages import PARTITION_STAGES, REFUSED_STAGES, TIMES_STAGES, examine_fusion
+from fusion_stages import (
+    PARTITION_STAGES,
+    PIPELINE_STAGES,
+    REFUSED_STAGES,
+    TIMES_STAGES,
+    examine_fusion,
+)
 from hloopt.errors import HlooptError, ParseError, UnsupportedError
 from hloopt.ir.build import clone_module
 from hloopt.ir.fingerprint import fingerprint
@@ -57,7 +63,7 @@ TEXT_STAGES = (*READING_STAGES, "optimised", "settled")
 RESULT_STAGES = ("evaluated", "excess", "ran", "evaluated_o2", "ran_o2")
 GOLDEN_STAGES = ("evaluated", "ran", "evaluated_o2", "ran_o2", "settled", "alone")
 REFUSAL_STAGES = ("answered", "refused")
-FUSION_STAGES = (TIMES_STAGES, REFUSED_STAGES, PARTITION_STAGES)
+FUSION_STAGES = (TIMES_STAGES, REFUSED_STAGES, PARTITION_STAGES, PIPELINE_STAGES)
 
 WITHIN_SPREAD = "moving the inputs by a few ULPs changes as much"
 ORDER_OPEN = "a sort that is not stable leaves the order of equal keys open"

@@ -5,11 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from pipeline_beside import compare_kernels
 
 from fusion_stages import (
     FUSED,
     LOG,
     PARTITION_STAGES,
+    PIPELINE_STAGES,
     PREFUSION,
     REFUSED_STAGES,
     TIMES_STAGES,
@@ -42,6 +44,18 @@ ENTRY e {
 VERDICTS = """fusion_steps { producer_ineligible { producer_name: "a" reason: "the consumer is not fusible" } }
 fusion_steps { producer_ineligible { producer_name: "c" reason: "No users to fuse" } }
 fusion_steps { update_priority { producer_name: "b" consumer_names: "c" us_fused: 1 us_unfused: 2 } }
+"""
+
+
+FINAL = """HloModule m, is_scheduled=true
+f { p = f32[64] parameter(0) q = f32[64] abs(p) ROOT n = f32[64] negate(q) }
+ENTRY e {
+  x = f32[64]{0} parameter(0)
+  y = f32[64]{0} copy(x)
+  a = f32[64]{0} fusion(y), kind=kLoop, calls=f
+  b = f32[8,8]{1,0} bitcast(a)
+  ROOT c = f32[8,8]{0,1} copy(b)
+}
 """
 
 
@@ -83,6 +97,24 @@ def test_refusals_are_counted(corpus: Path) -> None:
         "reason": "ok: 1 of 2",
         "allowed": "ok: 0 of 1",
     }
+
+
+def test_kernels_of_the_whole_pipeline_are_counted(tmp_path: Path) -> None:
+    """Those of our preset and of XLA's final module: a transfer of memory is none, a change of layout is."""
+    path = tmp_path / "m.before.hlo"
+    path.write_text(PAIR)
+    (tmp_path / "m.h200.hlo").write_text(FINAL)
+    found = compare_kernels(PAIR, FINAL)
+    assert [one.opcode for one in found.theirs] == ["fusion", "copy"]
+    assert len(found.ours) == 3
+    assert found.surplus() == "custom-call:2 | copy:1"
+    assert examine(path, PIPELINE_STAGES) == {
+        "preset": "ok",
+        "as_many": "failed: ours 3, theirs 2",
+    }
+    path.write_text("HloModule m\nENTRY e { x = f32[64] parameter(0)\n ROOT a = f32[64] abs(x) }\n")
+    (tmp_path / "m.h200.hlo").write_text(FINAL.replace("{0,1}", "{1,0}"))
+    assert examine(path, PIPELINE_STAGES)["as_many"] == "ok: ours 1, theirs 1"
 
 
 def test_kernels_are_counted(corpus: Path) -> None:
