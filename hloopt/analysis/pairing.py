@@ -63,14 +63,20 @@ class Pairing:
             second,
             (lambda entry: (self.classes[entry], entry.name), self.classes.__getitem__),
         )
-        if self._is_free(first.root, second.root):
-            self._add(first.root, second.root)
+        if first.root.opcode == second.root.opcode:
+            self._pair_roots(first, second)
         self._grow()
         for keys in (_WIDE, _ANYWHERE):
             self._match(first, second, keys)
             self._grow()
+            self._pair_roots(first, second)
             self._in_place(first)
         self._match(first.parameters, second.parameters, (lambda entry: entry.parameter_number,))
+
+    def _pair_roots(self, first: Computation, second: Computation) -> None:
+        if self._is_free(first.root, second.root):
+            self._add(first.root, second.root)
+            self._grow()
 
     def _is_free(self, one: Instruction, other: Instruction) -> bool:
         return one not in self.after and other not in self.before

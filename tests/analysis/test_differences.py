@@ -175,6 +175,28 @@ def test_what_only_one_module_has() -> None:
     assert told(found(after, TEXT))[1] == ("instruction", "up", "exponential(%apart)", "")
 
 
+def test_two_ops_that_changed_places() -> None:
+    """Each is known by its op, though its shape is another one now."""
+    text = """HloModule m
+ENTRY e {
+  p = f32[8] parameter(0)
+  s = f32[4] slice(p), slice={[0:4]}
+  ROOT n = f32[4] negate(s)
+}
+"""
+    after = text.replace("p), slice", "n), slice").replace(
+        "ROOT n = f32[4] negate(s)", "n = f32[8] negate(p)"
+    )
+    lines = after.splitlines()
+    lines[3], lines[4] = lines[4], lines[3].replace("  s", "  ROOT s")
+    assert told(found(text, "\n".join(lines))) == [
+        ("root", "n", "%n", "%s"),
+        ("operands", "s", "(%p)", "(%n)"),
+        ("shape", "n", "f32[4]{0}", "f32[8]{0}"),
+        ("operands", "n", "(%s)", "(%p)"),
+    ]
+
+
 def test_the_order_of_a_schedule_and_sharing_are_differences() -> None:
     """They are told where nothing else differs."""
     text = "HloModule m, is_scheduled=true\nENTRY e {\n  a = f32[8] parameter(0)\n  b = f32[8] negate(a)\n  c = f32[8] abs(a)\n  ROOT t = (f32[8], f32[8]) tuple(b, c)\n}\n"
