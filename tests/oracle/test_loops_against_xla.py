@@ -17,7 +17,7 @@ from hloopt.kernels.lowering import make_ready
 from hloopt.kernels.selection import KernelSelection
 from hloopt.rewrite import PassLog
 from hloopt.runtime.inputs import load_expected, load_inputs
-from hloopt.runtime.judge import compare
+from hloopt.runtime.judge import Judge
 from oracle import ask, available
 
 FOLDER = Path(__file__).resolve().parents[2] / "samples"
@@ -68,5 +68,6 @@ def test_xla_computes_the_same_from_the_loop_taken_apart(name: str, tmp_path: Pa
     ask("run", str(tmp_path / "m.hlo"), str(tmp_path / "in.npz"), str(tmp_path / "out.npz"))
     got = load_expected(tmp_path / "out.npz", module)
     wanted = load_expected(FOLDER / f"{name}.npz", module)
-    compared = [compare(left, right) for left, right in zip(got, wanted, strict=True)]
+    judge = Judge.of(module, [inputs], [hloopt.evaluate(module, inputs)])
+    compared = judge.compare_all([got], [wanted])
     assert [one for one in compared if not one.passed] == []

@@ -10,7 +10,7 @@ import pytest
 
 import hloopt
 from hloopt.runtime.inputs import load_expected, load_inputs
-from hloopt.runtime.judge import compare
+from hloopt.runtime.judge import Judge
 from oracle import ask, available
 from support import invoke, sample_table
 
@@ -67,5 +67,6 @@ def test_xla_computes_the_same_from_the_optimised_text(name: str, tmp_path: Path
 
     got = load_expected(tmp_path / "out.npz", module)
     wanted = load_expected(FOLDER / f"{name}.npz", module)
-    compared = [compare(left, right) for left, right in zip(got, wanted, strict=True)]
+    judge = Judge.of(module, [inputs], [hloopt.evaluate(module, inputs)])
+    compared = judge.compare_all([got], [wanted])
     assert [one for one in compared if not one.passed] == []

@@ -6,13 +6,15 @@ passes make: an addend is missing, a row is scaled, a sign or an index is anothe
 
 from __future__ import annotations
 
+from collections.abc import Hashable
 from typing import Any
 
 import numpy as np
 import pytest
 
 import hloopt
-from hloopt.runtime.judge import Comparison, judged
+from hloopt.interpret import evaluate_participants
+from hloopt.runtime.judge import Comparison, Judge, judged
 from support import invoke
 
 Array = np.ndarray[Any, Any]
@@ -397,3 +399,52 @@ def test_some_results_without_a_number(tmp_path: Any) -> None:
     assert result.exit_code == 0
     told = "nothing verified: out_1 holds no finite number; out_2 has no elements"
     assert f"ok 3 results: equal; {told}" in result.stdout
+
+
+def test_participants_round_alike() -> None:
+    """What all have the same of, all have the same of in each evaluation; sums of participants may be off."""
+    text = """HloModule m, num_partitions=4
+add { a = f32[] parameter(0)
+  b = f32[] parameter(1)
+  ROOT r = f32[] add(a, b) }
+ENTRY e {
+  x = f32[64] parameter(0)
+  y = f32[64] all-reduce(x), replica_groups={{0,1,2,3}}, channel_id=1, use_global_device_ids=true, to_apply=add
+  ROOT z = f32[64] tanh(y)
+}
+"""
+    module = hloopt.parse(text)
+    inputs = [[array] for array in drawn(*[(64,)] * 4)]
+    counts = (1, 4)
+    want = evaluate_participants(module, inputs, *counts)
+    judge = Judge.of(module, inputs, want, counts=counts)
+    for rounding in (1, 2):
+        got = evaluate_participants(module, inputs, *counts, rounding=rounding)
+        assert len({one[0].tobytes() for one in got}) == 1
+        assert got[0][0].tobytes() != want[0][0].tobytes()
+    order = [np.tanh(inputs[3][0] + (inputs[2][0] + (inputs[1][0] + inputs[0][0])))]
+    assert all(one.passed for one in judge.compare_all([order] * 4, want))
+    lost = [np.tanh(inputs[3][0] + inputs[2][0] + inputs[1][0])]
+    assert not any(one.passed for one in judge.compare_all([lost] * 4, want))
+
+
+def test_no_more_evaluations_than_they_are_worth() -> None:
+    """Where bits are equal none, where own magnitudes suffice none, where all is wrong a few, else 16."""
+    module, inputs = hloopt.parse(SOFTMAX), inputs_of(SOFTMAX)
+    (want,) = hloopt.evaluate(module, inputs)
+    asked: list[int] = []
+
+    def sample(number: int) -> dict[Hashable, Array]:
+        asked.append(number)
+        (array,) = evaluate_participants(module, [inputs], rounding=number)[0]
+        return {"r": array}
+
+    for factor, count in ((1.0, 0), (1 + 2e-7, 0), (2.0, 4)):
+        asked.clear()
+        Judge({"r": want}, sample).compare("r", (want * np.float32(factor)), want)
+        assert len(asked) == count
+    one = want.copy()
+    one.reshape(-1)[7] *= 2
+    asked.clear()
+    assert not Judge({"r": want}, sample).compare("r", one, want).passed
+    assert len(asked) == 16
