@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from functools import cached_property
 from typing import Any
 
 from rich.console import Console
@@ -62,6 +63,18 @@ class Difference:
     opcodes: tuple[Counter[str], Counter[str]]
     groups: list[KernelGroup]
     named: list[NamedDifference]
+
+    def is_elsewhere(self, group: KernelGroup) -> bool:
+        """Whether a kernel does the same as before, but to operands in another order or to others."""
+        return group.status == "same" and group.before[0] in self._moved
+
+    @cached_property
+    def _moved(self) -> set[Instruction]:
+        return {
+            one.before
+            for one in self.named
+            if one.before is not None and one.what.startswith("operand")
+        }
 
 
 def compare(before: Module, after: Module, predictor: Predictor | None = None) -> Difference:
@@ -124,6 +137,7 @@ def difference_json(found: Difference, verdicts: Sequence[Verdict]) -> dict[str,
                 "lost": dict(group.lost),
                 "elsewhere": [kernel.name for kernel in group.elsewhere],
                 "kernel": _other_kernel(group),
+                "other_operands": found.is_elsewhere(group),
             }
             for group in found.groups
         ],
@@ -188,6 +202,8 @@ def show_difference(
     _show_opcodes(found, console)
     counts = Counter(group.status for group in found.groups)
     told = [f"{counts[status]} {status}" for status in _STATUS if counts[status]]
+    if elsewhere := sum(map(found.is_elsewhere, found.groups)):
+        told[0] += f" ({elsewhere} of them with other operands)"
     if found.equal:
         told = ["the modules are equal"]
     console.print(Text(f"\nkernels: {', '.join(told) or 'none'}"), soft_wrap=True)

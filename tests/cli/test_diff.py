@@ -95,6 +95,20 @@ def test_what_differs_is_named_with_its_lines(files: tuple[str, str], tmp_path: 
     assert "      opcode: negate before, abs after\n" in shown
 
 
+def test_a_kernel_with_other_operands_is_told_apart(tmp_path: Path) -> None:
+    """It computes the same of what it is given, which is no longer the same."""
+    text = (
+        "HloModule m\nENTRY e {\n  x = f32[8] parameter(0)\n  y = f32[8] parameter(1)\n"
+        "  ROOT z = f32[8] subtract(x, y)\n}\n"
+    )
+    (tmp_path / "a").write_text(text)
+    (tmp_path / "b").write_text(text.replace("(x, y)", "(y, x)"))
+    words = (str(tmp_path / "a"), str(tmp_path / "b"))
+    assert [row["other_operands"] for row in found(*words)["kernels"]] == [True]
+    assert "kernels: 1 same (1 of them with other operands)" in invoke("diff", *words).stdout
+    assert [row["other_operands"] for row in found(words[0], words[0])["kernels"]] == [False]
+
+
 def test_modules_with_little_in_common_are_counted(files: tuple[str, str], tmp_path: Path) -> None:
     """What differs is listed with --all then."""
     lines = "\n".join(f"  n{n} = f32[{n}] iota(), iota_dimension=0" for n in range(100, 120))
