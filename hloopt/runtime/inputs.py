@@ -10,7 +10,6 @@ Of several participants ``in_0`` is what all of them have, ``in_0.3`` what numbe
 from __future__ import annotations
 
 import zipfile
-import zlib
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -249,17 +248,29 @@ def _need(prefix: str, names: list[str], participants: int) -> str:
 
 def stored(path: Path) -> dict[str, Array]:
     """The arrays of a file or folder by name.  Raises ``UsageError`` where they cannot be read."""
+    if not path.exists():
+        raise UsageError(f"{path}: no such file or folder")
     try:
         if path.is_dir():
             return {entry.stem: np.load(entry) for entry in sorted(path.glob("*.npy"))}
-        if not path.exists():
-            raise UsageError(f"{path}: no such file or folder")
-        if not zipfile.is_zipfile(path):
-            raise UsageError(f"{path}: not an .npz file or a folder of .npy files")
-        with np.load(path) as arrays:
-            return {name: arrays[name] for name in arrays.files}
-    except (ValueError, OSError, EOFError, zipfile.BadZipFile, zlib.error) as error:
-        raise UsageError(f"{path}: arrays that cannot be read: {error}") from error
+        found = _members(path)
+    except Exception as error:  # NumPy and zipfile raise whatever they come upon in a damaged file
+        told = str(error) or type(error).__name__
+        raise UsageError(f"{path}: arrays that cannot be read: {told}") from error
+    if found is None:
+        raise UsageError(f"{path}: not an .npz file or a folder of .npy files")
+    for name, values in found.items():
+        if not isinstance(values, np.ndarray):
+            raise UsageError(f"{path}: {name} in it is no array (.npy)")
+    return found
+
+
+def _members(path: Path) -> dict[str, Array] | None:
+    """What is in an archive; None where it is none."""
+    if not zipfile.is_zipfile(path):
+        return None
+    with path.open("rb") as stream, np.load(stream) as arrays:
+        return {name: arrays[name] for name in arrays.files}
 
 
 def _as_shape(values: Array, shape: ArrayShape, what: str) -> Array:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import pickle
+import warnings
+import zipfile
 from pathlib import Path
 
 import ml_dtypes
@@ -290,3 +292,71 @@ def test_a_damaged_array_is_refused(tmp_path: Path, place: str) -> None:
     path.write_bytes(content)
     with pytest.raises(UsageError, match=r"x\.npz: arrays that cannot be read: "):
         load_inputs(path, module)
+
+
+def members(path: Path, *files: tuple[str, bytes]) -> None:
+    with warnings.catch_warnings(), zipfile.ZipFile(path, "w") as archive:
+        warnings.simplefilter("ignore")  # a name that is there twice
+        for name, content in files:
+            archive.writestr(name, content)
+
+
+def npy(header: str, data: bytes = b"\0" * 8) -> bytes:
+    padded = header.encode() + b"\n"
+    return b"\x93NUMPY\x01\x00" + len(padded).to_bytes(2, "little") + padded + data
+
+
+GOOD = npy("{'descr': '<f4', 'fortran_order': False, 'shape': (2,), }")
+
+
+@pytest.mark.parametrize(
+    ("files", "at", "byte", "told"),
+    [
+        ([("in_0.npy", npy("{'descr': '<f4', 'shape': (2,"))], None, 0, "cannot be read"),
+        ([("in_0.npy", npy("(" * 3000))], None, 0, "cannot be read"),
+        ([("in_0.npy", npy("{'descr': '<f4', 'fortran_order': False, 'shape': (1 << 60,), }"))], None, 0,
+         "cannot be read"),
+        ([("in_0.npy", npy("{'descr': '<f4', 'fortran_order': False, 'shape': (99999999999999,), }"))], None,
+         0, "cannot be read"),
+        ([("in_0.npy", b"hello")], None, 0, "in_0 in it is no array"),
+        ([("in_0.npy", GOOD), ("in_0", b"x")], None, 0, "in_0 in it is no array"),
+        ([("in_0", b"x")], None, 0, "in_0 in it is no array"),
+        ([("in_0.npy", GOOD)], b"PK\x01\x02", (8, 1), "encrypted"),
+        ([("in_0.npy", GOOD)], b"PK\x01\x02", (10, 99), "compression method"),
+        ([("in_0.npy", GOOD)], b"PK\x01\x02", (6, 200), "version"),
+    ],
+)  # fmt: skip
+def test_archives_of_every_kind_of_damage(
+    tmp_path: Path,
+    files: list[tuple[str, bytes]],
+    at: bytes | None,
+    byte: tuple[int, int],
+    told: str,
+) -> None:
+    """Headers that are no Python, members that are no arrays, features nobody has."""
+    module = hloopt.parse("HloModule m\nENTRY e {\n ROOT a = f32[2] parameter(0)\n}\n")
+    path = tmp_path / "x.npz"
+    members(path, *files)
+    if at is not None:
+        content = bytearray(path.read_bytes())
+        content[content.index(at) + byte[0]] = byte[1]
+        path.write_bytes(content)
+    with pytest.raises(UsageError, match=told) as found:
+        load_inputs(path, module)
+    assert str(found.value).startswith(f"{path}: ")
+
+
+def test_no_byte_of_an_archive_is_trusted(tmp_path: Path) -> None:
+    """Whichever is changed, the arrays are read or refused."""
+    module = hloopt.parse("HloModule m\nENTRY e {\n ROOT a = f32[2] parameter(0)\n}\n")
+    path = tmp_path / "x.npz"
+    members(path, ("in_0.npy", GOOD))
+    content = path.read_bytes()
+    refused = 0
+    for at in range(len(content)):
+        path.write_bytes(content[:at] + bytes([0xFF ^ content[at]]) + content[at + 1 :])
+        try:
+            load_inputs(path, module)
+        except UsageError:
+            refused += 1
+    assert refused > len(content) / 3
