@@ -22,6 +22,7 @@ __all__ = [
 ]
 
 _DEEPEST = 64
+_KEY = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]*")
 # In the order of the text; those that are numbers have no quotes.
 METADATA = (
     "op_type",
@@ -94,7 +95,15 @@ def frontend_text(proto: Any) -> str:
     pairs = sorted((text(entry.key), text(entry.value)) for entry in proto.map)
     if not pairs:
         return ""
+    for key, _ in pairs:
+        _check_key(key, "frontend_attributes")
     return f"{{{','.join(f'{key}={json_or_string(value)}' for key, value in pairs)}}}"
+
+
+def _check_key(key: str, field: str) -> None:
+    """Raise ``Problem`` for a key that would be something else in a text: it stands there without quotes."""
+    if not _KEY.fullmatch(key):
+        raise Problem(f"{key!r} cannot stand before a value", field)
 
 
 def statistics_text(proto: Any) -> str:
@@ -102,7 +111,9 @@ def statistics_text(proto: Any) -> str:
     if not proto.statistics:
         return ""
     parts = [f"visualizing_index={proto.stat_index_to_visualize}"]
-    parts += [f"{text(entry.stat_name)}={entry.stat_val:.6g}" for entry in proto.statistics]
+    for entry in proto.statistics:
+        _check_key(text(entry.stat_name), "statistics_viz")
+        parts.append(f"{text(entry.stat_name)}={entry.stat_val:.6g}")
     return f"{{{','.join(parts)}}}"
 
 

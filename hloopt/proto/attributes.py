@@ -214,6 +214,9 @@ def _literal(*, of_constant: bool) -> Row:
         if not data and of_constant:
             if not isinstance(entry.shape, (ArrayShape, TupleShape)):
                 raise Problem(f"{entry.shape} has no literals", "shape")
+            if isinstance(entry.shape, ArrayShape) and not entry.shape.dims:
+                # Texts leave out large values only.
+                raise Problem("a constant of one element has no value", "literal")
             return Literal(entry.shape, elided=True)
         if not data:
             return None

@@ -27,6 +27,9 @@ from hloopt.types import DTYPES, Metadata
 __all__ = ["read_module"]
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]*")
+_OPCODE = re.compile(r"[a-z][a-z0-9]*(-[a-z0-9]+)*")
+# XLA keeps two underscores in front for itself.
+_KEPT = re.compile(r"__(?!xla_)_*")
 _NOT_IN_NAMES = re.compile(r"[^A-Za-z0-9_.-]")
 # Seen to by the reader itself, whatever the opcode.
 _LINKS = frozenset(
@@ -168,7 +171,7 @@ class _ModuleReader:
 
     def instruction(self, proto: Any, made: dict[int, Instruction]) -> Instruction:
         name = text(proto.name)
-        if not _NAME.fullmatch(name) or name in DTYPES:
+        if not _NAME.fullmatch(name) or name in DTYPES or _KEPT.match(name):
             name = self.legal(name or text(proto.opcode), "instruction")
         opcode = text(proto.opcode)
         try:
@@ -201,6 +204,9 @@ class _ModuleReader:
         for needed in plan.required:
             if needed not in attributes:
                 raise Problem(f"{opcode} needs {needed}")
+        for name_of, words in plan.words:
+            if attributes.get(name_of, words[0]) not in words:
+                raise Problem(f"{name_of} cannot be {attributes[name_of]!r}")
         metadata = self.metadata(proto.metadata) if proto.metadata else None
         return Instruction(name, opcode, shape, operands, attributes, metadata)
 
@@ -208,6 +214,8 @@ class _ModuleReader:
         """What there is to read for an opcode with these fields; made once."""
         if not opcode:
             raise Problem("an instruction needs an opcode", "opcode")
+        if not _OPCODE.fullmatch(opcode) or opcode in DTYPES:
+            raise Problem(f"{opcode!r} is no opcode", "opcode")
         op = op_of(opcode)
         if op.family == "unknown":
             self.warn(f"unknown opcode {opcode!r}: it is kept as it is")
@@ -218,7 +226,8 @@ class _ModuleReader:
         for name in sorted(names - known - _IDLE):
             self.warn(f"{opcode} has a field {name}, which has no text form there; it is left out")
         required = tuple(entry.name for entry in op.attributes if entry.required)
-        return _Plan(own, common, required, *op.arity)
+        words = tuple((entry.name, entry.words) for entry in op.attributes if entry.words)
+        return _Plan(own, common, required, words, *op.arity)
 
     def metadata(self, data: bytes) -> Metadata | None:
         if data not in self._metadata:
@@ -228,11 +237,12 @@ class _ModuleReader:
 
     def legal(self, name: str, what: str) -> str:
         """A name that can stand in a text; as XLA makes one, other characters become ``_``."""
-        if _NAME.fullmatch(name) and name not in DTYPES:
+        if _NAME.fullmatch(name) and name not in DTYPES and not _KEPT.match(name):
             return name
         found = _NOT_IN_NAMES.sub("_", name)
         if not (found[0].isalpha() or found[0] == "_"):
             found = f"_{found}"
+        found = _KEPT.sub("_", found, count=1)
         if found in DTYPES:
             found += "_"
         self.warn(f"{name!r} cannot be the name of a {what}; it is called {found!r}")
@@ -244,21 +254,23 @@ class _ModuleReader:
 
 
 class _Plan:
-    """The rows to read, the attributes that must be there, and how many operands."""
+    """The rows to read, the attributes that must be there, the words of others, and how many operands."""
 
-    __slots__ = ("common", "least", "most", "own", "required")
+    __slots__ = ("common", "least", "most", "own", "required", "words")
 
     def __init__(
         self,
         own: tuple[Row, ...],
         common: tuple[Row, ...],
         required: tuple[str, ...],
+        words: tuple[tuple[str, tuple[str, ...]], ...],
         least: int,
         most: int,
     ) -> None:
         self.own = own
         self.common = common
         self.required = required
+        self.words = words
         self.least = least
         self.most = most
 
