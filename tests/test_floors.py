@@ -14,6 +14,7 @@ PACKAGE = Path(__file__).resolve().parent.parent / "hloopt"
 
 FLOORS = {
     "errors": 0,
+    "extras": 0,
     "cache_folder": 0,
     "dataclass": 0,
     "source": 0,

@@ -24,14 +24,11 @@ _MOST_ERRORS = 20
 @click.option(
     "--rules",
     is_flag=True,
-    is_eager=True,
-    expose_value=False,
-    callback=lambda ctx, _, wanted: _list_rules(ctx) if wanted else None,
     help="List the constraints that errors name in brackets, and exit.",
 )
 @json_option
 @click.pass_context
-def command(ctx: click.Context, files: tuple[str, ...], as_json: bool) -> None:
+def command(ctx: click.Context, files: tuple[str, ...], rules: bool, as_json: bool) -> None:
     """Parse and verify modules: a line per file, and every error with its place.
 
     Exits with 3 when a module cannot be read or is not valid.
@@ -41,6 +38,9 @@ def command(ctx: click.Context, files: tuple[str, ...], as_json: bool) -> None:
       hloopt check dump --module jit_train
       hloopt check --rules
     """
+    if rules:
+        _list_rules(as_json=as_json)
+        return
     rows: list[dict[str, Any]] = []
     code = 0
     texts = open_texts(files)
@@ -56,16 +56,18 @@ def command(ctx: click.Context, files: tuple[str, ...], as_json: bool) -> None:
     ctx.exit(code)
 
 
-def _list_rules(ctx: click.Context) -> None:
-    from hloopt.report.console import product, table
+def _list_rules(*, as_json: bool) -> None:
+    from hloopt.report.console import product, table, write_json
     from hloopt.verify import RULES
 
+    if as_json:
+        write_json("check", {"rules": dict(sorted(RULES.items()))})
+        return
     made = table("rule", "meaning", left=2)
     made.columns[0].no_wrap = True
     for name, meaning in sorted(RULES.items()):
         made.add_row(name, meaning)
     product().print(made)
-    ctx.exit()
 
 
 def _check(text: Text, *, as_json: bool, alone: bool) -> tuple[dict[str, Any], int]:

@@ -36,7 +36,10 @@ _HLO = re.compile(
 # What may follow the end of a computation in the same module: another one.
 _GOES_ON = re.compile(
     r"(?:[ \t\r\n]++|/\*(?:[^*]++|\*(?!/))*+\*/|//[^\n]*+)*+"
-    r"(?:ENTRY\b|%?[A-Za-z_][A-Za-z0-9_.-]*+[ \t]*+(?:\([^\n]*->[^\n]*)?\{)"
+    r"(?:ENTRY\b|%?[A-Za-z_][A-Za-z0-9_.-]*+[ \t]*+(?:\([^\n]*->[^\n]*)?\{"
+    # Cut off within its first line.
+    r"|%[A-Za-z_][A-Za-z0-9_.-]*+\s*+\Z"
+    r"|%?[A-Za-z_][A-Za-z0-9_.-]*+[ \t]*+\((?:%?[A-Za-z_][A-Za-z0-9_.-]*+(?::[^\n]*+)?+)?\s*+\Z)"
 )
 _ONLY_COMMENTS = re.compile(r"(?:[ \t\r\n]++|/\*(?:[^*]++|\*(?!/))*+\*/|//[^\n]*+)*+")
 _MOST_LISTED = 10

@@ -140,6 +140,11 @@ class _Outliner:
         if text.startswith(("...", "\u2026"), at):
             found.problems.append(left_out(at))
             found.lost = True
+        elif (
+            found.parts and (name := TARGET.match(text, at)) and skip(text, name.end()) == len(text)
+        ):
+            message = "the text ends within the heading of a computation"
+            found.problems.append(Problem(self.last, message, notes=(CUT_OFF,)))
         else:
             word, width = found_at(text, at)
             what = "a computation" if found.parts else "'HloModule' or a computation"

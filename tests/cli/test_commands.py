@@ -81,6 +81,15 @@ def test_the_list_of_commands_is_that_of_the_group() -> None:
         assert command.get_short_help_str(200).startswith(line.rstrip(".")[:20])
 
 
+def test_the_rules_as_json() -> None:
+    """Each with its meaning, as in the table."""
+    content = json.loads(invoke("check", "--rules", "--json").stdout)
+    assert (content["schema"], content["command"]) == (1, "check")
+    assert "async-chain" in content["rules"]
+    table = invoke("check", "--rules").stdout
+    assert all(name in table for name in content["rules"])
+
+
 def test_defuse_counts_what_it_takes_apart(tmp_path: Path, softmax: Path) -> None:
     """Fused, and taken apart again, a module says the same as before; the JSON counts both sides."""
     plain, fused, apart = (str(tmp_path / name) for name in ("plain", "fused", "apart"))

@@ -296,7 +296,7 @@ def test_a_single_instruction_matches_as_well(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("old", "new", "message"),
     [
-        ("/*", "//", "does not begin with a comment that says what it is"),
+        ("/*", "//", "does not begin with a comment that says what it computes"),
         ('grid = ["', "grid = [", "its comment is no TOML"),
         ("block = ", "blocks = ", "'blocks' means nothing here; did you mean 'block'?"),
         ('block = ["32"]', "block = [32]", "'block' is a list of expressions in quotes"),

@@ -114,7 +114,7 @@ def test_warnings_are_kept() -> None:
 
 def test_a_device_no_library_knows_is_refused_in_one_line() -> None:
     """CUDA 13 has no code for old devices; the message says what to install."""
-    with pytest.raises(DeviceError, match=r"not for sm_35.*pip install 'hloopt\[gpu\]'") as caught:
+    with pytest.raises(DeviceError, match=r"not for sm_35.*pip install -e '.*\[gpu\]'") as caught:
         nvrtc.compile_cuda(SOURCE, "sm_35")
     assert "\n" not in str(caught.value)
     assert caught.value.exit_code == 5

@@ -107,6 +107,14 @@ MISTAKES = [
         ],
     ),
     (
+        "a text cut off in the name of a computation",
+        swap("ENTRY ", "")[: MODULE.index("ENTRY") + len("%ma")],
+        [
+            "9:4: the text ends within the heading of a computation",
+            "note: the text may have been cut off",
+        ],
+    ),
+    (
         "a text cut off in a heading",
         cut(", b: f32[])"),
         [

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from hloopt.errors import DeviceError
+from hloopt.extras import install_command
 from hloopt.runtime.nvrtc import INSTALL, Nvrtc, nvrtc_for_device
 
 __all__ = ["capability", "check_gpu", "compiler_for", "open_cupy"]
@@ -67,7 +68,7 @@ def _no_driver(runtime: Any, error: Any) -> str:
         )
     return (
         f"the NVIDIA driver knows CUDA up to {has // 1000}.{has % 1000 // 10}, CuPy needs "
-        f"{needs // 1000}.{needs % 1000 // 10}: update the driver, or pip install 'hloopt[gpu12]'"
+        f"{needs // 1000}.{needs % 1000 // 10}: update the driver, or {install_command('gpu12')}"
     )
 
 

@@ -12,6 +12,7 @@ from pathlib import Path
 
 from hloopt.dataclass import dataclass
 from hloopt.errors import DeviceError
+from hloopt.extras import install_command
 
 __all__ = [
     "INSTALL",
@@ -23,7 +24,7 @@ __all__ = [
     "nvrtc_for_device",
 ]
 
-INSTALL = "pip install 'hloopt[gpu]' (CUDA 13; 'hloopt[gpu12]' for CUDA 12 drivers and the V100)"
+INSTALL = f"{install_command('gpu')} (CUDA 13; [gpu12] for CUDA 12 drivers and the V100)"
 
 _SUCCESS, _COMPILATION = 0, 6
 # The wheels nvidia-cuda-nvrtc (CUDA 13) and nvidia-cuda-nvrtc-cu12, in the namespace package nvidia.
