@@ -30,6 +30,7 @@ COMMANDS = {
     ),
     "explain": ("explain", "Explain why instructions are fused or apart, and their kernels."),
     "hash": ("hash", "Print a digest of each module: equal for equal modules."),
+    "help": ("topics", "Explain a topic that several commands share."),
     "kernels": ("kernels", "Show which kernel runs each instruction, and how."),
     "ls": ("ls", "List the modules of a dump directory and their stages."),
     "ops": ("ops", "List the opcodes of HLO and what hloopt can do with each."),

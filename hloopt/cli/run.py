@@ -243,46 +243,7 @@ def command(
     buffer for as long as it is read ("liveness"); a program that computes by blocks may need less. A run of a
     second or more is not repeated to warm up.
 
-    Inputs made from a seed suit the module: indices, labels and positions are in range, weights are scaled by
-    their fan-in so that results stay finite through any number of layers, variances are positive, matrices to
-    be factored are positive definite, keys of generators are random bits; all other floats are standard
-    normal, integers -4 to 4. The same module and seed give the same inputs.
-
-    With --replicas R --partitions P the program is run once for each of R * P participants in lock step, on one
-    machine; collectives, and send and recv between devices, exchange what the participants have. A module of
-    which replica_count or num_partitions are more than 1 is run by as many where anything in it tells them
-    apart. Participant replica * P + partition has inputs of its own from the seed, but where the module says
-    that they share them (parameters that are replicated; all, where it has not been partitioned yet), and its
-    results are compared each with its own. Participants that wait for each other without end are an error that
-    says who waits where.
-
-    What infeed, and recv from the host, read comes from --infeed, in the order in which the instructions run:
-    an array for every element of a tuple. A stream that is not there is made from the seed. Every form of the
-    module reads its streams from the start; what outfeed and send write is compared as results are, and
-    --outfeed writes what the interpreter's run gave. What rng draws is not defined by XLA: here the seed
-    decides, and every form of the module draws the same.
-
-    A snapshot of XLA (--xla_dump_hlo_snapshots) brings inputs and results of its own; --inputs, --expect and
-    --seed take their place.
-
-    On --device emulator the CUDA C of every kernel is compiled for the CPU and executed, and each access of
-    memory is looked at: out of bounds, before anything was written there, at the same time as another
-    thread. On gpu and emulator the kernels are chosen for --target; hloopt kernels shows them. On --device gpu
-    a second table has each kernel's time by the GPU's own clock, what that is of the GPU's limits, and what
-    its code takes; it is compiled for speed there (results are compared without fused multiply-adds).
-
-    On --device native the kernels are loops in C++, compiled for this very processor ($CXX, c++, g++ or
-    clang++) and kept in the cache. They run in this process, without the emulator's checks. Passes fuse for
-    the target host, and hloopt kernels --target host shows the kernels.
-
-    Functions of f32 are off by 4 units in the last place at most on cpu (by none with --exact), and by 2.5 in
-    the loops of native. On both results are the same for any number of --threads. The products of matrices have
-    threads of their own, as many as the library's variable says (OPENBLAS_NUM_THREADS with NumPy as it is
-    installed by pip).
-
-    The function of --custom-call gets a description of the call and the operands as arrays, and gives the
-    results; its name is the target where none is written. Installed packages supply such functions by the
-    entry point group hloopt.custom_calls.
+    Topics of hloopt help: inputs, devices, accuracy, participants, streams, custom-calls.
 
     \b
     Example:

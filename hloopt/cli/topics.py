@@ -1,0 +1,52 @@
+"""``hloopt help``: what several commands share, a text for each topic in ``topics/``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from hloopt.errors import UsageError
+from hloopt.rewrite.spec import did_you_mean
+
+__all__ = ["command", "topics"]
+
+_FOLDER = Path(__file__).with_suffix("")
+
+
+def topics() -> dict[str, str]:
+    """The texts by the names of their topics."""
+    files = sorted(_FOLDER.glob("*.txt"))
+    return {file.stem: file.read_text(encoding="utf-8") for file in files}
+
+
+def _complete(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
+    return [name for name in topics() if name.startswith(incomplete)]
+
+
+@click.command("help")
+@click.argument("topic", required=False, shell_complete=_complete)
+@click.pass_context
+def command(ctx: click.Context, topic: str | None) -> None:
+    """Explain a topic that several commands share, or a command.
+
+    \b
+    Example:
+      hloopt help inputs
+    """
+    found = topics()
+    if topic is None:
+        width = max(map(len, found))
+        for name, text in found.items():
+            click.echo(f"{name:{width}}  {text.partition(chr(10))[0]}")
+        return
+    if topic in found:
+        click.echo(found[topic], nl=False)
+        return
+    group = ctx.parent.command if ctx.parent is not None else None
+    assert isinstance(group, click.Group)
+    asked = group.get_command(ctx, topic)
+    if asked is None:
+        names = (*found, *group.list_commands(ctx))
+        raise UsageError(f"there is no topic '{topic}'{did_you_mean(topic, names)}")
+    click.echo(asked.get_help(click.Context(asked, ctx.parent, topic)))

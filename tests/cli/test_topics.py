@@ -1,0 +1,54 @@
+"""``hloopt help``: every topic fits a terminal and names only what there is."""
+
+from __future__ import annotations
+
+import re
+from typing import cast
+
+import click
+import pytest
+
+from hloopt.cli.main import COMMANDS, cli
+from hloopt.cli.topics import topics
+from support import invoke
+
+
+def options() -> set[str]:
+    """The long options of all commands."""
+    group, context = cast("click.Group", cli), click.Context(cli)
+    commands = [group.get_command(context, name) for name in COMMANDS]
+    params = [param for one in commands if one is not None for param in one.get_params(context)]
+    return {name for param in params for name in param.opts if name.startswith("--")}
+
+
+@pytest.mark.parametrize("name", sorted(topics()))
+def test_a_topic_fits_and_names_what_there_is(name: str) -> None:
+    """In 79 columns, with a sentence at the top that lists show."""
+    text = topics()[name]
+    assert max(map(len, text.splitlines())) < 80
+    assert re.fullmatch(r"[A-Z][^.]*\.", text.splitlines()[0])
+    named = set(re.findall(r"(?<![\w-])--[a-z][a-z-]+(?!\w)", text))
+    assert named <= options()
+    assert invoke("help", name).stdout == text
+
+
+def test_topics_are_listed() -> None:
+    lines = invoke("help").stdout.splitlines()
+    assert [line.split()[0] for line in lines] == sorted(topics())
+
+
+def test_the_help_of_run_names_its_topics() -> None:
+    told = " ".join(invoke("run", "--help").stdout.split())
+    names = re.search(r"Topics of hloopt help: ([^.]*)\.", told)
+    assert names is not None
+    assert set(names[1].split(", ")) <= set(topics())
+
+
+def test_a_command_is_a_topic() -> None:
+    assert invoke("help", "stats").stdout == invoke("stats", "--help").stdout
+
+
+def test_an_unknown_topic() -> None:
+    result = invoke("help", "inputz")
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert result.stderr == "hloopt: error: there is no topic 'inputz'; did you mean 'inputs'?\n"
