@@ -512,7 +512,8 @@ def sorts(n: int) -> str:
 def fusions(n: int) -> str:
     """A chain of n fusions."""
     bodies = [
-        f"fn{i} {{ a = {_V} parameter(0) b = {_V} parameter(1) s = {_V} sine(a) ROOT r = {_V} atan2(s, b) }}"
+        f"fn{i} {{ a = {_V} parameter(0) b = {_V} parameter(1) h{i} = {_V} sine(a) "
+        f"ROOT r{i} = {_V} atan2(h{i}, b) }}"
         for i in range(n)
     ]
     lines = [f"x0 = {_V} parameter(0)", f"p = {_V} parameter(1)"]

@@ -17,7 +17,11 @@ from hloopt.ir import Computation, Instruction
 
 __all__ = ["BodyUsage", "Group"]
 
-_Roots: TypeAlias = frozenset[Instruction]
+_Roots: TypeAlias = frozenset[object]
+_UPDATES: Final = frozenset({"dynamic-update-slice", "scatter", "tuple"})
+"""Ops that count otherwise where they are the result."""
+_RESULT: Final = "result"
+"""Stands for the body's root among element-wise use roots: it stays when more is computed behind the root."""
 SPLITTING: Final = frozenset({
     "concatenate", "dot", "dynamic-update-slice", "pad", "reduce", "reduce-window",
 })  # fmt: skip
@@ -47,8 +51,8 @@ class BodyUsage:
     ) -> None:
         self.body = body
         self._count = count
-        self._utilization: dict[Instruction, float] = {}
-        self._emitted: dict[Instruction, int] = {}
+        self._utilization: dict[object, float] = {}
+        self._emitted: dict[object, int] = {}
         self._groups: dict[Instruction, Group] = {}
         self._known: dict[_Roots, Group] = {}
         self._flops = 0.0
@@ -130,6 +134,40 @@ class BodyUsage:
         self._take_in([*reversed(added), *changed])
         return True
 
+    def continued(self) -> bool:
+        """Take in what has come behind the root that there was; False where more than the root has changed.
+
+        All of it keeps the indices of its result: what was there is computed as often as before.
+        """
+        body, before = self.body, self._groups.get(self._root)
+        if before is None or body.root is self._root or self._root.opcode in _UPDATES:
+            return False
+        added = self._behind()
+        parameters = dict.fromkeys(body.parameters)
+        stayed = len(self._groups) - len(self._parameters)
+        if stayed + len(added) + len(parameters) != len(body):
+            return False
+        if not all(self._count(entry).keeps_indices for entry in added) or before.emitted != 1:
+            return False
+        old, self._root, self._root_operands = self._root, body.root, len(body.root.operands)
+        changed = parameters.keys() - self._parameters.keys()
+        for entry in added:
+            changed.update(operand for operand in entry.operands if operand in parameters)
+        for parameter in changed:
+            self._drop(parameter)
+        self._parameters = parameters
+        self._take_in([*added, *changed])
+        return self._settle(old) is before
+
+    def _behind(self) -> list[Instruction]:
+        """What stands behind the last instruction that was there before, the last one first."""
+        entry = self.body._last
+        found = []
+        while entry is not None and entry not in self._groups:
+            found.append(entry)
+            entry = entry._previous
+        return found
+
     def _added(self) -> list[Instruction]:
         """What stands between the parameters and the first instruction that was there before."""
         body = self.body
@@ -191,9 +229,10 @@ class BodyUsage:
         if instruction.opcode == "parameter":
             self._sums[instruction] = len(instruction.users), roots, utilization, emitted, is_root
         if is_root:
-            self._utilization[instruction] = narrow(utilization)
-            self._emitted[instruction] = emitted
-            own = frozenset((instruction,))
+            place = _RESULT if instruction is self._root else instruction
+            self._utilization[place] = narrow(utilization)
+            self._emitted[place] = emitted
+            own: _Roots = frozenset((place,))
             roots = own if roots is None else roots | own
         return self._group(roots or frozenset(), instruction.opcode != "parameter")
 

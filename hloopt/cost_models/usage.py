@@ -107,14 +107,16 @@ class UsageAnalysis:
             self._drop(instruction.attributes["calls"])
 
     def grown(self, fusion: Instruction) -> None:
-        """Producers have been moved into a fusion, in place of parameters, and nothing else has changed there.
+        """Producers have been moved into a fusion, in place of parameters, or it into the body of one.
+
+        Nothing else has changed there.
 
         As ``forget``, but what is known of the body's other instructions stays.
         """
         self._usages.pop(fusion, None)
         body: Computation = fusion.attributes["calls"]
         known = self._bodies.get(body)
-        if known is not None and not known.grown():
+        if known is not None and not (known.grown() or known.continued()):
             self._drop(body)
 
     def common_utilization(

@@ -13,6 +13,7 @@ from hloopt.fusion import apply
 from hloopt.fusion.barriers import note_barriers
 from hloopt.fusion.decision import ALLOWED, Decision, forbid
 from hloopt.fusion.in_place import decide_in_place
+from hloopt.fusion.joining import Joiner
 from hloopt.fusion.kinds import choose_kind
 from hloopt.fusion.limits import CodeLimits, shared_memory_of
 from hloopt.fusion.merger_bytes import (
@@ -161,6 +162,7 @@ class _Merger:
         self.model = model
         self.scribe = scribe
         self.merged = 0
+        self.joiner = Joiner()
         self.pair_rules = _pair_rules(options.criterion, rules)
 
     def run(self, computation: Computation) -> None:
@@ -230,9 +232,9 @@ class _Merger:
         for number, user in enumerate(list(producer.users)):
             home = user.computation
             before = user.name, root_opcode(user)
-            fusion = apply.fuse(
-                producer, user, None if user.opcode == "fusion" else choose_kind(user, user)
-            )
+            kind = None if user.opcode == "fusion" else choose_kind(user, user)
+            fusion = self.joiner.fuse(producer, user)
+            fusion.attributes["kind"] = kind or fusion.attributes["kind"]
             if fusion is not user and home is not None:
                 self.scribe.renamed(home, before[0], fusion.name)
             self.rules.joined(producer, user, fusion)

@@ -21,6 +21,7 @@ __all__ = [
     "copy_in",
     "first_instruction",
     "has_tuple_root",
+    "needed",
     "new_parameter",
     "read_results",
     "results",
@@ -155,7 +156,7 @@ def _copy(
     body: Computation = source.attributes["calls"]
     outputs = {number: results(body)[number] for number in numbers}
     outside = dict(zip(body.parameters, source.operands, strict=True))
-    entries = _needed(outputs.values())
+    entries = needed(outputs.values())
     values: dict[Instruction, Instruction] = {}
     for entry in reversed(entries):
         for operand in entry.operands:
@@ -174,7 +175,7 @@ def _copy(
     return {number: values[output] for number, output in outputs.items()}
 
 
-def _needed(outputs: Iterable[Instruction]) -> list[Instruction]:
+def needed(outputs: Iterable[Instruction]) -> list[Instruction]:
     """What some instructions need, each after its operands, the first operand's first."""
     done: dict[Instruction, None] = {}
     for output in outputs:

@@ -23,6 +23,7 @@ __all__ = [
     "append_unnamed",
     "dissolve",
     "drop_calls",
+    "exchange_bodies",
     "insert_before",
     "move_after",
     "move_before",
@@ -41,6 +42,7 @@ __all__ = [
     "set_root",
     "set_shape",
     "take_control_edges",
+    "take_over",
 ]
 
 _MANY: Final = 32
@@ -83,6 +85,36 @@ def move_after(position: Instruction, instruction: Instruction) -> None:
     computation = _home(position)
     _unlink(computation, instruction)
     _link(computation, instruction, position, position._next)
+
+
+def take_over(computation: Computation, instruction: Instruction) -> None:
+    """Move an instruction of another computation to the end of this one; whom it uses comes as well."""
+    home = _home(instruction)
+    _unlink(home, instruction)
+    del home.by_name[instruction.name]
+    if instruction.opcode == "parameter":
+        home.parameters.remove(instruction)
+        _add_parameter(computation, instruction)
+    instruction.name = computation.fresh_name(instruction.name)
+    computation.by_name[instruction.name] = instruction
+    instruction.computation = computation
+    _link(computation, instruction, computation._last, None)
+
+
+def exchange_bodies(left: Instruction, right: Instruction) -> None:
+    """Let two fusions of one module call each other's computation; names and places stay where they were."""
+    mine: Computation = left.attributes["calls"]
+    other: Computation = right.attributes["calls"]
+    module = mine.module
+    if module is None or other.module is not module:
+        raise ValueError(f"{left.name} and {right.name} are in different modules")
+    set_attribute(left, "calls", other)
+    set_attribute(right, "calls", mine)
+    mine.name, other.name = other.name, mine.name
+    mine.offset, other.offset = other.offset, mine.offset
+    mine._serial, other._serial = other._serial, mine._serial
+    module.computations[mine.name] = mine
+    module.computations[other.name] = other
 
 
 def replace_uses(old: Instruction, new: Instruction) -> None:

@@ -12,6 +12,7 @@ from hloopt.dataclass import dataclass
 from hloopt.fusion import apply
 from hloopt.fusion.decision import Decision, forbid
 from hloopt.fusion.fusible import is_fusible
+from hloopt.fusion.joining import Joiner
 from hloopt.fusion.priority.benefit import Benefits
 from hloopt.fusion.priority.queue import ProducerQueue
 from hloopt.fusion.priority.rules import PairRules, is_fusible_bitcast
@@ -53,6 +54,7 @@ class ComputationRun:
         self.benefits = Benefits(self.rules, self.model, self.scribe.advice)
         self.bodies: dict[Computation, None] = {}
         self.twins = Twins(self.queue.numbers)
+        self.joiner = Joiner()
         self.spent: Decision | None = None
         self._touched: dict[Instruction, None] = {}
         self._replaced: dict[Instruction, Instruction] = {}
@@ -150,7 +152,7 @@ class ComputationRun:
         tiles = (
             None if producer.opcode == "constant" else self.triton.parameters(producer, consumer)
         )
-        fusion = apply.fuse(producer, consumer)
+        fusion = self.joiner.fuse(producer, consumer)
         if tiles is not None:
             self.triton.write(fusion, tiles)
         self.rules.became(fusion, facts)

@@ -1,0 +1,176 @@
+"""Joining a long producer with its only user by moving what the user computes, not what the producer does.
+
+``apply.fuse`` copies the producer's body to the front of its user's.  Where kernels grow one into the other,
+each as long as all before it, that is the square of their length.  The result here is the same to the letter:
+where it would not be, ``apply.fuse`` does it.
+
+A body is *in order* when it stands as a walk from its root finds it, operands first: as ``apply.fuse`` copies.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final, TypeAlias
+
+from hloopt.fusion import apply
+from hloopt.fusion.merge import first_instruction, needed
+from hloopt.ir import Computation, Instruction, edit
+
+__all__ = ["Joiner"]
+
+_LONG: Final = 32
+"""Instructions of a producer from which on it is left where it is."""
+_TIMES: Final = 4
+"""How much longer than its user."""
+_RIGID: Final = ("output_to_operand_aliasing", "sharding", "frontend_attributes")
+"""What a fusion says of its operands, or of its own result."""
+
+_Met: TypeAlias = tuple[Instruction, ...]
+"""Of a body in order: its parameters as they are met from its last instruction to its first."""
+
+
+class Joiner:
+    """Fuses producers into users, and remembers which bodies are in order."""
+
+    def __init__(self) -> None:
+        self._orders: dict[Computation, _Met] = {}
+
+    def fuse(self, producer: Instruction, consumer: Instruction) -> Instruction:
+        """As ``apply.fuse``; the producer stays without users, or with others."""
+        if not self._is_long(producer, consumer):
+            return self._copied(producer, consumer)
+        fusion = consumer
+        if consumer.opcode != "fusion":
+            fusion = apply.wrap(consumer, "kLoop", "fusion")
+        body: Computation = producer.attributes["calls"]
+        met = self._met(body)
+        if met is None or not _comes_first(producer, fusion):
+            return self._copied(producer, fusion)
+        self._orders.pop(fusion.attributes["calls"], None)
+        behind = [entry for entry in fusion.attributes["calls"] if entry.opcode != "parameter"]
+        _move(producer, fusion, met)
+        self._orders[body] = _first_met(reversed(behind), met)
+        return fusion
+
+    def _met(self, body: Computation) -> _Met | None:
+        """The parameters of a body in order; None where it is not."""
+        known = self._orders.get(body)
+        if known is None and _in_order(body):
+            met = _first_met(entry for entry in reversed(body))
+            if len(met) == len(body.parameters):
+                known = self._orders[body] = met
+        return known
+
+    def _copied(self, producer: Instruction, consumer: Instruction) -> Instruction:
+        """The body stays in order where the producer is what its first instruction needs."""
+        body: Computation | None = consumer.attributes.get("calls")
+        met = self._orders.pop(body, None) if body is not None else None
+        first = first_instruction(body) if met is not None and body is not None else None
+        if first is None or body is None or met is None or producer not in consumer.operands:
+            return apply.fuse(producer, consumer)
+        parameter = body.parameters[consumer.operands.index(producer)]
+        stays = parameter in first.operands and not producer.control_predecessors
+        fusion = apply.fuse(producer, consumer)
+        if stays:
+            added = []
+            entry = first._previous
+            while entry is not None and entry.opcode != "parameter":
+                added.append(entry)
+                entry = entry._previous
+            left = tuple(other for other in met if other is not parameter)
+            self._orders[body] = tuple(dict.fromkeys((*left, *_first_met(added))))
+        return fusion
+
+    def _is_long(self, producer: Instruction, consumer: Instruction) -> bool:
+        if producer.opcode != "fusion" or producer.users != {consumer: 1} or producer.is_root:
+            return False
+        body: Computation = producer.attributes["calls"]
+        user: Computation | None = None
+        if consumer.opcode == "fusion":
+            user = consumer.attributes["calls"]
+        length = 1 if user is None else len(user)
+        return (
+            len(body) >= max(_LONG, _TIMES * length)
+            and body.callers == {producer: 1}
+            and (user is None or (user.callers == {consumer: 1} and user.root.opcode != "tuple"))
+            and body.root.opcode not in ("tuple", "parameter")
+            and not any(name in one.attributes for one in (producer, consumer) for name in _RIGID)
+            and not (producer.control_predecessors or producer.control_successors)
+            and len(set(producer.operands)) == len(producer.operands)
+            and len(set(consumer.operands)) == len(consumer.operands)
+        )
+
+
+def _in_order(body: Computation) -> bool:
+    """Whether a walk from the root finds all that is computed, in the order in which it stands."""
+    if any(entry.control_predecessors for entry in body):
+        return False
+    found = [entry for entry in needed([body.root]) if entry.opcode != "parameter"]
+    return found == [entry for entry in body if entry.opcode != "parameter"]
+
+
+def _first_met(entries: Iterable[Instruction], behind: _Met = ()) -> _Met:
+    """The parameters that some instructions read, as they are met, then others."""
+    read = (
+        operand for entry in entries for operand in entry.operands if operand.opcode == "parameter"
+    )
+    return tuple(dict.fromkeys((*read, *behind)))
+
+
+def _comes_first(producer: Instruction, fusion: Instruction) -> bool:
+    """Whether copies of the producer's body would stand in order with all that the fusion computes behind them.
+
+    No name may be in both: a copy gets another one.
+    """
+    body: Computation = fusion.attributes["calls"]
+    names = producer.attributes["calls"].by_name
+    for entry in body:
+        other = names.get(entry.name)
+        if other is not None and not entry.opcode == other.opcode == "parameter":
+            return False
+    if not _in_order(body):
+        return False
+    parameter = body.parameters[fusion.operands.index(producer)]
+    for entry in needed([body.root]):
+        if entry is parameter:
+            return True
+        if entry.opcode != "parameter":
+            return False
+    return False
+
+
+def _move(producer: Instruction, fusion: Instruction, met: _Met) -> None:
+    """Put what the fusion computes behind the producer's body, which becomes the fusion's."""
+    body: Computation = producer.attributes["calls"]
+    other: Computation = fusion.attributes["calls"]
+    if body.module is not None:
+        body.module.attributes.pop("is_scheduled", None)
+    if body.root.metadata is None:
+        body.root.metadata = producer.metadata
+    inner = dict(zip(producer.operands, body.parameters, strict=True))
+    own = dict(zip(fusion.operands, other.parameters, strict=True))
+    added = [producer.operands[entry.parameter_number] for entry in met]
+    added = [operand for operand in added if operand not in own]
+    place = own.pop(producer)
+    edit.replace_uses(place, body.root)
+    for operand, parameter in own.items():
+        if operand in inner:
+            edit.replace_uses(parameter, inner[operand])
+    root, gone = other.root, {place, *(own[one] for one in own if one in inner)}
+    edit.set_root(other, place)
+    for entry in list(other):
+        if entry not in gone:
+            edit.take_over(body, entry)
+    edit.set_root(body, root)
+    edit.remove_operands(fusion, {producer})
+    edit.add_operands(fusion, tuple(added))
+    _number(body, [inner.get(operand) or own[operand] for operand in fusion.operands])
+    edit.exchange_bodies(producer, fusion)
+
+
+def _number(body: Computation, parameters: list[Instruction]) -> None:
+    places = {parameter: place for place, parameter in enumerate(body.parameters)}
+    edit.permute_parameters(body, [places[parameter] for parameter in parameters])
+    first = next(entry for entry in body if entry.opcode != "parameter")
+    for parameter in parameters:
+        edit.move_before(first, parameter)
