@@ -2,7 +2,15 @@
 
 from __future__ import annotations
 
-__all__ = ["PROGRAMS", "chained_updates", "quaternions", "shuffled_halves", "stacked_products"]
+__all__ = [
+    "PROGRAMS",
+    "chained_updates",
+    "matrices",
+    "quaternions",
+    "shuffled_halves",
+    "stacked_products",
+    "windows",
+]
 
 
 def _loop(state: str, lines: list[str], results: list[str]) -> str:
@@ -139,9 +147,36 @@ ENTRY main {{
 """
 
 
+def matrices(steps: int) -> str:
+    """Products of 4x4 matrices, of 16 elements with 4 terms each."""
+    lines, x = [], "x0"
+    for step in range(steps):
+        lines.append(
+            f"d{step} = f32[4,4] dot({x}, {x}), lhs_contracting_dims={{1}}, rhs_contracting_dims={{0}}"
+        )
+        lines.append(f"t{step} = f32[4,4] tanh(d{step})")
+        x = f"t{step}"
+    return _loop("f32[4,4]", lines, [x])
+
+
+def windows(steps: int) -> str:
+    """Sums over windows of sums over windows: each element is a loop."""
+    lines = ["none = f32[] constant(0)"]
+    x = "x0"
+    for step in range(steps):
+        lines.append(
+            f"w{step} = f32[12] reduce-window({x}, none), window={{size=3 pad=1_1}}, to_apply=add"
+        )
+        lines.append(f"t{step} = f32[12] tanh(w{step})")
+        x = f"t{step}"
+    return _loop("f32[12]", lines, [x])
+
+
 PROGRAMS = {
     "quaternions": quaternions,
     "stacked-products": stacked_products,
     "chained-updates": chained_updates,
+    "matrices": matrices,
+    "windows": windows,
 }
 """Loops by name."""

@@ -12,21 +12,26 @@ __all__ = ["MOST_CODE", "WRITTEN_ANEW", "Room", "executed_instructions"]
 
 @dataclass(frozen=True, slots=True)
 class Room:
-    """Bytes of code: some in any case, and some for each instruction that is computed."""
+    """Bytes of code: some in any case, and some for each instruction that is computed; so many at most."""
 
     least: int
     each: int
+    most: int
 
     def of(self, instructions: int) -> int:
         """The bytes that so many instructions may come to."""
-        return self.least + self.each * instructions
+        return min(self.least + self.each * instructions, self.most)
 
 
-WRITTEN_ANEW: Final = Room(4_000, 160)
+_COMPILED: Final = 2_000_000
+"""Bytes that a compiler ends in half a minute: for sm_90 NVRTC takes 8 us a byte of 50 kB and 12 us
+of 400 kB, g++ 4 us for loops over lanes (measured on one core of 2.5 GHz)."""
+
+WRITTEN_ANEW: Final = Room(4_000, 160, _COMPILED)
 """What a function may come to that writes a value wherever it needs it: about three lines an instruction.
 Beyond it, what branches and loops of the function share is written once."""
 
-MOST_CODE: Final = Room(20_000, 600)
+MOST_CODE: Final = Room(20_000, 600, _COMPILED)
 """What no function shall exceed."""
 
 

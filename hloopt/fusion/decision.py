@@ -107,6 +107,7 @@ REASONS: Final[dict[str, str]] = {
     "loop-mixes": "no thread or block can run its part of the loop alone: {words}",
     "loop-gathered-condition": "whether the loop goes on depends on what all units compute: {words}",
     "loop-state-too-large": "a unit's part of the state has no room in a kernel: {words}",
+    "loop-code-size": "the loop's body makes more code than a compiler shall be given: {words}",
     "loop-op": "the loop holds what loop kernels cannot compute: {words}",
     "loop-no-results": "nothing reads what the loop computes",
     "loop-slower": "as one kernel it would take longer: {words}",

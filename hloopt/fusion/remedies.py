@@ -73,7 +73,7 @@ HELD: Final = frozenset({
     "horizontal-outputs", "horizontal-parameters",
     # No kernel can run the loop.
     "loop-side-effect", "loop-not-flat", "loop-mixes", "loop-gathered-condition", "loop-state-too-large",
-    "loop-op", "loop-no-results",
+    "loop-code-size", "loop-op", "loop-no-results",
 })  # fmt: skip
 """Reasons that hold whatever a user's rule or lock file says."""
 
@@ -86,6 +86,8 @@ _LOOPS: Final = {
     " kernel a step",
     "loop-state-too-large": "a unit may carry less, or keep its steps as a stacked result (scan), which is"
     " written as it comes",
+    "loop-code-size": "loops over the elements of larger arrays make less code than ops on each of them; a step"
+    " of fewer instructions fits",
     "loop-op": "where an op is in the way, an expander may write it as others: --passes topk-expander,O3;"
     " hloopt passes lists them",
     "loop-gathered-condition": "a known number of trips lets it through, or a condition that each unit can"

@@ -18,6 +18,9 @@ __all__ = ["written_often"]
 
 _LINE_BYTES: Final = 50
 
+_STORED_BYTES: Final = 200
+"""Of an array, the loop or test around what fills it, and a barrier."""
+
 _MOST_PLACES: Final = 4
 """Places where a value is written before it is stored, in a body whose code would be too long."""
 
@@ -31,16 +34,18 @@ _Place: TypeAlias = "Value | tuple[Value, int]"
 
 def written_often(
     flow: Flow, order: Sequence[Value], stored: Collection[Value], sinks: Iterable[Value]
-) -> frozenset[Value]:
+) -> tuple[frozenset[Value], int]:
     """What is to be stored so that the code of a trip stays linear in its values; nothing where it is short.
 
-    ``order`` has operands first; ``sinks`` are what the trip is there for.  Linear in both.
+    ``order`` has operands first; ``sinks`` are what the trip is there for.  Linear in both.  The number is the
+    bytes of the code then, about.
     """
     ends = list(sinks)
+    found: frozenset[Value] = frozenset()
     lines, _ = _written(flow, order, stored, ends, ())
-    if lines * _LINE_BYTES <= WRITTEN_ANEW.of(len(order)):
-        return frozenset()
-    return _written(flow, order, stored, ends, frozenset(order))[1]
+    if lines * _LINE_BYTES > WRITTEN_ANEW.of(len(order)):
+        lines, found = _written(flow, order, stored, ends, frozenset(order))
+    return found, lines * _LINE_BYTES + (len(stored) + len(found)) * _STORED_BYTES
 
 
 def _written(

@@ -44,7 +44,9 @@ def block_plan(parallel: ParallelLoop, threads: int) -> BlockPlan:
     largest = max(sizes, key=lambda value: sizes[value], default=None)
     stored = frozenset(planner.stored)
     barriers = barriers_in(trip)
-    return BlockPlan(parallel, flow, trip, threads, stored, sum(sizes.values()), barriers, largest)
+    shared = sum(sizes.values())
+    code = planner.code_bytes
+    return BlockPlan(parallel, flow, trip, threads, stored, shared, barriers, largest, code)
 
 
 class _Planner:
@@ -54,6 +56,7 @@ class _Planner:
         self.threads = threads
         self.costs = Costs(flow, threads)
         self.stored: dict[Value, Item] = {}
+        self.code_bytes = 0
         self.trips: dict[tuple[Path, Instruction], Trip] = {}
         self.streamed = {
             carried.number: carried.update
@@ -186,7 +189,9 @@ class _Planner:
                 continue
             self.costs.of(value)
             self._keep(trip, self._item(value, wanted.get(value, 0), known))
-        often = written_often(self.flow, order, self.stored, self.sinks(trip))
+        mine = {value for value in order if value in self.stored}
+        often, size = written_often(self.flow, order, mine, self.sinks(trip))
+        self.code_bytes += size
         if not often:
             return
         for value in order:

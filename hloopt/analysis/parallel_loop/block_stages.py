@@ -113,7 +113,10 @@ class Trip:
 
 @dataclass(frozen=True, eq=False)
 class BlockPlan:
-    """A loop run by blocks of ``threads``; ``parallel`` says how many blocks there are."""
+    """A loop run by blocks of ``threads``; ``parallel`` says how many blocks there are.
+
+    ``code_bytes`` are about those of the code of all its trips.
+    """
 
     parallel: ParallelLoop
     flow: Flow
@@ -123,6 +126,7 @@ class BlockPlan:
     shared_bytes: int
     barriers: int
     largest: Value | None
+    code_bytes: int
 
 
 def bytes_of(kind: DType) -> int:

@@ -12,6 +12,7 @@ from hloopt.analysis.parallel_loop.edges import graph_of
 from hloopt.analysis.parallel_loop.find import parallel_loop
 from hloopt.analysis.parallel_loop.flow import Flow, Value
 from hloopt.analysis.parallel_loop.model import Axes, ParallelLoop, Trips, Way
+from hloopt.analysis.parallel_loop.thread_code import too_long
 from hloopt.analysis.reduction import WARP_SIZE
 from hloopt.ir import Instruction
 from hloopt.targets import Target
@@ -49,7 +50,7 @@ def block_way(loop: Instruction, target: Target) -> Way:
     way = Way("block", parallel, shared_bytes=plan.shared_bytes, threads=threads, stored=stored)
     limit = shared_limit(target)
     if plan.shared_bytes <= limit:
-        return way
+        return replace(way, **too_long(loop, plan.code_bytes))
     code = "mixes" if parallel.mixing else "state-too-large"
     return replace(
         way, problem=_too_large(plan, limit), code=code, limit=limit, actual=plan.shared_bytes

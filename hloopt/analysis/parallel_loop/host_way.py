@@ -12,7 +12,7 @@ from typing import Final
 from hloopt.analysis.elemental import first_not_elemental
 from hloopt.analysis.parallel_loop.find import parallel_loop
 from hloopt.analysis.parallel_loop.model import ParallelLoop, Way
-from hloopt.analysis.parallel_loop.thread_plan import ThreadPlan
+from hloopt.analysis.parallel_loop.thread_code import code_problem, thread_plan
 from hloopt.ir import Instruction
 
 __all__ = ["LANES", "MOST_BLOCK_BYTES", "block_units", "host_way", "unit_bytes"]
@@ -60,6 +60,9 @@ def host_way(loop: Instruction) -> Way:
         if reduce.array.dtype.is_complex:
             words = f"parts of {reduce.name} are complex numbers, which nothing puts together"
             return replace(way, problem=words, code="op")
+    too_long = code_problem(thread_plan(parallel))
+    if too_long:
+        return replace(way, **too_long)
     sizes = (
         (unit_bytes(parallel) * block_units(parallel), MOST_BLOCK_BYTES, "a block takes"),
         (_part_bytes(parallel), MOST_PART_BYTES, "its blocks leave of reduces over units"),
@@ -75,7 +78,7 @@ def host_way(loop: Instruction) -> Way:
 
 def unit_bytes(parallel: ParallelLoop) -> int:
     """What a unit keeps from one loop over lanes to the next, about."""
-    plan = ThreadPlan(parallel)
+    plan = thread_plan(parallel)
     return plan.local_bytes + 4 * plan.kept_words
 
 

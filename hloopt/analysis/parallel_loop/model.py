@@ -169,8 +169,8 @@ class Way:
     shared_bytes  of a block
     threads       of a block
     stored        values of the body that are kept beside the state, in the order in which they are computed
-    code          the problem in a word: ``mixes``, ``state-too-large``, ``gathered-condition``, ``op``, after
-                  ``loop-`` of fusion's REASONS; empty leaves it to the obstacle and what mixes
+    code          the problem in a word: ``mixes``, ``state-too-large``, ``code-size``, ``gathered-condition``,
+                  ``op``, after ``loop-`` of fusion's REASONS; empty leaves it to the obstacle and what mixes
     limit         the threshold of the problem, where there are figures
     actual        the value that met it
     """

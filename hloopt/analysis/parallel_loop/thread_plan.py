@@ -8,13 +8,14 @@ from math import prod
 from typing import Final
 
 from hloopt.analysis.parallel_loop.edges import leaf_count, shape_of
-from hloopt.analysis.parallel_loop.model import Carried, Node, ParallelLoop
+from hloopt.analysis.parallel_loop.model import Axes, Carried, Node, ParallelLoop
 from hloopt.analysis.parallel_loop.state import State
+from hloopt.analysis.windows import window_dims
 from hloopt.dataclass import dataclass
 from hloopt.ir import Computation, Instruction
-from hloopt.types import ArrayShape, DotDims
+from hloopt.types import ArrayShape, ConvDims, DotDims
 
-__all__ = ["HOISTED", "MOVING", "UNROLLED", "UNROLLED_FOLD", "ThreadPlan"]
+__all__ = ["HOISTED", "IN_LOOPS", "MOVING", "UNROLLED", "UNROLLED_FOLD", "ThreadPlan"]
 
 UNROLLED: Final = 16
 """So many local elements at most are written out one by one and are in registers; more are in arrays that loops
@@ -37,6 +38,8 @@ _REPEATED: Final = 32
 
 _HARD: Final = frozenset({"divide", "power", "remainder", "sqrt", "rsqrt", "cbrt"})
 _HARD_COST: Final = 10
+IN_LOOPS: Final = frozenset({"convolution", "reduce-window", "scatter", "select-and-scatter"})
+"""Ops that are written as loops, however few elements they have."""
 _FREE: Final = frozenset(
     {"parameter", "constant", "iota", "tuple", "get-tuple-element", "copy", "opt-barrier"}
 )
@@ -47,9 +50,13 @@ MOVING: Final = frozenset(
 
 @dataclass(frozen=True, eq=False)
 class ThreadPlan:
-    """A loop run by a thread for each unit; ``parallel`` says what it is."""
+    """A loop run by a thread for each unit; ``parallel`` says what it is.
+
+    So many elements as ``unrolled`` of a value are variables, more are in arrays that loops go through.
+    """
 
     parallel: ParallelLoop
+    unrolled: int = UNROLLED
 
     @cached_property
     def _body(self) -> Computation:
@@ -58,10 +65,17 @@ class ThreadPlan:
 
     def local(self, node: Node) -> int:
         """Elements that a unit has of a value; of one that any unit can compute, what it asks for: one."""
-        shape, axes = shape_of(node), self.parallel.owned.get(node)
+        axes = self.axes(node)
         if axes is None:
             return 1
-        return prod(size for size, axis in zip(shape.dims, axes, strict=True) if axis is None)
+        dims = shape_of(node).dims
+        return prod(size for size, axis in zip(dims, axes, strict=True) if axis is None)
+
+    def axes(self, node: Node) -> Axes | None:
+        """The axes of a value that belongs to a unit; the only unit has all of every one."""
+        if not self.parallel.sizes:
+            return (None,) * shape_of(node).rank
+        return self.parallel.owned.get(node)
 
     @cached_property
     def stored(self) -> tuple[Instruction, ...]:
@@ -99,9 +113,9 @@ class ThreadPlan:
             return False
         node = instruction, 0
         count = self.local(node)
-        if node not in self.parallel.owned or count == 1:
+        if self.axes(node) is None or count == 1:
             return False
-        if count <= UNROLLED and not any(self._is_looped(user) for user in instruction.users):
+        if count <= self.unrolled and not any(self._is_looped(user) for user in instruction.users):
             return False
         reads = sum(self._reads(instruction, user) for user in instruction.users)
         return cost * count * (reads - 1) > _REPEATED
@@ -111,9 +125,9 @@ class ThreadPlan:
         if user.opcode == "tuple":
             return False
         if user in self._updates:
-            return self.local((user.operands[1], 0)) > UNROLLED
+            return self.local((user.operands[1], 0)) > self.unrolled
         wide = max(self.local((user, leaf)) for leaf in range(leaf_count(user)))
-        return wide > UNROLLED or self._folded(user) > UNROLLED
+        return user.opcode in IN_LOOPS or wide > self.unrolled or self.folded(user) > self.unrolled
 
     @cached_property
     def _updates(self) -> frozenset[Instruction]:
@@ -121,7 +135,7 @@ class ThreadPlan:
         found = (one.update for one in self.parallel.carried if one.role == "streamed")
         return frozenset(update for update in found if update is not None)
 
-    def _folded(self, instruction: Instruction) -> int:
+    def folded(self, instruction: Instruction) -> int:
         """Elements that one element of a dot or reduce takes together, in a unit."""
         if instruction.opcode == "dot":
             dims = instruction.operands[0].array.dims
@@ -130,13 +144,19 @@ class ThreadPlan:
             operand = instruction.operands[0]
             own = max(self.local((instruction, 0)), 1)
             return max(self.local((operand, 0)) // own, 1)
+        if instruction.opcode in ("convolution", "reduce-window"):
+            taps = prod(window.size for window in window_dims(instruction))
+            if instruction.opcode == "reduce-window":
+                return taps
+            labels: ConvDims = instruction.attributes["dim_labels"]
+            return taps * instruction.operands[1].array.dims[labels.kernel_input_feature]
         return 1
 
     def _reads(self, value: Instruction, user: Instruction) -> int:
         """How often each element of a value is read for all elements of a user, about."""
         if user.opcode in ("tuple", "get-tuple-element") or user in self._updates:
             return 1
-        wide = self.local((user, 0)) * self._folded(user)
+        wide = self.local((user, 0)) * self.folded(user)
         return max(wide // max(self.local((value, 0)), 1), 1)
 
     def _cost(self, instruction: Instruction, costs: dict[Instruction, int]) -> int:
@@ -145,8 +165,8 @@ class ThreadPlan:
         below = sum(costs.get(operand, 0) for operand in instruction.operands)
         if instruction.opcode in MOVING:
             return max((costs.get(operand, 0) for operand in instruction.operands), default=0)
-        if self._folded(instruction) > 1:
-            return (below + 2) * self._folded(instruction)
+        if self.folded(instruction) > 1:
+            return (below + 2) * self.folded(instruction)
         return below + self.own_cost(instruction)
 
     @staticmethod
@@ -168,8 +188,8 @@ class ThreadPlan:
     @cached_property
     def _under_way(self) -> int:
         """Elements that an unrolled dot over arrays reads before it needs them: two for each product."""
-        folds = (self._folded(one) for one in self._order() if one.opcode == "dot")
-        return 2 * max((fold for fold in folds if UNROLLED < fold <= UNROLLED_FOLD), default=0)
+        folds = (self.folded(one) for one in self._order() if one.opcode == "dot")
+        return 2 * max((fold for fold in folds if self.unrolled < fold <= UNROLLED_FOLD), default=0)
 
     @property
     def arrays_in_registers(self) -> bool:
@@ -178,10 +198,10 @@ class ThreadPlan:
 
     @cached_property
     def _array_words(self) -> int:
-        """32-bit values of arrays with more than ``UNROLLED`` elements: state, next state, stored values."""
-        states = (2 * _size(one.local_elements, one.shape) for one in self._changing)
+        """32-bit values of arrays with more than ``unrolled`` elements: state, next state, stored values."""
+        states = (2 * _size(one.local_elements, one.shape, self.unrolled) for one in self._changing)
         values = (
-            _size(self.local((one, 0)), one.array)
+            _size(self.local((one, 0)), one.array, self.unrolled)
             for one in self.stored
             if self.is_short(self.local((one, 0)), self.full_cost(one))
         )
@@ -194,13 +214,13 @@ class ThreadPlan:
 
     @cached_property
     def local_bytes(self) -> int:
-        """Bytes of arrays with more than ``UNROLLED`` elements, which lie in memory of the thread's own."""
+        """Bytes of arrays with more than ``unrolled`` elements, which lie in memory of the thread's own."""
         total = 0
         for carried in self._changing:
-            if carried.local_elements > UNROLLED:
+            if carried.local_elements > self.unrolled:
                 total += 2 * carried.local_elements * _bytes(carried.shape)
         for value in self.stored:
-            if self.local((value, 0)) > UNROLLED:
+            if self.local((value, 0)) > self.unrolled:
                 total += self.local((value, 0)) * _bytes(value.array)
         return total + max((inner.local_bytes for inner in self.inner), default=0)
 
@@ -224,7 +244,7 @@ class ThreadPlan:
         return sum(
             carried.local_elements * _words(carried.shape)
             for carried in self._changing
-            if carried.local_elements <= UNROLLED
+            if carried.local_elements <= self.unrolled
         )
 
     @cached_property
@@ -266,8 +286,10 @@ class ThreadPlan:
         total = 0
         for leaf in range(leaf_count(instruction)):
             count = self.local((instruction, leaf))
-            stored = instruction in self.stored and count > UNROLLED
-            total += 0 if stored else min(count, UNROLLED) * _words(shape_of((instruction, leaf)))
+            stored = instruction in self.stored and count > self.unrolled
+            total += (
+                0 if stored else min(count, self.unrolled) * _words(shape_of((instruction, leaf)))
+            )
         return total
 
     def _order(self) -> list[Instruction]:
@@ -290,7 +312,7 @@ class ThreadPlan:
     def inner(self) -> tuple[ThreadPlan, ...]:
         """The loops of the body."""
         nested = self.parallel.nested
-        return tuple(ThreadPlan(nested[one]) for one in self._body if one in nested)
+        return tuple(ThreadPlan(nested[one], self.unrolled) for one in self._body if one in nested)
 
 
 _POINTERS: Final = 16
@@ -317,8 +339,8 @@ def _sources_of(value: Instruction) -> Iterator[Instruction]:
                 pending.append(operand)
 
 
-def _size(count: int, shape: ArrayShape) -> int:
-    return count * _words(shape) if count > UNROLLED else 0
+def _size(count: int, shape: ArrayShape, unrolled: int) -> int:
+    return count * _words(shape) if count > unrolled else 0
 
 
 def _bytes(shape: ArrayShape) -> int:

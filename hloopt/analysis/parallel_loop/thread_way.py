@@ -8,7 +8,7 @@ from typing import Final
 from hloopt.analysis.elemental import first_not_elemental
 from hloopt.analysis.parallel_loop.find import parallel_loop
 from hloopt.analysis.parallel_loop.model import ParallelLoop, Way
-from hloopt.analysis.parallel_loop.thread_plan import ThreadPlan
+from hloopt.analysis.parallel_loop.thread_code import code_problem, thread_plan
 from hloopt.analysis.reduction import WARP_SIZE
 from hloopt.ir import Instruction
 from hloopt.targets import Target
@@ -37,7 +37,7 @@ def thread_way(loop: Instruction, target: Target) -> Way:
     if not parallel.units:
         words = "it has no units: a dimension along its axes is empty"
         return Way("thread", parallel, words, code="op")
-    plan = ThreadPlan(parallel)
+    plan = thread_plan(parallel)
     way = Way(
         "thread",
         parallel,
@@ -58,6 +58,9 @@ def thread_way(loop: Instruction, target: Target) -> Way:
             )
             code = "mixes" if parallel.mixing else "state-too-large"
             return replace(way, problem=words, code=code, limit=limit, actual=actual)
+    too_long = code_problem(plan)
+    if too_long:
+        return replace(way, **too_long)
     parts = _part_bytes(parallel)
     if parts > MOST_PART_BYTES:
         words = f"its warps leave {parts} bytes of reduces over units, {MOST_PART_BYTES} at most"

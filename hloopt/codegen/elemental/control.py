@@ -142,7 +142,7 @@ def _together(
                 )
                 for local in product(*sizes)
             ]
-            if len(places) <= UNROLLED:
+            if len(places) <= (e.unrolled or UNROLLED):
                 found += [(number, place) for place in places]
         elif shape.dims == shapes[leaf].dims:
             found.append((number, index))

@@ -7,8 +7,8 @@ from contextlib import AbstractContextManager, nullcontext
 
 from hloopt.analysis.index import Index, Symbol, delinearize, symbols_of
 from hloopt.analysis.parallel_loop import Axes, Carried
+from hloopt.analysis.parallel_loop.thread_code import thread_plan
 from hloopt.analysis.parallel_loop.thread_lanes import LaneValues
-from hloopt.analysis.parallel_loop.thread_plan import UNROLLED
 from hloopt.codegen.elemental.indexing import starts
 from hloopt.codegen.elements import At, Emission, every, framed
 from hloopt.codegen.families.collecting import add_up, leave_parts, settle
@@ -36,7 +36,7 @@ def emit(f: FunctionWriter) -> None:
     """Each thread: the state in registers from the first trip to the last, streams stored as they come."""
     loop = thread_loop(f.region)
     assert loop is not None
-    f.elements.unrolled = UNROLLED
+    f.elements.unrolled = thread_plan(loop.parallel).unrolled
     if f.launch.function == FINISH:
         _finish(f, loop)
     elif needs_whole_warps(loop, lanes_of(f.tile)):

@@ -55,7 +55,7 @@ class Running:
         self.counting = Counting(self.loop, self.e.loads.index_type)
         self.e.owned.update(self.loop.owned)
         self.e.loops.update(self.loop.nested)
-        self.plan = ThreadPlan(self.loop)
+        self.plan = ThreadPlan(self.loop, self.e.unrolled or UNROLLED)
 
     def run(self, stream: Callable[[], Asking] | None = None) -> Asking:
         """Write the loop; ``stream`` writes what goes to memory in each trip."""
@@ -201,7 +201,7 @@ class Running:
             kind = e.uses.type(carried.shape.dtype)
             name = e.scope.names.fresh(f"state_{carried.number}")
             kept = self.kept[carried.number] = Kept(name, carried.shape, carried.axes)
-            if kept.count > UNROLLED:
+            if kept.count > self.plan.unrolled:
                 e.scope.line(f"{kind} {name}[{kept.count}];")
                 yield from self._fill(kept, partial(self.first, carried))
                 continue
@@ -263,7 +263,7 @@ class Running:
             if carried.number in advanced:
                 continue
             kept = self.kept[carried.number]
-            if kept.count > UNROLLED:
+            if kept.count > self.plan.unrolled:
                 fresh = e.scope.names.fresh(f"next_{carried.number}")
                 e.scope.line(f"{e.uses.type(kept.shape.dtype)} {fresh}[{kept.count}];")
                 following = Kept(fresh, kept.shape, kept.axes)
@@ -282,7 +282,8 @@ class Running:
         """Compute what is kept in arrays, each before what is computed from it."""
         e = self.e
         for value in self.plan.stored:
-            axes = self.loop.owned[value, 0]
+            axes = self.plan.axes((value, 0))
+            assert axes is not None, "a unit has what it keeps"
             name = e.scope.names.fresh(value.name)
             kept = Kept(name, value.array, axes)
             e.scope.line(f"{e.uses.type(value.array.dtype)} {name}[{kept.count}];")
@@ -317,7 +318,7 @@ class Running:
         kinds = {
             kept.at(local): e.uses.type(kept.shape.dtype)
             for kept in self.kept.values()
-            if kept.count <= UNROLLED
+            if kept.count <= self.plan.unrolled
             for local in local_indices(kept.shape, kept.axes)
         }
         gone: set[str] = set()

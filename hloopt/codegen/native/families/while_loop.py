@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from hloopt.analysis.index import Index, Symbol
-from hloopt.analysis.parallel_loop.thread_plan import UNROLLED
+from hloopt.analysis.parallel_loop.thread_code import thread_plan
 from hloopt.codegen.elements import Elements
 from hloopt.codegen.families.collecting import take_part
 from hloopt.codegen.families.folding import Fold, begin, merge
@@ -31,7 +31,7 @@ __all__ = ["EMITTERS"]
 def _emit(f: FunctionWriter) -> None:
     loop = thread_loop(f.region)
     assert loop is not None
-    f.elements.unrolled = UNROLLED
+    f.elements.unrolled = thread_plan(loop.parallel).unrolled
     f.elements.reads_ahead = False
     if f.launch.function == FINISH:
         _finish(f, loop)
