@@ -109,17 +109,18 @@ def _fuse(module: Module, plan: GemmPlan, scribe: Scribe) -> Instruction:
     )
     edit.set_attribute(fusion, "backend_config", written_kind(fusion, TRITON_GEMM))
     edit.replace_uses(root, fusion)
-    count = 1
+    joined = [node for node in reversed(body.taken) if node is not root] or [root]
+    for place, node in enumerate(joined):
+        # From the second on they join what the first has made.
+        name = fusion.name if place else root.name
+        scribe.fused(
+            node,
+            (name, root.opcode),
+            fusion,
+            duplicated=len(node.users) > 1,
+            count=int(not place),
+        )
     for node in reversed(body.taken):
-        if node is not root or len(body.taken) == 1:
-            scribe.fused(
-                node,
-                (root.name, root.opcode),
-                fusion,
-                duplicated=len(node.users) > 1,
-                count=count,
-            )
-            count = 0
         apply.remove_unused(node)
     return fusion
 

@@ -10,7 +10,7 @@ __all__ = ["STRATEGIES", "asks_advice", "has_strategy", "is_strategy"]
 
 STRATEGIES: Final = frozenset({
     "instruction-fusion", "fusion-merger", "multi-output-fusion", "priority-fusion",
-    "horizontal-loop-fusion", "horizontal-input-fusion", "loop-fusion",
+    "horizontal-loop-fusion", "horizontal-input-fusion", "loop-fusion", "gemm-fusion",
 })  # fmt: skip
 """The passes of hloopt that decide what is fused with what."""
 

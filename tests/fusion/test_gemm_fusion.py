@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -14,6 +15,7 @@ from hloopt.ir.build import clone_module
 from hloopt.runtime.inputs import generate
 from hloopt.runtime.kernels import module_kernels
 from hloopt.targets import find_target
+from support import invoke
 
 _DOT = "dot(x, w), lhs_contracting_dims={1}, rhs_contracting_dims={0}"
 _XW = " x = f32[64,32] parameter(0)\n w = f32[32,48] parameter(1)\n"
@@ -183,3 +185,24 @@ def test_operands_have_four_inputs_at_most() -> None:
     _, made = fused(body)
     (kernel,) = (one for one in made.entry if one.opcode == "fusion")
     assert len(kernel.operands) == 4 + 1
+
+
+def test_explain_names_who_joined(tmp_path: Path) -> None:
+    """Every op of the kernel, asked for by the names of the file, also where other passes ran between."""
+    path = tmp_path / "gemm.hlo"
+    path.write_text(f"HloModule m\nENTRY e {{\n{JOINED['bias and relu'][0]}\n}}\n")
+    for pair in (("d", "s"), ("s", "r"), ("d", "r")):
+        told = invoke("explain", str(path), *pair, "--passes", "xla-gpu-2026")
+        assert told.exit_code == 0, told.stderr
+        assert "are in one kernel" in told.stdout
+        assert "gemm-fusion" in told.stdout
+
+
+def test_a_vector_may_have_dimensions_of_one_element() -> None:
+    """A dot with [K, 1] is one with a vector: dot-strength-reduction takes it before gemm-fusion can."""
+    given = module(
+        f" x = f16[10,1024] parameter(0)\n w = f16[1024,1] parameter(1)\nROOT d = f16[10,1] {_DOT}"
+    )
+    made = hloopt.optimize(given, "dot-strength-reduction{fast_math=true},gemm-fusion")
+    assert not bodies(made)
+    assert "reduce" in {one.opcode for one in made.entry}

@@ -107,10 +107,11 @@ ENTRY main {
 
 
 def _vectors(dot: Instruction, dims: DotDims) -> tuple[bool, bool]:
-    """Whether each side has batch and contracting dimensions alone."""
-    lhs, rhs = (operand.array.rank for operand in dot.operands)
-    left = lhs == len(dims.lhs_batch) + len(dims.lhs_contracting)
-    return left, rhs == len(dims.rhs_batch) + len(dims.rhs_contracting)
+    """Whether each side has batch and contracting dimensions alone, but for some of one element."""
+    lhs, rhs = (operand.array for operand in dot.operands)
+    left = free_dims(lhs.rank, dims.lhs_batch, dims.lhs_contracting)
+    right = free_dims(rhs.rank, dims.rhs_batch, dims.rhs_contracting)
+    return all(lhs.dims[dim] == 1 for dim in left), all(rhs.dims[dim] == 1 for dim in right)
 
 
 def _work(dot: Instruction, dims: DotDims) -> int:
