@@ -202,6 +202,31 @@ def test_the_ratio_of_sizes_is_a_limit_with_a_reason() -> None:
         WhileInvariantMotion(size_ratio=-1)
 
 
+def test_what_has_no_elements_stays() -> None:
+    """Whoever writes it anew in the loop, as ``zero-sized`` does, would else be given more of it each time."""
+    source = """HloModule m
+condition { s = (s32[], f32[0,3]) parameter(0)
+  i = s32[] get-tuple-element(s), index=0
+  ten = s32[] constant(10)
+  ROOT r = pred[] compare(i, ten), direction=LT }
+body { s = (s32[], f32[0,3]) parameter(0)
+  i = s32[] get-tuple-element(s), index=0
+  one = s32[] constant(1)
+  next = s32[] add(i, one)
+  x = f32[0,3] get-tuple-element(s), index=1
+  y = f32[0,3] negate(x)
+  ROOT r = (s32[], f32[0,3]) tuple(next, x) }
+ENTRY e { x = f32[0,3] parameter(0)
+  zero = s32[] constant(0)
+  s = (s32[], f32[0,3]) tuple(zero, x)
+  ROOT w = (s32[], f32[0,3]) while(s), condition=condition, body=body }
+"""
+    module = hloopt.parse(source)
+    report = hloopt.parse_pipeline("fix(while-invariant-motion{reshapes=true},zero-sized)").run(module)
+    assert [(group.rounds, group.converged) for group in report.groups] == [(2, True)]
+    assert sum(1 for _ in module.instructions()) < 25
+
+
 @pytest.mark.parametrize("seed", range(200, 212))
 def test_random_modules_keep_their_results(seed: int) -> None:
     """With all that can be moved moved, for then more moves."""

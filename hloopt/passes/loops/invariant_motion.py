@@ -129,7 +129,9 @@ ENTRY main {
         return changed
 
     def is_work(self, instruction: Instruction) -> bool:
-        """Whether an invariant instruction moves for its own sake."""
+        """Whether an invariant instruction moves for its own sake; what has no elements never does."""
+        if isinstance(instruction.shape, ArrayShape) and 0 in instruction.shape.dims:
+            return False
         if instruction.opcode == "constant":
             return self.constants
         if instruction.opcode in _ARRANGING:
