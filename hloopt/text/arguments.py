@@ -34,7 +34,7 @@ from hloopt.text.scope import (
     unknown_opcode,
 )
 from hloopt.text.token import Token
-from hloopt.types import Literal, Shape, TupleShape, compatible
+from hloopt.types import DTYPES, Literal, Shape, TupleShape, compatible
 
 __all__ = ["ArgumentReader"]
 
@@ -267,7 +267,8 @@ class ArgumentReader(ABC):
             tail = head.row.tail("")
         except Problem as problem:
             raise problem.at_instruction(offset, syntax.name) from None
-        name = self.free_name(scope, head.opcode)
+        legal = head.opcode not in DTYPES and not head.opcode.startswith("__")
+        name = self.free_name(scope, head.opcode if legal else f"op.{head.opcode}")
         instruction = Instruction(name, head.opcode, NO_SHAPE, (), tail.plain.copy(), None, offset)
         self.given_arguments(replace(scope, base=at), instruction, head, given)
         self.finish(scope, instruction, head, tail, None)

@@ -360,9 +360,13 @@ def judge_mutation(index: int) -> Answer:
     text = mutated(index)
     try:
         module = hloopt.parse(text, "text", strict=index % 2 == 1)
-        round_trip(module)
+    except ParseError as error:
+        check_place(text, error)
+        return Answer("invalid")
+    round_trip(module)
+    try:
         hloopt.verify(module)
-    except (ParseError, VerifyError) as error:
+    except VerifyError as error:
         check_place(text, error)
         return Answer("invalid")
     return executed(module, index)

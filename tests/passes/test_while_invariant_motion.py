@@ -222,7 +222,9 @@ ENTRY e { x = f32[0,3] parameter(0)
   ROOT w = (s32[], f32[0,3]) while(s), condition=condition, body=body }
 """
     module = hloopt.parse(source)
-    report = hloopt.parse_pipeline("fix(while-invariant-motion{reshapes=true},zero-sized)").run(module)
+    report = hloopt.parse_pipeline("fix(while-invariant-motion{reshapes=true},zero-sized)").run(
+        module
+    )
     assert [(group.rounds, group.converged) for group in report.groups] == [(2, True)]
     assert sum(1 for _ in module.instructions()) < 25
 

@@ -284,6 +284,13 @@ def test_one_instruction_has_to_be_one(text: str, expected: str) -> None:
 # ---- operands ---------------------------------------------------------------------------------------
 
 
+def test_unknown_ops_in_place_get_names_that_can_be_read() -> None:
+    """Opcodes that cannot be names: those of element types, and XLA's own."""
+    module = body("ROOT %r = f32[2] add(f32[2] f32(%p), f32[2] __q(%p))")
+    assert [one.name for one in module.entry.root.operands] == ["op.f32", "op.__q"]
+    assert parse_module(module.to_text()).to_text() == module.to_text()
+
+
 def test_elements_of_tuples_by_number() -> None:
     """``%t#1#0`` is an element of an element; the same element is one instruction."""
     module = body(
