@@ -95,6 +95,7 @@ def _end(text: str, room: int) -> str:
     """A text, or as much of its end as there is room for."""
     if columns(text) <= room:
         return text
+    text = text[-room:]
     while columns(text) > max(room - 3, 0):
         text = text[1:]
     return f"...{text}"[:room]

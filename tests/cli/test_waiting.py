@@ -62,7 +62,7 @@ def test_a_long_wait_is_told_and_goes_away(
 def test_wide_and_hostile_names(terminal: Terminal, monkeypatch: pytest.MonkeyPatch) -> None:
     """Columns are counted, not characters, and no name moves the cursor."""
     monkeypatch.setenv("COLUMNS", "40")
-    with waiting.patience("reading", "\x1b[2J" + "\u6f22" * 40):
+    with waiting.patience("reading", "\x1b[2J" + "\u6f22" * 1_000_000):
         wait_for(terminal, "reading")
     line = terminal.getvalue().split("\x1b[K")[1]
     assert line == "reading ..." + "\u6f22" * 11 + ": 0 s\r"

@@ -270,6 +270,7 @@ def test_progress_is_told_while_it_runs() -> None:
     """Another thread sees how many steps there are, and Python goes on beside a program."""
     program = _program(QUICK)
     assert program.progress.total == 0
+    assert str(program.progress) == "0 %"
     seen: list[int] = []
 
     def stop(*_: object) -> None:
