@@ -6,7 +6,7 @@ for the condition of each trip is not counted: XLA's models have no figure for i
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Final
 
 from hloopt.analysis.emitters.kind import has_kernel
@@ -45,14 +45,16 @@ Inner = Callable[[Instruction], HostTime | None]
 """What a loop within the loop takes where it is a kernel; None where it is none, or nobody knows."""
 
 
-def host_trip(loop: Instruction, model: CostModel, inner: Inner = lambda _: None) -> HostTime:
-    """One trip of a ``while``: its body and its condition.
+def host_trip(
+    called: Iterable[Computation], model: CostModel, inner: Inner = lambda _: None
+) -> HostTime:
+    """One trip of a ``while`` that calls a body and a condition.
 
     Loops within it that ``inner`` says to be kernels count as such where that takes less; trips
     count as ``counted_trips`` has them.  Of a conditional the longest branch counts.
     """
     run = _Run(model, inner)
-    return run.computation(loop.attributes["body"]) + run.computation(loop.attributes["condition"])
+    return sum(map(run.computation, called), NOTHING)
 
 
 class _Run:

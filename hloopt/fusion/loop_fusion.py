@@ -22,7 +22,7 @@ from hloopt.fusion.decision import Decision, forbid
 from hloopt.fusion.ledger import LoopMade, describe_loop
 from hloopt.fusion.limits import check_counts
 from hloopt.fusion.loop_host import KERNEL, judge_host
-from hloopt.fusion.loop_opened import Opened, opened
+from hloopt.fusion.loop_opened import CALLED, Opened, opened
 from hloopt.fusion.loop_profit import LoopProfit, loop_profit
 from hloopt.fusion.loop_verdict import KERNELS, Verdict, judge, trips_text
 from hloopt.fusion.loop_wrap import is_read, wrap_loop
@@ -46,8 +46,8 @@ class LoopFusion(Pass):
     loops the outermost that fits is taken.  A refusal names the instruction that mixes units, or the limit.
 
     cost_model    what tells how long kernels take
-    target        the device; one without blocks and threads is left alone, but for ``host``, where a loop whose
-                  units fill vectors is one kernel (``loop_host.py``), whatever the cost model says
+    target        the device; one without blocks and threads is left alone, but for ``host``, where the cost
+                  model is ``host`` (``loop_host.py``)
     always        whether what fits is fused whatever the cost model says
     max_prologue  ops of the initial state that join a kernel; the others are read from memory.  Each generator
                   (threefry) of a first state has about 130, so a rollout begins with some hundred
@@ -99,11 +99,17 @@ ENTRY main {
         return bool(self.fuse(module, log).steps)
 
     def fuse(
-        self, module: Module, log: PassLog | None = None, device: Target | None = None
+        self,
+        module: Module,
+        log: PassLog | None = None,
+        device: Target | None = None,
+        *,
+        last: bool = False,
     ) -> FusionPlan:
         """Fuse in place; what was done and what was refused and why.
 
-        ``device`` takes the place of ``target``.  Raises ``UsageError`` for a model or target nobody knows.
+        ``device`` takes the place of ``target``.  With ``last`` nothing is fused afterwards: what stays a loop
+        is priced as it stands, for the host.  Raises ``UsageError`` for a model or target nobody knows.
         """
         target = device or (HOST if self.target == HOST.name else find_target(self.target))
         scribe = Scribe(self.name, log, self.fuel)
@@ -114,7 +120,7 @@ ENTRY main {
         told = log.note if log is not None and target is not HOST else None
         model = model_for(self.cost_model, target, told)
         scribe.plan.cost_model = model.name
-        run = _Run(self, model, scribe, ModuleNames(module))
+        run = _Run(self, model, scribe, ModuleNames(module), last)
         for computation in _outermost(module, run.is_fused):
             run.visit(computation)
         return scribe.close()
@@ -135,6 +141,7 @@ class _Run:
     model: CostModel
     scribe: Scribe
     names: ModuleNames
+    last: bool
 
     def __post_init__(self) -> None:
         self.is_fused: dict[Computation, None] = {}
@@ -144,7 +151,9 @@ class _Run:
         for loop in [entry for entry in computation if entry.opcode == "while"]:
             inside = opened(loop)
             if self.model.target is HOST:
-                verdict, profit = judge_host(loop, self.options.always), None
+                called = {key: loop.attributes[key] for key in CALLED} if self.last else {}
+                fused = {**called, **inside.before}.values()
+                verdict, profit = judge_host(loop, self.options.always, fused), None
             else:
                 verdict = judge(loop, self.model.target)
                 profit = loop_profit(loop, verdict.ways, self.model, priced=self.options.priced)

@@ -1,53 +1,78 @@
-"""Which loops a processor runs as one kernel: those whose units fill vectors, and those with next to no state.
+"""Which loops a processor runs as one kernel: those that take no longer so than trip by trip.
 
-Elsewhere a trip is a few loops over arrays, each of which may use all cores and the library's products, and
-begins in a fraction of a microsecond: nothing is gained by keeping them together.  So it is where a loop might
-never end: between the trips of a driver somebody looks at whether it gets anywhere, and whether it shall stop.
+Trip by trip a loop is a few loops over arrays, each of which may use all cores and the library's products, and
+begins in a fraction of a microsecond; what one of them makes is there for all others.  In one kernel units fill
+vectors and stay in the cache, but what they do not keep is computed anew for each reader
+(``cost_models/host_while.py``).  A loop that might never end is left to a driver, too: between its trips
+somebody looks at whether it gets anywhere, and whether it shall stop.
 """
 
 from __future__ import annotations
 
+from collections.abc import Collection
+from dataclasses import replace
 from typing import Final
 
 from hloopt.analysis.parallel_loop import Way, fused_loop
-from hloopt.analysis.parallel_loop.host_way import LANES, host_way, unit_bytes
-from hloopt.fusion.decision import ALLOWED, forbid
+from hloopt.analysis.parallel_loop.host_way import host_way
+from hloopt.analysis.trip_count import counted_trips
+from hloopt.cost_models.host import Host
+from hloopt.cost_models.host_loops import HostTime, host_trip
+from hloopt.cost_models.host_while import whole_loop_ns
+from hloopt.cost_models.model import Comparison
+from hloopt.fusion.decision import ALLOWED, Decision, forbid
+from hloopt.fusion.loop_profit import best_host_trip, duration
 from hloopt.fusion.loop_verdict import Verdict, refusal_of
 from hloopt.ir import Computation, Instruction, Module, build, edit
+from hloopt.targets.host import HOST
 
 __all__ = ["KERNEL", "judge_host", "open_other_loops"]
 
 KERNEL: Final = "native-while"
 """The kernel of loops that a processor runs as one."""
 
-_SMALL_BYTES: Final = 1024
-"""Of the state of units too few for a vector: so few numbers are in registers, or nearly."""
-
-
 _MOST_STEPS: Final = 1 << 30
 """Instructions that a unit may come to in all its trips: seconds, in which nobody can stop it."""
 
 
-def judge_host(loop: Instruction, always: bool) -> Verdict:
-    """Ask whether a loop fits, and unless ``always`` whether it gains anything."""
+def judge_host(loop: Instruction, always: bool, fused: Collection[Computation] = ()) -> Verdict:
+    """Ask whether a loop fits, and unless ``always`` whether it gains anything.
+
+    ``fused`` are its body and condition as a driver would run them; without them, what fusion would make of
+    the loop.
+    """
     way = host_way(loop)
     if way.problem:
         return Verdict((way,), refusal_of(way))
-    words = "" if always else _loss(way)
-    return Verdict((way,), forbid("loop-slower", words=words) if words else ALLOWED)
+    return Verdict((way,), ALLOWED if always else _gain(way, fused))
 
 
-def _loss(way: Way) -> str:
-    """Why a loop is quicker left to a driver, empty where it is not."""
-    trips = way.parallel.trips
-    size = len(way.parallel.loop.attributes["body"])
-    if trips.most is None or trips.most * size > _MOST_STEPS:
-        most = "nobody knows how many" if trips.most is None else f"up to {trips.most}"
-        return f"it may go on for {most} trips, and between those of a driver a run can be stopped"
-    units, bytes_each = way.parallel.units, unit_bytes(way.parallel)
-    if units >= LANES or units * bytes_each <= _SMALL_BYTES:
-        return ""
-    return f"{units} of its units are no {LANES} lanes of a vector, and {bytes_each} bytes each are no scalars"
+def _gain(way: Way, fused: Collection[Computation]) -> Decision:
+    """Whether a loop gains anything by being one kernel."""
+    loop, bounds = way.parallel.loop, way.parallel.trips
+    size = len(loop.attributes["body"])
+    if bounds.most is None or bounds.most * size > _MOST_STEPS:
+        most = "nobody knows how many" if bounds.most is None else f"up to {bounds.most}"
+        words = f"it may go on for {most} trips, and between those of a driver a run can be stopped"
+        return forbid("loop-slower", words=words)
+    trips = counted_trips(loop).count
+    model = Host(HOST)
+    whole = whole_loop_ns(way, HOST) + model.launch_ns
+    trip = host_trip(fused, model, _as_kernel) if fused else best_host_trip(loop, model, _as_kernel)
+    driven = trips * trip.ns(model.launch_ns)
+    comparison = Comparison(driven / 1000, whole / 1000)
+    if whole <= driven:
+        return replace(ALLOWED, comparison=comparison)
+    words = (
+        f"{duration(whole)} in one kernel against {duration(driven)} in"
+        f" {round(trip.launches * trips):,} kernels, predicted by {model.name}"
+    )
+    return forbid("loop-slower", words=words, comparison=comparison)
+
+
+def _as_kernel(loop: Instruction) -> HostTime | None:
+    way = host_way(loop)
+    return None if way.problem else HostTime(1.0, whole_loop_ns(way, HOST))
 
 
 def open_other_loops(module: Module) -> int:

@@ -18,9 +18,10 @@ from hloopt.passes.defuse import Defuse
 from hloopt.rewrite.pass_ import PassLog
 from hloopt.types import TupleShape
 
-__all__ = ["Opened", "alone", "opened"]
+__all__ = ["CALLED", "Opened", "alone", "opened"]
 
-_CALLED: Final = ("condition", "body")
+CALLED: Final = ("condition", "body")
+"""The attributes of a loop by which it calls."""
 
 
 @dataclass(frozen=True)
@@ -65,7 +66,7 @@ def opened(loop: Instruction) -> Opened:
     """Take the fusions in a loop apart, those of loops inside, too; once over what each computation holds."""
     if not _is_closed(loop):
         return Opened(loop, {})
-    before = {key: loop.attributes[key] for key in _CALLED}
+    before = {key: loop.attributes[key] for key in CALLED}
     module, copy = alone(loop)
     log = PassLog()
     for step in (Defuse(), CommonSubexpressionElimination(), DeadCodeElimination()):
@@ -78,7 +79,7 @@ def opened(loop: Instruction) -> Opened:
     for computation in _called_first(copy):
         cloned = build.clone_computation(computation, None, copies)
         copies[computation] = edit.add_computation(loop.computation.module, cloned)
-    for key in _CALLED:
+    for key in CALLED:
         edit.set_attribute(loop, key, copies[copy.attributes[key]])
     return Opened(loop, before)
 
@@ -93,7 +94,7 @@ def alone(loop: Instruction) -> tuple[Module, Instruction]:
     entry = edit.add_computation(module, Computation("main"))
     entry.execution_thread = loop.attributes["body"].execution_thread
     state = build.make(entry, "parameter", (), {"parameter_number": 0}, shape=loop.shape)
-    called = {key: copies[loop.attributes[key]] for key in _CALLED}
+    called = {key: copies[loop.attributes[key]] for key in CALLED}
     copy = build.make(entry, "while", (state,), called, shape=loop.shape)
     entry.root = copy
     module.entry = entry

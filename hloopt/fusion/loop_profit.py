@@ -15,18 +15,18 @@ from hloopt.analysis.hero import roots
 from hloopt.analysis.parallel_loop import Way, ways
 from hloopt.analysis.trip_count import Trips, counted_trips
 from hloopt.analysis.views import moves_nothing
-from hloopt.cost_models.host_loops import HostTime, host_trip
+from hloopt.cost_models.host_loops import HostTime, Inner, host_trip
 from hloopt.cost_models.loop_time import LoopTime, clearly_best, is_priced, loop_time
 from hloopt.cost_models.model import Comparison, CostModel
 from hloopt.dataclass import dataclass
 from hloopt.fusion.ledger import may_be_fused
-from hloopt.fusion.loop_opened import alone
+from hloopt.fusion.loop_opened import CALLED, alone
 from hloopt.fusion.multi_output_fusion import MultiOutputFusion
 from hloopt.fusion.priority_fusion import PriorityFusion
 from hloopt.ir import Computation, Instruction, walk
-from hloopt.targets import names
+from hloopt.targets import Target, names
 
-__all__ = ["ASSUMED_TRIPS", "LoopProfit", "loop_profit"]
+__all__ = ["ASSUMED_TRIPS", "LoopProfit", "best_host_trip", "duration", "loop_profit"]
 
 ASSUMED_TRIPS: Final = 100
 """Where the module does not show how often a loop runs, on both sides: launches then hardly count, trips do."""
@@ -72,8 +72,8 @@ class LoopProfit:
         least = "at least " if self.at_least else ""
         alone = " alone" if self.at_least else ""
         return (
-            f"{_duration(self.time.ns)} in one kernel ({self.time.words}) against"
-            f" {least}{_duration(self.host_ns)} in {launches:,} launches{alone}"
+            f"{duration(self.time.ns)} in one kernel ({self.time.words}) against"
+            f" {least}{duration(self.host_ns)} in {launches:,} launches{alone}"
         )
 
 
@@ -98,26 +98,29 @@ def loop_profit(
     least = HostTime(_least_launches(loop))
     if not priced and time.ns <= trips.count * least.ns(model.launch_ns):
         return LoopProfit(way, time, timed, least, model.launch_ns, at_least=True)
-    return LoopProfit(way, time, timed, _best_host_trip(loop, model), model.launch_ns)
+    return LoopProfit(
+        way, time, timed, best_host_trip(loop, model, _as_kernel(target)), model.launch_ns
+    )
 
 
-def _best_host_trip(loop: Instruction, model: CostModel) -> HostTime:
+def best_host_trip(loop: Instruction, model: CostModel, inner: Inner) -> HostTime:
     """A trip of the host's plan: body and condition fused, loops in them as kernels where that takes less."""
     module, copy = alone(loop)
     target = model.target.name
     PriorityFusion(cost_model=model.name).fuse(module, device=model.target)
     if target in names():
         MultiOutputFusion(cost_model=model.name, target=target).fuse(module)
+    return host_trip((copy.attributes[key] for key in CALLED), model, inner)
 
-    def inner(other: Instruction) -> HostTime | None:
-        fitting = [way for way in ways(other, model.target) if not way.problem]
-        times = [loop_time(way, model.target) for way in fitting]
+
+def _as_kernel(target: Target) -> Inner:
+    def time(loop: Instruction) -> HostTime | None:
+        fitting = [way for way in ways(loop, target) if not way.problem]
+        times = [loop_time(way, target) for way in fitting]
         best = min(times, key=lambda time: time.ns, default=None)
-        if best is None:
-            return None
-        return HostTime(1.0, best.exec_ns + best.more_launches_ns)
+        return None if best is None else HostTime(1.0, best.exec_ns + best.more_launches_ns)
 
-    return host_trip(copy, model, inner)
+    return time
 
 
 def _least_launches(loop: Instruction) -> int:
@@ -138,7 +141,8 @@ def _is_computed(result: Instruction) -> bool:
     return has_kernel(result) and result.opcode != "copy" and not moves_nothing(result)
 
 
-def _duration(nanoseconds: float) -> str:
+def duration(nanoseconds: float) -> str:
+    """In the largest unit that leaves something before the point."""
     for unit, size in (("s", 1e9), ("ms", 1e6), ("us", 1e3)):
         if nanoseconds >= size:
             return f"{nanoseconds / size:.3g} {unit}"

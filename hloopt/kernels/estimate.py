@@ -18,9 +18,11 @@ from hloopt.analysis.cost import Cost, instruction_cost
 from hloopt.analysis.layout import moves_minor_dimension
 from hloopt.analysis.parallel_loop import Way, fused_loop
 from hloopt.analysis.parallel_loop.block_way import block_way
+from hloopt.analysis.parallel_loop.host_way import host_way
 from hloopt.analysis.parallel_loop.thread_way import thread_way
 from hloopt.cost_models.device_times import ModelOptions
 from hloopt.cost_models.host import Host
+from hloopt.cost_models.host_while import whole_loop_ns
 from hloopt.cost_models.loop_time import LoopTime, is_priced, loop_time
 from hloopt.cost_models.roofline import product_of
 from hloopt.dataclass import dataclass
@@ -186,10 +188,15 @@ def _on_cpu(cost: Cost, read: int, written: int, efficiency: Efficiency) -> Esti
 def _on_host(
     site: Site, kernel: Kernel, cost: Cost, read: int, written: int, steps: int
 ) -> Estimate:
-    """Of a native kernel; a loop's trips, and products, at the rate of the lanes."""
+    """Of a native kernel; products at the rate of the lanes."""
     instruction, target = site.region.instruction, site.target
     model, note = Host(target), ""
-    if fused_loop(instruction) is None and product_of(instruction) is None:
+    looped = fused_loop(instruction)
+    if looped is not None:
+        whole = whole_loop_ns(host_way(looped.loop), target)
+        spent = whole * 1e-9 + (read + written) / target.memory_bandwidth
+        note = "what no array keeps is computed for each reader"
+    elif product_of(instruction) is None:
         by_rows = kernel.name == "native-rows"
         time = model.run_once(instruction) if by_rows else model.run_time(instruction)
         spent = time.exec_ns * 1e-9

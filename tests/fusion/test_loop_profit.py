@@ -169,14 +169,14 @@ inner_condition {
   y = f32[2048] get-tuple-element(within), index=1"""
     module = hloopt.parse(text(body, "f32[2048]", more=inner))
     loop, model = loop_of(module), model_for("xla-2026", H200)
-    plain = host_trip(loop, model)
+    plain = host_trip((loop.attributes["body"], loop.attributes["condition"]), model)
     asked: list[str] = []
 
     def kernel(other: Instruction) -> HostTime:
         asked.append(other.name)
         return HostTime(1.0, 500.0)
 
-    fused = host_trip(loop, model, kernel)
+    fused = host_trip((loop.attributes["body"], loop.attributes["condition"]), model, kernel)
     assert asked == ["within"]
     # The counters' and conditions' kernels and those of the inner body, twenty times.
     assert plain.launches == 20 * 3 + 2
@@ -187,7 +187,10 @@ inner_condition {
 def test_dots_of_the_host_take_as_long_as_in_every_report() -> None:
     """The time of a library's product, as the one predictor has it."""
     module = hloopt.parse(DOTS)
-    found = host_trip(loop_of(module), model_for("xla-2026", H200))
+    found = host_trip(
+        (loop_of(module).attributes["body"], loop_of(module).attributes["condition"]),
+        model_for("xla-2026", H200),
+    )
     assert found.launches == 3
     dot = next(entry for entry in module.instructions() if entry.opcode == "dot")
     alone = Predictor(model_for("xla-2026", H200)).run_time(dot)
@@ -203,7 +206,7 @@ def no_pricing(*_: object) -> HostTime:
 def test_launches_alone_decide_where_the_kernel_takes_less(monkeypatch: pytest.MonkeyPatch) -> None:
     """One launch for the condition and one for the body are certain: nothing is fused to price the rest."""
     full = profit(SMALL)
-    monkeypatch.setattr("hloopt.fusion.loop_profit._best_host_trip", no_pricing)
+    monkeypatch.setattr("hloopt.fusion.loop_profit.best_host_trip", no_pricing)
     found = profit(SMALL, priced=False)
     assert found is not None
     assert full is not None
@@ -217,7 +220,7 @@ def test_launches_alone_decide_where_the_kernel_takes_less(monkeypatch: pytest.M
 
 def test_what_never_shares_a_kernel_counts_by_itself(monkeypatch: pytest.MonkeyPatch) -> None:
     """Two sorts are two launches of a body at least, and what follows them may share one with nobody knows whom."""
-    monkeypatch.setattr("hloopt.fusion.loop_profit._best_host_trip", no_pricing)
+    monkeypatch.setattr("hloopt.fusion.loop_profit.best_host_trip", no_pricing)
     less = """less { p = f32[] parameter(0) q = f32[] parameter(1) ROOT l = pred[] compare(p, q), direction=LT }"""
     body = """a = f32[64] sort(x), dimensions={0}, to_apply=less
   b = f32[64] negate(a)

@@ -30,7 +30,10 @@ _MOST_UNITS: Final = 256
 """Of a block: beyond that, beginning a loop over lanes takes no part of the time that could be seen."""
 
 _TASKS: Final = 16
-"""Tasks that a loop should have at least, so that a few threads can share them evenly."""
+"""Tasks that a loop should have at least, so that a few threads can share them evenly ..."""
+
+_ENOUGH_UNITS: Final = 64
+"""... unless blocks get smaller than that: with fewer vectors a core waits for one result after the other."""
 
 MOST_PART_BYTES: Final = 1 << 28
 """Of what blocks leave of collected reduces until the loop is done."""
@@ -90,7 +93,8 @@ def block_units(parallel: ParallelLoop) -> int:
         return 1
     if units <= LANES:
         return units
-    most = min(_BLOCK_BYTES // max(unit_bytes(parallel), 1), _MOST_UNITS, units // _TASKS)
+    wanted = max(units // _TASKS, _ENOUGH_UNITS)
+    most = min(_BLOCK_BYTES // max(unit_bytes(parallel), 1), _MOST_UNITS, wanted)
     most = max(most // LANES * LANES, LANES)
     for size in range(most, max(most // 2, LANES) - 1, -LANES):
         if units % size == 0:

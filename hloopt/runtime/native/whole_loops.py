@@ -21,5 +21,5 @@ def with_whole_loops(module: Module) -> Module:
     copy = clone_module(module)
     if open_other_loops(copy):
         CallInliner().run(copy, PassLog())
-    LoopFusion(target=HOST.name).run(copy, PassLog())
+    LoopFusion(target=HOST.name).fuse(copy, last=True)
     return copy
