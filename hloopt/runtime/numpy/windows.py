@@ -25,7 +25,7 @@ from hloopt.runtime.numpy.cumulative import accumulate, running_axis, running_su
 from hloopt.runtime.numpy.movement import Emitter
 from hloopt.runtime.numpy.plan import Dims, Function
 from hloopt.runtime.numpy.window_pieces import Pieces
-from hloopt.types import DType, Window, WindowDim
+from hloopt.types import ArrayShape, DType, Window, WindowDim
 
 __all__ = ["EMITTERS"]
 
@@ -41,8 +41,10 @@ def _reduce_window(
     builder: Builder, instruction: Instruction, operands: Sequence[int]
 ) -> int | None:
     region = instruction.attributes["to_apply"]
-    named = named_reducer(region) if len(operands) == 2 else None
-    if named is None or not instruction.array.elements:
+    if not isinstance(instruction.shape, ArrayShape) or not instruction.shape.elements:
+        return None  # of several arrays, or a tuple of one
+    named = named_reducer(region)
+    if named is None:
         return None
     kind = named.dtypes[0]
     whole = instruction.operands[0].array.dims
