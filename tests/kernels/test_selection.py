@@ -467,3 +467,21 @@ def test_the_target_of_optimize_is_that_of_the_pass(monkeypatch: pytest.MonkeyPa
     assert asked == ["a100", "b200"]
     with pytest.raises(UsageError, match="'a99'"):
         hloopt.optimize(module, "O2", target="a99")
+
+
+@pytest.mark.parametrize(
+    ("option", "least"),
+    [
+        ("loop_threads", 1),
+        ("loop_unroll", 1),
+        ("sort_threads", 1),
+        ("dot_loop_work", 0),
+        ("fft_shared_length", 0),
+    ],
+)
+def test_limits_have_a_least_value(option: str, least: int) -> None:
+    """There is no block without threads, and nothing is less than nothing."""
+    hloopt.parse_pipeline(f"kernel-selection{{{option}={least}}}")
+    wrong = least - 1
+    with pytest.raises(UsageError, match=f"{option}={wrong} is less than {least}"):
+        hloopt.parse_pipeline(f"kernel-selection{{{option}={wrong}}}")

@@ -26,6 +26,9 @@ from hloopt.targets.host import HOST
 
 __all__ = ["KernelSelection"]
 
+# Of these there is at least one; the other limits are thresholds that nothing need reach.
+_COUNTS = frozenset(("loop_threads", "loop_unroll", "sort_threads"))
+
 
 @dataclass(frozen=True)
 class KernelSelection(Limits, Pass):
@@ -67,6 +70,10 @@ ENTRY main {
     keep: bool = True
 
     def __post_init__(self) -> None:
+        for option in fields(Limits):
+            value, least = getattr(self, option.name), int(option.name in _COUNTS)
+            if value < least:
+                raise UsageError(f"{self.name}: {option.name}={value} is less than {least}")
         for text in self.kernel:
             parse_wish(text)
 
