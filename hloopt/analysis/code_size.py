@@ -24,8 +24,11 @@ class Room:
 
 
 _COMPILED: Final = 2_000_000
-"""Bytes that a compiler ends in half a minute: for sm_90 NVRTC takes 8 us a byte of 50 kB and 12 us
-of 400 kB, g++ 4 us for loops over lanes (measured on one core of 2.5 GHz)."""
+"""Bytes that a compiler ends in a minute or less.
+
+Measured on one core of 2.6 GHz, functions of 50 to 400 kB: NVRTC takes 6 to 12 us a byte for sm_90, 30 us where
+barriers are many; g++ takes 4 us for loops over lanes.
+"""
 
 WRITTEN_ANEW: Final = Room(4_000, 160, _COMPILED)
 """What a function may come to that writes a value wherever it needs it: about three lines an instruction.

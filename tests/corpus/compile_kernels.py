@@ -4,7 +4,8 @@
 
 Without files: the samples, and the corpus where HLOOPT_CORPUS names it (its programs before optimisation, and as
 XLA fused them).  A program is compiled as it is given and, unless XLA fused it, after -O2 and after -O3, where
-loops are kernels.  Fails where NVRTC refuses a text, and where a kernel spills registers on sm_90; of the samples
+loops are kernels.  Fails where NVRTC refuses a text, where a function has more code than its instructions may
+have, and where a kernel spills registers on sm_90; of the samples
 and of files that are named also where there are no kernels, unless an op of the host (infeed, outfeed) says why,
 and where one has a stack frame on sm_90 that is not that of CUDA's own functions (``FRAMES``): an array of ours
 that is not in registers.  Machine code comes from the cache where it is there; the seconds are those that
@@ -28,8 +29,11 @@ if __name__ == "__main__":
     sys.path[:0] = [str(ROOT)]
 
 import hloopt  # noqa: E402 - the path comes first
+from hloopt.analysis.code_size import MOST_CODE, executed_instructions  # noqa: E402
+from hloopt.codegen.program import kernel_steps  # noqa: E402
 from hloopt.errors import HlooptError, UnsupportedError  # noqa: E402
 from hloopt.ir import Module  # noqa: E402
+from hloopt.kernels.plan import Plan  # noqa: E402
 from hloopt.runtime.device_compile import prepare  # noqa: E402
 from hloopt.runtime.device_program import descriptions  # noqa: E402
 from hloopt.runtime.nvrtc import (  # noqa: E402
@@ -53,17 +57,22 @@ The reduction of large arguments keeps the words of a product in an array, which
 for f64 always, for f32 in some loops.  Measured with NVRTC 13.5.
 """
 _DEFINED = re.compile(r"^.*\b__(?:global|device)__\b[^;{]*?\b(?P<name>(?!__)\w+)\(", re.MULTILINE)
+_NAMED = re.compile(r"\b(?P<name>hlo_\w+)\(")
 _WORD = re.compile(r"\b[A-Za-z_]\w*(?=\()")
 _HOST = ("infeed", "outfeed")
 
 
 @dataclass(frozen=True)
 class Program:
-    """A text of CUDA C; ``describe`` has the instruction of each function."""
+    """A text of CUDA C; ``describe`` has the instruction of each function.
+
+    ``sizes`` are the bytes of each function and the instructions that it computes.
+    """
 
     name: str
     source: str
     describe: Mapping[str, str]
+    sizes: Mapping[str, tuple[int, int]] = field(default_factory=dict)
 
 
 @dataclass
@@ -74,6 +83,7 @@ class Row:
     source: str = ""
     made: dict[str, Compiled] = field(default_factory=dict)
     describe: Mapping[str, str] = field(default_factory=dict)
+    sizes: Mapping[str, tuple[int, int]] = field(default_factory=dict)
     refused: str = ""
     errors: list[str] = field(default_factory=list)
 
@@ -86,14 +96,30 @@ class Row:
 def written(module: Module, name: str) -> Program:
     """The text of a module; raises ``UnsupportedError`` for an instruction without a kernel."""
     prepared = prepare(module)
-    return Program(name, prepared.source, descriptions(prepared.plan))
+    plan = prepared.plan
+    return Program(name, prepared.source, descriptions(plan), _sizes(prepared.source, plan))
+
+
+def _sizes(source: str, plan: Plan) -> dict[str, tuple[int, int]]:
+    bodies = {
+        step.function: executed_instructions(step.instruction) for step in kernel_steps(plan.steps)
+    }
+    found = {}
+    # A function's text ends where the comment of the next one begins.
+    for part in source.split('extern "C" __global__')[1:]:
+        match = _NAMED.search(part)
+        assert match, part[:80]
+        step = max((one for one in bodies if match["name"].startswith(one)), key=len, default="")
+        if step:
+            found[match["name"]] = len(part.partition("\n}\n")[0]), bodies[step]
+    return found
 
 
 def compiled(
     program: Program, architectures: Iterable[str], flags: Flags, pool: ThreadPoolExecutor
 ) -> Row:
     """A program for each architecture."""
-    row = Row(program.name, program.source, describe=program.describe)
+    row = Row(program.name, program.source, describe=program.describe, sizes=program.sizes)
     if not program.describe:
         return row
     waiting: dict[str, Future[Compiled]] = {
@@ -116,6 +142,9 @@ def faults(row: Row, arch: str = STRICT, *, must: bool = True) -> list[str]:
     found = list(row.errors)
     if row.refused and must and not any(f" {word}: " in row.refused for word in _HOST):
         found.append(f"no kernels: {row.refused}")
+    for name, (size, instructions) in row.sizes.items():
+        if size > MOST_CODE.of(instructions):
+            found.append(f"{name} has {size} bytes of code for {instructions} instructions")
     made = row.made.get(arch)
     frames = (
         _frames(row.source)
@@ -185,7 +214,10 @@ def _print(row: Row, architectures: Sequence[str]) -> None:
     seconds = sum(made.seconds for made in row.made.values())
     warnings = {line for made in row.made.values() for line in made.warnings}
     noted = f"  {len(warnings)} warnings" if warnings else ""
-    print(f"{row.name:36} {row.kernels:7}  {figures}  {seconds:7.2f}{noted}", flush=True)
+    each = max((size / count for size, count in row.sizes.values()), default=0)
+    print(
+        f"{row.name:36} {row.kernels:7} {each:6.0f}  {figures}  {seconds:7.2f}{noted}", flush=True
+    )
 
 
 def _files(given: Sequence[Path]) -> Iterator[tuple[Path, bool, bool]]:
@@ -218,9 +250,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return error.exit_code
     print(f"{compilers}, {flags}")
     heads = "  ".join(f"{arch:>16}" for arch in architectures)
-    print(f"{'':36} {'':7}  {heads}")
+    print(f"{'':36} {'':7} {'':6}  {heads}")
     columns = "  ".join("regs spill stack" for _ in architectures)
-    print(f"{'program':36} {'kernels':>7}  {columns}  {'seconds':>7}")
+    print(f"{'program':36} {'kernels':>7} {'B/inst':>6}  {columns}  {'seconds':>7}")
     rows: list[Row] = []
     wrong: list[str] = []
     start = time.perf_counter()

@@ -147,3 +147,17 @@ def test_the_table_says_what_is_wrong_and_fails(
     assert "6 programs, 3 refused; 3 kernels, compiled 3 times; 3 wrong" in said
     assert "bad.hlo:4:8: error: r" in said
     assert main(["--arch", "sm_20", str(good)]) == 5
+
+
+def test_too_much_code_is_a_fault() -> None:
+    """The bytes of a function beside the instructions that it computes."""
+    row = Row("p", sizes={"hlo_a": (20_600, 1), "hlo_b": (20_601, 1)})
+    assert faults(row) == ["hlo_b has 20601 bytes of code for 1 instructions"]
+
+
+def test_the_code_of_each_function_is_measured() -> None:
+    text = "HloModule m\nENTRY e { x = f32[8] parameter(0) ROOT y = f32[8] negate(x) }"
+    program = written(hloopt.parse(text), "m")
+    ((size, instructions),) = program.sizes.values()
+    assert instructions == 1
+    assert 50 < size < len(program.source)
