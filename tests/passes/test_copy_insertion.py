@@ -5,10 +5,12 @@ from __future__ import annotations
 import random
 
 import pytest
+from growing import doubled_calls
 from shared_storage import ClobberedError, run
 
 import hloopt
 import proof
+from hloopt.errors import UnsupportedError
 from hloopt.ir import Instruction, Module, edit
 from hloopt.ir.build import clone_module
 from hloopt.passes.copy_insertion import CopyInsertion
@@ -437,3 +439,14 @@ ENTRY e {
     for name in ("e", "body"):
         assert module.computations[name].by_name["sent"].operands[0].opcode == "copy"
     assert not CopyInsertion().run(module, PassLog())
+
+
+def test_calls_that_stand_for_too_much_are_refused() -> None:
+    """Two to the power of 40 copies are not made: the first call that is too much is named with its line."""
+    module = hloopt.parse(doubled_calls(41), "deep.hlo")
+    with pytest.raises(UnsupportedError) as caught:
+        CopyInsertion().run(module, PassLog())
+    told = str(caught.value)
+    assert told.startswith("deep.hlo:18:73:")
+    assert "error: r: each call gets code of its own: that is more than 100000 instructions" in told
+    assert CopyInsertion().run(hloopt.parse(doubled_calls(8)), PassLog())

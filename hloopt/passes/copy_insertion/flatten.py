@@ -2,21 +2,28 @@
 
 from __future__ import annotations
 
-from hloopt.ir import Computation, Module, build, edit
-from hloopt.ir.walk import calls_by_attribute
+from typing import Final
+
+from hloopt.errors import UnsupportedError
+from hloopt.ir import Computation, Instruction, Module, build, edit
+from hloopt.ir.walk import called_computations, callees_first, calls_by_attribute
 from hloopt.passes.own_bodies import own_fusion_bodies
 from hloopt.rewrite import PassLog
 
 __all__ = ["flatten"]
 
 _CONTROL_FLOW = ("while", "conditional", "call")
+_GROWTH: Final = 100
+_ROOM: Final = 100_000
 
 
 def flatten(module: Module, log: PassLog) -> bool:
     """Give every call in control flow a computation of its own; whether any was cloned.
 
-    What a computation writes into then belongs to one caller.
+    What a computation writes into then belongs to one caller.  Raises ``UnsupportedError`` where calls within
+    calls stand for more than 100 times the instructions the module came with, and more than 100,000.
     """
+    _check_size(module)
     changed = False
     taken: set[Computation] = set()
     pending = [module.entry]
@@ -35,6 +42,30 @@ def flatten(module: Module, log: PassLog) -> bool:
                     edit.set_attribute(instruction, name, own[0] if single else own)
                 pending.extend(own)
     return changed
+
+
+def _check_size(module: Module) -> None:
+    limit = max(_ROOM, _GROWTH * module.source_size())
+    sizes: dict[Computation, int] = {}
+    for computation in callees_first(module):
+        size = len(computation)
+        for instruction in computation:
+            called = called_computations(instruction) if _runs_others(instruction) else ()
+            size += sum(sizes[entry] for entry in called)
+            if size > limit:
+                raise _too_many(module, instruction, limit)
+        sizes[computation] = size
+
+
+def _too_many(module: Module, instruction: Instruction, limit: int) -> UnsupportedError:
+    text = f"{instruction.name}: each call gets code of its own: that is more than {limit} instructions"
+    if module.source is None or instruction.offset < 0:
+        return UnsupportedError(text, name=module.name)
+    return module.source.error(UnsupportedError, instruction.offset, text)
+
+
+def _runs_others(instruction: Instruction) -> bool:
+    return instruction.opcode in _CONTROL_FLOW or instruction.opcode == "fusion"
 
 
 def _own(module: Module, called: Computation, taken: set[Computation]) -> Computation:
