@@ -12,12 +12,13 @@ from typing import Final
 
 from hloopt.analysis.elementwise import is_elementwise
 from hloopt.analysis.layout import is_descending
+from hloopt.analysis.same_place import is_same_place
 from hloopt.dataclass import dataclass
 from hloopt.ir import Computation, Instruction, walk
 from hloopt.types import ArrayShape, Shape, TupleShape
 from hloopt.verify.readings import aliases
 
-__all__ = ["InPlace", "in_place_pairs", "is_same_place", "may_overwrite"]
+__all__ = ["InPlace", "in_place_pairs", "may_overwrite"]
 
 _MOST_LOOKS: Final = 16
 """Updates of a fusion whose other readers are looked at: each look takes a walk over the body."""
@@ -160,35 +161,6 @@ def _place(instruction: Instruction, update: Instruction, places: Mapping[Instru
     if found == {_ARRAY} and is_same_place(instruction, update):
         return _PART
     return _MIXED
-
-
-def is_same_place(read: Instruction, update: Instruction) -> bool:
-    """Whether a slice, static or dynamic, takes what a dynamic-update-slice writes."""
-    if read.opcode not in ("slice", "dynamic-slice"):
-        return False
-    if read.array.dims != update.operands[1].array.dims:
-        return False
-    if read.opcode == "slice":
-        return all(
-            taken.stride == 1 and _constant(start) == taken.start
-            for taken, start in zip(read.attributes["slice"], update.operands[2:], strict=False)
-        ) and len(read.attributes["slice"]) + 2 == len(update.operands)
-    starts = zip(read.operands[1:], update.operands[2:], strict=False)
-    return len(read.operands) + 1 == len(update.operands) and all(
-        taken is written or _is_same_constant(taken, written) for taken, written in starts
-    )
-
-
-def _is_same_constant(left: Instruction, right: Instruction) -> bool:
-    value = _constant(left)
-    return value is not None and value == _constant(right)
-
-
-def _constant(instruction: Instruction) -> int | None:
-    literal = instruction.literal
-    if literal is None or literal.array is None or literal.array.size != 1:
-        return None
-    return int(literal.array.reshape(-1)[0])
 
 
 def _through_bitcasts(instruction: Instruction) -> Instruction:

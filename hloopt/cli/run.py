@@ -165,7 +165,7 @@ def _complete_device(ctx: click.Context, param: click.Parameter, incomplete: str
     "--threads",
     type=click.IntRange(1),
     metavar="N",
-    help="On cpu and native: threads that share large work; by default HLOOPT_THREADS, or all cores.",
+    help="On cpu and native: threads that share large work, in BLAS too; without it HLOOPT_THREADS, or all.",
 )
 @click.option(
     "--repeat",

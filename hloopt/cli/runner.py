@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Sequence
 from dataclasses import field, replace
 from math import inf, prod
 from pathlib import Path
@@ -22,6 +22,7 @@ from hloopt.cli.run_notes import (
     open_numbers,
 )
 from hloopt.cli.run_reference import Reference, Tolerances
+from hloopt.cli.timed_run import TimedRun
 from hloopt.cli.watching import Watching
 from hloopt.dataclass import dataclass
 from hloopt.errors import UsageError
@@ -113,6 +114,8 @@ class Runner:
         from hloopt.interpret import supported
         from hloopt.ir import build
         from hloopt.report.run import Row, RunReport
+        from hloopt.runtime.blas import blas_threads
+        from hloopt.runtime.numpy.threads import thread_count
         from hloopt.runtime.streams import load_host
 
         module, name = found.module, found.name
@@ -149,11 +152,15 @@ class Runner:
             tolerance=self.tolerance,
             enter=self.stage.enter,
         )
-        rows = reference.interpret(
-            lambda row, run: self._measured(
-                row, run, arrays, host, warm_up=False, seconds=_INTERPRETER_SECONDS
+        with blas_threads(module, thread_count(self.threads)):
+            rows = reference.interpret(
+                lambda row, run: self._measured(
+                    [TimedRun(row, run, host)],
+                    arrays,
+                    warm_up=False,
+                    seconds=_INTERPRETER_SECONDS,
+                )[0]
             )
-        )
         if self.save_snapshot is not None and reference.results is not None:
             self._save(module, arrays, reference.results)
         expected, against = self._expected(found, counts)
@@ -181,11 +188,9 @@ class Runner:
             compared = reference.against(reference.results, expected, against)
             report.rows.append(replace(row, alive=alive, **compared))
         best = f"{label}, {self.device}"
-        for title, form, program in (
-            (baseline, module, given),
-            (best, better, optimised),
-        ):
-            row, outputs, own = self._executed(title, program, arrays, host)
+        forms = ((baseline, module, given), (best, better, optimised))
+        executed = self._executed(((baseline, given), (best, optimised)), arrays, host)
+        for (title, form, program), (row, outputs, own) in zip(forms, executed, strict=True):
             report.rows.append(
                 replace(
                     row,
@@ -310,47 +315,40 @@ class Runner:
         return self.on_devices.optimised(self.device, module, self.threads)
 
     def _executed(
-        self, label: str, program: Program, arrays: list[list[Any]], host: Host
-    ) -> tuple[Row, list[list[Any]], Host]:
-        """A program's row, its results, and what it has said to the host."""
-        from hloopt.report.run import Row
-
-        def run(own: Host) -> list[list[Any]]:
-            return program.run_participants(arrays, own)
-
-        self.stage.enter(label, program.progress)
-        seconds = _PROGRAM_SECONDS if self.repeat is None else inf
-        row, outputs, own = self._measured(
-            Row(label), run, arrays, host, warm_up=True, seconds=seconds
-        )
-        return replace(row, kernels=program.kernels, launches=program.launches), outputs, own
-
-    def _measured(
         self,
-        row: Row,
-        run: Callable[[Host], list[list[Any]]],
+        programs: Sequence[tuple[str, Program]],
         arrays: list[list[Any]],
         host: Host,
-        **how: Any,
-    ) -> tuple[Row, list[list[Any]], Host]:
-        """The row with times and peak memory, the results of the last run and its host."""
-        from hloopt.runtime.memory import peak_memory
-        from hloopt.runtime.timing import measure
+    ) -> list[tuple[Row, list[list[Any]], Host]]:
+        """The rows of programs that are timed in turn, their results, and what they have said to the host."""
+        from hloopt.report.run import Row
 
-        own = host
-        outputs: list[list[Any]] = []
+        seconds = _PROGRAM_SECONDS if self.repeat is None else inf
+        runs = []
+        for label, program in programs:
 
-        def step() -> None:
-            nonlocal own
-            own = host.restarted()
-            outputs.clear()
-            outputs.extend(run(own))
+            def run(own: Host, program: Program = program) -> list[list[Any]]:
+                return program.run_participants(arrays, own)
 
-        with peak_memory() as memory:
-            timing = measure(step, self.repeat or _REPEAT, **how)
+            def enter(label: str = label, program: Program = program) -> None:
+                self.stage.enter(label, program.progress)
+
+            runs.append(TimedRun(Row(label), run, host, enter))
+        found = self._measured(runs, arrays, warm_up=True, seconds=seconds)
+        return [
+            (replace(row, kernels=program.kernels, launches=program.launches), outputs, own)
+            for (_, program), (row, outputs, own) in zip(programs, found, strict=True)
+        ]
+
+    def _measured(
+        self, runs: Sequence[TimedRun], arrays: list[list[Any]], **how: Any
+    ) -> list[tuple[Row, list[list[Any]], Host]]:
+        """Rows with times and peak memory, the results of the last runs and their hosts."""
+        from hloopt.runtime.timing import measure_in_turn
+
+        timings = measure_in_turn(runs, self.repeat or _REPEAT, **how)
         held = sum(array.nbytes for given in arrays for array in given)
-        peak = None if memory.peak is None else memory.peak + held
-        return replace(row, timing=timing, memory=peak), outputs, own
+        return [run.found(timing, held) for run, timing in zip(runs, timings, strict=True)]
 
     def _notes(self, results: list[list[Any]]) -> list[str]:
         """What a reader should know who sees that all results agree."""

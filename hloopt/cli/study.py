@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 __all__ = ["command"]
 
 _MODEL = "xla-2026"
-_DIFFER, _GATE_FAILED = 1, 6
+_DIFFER, _NO_DEVICE, _GATE_FAILED = 1, 5, 6
 
 
 def _complete_device(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
@@ -306,10 +306,17 @@ def _fill(study: Study, found: Sequence[Studied], runner: StudyRunner) -> None:
 def _code(study: Study, verdicts: Sequence[tuple[RatioGate, Sequence[Reached]]], code: int) -> int:
     """Results that differ first, then modules and cells that failed, then gates, each told on stderr."""
     missed = 0
+    gone = {cell.device: cell.problem for cell in study.cells if cell.missing}
     for gate, reached in verdicts:
+        for device, problem in gone.items():
+            missed = _NO_DEVICE
+            click.echo(f"gate {gate.text}: nothing was measured on {device}: {problem}", err=True)
+        if not reached and not gone:
+            missed = missed or _GATE_FAILED
+            click.echo(f"gate missed: {gate.text}: no module has a time for it", err=True)
         for one in reached:
             if not one.passed:
-                missed = _GATE_FAILED
+                missed = missed or _GATE_FAILED
                 click.echo(f"gate missed: {gate.told(one)}", err=True)
     if not study.passed:
         return _DIFFER

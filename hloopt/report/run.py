@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Row", "RunReport"]
 
-_TIMES = ("kernels", "launches", "time", "speed-up", "memory", "liveness")
+_TIMES = ("kernels", "launches", "time", "least", "speed-up", "memory", "liveness")
 _ERRORS = ("against", "verdict", "of allowed", "max abs", "max rel", "max ULP", "where")
 _WORDS = {
     "nothing verified": "nothing verified",
@@ -34,18 +34,6 @@ _WORDS = {
 _LEAST_MEMORY = 1 << 20  # bytes
 _ONE_TABLE = 148  # columns that the whole table may need
 _OPTIONAL = ("max ULP", "max rel", "launches", "liveness", "of allowed", "against")
-_WORDS = {
-    "nothing verified": "nothing verified",
-    "equal": "equal",
-    "within tolerance": "right",
-    "not verified": "not verified",
-    "differ": "differs",
-}
-"""The words of the table for verdicts, the one that decides last."""
-_LEAST_MEMORY = 1 << 20  # bytes
-_ONE_TABLE = 148  # columns that the whole table may need
-_TWO_TABLES = 80
-_LEFT_OUT = ("of allowed", "max rel", "max ULP")
 
 
 @dataclass(frozen=True)
@@ -142,7 +130,7 @@ class RunReport:
                 console.print(made)
         if self.profile is not None:
             show_profile(self.profile, console)
-        for note in self.notes:
+        for note in [*self.notes, *self._unsteady()]:
             console.print(Text.assemble(("note", "yellow"), f" {note}"), soft_wrap=True)
         for row in self.rows:
             for name, entry in self.compared(row):
@@ -154,6 +142,15 @@ class RunReport:
             colour = "green" if self.passed else "yellow"
             what = self._conclusion()
             console.print(Text.assemble((self.verdict, colour), what), soft_wrap=True)
+
+    def _unsteady(self) -> list[str]:
+        """A note where times are not to be trusted."""
+        timed = [row for row in self.rows if row.timing is not None and row.timing.is_unsteady]
+        if not timed:
+            return []
+        shown = ", ".join(dict.fromkeys(row.name for row in timed))
+        why = "other work competes, or runs are too short"
+        return [f"times of {shown} vary by more than a fifth: {why}; least is the shortest run"]
 
     def _conclusion(self) -> str:
         """What was compared, and what shows nothing."""
@@ -186,14 +183,14 @@ class RunReport:
     def _times(self, row: Row) -> list[str]:
         cells = [_count(row.kernels), _count(row.launches)]
         if row.timing is None:
-            return [*cells, "", "", "", ""]
+            return [*cells, "", "", "", "", ""]
         time = seconds(row.timing.median)
         if len(row.timing.seconds) > 1:
             time += f" ± {seconds(row.timing.spread)}"
         base = next((entry.timing for entry in self.rows if entry.name == self.baseline), None)
-        ratio = base.median / row.timing.median if base and row.timing.median else 0.0
+        least = seconds(row.timing.least)
         sizes = [_resident(row.memory), "" if row.alive is None else byte_size(row.alive)]
-        return [*cells, time, f"{ratio:.2f}x" if ratio else "", *sizes]
+        return [*cells, time, least, _speed_up(base, row.timing), *sizes]
 
     def json(self) -> dict[str, Any]:
         """The report as JSON values; infinities are strings."""
@@ -209,7 +206,7 @@ class RunReport:
             "invented_constants": self.invented,
             "replicas": self.replicas,
             "partitions": self.partitions,
-            "notes": self.notes,
+            "notes": [*self.notes, *self._unsteady()],
             "rows": [self._row_json(row) for row in self.rows],
             **({"profile": profile_json(self.profile)} if self.profile is not None else {}),
         }
@@ -252,6 +249,8 @@ class RunReport:
             "launches": row.launches,
             "seconds": list(row.timing.seconds) if row.timing else None,
             "median": row.timing.median if row.timing else None,
+            "min": row.timing.least if row.timing else None,
+            "spread": row.timing.spread if row.timing else None,
             "peak_memory": row.memory,
             "bytes_alive": row.alive,
             "against": row.against,
@@ -287,6 +286,15 @@ def _resident(size: int | None) -> str:
     if size is None:
         return ""
     return byte_size(size) if size >= _LEAST_MEMORY else f"< {byte_size(_LEAST_MEMORY)}"
+
+
+def _speed_up(base: Timing | None, own: Timing) -> str:
+    """The ratio of medians; ``~`` where the two may well be the same."""
+    if base is None or not own.median:
+        return ""
+    if base is not own and not base.is_apart(own):
+        return "~"
+    return f"{base.median / own.median:.2f}x"
 
 
 def _count(value: int | None) -> str:

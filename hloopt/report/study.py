@@ -59,21 +59,39 @@ class Study:
 
     def over_baseline(self, cell: Cell) -> float | None:
         """How many times as fast as the baseline of its module, or of the one it is a variant of."""
+        pair = self._with_baseline(cell)
+        return None if pair is None else _ratio(*pair)
+
+    def bought(self, cell: Cell) -> float | None:
+        """What a step bought: on a ladder over the row before, of an ablation what is lost without it."""
+        pair = self._with_step(cell)
+        return None if pair is None else _ratio(*pair)
+
+    def is_over_clear(self, cell: Cell) -> bool:
+        """Whether the time is surely another than the baseline's; predictions always are."""
+        pair = self._with_baseline(cell)
+        return pair is None or _is_apart(*pair)
+
+    def is_bought_clear(self, cell: Cell) -> bool:
+        """Whether a step surely bought or lost something."""
+        pair = self._with_step(cell)
+        return pair is None or _is_apart(*pair)
+
+    def _with_baseline(self, cell: Cell) -> tuple[Cell, Cell] | None:
         row = next(one for one in self.modules if one.name == cell.module)
         for module in (row.variant_of, cell.module):
             base = self.cell(module, self.baseline, cell.device)
             if module and base is not None:
-                return _ratio(base, cell)
+                return base, cell
         return None
 
-    def bought(self, cell: Cell) -> float | None:
-        """What a step bought: on a ladder over the row before, of an ablation what is lost without it."""
+    def _with_step(self, cell: Cell) -> tuple[Cell, Cell] | None:
         strategy = next(one for one in self.strategies if one.name == cell.strategy)
         if strategy.before:
             before = self.cell(cell.module, strategy.before, cell.device)
-            return None if before is None else _ratio(before, cell)
+            return None if before is None else (before, cell)
         whole = self.cell(cell.module, strategy.whole, cell.device) if strategy.whole else None
-        return None if whole is None else _ratio(cell, whole)
+        return None if whole is None else (cell, whole)
 
     def best(self, module: str, device: str) -> Cell | None:
         """The fastest right cell of a module on a device, the first of equal ones."""
@@ -117,6 +135,12 @@ class Study:
 _MOST_NAMES = 4
 _NAMES = "\0"
 """Stands for names in a line; no name holds it."""
+
+
+def _is_apart(slow: Cell, fast: Cell) -> bool:
+    if slow is fast or slow.measured is None or fast.measured is None:
+        return True
+    return slow.measured.timing.is_apart(fast.measured.timing)
 
 
 def _ratio(slow: Cell, fast: Cell) -> float | None:
@@ -255,7 +279,9 @@ def _cell_json(study: Study, cell: Cell) -> dict[str, Any]:
         "measured": _measured_json(cell.measured) if cell.measured else None,
         "predicted": _predicted_json(cell) if cell.predicted else None,
         "over_baseline": _finite(study.over_baseline(cell)),
+        "over_baseline_clear": study.is_over_clear(cell),
         "bought": _finite(study.bought(cell)),
+        "bought_clear": study.is_bought_clear(cell),
     }
 
 
@@ -264,6 +290,7 @@ def _measured_json(found: Measured) -> dict[str, Any]:
         "where": found.where,
         "seconds": list(found.timing.seconds),
         "median": found.seconds,
+        "min": found.timing.least,
         "deviation": found.deviation,
     }
 

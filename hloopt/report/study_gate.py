@@ -72,7 +72,7 @@ class RatioGate:
             "gate": self.text,
             "ratio": self.ratio,
             "strategy": self.strategy or None,
-            "passed": all(one.passed for one in reached),
+            "passed": bool(reached) and all(one.passed for one in reached),
             "reached": [asdict(one) for one in reached],
         }
 

@@ -9,7 +9,7 @@ from typing import Final
 
 from hloopt.report.numbers import seconds
 from hloopt.report.study import Device, Study, launch_text, result_text, time_text
-from hloopt.report.study_table import notes, ratio_text
+from hloopt.report.study_table import bought_text, notes, over_text
 from hloopt.runtime.study.cells import Cell, Parts
 from hloopt.runtime.study.plan import ModuleRow, Strategy
 
@@ -114,9 +114,10 @@ def _summary(study: Study, modules: Sequence[ModuleRow], ids: dict[str, str]) ->
             if best is None:
                 cells.append("<td>-</td>")
                 continue
-            ratio = escape(ratio_text(study.over_baseline(best)))
+            ratio = escape(over_text(study, best))
             told = f"{escape(best.strategy)}, {escape(seconds(best.seconds or 0.0))}"
-            cells.append(f'<td><b>{ratio}</b><br><span class="soft">{told}</span></td>')
+            strong = f"<b>{ratio}</b>" if study.is_over_clear(best) else ratio
+            cells.append(f'<td>{strong}<br><span class="soft">{told}</span></td>')
         link = f'<a href="#{ids[row.name]}">{escape(row.name)}</a>'
         rows.append(f'<tr><th scope="row">{link}</th>{"".join(cells)}</tr>')
     heads = [f"{one.name}, {one.heading}" for one in timed]
@@ -166,7 +167,7 @@ def _bar(study: Study, strategy: Strategy, cell: Cell, longest: float) -> str:
     marks = ["step"] if strategy.before or strategy.whole else []
     marks += ["base"] if strategy.name == study.baseline else []
     time = escape(time_text(cell))
-    over = escape(ratio_text(study.over_baseline(cell))) if cell.seconds else ""
+    over = escape(over_text(study, cell)) if cell.seconds else ""
     segments = "".join(
         f'<span class="{name}" style="width:{100 * part / longest:.3f}%"></span>'
         for name, part in _segments(cell)
@@ -211,7 +212,8 @@ def _chip(study: Study, cell: Cell) -> str:
     if ratio is None:
         return ""
     mark = " gain" if ratio > 1 + _ABOUT_EVEN else " loss" if ratio < 1 - _ABOUT_EVEN else ""
-    return f'<span class="chip{mark}">bought {escape(ratio_text(ratio))}</span>'
+    mark = mark if study.is_bought_clear(cell) else ""
+    return f'<span class="chip{mark}">bought {escape(bought_text(study, cell))}</span>'
 
 
 def _key(found: Sequence[tuple[Strategy, Cell]]) -> str:
@@ -230,15 +232,14 @@ def _figures_table(
     rows = []
     for strategy, cell in found:
         kernels, launches, moved = launch_text(cell)
-        bought = study.bought(cell)
         results = cell.checked.results if cell.checked is not None else ""
         texts = [
             kernels,
             launches,
             moved,
             time_text(cell),
-            ratio_text(study.over_baseline(cell)) if cell.seconds else "-",
-            ratio_text(bought) if bought is not None else "",
+            over_text(study, cell) if cell.seconds else "-",
+            bought_text(study, cell),
         ]
         mark = ' class="base"' if strategy.name == study.baseline else ""
         rows.append(

@@ -15,7 +15,7 @@ from hloopt.report.study import Device, Study, launch_text, result_text, time_te
 from hloopt.runtime.study.cells import Cell
 from hloopt.runtime.study.plan import ModuleRow, Strategy
 
-__all__ = ["ratio_text", "show_study"]
+__all__ = ["bought_text", "over_text", "ratio_text", "show_study"]
 
 _GAP = 2  # columns between two columns of a table
 _WORST = ("differ", "not verified", "within tolerance", "equal")
@@ -38,10 +38,23 @@ class _Block:
         return sum(_GAP + max(map(_columns, column)) for column in columns)
 
 
-def ratio_text(ratio: float | None) -> str:
-    """``2.31x``; a hundred and more without decimals."""
+def over_text(study: Study, cell: Cell) -> str:
+    """How many times as fast as the baseline; ``~`` where both times may well be the same."""
+    return ratio_text(study.over_baseline(cell), clear=study.is_over_clear(cell))
+
+
+def bought_text(study: Study, cell: Cell) -> str:
+    """What a step bought; empty for what is none."""
+    ratio = study.bought(cell)
+    return "" if ratio is None else ratio_text(ratio, clear=study.is_bought_clear(cell))
+
+
+def ratio_text(ratio: float | None, *, clear: bool = True) -> str:
+    """``2.31x``; a hundred and more without decimals; ``~`` unless it is ``clear``."""
     if ratio is None:
         return "-"
+    if not clear:
+        return "~"
     return (
         f"{ratio:.0f}x"
         if ratio >= 99.95
@@ -74,6 +87,7 @@ def notes(study: Study) -> list[str]:
         lines += _about_ratios(study)
     for device, where in study.places().items():
         lines.append(f"{device}: measured, median ± median absolute deviation: {where}")
+        lines += _about_times([cell for cell in study.cells if cell.device == device])
     for one in study.devices:
         if one.model:
             known = "" if one.calibrated else "; never held against measurements of such a device"
@@ -90,8 +104,20 @@ def notes(study: Study) -> list[str]:
     return lines
 
 
+def _about_times(cells: Sequence[Cell]) -> list[str]:
+    """What is to be known of times that vary, and of ratios that are left out."""
+    unsteady = [cell for cell in cells if cell.measured and cell.measured.timing.is_unsteady]
+    if not unsteady:
+        return []
+    why = "other work competes, or runs are too short"
+    count = f"{len(unsteady)} of {len(cells)}"
+    return [f"{unsteady[0].device}: {count} times vary by more than a fifth: {why}"]
+
+
 def _about_ratios(study: Study) -> list[str]:
     line = f"over: times as fast as '{study.baseline}' on the same device"
+    if not all(study.is_over_clear(cell) and study.is_bought_clear(cell) for cell in study.cells):
+        line += ", ~ where times overlap, or runs are fewer than three"
     if any(one.before for one in study.strategies):
         line += "; bought: over the row before"
     if any(one.whole for one in study.strategies):
@@ -124,8 +150,8 @@ def _block(study: Study, module: str, rows: Sequence[Strategy], device: Device) 
         assert cell is not None, "a strategy that is for the module has a cell for each device"
         texts: tuple[str, ...] = (time_text(cell) if is_timed else result_text(cell),)
         if is_timed:
-            texts += (ratio_text(study.over_baseline(cell)),)
-            texts += (_bought(study, cell),) if steps else ()
+            texts += (over_text(study, cell),)
+            texts += (bought_text(study, cell),) if steps else ()
         shown.append(texts)
     found = [cell for cell in cells if cell is not None]
     return _Block(
@@ -136,11 +162,6 @@ def _block(study: Study, module: str, rows: Sequence[Strategy], device: Device) 
         tuple(result_text(cell) for cell in found),
         is_timed,
     )
-
-
-def _bought(study: Study, cell: Cell) -> str:
-    ratio = study.bought(cell)
-    return ratio_text(ratio) if ratio is not None else ""
 
 
 def _packed(blocks: Sequence[_Block], width: int) -> list[list[_Block]]:

@@ -1,17 +1,19 @@
-"""Timing: the median of several runs and their spread."""
+"""Timing: several runs, those of programs that are compared in turn; their median, minimum and spread."""
 
 from __future__ import annotations
 
 import gc
 import statistics
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from math import inf
 
 from hloopt.dataclass import dataclass
 
-__all__ = ["Timing", "measure"]
+__all__ = ["Timing", "measure", "measure_in_turn"]
 
+_FEW = 3  # runs at least of which a ratio is made
+_UNSTEADY = 0.2  # of the median
 _LONG = 1.0  # seconds of a run to which caches and lazy imports add nothing
 
 
@@ -27,12 +29,35 @@ class Timing:
         return statistics.median(self.seconds)
 
     @property
+    def least(self) -> float:
+        """The shortest run in seconds: what others on the machine have disturbed least."""
+        return min(self.seconds)
+
+    @property
     def spread(self) -> float:
         """Half the distance between the quartiles in seconds; of few runs, half their range."""
-        if len(self.seconds) < 4:
-            return (max(self.seconds) - min(self.seconds)) / 2
-        low, _, high = statistics.quantiles(self.seconds, n=4)
+        low, high = self.middle
         return (high - low) / 2
+
+    @property
+    def middle(self) -> tuple[float, float]:
+        """The quartiles, between which half of the runs lie; of few runs, the shortest and the longest."""
+        if len(self.seconds) < 4:
+            return min(self.seconds), max(self.seconds)
+        low, _, high = statistics.quantiles(self.seconds, n=4)
+        return low, high
+
+    @property
+    def is_unsteady(self) -> bool:
+        """Whether runs differ by more than a fifth: something else ran, or they are too short to be timed."""
+        return self.spread > _UNSTEADY * self.median
+
+    def is_apart(self, other: Timing) -> bool:
+        """Whether two are surely not the same: of both there are some runs, and their middles do not meet."""
+        if min(len(self.seconds), len(other.seconds)) < _FEW:
+            return False
+        (low, high), (low_other, high_other) = self.middle, other.middle
+        return high < low_other or high_other < low
 
 
 def measure(
@@ -43,14 +68,37 @@ def measure(
     A call before these warms up, unless it takes so long that it is as good as any other: then it is the
     first of them.  No further call is made once all of them together have taken ``seconds``.
     """
-    taken: list[float] = []
+    (timing,) = measure_in_turn((step,), repeat, warm_up=warm_up, seconds=seconds)
+    return timing
+
+
+def measure_in_turn(
+    steps: Sequence[Callable[[], object]],
+    repeat: int,
+    *,
+    warm_up: bool = True,
+    seconds: float = inf,
+) -> tuple[Timing, ...]:
+    """As ``measure``, of several steps: each is called once before any is called again.
+
+    What slows the machine down for a while slows them all.
+    """
+    taken: list[list[float]] = [[] for _ in steps]
     if warm_up:
-        first = _timed(step)
-        if first >= _LONG:
-            taken.append(first)
-    while len(taken) < repeat and (not taken or sum(taken) < seconds):
-        taken.append(_timed(step))
-    return Timing(tuple(taken))
+        for step, own in zip(steps, taken, strict=True):
+            first = _timed(step)
+            if first >= _LONG:
+                own.append(first)
+    while True:
+        open_ones = [
+            (step, own)
+            for step, own in zip(steps, taken, strict=True)
+            if len(own) < repeat and (not own or sum(own) < seconds)
+        ]
+        if not open_ones:
+            return tuple(Timing(tuple(own)) for own in taken)
+        for step, own in open_ones:
+            own.append(_timed(step))
 
 
 def _timed(step: Callable[[], object]) -> float:

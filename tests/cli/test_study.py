@@ -166,6 +166,23 @@ def test_a_device_that_is_not_there_is_a_cell_that_says_so(
     assert "no device xla-cpu: HLOOPT_XLA_PYTHON names no Python" in invoke("study", *words).stdout
 
 
+def test_a_gate_is_not_passed_by_what_was_not_measured(
+    here: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A device that is not there is the error that it is for ``run``, also beside others that are."""
+    monkeypatch.delenv("HLOOPT_XLA_PYTHON", raising=False)
+    words = ("m.hlo", "--strategy", "O0", "--strategy", "O2", "--gate", "O2=1.5")
+    found = study(*words, "--device", "xla-cpu", code=5)
+    assert not found["gates"][0]["passed"]
+    result = invoke("study", *words, "--device", "xla-cpu", "--device", "h200")
+    assert result.exit_code == 5
+    assert "gate O2=1.5: nothing was measured on xla-cpu: HLOOPT_XLA_PYTHON" in result.stderr
+    verified = ("--device", "emulator")
+    result = invoke("study", *words, *verified)
+    assert result.exit_code == 6
+    assert "gate missed: O2=1.5: no module has a time for it" in result.stderr
+
+
 def test_a_strategy_that_fails_is_one_cell(here: Path) -> None:
     """What cannot run stops at its cell and gives the exit code of its error."""
     (here / "m.hlo").write_text(

@@ -63,8 +63,22 @@ def report() -> RunReport:
         "seed 0",
         "given, cpu",
         [
-            Row("given, cpu", 3, 3, Timing((0.002, 0.002)), "interpreter", (compare(want, want),)),
-            Row("O2, cpu", 1, 1, Timing((0.001, 0.001)), "interpreter", (compare(wrong, want),)),
+            Row(
+                "given, cpu",
+                3,
+                3,
+                Timing((0.002, 0.002, 0.0021)),
+                "interpreter",
+                (compare(want, want),),
+            ),
+            Row(
+                "O2, cpu",
+                1,
+                1,
+                Timing((0.001, 0.001, 0.001)),
+                "interpreter",
+                (compare(wrong, want),),
+            ),
         ],
     )
 
@@ -99,6 +113,30 @@ def test_tables_fit_the_terminal(width: int) -> None:
     assert lines[0].startswith("a[b].hlo")
     assert "2.00x" in stream.getvalue()
     assert "out_0[1,2]" in stream.getvalue()
+
+
+@pytest.mark.parametrize(
+    ("given", "better", "shown"),
+    [
+        ((0.004, 0.0041, 0.0042), (0.002, 0.0021, 0.0022), "1.95x"),
+        ((0.002, 0.0021, 0.009), (0.0019, 0.002, 0.0021), " ~"),
+        ((0.038,), (0.001,), " ~"),
+    ],
+)
+def test_a_ratio_is_shown_where_times_part(
+    given: tuple[float, ...], better: tuple[float, ...], shown: str
+) -> None:
+    """Not of times that overlap, nor of single runs; a note where they vary, and the shortest run, always."""
+    rows = [Row("given, cpu", timing=Timing(given)), Row("O2, cpu", timing=Timing(better))]
+    made = RunReport("m", "strict rounding", "seed 0", "given, cpu", rows)
+    stream = io.StringIO()
+    made.show(Console(file=stream, width=200))
+    line = next(line for line in stream.getvalue().splitlines() if line.startswith("O2, cpu"))
+    assert shown in line
+    assert "least" in stream.getvalue()
+    assert made.json()["rows"][1]["min"] == min(better)
+    unsteady = "times of given, cpu vary by more than a fifth" in stream.getvalue()
+    assert unsteady == (0.009 in given)
 
 
 def test_a_wrong_result_is_told() -> None:

@@ -150,6 +150,26 @@ def test_it_tells_what_is_wrong_and_what_is_not_there(page: str) -> None:
     assert "8.00x" in text  # of the module whose results are right
 
 
+@pytest.mark.parametrize(
+    ("seconds", "mark", "ratio"),
+    [((0.001, 0.0011, 0.0012), " gain", "3.64x"), ((0.001, 0.003, 0.0045), "", "~")],
+)
+def test_only_times_that_part_are_coloured(
+    seconds: tuple[float, ...], mark: str, ratio: str
+) -> None:
+    """A step whose times overlap with those before it has bought nothing that anybody could see."""
+    rungs = list(strategies())[1:]
+    study = Study("", rungs[0].name, [ModuleRow("m.hlo", "m")], rungs, [Device("cpu", "here")])
+    for one, taken in zip(rungs, ((0.0038, 0.004, 0.0041), seconds), strict=True):
+        measured = Measured(Timing(taken), "here")
+        study.cells.append(Cell("m", one.name, "cpu", "measured", measured=measured))
+    page = study_page(study, "")
+    assert f'<span class="chip{mark}">bought {ratio}</span>' in page
+    assert ("<b>" in page) == bool(mark)
+    assert ("~ where times overlap" in page) == (not mark)
+    assert ("vary by more than a fifth" in page) == (not mark)
+
+
 def test_light_dark_and_paper() -> None:
     """The style has a dark form and one for printing, where bars keep their colours."""
     page = study_page(made(), "")

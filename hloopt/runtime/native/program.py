@@ -22,6 +22,7 @@ from hloopt.interpret.control import check_progress
 from hloopt.interpret.progress import Progress
 from hloopt.ir import Instruction, Module
 from hloopt.kernels.plan import HostStep, KernelStep, Plan, walk_steps
+from hloopt.runtime.blas import blas_threads
 from hloopt.runtime.native.calls import Call, call_of
 from hloopt.runtime.native.memory import Memory, Placed
 from hloopt.runtime.native.toolchain import build_library, shared_pool
@@ -124,6 +125,7 @@ class NativeProgram(Program):
         self.progress = _Progress(self._host, len(plan.steps))
         self._addresses = (ctypes.addressof(self._memory.table), ctypes.addressof(self._host))
         self._run = _load(build_library(self.source))
+        self._blas = blas_threads(module, thread_count(threads))
 
     def run(self, inputs: Sequence[Array], host: Host | None = None) -> list[Array]:
         """Run the entry on arrays in parameter order."""
@@ -149,7 +151,7 @@ class NativeProgram(Program):
         self._numpy.host = host or Host()
         self._placed = placed
         try:
-            with np.errstate(all="ignore"):
+            with self._blas, np.errstate(all="ignore"):
                 self._run(*self._addresses)
         finally:
             self._placed = []

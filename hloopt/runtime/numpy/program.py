@@ -14,6 +14,7 @@ from hloopt.interpret.participants import Participant, Participants
 from hloopt.interpret.progress import Progress
 from hloopt.interpret.values import flatten_results, parameter_values
 from hloopt.ir import Module
+from hloopt.runtime.blas import blas_threads
 from hloopt.runtime.kernels import module_kernels
 from hloopt.runtime.numpy.compiler import Compiler
 from hloopt.runtime.numpy.threads import thread_count
@@ -63,6 +64,7 @@ class NumpyProgram(Program):
             exact=exact,
             threads=thread_count(threads),
         )
+        self._blas = blas_threads(module, thread_count(threads))
         self.loops = self._compiler.loops
         with np.errstate(all="ignore"):
             self._entry = self._compiler.program(self.progress, keeps=replicas * partitions == 1)
@@ -112,7 +114,7 @@ class NumpyProgram(Program):
 
     def _run(self, inputs: Sequence[Array]) -> list[Array]:
         entry = self._module.entry
-        with np.errstate(all="ignore"):
+        with self._blas, np.errstate(all="ignore"):
             values = parameter_values(entry, inputs, self._compiler)
             flat = self._entry(*[leaf for value in values for leaf in unpack(value)])
             return self._handed_out(flat)
