@@ -118,3 +118,17 @@ def test_rules_of_xla_alone() -> None:
     assert not Simplify(own=False).run(module(either), PassLog())
     twice = "x = f32[6] parameter(0)\n n = f32[6] negate(x)\n ROOT r = f32[6] negate(n)"
     assert Simplify(own=False).run(module(twice), PassLog())
+
+
+def test_of_a_reshape_xla_slices_the_first_rows_only() -> None:
+    """A slice that starts at 0 moves before a reshape, others stay, however often the reshape is used."""
+    entry = (
+        "x = f32[4,6] parameter(0)\n y = f32[24] reshape(x)\n s = f32[6] slice(y), slice={%s}\n"
+        "ROOT r = (f32[6], f32[24]) tuple(s, y)"
+    )
+    assert Simplify(own=False).run(module(entry % "[0:6]"), PassLog())
+    assert not Simplify(own=False).run(module(entry % "[6:12]"), PassLog())
+    assert not Simplify(own=False).run(module(entry % "[0:11:2]"), PassLog())
+    once = "x = f32[4,6] parameter(0)\n y = f32[24] reshape(x)\n ROOT r = f32[6] slice(y), slice={[6:12]}"
+    assert Simplify().run(module(once), PassLog())
+    assert not Simplify(own=False).run(module(once), PassLog())

@@ -158,6 +158,26 @@ def _slice_before_reshape(match: Match) -> Instruction | None:
     return match.make("reshape", (source,), {}, match.root.shape)
 
 
+def _first_before_reshape(match: Match) -> Instruction | None:
+    """The first of the major dimension are the first elements, in whatever dimensions they stand."""
+    taken, dims = ranges(match.root), match.F.array.dims
+    count = match.root.array.elements
+    if not count or any(entry.start or entry.stride != 1 for entry in taken):
+        return None
+    if [d for d, entry in enumerate(taken) if entry.size != dims[d]] != [0]:
+        return None
+    sizes = list(match.A.array.dims)
+    for d in reversed(range(len(sizes))):
+        if count < sizes[d]:
+            sizes[d], count = count, 1
+        elif count % sizes[d]:
+            return None
+        else:
+            count //= sizes[d]
+    source = part(match, match.A, tuple(SliceRange(0, size) for size in sizes))
+    return match.make("reshape", (source,), {}, match.root.shape)
+
+
 def _regrouped(
     taken: list[SliceRange], sizes: list[int], before: list[int]
 ) -> list[SliceRange] | None:
@@ -317,6 +337,17 @@ RULES = (
         "ROOT r = f32[8,2] slice(y), slice={[4:12], [1:5:2]}",
         counterexample="x = f32[6,4] parameter(0)\n y = f32[24] reshape(x)\n"
         "ROOT r = f32[6] slice(y), slice={[1:7]}",
+    ),
+    Rule(
+        "slice(reshape(A)) of the first rows => reshape(slice(A))",
+        op("slice", op("reshape", A).bind("F")),
+        _first_before_reshape,
+        example="x = f32[6,4,5] parameter(0)\n y = f32[24,5] reshape(x)\n"
+        "s = f32[8,5] slice(y), slice={[0:8], [0:5]}\n"
+        "ROOT r = (f32[8,5], f32[24,5]) tuple(s, y)",
+        counterexample="x = f32[6,4,5] parameter(0)\n y = f32[24,5] reshape(x)\n"
+        "s = f32[8,5] slice(y), slice={[4:12], [0:5]}\n"
+        "ROOT r = (f32[8,5], f32[24,5]) tuple(s, y)",
     ),
     Rule(
         "slice(f(A, B)) => f(slice(A), slice(B))",

@@ -46,7 +46,10 @@ ENTRIES: tuple[Entry, ...] = (
     Entry(
         106,
         "slice(reshape(A)) => reshape(slice(A))",
-        ("slice(reshape(A)) => reshape(slice(A))",),
+        (
+            "slice(reshape(A)) => reshape(slice(A))",
+            "slice(reshape(A)) of the first rows => reshape(slice(A))",
+        ),
     ),
     Entry(
         107,
