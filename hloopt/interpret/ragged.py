@@ -24,7 +24,7 @@ def ragged_dot(
     contracting one: one product for each group, in a new first dimension.  A batch one: a plain
     dot.  Positions beyond the last group give 0.  ``group_sizes`` [..., groups] may differ for
     each index of the batch dimensions and of the dimensions before ``ragged`` that play the same
-    part.
+    part; a negative one is 0.
     """
     if ragged in dims.lhs_contracting:
         return _contracting(lhs, rhs, group_sizes, dims, ragged)
@@ -81,7 +81,8 @@ def _groups(
         before = [*dims.lhs_batch, *(d for d in range(ragged) if d not in taken)]
     if group_sizes.ndim == 1:
         before = []
-    ends = np.clip(np.cumsum(group_sizes.astype(np.int64), axis=-1), 0, lhs.shape[ragged])
+    sizes = np.clip(group_sizes.astype(np.int64), 0, lhs.shape[ragged])
+    ends = np.minimum(np.cumsum(sizes, axis=-1), lhs.shape[ragged])
     starts = np.concatenate([np.zeros_like(ends[..., :1]), ends[..., :-1]], axis=-1)
     position = np.arange(lhs.shape[ragged])
     for number in range(group_sizes.shape[-1]):

@@ -123,6 +123,23 @@ def test_infinities_stay_in_their_group(lhs: str, rhs: str, result: str, attribu
     assert not np.isnan(got).any()
 
 
+@pytest.mark.parametrize("sizes", [[1, -1, 1], [-3, 9, 2], [2, 2, -4]])
+@pytest.mark.parametrize(
+    ("lhs", "rhs", "result", "attributes"),
+    [("7,4", "3,4,5", "7,5", FREE), ("4,7", "7,5", "3,4,5", CONTRACTING)],
+)
+def test_a_negative_size_is_an_empty_group(
+    lhs: str, rhs: str, result: str, attributes: str, sizes: list[int]
+) -> None:
+    """It takes nothing from the groups around it."""
+    arrays = arrays_of(lhs, rhs, "3", "f32", 2)
+    arrays[2] = np.array(sizes, np.int32)
+    text = ragged(lhs, rhs, "3", result, attributes)
+    module, _ = check(text, RaggedDotExpander(), rtol=1e-6, given=[arrays])
+    empty = [*arrays[:2], np.maximum(arrays[2], 0)]
+    assert np.array_equal(*(hloopt.evaluate(module, given)[0] for given in (arrays, empty)))
+
+
 def test_precision_and_algorithm_go_over() -> None:
     """What the op asks of its products the dot asks, too."""
     asked = ", operand_precision={highest,highest}, algorithm=dot_f32_f32_f32"

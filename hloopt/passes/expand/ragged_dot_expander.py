@@ -22,7 +22,8 @@ _KEPT = ("operand_precision", "algorithm")
 class RaggedDotExpander(Expander):
     """Write ``ragged-dot`` as one ``dot`` and masks of the groups.
 
-    A group is the positions from the sum of the sizes before it on; beyond the last group all is 0.
+    A group is the positions from the sum of the sizes before it on, a negative size being 0; beyond the last
+    group all is 0.
 
     1. A free ragged dimension: a dot with the rhs of every group; each row keeps that of its own group.
     2. A contracting one: both operands once for each group, cleared outside of it; the groups are a batch
@@ -137,9 +138,9 @@ class _RaggedDot:
     def mask(self) -> Term:
         """Whether a position is in a group: ``before``, then the groups, then the positions."""
         write, size = self.lhs.writer, self.lhs.dims[self.ragged]
-        zero = write.scalar(_S64, 0)
-        ends = _running_sum(self.sizes.convert(_S64))
-        ends = write.make("clamp", zero, ends, write.scalar(_S64, size))
+        zero, most = write.scalar(_S64, 0), write.scalar(_S64, size)
+        sizes = write.make("clamp", zero, self.sizes.convert(_S64), most)
+        ends = write.make("clamp", zero, _running_sum(sizes), most)
         last = len(ends.dims) - 1
         starts = ends.pad(zero, *[(0, 0)] * last, (1, -1))
         shape = array(_S64, (*ends.dims, size))
