@@ -51,6 +51,7 @@ _OWN: Final[Mapping[str, str]] = {
     "dynamic-index-splitter": "passes.expand.dynamic_index_splitter.DynamicIndexSplitter",
     "logistic-expander": "passes.expand.logistic_expander.LogisticExpander",
     "ragged-dot-expander": "passes.expand.ragged_dot_expander.RaggedDotExpander",
+    "stable-sort-expander": "passes.expand.stable_sort_expander.StableSortExpander",
     "stochastic-convert-expander": "passes.expand.stochastic_convert_expander.StochasticConvertExpander",
     "topk-expander": "passes.expand.topk_expander.TopkExpander",
     "triangular-solve-expander": "passes.expand.triangular_solve_expander.TriangularSolveExpander",

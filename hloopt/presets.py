@@ -71,8 +71,8 @@ _EXPANDERS: tuple[Row, ...] = (
     Step("LogisticExpander", "logistic-expander"),
     Step("DynamicPadder", "", "arrays have their actual sizes here: there is nothing to mask"),
     Step("ReduceWindowRewriter", "reduce-window-rewriter"),
-    Step("StableSortExpander", "", "every sort is made stable by the executors here"),
 )
+_STABLE_SORTS = Step("StableSortExpander", "stable-sort-expander")
 _LAYOUTS: tuple[Row, ...] = (
     Step(
         "GpuLayoutAssignment", "", "the text says the layouts: those of the frontend, or XLA's own"
@@ -89,6 +89,7 @@ XLA_PRESETS: Final[Mapping[str, tuple[Row, ...]]] = {
         *_CALLS,
         *_PARTITIONING,
         *_EXPANDERS,
+        _STABLE_SORTS,
         Rows(
             "simplification",
             (
@@ -163,6 +164,7 @@ XLA_PRESETS: Final[Mapping[str, tuple[Row, ...]]] = {
         Step("DotDimensionSorter", "dot-dimension-sorter"),
         *_EXPANDERS,
         Step("PermutationSortSimplifier", "permutation-sort"),
+        _STABLE_SORTS,
         Rows(
             "simplification",
             (

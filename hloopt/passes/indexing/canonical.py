@@ -9,7 +9,7 @@ from hloopt.passes.indexing.windows import Starts
 from hloopt.passes.site import Site, row_major
 from hloopt.types import DTYPES, ArrayShape
 
-__all__ = ["index_matrix", "inverse", "operand_order"]
+__all__ = ["index_matrix"]
 
 
 def index_matrix(starts: Starts, site: Site) -> Instruction:
@@ -45,14 +45,3 @@ def index_matrix(starts: Starts, site: Site) -> Instruction:
         return parts[0]
     shape = row_major(matrix.array, (rows, count + len(starts.batching)))
     return site.make("concatenate", tuple(parts), {"dimensions": (1,)}, shape)
-
-
-def operand_order(starts: Starts, rank: int) -> tuple[int, ...]:
-    """Operand dimensions: those that move, in the order of the matrix' columns, then the others."""
-    moving = (*(dim for dim, _ in starts.batching), *starts.columns)
-    return (*moving, *(dim for dim in range(rank) if dim not in moving))
-
-
-def inverse(order: tuple[int, ...]) -> tuple[int, ...]:
-    """The permutation that undoes another."""
-    return tuple(order.index(dim) for dim in range(len(order)))

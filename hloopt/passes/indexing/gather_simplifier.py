@@ -8,7 +8,7 @@ from typing import ClassVar
 from hloopt.dataclass import dataclass
 from hloopt.ir import Instruction, Module
 from hloopt.ir.walk import wrapped_computations
-from hloopt.passes.indexing.canonical import index_matrix, inverse, operand_order
+from hloopt.passes.indexing.canonical import index_matrix
 from hloopt.passes.indexing.windows import Starts
 from hloopt.passes.site import Site, is_replaceable, row_major
 from hloopt.rewrite import Pass, PassLog
@@ -22,10 +22,11 @@ class GatherSimplifier(Pass):
     """Bring gathers into the form ``[N, k]`` indices, ``[N, window...]`` result.
 
     1. Index vectors become the rows of a matrix; batching dimensions become columns that count.
-    2. The operand is transposed so that the dimensions that move come first, in the order of the columns.
-    3. The gather takes whole windows, none of their dimensions collapsed.
-    4. The result is transposed, and reshaped where dimensions were collapsed or rows belong to several
-       batch dimensions.
+    2. The gather takes whole windows, none of their dimensions collapsed.
+    3. The result is reshaped where dimensions were collapsed or rows belong to several batch dimensions,
+       and transposed.
+
+    The operand keeps the order of its dimensions, as in XLA of 2026.
 
     Only data moves, so that results are the same. Gathers in that form already, with control edges,
     dynamic shapes or an operand without elements are left alone. It is a form for emitters: simplify
@@ -72,7 +73,6 @@ def _is_canonical(gather: Instruction) -> bool:
         and not dims.collapsed_slice_dims
         and not dims.operand_batching_dims
         and dims.offset_dims == tuple(range(1, rank + 1))
-        and dims.start_index_map == tuple(range(len(dims.start_index_map)))
     )
 
 
@@ -81,9 +81,8 @@ def _rewrite(gather: Instruction) -> None:
     starts = Starts.of_gather(gather, dims)
     operand = gather.operands[0]
     rank, rows = operand.array.rank, prod(starts.batch)
-    order = operand_order(starts, rank)
     indices = index_matrix(starts, site)
-    sizes = tuple(dims.slice_sizes[dim] for dim in order)
+    sizes = dims.slice_sizes
     attributes = {
         name: value
         for name, value in gather.attributes.items()
@@ -94,18 +93,15 @@ def _rewrite(gather: Instruction) -> None:
     attributes |= {
         "offset_dims": tuple(range(1, rank + 1)),
         "collapsed_slice_dims": (),
-        "start_index_map": tuple(range(indices.array.dims[1])),
+        "start_index_map": starts.moving,
         "index_vector_dim": 1,
         "slice_sizes": sizes,
     }
-    source = site.transpose(operand, order)
     windows = site.make(
-        "gather", (source, indices), attributes, row_major(operand.array, (rows, *sizes))
+        "gather", (operand, indices), attributes, row_major(operand.array, (rows, *sizes))
     )
-    back = inverse(order)
-    windows = site.transpose(windows, (0, *(1 + dim for dim in back)))
     dropped = {*dims.collapsed_slice_dims, *dims.operand_batching_dims}
-    kept = tuple(size for dim, size in enumerate(dims.slice_sizes) if dim not in dropped)
+    kept = tuple(size for dim, size in enumerate(sizes) if dim not in dropped)
     value = site.reshape(windows, row_major(operand.array, (*starts.batch, *kept)))
     count = len(starts.batch)
     batch = iter(range(count))

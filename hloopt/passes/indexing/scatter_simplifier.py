@@ -8,11 +8,11 @@ from typing import ClassVar
 from hloopt.dataclass import dataclass
 from hloopt.ir import Instruction, Module
 from hloopt.ir.walk import wrapped_computations
-from hloopt.passes.indexing.canonical import index_matrix, inverse, operand_order
+from hloopt.passes.indexing.canonical import index_matrix
 from hloopt.passes.indexing.windows import Starts
 from hloopt.passes.site import Site, is_replaceable, row_major
 from hloopt.rewrite import Pass, PassLog
-from hloopt.types import ScatterDims, TupleShape
+from hloopt.types import ScatterDims
 
 __all__ = ["ScatterSimplifier"]
 
@@ -22,10 +22,9 @@ class ScatterSimplifier(Pass):
     """Bring scatters into the form ``[N, k]`` indices, ``[N, window...]`` updates.
 
     1. Index vectors become the rows of a matrix; batching dimensions become columns that count.
-    2. Operands are transposed so that the dimensions that move come first, in the order of the columns,
-       and the results are transposed back.
-    3. Updates are transposed and reshaped to one window a row, no dimension of it left out.
+    2. Updates are transposed and reshaped to one window a row, no dimension of it left out.
 
+    Operands keep the order of their dimensions, as in XLA of 2026.
     Windows are combined in the same order, so that results are the same. Scatters in that form already,
     with control edges, dynamic shapes or an operand without elements are left alone. It is a form for
     emitters: simplify makes batching dimensions out of counting columns again, so run this pass after
@@ -74,14 +73,12 @@ def _is_canonical(scatter: Instruction) -> bool:
     dims = ScatterDims.of(scatter.attributes)
     indices = scatter.operands[len(scatter.operands) // 2].array
     rank = scatter.operands[0].array.rank
-    mapped = dims.scatter_dims_to_operand_dims
     return (
         indices.rank == 2
         and dims.index_vector_dim == 1
         and not dims.inserted_window_dims
         and not dims.input_batching_dims
         and dims.update_window_dims == tuple(range(1, rank + 1))
-        and mapped == tuple(range(len(mapped)))
     )
 
 
@@ -90,10 +87,9 @@ def _rewrite(scatter: Instruction) -> None:
     starts = Starts.of_scatter(scatter, dims)
     count = len(scatter.operands) // 2
     rank = scatter.operands[0].array.rank
-    order = operand_order(starts, rank)
-    operands = tuple(site.transpose(operand, order) for operand in scatter.operands[:count])
+    operands = scatter.operands[:count]
     updates = tuple(
-        _windows(site, update, dims, starts, order) for update in scatter.operands[count + 1 :]
+        _windows(site, update, dims, starts, rank) for update in scatter.operands[count + 1 :]
     )
     attributes = {
         name: value
@@ -106,32 +102,19 @@ def _rewrite(scatter: Instruction) -> None:
     attributes |= {
         "update_window_dims": tuple(range(1, rank + 1)),
         "inserted_window_dims": (),
-        "scatter_dims_to_operand_dims": tuple(range(indices.array.dims[1])),
+        "scatter_dims_to_operand_dims": starts.moving,
         "index_vector_dim": 1,
     }
-    shapes = tuple(operand.array for operand in operands)
-    shape = TupleShape(shapes) if isinstance(scatter.shape, TupleShape) else shapes[0]
-    result = site.make("scatter", (*operands, indices, *updates), attributes, shape)
-    back = inverse(order)
-    if not isinstance(scatter.shape, TupleShape):
-        site.replace(site.transpose(result, back))
-        return
-    parts = tuple(
-        site.transpose(site.make("get-tuple-element", (result,), {"index": at}, shapes[at]), back)
-        for at in range(count)
-    )
-    site.replace(site.make("tuple", parts, {}, scatter.shape))
+    site.replace(site.make("scatter", (*operands, indices, *updates), attributes, scatter.shape))
 
 
 def _windows(
-    site: Site, update: Instruction, dims: ScatterDims, starts: Starts, order: tuple[int, ...]
+    site: Site, update: Instruction, dims: ScatterDims, starts: Starts, rank: int
 ) -> Instruction:
-    """[N, window...] with a dimension for each of the operand's, in their new order."""
+    """[N, window...] with a dimension for each of the operand's."""
     batch = tuple(dim for dim in range(update.array.rank) if dim not in dims.update_window_dims)
     value = site.transpose(update, (*batch, *dims.update_window_dims))
     left_out = {*dims.inserted_window_dims, *dims.input_batching_dims}
     window = iter(update.array.dims[dim] for dim in dims.update_window_dims)
-    sizes = tuple(1 if dim in left_out else next(window) for dim in range(len(order)))
-    rows = prod(starts.batch)
-    value = site.reshape(value, row_major(update.array, (rows, *sizes)))
-    return site.transpose(value, (0, *(1 + dim for dim in order)))
+    sizes = tuple(1 if dim in left_out else next(window) for dim in range(rank))
+    return site.reshape(value, row_major(update.array, (prod(starts.batch), *sizes)))

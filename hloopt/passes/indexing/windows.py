@@ -73,6 +73,11 @@ class Starts:
         dims = self.indices.array.dims
         return dims[: self.vector_dim] + dims[self.vector_dim + 1 :]
 
+    @property
+    def moving(self) -> tuple[int, ...]:
+        """Operand dimensions along which windows move: those that follow batch dimensions first."""
+        return (*(dim for dim, _ in self.batching), *self.columns)
+
     def _piece(self, column: int) -> tuple[Instruction, int]:
         """The instruction a column comes from, and its number in that."""
         source = self.indices
