@@ -37,7 +37,12 @@ Functions of f32 are off by 4 units in the last place on some devices.  2 of any
 """
 
 _TIMES: Final = 8
-"""So many times the largest difference seen is allowed: a few draws seldom show the largest there is."""
+_TIMES_NARROW: Final = 4
+"""So many times the largest difference seen is allowed: a few draws seldom show the largest there is.
+
+Of floats of 16 bits or fewer it is half of that: their functions are made in f32 and rounded once, while each
+step of a draw is off by a whole unit in the last place, twice what rounding can be.
+"""
 
 _PLAIN: Final = 2.0**13
 """Units in the last place say something where no more of them than this are allowed."""
@@ -225,7 +230,8 @@ class _Found:
         else:
             own = _own_margin(scale, kind)
         if spread is not None:
-            own = np.maximum(own, _TIMES * spread)
+            times = _TIMES_NARROW if kind.is_float and kind.bits <= 16 else _TIMES
+            own = np.maximum(own, times * spread)
         return own
 
 

@@ -4,9 +4,10 @@ An element is right where it is equal, both are NaN, or the error is at most wha
 larger one of
 
 * some units of rounding of its own magnitude (``comparison.MARGINS``), and
-* eight times as much as the result moves where the definition rounds otherwise: the module is evaluated again,
-  every rounding moved, sums by the magnitudes that were added (``hloopt.interpret.rounding``).  That takes in
-  how errors grow through sums that cancel, loops, choices and factors of matrices.
+* eight times as much as the result moves where the definition rounds otherwise, four times in floats of 16 bits
+  or fewer: the module is evaluated again, every rounding moved, sums by the magnitudes that were added
+  (``hloopt.interpret.rounding``).  That takes in how errors grow through sums that cancel, loops, choices and
+  factors of matrices.
 
 What other elements of the array are plays no part.  The second is asked for only where the first does not do,
 for as many evaluations as it takes, 16 at most: more of them allow more, never less.

@@ -8,8 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import hloopt
+from hloopt.interpret import evaluate_participants
 from hloopt.runtime.comparison import ulp_distance
-from hloopt.runtime.judge import compare, compare_all
+from hloopt.runtime.judge import compare, compare_all, judged
 from hloopt.types import dtype
 
 F32 = np.float32
@@ -181,3 +183,42 @@ def test_large_arrays_are_looked_at_in_parts(monkeypatch: pytest.MonkeyPatch) ->
     got[0, 0, 1] = np.nan
     assert compare(got, want).where == (0, 0, 1)
     assert np.isnan(compare(got, want).absolute)
+
+
+GELU = """HloModule gelu
+ENTRY e {
+  x = KIND[32,16] parameter(0)
+  a = KIND[] constant(0.04468)
+  as = KIND[32,16] broadcast(a), dimensions={}
+  x2 = KIND[32,16] multiply(x, x)
+  x3 = KIND[32,16] multiply(x2, x)
+  m = KIND[32,16] multiply(CUBE, as)
+  s = KIND[32,16] add(x, m)
+  c = KIND[] constant(0.7969)
+  cs = KIND[32,16] broadcast(c), dimensions={}
+  q = KIND[32,16] multiply(s, cs)
+  t = KIND[32,16] tanh(q)
+  o = KIND[] constant(1)
+  os = KIND[32,16] broadcast(o), dimensions={}
+  u = KIND[32,16] add(t, os)
+  h = KIND[] constant(0.5)
+  hs = KIND[32,16] broadcast(h), dimensions={}
+  v = KIND[32,16] multiply(u, hs)
+  ROOT r = KIND[32,16] multiply(x, v)
+}
+"""
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("kind", ["bf16", "f16"])
+def test_coarse_types_do_not_hide_a_term(kind: str, seed: int) -> None:
+    """A chain of bf16 that keeps f32 is right; one that takes x for its cube is not."""
+    module, other = (
+        hloopt.parse(GELU.replace("KIND", kind).replace("CUBE", cube)) for cube in ("x3", "x")
+    )
+    x = np.random.default_rng(seed).standard_normal((32, 16)).astype(dtype(kind).numpy)
+    want, wrong = (hloopt.evaluate(each, [x]) for each in (module, other))
+    (wider,) = evaluate_participants(module, [[x]], 1, 1, excess_precision=True)
+
+    assert judged(module, [x], wider, want)[0].passed
+    assert not judged(module, [x], wrong, want)[0].passed
