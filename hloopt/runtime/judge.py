@@ -92,6 +92,7 @@ class Judge:
 
         ``written`` is what it sent to ``host`` then.  ``begin`` is told the number of each evaluation that is
         asked for, and gives what shows how far it has come, and when it has to end.
+        With ``excess_precision`` every other one rounds each op: how long f32 is kept is a device's choice.
         """
         from hloopt.interpret import Host, evaluate_participants
 
@@ -103,7 +104,7 @@ class Judge:
                     module,
                     inputs,
                     *counts,
-                    excess_precision=excess_precision,
+                    excess_precision=excess_precision and number % 2 == 0,
                     host=own,
                     progress=progress,
                     rounding=number,

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 import hloopt
 from hloopt.interpret import evaluate_participants
 from hloopt.runtime.comparison import ulp_distance
-from hloopt.runtime.judge import compare, compare_all, judged
+from hloopt.runtime.judge import Judge, compare, compare_all, judged
 from hloopt.types import dtype
 
 F32 = np.float32
@@ -222,3 +222,18 @@ def test_coarse_types_do_not_hide_a_term(kind: str, seed: int) -> None:
 
     assert judged(module, [x], wider, want)[0].passed
     assert not judged(module, [x], wrong, want)[0].passed
+
+
+@pytest.mark.parametrize("kind", ["bf16", "f16"])
+def test_who_keeps_f32_does_not_have_to_keep_it_everywhere(kind: str) -> None:
+    """Beside an evaluation of excess precision, one that rounds each op is right; a wrong one is not."""
+    module, other = (
+        hloopt.parse(GELU.replace("KIND", kind).replace("CUBE", cube)) for cube in ("x3", "x")
+    )
+    x = np.random.default_rng(0).standard_normal((32, 16)).astype(dtype(kind).numpy)
+    want = evaluate_participants(module, [[x]], 1, 1, excess_precision=True)
+    judge = Judge.of(module, [[x]], want, excess_precision=True)
+    (wrong,) = evaluate_participants(other, [[x]], 1, 1, excess_precision=True)
+
+    assert judge.compare_all([hloopt.evaluate(module, [x])], want)[0].passed
+    assert not judge.compare_all([wrong], want)[0].passed
