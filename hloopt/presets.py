@@ -209,7 +209,7 @@ XLA_PRESETS: Final[Mapping[str, tuple[Row, ...]]] = {
         ),
         Step("ConvRewriter, CudnnFusedConvRewriter", "", _LIBRARIES),
         Step("GpuLayoutAssignment", "layout-assignment"),
-        Step("LayoutNormalization", "layout-normalization"),
+        Step("LayoutNormalization", "layout-normalization{gathers=false}"),
         Step("AlgebraicSimplifier", "simplify{own=false}"),
         Step(
             "AlgebraicSimplifier",

@@ -5,6 +5,7 @@ Constants are XLA's (``reduction_utils``): a warp is 32 threads, a row kernel ha
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from math import prod
 
 from hloopt.analysis.layout import major_to_minor
@@ -12,7 +13,14 @@ from hloopt.dataclass import dataclass
 from hloopt.ir import Instruction
 from hloopt.types import ArrayShape
 
-__all__ = ["WARP_SIZE", "ReductionDims", "is_race_free", "is_unnested", "reduction_dims"]
+__all__ = [
+    "WARP_SIZE",
+    "ReductionDims",
+    "is_fast_row",
+    "is_race_free",
+    "is_unnested",
+    "reduction_dims",
+]
 
 WARP_SIZE = 32
 _MAX_ROW_ELEMENTS = 1024 * 16
@@ -68,8 +76,7 @@ def is_unnested(reduce: Instruction) -> bool:
     if form is None:
         return False
     if form.is_row:
-        minor = form.dims[2]
-        return minor >= WARP_SIZE or (minor > 0 and WARP_SIZE % minor == 0)
+        return is_fast_row(form.dims[2:])
     _, reduced, minor = form.dims
     return not (
         reduced < WARP_SIZE
@@ -77,6 +84,12 @@ def is_unnested(reduce: Instruction) -> bool:
         or (reduced < 4 * WARP_SIZE and minor < 8)
         or (reduced < 8 * WARP_SIZE and minor < 3)
     )
+
+
+def is_fast_row(reduced: Sequence[int]) -> bool:
+    """Whether rows of these sizes fill a warp, or several of them one."""
+    size = prod(reduced)
+    return size >= WARP_SIZE or (size > 0 and WARP_SIZE % size == 0)
 
 
 def is_race_free(reduce: Instruction) -> bool:

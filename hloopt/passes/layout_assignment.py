@@ -1,4 +1,4 @@
-"""Row-major layouts for a module whose layouts nobody chose yet."""
+"""Layouts for a module whose layouts nobody chose yet."""
 
 from __future__ import annotations
 
@@ -7,8 +7,10 @@ from typing import ClassVar
 
 from hloopt.dataclass import dataclass
 from hloopt.ir import Instruction, Module, edit
+from hloopt.ir.walk import top_level_computations
+from hloopt.passes.free_layouts import free_layouts
 from hloopt.rewrite import Pass, PassLog
-from hloopt.types import ArrayShape, Shape, TupleShape, descending
+from hloopt.types import ArrayShape, Layout, Shape, TupleShape, descending
 
 __all__ = ["LayoutAssignment"]
 
@@ -16,6 +18,9 @@ __all__ = ["LayoutAssignment"]
 @dataclass(frozen=True)
 class LayoutAssignment(Pass):
     """Give every array a row-major layout, as XLA does for GPUs where no library call wants another.
+
+    A gather, and what is computed from gathers alone, is laid out for those who read it: a transpose of it
+    then moves nothing, and a reduce finds its rows side by side (``free_layouts.py``).
 
     Before XLA assigns layouts those in a text mean nothing: a frontend's transpose has the layout with which
     it would move no byte.  The parameters of the entry, and its result, have those of
@@ -55,7 +60,19 @@ ENTRY main {
             log.hit("row-major layout", instruction)
             edit.set_shape(instruction, shape)
             changed = True
-        return changed
+        return changed | _choose(module, log)
+
+
+def _choose(module: Module, log: PassLog) -> bool:
+    changed = False
+    for computation in top_level_computations(module):
+        for instruction, order in free_layouts(computation).items():
+            if not log.allows():
+                return changed
+            log.hit("layout that its readers want", instruction)
+            edit.set_shape(instruction, replace(instruction.array, layout=Layout(order[::-1])))
+            changed = True
+    return changed
 
 
 _WANTED = frozenset(("custom-call", "infeed", "recv", "send", "outfeed"))

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
 import hloopt
 from hloopt.passes.layout_assignment import LayoutAssignment
 from hloopt.rewrite import PassLog
+from hloopt.types import descending
 from proof import check
 
 HEADER = "HloModule m, entry_computation_layout={(f32[4,3]{1,0})->f32[3,4]{1,0}}\n"
@@ -57,3 +59,60 @@ def test_without_a_header_the_root_says_the_layout_of_the_result() -> None:
     module = hloopt.parse("HloModule m\n" + BODY.format("ROOT n = f32[3,4]{0,1} negate(t)"), "m")
     assert LayoutAssignment().run(module, PassLog())
     assert str(module.entry.root.shape) == "f32[3,4]{0,1}"
+
+
+GATHER = (
+    "x = f32[5,64,7] parameter(0)\n i = s32[64,1] parameter(1)\n"
+    "g = f32[64,5,1,7] gather(x, i), offset_dims={1,2,3}, collapsed_slice_dims={}, "
+    "start_index_map={1}, index_vector_dim=1, slice_sizes={5,1,7}\n"
+)
+MOVED = "q = f32[64,5,7] reshape(g)\n t = f32[5,64,7] transpose(q), dimensions={1,0,2}\n"
+REDUCED = (
+    "a { a = f32[] parameter(0)\n b = f32[] parameter(1)\n ROOT c = f32[] add(a, b) }\nENTRY e { "
+)
+
+
+def layout_of_the_gather(entry: str) -> str:
+    module = hloopt.parse(f"HloModule m\n{entry}", "m")
+    before = hloopt.parse(f"HloModule m\n{entry}", "m")
+    LayoutAssignment().run(module, PassLog())
+    hloopt.verify(module)
+    arrays = [np.arange(5 * 64 * 7, dtype=np.float32).reshape(5, 64, 7)]
+    arrays.append(np.arange(64, dtype=np.int32)[::-1].reshape(64, 1))
+    for kept in (module, hloopt.optimize(module, "layout-normalization{gathers=false},cse,dce")):
+        for left, right in zip(
+            hloopt.evaluate(before, arrays), hloopt.evaluate(kept, arrays), strict=True
+        ):
+            assert np.allclose(left, right, rtol=1e-6)
+    assert any("gather" in str(one.opcode) for one in module.entry)
+    (gather,) = (one for one in module.entry if one.opcode == "gather")
+    return str(gather.array.layout or descending(4))
+
+
+def test_a_gather_is_laid_out_for_the_transpose_behind_it() -> None:
+    """Also through reshapes, dimensions of size 1 and elementwise ops of gathers alone."""
+    assert layout_of_the_gather("ENTRY e { " + GATHER + MOVED + "ROOT n = f32[5,64,7] negate(t) }") == "{3,2,0,1}"  # fmt: skip
+    chain = "h = f32[64,5,1,7] tanh(g)\n" + MOVED.replace("(g)", "(h)")
+    assert layout_of_the_gather("ENTRY e { " + GATHER + chain + "ROOT n = f32[5,64,7] copy(t) }") == "{3,2,0,1}"  # fmt: skip
+
+
+def test_a_gather_whose_readers_differ_is_row_major() -> None:
+    """So is one that is computed with what has its layout already."""
+    both = "ROOT r = (f32[5,64,7], f32[64,5,1,7]) tuple(t, g) }"
+    assert layout_of_the_gather("ENTRY e { " + GATHER + MOVED + both) == "{3,2,1,0}"
+    other = "y = f32[64,5,1,7] parameter(2)\n".replace(
+        "parameter(2)", "broadcast(k), dimensions={3}"
+    )
+    fixed = "k = f32[7] slice(z), slice={[0:7]}\n"
+    source = "z = f32[2240] reshape(x)\n"
+    mixed = source + fixed + other + "w = f32[64,5,1,7] reverse(y), dimensions={0}\n"
+    mixed += "h = f32[64,5,1,7] add(g, w)\n" + MOVED.replace("(g)", "(h)")
+    assert layout_of_the_gather("ENTRY e { " + GATHER + mixed + "ROOT n = f32[5,64,7] copy(t) }") == "{3,2,1,0}"  # fmt: skip
+
+
+@pytest.mark.parametrize(("dims", "layout"), [("0", "{0,3,2,1}"), ("1", "{3,2,1,0}")])
+def test_a_reduce_wants_long_rows(dims: str, layout: str) -> None:
+    """Of 64 elements, or of a power of two below 32; 5 are too few and fill no warp."""
+    result = {"0": "f32[5,1,7]", "1": "f32[64,1,7]"}[dims]
+    tail = f"z = f32[] constant(0)\n ROOT r = {result} reduce(g, z), dimensions={{{dims}}}, to_apply=a }}"
+    assert layout_of_the_gather(REDUCED + GATHER + tail) == layout

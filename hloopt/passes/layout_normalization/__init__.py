@@ -29,12 +29,12 @@ from typing import ClassVar
 
 from hloopt.analysis.elementwise import is_elementwise
 from hloopt.dataclass import dataclass
-from hloopt.ir import Computation, Instruction, Module
+from hloopt.ir import Instruction, Module
 from hloopt.ir.walk import callees_first
 from hloopt.passes.layout_normalization import calls, views
 from hloopt.passes.layout_normalization.rewriter import Rewriter
 from hloopt.passes.layout_normalization.rules import RULES, apply_logically, pointwise
-from hloopt.passes.layout_normalization.signatures import Signatures, is_border, wraps
+from hloopt.passes.layout_normalization.signatures import Signatures, wraps
 from hloopt.passes.layout_normalization.values import Whole, descends, plain_orders
 from hloopt.rewrite import Pass, PassLog
 from hloopt.types import Verbatim
@@ -60,7 +60,11 @@ class LayoutNormalization(Pass):
     ENTRY's signature stays, and so do the layouts that custom calls, transfers and asynchronous pairs ask
     for.  Bodies of fusions are changed as well.  Sums over several elements may be added in another order.
     All or nothing: callers and callees change together, so that fuel for one rewrite is fuel for the module.
+
+    gathers          false: gathers outside of fusions keep the layouts of their results, as in XLA
     """
+
+    gathers: bool = True
 
     name: ClassVar[str] = "layout-normalization"
     example: ClassVar[str] = """HloModule turned
@@ -79,11 +83,12 @@ ENTRY main {
             return False
         logical = any(map(_is_sharded, module.instructions()))
         signatures = Signatures(module, logical=logical)
+        kept = frozenset() if self.gathers else frozenset(("gather",))
         signatures.freeze(module)
         changed = False
         for computation in callees_first(module):
             if not any(map(wraps, computation.callers)):
-                changed |= _normalize(computation, signatures, log)
+                changed |= _normalize(Rewriter(computation, signatures, kept), log)
         return changed
 
 
@@ -96,9 +101,8 @@ def _is_sharded(instruction: Instruction) -> bool:
     return isinstance(sharding, Verbatim) and "devices=" in sharding.text
 
 
-def _normalize(computation: Computation, signatures: Signatures, log: PassLog) -> bool:
-    rewriter = Rewriter(computation, signatures)
-    for instruction in list(computation):
+def _normalize(rewriter: Rewriter, log: PassLog) -> bool:
+    for instruction in list(rewriter.computation):
         rewriter.position = instruction
         if _is_untouched(rewriter, instruction):
             rewriter.values[instruction] = Whole(instruction, plain_orders(instruction.shape))
@@ -125,7 +129,7 @@ def _is_untouched(rewriter: Rewriter, instruction: Instruction) -> bool:
 
 def _visit(rewriter: Rewriter, instruction: Instruction, log: PassLog) -> None:
     shape = instruction.shape
-    if is_border(instruction):
+    if rewriter.stays(instruction):
         calls.stay(rewriter, instruction)
         if not descends(shape):
             reason = f"{instruction.opcode} decides the layouts of its buffers"

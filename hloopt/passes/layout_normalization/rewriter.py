@@ -38,8 +38,11 @@ def positions(order: Order, dimensions: Order) -> Order:
 class Rewriter:
     """The state of one computation; ``changed`` says that anything differs from the text."""
 
-    def __init__(self, computation: Computation, signatures: Signatures) -> None:
+    def __init__(
+        self, computation: Computation, signatures: Signatures, kept: frozenset[str] = frozenset()
+    ) -> None:
         self.computation = computation
+        self.kept = kept
         self.signatures = signatures
         self.logical = signatures.logical
         self.fixed = signatures.is_fixed(computation)
@@ -255,6 +258,10 @@ class Rewriter:
         )
 
     # ---- the border ---------------------------------------------------------------------------------
+
+    def stays(self, instruction: Instruction) -> bool:
+        """Whether its result keeps the layout it has."""
+        return is_border(instruction) or instruction.opcode in self.kept
 
     def is_outside(self, instruction: Instruction) -> bool:
         """Whether an instruction gives its operands to the world outside as they are."""
