@@ -165,7 +165,7 @@ def test_only_times_that_part_are_coloured(
         study.cells.append(Cell("m", one.name, "cpu", "measured", measured=measured))
     page = study_page(study, "")
     assert f'<span class="chip{mark}">bought {ratio}</span>' in page
-    assert ("<b>" in page) == bool(mark)
+    assert (f"<td><b>{ratio}</b>" in page) == bool(mark)
     assert ("~ where times overlap" in page) == (not mark)
     assert ("vary by more than a fifth" in page) == (not mark)
 
