@@ -5,10 +5,11 @@ enough to be written out.  Any other value is computed for each element of each 
 user's kernel (``body_usage.py``): a sum that 40 elements of the next state read is added up 40 times, with all
 that is below it.  So
 
-    trip = (U / lanes + B F / scalars) / clock,    time = trips * trip
+    trip = ((U + S) / lanes + B F / scalars) / clock,    time = trips * trip
 
-where U are additions (``host_costs.py``) for what units own, F those for what they have in common, which each
-of B blocks computes for itself.  Blocks of fewer units than a vector has lanes compute number by number.
+where U are additions (``host_costs.py``) for what units own, S elements of the state, all of which are written
+in each trip, however few of them change, and F additions for what units have in common, which each of B blocks
+computes for itself.  Blocks of fewer units than a vector has lanes compute number by number.
 """
 
 from __future__ import annotations
@@ -46,7 +47,7 @@ def whole_loop_ns(way: Way, target: Target) -> float:
     units = block_units(parallel)
     blocks = -(-parallel.units // units)
     work = _Work(parallel)
-    own = common = 0.0
+    own, common = float(_written(parallel)), 0.0
     for name in ("condition", "body"):
         found = work.of(parallel.loop.attributes[name])
         own, common = own + found[0], common + found[1]
@@ -55,6 +56,11 @@ def whole_loop_ns(way: Way, target: Target) -> float:
     lanes = float(max(1, target.fpus_per_core)) if in_vectors else _SCALARS
     each = own / lanes + blocks * common / _SCALARS
     return counted_trips(parallel.loop).count * each / target.clock_ghz
+
+
+def _written(parallel: ParallelLoop) -> int:
+    """Elements of the state that a trip writes: not what streams to a result, nor what stays as it is."""
+    return sum(one.shape.elements for one in parallel.carried if one.role in ("uniform", "owned"))
 
 
 class _Work:

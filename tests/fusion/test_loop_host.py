@@ -7,6 +7,7 @@ import pytest
 import hloopt
 from hloopt.analysis.parallel_loop.host_way import block_units, host_way
 from hloopt.cost_models.host_while import whole_loop_ns
+from hloopt.fusion.decision import Decision
 from hloopt.fusion.loop_fusion import LoopFusion
 from hloopt.fusion.loop_host import judge_host
 from hloopt.ir import Instruction, Module
@@ -100,6 +101,19 @@ def test_sums_by_computed_places_are_left_to_the_driver() -> None:
     assert compared is not None
     assert compared.fused_us > 10 * compared.unfused_us
     assert judge_host(the(centres(1000, 8)), always=True).decision
+
+
+def test_a_large_array_of_which_one_element_changes_is_left_to_the_driver() -> None:
+    """In one kernel all of the state is written in each trip; an update in place writes what changes."""
+
+    def decision(size: int) -> Decision:
+        body = f"""  d = f32[1] dynamic-slice(a, i), dynamic_slice_sizes={{1}}
+  e = f32[1] add(d, d)
+  u = f32[{size}] dynamic-update-slice(a, e, next)"""
+        return judge_host(the(loop(f"f32[{size}]", body, "u")), always=False).decision
+
+    assert decision(8)
+    assert decision(2000).code == "loop-slower"
 
 
 def test_units_that_keep_to_themselves_are_one_kernel() -> None:
