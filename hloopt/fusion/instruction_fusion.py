@@ -168,14 +168,14 @@ class _Fuser:
         advice = self.scribe.advice.decide(producer, consumer)
         if advice is not None and not advice:
             return advice
-        if advice is None and producer in self.kept:
-            return forbid("would-read-more")
         decision = decide_pair(
             producer,
             self._state(consumer),
             may_duplicate=self.options.may_duplicate,
             advised=advice is not None,
         )
+        if decision and advice is None and producer in self.kept:
+            return forbid("would-read-more")
         out_of_fuel = self.scribe.allows() if decision else None
         return out_of_fuel if out_of_fuel is not None else decision
 

@@ -171,7 +171,8 @@ class _Run:
 
     def decide(self, inside: Opened, verdict: Verdict, profit: LoopProfit | None) -> Decision:
         """The answer about one loop: does it fit, what does the user want, does it gain anything."""
-        if not verdict.decision:
+        slower = verdict.decision.code == "loop-slower"  # a loop that fits, on a host
+        if not verdict.decision and not slower:
             return verdict.decision
         if not is_read(verdict.parallel):
             return forbid("loop-no-results")

@@ -1,4 +1,4 @@
-"""What a user can do about a refusal: the option that set the limit, or advice where advice is heard."""
+"""What a user can do about a refusal: the option that set the limit, advice where it is heard, another pass."""
 
 from __future__ import annotations
 
@@ -10,7 +10,16 @@ from hloopt.fusion.decision import Decision
 from hloopt.rewrite.pass_ import Pass
 from hloopt.rewrite.spec import value_text
 
-__all__ = ["HELD", "OPTIONS", "Remedy", "is_advisable", "loop_way", "remedies"]
+__all__ = [
+    "HELD",
+    "OPTIONS",
+    "OTHER_PASSES",
+    "Remedy",
+    "is_advisable",
+    "loop_way",
+    "remedies",
+    "why_held",
+]
 
 
 _FAR = 1 << 30
@@ -43,42 +52,64 @@ OPTIONS: Final[dict[str, tuple[Remedy, ...]]] = {
     "block-splits": (Remedy("max_splits"),),
     "both-reduce": (Remedy("significant_ratio", more=1),),
     "more-bytes": (Remedy("max_bytes"),),
-    "uncoalesced": (Remedy("max_transposed"),),
+    "uncoalesced": (Remedy("max_transposed", more=1),),
     "disjoint-slices": (Remedy("slice_overlap_bytes", value=-1),),
     "horizontal-size": (Remedy("elements"), Remedy("loop_elements")),
     "horizontal-instructions": (Remedy("instructions"), Remedy("loop_instructions")),
-    "horizontal-parameters": (Remedy("parameter_bytes"),),
-    "horizontal-outputs": (Remedy("outputs"), Remedy("loop_outputs")),
+    "horizontal-parameters": (Remedy("parameter_bytes", more=1),),
+    "horizontal-outputs": (
+        Remedy("outputs", more=1),
+        Remedy("loop_outputs", more=1),
+        Remedy("loop_op_outputs", more=1),
+    ),
     "out-of-fuel": (Remedy("fuel", -1),),
     "loop-slower": (Remedy("always", value=True),),
 }
 """By code: the options of passes that set the limit, those that a pass does not have left out."""
 
-HELD: Final = frozenset({
-    # The module or its kernel would be wrong.
-    "producer-not-fusible", "producer-is-root", "producer-orders-others", "consumer-not-fusible",
-    "consumer-shares-buffers", "in-place-same-operand", "in-place-several-accesses",
-    "in-place-read-elsewhere", "in-place-several-updates", "in-place-other-place",
-    "in-place-unrecognized", "shared-memory", "operands", "reductions", "out-of-fuel", "no-users",
-    "scatter-producer", "scatter-in-place-operand", "scatter-reads-in-place-operand", "would-cycle",
-    "siblings-connected", "custom-call", "loop-carried", "horizontal-shares-parameter",
-    # The strategy does not make such kernels.
-    "producer-is-fusion", "producer-is-multi-output", "producer-not-loop-fusible",
-    "producer-not-loop-fusion", "producer-in-place", "producer-transposes", "consumer-is-custom",
-    "consumer-no-fusion", "consumer-not-loop-or-input-fusible", "only-bitcast-users",
-    "not-multi-output-root", "different-loops", "different-reductions", "different-transposes",
-    "reduction-and-transpose", "transpose-would-become-loop", "transpose-without-tiles",
-    "triton-unsupported", "triton-not-tiled", "gemm-epilogue",
-    "horizontal-alone", "horizontal-layout", "horizontal-other-users",
-    "horizontal-outputs", "horizontal-parameters",
-    # No kernel can run the loop.
-    "loop-side-effect", "loop-not-flat", "loop-mixes", "loop-gathered-condition", "loop-state-too-large",
-    "loop-code-size", "loop-op", "loop-no-results",
+_WRONG: Final = frozenset({
+    "producer-is-root", "producer-orders-others", "consumer-shares-buffers", "in-place-same-operand",
+    "in-place-several-accesses", "in-place-read-elsewhere", "in-place-several-updates",
+    "in-place-other-place", "in-place-unrecognized", "scatter-in-place-operand",
+    "scatter-reads-in-place-operand", "would-cycle", "siblings-connected", "loop-no-results",
 })  # fmt: skip
-"""Reasons that hold whatever a user's rule or lock file says."""
+_LIMITS: Final = frozenset({
+    "shared-memory", "operands", "reductions", "out-of-fuel", "horizontal-outputs",
+    "horizontal-parameters",
+})  # fmt: skip
+_NO_LOOP: Final = frozenset({
+    "loop-side-effect", "loop-not-flat", "loop-mixes", "loop-gathered-condition", "loop-state-too-large",
+    "loop-code-size", "loop-op",
+})  # fmt: skip
+_NOT_MADE: Final = frozenset({
+    "producer-not-fusible", "consumer-not-fusible", "custom-call", "loop-carried", "no-users",
+    "scatter-producer", "producer-is-fusion", "producer-is-multi-output", "producer-not-loop-fusible",
+    "producer-not-loop-fusion", "producer-in-place", "producer-transposes", "consumer-is-custom",
+    "consumer-is-tuple", "consumer-not-loop-or-input-fusible", "not-multi-output-root",
+    "different-loops", "different-reductions", "different-transposes", "reduction-and-transpose",
+    "transpose-would-become-loop", "transpose-without-tiles", "triton-unsupported", "triton-not-tiled",
+    "gemm-epilogue", "horizontal-alone", "horizontal-other-users",
+})  # fmt: skip
+
+HELD: Final = _WRONG | _LIMITS | _NO_LOOP | _NOT_MADE
+"""Reasons that hold whatever a user's rule or the pairs of a lock file say."""
+
+_UNHEARD: Final = frozenset({
+    ("constant-not-scalar", "priority-fusion"), ("consumer-is-bitcast", "fusion-merger"),
+    ("not-into-all", "fusion-merger"),
+})  # fmt: skip
+"""Codes, each with a pass that looks at it before it asks for advice; others ask first."""
+
+OTHER_PASSES: Final = {
+    "dot": "gemm-fusion",
+    "reduce": "triton-softmax-rewriter",
+    "while": "loop-fusion",
+}
+"""By opcode: a pass that makes kernels of it which other strategies do not make."""
 
 
 _LOOPS: Final = {
+    "loop-carried": "where its units can run apart, loop-fusion makes one kernel of the whole loop",
     "loop-side-effect": "a loop without it could: what the host gives or takes can be read before the loop or"
     " written after it, a row for each trip; a custom call has to be written as ops",
     "loop-not-flat": "while-loop-simplifier flattens a state where it may; --remarks missed says why not",
@@ -121,11 +152,21 @@ def _value(remedy: Remedy, decision: Decision) -> int | bool | None:
 
 
 def _is_limit(instance: Pass, remedy: Remedy, decision: Decision) -> bool:
-    """Of several options that limit the same, the one that did: its value was the limit."""
-    several = len(OPTIONS[decision.code]) > 1
-    return not several or getattr(instance, remedy.option) == decision.limit
+    """Whether an option set the limit: of several the one that did, and fuel may be that of the whole run."""
+    is_sure = len(OPTIONS[decision.code]) == 1 and remedy.option != "fuel"
+    return is_sure or getattr(instance, remedy.option) == decision.limit
 
 
-def is_advisable(decision: Decision) -> bool:
-    """Whether a rule or lock file of the user could have it otherwise."""
-    return not decision.allowed and decision.code not in HELD
+def is_advisable(decision: Decision, pass_name: str = "") -> bool:
+    """Whether a rule of the user, or a pair of a lock file, could have it otherwise in a pass."""
+    code = decision.code
+    return not decision.allowed and code not in HELD and (code, pass_name) not in _UNHEARD
+
+
+def why_held(code: str) -> str:
+    """Why no advice is heard, in words."""
+    if code in _WRONG:
+        return "such a kernel would be wrong"
+    if code in _NO_LOOP:
+        return "no kernel can run such a loop"
+    return "they lift no limit" if code in _LIMITS else "the pass makes no such kernel"

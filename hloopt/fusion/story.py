@@ -253,7 +253,7 @@ class Story:
                 second = ""
             if first and (second or not refusal.consumer or said.stage.plan.strategy in _INTO_ALL):
                 multi_output = said.stage.plan.strategy == _MULTI_OUTPUT
-                if not multi_output or is_advisable(refusal.decision):
+                if not multi_output or is_advisable(refusal.decision, said.stage.plan.strategy):
                     # What would go around in circles, or have two loops, is no kernel that takes a time.
                     comparison = self.times(home, first, second, multi_output)
                     model = self.model
@@ -266,7 +266,7 @@ class Story:
             refusal.decision,
             comparison,
             tuple(remedies(refusal.decision, said.stage.instance)),
-            is_advisable(refusal.decision),
+            is_advisable(refusal.decision, said.stage.plan.strategy),
             model if comparison is not None else "",
         )
 
