@@ -97,7 +97,9 @@ def command(
         explain_xla(xla_dump, files, target=selecting().options.get("target"), as_json=as_json)
         return
     from hloopt.cli.explain_fusion import Questions
+    from hloopt.cli.explain_ways import Trials
     from hloopt.fusion.trail import Trail
+    from hloopt.ir import build
     from hloopt.targets import find_target
 
     paths, names = _split(files)
@@ -112,12 +114,15 @@ def command(
 
     def step(found: Input) -> dict[str, Any]:
         module, trail = found.module, Trail()
+        given = build.clone_module(module) if len(names) == _MOST_NAMES else None
         report = choice.pipeline.run(
             module,
             controls=replace(choice.controls, remarks=True),
             watchers=(*choice.watchers, trail),
         )
-        questions = Questions(module, trail, target)
+        aim = selection.instance.target
+        trials = Trials(given, choice, target, aim) if given is not None else None
+        questions = Questions(module, trail, target, trials)
         answer, refused = _answer(questions, names)
         chosen_for, rows, notes = (
             selection.choose(module) if selection.has_kernels else (module, [], [])

@@ -12,6 +12,7 @@ from hloopt.errors import UsageError
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from hloopt.cli.explain_ways import Trials
     from hloopt.cost_models.model import Comparison, CostModel
     from hloopt.fusion.rewritten import Rewrite
     from hloopt.fusion.story import Story
@@ -52,7 +53,10 @@ class FusionAnswer:
 class Questions:
     """The names of the command line, put to one module's trail."""
 
-    def __init__(self, module: Module, trail: Trail, target: Target) -> None:
+    def __init__(
+        self, module: Module, trail: Trail, target: Target, trials: Trials | None = None
+    ) -> None:
+        self.trials = trials
         self.trail = trail
         self.module = module
         self.story = _story(module, trail, target)
@@ -66,10 +70,10 @@ class Questions:
         """What there is to say of no name, one or two.  Raises ``UsageError`` for names that nothing has."""
         if not names:
             return self._lost()
-        found = [self._nodes(name) for name in names]
+        found = [self.nodes(name) for name in names]
         if len(found) == 1:
             return self._around(names[0], found[0])
-        return self._pairs(found[0], found[1])
+        return self._pairs(found[0], found[1], names)
 
     def _lost(self) -> FusionAnswer:
         from hloopt.fusion.barriers import find_barriers
@@ -126,7 +130,7 @@ class Questions:
     def _given(self) -> set[str]:
         return {name for _, name in self.trail.given}
 
-    def _pairs(self, first: list[Node], second: list[Node]) -> FusionAnswer:
+    def _pairs(self, first: list[Node], second: list[Node], names: Sequence[str]) -> FusionAnswer:
         from hloopt.report.fusion import show_pair
         from hloopt.report.fusion_json import pair_json
         from hloopt.report.rewritten import rewrites_json
@@ -145,19 +149,23 @@ class Questions:
         origins = {
             node.name: self._origin(node) for row in rows for node in (row.first, row.second)
         }
-        shows: list[Any] = [(partial(show_pair, origins=origins), row) for row in rows]
+        is_one = self.trials is not None and len(wanted) == 1
+        passes = self.trials.ways(rows[0], names) if self.trials is not None and is_one else []
+        show = partial(show_pair, origins=origins, passes=passes)
+        shows: list[Any] = [(show, row) for row in rows]
         if len(wanted) > _MOST:
             shows.append((_more, len(wanted) - _MOST))
         told = [
             {
                 **pair_json(row),
+                "passes": passes,
                 "origins": [rewrites_json(*self._origin(node)) for node in (row.first, row.second)],
             }
             for row in rows
         ]
         return FusionAnswer({"pairs": told}, tuple(shows))
 
-    def _nodes(self, name: str) -> list[Node]:
+    def nodes(self, name: str) -> list[Node]:
         """The nodes that a name or pattern means.  Raises ``UsageError`` that says where it has gone."""
         from hloopt.rewrite.naming import parse_pattern
 

@@ -28,6 +28,8 @@ __all__ = ["explain_xla", "xla_option"]
 _LOG = "priority_fusion_dump.txt"
 _KIND = "fusion log"
 _MODEL = "xla-2026"
+_CPU_END = ".cpu_after_optimizations"
+_CPU_KEY = "outer_dimension_partitions"
 _DEFAULT_TARGET = "h200"
 _OPTIONS = ("files", "xla_dump", "module", "strict", "target", "as_json")
 
@@ -141,7 +143,16 @@ def _read(files: _Files, target: str | None) -> XlaDump:
 
         before = _module_before(log)
         story = XlaStory.read(build.clone_module(before), log)
-    return XlaDump(before, story, after, Predictor(model_for(_MODEL, device)))
+    is_cpu = after is not None and story is None and _is_of_cpu(files.after, after)
+    return XlaDump(before, story, after, Predictor(model_for(_MODEL, device)), is_cpu)
+
+
+def _is_of_cpu(path: Path | None, module: Module) -> bool:
+    """Whether XLA's CPU compiler made a module, by its file's name or what that compiler alone writes."""
+    if path is not None and _CPU_END in path.name:
+        return True
+    configs = (entry.attributes.get("backend_config") for entry in module.instructions())
+    return any(config is not None and _CPU_KEY in str(config) for config in configs)
 
 
 def _module(path: Path) -> Module:

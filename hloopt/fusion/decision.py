@@ -14,7 +14,7 @@ from hloopt.dataclass import dataclass
 __all__ = ["ALLOWED", "REASONS", "Decision", "forbid"]
 
 REASONS: Final[dict[str, str]] = {
-    "producer-not-fusible": "the producer cannot be part of any fusion",
+    "producer-not-fusible": "no kernel of this pass computes the producer",
     "custom-call": "a custom call is never fused, its kernel is made elsewhere: '{words}'",
     "loop-carried": "results of the loop's body are carried to its next iteration in {words}: nothing is"
     " fused across iterations",
@@ -23,7 +23,7 @@ REASONS: Final[dict[str, str]] = {
     "producer-is-multi-output": "the producer has several outputs",
     "producer-not-loop-fusible": "the producer cannot be computed element by element",
     "producer-orders-others": "other instructions must run after the producer",
-    "consumer-not-fusible": "the consumer cannot be part of any fusion",
+    "consumer-not-fusible": "no kernel of this pass computes the consumer",
     "consumer-not-loop-or-input-fusible": "no loop, reduction, scatter or transpose kernel is"
     " built around the consumer",
     "producer-expensive-and-reused": "the producer is expensive and the consumer reads its elements"

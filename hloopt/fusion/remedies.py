@@ -12,6 +12,7 @@ from hloopt.rewrite.spec import value_text
 
 __all__ = [
     "HELD",
+    "MERGES_ALL",
     "OPTIONS",
     "OTHER_PASSES",
     "Remedy",
@@ -22,6 +23,8 @@ __all__ = [
 ]
 
 
+MERGES_ALL: Final = "fusion-merger"
+"""A strategy that merges a producer into all users or none: it has to be told of each."""
 _FAR = 1 << 30
 """A limit that nothing reaches."""
 
@@ -95,8 +98,8 @@ HELD: Final = _WRONG | _LIMITS | _NO_LOOP | _NOT_MADE
 """Reasons that hold whatever a user's rule or the pairs of a lock file say."""
 
 _UNHEARD: Final = frozenset({
-    ("constant-not-scalar", "priority-fusion"), ("consumer-is-bitcast", "fusion-merger"),
-    ("not-into-all", "fusion-merger"),
+    ("constant-not-scalar", "priority-fusion"), ("consumer-is-bitcast", MERGES_ALL),
+    ("not-into-all", MERGES_ALL),
 })  # fmt: skip
 """Codes, each with a pass that looks at it before it asks for advice; others ask first."""
 

@@ -7,16 +7,15 @@ module, so that plans of another compiler serve as well: ``Story(nodes, stages, 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import field, replace
 from itertools import pairwise
-from math import isfinite
 from typing import Final
 
 from hloopt.cost_models.model import Comparison
 from hloopt.dataclass import dataclass
 from hloopt.fusion.ledger import Ledger
-from hloopt.fusion.plan import FusionStep, LoopFacts, Refusal
+from hloopt.fusion.plan import LoopFacts
 from hloopt.fusion.remedies import is_advisable, remedies
 from hloopt.fusion.story_parts import (
     PLUMBING,
@@ -26,7 +25,10 @@ from hloopt.fusion.story_parts import (
     KernelFacts,
     Lost,
     Pair,
+    Said,
+    Taken,
     Word,
+    finite,
 )
 from hloopt.fusion.trail import Body, Node, Stage
 
@@ -42,29 +44,8 @@ write the producer's results, too."""
 
 _INTO_ALL: Final = frozenset({"fusion-merger", "priority-fusion"})
 """Strategies that fuse a producer into all of its users or into none."""
-_MULTI_OUTPUT: Final = "multi-output-fusion"
 _FAR: Final = 10_000
 """Nodes that a search for a path looks at before it gives up."""
-
-
-@dataclass
-class _Said:
-    """A refusal with what its names stood for."""
-
-    stage: Stage
-    refusal: Refusal
-    producers: dict[str, None]
-    consumers: dict[str, None]
-
-
-@dataclass
-class _Taken:
-    """A step, what its producer was then, and what its fusion held in the end."""
-
-    stage: Stage
-    step: FusionStep
-    producers: dict[str, None]
-    members: dict[str, None]
 
 
 @dataclass
@@ -87,8 +68,8 @@ class Story:
     loops: dict[Place, LoopFacts] = field(default_factory=dict)
     _homes: dict[Place, list[KernelFacts]] = field(default_factory=dict)
     _loop_of: dict[str, LoopFacts] = field(default_factory=dict)
-    _said: dict[Place, list[_Said]] = field(default_factory=dict)
-    _taken: dict[Place, list[_Taken]] = field(default_factory=dict)
+    _said: dict[Place, list[Said]] = field(default_factory=dict)
+    _taken: dict[Place, list[Taken]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         ledger = Ledger()
@@ -125,7 +106,10 @@ class Story:
             self.loops[facts.computation, facts.loop] = facts
             self._loop_of |= dict.fromkeys(facts.inside, facts)
         for step in stage.plan.steps:
-            producers = dict(ledger.inside((step.computation, step.producer)))
+            producers, consumers = (
+                dict(ledger.inside((step.computation, name)))
+                for name in (step.producer, step.consumer)
+            )
             ledger.record(
                 step.computation,
                 step.producer,
@@ -134,16 +118,21 @@ class Story:
                 step.kind,
                 multi_output=step.multi_output,
             )
-            taken = _Taken(stage, step, producers, ledger.made[step.computation, step.fusion])
+            taken = Taken(
+                stage, step, producers, consumers, ledger.made[step.computation, step.fusion]
+            )
             for name in producers:
                 self._taken.setdefault((step.computation, name), []).append(taken)
         for refusal in stage.plan.refusals:
             home = refusal.computation
-            said = _Said(
+            blocked = refusal.decision.code == "not-into-all"
+            blocker = refusal.decision.words if blocked else ""
+            said = Said(
                 stage,
                 refusal,
                 ledger.inside((home, refusal.producer)),
                 ledger.inside((home, refusal.consumer)) if refusal.consumer else {},
+                dict(ledger.inside((home, blocker))) if blocker else {},
             )
             for name in said.producers:
                 self._said.setdefault((home, name), []).append(said)
@@ -204,18 +193,18 @@ class Story:
             for taken in self._taken.get((producer.computation, producer.name), ())
             if consumer.name in taken.members and consumer.name not in taken.producers
         ]
-        return tuple(map(_joined, found))
+        return tuple(map(self._step, found))
 
     def _words(self, producer: Node, consumer: Node | None) -> tuple[Word, ...]:
         """The last word of each run about a pair; about the producer alone where there is no other."""
-        found: dict[tuple[int, str], _Said] = {}
+        found: dict[tuple[int, str], Said] = {}
         exact: set[int] = set()
         for said in self._said_of(producer):
             run, target = said.stage.run, said.refusal.consumer
             if consumer is not None and consumer.name in said.consumers:
                 exact.add(run)
                 found[run, target] = said
-                if said.refusal.decision.code == "not-into-all":
+                if said.blocker:
                     found |= self._blocker(producer, said)
             elif not target:
                 found[run, target] = said
@@ -225,14 +214,14 @@ class Story:
             if target or run not in exact
         )
 
-    def _blocker(self, producer: Node, said: _Said) -> dict[tuple[int, str], _Said]:
+    def _blocker(self, producer: Node, said: Said) -> dict[tuple[int, str], Said]:
         """What was said of the user that kept a producer from all of its users."""
         place = said.stage.run, said.refusal.decision.words
         others = self._said_of(producer)
         found = [other for other in others if (other.stage.run, other.refusal.consumer) == place]
         return {place: found[-1]} if found else {}
 
-    def _said_of(self, producer: Node) -> Iterator[_Said]:
+    def _said_of(self, producer: Node) -> Iterator[Said]:
         """What was said of a producer; of an element of a tuple, what was said of who makes them all."""
         home = producer.computation
         node: Node | None = producer
@@ -241,7 +230,7 @@ class Story:
             is_element = node.opcode == "get-tuple-element"
             node = self.nodes.get((home, node.operands[0])) if is_element else None
 
-    def _word(self, said: _Said) -> Word:
+    def _word(self, said: Said) -> Word:
         refusal = said.refusal
         comparison = refusal.comparison or refusal.decision.comparison
         model = said.stage.plan.cost_model
@@ -252,22 +241,61 @@ class Story:
             if said.stage.plan.strategy in _INTO_ALL:
                 second = ""
             if first and (second or not refusal.consumer or said.stage.plan.strategy in _INTO_ALL):
-                multi_output = said.stage.plan.strategy == _MULTI_OUTPUT
+                multi_output = said.stage.plan.strategy == "multi-output-fusion"
                 if not multi_output or is_advisable(refusal.decision, said.stage.plan.strategy):
                     # What would go around in circles, or have two loops, is no kernel that takes a time.
                     comparison = self.times(home, first, second, multi_output)
                     model = self.model
-        comparison = _finite(comparison)
+        comparison = finite(comparison)
+        home, decision = refusal.computation, refusal.decision
+        if said.blocker:
+            decision = replace(decision, words=self._shown(home, decision.words, said.blocker))
+        names = (
+            self._shown(home, refusal.producer, said.producers),
+            self._shown(home, refusal.consumer, said.consumers),
+        )
         return Word(
             said.stage.plan.strategy,
             said.stage.run,
             refusal.producer,
             refusal.consumer,
-            refusal.decision,
+            decision,
             comparison,
             tuple(remedies(refusal.decision, said.stage.instance)),
             is_advisable(refusal.decision, said.stage.plan.strategy),
             model if comparison is not None else "",
+            names,
+        )
+
+    def _shown(self, computation: str, name: str, members: dict[str, None]) -> str:
+        """A name that a reader can look up, in the output or in the input, for one of that moment."""
+        return self._now(computation, name, members) or self._last(computation, name, members)
+
+    def _last(self, computation: str, name: str, members: Iterable[str]) -> str:
+        """What a kernel computes last, by its name before fusion."""
+        last = self._last_node(computation, members)
+        return name if last is None else last.name
+
+    def _last_node(self, computation: str, members: Iterable[str]) -> Node | None:
+        known = filter(None, (self.nodes.get((computation, one)) for one in members))
+        return max(known, key=lambda node: node.number, default=None)
+
+    def _step(self, taken: Taken) -> Joined:
+        step, home = taken.step, taken.step.computation
+        names = (
+            self._last(home, step.producer, taken.producers),
+            self._last(home, step.consumer, taken.consumers),
+        )
+        return Joined(
+            taken.stage.plan.strategy,
+            taken.stage.run,
+            step.producer,
+            step.consumer,
+            step.fusion,
+            step.duplicated,
+            step.multi_output,
+            finite(step.comparison),
+            names,
         )
 
     def _standing(self, computation: str, name: str, members: dict[str, None]) -> str:
@@ -347,7 +375,7 @@ class Story:
                 for taken in self._taken.get((home, member), ()):
                     is_of = taken.step.fusion == kernel.name or taken.members.keys() <= inside
                     if is_of and taken.step.producer != taken.step.consumer:
-                        joined[_joined(taken)] = None
+                        joined[self._step(taken)] = None
         operands = (self.nodes.get((home, name)) for name in node.operands)
         users = (self.nodes.get((home, name)) for name in node.users)
         edges = [
@@ -371,7 +399,7 @@ class Story:
 
         ``runs`` is how often computations run, by name; once where it does not say.
         """
-        found: dict[Place, list[tuple[Word, _Said]]] = {}
+        found: dict[Place, list[tuple[Word, Said]]] = {}
         for said in self._last_words():
             word = self._word(said)
             if word.comparison is not None and word.comparison.gain_us > 0:
@@ -382,15 +410,14 @@ class Story:
         ]
         return sorted(rows, key=lambda row: (-row.lost_us, row.word.producer))[:most]
 
-    def _lost(self, computation: str, words: list[tuple[Word, _Said]], runs: int) -> Lost:
-        def gain(pair: tuple[Word, _Said]) -> float:
+    def _lost(self, computation: str, words: list[tuple[Word, Said]], runs: int) -> Lost:
+        def gain(pair: tuple[Word, Said]) -> float:
             comparison = pair[0].comparison
             return comparison.gain_us if comparison is not None else 0.0
 
         word, said = max(words, key=gain)
         # What a kernel computes last stands for it.
-        known = (self.nodes.get((computation, name)) for name in said.producers)
-        node = max(filter(None, known), key=lambda node: node.number, default=None)
+        node = self._last_node(computation, said.producers)
         where = (node.source, node.place) if node is not None else ("", "")
         refusal = said.refusal
         return Lost(
@@ -408,9 +435,9 @@ class Story:
         kernel = self.kernels.get((computation, self._standing(computation, name, members)))
         return kernel.now if kernel is not None else ""
 
-    def _last_words(self) -> Iterator[_Said]:
+    def _last_words(self) -> Iterator[Said]:
         """Of each pair of kernels that stands after all strategies, the last refusal."""
-        last: dict[tuple[str, str, str], _Said] = {}
+        last: dict[tuple[str, str, str], Said] = {}
         for rows in self._said.values():
             for said in rows:
                 refusal, home = said.refusal, said.refusal.computation
@@ -421,24 +448,3 @@ class Story:
                     if known is None or known.stage.run < said.stage.run:
                         last[home, first, second] = said
         yield from last.values()
-
-
-def _joined(taken: _Taken) -> Joined:
-    step = taken.step
-    return Joined(
-        taken.stage.plan.strategy,
-        taken.stage.run,
-        step.producer,
-        step.consumer,
-        step.fusion,
-        step.duplicated,
-        step.multi_output,
-        _finite(step.comparison),
-    )
-
-
-def _finite(comparison: Comparison | None) -> Comparison | None:
-    """A comparison that says something: a model may call endless what it cannot time."""
-    if comparison is None or not isfinite(comparison.gain_us):
-        return None
-    return comparison

@@ -2,15 +2,28 @@
 
 from __future__ import annotations
 
+from math import isfinite
 from typing import Final
 
 from hloopt.cost_models.model import Comparison
 from hloopt.dataclass import dataclass
 from hloopt.fusion.decision import Decision
-from hloopt.fusion.plan import LoopFacts
-from hloopt.fusion.trail import Node
+from hloopt.fusion.plan import FusionStep, LoopFacts, Refusal
+from hloopt.fusion.trail import Node, Stage
 
-__all__ = ["PLUMBING", "Around", "Edge", "Joined", "KernelFacts", "Lost", "Pair", "Word"]
+__all__ = [
+    "PLUMBING",
+    "Around",
+    "Edge",
+    "Joined",
+    "KernelFacts",
+    "Lost",
+    "Pair",
+    "Said",
+    "Taken",
+    "Word",
+    "finite",
+]
 
 PLUMBING: Final = frozenset({"parameter", "tuple", "get-tuple-element"})
 """What no kernel computes."""
@@ -40,6 +53,7 @@ class Word:
     advisable   whether a rule or lock file of the user could have it otherwise
     comparison  the times it believed in, or those of the cost model
     model       whose times these are
+    names       of both in the output; of what is gone, of what it computed last
     """
 
     pass_name: str
@@ -51,11 +65,34 @@ class Word:
     options: tuple[str, ...] = ()
     advisable: bool = False
     model: str = ""
+    names: tuple[str, str] = ("", "")
+
+
+@dataclass
+class Said:
+    """A refusal with what its names stood for; ``blocker`` is what those of its reason stood for."""
+
+    stage: Stage
+    refusal: Refusal
+    producers: dict[str, None]
+    consumers: dict[str, None]
+    blocker: dict[str, None]
+
+
+@dataclass
+class Taken:
+    """A step, what its producer and consumer were then, and what its fusion held in the end."""
+
+    stage: Stage
+    step: FusionStep
+    producers: dict[str, None]
+    consumers: dict[str, None]
+    members: dict[str, None]
 
 
 @dataclass(frozen=True, slots=True)
 class Joined:
-    """How a producer came into a kernel."""
+    """How a producer came into a kernel; ``names`` are those before fusion of what both computed last."""
 
     pass_name: str
     run: int
@@ -65,6 +102,7 @@ class Joined:
     duplicated: bool
     multi_output: bool
     comparison: Comparison | None
+    names: tuple[str, str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,3 +180,10 @@ class Lost:
         return self.runs * (
             self.word.comparison.gain_us if self.word.comparison is not None else 0.0
         )
+
+
+def finite(comparison: Comparison | None) -> Comparison | None:
+    """A comparison that says something: a model may call endless what it cannot time."""
+    if comparison is None or not isfinite(comparison.gain_us):
+        return None
+    return comparison

@@ -78,12 +78,12 @@ def table(
     title: str | None = None,
     left: int = 1,
     optional: Sequence[str] = (),
-    below: str = "",
+    below: str | Sequence[str] = (),
 ) -> FittedTable:
     """A plain table; the first ``left`` columns are texts, the others numbers.
 
     ``optional`` names the columns that a narrow terminal does without, the least important one first;
-    ``below`` the column of sentences that stand below each row there.
+    ``below`` the column of sentences that stand below each row there, or those that follow it, in order.
     """
     made = FittedTable(title=title, optional=optional, below=below)
     for number, name in enumerate(columns):

@@ -212,7 +212,9 @@ def _refusals(choice: Choice) -> str:
 def show_summary(choices: Sequence[Choice], costs: Costs, console: Console) -> None:
     """A row for each opcode, kernel and reason."""
     made = table(
-        "opcode", "kernel", "because", "first", "count", "predicted", left=4, below="because"
+        *("opcode", "kernel", "because", "first", "count", "predicted"),
+        left=4,
+        below=("because", "first"),
     )
     for row in summary(choices, costs):
         kernel = row["kernel"] or "none fits"

@@ -26,19 +26,23 @@ class FittedTable(Table):
     """A table whose cells are what they say: names in a module may look like rich's markup.
 
     Where its lines are too long for a terminal, source files lose their directories, then the columns
-    ``optional`` names are left out, the first one first; then the column ``below``, which holds sentences,
-    moves to lines of its own below each row.  Texts of several words take several lines.  Where all that is
-    not enough, lines are longer than the terminal is wide.
+    ``optional`` names are left out, the first one first; then the columns ``below`` move to lines of their own
+    below each row, the first one first: it holds sentences, the others begin with their headers.  Texts of
+    several words take several lines.  Where all that is not enough, lines are longer than the terminal is wide.
     """
 
     def __init__(
-        self, *, optional: Sequence[str] = (), below: str = "", title: str | None = None
+        self,
+        *,
+        optional: Sequence[str] = (),
+        below: str | Sequence[str] = (),
+        title: str | None = None,
     ) -> None:
         super().__init__(
             title=title, title_justify="left", box=None, pad_edge=False, header_style="bold"
         )
         self.optional = tuple(optional)
-        self.below = below
+        self.below = (below,) if isinstance(below, str) else tuple(below)
 
     def add_row(self, *cells: Any, style: Any = None, end_section: bool = False) -> None:
         plain = (Text(cell) if isinstance(cell, str) else cell for cell in cells)
@@ -47,7 +51,7 @@ class FittedTable(Table):
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         if not self.columns:
             return
-        kept, beneath = list(self.columns), None
+        kept, beneath = list(self.columns), list[Column]()
         if console.is_terminal or "COLUMNS" in console._environ:
             kept, beneath = self._narrowed(options.max_width)
         widths = _shared(kept, options.max_width)
@@ -61,29 +65,36 @@ class FittedTable(Table):
             ],
         )
         try:
-            if beneath is None:
-                yield from super().__rich_console__(console, wide)
-            else:
+            if beneath:
                 yield from self._by_rows(console, wide, beneath)
+            else:
+                yield from super().__rich_console__(console, wide)
         finally:
             self.columns = every
 
-    def _by_rows(self, console: Console, options: ConsoleOptions, beneath: Column) -> Iterator[Any]:
-        """Each row by itself, the text of the column ``beneath`` below it."""
+    def _by_rows(
+        self, console: Console, options: ConsoleOptions, beneath: Sequence[Column]
+    ) -> Iterator[Any]:
+        """Each row by itself, the texts of the columns ``beneath`` below it."""
         columns, rows = self.columns, self.rows
         try:
-            for number, text in enumerate(beneath._cells):
+            for number in range(len(rows)):
                 self.columns = [
                     replace(column, _cells=[column._cells[number]]) for column in columns
                 ]
                 self.rows, self.show_header = [rows[number]], number == 0
                 yield from super().__rich_console__(console, options)
-                yield Padding(text, (0, 0, 0, _INDENT))
+                for place, column in enumerate(beneath):
+                    cell: Any = column._cells[number]
+                    if place and isinstance(cell, Text) and cell.plain:
+                        cell = Text.assemble(f"{column.header} ", cell)
+                    if not place or cell.plain:
+                        yield Padding(cell, (0, 0, 0, _INDENT))
         finally:
             self.rows, self.show_header = rows, True
 
-    def _narrowed(self, width: int) -> tuple[list[Column], Column | None]:
-        """The columns that are shown in a terminal of ``width`` columns, and the one that goes below."""
+    def _narrowed(self, width: int) -> tuple[list[Column], list[Column]]:
+        """The columns that are shown in a terminal of ``width`` columns, and those that go below."""
         kept = list(self.columns)
         if _comfort(kept) > width:
             kept = [
@@ -93,11 +104,12 @@ class FittedTable(Table):
         for name in self.optional:
             if _comfort(kept) > width:
                 kept = [column for column in kept if str(column.header).strip() != name]
-        if _comfort(kept) > width:
-            for column in kept:
-                if str(column.header).strip() == self.below:
-                    return [other for other in kept if other is not column], column
-        return kept, None
+        beneath: list[Column] = []
+        for name in self.below:
+            if _comfort(kept) > width:
+                beneath += (column for column in kept if str(column.header).strip() == name)
+                kept = [column for column in kept if str(column.header).strip() != name]
+        return kept, beneath
 
 
 def _without_folders(cell: Any) -> Any:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from shlex import quote
 from types import MappingProxyType
 
 from rich.console import Console
@@ -10,7 +11,7 @@ from rich.text import Text
 
 from hloopt.cost_models.model import Comparison
 from hloopt.fusion.barriers import Barrier
-from hloopt.fusion.remedies import loop_way
+from hloopt.fusion.remedies import MERGES_ALL, loop_way, why_held
 from hloopt.fusion.rewritten import Rewrite
 from hloopt.fusion.story_parts import Around, Edge, Joined, KernelFacts, Lost, Pair, Word
 from hloopt.fusion.trail import Given, Node
@@ -30,10 +31,17 @@ _WITHOUT_TIMES = frozenset({"loop-slower", "not-into-all", "slower", "triton-slo
 """Reasons that name times themselves, or follow from one that has them."""
 
 
-def show_pair(pair: Pair, console: Console, *, origins: Origins = MappingProxyType({})) -> None:
+def show_pair(
+    pair: Pair,
+    console: Console,
+    *,
+    origins: Origins = MappingProxyType({}),
+    passes: Sequence[str] = (),
+) -> None:
     """Whether two instructions are in one kernel, what stands between them, and what would change it.
 
-    ``origins`` has, by name, what an instruction was in the file and what touched it.
+    ``origins`` has, by name, what an instruction was in the file and what touched it; ``passes`` are pipelines
+    that make one kernel of both.
     """
     verdict = "are in one kernel" if pair.common else "are not in one kernel"
     _line(console, Text.assemble(_named(pair.first), " and ", _named(pair.second), f" {verdict}"))
@@ -54,7 +62,7 @@ def show_pair(pair: Pair, console: Console, *, origins: Origins = MappingProxyTy
         words = list(pair.words)
         for told in dict.fromkeys(f"  {word.pass_name}: {word.decision}" for word in words):
             _line(console, told)
-    _show_ways(words, _between(pair), console)
+    _show_ways(words, _between(pair), console, passes)
 
 
 def _no_path(pair: Pair) -> str:
@@ -141,16 +149,26 @@ def times_text(comparison: Comparison) -> str:
 
 
 def _between(pair: Pair) -> tuple[str, str]:
-    """The names for a line of a lock file: those of the edge that keeps the two apart."""
+    """The names for a line of a lock file: those of the edge that keeps the two apart.
+
+    A strategy that merges into all users or none has to be told of all.
+    """
     for edge in pair.edges:
-        if edge.words and any(word.advisable for word in edge.words):
-            return edge.producer.name, edge.consumer.name
+        heard = [word for word in edge.words if word.advisable]
+        if heard:
+            is_whole = len(edge.producer.users) > 1 and heard[-1].pass_name == MERGES_ALL
+            return edge.producer.name, "*" if is_whole else edge.consumer.name
     return pair.first.name, pair.second.name
 
 
-def _show_ways(words: Sequence[Word], names: tuple[str, str], console: Console) -> None:
+def _show_ways(
+    words: Sequence[Word], names: tuple[str, str], console: Console, passes: Sequence[str] = ()
+) -> None:
     """What a user can do about it."""
-    ways = list(_ways(words, names))
+    ways = [
+        *_ways(words, names),
+        *(f"--passes {quote(text)} makes one kernel of both" for text in passes),
+    ]
     if ways:
         _line(console, "")
     for way in ways:
@@ -171,7 +189,8 @@ def _ways(words: Sequence[Word], names: tuple[str, str]) -> Iterator[str]:
         yield f'  [[fuse]]\n  producer = "{names[0]}"\n  consumer = "{names[1]}"'
     elif words:
         yield from filter(None, (loop_way(code) for code in codes))
-        yield "no rule or lock file changes that: such a kernel would be wrong, or the pass makes none"
+        why = ", ".join(dict.fromkeys(map(why_held, codes)))
+        yield f"no rule and no [[fuse]] of a lock file changes that: {why}"
 
 
 def show_around(
@@ -234,8 +253,8 @@ def _show_joined(joined: Sequence[Joined], console: Console) -> None:
         times = times_text(step.comparison).partition(":")[0] if step.comparison else ""
         copied = ", a copy" if step.duplicated else ""
         copied = ", with its results" if step.multi_output else copied
-        group = groups.setdefault((f"%{step.consumer}", step.pass_name, times), [])
-        group.append(f"%{step.producer}{copied}")
+        group = groups.setdefault((f"%{step.names[1]}", step.pass_name, times), [])
+        group.append(f"%{step.names[0]}{copied}")
     made = table("joined", "into", "by", "times", left=4)
     for (into, by, times), members in list(groups.items())[:_MOST_ROWS]:
         shown = members[: len(members) if len(members) <= _MOST_JOINED + 1 else _MOST_JOINED]
@@ -253,14 +272,14 @@ def show_lost(rows: Sequence[Lost], console: Console) -> None:
     if not rows:
         _line(console, "no refusal of a fusion costs time, by the cost model")
         return
-    made = table("not fused", "into", "why", "from", "lost", left=4, below="why")
+    made = table("not fused", "into", "why", "from", "lost", left=4, below=("why", "from"))
     for row in rows:
         word = row.word
-        consumer = _renamed(word.consumer, row.consumer) if word.consumer else "its users"
+        consumer = f"%{word.names[1]}" if word.consumer else "its users"
         consumer += f" and {row.others} more" if row.others else ""
         times = f", in each of {row.runs:,} runs" if row.runs != 1 else ""
         why = f"{word.pass_name}: {word.decision}{times}"
-        producer = _renamed(word.producer, row.producer)
+        producer = f"%{word.names[0]}"
         where = _tail(row.source or row.place)
         made.add_row(producer, consumer, why, where, f"{row.lost_us:.2f} us")
     console.print(made)
@@ -299,11 +318,8 @@ def _kernel(kernel: KernelFacts) -> str:
 
 
 def _called(kernel: KernelFacts) -> str:
-    return _renamed(kernel.name, kernel.now)
-
-
-def _renamed(name: str, now: str) -> str:
-    return f"%{name}" if now in ("", name) else f"%{now} (was %{name})"
+    """A kernel by its name in the output; one that is gone by what it computes last."""
+    return f"%{kernel.now or (kernel.outputs or (kernel.name,))[-1]}"
 
 
 def _tail(source: str) -> str:

@@ -34,12 +34,14 @@ class XlaDump:
     before  right before XLA's priority fusion, where there is a log
     story   the log, replayed
     after   as XLA left it in the end
+    is_cpu  whether XLA's CPU compiler made it, which prices no fusion and logs none
     """
 
     before: Module | None
     story: XlaStory | None
     after: Module | None
     predictor: Predictor
+    is_cpu: bool = False
 
     def values(self, name: str) -> list[Hashable]:
         """What an instruction before fusion is found by in other modules; nothing for other names."""

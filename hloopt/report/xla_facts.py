@@ -13,17 +13,30 @@ from hloopt.report.cost import kernel_costs, source_line
 from hloopt.report.fusion_diff import computes
 from hloopt.report.xla_dump import XlaDump, kernel_facts, module_of
 
-__all__ = ["UNKNOWN", "instruction_facts", "pair_facts", "summary_facts"]
+__all__ = ["instruction_facts", "pair_facts", "summary_facts", "unknown"]
 
 MOST: Final = 10
 """Refusals and differences that a summary tells, the most costly ones."""
 
 _FIGURE = re.compile(r"\{[^}]*\}")
 
-UNKNOWN: Final = (
+_GPU: Final = (
     "why XLA decided so is not in this text: that is in priority_fusion_dump.txt, which XLA writes with "
     "--xla_dump_to=DIR --xla_dump_hlo_pass_re=priority-fusion"
 )
+
+_CPU: Final = (
+    "XLA's CPU compiler fuses by fixed rules: it asks for no price and keeps no log, so this tells what "
+    "is in one kernel, and not why; --xla_dump_hlo_pass_re=.* writes the module after each pass, and "
+    "hloopt ls DIR lists them"
+)
+
+
+def unknown(dump: XlaDump) -> str:
+    """What the text does not tell, and where that is; empty where there is a log."""
+    if dump.story is not None:
+        return ""
+    return _CPU if dump.is_cpu else _GPU
 
 
 def _meaning(code: str) -> str:
@@ -76,7 +89,12 @@ def instruction_facts(dump: XlaDump, name: str) -> dict[str, Any]:
     story = dump.story
     if story is None:
         homes = dump.names_after.named(name)
-        return {"name": name, "kernels": [_after_facts(dump, one) for one in homes], "steps": None}
+        return {
+            "name": name,
+            "kernels": [_after_facts(dump, one) for one in homes],
+            "steps": None,
+            "unknown": unknown(dump),
+        }
     kernels = story.kernels
     homes = [kernels[home] for home in story.kernels_of(name) if home in kernels]
     names = dict.fromkeys((name, *(home.name for home in homes)))
@@ -191,6 +209,7 @@ def _pair_after(dump: XlaDump, first: str, second: str) -> dict[str, Any]:
         "joined_later": [],
         "ours": None,
         "known": False,
+        "unknown": unknown(dump),
     }
 
 
@@ -202,9 +221,10 @@ def summary_facts(dump: XlaDump) -> dict[str, Any]:
         rows = kernel_costs(dump.after, dump.predictor)
         return {
             "known": False,
-            "device": dump.predictor.target.title,
+            "unknown": unknown(dump),
+            "device": None if dump.is_cpu else dump.predictor.target.title,
             "kernels_after": len(rows),
-            "seconds": sum(row.seconds for row in rows),
+            "seconds": None if dump.is_cpu else sum(row.seconds for row in rows),
         }
     actions = Counter(moment.action for moment in story.moments)
     borders = [_border_facts(dump, border) for border in story.borders()]

@@ -10,7 +10,6 @@ from rich.text import Text
 
 from hloopt.report.console import table
 from hloopt.report.numbers import byte_size, seconds
-from hloopt.report.xla_facts import UNKNOWN
 
 __all__ = ["show_instruction", "show_pair", "show_summary"]
 
@@ -56,7 +55,7 @@ def show_pair(facts: _Facts, console: Console) -> None:
         console.print()
         _show_verdict(facts["ours"], bool(facts["together"]), console)
     if not facts["known"]:
-        _say(console, f"\n{UNKNOWN}")
+        _say(console, f"\n{facts['unknown']}")
 
 
 def _show_verdict(ours: _Facts, together: bool, console: Console) -> None:
@@ -179,7 +178,7 @@ def show_instruction(facts: _Facts, console: Console) -> None:
     if facts["kernels"]:
         _show_kernels(facts["kernels"], console)
     if facts["steps"] is None:
-        _say(console, f"\n{UNKNOWN}")
+        _say(console, f"\n{facts['unknown']}")
         return
     console.print()
     if not facts["steps"]:
@@ -230,11 +229,10 @@ def _kind(step: _Facts) -> tuple[object, ...]:
 def show_summary(facts: _Facts, console: Console) -> None:
     """What XLA did in all, its most costly refusals, and what hloopt would do otherwise."""
     if not facts["known"]:
-        _say(
-            console,
-            f"{facts['kernels_after']} kernels, predicted to take {seconds(facts['seconds'])} on "
-            f"{facts['device']}\n{UNKNOWN}",
-        )
+        told = f"{facts['kernels_after']} kernels"
+        if facts["seconds"] is not None:
+            told += f", predicted to take {seconds(facts['seconds'])} on {facts['device']}"
+        _say(console, f"{told}\n{facts['unknown']}")
         return
     steps = facts["steps"]
     after = facts["kernels_after"]

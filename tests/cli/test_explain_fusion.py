@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -220,7 +221,7 @@ ENTRY main {
     passes = ("--passes", "priority-fusion")
     for name in ("d", "e"):
         text = invoke("explain", "n.hlo", "a", name, *passes).stdout
-        assert "no rule or lock file changes that" in text
+        assert "no rule and no [[fuse]] of a lock file changes that" in text
     assert "[[fuse]]" in invoke("explain", "n.hlo", "a", "c", *passes).stdout
 
 
@@ -274,3 +275,65 @@ def test_a_long_path_is_told_by_its_end() -> None:
     assert ".../models/language/layers/attention/net.py:3" in text
     (module,) = json.loads(invoke(*words, "--json").stdout)["modules"]
     assert module["fusion"]["refusals"][0]["source"] == f"{path}:3"
+
+
+GEMM = """HloModule gemm
+less { p = bf16[] parameter(0) q = bf16[] parameter(1) ROOT l = pred[] compare(p, q), direction=LT }
+ENTRY main {
+  x = bf16[512,256]{1,0} parameter(0)
+  w = bf16[256,512]{1,0} parameter(1)
+  c = bf16[512]{0} parameter(2)
+  d = bf16[512,512]{1,0} dot(x, w), lhs_contracting_dims={1}, rhs_contracting_dims={0}
+  wide = bf16[512,512]{1,0} broadcast(c), dimensions={1}
+  a = bf16[512,512]{1,0} add(d, wide)
+  s = bf16[512,512]{1,0} sort(a), dimensions={1}, to_apply=less
+  ROOT r = bf16[512,512]{1,0} negate(s)
+}
+"""
+
+
+def test_another_pass_that_makes_one_kernel_is_named_and_does() -> None:
+    """A matrix product with what follows; what it is told to run gives one kernel."""
+    Path("g.hlo").write_text(GEMM)
+    text = invoke("explain", "g.hlo", "d", "a").stdout
+    assert "--passes gemm-fusion,O2 makes one kernel of both" in text
+    assert "no rule and no [[fuse]]" in text
+    again = invoke("explain", "g.hlo", "d", "a", "--passes", "gemm-fusion,O2").stdout
+    assert again.startswith("%d and %a are in one kernel")
+    result = invoke("explain", "g.hlo", "d", "a", "--json")
+    (pair,) = json.loads(result.stdout)["modules"][0]["fusion"]["pairs"]
+    assert pair["passes"] == ["gemm-fusion,O2"]
+
+
+def test_no_pass_is_named_that_leaves_the_two_apart() -> None:
+    """A dot is between them, or none is: nothing that was tried makes one kernel."""
+    Path("g.hlo").write_text(GEMM)
+    for pair in (("d", "r"), ("s", "r")):
+        text = invoke("explain", "g.hlo", *pair).stdout
+        assert "are not in one kernel" in text
+        assert "makes one kernel" not in text
+
+
+def test_names_of_strategies_are_told_by_names_of_the_files() -> None:
+    """What is called ``fusion`` for a while is in neither; the user that refuses is told by its own name, too."""
+    Path("n.hlo").write_text("""HloModule n
+less { p = f32[] parameter(0) q = f32[] parameter(1) ROOT l = pred[] compare(p, q), direction=LT }
+ENTRY main {
+  x = f32[64,512] parameter(0)
+  y = f32[64,512] parameter(1)
+  a = f32[64,512] exponential(x)
+  b = f32[64,512] add(a, y)
+  d = f32[64,512] multiply(b, x)
+  s = f32[64,512] sort(b), dimensions={1}, to_apply=less
+  ROOT t = (f32[64,512], f32[64,512]) tuple(d, s)
+}
+""")
+    optimized = invoke("optimize", "n.hlo", "--passes", "priority-fusion,rename-fusions").stdout
+    for names in (["b", "d"], ["b"], ["a", "d"], []):
+        passes = ("--passes", "priority-fusion,rename-fusions")
+        text = invoke("explain", "n.hlo", *names, *passes, columns=200).stdout
+        known = set(re.findall(r"[\w.-]+", optimized + Path("n.hlo").read_text()))
+        assert set(re.findall(r"%([\w.-]*\w)", text)) <= known
+        if names == ["b", "d"]:
+            assert "%s" not in text
+            assert "and s cannot take it" in text

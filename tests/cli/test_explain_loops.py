@@ -60,7 +60,7 @@ def test_a_loop_with_much_before_it_is_told_in_few_lines() -> None:
     """A long state by its first elements; all that joined for one reason in one row."""
     told = invoke("explain", "m.hlo", "loop", "--passes", "loop-fusion").stdout
     assert told.startswith("%loop = (s32[], f32[64], f32[64], f32[64], ... of 7) while\n")
-    assert "%a, %b, %c, %d and 3 more  %loop_fusion  loop-fusion" in told
+    assert "%a, %b, %c, %d and 3 more  %loop  loop-fusion" in told
 
 
 def test_loops_as_json() -> None:

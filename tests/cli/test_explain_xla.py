@@ -225,3 +225,36 @@ def test_no_dump(tmp_path: Path) -> None:
     torn.write_text(LOG.read_text().partition("hlo_module_before_fusion")[0])
     bare = invoke("explain", "--xla", str(torn))
     assert (bare.exit_code, "the log has no module before fusion" in bare.stderr) == (2, True)
+
+
+CPU = """HloModule jit_f, is_scheduled=true
+
+body { p = f32[64] parameter(0) n = f32[64] negate(p) ROOT e = f32[64] exponential(n) }
+
+ENTRY main {
+  x = f32[64] parameter(0)
+  ROOT f = f32[64] fusion(x), kind=kLoop, calls=body, backend_config={"outer_dimension_partitions":["2"]}
+}
+"""
+
+
+@pytest.mark.parametrize("name", ["module_0001.jit_f.cpu_after_optimizations.txt", "mine.hlo"])
+def test_a_module_of_the_cpu_compiler_has_no_log_to_ask_for(tmp_path: Path, name: str) -> None:
+    """It says what such a dump tells, and prices no kernel of a processor on a GPU."""
+    path = tmp_path / name
+    path.write_text(
+        CPU if name == "mine.hlo" else CPU.split(", backend_config", maxsplit=1)[0] + "\n}\n"
+    )
+    for words in ([], ["e"], ["n", "e"]):
+        text = told(str(path), *words)
+        assert "CPU compiler fuses by fixed rules" in text
+        assert "priority" not in text
+        assert "H200" not in text
+    assert facts(str(path))["seconds"] is None
+    assert "%n and %e are in one kernel: %f" in told(str(path), "n", "e")
+
+
+def test_a_module_of_the_gpu_compiler_has_a_log_somewhere() -> None:
+    """Without it the words name the option that writes it."""
+    assert "priority_fusion_dump.txt" in told(str(AFTER))
+    assert "CPU" not in told(str(AFTER))

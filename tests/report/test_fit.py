@@ -82,3 +82,16 @@ def test_words_of_the_module_are_no_markup() -> None:
     made = table("name", "why", left=2)
     made.add_row("[bold]x[/bold]", "[red]")
     assert shown(made, 80)[1] == "[bold]x[/bold]  [red]"
+
+
+def test_what_follows_a_sentence_goes_below_with_its_header() -> None:
+    """Where moving the sentence is not enough; an empty cell takes no line."""
+    made = table("not fused", "why", "from", "lost", left=3, below=("why", "from"))
+    made.add_row(NAME, SENTENCE, "/home/me/deep/model_of_a_long_name.py:12", "1 us")
+    made.add_row("copy", SENTENCE, "", "1 us")
+    lines = shown(made, 60)
+    assert max(map(len, lines)) <= 60
+    assert lines[0].split() == ["not", "fused", "lost"]
+    assert lines[4] == "    from model_of_a_long_name.py:12"
+    assert [line for line in lines if "from" in line] == [lines[4]]
+    assert "from" in shown(made, 120)[0]
