@@ -24,6 +24,9 @@ from hloopt.rewrite.pass_ import Pass
 TANHS: Final = "\n".join(f"t{at} = f32[4096] tanh(t{at - 1})" for at in range(1, 10))
 REGIONS: Final = """sum { a = f32[] parameter(0) b = f32[] parameter(1) ROOT c = f32[] add(a, b) }
 less { p = f32[] parameter(0) q = f32[] parameter(1) ROOT c = pred[] compare(p, q), direction=LT }
+wide { a = f32[64] parameter(0) ROOT b = f32[64,64] broadcast(a), dimensions={0} }
+less_of_two { p = f32[] parameter(0) q = f32[] parameter(1) r = f32[] parameter(2) s = f32[] parameter(3)
+  ROOT c = pred[] compare(p, q), direction=LT }
 scale { a = f32[64] parameter(0) b = f32[64] parameter(1) ROOT m = f32[64] multiply(a, b) }
 wave { a = f32[64] parameter(0) b = f32[64] parameter(1) ROOT m = f32[64] power(a, b) }
 shift { a = f32[64] parameter(0) b = f32[64] parameter(1) ROOT m = f32[64] add(a, b) }
@@ -131,6 +134,27 @@ HALF = """x = f32[64] parameter(0)
 a = f32[64] sort(x), dimensions={0}, to_apply=less
 ROOT b = f32[64] negate(a)"""
 
+SIBLINGS = """x = f32[64] parameter(0)
+a = f32[64] fusion(x, x), kind=kLoop, calls=scale
+b = f32[64,64] fusion(x), kind=kLoop, calls=wide
+ROOT t = (f32[64], f32[64,64]) tuple(a, b)"""
+TWO_RESULTS = """x = f32[64] parameter(0)
+y = f32[64] parameter(1)
+a = (f32[64], f32[64]) sort(x, y), dimensions={0}, to_apply=less_of_two
+g = f32[64] get-tuple-element(a), index=0
+ROOT b = f32[64] negate(g)"""
+ROOT = """x = f32[64] parameter(0)
+ROOT a = f32[64] negate(x)
+b = f32[64] abs(a)"""
+WAITED = """x = f32[64] parameter(0)
+a = f32[64] negate(x)
+c = f32[64] abs(x), control-predecessors={a}
+b = f32[64] exponential(a)
+ROOT t = (f32[64], f32[64]) tuple(b, c)"""
+BEFORE_SORT = """x = f32[64] parameter(0)
+a = f32[64] negate(x)
+ROOT b = f32[64] sort(a), dimensions={0}, to_apply=less"""
+
 Case = tuple[str, str]
 """Passes, and the entry computation, whose ``a`` and ``b`` are apart."""
 
@@ -185,12 +209,19 @@ REFUSED: Final[dict[str, tuple[Case, ...]]] = {
     ),
     "loop-slower": (("loop-fusion{target=host}", LOOP),),
     # Without an option.
+    "different-loops": (("multi-output-fusion", SIBLINGS),),
+    "producer-is-multi-output": (("instruction-fusion", TWO_RESULTS),),
+    "producer-is-root": (("instruction-fusion", ROOT),),
+    "producer-orders-others": (
+        ("instruction-fusion", WAITED),
+        ("priority-fusion", WAITED),
+    ),
+    "consumer-not-loop-or-input-fusible": (("instruction-fusion", BEFORE_SORT),),
+    "consumer-not-fusible": (("priority-fusion", BEFORE_SORT),),
     "producer-not-fusible": (("priority-fusion", HALF),),
     "producer-not-loop-fusible": (("instruction-fusion", HALF),),
     "producer-is-fusion": (("instruction-fusion", MERGED),),
     "expensive-to-duplicate": (("instruction-fusion", SHARED.replace("negate", "log")),),
-    "reduce-has-other-users": (),
-    "constant-alone": (),
     "slower": (("fusion-merger", SLOW),),
     "consumer-is-bitcast": (
         ("fusion-merger", MERGED.replace("fusion(a, y), kind=kLoop, calls=shift", "bitcast(a)")),
@@ -217,7 +248,6 @@ REFUSED: Final[dict[str, tuple[Case, ...]]] = {
     "horizontal-layout": (
         ("horizontal-loop-fusion{era=2020}", BESIDE.replace("f32[8]{0}", "f32[8,8]{0,1}")),
     ),
-    "triton-unsupported": (),
 }
 
 
