@@ -187,7 +187,7 @@ XLA_PRESETS: Final[Mapping[str, tuple[Row, ...]]] = {
                 Step(
                     "SliceSinker", "", "slices move towards parameters here, by rules of simplify"
                 ),
-                Step("ReshapeMover", "reshape-mover"),
+                Step("ReshapeMover", "reshape-mover{own=false}"),
                 Step("HloConstantFolding", "constant-folding"),
                 Step("ConditionalSimplifier", "conditional-simplifier"),
                 Step("HloCSE", "cse"),

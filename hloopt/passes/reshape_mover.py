@@ -122,7 +122,11 @@ class ReshapeMover(Pass):
 
     Moves that thereby follow each other are merged by ``simplify``.  Left alone: ops with control edges
     or a sharding (its dimensions are those of the result), random numbers, sizes not known yet.
+
+    own              false: move as XLA does, behind one op at a time, and only what no op is left to read
     """
+
+    own: bool = True
 
     name: ClassVar[str] = "reshape-mover"
     example: ClassVar[str] = """HloModule sums
@@ -144,6 +148,9 @@ ENTRY main {
         changed = False
         for computation in module:
             if computation in wrapped:
+                continue
+            if not self.own:
+                changed |= _sink_each(computation, log)
                 continue
             for _ in range(_ROUNDS):
                 if not _sink_all(computation, log):
@@ -168,6 +175,46 @@ def _sink_all(computation: Computation, log: PassLog) -> bool:
         _sink(tree, kept)
         changed = True
     return changed
+
+
+def _sink_each(computation: Computation, log: PassLog) -> bool:
+    """XLA's sweep: each candidate by itself, once all that reads its moves is one."""
+    candidates = _candidates(computation)
+    kept = {move for tree in candidates.values() for move in tree.moves}
+    changed = False
+    for member, tree in candidates.items():
+        if not log.allows():
+            break
+        log.hit(_STEP, member, "whose moves nothing else reads")
+        _sink(tree, kept)
+        changed = True
+    return changed
+
+
+def _candidates(computation: Computation) -> dict[Instruction, _Tree]:
+    """Ops behind equal moves and what comes free; without those whose moves something else reads."""
+    moves = {one: move for one in computation if (move := _move_of(one)) is not None}
+    found: dict[Instruction, _Tree] = {}
+    for instruction in computation:
+        if instruction.opcode not in _COMPUTED or not _may_move(instruction):
+            continue
+        move = _common_move(instruction, moves, {})
+        own = {operand: None for operand in instruction.operands if operand in moves}
+        if move is not None and not all(_is_uniform(one.operands[0]) for one in own):
+            found[instruction] = _Tree(move, {instruction: None}, own)
+    waiting = [one for tree in found.values() for one in tree.moves]
+    while waiting:
+        users = waiting.pop().users
+        if any(user not in found for user in users):
+            dropped = [found.pop(user) for user in dict.fromkeys(users) if user in found]
+            waiting += [one for tree in dropped for one in tree.moves]
+    return found
+
+
+def _is_uniform(instruction: Instruction) -> bool:
+    """Whether a move of it is no move: a constant, or a scalar in every element."""
+    broadcast = instruction.opcode == "broadcast" and is_scalar(instruction.operands[0])
+    return broadcast or instruction.opcode == "constant"
 
 
 def _may_move(instruction: Instruction) -> bool:

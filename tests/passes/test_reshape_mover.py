@@ -163,3 +163,37 @@ def test_random_modules(seed: int) -> None:
     """Whatever a module is made of, its results stay."""
     text = module_text(random.Random(seed))
     check(text, ReshapeMover(), draws=2, changes=None)
+
+
+def test_as_xla_moves() -> None:
+    """own=false moves behind one op, and only where all that reads a move is such an op."""
+    head = "HloModule m\nENTRY e { x = f32[4,6] parameter(0)\n y = f32[4,6] parameter(1)\n"
+    pair = "a = f32[24] reshape(x)\n b = f32[24] reshape(y)\n p = f32[24] add(a, b)\n"
+    mover = ReshapeMover(own=False)
+    moved, log = check(head + pair + "ROOT r = f32[24] reverse(p), dimensions={0} }", mover)
+    assert sum(log.hits.values()) == 1
+    assert moved.entry.root.operands[0].opcode == "reshape"
+    for rest in (
+        "ROOT r = (f32[24], f32[24]) tuple(p, a) }",
+        "q = f32[24] multiply(p, a)\n ROOT r = f32[24] reverse(q), dimensions={0} }",
+    ):
+        check(head + pair + rest, mover, changes=False)
+    uniform = "c = f32[4,6] broadcast(z), dimensions={}\n a = f32[24] reshape(c)\n"
+    check(
+        head + "z = f32[] constant(2)\n" + uniform + "ROOT n = f32[24] negate(a) }",
+        mover,
+        changes=False,
+    )
+
+
+def test_as_xla_moves_what_a_chain_of_users_frees() -> None:
+    """Whether an op is moved depends on the readers of all its moves, through each of them in turn."""
+    text = (
+        "HloModule m\nENTRY e { x = f32[4,6] parameter(0)\n y = f32[4,6] parameter(1)\n"
+        "z = f32[4,6] parameter(2)\n a = f32[24] reshape(x)\n b = f32[24] reshape(y)\n"
+        "c = f32[24] reshape(z)\n p = f32[24] add(a, b)\n q = f32[24] add(b, c)\n"
+        "ROOT r = (f32[24], f32[24]%s) tuple(p, q%s) }"
+    )
+    _, log = check(text % ("", ""), ReshapeMover(own=False))
+    assert sum(log.hits.values()) == 2
+    check(text % (", f32[24]", ", a"), ReshapeMover(own=False), changes=False)
