@@ -192,7 +192,7 @@ def _complete_device(ctx: click.Context, param: click.Parameter, incomplete: str
 @click.option(
     "--excess-precision",
     is_flag=True,
-    help="Let bf16 and f16 chains keep f32, as XLA's CPU compiler does.",
+    help="Let bf16 and f16 chains keep f32, as XLA's CPU compiler may.",
 )
 @click.option(
     "--custom-call",

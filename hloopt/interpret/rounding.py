@@ -20,7 +20,6 @@ from functools import partial
 from math import prod, sqrt
 from typing import Final
 
-import ml_dtypes
 import numpy as np
 
 from hloopt.interpret.context import (
@@ -33,10 +32,10 @@ from hloopt.interpret.context import (
     map_arrays,
 )
 from hloopt.interpret.markers import MARKERS
+from hloopt.interpret.perturbation import nudged, smeared, unit_roundoff
 from hloopt.interpret.regions import combiner, only_orders
 from hloopt.ir import Instruction
-from hloopt.types import ArrayShape, ConvDims, DotDims, DType, leaves, of_numpy
-from hloopt.types import rounded as to_type
+from hloopt.types import ArrayShape, ConvDims, DotDims, leaves, of_numpy
 
 __all__ = ["Rounding", "moved", "moved_inputs"]
 
@@ -63,9 +62,11 @@ class Rounding:
 
 def moved(instruction: Instruction, run: Evaluator, rounding: Rounding) -> Evaluator:
     """What evaluates an instruction and then moves what it has rounded: ``run`` itself where it is exact."""
-    if not any(_rounds(leaf) for leaf in leaves(instruction.shape)):
-        return run
     way = _WAYS.get(instruction.opcode)
+    if _leaves_ties_open(instruction):
+        way = _other_ties
+    elif not any(_rounds(leaf) for leaf in leaves(instruction.shape)):
+        return run
     if way is None:
         return run
 
@@ -81,81 +82,6 @@ def _rounds(leaf: object) -> bool:
     return isinstance(leaf, ArrayShape) and (leaf.dtype.is_float or leaf.dtype.is_complex)
 
 
-# ---- moving numbers -----------------------------------------------------------------------------
-
-_ODD: Final = np.uint64(0x9E3779B97F4A7C15)
-_OTHER: Final = np.uint64(0xBF58476D1CE4E5B9)
-
-
-def _drawn(array: Array, seed: int) -> Array:
-    """64 random bits for each element, by its own bits."""
-    size = array.dtype.itemsize
-    bits = np.asarray(array, order="C").view(f"u{size}").astype(np.uint64)
-    mixed: Array = (bits + np.uint64(seed)) * _ODD
-    mixed = (mixed ^ (mixed >> np.uint64(29))) * _OTHER
-    mixed ^= mixed >> np.uint64(32)
-    return mixed
-
-
-def _between(array: Array, seed: int) -> Array:
-    """Numbers from -1 to 1 in f64."""
-    signed: Array = _drawn(array, seed).view(np.int64).astype(np.float64)
-    return signed * 2.0**-63
-
-
-def unit_roundoff(kind: DType) -> float:
-    """Half the distance from 1 to the next number of a float type, or of a complex type's parts."""
-    return float(ml_dtypes.finfo(kind.numpy).eps) / 2  # type: ignore[no-untyped-call]
-
-
-def _smeared(array: Array, amount: Array | float, seed: int) -> Array:
-    """Each element moved by at most ``amount``, which may be an array; what is not finite stays."""
-    if np.iscomplexobj(array):
-        return np.asarray(
-            _smeared(array.real, amount, seed) + 1j * _smeared(array.imag, amount, seed + 1),
-            array.dtype,
-        )
-    wide = array.astype(np.float64)
-    result = to_type(wide + _between(array, seed) * amount, array.dtype)
-    kept = ~np.isfinite(wide) | ~np.isfinite(result.astype(np.float64))
-    return np.asarray(np.where(kept, array, result))
-
-
-def _nudged(array: Array, seed: int) -> Array:
-    """Each element a unit in the last place up or down, or two: never to another sign, zero or infinity."""
-    kind = of_numpy(array.dtype)
-    if kind.is_complex:
-        return _smeared(array, 2 * unit_roundoff(kind) * np.abs(array).astype(np.float64), seed)
-    if kind.name == "f8e8m0fnu":  # powers of two: a unit is a factor
-        return array
-    code = f"u{array.dtype.itemsize}"
-    bits = np.asarray(array, order="C").view(code).astype(np.uint64)
-    sign = np.uint64(1 << (kind.bits - 1))
-    magnitude = bits & (sign - np.uint64(1))
-    drawn = _drawn(array, seed)
-    units = np.where(drawn & np.uint64(1), 1, -1)
-    if kind.bits >= 32:
-        units = units * np.where(drawn & np.uint64(2), 1, 2)
-    most = np.array([ml_dtypes.finfo(array.dtype).max], array.dtype)  # type: ignore[no-untyped-call]
-    inside = (magnitude > 2) & (magnitude < np.uint64(int(most.view(code)[0]) - 1))
-    after = np.where(inside, magnitude + units.astype(np.uint64), magnitude) | (bits & sign)
-    result = np.asarray(after.astype(code).view(array.dtype))
-    return _flushed(array, result, seed) if kind.name in _FLUSHED else result
-
-
-_FLUSHED: Final = frozenset({"bf16", "f32", "f64"})
-
-
-def _flushed(array: Array, result: Array, seed: int) -> Array:
-    """Below the least normal number a device may give zero, or that number: anything between."""
-    least = np.asarray(ml_dtypes.finfo(array.dtype).tiny, array.dtype)  # type: ignore[no-untyped-call]
-    small = (np.abs(array) < least) & (array != 0)
-    if not small.any():
-        return result
-    drawn = np.abs(_between(array, seed)) * np.float64(least)
-    return np.asarray(np.where(small, np.copysign(drawn.astype(array.dtype), array), result))
-
-
 def moved_inputs(arrays: Sequence[Array], seed: int) -> list[Array]:
     """Inputs of which what is no whole number is moved by a unit or two in the last place."""
 
@@ -165,7 +91,7 @@ def moved_inputs(arrays: Sequence[Array], seed: int) -> list[Array]:
             return array
         with np.errstate(all="ignore"):
             wide = array.astype(np.complex128 if kind.is_complex else np.float64)
-            return np.where(wide == np.rint(wide), array, _nudged(array, seed))
+            return np.where(wide == np.rint(wide), array, nudged(array, seed))
 
     return [each(array) for array in arrays]
 
@@ -187,7 +113,7 @@ def _elementwise(
     one: Instruction, values: tuple[Value, ...], context: Context, run: Evaluator, way: Rounding
 ) -> Value:
     result = array_of(run(one, values, context))
-    after = _nudged(result, way.seed)
+    after = nudged(result, way.seed)
     exact = _exact(one.opcode, [array_of(value) for value in values], result)
     if one.opcode in _BOUNDED:
         after = np.clip(after, -1, 1)
@@ -290,7 +216,7 @@ def _sum(
         inner = unit if stepwise else min(unit, 2.0**-24)
         total, most = (np.abs(part).astype(np.float64) for part in (array, size))
         amount = 2 * unit * (total + most / np.sqrt(number)) + np.sqrt(number) * inner * most
-        return _smeared(array, np.where(np.isfinite(amount), amount, 0.0), way.seed)
+        return smeared(array, np.where(np.isfinite(amount), amount, 0.0), way.seed)
 
     return map_arrays(each, result, added)
 
@@ -372,7 +298,7 @@ def _relative(value: Value, units: float, way: Rounding) -> Value:
     def each(array: Array) -> Array:
         unit = unit_roundoff(of_numpy(array.dtype))
         size = np.abs(array).astype(np.float64)
-        return _smeared(array, np.where(np.isfinite(size), units * unit * size, 0.0), way.seed)
+        return smeared(array, np.where(np.isfinite(size), units * unit * size, 0.0), way.seed)
 
     return _map(each, value)
 
@@ -400,7 +326,7 @@ def _over_matrix(value: Value, way: Rounding) -> Value:
         if array.ndim > 1:
             size = np.sqrt(np.mean(size * size, axis=(-2, -1), keepdims=True))
             size = np.broadcast_to(size * 4 * sqrt(array.shape[-1]), array.shape)
-        return _smeared(array, unit_roundoff(of_numpy(array.dtype)) * size, way.seed)
+        return smeared(array, unit_roundoff(of_numpy(array.dtype)) * size, way.seed)
 
     return _map(each, value)
 
@@ -416,7 +342,7 @@ def _operands(
 ) -> Value:
     """An op of many steps: as if its operands had been a little different."""
     result = run(one, tuple(move(value, way) for value in values), context)
-    return _map(lambda array: _nudged(array, way.seed), result)
+    return _map(lambda array: nudged(array, way.seed), result)
 
 
 _SUMS: Final = ("__cublas", "__cudnn", "__onednn")
@@ -443,7 +369,7 @@ def _by(way: Rounding, array: Array, added: Array) -> Array:
     if not (kind.is_float or kind.is_complex) or array.shape != added.shape:
         return array
     amount = 2 * unit_roundoff(kind) * np.abs(added).astype(np.float64)
-    return _smeared(array, np.where(np.isfinite(amount), amount, 0.0), way.seed)
+    return smeared(array, np.where(np.isfinite(amount), amount, 0.0), way.seed)
 
 
 def _transform(
@@ -456,7 +382,7 @@ def _transform(
     line = np.sqrt(np.mean(size * size, axis=axes, keepdims=True))
     steps = np.log2(2 * prod(result.shape[axis] for axis in axes))
     amount = np.broadcast_to(unit_roundoff(of_numpy(result.dtype)) * 4 * steps * line, result.shape)
-    return _smeared(result, np.where(np.isfinite(amount), amount, 0.0), way.seed)
+    return smeared(result, np.where(np.isfinite(amount), amount, 0.0), way.seed)
 
 
 def _picked(
@@ -464,6 +390,29 @@ def _picked(
 ) -> Value:
     result = run(one, values, context)
     return _relative(result, 4, way)
+
+
+def _leaves_ties_open(instruction: Instruction) -> bool:
+    """Whether equal keys may come in any order: of what is sorted with them, too."""
+    return (
+        instruction.opcode == "sort"
+        and not instruction.attributes.get("is_stable")
+        and not any(operand.shape.is_dynamic for operand in instruction.operands)
+    )
+
+
+def _other_ties(
+    one: Instruction, values: tuple[Value, ...], context: Context, run: Evaluator, way: Rounding
+) -> Value:
+    """A sort whose equal keys come in the reverse order every other time."""
+    if way.seed % 2 == 0:
+        return run(one, values, context)
+    (axis,) = one.attributes["dimensions"]
+
+    def flipped(array: Array) -> Array:
+        return np.flip(array, axis)
+
+    return run(one, tuple(map_arrays(flipped, value) for value in values), context)
 
 
 def _members(one: Instruction, *_: object) -> float:

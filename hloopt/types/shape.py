@@ -82,8 +82,11 @@ class ArrayShape:
 
     @cached_property
     def byte_size(self) -> int:
-        """Bytes of a dense buffer: elements narrower than a byte are packed, as XLA counts them."""
-        return (self.elements * self.dtype.bits + 7) // 8
+        """Bytes of a dense buffer: elements of 4 bits or fewer share a byte, as XLA counts them."""
+        bits = self.dtype.bits
+        if bits >= 8:
+            return self.elements * bits // 8
+        return -(-self.elements // (8 // bits))
 
     @property
     def sizes_text(self) -> str:

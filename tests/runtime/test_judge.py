@@ -237,3 +237,35 @@ def test_who_keeps_f32_does_not_have_to_keep_it_everywhere(kind: str) -> None:
 
     assert judge.compare_all([hloopt.evaluate(module, [x])], want)[0].passed
     assert not judge.compare_all([wrong], want)[0].passed
+
+
+SORTED = """HloModule m
+less {{
+  a = s32[] parameter(0)
+  b = s32[] parameter(1)
+  i = s32[] parameter(2)
+  j = s32[] parameter(3)
+  ROOT l = pred[] compare(a, b), direction=LT
+}}
+ENTRY e {{
+  x = s32[6] parameter(0)
+  i = s32[6] iota(), iota_dimension=0
+  ROOT s = (s32[6], s32[6]) sort(x, i), dimensions={{0}}, to_apply=less{0}
+}}
+"""
+
+
+@pytest.mark.parametrize(
+    ("stable", "ties", "far"), [("", True, False), (", is_stable=true", False, False)]
+)
+def test_equal_keys_of_an_unstable_sort_come_in_any_order(
+    stable: str, ties: bool, far: bool
+) -> None:
+    """What is carried with them, too; a key in another place is wrong all the same."""
+    module = hloopt.parse(SORTED.format(stable))
+    keys = np.array([2, 1, 2, 1, 3, 2], np.int32)
+    want = hloopt.evaluate(module, [keys])
+    other = [want[0], np.array([3, 1, 5, 2, 0, 4], np.int32)]
+    assert all(one.passed for one in judged(module, [keys], other, want)) is ties
+    wrong = [want[0][::-1].copy(), want[1]]
+    assert all(one.passed for one in judged(module, [keys], wrong, want)) is far

@@ -64,6 +64,8 @@ def test_byte_sizes_pack_narrow_elements() -> None:
     """Three 4-bit elements need two bytes; pred needs one byte each."""
     assert array("s4", (3,)).byte_size == 2
     assert array("pred", (3,)).byte_size == 3
+    assert array("f6e3m2fn", (3,)).byte_size == 3  # two do not fit into a byte
+    assert array("u2", (5,)).byte_size == 2
     assert TupleShape((array("f64", (2,)), array("s4", (3,)))).byte_size == 18
 
 

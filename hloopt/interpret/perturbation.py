@@ -1,0 +1,86 @@
+"""Numbers moved by amounts that follow from their own bits: what ``rounding`` moves results by."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import ml_dtypes
+import numpy as np
+
+from hloopt.interpret.context import Array
+from hloopt.types import DType, of_numpy
+from hloopt.types import rounded as to_type
+
+__all__ = ["nudged", "smeared", "unit_roundoff"]
+
+_ODD: Final = np.uint64(0x9E3779B97F4A7C15)
+_OTHER: Final = np.uint64(0xBF58476D1CE4E5B9)
+
+
+def _drawn(array: Array, seed: int) -> Array:
+    """64 random bits for each element, by its own bits."""
+    size = array.dtype.itemsize
+    bits = np.asarray(array, order="C").view(f"u{size}").astype(np.uint64)
+    mixed: Array = (bits + np.uint64(seed)) * _ODD
+    mixed = (mixed ^ (mixed >> np.uint64(29))) * _OTHER
+    mixed ^= mixed >> np.uint64(32)
+    return mixed
+
+
+def _between(array: Array, seed: int) -> Array:
+    """Numbers from -1 to 1 in f64."""
+    signed: Array = _drawn(array, seed).view(np.int64).astype(np.float64)
+    return signed * 2.0**-63
+
+
+def unit_roundoff(kind: DType) -> float:
+    """Half the distance from 1 to the next number of a float type, or of a complex type's parts."""
+    return float(ml_dtypes.finfo(kind.numpy).eps) / 2  # type: ignore[no-untyped-call]
+
+
+def smeared(array: Array, amount: Array | float, seed: int) -> Array:
+    """Each element moved by at most ``amount``, which may be an array; what is not finite stays."""
+    if np.iscomplexobj(array):
+        return np.asarray(
+            smeared(array.real, amount, seed) + 1j * smeared(array.imag, amount, seed + 1),
+            array.dtype,
+        )
+    wide = array.astype(np.float64)
+    result = to_type(wide + _between(array, seed) * amount, array.dtype)
+    kept = ~np.isfinite(wide) | ~np.isfinite(result.astype(np.float64))
+    return np.asarray(np.where(kept, array, result))
+
+
+def nudged(array: Array, seed: int) -> Array:
+    """Each element a unit in the last place up or down, or two: never to another sign, zero or infinity."""
+    kind = of_numpy(array.dtype)
+    if kind.is_complex:
+        return smeared(array, 2 * unit_roundoff(kind) * np.abs(array).astype(np.float64), seed)
+    if kind.name == "f8e8m0fnu":  # powers of two: a unit is a factor
+        return array
+    code = f"u{array.dtype.itemsize}"
+    bits = np.asarray(array, order="C").view(code).astype(np.uint64)
+    sign = np.uint64(1 << (kind.bits - 1))
+    magnitude = bits & (sign - np.uint64(1))
+    drawn = _drawn(array, seed)
+    units = np.where(drawn & np.uint64(1), 1, -1)
+    if kind.bits >= 32:
+        units = units * np.where(drawn & np.uint64(2), 1, 2)
+    most = np.array([ml_dtypes.finfo(array.dtype).max], array.dtype)  # type: ignore[no-untyped-call]
+    inside = (magnitude > 2) & (magnitude < np.uint64(int(most.view(code)[0]) - 1))
+    after = np.where(inside, magnitude + units.astype(np.uint64), magnitude) | (bits & sign)
+    result = np.asarray(after.astype(code).view(array.dtype))
+    return _flushed(array, result, seed) if kind.name in _FLUSHED else result
+
+
+_FLUSHED: Final = frozenset({"bf16", "f32", "f64"})
+
+
+def _flushed(array: Array, result: Array, seed: int) -> Array:
+    """Below the least normal number a device may give zero, or that number: anything between."""
+    least = np.asarray(ml_dtypes.finfo(array.dtype).tiny, array.dtype)  # type: ignore[no-untyped-call]
+    small = (np.abs(array) < least) & (array != 0)
+    if not small.any():
+        return result
+    drawn = np.abs(_between(array, seed)) * np.float64(least)
+    return np.asarray(np.where(small, np.copysign(drawn.astype(array.dtype), array), result))
