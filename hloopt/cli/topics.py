@@ -6,6 +6,7 @@ from pathlib import Path
 
 import click
 
+from hloopt.cli.options import json_option
 from hloopt.errors import UsageError
 from hloopt.rewrite.spec import did_you_mean
 
@@ -26,27 +27,37 @@ def _complete(ctx: click.Context, param: click.Parameter, incomplete: str) -> li
 
 @click.command("help")
 @click.argument("topic", required=False, shell_complete=_complete)
+@json_option
 @click.pass_context
-def command(ctx: click.Context, topic: str | None) -> None:
+def command(ctx: click.Context, topic: str | None, as_json: bool) -> None:
     """Explain a topic that several commands share, or a command.
 
     \b
     Example:
       hloopt help inputs
     """
-    found = topics()
-    if topic is None:
+    found = topics() if topic is None else {topic: _text(ctx, topic)}
+    if as_json:
+        from hloopt.report.console import write_json
+
+        write_json("help", {"topics": found})
+    elif topic is not None:
+        click.echo(found[topic], nl=False)
+    else:
         width = max(map(len, found))
         for name, text in found.items():
             click.echo(f"{name:{width}}  {text.partition(chr(10))[0]}")
-        return
+
+
+def _text(ctx: click.Context, topic: str) -> str:
+    """The text of a topic, or the help of a command.  Raises ``UsageError`` for a name that is neither."""
+    found = topics()
     if topic in found:
-        click.echo(found[topic], nl=False)
-        return
+        return found[topic]
     group = ctx.parent.command if ctx.parent is not None else None
     assert isinstance(group, click.Group)
     asked = group.get_command(ctx, topic)
     if asked is None:
         names = (*found, *group.list_commands(ctx))
         raise UsageError(f"there is no topic '{topic}'{did_you_mean(topic, names)}")
-    click.echo(asked.get_help(click.Context(asked, ctx.parent, topic)))
+    return asked.get_help(click.Context(asked, ctx.parent, topic)) + "\n"
