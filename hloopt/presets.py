@@ -189,7 +189,7 @@ XLA_PRESETS: Final[Mapping[str, tuple[Row, ...]]] = {
                 ),
                 Step("ReshapeMover", "reshape-mover{own=false}"),
                 Step("HloConstantFolding", "constant-folding"),
-                Step("ConditionalSimplifier", "conditional-simplifier"),
+                Step("ConditionalSimplifier", "conditional-simplifier{own=false}"),
                 Step("HloCSE", "cse"),
                 Step("HloDCE", "dce"),
             ),

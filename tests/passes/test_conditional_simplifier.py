@@ -268,3 +268,40 @@ def test_tokens_are_not_selected() -> None:
         "ROOT c = (token[]) conditional(p, x, y), true_computation=one, false_computation=two }\n"
     )
     assert not ConditionalSimplifier().run(hloopt.parse(text), PassLog())
+
+
+@pytest.mark.parametrize(
+    ("index", "bodies", "selected"),
+    [
+        ("pred", ("negate(x)", "exponential(x)"), True),
+        ("pred", ("copy(x)", "tanh(x)"), True),
+        ("pred", ("negate(x)", ""), False),
+        ("pred", ("negate(x)", "reverse(x), dimensions={0}"), False),
+        ("s32", ("negate(x)", "exponential(x)"), False),
+        ("s32", ("negate(x)", "exponential(x)", "tanh(x)"), False),
+    ],
+)
+def test_selects_of_xla(index: str, bodies: tuple[str, ...], selected: bool) -> None:
+    """own=false: of two branches by a pred, neither empty nor with dear ops, of any size."""
+    size = "f32[5000]"
+    names = [f"b{number}" for number in range(len(bodies))]
+    branches = "".join(
+        f"{name} {{ x = {size} parameter(0)\n"
+        + (
+            f"ROOT r = {size} {body} }}\n"
+            if body
+            else f"t = ({size}) tuple(x)\nROOT r = {size} get-tuple-element(t), index=0 }}\n"
+        )
+        for name, body in zip(names, bodies, strict=True)
+    )
+    given = ", ".join("x" for _ in bodies)
+    called = f"branch_computations={{{', '.join(names)}}}"
+    if index == "pred":
+        called = "true_computation=b0, false_computation=b1"
+    text = (
+        f"HloModule m\n{branches}ENTRY e {{ i = {index}[] parameter(0)\n x = {size} parameter(1)\n"
+        f"ROOT c = {size} conditional(i, {given}), {called} }}"
+    )
+    better, log = proof.check(text, ConditionalSimplifier(own=False), changes=None)
+    assert bool(log.hits["compute all branches and select"]) is selected
+    assert any(one.opcode == "select" for one in better.instructions()) is selected

@@ -132,3 +132,15 @@ def test_of_a_reshape_xla_slices_the_first_rows_only() -> None:
     once = "x = f32[4,6] parameter(0)\n y = f32[24] reshape(x)\n ROOT r = f32[6] slice(y), slice={[6:12]}"
     assert Simplify().run(module(once), PassLog())
     assert not Simplify(own=False).run(module(once), PassLog())
+
+
+def test_conditionals_of_scalars_stay_conditionals() -> None:
+    """As on XLA's GPUs, where they have tuples for results when the simplifier sees them."""
+    text = (
+        "HloModule m\none { a = f32[] parameter(0)\n ROOT b = f32[] negate(a) }\n"
+        "two { c = f32[] parameter(0)\n ROOT d = f32[] exponential(c) }\n"
+        "ENTRY e { i = s32[] parameter(0)\n x = f32[] parameter(1)\n"
+        "ROOT r = f32[] conditional(i, x, x, x), branch_computations={one, two, one} }\n"
+    )
+    assert Simplify().run(hloopt.parse(text), PassLog())
+    assert not Simplify(own=False).run(hloopt.parse(text), PassLog())

@@ -11,7 +11,7 @@ from hloopt.ir.walk import called_computations, wrapped_computations
 from hloopt.passes.call_inliner import inline_call, inlining_obstacle
 from hloopt.passes.conditional_simplifier.branches import Branch, branches_of
 from hloopt.passes.conditional_simplifier.hoist import hoist_heads, hoist_results, hoist_tails
-from hloopt.passes.conditional_simplifier.select import select_instead
+from hloopt.passes.conditional_simplifier.select import select_instead, select_of_two
 from hloopt.passes.dce import narrow_argument, narrow_results, sweep
 from hloopt.passes.effects import Effects
 from hloopt.passes.needed import Needed
@@ -38,6 +38,7 @@ class ConditionalSimplifier(Pass):
 
     ops        the most ops of all branches together that a select may replace; 0: no selects
     elements   the most elements of an array that a select may replace
+    own        false: a select replaces what XLA's does, two branches of cheap ops, however many
     """
 
     name: ClassVar[str] = "conditional-simplifier"
@@ -74,6 +75,7 @@ ENTRY main {
 
     ops: int = 8
     elements: int = 1024
+    own: bool = True
 
     def __post_init__(self) -> None:
         if self.ops < 0 or self.elements < 0:
@@ -108,11 +110,11 @@ ENTRY main {
             return True
         if conditional.control_predecessors or conditional.control_successors:
             return False
-        return (
-            hoist_heads(conditional, branches, log)
-            or hoist_tails(conditional, branches, log)
-            or select_instead(conditional, branches, log, self.ops, self.elements)
-        )
+        if hoist_heads(conditional, branches, log) or hoist_tails(conditional, branches, log):
+            return True
+        if not self.own:
+            return select_of_two(conditional, branches, log)
+        return select_instead(conditional, branches, log, self.ops, self.elements)
 
 
 def _known(conditional: Instruction, branches: list[Branch]) -> Branch | None:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from hloopt.analysis.elementwise import is_elementwise
 from hloopt.ir import Computation, Instruction, build, edit
 from hloopt.passes.conditional_simplifier.branches import Branch, is_movable
 from hloopt.rewrite import PassLog
 from hloopt.types import ArrayShape, Literal, Shape, TupleShape, scalar
 
-__all__ = ["select_instead"]
+__all__ = ["select_instead", "select_of_two"]
 
 _STEP = "compute all branches and select"
 _FAMILIES = ("elementwise", "movement", "source", "tuple", "indexing")
@@ -20,6 +21,36 @@ _NOTHING = (
     "reshape",
     "bitcast",
 )
+_HANDED_ON = frozenset(("parameter", "get-tuple-element", "tuple"))
+_CHEAP = _HANDED_ON | {
+    "broadcast",
+    "concatenate",
+    "dynamic-slice",
+    "pad",
+    "reduce",
+    "reshape",
+    "slice",
+}
+
+
+def select_of_two(conditional: Instruction, branches: list[Branch], log: PassLog) -> bool:
+    """What XLA does: compute both branches of a pred where neither is empty and none of their ops dear."""
+    if "sharding" in conditional.attributes or not _is_array_or_tuple(conditional):
+        return False
+    if len(branches) != 2 or not conditional.operands[0].array.dtype.is_pred:
+        return False
+    for branch in branches:
+        body = branch.computation
+        if not all(map(_is_cheap, body)) or all(one.opcode in _HANDED_ON for one in body):
+            return False
+    return _select(conditional, branches, log, "of two branches of cheap ops")
+
+
+def _is_cheap(instruction: Instruction) -> bool:
+    if instruction.opcode == "parameter":
+        return True
+    cheap = instruction.opcode in _CHEAP or instruction.opcode == "constant"
+    return is_movable(instruction) and (cheap or is_elementwise(instruction))
 
 
 def select_instead(
@@ -36,9 +67,13 @@ def select_instead(
         reason = f"{work} ops on up to {largest} elements; the limits are {ops} and {elements}"
         log.miss(_STEP, conditional, reason)
         return False
+    return _select(conditional, branches, log, f"{work} ops on up to {largest} elements")
+
+
+def _select(conditional: Instruction, branches: list[Branch], log: PassLog, remark: str) -> bool:
     if not log.allows():
         return False
-    log.hit(_STEP, conditional, f"{work} ops on up to {largest} elements")
+    log.hit(_STEP, conditional, remark)
     results = [_inlined(conditional, branch) for branch in branches]
     edit.replace_instruction(conditional, _selected(conditional, results))
     return True

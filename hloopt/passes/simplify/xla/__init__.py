@@ -30,6 +30,8 @@ _FURTHER: Final = frozenset({
     # XLA does this for its CPU only, and that where the slice runs along the concatenate only.
     "A / broadcast(B) => A * broadcast(1 / B)",
     "slice(concatenate(A, B)) => concatenate(slice(A), slice(B))",
+    # On GPUs the results of conditionals are tuples when the simplifier sees them.
+    "conditional(I, A, B) of scalars => select(I, A, B)",
     # Of a reshape XLA moves the slice of the first rows only.
     "slice(reshape(A)) => reshape(slice(A))",
 })  # fmt: skip
