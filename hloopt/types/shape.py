@@ -84,7 +84,7 @@ class ArrayShape:
     def byte_size(self) -> int:
         """Bytes of a dense buffer: elements of 4 bits or fewer share a byte, as XLA counts them."""
         bits = self.dtype.bits
-        if bits >= 8:
+        if bits >= 8 or not bits:
             return self.elements * bits // 8
         return -(-self.elements // (8 // bits))
 
