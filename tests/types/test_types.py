@@ -66,6 +66,7 @@ def test_byte_sizes_pack_narrow_elements() -> None:
     assert array("pred", (3,)).byte_size == 3
     assert array("f6e3m2fn", (3,)).byte_size == 3  # two do not fit into a byte
     assert array("u2", (5,)).byte_size == 2
+    assert array("token").byte_size == 0
     assert TupleShape((array("f64", (2,)), array("s4", (3,)))).byte_size == 18
 
 
