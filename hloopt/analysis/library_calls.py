@@ -119,4 +119,10 @@ _RULES: dict[str, Callable[[Instruction], int]] = {
 def _problem(name: str, instruction: Instruction) -> str | None:
     from hloopt.interpret import cublas, cudnn
 
-    return (cudnn.CHECKS if name in _ROLES else cublas.CHECKS)[name](instruction)
+    if name not in _ROLES:
+        return cublas.CHECKS[name](instruction)
+    problem = cudnn.CHECKS[name](instruction)
+    rank = len(window_dims(instruction)) + 2
+    if problem is None and any(one.rank != rank for one in convolution_arrays(instruction)):
+        return "the ranks of its arrays do not suit its window"
+    return problem
