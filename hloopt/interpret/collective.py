@@ -15,12 +15,13 @@ import numpy as np
 from hloopt.interpret.collective_checks import CHECKS
 from hloopt.interpret.context import Array, Context, Evaluator, Value, array_of, arrays_of
 from hloopt.interpret.control import zeros
+from hloopt.interpret.elementwise import convert
 from hloopt.interpret.failures import failure
 from hloopt.interpret.groups import Group, groups_of
 from hloopt.interpret.permutation import meet, permute, permute_start
 from hloopt.interpret.reducer import Reducer, reducer_of
 from hloopt.ir import Instruction
-from hloopt.types import TupleShape
+from hloopt.types import DType, TupleShape
 
 __all__ = [
     "CHECKS",
@@ -170,9 +171,17 @@ def _totals(
     wide = reducer.dtypes[0]
     totals = []
     for operand, parts in zip(instruction.operands, zip(*members, strict=True), strict=True):
-        given = [context.round(part, wide) for part in arrays_of(parts)]
-        totals.append(context.round(combined(given, reducer), operand.array.dtype))
+        kind = operand.array.dtype
+        given = [_as_type(part, kind, wide, context) for part in arrays_of(parts)]
+        totals.append(_as_type(combined(given, reducer), wide, kind, context))
     return totals
+
+
+def _as_type(array: Array, source: DType, target: DType, context: Context) -> Array:
+    """The array in another type, as ``convert`` gives it; rounded to its own where that is the same."""
+    if source is target:
+        return context.round(array, target)
+    return convert(array, source, target, context)
 
 
 def _all_gather(instruction: Instruction, operands: _Operands, context: Context) -> Value:

@@ -11,6 +11,7 @@ from typing import TypeAlias
 
 from hloopt.errors import VerifyError
 from hloopt.ir import Computation, Instruction, Module
+from hloopt.types import stray_key
 from hloopt.verify.buffers import BufferChecks
 from hloopt.verify.calls import CALLING, calling_faults
 from hloopt.verify.chains import CHAINED, ChainChecks
@@ -91,7 +92,7 @@ class _Checks:
         self._by_attribute: dict[str, Check] = {
             "origin": notes.origin_faults,
             "parameter_replication": notes.replication_faults,
-            "result_accuracy": notes.accuracy_faults,
+            stray_key("result_accuracy"): notes.accuracy_faults,
             "sharding": shardings.faults,
         }
 

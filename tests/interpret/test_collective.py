@@ -139,3 +139,13 @@ def test_more_than_one_participant_is_refused(body: str, header: str, message: s
         run(f"  {body}", header)
     assert error.value.message == f"{message} (--replicas and --partitions run several)"
     assert error.value.line == 11
+
+
+def test_a_reducer_of_another_type_converts() -> None:
+    """To its type and back, as ``convert`` does: what no s32 holds becomes the nearest."""
+    text = (
+        f"HloModule m\n{ADD}\nENTRY e {{\n  p = s32[3] parameter(0)\n"
+        "  ROOT r = s32[3] all-reduce(p), replica_groups={}, to_apply=add\n}\n"
+    )
+    given = np.array([2**31 - 1, -(2**31), 7], np.int32)
+    assert hloopt.evaluate(hloopt.parse(text), [given])[0].tolist() == given.tolist()

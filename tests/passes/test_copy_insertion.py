@@ -450,3 +450,46 @@ def test_calls_that_stand_for_too_much_are_refused() -> None:
     assert told.startswith("deep.hlo:18:73:")
     assert "error: r: each call gets code of its own: that is more than 100000 instructions" in told
     assert CopyInsertion().run(hloopt.parse(doubled_calls(8)), PassLog())
+
+
+def test_what_the_writer_itself_gives_is_not_copied_before_it() -> None:
+    """A branch hands on what it was given: who reads that behind the conditional reads its result."""
+    text = """HloModule m
+same { p = (pred[3], pred[3]) parameter(0)
+  a = pred[3] get-tuple-element(p), index=0
+  b = pred[3] get-tuple-element(p), index=1
+  ROOT t = (pred[3], pred[3]) tuple(a, b) }
+other { p = (pred[3], pred[3]) parameter(0)
+  a = pred[3] get-tuple-element(p), index=0
+  b = pred[3] get-tuple-element(p), index=1
+  n = pred[3] not(a)
+  ROOT t = (pred[3], pred[3]) tuple(n, b) }
+condition { p = (pred[3], pred[3], s32[]) parameter(0)
+  i = s32[] get-tuple-element(p), index=2
+  n = s32[] constant(3)
+  ROOT c = pred[] compare(i, n), direction=LT }
+body { p = (pred[3], pred[3], s32[]) parameter(0)
+  x = pred[3] get-tuple-element(p), index=0
+  y = pred[3] get-tuple-element(p), index=1
+  i = s32[] get-tuple-element(p), index=2
+  one = s32[] constant(1)
+  next = s32[] add(i, one)
+  even = pred[] compare(i, one), direction=EQ
+  given = (pred[3], pred[3]) tuple(x, y)
+  c = (pred[3], pred[3]) conditional(even, given, given), true_computation=same, false_computation=other
+  first = pred[3] get-tuple-element(c), index=0
+  second = pred[3] get-tuple-element(c), index=1
+  wide = pred[2,3] broadcast(second), dimensions={1}
+  narrow = pred[1,3] slice(wide), slice={[1:2], [0:3]}
+  back = pred[3] reshape(narrow)
+  both = pred[3] xor(first, back)
+  ROOT t = (pred[3], pred[3], s32[]) tuple(x, both, next) }
+ENTRY e {
+  x = pred[3] parameter(0)
+  zero = s32[] constant(0)
+  t = (pred[3], pred[3], s32[]) tuple(x, x, zero)
+  w = (pred[3], pred[3], s32[]) while(t), condition=condition, body=body
+  ROOT r = pred[3] get-tuple-element(w), index=1
+}
+"""
+    proof.check(text, CopyInsertion())

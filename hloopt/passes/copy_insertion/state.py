@@ -103,6 +103,8 @@ class State:
                     continue
                 if place.index or reader in found or not _only_reads(reader, place.instruction):
                     return None
+                if self.position[place.instruction] >= position:  # the writer's own result
+                    return None
                 found[reader] = place.instruction
                 shapes.add(place.instruction.shape)
         return found if len(shapes) == 1 and self.end(number) < len(self.order) else None
