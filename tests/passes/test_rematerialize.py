@@ -180,6 +180,29 @@ def test_negative_limits_are_refused() -> None:
 
 
 @pytest.mark.parametrize("header", ["HloModule m", "HloModule m, is_scheduled=true"])
+def test_a_fusion_that_only_moves_keeps_its_body(header: str) -> None:
+    """No body is left that nobody calls."""
+    text = f"""{header}
+body {{ p = s32[] parameter(0)
+  ROOT r = s32[] add(p, p) }}
+ENTRY e {{
+  x = u8[6]{{0}} parameter(0)
+  y = s32[6]{{0}} convert(x)
+  n = s32[] constant(7)
+  f = s32[] fusion(n), kind=kLoop, calls=body
+  c = s32[] constant(14)
+  nn = s32[6]{{0}} broadcast(f), dimensions={{}}
+  cc = s32[6]{{0}} broadcast(c), dimensions={{}}
+  s = s32[6]{{0}} add(y, cc)
+  ROOT r = s32[6]{{0}} remainder(s, nn)
+}}
+"""
+    module, log = proof.check(text, Rematerialize(), changes="is_scheduled" in header)
+    assert log.hits
+    assert set(module.computations) == {"body", "e"}
+
+
+@pytest.mark.parametrize("header", ["HloModule m", "HloModule m, is_scheduled=true"])
 def test_what_only_moves_is_a_change_of_the_order_alone(header: str) -> None:
     """A constant that is first needed late says nothing where the text is no order."""
     body = (

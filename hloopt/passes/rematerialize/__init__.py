@@ -199,11 +199,12 @@ class _Worker:
             operands = tuple(current.get(operand, operand) for operand in instruction.operands)
             if operands != instruction.operands:
                 edit.set_operands(instruction, operands)
-        for instruction, copy in current.items():
+        for instruction, copy in reversed(current.items()):  # users before what they use
             if not instruction.users and not instruction.is_root:
                 name = instruction.name
                 edit.remove(instruction)
                 edit.rename(copy, name)
+                _hand_over_body(instruction, copy)
 
     def repeat(
         self,
@@ -223,6 +224,17 @@ class _Worker:
             edit.set_attribute(copy, "calls", edit.add_computation(module, body))
         current[instruction] = copy
         self.log.hit("compute again", instruction, f"for {position.name}, to keep less alive")
+
+
+def _hand_over_body(gone: Instruction, copy: Instruction) -> None:
+    """The body of a fusion that has only moved takes the place of the one that nobody calls any more."""
+    if gone.opcode != "fusion":
+        return
+    body: Computation = gone.attributes["calls"]
+    if not body.callers:
+        name = body.name
+        edit.remove_computation(body)
+        edit.rename_computation(copy.attributes["calls"], name)
 
 
 def _draws(instruction: Instruction) -> bool:
