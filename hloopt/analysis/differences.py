@@ -202,7 +202,7 @@ class _Comparison:
         )
 
     def _same_computation(self, one: Computation, other: Computation) -> bool:
-        """Partners: what differs is told inside; or others that say the same."""
+        """Whether two computations are paired, so that differences are reported inside them, or are equal."""
         bodies = self.pairing.bodies
         return self.pairing.computations.get(one) is other or bodies[one] == bodies[other]
 
@@ -225,7 +225,7 @@ class _Comparison:
     def _unused(
         self, module: Module, paired: Iterable[Computation], is_before: bool
     ) -> Iterator[Difference]:
-        """Computations that nobody calls and the other module has not."""
+        """Uncalled computations that the other module lacks."""
         known = set(paired)
         other = self.after if is_before else self.before
         bodies = self.pairing.bodies

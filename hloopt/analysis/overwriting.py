@@ -2,10 +2,10 @@
 
 An instruction writes over a value where the two must lie in one buffer (``analysis/aliasing.py``): an operand
 that is updated in place, what a loop or a branch goes on with, the element of a loop's state that a result of
-its body becomes.  It needs no copy if all others that read the value come first.  Which of them can is found by
-going through the computation once: whoever would write over a value waits until it is the only reader left;
-where all wait for each other, one goes on that waits for nothing but what follows from itself, else the one
-whose copy is smallest.
+its body becomes. It needs no copy if all others that read the value come first. Which of them can is found by
+going through the computation once: an instruction that would write over a value waits until it is the only
+reader left; where all wait for each other, one goes on that waits for nothing but what follows from itself,
+else the one whose copy is smallest.
 """
 
 from __future__ import annotations

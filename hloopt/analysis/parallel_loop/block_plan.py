@@ -258,7 +258,7 @@ class _Planner:
             return Item("map", (value,))
         leaves = self._leaves(value)
         if opcode == "conditional":
-            # What nobody needs of the branches' other results is not planned for.
+            # Unused results of the branches are not planned for.
             leaves = tuple(leaf for leaf in leaves if leaf in known)
         return Item("map", leaves)
 
