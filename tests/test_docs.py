@@ -39,7 +39,7 @@ def _codes(command: str) -> tuple[int, ...]:
 
 @pytest.mark.parametrize(("page", "command"), ALL, ids=[command for _, command in ALL])
 def test_documented_command(page: str, command: str, tmp_path: Path) -> None:
-    """Typed at the top of the repository, the command does what the page says."""
+    """Typed at the top of the repository, the command does what the page says, and leaves nothing outside ``build``."""
     for name in ("samples", "grammar"):
         (tmp_path / name).symlink_to(ROOT / name)
     result = subprocess.run(
@@ -52,6 +52,7 @@ def test_documented_command(page: str, command: str, tmp_path: Path) -> None:
         check=False,
     )
     assert result.returncode in _codes(command), result.stdout + result.stderr
+    assert {path.name for path in tmp_path.iterdir()} <= {"samples", "grammar", "build"}
 
 
 def test_readme_leads_with_the_two_commands() -> None:

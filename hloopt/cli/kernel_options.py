@@ -67,10 +67,10 @@ def _complete_kernel(ctx: click.Context, param: click.Parameter, incomplete: str
 _OPTIONS = (
     _option(
         "--target",
-        metavar="NAME",
+        metavar="NAME|FILE",
         shell_complete=_complete_target,
-        help="The device to choose kernels for, and to fuse for; h200 by default; host for the device native; "
-        "or a file that describes one.",
+        help="The device to choose kernels for, and to fuse for: a name (see hloopt targets), or a "
+        "description's path; h200 by default, host for the device native.",
     ),
     _option(
         "--selector",
