@@ -12,7 +12,10 @@ from harness import check_kernel, planned
 from hloopt.analysis.code_size import MOST_CODE, Room, executed_instructions
 from hloopt.analysis.parallel_loop import thread_code, ways
 from hloopt.codegen import writer
+from hloopt.fusion.decision import Decision
 from hloopt.fusion.loop_fusion import LoopFusion
+from hloopt.fusion.loop_host import judge_host
+from hloopt.fusion.loop_verdict import refusal_of
 from hloopt.fusion.loop_wrap import wrap_loop
 from hloopt.ir import Instruction
 from hloopt.runtime.native.compile import prepare_native
@@ -96,20 +99,47 @@ def test_native_code_of_a_loop_is_linear_in_its_body(name: str) -> None:
     _check(found)
 
 
-def test_a_loop_is_refused_that_has_more_code_than_it_may(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whoever asks gets the limit and the value; a little more room, and it is a kernel."""
-    text = PROGRAMS["quaternions"](4)
-    (loop,) = LoopFusion(always=True).fuse(hloopt.parse(text)).loops
-    assert loop.kernel
+@pytest.mark.parametrize("name", ["quaternions", "chained-updates"])
+@pytest.mark.parametrize("way", ["thread", "block", "native"])
+def test_a_loop_is_refused_that_has_more_code_than_it_may(
+    name: str, way: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whichever kernel it would be: whoever asks gets the limit and the value; with more room it is one."""
+    text = PROGRAMS[name](4)
+    instructions = executed_instructions(_loop(hloopt.parse(text)))
+    most = 10 * instructions
+
+    def decided() -> Decision:
+        loop = _loop(hloopt.parse(text))
+        if way == "native":
+            return judge_host(loop, always=True).decision
+        return refusal_of(next(one for one in ways(loop, find_target("h200")) if one.kind == way))
+
     monkeypatch.setattr(thread_code, "MOST_CODE", Room(0, 10, 10**6))
-    plan = LoopFusion(always=True).fuse(hloopt.parse(text))
-    (refusal,) = plan.refusals
-    decision = refusal.decision
+    decision = decided()
     assert decision.code == "loop-code-size"
-    assert decision.limit is not None
+    assert decision.limit == most
     assert decision.actual is not None
-    assert decision.actual > decision.limit == 10 * executed_instructions(_loop(hloopt.parse(text)))
-    assert f"its code would have {decision.actual} bytes, {decision.limit} at most" in str(decision)
+    assert decision.actual > most
+    assert f"its code would have {decision.actual} bytes, {most} at most" in str(decision)
+
+    monkeypatch.setattr(thread_code, "MOST_CODE", Room(decision.actual, 0, 10**6))
+    assert decided().code != "loop-code-size"
+
+
+@pytest.mark.parametrize("target", ["h200", "host"])
+def test_a_loop_that_no_kernel_has_room_for_stays_a_loop(
+    target: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The pass refuses it by the last way it asked, and leaves the module as it was."""
+    module = hloopt.parse(PROGRAMS["quaternions"](4))
+    text = module.to_text()
+    with monkeypatch.context() as patch:
+        patch.setattr(thread_code, "MOST_CODE", Room(0, 10, 10**6))
+        (refusal,) = LoopFusion(target=target, always=True).fuse(module).refusals
+    assert refusal.decision.code == "loop-code-size"
+    assert module.to_text() == text
+    assert LoopFusion(target=target, always=True).fuse(module).steps
 
 
 def test_what_no_compiler_ends_is_too_long_however_long_the_body() -> None:

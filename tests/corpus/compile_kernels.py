@@ -4,8 +4,8 @@
 
 Without files: the samples, and the corpus where HLOOPT_CORPUS names it (its programs before optimisation, and as
 XLA fused them).  A program is compiled as it is given and, unless XLA fused it, after -O2 and after -O3, where
-loops are kernels.  Fails where NVRTC refuses a text, where a function has more code than its instructions may
-have, and where a kernel spills registers on sm_90; of the samples
+loops are kernels; its C++ for this processor is written, too.  Fails where NVRTC refuses a text, where a function,
+of CUDA C or of C++, has more code than its instructions may have, and where a kernel spills registers on sm_90; of the samples
 and of files that are named also where there are no kernels, unless an op of the host (infeed, outfeed) says why,
 and where one has a stack frame on sm_90 that is not that of CUDA's own functions (``FRAMES``): an array of ours
 that is not in registers.  Machine code comes from the cache where it is there; the seconds are those that
@@ -36,6 +36,7 @@ from hloopt.ir import Module  # noqa: E402
 from hloopt.kernels.plan import Plan  # noqa: E402
 from hloopt.runtime.device_compile import prepare  # noqa: E402
 from hloopt.runtime.device_program import descriptions  # noqa: E402
+from hloopt.runtime.native.compile import prepare_native  # noqa: E402
 from hloopt.runtime.nvrtc import (  # noqa: E402
     FLAGS,
     CompilationError,
@@ -45,7 +46,18 @@ from hloopt.runtime.nvrtc import (  # noqa: E402
     nvrtc_for,
 )
 
-__all__ = ["ARCHITECTURES", "FRAMES", "STRICT", "Program", "Row", "compiled", "faults", "written"]
+__all__ = [
+    "ARCHITECTURES",
+    "FRAMES",
+    "STRICT",
+    "Program",
+    "Row",
+    "compiled",
+    "faults",
+    "native_sizes",
+    "too_long",
+    "written",
+]
 
 ARCHITECTURES = ("sm_75", "sm_80", "sm_90", "sm_100")
 STRICT = "sm_90"
@@ -57,7 +69,8 @@ The reduction of large arguments keeps the words of a product in an array, which
 for f64 always, for f32 in some loops.  Measured with NVRTC 13.5.
 """
 _DEFINED = re.compile(r"^.*\b__(?:global|device)__\b[^;{]*?\b(?P<name>(?!__)\w+)\(", re.MULTILINE)
-_NAMED = re.compile(r"\b(?P<name>hlo_\w+)\(")
+_KERNEL = re.compile(r'^extern "C" __global__ [^;{]*?\b(?P<name>hlo_\w+)\(', re.MULTILINE)
+_NATIVE = re.compile(r"^static void (?P<name>hlo_\w+)\(", re.MULTILINE)
 _WORD = re.compile(r"\b[A-Za-z_]\w*(?=\()")
 _HOST = ("infeed", "outfeed")
 
@@ -100,19 +113,35 @@ def written(module: Module, name: str) -> Program:
     return Program(name, prepared.source, descriptions(plan), _sizes(prepared.source, plan))
 
 
-def _sizes(source: str, plan: Plan) -> dict[str, tuple[int, int]]:
+def native_sizes(module: Module) -> dict[str, tuple[int, int]]:
+    """As ``Program.sizes``, of the C++ for this processor; raises ``UnsupportedError``."""
+    prepared = prepare_native(module)
+    return _sizes(prepared.source, prepared.plan, _NATIVE)
+
+
+def _sizes(
+    source: str, plan: Plan, heads: re.Pattern[str] = _KERNEL
+) -> dict[str, tuple[int, int]]:
     bodies = {
         step.function: executed_instructions(step.instruction) for step in kernel_steps(plan.steps)
     }
     found = {}
-    # A function's text ends where the comment of the next one begins.
-    for part in source.split('extern "C" __global__')[1:]:
-        match = _NAMED.search(part)
-        assert match, part[:80]
+    for match in heads.finditer(source):
         step = max((one for one in bodies if match["name"].startswith(one)), key=len, default="")
         if step:
-            found[match["name"]] = len(part.partition("\n}\n")[0]), bodies[step]
+            # A function is the first thing that ends at the beginning of a line.
+            end = source.index("\n}\n", match.end())
+            found[match["name"]] = end - match.start(), bodies[step]
     return found
+
+
+def too_long(sizes: Mapping[str, tuple[int, int]]) -> list[str]:
+    """The functions that have more code than their instructions may have."""
+    return [
+        f"{name} has {size} bytes of code for {instructions} instructions"
+        for name, (size, instructions) in sizes.items()
+        if size > MOST_CODE.of(instructions)
+    ]
 
 
 def compiled(
@@ -142,9 +171,7 @@ def faults(row: Row, arch: str = STRICT, *, must: bool = True) -> list[str]:
     found = list(row.errors)
     if row.refused and must and not any(f" {word}: " in row.refused for word in _HOST):
         found.append(f"no kernels: {row.refused}")
-    for name, (size, instructions) in row.sizes.items():
-        if size > MOST_CODE.of(instructions):
-            found.append(f"{name} has {size} bytes of code for {instructions} instructions")
+    found += too_long(row.sizes)
     made = row.made.get(arch)
     frames = (
         _frames(row.source)
@@ -193,7 +220,19 @@ def _rows(
         except UnsupportedError as error:
             yield Row(name, refused=str(error).partition("\n")[0])
         else:
-            yield compiled(program, architectures, flags, pool)
+            row = compiled(program, architectures, flags, pool)
+            row.errors += [f"natively: {one}" for one in _native_faults(given, form)]
+            yield row
+
+
+def _native_faults(given: Module, form: str) -> list[str]:
+    """The functions of C++ that are too long; none where something has no place in memory."""
+    pipeline = form.removeprefix(" -")
+    try:
+        made = hloopt.optimize(given, pipeline=pipeline, target="host") if form else given
+        return too_long(native_sizes(made))
+    except UnsupportedError:
+        return []
 
 
 def _figures(row: Row, arch: str) -> str:

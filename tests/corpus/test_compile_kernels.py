@@ -12,11 +12,23 @@ from typing import cast
 import pytest
 
 import hloopt
-from compile_kernels import FRAMES, STRICT, Program, Row, compiled, faults, main, written
+from compile_kernels import (
+    FRAMES,
+    STRICT,
+    Program,
+    Row,
+    compiled,
+    faults,
+    main,
+    native_sizes,
+    too_long,
+    written,
+)
 from hloopt.errors import DeviceError
 from hloopt.runtime.nvrtc import VERIFY, Compiled, nvrtc_for
 
 SAMPLES = Path(__file__).resolve().parents[2] / "samples"
+NATIVE = sorted([*SAMPLES.glob("*.hlo"), *SAMPLES.glob("loops/*.hlo")])
 BOTH = ("sm_75", STRICT)
 
 FAULTY = """
@@ -57,6 +69,22 @@ def test_every_kernel_of_a_sample_compiles(path: Path, pool: ThreadPoolExecutor)
     row = compiled(written(module, path.stem), (STRICT,), VERIFY, pool)
     assert not faults(row)
     assert set(row.describe) <= set(row.made[STRICT].resources), "a launch without a function"
+
+
+@pytest.mark.parametrize(
+    "name", [str(path.relative_to(SAMPLES)) for path in NATIVE], ids=lambda name: name[:-4]
+)
+def test_native_code_of_a_sample_stays_within_its_bytes(name: str) -> None:
+    """After -O2 for the host; the functions that are counted are those that the program calls."""
+    module = hloopt.parse((SAMPLES / name).read_text(), name=name)
+    sizes = native_sizes(hloopt.optimize(module, pipeline="O2", target="host"))
+    assert sizes
+    assert not too_long(sizes)
+
+
+def test_a_function_that_is_too_long_is_named() -> None:
+    sizes = {"hlo_short": (20_600, 1), "hlo_long": (20_601, 1)}
+    assert too_long(sizes) == ["hlo_long has 20601 bytes of code for 1 instructions"]
 
 
 LOOPS = (
