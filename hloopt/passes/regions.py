@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
+import numpy as np
+
 from hloopt.interpret.regions import combiner
 from hloopt.ir import Computation, Instruction, Module, build, edit
 from hloopt.types import ArrayShape, TupleShape, array
@@ -15,6 +17,7 @@ __all__ = [
     "Make",
     "combiner_computation",
     "is_exact",
+    "is_identity",
     "is_liftable",
     "lane",
     "lifted",
@@ -70,6 +73,14 @@ def is_exact(opcode: str, shape: ArrayShape) -> bool:
     if opcode in EXACT:
         return kind != "complex"
     return opcode in ("add", "multiply") and kind in ("signed", "unsigned", "pred")
+
+
+def is_identity(opcode: str, init: Instruction) -> bool:
+    """Whether an initial value is known to be the identity of add, multiply, or or xor."""
+    literal = init.literal
+    if literal is None or literal.array is None:
+        return False
+    return bool(np.asarray(literal.array == (1 if opcode == "multiply" else 0)))
 
 
 def is_liftable(computation: Computation, operands: Sequence[Instruction]) -> bool:

@@ -1,11 +1,13 @@
 """Kernels that xla-gpu-2026 makes of what a user has, beside those of XLA's final module for an H200.
 
-    python tests/corpus/pipeline_beside.py [--exact] [NAME...]    a row a program; with names each kernel
+    python tests/corpus/pipeline_beside.py [--exact] [--folder F] [NAME...]
 
-From ``corpus/jax`` NAME.before.hlo, with fast_math (XLA's simplifier changes roundings) except with --exact.  A
-kernel is what is launched: fusions, library calls, and ops that run alone (``runtime/kernels.py``), on both sides
-by one function; copies that keep the layout are transfers of memory, which XLA hands to the driver, and count on
-neither.  Rows that differ say which opcodes one side has more of.
+A row a program; with names each kernel.
+
+From NAME.before.hlo and NAME.h200.hlo of a folder (``jax`` of the corpus), with fast_math (XLA's simplifier changes
+roundings) except with --exact.  A kernel is what is launched: fusions, library calls, and ops that run alone
+(``runtime/kernels.py``), on both sides by one function; copies that keep the layout are transfers of memory, which
+XLA hands to the driver, and count on neither.  Rows that differ say which opcodes one side has more of.
 """
 
 from __future__ import annotations
@@ -78,8 +80,11 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("names", nargs="*")
     parser.add_argument("--exact", action="store_true", help="keep every bit")
+    parser.add_argument(
+        "--folder", type=Path, help="where the texts are; default: jax of HLOOPT_CORPUS"
+    )
     options = parser.parse_args()
-    folder = Path(os.environ["HLOOPT_CORPUS"]) / "jax"
+    folder = options.folder or Path(os.environ["HLOOPT_CORPUS"]) / "jax"
     names = options.names or sorted(
         path.name.removesuffix(FINAL) for path in folder.glob(f"*{FINAL}")
     )

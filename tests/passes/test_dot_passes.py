@@ -11,6 +11,7 @@ from hloopt.ir import Module
 from hloopt.passes.dots.decomposer import DotDecomposer
 from hloopt.passes.dots.dimension_sorter import DotDimensionSorter
 from hloopt.passes.dots.merger import DotMerger
+from hloopt.passes.dots.split_k_rewriter import SplitKRewriter
 from hloopt.passes.dots.strength_reduction import DotStrengthReduction
 from hloopt.passes.dots.transpose_folding import TransposeFolding
 from hloopt.rewrite import Pass
@@ -23,6 +24,7 @@ ALL: tuple[Pass, ...] = (
     DotDecomposer(),
     DotMerger(),
     DotStrengthReduction(),
+    SplitKRewriter(),
 )
 
 
@@ -326,3 +328,63 @@ def test_matrices_and_large_dots_stay() -> None:
     check(example, DotStrengthReduction(max_work=144))
     with pytest.raises(UsageError, match="max_work"):
         DotStrengthReduction(max_work=-1)
+
+
+# ---- splitk-rewriter -------------------------------------------------------------------------------------
+
+
+def long_dot(kind: str, k: int, result: str = "") -> str:
+    return module(
+        f"a = {kind}[64,{k}]{{1,0}} parameter(0)\n b = {kind}[{k},64]{{1,0}} parameter(1)\n"
+        f"ROOT r = {result or kind}[64,64]{{1,0}} dot(a, b), lhs_contracting_dims={{1}}, "
+        "rhs_contracting_dims={0}"
+    )
+
+
+def test_integers_are_cut_as_they_are() -> None:
+    """The same bits, padded or not."""
+    for k in (8192, 8191):
+        better, _ = check(long_dot("s8", k, "s32"), SplitKRewriter(), draws=2)
+        assert better.entry.root.opcode == "reduce"
+        assert ("pad" in opcodes(better)) is (k == 8191)
+
+
+def test_only_fast_math_cuts_floats() -> None:
+    """Sums that round come out otherwise; parts of bf16 are added in f32 and rounded once."""
+    check(long_dot("f32", 8192), SplitKRewriter(), changes=False, draws=1)
+    check(long_dot("f32", 8192), SplitKRewriter(fast_math=True), rtol=1e-4, draws=1)
+    better, _ = check(long_dot("bf16", 8192), SplitKRewriter(fast_math=True), rtol=1e-2, draws=1)
+    convert = better.entry.root
+    assert convert.opcode == "convert"
+    assert convert.operands[0].array.dtype.name == "f32"
+
+
+def test_parts_join_the_batch_where_the_left_side_has_them() -> None:
+    """Batch dimensions before and behind the contracted one stay in their order."""
+    text = module(
+        "a = f16[2,4096,3,8]{3,2,1,0} parameter(0)\n b = f16[3,2,4096,9]{3,2,1,0} parameter(1)\n"
+        "ROOT r = f16[2,3,8,9]{3,2,1,0} dot(a, b), lhs_batch_dims={0,2}, lhs_contracting_dims={1}, "
+        "rhs_batch_dims={1,0}, rhs_contracting_dims={2}"
+    )
+    better, _ = check(text, SplitKRewriter(fast_math=True), rtol=2e-2, draws=1)
+    (dot,) = (one for one in better.entry if one.opcode == "dot")
+    parts = dot.array.dims[1]
+    assert dot.array.dims == (2, parts, 3, 8, 9)
+    assert dot.attributes["lhs_batch_dims"] == (0, 1, 3)
+    assert dot.attributes["rhs_batch_dims"] == (1, 2, 0)
+
+
+def test_an_operand_is_as_wide_as_what_it_is_made_of() -> None:
+    """A conversion is fused: the dot reads what is converted, and pads for it."""
+    narrow = module(
+        "n = s8[64,8196]{1,0} parameter(0)\n b = f32[8196,64]{1,0} parameter(1)\n"
+        "a = f32[64,8196]{1,0} convert(n)\n"
+        "ROOT r = f32[64,64]{1,0} dot(a, b), lhs_contracting_dims={1}, rhs_contracting_dims={0}"
+    )
+    sizes = []
+    for text in (narrow, long_dot("f32", 8196)):
+        better, _ = check(text, SplitKRewriter(fast_math=True), rtol=1e-4, draws=1)
+        (dot,) = (one for one in better.entry if one.opcode == "dot")
+        sizes.append(dot.operands[0].array.dims[2])
+    assert sizes[0] % 16 == 0
+    assert sizes[1] % 16 == 4

@@ -8,12 +8,13 @@ from math import prod
 from hloopt.dataclass import dataclass
 from hloopt.ir import Instruction
 from hloopt.targets import Target
-from hloopt.types import DotDims
+from hloopt.types import DTYPES, DotDims, DType
 
 __all__ = [
     "DotOptions",
     "DotSizes",
     "SplitWeights",
+    "accumulator_type",
     "becomes_reduce",
     "is_tiny",
     "split_cost",
@@ -158,33 +159,45 @@ def split_cost(
 def split_k(
     dot: Instruction,
     target: Target,
-    accumulator_bits: int | None = None,
     options: DotOptions | None = None,
 ) -> tuple[int, int]:
     """Into how many parts XLA cuts a contraction, and the zeros it is padded with to be cut.
 
     Dots with one contracted dimension and no s32 operand are cut, into 1, 2, 4 .. parts, where the estimate is
-    least.  ``accumulator_bits`` default to 32, or the result's width where that is more.  The padding makes
-    each part a multiple of 128 bits.
+    least.  Operands count as wide as what elementwise ops of one operand make them of: these are fused.  The
+    padding makes each part a multiple of 128 bits.
     """
     options = options or DotOptions()
     dims = DotDims.of(dot.attributes)
-    lhs, rhs = (operand.array.dtype for operand in dot.operands[:2])
-    if len(dims.lhs_contracting) != 1 or "s32" in (lhs.name, rhs.name):
+    if len(dims.lhs_contracting) != 1:
+        return 1, 0
+    if any(operand.array.dtype.name == "s32" for operand in dot.operands[:2]):
         return 1, 0
     sizes = DotSizes.of(dot)
     if 0 in (sizes.batch, sizes.m, sizes.n, sizes.k):
         return 1, 0
-    result = dot.array.dtype.bits
-    bits = (lhs.bits, rhs.bits, accumulator_bits or max(32, result), result)
+    lhs, rhs = (_read_bits(operand) for operand in dot.operands[:2])
+    bits = (lhs, rhs, accumulator_type(dot).bits, dot.array.dtype.bits)
     algorithm = str(dot.attributes.get("algorithm", "")).upper()
     flops = next((count for word, count in _ALGORITHM_FLOPS if algorithm.endswith(word)), 2)
     splits = [1 << power for power in range(options.max_split.bit_length())]
     best = min(splits, key=lambda split: split_cost(sizes, split, bits, target, flops, options))
     if best == 1:
         return 1, 0
-    step = best * max(1, 128 // min(128, lhs.bits, rhs.bits))
+    step = best * max(1, 128 // min(128, lhs, rhs))
     return best, -sizes.k % step
+
+
+def accumulator_type(dot: Instruction) -> DType:
+    """In what XLA adds the products of a dot: f32 for bf16 and f16, else the result's type."""
+    kind = dot.array.dtype
+    return DTYPES["f32"] if kind.name in ("bf16", "f16") else kind
+
+
+def _read_bits(operand: Instruction) -> int:
+    while operand.op.is_elementwise and len(operand.operands) == 1:
+        (operand,) = operand.operands
+    return operand.array.dtype.bits
 
 
 def _weights(target: Target) -> SplitWeights:

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-import numpy as np
-
 from hloopt.analysis.windows import window_dims
 from hloopt.dataclass import dataclass
 from hloopt.errors import UsageError
 from hloopt.ir import Computation, Instruction
 from hloopt.passes.expand.expander import Expander
 from hloopt.passes.expand.writer import Term, Writer
-from hloopt.passes.regions import IDEMPOTENT, is_exact, named_combiner
+from hloopt.passes.regions import IDEMPOTENT, is_exact, is_identity, named_combiner
 from hloopt.types import ArrayShape, Window, WindowDim
 
 __all__ = ["ReduceWindowRewriter"]
@@ -84,7 +82,7 @@ ENTRY main {
             return f"{opcode} of {shape.dtype} rounds by its order, which needs fast_math"
         if not is_exact(opcode, shape) and shape.dtype.is_narrow_float and not self.narrow:
             return f"{opcode} of {shape.dtype} would round each block"
-        if opcode not in IDEMPOTENT and not _is_identity(opcode, instruction.operands[1]):
+        if opcode not in IDEMPOTENT and not is_identity(opcode, instruction.operands[1]):
             return f"the initial value is no identity of {opcode}, and would come in once a block"
         return None
 
@@ -120,13 +118,6 @@ def _running(instruction: Instruction) -> _Running | None:
             return None
         found = _Running(dimension, reverse=pads[0] == 0)
     return found
-
-
-def _is_identity(opcode: str, init: Instruction) -> bool:
-    literal = init.literal
-    if literal is None or literal.array is None:
-        return False
-    return bool(np.asarray(literal.array == (1 if opcode == "multiply" else 0)))
 
 
 @dataclass(frozen=True)

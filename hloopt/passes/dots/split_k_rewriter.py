@@ -1,0 +1,126 @@
+"""Long contractions of dots in parts."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import ClassVar
+
+from hloopt.analysis.emitters.dots import accumulator_type, split_k
+from hloopt.dataclass import dataclass
+from hloopt.ir import Instruction, Module
+from hloopt.ir.walk import wrapped_computations
+from hloopt.passes.dots.numbers import dot_attributes
+from hloopt.passes.regions import combiner_computation
+from hloopt.passes.site import Site, is_replaceable, row_major
+from hloopt.rewrite import Pass, PassLog
+from hloopt.targets import find_target
+from hloopt.types import DotDims, PaddingDim
+
+__all__ = ["SplitKRewriter"]
+
+_STEP = "dot => reduce(dot)"
+
+
+@dataclass(frozen=True)
+class SplitKRewriter(Pass):
+    """Contract a long dimension in parts, as a batch, and add them up.
+
+        dot(a[m,k], b[k,n])    =>    reduce(dot(reshape(a)[m,s,k/s], reshape(b)[s,k/s,n])) over s
+
+    A dot with few results and a long contraction keeps few cores of a device busy.  Cut into as many parts
+    (a power of two) as XLA estimates best for the device, second kernel included; the dimension is padded
+    with zeros so that each part is a multiple of 128 bits.  Parts of bf16 and f16 are f32, and their sum is
+    rounded once.  The products of floats are added in another order, which needs ``fast_math``.
+
+    target      the device
+    fast_math   whether to cut dots of floats and complex numbers as well
+    """
+
+    name: ClassVar[str] = "splitk-rewriter"
+    example: ClassVar[str] = """HloModule long_contraction
+
+ENTRY main {
+  a = s8[64,8192]{1,0} parameter(0)
+  b = s8[8192,64]{1,0} parameter(1)
+  ROOT r = s32[64,64]{1,0} dot(a, b), lhs_contracting_dims={1}, rhs_contracting_dims={0}
+}
+"""
+
+    target: str = "h200"
+    fast_math: bool = False
+
+    def run(self, module: Module, log: PassLog) -> bool:
+        """Look at each dot once."""
+        target, wrapped = find_target(self.target), wrapped_computations(module)
+        changed = False
+        for computation in module:
+            if computation in wrapped:
+                continue
+            for dot in list(computation):
+                if dot.opcode != "dot" or not is_replaceable(dot):
+                    continue
+                parts, padding = split_k(dot, target)
+                if parts == 1:
+                    continue
+                kind = dot.array.dtype
+                if not kind.is_integer and not self.fast_math:
+                    log.miss(_STEP, dot, f"sums of {kind.name} round by their order")
+                    continue
+                if not log.allows():
+                    return changed
+                log.hit(_STEP, dot, f"in {parts} parts")
+                _split(dot, parts, padding)
+                changed = True
+        return changed
+
+
+def _split(dot: Instruction, parts: int, padding: int) -> None:
+    site, dims = Site(dot), DotDims.of(dot.attributes)
+    (left,), (right,) = dims.lhs_contracting, dims.rhs_contracting
+    # The parts are a batch dimension at the place where the left side has them, in both.
+    place = sum(dim < left for dim in dims.lhs_batch)
+    new = replace(
+        dims,
+        lhs_batch=_with(dims.lhs_batch, left, place),
+        rhs_batch=_with(dims.rhs_batch, right, place),
+        lhs_contracting=(left + 1,),
+        rhs_contracting=(right + 1,),
+    )
+    sides = tuple(
+        _cut(site, operand, dim, parts, padding)
+        for operand, dim in zip(dot.operands, (left, right), strict=True)
+    )
+    result = dot.array
+    kind = accumulator_type(dot)
+    shape = row_major(result.with_dtype(kind), (*result.dims[:place], parts, *result.dims[place:]))
+    computed = site.make("dot", sides, dot_attributes(dot, new), shape)
+    computation = dot.computation
+    assert computation is not None, "of a module"
+    assert computation.module is not None, "of a module"
+    attributes = {
+        "dimensions": (place,),
+        "to_apply": combiner_computation(computation.module, "add", kind.name),
+    }
+    reduced = site.make("reduce", (computed, site.constant(kind.name, 0)), attributes)
+    if kind is not result.dtype:
+        reduced = site.make("convert", (reduced,), {}, result)
+    site.replace(reduced)
+
+
+def _with(batch: tuple[int, ...], cut: int, place: int) -> tuple[int, ...]:
+    """The batch dimensions of a side whose dimension ``cut`` has become two, the first of them included."""
+    moved = [dim + (dim > cut) for dim in batch]
+    return (*moved[:place], cut, *moved[place:])
+
+
+def _cut(site: Site, operand: Instruction, dim: int, parts: int, padding: int) -> Instruction:
+    """``dim`` as so many parts and their length, padded with zeros."""
+    dims = list(operand.array.dims)
+    if padding:
+        dims[dim] += padding
+        amounts = tuple(PaddingDim(0, padding * (at == dim)) for at in range(len(dims)))
+        zero = site.constant(operand.array.dtype.name, 0)
+        shape = row_major(operand.array, tuple(dims))
+        operand = site.make("pad", (operand, zero), {"padding": amounts}, shape)
+    dims[dim : dim + 1] = [parts, dims[dim] // parts]
+    return site.reshape(operand, row_major(operand.array, tuple(dims)))

@@ -1,0 +1,80 @@
+"""Reduced dimensions that lie side by side in memory as one."""
+
+from __future__ import annotations
+
+from math import prod
+from typing import ClassVar
+
+from hloopt.dataclass import dataclass
+from hloopt.ir import Instruction, Module, edit
+from hloopt.passes.reductions.regrouping import plain_reduces
+from hloopt.passes.site import Site, row_major
+from hloopt.rewrite import Pass, PassLog
+
+__all__ = ["ReductionDimensionGrouper"]
+
+
+@dataclass(frozen=True)
+class ReductionDimensionGrouper(Pass):
+    """Reduce neighbouring dimensions as one.
+
+        reduce(a[..,m,n,..]), both reduced    =>    reduce(reshape(a)[..,m*n,..])
+
+    What cuts reductions by sizes then sees those of memory.  Left alone: arrays that are not row-major,
+    sizes known at run time only, and bodies of fusions.
+    """
+
+    name: ClassVar[str] = "reduction-dimension-grouper"
+    example: ClassVar[str] = """HloModule example
+
+add {
+  a = f32[] parameter(0)
+  b = f32[] parameter(1)
+  ROOT s = f32[] add(a, b)
+}
+
+ENTRY main {
+  x = f32[4,6,8]{2,1,0} parameter(0)
+  z = f32[] constant(0)
+  ROOT r = f32[4]{0} reduce(x, z), dimensions={1,2}, to_apply=add
+}
+"""
+
+    def run(self, module: Module, log: PassLog) -> bool:
+        """Look at each reduce once."""
+        changed = False
+        for reduce in plain_reduces(module):
+            dims = reduce.operands[0].array.dims
+            runs = _runs(len(dims), frozenset(reduce.attributes["dimensions"]))
+            if len(runs) == len(dims):
+                continue
+            if not log.allows():
+                return changed
+            log.hit("group reduced dimensions", reduce, f"{len(dims)} dimensions as {len(runs)}")
+            _group(reduce, runs)
+            changed = True
+        return changed
+
+
+def _runs(rank: int, reduced: frozenset[int]) -> list[range]:
+    """Dimensions that become one."""
+    found: list[range] = []
+    for dim in range(rank):
+        if found and dim in reduced and dim - 1 in reduced:
+            found[-1] = range(found[-1].start, dim + 1)
+        else:
+            found.append(range(dim, dim + 1))
+    return found
+
+
+def _group(reduce: Instruction, runs: list[range]) -> None:
+    site = Site(reduce)
+    for number in range(len(reduce.operands) // 2):
+        shape = reduce.operands[number].array
+        dims = tuple(prod(shape.dims[run.start : run.stop]) for run in runs)
+        edit.set_operand(
+            reduce, number, site.reshape(reduce.operands[number], row_major(shape, dims))
+        )
+    reduced = frozenset(reduce.attributes["dimensions"])
+    dimensions = tuple(at for at, run in enumerate(runs) if run.start in reduced)
+    edit.set_attribute(reduce, "dimensions", dimensions)

@@ -1,0 +1,52 @@
+"""May a reduction be made in two steps?"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from hloopt.analysis.layout import is_descending
+from hloopt.interpret import EVALUATORS
+from hloopt.interpret.interpreter import Interpreter
+from hloopt.interpret.pairs import choice_of
+from hloopt.interpret.regions import is_associative
+from hloopt.ir import Computation, Instruction, Module
+from hloopt.ir.walk import wrapped_computations
+from hloopt.passes.regions import IDEMPOTENT, is_exact, is_identity, named_combiner
+from hloopt.passes.site import is_replaceable
+
+__all__ = ["plain_reduces", "regrouping_obstacle"]
+
+
+def plain_reduces(module: Module) -> Iterator[Instruction]:
+    """The reduces of row-major arrays of known size that a pass may replace."""
+    wrapped = wrapped_computations(module)
+    for computation in module:
+        if computation in wrapped:
+            continue
+        for instruction in list(computation):
+            if instruction.opcode != "reduce" or not is_replaceable(instruction):
+                continue
+            inputs = instruction.operands[: len(instruction.operands) // 2]
+            if all(is_descending(one.array) for one in inputs):
+                yield instruction
+
+
+def regrouping_obstacle(reduce: Instruction, fast_math: bool) -> str:
+    """Why partial results cannot be reduced in turn, each from the initial value on; empty if they can."""
+    body: Computation = reduce.attributes["to_apply"]
+    if len(reduce.operands) > 2:
+        assert body.module is not None, "of a module"
+        context = Interpreter(body.module, EVALUATORS)
+        choice = choice_of(body, context)
+        if choice is None or choice.ties == "last" or not is_associative(body, context):
+            return "the region is not known to choose alike in any grouping"
+        return ""
+    opcode = named_combiner(body)
+    if not opcode:
+        return "the region is more than one op of its two parameters"
+    shape = reduce.array
+    if not is_exact(opcode, shape) and not fast_math:
+        return f"{opcode} of {shape.dtype} rounds by its order, which needs fast_math"
+    if opcode not in IDEMPOTENT and not is_identity(opcode, reduce.operands[1]):
+        return f"the initial value is no identity of {opcode}, and would come in again"
+    return ""
