@@ -79,6 +79,20 @@ def test_no_pass_takes_the_square(shape: str) -> None:
     assert steep == {}
 
 
+@pytest.mark.parametrize(
+    ("name", "shapes"),
+    [
+        ("multi-output-fusion", "diamonds ladder selects sibling_fusions skips"),
+        ("priority-fusion", "copies fusions ladder layouts pads"),
+    ],
+)
+def test_what_joins_a_kernel_is_looked_at_but_not_the_kernel(name: str, shapes: str) -> None:
+    """Prices, forms and results of a kernel follow from what it was and what has come."""
+    for shape in shapes.split():
+        _work(name, shape, 2)
+        assert _exponent(name, shape, _SIZE) <= _EXPONENT, shape
+
+
 def test_a_wide_concatenate_takes_its_operands_in_one_by_one() -> None:
     """Producers that nothing tells apart are judged once for all of them."""
     assert _exponent("priority-fusion", "concatenate", 60) < 1.6

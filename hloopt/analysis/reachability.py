@@ -85,7 +85,8 @@ class Reachability:
             if instruction.computation is None:
                 self.forget(instruction)
         for user in merged.users:
-            self._adopt(user)
+            if user not in self._rank:
+                self._adopt(user)
         self.restore(merged)
 
     def _adopt(self, new: Instruction) -> None:
@@ -128,10 +129,12 @@ class Reachability:
 
         Raises ``ValueError`` when the merge made a cycle.
         """
-        for source in list(_predecessors(merged)):
-            self._order(source, merged)
-        for user in list(_successors(merged)):
-            self._order(merged, user)
+        for source in (*merged.operands, *merged.control_predecessors):
+            if self._rank[source] >= self._rank[merged]:
+                self._order(source, merged)
+        for user in (*merged.users, *merged.control_successors):
+            if self._rank[merged] >= self._rank[user]:
+                self._order(merged, user)
 
     def path_instructions(
         self, before: Instruction, after: Instruction, limit: int

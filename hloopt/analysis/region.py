@@ -6,6 +6,7 @@ Whoever lays out or writes a kernel sees both alike: results, and the values tha
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from collections.abc import Set as AbstractSet
 from functools import cached_property
 from typing import Any
 
@@ -36,12 +37,14 @@ class Region:
                  operands), each with the number of its first leaf in the flat list of operand leaves;
                  operands that occur twice count twice, and a lone instruction reads the first occurrence
     operands     the shapes of that flat list
+    known        opcodes of what is computed, and maybe others, where somebody keeps count of them
     """
 
     instruction: Instruction
     results: tuple[Result, ...]
     inputs: Mapping[Instruction, int]
     operands: tuple[ArrayShape, ...]
+    known: AbstractSet[str] | None = None
 
     @property
     def is_fusion(self) -> bool:
@@ -112,9 +115,14 @@ class Region:
             if inner.opcode != "parameter" and not (inner.opcode == "tuple" and inner.is_root)
         )
 
+    @cached_property
+    def opcodes(self) -> AbstractSet[str]:
+        """Among which are those of all that is computed."""
+        return self.known if self.known is not None else {inner.opcode for inner in self.body}
 
-def region_of(instruction: Instruction) -> Region:
-    """The region of a top-level instruction."""
+
+def region_of(instruction: Instruction, opcodes: AbstractSet[str] | None = None) -> Region:
+    """The region of a top-level instruction; ``opcodes`` are its ``known``."""
     numbers: list[int] = []
     shapes: list[ArrayShape] = []
     for operand in instruction.operands:
@@ -134,7 +142,7 @@ def region_of(instruction: Instruction) -> Region:
         for operand, number in zip(instruction.operands, numbers, strict=True):
             inputs.setdefault(operand, number)
         results = tuple(_results(instruction))
-    return Region(instruction, results, inputs, tuple(shapes))
+    return Region(instruction, results, inputs, tuple(shapes), opcodes)
 
 
 def _results(instruction: Instruction) -> Iterator[Result]:

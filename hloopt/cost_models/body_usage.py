@@ -20,6 +20,7 @@ __all__ = ["BodyUsage", "Group"]
 _Roots: TypeAlias = frozenset[object]
 _UPDATES: Final = frozenset({"dynamic-update-slice", "scatter", "tuple"})
 """Ops that count otherwise where they are the result."""
+_MOVING: Final = frozenset({"copy", "transpose"})
 _RESULT: Final = "result"
 """Stands for the body's root among element-wise use roots: it stays when more is computed behind the root."""
 SPLITTING: Final = frozenset({
@@ -41,7 +42,8 @@ class BodyUsage:
     """The utilisations of one body; results count as used once each.
 
     ``count`` gives the usage of an op by itself; ``uses`` is for what others know of parameters, and forgets
-    those of which it may have changed.
+    those of which it may have changed.  ``opcodes`` are those of all that is computed, ``moving`` its
+    copies and transposes.
     """
 
     def __init__(
@@ -64,6 +66,10 @@ class BodyUsage:
         self._sums: dict[Instruction, tuple[int, _Roots | None, float, int, bool]] = {}
         self._root = body.root
         self._root_operands = len(body.root.operands)
+        self._results = 0
+        self._written = 0
+        self.opcodes: set[str] = set()
+        self.moving: list[Instruction] = []
         self._take_in(list(reversed(body)))
         self._parameters = dict.fromkeys(body.parameters)
 
@@ -81,6 +87,15 @@ class BodyUsage:
     def splits(self) -> int:
         """How often ops of ``SPLITTING`` are written."""
         return self._splits
+
+    @property
+    def written(self) -> int:
+        """Bytes of the results."""
+        root = self._root
+        results = root.operands if root.opcode == "tuple" else (root,)
+        self._written += sum(map(_result_bytes, results[self._results :]))
+        self._results = len(results)
+        return self._written
 
     def group(self, instruction: Instruction) -> Group:
         """Of an instruction of the body."""
@@ -112,10 +127,11 @@ class BodyUsage:
         """Take in what has joined between the parameters and their users; False where more has changed.
 
         Instructions that were there keep their indices, and so their users: what joins is used by them, or by
-        others that join.  Parameters that what joined does not read stay as they are, too.
+        others that join.  Parameters that what joined does not read stay as they are, too.  What joins may be
+        a result beside those there are.
         """
         body = self.body
-        if body.root is not self._root or len(self._root.operands) != self._root_operands:
+        if not (self._has_same_root() or self._has_tuple_now()):
             return False
         parameters = dict.fromkeys(body.parameters)
         stayed = len(self._groups) - len(self._parameters)
@@ -132,6 +148,30 @@ class BodyUsage:
             self._drop(parameter)
         self._parameters = parameters
         self._take_in([*reversed(added), *changed])
+        return True
+
+    def _has_same_root(self) -> bool:
+        """Whether results are those that were there, and some of what has joined."""
+        results = self._root.operands
+        if self.body.root is not self._root or len(results) < self._root_operands:
+            return False
+        if any(result in self._groups for result in results[self._root_operands :]):
+            return False
+        self._root_operands = len(results)
+        return True
+
+    def _has_tuple_now(self) -> bool:
+        """Take in the tuple of the one result there was and of what has joined.
+
+        All that is a result is computed under the same indices, so that nothing else changes.
+        """
+        old, root = self._root, self.body.root
+        if root.opcode != "tuple" or old.opcode == "tuple" or root.operands[0] is not old:
+            return False
+        if old.users != {root: 1} or any(entry in self._groups for entry in root.operands[1:]):
+            return False
+        self._root, self._root_operands = root, len(root.operands)
+        self._take_in([root])
         return True
 
     def continued(self) -> bool:
@@ -194,6 +234,9 @@ class BodyUsage:
             if instruction.opcode == "parameter":
                 self._parameter_size += group.emitted
                 continue
+            self.opcodes.add(instruction.opcode)
+            if instruction.opcode in _MOVING:
+                self.moving.append(instruction)
             self._flops += group.utilization * self._count(instruction).flops
             self._size += group.emitted
             if instruction.opcode in SPLITTING:
@@ -263,3 +306,10 @@ def _whole(utilization: float, instruction: Instruction) -> float:
     if not elements:
         return 0.0
     return narrow(ceil(narrow(narrow(utilization) * elements)) / elements)
+
+
+def _result_bytes(result: Instruction) -> int:
+    """Of an update only what it changes."""
+    if result.opcode == "dynamic-update-slice":
+        return result.operands[1].shape.byte_size
+    return result.shape.byte_size

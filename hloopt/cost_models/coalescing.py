@@ -7,26 +7,33 @@ fastest in memory (unless what it reads is a broadcast or iota), and where two r
 from __future__ import annotations
 
 from typing import Final
+from weakref import WeakKeyDictionary
 
 from hloopt.analysis.elementwise import is_elementwise
 from hloopt.analysis.emitters.kind import Kind
 from hloopt.analysis.hero import find_hero, is_real_reduction_hero, roots
 from hloopt.analysis.layout import major_to_minor
 from hloopt.analysis.reduction import is_unnested
+from hloopt.cost_models.body_usage import BodyUsage
+from hloopt.cost_models.usage import UsageAnalysis
 from hloopt.ir import Computation, Instruction
 from hloopt.types import ArrayShape
 
 __all__ = ["Coalescing", "moves_fastest_dimension"]
 
 _MOVING: Final = ("copy", "transpose")
+_SPREAD: Final = ("broadcast", "iota")
 
 
 class Coalescing:
-    """What is known of instructions, remembered until it is forgotten."""
+    """What is known of instructions, remembered until it is forgotten; ``usage`` follows fusions that grow."""
 
-    def __init__(self) -> None:
+    def __init__(self, usage: UsageAnalysis) -> None:
+        self._usage = usage
+        self._moved: WeakKeyDictionary[BodyUsage, _Moved] = WeakKeyDictionary()
         self._transposes: dict[Instruction, bool] = {}
         self._reduces: dict[Instruction, bool] = {}
+        self._spread: dict[Instruction, bool] = {}
 
     def alone(self, kind: Kind, instruction: Instruction) -> bool:
         """Whether all reads of a kernel are coalesced."""
@@ -46,23 +53,67 @@ class Coalescing:
         """An instruction has changed, or is gone."""
         self._transposes.pop(instruction, None)
         self._reduces.pop(instruction, None)
+        self._spread.clear()
 
     def _is_bad_transpose(self, instruction: Instruction) -> bool:
         known = self._transposes.get(instruction)
         if known is None:
             if instruction.opcode == "fusion":
-                body: Computation = instruction.attributes["calls"]
-                known = any(entry.opcode in _MOVING and _transposes_data(entry) for entry in body)
+                body = self._usage.body(instruction)
+                known = bool(body.moving) and self._moved.setdefault(body, _Moved()).update(body)
             else:
-                known = _transposes_data(instruction)
+                known = moves_fastest_dimension(instruction) and not self._is_spread(
+                    instruction.operands[0]
+                )
             self._transposes[instruction] = known
         return known
 
     def _is_reduction(self, instruction: Instruction) -> bool:
         known = self._reduces.get(instruction)
         if known is None:
-            known = self._reduces[instruction] = _has_reduction_kernel(instruction)
+            may_be = "reduce" in self._usage.opcodes(instruction)
+            known = self._reduces[instruction] = may_be and _has_reduction_kernel(instruction)
         return known
+
+    def _is_spread(self, instruction: Instruction) -> bool:
+        """Whether an array is a broadcast or iota, seen through elementwise ops of one operand."""
+        passed = []
+        while instruction not in self._spread and _hands_on(instruction):
+            passed.append(instruction)
+            instruction = instruction.operands[0]
+        found = self._spread.get(instruction, instruction.opcode in _SPREAD)
+        self._spread.update(dict.fromkeys(passed, found))
+        return found
+
+
+class _Moved:
+    """The copies and transposes of a body that grows: whether any reads what is no broadcast or iota.
+
+    Each of them is followed up to a parameter once, and on from there when something has taken its place.
+    """
+
+    def __init__(self) -> None:
+        self._seen = 0
+        self._found = False
+        self._last: dict[Instruction, Instruction] = {}
+        self._passed: set[Instruction] = set()
+
+    def update(self, body: BodyUsage) -> bool:
+        """The answer of now."""
+        fresh = body.moving[self._seen :]
+        self._seen = len(body.moving)
+        starts = [*self._last.values(), *filter(moves_fastest_dimension, fresh)]
+        self._last = {}
+        for last in starts:
+            source = last.operands[0]
+            while source not in self._passed and _hands_on(source):
+                self._passed.add(source)
+                last, source = source, source.operands[0]
+            if source.opcode == "parameter":
+                self._last[source] = last
+            elif source not in self._passed and source.opcode not in _SPREAD:
+                self._found = True
+        return self._found or bool(self._last)
 
 
 def moves_fastest_dimension(instruction: Instruction) -> bool:
@@ -88,19 +139,10 @@ def _fastest(instruction: Instruction) -> int | None:
     return None
 
 
-def _transposes_data(instruction: Instruction) -> bool:
-    return moves_fastest_dimension(instruction) and not _is_spread(instruction.operands[0])
-
-
-def _is_spread(instruction: Instruction) -> bool:
-    """Whether an array is a broadcast or iota, seen through elementwise ops of one operand."""
-    while instruction.opcode not in ("broadcast", "iota"):
-        if len(instruction.operands) != 1:
-            return False
-        if instruction.opcode != "bitcast" and not is_elementwise(instruction):
-            return False
-        instruction = instruction.operands[0]
-    return True
+def _hands_on(instruction: Instruction) -> bool:
+    if len(instruction.operands) != 1 or instruction.opcode in _SPREAD:
+        return False
+    return instruction.opcode == "bitcast" or is_elementwise(instruction)
 
 
 def _has_reduction_kernel(instruction: Instruction) -> bool:

@@ -109,7 +109,7 @@ class CostModel(ABC):
         self.usage.forget(instruction)
 
     def grown(self, fusion: Instruction) -> None:
-        """Producers have been moved into a fusion, in place of parameters; nothing else in it has changed."""
+        """Producers have been moved into a fusion, in place of parameters, or beside its results."""
         self.forget(fusion)
 
 

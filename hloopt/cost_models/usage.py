@@ -8,6 +8,7 @@ makes a new root.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from collections.abc import Set as AbstractSet
 
 from hloopt.analysis.cost import instruction_cost, loop_bytes_read
 from hloopt.analysis.parallel_loop import fused_loop
@@ -91,6 +92,12 @@ class UsageAnalysis:
             known = self._bodies[body] = BodyUsage(body, self.op)
         return known
 
+    def opcodes(self, instruction: Instruction) -> AbstractSet[str]:
+        """Of all that an op or fusion computes, maybe with that of results nobody reads any more."""
+        if instruction.opcode != "fusion":
+            return {instruction.opcode}
+        return self.body(instruction).opcodes
+
     def region_flops(self, region: Computation) -> int:
         """The flops of a computation that is applied to single elements."""
         known = self._regions.get(region)
@@ -109,7 +116,7 @@ class UsageAnalysis:
     def grown(self, fusion: Instruction) -> None:
         """Producers have been moved into a fusion, in place of parameters, or it into the body of one.
 
-        Nothing else has changed there.
+        Nothing else has changed there, but that what joined may be results beside those there were.
 
         As ``forget``, but what is known of the body's other instructions stays.
         """
@@ -155,11 +162,12 @@ class UsageAnalysis:
         if fused_loop(fusion) is not None:
             return self._loop(fusion)
         inner = self.body(fusion)
-        root = inner.body.root
-        uses = tuple(_parameter_use(inner, parameter) for parameter in inner.body.parameters)
-        results = root.operands if root.opcode == "tuple" else (root,)
-        written = sum(map(_result_bytes, results))
-        return Usage(inner.flops, written, inner.ir_size, inner.splits, uses)
+        known = inner.uses
+        for parameter in inner.body.parameters:
+            if parameter not in known:
+                known[parameter] = _use(inner, parameter)
+        uses = tuple(map(known.__getitem__, inner.body.parameters))
+        return Usage(inner.flops, inner.written, inner.ir_size, inner.splits, uses)
 
     def _loop(self, fusion: Instruction) -> Usage:
         """Of a whole loop: all its trips; operands are read once, results written once."""
@@ -201,13 +209,6 @@ def slots_of(producer: Instruction, consumer: Instruction) -> tuple[int, ...]:
     )
 
 
-def _parameter_use(inner: BodyUsage, parameter: Instruction) -> OperandUse:
-    known = inner.uses.get(parameter)
-    if known is None:
-        known = inner.uses[parameter] = _use(inner, parameter)
-    return known
-
-
 def _use(inner: BodyUsage, parameter: Instruction) -> OperandUse:
     group = inner.group(parameter)
     if not isinstance(parameter.shape, TupleShape):
@@ -222,10 +223,3 @@ def _use(inner: BodyUsage, parameter: Instruction) -> OperandUse:
 
 def _bytes(shape: Shape, utilization: float) -> int:
     return int(shape.byte_size * utilization + 0.5)
-
-
-def _result_bytes(result: Instruction) -> int:
-    """Of an update only what it changes."""
-    if result.opcode == "dynamic-update-slice":
-        return result.operands[1].shape.byte_size
-    return result.shape.byte_size

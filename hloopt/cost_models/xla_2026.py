@@ -85,9 +85,9 @@ class Xla2026(KeptTimes):
         self.options = options or ModelOptions()
         self.launch_ns = self.options.launch_ns
         self._block_level = block_level
-        self.kernels = Kernels(target, emitters)
+        self.kernels = Kernels(target, emitters, self.usage.opcodes)
         self._times = DeviceTimes(target, self.options)
-        self._coalescing = Coalescing()
+        self._coalescing = Coalescing(self.usage)
         self._reads: dict[Instruction, _Reads] = {}
 
     @property

@@ -65,5 +65,6 @@ def decide_operands(
 def subshapes(shape: Shape) -> int:
     """The number of nodes of a shape: 1 for an array, a tuple counts itself and its elements."""
     if isinstance(shape, TupleShape):
-        return 1 + sum(map(subshapes, shape.elements))
+        inner = [entry for entry in shape.elements if isinstance(entry, TupleShape)]
+        return 1 + len(shape.elements) - len(inner) + sum(map(subshapes, inner))
     return 1

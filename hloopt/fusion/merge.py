@@ -119,10 +119,11 @@ def copy_in(fusion: Instruction, source: Instruction, *, alone: bool) -> dict[in
     body: Computation = fusion.attributes["calls"]
     at = first_instruction(body) or body
     kept = aliases(fusion)
+    made = {user for user in source.users if user.opcode == "get-tuple-element"} | {source}
     read = {
         parameter: operand
         for operand, parameter in zip(fusion.operands, body.parameters, strict=True)
-        if _is_of(operand, source)
+        if operand in made
     }
     numbers = read_results(source, fusion if alone else None)
     inner = _copy(source, numbers, _Parameters(fusion, body, at), at)
@@ -233,13 +234,6 @@ class _Parameters:
                 edit.append(self._body, known)
             edit.add_operands(self._fusion, (operand,))
         return known
-
-
-def _is_of(operand: Instruction, source: Instruction) -> bool:
-    """Whether an operand is the result of ``source`` or an element of it."""
-    return operand is source or (
-        operand.opcode == "get-tuple-element" and operand.operands[0] is source
-    )
 
 
 def _integers(text: str) -> tuple[int, ...]:

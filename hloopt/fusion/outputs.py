@@ -59,7 +59,7 @@ def add_output(fusion: Instruction, inner: Instruction) -> int:
     _read_by_elements(fusion)
     edit.add_operands(root, (inner,))
     _move_to_end(root)
-    root.shape = fusion.shape = TupleShape(tuple(entry.shape for entry in root.operands))
+    root.shape = fusion.shape = TupleShape(tuple([entry.shape for entry in root.operands]))
     for name in _LIKE_THE_SHAPE:
         root.attributes.pop(name, None)
         fusion.attributes.pop(name, None)

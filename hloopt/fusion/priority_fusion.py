@@ -104,7 +104,9 @@ ENTRY main {
         return PairRules(
             limits,
             model.usage,
-            kernels if isinstance(kernels, Kernels) else Kernels(model.target),
+            kernels
+            if isinstance(kernels, Kernels)
+            else Kernels(model.target, opcodes=model.usage.opcodes),
             triton=TritonFusions(model, limits).decide,
             significant_ratio=self.significant_ratio,
             max_ir_size=self.max_ir_size,

@@ -199,7 +199,7 @@ def remove_operands(instruction: Instruction, gone: Collection[Instruction]) -> 
     for operand in instruction.operands:
         if operand in gone:
             _drop_use(operand, instruction)
-    instruction.operands = tuple(entry for entry in instruction.operands if entry not in gone)
+    instruction.operands = tuple([entry for entry in instruction.operands if entry not in gone])
 
 
 def set_attribute(instruction: Instruction, name: str, value: Any) -> None:
@@ -436,7 +436,7 @@ def _replaced(
     """
     operands = user.operands
     if count > 1 or len(operands) < _MANY:
-        return tuple(new if operand is old else operand for operand in operands)
+        return tuple([new if operand is old else operand for operand in operands])
     if user._places is None or user._places[0] is not operands:
         user._places = operands, {operand: place for place, operand in enumerate(operands)}
     places = user._places[1]

@@ -111,7 +111,7 @@ def emission(region: Region, options: KindOptions | None = None) -> Emission:
         target = region.instruction.attributes.get("custom_call_target", "")
         return Emission("custom", found, found, f"a call of {target}")
     heroes = found
-    if region.is_fusion and any(entry.opcode in _HEROES for entry in region.body):
+    if region.is_fusion and not region.opcodes.isdisjoint(_HEROES):
         heroes = tuple(map(find_hero, found))
     decided = _tiled(found, heroes) or _single(region, found, heroes, options)
     return decided or _loop(region, found)

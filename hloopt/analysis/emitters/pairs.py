@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Set as AbstractSet
 from dataclasses import field
 from functools import cached_property
+from itertools import chain
 from typing import Final
 
 from hloopt.analysis.emitters.describe import EmitterOptions, Layout, lay_out
@@ -12,11 +14,11 @@ from hloopt.analysis.emitters.kind import Emission, Kind, emission, has_kernel
 from hloopt.analysis.emitters.scratch import fused_apart
 from hloopt.analysis.emitters.unroll import drops_when_unrolled
 from hloopt.analysis.hero import is_intermediate, only_intermediates_below
-from hloopt.analysis.region import Region, region_of
+from hloopt.analysis.region import Region, Result, region_of
 from hloopt.dataclass import dataclass
 from hloopt.ir import Computation, Instruction
 from hloopt.targets import Target
-from hloopt.types import ArrayShape
+from hloopt.types import ArrayShape, Shape, TupleShape
 
 __all__ = ["Kernel", "Kernels"]
 
@@ -27,6 +29,12 @@ _DECIDE_ALONE: Final = frozenset({"dynamic-update-slice", "reduce"})
 
 _FORMS: Final = frozenset({"dynamic-update-slice", "reduce", "scatter", "sort", "transpose"})
 """Ops that can make a kernel something else than a loop, beside concatenates and copies."""
+
+_ANY_FORM: Final = frozenset({
+    "concatenate", "copy", "dot", "dynamic-update-slice", "reduce", "reduce-window", "scatter", "sort",
+    "transpose",
+})  # fmt: skip
+"""Ops without which a kernel of several results is a loop, and nothing keeps it from being unrolled."""
 
 _WIDE: Final = (10, 0)
 _FALLBACK_THREADS: Final = 128
@@ -50,7 +58,6 @@ class _Facts:
     emission, layout  of its kernel; None where it has none by itself
     decides, decides_alone  whether an op behind its roots can change the kind of a kernel it joins
     drops             whether an op in it keeps threads from computing several elements; None until asked
-    opcodes           of the region's body
     reached, chained  numbers of the operands such ops may be found behind; None until asked
     concatenates      behind its roots; None until asked
     moves             whether anything computed of one of its values moves elements, where it was asked
@@ -60,7 +67,6 @@ class _Facts:
     emission: Emission | None
     layout: Layout | None
     kernel: Kernel
-    opcodes: set[str]
     decides: bool
     decides_alone: bool
     drops: bool | None = None
@@ -73,12 +79,19 @@ class _Facts:
 class Kernels:
     """What would run on a device, remembered until it is forgotten.
 
-    Of devices without blocks and threads only kinds are known: they follow from the ops.
+    Of devices without blocks and threads only kinds are known: they follow from the ops.  ``opcodes`` tells
+    which there are in an op or fusion, whoever keeps count of them while it grows.
     """
 
-    def __init__(self, target: Target, options: EmitterOptions | None = None) -> None:
+    def __init__(
+        self,
+        target: Target,
+        options: EmitterOptions | None = None,
+        opcodes: Callable[[Instruction], AbstractSet[str]] | None = None,
+    ) -> None:
         self.target = target
         self.options = options or EmitterOptions()
+        self._opcodes = opcodes
         self._is_wide = target.kind == "cuda" and target.capability >= _WIDE
         self._known: dict[Instruction, _Facts] = {}
 
@@ -88,6 +101,10 @@ class Kernels:
         Kinds without a launch of their own, and what no kernel runs, count a thread for each element of the
         first result, as XLA's cost model does.
         """
+        if instruction not in self._known:
+            loop = self._wide_loop(instruction)
+            if loop is not None:
+                return loop
         return self._facts(instruction).kernel
 
     def pair(
@@ -97,6 +114,10 @@ class Kernels:
 
         Cheap where nothing in the producer can change the kernel's form; otherwise both are copied.
         """
+        if multi_output:
+            loop = self._wide_loop(consumer, producer)
+            if loop is not None:
+                return loop
         mine = self._facts(consumer)
         other = self._facts(producer)
         if multi_output or self._may_change(producer, other, consumer, mine):
@@ -118,6 +139,34 @@ class Kernels:
         both = _joined(producer, other, consumer, mine)
         return _kernel(both, found, self._layout(both, found))
 
+    def _wide_loop(self, *parts: Instruction) -> Kernel | None:
+        """The kernel of all results of some ops and fusions, where opcodes say that it is a loop; else None.
+
+        Results are those of a multi-output fusion by itself, or of several together.
+        """
+        if self._opcodes is None or not self.target.has_threads:
+            return None
+        shapes: list[Shape] = []
+        for part in parts:
+            shape = part.shape
+            if part.opcode == "fusion" and (
+                part.attributes["kind"] == "kCustom" or "backend_config" in part.attributes
+            ):
+                return None
+            shapes += shape.elements if isinstance(shape, TupleShape) else (shape,)
+        if len(shapes) < 2 or (len(parts) == 1 and parts[0].opcode != "fusion"):
+            return None
+        if not all(_ANY_FORM.isdisjoint(self._opcodes(part)) for part in parts):
+            return None
+        results = tuple(
+            [Result(parts[0], 0, shape) for shape in shapes if isinstance(shape, ArrayShape)]
+        )
+        if len(results) != len(shapes):
+            return None
+        region = _Joined(parts[0], results, {}, ())
+        found = Emission("loop", (), (), "")
+        return _kernel(region, found, self._layout(region, found))
+
     def forget(self, instruction: Instruction) -> None:
         """An instruction has changed, or is gone."""
         self._known.pop(instruction, None)
@@ -129,15 +178,15 @@ class Kernels:
         return known
 
     def _look(self, instruction: Instruction) -> _Facts:
-        region = region_of(instruction)
+        known = self._opcodes(instruction) if self._opcodes is not None else None
+        region = region_of(instruction, known)
         found, layout = self._form(instruction, region)
-        opcodes = {entry.opcode for entry in region.body}
+        opcodes = region.opcodes
         return _Facts(
             region,
             found,
             layout,
             _kernel(region, found, layout),
-            opcodes,
             not opcodes.isdisjoint(_DECIDE) and _has_behind_roots(region, _DECIDE, _HERO_OPERANDS),
             not opcodes.isdisjoint(_DECIDE_ALONE) and _has_behind_roots(region, _DECIDE_ALONE, 1),
         )
@@ -201,7 +250,8 @@ class Kernels:
         if (
             len(other.region.results) != 1
             or not isinstance(consumer.shape, ArrayShape)
-            or not (other.opcodes.isdisjoint(_FORMS) and mine.opcodes.isdisjoint(_FORMS))
+            or not other.region.opcodes.isdisjoint(_FORMS)
+            or not mine.region.opcodes.isdisjoint(_FORMS)
             or any(result.instruction.opcode == "parameter" for result in ends)
         ):
             return None
@@ -223,7 +273,7 @@ def _concatenates(facts: _Facts) -> tuple[Instruction, ...]:
     """Those behind the roots, where they can be heroes."""
     if facts.concatenates is None:
         found: Iterable[Instruction] = ()
-        if "concatenate" in facts.opcodes:
+        if "concatenate" in facts.region.opcodes:
             found = _behind_roots(facts.region, _HERO_OPERANDS)
         facts.concatenates = tuple(entry for entry in found if entry.opcode == "concatenate")
     return facts.concatenates
@@ -288,11 +338,15 @@ def _behind_roots(region: Region, most: int) -> Iterator[Instruction]:
 class _Joined(Region):
     """Both bodies under the consumer's roots; what is between them is not linked."""
 
-    inside: tuple[Instruction, ...] = ()
+    sides: tuple[Region, ...] = ()
 
     @cached_property
     def body(self) -> tuple[Instruction, ...]:
-        return self.inside
+        return tuple(chain.from_iterable([side.body for side in self.sides]))
+
+    @cached_property
+    def opcodes(self) -> AbstractSet[str]:
+        return frozenset().union(*[side.opcodes for side in self.sides])
 
 
 def _joined(producer: Instruction, other: _Facts, consumer: Instruction, mine: _Facts) -> Region:
@@ -302,5 +356,5 @@ def _joined(producer: Instruction, other: _Facts, consumer: Instruction, mine: _
         if operand is not producer
         for shape in Region.arrays_of(operand)
     ]
-    inside = (*other.region.body, *mine.region.body)
-    return _Joined(consumer, mine.region.results, {}, tuple(shapes), inside)
+    sides = other.region, mine.region
+    return _Joined(consumer, mine.region.results, {}, tuple(shapes), sides=sides)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from math import gcd, prod
+from typing import Final
 
 from hloopt.analysis.region import Region
 from hloopt.analysis.transpose import normal_form
@@ -21,6 +22,8 @@ __all__ = [
 ]
 
 _BLACKWELL = (10, 0)
+_DROPPING: Final = frozenset({"concatenate", "dot", "reduce", "reduce-window", "sort"})
+"""Ops that may keep a thread from computing several elements."""
 
 
 @dataclass(frozen=True)
@@ -76,9 +79,8 @@ def unroll_factor(
     options = options or UnrollOptions()
     count = loop_elements(region) if elements is None else elements
     factor, reason = _factor(region, target, count, kind, options)
-    narrow = min(
-        (bits for result in region.results if (bits := result.shape.dtype.bits)), default=8
-    )
+    widths = {result.shape.dtype.bits for result in region.results}
+    narrow = min(widths - {0}, default=8)
     least = _power_of_two(-(-options.output_bits // narrow))
     if factor < least:
         return Unroll(least, f"elements of {narrow} bits are written a byte at a time")
@@ -102,6 +104,8 @@ def _factor(
 def drops_when_unrolled(region: Region, options: UnrollOptions | None = None) -> str:
     """Why a thread should compute one element only: what makes unrolled code slower; empty where nothing."""
     options = options or UnrollOptions()
+    if region.opcodes.isdisjoint(_DROPPING):
+        return ""
     for instruction in region.body:
         reason = _drop(instruction, options)
         if reason:
@@ -137,9 +141,9 @@ def max_unroll(
     widths += [result.shape.dtype.bits for result in region.results]
     factor = min(options.wide_max_unroll, options.vector_bits // max(8, *widths))
     factor = 1 << (max(1, factor).bit_length() - 1)
-    if any(instruction.opcode == "pad" for instruction in region.body):
+    if "pad" in region.opcodes and any(entry.opcode == "pad" for entry in region.body):
         factor = min(factor, options.wide_pad_unroll)
-    for instruction in region.body:
+    for instruction in region.body if "transpose" in region.opcodes else ():
         minor = _moved_minor(instruction)
         while minor and factor > options.max_unroll and minor < factor:
             factor //= 2
@@ -151,7 +155,7 @@ def _is_wide(region: Region, target: Target, kind: str, options: UnrollOptions) 
         return False
     if kind not in ("loop", "transpose", "concatenate") or len(region.results) != 1:
         return False
-    if any(instruction.opcode == "reduce" for instruction in region.body):
+    if "reduce" in region.opcodes and any(entry.opcode == "reduce" for entry in region.body):
         return False
     return region.results[0].shape.dtype.bits < options.vector_bits // 4
 

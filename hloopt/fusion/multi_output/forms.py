@@ -5,7 +5,8 @@ Rules of XLA's ``GetRealHeroForMultiOutputFusion`` and ``FusionHeroesAreCompatib
 
 from __future__ import annotations
 
-from typing import Literal, TypeAlias
+from collections.abc import Set as AbstractSet
+from typing import Final, Literal, TypeAlias
 
 from hloopt.analysis.hero import find_hero, is_intermediate, is_real_reduction_hero, roots
 from hloopt.analysis.layout import is_descending, physical_dims
@@ -19,6 +20,9 @@ from hloopt.types import ArrayShape, Shape, TupleShape
 __all__ = ["Era", "Form", "decide_forms", "form_of"]
 
 Era: TypeAlias = Literal["2023", "2026"]
+
+_TILED: Final = frozenset({"reduce", "transpose"})
+"""Heroes of tiled kernels."""
 
 
 @dataclass(frozen=True)
@@ -47,8 +51,8 @@ class Form:
         return self.hero.opcode == "transpose" and self.transpose is None
 
 
-def form_of(instruction: Instruction) -> Form:
-    """The form of an op or fusion.
+def form_of(instruction: Instruction, opcodes: AbstractSet[str]) -> Form:
+    """The form of an op or fusion, of which ``opcodes`` are there.
 
     Of several roots the first one whose hero has tiles decides; they have one form.
     """
@@ -56,6 +60,8 @@ def form_of(instruction: Instruction) -> Form:
         return _form(instruction, instruction)
     body: Computation = instruction.attributes["calls"]
     found = roots(body)
+    if opcodes.isdisjoint(_TILED):
+        return _form(found[0], found[0])
     for root in found:
         hero = find_hero(root)
         if is_real_reduction_hero(root, hero) or tiled_transpose(hero) is not None:

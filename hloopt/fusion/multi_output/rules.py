@@ -177,7 +177,8 @@ class MultiOutputRules:
     def _form(self, instruction: Instruction) -> Form:
         known = self._forms.get(instruction)
         if known is None:
-            known = self._forms[instruction] = form_of(instruction)
+            opcodes = self.usage.opcodes(instruction)
+            known = self._forms[instruction] = form_of(instruction, opcodes)
         return known
 
     def _decide_budget(self, left: Instruction, right: Instruction) -> Decision:

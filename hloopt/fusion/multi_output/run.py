@@ -13,6 +13,7 @@ from hloopt.fusion.apply import has_tuple_root
 from hloopt.fusion.decision import Decision, forbid
 from hloopt.fusion.kinds import choose_kind
 from hloopt.fusion.multi_output.rules import MultiOutputRules, is_nestable_variadic
+from hloopt.fusion.priority.facts import Facts
 from hloopt.fusion.scribe import Scribe, root_opcode
 from hloopt.ir import Computation, Instruction
 
@@ -109,7 +110,7 @@ class ComputationRun:
             return False
         if not has_tuple_root(user):
             return True
-        return all(reader.opcode == "get-tuple-element" for reader in user.users)
+        return {reader.opcode for reader in user.users} == {"get-tuple-element"}
 
     def _decide_siblings(
         self, first: Instruction, second: Instruction, shared: Instruction, verdict: Decision
@@ -134,8 +135,7 @@ class ComputationRun:
         gone = (second, *second.users)
         apply.merge_siblings(first, second, kind, keep_order=False)
         self._follow(first, gone)
-        self._changed(first, second)
-        self.rules.became(first, facts)
+        self._grown(first, facts, second)
         self.scribe.fused(second, before, first, duplicated=False, multi_output=True)
 
     # ---- producer and consumer -----------------------------------------------------------------------
@@ -199,8 +199,7 @@ class ComputationRun:
             self.place[fusion] = self.place.pop(consumer)
             self.scribe.renamed(self.computation, before[0], fusion.name)
         self._follow(fusion, (entry for entry in gone if entry is not consumer))
-        self._changed(fusion, producer, consumer)
-        self.rules.became(fusion, facts)
+        self._grown(fusion, facts, producer, *((consumer,) if fusion is not consumer else ()))
         self.scribe.fused(
             producer,
             before,
@@ -216,10 +215,12 @@ class ComputationRun:
         self.bodies[fusion.attributes["calls"]] = None
         self.reachability.follow(fusion, gone)
 
-    def _changed(self, *instructions: Instruction) -> None:
-        for instruction in instructions:
+    def _grown(self, fusion: Instruction, facts: Facts, *gone: Instruction) -> None:
+        for instruction in gone:
             self.rules.forget(instruction)
             self.model.forget(instruction)
+        self.model.grown(fusion)
+        self.rules.became(fusion, facts)
 
 
 def _post_order(computation: Computation) -> list[Instruction]:

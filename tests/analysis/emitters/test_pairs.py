@@ -11,9 +11,11 @@ import hloopt
 from hloopt.analysis.emitters.kind import has_kernel
 from hloopt.analysis.emitters.pairs import Kernel, Kernels
 from hloopt.analysis.emitters.scratch import fused_apart
-from hloopt.fusion.apply import fuse
+from hloopt.cost_models.usage import UsageAnalysis
+from hloopt.fusion.apply import fuse, fuse_multi_output
 from hloopt.ir import Instruction, Module
 from hloopt.targets import target
+from hloopt.types import TupleShape
 
 SUM = "sum { a = f32[] parameter(0) b = f32[] parameter(1) ROOT c = f32[] add(a, b) }\n"
 
@@ -187,9 +189,10 @@ ENTRY e {
 @settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))
 @given(text=programs(), data=st.data())
 def test_pairs_are_what_they_become(device: str, text: str, data: st.DataObject) -> None:
-    """Whatever is fused into whatever, looked at before and after."""
+    """Whatever is fused into whatever, with results of its own or not, looked at before and after."""
     module = hloopt.parse(text)
-    kernels = Kernels(target(device))
+    usage = UsageAnalysis()
+    kernels = Kernels(target(device), opcodes=usage.opcodes)
     for _ in range(8):
         pairs = [
             (producer, consumer)
@@ -201,11 +204,24 @@ def test_pairs_are_what_they_become(device: str, text: str, data: st.DataObject)
         if not pairs:
             break
         producer, consumer = data.draw(st.sampled_from(pairs))
-        expected = kernels.pair(producer, consumer)
-        fusion = fuse(producer, consumer)
+        several = data.draw(st.booleans()) and not isinstance(consumer.shape, TupleShape)
+        expected = kernels.pair(producer, consumer, multi_output=several)
+        assert Kernels(target(device)).pair(producer, consumer, multi_output=several) == expected
+        if several:
+            try:
+                fusion = fuse_multi_output(producer, consumer)
+            except ValueError:
+                continue
+        else:
+            fusion = fuse(producer, consumer)
+        usage.grown(fusion)
         for changed in (producer, consumer, fusion):
             kernels.forget(changed)
-        assert kernels.of(fusion) == expected
+        if fusion is not consumer:
+            usage.forget(consumer)
+        assert kernels.of(fusion) == Kernels(target(device)).of(fusion)
+        if not several:
+            assert kernels.of(fusion) == expected
 
 
 def _joins(entry: Instruction) -> bool:
