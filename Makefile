@@ -9,7 +9,7 @@ SAMPLE := samples/cartpole_step
 export HLOOPT_XLA_PYTHON
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test check format lint types corpus kernels emulate mutate-kernels campaign-random campaign-mutations campaign-pipelines bench bench-gpu study golden wheel clean
+.PHONY: help install demo test check format lint types corpus kernels emulate mutate-kernels campaign-random campaign-mutations campaign-pipelines baseline bench bench-gpu study golden wheel clean
 
 help:  ## this list
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  make %-18s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -67,6 +67,9 @@ campaign-random campaign-mutations campaign-pipelines: $(VENV)/.installed-dev
 campaign-random:  ## random modules in random spelling by every executor, resumable; writes tests/campaigns.json
 campaign-mutations:  ## changed texts and protocol buffers: refused with a place, or the same results everywhere
 campaign-pipelines:  ## random pipelines of passes with random options: valid after each, the same results
+
+baseline: $(VENV)/.installed-dev  ## what the product gives, recorded, or held against what was; BASELINE="--part samples"
+	$(BIN)/python tests/baseline/baseline.py check --jobs $(JOBS) $(BASELINE)
 
 bench: $(VENV)/.installed-dev  ## benchmarks: medians and ratios, never asserted
 	$(BIN)/python tests/benchmarks/bench.py
