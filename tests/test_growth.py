@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from math import log
 from typing import Final
 
@@ -26,9 +27,7 @@ _ROWS: Final = (
 )  # fmt: skip
 """Shapes that each pass is put to."""
 
-_FUSION: Final = frozenset({
-    "fusion-merger", "instruction-fusion", "multi-output-fusion", "priority-fusion",
-})  # fmt: skip
+_FUSION: Final = frozenset({"multi-output-fusion", "priority-fusion"})
 """Passes that write bodies again when these grow."""
 _SQUARE: Final = 2.1
 
@@ -82,6 +81,7 @@ def test_no_pass_takes_the_square(shape: str) -> None:
 @pytest.mark.parametrize(
     ("name", "shapes"),
     [
+        ("instruction-fusion", "concatenate summed wide_fusion"),
         ("multi-output-fusion", "diamonds ladder selects sibling_fusions skips"),
         ("priority-fusion", "copies fusions ladder layouts pads"),
     ],
@@ -91,6 +91,18 @@ def test_what_joins_a_kernel_is_looked_at_but_not_the_kernel(name: str, shapes: 
     for shape in shapes.split():
         _work(name, shape, 2)
         assert _exponent(name, shape, _SIZE) <= _EXPONENT, shape
+
+
+@pytest.mark.parametrize("shape", ["softmaxes", "windows"])
+def test_instruction_fusion_costs_what_it_writes(shape: str) -> None:
+    """Here each kernel computes all before it again, as XLA's does: the result is the square of the text."""
+    counts = []
+    for size in (2, 8, 32):
+        module = hloopt.parse(SHAPES[shape](size))
+        calls = count_calls(partial(parse_pipeline("instruction-fusion").run, module))
+        counts.append((calls, len(module.to_text())))
+    (small, few), (large, many) = counts[1:]
+    assert log(large / small) / log(many / few) <= _EXPONENT
 
 
 def test_a_wide_concatenate_takes_its_operands_in_one_by_one() -> None:

@@ -7,6 +7,7 @@ on its own indices, and every other user makes new ones.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Final
 
 from hloopt.fusion.decision import ALLOWED, Decision, forbid
@@ -14,7 +15,7 @@ from hloopt.fusion.limits import CodeLimits
 from hloopt.ir import Computation, Instruction
 from hloopt.types import ArrayShape
 
-__all__ = ["Duplication", "real_users"]
+__all__ = ["Duplication", "RealUsers"]
 
 _INVALIDATES: Final = frozenset({
     "concatenate", "dot", "dynamic-update-slice", "pad", "reduce", "reduce-window",
@@ -44,15 +45,22 @@ class Duplication:
         self._users[fused] = self._users.pop(parameter, set())
         self._settle(fused)
 
-    def decide(self, producer: Instruction, parameter: Instruction, limits: CodeLimits) -> Decision:
+    def decide(
+        self,
+        producer: Instruction,
+        parameter: Instruction,
+        limits: CodeLimits,
+        real_users: RealUsers,
+    ) -> Decision:
         """Whether the producer's code would be written too often."""
         count = 1 if producer.opcode == "broadcast" else self.count(parameter)
-        return _decide_count(producer, count, limits)
+        return _decide_count(producer, count, limits, real_users)
 
     def decide_all(self, limits: CodeLimits) -> Decision:
         """Whether some instruction of the body is written too often."""
+        real_users = RealUsers()
         for instruction, count in self._count.items():
-            decision = _decide_count(instruction, count, limits)
+            decision = _decide_count(instruction, count, limits, real_users)
             if not decision:
                 return decision
         return ALLOWED
@@ -69,21 +77,50 @@ class Duplication:
                 seen.add(instruction)
 
 
-def _decide_count(instruction: Instruction, count: int, limits: CodeLimits) -> Decision:
+def _decide_count(
+    instruction: Instruction, count: int, limits: CodeLimits, real_users: RealUsers
+) -> Decision:
     if count > limits.max_duplication:
         return forbid("code-duplication", limit=limits.max_duplication, actual=count)
     if instruction.opcode not in _INVALIDATES:
         return ALLOWED
     if count > limits.max_barrier_emissions:
         return forbid("not-emitted-twice", limit=limits.max_barrier_emissions, actual=count)
-    users = real_users(instruction)
+    users = real_users.of(instruction)
     if users > limits.max_barrier_users:
         return forbid("barrier-users", limit=limits.max_barrier_users, actual=users)
     return ALLOWED
 
 
-def real_users(producer: Instruction) -> int:
-    """The producer's users, where a fusion stands for those of its parameter."""
+class RealUsers:
+    """How many users producers have, where a fusion stands for those of its parameter; kept while ops join."""
+
+    def __init__(self) -> None:
+        self._known: dict[Instruction, int] = {}
+
+    def of(self, producer: Instruction) -> int:
+        """The users of one producer."""
+        known = self._known.get(producer)
+        if known is None:
+            known = self._known[producer] = _real_users(producer)
+        return known
+
+    def joined(
+        self, producer: Instruction, reads: Iterable[Instruction], inside: int, *, is_gone: bool
+    ) -> None:
+        """A copy of an op that ``reads`` some values is now inside a fusion, where it had ``inside`` users.
+
+        ``is_gone``: the op itself is no longer there.
+        """
+        if producer in self._known:
+            self._known[producer] -= inside
+        if not is_gone:
+            for operand in reads:
+                if operand in self._known:
+                    self._known[operand] += 1
+
+
+def _real_users(producer: Instruction) -> int:
     total = 0
     for user in producer.users:
         if user.opcode == "fusion":

@@ -8,13 +8,16 @@ are the work of other strategies.
 from __future__ import annotations
 
 from dataclasses import fields
-from typing import ClassVar
+from typing import ClassVar, Final
 
 from hloopt.analysis.reachability import Reachability
 from hloopt.dataclass import dataclass
 from hloopt.fusion import apply
 from hloopt.fusion.barriers import note_barriers
-from hloopt.fusion.decision import ALLOWED, Decision, forbid
+from hloopt.fusion.candidates import Candidates
+from hloopt.fusion.decision import REASONS, Decision, forbid
+from hloopt.fusion.duplication import RealUsers
+from hloopt.fusion.in_place import in_place_pairs
 from hloopt.fusion.limits import Limits
 from hloopt.fusion.plan import FusionPlan
 from hloopt.fusion.rules import decide_consumer, decide_pair, decide_producer
@@ -28,6 +31,9 @@ __all__ = ["InstructionFusion"]
 
 _PLUMBING = frozenset({"parameter", "tuple", "get-tuple-element"})
 """Never fused, and not worth a word each time."""
+_IN_PLACE: Final = tuple(code for code in REASONS if code.startswith("in-place-"))
+_MAKE_TARGETS: Final = frozenset({"bitcast", "dynamic-update-slice", "opt-barrier", "scatter"})
+"""Ops by which a fusion may come to update another operand in place."""
 
 
 @dataclass(frozen=True)
@@ -90,6 +96,7 @@ class _Fuser:
         self.rank = {instruction: at for at, instruction in enumerate(self.order)}
         self.states: dict[Instruction, ConsumerState] = {}
         self.shut: dict[Instruction, Decision] = {}
+        self.real_users = RealUsers()
         self.bodies: dict[Computation, None] = {}
         self.kept: set[Instruction] = set()
 
@@ -102,36 +109,60 @@ class _Fuser:
                 self.options.max_paths,
             )
             self.states.clear()
-        queue = list(self.order)
-        while queue:
-            consumer = queue.pop()
-            if consumer.computation is not self.computation:
-                continue
-            fusion = self._fuse_one(consumer)
-            if fusion is not None:
-                queue.append(fusion)
-            else:
-                self.states.pop(consumer, None)
+        for consumer in reversed(self.order):
+            if consumer.computation is self.computation and consumer.opcode not in _PLUMBING:
+                self.states.pop(self._fuse_into(consumer), None)
         apply.number_parameter_names(self.bodies)
 
-    def _fuse_one(self, consumer: Instruction) -> Instruction | None:
-        """Fuse the first operand that may join; the fusion, or None where none may."""
-        if consumer.opcode in _PLUMBING:
-            return None
-        candidates = []
-        for operand in dict.fromkeys(consumer.operands):
-            if self._decide_producer(operand):
-                candidates.append(operand)
-            else:
-                self._note_shut(operand, consumer)
-        verdict = decide_consumer(self._state(consumer)) if candidates else ALLOWED
-        candidates.sort(key=self.rank.__getitem__, reverse=True)
-        for producer in candidates:
+    def _fuse_into(self, consumer: Instruction) -> Instruction:
+        """Fuse operands one by one, the last in order first, until none may join; the consumer then."""
+        candidates = self._candidates(consumer)
+        verdict: Decision | None = None
+        while (producer := candidates.next()) is not None:
+            if verdict is None:
+                verdict = decide_consumer(self._state(consumer))
             decision = verdict and self._decide(producer, consumer)
-            if decision:
-                return self._fuse(producer, consumer)
-            self.scribe.refused(producer, consumer, decision)
-        return None
+            if not decision:
+                self.scribe.refused(producer, consumer, decision)
+                candidates.refuse(producer, decision, len(consumer.operands))
+                continue
+            reads = tuple(dict.fromkeys(producer.operands))
+            opened = self._opened(producer, consumer, candidates)
+            fusion = self._fuse(producer, consumer)
+            if fusion is not consumer:
+                consumer, verdict, candidates = fusion, None, self._candidates(fusion)
+            else:
+                candidates.joined(producer, reads, len(fusion.operands))
+                for operand in reads:
+                    self._meet(operand, fusion, candidates)
+                candidates.ask_again(opened)
+                if self.scribe.advice:
+                    candidates.ask_all()
+        return consumer
+
+    def _candidates(self, consumer: Instruction) -> Candidates:
+        candidates = Candidates(self.rank)
+        for operand in consumer.operands:
+            self._meet(operand, consumer, candidates)
+        return candidates
+
+    def _meet(self, operand: Instruction, consumer: Instruction, candidates: Candidates) -> None:
+        if not candidates.meet(operand):
+            return
+        if self._decide_producer(operand):
+            candidates.ask(operand)
+        else:
+            self._note_shut(operand, consumer)
+
+    def _opened(
+        self, producer: Instruction, consumer: Instruction, candidates: Candidates
+    ) -> tuple[str, ...]:
+        """Reasons that may not hold any more when a producer has joined: other operands are updated then."""
+        if not candidates.holds(_IN_PLACE):
+            return ()
+        pairs = in_place_pairs(consumer)
+        is_target = any(consumer.operands[pair.index] is producer for pair in pairs)
+        return _IN_PLACE if is_target or producer.opcode in _MAKE_TARGETS else ()
 
     def _note_shut(self, operand: Instruction, consumer: Instruction) -> None:
         """Of a result of several it is the producer of them all that is not fused."""
@@ -149,7 +180,7 @@ class _Fuser:
     def _state(self, consumer: Instruction) -> ConsumerState:
         state = self.states.get(consumer)
         if state is None:
-            state = self.states[consumer] = ConsumerState(consumer, self.limits)
+            state = self.states[consumer] = ConsumerState(consumer, self.limits, self.real_users)
         return state
 
     def _may_join_unfused(self, producer: Instruction, consumer: Instruction) -> bool:
@@ -186,10 +217,12 @@ class _Fuser:
         body: Computation = fusion.attributes["calls"]
         self.bodies[body] = None
         parameter = body.parameters[fusion.operands.index(producer)]
+        reads, inside = dict.fromkeys(producer.operands), len(parameter.users)
         fused = apply.fuse_producer(fusion, producer)
         state.joined(producer, parameter, fused)
         fusion.attributes["kind"] = "kInput" if state.is_input_fusible else "kLoop"
         duplicated = not apply.remove_unused(producer)
+        self.real_users.joined(producer, reads, inside, is_gone=not duplicated)
         self.scribe.fused(producer, before, fusion, duplicated=duplicated)
         return fusion
 

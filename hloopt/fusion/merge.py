@@ -87,12 +87,10 @@ def first_instruction(body: Computation) -> Instruction | None:
     None where there are parameters only: a fusion of the text may hand one on as it is.
     """
     ahead = set()
-    first = None
-    for entry in body:
-        if entry.opcode != "parameter":
-            first = entry
-            break
-        ahead.add(entry)
+    first = body._first
+    while first is not None and first.opcode == "parameter":
+        ahead.add(first)
+        first = first._next
     if first is not None and len(ahead) < len(body.parameters):
         for parameter in body.parameters:
             if parameter not in ahead:

@@ -78,7 +78,7 @@ def decide_pair(
     decision = decision and _decide_budget(producer, state)
     if decision and not advised and state.body is not None:
         parameter = state.body.parameters[consumer.operands.index(producer)]
-        decision = state.duplication.decide(producer, parameter, state.limits)
+        decision = state.duplication.decide(producer, parameter, state.limits, state.real_users)
     return decision
 
 

@@ -9,7 +9,7 @@ from hloopt.analysis.hero import find_hero, is_real_reduction_hero, roots
 from hloopt.analysis.reduction import is_unnested
 from hloopt.analysis.transpose import tiled_transpose
 from hloopt.fusion.budget import reduction_count, shared_memory
-from hloopt.fusion.duplication import Duplication
+from hloopt.fusion.duplication import Duplication, RealUsers
 from hloopt.fusion.fusible import is_reduction_epilogue
 from hloopt.fusion.limits import Limits
 from hloopt.fusion.reuse import reused_operands
@@ -23,9 +23,10 @@ _MAY_BE_HERO: Final = frozenset({"concatenate", "reduce", "scatter", "transpose"
 class ConsumerState:
     """Facts about one consumer: an op, or a fusion to which producers are added one by one."""
 
-    def __init__(self, instruction: Instruction, limits: Limits) -> None:
+    def __init__(self, instruction: Instruction, limits: Limits, real_users: RealUsers) -> None:
         self.instruction = instruction
         self.limits = limits
+        self.real_users = real_users
         self.body: Computation | None = (
             instruction.attributes["calls"] if instruction.opcode == "fusion" else None
         )

@@ -26,9 +26,12 @@ def globally_unfusible(
     more than ``max_paths`` instructions between two, they count as not fusible.
     """
     kept: set[Instruction] = set()
+    free: dict[Instruction, bool] = {}
     for consumer in reversed(order):
         for producer in dict.fromkeys(consumer.operands):
-            if producer in kept or _is_at_most_unary(producer) or _does_not_grow(producer):
+            if producer not in free:
+                free[producer] = _is_at_most_unary(producer) or _does_not_grow(producer)
+            if producer in kept or free[producer]:
                 continue
             if is_fusible(producer) and _on_all_paths(
                 producer, consumer, reachability, allowed, kept, max_paths

@@ -412,7 +412,11 @@ def _unlink(computation: Computation, instruction: Instruction) -> None:
 
 def _add_parameter(computation: Computation, parameter: Instruction) -> None:
     """Keep ``parameters`` in the order of their numbers; a text may define them in any order."""
-    insort(computation.parameters, parameter, key=_number)
+    known = computation.parameters
+    if known and known[-1].parameter_number > parameter.parameter_number:
+        insort(known, parameter, key=_number)
+    else:
+        known.append(parameter)
 
 
 def _number(parameter: Instruction) -> int:
