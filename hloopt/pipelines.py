@@ -72,6 +72,7 @@ _OWN: Final[Mapping[str, str]] = {
     "scan-recognition": "passes.scan_recognition.ScanRecognition",
     "transpose-folding": "passes.dots.transpose_folding.TransposeFolding",
     "dot-dimension-sorter": "passes.dots.dimension_sorter.DotDimensionSorter",
+    "dot-dimension-merger": "passes.dots.dimension_merger.DotDimensionMerger",
     "dot-merger": "passes.dots.merger.DotMerger",
     "dot-strength-reduction": "passes.dots.strength_reduction.DotStrengthReduction",
     "splitk-rewriter": "passes.dots.split_k_rewriter.SplitKRewriter",

@@ -49,7 +49,7 @@ _PARTITIONING: tuple[Row, ...] = (
     Step("SpmdPartitioner", "", "shardings are kept for XLA, which knows the mesh of devices"),
 )
 _EXPANDERS: tuple[Row, ...] = (
-    Step("DotDecomposer", "dot-decomposer"),
+    Step("DotDecomposer", "dot-decomposer{matrices=false}"),
     Step("ResultCaster, OperandUpcaster", "", "ops take operands of mixed types as they are"),
     Step("RngBitGeneratorExpander", "rng-expander{loops=false}"),
     Step("SortRewriter", "", _LIBRARIES),
@@ -97,7 +97,7 @@ XLA_PRESETS: Final[Mapping[str, tuple[Row, ...]]] = {
                 Step("GatherExpander", "gather-to-slice"),
                 Step("ScatterExpander", "scatter-to-slice"),
                 Step("AlgebraicSimplifier", "simplify"),
-                Step("DotDecomposer", "dot-decomposer"),
+                Step("DotDecomposer", "dot-decomposer{matrices=false}"),
                 Step("TupleSimplifier", "tuple-simplifier"),
                 Step("WhileLoopConstantSinking", "while-constant-sinking"),
                 Step("WhileLoopSimplifier", "while-loop-simplifier"),
@@ -157,7 +157,7 @@ XLA_PRESETS: Final[Mapping[str, tuple[Row, ...]]] = {
         Step(
             "ConditionalCanonicalizer", "", "conditionals with results of any shape run as they are"
         ),
-        Step("TopkDecomposer", "topk-expander"),
+        Step("TopkSpecializer, TopkDecomposer", "topk-expander{library=true}"),
         *_PARTITIONING,
         Step("RaggedDotRewriter", "ragged-dot-expander"),
         Step("RaggedDotRewriter", "ragged-dot-expander"),
@@ -195,7 +195,7 @@ XLA_PRESETS: Final[Mapping[str, tuple[Row, ...]]] = {
             ),
         ),
         Step("DotMerger", "dot-merger"),
-        Step("TransposeFolding", "transpose-folding"),
+        Step("TransposeFolding", "transpose-folding{matrices=true}"),
         Rows(
             "simplification-2",
             (
@@ -210,6 +210,7 @@ XLA_PRESETS: Final[Mapping[str, tuple[Row, ...]]] = {
         Step("ConvRewriter, CudnnFusedConvRewriter", "", _LIBRARIES),
         Step("GpuLayoutAssignment", "layout-assignment"),
         Step("LayoutNormalization", "layout-normalization{gathers=false}"),
+        Step("DotDimensionMerger", "dot-dimension-merger"),
         Step("AlgebraicSimplifier", "simplify{own=false}"),
         Step(
             "AlgebraicSimplifier",

@@ -119,9 +119,7 @@ def native_sizes(module: Module) -> dict[str, tuple[int, int]]:
     return _sizes(prepared.source, prepared.plan, _NATIVE)
 
 
-def _sizes(
-    source: str, plan: Plan, heads: re.Pattern[str] = _KERNEL
-) -> dict[str, tuple[int, int]]:
+def _sizes(source: str, plan: Plan, heads: re.Pattern[str] = _KERNEL) -> dict[str, tuple[int, int]]:
     bodies = {
         step.function: executed_instructions(step.instruction) for step in kernel_steps(plan.steps)
     }

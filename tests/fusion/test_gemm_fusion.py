@@ -72,6 +72,12 @@ JOINED = {
         "ROOT d = f32[64,48] dot(y, w), lhs_contracting_dims={1}, rhs_contracting_dims={0}"),
         ["dot", "reshape", "transpose"],
     ),
+    "weights side by side": (
+        (" x = f32[64,32] parameter(0)\n v = f32[32,64] parameter(1)\n w = f32[32,128] parameter(2)\n"
+        "c = f32[32,192] concatenate(v, w), dimensions={1}\n"
+        "ROOT d = f32[64,192] dot(x, c), lhs_contracting_dims={1}, rhs_contracting_dims={0}"),
+        ["concatenate", "dot"],
+    ),
     "an update of a parameter": (
         _XW + f"p = f32[64,48] parameter(2)\n d = f32[64,48] {_DOT}\n"
         "ROOT r = f32[64,48] subtract(p, d)",

@@ -9,6 +9,7 @@ import pytest
 from hloopt.errors import UsageError
 from hloopt.ir import Module
 from hloopt.passes.dots.decomposer import DotDecomposer
+from hloopt.passes.dots.dimension_merger import DotDimensionMerger
 from hloopt.passes.dots.dimension_sorter import DotDimensionSorter
 from hloopt.passes.dots.merger import DotMerger
 from hloopt.passes.dots.split_k_rewriter import SplitKRewriter
@@ -20,6 +21,7 @@ from random_modules import module_text
 
 ALL: tuple[Pass, ...] = (
     TransposeFolding(),
+    DotDimensionMerger(),
     DotDimensionSorter(),
     DotDecomposer(),
     DotMerger(),
@@ -109,6 +111,72 @@ def test_only_dots_or_only_convolutions() -> None:
         TransposeFolding(into="nothing")
 
 
+HEADS = (
+    "x = f32[2,5,3,4]{3,2,1,0} parameter(0)\n k = f32[2,3,4,5]{3,2,1,0} parameter(1)\n"
+    "t = f32[2,3,5,4]{3,2,1,0} transpose(x), dimensions={0,2,1,3}\n"
+    "ROOT r = f32[2,3,5,5]{3,2,1,0} dot(t, k), lhs_batch_dims={0,1}, lhs_contracting_dims={3}, "
+    "rhs_batch_dims={0,1}, rhs_contracting_dims={2}"
+)
+
+
+@pytest.mark.parametrize(
+    ("given", "order", "folds"),
+    [
+        ("3,4,5", "0,2,1", True),  # batch, columns, rows
+        ("4,3,5", "1,0,2", True),  # rows, batch, columns
+        ("4,5,3", "2,0,1", False),  # the batch fastest
+    ],
+)
+def test_only_batches_of_matrices_are_folded(given: str, order: str, folds: bool) -> None:
+    """Where libraries could not read what was transposed, it stays."""
+    sizes = [int(size) for size in given.split(",")]
+    rows = [sizes[int(dim)] for dim in order.split(",")]
+    text = module(
+        f"x = f32[{given}]{{2,1,0}} parameter(0)\n"
+        f"k = f32[3,{rows[2]},7]{{2,1,0}} parameter(1)\n"
+        f"t = f32[{','.join(map(str, rows))}]{{2,1,0}} transpose(x), dimensions={{{order}}}\n"
+        f"ROOT r = f32[3,{rows[1]},7]{{2,1,0}} dot(t, k), lhs_batch_dims={{0}}, "
+        "lhs_contracting_dims={2}, rhs_batch_dims={0}, rhs_contracting_dims={1}"
+    )
+    check(text, TransposeFolding())
+    check(text, TransposeFolding(matrices=True), changes=folds)
+
+
+def test_heads_between_the_rows_of_a_batch_stay_transposed() -> None:
+    """Two batch dimensions that lie apart are no batch of matrices."""
+    check(module(HEADS), TransposeFolding())
+    check(module(HEADS), TransposeFolding(matrices=True), changes=False)
+
+
+# ---- dot-dimension-merger --------------------------------------------------------------------------------
+
+
+def test_batch_dimensions_that_lie_together_are_one() -> None:
+    """At any place of an operand, in the same order on both sides; else they stay."""
+    better, _ = check(module(HEADS), DotDimensionMerger())
+    (dot,) = (one for one in better.entry if one.opcode == "dot")
+    assert [one.array.dims for one in dot.operands] == [(6, 5, 4), (6, 4, 5)]
+    behind = (
+        "x = f32[4,2,3,5]{3,2,1,0} parameter(0)\n k = f32[2,3,4,7]{3,2,1,0} parameter(1)\n"
+        "ROOT r = f32[2,3,5,7]{3,2,1,0} dot(x, k), lhs_batch_dims={1,2}, lhs_contracting_dims={0}, "
+        "rhs_batch_dims={0,1}, rhs_contracting_dims={2}"
+    )
+    better, _ = check(module(behind), DotDimensionMerger(), rtol=1e-6)
+    (dot,) = (one for one in better.entry if one.opcode == "dot")
+    assert [one.array.dims for one in dot.operands] == [(4, 6, 5), (6, 4, 7)]
+    check(
+        module(
+            behind.replace("_dims={1,2}", "_dims={2,1}")
+            .replace("f32[2,3,4,7]", "f32[3,2,4,7]")
+            .replace("f32[2,3,5,7]", "f32[3,2,5,7]")
+        ),
+        DotDimensionMerger(),
+        changes=False,
+    )
+    apart = behind.replace("f32[4,2,3,5]", "f32[2,4,3,5]").replace("s={1,2}", "s={0,2}")
+    check(module(apart.replace("g_dims={0}", "g_dims={1}")), DotDimensionMerger(), changes=False)
+
+
 # ---- dot-dimension-sorter --------------------------------------------------------------------------------
 
 
@@ -178,6 +246,22 @@ def test_other_dots_become_canonical(text: str) -> None:
 def test_canonical_dots_stay(text: str) -> None:
     """With a dimension that comes back on each side, or none."""
     check(module(text), DotDecomposer(), changes=False)
+
+
+def test_matrices_may_be_left_as_they_lie() -> None:
+    """matrices=false: contracted along either dimension, but with the batch first."""
+    text = (
+        "a = f32[6,3,4] parameter(0)\n b = f32[6,2,3] parameter(1)\n"
+        "ROOT r = f32[6,4,2] dot(a, b), lhs_batch_dims={0}, rhs_batch_dims={0}, "
+        "lhs_contracting_dims={1}, rhs_contracting_dims={2}"
+    )
+    check(module(text), DotDecomposer(), rtol=1e-5)
+    check(module(text), DotDecomposer(matrices=False), changes=False)
+    behind = text.replace("a = f32[6,3,4]", "a = f32[3,6,4]").replace(
+        "dims={0}, r", "dims={1}, r", 1
+    )
+    behind = behind.replace("lhs_contracting_dims={1}", "lhs_contracting_dims={0}")
+    check(module(behind), DotDecomposer(matrices=False), rtol=1e-5)
 
 
 # ---- dot-merger ------------------------------------------------------------------------------------------

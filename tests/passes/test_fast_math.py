@@ -120,6 +120,17 @@ def test_rules_of_xla_alone() -> None:
     assert Simplify(own=False).run(module(twice), PassLog())
 
 
+def test_of_two_comparisons_xla_keeps_both() -> None:
+    """What JAX writes for a remainder: not zero, and of another sign than the divisor."""
+    both = (
+        "x = s32[6] parameter(0)\n c = s32[] constant(0)\n z = s32[6] broadcast(c), dimensions={}\n"
+        "n = pred[6] compare(x, z), direction=NE\n m = pred[6] compare(x, z), direction=LT\n"
+        "ROOT r = pred[6] and(n, m)"
+    )
+    assert Simplify().run(module(both), PassLog())
+    assert not Simplify(own=False).run(module(both), PassLog())
+
+
 def test_of_a_reshape_xla_slices_the_first_rows_only() -> None:
     """A slice that starts at 0 moves before a reshape, others stay, however often the reshape is used."""
     entry = (

@@ -117,3 +117,23 @@ def test_ties_of_many_equal_values() -> None:
     module, _ = check(text, TopkExpander(), given=[[array]])
     _, places = hloopt.evaluate(module, [array])
     assert list(places) == [0, 2, 4, 5, 7, 9, 10, 12, 14]
+
+
+@pytest.mark.parametrize(
+    ("shape", "k", "stays"),
+    [
+        ("f32[4,1024]", 16, True),
+        ("bf16[1024]", 1, True),
+        ("f32[4,1023]", 16, False),
+        ("f32[4,1024]", 17, False),
+        ("s32[4,1024]", 16, False),
+        ("f32[2,2,1024]", 16, False),
+    ],
+)
+def test_what_a_library_has(shape: str, k: int, stays: bool) -> None:
+    """library=true: a few of many floats, of one array or of several."""
+    element, dims = shape.rstrip("]").split("[")
+    kept = ",".join((*dims.split(",")[:-1], str(k)))
+    text = topk_text(shape, f"{element}[{kept}]", f"s32[{kept}]", f"k={k}, largest=true")
+    check(text, TopkExpander(library=True), changes=not stays, draws=1)
+    check(text, TopkExpander(), draws=1)

@@ -148,7 +148,8 @@ class _Growth:
     def _followed(self, instruction: Instruction, order: Order) -> list[Order]:
         if instruction.opcode in ("reduce", "pad", "tuple", "get-tuple-element", "iota", "fusion"):
             raise OrderError(instruction.opcode)
-        if words := unsupported(instruction, self.target):
+        # Pieces side by side are what a dot reads, and no other Triton kernel.
+        if instruction.opcode != "concatenate" and (words := unsupported(instruction, self.target)):
             raise OrderError(words)
         return inputs(instruction, order, self.free)
 

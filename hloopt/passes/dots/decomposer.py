@@ -29,6 +29,9 @@ class DotDecomposer(Pass):
     The products of an element are the same, and are added in the same order.  Dots in that form already,
     with control edges or dynamic shapes are left alone.  simplify and transpose-folding undo step 1 and 3
     where they are free: run this pass last.
+
+    matrices  whether matrices that are contracted along their other dimension are transposed, too; XLA's
+              compilers leave them
     """
 
     name: ClassVar[str] = "dot-decomposer"
@@ -42,6 +45,8 @@ ENTRY main {
 }
 """
 
+    matrices: bool = True
+
     def run(self, module: Module, log: PassLog) -> bool:
         """Look at each dot once."""
         wrapped = wrapped_computations(module)
@@ -52,7 +57,7 @@ ENTRY main {
             for instruction in list(computation):
                 if instruction.opcode != "dot" or not is_replaceable(instruction):
                     continue
-                if _is_canonical(instruction):
+                if _is_canonical(instruction, self.matrices):
                     continue
                 if not log.allows():
                     return changed
@@ -62,7 +67,7 @@ ENTRY main {
         return changed
 
 
-def _is_canonical(dot: Instruction) -> bool:
+def _is_canonical(dot: Instruction, matrices: bool) -> bool:
     dims = DotDims.of(dot.attributes)
     count = len(dims.lhs_batch)
     lhs, rhs = dot.operands[0].array.rank, dot.operands[1].array.rank
@@ -70,8 +75,8 @@ def _is_canonical(dot: Instruction) -> bool:
     return (
         dims.lhs_batch == dims.rhs_batch == leading
         and len(dims.lhs_contracting) == 1
-        and dims.lhs_contracting == (lhs - 1,)
-        and dims.rhs_contracting == (count,)
+        and (not matrices or dims.lhs_contracting == (lhs - 1,))
+        and (not matrices or dims.rhs_contracting == (count,))
         and lhs <= count + 2
         and rhs <= count + 2
     )

@@ -6,10 +6,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from hloopt.analysis.layout import major_to_minor
 from hloopt.ir import Instruction
-from hloopt.types import ConvDims, DotDims
+from hloopt.types import ArrayShape, ConvDims, DotDims
 
 __all__ = [
+    "are_matrices",
     "conv_dims",
     "dot_attributes",
     "free_dims",
@@ -23,6 +25,21 @@ def free_dims(rank: int, batch: Sequence[int], contracting: Sequence[int]) -> tu
     """Dimensions that come back in the result: neither batch nor contracting ones."""
     taken = {*batch, *contracting}
     return tuple(dim for dim in range(rank) if dim not in taken)
+
+
+def are_matrices(shape: ArrayShape, groups: Sequence[Sequence[int]]) -> bool:
+    """Whether the groups of an operand's dimensions make it a batch of matrices in memory.
+
+    ``groups`` are the batch, contracting and other dimensions.  Each that is not empty must run through
+    memory in its order, in one piece, and the batch not the fastest.
+    """
+    order = major_to_minor(shape)
+    for group in groups:
+        if group:
+            at = order.index(group[0])
+            if order[at : at + len(group)] != tuple(group):
+                return False
+    return not order or order[-1] not in groups[0]
 
 
 def dot_attributes(dot: Instruction, dims: DotDims) -> dict[str, Any]:

@@ -24,6 +24,9 @@ class TopkExpander(Expander):
     Floats are compared in their total order and equal elements stay in theirs, so that values and indices
     are the same to the last bit.  The call asks its comparator nothing: it is of the largest.  A call with
     side effects stays.
+
+    library  whether to leave what XLA has a kernel for: at most 16 of 1,024 elements or more, of f32 or bf16,
+             in one or two dimensions
     """
 
     name: ClassVar[str] = "topk-expander"
@@ -37,8 +40,12 @@ ENTRY main {
 }
 """
 
+    library: bool = False
+
     def is_candidate(self, instruction: Instruction) -> bool:
         """The op, and calls of that target."""
+        if self.library and _has_kernel(instruction):
+            return False
         if instruction.opcode == "custom-call":
             return str(instruction.attributes["custom_call_target"]) == "TopK"
         return instruction.opcode == "topk"
@@ -80,6 +87,20 @@ ENTRY main {
         kept = [(0, size) for size in (*x.dims[:-1], count)]
         parts = (ordered.part(index).slice(*kept) for index in range(2))
         return write.pack(*map(write.fitted, parts, result.elements))
+
+
+def _has_kernel(instruction: Instruction) -> bool:
+    if instruction.opcode not in ("topk", "custom-call") or len(instruction.operands) != 1:
+        return False
+    source, result = instruction.operands[0].shape, instruction.shape
+    if not isinstance(source, ArrayShape) or not isinstance(result, TupleShape):
+        return False
+    values = result.elements[0]
+    assert isinstance(values, ArrayShape)
+    kept, whole = values.dims[-1], source.dims[-1]
+    return (
+        source.dtype.name in ("f32", "bf16") and source.rank <= 2 and kept <= 16 and whole >= 1024
+    )
 
 
 def _comparator(write: Writer, kind: DType, direction: str) -> Computation:

@@ -32,6 +32,8 @@ _FURTHER: Final = frozenset({
     "slice(concatenate(A, B)) => concatenate(slice(A), slice(B))",
     # On GPUs the results of conditionals are tuples when the simplifier sees them.
     "conditional(I, A, B) of scalars => select(I, A, B)",
+    # XLA looks at two scalars that are less than constants.
+    "A < C1 & A < C2 => A < min(C1, C2)",
     # Of a reshape XLA moves the slice of the first rows only.
     "slice(reshape(A)) => reshape(slice(A))",
 })  # fmt: skip
