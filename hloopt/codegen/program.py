@@ -15,6 +15,7 @@ from hloopt.kernels.limits import Limits
 from hloopt.kernels.plan import ConditionalStep, KernelStep, Plan, PlanStep, WhileStep
 from hloopt.kernels.registry import find_kernel
 from hloopt.kernels.spec import Launch
+from hloopt.rewrite.source_lines import kernel_lines
 from hloopt.targets import Target
 from hloopt.text.printer import print_instruction
 
@@ -87,9 +88,9 @@ def comment(instruction: Instruction) -> Iterator[str]:
 
 
 def _user_line(instruction: Instruction) -> str:
-    """The user's line and what XLA calls the op there, as far as the module says."""
+    """The user's lines and what XLA calls the op in the first, as far as the module says."""
     module = instruction.computation.module if instruction.computation is not None else None
-    line = module.user_line(instruction.metadata) if module is not None else ""
+    line = ", ".join(kernel_lines(module, instruction)) if module is not None else ""
     fields: Any = instruction.metadata.fields if instruction.metadata is not None else {}
     return " ".join(str(part) for part in (line, fields.get("op_name")) if part)
 

@@ -95,9 +95,9 @@ class Rewrites:
             lines = self._lines[run.number] = {}
             for remark in run.remarks:
                 if remark.kind == "passed" and remark.metadata is not None:
-                    lines.setdefault(remark.metadata, []).append(remark)
+                    lines.setdefault(remark.metadata.own, []).append(remark)
         metadata = instruction.metadata
-        found = self._lines[run.number].get(metadata, []) if metadata is not None else []
+        found = self._lines[run.number].get(metadata.own, []) if metadata is not None else []
         if len(found) == 1:
             return _rewrite(found[0], run, made=True)
         name = run.instance.name

@@ -418,7 +418,7 @@ class Story:
         word, said = max(words, key=gain)
         # What a kernel computes last stands for it.
         node = self._last_node(computation, said.producers)
-        where = (node.source, node.place) if node is not None else ("", "")
+        where = (next(iter(node.sources), ""), node.place) if node is not None else ("", "")
         refusal = said.refusal
         return Lost(
             computation,

@@ -32,7 +32,7 @@ class Node:
     """An instruction before the first strategy.
 
     place   where it stands in the HLO text: file, line and column, or what there is of them
-    source  the user's line, empty where nothing names it
+    sources the user's lines
     users   names, in the order of their operands' use
     number  its rank: whatever needs it has a higher one
     fusible whether some strategy could make it part of a fusion
@@ -46,7 +46,7 @@ class Node:
     users: tuple[str, ...]
     op_name: str = ""
     place: str = ""
-    source: str = ""
+    sources: tuple[str, ...] = ()
     number: int = 0
     fusible: bool = True
 
@@ -262,7 +262,7 @@ def node_of(entry: Instruction, module: Module, number: int = 0) -> Node:
         tuple(user.name for user in entry.users),
         op_name_of(entry),
         module.place(entry),
-        module.user_line(entry.metadata),
+        module.user_lines(entry.metadata),
         number,
         may_be_fused(entry),
     )

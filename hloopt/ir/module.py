@@ -101,17 +101,25 @@ class Module:
         line, column = self.source.line_column(instruction.offset)
         return f"{self.source.name}:{line}:{column}"
 
-    def user_line(self, metadata: Metadata | None) -> str:
-        """``file:line`` of the user's program that the metadata names, or an empty string."""
+    def user_lines(self, metadata: Metadata | None) -> tuple[str, ...]:
+        """Every ``file:line`` of the user's program that the metadata names, that of its stack frame first.
+
+        One ``source_file`` that lists several, ``a.py:3,b.py:5``, is what XLA writes where it combines
+        instructions.
+        """
         if metadata is None:
-            return ""
+            return ()
         fields = metadata.fields
         frame = self.stack_tables.frame(int(fields.get("stack_frame_id", 0)))
-        if frame is not None:
-            return f"{frame[0]}:{frame[1]}"
+        found = [] if frame is None else [f"{frame[0]}:{frame[1]}"]
         if "source_file" in fields:
-            return f"{fields['source_file']}:{fields.get('source_line', 0)}"
-        return ""
+            file, line = fields["source_file"], fields.get("source_line", 0)
+            found += (() if line else _listed(file)) or ([] if found else [f"{file}:{line}"])
+        return tuple(dict.fromkeys(found))
+
+    def user_line(self, metadata: Metadata | None) -> str:
+        """The first of ``user_lines``, or an empty string."""
+        return next(iter(self.user_lines(metadata)), "")
 
     def to_text(
         self, *, metadata: bool = True, layouts: bool = True, canonical: bool = False
@@ -128,3 +136,15 @@ class Module:
 
     def __repr__(self) -> str:
         return f"<module {self.name}: {len(self.computations)} computations>"
+
+
+def _listed(text: str) -> list[str]:
+    """The entries of ``a.py:3,b.py:5``; none where the text is something else."""
+    found: list[str] = []
+    parts: list[str] = []
+    for part in text.split(","):
+        parts.append(part)
+        if part.rpartition(":")[2].isdecimal() and ":" in part:
+            found.append(",".join(parts))
+            parts = []
+    return [] if parts else found

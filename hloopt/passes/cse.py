@@ -11,6 +11,7 @@ from hloopt.ir import Computation, Instruction, Module, build, edit
 from hloopt.ir.walk import callees_first
 from hloopt.passes.effects import Effects
 from hloopt.rewrite import Pass, PassLog
+from hloopt.rewrite.source_lines import merge_lines
 from hloopt.types import ArrayShape, Literal, Shape, TupleShape, descending
 
 __all__ = ["CommonSubexpressionElimination"]
@@ -84,6 +85,8 @@ def _share(order: list[Computation], numbers: dict[Computation, int], log: PassL
             for name, value in list(caller.attributes.items()):
                 if value is computation:
                     edit.set_attribute(caller, name, kept)
+        for mine, other in zip(kept, computation, strict=True):
+            merge_lines(mine, (other,))
         edit.remove_computation(computation)
         changed = True
     return changed
@@ -158,6 +161,7 @@ class _Merger:
                 first = seen.setdefault(key, instruction)
                 if first is not instruction:
                     self.log.hit("merge equal instructions", instruction, f"equal to {first.name}")
+                    merge_lines(first, (instruction,))
                     edit.replace_uses(instruction, first)
                     edit.remove(instruction)
                     self.changed = True
@@ -196,6 +200,7 @@ class _Merger:
     def copied(self, instruction: Instruction, first: Instruction) -> Instruction:
         """A copy of ``first`` in the place of an instruction."""
         self.log.hit("merge all but the layout", instruction, f"{first.name} has another layout")
+        merge_lines(first, (instruction,))
         copy = build.make(
             instruction,
             "copy",

@@ -8,6 +8,7 @@ from typing import Any
 
 from hloopt.proto.messages import decode, text
 from hloopt.proto.problem import Problem
+from hloopt.text.attributes import encode_metadata
 from hloopt.text.strings import quote
 
 __all__ = [
@@ -23,7 +24,7 @@ __all__ = [
 
 _DEEPEST = 64
 _KEY = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]*")
-# In the order of the text; those that are numbers have no quotes.
+# In the order of the text.
 METADATA = (
     "op_type",
     "op_name",
@@ -43,26 +44,21 @@ def metadata_text(data: bytes, warnings: list[str]) -> str:
     """``{op_name="..." stack_frame_id=3}``; empty braces for metadata that says nothing."""
     proto = decode("OpMetadata", data, warnings)
     known = {field.name: value for field, value in proto.ListFields()}
-    parts = []
+    fields: dict[str, Any] = {}
     for name in METADATA:
         value = known.pop(name, None)
-        if not value:
-            continue
-        if isinstance(value, bytes):
-            parts.append(f"{name}={quote(text(value))}")
-        elif isinstance(value, int):
-            parts.append(f"{name}={value}")
-        else:
-            parts.append(f"{name}={{{','.join(map(str, value))}}}")
+        if value:
+            is_text, is_int = isinstance(value, bytes), isinstance(value, int)
+            fields[name] = text(value) if is_text else value if is_int else tuple(value)
     if "metadata_payload" in known:
         payload = known.pop("metadata_payload")
         if payload.HasField("value"):
-            parts.append(f"metadata_payload={quote(text(payload.value))}")
+            fields["metadata_payload"] = text(payload.value)
     for name in known:
         told = f"metadata has a field {name}, which has no text form; it is left out"
         if told not in warnings:
             warnings.append(told)
-    return f"{{{' '.join(parts)}}}"
+    return encode_metadata(fields)
 
 
 # A value that is a dictionary stands without quotes: balanced braces, strings skipped.

@@ -14,6 +14,7 @@ from hloopt.dataclass import dataclass
 from hloopt.fusion.loop_verdict import KERNELS
 from hloopt.ir import Computation, Instruction, Module
 from hloopt.kernels.buffers.joined import joined_in_place
+from hloopt.rewrite.source_lines import MOST_LINES, kernel_lines
 from hloopt.runtime.kernels import is_kernel
 
 __all__ = [
@@ -24,7 +25,6 @@ __all__ = [
     "kernel_costs",
     "launches_text",
     "runs_of",
-    "source_line",
     "totals",
 ]
 
@@ -33,6 +33,7 @@ __all__ = [
 class KernelCost:
     """One kernel of the program.
 
+    lines     of the user's program that it computes something of, the kernel's own first
     launches  while the entry runs once, if the branches around it are taken
     counted   launches in a run that takes the heaviest branch of each conditional: those of totals
     known     whether the module shows how often the loops around it run
@@ -42,7 +43,7 @@ class KernelCost:
     """
 
     instruction: Instruction
-    line: str
+    lines: tuple[str, ...]
     launches: int
     counted: int
     known: bool
@@ -50,6 +51,11 @@ class KernelCost:
     cost: Cost
     prediction: Prediction | None = None
     steps: int = 1
+
+    @property
+    def line(self) -> str:
+        """The first of the lines, or an empty string."""
+        return next(iter(self.lines), "")
 
     @property
     def runs(self) -> int:
@@ -115,7 +121,7 @@ def kernel_costs(module: Module, predictor: Predictor | None = None) -> list[Ker
         steps = _steps(entry)
         return KernelCost(
             entry,
-            source_line(module, entry) or sites.get(entry.computation, ""),
+            kernel_lines(module, entry) or sites.get(entry.computation, ()),
             here.times * steps,
             here.counted * steps,
             here.known,
@@ -136,16 +142,15 @@ def kernel_costs(module: Module, predictor: Predictor | None = None) -> list[Ker
 
 def _call_sites(
     module: Module, callers_first: Iterable[Computation]
-) -> dict[Computation | None, str]:
-    """The user's line that calls a computation: of several lines the first, and how many more there are."""
-    found: dict[Computation | None, str] = {}
+) -> dict[Computation | None, tuple[str, ...]]:
+    """The user's lines that call a computation, the first ``MOST_LINES``."""
+    found: dict[Computation | None, tuple[str, ...]] = {}
     for computation in callers_first:
         lines: dict[str, None] = {}
         for caller in computation.callers:
-            line = module.user_line(caller.metadata) or found.get(caller.computation, "")
-            lines.update({line: None} if line else {})
-        more = f" and {len(lines) - 1} more" if len(lines) > 1 else ""
-        found[computation] = next(iter(lines), "") + more
+            here = module.user_lines(caller.metadata) or found.get(caller.computation, ())
+            lines.update(dict.fromkeys(here))
+        found[computation] = tuple(lines)[:MOST_LINES]
     return found
 
 
@@ -173,19 +178,6 @@ def _steps(kernel: Instruction) -> int:
         return 1
     parallel = parallel_loop(loop.loop)
     return 2 if parallel.collected and parallel.trips.count else 1
-
-
-def source_line(module: Module, kernel: Instruction) -> str:
-    """The user's line of a kernel: the fusion's own, that of its root, of the last op that has one."""
-    line = module.user_line(kernel.metadata)
-    if line or kernel.opcode != "fusion":
-        return line
-    body = kernel.attributes["calls"]
-    for entry in (body.root, *reversed(body)):
-        line = module.user_line(entry.metadata)
-        if line:
-            return line
-    return ""
 
 
 def totals(module: Module, rows: Sequence[KernelCost]) -> Totals:

@@ -101,8 +101,8 @@ def show_explanation(
 
 def _facts(choice: Choice, cost: KernelCost | None, kernel: str) -> Iterator[tuple[str, str]]:
     yield "where", f"{choice.place}, in {choice.computation}"
-    if choice.line:
-        yield "from", choice.line
+    if choice.lines:
+        yield "from", ", ".join(choice.lines)
     yield "kernel", kernel
     if choice.by:
         yield "decided by", choice.by

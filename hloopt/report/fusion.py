@@ -303,7 +303,7 @@ def _named(node: Node) -> tuple[str, str]:
 
 
 def _where(node: Node) -> str:
-    source = f", from {node.source}" if node.source else ""
+    source = f", from {', '.join(node.sources)}" if node.sources else ""
     op_name = f" ({node.op_name})" if node.op_name else ""
     return f"%{node.name}: {node.opcode} at {node.place}{source}{op_name}"
 

@@ -21,6 +21,7 @@ from hloopt.report.cost import KernelCost, Totals, kernel_costs, totals
 from hloopt.report.differences import differences_json, show_differences
 from hloopt.report.gate import Verdict
 from hloopt.report.numbers import amount, byte_size, seconds
+from hloopt.rewrite.source_lines import lines_text
 
 __all__ = [
     "Difference",
@@ -181,6 +182,7 @@ def _kernel_json(row: KernelCost) -> dict[str, Any]:
         "opcode": row.instruction.opcode,
         "computation": home.name if home is not None else "",
         "line": row.line,
+        "lines": list(row.lines),
         "launches": row.launches,
         "launches_known": row.known,
         "bytes_read": row.cost.bytes_read,
@@ -369,7 +371,7 @@ def _group_rows(
                 f"{status:<9} {mark}",
                 kernel.name,
                 computes(kernel),
-                row.line,
+                lines_text(row.lines),
                 row.launches_text,
                 byte_size(row.cost.bytes_accessed),
             )

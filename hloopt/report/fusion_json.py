@@ -103,7 +103,8 @@ def _node_json(node: Node) -> dict[str, Any]:
         "shape": node.shape,
         "op_name": node.op_name,
         "place": node.place,
-        "source": node.source,
+        "source": next(iter(node.sources), ""),
+        "sources": list(node.sources),
     }
 
 

@@ -20,6 +20,7 @@ from hloopt.report.console import table
 from hloopt.report.cost import Costs, KernelCost
 from hloopt.report.numbers import amount, byte_size, seconds
 from hloopt.report.prediction import sum_word, trip_notes
+from hloopt.rewrite.source_lines import lines_text
 
 if TYPE_CHECKING:
     from hloopt.runtime.nvrtc import Resources
@@ -53,6 +54,7 @@ def choice_json(
         "estimate": estimate_json(choice.estimate),
         "place": choice.place,
         "line": choice.line,
+        "lines": list(choice.lines),
         **({"functions": taken} if taken else {}),
     }
 
@@ -154,7 +156,7 @@ def _choice_table(
         name = f"{where}{choice.instruction}"
         if choice.spec is None or choice.estimate is None:
             blank = [""] * (4 + len(more))
-            made.add_row(name, Text("none fits", style="red"), *blank, choice.line)
+            made.add_row(name, Text("none fits", style="red"), *blank, lines_text(choice.lines))
             continue
         place = choice.computation, choice.instruction
         found, cost = (functions or {}).get(place, {}), costs.get(place)
@@ -165,7 +167,7 @@ def _choice_table(
             *([cost.launches_text if cost is not None else ""] if looped else []),
             *([_registers(found)] if functions else []),
             *_cost_cells(cost),
-            choice.line,
+            lines_text(choice.lines),
         )
     return made
 

@@ -15,6 +15,7 @@ from hloopt.report.console import table
 from hloopt.report.cost import KernelCost
 from hloopt.report.fusion_diff import computes
 from hloopt.report.numbers import byte_size, seconds
+from hloopt.rewrite.source_lines import lines_text
 
 __all__ = ["By", "prediction_json", "show_prediction", "sum_word", "trip_notes"]
 
@@ -49,6 +50,7 @@ def _kernel_json(row: KernelCost, whole: float) -> dict[str, Any]:
         "opcode": _opcode(row),
         "computation": home.name if home is not None else "",
         "line": row.line,
+        "lines": list(row.lines),
         "launches": row.launches,
         "launches_counted": row.counted,
         "launches_known": row.known,
@@ -138,7 +140,7 @@ def _by_kernel(rows: Sequence[KernelCost], whole: float, top: int, model: str) -
         made.add_row(
             row.instruction.name,
             computes(row.instruction),
-            row.line,
+            lines_text(row.lines),
             f"{bound}*" if found.by == ROOFLINE != model else bound,
             row.launches_text,
             byte_size(row.cost.bytes_accessed),

@@ -98,7 +98,7 @@ def _finding(told: Told, module: Module, name: str) -> Finding:
 
 
 def _source(module: Module, metadata: Metadata | None) -> tuple[str, int, int, str]:
-    """File, line, column and function of the user's program: the innermost frame, or the metadata's own."""
+    """File, line, column and function of the program: the innermost frame, or the first line there is."""
     if metadata is None:
         return "", 0, 0, ""
     fields, tables = metadata.fields, module.stack_tables
@@ -111,7 +111,8 @@ def _source(module: Module, metadata: Metadata | None) -> tuple[str, int, int, s
             location.get("column", 0),
             tables.function_names.get(location.get("function_name_id", 0), ""),
         )
-    return str(fields.get("source_file", "")), int(fields.get("source_line", 0)), 0, ""
+    file, _, line = module.user_line(metadata).rpartition(":")
+    return file, int(line or 0), 0, ""
 
 
 def lines(found: Sequence[Finding], most: int = 10) -> Iterator[str]:

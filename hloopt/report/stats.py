@@ -12,6 +12,7 @@ from hloopt.ir import Module
 from hloopt.report.console import show_name, table
 from hloopt.report.cost import kernel_costs, totals
 from hloopt.report.numbers import amount, byte_size
+from hloopt.rewrite.source_lines import lines_text
 from hloopt.types import Shape, TupleShape
 
 __all__ = ["module_stats", "show_stats"]
@@ -46,6 +47,7 @@ def module_stats(module: Module, *, buffers: int = 10) -> dict[str, Any]:
                 "shape": str(_element(entry.instruction.shape, entry.index)),
                 "kind": entry.kind,
                 "place": module.user_line(entry.instruction.metadata),
+                "lines": list(module.user_lines(entry.instruction.metadata)),
             }
             for entry in largest_buffers(module, buffers)
         ],
@@ -93,6 +95,10 @@ def show_stats(stats: dict[str, Any], console: Console, *, opcodes: int = 15) ->
         index = f"{{{','.join(map(str, entry['index']))}}}" if entry["index"] else ""
         shape = entry["shape"] if len(entry["shape"]) < 40 else entry["shape"][:39] + "…"
         largest.add_row(
-            entry["name"] + index, shape, entry["kind"], entry["place"], byte_size(entry["bytes"])
+            entry["name"] + index,
+            shape,
+            entry["kind"],
+            lines_text(entry["lines"]),
+            byte_size(entry["bytes"]),
         )
     console.print(largest)

@@ -17,8 +17,9 @@ from hloopt.fusion.plan import FusionPlan
 from hloopt.fusion.priority_fusion import PriorityFusion
 from hloopt.fusion.xla_story import XlaStory
 from hloopt.ir import Instruction, Module, build
-from hloopt.report.cost import KernelCost, kernel_costs, source_line
+from hloopt.report.cost import KernelCost, kernel_costs
 from hloopt.report.fusion_diff import computes
+from hloopt.rewrite.source_lines import kernel_lines
 from hloopt.rewrite.spec import did_you_mean
 from hloopt.runtime.kernels import is_kernel
 
@@ -192,10 +193,12 @@ def kernel_facts(dump: XlaDump, kernel: Instruction) -> dict[str, Any]:
     """A kernel after priority fusion, with its name and line in the end."""
     keys = _keys(dump.digests_fused, kernel) if dump.digests_fused is not None else []
     final = dump.names_after.of(keys)
+    lines = kernel_lines(module_of(kernel), kernel)
     return {
         "name": kernel.name,
         "computes": computes(kernel),
-        "line": dump.names_after.line(keys) or source_line(module_of(kernel), kernel),
+        "line": dump.names_after.line(keys) or next(iter(lines), ""),
+        "lines": list(lines),
         "after": [one.name for one in final],
     }
 

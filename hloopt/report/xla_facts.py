@@ -9,9 +9,10 @@ from typing import Any, Final
 from hloopt.fusion.decision import REASONS
 from hloopt.fusion.xla_story import Border, Moment, readers
 from hloopt.ir import Instruction
-from hloopt.report.cost import kernel_costs, source_line
+from hloopt.report.cost import kernel_costs
 from hloopt.report.fusion_diff import computes
 from hloopt.report.xla_dump import XlaDump, kernel_facts, module_of
+from hloopt.rewrite.source_lines import kernel_lines
 
 __all__ = ["instruction_facts", "pair_facts", "summary_facts", "unknown"]
 
@@ -111,8 +112,14 @@ def instruction_facts(dump: XlaDump, name: str) -> dict[str, Any]:
 
 
 def _after_facts(dump: XlaDump, kernel: Instruction) -> dict[str, Any]:
-    line = source_line(module_of(kernel), kernel)
-    return {"name": kernel.name, "computes": computes(kernel), "line": line, "after": [kernel.name]}
+    lines = kernel_lines(module_of(kernel), kernel)
+    return {
+        "name": kernel.name,
+        "computes": computes(kernel),
+        "line": next(iter(lines), ""),
+        "lines": list(lines),
+        "after": [kernel.name],
+    }
 
 
 def pair_facts(dump: XlaDump, first: str, second: str) -> dict[str, Any]:

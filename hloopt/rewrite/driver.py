@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections import deque
 from dataclasses import field
+from typing import TypeAlias
 
 from hloopt.analysis.values import Values
 from hloopt.dataclass import dataclass
@@ -21,9 +22,11 @@ from hloopt.rewrite.history import Fights, History
 from hloopt.rewrite.pass_ import PassLog
 from hloopt.rewrite.pattern import Bindings, match
 from hloopt.rewrite.rule import Match, Rule, RuleSet
+from hloopt.rewrite.source_lines import MOST_LINES, merge_lines
 from hloopt.types import (
     ArrayShape,
     BufferShape,
+    Metadata,
     Shape,
     TupleShape,
     compatible,
@@ -32,6 +35,8 @@ from hloopt.types import (
 
 __all__ = ["apply_rules", "same_layout"]
 
+
+_Gone: TypeAlias = list[tuple[Instruction, tuple[Instruction, ...]]]
 
 _FEW_USERS = 8
 """Where an instruction loses a user and has so many left, all of them are looked at again."""
@@ -130,8 +135,9 @@ class _Driver:
         self.push_users(moved)
         different = self.values.refresh(moved)
         self.push_users([user for entry in different for user in (entry, *entry.users)])
-        self.remove_unused(operands)
+        gone = self.remove_unused(operands)
         self.remove_unused(tuple(found.created))
+        _keep_lines(found.created, gone)
 
     def push_users(self, users: list[Instruction]) -> None:
         """Put users back on the list, as far up as patterns reach down."""
@@ -141,7 +147,9 @@ class _Driver:
                 self.push(user)
             level = [above for user in level for above in user.users if above not in self.listed]
 
-    def remove_unused(self, instructions: tuple[Instruction, ...]) -> None:
+    def remove_unused(self, instructions: tuple[Instruction, ...]) -> _Gone:
+        """Remove what nothing needs, and what only that needed; users before what they use."""
+        gone: _Gone = []
         stack = list(instructions)
         while stack:
             instruction = stack.pop()
@@ -153,7 +161,9 @@ class _Driver:
                 self.push_users(list(instruction.users))
             elif _is_dead(instruction):
                 stack.extend(instruction.operands)
+                gone.append((instruction, instruction.operands))
                 edit.remove(instruction)
+        return gone
 
 
 def _may_rewrite(instruction: Instruction) -> bool:
@@ -162,6 +172,19 @@ def _may_rewrite(instruction: Instruction) -> bool:
         and not instruction.control_predecessors
         and not instruction.control_successors
     )
+
+
+def _keep_lines(created: list[Instruction], gone: _Gone) -> None:
+    """What a rewrite made does the work of what stood between the root and what it reads."""
+    made = [instruction for instruction in created if instruction.computation is not None]
+    inner = {operand for instruction in made for operand in instruction.operands}
+    between: dict[Metadata | None, Instruction] = {}
+    for instruction, operands in reversed(gone):
+        if not inner.isdisjoint(operands):
+            inner.add(instruction)
+            between.setdefault(instruction.metadata, instruction)
+    for instruction in made if between else ():
+        merge_lines(instruction, list(between.values())[:MOST_LINES])
 
 
 def _is_dynamic(instruction: Instruction, bound: Bindings) -> bool:

@@ -14,9 +14,19 @@ from hloopt.text.grammar import STARTS, pattern, read
 from hloopt.text.problem import WHOLE, Problem
 from hloopt.text.records import AttributeText, Unfamiliar
 from hloopt.text.spelling import did_you_mean
+from hloopt.text.strings import quote
 from hloopt.types import Metadata, Verbatim, stray_key
 
-__all__ = ["PHASES", "Called", "Row", "Tail", "decode_metadata", "read_header_attribute", "row"]
+__all__ = [
+    "PHASES",
+    "Called",
+    "Row",
+    "Tail",
+    "decode_metadata",
+    "encode_metadata",
+    "read_header_attribute",
+    "row",
+]
 
 _START_OF = {
     Kind.INT: "integer",
@@ -54,9 +64,12 @@ _HEADER = {
 _KEPT_AS_TEXT = {"frontend_attributes", "origin_recovery_table", "raw"}
 # Kept as text, and of a form that grows from one XLA to the next.
 _EVOLVING = {"sharding", "origin", "origin_recovery_table", "statistics"}
-_METADATA = {
+_METADATA_TEXTS = {
     *("op_type", "op_name", "source_file", "deduplicated_name", "scheduling_name"),
-    *("metadata_payload", "source_line", "source_end_line", "source_column", "source_end_column"),
+    "metadata_payload",
+}
+_METADATA = _METADATA_TEXTS | {
+    *("source_line", "source_end_line", "source_column", "source_end_column"),
     *("stack_frame_id", "size_of_generated_code_in_bytes", "size_of_memory_working_set_in_bytes"),
     "profile_type",
 }
@@ -304,10 +317,23 @@ def _read_shared(start: str, text: str) -> Any:
     return _read_once(start, text) if len(text) <= _LONGEST_TAIL else read(start, text)
 
 
+@lru_cache(maxsize=_MOST_TAILS)
 def decode_metadata(text: str) -> Mapping[str, Any]:
     """The sub-attributes of ``{op_name="..." ...}``."""
     fields: dict[str, Any] = read("metadata", text)
     return fields
+
+
+def encode_metadata(fields: Mapping[str, Any]) -> str:
+    """``{op_name="..." stack_frame_id=3}``: what ``decode_metadata`` reads."""
+    parts = []
+    for name, value in fields.items():
+        if name in _METADATA_TEXTS:
+            value = quote(value)
+        elif isinstance(value, tuple):
+            value = f"{{{','.join(map(str, value))}}}"
+        parts.append(f"{name}={value}")
+    return f"{{{' '.join(parts)}}}"
 
 
 def read_header_attribute(entry: AttributeText, text: str) -> tuple[Any, Unfamiliar | None]:

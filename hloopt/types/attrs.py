@@ -174,12 +174,21 @@ class AliasEntry:
 
 
 class Metadata:
-    """``metadata={op_name="..." stack_frame_id=3}``: kept as text, decoded when asked for."""
+    """``metadata={op_name="..." stack_frame_id=3}``: kept as text, decoded when asked for.
 
-    __slots__ = ("_decode", "_fields", "text")
+    ``own`` is what the instruction had before it named lines of others, too; else this itself.
+    """
 
-    def __init__(self, text: str, decode: Callable[[str], Mapping[str, Any]]) -> None:
+    __slots__ = ("_decode", "_fields", "own", "text")
+
+    def __init__(
+        self,
+        text: str,
+        decode: Callable[[str], Mapping[str, Any]],
+        own: Metadata | None = None,
+    ) -> None:
         self.text = text
+        self.own = self if own is None else own
         self._decode = decode
         self._fields: Mapping[str, Any] | None = None
 

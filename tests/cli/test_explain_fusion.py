@@ -57,6 +57,7 @@ def test_a_pair_as_json() -> None:
         "op_name": "jit(f)/log",
         "place": "m.hlo:10:3",
         "source": "net.py:4",
+        "sources": ["net.py:4"],
     }
     (edge,) = pair["edges"]
     (refusal,) = edge["refusals"]

@@ -62,6 +62,23 @@ def all_or_many(row: DType) -> np.ndarray[Any, Any]:
     return np.concatenate([random, np.array(special, unsigned)]).view(row.numpy)
 
 
+def test_xla_keeps_the_lines_of_what_was_merged(tmp_path: Path) -> None:
+    """The list in ``source_file``, beside a stack frame as well."""
+    module = hloopt.parse(
+        'HloModule m\n\nFileNames\n1 "a.py"\n\nFunctionNames\n1 "f"\n\nFileLocations\n'
+        "1 {file_name_id=1 function_name_id=1 line=3}\n\nStackFrames\n"
+        "1 {file_location_id=1 parent_frame_id=1}\n\n"
+        "ENTRY e { x = f32[] parameter(0)\n"
+        "a = f32[] negate(x), metadata={stack_frame_id=1}\n"
+        'b = f32[] negate(x), metadata={source_file="b,c.py" source_line=5}\n'
+        "ROOT c = f32[] add(a, b) }"
+    )
+    better = hloopt.optimize(module, pipeline="cse")
+    read, _ = as_xla_reads_it(better.to_text(), tmp_path)
+    for one in (better, read):
+        assert one.user_lines(one.entry.by_name["a"].metadata) == ("a.py:3", "b,c.py:5")
+
+
 # XLA serialises no literals of the six-bit types, and drops the payload of a NaN in a complex number.
 @pytest.mark.parametrize(
     "name",

@@ -182,10 +182,10 @@ ENTRY main {
 
 
 def test_kernels_without_a_line_have_that_of_their_call() -> None:
-    """Through calls of calls; of several calls the first line, and how many more."""
+    """Through calls of calls; of several calls those of all."""
     lines = {row.instruction.name: row.line for row in kernel_costs(hloopt.parse(CALLED))}
     assert lines == {"zeros": "model.py:7", "y": "model.py:7", "b": "model.py:8"}
     second = '  c = f32[64] call(a), to_apply=relu, metadata={source_file="model.py" source_line=9}\n  ROOT b'
     text = CALLED.replace("  ROOT b", second).replace("negate(a)", "negate(c)")
-    lines = {row.instruction.name: row.line for row in kernel_costs(hloopt.parse(text))}
-    assert lines["y"] == "model.py:7 and 1 more"
+    several = {row.instruction.name: row.lines for row in kernel_costs(hloopt.parse(text))}
+    assert several["y"] == ("model.py:7", "model.py:9")

@@ -31,7 +31,7 @@ class Choice:
     by      what decided: ``--kernel ...``, ``lock FILE``, a rule or selector by its name, ``written``
     reason  why it decided so
     place   ``file:line:column``, or the module's name
-    line    of the user's program, empty where nobody knows
+    lines   of the user's program that it computes something of
     """
 
     module: str
@@ -47,7 +47,12 @@ class Choice:
     spec: KernelSpec | None
     estimate: Estimate | None
     place: str
-    line: str
+    lines: tuple[str, ...]
+
+    @property
+    def line(self) -> str:
+        """The first of the lines, or an empty string."""
+        return next(iter(self.lines), "")
 
     @property
     def launches(self) -> tuple[Launch, ...]:

@@ -22,6 +22,7 @@ from hloopt.kernels.selection.wish import Wish
 from hloopt.kernels.spec import KernelSpec, Tile
 from hloopt.kernels.structure import signature
 from hloopt.kernels.written import read_choice
+from hloopt.rewrite.source_lines import kernel_lines
 from hloopt.rewrite.spec import did_you_mean
 from hloopt.targets import Target
 
@@ -189,7 +190,7 @@ class Chooser:
             picked.spec if picked is not None else None,
             cost,
             self.module.place(instruction),
-            self.module.user_line(instruction.metadata),
+            kernel_lines(self.module, instruction),
         )
 
     def finish(self) -> None:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import TypeGuard
 
 from hloopt.analysis.layout import same_layout
 from hloopt.ir import Instruction, build, edit
 from hloopt.passes.conditional_simplifier.branches import Branch, Key, is_movable, is_trivial
 from hloopt.passes.signatures import is_tied
 from hloopt.rewrite import PassLog
+from hloopt.rewrite.source_lines import merge_lines
 from hloopt.types import ArrayShape, TupleShape
 
 __all__ = ["hoist_heads", "hoist_results", "hoist_tails"]
@@ -31,7 +33,7 @@ class _Outside:
             key = self.branch.keys[top]
             if top in self.made:
                 stack.pop()
-            elif isinstance(key, tuple) and key[0] == "outer":
+            elif _is_outer(key):
                 self.made[top] = key[1]
             elif missing := [entry for entry in top.operands if entry not in self.made]:
                 stack += missing
@@ -39,6 +41,10 @@ class _Outside:
                 operands = tuple(self.made[entry] for entry in top.operands)
                 self.made[top] = build.clone(top, position or self.conditional, operands)
         return self.made[instruction]
+
+
+def _is_outer(key: Key) -> TypeGuard[tuple[str, Instruction]]:
+    return isinstance(key, tuple) and key[0] == "outer"
 
 
 def _common(branches: list[Branch]) -> set[Key]:
@@ -49,8 +55,9 @@ def _common(branches: list[Branch]) -> set[Key]:
         for instruction, key in branch.keys.items():
             if key not in shared or (isinstance(key, tuple) and key[0] == "own"):
                 continue
-            given = isinstance(key, tuple) and key[0] == "outer"
-            if given or all(branch.keys[operand] in found for operand in instruction.operands):
+            if _is_outer(key) or all(
+                branch.keys[operand] in found for operand in instruction.operands
+            ):
                 found.add(key)
     return found
 
@@ -95,6 +102,11 @@ def _hand_in(conditional: Instruction, branches: list[Branch], keys: list[Key]) 
     outside = _Outside(conditional, branches[0])
     first = {key: instruction for instruction, key in reversed(list(branches[0].keys.items()))}
     values = tuple(outside.value(first[key]) for key in keys)
+    made = {
+        key: copy
+        for instruction, copy in outside.made.items()
+        if not _is_outer(key := branches[0].keys[instruction])
+    }
     for branch in branches:
         old, parameter = branch.operand, branch.parameter
         operands = (*old.operands, *values)
@@ -107,6 +119,8 @@ def _hand_in(conditional: Instruction, branches: list[Branch], keys: list[Key]) 
         edit.set_operand(conditional, branch.number, new)
         edit.set_shape(parameter, shape)
         for instruction, key in list(branch.keys.items()):
+            if key in made:
+                merge_lines(made[key], (instruction,))
             if key in place:
                 element = build.make(
                     instruction, "get-tuple-element", (parameter,), {"index": place[key]},
@@ -238,9 +252,9 @@ def _hand_out(
     shape = TupleShape((*shape.elements[:index], given, *shape.elements[index + 1 :]))
     outside = _Outside(conditional, branches[0])
     others = {k: outside.value(entry) for k, entry in enumerate(last.operands) if k != number}
-    for branch in branches:
+    tails = [branch.computation.root.operands[index] for branch in branches]
+    for branch, tail in zip(branches, tails, strict=True):
         root = branch.computation.root
-        tail = root.operands[index]
         edit.set_operand(root, index, tail.operands[number])
         edit.set_shape(root, shape)
         if tail is not last:
@@ -256,5 +270,6 @@ def _hand_out(
             taker, last.opcode, operands, last.attributes, shape=taker.shape, name=last.name,
             metadata=last.metadata,
         )  # fmt: skip
+        merge_lines(after, tails)
         edit.replace_instruction(taker, after)
     edit.remove(last)

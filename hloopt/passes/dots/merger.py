@@ -12,6 +12,7 @@ from hloopt.ir.walk import wrapped_computations
 from hloopt.passes.dots.numbers import free_dims
 from hloopt.passes.site import Site, is_replaceable, row_major
 from hloopt.rewrite import Pass, PassLog
+from hloopt.rewrite.source_lines import merge_lines
 from hloopt.types import ArrayShape, DotDims, SliceRange
 
 __all__ = ["DotMerger"]
@@ -227,6 +228,8 @@ def _merge(dots: list[Instruction], shared: int, order: _Order) -> None:
     }
     product = site.make("dot", operands, attributes, _resized(first.array, axis, sum(sizes)))
     order.renumber(product, first)
+    merge_lines(wide, dots)
+    merge_lines(product, dots)
     begin = 0
     for dot, size in zip(dots, sizes, strict=True):
         ranges = [SliceRange(0, entry) for entry in dot.array.dims]

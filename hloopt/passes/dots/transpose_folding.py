@@ -20,6 +20,7 @@ from hloopt.passes.dots.numbers import (
 )
 from hloopt.passes.site import Site, is_replaceable
 from hloopt.rewrite import Pass, PassLog
+from hloopt.rewrite.source_lines import merge_lines
 from hloopt.types import DotDims
 
 __all__ = ["TransposeFolding"]
@@ -120,9 +121,17 @@ def _fold_into_dot(dot: Instruction, matrices: bool, log: PassLog) -> bool:
             log.hit(_FOLD, dot)
             for name, value in dot_attributes(dot, dims).items():
                 edit.set_attribute(dot, name, value)
-            edit.set_operand(dot, side, dot.operands[side].operands[0])
+            _skip(dot, side)
             changed = True
     return changed
+
+
+def _skip(product: Instruction, side: int) -> None:
+    """Read what the operand transposes; its line goes with it where nobody else reads the transpose."""
+    transpose = product.operands[side]
+    edit.set_operand(product, side, transpose.operands[0])
+    if not transpose.users:
+        merge_lines(product, (transpose,))
 
 
 def _fold_into_convolution(convolution: Instruction, log: PassLog) -> bool:
@@ -132,7 +141,7 @@ def _fold_into_convolution(convolution: Instruction, log: PassLog) -> bool:
             log.hit("convolution(transpose(A), B) => convolution(A, B)", convolution)
             labels = move(conv_dims(convolution), order)
             edit.set_attribute(convolution, "dim_labels", labels)
-            edit.set_operand(convolution, side, convolution.operands[side].operands[0])
+            _skip(convolution, side)
             changed = True
     return changed
 
@@ -153,6 +162,7 @@ def _fold_behind(transpose: Instruction, log: PassLog) -> bool:
     labels = moved_output(conv_dims(convolution), back)
     attributes = {**convolution.attributes, "dim_labels": labels}
     copy = site.make("convolution", convolution.operands, attributes, transpose.shape)
+    merge_lines(copy, (convolution,))
     site.replace(copy)
     edit.remove(convolution)
     return True

@@ -14,6 +14,7 @@ from hloopt.passes.loops import counters, elements, flatten
 from hloopt.passes.loops.carried import Carried, obstacle, reads, uses, whole_uses
 from hloopt.passes.loops.inline import Body, elements_of, removal_obstacle, replace_loop
 from hloopt.rewrite import Pass, PassLog
+from hloopt.rewrite.source_lines import merge_lines
 from hloopt.types import TupleShape
 
 __all__ = ["WhileLoopSimplifier"]
@@ -212,6 +213,7 @@ def _merge(loop: Instruction, effects: Effects, log: PassLog) -> bool:
         carried = Carried(loop)
         found = uses(loop)
         for index, first in chosen.items():
+            merge_lines(carried.root.operands[first], (carried.root.operands[index],))
             for use in found[index]:
                 edit.replace_instruction(use, carried.read(use.operands[0], first, use))
         carried.drop(chosen)
