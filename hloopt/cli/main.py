@@ -150,7 +150,6 @@ def main() -> None:
         code = UnsupportedError.exit_code
     except OSError as error:
         click.echo(f"hloopt: error: {error}", err=True)
-        _flush_or_forget()
         code = 2
     except Exception as error:  # noqa: BLE001 - nobody who uses the tool wants a traceback
         if os.environ.get(_VARIABLE, "0") != "0":
@@ -166,6 +165,7 @@ def main() -> None:
         code = 70
     for note in notes():
         click.echo(f"note: {note}", err=True)
+    _flush_or_forget()
     sys.exit(code if isinstance(code, int) else 0)
 
 
@@ -175,7 +175,7 @@ def _notes(error: Exception) -> str:
 
 
 def _flush_or_forget() -> None:
-    """What was printed before an error goes out; where that was the error, it has been told."""
+    """What was printed before an error goes out; where that cannot be, an error has been told."""
     try:
         sys.stdout.flush()
     except OSError:

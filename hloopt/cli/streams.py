@@ -89,10 +89,28 @@ def prepare_streams() -> None:
         sys.stdout = _Visible(sys.stdout)
 
 
+class _Closed(io.FileIO):
+    """A file that was opened to be read only: whatever is written is an error, as on a full disk."""
+
+    def write(self, data: Any, /) -> int:
+        try:
+            return super().write(data)
+        except OSError:
+            raise OSError("standard output is closed") from None
+
+
 def _open_closed() -> None:
-    """A stream that was closed (``>&-``, a daemon's) is an empty one; no other file takes its place."""
+    """A stream that was closed (``>&-``, a daemon's) is opened again: no other file takes its place.
+
+    Then stdin and stderr are empty.  To print on stdout is an error, for that is what was asked for.
+    """
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
-        if getattr(sys, name) is None:
-            # The lowest number that is free: that of the stream, unless something else was opened before.
+        if getattr(sys, name) is not None:
+            continue
+        # The lowest number that is free: that of the stream, unless something else was opened before.
+        if name == "stdout":
+            closed = _Closed(os.open(os.devnull, os.O_RDONLY), mode)
+            sys.stdout = io.TextIOWrapper(io.BufferedWriter(closed))
+        else:
             opened = os.open(os.devnull, os.O_RDWR)
             setattr(sys, name, os.fdopen(opened, mode, encoding="utf-8"))

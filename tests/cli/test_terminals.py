@@ -168,16 +168,19 @@ def test_an_error_at_a_terminal_takes_the_progress_away(
 @pytest.mark.parametrize(
     ("words", "closed", "code"),
     [
-        ("optimize samples/gather.hlo", ">&-", 0),
-        ("stats samples/gather.hlo", "<&- >&- 2>&-", 0),
+        ("optimize samples/gather.hlo", ">&-", 2),
+        ("optimize samples/gather.hlo -o /dev/null", ">&-", 0),
+        ("optimize samples/gather.hlo --emit proto", ">&-", 2),
+        ("stats samples/gather.hlo", "<&- >&- 2>&-", 2),
+        ("stats samples/gather.hlo --json", ">&-", 2),
         ("check samples/gather.hlo", "2>&-", 0),
-        ("--help", ">&-", 0),
+        ("--help", ">&-", 2),
         ("stats -", "<&-", 3),
         ("check /nowhere.hlo", "2>&-", 2),
     ],
 )
 def test_a_stream_that_is_closed(words: str, closed: str, code: int) -> None:
-    """As daemons, cron and some CI systems start commands: it is an empty one."""
+    """As daemons, cron and some CI systems start commands: to read finds nothing, to print is an error."""
     shell = f'"$0" -c "from hloopt.cli.main import main; main()" {words} {closed}'
     done = subprocess.run(
         ["bash", "-c", shell, sys.executable],
@@ -189,6 +192,9 @@ def test_a_stream_that_is_closed(words: str, closed: str, code: int) -> None:
     )
     assert done.returncode == code, done.stderr
     assert "internal error" not in done.stderr
+    assert "Exception ignored" not in done.stderr
+    if code == 2 and "2>&-" not in closed:
+        assert done.stderr == "hloopt: error: standard output is closed\n"
     if code == 3:
         assert done.stderr == "<stdin>: error: there is no module in it: it is empty\n"
 
