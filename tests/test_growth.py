@@ -8,7 +8,7 @@ from math import log
 from typing import Final
 
 import pytest
-from growing import SHAPES
+from growing import SHAPES, doubled_calls
 
 import hloopt
 from hloopt.ir.build import clone_module
@@ -103,6 +103,21 @@ def test_instruction_fusion_costs_what_it_writes(shape: str) -> None:
         counts.append((calls, len(module.to_text())))
     (small, few), (large, many) = counts[1:]
     assert log(large / small) / log(many / few) <= _EXPONENT
+
+
+@pytest.mark.parametrize("shape", ["deep_calls", "deep_conditionals", "deep_loops"])
+def test_rematerialize_finds_each_peak_once(shape: str) -> None:
+    """However many computations are above the one that changes."""
+    assert _exponent("rematerialize", shape, _SIZE) <= _EXPONENT
+
+
+def test_rematerialize_tries_each_computation_once() -> None:
+    """However many ways lead to it."""
+    counts = []
+    for size in (10, 40):
+        module = hloopt.parse(doubled_calls(size))
+        counts.append(count_calls(partial(parse_pipeline("rematerialize").run, module)))
+    assert log(counts[1] / counts[0]) / log(4) <= _EXPONENT
 
 
 def test_a_wide_concatenate_takes_its_operands_in_one_by_one() -> None:

@@ -16,6 +16,9 @@ __all__ = ["Buffer", "Known", "Peak", "called_bytes", "largest_buffers", "live_r
 
 _CALLS = ("while", "conditional", "call", "async-start")
 
+Known: TypeAlias = dict[tuple[Computation, bool], int]
+"""What called computations need, with their results or without."""
+
 
 @dataclass(slots=True, eq=False)
 class Buffer:
@@ -88,12 +91,13 @@ def _buffer(model: MemoryModel, number: int, start: int, end: int) -> Buffer:
     return Buffer(instruction, index, model.sizes[number], start, end, kind)
 
 
-def peak(computation: Computation) -> Peak:
+def peak(computation: Computation, known: Known | None = None) -> Peak:
     """The peak of a computation, computations called through control flow included.
 
-    Parameters of called computations are the caller's buffers and count once.
+    Parameters of called computations are the caller's buffers and count once.  ``known`` remembers what called
+    computations need.
     """
-    return _peak(computation, {})
+    return _peak_of(computation, live_ranges(computation), {} if known is None else known)
 
 
 def largest_buffers(module: Module, count: int = 10) -> list[Buffer]:
@@ -111,14 +115,6 @@ def largest_buffers(module: Module, count: int = 10) -> list[Buffer]:
     ]
     found.sort(key=lambda buffer: -buffer.byte_size)
     return found[:count]
-
-
-Known: TypeAlias = dict[tuple[Computation, bool], int]
-"""What called computations need, with their results or without."""
-
-
-def _peak(computation: Computation, known: Known) -> Peak:
-    return _peak_of(computation, live_ranges(computation), known)
 
 
 def _is_callers(buffer: Buffer, computation: Computation) -> bool:

@@ -23,13 +23,14 @@ from __future__ import annotations
 from typing import ClassVar
 
 from hloopt.analysis.cost import instruction_cost
-from hloopt.analysis.liveness import Known, called_bytes, peak
+from hloopt.analysis.liveness import peak
 from hloopt.analysis.memory import MemoryModel, memory_model
 from hloopt.dataclass import dataclass
 from hloopt.errors import UsageError
 from hloopt.ir import Computation, Instruction, Module, build, edit
 from hloopt.ir.walk import called_computations
 from hloopt.passes.effects import Effects
+from hloopt.passes.rematerialize.peaks import Peaks
 from hloopt.passes.rematerialize.plan import Plan, plan_again
 from hloopt.rewrite import Pass, PassLog
 from hloopt.types import ArrayShape
@@ -85,10 +86,11 @@ ENTRY main {
             raise UsageError(f"{self.name}: bytes={self.bytes} is less than nothing")
 
     def run(self, module: Module, log: PassLog) -> bool:
-        before = peak(module.entry).byte_size
+        peaks = Peaks()
+        before = peaks.of(module.entry)
         if before <= self.bytes:
             return False
-        worker = _Worker(Effects(module), log)
+        worker = _Worker(Effects(module), log, peaks)
         changed = worker.lower(module.entry, self.bytes)
         reached = peak(module.entry)
         if changed:
@@ -102,20 +104,24 @@ ENTRY main {
 
 
 class _Worker:
-    def __init__(self, effects: Effects, log: PassLog) -> None:
+    def __init__(self, effects: Effects, log: PassLog, peaks: Peaks) -> None:
         self.effects = effects
         self.log = log
+        self.peaks = peaks
+        self.plans = 0
 
     def lower(self, computation: Computation, limit: int) -> bool:
         """Bring the peak of a computation, callees included, down to ``limit``, or as far as it goes."""
+        if self.peaks.is_settled(computation, limit):
+            return False
+        plans = self.plans
         changed = self.lower_callees(computation, limit)
         module = computation.module
         is_ordered = module is not None and bool(module.attributes.get("is_scheduled"))
         before = 0
         while self.log.allows():
             model = memory_model(computation)
-            known: Known = {}
-            called = [called_bytes(instruction, known) for instruction in model.instructions]
+            called = self.peaks.called(model)
             now = model.peak_of(range(len(called)), called)
             # A plan may come to less than it foresaw: its rounds end where one gained nothing.
             if now <= limit or 0 < before <= now:
@@ -126,14 +132,17 @@ class _Worker:
                 break
             size = len(computation)
             self.carry_out(model, plan)
+            self.plans += 1
+            self.peaks.forget(computation)
             # What nobody reads any more where it was has only moved: nothing, in a module without an order.
             changed |= is_ordered or len(computation) > size
+        if plans == self.plans:
+            self.peaks.settle(computation, limit)
         return changed
 
     def lower_callees(self, computation: Computation, limit: int) -> bool:
         model = memory_model(computation)
-        known: Known = {}
-        called = [called_bytes(instruction, known) for instruction in model.instructions]
+        called = self.peaks.called(model)
         changed = False
         moments = model.moments(range(len(called)), called)
         for instruction, moment, inner in zip(model.instructions, moments, called, strict=True):
@@ -142,7 +151,7 @@ class _Worker:
             for callee in called_computations(instruction):
                 passed = sum(shape.byte_size for shape in callee.parameter_shapes)
                 left = max(0, limit - (moment.peak - inner)) + passed
-                if peak(callee).byte_size > left:
+                if self.peaks.of(callee) > left:
                     changed |= self.lower(callee, left)
         return changed
 
