@@ -194,7 +194,7 @@ XLA_PRESETS: Final[Mapping[str, tuple[Row, ...]]] = {
                 Step("HloDCE", "dce"),
             ),
         ),
-        Step("DotMerger", "dot-merger"),
+        Step("DotMerger", "dot-merger{twins=true}"),
         Step("TransposeFolding", "transpose-folding{matrices=true}"),
         Rows(
             "simplification-2",

@@ -351,6 +351,42 @@ def test_one_large_dot_joins_a_group_and_a_second_does_not() -> None:
     assert dots(better) == 2
 
 
+TWINS = (
+    "h = s32[3,6] parameter(0)\n p = s32[6,6] parameter(1)\n"
+    "t = s32[6,3] transpose(h), dimensions={1,0}\n"
+    "a = s32[6,3] dot(p, t), lhs_contracting_dims={1}, rhs_contracting_dims={0}\n"
+    "b = s32[3,6] dot(h, p), lhs_contracting_dims={1}, rhs_contracting_dims={0}\n"
+    "ROOT r = (s32[6,3], s32[3,6]) tuple(a, b)"
+)
+
+
+def test_twins_share_an_operand_on_other_sides() -> None:
+    """P H' is the transpose of H P', which has H where H P has it; only where it is asked for."""
+    check(module(TWINS), DotMerger(), changes=False)
+    better, log = check(module(TWINS), DotMerger(twins=True))
+    assert dots(better) == 1
+    assert log.hits == {"turn a dot": 1, "merge dots": 1}
+    other = TWINS.replace("dot(p, t)", "dot(q, h)").replace("dot(h, p)", "dot(t, q)")
+    other = other.replace("p = s32[6,6]", "q = s32[3,3]").replace("a = s32[6,3]", "a = s32[3,6]")
+    other = other.replace("b = s32[3,6]", "b = s32[6,3]").replace(
+        "(s32[6,3], s32[3,6])", "(s32[3,6], s32[6,3])"
+    )
+    better, _ = check(module(other), DotMerger(twins=True))
+    assert dots(better) == 1
+
+
+def test_twins_that_need_each_other_stay() -> None:
+    """(H P) H' reads H P."""
+    text = TWINS.replace("a = s32[6,3] dot(p, t)", "b = s32[3,6] dot(h, p)", 1)
+    text = text.replace(
+        "b = s32[3,6] dot(h, p), lhs_contracting_dims={1}, rhs_contracting_dims={0}\nROOT",
+        "a = s32[3,3] dot(b, t), lhs_contracting_dims={1}, rhs_contracting_dims={0}\nROOT",
+    )
+    text = text.replace("(s32[6,3], s32[3,6])", "(s32[3,3], s32[3,6])")
+    check(module(text), DotMerger(twins=True), changes=False)
+    check(module(TWINS), DotMerger(twins=True, max_bytes=1), changes=False)
+
+
 def test_other_precisions_and_types_stay_apart() -> None:
     """A group is computed in one way."""
     text = DotMerger.example.replace(

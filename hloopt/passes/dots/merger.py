@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import field
 from typing import Any, ClassVar
 
+from hloopt.analysis.reachability import Reachability
 from hloopt.dataclass import dataclass
 from hloopt.errors import UsageError
 from hloopt.ir import Computation, Instruction, Module, edit
@@ -18,6 +19,7 @@ from hloopt.types import ArrayShape, DotDims, SliceRange
 __all__ = ["DotMerger"]
 
 _MOST_MOVED = 256
+_MOST_TRIED = 8
 _DIMENSIONS = ("lhs_batch_dims", "lhs_contracting_dims", "rhs_batch_dims", "rhs_contracting_dims")
 
 
@@ -38,6 +40,8 @@ class DotMerger(Pass):
     bytes move than before, so this pays where launching a dot costs more than copying its operands.
 
     max_bytes   the most bytes of the operands and the result of a candidate
+    twins       whether dot(x, a) and dot(b, transpose(x)) belong together, too, as in XLA:
+                the second is transpose(dot(x, transpose(b))); matrices without a batch
     """
 
     name: ClassVar[str] = "dot-merger"
@@ -54,6 +58,7 @@ ENTRY main {
 """
 
     max_bytes: int = 64 << 20
+    twins: bool = False
 
     def __post_init__(self) -> None:
         if self.max_bytes < 0:
@@ -70,7 +75,7 @@ ENTRY main {
 
     def merge_all(self, computation: Computation, log: PassLog) -> bool:
         """Merge by shared left operands first, then what is left by shared right ones."""
-        changed = False
+        changed = self.twins and log.allows() and self.turn_twins(computation, log)
         for shared in (0, 1):
             order = _Order(computation)
             groups: dict[tuple[Any, ...], list[_Group]] = {}
@@ -87,6 +92,48 @@ ENTRY main {
                         changed = True
         return changed
 
+    def turn_twins(self, computation: Computation, log: PassLog) -> bool:
+        """Let products with a transpose of what another dot has on its left have it there as well."""
+        products = [one for one in computation if one.opcode == "dot" and _is_product(one)]
+        lefts: dict[Instruction, list[Instruction]] = {}
+        for dot in products:
+            lefts.setdefault(dot.operands[0], []).append(dot)
+        reachability = Reachability(computation)
+        taken: set[Instruction] = set()
+        pairs: list[tuple[Instruction, Instruction]] = []
+        for dot in products:
+            left, other = self.partner(dot, lefts, taken, reachability)
+            if left is not None and other is not None:
+                taken |= {dot, other}
+                pairs.append((dot, left))
+                log.hit("turn a dot", dot, f"it shares {left.name} with {other.name}")
+        for dot, left in pairs:
+            _turn(dot, left)
+        return bool(pairs)
+
+    def partner(
+        self,
+        dot: Instruction,
+        lefts: dict[Instruction, list[Instruction]],
+        taken: set[Instruction],
+        reachability: Reachability,
+    ) -> tuple[Instruction | None, Instruction | None]:
+        """What a dot has on its right, transposed, and a dot that has this on its left."""
+        for left in _twins(dot.operands[1]):
+            for other in lefts.get(left, ())[:_MOST_TRIED]:
+                if dot is other or taken & {dot, other} or not self.may_join(dot, other):
+                    continue
+                if not reachability.connected(dot, other):
+                    return left, other
+        return None, None
+
+    def may_join(self, dot: Instruction, other: Instruction) -> bool:
+        """Whether two products have the same types and precision, and one is a candidate."""
+        kinds = [[one.array.dtype for one in (*each.operands, each)] for each in (dot, other)]
+        precisions = [str(each.attributes.get("operand_precision", "")) for each in (dot, other)]
+        small = [_moved_bytes(each) <= self.max_bytes for each in (dot, other)]
+        return kinds[0] == kinds[1] and precisions[0] == precisions[1] and any(small)
+
     def place(
         self,
         dot: Instruction,
@@ -98,7 +145,7 @@ ENTRY main {
         """Put a dot into the first group that takes it, or begin one."""
         if _joined_dim(dot, 1 - shared) is None:
             return
-        size = dot.array.byte_size + sum(operand.array.byte_size for operand in dot.operands)
+        size = _moved_bytes(dot)
         small = size <= self.max_bytes
         for group in groups.setdefault(_key(dot, shared), []):
             if not (small or group.all_small):
@@ -182,6 +229,38 @@ class _Order:
             self.number[moved] = middle
         else:
             self.number = {entry: at for at, entry in enumerate(self.computation)}
+
+
+def _moved_bytes(dot: Instruction) -> int:
+    return dot.array.byte_size + sum(operand.array.byte_size for operand in dot.operands)
+
+
+def _is_product(dot: Instruction) -> bool:
+    """Whether two matrices are multiplied, rows by columns."""
+    dims = DotDims.of(dot.attributes)
+    two = all(operand.array.rank == 2 for operand in dot.operands)
+    return (
+        two and (dims.lhs_contracting, dims.rhs_contracting) == ((1,), (0,)) and is_replaceable(dot)
+    )
+
+
+def _twins(matrix: Instruction) -> list[Instruction]:
+    """What a matrix is the transpose of, and its transposes."""
+    found = [user for user in matrix.users if user.opcode == "transpose"]
+    found += [matrix.operands[0]] if matrix.opcode == "transpose" else []
+    return [one for one in found if one.array.rank == 2]
+
+
+def _turn(dot: Instruction, left: Instruction) -> None:
+    """``dot(b, transpose(left))`` as ``transpose(dot(left, transpose(b)))``."""
+    site, (rows, columns) = Site(dot), dot.array.dims
+    if left.opcode == "transpose" and left.operands[0] is dot.operands[1]:
+        edit.move_before(dot, left)
+    kept = ("operand_precision", "algorithm", *_DIMENSIONS)
+    attributes = {name: value for name, value in dot.attributes.items() if name in kept}
+    turned = site.transpose(dot.operands[0], (1, 0))
+    product = site.make("dot", (left, turned), attributes, row_major(dot.array, (columns, rows)))
+    site.replace(site.transpose(product, (1, 0)))
 
 
 def _key(dot: Instruction, shared: int) -> tuple[Any, ...]:
