@@ -7,7 +7,7 @@ import tomllib
 from pathlib import Path
 from typing import Any, Final
 
-from hloopt.errors import SourceError, UsageError
+from hloopt.errors import FileError, UsageError
 from hloopt.source import Source
 
 __all__ = ["parse_toml", "read_toml_file"]
@@ -25,7 +25,7 @@ _LEAST, _MOST = -(1 << 63), (1 << 64) - 1
 def parse_toml(source: Source) -> dict[str, Any]:
     """What a TOML text says.
 
-    Raises ``SourceError`` at the place of what is no TOML, of an integer beyond 64 bits, and of brackets and
+    Raises ``FileError`` at the place of what is no TOML, of an integer beyond 64 bits, and of brackets and
     keys that are nested more than 100 deep.
     """
     try:
@@ -50,18 +50,18 @@ def read_toml_file(path: str) -> dict[str, Any]:
         raise UsageError(f"{path}: byte {error.start} is not UTF-8") from error
     try:
         return parse_toml(Source(text, path))
-    except SourceError as error:
+    except FileError as error:
         raise UsageError(f"{path}:{error.line}:{error.column}: {error.message}") from error
 
 
-def _syntax(source: Source, message: str) -> SourceError:
+def _syntax(source: Source, message: str) -> FileError:
     match = _AT.search(message)
     if match is None or not match[1]:
         text = message[: match.start()] if match else message
-        return source.error(SourceError, len(source.text), f"{text} at the end")
+        return source.error(FileError, len(source.text), f"{text} at the end")
     lines = source.text.split("\n")
     offset = sum(len(line) + 1 for line in lines[: int(match[1]) - 1]) + int(match[2]) - 1
-    return source.error(SourceError, offset, message[: match.start()])
+    return source.error(FileError, offset, message[: match.start()])
 
 
 def _is_beyond(found: Any) -> bool:
@@ -79,20 +79,18 @@ def _is_beyond(found: Any) -> bool:
     return False
 
 
-def _unreadable(source: Source) -> SourceError:
+def _unreadable(source: Source) -> FileError:
     """The first integer that is too large, or the place from which it is too deep."""
     depth = 0
     for match in _PARTS.finditer(source.text):
         word = match[0]
         depth += (word in "[{") - (word in "]}")
         if depth > _DEEPEST:
-            return source.error(SourceError, match.start(), "brackets are nested too deep")
+            return source.error(FileError, match.start(), "brackets are nested too deep")
         if _INTEGER.fullmatch(word) and _is_large(word):
             width = min(len(word), 40)
-            return source.error(
-                SourceError, match.start(), "an integer beyond 64 bits", width=width
-            )
-    return source.error(SourceError, 0, "keys are nested too deep")
+            return source.error(FileError, match.start(), "an integer beyond 64 bits", width=width)
+    return source.error(FileError, 0, "keys are nested too deep")
 
 
 def _is_large(word: str) -> bool:

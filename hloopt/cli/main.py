@@ -117,7 +117,7 @@ def cli() -> None:
     Exit codes:
       0  ok
       1  results differ
-      2  usage
+      2  usage; a file that is no module makes no sense
       3  a module that cannot be read, is not valid, or stops while it runs
       4  a module that cannot be executed here
       5  no such device

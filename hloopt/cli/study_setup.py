@@ -27,7 +27,7 @@ _DEFAULT = ("O0", "O1", "O2", "O3")
 def chosen_plan(file: str | None, texts: Sequence[str], baseline: str | None) -> StudyPlan:
     """The strategies of a file and of the command line.
 
-    Raises ``UsageError``, and ``SourceError`` with the place in the file, for what makes no sense.
+    Raises ``UsageError``, and ``FileError`` with the place in the file, for what makes no sense.
     """
     from hloopt.rewrite.spec import did_you_mean
     from hloopt.runtime.study.plan import StudyPlan

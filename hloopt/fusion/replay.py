@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from hloopt.analysis.loop_config import config_text, loop_config
 from hloopt.analysis.triton_config import TRITON, is_triton
 from hloopt.dataclass import dataclass
-from hloopt.errors import SourceError
+from hloopt.errors import FileError
 from hloopt.fusion import apply
 from hloopt.fusion.kinds import fusion_kind
 from hloopt.fusion.priority.rules import is_native_fusible
@@ -44,7 +44,7 @@ def replay(module: Module, log: XlaLog) -> Iterator[Event]:
     ``module`` is the one before XLA's priority fusion, with XLA's names (``log.module_text`` has no large
     constants).  After the last event the constants of one element go into all their users, which XLA does not
     log, and the module is what XLA had after that pass, but for the tiles of Triton fusions, which no log
-    tells: ``backend_config`` has their kind alone.  Raises ``SourceError`` at the step that names what is not
+    tells: ``backend_config`` has their kind alone.  Raises ``FileError`` at the step that names what is not
     there.
     """
     replayer = _Replayer(module, log)
@@ -78,8 +78,8 @@ class _Replayer:
             raise self.fail(step, f"the module has no instruction {name} at this step")
         return found
 
-    def fail(self, step: XlaStep, message: str) -> SourceError:
-        return self.log.source.error(SourceError, step.offset, message)
+    def fail(self, step: XlaStep, message: str) -> FileError:
+        return self.log.source.error(FileError, step.offset, message)
 
     def fuse(self, step: Fused, producer: Instruction, consumer: Instruction) -> Event:
         if producer not in consumer.operands:

@@ -13,7 +13,7 @@ from typing import Final, TypeAlias
 
 from hloopt.cost_models.model import Comparison
 from hloopt.dataclass import dataclass
-from hloopt.errors import SourceError
+from hloopt.errors import FileError
 from hloopt.source import Source
 from hloopt.targets import Target
 from hloopt.targets.textproto import Message, Scalar, read_textproto
@@ -69,7 +69,7 @@ class XlaLog:
     message: Message
 
     def target(self, name: str = "device") -> Target:
-        """The device of the log.  Raises ``SourceError`` where the log describes none that is understood."""
+        """The device of the log.  Raises ``FileError`` where the log describes none that is understood."""
         # XLA's description of devices is long; most readers of logs need none of it.
         from hloopt.targets.xla_form import read_xla_form
 
@@ -84,7 +84,7 @@ class XlaLog:
 def read_log(source: Source) -> XlaLog:
     """The steps in XLA's order.  Takes seconds for a quarter of a million lines.
 
-    Raises ``SourceError`` at its line for a damaged log: no text format, a step of no known kind, a name or
+    Raises ``FileError`` at its line for a damaged log: no text format, a step of no known kind, a name or
     time that is missing, given twice or of the wrong kind.
     """
     return _Reader(source).log()
@@ -99,8 +99,8 @@ class _Reader:
             "producer_ineligible": self.ineligible,
         }
 
-    def fail(self, offset: int, message: str) -> SourceError:
-        return self.source.error(SourceError, offset, message)
+    def fail(self, offset: int, message: str) -> FileError:
+        return self.source.error(FileError, offset, message)
 
     def log(self) -> XlaLog:
         whole = read_textproto(self.source)

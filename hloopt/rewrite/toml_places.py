@@ -10,7 +10,7 @@ import tomllib
 from typing import Any, TypeAlias
 
 from hloopt.dataclass import dataclass
-from hloopt.errors import SourceError
+from hloopt.errors import FileError
 from hloopt.source import Source
 from hloopt.toml_text import parse_toml
 
@@ -50,16 +50,16 @@ class Places:
         self._lists: dict[Path, int] = {}
         self._document()
 
-    def key_error(self, path: Path, message: str) -> SourceError:
+    def key_error(self, path: Path, message: str) -> FileError:
         """An error at a key, or at the nearest thing around it that stands in the text."""
         offset, width = self._nearest(path).key
-        return self.source.error(SourceError, offset, message, width=width)
+        return self.source.error(FileError, offset, message, width=width)
 
-    def value_error(self, path: Path, message: str) -> SourceError:
+    def value_error(self, path: Path, message: str) -> FileError:
         """An error at a value."""
         place = self._nearest(path)
         offset, width = place.value if path in self.found else place.key
-        return self.source.error(SourceError, offset, message, width=width)
+        return self.source.error(FileError, offset, message, width=width)
 
     def _nearest(self, path: Path) -> Place:
         while path and path not in self.found:
@@ -162,5 +162,5 @@ class Places:
 
 
 def read_table(source: Source) -> tuple[dict[str, Any], Places]:
-    """What a TOML text says, and where.  Raises ``SourceError`` at the place of what is no TOML."""
+    """What a TOML text says, and where.  Raises ``FileError`` at the place of what is no TOML."""
     return parse_toml(source), Places(source)

@@ -64,7 +64,7 @@ def targets() -> Mapping[str, Target]:
 def load_target(path: Path) -> Target:
     """The device a file describes: TOML, or XLA's text form (``.txtpb``); the file's name is its name.
 
-    Raises ``UsageError`` for a file that cannot be read or has neither ending, ``SourceError`` with the place
+    Raises ``UsageError`` for a file that cannot be read or has neither ending, ``FileError`` with the place
     for one that makes no sense.
     """
     try:

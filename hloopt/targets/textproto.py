@@ -12,7 +12,7 @@ from dataclasses import field
 from typing import TypeAlias
 
 from hloopt.dataclass import dataclass
-from hloopt.errors import SourceError
+from hloopt.errors import FileError
 from hloopt.source import Source
 
 __all__ = ["Message", "Scalar", "read_textproto"]
@@ -53,7 +53,7 @@ _Token: TypeAlias = tuple[str, str, int]
 
 
 def read_textproto(source: Source) -> Message:
-    """The outermost message.  Raises ``SourceError`` at what is no text format."""
+    """The outermost message.  Raises ``FileError`` at what is no text format."""
     return _Reader(source).message(0, "", 0)
 
 
@@ -72,7 +72,7 @@ class _Reader:
                 assert bad is not None
                 character = text[bad.end()]
                 unclosed = "a string without an end" if character in "\"'" else repr(character)
-                raise self.source.error(SourceError, bad.end(), f"{unclosed} is not expected here")
+                raise self.source.error(FileError, bad.end(), f"{unclosed} is not expected here")
             kind, at = match.lastgroup, match.end()
             yield kind, match[kind], match.start(kind)
             if kind == "end":
@@ -83,16 +83,16 @@ class _Reader:
         self.token = next(self.tokens)
         return before
 
-    def fail(self, wanted: str) -> SourceError:
+    def fail(self, wanted: str) -> FileError:
         kind, text, offset = self.token
         found = "the end of the text" if kind == "end" else f"'{text}'"
         return self.source.error(
-            SourceError, offset, f"{wanted} is expected, not {found}", width=max(1, len(text))
+            FileError, offset, f"{wanted} is expected, not {found}", width=max(1, len(text))
         )
 
     def message(self, offset: int, closing: str, depth: int) -> Message:
         if depth > _MOST_DEEP:
-            raise self.source.error(SourceError, offset, "messages are nested too deep")
+            raise self.source.error(FileError, offset, "messages are nested too deep")
         made = Message(offset)
         while True:
             kind, text, at = self.token
@@ -146,7 +146,7 @@ class _Reader:
             try:
                 return Scalar(_plain("".join(parts)), offset)
             except UnicodeDecodeError:
-                raise self.source.error(SourceError, offset, "the text is not UTF-8") from None
+                raise self.source.error(FileError, offset, "the text is not UTF-8") from None
         raise self.fail("a value")
 
 

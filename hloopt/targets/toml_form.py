@@ -24,7 +24,7 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from hloopt.errors import SourceError
+from hloopt.errors import FileError
 from hloopt.source import Source
 from hloopt.targets.target import Rate, Target
 from hloopt.toml_text import parse_toml
@@ -55,7 +55,7 @@ _HEADER = re.compile(r"\s*\[\s*([\w.-]+)\s*\]")
 def read_toml(source: Source, name: str, find: Callable[[str], Target]) -> Target:
     """The device a file describes.
 
-    ``find`` answers for ``base`` and may raise ``UsageError``.  Raises ``SourceError`` at what is no TOML, at
+    ``find`` answers for ``base`` and may raise ``UsageError``.  Raises ``FileError`` at what is no TOML, at
     unknown keys, wrong types and values, and at the end of the file for numbers that are missing.
     """
     return _Reader(source, parse_toml(source)).target(name, find)
@@ -66,9 +66,9 @@ class _Reader:
         self.source = source
         self.table = table
 
-    def fail(self, path: tuple[str, ...], message: str) -> SourceError:
+    def fail(self, path: tuple[str, ...], message: str) -> FileError:
         offset, width = _find(self.source.text, path)
-        return self.source.error(SourceError, offset, message, width=width)
+        return self.source.error(FileError, offset, message, width=width)
 
     def target(self, name: str, find: Callable[[str], Target]) -> Target:
         self.check_keys()
@@ -88,7 +88,7 @@ class _Reader:
         missing = [key for key in needed if key not in values]
         if missing:
             raise self.source.error(
-                SourceError, len(self.source.text), f"there is no {', no '.join(missing)}"
+                FileError, len(self.source.text), f"there is no {', no '.join(missing)}"
             )
         return Target(**{**_NONE, **values, "name": name})
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from hloopt.errors import SourceError
+from hloopt.errors import FileError
 from hloopt.proto.words import ELEMENT_TYPES
 from hloopt.source import Source
 from hloopt.targets.target import Rate, Target
@@ -51,7 +51,7 @@ _MODEL = {
 def read_xla_form(source: Source, name: str, message: Message | None = None) -> Target:
     """The device a text describes; what hloopt has no use for is passed over.
 
-    ``message`` is what has been read of the text already.  Raises ``SourceError`` at what is no text format,
+    ``message`` is what has been read of the text already.  Raises ``FileError`` at what is no text format,
     no number where one must be, and missing fields.
     """
     return _Reader(source).target(name, message or read_textproto(source))
@@ -61,8 +61,8 @@ class _Reader:
     def __init__(self, source: Source) -> None:
         self.source = source
 
-    def fail(self, offset: int, message: str) -> SourceError:
-        return self.source.error(SourceError, offset, message)
+    def fail(self, offset: int, message: str) -> FileError:
+        return self.source.error(FileError, offset, message)
 
     def target(self, name: str, whole: Message) -> Target:
         info = self.one(whole, "gpu_device_info")

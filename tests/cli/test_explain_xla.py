@@ -220,7 +220,7 @@ def test_no_dump(tmp_path: Path) -> None:
     torn = tmp_path / "x.priority_fusion_dump.txt"
     torn.write_text("fusion_steps {\n  fusion {\n")
     damaged = invoke("explain", "--xla", str(torn))
-    assert damaged.exit_code == 3
+    assert damaged.exit_code == 2
     assert damaged.stderr.startswith(f"{torn}:")
     torn.write_text(LOG.read_text().partition("hlo_module_before_fusion")[0])
     bare = invoke("explain", "--xla", str(torn))

@@ -8,7 +8,7 @@ import pytest
 
 import hloopt
 from hloopt.cost_models.model import Comparison
-from hloopt.errors import SourceError
+from hloopt.errors import FileError
 from hloopt.fusion.partition import compare_partitions, partition
 from hloopt.fusion.replay import replay
 from hloopt.fusion.xla_log import Fused, Ineligible, Priced, XlaLog, read_log
@@ -128,7 +128,7 @@ def test_times_that_are_left_out_or_infinite() -> None:
 )
 def test_damaged_logs(text: str, line: int, column: int, message: str) -> None:
     """Each mistake is shown at its place."""
-    with pytest.raises(SourceError) as caught:
+    with pytest.raises(FileError) as caught:
         read_log(Source(text, "log"))
     assert caught.value.message.startswith(message)
     assert (caught.value.line, caught.value.column) == (line, column)
@@ -163,7 +163,7 @@ ENTRY e {
 }
 """)
     log = read_log(Source(f"\nfusion_steps {{ {step} }}", "log"))
-    with pytest.raises(SourceError, match=message) as caught:
+    with pytest.raises(FileError, match=message) as caught:
         list(replay(module, log))
     assert caught.value.line == 2
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hloopt.errors import SourceError
+from hloopt.errors import FileError
 from hloopt.rewrite.toml_places import Path, read_table
 from hloopt.source import Source
 
@@ -74,16 +74,16 @@ def test_what_stands_nowhere_is_told_at_the_nearest_thing() -> None:
 )
 def test_what_is_no_toml_has_its_place(text: str, line: int, column: int) -> None:
     """The reader's own messages come with line, column and excerpt."""
-    with pytest.raises(SourceError) as caught:
+    with pytest.raises(FileError) as caught:
         read_table(Source(text, "t.toml"))
     assert (caught.value.line, caught.value.column) == (line, column)
 
 
 def test_brackets_without_end_are_an_error() -> None:
     """No depth of brackets ends in a traceback."""
-    with pytest.raises(SourceError, match="nested too deep"):
+    with pytest.raises(FileError, match="nested too deep"):
         read_table(Source(f"a = {'[' * 5000}{']' * 5000}", "t.toml"))
-    with pytest.raises(SourceError, match="nested too deep"):
+    with pytest.raises(FileError, match="nested too deep"):
         read_table(Source(f"a = {'[' * 120}{']' * 120}", "t.toml"))
 
 

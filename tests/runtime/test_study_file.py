@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from hloopt.errors import SourceError, UsageError
+from hloopt.errors import FileError, UsageError
 from hloopt.runtime.study.plan import StudyPlan
 from hloopt.runtime.study.study_file import named_strategies, read_study
 
@@ -190,7 +190,7 @@ def test_mistakes_have_their_place(
     folder: Path, text: str, line: int, column: int, message: str
 ) -> None:
     """Every mistake is told at its line and column, with what was meant."""
-    with pytest.raises(SourceError) as caught:
+    with pytest.raises(FileError) as caught:
         read(folder, text)
     assert message in caught.value.message
     assert (caught.value.line, caught.value.column) == (line, column)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from hloopt.errors import SourceError
+from hloopt.errors import FileError
 from hloopt.source import Source
 from hloopt.targets import Rate, load_target, target
 from hloopt.targets.textproto import Message, Scalar, read_textproto
@@ -128,7 +128,7 @@ def _without(key: str) -> str:
 def test_mistakes_in_toml(tmp_path: Path, text: str, line: int, column: int, message: str) -> None:
     """File, line, column, the line itself and a caret."""
     path = _toml(tmp_path, text)
-    with pytest.raises(SourceError) as caught:
+    with pytest.raises(FileError) as caught:
         load_target(path)
     error = caught.value
     assert message in error.message
@@ -232,7 +232,7 @@ def test_mistakes_in_the_text_form(
 ) -> None:
     """File, line, column, the line itself and a caret."""
     path = _txtpb(tmp_path, text)
-    with pytest.raises(SourceError) as caught:
+    with pytest.raises(FileError) as caught:
         load_target(path)
     error = caught.value
     assert error.message.startswith(message)
@@ -266,6 +266,6 @@ def test_escapes_in_strings_name_bytes() -> None:
 
 def test_bytes_that_are_no_text() -> None:
     """Escapes that make no UTF-8 are a mistake of the string."""
-    with pytest.raises(SourceError, match="the text is not UTF-8") as caught:
+    with pytest.raises(FileError, match="the text is not UTF-8") as caught:
         read_textproto(Source('x: 1\na: "\\377"'))
     assert (caught.value.line, caught.value.column) == (2, 4)

@@ -28,7 +28,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
-from hloopt.errors import SourceError, UsageError
+from hloopt.errors import FileError, UsageError
 from hloopt.fusion.lock_file import read_decisions
 from hloopt.fusion.strategies import has_strategy
 from hloopt.kernels.selection import KernelSelection
@@ -74,7 +74,7 @@ class StrategyReader:
         self.rules = rules
 
     def read(self, table: Any, at: At) -> list[Strategy]:
-        """The rows of one table.  Raises ``SourceError`` at what makes no sense."""
+        """The rows of one table.  Raises ``FileError`` at what makes no sense."""
         if not isinstance(table, dict):
             raise self.places.value_error(at, "a strategy is a table")
         self.check_keys(table, at, _KEYS, "a strategy")
@@ -92,7 +92,7 @@ class StrategyReader:
         return made
 
     def check_keys(self, table: Mapping[str, Any], at: At, keys: Sequence[str], what: str) -> None:
-        """Raise ``SourceError`` at a key that means nothing."""
+        """Raise ``FileError`` at a key that means nothing."""
         for key in table:
             if key not in keys:
                 hint = did_you_mean(key, keys)
@@ -270,7 +270,7 @@ class StrategyReader:
         return value if isinstance(value, str) else str(pipeline)
 
     def _check_fuses(self, one: Strategy, table: Mapping[str, Any], at: At) -> None:
-        """Raise ``SourceError`` for advice about fusion that nobody asks for."""
+        """Raise ``FileError`` for advice about fusion that nobody asks for."""
         if has_strategy(one.pipeline):
             return
         for key in ("lock", "rules"):
@@ -282,7 +282,7 @@ class StrategyReader:
         """What ``step`` gives; what is wrong is told where it stands in the file."""
         try:
             return step()
-        except SourceError:
+        except FileError:
             raise
         except UsageError as error:
             raise self.places.value_error(at, error.message.removeprefix("--kernel: ")) from error

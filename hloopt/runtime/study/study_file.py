@@ -65,7 +65,7 @@ def read_study(
 ) -> StudyPlan:
     """What a study file asks for; ``passes`` and ``rules`` are those that the command line brings.
 
-    Raises ``UsageError`` for a file that cannot be read, ``SourceError`` with the place of what makes no sense.
+    Raises ``UsageError`` for a file that cannot be read, ``FileError`` with the place of what makes no sense.
     """
     try:
         text = Path(path).read_text(encoding="utf-8")
