@@ -158,3 +158,18 @@ def test_pairs_that_a_nan_groups_otherwise() -> None:
         " ROOT r = (f32[], s32[]) reduce(x, i, low, zero), dimensions={0}, to_apply=best\n}\n"
     )
     check(text, TreeReductionRewriter(fast_math=True), changes=False, draws=1)
+
+
+@pytest.mark.parametrize(
+    "one", [ReductionDimensionGrouper(), ReductionSplitter(), TreeReductionRewriter()], ids=str
+)
+def test_a_reduce_over_no_dimension_stays(one: Pass) -> None:
+    """There is nothing to group or to cut in a scalar."""
+    region = (
+        "step {\n a = s32[] parameter(0)\n b = s32[] parameter(1)\n ROOT s = s32[] add(a, b)\n}\n"
+    )
+    module = hloopt.parse(
+        f"HloModule m\n{region}ENTRY e {{\n x = s32[] parameter(0)\n z = s32[] constant(0)\n"
+        " ROOT r = s32[] reduce(x, z), dimensions={}, to_apply=step\n}\n"
+    )
+    assert not one.run(module, hloopt.PassLog())

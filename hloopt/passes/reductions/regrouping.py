@@ -18,13 +18,15 @@ __all__ = ["plain_reduces", "regrouping_obstacle"]
 
 
 def plain_reduces(module: Module) -> Iterator[Instruction]:
-    """The reduces of row-major arrays of known size that a pass may replace."""
+    """The reduces of row-major arrays of known size, over at least one dimension, that a pass may replace."""
     wrapped = wrapped_computations(module)
     for computation in module:
         if computation in wrapped:
             continue
         for instruction in list(computation):
             if instruction.opcode != "reduce" or not is_replaceable(instruction):
+                continue
+            if not instruction.attributes["dimensions"]:
                 continue
             inputs = instruction.operands[: len(instruction.operands) // 2]
             if all(is_descending(one.array) for one in inputs):
