@@ -8,10 +8,8 @@ from __future__ import annotations
 
 import os
 from contextlib import suppress
-from functools import cache
-from importlib import import_module
+from hashlib import blake2b
 from pathlib import Path
-from typing import Any
 
 from hloopt.cache_folder import is_own, own_folder
 
@@ -21,17 +19,7 @@ __all__ = ["digest", "read", "write"]
 def digest(*parts: bytes) -> str:
     """What names a file after everything its content depends on."""
     data = b"".join(len(part).to_bytes(8) + part for part in parts)
-    found: str = _engine().blake2b(data, digest_size=16).hexdigest()
-    return found
-
-
-@cache
-def _engine() -> Any:
-    """What ``hashlib`` takes: by itself it loads OpenSSL first, a tenth of the time of a short command."""
-    try:
-        return import_module("_blake2")
-    except ImportError:
-        return import_module("hashlib")
+    return blake2b(data, digest_size=16).hexdigest()
 
 
 def read(name: str) -> bytes | None:
