@@ -120,6 +120,17 @@ def test_rematerialize_tries_each_computation_once() -> None:
     assert log(counts[1] / counts[0]) / log(4) <= _EXPONENT
 
 
+def test_simplify_costs_what_it_writes() -> None:
+    """Pads that move behind what reads them leave a number each for every element behind them."""
+    counts = []
+    for size in (16, 64):
+        module = hloopt.parse(SHAPES["pads"](size))
+        calls = count_calls(partial(parse_pipeline("simplify").run, module))
+        counts.append((calls, len(module.to_text())))
+    (small, few), (large, many) = counts
+    assert log(large / small) / log(many / few) <= _EXPONENT
+
+
 def test_a_wide_concatenate_takes_its_operands_in_one_by_one() -> None:
     """Producers that nothing tells apart are judged once for all of them."""
     assert _exponent("priority-fusion", "concatenate", 60) < 1.6
@@ -129,3 +140,11 @@ def test_a_wide_concatenate_takes_its_operands_in_one_by_one() -> None:
 def test_nested_tuples_cost_what_their_text_is_long(name: str) -> None:
     """Each level of a tuple is looked at once, however many hold it."""
     assert _exponent(name, "nested_tuples", 200) <= _EXPONENT
+
+
+@pytest.mark.parametrize("name", ["parse", "print", "verify", "fingerprint"])
+def test_nested_tuples_are_taken_in_at_large(name: str) -> None:
+    """Levels that are written alike are read once, not element by element."""
+    _work(name, "nested_tuples", 2)
+    calls, length = _work(name, "nested_tuples", 5000)
+    assert calls < length / 6

@@ -12,17 +12,25 @@ from hloopt.text.spelling import type_meant
 from hloopt.text.token import Token
 from hloopt.types import DTYPES, UNBOUNDED, ArrayShape, BufferShape, Layout, Shape, TupleShape
 
-__all__ = ["DEEPEST_SHAPE", "ShapeRules"]
+__all__ = ["DEEPEST_SHAPE", "MOST_SHAPES", "ShapeRules"]
 
 _DEEPEST = 64
 DEEPEST_SHAPE = 64
+MOST_SHAPES = 50_000
 _HUGE = 1 << 63
 _SCALAR = Layout(())
 _DEFAULTS = {("S", "0"), ("E", "0"), ("L", "1"), ("M", "0")}
 
 
 class ShapeRules:
-    """Shapes, layouts, and literals that have no shape yet."""
+    """Shapes, layouts, and literals that have no shape yet.
+
+    Equal tuples are one object: what is found out about one need not be found out again for each place
+    where it stands, of which nested ones have many.
+    """
+
+    def __init__(self) -> None:
+        self._tuples: dict[TupleShape, TupleShape] = {}
 
     # ---- shapes ----
 
@@ -65,7 +73,9 @@ class ShapeRules:
             raise Problem(
                 begin(parts[0]), f"a shape is nested more than {DEEPEST_SHAPE} levels deep"
             )
-        return shape
+        if len(self._tuples) >= MOST_SHAPES:
+            self._tuples.clear()
+        return self._tuples.setdefault(shape, shape)
 
     def buffer_shape(self, parts: list[Any]) -> BufferShape:
         return BufferShape(parts[-1])

@@ -19,14 +19,13 @@ from hloopt.text.records import (
     begin,
     end,
 )
-from hloopt.text.shape_rules import ShapeRules
+from hloopt.text.shape_rules import MOST_SHAPES, ShapeRules
 from hloopt.text.token import Token
 from hloopt.text.value_rules import ValueRules
 from hloopt.types import Shape
 
 __all__ = ["Syntax"]
 
-_MOST_SHAPES = 50_000
 _DEEPEST = 1000
 
 
@@ -40,6 +39,7 @@ class Syntax(ShapeRules, ValueRules):
         return getattr(self, plain)
 
     def __init__(self, read: Callable[[str, str], Any]) -> None:
+        super().__init__()
         self._read = read
         self._shapes: dict[str, Shape] = {}
 
@@ -158,7 +158,7 @@ class Syntax(ShapeRules, ValueRules):
         found = self._shapes.get(text)
         if found is None:
             found = self._read("shape", text)
-            if len(self._shapes) >= _MOST_SHAPES:
+            if len(self._shapes) >= MOST_SHAPES:
                 self._shapes.clear()
             self._shapes[text] = found
         return found

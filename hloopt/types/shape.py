@@ -181,6 +181,22 @@ class TupleShape:
         return 1 + max(inner, default=0)
 
     @cached_property
+    def bare(self) -> TupleShape | None:
+        """The same without layouts; None where there are none."""
+        elements = tuple(map(without_layout, self.elements))
+        changed = any(new is not old for new, old in zip(elements, self.elements, strict=True))
+        return TupleShape(elements) if changed else None
+
+    @cached_property
+    def holds_buffers(self) -> bool:
+        """Whether some leaf is a buffer."""
+        return any(
+            isinstance(element, BufferShape)
+            or (isinstance(element, TupleShape) and element.holds_buffers)
+            for element in self.elements
+        )
+
+    @cached_property
     def leaves(self) -> tuple[ArrayShape | BufferShape, ...]:
         """What ``leaves`` gives, remembered."""
         parts = (
@@ -241,9 +257,9 @@ def leaves(shape: Shape) -> Iterator[ArrayShape | BufferShape]:
 def without_layout(shape: Shape) -> Shape:
     """The logical shape alone."""
     if isinstance(shape, TupleShape):
-        return TupleShape(tuple(without_layout(element) for element in shape.elements))
+        return shape.bare or shape
     if isinstance(shape, BufferShape):
-        return BufferShape(replace(shape.element, layout=None))
+        return BufferShape(replace(shape.element, layout=None)) if shape.element.layout else shape
     return replace(shape, layout=None) if shape.layout is not None else shape
 
 

@@ -142,7 +142,7 @@ def _target(call: Instruction) -> str:
 def _places(shape: Shape, index: Index = ()) -> Iterator[Index]:
     if isinstance(shape, BufferShape):
         yield index
-    elif isinstance(shape, TupleShape):
+    elif isinstance(shape, TupleShape) and shape.holds_buffers:
         for number, element in enumerate(shape.elements):
             yield from _places(element, (*index, number))
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from hloopt.errors import ShapeError
@@ -160,13 +160,18 @@ class RowChecks:
 
 
 def _is_unbounded(shape: Shape) -> bool:
-    return any(isinstance(leaf, ArrayShape) and UNBOUNDED in leaf.dims for leaf in leaves(shape))
+    return any(isinstance(leaf, ArrayShape) and UNBOUNDED in leaf.dims for leaf in _leaves(shape))
+
+
+def _leaves(shape: Shape) -> Iterable[ArrayShape | BufferShape]:
+    """The leaves of a shape, each object once: tuples within tuples have few, however many places."""
+    return {id(leaf): leaf for leaf in leaves(shape)}.values()
 
 
 def _shape_message(shape: Shape) -> tuple[str, str]:
     """Layouts permute the dimensions; sizes are not negative; marks are one a dimension."""
     sound = ("", "")
-    for leaf in leaves(shape):
+    for leaf in _leaves(shape):
         inner = leaf.element if isinstance(leaf, BufferShape) else leaf
         # A shape with the wrong number of marks has no text: it must not be printed.
         if inner.dynamic and len(inner.dynamic) != inner.rank:
