@@ -159,7 +159,10 @@ _SIMPLIFICATION = (
 # Fusion as XLA has it today: producers into all their users by cost, then kernels with several results, by
 # XLA's names.  A body may hold what several producers brought along, the same constants above all: cse
 # takes one of each.  In O3 loops that run as one kernel come before: XLA has none.
-_FUSION = "priority-fusion,cse,dce,multi-output-fusion,cse,dce,rename-fusions,tuple-simplifier"
+_FUSION = (
+    "priority-fusion{bounded_code=true},cse,dce,multi-output-fusion{bounded_code=true},cse,dce,rename-fusions,"
+    "tuple-simplifier"
+)
 
 # What makes a module ready for a device: the text of ``kernels.lowering.DEVICE``, which is not loaded for it.
 _DEVICE = (

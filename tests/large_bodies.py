@@ -5,10 +5,12 @@ from __future__ import annotations
 __all__ = [
     "PROGRAMS",
     "chained_updates",
+    "looked_up",
     "matrices",
     "quaternions",
     "shuffled_halves",
     "stacked_products",
+    "wavelet",
     "windows",
 ]
 
@@ -170,6 +172,52 @@ def windows(steps: int) -> str:
         lines.append(f"t{step} = f32[12] tanh(w{step})")
         x = f"t{step}"
     return _loop("f32[12]", lines, [x])
+
+
+def wavelet(levels: int, elements: int = 64) -> str:
+    """Haar's transform: sums of neighbours before their differences, again and again.
+
+    An element is in one of two branches and needs two others: of them there are 4^levels, in as many branches.
+    """
+    half = elements // 2
+    lines, x = [f"part = f32[{half}] broadcast(seventh), dimensions={{}}"], "x"
+    for level in range(levels):
+        for name, at in (("e", 0), ("o", 1)):
+            where = f"slice={{[{at}:{elements}:2]}}"
+            lines.append(f"{name}{level} = f32[{half}] slice({x}), {where}")
+        for name, op in (("sum", "add"), ("difference", "subtract")):
+            lines.append(f"{name}{level} = f32[{half}] {op}(e{level}, o{level})")
+            lines.append(f"{name}{level}_part = f32[{half}] multiply({name}{level}, part)")
+        both = f"sum{level}_part, difference{level}_part"
+        lines.append(f"x{level} = f32[{elements}] concatenate({both}), dimensions={{0}}")
+        x = f"x{level}"
+    return _plain(elements, ["seventh = f32[] constant(0.7)", *lines], x)
+
+
+def looked_up(levels: int, elements: int = 64) -> str:
+    """Each element and one at a place that data say, added, again and again: 2^levels of them."""
+    dims = (
+        "offset_dims={}, collapsed_slice_dims={0}, start_index_map={0}, index_vector_dim=1,"
+        " slice_sizes={1}"
+    )
+    lines, x = [], "x"
+    for level in range(levels):
+        lines.append(f"i{level} = s32[{elements}] parameter({level + 1})")
+        lines.append(f"g{level} = f32[{elements}] gather({x}, i{level}), {dims}")
+        lines.append(f"x{level} = f32[{elements}] add({x}, g{level})")
+        x = f"x{level}"
+    return _plain(elements, lines, x)
+
+
+def _plain(elements: int, lines: list[str], result: str) -> str:
+    """A module without fusions whose parameter 0 is ``x``."""
+    body = "".join(f"  {line}\n" for line in lines)
+    return f"""HloModule plain
+ENTRY main {{
+  x = f32[{elements}] parameter(0)
+{body}  ROOT r = f32[{elements}] negate({result})
+}}
+"""
 
 
 PROGRAMS = {

@@ -69,6 +69,7 @@ REASONS: Final[dict[str, str]] = {
     "both-reduce": "both hold a reduce that reads {actual} elements or more for each result (limit {limit})",
     "loses-reduction-kernel": "the producer has a reduction kernel, and both together would have a loop",
     "ir-size": "the kernel's code would have {actual} instructions, more than {limit}",
+    "code-size": "the kernel would have {actual} bytes of code or more, {limit} at most for its instructions",
     "block-splits": "index computations would be interrupted {actual} times, more than {limit}",
     "in-place-would-break": "the results could not be updated in place any more",
     "slower": "fused it would take {fused:.3f} us, apart it takes {unfused:.3f} us",

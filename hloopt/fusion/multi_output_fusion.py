@@ -10,6 +10,7 @@ from typing import ClassVar
 
 from hloopt.cost_models.registry import model_for
 from hloopt.dataclass import dataclass
+from hloopt.fusion.code_room import CodeRoom
 from hloopt.fusion.homes import fusible_computations
 from hloopt.fusion.limits import KernelLimits, shared_memory_of
 from hloopt.fusion.multi_output.forms import Era
@@ -46,6 +47,7 @@ class MultiOutputFusion(KernelLimits, Pass):
                          elements in common; negative for no such rule
     max_ir_size          instructions the code of a kernel may have
     max_splits           times index computations may be interrupted in a kernel, in 2023
+    bounded_code         whether a kernel's code must be as short as any compiler can be given (XLA: no)
     fuel                 the most fusions to make in a module, negative for no limit
     """
 
@@ -82,6 +84,7 @@ ENTRY main {
     slice_overlap_bytes: int = 1024
     max_ir_size: int = 10000
     max_splits: int = 10
+    bounded_code: bool = False
     fuel: int = -1
 
     def run(self, module: Module, log: PassLog) -> bool:
@@ -105,6 +108,7 @@ ENTRY main {
             self.slice_overlap_bytes,
             self.max_ir_size,
             self.max_splits,
+            CodeRoom() if self.bounded_code else None,
         )
         for computation in fusible_computations(module):
             ComputationRun(

@@ -12,6 +12,7 @@ from hloopt.analysis.emitters.pairs import Kernels
 from hloopt.cost_models.model import CostModel
 from hloopt.cost_models.registry import DEFAULT, model_for
 from hloopt.dataclass import dataclass
+from hloopt.fusion.code_room import CodeRoom
 from hloopt.fusion.limits import KernelLimits, check_counts, shared_memory_of
 from hloopt.fusion.plan import FusionPlan
 from hloopt.fusion.priority.rules import PairRules
@@ -39,6 +40,7 @@ class PriorityFusion(Pass):
     column_bytes       the same for a column reduction
     significant_ratio  elements a reduce reads for each result from which on no two share a kernel
     max_ir_size        instructions a kernel's code may have, those written several times counted as often
+    bounded_code       whether a kernel's code must be as short as any compiler can be given (XLA: no)
     max_constant       elements of a constant that goes into its users' kernels
     fuel               the most fusions to make in a module, negative for no limit
     """
@@ -63,6 +65,7 @@ ENTRY main {
     column_bytes: int = 4128
     significant_ratio: int = 16
     max_ir_size: int = 10000
+    bounded_code: bool = False
     max_constant: int = 1
     fuel: int = -1
 
@@ -110,4 +113,5 @@ ENTRY main {
             triton=TritonFusions(model, limits).decide,
             significant_ratio=self.significant_ratio,
             max_ir_size=self.max_ir_size,
+            room=CodeRoom() if self.bounded_code else None,
         )

@@ -52,6 +52,7 @@ OPTIONS: Final[dict[str, tuple[Remedy, ...]]] = {
     "would-duplicate": (Remedy("may_duplicate", value=True),),
     "constant-not-scalar": (Remedy("max_constant"),),
     "ir-size": (Remedy("max_ir_size"),),
+    "code-size": (Remedy("bounded_code", value=False),),
     "block-splits": (Remedy("max_splits"),),
     "both-reduce": (Remedy("significant_ratio", more=1),),
     "more-bytes": (Remedy("max_bytes"),),

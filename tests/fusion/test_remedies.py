@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import pytest
+from large_bodies import wavelet
 
 import hloopt
 from hloopt.fusion.decision import REASONS, Decision
@@ -22,7 +23,9 @@ from hloopt.rewrite import Controls, Pipeline
 from hloopt.rewrite.pass_ import Pass
 
 TANHS: Final = "\n".join(f"t{at} = f32[4096] tanh(t{at - 1})" for at in range(1, 10))
-REGIONS: Final = """sum { a = f32[] parameter(0) b = f32[] parameter(1) ROOT c = f32[] add(a, b) }
+NEGATES: Final = "\n".join(f"t{at} = f32[64] negate(t{at - 1})" for at in range(1, 12))
+REGIONS: Final = """long { t0 = f32[64] parameter(0) NEGATES ROOT t = f32[64] negate(t11) }
+sum { a = f32[] parameter(0) b = f32[] parameter(1) ROOT c = f32[] add(a, b) }
 less { p = f32[] parameter(0) q = f32[] parameter(1) ROOT c = pred[] compare(p, q), direction=LT }
 wide { a = f32[64] parameter(0) ROOT b = f32[64,64] broadcast(a), dimensions={0} }
 less_of_two { p = f32[] parameter(0) q = f32[] parameter(1) r = f32[] parameter(2) s = f32[] parameter(3)
@@ -157,6 +160,16 @@ ROOT b = f32[64] sort(a), dimensions={0}, to_apply=less"""
 
 Case = tuple[str, str]
 """Passes, and the entry computation, whose ``a`` and ``b`` are apart."""
+BRANCHES: Final = (
+    wavelet(3)
+    .partition("ENTRY main {")[2]
+    .rpartition("}")[0]
+    .replace("slice(x)", "slice(a)")
+    .replace(
+        "f32[64] parameter(0)", "f32[64] parameter(0) a = f32[64] fusion(x), kind=kLoop, calls=long"
+    )
+    .replace("ROOT r", "ROOT b")
+)
 
 REFUSED: Final[dict[str, tuple[Case, ...]]] = {
     "operands": (
@@ -188,6 +201,7 @@ REFUSED: Final[dict[str, tuple[Case, ...]]] = {
         ("priority-fusion{max_ir_size=1}", CHAIN),
         ("fusion-merger{max_ir_size=1}", MERGED),
     ),
+    "code-size": (("priority-fusion{bounded_code=true}", BRANCHES),),
     "block-splits": (("fusion-merger{max_splits=0}", PADDED),),
     "both-reduce": (("priority-fusion{significant_ratio=2}", TWO_SUMS),),
     "more-bytes": (("fusion-merger{criterion=bytes,max_bytes=20}", MERGED),),
@@ -252,7 +266,7 @@ REFUSED: Final[dict[str, tuple[Case, ...]]] = {
 
 
 def _text(entry: str) -> str:
-    return f"HloModule m\n{REGIONS.replace('TANHS', TANHS)}ENTRY main {{\n{entry}\n}}\n"
+    return f"HloModule m\n{REGIONS.replace('TANHS', TANHS).replace('NEGATES', NEGATES)}ENTRY main {{\n{entry}\n}}\n"
 
 
 def _run(

@@ -16,6 +16,7 @@ from hloopt.cost_models.usage import UsageAnalysis
 from hloopt.dataclass import dataclass
 from hloopt.fusion.apply import has_tuple_root
 from hloopt.fusion.budget import decide_operands
+from hloopt.fusion.code_room import CodeRoom
 from hloopt.fusion.decision import ALLOWED, Decision, forbid
 from hloopt.fusion.fusible import is_fusible, is_loop_fusible_producer, physically_transposes
 from hloopt.fusion.in_place import in_place_pairs
@@ -42,6 +43,7 @@ class MultiOutputRules:
                          rule
     max_ir_size          instructions a kernel's code may have
     max_splits           times index computations may be interrupted, in 2023
+    room                 what the bytes of a kernel's code may be, if they are bounded
     """
 
     limits: KernelLimits
@@ -50,6 +52,7 @@ class MultiOutputRules:
     slice_overlap_bytes: int = 1024
     max_ir_size: int = 10000
     max_splits: int = 10
+    room: CodeRoom | None = None
     facts: FactsCache = field(init=False)
     _forms: dict[Instruction, Form] = field(init=False, default_factory=dict)
     _roots: dict[Instruction, Decision] = field(init=False, default_factory=dict)
@@ -65,6 +68,8 @@ class MultiOutputRules:
     def forget(self, instruction: Instruction) -> None:
         """An instruction has changed, or is gone."""
         self.facts.forget(instruction)
+        if self.room is not None:
+            self.room.forget(instruction)
         self._forms.pop(instruction, None)
         self._roots.pop(instruction, None)
 
@@ -124,7 +129,11 @@ class MultiOutputRules:
                 return forbid("disjoint-slices")
             if any(_has_update_root(entry) for entry in (first, second)):
                 return forbid("several-updates")
-        return self._decide_budget(first, second)
+        decision = self._decide_budget(first, second)
+        if decision and not wanted and self.room is not None:
+            size = self.usage.of(first).ir_size + self.usage.of(second).ir_size
+            return self.room.decide(second, first, size, is_result=True)
+        return decision
 
     def decide_producer(self, producer: Instruction) -> Decision:
         """What keeps an op or fusion from being a result beside those of its users."""
@@ -203,7 +212,11 @@ class MultiOutputRules:
             size <<= splits
         if size > self.max_ir_size:
             return forbid("ir-size", limit=self.max_ir_size, actual=size)
-        return ALLOWED
+        return (
+            ALLOWED
+            if self.room is None
+            else self.room.decide(producer, consumer, size, is_result=True)
+        )
 
     def _read_apart(self, first: Instruction, second: Instruction, shared: Instruction) -> bool:
         """Whether each reads one slice of the shared operand, and the two have no element in common."""

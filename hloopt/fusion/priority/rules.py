@@ -9,9 +9,11 @@ from typing import Final, TypeAlias
 from hloopt.analysis.elementwise import is_elementwise, keeps_width
 from hloopt.analysis.emitters.pairs import Kernels
 from hloopt.analysis.triton_config import is_triton
+from hloopt.analysis.written_code import Written
 from hloopt.cost_models.usage import UsageAnalysis
 from hloopt.dataclass import dataclass
 from hloopt.fusion.budget import decide_operands
+from hloopt.fusion.code_room import CodeRoom
 from hloopt.fusion.decision import ALLOWED, Decision, forbid
 from hloopt.fusion.fusible import is_fusible
 from hloopt.fusion.in_place import decide_in_place
@@ -71,6 +73,7 @@ class PairRules:
     triton               the verdict on a pair of which one is a Triton fusion
     significant_ratio    elements a reduce reads for each result from which on no two share a kernel
     max_ir_size          instructions a kernel's code may have
+    room                 what its bytes may be, if they are bounded
     """
 
     limits: KernelLimits
@@ -79,6 +82,7 @@ class PairRules:
     triton: TritonRule = no_triton
     significant_ratio: int = 16
     max_ir_size: int = 10000
+    room: CodeRoom | None = None
     facts: FactsCache = field(init=False)
     _natures: dict[Instruction, tuple[bool, bool]] = field(init=False, default_factory=dict)
 
@@ -107,15 +111,23 @@ class PairRules:
         """``is_triton_fusion``, remembered."""
         return instruction.opcode == "fusion" and self._nature(instruction)[1]
 
-    def became(self, fusion: Instruction, facts: Facts) -> None:
-        """A fusion was made or has grown: ``facts`` are those of both it was made of."""
+    def code_of(self, producer: Instruction, consumer: Instruction) -> Written | None:
+        """What is known of the code of both in one kernel."""
+        return None if self.room is None else self.room.of_fused(producer, consumer)
+
+    def became(self, fusion: Instruction, facts: Facts, code: Written | None) -> None:
+        """A fusion was made or has grown: ``facts`` and ``code`` are those of both it was made of."""
         self.facts.became(fusion, facts)
+        if self.room is not None:
+            self.room.became(fusion, code)
         self.kernels.forget(fusion)
         self._natures.pop(fusion, None)
 
     def forget(self, instruction: Instruction) -> None:
         """An instruction has changed, or is gone."""
         self.facts.forget(instruction)
+        if self.room is not None:
+            self.room.forget(instruction)
         self.kernels.forget(instruction)
         self._natures.pop(instruction, None)
 
@@ -190,7 +202,7 @@ class PairRules:
         size = self.usage.of(producer).ir_size * emitted + reader.ir_size
         if size > self.max_ir_size:
             return forbid("ir-size", limit=self.max_ir_size, actual=size)
-        return ALLOWED
+        return ALLOWED if self.room is None else self.room.decide(producer, consumer, size)
 
 
 def _decide_bitcast(producer: Instruction, consumer: Instruction) -> Decision:

@@ -148,6 +148,7 @@ class ComputationRun:
     ) -> Instruction:
         before = consumer.name, root_opcode(consumer)
         facts = self.rules.facts.of(producer) + self.rules.facts.of(consumer)
+        code = self.rules.code_of(producer, consumer)
         # A constant changes no tiles.
         tiles = (
             None if producer.opcode == "constant" else self.triton.parameters(producer, consumer)
@@ -155,7 +156,7 @@ class ComputationRun:
         fusion = self.joiner.fuse(producer, consumer)
         if tiles is not None:
             self.triton.write(fusion, tiles)
-        self.rules.became(fusion, facts)
+        self.rules.became(fusion, facts, code)
         self.model.grown(fusion)
         self.bodies[fusion.attributes["calls"]] = None
         if not self.rules.is_triton(fusion):

@@ -12,6 +12,7 @@ from types import MappingProxyType
 from hloopt.analysis.emitters.concat import concatenate_tiling
 from hloopt.analysis.layout import is_descending
 from hloopt.analysis.region import Region
+from hloopt.analysis.written_code import elements_of_thread
 from hloopt.errors import UsageError
 from hloopt.ir import Instruction
 from hloopt.kernels.elemental import elemental_problem
@@ -71,12 +72,9 @@ def _wanted(site: Site) -> Verdict:
 
 def _tile(site: Site) -> Tile:
     tiling = concatenate_tiling(_hero(site), site.region, site.target)
+    unroll = elements_of_thread(site.region.instruction, tiling.unroll)
     return MappingProxyType(
-        {
-            "threads": site.limits.loop_threads,
-            "unroll": tiling.unroll,
-            "vector": tiling.unroll,
-        }
+        {"threads": site.limits.loop_threads, "unroll": unroll, "vector": unroll}
     )
 
 

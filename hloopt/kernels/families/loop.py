@@ -11,6 +11,7 @@ from types import MappingProxyType
 
 from hloopt.analysis.reduction import WARP_SIZE
 from hloopt.analysis.region import Region
+from hloopt.analysis.written_code import elements_of_thread
 from hloopt.kernels.elemental import elemental_problem
 from hloopt.kernels.kernel import NO, YES, Kernel, Site, Verdict
 from hloopt.kernels.overwrites import overwritable
@@ -48,7 +49,7 @@ def _tile(site: Site) -> Tile:
     most = max((result.shape.elements for result in site.region.results), default=1)
     unroll = 1
     if most >= target.threads_per_core * target.cores:
-        unroll = gcd(most, limits.loop_unroll)
+        unroll = elements_of_thread(site.region.instruction, gcd(most, limits.loop_unroll))
     narrowest = min((result.shape.dtype.bits for result in site.region.results), default=8)
     # One thread writes all elements of a byte.
     unroll = max(unroll, -(-8 // narrowest))

@@ -1,0 +1,194 @@
+"""How much code an instruction's kernel would have, by going through it as whoever writes it does.
+
+Who computes an element asks for elements of operands, each at an index.  What was asked for at the same index
+before, in the same block of code or one around it, has a name; everything else is written.  Branches of a
+concatenate, of a pad and of an update have blocks of their own, and what the indices of a gather come from is
+not known: there one value can double from reader to reader.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from math import prod
+from typing import Final
+
+from hloopt.analysis.code_size import MOST_CODE, WRITTEN_ANEW
+from hloopt.analysis.index import delinearize, symbols_of
+from hloopt.analysis.written_ops import WRITE, Ask, Block, Counter, Emission, Position, write_other
+from hloopt.dataclass import dataclass
+from hloopt.ir import Instruction
+from hloopt.types import ArrayShape, Literal
+
+__all__ = ["LINE_BYTES", "Written", "body_size", "elements_of_thread", "written"]
+
+LINE_BYTES: Final = 60
+"""Of a line that is counted, with its share of what stands around it.
+
+Loop and concatenate kernels of 3 to 230 kB have 50 to 68 a line.
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """The bytes of a kernel's code for one element of each result, about.
+
+    instructions   those that differ, operands among them; of several joined, no more than there are
+    reads          how often the code that computes an operand would be written
+    """
+
+    size: int
+    instructions: int
+    reads: Mapping[Instruction, int]
+
+    def joined(self, producer: Instruction, other: Written, *, is_result: bool) -> Written:
+        """At most this, when a producer that comes to ``other`` has joined."""
+        times = self.reads.get(producer, 0) + is_result
+        reads = dict(self.reads)
+        reads.pop(producer, None)
+        for operand, number in other.reads.items():
+            reads[operand] = reads.get(operand, 0) + times * number
+        most = max(self.instructions, other.instructions)
+        return Written(self.size + times * other.size, most, reads)
+
+
+def body_size(instruction: Instruction) -> int:
+    """The instructions of a fusion; 1 for an op."""
+    return len(instruction.attributes["calls"]) if instruction.opcode == "fusion" else 1
+
+
+def written(
+    consumer: Instruction,
+    most: int,
+    producer: Instruction | None = None,
+    *,
+    is_result: bool = False,
+) -> Written:
+    """What the code of an op or fusion comes to, with a producer in it, whose results may be results of both.
+
+    Where it exceeds ``most`` bytes, it is something beyond them.
+    """
+    body = _Body([consumer] if producer is None else [producer, consumer])
+    roots = list(_results(body.first[consumer]))
+    if producer is not None and is_result:
+        roots += _results(body.first[producer])
+    for shares in (False, True):
+        room = most if shares else min(most, WRITTEN_ANEW.of(body.size))
+        found = _Writer(body, room, shares=shares).write(roots)
+        if found.size <= room:
+            break
+    return found
+
+
+def elements_of_thread(instruction: Instruction, most: int) -> int:
+    """How many neighbours a thread computes by code for each: ``most``, or a half, a quarter ... of it."""
+    if instruction.opcode != "fusion" or most == 1:
+        return most
+    room = MOST_CODE.of(body_size(instruction))
+    size = written(instruction, room).size
+    while most > 1 and size * most > room:
+        most //= 2
+    return most
+
+
+def _results(root: Instruction) -> Sequence[Instruction]:
+    return root.operands if root.opcode == "tuple" else (root,)
+
+
+class _Body:
+    """What ops and fusions compute together, each thing once: ``first`` stands for all that are equal to it."""
+
+    def __init__(self, parts: Sequence[Instruction]) -> None:
+        self.first: dict[Instruction, Instruction] = {}
+        self.outside: dict[Instruction, None] = {}
+        seen: dict[Hashable, Instruction] = {}
+        for part in parts:
+            for operand in part.operands:
+                if operand not in self.first:
+                    self.first[operand] = operand
+                    self.outside[operand] = None
+            body: Iterable[Instruction] = (part,)
+            if part.opcode == "fusion":
+                body = computation = part.attributes["calls"]
+                for at, parameter in enumerate(computation.parameters):
+                    self.first[parameter] = self.first[part.operands[at]]
+            for one in body:
+                if one.opcode != "parameter":
+                    self.first[one] = seen.setdefault(self._key(one), one)
+            if part.opcode == "fusion":
+                self.first[part] = self.first[part.attributes["calls"].root]
+        self.size = len(self.outside) + len(seen)
+
+    def _key(self, one: Instruction) -> Hashable:
+        operands = tuple(self.first[operand] for operand in one.operands)
+        said = tuple((name, _hashable(one.attributes[name])) for name in sorted(one.attributes))
+        return one.opcode, one.shape, operands, said
+
+
+def _hashable(value: object) -> Hashable:
+    if isinstance(value, Literal):
+        return value.key
+    return value if isinstance(value, Hashable) else str(value)
+
+
+class _Writer(Counter):
+    """Counts lines; ``shares`` as in ``codegen/elements.py``."""
+
+    def __init__(self, body: _Body, most: int, *, shares: bool) -> None:
+        super().__init__(body.first)
+        self.most = most
+        self.shares = shares
+        self.instructions = body.size
+        self.reads = dict.fromkeys(body.outside, 0)
+
+    def write(self, roots: Iterable[Instruction]) -> Written:
+        """All results, each at an index of its own; those of one form at the same."""
+        indices: dict[tuple[int, ...], Position] = {}
+        block = Block()
+        for result in roots:
+            dims = result.shape.dims if isinstance(result.shape, ArrayShape) else ()
+            if dims not in indices:
+                indices[dims] = delinearize(self.symbol(prod(dims) - 1), dims)
+            self._run((result, indices[dims], block))
+        return Written(self.lines * LINE_BYTES, self.instructions, self.reads)
+
+    def _run(self, wanted: Ask) -> None:
+        stack: list[Iterator[Ask]] = [iter((wanted,))]
+        while stack and self.lines * LINE_BYTES <= self.most:
+            ask = next(stack[-1], None)
+            if ask is None:
+                stack.pop()
+                continue
+            instruction, index, block = self.first[ask[0]], ask[1], ask[2]
+            if self.shares:
+                block = _earliest(instruction, index, block)
+            if block.knows((instruction, index)):
+                continue
+            # Blocks are closed in the order they were opened: nobody asks for it before it is there.
+            block.known.add((instruction, index))
+            stack.append(self._element(instruction, index, block))
+
+    def _element(self, instruction: Instruction, index: Position, block: Block) -> Emission:
+        if instruction in self.reads:
+            self.reads[instruction] += 1
+            self.lines += 1
+            return
+        write = WRITE.get(instruction.opcode)
+        if write is not None:
+            yield from write(self, instruction, index, block)
+        elif instruction.op.is_elementwise:
+            self.lines += 1
+            for operand in instruction.operands:
+                yield operand, index if operand.array.rank else (), block
+        else:
+            yield from write_other(self, instruction, index, block)
+
+
+def _earliest(instruction: Instruction, index: Position, block: Block) -> Block:
+    """The first block in which an element can be computed, needed or not: it must be one that the array has."""
+    if not block.before or not isinstance(instruction.shape, ArrayShape):
+        return block
+    for at, size in zip(index, instruction.shape.dims, strict=False):
+        if at.low < 0 or at.high >= size:
+            return block
+    needed = frozenset(symbols_of(index))
+    return next((outer for outer, symbols in block.before if needed <= symbols), block)

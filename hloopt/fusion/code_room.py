@@ -1,0 +1,87 @@
+"""How much code a fusion would have, where that may be too much."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from hloopt.analysis.code_size import MOST_CODE
+from hloopt.analysis.written_code import LINE_BYTES, Written, body_size, written
+from hloopt.fusion.decision import ALLOWED, Decision, forbid
+from hloopt.ir import Instruction
+
+__all__ = ["CodeRoom"]
+
+_LOOKS_ON: Final = 4
+"""Times the bytes that there is room for, after which nobody asks how many more there would be."""
+
+
+class CodeRoom:
+    """What the code of ops and fusions comes to at most, as far as anybody asked.
+
+    XLA's count of instructions that are written (``ir_size``) says whether there is anything to look at.
+    If so, what a pair comes to follows from what is known of each: too much at times, since what a producer
+    writes twice may be the same.  Only a pair that would be too long by that is gone through itself.  If it
+    is not too long, what is fused next is not gone through before the rest of its room is filled.
+    """
+
+    def __init__(self) -> None:
+        self._known: dict[Instruction, Written] = {}
+        self._pairs: dict[tuple[Instruction, Instruction], tuple[Written, Written, Written]] = {}
+
+    def decide(
+        self,
+        producer: Instruction,
+        consumer: Instruction,
+        ir_size: int,
+        *,
+        is_result: bool = False,
+    ) -> Decision:
+        """Whether both have room in a kernel, of which the producer may be a result."""
+        # What both hold alike will be merged.
+        least = MOST_CODE.of((body_size(producer) + body_size(consumer)) // 2)
+        if ir_size * LINE_BYTES <= least:
+            return ALLOWED
+        both = self.of_pair(producer, consumer, is_result=is_result)
+        if both.size <= max(least, MOST_CODE.of(both.instructions)):
+            return ALLOWED
+        enough = _LOOKS_ON * least
+        both = written(consumer, enough, producer, is_result=is_result)
+        room = MOST_CODE.of(both.instructions)
+        if both.size > room:
+            return forbid("code-size", limit=room, actual=both.size)
+        self._pairs[producer, consumer] = self._of(producer), self._of(consumer), both
+        return ALLOWED
+
+    def of_pair(
+        self, producer: Instruction, consumer: Instruction, *, is_result: bool = False
+    ) -> Written:
+        """What both come to in one kernel."""
+        ours, theirs = self._of(producer), self._of(consumer)
+        known = self._pairs.get((producer, consumer))
+        if known is not None and known[0] is ours and known[1] is theirs:
+            return known[2]
+        if producer in consumer.operands and producer not in theirs.reads:
+            # It has become a fusion since the consumer was gone through.
+            self.forget(consumer)
+            theirs = self._of(consumer)
+        return theirs.joined(producer, ours, is_result=is_result)
+
+    def of_fused(self, producer: Instruction, consumer: Instruction) -> Written | None:
+        """As ``of_pair``; nothing where nobody has asked for the consumer yet."""
+        return self.of_pair(producer, consumer) if consumer in self._known else None
+
+    def became(self, fusion: Instruction, code: Written | None) -> None:
+        """A fusion was made or has grown to ``code``; without it somebody will go through it if need be."""
+        self.forget(fusion)
+        if code is not None:
+            self._known[fusion] = code
+
+    def forget(self, instruction: Instruction) -> None:
+        """An instruction has changed, or is gone."""
+        self._known.pop(instruction, None)
+
+    def _of(self, instruction: Instruction) -> Written:
+        known = self._known.get(instruction)
+        if known is None:
+            known = self._known[instruction] = written(instruction, MOST_CODE.most)
+        return known
