@@ -87,6 +87,21 @@ def ladder(n: int) -> str:
     return _module([*lines, f"ROOT r = {_V} negate(x{n + 1})"])
 
 
+def backward(n: int) -> str:
+    """n steps and what a gradient does with them: the last step's values come first."""
+    lines = [f"x0 = {_V} parameter(0)"]
+    for i in range(n):
+        lines += [
+            f"h{i} = {_V} {_UNARY[i % 5]}(x{i})",
+            f"x{i + 1} = {_V} multiply(h{i}, x{i})",
+        ]
+    lines += [f"g{n} = {_V} negate(x{n})"]
+    for i in reversed(range(n)):
+        lines += [f"a{i} = {_V} multiply(h{i}, g{i + 1})", f"d{i} = {_V} cosine(x{i})"]
+        lines += [f"g{i} = {_V} atan2(d{i}, a{i})"]
+    return _module([*lines, f"ROOT r = {_V} negate(g0)"])
+
+
 def skips(n: int) -> str:
     """A chain whose every value is a result as well."""
     lines = [f"x0 = {_V} parameter(0)"]
@@ -625,7 +640,7 @@ def softmaxes(n: int) -> str:
 SHAPES: Final[Mapping[str, Callable[[int], str]]] = {
     shape.__name__: shape
     for shape in (
-        chain, binary_chain, fan_out, concatenate, slices, diamonds, ladder, skips, independent, summed,
+        chain, binary_chain, fan_out, concatenate, slices, diamonds, ladder, backward, skips, independent, summed,
         reduces, column_reduces, all_reduces, calls, deep_calls, loops, deep_loops, carried, conditionals,
         deep_conditionals, updates, places, tuples, nested_tuples, wide_tuple, control_chain, control_fan,
         movement, views, layouts, dots, dots_of_one, converts, constants, long_constant,

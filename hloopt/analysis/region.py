@@ -133,9 +133,7 @@ def region_of(instruction: Instruction, opcodes: AbstractSet[str] | None = None)
             shapes.extend(_arrays(operand))
     if instruction.opcode == "fusion":
         computation: Computation = instruction.attributes["calls"]
-        inputs = {
-            parameter: numbers[parameter.parameter_number] for parameter in computation.parameters
-        }
+        inputs = dict(zip(computation.parameters, numbers, strict=True))
         results = tuple(result for root in roots(computation) for result in _results(root))
     else:
         inputs = {}

@@ -105,14 +105,14 @@ class BodyUsage:
         """The utilisation of a parameter, less what results updated in place take from it."""
         used = self._groups[parameter].utilization
         for user in parameter.users:
-            if user.operands[0] is parameter and self._is_updated_result(user):
+            if user.opcode != "dynamic-update-slice" or user.operands[0] is not parameter:
+                continue
+            if self._is_result(user):
                 share = self._groups[user].utilization * self._count(user).used[0]
                 used -= _whole(share, parameter)
         return max(0.0, used)
 
-    def _is_updated_result(self, instruction: Instruction) -> bool:
-        if instruction.opcode != "dynamic-update-slice":
-            return False
+    def _is_result(self, instruction: Instruction) -> bool:
         root = self._root
         return instruction is root or (root.opcode == "tuple" and root in instruction.users)
 
@@ -177,7 +177,7 @@ class BodyUsage:
     def continued(self) -> bool:
         """Take in what has come behind the root that there was; False where more than the root has changed.
 
-        All of it keeps the indices of its result: what was there is computed as often as before.
+        What reads the root that there was keeps its indices: what was there is computed as often as before.
         """
         body, before = self.body, self._groups.get(self._root)
         if before is None or body.root is self._root or self._root.opcode in _UPDATES:
@@ -187,7 +187,7 @@ class BodyUsage:
         stayed = len(self._groups) - len(self._parameters)
         if stayed + len(added) + len(parameters) != len(body):
             return False
-        if not all(self._count(entry).keeps_indices for entry in added) or before.emitted != 1:
+        if before.emitted != 1:
             return False
         old, self._root, self._root_operands = self._root, body.root, len(body.root.operands)
         changed = parameters.keys() - self._parameters.keys()
@@ -283,8 +283,8 @@ class BodyUsage:
         """One object for equal sets, but for those of parameters, which change while others join."""
         known = self._known.get(roots)
         if known is None:
-            utilization = sum(self._utilization[root] for root in roots)
-            emitted = sum(self._emitted[root] for root in roots)
+            utilization = sum(map(self._utilization.__getitem__, roots))
+            emitted = sum(map(self._emitted.__getitem__, roots))
             known = Group(roots, narrow(utilization), emitted)
             if stays:
                 self._known[roots] = known

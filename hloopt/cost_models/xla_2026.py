@@ -269,9 +269,8 @@ class _Reads:
                 count, times = self.first.get(number, (usage.operands[number].bytes, 0))
                 self.first[number] = count, times + 1
         shapes = {id(operand.shape): operand.shape for operand in operands}
-        read = Counter(
-            zip((id(operands[at].shape) for at in self.first), self.first.values(), strict=True)
-        )
+        numbers_of_shapes = [id(operands[at].shape) for at in self.first]
+        read = Counter(zip(numbers_of_shapes, self.first.values(), strict=True))
         self._alike = [
             (shapes[shape], count, often * times) for (shape, (count, times)), often in read.items()
         ]

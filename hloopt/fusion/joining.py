@@ -1,8 +1,8 @@
 """Joining a long producer with its only user by moving what the user computes, not what the producer does.
 
 ``apply.fuse`` copies the producer's body to the front of its user's.  Where kernels grow one into the other,
-each as long as all before it, that is the square of their length.  The result here is the same to the letter:
-where it would not be, ``apply.fuse`` does it.
+each as long as all before it, that is the square of their length.  The result here is the same to the letter,
+names and their order among them: where it would not be, ``apply.fuse`` does it.
 
 A body is *in order* when it stands as a walk from its root finds it, operands first: as ``apply.fuse`` copies.
 """
@@ -44,20 +44,27 @@ class Joiner:
             fusion = apply.wrap(consumer, "kLoop", "fusion")
         body: Computation = producer.attributes["calls"]
         met = self._met(body)
-        if met is None or not _comes_first(producer, fusion):
+        if met is None or any(entry.control_predecessors for entry in fusion.attributes["calls"]):
             return self._copied(producer, fusion)
+        stays = _comes_first(producer, fusion)
         self._orders.pop(fusion.attributes["calls"], None)
         behind = [entry for entry in fusion.attributes["calls"] if entry.opcode != "parameter"]
+        _rename_as_copies(producer, fusion)
         _move(producer, fusion, met)
-        self._orders[body] = _first_met(reversed(behind), met)
+        if stays:
+            self._orders[body] = _first_met(reversed(behind), met)
+        else:
+            del self._orders[body]
         return fusion
 
     def _met(self, body: Computation) -> _Met | None:
-        """The parameters of a body in order; None where it is not."""
+        """The parameters of a body, which is put in order; None where that cannot be."""
         known = self._orders.get(body)
-        if known is None and _in_order(body):
-            met = _first_met(entry for entry in reversed(body))
-            if len(met) == len(body.parameters):
+        if known is None:
+            order = _order(body)
+            met = _first_met(reversed(order))
+            if len(met) + len(order) == len(body):
+                edit.put_in_order(body, (*body.parameters, *order))
                 known = self._orders[body] = met
         return known
 
@@ -101,34 +108,52 @@ class Joiner:
         )
 
 
-def _in_order(body: Computation) -> bool:
-    """Whether a walk from the root finds all that is computed, in the order in which it stands."""
-    if any(entry.control_predecessors for entry in body):
-        return False
-    found = [entry for entry in needed([body.root]) if entry.opcode != "parameter"]
-    return found == [entry for entry in body if entry.opcode != "parameter"]
+def _order(body: Computation) -> list[Instruction]:
+    """What a walk from the root finds, in its order; nothing where instructions wait for others."""
+    found = []
+    for entry in needed([body.root]):
+        if entry.control_predecessors:
+            return []
+        if entry.opcode != "parameter":
+            found.append(entry)
+    return found
 
 
 def _first_met(entries: Iterable[Instruction], behind: _Met = ()) -> _Met:
     """The parameters that some instructions read, as they are met, then others."""
-    read = (
-        operand for entry in entries for operand in entry.operands if operand.opcode == "parameter"
-    )
-    return tuple(dict.fromkeys((*read, *behind)))
+    met: dict[Instruction, None] = {}
+    for entry in entries:
+        for operand in entry.operands:
+            if operand.opcode == "parameter":
+                met[operand] = None
+    return tuple(met | dict.fromkeys(behind))
+
+
+def _rename_as_copies(producer: Instruction, fusion: Instruction) -> None:
+    """Give a producer's instructions the names that copies of them would get in the fusion's body."""
+    body: Computation = producer.attributes["calls"]
+    other: Computation = fusion.attributes["calls"]
+    names = Computation("names")
+    names.by_name |= other.by_name
+    names._serial |= other._serial
+    renamed: dict[Instruction, str] = {}
+    if not body.by_name.keys().isdisjoint(other.by_name):
+        entry = body._first
+        while entry is not None:
+            if entry.opcode != "parameter":
+                name = entry.name
+                if name in names.by_name:
+                    name = renamed[entry] = names.fresh_name(name)
+                names.by_name[name] = entry
+            entry = entry._next
+    edit.rename_all(body, renamed)
+    body._serial = names._serial
 
 
 def _comes_first(producer: Instruction, fusion: Instruction) -> bool:
-    """Whether copies of the producer's body would stand in order with all that the fusion computes behind them.
-
-    No name may be in both: a copy gets another one.
-    """
+    """Whether the producer's body, in order, is so with all that the fusion computes behind it, too."""
     body: Computation = fusion.attributes["calls"]
-    names = producer.attributes["calls"].by_name
-    for entry in body:
-        other = names.get(entry.name)
-        if other is not None and not entry.opcode == other.opcode == "parameter":
-            return False
-    if not _in_order(body):
+    if _order(body) != [entry for entry in body if entry.opcode != "parameter"]:
         return False
     parameter = body.parameters[fusion.operands.index(producer)]
     for entry in needed([body.root]):

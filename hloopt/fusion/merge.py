@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
+from itertools import filterfalse
 from typing import Final
 
 from hloopt.dataclass import dataclass
@@ -180,12 +181,11 @@ def needed(outputs: Iterable[Instruction]) -> list[Instruction]:
     for output in outputs:
         stack = [output]
         while stack:
-            top = stack[-1]
-            before = (*top.control_predecessors, *reversed(top.operands))
-            waiting = [entry for entry in before if entry not in done]
-            if waiting and top not in done:
-                stack.extend(waiting)
-            else:
+            top, height = stack[-1], len(stack)
+            if top not in done:
+                before = (*top.control_predecessors, *reversed(top.operands))
+                stack.extend(filterfalse(done.__contains__, before))
+            if len(stack) == height:
                 done[stack.pop()] = None
     return list(done)
 

@@ -87,6 +87,25 @@ def move_after(position: Instruction, instruction: Instruction) -> None:
     _link(computation, instruction, position, position._next)
 
 
+def put_in_order(computation: Computation, order: Sequence[Instruction]) -> None:
+    """Let the instructions of a computation stand in another order.
+
+    Raises ``ValueError`` where ``order`` has not as many; each of them is in the computation, and there once.
+    """
+    if len(order) != len(computation):
+        raise ValueError(f"{len(order)} of {len(computation)} instructions of {computation.name}")
+    previous: Instruction | None = None
+    for instruction in order:
+        instruction._previous = previous
+        if previous is not None:
+            previous._next = instruction
+        previous = instruction
+    computation._last = previous
+    computation._first = order[0] if order else None
+    if previous is not None:
+        previous._next = None
+
+
 def take_over(computation: Computation, instruction: Instruction) -> None:
     """Move an instruction of another computation to the end of this one; whom it uses comes as well."""
     home = _home(instruction)
@@ -246,6 +265,15 @@ def rename(instruction: Instruction, name: str) -> None:
     del computation.by_name[instruction.name]
     instruction.name = computation.fresh_name(name)
     computation.by_name[instruction.name] = instruction
+
+
+def rename_all(computation: Computation, names: Mapping[Instruction, str]) -> None:
+    """Give instructions of a computation names, which no others have; they may exchange theirs."""
+    for instruction in names:
+        del computation.by_name[instruction.name]
+    for instruction, name in names.items():
+        instruction.name = computation.fresh_name(name)
+        computation.by_name[instruction.name] = instruction
 
 
 def add_control_edge(before: Instruction, after: Instruction) -> None:

@@ -60,17 +60,28 @@ def test_what_is_long_stays_where_it_is(length: int) -> None:
 
 
 @pytest.mark.parametrize("name", ["s", "end"])
-def test_what_would_be_told_apart_is_copied(name: str) -> None:
-    """A name that both bodies have: a copy gets another one."""
+def test_what_would_be_told_apart_gets_its_name(name: str) -> None:
+    """A name that both bodies have: a copy gets another one, and so does what is not copied."""
     module, other = _chain(name, 40), _chain(name, 40)
-    assert not _joined(module)[1]
+    assert _joined(module)[1]
+    _copied(other)
+    assert module.to_text() == other.to_text()
+
+
+def test_names_that_depend_on_their_order_are_those_of_copies() -> None:
+    """Two of one stem: the copy that comes first gets the lower number."""
+    texts = [_chain("s", 40).to_text().replace("x7 =", "s.1 =").replace("x7,", "s.1,")] * 2
+    texts = [text.replace("end", "s.1") for text in texts]
+    module, other = map(hloopt.parse, texts)
+    assert _joined(module)[1]
     _copied(other)
     assert module.to_text() == other.to_text()
 
 
 @pytest.mark.parametrize("strategy", [PriorityFusion(), FusionMerger()])
 @pytest.mark.parametrize(
-    "shape", ["chain", "binary_chain", "diamonds", "fusions", "selects", "summed", "pads"]
+    "shape",
+    ["backward", "chain", "binary_chain", "diamonds", "fusions", "selects", "summed", "pads"],
 )
 def test_strategies_write_what_copying_would(
     strategy: Pass, shape: str, monkeypatch: pytest.MonkeyPatch

@@ -53,7 +53,7 @@ class ComputationRun:
         self.queue = ProducerQueue()
         self.benefits = Benefits(self.rules, self.model, self.scribe.advice)
         self.bodies: dict[Computation, None] = {}
-        self.twins = Twins(self.queue.numbers)
+        self.twins = Twins(self.queue.numbers, self.model.usage.opcodes)
         self.joiner = Joiner()
         self.spent: Decision | None = None
         self._touched: dict[Instruction, None] = {}
@@ -177,8 +177,9 @@ class ComputationRun:
             self.queue.drop(twin)
             self._touched.pop(twin, None)
         self._wake(self.twins.wake_next(fusion))
+        asleep = self.twins.asleep
         for operand in dict.fromkeys((*operands, *self.twins.awake(fusion))):
-            if operand in self.twins or operand.opcode in _PRICED_LAST:
+            if operand in asleep or operand.opcode in _PRICED_LAST:
                 continue
             if operand.computation is not self.computation:
                 continue

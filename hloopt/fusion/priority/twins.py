@@ -6,7 +6,8 @@ other.  So one stands for its twins: the one made last, which comes first among 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Container, Iterable, Mapping
+from collections.abc import Set as AbstractSet
 from dataclasses import field
 from heapq import heappop, heappush
 from typing import Any, Final, TypeAlias
@@ -40,15 +41,25 @@ class _Class:
 
 
 class Twins:
-    """The twins among the operands of each fusion; ``numbers`` says in which order instructions were made."""
+    """The twins among the operands of each fusion.
 
-    def __init__(self, numbers: Mapping[Instruction, int]) -> None:
+    ``numbers`` says in which order instructions were made, ``opcodes`` what there is in a fusion.
+    """
+
+    def __init__(
+        self,
+        numbers: Mapping[Instruction, int],
+        opcodes: Callable[[Instruction], AbstractSet[str]],
+    ) -> None:
         self._numbers = numbers
+        self._opcodes = opcodes
         self._classes: dict[Instruction, dict[_Key, _Class]] = {}
         self._home: dict[Instruction, _Class] = {}
 
-    def __contains__(self, producer: Instruction) -> bool:
-        return producer in self._home
+    @property
+    def asleep(self) -> Container[Instruction]:
+        """Those for whom others stand."""
+        return self._home
 
     def awake(self, fusion: Instruction) -> Iterable[Instruction]:
         """The operands of a fusion that stand for themselves, each once, in no order."""
@@ -100,8 +111,7 @@ class Twins:
         awake = set(self.awake(fusion)) & self._numbers.keys()
         if len(awake) <= _MANY:
             return []
-        body: Computation = fusion.attributes["calls"]
-        if any(entry.opcode in _IN_PLACE for entry in body):
+        if not _IN_PLACE.isdisjoint(self._opcodes(fusion)):
             return []
         classes = self._classes.setdefault(fusion, {})
         fallen = []
