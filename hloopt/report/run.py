@@ -93,7 +93,8 @@ class RunReport:
     @property
     def verdict(self) -> str:
         """``ok``; ``differs``; ``nothing verified`` where no result has a finite number; ``not verified`` where
-        nobody has asked the interpreter, or not long enough; ``invented values``.
+        nobody has asked the interpreter, or not long enough; ``invented values``; ``partly verified`` where a
+        result has elements and none of them is a finite number.
         """
         compared = [(row, entry) for row in self.rows for _, entry in self.compared(row)]
         verdicts = {entry.verdict for _, entry in compared}
@@ -105,7 +106,19 @@ class RunReport:
         beyond = any(row.against not in programs and entry.finite for row, entry in compared)
         if "not verified" in verdicts or (self.skipped and not beyond):
             return "not verified"
-        return "invented values" if self.invented else "ok"
+        if self.invented:
+            return "invented values"
+        return "partly verified" if self.unverified else "ok"
+
+    @property
+    def unverified(self) -> list[str]:
+        """The results of programs that have elements, and no finite number among those they should have."""
+        return list(dict.fromkeys(name for name, entry in self._programs() if _says_nothing(entry)))
+
+    def _programs(self) -> list[tuple[str, Comparison]]:
+        """What was compared of every row but the interpreter's."""
+        rows = [row for row in self.rows if row.name != "interpreter"]
+        return [pair for row in rows for pair in self.compared(row)]
 
     def show(self, console: Console) -> None:
         """Print the table (as two, one below the other, on a narrow terminal) and what differs."""
@@ -154,9 +167,7 @@ class RunReport:
 
     def _conclusion(self) -> str:
         """What was compared, and what shows nothing."""
-        best = [
-            pair for row in self.rows if row.name != "interpreter" for pair in self.compared(row)
-        ]
+        best = self._programs()
         empty = {name: entry.reason for name, entry in best if not entry.finite}
         shown = "; ".join(f"{name} {reason}" for name, reason in list(empty.items())[:3])
         if len(empty) > 3:
@@ -203,6 +214,7 @@ class RunReport:
             "passed": self.passed,
             "verdict": self.verdict,
             "not_verified": self.skipped or None,
+            "unverified": self.unverified,
             "invented_constants": self.invented,
             "replicas": self.replicas,
             "partitions": self.partitions,
@@ -263,6 +275,10 @@ class RunReport:
             ],
             "written": [{"name": name, **_comparison_json(entry)} for name, entry in row.written],
         }
+
+
+def _says_nothing(entry: Comparison) -> bool:
+    return bool(entry.elements) and entry.verdict == "nothing verified"
 
 
 def _comparison_json(entry: Comparison) -> dict[str, Any]:

@@ -6,6 +6,7 @@ passes make: an addend is missing, a row is scaled, a sign or an index is anothe
 
 from __future__ import annotations
 
+import json
 from collections.abc import Hashable
 from typing import Any
 
@@ -387,7 +388,7 @@ def test_nothing_is_verified_without_a_number(value: float, tmp_path: Any) -> No
 
 
 def test_some_results_without_a_number(tmp_path: Any) -> None:
-    """What was verified is said, and what was not."""
+    """What was verified is said, and what was not; the word is another one, and it is no failure."""
     (tmp_path / "m.hlo").write_text(
         "HloModule m\nENTRY e { x = f32[2] parameter(0) y = f32[2] parameter(1)\n"
         "  e = f32[0] slice(x), slice={[0:0]}\n"
@@ -398,7 +399,21 @@ def test_some_results_without_a_number(tmp_path: Any) -> None:
     result = invoke(*words)
     assert result.exit_code == 0
     told = "nothing verified: out_1 holds no finite number; out_2 has no elements"
-    assert f"ok 3 results: equal; {told}" in result.stdout
+    assert f"partly verified 3 results: equal; {told}" in result.stdout
+    (row,) = json.loads(invoke(*words, "--json").stdout)["modules"]
+    found = row["verdict"], row["unverified"], row["passed"]
+    assert found == ("partly verified", ["out_1"], False)
+
+
+def test_a_result_without_elements_is_verified_by_its_shape(tmp_path: Any) -> None:
+    """It has nothing that could be wrong: beside numbers the verdict is ok."""
+    (tmp_path / "m.hlo").write_text(
+        "HloModule m\nENTRY e { x = f32[2] parameter(0) e = f32[0] slice(x), slice={[0:0]}\n"
+        "  ROOT t = (f32[2], f32[0]) tuple(x, e) }"
+    )
+    result = invoke("run", str(tmp_path / "m.hlo"), "--seed", "1", "--repeat", "1", "--json")
+    (row,) = json.loads(result.stdout)["modules"]
+    assert (result.exit_code, row["verdict"], row["unverified"]) == (0, "ok", [])
 
 
 def test_participants_round_alike() -> None:
