@@ -74,7 +74,8 @@ def command(
     Two instructions: whether they are in one kernel, what stands between them, what that costs, which option,
     rule or line of a lock file would change it. One: its kernel, who joined that, why its neighbours did not;
     and which kernels could run it, which limit ruled out the others, what each is estimated to cost. None: the
-    ten refusals that cost most time, and a summary by kernel and reason.
+    ten refusals that cost most time, the arrays that stay in memory between kernels with the codes of the
+    refusals that keep them there, and a summary by kernel and reason.
 
     An INSTRUCTION is a name of the file as it is given, or after optimisation; a glob, /regex/, op:OPCODE or
     op_name:GLOB mean several.

@@ -77,21 +77,27 @@ class Questions:
 
     def _lost(self) -> FusionAnswer:
         from hloopt.fusion.barriers import find_barriers
+        from hloopt.fusion.between import kept_arrays
         from hloopt.report.cost import runs_of
         from hloopt.report.fusion import show_barriers, show_lost
+        from hloopt.report.fusion_between import kept_json, show_kept
         from hloopt.report.fusion_json import barriers_json, loops_json, lost_json
         from hloopt.report.fusion_loop import show_loops
 
         rows = self.story.lost(MOST_LOST, runs_of(self.module))
         barriers = find_barriers((stage.plan for stage in self.story.stages), self.story.alive)
         loops = self.story.looked_at()
+        kept = kept_arrays(self.story)
         shows: list[Any] = [(show_lost, rows)]
+        if kept:
+            shows.append((show_kept, kept))
         if loops:
             shows.append((show_loops, loops))
         if barriers:
             shows.append((show_barriers, barriers))
         told = {
             "refusals": lost_json(rows),
+            "arrays": kept_json(kept),
             "loops": loops_json(loops),
             "barriers": barriers_json(barriers),
         }

@@ -36,6 +36,7 @@ class Node:
     users   names, in the order of their operands' use
     number  its rank: whatever needs it has a higher one
     fusible whether some strategy could make it part of a fusion
+    byte_size of its result
     """
 
     computation: str
@@ -49,6 +50,7 @@ class Node:
     sources: tuple[str, ...] = ()
     number: int = 0
     fusible: bool = True
+    byte_size: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -265,4 +267,5 @@ def node_of(entry: Instruction, module: Module, number: int = 0) -> Node:
         module.user_lines(entry.metadata),
         number,
         may_be_fused(entry),
+        entry.shape.byte_size,
     )

@@ -19,7 +19,7 @@ from hloopt.report.console import table
 from hloopt.report.fusion_loop import show_loop
 from hloopt.report.rewritten import brief_shape, show_rewrites
 
-__all__ = ["show_around", "show_barriers", "show_lost", "show_pair", "times_text"]
+__all__ = ["show_around", "show_barriers", "show_lost", "show_pair", "times_text", "why_apart"]
 
 Origins = Mapping[str, tuple[Given | None, Sequence[Rewrite]]]
 _MOST_MEMBERS = 12
@@ -83,7 +83,9 @@ def _show_path(pair: Pair, console: Console) -> None:
     _line(console, "")
     made = table("result", "used by", "kernels", "why", left=4, below="why")
     for edge in pair.edges:
-        made.add_row(f"%{edge.producer.name}", f"%{edge.consumer.name}", _kernels(edge), _why(edge))
+        made.add_row(
+            f"%{edge.producer.name}", f"%{edge.consumer.name}", _kernels(edge), why_apart(edge)
+        )
     console.print(made)
 
 
@@ -97,7 +99,7 @@ def _kernels(edge: Edge) -> str:
     return f"{first} | {second}"
 
 
-def _why(edge: Edge) -> str:
+def why_apart(edge: Edge) -> str:
     """What decided about one use of a result, in words."""
     if edge.common:
         names = dict.fromkeys(step.pass_name for step in edge.joined)
@@ -229,7 +231,9 @@ def show_around(
         made = table("not with", "kernel", "why", left=3, below="why")
         for edge in around.apart[:_MOST_ROWS]:
             other, kernels = _other(edge, node)
-            made.add_row(f"%{other.name}", ", ".join(map(_called, kernels)) or "none", _why(edge))
+            made.add_row(
+                f"%{other.name}", ", ".join(map(_called, kernels)) or "none", why_apart(edge)
+            )
         console.print(made)
         if len(around.apart) > _MOST_ROWS:
             _line(console, f"and {len(around.apart) - _MOST_ROWS} more neighbours")

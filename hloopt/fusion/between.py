@@ -1,0 +1,69 @@
+"""The arrays that one kernel writes and another reads, and what keeps each of them in memory."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from hloopt.dataclass import dataclass
+from hloopt.fusion.story import Story
+from hloopt.fusion.story_parts import Edge, KernelFacts
+from hloopt.fusion.trail import Node
+
+__all__ = ["KeptArray", "kept_arrays"]
+
+_VIEWS = frozenset({"bitcast", "constant", "get-tuple-element", "reshape", "tuple"})
+"""Where they stand alone, they write nothing."""
+
+
+@dataclass(frozen=True, slots=True)
+class KeptArray:
+    """A result of ``kernel`` that ``readers`` read; each of their uses says why it is not in that kernel."""
+
+    node: Node
+    kernel: KernelFacts
+    readers: tuple[tuple[KernelFacts, Edge], ...]
+
+
+def kept_arrays(story: Story) -> list[KeptArray]:
+    """What stands between kernels after all strategies, the largest arrays first."""
+    found = []
+    for (home, _), kernel in story.kernels.items():
+        for name in kernel.outputs or kernel.members:
+            node = story.nodes.get((home, name))
+            if node is None or _is_view(node, story):
+                continue
+            readers = {
+                reader.name: (reader, edge)
+                for edge in _uses(node, story)
+                for reader in edge.consumer_kernels
+                if reader not in edge.producer_kernels
+            }
+            if readers:
+                found.append(KeptArray(node, kernel, tuple(readers.values())))
+    return sorted(found, key=lambda row: -row.node.byte_size)
+
+
+def _is_view(node: Node, story: Story) -> bool:
+    """Whether it stands alone, and writes nothing."""
+    homes = story.kernels_of((node.computation, node.name))
+    return node.opcode in _VIEWS and all(len(home.members) == 1 for home in homes)
+
+
+def _uses(node: Node, story: Story) -> Iterator[Edge]:
+    """The uses by other kernels, also through views; a result in a tuple that is returned has none."""
+    pending, seen = [node], {node.name}
+    while pending:
+        source = pending.pop()
+        for name in source.users:
+            user = story.nodes.get((node.computation, name))
+            if user is None or name in seen:
+                continue
+            if _is_view(user, story):
+                seen.add(name)
+                if user.opcode != "tuple":
+                    pending.append(user)
+                continue
+            edge = story.edge(source, user)
+            if not edge.common:
+                yield replace(edge, producer=node)
