@@ -120,6 +120,13 @@ def test_rematerialize_tries_each_computation_once() -> None:
     assert log(counts[1] / counts[0]) / log(4) <= _EXPONENT
 
 
+def test_a_body_that_is_called_once_is_moved_to_its_call() -> None:
+    """Once for each level of calls, of which there may be 64."""
+    small, few = _work("call-inliner", "deep_calls", 16)
+    large, many = _work("call-inliner", "deep_calls", 64)
+    assert log(large / small) / log(many / few) <= _EXPONENT
+
+
 def test_simplify_costs_what_it_writes() -> None:
     """Pads that move behind what reads them leave a number each for every element behind them."""
     counts = []

@@ -41,6 +41,7 @@ __all__ = [
     "set_operands",
     "set_root",
     "set_shape",
+    "splice",
     "take_control_edges",
     "take_over",
 ]
@@ -118,6 +119,49 @@ def take_over(computation: Computation, instruction: Instruction) -> None:
     computation.by_name[instruction.name] = instruction
     instruction.computation = computation
     _link(computation, instruction, computation._last, None)
+
+
+def splice(
+    position: Instruction, source: Computation, given: Mapping[Instruction, Instruction]
+) -> list[Instruction]:
+    """Move all that ``source`` computes to right before ``position``, with what is given for its parameters.
+
+    What has moved has the names, users and places among callers that a copy would have.  ``source``, which is
+    soon gone, keeps parameters that nothing reads; nothing in it may have control edges.
+    """
+    home, moved, entry = _home(position), [], source._first
+    while entry is not None:
+        if entry.opcode != "parameter":
+            moved.append(entry)
+        entry = entry._next
+    previous, names = position._previous, home.by_name
+    for entry in moved:
+        name = entry.name if entry.name not in names else home.fresh_name(entry.name)
+        entry.name, entry.computation, entry._previous = name, home, previous
+        names[name] = entry
+        if previous is None:
+            home._first = entry
+        else:
+            previous._next = entry
+        previous = entry
+        entry.users.clear()
+        entry.operands = tuple([given.get(operand, operand) for operand in entry.operands])
+        for operand in entry.operands:
+            operand.users[entry] = operand.users.get(entry, 0) + 1
+        for value in entry.attributes.values():
+            if type(value) is tuple or type(value) is Computation:
+                for called in _computations(value):
+                    called.callers[entry] = called.callers.pop(entry)
+    position._previous = previous
+    if previous is not None:
+        previous._next = position
+    home._count += len(moved)
+    source._first = source._last = None
+    source._count = 0
+    for parameter in source.parameters:
+        parameter.users.clear()
+        _link(source, parameter, source._last, None)
+    return moved
 
 
 def exchange_bodies(left: Instruction, right: Instruction) -> None:

@@ -180,23 +180,47 @@ def inline_call(call: Instruction, module: Module) -> None:
         parameter: _with_layout(call, operand, parameter.shape)
         for parameter, operand in zip(callee.parameters, call.operands, strict=True)
     }
+    if _is_sole_use(call, callee, module):
+        copies = edit.splice(call, callee, mapped)
+        result = mapped.get(callee.root, callee.root)
+    else:
+        copies = _copied(call, callee, mapped)
+        result = mapped[callee.root]
+    for copy in copies:
+        copy.metadata = copy.metadata or call.metadata
+    _hand_on_sharding(call, callee, result)
+    _relay_control_edges(call, copies)
+    edit.replace_uses(call, _with_layout(call, result, call.shape))
+    edit.remove(call)
+    if not callee.callers and callee is not module.entry:
+        edit.remove_computation(callee)
+    own_fusion_bodies(copies)
+
+
+def _is_sole_use(call: Instruction, callee: Computation, module: Module) -> bool:
+    """Whether a body is needed in this place alone, so that it can move there."""
+    if callee.callers != {call: 1} or callee is module.entry:
+        return False
+    entry = callee._first
+    while entry is not None and not (entry.control_predecessors or entry.control_successors):
+        entry = entry._next
+    return entry is None
+
+
+def _copied(
+    call: Instruction, callee: Computation, mapped: dict[Instruction, Instruction]
+) -> list[Instruction]:
+    """Copies of all that is computed, right before the call; ``mapped`` has them, too."""
     copies: list[Instruction] = []
     for inner in callee:
         if inner.opcode == "parameter":
             continue
         operands = tuple(mapped[operand] for operand in inner.operands)
         copy = mapped[inner] = build.clone(inner, call, operands)
-        copy.metadata = copy.metadata or call.metadata
         copies.append(copy)
         for before in inner.control_predecessors:
             edit.add_control_edge(mapped[before], copy)
-    _hand_on_sharding(call, callee, mapped[callee.root])
-    _relay_control_edges(call, copies)
-    edit.replace_uses(call, _with_layout(call, mapped[callee.root], call.shape))
-    edit.remove(call)
-    if not callee.callers and callee is not module.entry:
-        edit.remove_computation(callee)
-    own_fusion_bodies(copies)
+    return copies
 
 
 def _with_layout(call: Instruction, value: Instruction, shape: Shape) -> Instruction:

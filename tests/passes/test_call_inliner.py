@@ -5,11 +5,13 @@ from __future__ import annotations
 import random
 
 import pytest
+from growing import SHAPES
 
 import hloopt
 import proof
 from hloopt.errors import UsageError
 from hloopt.ir.build import clone_module
+from hloopt.passes import call_inliner
 from hloopt.passes.call_inliner import CallInliner
 from hloopt.rewrite import PassLog
 from random_modules import module_text
@@ -112,6 +114,51 @@ def test_copies_have_a_budget_that_later_runs_keep() -> None:
         f"some calls stay: with their copies, the module would have more than {limit} instructions"
     ]
     assert not CallInliner().run(clone_module(module), PassLog())
+
+
+ONCE = """HloModule m
+sum { a = f32[] parameter(0) b = f32[] parameter(1) ROOT r = f32[] add(a, b) }
+fused { a = f32[4] parameter(0) b = f32[4] sine(a) ROOT r = f32[4] add(b, b) }
+inner { a = f32[4] parameter(0) z = f32[] constant(0) unused = f32[4] cosine(a) b = f32[4] fusion(a), kind=kLoop, calls=fused
+  ROOT r = f32[] reduce(b, z), dimensions={0}, to_apply=sum }
+outer { a = f32[4] parameter(0) b = f32[] call(a), to_apply=inner, sharding={replicated}
+  ROOT r = f32[4] broadcast(b), dimensions={}, metadata={op_name="own"} }
+same { a = f32[4] parameter(0) ROOT r = f32[4] parameter(1) }
+ENTRY e { a = f32[4] parameter(0) z = f32[] constant(1)
+  p = f32[4] call(a), to_apply=outer, metadata={op_name="call"}
+  q = f32[4] call(p, a), to_apply=same
+  b = f32[] reduce(p, z), dimensions={0}, to_apply=sum
+  s = f32[4] broadcast(b), dimensions={}
+  ROOT r = f32[4] atan2(s, q) }
+"""
+
+
+@pytest.mark.parametrize(
+    "text", [ONCE, *(SHAPES[name](9) for name in ("calls", "deep_calls", "reduces", "fusions"))]
+)
+def test_what_is_moved_is_what_a_copy_would_be(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """To the order of users and callers, which later passes may follow."""
+    moved, copied = hloopt.parse(text), hloopt.parse(text)
+    CallInliner().run(moved, PassLog())
+    monkeypatch.setattr(call_inliner, "_is_sole_use", lambda *_: False)
+    CallInliner().run(copied, PassLog())
+    assert _links(moved) == _links(copied)
+    hloopt.verify(moved)
+
+
+def _links(module: hloopt.Module) -> list[tuple[object, ...]]:
+    return [
+        (
+            computation.name,
+            [caller.name for caller in computation.callers],
+            [str(instruction) for instruction in computation],
+            [[user.name for user in instruction.users] for instruction in computation],
+            [instruction.metadata for instruction in computation],
+            list(computation.by_name),
+            len(computation),
+        )
+        for computation in module.computations.values()
+    ]
 
 
 def test_many_calls_of_a_large_computation_are_inlined() -> None:
