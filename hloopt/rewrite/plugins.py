@@ -15,8 +15,7 @@ import re
 import sys
 import typing
 from collections.abc import Collection, Mapping
-from functools import cache, partial
-from importlib.machinery import PathFinder
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -47,49 +46,11 @@ _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_-]*")
 
 
 def entry_points_of(group: str) -> tuple[EntryPoint, ...]:
-    """The entry points that installed distributions have in a group; nothing of theirs is imported.
-
-    ``importlib.metadata`` takes longer to load than most modules to optimise: it is asked only where a
-    distribution may have any.
-    """
-    if not _may_have(group):
-        return ()
+    """The entry points that installed distributions have in a group; nothing of theirs is imported."""
+    # Commands that never ask would wait a tenth longer for it.
     from importlib.metadata import entry_points
 
     return tuple(entry_points(group=group))
-
-
-def _may_have(group: str) -> bool:
-    """False where no folder on the path has a distribution that names the group.
-
-    What is no folder (an archive, or a finder that somebody has added) is left to the library.
-    """
-    others = (finder for finder in sys.meta_path if finder is not PathFinder)
-    if any(hasattr(finder, "find_distributions") for finder in others):
-        return True
-    head = f"[{group}".encode()
-    return any(map(partial(_declares, head), sys.path))
-
-
-def _declares(head: bytes, folder: str) -> bool:
-    try:
-        children = list(Path(folder).iterdir())
-    except FileNotFoundError:
-        return False
-    except OSError:
-        return True
-    is_egg = folder.lower().endswith(".egg")
-    for child in children:
-        name = child.name.lower()
-        if name.endswith((".dist-info", ".egg-info")) or (is_egg and name == "egg-info"):
-            try:
-                if head in (child / "entry_points.txt").read_bytes():
-                    return True
-            except (FileNotFoundError, NotADirectoryError):
-                continue
-            except OSError:
-                return True
-    return False
 
 
 def installed_names() -> tuple[str, ...]:
