@@ -9,7 +9,6 @@ from typing import Any
 
 from hloopt.errors import HlooptError
 from hloopt.text import tables
-from hloopt.text.expressions import compiled
 from hloopt.text.lalr import Parser, Unexpected
 from hloopt.text.syntax import Syntax
 from hloopt.types import Shape
@@ -113,7 +112,7 @@ def pattern(*terminals: str) -> re.Pattern[str]:
         optional = "?" if name.endswith("?") else ""
         expression = _terminal(name.rstrip("?"))
         parts.append(f"({'?:' if name.startswith('_') else ''}{expression}){optional}")
-    return compiled("".join(parts))
+    return re.compile("".join(parts))
 
 
 def _terminal(name: str) -> str:

@@ -11,7 +11,6 @@ import re
 from collections.abc import Callable
 from typing import Any
 
-from hloopt.text.expressions import compiled
 from hloopt.text.tables import Tables, Terminal
 from hloopt.text.token import Token
 
@@ -212,7 +211,7 @@ class _Lexer:
         for name, pattern, _ in self._tried:
             expression = self._expressions.get(name)
             if expression is None:
-                expression = self._expressions[name] = compiled(pattern)
+                expression = self._expressions[name] = re.compile(pattern)
             found = expression.match(text, position)
             if found is not None:
                 return found[0], name
@@ -220,7 +219,7 @@ class _Lexer:
 
     def _at_once(self, text: str, position: int) -> tuple[str, str] | None:
         if self._whole is None:
-            self._whole = compiled(
+            self._whole = re.compile(
                 "|".join(f"(?P<{one.name}>{one.expression})" for one in self._tried)
             )
         found = self._whole.match(text, position)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
@@ -16,8 +15,7 @@ from hypothesis import strategies as st
 
 from hloopt.ops import OPS, Kind
 from hloopt.ops.attributes import COMMON_ATTRIBUTES
-from hloopt.text import attributes, expressions, grammar, hints, lalr, tables
-from hloopt.text.expressions import compiled
+from hloopt.text import attributes, grammar, hints, lalr, tables
 from hloopt.text.grammar import pattern, read
 from hloopt.text.lalr import Parser, Parts, Unexpected
 from hloopt.text.lalr_build import build
@@ -195,7 +193,6 @@ def test_a_folder_that_cannot_be_written_costs_only_time(
     monkeypatch.setenv("HLOOPT_CACHE_DIR", str(tmp_path / "file"))
     tables.save("grammar.json", built)
     assert tables.load("grammar.json") is None
-    assert compiled(LONG) == re.compile(LONG)
 
 
 def test_the_tables_are_named_after_what_they_depend_on(tmp_path: Path) -> None:
@@ -206,44 +203,6 @@ def test_the_tables_are_named_after_what_they_depend_on(tmp_path: Path) -> None:
     assert first != tables.file_name(tmp_path, ("b",))
     (tmp_path / "a.lark").write_text("y")
     assert first != tables.file_name(tmp_path, ("a",))
-
-
-LONG = "|".join(rf"(?P<n{number}>a{number}[^x-z]*+)(?!b)" for number in range(40))
-
-
-def test_expressions_survive_the_cache(
-    folder: Path, built: tables.Tables, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """What comes from the cache is what Python compiles, and Python compiles it no more."""
-    values = [one.expression for one in built.terminals]
-    wanted = {value: re.compile(value) for value in [LONG, *values]}
-    for _ in range(2):
-        for value, expression in wanted.items():
-            # Equal where flags, code and text are; the groups are not compared.
-            assert compiled(value) == expression
-            assert compiled(value).groupindex == expression.groupindex
-            assert compiled(value).groups == expression.groups
-        monkeypatch.setattr(expressions, "_numbers", None)
-    assert compiled(LONG).fullmatch("a7bc").lastgroup == "n7"  # type: ignore[union-attr]
-    assert 0 < len(list(folder.iterdir())) < len(wanted)
-
-
-def test_damaged_expressions_are_compiled_again(folder: Path) -> None:
-    """A file that was cut short is no expression."""
-    compiled(LONG)
-    (file,) = folder.iterdir()
-    file.write_bytes(file.read_bytes()[:-9])
-    assert compiled(LONG) == re.compile(LONG)
-    assert compiled(LONG) == re.compile(LONG)
-
-
-def test_expressions_are_compiled_where_python_is_not_known(
-    folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Nothing is kept for a version that may hand them over in another way."""
-    monkeypatch.setattr(expressions, "_KNOWN", ())
-    assert compiled(LONG) == re.compile(LONG)
-    assert not folder.exists()
 
 
 LAYOUTS = st.sampled_from(["", "T(8,128)", "T(8,128)(2,1)S(1)", "E(4)", "S(5)", "SC(0:4)M(1)"])
