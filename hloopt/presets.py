@@ -170,9 +170,9 @@ XLA_PRESETS: Final[Mapping[str, tuple[Row, ...]]] = {
             (
                 Step("ZeroSizedHloElimination", "zero-sized"),
                 Step("GatherSimplifier", "gather-simplifier"),
-                Step("GatherExpander", "gather-to-slice"),
+                Step("GatherExpander", "gather-to-slice{limit=1}"),
                 Step("ScatterSimplifier", "scatter-simplifier"),
-                Step("ScatterExpander", "scatter-to-slice"),
+                Step("ScatterExpander", "scatter-to-slice{limit=1}"),
                 Step("DotStrengthReduction", "dot-strength-reduction"),
                 Step("AlgebraicSimplifier", "simplify{own=false}"),
                 Step("SortSimplifier", "sort-simplifier"),

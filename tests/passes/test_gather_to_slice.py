@@ -216,3 +216,27 @@ def test_scalars_have_their_layout_in_texts_without_any() -> None:
         "scatter_dims_to_operand_dims={0}, index_vector_dim=1, to_apply=last }\n",
         ScatterToSlice(),
     )
+
+
+def test_one_window_alone_as_in_xla() -> None:
+    """limit=1: a diagonal is gathered, a single row is a slice."""
+    diagonal = """HloModule m
+ENTRY e {
+  x = f32[5,5]{1,0} parameter(0)
+  i = s32[5,1]{1,0} iota(), iota_dimension=0
+  c = s32[5,2]{1,0} concatenate(i, i), dimensions={1}
+  ROOT r = f32[5]{0} gather(x, c), offset_dims={}, collapsed_slice_dims={0,1}, start_index_map={0,1},
+      index_vector_dim=1, slice_sizes={1,1}
+}
+"""
+    check(diagonal, GatherToSlice())
+    check(diagonal, GatherToSlice(limit=1), changes=False)
+    row = """HloModule m
+ENTRY e {
+  x = f32[5,5]{1,0} parameter(0)
+  i = s32[1]{0} parameter(1)
+  ROOT r = f32[5]{0} gather(x, i), offset_dims={0}, collapsed_slice_dims={0}, start_index_map={0},
+      index_vector_dim=0, slice_sizes={1,5}
+}
+"""
+    check(row, GatherToSlice(limit=1))

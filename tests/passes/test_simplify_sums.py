@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
 import hloopt
@@ -84,3 +85,48 @@ def test_a_sum_from_zero_is_never_minus_zero() -> None:
         "y = f32[1,5] reduce(x, z), dimensions={0}, to_apply=add\n", ""
     )
     check(single, Simplify(), changes=False)
+
+
+BESIDE = """HloModule m
+max { a = f32[] parameter(0) b = f32[] parameter(1) ROOT s = f32[] maximum(a, b) }
+pair { v = f32[] parameter(0) i = s32[] parameter(1) w = f32[] parameter(2) j = s32[] parameter(3)
+ g = pred[] compare(v, w), direction=GT
+ n = pred[] compare(v, v), direction=NE
+ m = pred[] or(g, n)
+ e = pred[] compare(v, w), direction=EQ
+ l = pred[] compare(i, j), direction=LT
+ t = pred[] and(e, l)
+ c = pred[] or(m, t)
+ x = f32[] select(c, v, w)
+ y = s32[] select(c, i, j)
+ ROOT r = (f32[], s32[]) tuple(x, y) }
+ENTRY e {
+ x = f32[3,4] parameter(0)
+ y = s32[3,4] iota(), iota_dimension=1
+ i = f32[] constant(-inf)
+ j = s32[] constant(0)
+ t = (f32[3], s32[3]) reduce(x, y, i, j), dimensions={1}, to_apply=pair
+ g = s32[3] get-tuple-element(t), index=1
+ h = f32[3] reduce(x, i), dimensions={1}, to_apply=max
+ ROOT r = (s32[3], f32[3]) tuple(g, h) }
+"""
+
+
+def test_an_arg_max_that_loses_a_nan_is_no_maximum() -> None:
+    """With fast_math the maximum is the value an arg-max has chosen, if that is NaN where one is."""
+    loses = BESIDE.replace("or(g, n)", "and(g, g)")
+    for text, options, hits in (
+        (BESIDE, {}, 0),
+        (loses, {"fast_math": True}, 0),
+        (BESIDE, {"fast_math": True}, 1),
+    ):
+        module, log = hloopt.parse(text), PassLog()
+        Simplify(**options).run(module, log)
+        assert log.hits[SUMS[8]] == hits
+    given = np.array([[1, np.nan, 3, 2], [-np.inf] * 4, [5, 7, 7, -1]], np.float32)
+    for one, other in zip(
+        hloopt.evaluate(hloopt.parse(BESIDE), [given]),
+        hloopt.evaluate(module, [given]),
+        strict=True,
+    ):
+        np.testing.assert_array_equal(one, other)

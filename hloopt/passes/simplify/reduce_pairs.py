@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from hloopt.interpret import EVALUATORS
+from hloopt.interpret.context import leaf_arrays
 from hloopt.interpret.interpreter import Interpreter
 from hloopt.interpret.pairs import Choice, choice_of
 from hloopt.ir import Computation, Instruction, Module, edit
@@ -69,11 +70,14 @@ def _beside_its_place(match: Match) -> Instruction | None:
     """The extreme value is the value of the pair that another reduce chooses.
 
     The pairs are reduced again right here, for cse to make the two reductions one.  Of zeros a choice
-    returns the one it meets, where maximum returns +0, and NaN may be lost: ``floats_are_real``.
+    returns the one it meets, where maximum returns +0: ``fast_math``, if a NaN is always chosen; if it may
+    be lost, ``floats_are_real``.
     """
     root = match.root
     opcode = named_combiner(root.attributes["to_apply"])
-    if not is_plain(root) or opcode not in ("maximum", "minimum") or not exact_or_real(match):
+    if not is_plain(root) or opcode not in ("maximum", "minimum"):
+        return None
+    if not exact_or_real(match) and not match.fast_math:
         return None
     for user in match.A.users:
         if user.opcode != "reduce" or len(user.operands) != 4 or not user.is_understood:
@@ -87,6 +91,8 @@ def _beside_its_place(match: Match) -> Instruction | None:
         choice = _choice(match, user.attributes["to_apply"])
         if choice is None or choice.largest != (opcode == "maximum"):
             continue
+        if not exact_or_real(match) and not _keeps_nan(match, user.attributes["to_apply"]):
+            continue
         inits = tuple(match.constant(start) for start in starts if isinstance(start, Literal))
         if len(inits) < 2:
             continue
@@ -95,6 +101,24 @@ def _beside_its_place(match: Match) -> Instruction | None:
         pair = match.make("reduce", operands, dict(user.attributes), user.shape)
         return match.make("get-tuple-element", (pair,), {"index": 0}, root.shape)
     return None
+
+
+def _keeps_nan(match: Match, region: Computation) -> bool:
+    """Whether of two pairs one with a NaN is chosen, on either side and whatever the indices."""
+    kinds = [parameter.array.dtype for parameter in region.parameters]
+    nan, other = np.array([np.nan, np.nan]), np.array([1.0, 1.0])
+    low, high = np.array([0, 1]), np.array([1, 0])
+    context = Interpreter(_module(match), EVALUATORS)
+    for values in ((nan, other), (other, nan)):
+        columns = (values[0], low, values[1], high)
+        given = [
+            context.round(column.astype(kind.compute), kind)
+            for column, kind in zip(columns, kinds, strict=True)
+        ]
+        chosen, _ = leaf_arrays(context.apply(region, given))
+        if not np.isnan(chosen.astype(np.float64)).all():
+            return False
+    return True
 
 
 def _place_in_splat(match: Match) -> Instruction | None:
