@@ -248,7 +248,7 @@ def parse_pipeline(text: str, extra: Mapping[str, type[Pass]] | None = None) -> 
 
 
 def read_pipeline(path: str | Path, extra: Mapping[str, type[Pass]] | None = None) -> Pipeline:
-    """A pipeline from a TOML file (see ``rewrite/toml_form.py``).  Raises ``UsageError``."""
+    """A pipeline from a TOML file (see ``rewrite/toml_form.py``), which says what is raised."""
     from hloopt.rewrite.toml_form import read_toml
 
     try:

@@ -41,17 +41,14 @@ def parse_toml(source: Source) -> dict[str, Any]:
 
 
 def read_toml_file(path: str) -> dict[str, Any]:
-    """The content of a file.  Raises ``UsageError``, which begins with the path and the place in it."""
+    """The content of a file.  Raises ``UsageError`` where it cannot be read, else as ``parse_toml`` does."""
     try:
         text = Path(path).read_bytes().decode()
     except OSError as error:
         raise UsageError(f"{path}: {error.strerror or error}") from error
     except UnicodeDecodeError as error:
         raise UsageError(f"{path}: byte {error.start} is not UTF-8") from error
-    try:
-        return parse_toml(Source(text, path))
-    except FileError as error:
-        raise UsageError(f"{path}:{error.line}:{error.column}: {error.message}") from error
+    return parse_toml(Source(text, path))
 
 
 def _syntax(source: Source, message: str) -> FileError:

@@ -253,8 +253,8 @@ def _list(key: str, names: Sequence[str]) -> list[str]:
 def read_tables(path: str) -> dict[str, Any]:
     """The content of a lock file, not yet looked at closely.
 
-    Raises ``UsageError`` with the place of what is no TOML, for keys that mean nothing, other versions, and
-    tables that are no lists of tables.
+    Raises ``FileError`` at the place of what is no TOML; ``UsageError`` for keys that mean nothing, other
+    versions, and tables that are no lists of tables.
     """
     found = read_toml_file(path)
     _check_keys(found, _TOP, path)
@@ -272,7 +272,7 @@ def read_tables(path: str) -> dict[str, Any]:
 def read_decisions(path: str) -> Decisions:
     """What a lock file says about fusion.
 
-    Raises ``UsageError`` as ``read_tables`` does, and naming the entry that makes no sense.
+    Raises as ``read_tables`` does, and ``UsageError`` naming the entry that makes no sense.
     """
     found = read_tables(path)
     groups = tuple(

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from hloopt.errors import UsageError
+from hloopt.errors import FileError, UsageError
 from hloopt.pipelines import parse_pipeline, read_pipeline
 
 
@@ -42,8 +42,8 @@ def test_a_file_says_what_a_text_says(tmp_path: Path, text: str, same: str) -> N
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("x = 1\npipeline = ]", "p.toml:2:12: Invalid value"),
-        ("pipeline = [", "p.toml:1:13: Invalid value at the end"),
+        ("x = 1\npipeline = ]", "p.toml:2:12: error: Invalid value"),
+        ("pipeline = [", "p.toml:1:13: error: Invalid value at the end"),
         (b'pipeline = "\xff"', "p.toml: byte 12 is not UTF-8"),
         ("x = 1", "p.toml: 'x' means nothing here"),
         ("", "p.toml: there is no 'pipeline' in it"),
@@ -69,14 +69,14 @@ def test_a_file_says_what_a_text_says(tmp_path: Path, text: str, same: str) -> N
         ("pipeline = " + "[" * 5000, "p.toml"),
         (
             "pipeline = " + "[{fix=" * 60 + '"cse"' + "}]" * 60,
-            "p.toml:1:312: brackets are nested too deep",
+            "p.toml:1:312: error: brackets are nested too deep",
         ),
         ("pipeline = [{fix=[]}]", "fix() repeats nothing"),
     ],
 )
 def test_mistakes_are_named_with_the_file(tmp_path: Path, text: str | bytes, message: str) -> None:
     """The file, the entry, and what was expected."""
-    with pytest.raises(UsageError) as caught:
+    with pytest.raises((UsageError, FileError)) as caught:
         read(tmp_path, text)
     assert message in str(caught.value)
     assert "p.toml" in str(caught.value)
