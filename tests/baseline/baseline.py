@@ -375,7 +375,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _command(store: Store, options: argparse.Namespace, chosen: Chosen) -> int:
-    name = options.name or state_name(product_digest())
+    if options.command in ("compare", "show") and options.new:
+        name = store.named(options.new)
+    else:
+        name = options.name or state_name(product_digest())
     if options.command == "record":
         record(store, store.record(name), chosen)
         print(f"recorded {name}")
@@ -388,7 +391,7 @@ def _command(store: Store, options: argparse.Namespace, chosen: Chosen) -> int:
             print(f"recorded {name}: no ancestor was, nothing is compared")
             return 0
     old = store.record(store.named(options.old))
-    new = store.record(store.named(options.new) if options.new else name)
+    new = store.record(name)
     if options.command == "show":
         print("\n".join(differences(store, options.subject, old, new, options.only)))
         return 0

@@ -292,6 +292,17 @@ def test_a_changed_text_is_reported_and_shown(
     assert _run(tmp_path, "compare", "third", "second") == 2
 
 
+def test_two_records_are_compared_wherever_one_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Which state the product is in does not matter, nor whether there is a repository."""
+    store = tmp_path / "store"
+    for name, found in (("first", SAME), ("same", SAME), ("other", _changed("text", "O1", "zz"))):
+        _record(store, name, found)
+    monkeypatch.delattr(baseline, "_git")
+    assert [_run(tmp_path, "compare", "first", name) for name in ("same", "other")] == [0, 1]
+
+
 def test_a_state_that_is_known_is_not_asked_again(
     sample: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
