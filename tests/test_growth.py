@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 from math import log
 from typing import Final
@@ -11,9 +11,19 @@ import pytest
 from growing import SHAPES, doubled_calls
 
 import hloopt
+from hloopt.cost_models.predictor import Predictor
+from hloopt.cost_models.registry import model_for
 from hloopt.ir.build import clone_module
+from hloopt.ir.canonical import canonical
 from hloopt.ir.fingerprint import fingerprint
+from hloopt.kernels.lowering import make_ready
+from hloopt.kernels.planning import plan_program
+from hloopt.kernels.selection import choose
 from hloopt.pipelines import PASSES, for_target, parse_pipeline
+from hloopt.report.cost import kernel_costs
+from hloopt.report.stats import module_stats
+from hloopt.runtime.native.compile import plan_native
+from hloopt.targets import find_gpu
 from hloopt.verify import verify_module
 from support import count_calls
 
@@ -27,25 +37,33 @@ _ROWS: Final = (
 )  # fmt: skip
 """Shapes that each pass is put to."""
 
-_FUSION: Final = frozenset({"multi-output-fusion"})
-"""Passes that write bodies again when these grow."""
-_SQUARE: Final = 2.1
+
+def _plan_for_cuda(module: hloopt.Module) -> object:
+    return plan_program(make_ready(module), lambda one: choose(one, find_gpu("h200")))
 
 
-def _limit(step: str) -> float:
-    """Fusions that join fusions copy the bodies they move: only these may take the square."""
-    return _SQUARE if step in _FUSION else _EXPONENT
+def _predict(module: hloopt.Module) -> object:
+    return kernel_costs(module, Predictor(model_for("xla-2026", find_gpu("h200"))))
+
+
+_STEPS: Final[Mapping[str, Callable[[hloopt.Module], object]]] = {
+    "print": hloopt.Module.to_text,
+    "verify": verify_module,
+    "fingerprint": fingerprint,
+    "canonical": canonical,
+    "stats": partial(module_stats, buffers=10),
+    "stats --target": _predict,
+    "kernels": _plan_for_cuda,
+    "kernels --target host": plan_native,
+}
+"""What is done with a module that leaves it as it is."""
 
 
 def _step(name: str, module: hloopt.Module, text: str) -> Callable[[], object]:
     if name == "parse":
         return lambda: hloopt.parse(text)
-    if name == "print":
-        return module.to_text
-    if name == "verify":
-        return lambda: verify_module(module)
-    if name == "fingerprint":
-        return lambda: fingerprint(module)
+    if name in _STEPS:
+        return partial(_STEPS[name], module)
     pipeline = for_target(parse_pipeline(name), "h200")
     copy = clone_module(module)
     return lambda: pipeline.run(copy)
@@ -73,7 +91,7 @@ def test_no_pass_takes_the_square(shape: str) -> None:
     for name in ("parse", "print", "verify", "fingerprint", *PASSES):
         _work(name, shape, 2)
         exponent = _exponent(name, shape, _SIZE)
-        if exponent > _limit(name):
+        if exponent > _EXPONENT:
             steep[name] = round(exponent, 2)
     assert steep == {}
 
@@ -82,7 +100,7 @@ def test_no_pass_takes_the_square(shape: str) -> None:
     ("name", "shapes"),
     [
         ("instruction-fusion", "concatenate summed wide_fusion"),
-        ("multi-output-fusion", "diamonds ladder selects sibling_fusions skips"),
+        ("multi-output-fusion", "backward diamonds ladder selects sibling_fusions skips"),
         ("priority-fusion", "backward copies fusions ladder layouts pads selects sums"),
     ],
 )
@@ -91,6 +109,20 @@ def test_what_joins_a_kernel_is_looked_at_but_not_the_kernel(name: str, shapes: 
     for shape in shapes.split():
         _work(name, shape, 2)
         assert _exponent(name, shape, _SIZE) <= _EXPONENT, shape
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "O1", "O2", "O3", "device", "xla-gpu-2022", "xla-gpu-2026", "canonical", "stats", "stats --target",
+        "kernels", "kernels --target host",
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("shape", ["carried", "fan_out", "loops", "reduces"])
+def test_commands_grow_with_the_module(name: str, shape: str) -> None:
+    """Whole pipelines, predictions and plans."""
+    _work(name, shape, 2)
+    assert _exponent(name, shape, 16) <= _EXPONENT
 
 
 @pytest.mark.parametrize("shape", ["softmaxes", "windows"])

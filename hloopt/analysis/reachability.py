@@ -63,12 +63,17 @@ class Reachability:
 
         So it is when some path from producer to consumer leads through a third instruction.
         """
-        floor, ceiling = self._rank[producer], self._rank[consumer]
-        for middle in _successors(producer):
-            if middle is consumer or not floor < self._rank[middle] < ceiling:
-                continue
-            if self.reaches(middle, consumer):
-                return True
+        middle = producer.users.keys() | set(producer.control_successors)
+        floor = self._rank[producer]
+        pending, seen = [consumer], {consumer}
+        while len(middle) > 1 and pending:
+            instruction = pending.pop()
+            for source in (*instruction.operands, *instruction.control_predecessors):
+                if source in middle and source is not consumer:
+                    return True
+                if source not in seen and self._rank[source] > floor:
+                    seen.add(source)
+                    pending.append(source)
         return False
 
     def replace(self, old: Instruction, new: Instruction) -> None:
