@@ -118,7 +118,7 @@ def test_what_joins_a_kernel_is_looked_at_but_not_the_kernel(name: str, shapes: 
         "kernels", "kernels --target host",
     ],
 )  # fmt: skip
-@pytest.mark.parametrize("shape", ["carried", "fan_out", "loops", "reduces"])
+@pytest.mark.parametrize("shape", ["fan_out", "loops", "reduces"])
 def test_commands_grow_with_the_module(name: str, shape: str) -> None:
     """Whole pipelines, predictions and plans."""
     _work(name, shape, 2)
