@@ -10,8 +10,10 @@ Of several participants ``in_0`` is what all of them have, ``in_0.3`` what numbe
 from __future__ import annotations
 
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
+from functools import partial
+from io import BytesIO
 from pathlib import Path
 from typing import Any
 
@@ -252,7 +254,10 @@ def stored(path: Path) -> dict[str, Array]:
         raise UsageError(f"{path}: no such file or folder")
     try:
         if path.is_dir():
-            return {entry.stem: np.load(entry) for entry in sorted(path.glob("*.npy"))}
+            entries = sorted(path.glob("*.npy"))
+            return {
+                entry.stem: _array(partial(np.load, entry), entry.read_bytes) for entry in entries
+            }
         found = _members(path)
     except Exception as error:  # NumPy and zipfile raise whatever they come upon in a damaged file
         told = str(error) or type(error).__name__
@@ -270,7 +275,20 @@ def _members(path: Path) -> dict[str, Array] | None:
     if not zipfile.is_zipfile(path):
         return None
     with path.open("rb") as stream, np.load(stream) as arrays:
-        return {name: arrays[name] for name in arrays.files}
+        return {
+            name: _array(partial(arrays.__getitem__, name), partial(arrays.zip.read, f"{name}.npy"))
+            for name in arrays.files
+        }
+
+
+def _array(load: Callable[[], Array], read: Callable[[], bytes]) -> Array:
+    """An array as NumPy loads it; of f8e5m2 the raw bytes, since NumPy does not read the type it writes."""
+    try:
+        return load()
+    except ValueError as error:
+        if not str(error).endswith("'<f1'"):
+            raise
+    return np.load(BytesIO(read().replace(b"'<f1'", b"'|V1'", 1)))  # type: ignore[no-any-return]
 
 
 def _as_shape(values: Array, shape: ArrayShape, what: str) -> Array:

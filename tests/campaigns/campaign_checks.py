@@ -30,6 +30,7 @@ from typing import Any
 
 import numpy as np
 from respell import respell
+from xla_child import stored
 
 import hloopt
 from campaign_modules import OPCODES, campaign_module
@@ -208,7 +209,7 @@ def by_xla(module: Module, text: str, inputs: list[Array], want: list[Array]) ->
     with TemporaryDirectory() as folder:
         path, given, made = (Path(folder) / name for name in ("m.hlo", "in.npz", "out.npz"))
         path.write_text(text)
-        np.savez(given, **{f"in_{number}": array for number, array in enumerate(inputs)})
+        np.savez(given, **{f"in_{number}": stored(array) for number, array in enumerate(inputs)})
         try:
             said = xla().ask([str(path), str(given), str(made)])
         except NoAnswer:

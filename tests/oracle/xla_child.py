@@ -82,8 +82,13 @@ def times(path: str, count: int) -> None:
     print(json.dumps(pairs))
 
 
+def stored(array: Any) -> Any:
+    """As a file can have it: bf16 and its like as raw bytes, since NumPy does not read what it writes for f8e5m2."""
+    return array if array.dtype.isbuiltin == 1 else array.view(f"V{array.dtype.itemsize}")
+
+
 def _typed(array: Any, shape: Any) -> Any:
-    """NumPy writes bf16 and its like as raw bytes; the parameter says what they are."""
+    """The parameter says what raw bytes are."""
     return array.view(shape.numpy_dtype()) if array.dtype.kind == "V" else array
 
 
@@ -118,7 +123,7 @@ def run(path: str, inputs: str, outputs: str) -> None:
             for index, wanted in enumerate(shapes)
         ]
     results = [np.asarray(value) for value in program.execute(values)]
-    np.savez(outputs, **{f"out_{index}": value for index, value in enumerate(results)})
+    np.savez(outputs, **{f"out_{index}": stored(value) for index, value in enumerate(results)})
 
 
 def draws(folder: str) -> None:
@@ -136,7 +141,7 @@ def draws(folder: str) -> None:
             for draw in zip(*arrays, strict=True)
         ]
         results = {
-            f"out_{at}": np.stack([np.asarray(row[at]) for row in rows])
+            f"out_{at}": stored(np.stack([np.asarray(row[at]) for row in rows]))
             for at in range(len(rows[0]))
         }
         with path.with_suffix(".out").open("wb") as file:
@@ -196,7 +201,7 @@ def participants(path: str, inputs: str, outputs: str, replicas: int, partitions
     np.savez(
         outputs,
         **{
-            f"out_{index}.{number}": np.asarray(part)
+            f"out_{index}.{number}": stored(np.asarray(part))
             for index, parts in enumerate(results)
             for number, part in enumerate(parts)
         },

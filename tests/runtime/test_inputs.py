@@ -156,6 +156,23 @@ def test_arrays_saved_in_their_own_types_are_read(module: hloopt.Module, tmp_pat
     assert [array.tobytes() for array in found] == [array.tobytes() for array in arrays]
 
 
+@pytest.mark.parametrize("archive", [True, False])
+@pytest.mark.parametrize("kind", ["f8e5m2", "f8e4m3fn", "f8e8m0fnu", "f4e2m1fn", "bf16", "s4"])
+def test_each_type_that_numpy_lacks_is_read_as_numpy_writes_it(
+    kind: str, archive: bool, tmp_path: Path
+) -> None:
+    """Of f8e5m2 NumPy writes a name that it does not read itself."""
+    module = hloopt.parse(f"HloModule m\nENTRY e {{\n ROOT a = {kind}[3] parameter(0)\n}}\n")
+    (array,) = generate(module, 5)
+    if archive:
+        np.savez(tmp_path / "x.npz", in_0=array)
+    else:
+        np.save(tmp_path / "in_0.npy", array)
+    (found,) = load_inputs(tmp_path / "x.npz" if archive else tmp_path, module)
+    assert found.dtype == array.dtype
+    assert found.tobytes() == array.tobytes()
+
+
 def test_bytes_that_are_no_elements_are_refused(tmp_path: Path) -> None:
     """200 is no sign-extended s4."""
     narrow = hloopt.parse("HloModule m\nENTRY e {\n ROOT a = s4[2] parameter(0)\n}\n")
