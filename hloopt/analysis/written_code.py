@@ -17,7 +17,7 @@ from hloopt.analysis.index import delinearize, symbols_of
 from hloopt.analysis.written_ops import WRITE, Ask, Block, Counter, Emission, Position, write_other
 from hloopt.dataclass import dataclass
 from hloopt.ir import Instruction
-from hloopt.types import ArrayShape, Literal
+from hloopt.types import ArrayShape, Literal, leaves
 
 __all__ = ["LINE_BYTES", "Written", "body_size", "elements_of_thread", "written"]
 
@@ -145,7 +145,8 @@ class _Writer(Counter):
         indices: dict[tuple[int, ...], Position] = {}
         block = Block()
         for result in roots:
-            dims = result.shape.dims if isinstance(result.shape, ArrayShape) else ()
+            shape = next(leaves(result.shape), None)
+            dims = shape.dims if isinstance(shape, ArrayShape) else ()
             if dims not in indices:
                 indices[dims] = delinearize(self.symbol(prod(dims) - 1), dims)
             self._run((result, indices[dims], block))

@@ -125,6 +125,33 @@ ENTRY main {
 """
 
 
+def test_a_reduce_of_several_arrays_is_written_at_an_index_of_its_results() -> None:
+    """It has no index as a tuple: its results are of one form."""
+    text = """HloModule largest
+larger {
+  a = f32[] parameter(0)
+  i = s32[] parameter(1)
+  b = f32[] parameter(2)
+  j = s32[] parameter(3)
+  is_larger = pred[] compare(a, b), direction=GE
+  value = f32[] maximum(a, b)
+  place = s32[] select(is_larger, i, j)
+  ROOT both = (f32[], s32[]) tuple(value, place)
+}
+ENTRY main {
+  x = f32[16,8] parameter(0)
+  sine = f32[16,8] sine(x)
+  at = s32[16,8] iota(), iota_dimension=1
+  least = f32[] constant(-inf)
+  none = s32[] constant(0)
+  ROOT reduce = (f32[16], s32[16]) reduce(sine, at, least, none), dimensions={1}, to_apply=larger
+}
+"""
+    entry = hloopt.parse(text).entry
+    sine = next(one for one in entry if one.opcode == "sine")
+    assert written(entry.root, 10**6).size < written(entry.root, 10**6, sine).size < 10**6
+
+
 def test_what_a_pair_holds_twice_is_written_once() -> None:
     """The sine of x is in both; what follows from the two alone counts it twice, and is never less."""
     producer, consumer = _entry(PAIR, "p", "q")
