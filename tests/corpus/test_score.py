@@ -169,6 +169,16 @@ def test_a_worker_that_dies_or_hangs_costs_one_task(body: str, limit: float, mes
         worker.close()
 
 
+def test_an_interrupt_of_the_run_is_none_of_its_children() -> None:
+    """Ctrl-C goes to the foreground group: a child that died of it would count as one that crashed."""
+    worker = Worker(child("import os; print([os.getpid(), os.getpgrp()], flush=True)"), 60)
+    try:
+        number, group = worker.ask("a")
+        assert number == group
+    finally:
+        worker.close()
+
+
 def test_a_file_is_examined_in_a_process_of_its_own(tmp_path: Path) -> None:
     """The real child answers what ``examine`` answers here."""
     path = tmp_path / "m.hlo"

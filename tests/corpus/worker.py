@@ -29,12 +29,16 @@ class Worker:
 
     def ask(self, task: Any) -> Any:
         """The answer to one task; raises ``NoAnswer``, and the next task gets a new process."""
-        child = self.child or subprocess.Popen(
-            self.command,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-            env=self.environment,
+        child = (
+            self.child
+            or subprocess.Popen(
+                self.command,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                text=True,
+                env=self.environment,
+                process_group=0,  # Ctrl-C is for the run, not for an answer: that would be kept as a crash
+            )
         )
         self.child = child
         assert child.stdin is not None
