@@ -60,14 +60,15 @@ def _topk(instruction: Instruction, operands: tuple[Value, ...], context: Contex
 
 
 def _check_topk(instruction: Instruction) -> str | None:
-    parts = list(leaves(instruction.shape))
+    shape = instruction.shape
+    parts = shape.elements if isinstance(shape, TupleShape) else ()
     dims = [_dims(operand.shape) for operand in instruction.operands]
     dims += [_dims(part) for part in parts]
     if len(instruction.operands) == 1 and len(parts) == 2 and dims[1] == dims[2]:
         operand, values = dims[0], dims[1]
-        if operand and operand[:-1] == values[:-1] and operand[-1] >= values[-1]:
+        if operand and values and operand[:-1] == values[:-1] and operand[-1] >= values[-1]:
             return None
-    result = f"the result {instruction.shape}"
+    result = f"the result {shape}"
     return f"{_target(instruction)} with {result} is not (values, indices) of one operand"
 
 

@@ -137,3 +137,15 @@ def test_what_a_library_has(shape: str, k: int, stays: bool) -> None:
     text = topk_text(shape, f"{element}[{kept}]", f"s32[{kept}]", f"k={k}, largest=true")
     check(text, TopkExpander(library=True), changes=not stays, draws=1)
     check(text, TopkExpander(), draws=1)
+
+
+@pytest.mark.parametrize("result", ["(f32[], f32[])", "((f32[], f32[]), f32[])", "()", "f32[]"])
+@pytest.mark.parametrize("source", ["f32[]", "f32[2048]{0}", "(f32[], f32[])"])
+@pytest.mark.parametrize("target", ["other", "TopK"])
+def test_calls_of_any_shape(result: str, source: str, target: str) -> None:
+    """What is no array of a row or more is no candidate of a library, nor of the expander."""
+    text = (
+        f"HloModule m\nENTRY main {{\n x = {source} parameter(0)\n"
+        f' ROOT r = {result} custom-call(x), custom_call_target="{target}"\n}}\n'
+    )
+    assert not TopkExpander(library=True).run(hloopt.parse(text), PassLog())

@@ -44,11 +44,7 @@ ENTRY main {
 
     def is_candidate(self, instruction: Instruction) -> bool:
         """The op, and calls of that target."""
-        if self.library and _has_kernel(instruction):
-            return False
-        if instruction.opcode == "custom-call":
-            return str(instruction.attributes["custom_call_target"]) == "TopK"
-        return instruction.opcode == "topk"
+        return _is_topk(instruction) and not (self.library and _has_kernel(instruction))
 
     def step(self, instruction: Instruction) -> str:
         """The op or the call."""
@@ -90,17 +86,21 @@ ENTRY main {
 
 
 def _has_kernel(instruction: Instruction) -> bool:
-    if instruction.opcode not in ("topk", "custom-call") or len(instruction.operands) != 1:
+    if len(instruction.operands) != 1:
         return False
     source, result = instruction.operands[0].shape, instruction.shape
-    if not isinstance(source, ArrayShape) or not isinstance(result, TupleShape):
+    values = result.elements[0] if isinstance(result, TupleShape) and result.elements else None
+    if not isinstance(source, ArrayShape) or not isinstance(values, ArrayShape):
         return False
-    values = result.elements[0]
-    assert isinstance(values, ArrayShape)
-    kept, whole = values.dims[-1], source.dims[-1]
-    return (
-        source.dtype.name in ("f32", "bf16") and source.rank <= 2 and kept <= 16 and whole >= 1024
-    )
+    if source.dtype.name not in ("f32", "bf16") or not 1 <= values.rank == source.rank <= 2:
+        return False
+    return values.dims[-1] <= 16 and source.dims[-1] >= 1024
+
+
+def _is_topk(instruction: Instruction) -> bool:
+    if instruction.opcode == "custom-call":
+        return str(instruction.attributes["custom_call_target"]) == "TopK"
+    return instruction.opcode == "topk"
 
 
 def _comparator(write: Writer, kind: DType, direction: str) -> Computation:
