@@ -9,12 +9,8 @@ from hloopt.dataclass import dataclass
 from hloopt.ir import Instruction, Module
 from hloopt.ir.walk import wrapped_computations
 from hloopt.passes.simplify.conversion import PAIRS, is_lossless
-from hloopt.passes.simplify.dimensions import (
-    adds_only_ones,
-    all_users_are,
-    own_attributes,
-    used_once,
-)
+from hloopt.passes.simplify.dimensions import adds_only_ones, all_users_are, used_once
+from hloopt.passes.site import own_attributes
 from hloopt.rewrite import Match, Pass, PassLog, Rule, RuleSet, apply_rules, op, splat_literal, var
 from hloopt.types import DType, Literal, array
 

@@ -15,11 +15,10 @@ from hloopt.passes.simplify.dimensions import (
     adds_only_ones,
     dimensions,
     is_scalar,
-    own_attributes,
     unmodified_dimensions,
     used_once,
 )
-from hloopt.passes.site import is_replaceable
+from hloopt.passes.site import is_replaceable, own_attributes
 from hloopt.rewrite import Pass, PassLog, same_layout
 from hloopt.types import ArrayShape, Layout, Literal
 

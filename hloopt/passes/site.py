@@ -8,7 +8,7 @@ from typing import Any
 from hloopt.ir import Instruction, build, edit
 from hloopt.types import ArrayShape, Literal, Shape, array, descending, scalar
 
-__all__ = ["Site", "is_replaceable", "row_major"]
+__all__ = ["Site", "is_replaceable", "own_attributes", "row_major"]
 
 _MARKS = ("sharding", "frontend_attributes")
 
@@ -22,6 +22,12 @@ def is_replaceable(instruction: Instruction) -> bool:
         and not instruction.shape.is_dynamic
         and not any(operand.shape.is_dynamic for operand in instruction.operands)
     )
+
+
+def own_attributes(instruction: Instruction) -> dict[str, Any]:
+    """The attributes that say what the op computes: those of its row."""
+    schema = {entry.name for entry in instruction.op.attributes}
+    return {name: value for name, value in instruction.attributes.items() if name in schema}
 
 
 def row_major(shape: ArrayShape, dims: tuple[int, ...]) -> ArrayShape:

@@ -494,6 +494,32 @@ def test_parts_join_the_batch_where_the_left_side_has_them() -> None:
     assert dot.attributes["rhs_batch_dims"] == (1, 2, 0)
 
 
+@pytest.mark.parametrize(
+    ("body", "grid", "one"),
+    [
+        (
+            "a = s8[64,8192]{1,0} parameter(0)\n b = s8[8192,64]{1,0} parameter(1)\n"
+            "ROOT r = s32[64,64]{1,0} dot(a, b), lhs_contracting_dims={1}, rhs_contracting_dims={0}",
+            "[2,1]",
+            SplitKRewriter(),
+        ),
+        (HEADS, "[2,1,1,1]", DotDimensionMerger()),
+        (
+            "a = s32[2,3,5]{2,1,0} parameter(0)\n b = s32[5,4]{1,0} parameter(1)\n"
+            "ROOT r = s32[2,3,4]{2,1,0} dot(a, b), lhs_contracting_dims={2}, rhs_contracting_dims={0}",
+            "[2,1,1]",
+            DotDecomposer(),
+        ),
+    ],
+    ids=str,
+)
+def test_only_the_result_is_sharded_as_the_dot_was(body: str, grid: str, one: Pass) -> None:
+    """What is computed on the way has other dimensions."""
+    better, _ = check(module(f"{body}, sharding={{devices={grid}0,1}}"), one, draws=1)
+    marked = [entry for entry in better.entry if "sharding" in entry.attributes]
+    assert marked == [better.entry.root]
+
+
 def test_an_operand_is_as_wide_as_what_it_is_made_of() -> None:
     """A conversion is fused: the dot reads what is converted, and pads for it."""
     narrow = module(

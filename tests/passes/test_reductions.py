@@ -161,6 +161,22 @@ def test_pairs_that_a_nan_groups_otherwise() -> None:
 
 
 @pytest.mark.parametrize(
+    ("text", "one"),
+    [
+        (reduction("s32", "3,50000,7", "3,7", "1"), TreeReductionRewriter()),
+        (reduction("s32", "4,64,3,48", "4,3", "1,3"), ReductionSplitter()),
+    ],
+    ids=str,
+)
+def test_only_the_result_is_sharded_as_the_reduce_was(text: str, one: Pass) -> None:
+    """What the first step leaves has other dimensions."""
+    text = text.replace("to_apply=step", "to_apply=step, sharding={devices=[1,2]0,1}")
+    better, _ = check(text, one, draws=1)
+    marked = [entry for entry in better.entry if "sharding" in entry.attributes]
+    assert marked == [better.entry.root]
+
+
+@pytest.mark.parametrize(
     "one", [ReductionDimensionGrouper(), ReductionSplitter(), TreeReductionRewriter()], ids=str
 )
 def test_a_reduce_over_no_dimension_stays(one: Pass) -> None:

@@ -47,6 +47,28 @@ def test_sums_of_floats_need_fast_math(name: str) -> None:
     assert log.hits[name] == 1
 
 
+def test_a_sum_of_matrices_is_not_sharded_as_they_were() -> None:
+    """The dot that contracts the batch has fewer dimensions than the one before it."""
+    text = """HloModule m
+add {
+  a = s32[] parameter(0)
+  b = s32[] parameter(1)
+  ROOT s = s32[] add(a, b)
+}
+ENTRY e {
+  x = s32[4,6,5]{2,1,0} parameter(0)
+  y = s32[4,5,6]{2,1,0} parameter(1)
+  z = s32[] constant(0)
+  d = s32[4,6,6]{2,1,0} dot(x, y), lhs_batch_dims={0}, lhs_contracting_dims={2}, rhs_batch_dims={0},
+      rhs_contracting_dims={1}, sharding={devices=[2,1,1]0,1}
+  ROOT r = s32[6,6]{1,0} reduce(d, z), dimensions={0}, to_apply=add
+}
+"""
+    better, _ = check(text, Simplify())
+    assert better.entry.root.opcode == "dot"
+    assert "sharding" not in better.entry.root.attributes
+
+
 def test_a_reason_is_given() -> None:
     """What kept a rule from applying is a remark."""
     log = PassLog(kinds=frozenset({"missed"}))

@@ -93,11 +93,8 @@ def _decompose(dot: Instruction) -> None:
         *left.array.dims[:-1],
         *right.array.dims[count + 1 :],
     )
-    attributes = dot_attributes(dot, canonical)
-    for mark in ("sharding", "frontend_attributes"):
-        attributes.pop(mark, None)
     shape = dot.array if result == dot.array.dims else row_major(dot.array, result)
-    product = site.make("dot", (left, right), attributes, shape)
+    product = site.make("dot", (left, right), dot_attributes(dot, canonical), shape)
     site.replace(site.reshape(product, dot.array))
 
 

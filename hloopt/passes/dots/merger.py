@@ -11,7 +11,7 @@ from hloopt.errors import UsageError
 from hloopt.ir import Computation, Instruction, Module, edit
 from hloopt.ir.walk import wrapped_computations
 from hloopt.passes.dots.numbers import free_dims
-from hloopt.passes.site import Site, is_replaceable, row_major
+from hloopt.passes.site import Site, is_replaceable, own_attributes, row_major
 from hloopt.rewrite import Pass, PassLog
 from hloopt.rewrite.source_lines import merge_lines
 from hloopt.types import ArrayShape, DotDims, SliceRange
@@ -20,7 +20,6 @@ __all__ = ["DotMerger"]
 
 _MOST_MOVED = 256
 _MOST_TRIED = 8
-_DIMENSIONS = ("lhs_batch_dims", "lhs_contracting_dims", "rhs_batch_dims", "rhs_contracting_dims")
 
 
 @dataclass(frozen=True)
@@ -256,10 +255,10 @@ def _turn(dot: Instruction, left: Instruction) -> None:
     site, (rows, columns) = Site(dot), dot.array.dims
     if left.opcode == "transpose" and left.operands[0] is dot.operands[1]:
         edit.move_before(dot, left)
-    kept = ("operand_precision", "algorithm", *_DIMENSIONS)
-    attributes = {name: value for name, value in dot.attributes.items() if name in kept}
     turned = site.transpose(dot.operands[0], (1, 0))
-    product = site.make("dot", (left, turned), attributes, row_major(dot.array, (columns, rows)))
+    product = site.make(
+        "dot", (left, turned), own_attributes(dot), row_major(dot.array, (columns, rows))
+    )
     site.replace(site.transpose(product, (1, 0)))
 
 
@@ -300,12 +299,8 @@ def _merge(dots: list[Instruction], shared: int, order: _Order) -> None:
     dims = DotDims.of(first.attributes)
     batch = len(dims.lhs_batch)
     axis = first.array.rank - 1 if side else batch
-    attributes = {
-        name: value
-        for name, value in first.attributes.items()
-        if name not in ("sharding", "frontend_attributes")
-    }
-    product = site.make("dot", operands, attributes, _resized(first.array, axis, sum(sizes)))
+    shape = _resized(first.array, axis, sum(sizes))
+    product = site.make("dot", operands, own_attributes(first), shape)
     order.renumber(product, first)
     merge_lines(wide, dots)
     merge_lines(product, dots)

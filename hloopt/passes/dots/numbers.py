@@ -8,6 +8,7 @@ from typing import Any
 
 from hloopt.analysis.layout import major_to_minor
 from hloopt.ir import Instruction
+from hloopt.passes.site import own_attributes
 from hloopt.types import ArrayShape, ConvDims, DotDims
 
 __all__ = [
@@ -44,7 +45,7 @@ def are_matrices(shape: ArrayShape, groups: Sequence[Sequence[int]]) -> bool:
 
 def dot_attributes(dot: Instruction, dims: DotDims) -> dict[str, Any]:
     """The attributes of a dot with other dimension numbers; empty lists are left out."""
-    attributes: dict[str, Any] = dict(dot.attributes)
+    attributes = own_attributes(dot)
     lists: Mapping[str, tuple[int, ...]] = {
         "lhs_batch_dims": dims.lhs_batch,
         "lhs_contracting_dims": dims.lhs_contracting,

@@ -18,7 +18,7 @@ from hloopt.passes.dots.numbers import (
     moved_kernel,
     moved_output,
 )
-from hloopt.passes.site import Site, is_replaceable
+from hloopt.passes.site import Site, is_replaceable, own_attributes
 from hloopt.rewrite import Pass, PassLog
 from hloopt.rewrite.source_lines import merge_lines
 from hloopt.types import DotDims
@@ -160,7 +160,7 @@ def _fold_behind(transpose: Instruction, log: PassLog) -> bool:
     log.hit("transpose(convolution) => convolution", transpose)
     site = Site(transpose)
     labels = moved_output(conv_dims(convolution), back)
-    attributes = {**convolution.attributes, "dim_labels": labels}
+    attributes = {**own_attributes(convolution), "dim_labels": labels}
     copy = site.make("convolution", convolution.operands, attributes, transpose.shape)
     merge_lines(copy, (convolution,))
     site.replace(copy)

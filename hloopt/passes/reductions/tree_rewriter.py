@@ -10,7 +10,7 @@ from hloopt.analysis.reduction import is_unnested, reduction_dims
 from hloopt.dataclass import dataclass
 from hloopt.ir import Instruction, Module
 from hloopt.passes.reductions.regrouping import plain_reduces, regrouping_obstacle
-from hloopt.passes.site import Site, row_major
+from hloopt.passes.site import Site, own_attributes, row_major
 from hloopt.rewrite import Pass, PassLog
 from hloopt.types import PaddingDim
 
@@ -126,7 +126,7 @@ def _two_steps(
     inits: tuple[Instruction, ...],
     dimensions: tuple[tuple[int, ...], tuple[int, ...]],
 ) -> tuple[Instruction, ...]:
-    attributes = dict(site.instruction.attributes)
+    attributes = own_attributes(site.instruction)
     first = site.make("reduce", (*inputs, *inits), attributes | {"dimensions": dimensions[0]})
     parts: tuple[Instruction, ...] = (first,)
     if len(inputs) > 1:

@@ -10,10 +10,10 @@ from hloopt.passes.simplify.dimensions import (
     is_scalar,
     lies_alike,
     only_ones_differ,
-    own_attributes,
     unmodified_dimensions,
     used_once,
 )
+from hloopt.passes.site import own_attributes
 from hloopt.rewrite import Match, Rule, op, same_layout, splat_literal, var
 from hloopt.types import ArrayShape
 

@@ -10,9 +10,9 @@ from hloopt.passes.simplify.dimensions import (
     adds_only_ones,
     dimensions,
     is_scalar,
-    own_attributes,
     unmodified_dimensions,
 )
+from hloopt.passes.site import own_attributes
 from hloopt.rewrite import Match, Rule, op, var
 from hloopt.types import ArrayShape
 

@@ -14,7 +14,7 @@ from hloopt.passes.simplify.conditions import (
     UNSIGNED,
     scalar_value,
 )
-from hloopt.passes.simplify.dimensions import own_attributes
+from hloopt.passes.site import own_attributes
 from hloopt.rewrite import Match, Rule, op, splat, var
 from hloopt.types import DType
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
 
 from hloopt.ir import Instruction
 from hloopt.ops import OPS
@@ -23,7 +22,6 @@ __all__ = [
     "is_scalar",
     "lies_alike",
     "only_ones_differ",
-    "own_attributes",
     "paddings",
     "ranges",
     "reorders_only",
@@ -186,12 +184,6 @@ def before_transpose(
 def lies_alike(left: ArrayShape, right: ArrayShape) -> bool:
     """Whether two arrays agree in sizes and layout, whatever their element types."""
     return left.dims == right.dims and same_layout(left.with_dtype(right.dtype), right)
-
-
-def own_attributes(instruction: Instruction) -> dict[str, Any]:
-    """The attributes that say what the op computes: those of its row."""
-    schema = {entry.name for entry in instruction.op.attributes}
-    return {name: value for name, value in instruction.attributes.items() if name in schema}
 
 
 def with_dims(shape: ArrayShape, dims: tuple[int, ...]) -> ArrayShape:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from hloopt.ir import Instruction
 from hloopt.passes.simplify.conditions import INTEGER, scalar_value
 from hloopt.passes.simplify.conversion import is_lossless
-from hloopt.passes.simplify.dimensions import is_scalar, own_attributes
+from hloopt.passes.simplify.dimensions import is_scalar
+from hloopt.passes.site import own_attributes
 from hloopt.rewrite import Match, Rule, op
 from hloopt.types import DType, array
 

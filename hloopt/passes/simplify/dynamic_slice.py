@@ -11,12 +11,12 @@ from hloopt.passes.simplify.dimensions import (
     dimensions_besides_ones,
     is_scalar,
     only_ones_differ,
-    own_attributes,
     ranges,
     used_once,
     with_dims,
 )
 from hloopt.passes.simplify.dynamic_index import clamped, joined_starts, largest, number, starts_of
+from hloopt.passes.site import own_attributes
 from hloopt.rewrite import Match, Pattern, Rule, op, splat_literal
 from hloopt.types import DotDims, SliceRange, array
 

@@ -9,10 +9,10 @@ from hloopt.passes.simplify.dimensions import (
     dimensions,
     is_scalar,
     lies_alike,
-    own_attributes,
     paddings,
     with_dims,
 )
+from hloopt.passes.site import own_attributes
 from hloopt.rewrite import Match, Rule, op, splat, splat_literal, var
 from hloopt.types import PaddingDim, SliceRange, array
 

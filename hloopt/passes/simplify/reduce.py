@@ -22,7 +22,7 @@ from hloopt.passes.simplify.conditions import (
     is_positive_zero,
     scalar_value,
 )
-from hloopt.passes.simplify.dimensions import own_attributes
+from hloopt.passes.site import own_attributes
 from hloopt.rewrite import Match, Rule, op, splat_literal, var
 from hloopt.types import ArrayShape, TupleShape, array
 

@@ -13,13 +13,13 @@ from hloopt.passes.simplify.dimensions import (
     is_scalar,
     lies_alike,
     only_ones_differ,
-    own_attributes,
     paddings,
     reorders_only,
     unmodified_dimensions,
     used_once,
     with_dims,
 )
+from hloopt.passes.site import own_attributes
 from hloopt.rewrite import Match, Rule, op, var
 from hloopt.types import PaddingDim, array
 

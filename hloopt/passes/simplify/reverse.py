@@ -11,10 +11,10 @@ from hloopt.passes.simplify.dimensions import (
     dimensions_besides_ones,
     is_scalar,
     only_ones_differ,
-    own_attributes,
     used_once,
     with_dims,
 )
+from hloopt.passes.site import own_attributes
 from hloopt.rewrite import Match, Rule, op, splat_literal, var
 from hloopt.types import Window
 

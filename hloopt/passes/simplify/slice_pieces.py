@@ -10,12 +10,12 @@ from hloopt.passes.simplify.dimensions import (
     all_users_are,
     concatenated,
     is_scalar,
-    own_attributes,
     paddings,
     ranges,
     with_dims,
 )
 from hloopt.passes.simplify.slices import is_only_sliced, part, sliced
+from hloopt.passes.site import own_attributes
 from hloopt.rewrite import Match, Rule, op, splat_literal, var
 from hloopt.types import PaddingDim, SliceRange, Window, WindowDim
 

@@ -12,11 +12,11 @@ from hloopt.passes.simplify.dimensions import (
     common_factors,
     dimensions,
     is_scalar,
-    own_attributes,
     ranges,
     used_once,
     with_dims,
 )
+from hloopt.passes.site import own_attributes
 from hloopt.rewrite import Match, Rule, op, splat_literal, var
 from hloopt.types import DotDims, SliceRange
 

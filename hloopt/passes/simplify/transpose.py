@@ -10,10 +10,10 @@ from hloopt.passes.simplify.dimensions import (
     dimensions,
     is_scalar,
     lies_alike,
-    own_attributes,
     reorders_only,
     used_once,
 )
+from hloopt.passes.site import own_attributes
 from hloopt.rewrite import Match, Rule, op, var
 from hloopt.types import DotDims
 
