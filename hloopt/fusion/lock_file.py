@@ -259,9 +259,8 @@ def read_tables(path: str) -> dict[str, Any]:
     found = read_toml_file(path)
     _check_keys(found, _TOP, path)
     if found.get("version") != VERSION:
-        raise UsageError(
-            f"{path}: version is {found.get('version')!r}; this hloopt reads {VERSION}"
-        )
+        given = f"version is {found['version']!r}" if "version" in found else "'version' is missing"
+        raise UsageError(f"{path}: {given}; this hloopt reads {VERSION}")
     for key in _LISTS:
         rows = found.get(key, [])
         if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):

@@ -184,7 +184,7 @@ def test_names_of_any_kind_survive() -> None:
     [
         ("version = =", ":1:11: error: Invalid value"),
         ("version = 2", "version is 2; this hloopt reads 1"),
-        ("", "version is None; this hloopt reads 1"),
+        ("", "'version' is missing; this hloopt reads 1"),
         ("version = 1\nplan = 3", "'plan' means nothing here"),
         ("version = 1\nkernel = 3", "'kernel' is a list of tables: [[kernel]]"),
         ("version = 1\ntarget = 3\ndevice = 'gpu'", "'target' has to be a text"),

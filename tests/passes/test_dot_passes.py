@@ -387,6 +387,20 @@ def test_twins_that_need_each_other_stay() -> None:
     check(module(TWINS), DotMerger(twins=True, max_bytes=1), changes=False)
 
 
+@pytest.mark.parametrize(
+    "mark",
+    ['frontend_attributes={a="b"}', "algorithm=dot_any_f8_any_f8_any", "sharding={replicated}"],
+)
+def test_a_dot_is_not_turned_for_one_that_it_cannot_join(mark: str) -> None:
+    """It would be transposed for nothing; a mark of its own goes to the result."""
+    lines = TWINS.splitlines()
+    places = [at for at, line in enumerate(lines) if " dot(" in line]
+    for at, changes in zip(places, (mark.startswith(("front", "shard")), False), strict=True):
+        marked = [f"{line}, {mark}" if at == number else line for number, line in enumerate(lines)]
+        better, _ = check(module("\n".join(marked)), DotMerger(twins=True), changes=changes)
+        assert dots(better) == 2 - changes
+
+
 def test_other_precisions_and_types_stay_apart() -> None:
     """A group is computed in one way."""
     text = DotMerger.example.replace(

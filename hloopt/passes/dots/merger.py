@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import field
 from typing import Any, ClassVar
 
@@ -127,11 +128,11 @@ ENTRY main {
         return None, None
 
     def may_join(self, dot: Instruction, other: Instruction) -> bool:
-        """Whether two products have the same types and precision, and one is a candidate."""
+        """Whether two products are of one form, but for a mark of the first, and one is a candidate."""
         kinds = [[one.array.dtype for one in (*each.operands, each)] for each in (dot, other)]
-        precisions = [str(each.attributes.get("operand_precision", "")) for each in (dot, other)]
-        small = [_moved_bytes(each) <= self.max_bytes for each in (dot, other)]
-        return kinds[0] == kinds[1] and precisions[0] == precisions[1] and any(small)
+        if kinds[0] != kinds[1] or _words(own_attributes(dot)) != _words(other.attributes):
+            return False
+        return any(_moved_bytes(each) <= self.max_bytes for each in (dot, other))
 
     def place(
         self,
@@ -266,11 +267,12 @@ def _key(dot: Instruction, shared: int) -> tuple[Any, ...]:
     other = dot.operands[1 - shared].array
     joined = _joined_dim(dot, 1 - shared)
     dims = tuple(size for dim, size in enumerate(other.dims) if dim != joined)
-    attributes = tuple(
-        (name, str(value)) for name, value in sorted(dot.attributes.items()) if name != "metadata"
-    )
-    source = dot.operands[shared]
-    return (source, other.dtype, other.rank, joined, dims, dot.array.dtype, attributes)
+    source, words = dot.operands[shared], _words(dot.attributes)
+    return (source, other.dtype, other.rank, joined, dims, dot.array.dtype, words)
+
+
+def _words(attributes: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
+    return tuple((name, str(value)) for name, value in sorted(attributes.items()))
 
 
 def _joined_dim(dot: Instruction, side: int) -> int | None:
