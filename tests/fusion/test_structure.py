@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import hloopt
-from hloopt.fusion.duplication import Duplication, real_users
+from hloopt.fusion.duplication import Duplication, RealUsers
 from hloopt.fusion.fusible import is_expensive_to_repeat, repeats_reads
 from hloopt.fusion.instruction_fusion import InstructionFusion
 from hloopt.fusion.reuse import reused_operands, reused_parameters
@@ -152,8 +152,9 @@ ENTRY e { p = f32[8] parameter(0) q = f32[8] parameter(1)
     body = module.computations["f"]
     counts = Duplication(body)
     assert [counts.count(parameter) for parameter in body.parameters] == [2, 1]
-    assert real_users(module.entry.by_name["p"]) == 2
-    assert real_users(module.entry.by_name["q"]) == 1
+    users = RealUsers()
+    assert users.of(module.entry.by_name["p"]) == 2
+    assert users.of(module.entry.by_name["q"]) == 1
 
 
 def test_reuse_is_found_along_paths() -> None:
