@@ -512,15 +512,19 @@ def test_parts_join_the_batch_where_the_left_side_has_them() -> None:
     ("body", "grid", "one"),
     [
         (
-            "a = s8[64,8192]{1,0} parameter(0)\n b = s8[8192,64]{1,0} parameter(1)\n"
-            "ROOT r = s32[64,64]{1,0} dot(a, b), lhs_contracting_dims={1}, rhs_contracting_dims={0}",
+            (
+                "a = s8[64,8192]{1,0} parameter(0)\n b = s8[8192,64]{1,0} parameter(1)\n"
+                "ROOT r = s32[64,64]{1,0} dot(a, b), lhs_contracting_dims={1}, rhs_contracting_dims={0}"
+            ),
             "[2,1]",
             SplitKRewriter(),
         ),
         (HEADS, "[2,1,1,1]", DotDimensionMerger()),
         (
-            "a = s32[2,3,5]{2,1,0} parameter(0)\n b = s32[5,4]{1,0} parameter(1)\n"
-            "ROOT r = s32[2,3,4]{2,1,0} dot(a, b), lhs_contracting_dims={2}, rhs_contracting_dims={0}",
+            (
+                "a = s32[2,3,5]{2,1,0} parameter(0)\n b = s32[5,4]{1,0} parameter(1)\n"
+                "ROOT r = s32[2,3,4]{2,1,0} dot(a, b), lhs_contracting_dims={2}, rhs_contracting_dims={0}"
+            ),
             "[2,1,1]",
             DotDecomposer(),
         ),
