@@ -47,7 +47,7 @@ class MultiOutputFusion(KernelLimits, Pass):
                          elements in common; negative for no such rule
     max_ir_size          instructions the code of a kernel may have
     max_splits           times index computations may be interrupted in a kernel, in 2023
-    bounded_code         whether a kernel's code must be as short as any compiler can be given (XLA: no)
+    bounded_code         whether to refuse kernels whose code would take a compiler too long (XLA: no)
     fuel                 the most fusions to make in a module, negative for no limit
     """
 

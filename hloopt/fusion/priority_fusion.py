@@ -40,7 +40,7 @@ class PriorityFusion(Pass):
     column_bytes       the same for a column reduction
     significant_ratio  elements a reduce reads for each result from which on no two share a kernel
     max_ir_size        instructions a kernel's code may have, those written several times counted as often
-    bounded_code       whether a kernel's code must be as short as any compiler can be given (XLA: no)
+    bounded_code       whether to refuse kernels whose code would take a compiler too long (XLA: no)
     max_constant       elements of a constant that goes into its users' kernels
     fuel               the most fusions to make in a module, negative for no limit
     """

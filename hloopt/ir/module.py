@@ -112,8 +112,8 @@ class Module:
         fields = metadata.fields
         frame = self.stack_tables.frame(int(fields.get("stack_frame_id", 0)))
         found = [] if frame is None else [f"{frame[0]}:{frame[1]}"]
-        if "source_file" in fields:
-            file, line = fields["source_file"], fields.get("source_line", 0)
+        if file := fields.get("source_file"):
+            line = fields.get("source_line", 0)
             found += (() if line else _listed(file)) or ([] if found else [f"{file}:{line}"])
         return tuple(dict.fromkeys(found))
 

@@ -60,6 +60,19 @@ def test_equal_instructions_name_each_line_once() -> None:
     assert kept.metadata.text == '{op_name="first" source_file="a.py:1,a.py:2,model.py:8"}'
 
 
+def test_a_file_without_a_name_is_no_line() -> None:
+    """Front ends that know no file write an empty one."""
+    nameless = 'metadata={op_name="n" source_file="" source_line=7}'
+    module = optimized(
+        f"x = f32[3] parameter(0)\na = f32[3] negate(x), {nameless}\n"
+        f"b = f32[3] negate(x), {at(2)}\nc = f32[3] negate(a), {nameless}\n"
+        "ROOT t = (f32[3], f32[3], f32[3]) tuple(a, b, c)",
+        "cse",
+    )
+    assert lines_of(module, module.entry.by_name["a"]) == ("a.py:2",)
+    assert lines_of(module, module.entry.by_name["c"]) == ()
+
+
 def test_a_stack_frame_stays_first() -> None:
     """What has a frame keeps it beside the list, and the frame's line comes first."""
     module = optimized(
