@@ -51,7 +51,10 @@ def kept_json(rows: Sequence[KeptArray]) -> list[dict[str, Any]]:
             "kernel": row.kernel.now or row.kernel.name,
             "reader": reader.now or reader.name,
             "not_fused": [
-                {"pass": word.pass_name, "code": word.decision.code} for word in edge.words
+                {"pass": name, "code": code}
+                for name, code in dict.fromkeys(
+                    (word.pass_name, word.decision.code) for word in edge.words
+                )
             ],
             "why": why_apart(edge),
         }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import hloopt
@@ -28,6 +29,23 @@ ENTRY main {
   wide = f32[64,64] broadcast(total), dimensions={0}
   d = f32[64,64] divide(x, wide)
   ROOT out = (f32[4096], f32[64,64]) tuple(c, d)
+}
+"""
+
+SOFTMAX = """HloModule m
+sum { p = f32[] parameter(0) q = f32[] parameter(1) ROOT s = f32[] add(p, q) }
+
+ENTRY main {
+  x = f32[64,64] parameter(0)
+  zero = f32[] constant(0)
+  dot = f32[64,64] dot(x, x), lhs_contracting_dims={1}, rhs_contracting_dims={0}
+  top = f32[64] reduce(dot, zero), dimensions={1}, to_apply=sum
+  wide = f32[64,64] broadcast(top), dimensions={0}
+  less = f32[64,64] subtract(dot, wide)
+  e = f32[64,64] exponential(less)
+  total = f32[64] reduce(e, zero), dimensions={1}, to_apply=sum
+  over = f32[64,64] broadcast(total), dimensions={0}
+  ROOT r = f32[64,64] divide(e, over)
 }
 """
 
@@ -87,3 +105,15 @@ def test_explain_names_the_refusals(tmp_path: Path) -> None:
     assert "in memory written by read by not fused bytes" in told
     assert "consumer-not-fusible" in told
     assert "between kernels:" in told
+
+
+def test_each_code_stands_once(tmp_path: Path) -> None:
+    """A pass that refuses for several uses in one reader says one thing of it."""
+    path = tmp_path / "m.hlo"
+    path.write_text(SOFTMAX)
+    (found,) = json.loads(invoke("explain", str(path), "--json").stdout)["modules"]
+    rows = {(row["array"], row["reader"]): row["not_fused"] for row in found["fusion"]["arrays"]}
+    assert rows["dot", "loop_divide_fusion"] == [
+        {"pass": "priority-fusion", "code": "not-into-all"},
+        {"pass": "multi-output-fusion", "code": "producer-not-loop-fusible"},
+    ]

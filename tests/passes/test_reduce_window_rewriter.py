@@ -79,7 +79,7 @@ def test_sums_of_floats_need_fast_math() -> None:
         (text("s32", "64", "size=64 pad=63_0", "add", "1"), "no identity of add"),
         (
             text("s32", "64", "size=64 pad=63_0", "", "0", "c = s32[] add(a, b) ROOT d = s32[] negate(c)"),
-            "more than one op",
+            "not one associative op",
         ),
     ],
 )  # fmt: skip

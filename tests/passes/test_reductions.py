@@ -132,6 +132,10 @@ def test_only_what_may_be_regrouped() -> None:
     check(started, TreeReductionRewriter(), changes=False, draws=1)
     minus = reduction("s32", "20000", "", "0", "subtract")
     check(minus, TreeReductionRewriter(fast_math=True), changes=False, draws=1)
+    log = hloopt.PassLog(kinds=frozenset({"missed"}))
+    assert not TreeReductionRewriter().run(hloopt.parse(minus), log)
+    (remark,) = log.remarks
+    assert remark.reason == "the region is not one associative op of its two parameters"
 
 
 @pytest.mark.parametrize("tie", ["LT", "GT"])

@@ -76,7 +76,7 @@ ENTRY main {
         """A reduction that may not be regrouped, or an initial value that comes in more often."""
         opcode = named_combiner(instruction.attributes["to_apply"])
         if not opcode:
-            return "the region is more than one op of its two parameters"
+            return "the region is not one associative op of its two parameters"
         shape = instruction.array
         if not is_exact(opcode, shape) and not self.fast_math:
             return f"{opcode} of {shape.dtype} rounds by its order, which needs fast_math"

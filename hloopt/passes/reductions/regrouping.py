@@ -45,7 +45,7 @@ def regrouping_obstacle(reduce: Instruction, fast_math: bool) -> str:
         return ""
     opcode = named_combiner(body)
     if not opcode:
-        return "the region is more than one op of its two parameters"
+        return "the region is not one associative op of its two parameters"
     shape = reduce.array
     if not is_exact(opcode, shape) and not fast_math:
         return f"{opcode} of {shape.dtype} rounds by its order, which needs fast_math"
