@@ -5,7 +5,9 @@ from __future__ import annotations
 __all__ = [
     "PROGRAMS",
     "chained_updates",
+    "gradients",
     "looked_up",
+    "loop_text",
     "matrices",
     "quaternions",
     "shuffled_halves",
@@ -15,7 +17,7 @@ __all__ = [
 ]
 
 
-def _loop(state: str, lines: list[str], results: list[str]) -> str:
+def loop_text(state: str, lines: list[str], results: list[str]) -> str:
     """A loop of three trips over ``state``; ``results`` are its next elements."""
     types = state.split(" ")
     whole = f"(s32[], {', '.join(types)})"
@@ -76,7 +78,7 @@ def quaternions(steps: int) -> str:
         q = f"q{step}"
     lines.append(f"wide = f32[8,4] broadcast({q}), dimensions={{1}}")
     lines.append("moved = f32[8,4] add(wide, x1)")
-    return _loop("f32[4] f32[8,4]", lines, [q, "moved"])
+    return loop_text("f32[4] f32[8,4]", lines, [q, "moved"])
 
 
 def stacked_products(steps: int) -> str:
@@ -103,7 +105,7 @@ def stacked_products(steps: int) -> str:
         )
         lines.append(f"v{step} = f32[6] multiply(d{step}, sixth)")
         v = f"v{step}"
-    return _loop("f32[6]", lines, [v])
+    return loop_text("f32[6]", lines, [v])
 
 
 def chained_updates(steps: int) -> str:
@@ -120,7 +122,7 @@ def chained_updates(steps: int) -> str:
         lines.append(f"i{step} = s32[] constant({row})")
         lines.append(f"x_{step} = f32[6] dynamic-update-slice({x}, e{step}, i{step})")
         x = f"x_{step}"
-    return _loop("f32[6] f32[6,6]", lines, [x, "x1"])
+    return loop_text("f32[6] f32[6,6]", lines, [x, "x1"])
 
 
 def shuffled_halves(steps: int) -> str:
@@ -158,7 +160,7 @@ def matrices(steps: int) -> str:
         )
         lines.append(f"t{step} = f32[4,4] tanh(d{step})")
         x = f"t{step}"
-    return _loop("f32[4,4]", lines, [x])
+    return loop_text("f32[4,4]", lines, [x])
 
 
 def windows(steps: int) -> str:
@@ -171,7 +173,7 @@ def windows(steps: int) -> str:
         )
         lines.append(f"t{step} = f32[12] tanh(w{step})")
         x = f"t{step}"
-    return _loop("f32[12]", lines, [x])
+    return loop_text("f32[12]", lines, [x])
 
 
 def wavelet(levels: int, elements: int = 64) -> str:
@@ -218,6 +220,31 @@ ENTRY main {{
 {body}  ROOT r = f32[{elements}] negate({result})
 }}
 """
+
+
+def gradients(steps: int) -> str:
+    """A recurrent cell and the gradient of its weights, step by step.
+
+    Every unit, an element of the gradient, needs all of what is carried, through concatenates and dots over them.
+    """
+    lines = []
+    h = "x0"
+    gradient = "x1"
+    for step in range(steps):
+        gates = []
+        for at, op in enumerate(("tanh", "sine", "cosine", "negate")):
+            lines.append(f"g{step}_{at} = f32[2,4] {op}({h})")
+            gates.append(f"g{step}_{at}")
+        lines.append(f"z{step} = f32[2,16] concatenate({', '.join(gates)}), dimensions={{1}}")
+        lines.append(
+            f"p{step} = f32[4,16] dot({h}, z{step}), lhs_contracting_dims={{0}}, rhs_contracting_dims={{0}}"
+        )
+        lines.append(f"sum{step} = f32[4,16] add({gradient}, p{step})")
+        lines.append(
+            f"h{step} = f32[2,4] dot(z{step}, x2), lhs_contracting_dims={{1}}, rhs_contracting_dims={{1}}"
+        )
+        h, gradient = f"h{step}", f"sum{step}"
+    return loop_text("f32[2,4] f32[4,16] f32[4,16]", lines, [h, gradient, "x2"])
 
 
 PROGRAMS = {

@@ -19,7 +19,7 @@ from hloopt.dataclass import dataclass
 from hloopt.ir import Instruction
 from hloopt.types import ArrayShape, Literal, leaves
 
-__all__ = ["LINE_BYTES", "Written", "body_size", "elements_of_thread", "written"]
+__all__ = ["LINE_BYTES", "Writer", "Written", "body_size", "elements_of_thread", "written"]
 
 LINE_BYTES: Final = 60
 """Of a line that is counted, with its share of what stands around it.
@@ -73,7 +73,7 @@ def written(
         roots += _results(body.first[producer])
     for shares in (False, True):
         room = most if shares else min(most, WRITTEN_ANEW.of(body.size))
-        found = _Writer(body, room, shares=shares).write(roots)
+        found = _write(body, roots, room, shares=shares)
         if found.size <= room:
             break
     return found
@@ -130,45 +130,58 @@ def _hashable(value: object) -> Hashable:
     return value if isinstance(value, Hashable) else str(value)
 
 
-class _Writer(Counter):
-    """Counts lines; ``shares`` as in ``codegen/elements.py``."""
+def _write(body: _Body, roots: Iterable[Instruction], most: int, *, shares: bool) -> Written:
+    """All results, each at an index of its own; those of one form at the same."""
+    writer = Writer(body.first, body.outside, most // LINE_BYTES, shares=shares)
+    indices: dict[tuple[int, ...], Position] = {}
+    block = Block()
+    for result in roots:
+        shape = next(leaves(result.shape), None)
+        dims = shape.dims if isinstance(shape, ArrayShape) else ()
+        if dims not in indices:
+            indices[dims] = delinearize(writer.symbol(prod(dims) - 1), dims)
+        writer.write((result, indices[dims], block))
+    return Written(writer.lines * LINE_BYTES, body.size, writer.reads)
 
-    def __init__(self, body: _Body, most: int, *, shares: bool) -> None:
-        super().__init__(body.first)
+
+class Writer(Counter):
+    """Counts lines, until they are more than ``most``; ``shares`` as in ``codegen/elements.py``.
+
+    ``reads`` counts how often each value of ``outside`` is read.
+    """
+
+    def __init__(
+        self,
+        first: Mapping[Instruction, Instruction],
+        outside: Iterable[Instruction],
+        most: int,
+        *,
+        shares: bool,
+    ) -> None:
+        super().__init__(first)
         self.most = most
         self.shares = shares
-        self.instructions = body.size
-        self.reads = dict.fromkeys(body.outside, 0)
+        self.reads = dict.fromkeys(outside, 0)
 
-    def write(self, roots: Iterable[Instruction]) -> Written:
-        """All results, each at an index of its own; those of one form at the same."""
-        indices: dict[tuple[int, ...], Position] = {}
-        block = Block()
-        for result in roots:
-            shape = next(leaves(result.shape), None)
-            dims = shape.dims if isinstance(shape, ArrayShape) else ()
-            if dims not in indices:
-                indices[dims] = delinearize(self.symbol(prod(dims) - 1), dims)
-            self._run((result, indices[dims], block))
-        return Written(self.lines * LINE_BYTES, self.instructions, self.reads)
-
-    def _run(self, wanted: Ask) -> None:
+    def write(self, wanted: Ask) -> None:
+        """An element, and all that it is computed from."""
         stack: list[Iterator[Ask]] = [iter((wanted,))]
-        while stack and self.lines * LINE_BYTES <= self.most:
+        while stack and self.lines <= self.most:
             ask = next(stack[-1], None)
             if ask is None:
                 stack.pop()
                 continue
-            instruction, index, block = self.first[ask[0]], ask[1], ask[2]
+            instruction, index, block = self.first.get(ask[0], ask[0]), ask[1], ask[2]
             if self.shares:
                 block = _earliest(instruction, index, block)
             if block.knows((instruction, index)):
                 continue
             # Blocks are closed in the order they were opened: nobody asks for it before it is there.
             block.known.add((instruction, index))
-            stack.append(self._element(instruction, index, block))
+            stack.append(self.element(instruction, index, block))
 
-    def _element(self, instruction: Instruction, index: Position, block: Block) -> Emission:
+    def element(self, instruction: Instruction, index: Position, block: Block) -> Emission:
+        """Count the lines of one element; asks for those it is computed from."""
         if instruction in self.reads:
             self.reads[instruction] += 1
             self.lines += 1

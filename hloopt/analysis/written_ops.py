@@ -9,9 +9,18 @@ from typing import Final, TypeAlias
 from hloopt.analysis.code_size import executed_instructions
 from hloopt.analysis.index import Index, Symbol, delinearize, linearize, symbols_of
 from hloopt.ir import Instruction
-from hloopt.types import ArrayShape, GatherDims
+from hloopt.types import ArrayShape, DotDims, GatherDims
 
-__all__ = ["WRITE", "Ask", "Block", "Counter", "Emission", "Position", "write_other"]
+__all__ = [
+    "WRITE",
+    "Ask",
+    "Block",
+    "Counter",
+    "Emission",
+    "Position",
+    "dot_positions",
+    "write_other",
+]
 
 Position: TypeAlias = tuple[Index, ...]
 Ask: TypeAlias = "tuple[Instruction, Position, Block]"
@@ -61,7 +70,7 @@ class Counter:
 
     def start(self, place: Instruction, where: Position, high: int) -> Index:
         """A position from 0 to ``high`` that an element says."""
-        place = self.first[place]
+        place = self.first.get(place, place)
         if place.opcode == "constant" and place.literal is not None and not where:
             said = place.literal.splat
             return Index(max(0, min(int(said[()]), high)) if said is not None else 0)
@@ -270,6 +279,32 @@ def _reduce(w: Counter, instruction: Instruction, index: Position, block: Block)
     inner = block.branch(index)
     for operand in inputs:
         yield operand, position, inner
+
+
+def dot_positions(
+    instruction: Instruction, index: Position, contracted: Position
+) -> tuple[Position, Position]:
+    """Where a dot reads its operands for a result and a contracted index.
+
+    Result dimensions are batch, lhs others, rhs others, each in increasing order.
+    """
+    dims = DotDims.of(instruction.attributes)
+    lhs, rhs = instruction.operands[0].array, instruction.operands[1].array
+    left: dict[int, Index] = dict(zip(dims.lhs_contracting, contracted, strict=True))
+    right: dict[int, Index] = dict(zip(dims.rhs_contracting, contracted, strict=True))
+    rest = iter(index)
+    for one, other in zip(dims.lhs_batch, dims.rhs_batch, strict=True):
+        left[one] = right[other] = next(rest)
+    for at in range(lhs.rank):
+        if at not in left:
+            left[at] = next(rest)
+    for at in range(rhs.rank):
+        if at not in right:
+            right[at] = next(rest)
+    return (
+        tuple(left[at] for at in range(lhs.rank)),
+        tuple(right[at] for at in range(rhs.rank)),
+    )
 
 
 def write_other(w: Counter, instruction: Instruction, index: Position, block: Block) -> Emission:

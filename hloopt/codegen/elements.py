@@ -119,10 +119,11 @@ def every(
     one: Callable[[Sequence[Index]], Generator[At, str, None]],
     unroll: int = UNROLLED_FOLD,
     around: Sequence[Index] = (),
+    frame: Frame | None = None,
 ) -> Generator[At, str, None]:
     """Do something at every place of a space: written out where ``e.unrolled`` allows it, else by loops.
 
-    ``around`` are indices that do not change from place to place.
+    ``around`` are indices that do not change from place to place; ``frame`` is that of what is asked for.
     Where anything is written out, the compiler is told to unroll loops over so many places as ``unroll`` says.
     """
     places = prod(sizes)
@@ -132,12 +133,13 @@ def every(
         return
     with ExitStack() as blocks:
         position = []
-        blocks.enter_context(e.before(around))
+        blocks.enter_context(e.before(around, frame))
         for size in sizes:
             at = Index(0)
             if size != 1 or not e.unrolled:
                 if e.unrolled and places <= unroll:
-                    e.scope.line("#pragma unroll")
+                    # No statement: what stands before the loop is as it was.
+                    e.scope.section(shared=False).line("#pragma unroll")
                 block, at = e.loop(size, hint)
                 blocks.enter_context(e.within(block))
             position.append(at)
@@ -232,14 +234,17 @@ class Elements:
         return answer
 
     @contextmanager
-    def before(self, index: Sequence[Index]) -> Iterator[None]:
-        """Around a block that begins now, where statements may need an index: see ``shares``."""
+    def before(self, index: Sequence[Index], frame: Frame | None = None) -> Iterator[None]:
+        """Around a block that begins now, where statements may need an index: see ``shares``.
+
+        Of ``frame``, this one where none is given, elements go there.
+        """
         if not self.shares:
             yield
             return
-        section, frame = self.scope.section(), self.frame
-        changes, symbols = self.scope.changes, frozenset(symbols_of(index))
-        self._before.append(_Before(self.scope, section, changes, frame, symbols))
+        section, changes = self.scope.section(), self.scope.changes
+        symbols = frozenset(symbols_of(index))
+        self._before.append(_Before(self.scope, section, changes, frame or self.frame, symbols))
         yield
         self._before.pop()
 

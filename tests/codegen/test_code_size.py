@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import pytest
-from large_bodies import PROGRAMS, shuffled_halves
+from large_bodies import PROGRAMS, gradients, loop_text, shuffled_halves
 
 import hloopt
 from harness import check_kernel, planned
 from hloopt.analysis.code_size import MOST_CODE, Room, executed_instructions
-from hloopt.analysis.parallel_loop import thread_code, ways
+from hloopt.analysis.parallel_loop import parallel_loop, thread_code, ways
 from hloopt.codegen import writer
 from hloopt.fusion.decision import Decision
 from hloopt.fusion.loop_fusion import LoopFusion
@@ -77,6 +77,64 @@ def test_sharing_changes_no_result(name: str, kind: str, monkeypatch: pytest.Mon
     monkeypatch.setattr(writer, "WRITTEN_ANEW", Room(0, 0, 0))
     text = _fused(PROGRAMS[name](2), kind).to_text()
     check_kernel(text, f"while-per-{kind}", everywhere=False, fast=False)
+
+
+@pytest.mark.parametrize("steps", [1, 2, 4, 8])
+def test_a_thread_is_refused_whose_code_would_exceed_what_a_body_may_have(steps: int) -> None:
+    """What every unit computes by itself is written wherever a unit needs it: in every branch, at any index."""
+    text = gradients(steps)
+    way = next(
+        one for one in ways(_loop(hloopt.parse(text)), find_target("h200")) if one.kind == "thread"
+    )
+    if way.problem:
+        assert way.code == "code-size"
+        assert way.limit is not None
+        assert way.actual is not None
+        assert way.actual > way.limit
+        return
+    source, instructions = _functions(_fused(text, "thread").to_text(), "while-per-thread")
+    assert len(source) <= MOST_CODE.of(instructions)
+
+
+@pytest.mark.parametrize(
+    ("text", "most"),
+    [
+        *((PROGRAMS[name](8), 16) for name in ("quaternions", "stacked-products", "matrices")),
+        *((gradients(steps), 16) for steps in (2, 4)),
+    ],
+)
+def test_code_of_a_thread_is_about_as_long_as_is_foretold(
+    text: str, most: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(thread_code, "MOST_CODE", Room(10**7, 0, 10**7))
+    loop = _loop(hloopt.parse(text))
+    plan = thread_code.thread_plan(parallel_loop(loop))
+    assert plan.unrolled == most
+    source, _ = _functions(_fused(text, "thread").to_text(), "while-per-thread")
+    monkeypatch.setattr(thread_code, "MOST_CODE", Room(0, 0, 10**7))
+    foretold = thread_code.code_problem(plan)["actual"]
+    assert 0.7 * foretold <= len(source) <= 1.25 * foretold
+
+
+def test_what_loops_over_arrays_share_is_written_before_them(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """An array and another hold the same values, at other places: each is computed once in a trip."""
+    lines = []
+    for at in range(3):
+        lines.append(f"c{at} = f32[1] slice(x0), slice={{[{at}:{at + 1}]}}")
+        lines.append(f"sine{at} = f32[1] sine(c{at})")
+    lines += [
+        "a = f32[21] slice(x0), slice={[3:24]}",
+        "b = f32[21] slice(x1), slice={[0:21]}",
+        "n0 = f32[24] concatenate(sine0, sine1, sine2, a), dimensions={0}",
+        "n1 = f32[24] concatenate(b, sine2, sine1, sine0), dimensions={0}",
+    ]
+    monkeypatch.setattr(writer, "WRITTEN_ANEW", Room(0, 0, 0))
+    text = _fused(loop_text("f32[24] f32[24]", lines, ["n0", "n1"]), "thread").to_text()
+    source, _ = _functions(text, "while-per-thread")
+    assert source.count("sinf(") == 3
+    check_kernel(text, "while-per-thread", everywhere=False, fast=False)
 
 
 def test_code_of_a_fusion_is_linear_in_its_depth() -> None:

@@ -2,46 +2,47 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator, Sequence
+from itertools import product
+from math import prod
 from typing import Any, Final
 
-from hloopt.analysis.code_size import MOST_CODE, executed_instructions
-from hloopt.analysis.parallel_loop.edges import leaf_count
-from hloopt.analysis.parallel_loop.model import ParallelLoop
-from hloopt.analysis.parallel_loop.thread_plan import IN_LOOPS, MOVING, UNROLLED, ThreadPlan
+from hloopt.analysis.code_size import MOST_CODE, WRITTEN_ANEW, executed_instructions
+from hloopt.analysis.index import Index
+from hloopt.analysis.parallel_loop.edges import shape_of
+from hloopt.analysis.parallel_loop.model import Axes, Node, ParallelLoop
+from hloopt.analysis.parallel_loop.thread_plan import UNROLLED, ThreadPlan
+from hloopt.analysis.written_code import Writer
+from hloopt.analysis.written_ops import Ask, Block, Emission, Position, dot_positions
 from hloopt.ir import Computation, Instruction
+from hloopt.types import DotDims
 
 __all__ = ["code_problem", "thread_plan", "too_long"]
 
-_LINE_BYTES: Final = 66
-"""Of a line, and its share of the lines around it."""
+_LINE_BYTES: Final = 57
+"""Of a line that is counted, with its share of what stands around it.
 
-_LOOP_LINES: Final = 5
+Loops of 25 to 1,600 kB have 50 to 64 a line, longer names make longer lines.
+"""
+
 _WINDOW_LINES: Final = 30
-"""Of a loop over a window, with tests for its edges, and what is computed again in it where nothing is kept."""
-
-_FREE: Final = MOVING | {
-    "parameter",
-    "constant",
-    "tuple",
-    "get-tuple-element",
-    "copy",
-    "opt-barrier",
-}
+"""Of a loop over a window, with tests for its edges."""
 
 
 def thread_plan(parallel: ParallelLoop) -> ThreadPlan:
     """What a thread keeps; of code that would be too long, fewer elements are variables, more are in arrays."""
+    most = MOST_CODE.of(executed_instructions(parallel.loop))
     unrolled = UNROLLED
     while True:
         plan = ThreadPlan(parallel, unrolled)
-        if unrolled == 1 or not code_problem(plan):
+        if unrolled == 1 or _code_bytes(plan, most) <= most:
             return plan
         unrolled //= 2
 
 
 def code_problem(plan: ThreadPlan) -> dict[str, Any]:
     """What a way lacks whose code would be too long, as fields of ``Way``; nothing where it is not."""
-    return too_long(plan.parallel.loop, _code_bytes(plan))
+    return too_long(plan.parallel.loop, _code_bytes(plan, MOST_CODE.most))
 
 
 def too_long(loop: Instruction, size: int) -> dict[str, Any]:
@@ -53,20 +54,122 @@ def too_long(loop: Instruction, size: int) -> dict[str, Any]:
     return {"problem": words, "code": "code-size", "limit": most, "actual": size}
 
 
-def _code_bytes(plan: ThreadPlan) -> int:
-    """Bytes of a trip, about: each element that is written out, each product or element it takes in."""
-    lines = 0
-    body: Computation = plan.parallel.loop.attributes["body"]
-    for instruction in body:
-        if instruction.opcode in _FREE:
-            continue
-        count = max(plan.local((instruction, leaf)) for leaf in range(leaf_count(instruction)))
-        taken = plan.folded(instruction)
-        if instruction.opcode in IN_LOOPS:
-            each = _WINDOW_LINES if count <= plan.unrolled else 2 * _LOOP_LINES
-        elif taken > plan.unrolled:
-            each = _LOOP_LINES
+def _code_bytes(plan: ThreadPlan, most: int) -> int:
+    """Bytes of the loop, about; of code beyond ``most``, something beyond it."""
+    room = min(WRITTEN_ANEW.of(executed_instructions(plan.parallel.loop)), most)
+    size = _Trip(plan, room // _LINE_BYTES, shares=False).lines * _LINE_BYTES
+    if size > room:
+        size = _Trip(plan, most // _LINE_BYTES, shares=True).lines * _LINE_BYTES
+    return size + sum(_code_bytes(inner, most) for inner in plan.inner)
+
+
+class _Trip(Writer):
+    """Goes through a trip as ``codegen/loops/running.py`` writes it."""
+
+    def __init__(self, plan: ThreadPlan, most: int, *, shares: bool) -> None:
+        super().__init__({}, (), most, shares=shares)
+        self.plan = plan
+        self.kept: set[Instruction] = set()
+        parallel = plan.parallel
+        self.state = {one.number for one in parallel.carried if one.role in ("uniform", "owned")}
+        self.unit = tuple(self.symbol(size - 1) for size in parallel.sizes)
+        self.top = Block()
+        body: Computation = parallel.loop.attributes["body"]
+        condition: Computation = parallel.loop.attributes["condition"]
+        if parallel.trips.kind != "known":
+            self._all((parallel.trips.own or condition.root, 0))
+        for value in plan.stored:
+            self._all((value, 0))
+            self.kept.add(value)
+        for reduce in parallel.collected:
+            self._all((reduce.operands[0], 0))
+        for carried in parallel.carried:
+            if carried.update is not None:
+                for place in carried.update.operands[2:]:
+                    self._all((place, 0))
+                self._all((carried.update.operands[1], 0), carried.axes)
+            elif carried.role != "invariant":
+                self._all((body.root.operands[carried.number], 0), carried.axes)
+
+    def _all(self, node: Node, axes: Axes | None = None) -> None:
+        """All elements of a value that a unit has."""
+        shape = shape_of(node)
+        axes = axes or self.plan.axes(node) or (None,) * shape.rank
+        sizes = [size for size, axis in zip(shape.dims, axes, strict=True) if axis is None]
+
+        def one(local: Position, block: Block) -> Iterator[Ask]:
+            rest = iter(local)
+            index = tuple(self.unit[axis] if axis is not None else next(rest) for axis in axes)
+            self.lines += 1
+            yield node[0], index, block
+
+        for ask in self._every(sizes, self.top, self.unit, one):
+            self.write(ask)
+
+    def _every(
+        self,
+        sizes: Sequence[int],
+        block: Block,
+        around: Position,
+        one: Callable[[Position, Block], Iterator[Ask]],
+    ) -> Iterator[Ask]:
+        """As ``every`` of ``codegen/elements.py``."""
+        if prod(sizes) <= self.plan.unrolled:
+            for place in product(*map(range, sizes)):
+                yield from one(tuple(map(Index, place)), block)
+            return
+        self.lines += 1 + 2 * sum(size != 1 for size in sizes)
+        yield from one(tuple(self.symbol(size - 1) for size in sizes), block.branch(around))
+
+    def element(self, instruction: Instruction, index: Position, block: Block) -> Emission:
+        """As written by a thread: what it keeps is there, what it takes in is written out."""
+        opcode = instruction.opcode
+        source = instruction.operands[0] if opcode == "get-tuple-element" else instruction
+        if source.opcode == "parameter" or instruction in self.kept:
+            number = instruction.attributes.get("index") if source is not instruction else None
+            in_variables = instruction in self.kept or number in self.state
+            self.lines += not (in_variables and all(at.is_constant for at in index))
+        elif opcode == "dot":
+            yield from self._dot(instruction, index, block)
+        elif opcode == "reduce":
+            yield from self._reduce(instruction, index, block)
+        elif opcode in ("convolution", "reduce-window", "scatter", "select-and-scatter"):
+            self.lines += _WINDOW_LINES
+            inner = block.branch(index)
+            for operand in instruction.operands:
+                yield operand, self.anywhere(operand.array.dims), inner
         else:
-            each = 1 if taken == 1 else 1 + 2 * taken
-        lines += each * count if count <= plan.unrolled else each + 2
-    return lines * _LINE_BYTES + sum(map(_code_bytes, plan.inner))
+            yield from super().element(instruction, index, block)
+
+    def _dot(self, instruction: Instruction, index: Position, block: Block) -> Emission:
+        lhs, rhs = instruction.operands[:2]
+        dims = DotDims.of(instruction.attributes)
+
+        def one(contracted: Position, block: Block) -> Iterator[Ask]:
+            left, right = dot_positions(instruction, index, contracted)
+            self.lines += 2
+            yield lhs, left, block
+            yield rhs, right, block
+
+        self.lines += 1
+        sizes = [lhs.array.dims[at] for at in dims.lhs_contracting]
+        yield from self._every(sizes, block, index, one)
+
+    def _reduce(self, instruction: Instruction, index: Position, block: Block) -> Emission:
+        count = len(instruction.operands) // 2
+        inputs = instruction.operands[:count]
+        dims = inputs[0].array.dims
+        along = sorted(instruction.attributes["dimensions"])
+        taken = max(2 * count, executed_instructions(instruction) - 2 * count)
+        for init in instruction.operands[count:]:
+            yield init, (), block
+
+        def one(places: Position, block: Block) -> Iterator[Ask]:
+            kept, reduced = iter(index), iter(places)
+            position = tuple(next(reduced if at in along else kept) for at in range(len(dims)))
+            self.lines += taken
+            for operand in inputs:
+                yield operand, position, block
+
+        self.lines += count
+        yield from self._every([dims[at] for at in along], block, index, one)

@@ -9,6 +9,7 @@ from typing import Final
 from hloopt.analysis.contraction import accumulator
 from hloopt.analysis.index import Index
 from hloopt.analysis.windows import window_dims
+from hloopt.analysis.written_ops import dot_positions
 from hloopt.codegen.elemental.window import window_position
 from hloopt.codegen.elements import At, Elements, Emission, Emit, every
 from hloopt.codegen.scalars import convert, literal, scalar_op
@@ -17,35 +18,9 @@ from hloopt.interpret.linear import sum_type
 from hloopt.ir import Instruction
 from hloopt.types import ConvDims, DotDims, DType
 
-__all__ = ["EMITTERS", "Products", "dot_positions"]
+__all__ = ["EMITTERS", "Products"]
 
 _Position = tuple[Index, ...]
-
-
-def dot_positions(
-    instruction: Instruction, index: _Position, contracted: _Position
-) -> tuple[_Position, _Position]:
-    """Where a dot reads its operands for a result and a contracted index.
-
-    Result dimensions are batch, lhs others, rhs others, each in increasing order.
-    """
-    dims = DotDims.of(instruction.attributes)
-    lhs, rhs = instruction.operands[0].array, instruction.operands[1].array
-    left: dict[int, Index] = dict(zip(dims.lhs_contracting, contracted, strict=True))
-    right: dict[int, Index] = dict(zip(dims.rhs_contracting, contracted, strict=True))
-    rest = iter(index)
-    for one, other in zip(dims.lhs_batch, dims.rhs_batch, strict=True):
-        left[one] = right[other] = next(rest)
-    for at in range(lhs.rank):
-        if at not in left:
-            left[at] = next(rest)
-    for at in range(rhs.rank):
-        if at not in right:
-            right[at] = next(rest)
-    return (
-        tuple(left[at] for at in range(lhs.rank)),
-        tuple(right[at] for at in range(rhs.rank)),
-    )
 
 
 def _dot(e: Elements, instruction: Instruction, index: _Position, leaf: int) -> Emission:

@@ -203,7 +203,7 @@ class Running:
             kept = self.kept[carried.number] = Kept(name, carried.shape, carried.axes)
             if kept.count > self.plan.unrolled:
                 e.scope.line(f"{kind} {name}[{kept.count}];")
-                yield from self._fill(kept, partial(self.first, carried))
+                yield from self._fill(kept, partial(self.first, carried), self.outer)
                 continue
             locals_ = local_indices(carried.shape, carried.axes)
             values = yield from each(self.first(carried, local) for local in locals_)
@@ -268,7 +268,7 @@ class Running:
                 e.scope.line(f"{e.uses.type(kept.shape.dtype)} {fresh}[{kept.count}];")
                 following = Kept(fresh, kept.shape, kept.axes)
                 cost = self.plan.full_cost(self.body.root.operands[carried.number])
-                yield from self._fill(following, partial(self.next, carried), cost)
+                yield from self._fill(following, partial(self.next, carried), self.frame, cost)
                 copies.append((kept, following))
                 continue
             locals_ = list(local_indices(carried.shape, carried.axes))
@@ -288,7 +288,7 @@ class Running:
             kept = Kept(name, value.array, axes)
             e.scope.line(f"{e.uses.type(value.array.dtype)} {name}[{kept.count}];")
             wanted = partial(self._value, value, axes)
-            yield from self._fill(kept, wanted, self.plan.full_cost(value))
+            yield from self._fill(kept, wanted, self.frame, self.plan.full_cost(value))
             e.places[self.frame, value, 0] = kept
 
     def _value(self, value: Instruction, axes: Axes, local: Local) -> At:
@@ -299,13 +299,15 @@ class Running:
         index = full_index(carried.axes, self.unit, local)
         return At(self.body.root, index, carried.number, self.frame)
 
-    def _fill(self, kept: Kept, wanted: Callable[[Local], At], cost: int = 1) -> Asking:
+    def _fill(
+        self, kept: Kept, wanted: Callable[[Local], At], frame: Frame, cost: int = 1
+    ) -> Asking:
         def one(local: Local) -> Asking:
             value = yield wanted(local)
             self.e.scope.line(f"{kept.at(local)} = {value};")
 
         unroll = self._most_unrolled(kept, cost)
-        yield from every(self.e, kept.dims, "j", one, unroll, around=self.unit)
+        yield from every(self.e, kept.dims, "j", one, unroll, self.unit, frame)
 
     def _most_unrolled(self, kept: Kept, cost: int) -> int:
         """How many turns a loop over an array may have to be unrolled; ``cost`` operations each."""
