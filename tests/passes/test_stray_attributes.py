@@ -13,7 +13,7 @@ from hloopt.passes.simplify import RULES, Simplify
 from hloopt.pipelines import PASSES
 from hloopt.rewrite import Pass, PassLog
 from hloopt.rewrite.rule import whole_module
-from hloopt.types import Verbatim, attribute_name
+from hloopt.types import ArrayShape, Verbatim, attribute_name
 
 # A literal is read by its own rule, and an accuracy of an op that is exact is an offence.
 NAMES = sorted(
@@ -54,6 +54,19 @@ def test_no_rule_and_no_pass_reads_a_stray_attribute(text: str, one: Pass) -> No
         one.run(module, PassLog())
         hloopt.verify(module)
         hloopt.parse(module.to_text())
+
+
+@pytest.mark.parametrize(("text", "one"), CASES)
+def test_no_rule_and_no_pass_leaves_a_sharding_to_another_shape(text: str, one: Pass) -> None:
+    """Every array of the entry is cut in two along its first dimension."""
+    module = hloopt.parse(text)
+    for instruction in module.entry:
+        if isinstance(instruction.shape, ArrayShape) and instruction.shape.rank:
+            grid = ",".join(["2", *["1"] * (instruction.shape.rank - 1)])
+            instruction.attributes.setdefault("sharding", Verbatim(f"{{devices=[{grid}]0,1}}"))
+    hloopt.verify(module)
+    one.run(module, PassLog())
+    hloopt.verify(module)
 
 
 def test_a_stray_attribute_is_printed_back_and_has_a_key_of_its_own() -> None:
