@@ -189,9 +189,12 @@ def split_k(
 
 
 def accumulator_type(dot: Instruction) -> DType:
-    """In what XLA adds the products of a dot: f32 for bf16 and f16, else the result's type."""
+    """In what the products of a dot are added: f32 for floats with fewer bits, else the result's type.
+
+    XLA says so of bf16 and f16 alone; sums of parts in f8 would stay where a part no longer changes them.
+    """
     kind = dot.array.dtype
-    return DTYPES["f32"] if kind.name in ("bf16", "f16") else kind
+    return DTYPES["f32"] if kind.is_narrow_float else kind
 
 
 def _read_bits(operand: Instruction) -> int:

@@ -29,8 +29,8 @@ class SplitKRewriter(Pass):
 
     A dot with few results and a long contraction keeps few cores of a device busy.  Cut into as many parts
     (a power of two) as XLA estimates best for the device, second kernel included; the dimension is padded
-    with zeros so that each part is a multiple of 128 bits.  Parts of bf16 and f16 are f32, and their sum is
-    rounded once.  The products of floats are added in another order, which needs ``fast_math``.
+    with zeros so that each part is a multiple of 128 bits.  Parts of bf16, f16 and narrower floats are f32, and
+    their sum is rounded once.  The products of floats are added in another order, which needs ``fast_math``.
 
     target      the device
     fast_math   whether to cut dots of floats and complex numbers as well
