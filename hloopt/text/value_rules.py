@@ -95,6 +95,8 @@ class ValueRules:
         dims, reshape, *order = parts
         if not dims or not reshape:
             raise Problem(0, "a list of devices needs the sizes of its dimensions: [2,4]<=[8]")
+        if (least := min(*dims, *reshape)) < 0:
+            raise Problem(0, f"a list of devices has no dimension of {least}")
         if len(reshape) > 1 and not order:
             raise Problem(0, f"[{_listed(reshape)}] needs an order of its dimensions, T(...)")
         if order and (len(reshape) == 1 or sorted(order[0]) != list(range(len(reshape)))):

@@ -156,6 +156,10 @@ LINES = [
         "5:60: pad= wants low_high pairs, as in 0_1x0_1",
     ),
     (
+        "ROOT %x = f32[2] all-reduce(%a), replica_groups=[1,4]<=[18446744073709551615], to_apply=%main",
+        "5:49: a list of devices has no dimension of -1",
+    ),
+    (
         "ROOT %x = f32[2] reduce-window(%a, %a), window={stride=2}, to_apply=%main",
         "5:49: a window needs size=",
     ),
