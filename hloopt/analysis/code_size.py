@@ -28,8 +28,8 @@ _COMPILED: Final = 2_000_000
 
 CPU time measured on one core of 2.6 GHz: NVRTC takes 6 to 12 us a byte of functions of 40 to 130 kB for
 sm_90, 19 us of a block's loop of 330 kB, 30 us where barriers are many; g++ takes 4 to 8 us for loops over
-lanes of 180 to 800 kB.  A bound is all that compiling has to say: what is compiled is kept, and nobody knows
-how often it will run, so that there is nothing to set its seconds against.
+lanes of 180 to 800 kB.  Compile time is a bound and not a price: compiled kernels are cached, and how often
+one will run is unknown, so its seconds of compiling cannot be weighed against seconds of running.
 """
 
 WRITTEN_ANEW: Final = Room(4_000, 160, _COMPILED)

@@ -37,7 +37,7 @@ class Region:
                  operands), each with the number of its first leaf in the flat list of operand leaves;
                  operands that occur twice count twice, and a lone instruction reads the first occurrence
     operands     the shapes of that flat list
-    known        opcodes of what is computed, and maybe others, where somebody keeps count of them
+    known        a superset of the opcodes computed, if the caller maintains one; else None
     """
 
     instruction: Instruction

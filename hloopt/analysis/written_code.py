@@ -1,9 +1,9 @@
-"""How much code an instruction's kernel would have, by going through it as whoever writes it does.
+"""How much code an instruction's kernel would have, by walking it in the order in which the emitters write it.
 
-Who computes an element asks for elements of operands, each at an index.  What was asked for at the same index
-before, in the same block of code or one around it, has a name; everything else is written.  Branches of a
-concatenate, of a pad and of an update have blocks of their own, and what the indices of a gather come from is
-not known: there one value can double from reader to reader.
+To compute an element is to request elements of the operands, each at an index.  An element requested before at
+the same index, in the same block of code or an enclosing one, is a variable already; any other is written.
+Branches of a concatenate, a pad and an update are blocks of their own, and the indices of a gather depend on
+data: there the code for one value can double from reader to reader.
 """
 
 from __future__ import annotations
@@ -176,7 +176,7 @@ class Writer(Counter):
                 block = _earliest(instruction, index, block)
             if block.knows((instruction, index)):
                 continue
-            # Blocks are closed in the order they were opened: nobody asks for it before it is there.
+            # Recorded before it is written: blocks close in the order they open, so no request comes earlier.
             block.known.add((instruction, index))
             stack.append(self.element(instruction, index, block))
 

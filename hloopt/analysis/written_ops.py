@@ -211,7 +211,7 @@ def _update(w: Counter, instruction: Instruction, index: Position, block: Block)
             yield operand, index, block
             return
         if moved.low < 0 or moved.high >= size:
-            # It has a name: nobody sees any more that the start and it are where this began.
+            # Once it is a variable, the index no longer shows that it is a difference from the start.
             is_name = not moved.constant and len(moved.terms) == 1
             moved = moved if is_name else w.named(moved, moved.low, moved.high)
             certain = False

@@ -117,7 +117,7 @@ def cli() -> None:
     Exit codes:
       0  ok
       1  results differ
-      2  usage; a file that is no module makes no sense
+      2  usage, or an invalid file that is not a module (TOML, a log)
       3  a module that cannot be read, is not valid, or stops while it runs
       4  a module that cannot be executed here
       5  no such device

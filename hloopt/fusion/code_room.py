@@ -12,16 +12,16 @@ from hloopt.ir import Instruction
 __all__ = ["CodeRoom"]
 
 _LOOKS_ON: Final = 4
-"""Times the bytes that there is room for, after which nobody asks how many more there would be."""
+"""Counting stops at so many times the bytes that there is room for."""
 
 
 class CodeRoom:
-    """What the code of ops and fusions comes to at most, as far as anybody asked.
+    """Upper bounds on the code of ops and fusions, computed on demand and kept while fusions grow.
 
-    XLA's count of instructions that are written (``ir_size``) says whether there is anything to look at.
-    If so, what a pair comes to follows from what is known of each: too much at times, since what a producer
-    writes twice may be the same.  Only a pair that would be too long by that is gone through itself.  If it
-    is not too long, what is fused next is not gone through before the rest of its room is filled.
+    XLA's count of emitted instructions (``ir_size``) decides whether a pair is examined at all.  The bound of
+    a pair follows from the bounds of both; it may be too high, since what a producer writes twice may be the
+    same.  Only a pair that exceeds its room by this bound is walked itself.  If it fits, its exact size is
+    kept, and it is not walked again until later fusions fill the room that is left.
     """
 
     def __init__(self) -> None:
@@ -67,11 +67,11 @@ class CodeRoom:
         return theirs.joined(producer, ours, is_result=is_result)
 
     def of_fused(self, producer: Instruction, consumer: Instruction) -> Written | None:
-        """As ``of_pair``; nothing where nobody has asked for the consumer yet."""
+        """As ``of_pair``; None where the consumer has no known bound."""
         return self.of_pair(producer, consumer) if consumer in self._known else None
 
     def became(self, fusion: Instruction, code: Written | None) -> None:
-        """A fusion was made or has grown to ``code``; without it somebody will go through it if need be."""
+        """A fusion was made or has grown to ``code``; without it the bound is computed when it is needed."""
         self.forget(fusion)
         if code is not None:
             self._known[fusion] = code

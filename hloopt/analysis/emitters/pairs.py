@@ -79,8 +79,8 @@ class _Facts:
 class Kernels:
     """What would run on a device, remembered until it is forgotten.
 
-    Of devices without blocks and threads only kinds are known: they follow from the ops.  ``opcodes`` tells
-    which there are in an op or fusion, whoever keeps count of them while it grows.
+    Of devices without blocks and threads only kinds are known: they follow from the ops.  ``opcodes``
+    gives those in an op or fusion; a caller that maintains the set as a fusion grows passes its own.
     """
 
     def __init__(
