@@ -10,8 +10,17 @@ from hloopt.ir import Instruction, Module
 from hloopt.ir.walk import wrapped_computations
 from hloopt.passes.simplify.conversion import PAIRS, is_lossless
 from hloopt.passes.simplify.dimensions import adds_only_ones, all_users_are, used_once
-from hloopt.passes.site import own_attributes
-from hloopt.rewrite import Match, Pass, PassLog, Rule, RuleSet, apply_rules, op, splat_literal, var
+from hloopt.rewrite import (
+    Match,
+    Pass,
+    PassLog,
+    Rule,
+    RuleSet,
+    apply_rules,
+    op,
+    splat_literal,
+    var,
+)
 from hloopt.types import DType, Literal, array
 
 __all__ = ["RULES", "ConvertPairs"]
@@ -25,12 +34,12 @@ _ONE_OPERAND = ("copy", "reshape", "reverse", "transpose")
 def _moved(match: Match, moved: Instruction, operands: tuple[Instruction, ...]) -> Instruction:
     """The same movement of operands of another element type."""
     shape = moved.array.with_dtype(operands[0].array.dtype)
-    return match.make(moved.opcode, operands, own_attributes(moved), shape)
+    return match.again(moved, *operands, shape=shape)
 
 
 def _convert(match: Match, operand: Instruction) -> Instruction:
     shape = operand.array.with_dtype(match.root.array.dtype)
-    return match.make("convert", (operand,), {}, shape)
+    return match.make("convert", operand, shape=shape)
 
 
 def _widens(source: DType, target: DType) -> bool:
@@ -113,7 +122,7 @@ def _convert_before(match: Match) -> Instruction | None:
     if not _widens(narrow, wide):
         return None
     operands = tuple(_convert(match, operand) for operand in moved.operands)
-    return match.make(moved.opcode, operands, own_attributes(moved), root.shape)
+    return match.again(moved, *operands)
 
 
 def _convert_before_concatenate(match: Match) -> Instruction | None:

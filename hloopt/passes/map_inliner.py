@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import ClassVar
 
 from hloopt.dataclass import dataclass
-from hloopt.ir import Instruction, Module, build, edit
+from hloopt.ir import Instruction, Module, edit
 from hloopt.ir.walk import wrapped_computations
 from hloopt.passes.regions import is_liftable, lifted
+from hloopt.passes.site import Site
 from hloopt.rewrite import Pass, PassLog, same_layout
 from hloopt.types import ArrayShape
 
@@ -75,21 +76,11 @@ def _may_inline(instruction: Instruction, log: PassLog) -> bool:
 
 
 def _inline(instruction: Instruction) -> None:
-    shape = instruction.array
-
-    def make(
-        opcode: str,
-        operands: tuple[Instruction, ...],
-        attributes: dict[str, object],
-        of: ArrayShape,
-    ) -> Instruction:
-        metadata = instruction.metadata
-        return build.make(instruction, opcode, operands, attributes, shape=of, metadata=metadata)
-
+    site = Site(instruction)
     computation = instruction.attributes["to_apply"]
-    (result,) = lifted(computation, instruction.operands, shape, make)
-    if result in instruction.operands:
-        result = make("copy", (result,), {}, shape) if _is_marked(instruction) else result
+    (result,) = lifted(computation, instruction.operands, instruction.array, site)
+    if result in instruction.operands and _is_marked(instruction):
+        result = site.result("copy", result)
     for mark in ("sharding", "frontend_attributes"):
         if mark in instruction.attributes:
             edit.set_attribute(result, mark, instruction.attributes[mark])

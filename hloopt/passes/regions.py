@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
 
 from hloopt.interpret.regions import combiner
 from hloopt.ir import Computation, Instruction, Module, build, edit
+from hloopt.rewrite import Maker
 from hloopt.types import ArrayShape, TupleShape, array
 
 __all__ = [
     "EXACT",
     "IDEMPOTENT",
-    "Make",
     "combiner_computation",
     "is_exact",
     "is_identity",
@@ -30,8 +30,6 @@ EXACT = frozenset({"maximum", "minimum", "and", "or", "xor"})
 
 IDEMPOTENT = frozenset({"maximum", "minimum", "and", "or"})
 """f(x, x) is x."""
-
-Make = Callable[[str, tuple[Instruction, ...], dict[str, object], ArrayShape], Instruction]
 
 _STRUCTURE = frozenset({"parameter", "constant", "tuple", "get-tuple-element"})
 _MARKS = ("sharding", "frontend_attributes")
@@ -120,7 +118,7 @@ def lifted(
     computation: Computation,
     operands: Sequence[Instruction],
     like: ArrayShape,
-    make: Make,
+    maker: Maker,
 ) -> tuple[Instruction, ...]:
     """The results of a liftable region, applied at each index of ``operands``.
 
@@ -134,13 +132,13 @@ def lifted(
             continue
         shape = typed(like, instruction.array)
         if instruction.opcode == "constant":
-            single = make("constant", (), dict(instruction.attributes), instruction.array)
-            values[instruction] = single
-            if like.dims:
-                values[instruction] = make("broadcast", (single,), {"dimensions": ()}, shape)
+            single = maker.make("constant", shape=instruction.array, **instruction.attributes)
+            values[instruction] = maker.fill(shape, single)
             continue
         inputs = tuple(values[operand] for operand in instruction.operands)
-        values[instruction] = make(instruction.opcode, inputs, dict(instruction.attributes), shape)
+        values[instruction] = maker.make(
+            instruction.opcode, *inputs, shape=shape, **instruction.attributes
+        )
     root = computation.root
     results = root.operands if isinstance(root.shape, TupleShape) else (root,)
     return tuple(values[result] for result in results)

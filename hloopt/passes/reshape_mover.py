@@ -18,8 +18,8 @@ from hloopt.passes.simplify.dimensions import (
     unmodified_dimensions,
     used_once,
 )
-from hloopt.passes.site import is_replaceable, own_attributes
-from hloopt.rewrite import Pass, PassLog, same_layout
+from hloopt.passes.site import is_replaceable
+from hloopt.rewrite import Pass, PassLog, own_attributes, same_layout
 from hloopt.types import ArrayShape, Layout, Literal
 
 __all__ = ["ReshapeMover"]

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from hloopt.ir import Instruction, edit
+from hloopt.rewrite import Maker
+from hloopt.types import ArrayShape, Shape, array, descending
 
-from hloopt.ir import Instruction, build, edit
-from hloopt.types import ArrayShape, Literal, Shape, array, descending, scalar
-
-__all__ = ["Site", "is_replaceable", "own_attributes", "row_major"]
+__all__ = ["Site", "is_replaceable", "row_major"]
 
 _MARKS = ("sharding", "frontend_attributes")
 
@@ -24,12 +22,6 @@ def is_replaceable(instruction: Instruction) -> bool:
     )
 
 
-def own_attributes(instruction: Instruction) -> dict[str, Any]:
-    """The attributes that say what the op computes: those of its row."""
-    schema = {entry.name for entry in instruction.op.attributes}
-    return {name: value for name, value in instruction.attributes.items() if name in schema}
-
-
 def row_major(shape: ArrayShape, dims: tuple[int, ...]) -> ArrayShape:
     """The element type with other dimensions, row-major; without a layout where ``shape`` has none."""
     # A scalar's layout is known where nothing is said of layouts, too: readers give it one.
@@ -37,52 +29,18 @@ def row_major(shape: ArrayShape, dims: tuple[int, ...]) -> ArrayShape:
     return ArrayShape(shape.dtype, dims, descending(len(dims)) if known else None)
 
 
-class Site:
-    """Makes instructions right before ``instruction``, with its metadata, and puts one in its place."""
+class Site(Maker):
+    """Makes what takes the place of ``root``, and puts it there."""
 
-    def __init__(self, instruction: Instruction) -> None:
-        self.instruction = instruction
-        self.created: set[Instruction] = set()
-
-    def make(
-        self,
-        opcode: str,
-        operands: tuple[Instruction, ...],
-        attributes: Mapping[str, Any] | None = None,
-        shape: Shape | None = None,
-    ) -> Instruction:
-        """A new instruction; its shape is inferred unless given."""
-        metadata = self.instruction.metadata
-        made = build.make(
-            self.instruction, opcode, operands, attributes, shape=shape, metadata=metadata
-        )
-        self.created.add(made)
-        return made
-
-    def constant(self, element: str, value: object) -> Instruction:
-        """A scalar."""
-        literal = scalar(element, value)
-        return self.make("constant", (), {"literal": literal}, literal.shape)
-
-    def splat(self, shape: ArrayShape, value: object) -> Instruction:
-        """``value`` in every element of ``shape``."""
-        return self.fill(shape, self.constant(shape.dtype.name, value))
-
-    def literal(self, literal: Literal) -> Instruction:
-        """An array constant."""
-        return self.make("constant", (), {"literal": literal}, literal.shape)
-
-    def fill(self, shape: ArrayShape, value: Instruction) -> Instruction:
-        """A scalar in every element of ``shape``."""
-        if not shape.dims:
-            return value
-        return self.make("broadcast", (value,), {"dimensions": ()}, shape)
+    def __init__(self, root: Instruction) -> None:
+        self.root = root
+        self.created: list[Instruction] = []
 
     def reshape(self, operand: Instruction, shape: ArrayShape) -> Instruction:
         """The operand itself where it has the dimensions already."""
         if operand.array.dims == shape.dims:
             return operand
-        return self.make("reshape", (operand,), {}, shape)
+        return self.make("reshape", operand, shape=shape)
 
     def transpose(self, operand: Instruction, order: tuple[int, ...]) -> Instruction:
         """Dimension ``order[k]`` of the operand is dimension ``k`` of the result."""
@@ -90,11 +48,11 @@ class Site:
             return operand
         dims = tuple(operand.array.dims[dim] for dim in order)
         shape = row_major(operand.array, dims)
-        return self.make("transpose", (operand,), {"dimensions": order}, shape)
+        return self.make("transpose", operand, shape=shape, dimensions=order)
 
     def discard(self, made: Instruction) -> None:
         """Take back something that turned out not to be needed."""
-        self.created.discard(made)
+        self.created.remove(made)
         edit.remove(made)
 
     def replace(self, result: Instruction) -> None:
@@ -102,10 +60,10 @@ class Site:
 
         A result that was there before is copied where it would lose a mark or change the layout.
         """
-        old = self.instruction
+        old = self.root
         marks = {name: old.attributes[name] for name in _MARKS if name in old.attributes}
         if result not in self.created and (marks or not _alike(old.shape, result.shape)):
-            result = self.make("copy", (result,), {}, old.shape)
+            result = self.make("copy", result, shape=old.shape)
         if result in self.created:
             edit.set_shape(result, old.shape)
             for name, value in marks.items():

@@ -2,6 +2,7 @@
 
 from hloopt.rewrite.driver import apply_rules, same_layout
 from hloopt.rewrite.entries import Fix
+from hloopt.rewrite.maker import Maker, own_attributes
 from hloopt.rewrite.outcome import FixRun, PassRun, PipelineReport, Told
 from hloopt.rewrite.pass_ import Pass, PassLog, Remark
 from hloopt.rewrite.pattern import Pattern, constant, op, splat, splat_literal, var
@@ -13,6 +14,7 @@ __all__ = [
     "Controls",
     "Fix",
     "FixRun",
+    "Maker",
     "Match",
     "Pass",
     "PassLog",
@@ -29,6 +31,7 @@ __all__ = [
     "apply_rules",
     "constant",
     "op",
+    "own_attributes",
     "same_layout",
     "splat",
     "splat_literal",

@@ -2,24 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from dataclasses import field
 from functools import cached_property
-from typing import Any, Never, TypeAlias
+from typing import Never, TypeAlias
 
 from hloopt.analysis.values import Values
 from hloopt.dataclass import dataclass
 from hloopt.errors import UsageError
-from hloopt.ir import Instruction, build
+from hloopt.ir import Instruction
+from hloopt.rewrite.maker import Maker
 from hloopt.rewrite.pattern import Bindings, Pattern
 from hloopt.rewrite.spec import did_you_mean
-from hloopt.types import ArrayShape, Literal, Shape, scalar
+from hloopt.types import ArrayShape, Shape
 
 __all__ = ["Match", "Rewrite", "Rule", "RuleSet", "whole_module"]
 
 
 @dataclass(eq=False)
-class Match:
+class Match(Maker):
     """A pattern found at ``root``; ``match.A`` is what the variable ``A`` stands for.
 
     ``make``, ``constant`` and ``splat`` build right before the root and carry its metadata;
@@ -47,35 +48,6 @@ class Match:
             return self.bound[name]
         except KeyError:
             raise AttributeError(f"the pattern binds no variable {name}") from None
-
-    def make(
-        self,
-        opcode: str,
-        operands: tuple[Instruction, ...],
-        attributes: Mapping[str, Any] | None = None,
-        shape: Shape | None = None,
-    ) -> Instruction:
-        """A new instruction; its shape is inferred unless given."""
-        instruction = build.make(
-            self.root, opcode, operands, attributes, shape=shape, metadata=self.root.metadata
-        )
-        self.created.append(instruction)
-        return instruction
-
-    def constant(self, literal: Literal) -> Instruction:
-        """A new constant."""
-        return self.make("constant", (), {"literal": literal}, literal.shape)
-
-    def splat(self, shape: ArrayShape, value: object) -> Instruction:
-        """``value`` in every element of ``shape``."""
-        return self.splat_of(shape, scalar(shape.dtype.name, value))
-
-    def splat_of(self, shape: ArrayShape, literal: Literal) -> Instruction:
-        """A scalar literal in every element of ``shape``."""
-        single = self.constant(literal)
-        if not shape.dims:
-            return single
-        return self.make("broadcast", (single,), {"dimensions": ()}, shape)
 
 
 _FEW_OPERANDS = 4
@@ -158,7 +130,7 @@ def _instantiate(pattern: Pattern, match: Match, shape: Shape | None) -> Instruc
         return match.splat(target, pattern.number)
     (opcode,) = pattern.opcodes or ("",)
     operands = tuple(_instantiate(operand, match, None) for operand in pattern.operands or ())
-    return match.make(opcode, operands, pattern.attributes, shape)
+    return match.make(opcode, *operands, shape=shape, **pattern.attributes)
 
 
 class RuleSet:

@@ -368,7 +368,7 @@ def test_what_a_declined_rule_built_is_removed() -> None:
     graph.make("abs", graph.x)
 
     def decline(found: Any) -> None:
-        found.make("negate", (found.A,))
+        found.make("negate", found.A)
 
     before = graph.opcodes()
     assert not apply_rules(graph.entry, RuleSet((rule("no", op("abs", A), decline),)), PassLog())

@@ -94,7 +94,7 @@ def _decompose(dot: Instruction) -> None:
         *right.array.dims[count + 1 :],
     )
     shape = dot.array if result == dot.array.dims else row_major(dot.array, result)
-    product = site.make("dot", (left, right), dot_attributes(dot, canonical), shape)
+    product = site.make("dot", left, right, shape=shape, **dot_attributes(dot, canonical))
     site.replace(site.reshape(product, dot.array))
 
 

@@ -90,4 +90,6 @@ def _merge(dot: Instruction, dims: DotDims) -> None:
         rhs_contracting=moved(right, dims.rhs_contracting),
     )
     shape = row_major(dot.array, merged(0, dot.array.dims))
-    site.replace(site.reshape(site.make("dot", sides, dot_attributes(dot, new), shape), dot.array))
+    site.replace(
+        site.reshape(site.make("dot", *sides, shape=shape, **dot_attributes(dot, new)), dot.array)
+    )

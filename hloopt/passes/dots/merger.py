@@ -12,8 +12,8 @@ from hloopt.errors import UsageError
 from hloopt.ir import Computation, Instruction, Module, edit
 from hloopt.ir.walk import wrapped_computations
 from hloopt.passes.dots.numbers import free_dims
-from hloopt.passes.site import Site, is_replaceable, own_attributes, row_major
-from hloopt.rewrite import Pass, PassLog
+from hloopt.passes.site import Site, is_replaceable, row_major
+from hloopt.rewrite import Pass, PassLog, own_attributes
 from hloopt.rewrite.source_lines import merge_lines
 from hloopt.types import ArrayShape, DotDims, SliceRange
 
@@ -258,7 +258,7 @@ def _turn(dot: Instruction, left: Instruction) -> None:
         edit.move_before(dot, left)
     turned = site.transpose(dot.operands[0], (1, 0))
     product = site.make(
-        "dot", (left, turned), own_attributes(dot), row_major(dot.array, (columns, rows))
+        "dot", left, turned, shape=row_major(dot.array, (columns, rows)), **own_attributes(dot)
     )
     site.replace(site.transpose(product, (1, 0)))
 
@@ -292,9 +292,9 @@ def _merge(dots: list[Instruction], shared: int, order: _Order) -> None:
     sizes = [part.array.dims[joined] for part in parts]
     wide = site.make(
         "concatenate",
-        parts,
-        {"dimensions": (joined,)},
-        _resized(parts[0].array, joined, sum(sizes)),
+        *parts,
+        shape=_resized(parts[0].array, joined, sum(sizes)),
+        dimensions=(joined,),
     )
     order.renumber(wide, first)
     operands = (first.operands[0], wide) if side else (wide, first.operands[1])
@@ -302,7 +302,7 @@ def _merge(dots: list[Instruction], shared: int, order: _Order) -> None:
     batch = len(dims.lhs_batch)
     axis = first.array.rank - 1 if side else batch
     shape = _resized(first.array, axis, sum(sizes))
-    product = site.make("dot", operands, own_attributes(first), shape)
+    product = site.make("dot", *operands, shape=shape, **own_attributes(first))
     order.renumber(product, first)
     merge_lines(wide, dots)
     merge_lines(product, dots)
@@ -312,7 +312,7 @@ def _merge(dots: list[Instruction], shared: int, order: _Order) -> None:
         ranges[axis] = SliceRange(begin, begin + size)
         begin += size
         place = Site(dot)
-        part = place.make("slice", (product,), {"slice": tuple(ranges)}, dot.array)
+        part = place.result("slice", product, slice=tuple(ranges))
         order.number[part] = order.number[dot]
         place.replace(part)
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from hloopt.analysis.layout import major_to_minor
 from hloopt.ir import Instruction
-from hloopt.passes.site import own_attributes
+from hloopt.rewrite import own_attributes
 from hloopt.types import ArrayShape, ConvDims, DotDims
 
 __all__ = [

@@ -93,17 +93,15 @@ def _split(dot: Instruction, parts: int, padding: int) -> None:
     result = dot.array
     kind = accumulator_type(dot)
     shape = row_major(result.with_dtype(kind), (*result.dims[:place], parts, *result.dims[place:]))
-    computed = site.make("dot", sides, dot_attributes(dot, new), shape)
+    computed = site.make("dot", *sides, shape=shape, **dot_attributes(dot, new))
     computation = dot.computation
     assert computation is not None, "of a module"
     assert computation.module is not None, "of a module"
-    attributes = {
-        "dimensions": (place,),
-        "to_apply": combiner_computation(computation.module, "add", kind.name),
-    }
-    reduced = site.make("reduce", (computed, site.constant(kind.name, 0)), attributes)
+    region = combiner_computation(computation.module, "add", kind.name)
+    zero = site.scalar(kind.name, 0)
+    reduced = site.make("reduce", computed, zero, dimensions=(place,), to_apply=region)
     if kind is not result.dtype:
-        reduced = site.make("convert", (reduced,), {}, result)
+        reduced = site.make("convert", reduced, shape=result)
     site.replace(reduced)
 
 
@@ -119,8 +117,8 @@ def _cut(site: Site, operand: Instruction, dim: int, parts: int, padding: int) -
     if padding:
         dims[dim] += padding
         amounts = tuple(PaddingDim(0, padding * (at == dim)) for at in range(len(dims)))
-        zero = site.constant(operand.array.dtype.name, 0)
+        zero = site.scalar(operand.array.dtype.name, 0)
         shape = row_major(operand.array, tuple(dims))
-        operand = site.make("pad", (operand, zero), {"padding": amounts}, shape)
+        operand = site.make("pad", operand, zero, shape=shape, padding=amounts)
     dims[dim : dim + 1] = [parts, dims[dim] // parts]
     return site.reshape(operand, row_major(operand.array, tuple(dims)))

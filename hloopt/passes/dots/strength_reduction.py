@@ -150,16 +150,18 @@ def _reduce(dot: Instruction, module: Module) -> None:
     other |= {dim: batch + len(left) + at for at, dim in enumerate(right)}
     other |= {dim: batch + middle + at for at, dim in enumerate(dims.rhs_contracting)}
     a, b = _spread(site, lhs, place, shape), _spread(site, rhs, other, shape)
-    value = site.make("multiply", (a, b), {}, shape)
+    value = site.make("multiply", a, b, shape=shape)
     if dims.lhs_contracting:
-        zero = site.constant(kind.name, 0)
+        zero = site.scalar(kind.name, 0)
         region = combiner_computation(module, "add", kind.name)
         contracted = tuple(range(batch + middle, len(sizes)))
         value = site.make(
             "reduce",
-            (value, zero),
-            {"dimensions": contracted, "to_apply": region},
-            ArrayShape(kind, dot.array.dims, dot.array.layout),
+            value,
+            zero,
+            shape=ArrayShape(kind, dot.array.dims, dot.array.layout),
+            dimensions=contracted,
+            to_apply=region,
         )
     site.replace(_converted(site, value, dot.array.dtype))
 
@@ -172,7 +174,7 @@ def _converted(site: Site, operand: Instruction, kind: DType) -> Instruction:
     if operand.array.dtype is kind:
         return operand
     shape = row_major(operand.array, operand.array.dims)
-    return site.make("convert", (operand,), {}, ArrayShape(kind, shape.dims, shape.layout))
+    return site.make("convert", operand, shape=ArrayShape(kind, shape.dims, shape.layout))
 
 
 def _spread(
@@ -184,4 +186,4 @@ def _spread(
     dims = tuple(place[dim] for dim in order)
     if dims == tuple(range(shape.rank)):
         return value
-    return site.make("broadcast", (value,), {"dimensions": dims}, shape)
+    return site.make("broadcast", value, shape=shape, dimensions=dims)

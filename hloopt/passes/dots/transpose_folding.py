@@ -18,8 +18,8 @@ from hloopt.passes.dots.numbers import (
     moved_kernel,
     moved_output,
 )
-from hloopt.passes.site import Site, is_replaceable, own_attributes
-from hloopt.rewrite import Pass, PassLog
+from hloopt.passes.site import Site, is_replaceable
+from hloopt.rewrite import Pass, PassLog, own_attributes
 from hloopt.rewrite.source_lines import merge_lines
 from hloopt.types import DotDims
 
@@ -161,7 +161,7 @@ def _fold_behind(transpose: Instruction, log: PassLog) -> bool:
     site = Site(transpose)
     labels = moved_output(conv_dims(convolution), back)
     attributes = {**own_attributes(convolution), "dim_labels": labels}
-    copy = site.make("convolution", convolution.operands, attributes, transpose.shape)
+    copy = site.result("convolution", *convolution.operands, **attributes)
     merge_lines(copy, (convolution,))
     site.replace(copy)
     edit.remove(convolution)

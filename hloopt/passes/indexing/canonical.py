@@ -33,15 +33,15 @@ def index_matrix(starts: Starts, site: Site) -> Instruction:
     if largest > 1 << (kind.bits - 1):
         # A narrow index type does not count that far.
         wide = ArrayShape(DTYPES["s32"], matrix.array.dims, matrix.array.layout)
-        matrix = site.make("convert", (matrix,), {}, wide)
+        matrix = site.make("convert", matrix, shape=wide)
     parts = []
     for _, axis in starts.batching:
         counted = row_major(matrix.array, batch)
-        column = site.make("iota", (), {"iota_dimension": axis}, counted)
+        column = site.make("iota", shape=counted, iota_dimension=axis)
         parts.append(site.reshape(column, row_major(matrix.array, (rows, 1))))
     if count:
         parts.append(matrix)
     if len(parts) == 1:
         return parts[0]
     shape = row_major(matrix.array, (rows, count + len(starts.batching)))
-    return site.make("concatenate", tuple(parts), {"dimensions": (1,)}, shape)
+    return site.make("concatenate", *parts, shape=shape, dimensions=(1,))

@@ -98,7 +98,7 @@ def _rewrite(gather: Instruction) -> None:
         "slice_sizes": sizes,
     }
     windows = site.make(
-        "gather", (operand, indices), attributes, row_major(operand.array, (rows, *sizes))
+        "gather", operand, indices, shape=row_major(operand.array, (rows, *sizes)), **attributes
     )
     dropped = {*dims.collapsed_slice_dims, *dims.operand_batching_dims}
     kept = tuple(size for dim, size in enumerate(sizes) if dim not in dropped)

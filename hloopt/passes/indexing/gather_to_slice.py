@@ -138,7 +138,7 @@ ENTRY main {
             plan = _Plan.of(dims, rows, (end - begin,))
             assert plan is not None
             parts.append(_regular(site, gather, dims, plan))
-        site.replace(site.make("concatenate", tuple(parts), {"dimensions": (axis,)}, gather.shape))
+        site.replace(site.result("concatenate", *parts, dimensions=(axis,)))
         return True
 
 
@@ -174,15 +174,15 @@ def _single(
         )
         window = operand
         if sizes != operand.array.dims:
-            window = site.make("slice", (operand,), {"slice": ranges}, shape)
+            window = site.make("slice", operand, shape=shape, slice=ranges)
     else:
         element = starts.indices.array.dtype.name
-        zero = site.constant(element, 0)
+        zero = site.scalar(element, 0)
         places = [zero] * operand.array.rank
         for column, dim in enumerate(starts.columns):
             places[dim] = starts.scalar(column, site)
         attributes = {"dynamic_slice_sizes": sizes}
-        window = site.make("dynamic-slice", (operand, *places), attributes, shape)
+        window = site.make("dynamic-slice", operand, *places, shape=shape, **attributes)
         if zero not in places:
             site.discard(zero)
     dropped = {*dims.collapsed_slice_dims, *dims.operand_batching_dims}
@@ -200,7 +200,7 @@ def _spread(
         return inner
     if shape.elements == inner.array.elements and list(places) == sorted(places):
         return site.reshape(inner, shape)
-    return site.make("broadcast", (inner,), {"dimensions": places}, shape)
+    return site.make("broadcast", inner, shape=shape, dimensions=places)
 
 
 @dataclass(frozen=True)
@@ -280,7 +280,7 @@ def _regular(site: Site, gather: Instruction, dims: GatherDims, plan: _Plan) -> 
     value = _sliced(site, value, axes)
     backwards = tuple(k for k, axis in enumerate(axes) if axis.stride < 0)
     if backwards:
-        value = site.make("reverse", (value,), {"dimensions": backwards}, value.shape)
+        value = site.make("reverse", value, shape=value.shape, dimensions=backwards)
     places = _places(gather, dims, axes)
     kept = tuple(k for k, place in enumerate(places) if place is not None)
     shape = row_major(value.array, tuple(value.array.dims[k] for k in kept))
@@ -300,7 +300,7 @@ def _regular(site: Site, gather: Instruction, dims: GatherDims, plan: _Plan) -> 
         return value
     if shape.elements == value.array.elements:
         return site.reshape(value, shape)
-    return site.make("broadcast", (value,), {"dimensions": tuple(target)}, shape)
+    return site.make("broadcast", value, shape=shape, dimensions=tuple(target))
 
 
 def _sliced(site: Site, value: Instruction, axes: tuple[_Axis, ...]) -> Instruction:
@@ -313,7 +313,7 @@ def _sliced(site: Site, value: Instruction, axes: tuple[_Axis, ...]) -> Instruct
     if counts == value.array.dims:
         return value
     shape = row_major(value.array, counts)
-    return site.make("slice", (value,), {"slice": tuple(ranges)}, shape)
+    return site.make("slice", value, shape=shape, slice=tuple(ranges))
 
 
 def _places(gather: Instruction, dims: GatherDims, axes: tuple[_Axis, ...]) -> list[int | None]:

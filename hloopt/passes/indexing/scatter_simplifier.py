@@ -105,7 +105,7 @@ def _rewrite(scatter: Instruction) -> None:
         "scatter_dims_to_operand_dims": starts.moving,
         "index_vector_dim": 1,
     }
-    site.replace(site.make("scatter", (*operands, indices, *updates), attributes, scatter.shape))
+    site.replace(site.result("scatter", *operands, indices, *updates, **attributes))
 
 
 def _windows(

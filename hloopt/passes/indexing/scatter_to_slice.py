@@ -101,7 +101,7 @@ def _rewrite(scatter: Instruction, arrays: KnownArrays, values: Values, log: Pas
         log.hit("one window outside => operand", scatter)
         site = Site(scatter)
         if isinstance(scatter.shape, TupleShape):
-            site.replace(site.make("tuple", operands, {}, scatter.shape))
+            site.replace(site.result("tuple", *operands))
         else:
             site.replace(operands[0])
         return True
@@ -155,30 +155,34 @@ def _single(
         attributes = {"dynamic_slice_sizes": sizes}
         old = tuple(
             site.make(
-                "dynamic-slice", (operand, *places), attributes, row_major(operand.array, sizes)
+                "dynamic-slice",
+                operand,
+                *places,
+                shape=row_major(operand.array, sizes),
+                **attributes,
             )
             for operand in operands
         )
     # Where the old value is not read (combiner "second"), any array of its dimensions stands for it.
     before = old if old[0].array.dims == sizes else parts
-    new = lifted(region, (*before, *parts), row_major(parts[0].array, sizes), site.make)
+    new = lifted(region, (*before, *parts), row_major(parts[0].array, sizes), site)
     if conditions:
         inside = conditions[0]
         for condition in conditions[1:]:
-            inside = site.make("and", (inside, condition), {}, inside.shape)
+            inside = site.make("and", inside, condition, shape=inside.shape)
         mask = site.fill(_pred(row_major(parts[0].array, sizes)), inside)
         new = tuple(
-            site.make("select", (mask, value, before), {}, before.shape)
+            site.make("select", mask, value, before, shape=before.shape)
             for value, before in zip(new, old, strict=True)
         )
     results = new
     if not whole:
         results = tuple(
-            site.make("dynamic-update-slice", (operand, value, *places), {}, operand.shape)
+            site.make("dynamic-update-slice", operand, value, *places, shape=operand.shape)
             for operand, value in zip(operands, new, strict=True)
         )
     if isinstance(scatter.shape, TupleShape):
-        site.replace(site.make("tuple", results, {}, scatter.shape))
+        site.replace(site.result("tuple", *results))
     else:
         site.replace(results[0])
 
@@ -205,27 +209,27 @@ def _places(
     """The start in each dimension, and what must hold so that the window is inside."""
     shape = scatter.operands[0].array
     element = starts.indices.array.dtype
-    zero = site.constant(element.name, 0)
+    zero = site.scalar(element.name, 0)
     places = [zero] * shape.rank
     conditions: list[Instruction] = []
     for column, dim in enumerate(starts.columns):
         room = shape.dims[dim] - sizes[dim]
         known = starts.known(column, arrays)
         if known is not None and is_inside(known, shape.dims[dim], sizes[dim]):
-            places[dim] = site.constant(element.name, int(known.reshape(-1)[0]))
+            places[dim] = site.scalar(element.name, int(known.reshape(-1)[0]))
             continue
         start = places[dim] = starts.scalar(column, site)
         bounds = values.of(start)
         if bounds.low < 0:
             conditions.append(_compare(site, start, zero, "GE"))
         if bounds.high > room:
-            limit = site.constant(element.name, room)
+            limit = site.scalar(element.name, room)
             conditions.append(_compare(site, start, limit, "LE"))
     return places, conditions
 
 
 def _compare(site: Site, left: Instruction, right: Instruction, direction: str) -> Instruction:
-    return site.make("compare", (left, right), {"direction": direction})
+    return site.make("compare", left, right, direction=direction)
 
 
 # ---- regular windows -------------------------------------------------------------------------------------
@@ -341,18 +345,18 @@ def _regular(scatter: Instruction, plan: _Plan, neutral: object) -> None:
     target = site.reshape(operand, row_major(operand.array, plan.dims))
     element = operand.array.dtype.name
     if neutral is not None:
-        padded = _padded(site, value, site.constant(element, neutral), plan)
+        padded = _padded(site, value, site.scalar(element, neutral), plan)
         opcode = named_combiner(scatter.attributes["to_apply"])
-        result = site.make(opcode, (target, padded), {}, target.shape)
+        result = site.make(opcode, target, padded, shape=target.shape)
     elif all(abs(row.stride) == 1 for row in plan.rows):
         index = "s64" if scatter.operands[1].array.dtype.bits == 64 else "s32"
-        places = tuple(site.constant(index, row.low) for row in plan.rows)
-        result = site.make("dynamic-update-slice", (target, value, *places), {}, target.shape)
+        places = tuple(site.scalar(index, row.low) for row in plan.rows)
+        result = site.make("dynamic-update-slice", target, value, *places, shape=target.shape)
     else:
-        padded = _padded(site, value, site.constant(element, 0), plan)
+        padded = _padded(site, value, site.scalar(element, 0), plan)
         ones = site.splat(_pred(value.array), True)
-        mask = _padded(site, ones, site.constant("pred", False), plan)
-        result = site.make("select", (mask, padded, target), {}, target.shape)
+        mask = _padded(site, ones, site.scalar("pred", False), plan)
+        result = site.make("select", mask, padded, target, shape=target.shape)
     site.replace(site.reshape(result, scatter.array))
 
 
@@ -365,7 +369,7 @@ def _arranged(site: Site, update: Instruction, plan: _Plan) -> Instruction:
     value = site.reshape(value, shape)
     backwards = tuple(k for k, row in enumerate(plan.rows) if row.stride < 0)
     if backwards:
-        value = site.make("reverse", (value,), {"dimensions": backwards}, value.shape)
+        value = site.make("reverse", value, shape=value.shape, dimensions=backwards)
     return value
 
 
@@ -375,4 +379,4 @@ def _padded(site: Site, value: Instruction, filler: Instruction, plan: _Plan) ->
         high = row.low + (row.count - 1) * abs(row.stride)
         padding.append(PaddingDim(row.low, size - 1 - high, abs(row.stride) - 1))
     shape = row_major(value.array, plan.dims)
-    return site.make("pad", (value, filler), {"padding": tuple(padding)}, shape)
+    return site.make("pad", value, filler, shape=shape, padding=tuple(padding))

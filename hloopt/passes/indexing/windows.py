@@ -112,7 +112,7 @@ class Starts:
             ranges = [SliceRange(0, size) for size in source.array.dims]
             ranges[self.vector_dim] = SliceRange(number, number + 1)
             shape = row_major(source.array, tuple(entry.size for entry in ranges))
-            source = site.make("slice", (source,), {"slice": tuple(ranges)}, shape)
+            source = site.make("slice", source, shape=shape, slice=tuple(ranges))
         while source.array.rank and source.opcode in ("reshape", "broadcast"):
             if source.operands[0].array.elements != 1:
                 break

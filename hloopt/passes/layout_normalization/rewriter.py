@@ -95,7 +95,7 @@ class Rewriter:
             self.taken(element, inner)  # type: ignore[arg-type]
             for element, inner in zip(self.split(value), orders, strict=True)
         )
-        return self.make("tuple", elements, {}, None)
+        return self.make("tuple", *elements)
 
     def declared(self, value: Value, shape: Shape) -> Instruction:
         """One instruction with the value in the layouts of ``shape``."""
@@ -110,13 +110,13 @@ class Rewriter:
                 return raw
             order: Order = self.orders(value)  # type: ignore[assignment]
             dimensions = positions(order, tuple(range(shape.rank)))
-            return self.make("transpose", (source,), {"dimensions": dimensions}, shape)
+            return self.make("transpose", source, shape=shape, dimensions=dimensions)
         assert isinstance(shape, TupleShape)
         elements = tuple(
             self.declared(element, inner)
             for element, inner in zip(self.split(value), shape.elements, strict=True)
         )
-        return self.make("tuple", elements, {}, shape)
+        return self.make("tuple", *elements, shape=shape)
 
     def split(self, value: Value) -> tuple[Value, ...]:
         """The elements of a tuple value."""
@@ -137,7 +137,7 @@ class Rewriter:
         # Through a tuple nobody would see any more that a loop's body only updates an element.
         if whole.opcode == "tuple" and whole.operands[index].shape == shape:
             return whole.operands[index]
-        return self.make("get-tuple-element", (whole,), {"index": index}, shape)
+        return self.make("get-tuple-element", whole, shape=shape, index=index)
 
     def known(self, instruction: Instruction) -> Value:
         """The value of an instruction whose layouts are as they must be."""
@@ -153,7 +153,7 @@ class Rewriter:
         same = self._turned.get((raw, own))
         if same is None:
             shape = physical(raw.shape, own)
-            same = self.make("transpose", (raw,), {"dimensions": own}, shape)
+            same = self.make("transpose", raw, shape=shape, dimensions=own)
             self._turned[raw, own] = same
             self._raw[same] = raw
         return self._turn(same, own, order)
@@ -172,27 +172,19 @@ class Rewriter:
         if found is None:
             shape = source.array
             turned = physical(shape, dimensions)
-            found = self.make("transpose", (source,), {"dimensions": dimensions}, turned)
+            found = self.make("transpose", source, shape=turned, dimensions=dimensions)
             self._turned[source, dimensions] = found
         return found
 
     # ---- writing ------------------------------------------------------------------------------------
 
     def make(
-        self,
-        opcode: str,
-        operands: tuple[Instruction, ...],
-        attributes: Mapping[str, Any],
-        shape: Shape | None,
+        self, opcode: str, /, *operands: Instruction, shape: Shape | None = None, **attributes: Any
     ) -> Instruction:
         """A new instruction before the one that is visited, with the metadata of its first operand's source."""
+        metadata = operands[0].metadata if operands else None
         new = build.make(
-            self.position,
-            opcode,
-            operands,
-            attributes,
-            shape=shape,
-            metadata=operands[0].metadata if operands else None,
+            self.position, opcode, operands, attributes, shape=shape, metadata=metadata
         )
         self.created.append(new)
         return new

@@ -78,9 +78,9 @@ def _copy(rewriter: Rewriter, instruction: Instruction) -> None:
         return
     new = rewriter.make(
         "transpose",
-        (rewriter.operand(source, rewriter.order(source)),),
-        {"dimensions": positions(rewriter.order(source), order)},
-        physical(target, order),
+        rewriter.operand(source, rewriter.order(source)),
+        shape=physical(target, order),
+        dimensions=positions(rewriter.order(source), order),
     )
     rewriter.replace(instruction, new, order)
 

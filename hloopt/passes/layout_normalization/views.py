@@ -44,7 +44,7 @@ def bitcast(rewriter: Rewriter, instruction: Instruction) -> None:
         if value.array == target and rewriter.may_drop(instruction):
             rewriter.drop(instruction, value, order)
             return
-        value = rewriter.make("reshape", (value,), {}, target)
+        value = rewriter.make("reshape", value, shape=target)
     rewriter.replace(instruction, value, order)
 
 
@@ -76,10 +76,10 @@ def _converted(rewriter: Rewriter, operand: Instruction, element: DType) -> Inst
     if source.dtype.bits < element.bits:
         ratio = element.bits // source.dtype.bits
         pairs = array(source.dtype, (source.elements // ratio, ratio))
-        operand = rewriter.make("reshape", (operand,), {}, pairs)
+        operand = rewriter.make("reshape", operand, shape=pairs)
         target = array(element, pairs.dims[:1])
     elif source.dtype.bits > element.bits:
         target = array(element, (*source.dims, source.dtype.bits // element.bits))
     else:
         target = array(element, source.dims)
-    return rewriter.make("bitcast-convert", (operand,), {}, target)
+    return rewriter.make("bitcast-convert", operand, shape=target)

@@ -8,8 +8,8 @@ from hloopt.analysis.reduction import is_unnested
 from hloopt.dataclass import dataclass
 from hloopt.ir import Instruction, Module
 from hloopt.passes.reductions.regrouping import plain_reduces, regrouping_obstacle
-from hloopt.passes.site import Site, own_attributes
-from hloopt.rewrite import Pass, PassLog
+from hloopt.passes.site import Site
+from hloopt.rewrite import Pass, PassLog, own_attributes
 
 __all__ = ["ReductionSplitter"]
 
@@ -75,8 +75,8 @@ def _split(reduce: Instruction, log: PassLog) -> Instruction:
     largest = max(dimensions, key=lambda dim: source.array.dims[dim])
     log.hit(_STEP, reduce, f"dimension {largest} of {source.array.dims[largest]} elements")
     site, attributes = Site(reduce), own_attributes(reduce)
-    first = site.make("reduce", (source, init), attributes | {"dimensions": (largest,)})
+    first = site.make("reduce", source, init, **(attributes | {"dimensions": (largest,)}))
     rest = tuple(dim - (dim > largest) for dim in dimensions if dim != largest)
-    second = site.make("reduce", (first, init), attributes | {"dimensions": rest})
+    second = site.make("reduce", first, init, **(attributes | {"dimensions": rest}))
     site.replace(second)
     return second

@@ -10,8 +10,8 @@ from hloopt.analysis.reduction import is_unnested, reduction_dims
 from hloopt.dataclass import dataclass
 from hloopt.ir import Instruction, Module
 from hloopt.passes.reductions.regrouping import plain_reduces, regrouping_obstacle
-from hloopt.passes.site import Site, own_attributes, row_major
-from hloopt.rewrite import Pass, PassLog
+from hloopt.passes.site import Site, row_major
+from hloopt.rewrite import Pass, PassLog, own_attributes
 from hloopt.types import PaddingDim
 
 __all__ = ["TreeReductionRewriter"]
@@ -113,7 +113,7 @@ def _in_parts(reduce: Instruction, split: TreeSplit) -> tuple[Instruction, ...]:
                 PaddingDim(0, split.padding * (dim == last)) for dim in range(len(dims))
             )
             shape = row_major(value.array, (*whole, dims[last] + split.padding, *after))
-            value = site.make("pad", (value, init), {"padding": padding}, shape)
+            value = site.make("pad", value, init, shape=shape, padding=padding)
         shape = row_major(value.array, (*whole, split.outer, split.inner, *after))
         inputs.append(site.reshape(value, shape))
     steps = ((*others, last + 1), (last - len(others),))
@@ -126,13 +126,11 @@ def _two_steps(
     inits: tuple[Instruction, ...],
     dimensions: tuple[tuple[int, ...], tuple[int, ...]],
 ) -> tuple[Instruction, ...]:
-    attributes = own_attributes(site.instruction)
-    first = site.make("reduce", (*inputs, *inits), attributes | {"dimensions": dimensions[0]})
+    attributes = own_attributes(site.root)
+    first = site.make("reduce", *inputs, *inits, **(attributes | {"dimensions": dimensions[0]}))
     parts: tuple[Instruction, ...] = (first,)
     if len(inputs) > 1:
-        parts = tuple(
-            site.make("get-tuple-element", (first,), {"index": at}) for at in range(len(inputs))
-        )
-    second = site.make("reduce", (*parts, *inits), attributes | {"dimensions": dimensions[1]})
+        parts = tuple(site.make("get-tuple-element", first, index=at) for at in range(len(inputs)))
+    second = site.make("reduce", *parts, *inits, **(attributes | {"dimensions": dimensions[1]}))
     site.replace(second)
     return first, second

@@ -197,7 +197,7 @@ def _rewrite(instruction: Instruction, found: Description, form: Form, module: M
     source = _part(site, found.source, dim, first, shape.dims[dim])
     result = _scan(site, source, shape, dim, found.opcode, form, module)
     if found.zeros and not (shape.dtype.is_integer or shape.dtype.is_pred):
-        result = site.make("add", (result, site.splat(shape, 0)), {}, shape)
+        result = site.make("add", result, site.splat(shape, 0), shape=shape)
     _put(instruction, result)
 
 
@@ -212,13 +212,13 @@ def _scan(
 ) -> Instruction:
     """A reduce-window as long as the dimension."""
     length = shape.dims[dim]
-    start = site.literal(LiteralValue(array(shape.dtype), identity(opcode, shape.dtype)))
+    start = site.constant(LiteralValue(array(shape.dtype), identity(opcode, shape.dtype)))
     rest = length - 1 - source.array.dims[dim]
     edges = {"inclusive": (length - 1, 0), "exclusive": (length, rest), "reverse": (0, length - 1)}
     window = [WindowDim(1)] * len(shape.dims)
     window[dim] = WindowDim(length, pad_low=edges[form][0], pad_high=edges[form][1])
     attributes = {"window": Window(tuple(window)), "to_apply": _region(module, opcode, shape)}
-    return site.make("reduce-window", (source, start), attributes, shape)
+    return site.make("reduce-window", source, start, shape=shape, **attributes)
 
 
 def _put(instruction: Instruction, result: Instruction) -> None:
@@ -239,7 +239,7 @@ def _replace_scan(scan: LoopScan, module: Module) -> None:
     length = shape.dims[0]
     ranges[0] = SliceRange(0, 1) if scan.form == "reverse" else SliceRange(length - 1, length)
     for last in scan.last:
-        row = site.make("slice", (result,), {"slice": tuple(ranges)})
+        row = site.make("slice", result, slice=tuple(ranges))
         made = site.reshape(row, last.array)
         _put(last, made)
     _put(scan.result, result)
@@ -254,7 +254,7 @@ def _part(site: Site, source: Instruction, dim: int, first: int, length: int) ->
     ranges = tuple(
         SliceRange(first, limit) if d == dim else SliceRange(0, size) for d, size in enumerate(dims)
     )
-    return site.make("slice", (source,), {"slice": ranges})
+    return site.make("slice", source, slice=ranges)
 
 
 def _region(module: Module, opcode: str, shape: ArrayShape) -> Computation:

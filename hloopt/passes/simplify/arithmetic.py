@@ -38,7 +38,7 @@ def _constant_right(match: Match) -> Instruction | None:
     left, right = match.root.operands
     if not _is_constant(left) or _is_constant(right):
         return None
-    return match.make(match.root.opcode, (right, left), {}, match.root.shape)
+    return match.result(match.root.opcode, right, left)
 
 
 def _adds_nothing(match: Match) -> bool:
@@ -67,7 +67,7 @@ def _negated_constant(match: Match) -> Instruction | None:
     if not is_negatable(match):
         return None
     negated = folded(match, "negate", match.C.array, match.C)
-    return None if negated is None else match.make("add", (match.A, negated), {}, match.root.shape)
+    return None if negated is None else match.result("add", match.A, negated)
 
 
 def _zero(match: Match) -> Instruction:
@@ -82,7 +82,7 @@ def _merged(opcode: str) -> Callable[[Match], Instruction | None]:
             return None
         shape = match.root.array
         constant = folded(match, opcode, shape, match.C1, match.C2)
-        return None if constant is None else match.make(opcode, (match.A, constant), {}, shape)
+        return None if constant is None else match.make(opcode, match.A, constant, shape=shape)
 
     return merge
 
@@ -93,7 +93,7 @@ def _constant_less(match: Match) -> Instruction | None:
         return None
     shape = match.root.array
     constant = folded(match, "add", shape, match.C1, match.C2)
-    return None if constant is None else match.make("subtract", (constant, match.A), {}, shape)
+    return None if constant is None else match.make("subtract", constant, match.A, shape=shape)
 
 
 def _constant_less_sum(match: Match) -> Instruction | None:
@@ -102,7 +102,7 @@ def _constant_less_sum(match: Match) -> Instruction | None:
         return None
     shape = match.root.array
     constant = folded(match, "subtract", shape, match.C1, match.C2)
-    return None if constant is None else match.make("subtract", (constant, match.A), {}, shape)
+    return None if constant is None else match.make("subtract", constant, match.A, shape=shape)
 
 
 RULES = (

@@ -13,7 +13,6 @@ from hloopt.passes.simplify.dimensions import (
     unmodified_dimensions,
     used_once,
 )
-from hloopt.passes.site import own_attributes
 from hloopt.rewrite import Match, Rule, op, same_layout, splat_literal, var
 from hloopt.types import ArrayShape
 
@@ -33,7 +32,7 @@ def _one_bitcast_convert(match: Match) -> Instruction | None:
     source, _, result = shapes
     if source.dtype.bits != result.dtype.bits or source.dims != result.dims:
         return None
-    return match.make("bitcast-convert", (match.A,), {}, match.root.shape)
+    return match.result("bitcast-convert", match.A)
 
 
 def _same_shape(match: Match) -> bool:
@@ -52,7 +51,7 @@ def _one_bitcast(match: Match) -> Instruction | None:
     widths = {shape.dtype.bits if isinstance(shape, ArrayShape) else 0 for shape in shapes}
     if len(widths) != 1 or 0 in widths:
         return None
-    return match.make("bitcast", (match.A,), {}, match.root.shape)
+    return match.result("bitcast", match.A)
 
 
 def _row_major(shape: ArrayShape) -> bool:
@@ -76,7 +75,7 @@ def _bitcast_of_broadcast(match: Match) -> Instruction | None:
         if not all(d in kept for d in dims):
             return None
         dims = tuple(kept[d] for d in dims)
-    return match.make("broadcast", (match.A,), {"dimensions": dims}, match.root.shape)
+    return match.result("broadcast", match.A, dimensions=dims)
 
 
 def _bitcast_undone(match: Match) -> Instruction | None:
@@ -104,7 +103,7 @@ def _bitcast_undone(match: Match) -> Instruction | None:
             return None
     if not undone or computed.array.dtype is not root.array.dtype:
         return None
-    return match.make(computed.opcode, tuple(operands), own_attributes(computed), root.shape)
+    return match.again(computed, *operands)
 
 
 def _space(shape: ArrayShape) -> str:
@@ -118,7 +117,7 @@ def _copied_result(match: Match) -> Instruction | None:
     shapes = [root.array, moved.array, *(operand.array for operand in moved.operands)]
     if len({_space(shape) for shape in shapes}) > 1:
         return match.refuse("the copy changes tiles or the space of memory")
-    return match.make(moved.opcode, moved.operands, own_attributes(moved), root.shape)
+    return match.again(moved, *moved.operands)
 
 
 def _copy_around_bitcast(match: Match) -> Instruction | None:
@@ -134,7 +133,7 @@ def _copy_around_bitcast(match: Match) -> Instruction | None:
         return None
     if _order(before) != _order(after):
         return None
-    return match.make("reshape", (match.A,), {}, root.shape)
+    return match.result("reshape", match.A)
 
 
 def _order(shape: ArrayShape) -> list[int]:

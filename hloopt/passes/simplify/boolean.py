@@ -55,7 +55,7 @@ def _merged(match: Match) -> Instruction | None:
     if inner.opcode != opcode:
         return None
     constant = folded(match, opcode, shape, match.C1, match.C2)
-    return None if constant is None else match.make(opcode, (match.A, constant), {}, shape)
+    return None if constant is None else match.make(opcode, match.A, constant, shape=shape)
 
 
 def _other(match: Match) -> Instruction | None:
@@ -67,7 +67,7 @@ def _other(match: Match) -> Instruction | None:
 def _de_morgan(other: str) -> Callable[[Match], Instruction]:
     def rewrite(match: Match) -> Instruction:
         shape = match.root.array
-        return match.make("not", (match.make(other, (match.A, match.B), {}, shape),), {}, shape)
+        return match.make("not", match.make(other, match.A, match.B, shape=shape), shape=shape)
 
     return rewrite
 

@@ -78,7 +78,7 @@ def _merged(match: Match) -> Instruction | None:
     if inner.opcode != opcode or not is_exact(match):
         return None
     constant = folded(match, opcode, shape, match.C1, match.C2)
-    return None if constant is None else match.make(opcode, (match.A, constant), {}, shape)
+    return None if constant is None else match.make(opcode, match.A, constant, shape=shape)
 
 
 def _as_clamp(match: Match) -> Instruction | None:
@@ -89,7 +89,7 @@ def _as_clamp(match: Match) -> Instruction | None:
     low, high = (match.C2, match.C1) if outer == "maximum" else (match.C1, match.C2)
     if not holds("LT", low, high):
         return None
-    return match.make("clamp", (low, match.A, high), {}, match.root.shape)
+    return match.result("clamp", low, match.A, high)
 
 
 def _clamp_by_ranges(match: Match) -> Instruction | None:
@@ -104,7 +104,7 @@ def _clamp_by_ranges(match: Match) -> Instruction | None:
     if never_low or (never_high and _is_below(low, high)):
         opcode, bound = ("minimum", match.C) if never_low else ("maximum", match.P)
         wide = _widened(match, bound)
-        return match.make(opcode, (match.A, wide), {}, match.root.shape)
+        return match.result(opcode, match.A, wide)
     return None
 
 
@@ -113,7 +113,7 @@ def _widened(match: Match, bound: Instruction) -> Instruction:
     shape = match.root.array
     if bound.array.dims == shape.dims:
         return bound
-    return match.make("broadcast", (bound,), {"dimensions": ()}, shape)
+    return match.make("broadcast", bound, shape=shape, dimensions=())
 
 
 def _clamp_to_one(match: Match) -> Instruction | None:
@@ -126,7 +126,7 @@ def _clamp_to_one(match: Match) -> Instruction | None:
 def _as_logic(match: Match) -> Instruction:
     """Of pred, maximum and add are or; minimum and multiply are and."""
     opcode = "or" if match.root.opcode in ("maximum", "add") else "and"
-    return match.make(opcode, (match.A, match.B), {}, match.root.shape)
+    return match.result(opcode, match.A, match.B)
 
 
 RULES = (

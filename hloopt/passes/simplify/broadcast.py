@@ -12,7 +12,6 @@ from hloopt.passes.simplify.dimensions import (
     is_scalar,
     unmodified_dimensions,
 )
-from hloopt.passes.site import own_attributes
 from hloopt.rewrite import Match, Rule, op, var
 from hloopt.types import ArrayShape
 
@@ -22,7 +21,7 @@ A = var("A")
 
 
 def _broadcast(match: Match, operand: Instruction, dims: tuple[int, ...]) -> Instruction:
-    return match.make("broadcast", (operand,), {"dimensions": dims}, match.root.shape)
+    return match.result("broadcast", operand, dimensions=dims)
 
 
 def _broadcast_once(match: Match) -> Instruction:
@@ -36,7 +35,7 @@ def _broadcast_is_reshape(match: Match) -> Instruction | None:
         return None
     if match.A.array.rank in (0, match.root.array.rank):  # a scalar is broadcast
         return None
-    return match.make("reshape", (match.A,), {}, match.root.shape)
+    return match.result("reshape", match.A)
 
 
 def _broadcast_is_transpose(match: Match) -> Instruction | None:
@@ -44,7 +43,7 @@ def _broadcast_is_transpose(match: Match) -> Instruction | None:
     if len(dims) != match.root.array.rank or list(dims) == sorted(dims):
         return None
     permutation = tuple(sorted(range(len(dims)), key=dims.__getitem__))
-    return match.make("transpose", (match.A,), {"dimensions": permutation}, match.root.shape)
+    return match.result("transpose", match.A, dimensions=permutation)
 
 
 def _broadcast_identity(match: Match) -> bool:
@@ -71,7 +70,7 @@ def _broadcast_of_transpose(match: Match) -> Instruction | None:
 def _broadcast_of_iota(match: Match) -> Instruction:
     inner = match.root.operands[0]
     dimension = dimensions(match.root)[inner.attributes["iota_dimension"]]
-    return match.make("iota", (), {"iota_dimension": dimension}, match.root.shape)
+    return match.result("iota", iota_dimension=dimension)
 
 
 def _sorts_equals(match: Match) -> Instruction | None:
@@ -144,7 +143,7 @@ def _computed(match: Match, inner: ArrayShape, dims: tuple[int, ...]) -> Instruc
         return None
     operands = tuple(_before(match, operand, inner, dims) for operand in root.operands)
     shape = inner.with_dtype(root.array.dtype)
-    return _broadcast(match, match.make(root.opcode, operands, own_attributes(root), shape), dims)
+    return _broadcast(match, match.again(root, *operands, shape=shape), dims)
 
 
 def _before(
@@ -158,11 +157,11 @@ def _before(
     shape = inner.with_dtype(operand.array.dtype)
     source = entry.source
     if source is None:
-        return match.make("iota", (), {"iota_dimension": dims.index(entry.dims[0])}, shape)
+        return match.make("iota", shape=shape, iota_dimension=dims.index(entry.dims[0]))
     if entry.dims == dims:
         return source
     places = tuple(dims.index(d) for d in entry.dims)
-    return match.make("broadcast", (source,), {"dimensions": places}, shape)
+    return match.make("broadcast", source, shape=shape, dimensions=places)
 
 
 RULES = (

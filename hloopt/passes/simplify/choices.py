@@ -42,15 +42,15 @@ def _either(match: Match) -> Instruction | None:
     """Two choices of the same: ``select(P, A, select(Q, A, B))`` takes A where either holds."""
     if not _both_same_dims(match):
         return None
-    either = match.make("or", (match.P, match.Q), {}, match.P.shape)
-    return match.make("select", (either, match.A, match.B), {}, match.root.shape)
+    either = match.make("or", match.P, match.Q, shape=match.P.shape)
+    return match.result("select", either, match.A, match.B)
 
 
 def _both(match: Match) -> Instruction | None:
     if not _both_same_dims(match):
         return None
-    both = match.make("and", (match.P, match.Q), {}, match.P.shape)
-    return match.make("select", (both, match.A, match.B), {}, match.root.shape)
+    both = match.make("and", match.P, match.Q, shape=match.P.shape)
+    return match.result("select", both, match.A, match.B)
 
 
 def _same_op(match: Match) -> Instruction | None:
@@ -68,8 +68,8 @@ def _same_op(match: Match) -> Instruction | None:
     if not (is_used_here(left) and is_used_here(right)):
         return None
     operands = (predicate, left.operands[0], right.operands[0])
-    choice = match.make("select", operands, {}, left.operands[0].array)
-    return match.make(left.opcode, (choice,), left.attributes, match.root.shape)
+    choice = match.make("select", *operands, shape=left.operands[0].array)
+    return match.result(left.opcode, choice, **left.attributes)
 
 
 _NOT_SHARED = ("copy", "reduce-precision", "bitcast-convert")
@@ -92,9 +92,9 @@ def _shared_operand(match: Match) -> Instruction | None:
     for at in (0, 1):
         if left.operands[at] is right.operands[at]:
             others = (left.operands[1 - at], right.operands[1 - at])
-            choice = match.make("select", (predicate, *others), {}, shape)
+            choice = match.make("select", predicate, *others, shape=shape)
             operands = (left.operands[0], choice) if at == 0 else (choice, left.operands[1])
-            return match.make(left.opcode, operands, left.attributes, shape)
+            return match.make(left.opcode, *operands, shape=shape, **left.attributes)
     return None
 
 
@@ -113,7 +113,7 @@ def _of_chosen_constants(match: Match) -> Instruction | None:
             return None
         found.append(value)
     arms = [match.splat_of(shape, value) for value in found]
-    return match.make("select", (predicate, *arms), {}, shape)
+    return match.make("select", predicate, *arms, shape=shape)
 
 
 _COMPUTED = ("add", "subtract", "multiply", "negate", "abs", "maximum", "minimum", "and", "or", "xor", "not",

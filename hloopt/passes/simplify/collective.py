@@ -46,7 +46,7 @@ def _alone(match: Match) -> Instruction | None:
             match.refuse(f"operand {operand.name} has another layout")
             return None
     if isinstance(root.shape, TupleShape):
-        return match.make("tuple", root.operands, {}, root.shape)
+        return match.result("tuple", *root.operands)
     return root.operands[0]
 
 

@@ -66,7 +66,7 @@ def _pred_itself(match: Match) -> Instruction | None:
 
 
 def _or_not(match: Match, itself: bool) -> Instruction:
-    return match.P if itself else match.make("not", (match.P,), {}, match.root.shape)
+    return match.P if itself else match.result("not", match.P)
 
 
 def _of_two(match: Match, if_true: bool | None, if_false: bool | None) -> Instruction | None:
@@ -105,7 +105,7 @@ def _inverse(match: Match) -> Instruction | None:
         if left.nan or right.nan:
             return match.refuse("beside a NaN both comparisons are false")
     attributes = {**compare.attributes, "direction": INVERSE[direction]}
-    return match.make("compare", compare.operands, attributes, match.root.shape)
+    return match.result("compare", *compare.operands, **attributes)
 
 
 def _of_extremum(match: Match) -> Instruction | None:

@@ -28,10 +28,10 @@ def _from_parts(match: Match) -> Instruction:
     parts = tuple(
         entry
         if entry.array.dtype is part
-        else match.make("convert", (entry,), {}, shape.with_dtype(part))
+        else match.make("convert", entry, shape=shape.with_dtype(part))
         for entry in (match.A, match.B)
     )
-    return match.make("complex", parts, {}, shape)
+    return match.make("complex", *parts, shape=shape)
 
 
 RULES = (

@@ -17,7 +17,7 @@ __all__ = ["RULES"]
 
 def _concatenate(match: Match, operands: tuple[Instruction, ...]) -> Instruction:
     attributes = {"dimensions": dimensions(match.root)}
-    return match.make("concatenate", operands, attributes, match.root.shape)
+    return match.result("concatenate", *operands, **attributes)
 
 
 def _one_operand(match: Match) -> Instruction | None:
@@ -132,7 +132,7 @@ def _one_slice(match: Match, run: list[Instruction]) -> Instruction:
         source.shape, match.root.shape
     ):
         return source
-    return match.make("slice", (source,), {"slice": tuple(taken)}, with_dims(source.array, dims))
+    return match.make("slice", source, shape=with_dims(source.array, dims), slice=tuple(taken))
 
 
 def _broadcasts(match: Match) -> Instruction | None:
@@ -150,7 +150,7 @@ def _broadcasts(match: Match) -> Instruction | None:
     def join(match: Match, run: list[Instruction]) -> Instruction:
         shape = with_dims(match.root.array, _length(match, run))
         attributes = {"dimensions": dimensions(run[0])}
-        return match.make("broadcast", run[0].operands, attributes, shape)
+        return match.make("broadcast", *run[0].operands, shape=shape, **attributes)
 
     return _joined_runs(match, repeats, join)
 
@@ -172,11 +172,11 @@ def _of_broadcasts(match: Match) -> Instruction | None:
         return None
     joined = match.make(
         "concatenate",
-        tuple(sources),
-        {"dimensions": (dims.index(dimension),)},
-        resized(root.array, sizes),
+        *sources,
+        shape=resized(root.array, sizes),
+        dimensions=(dims.index(dimension),),
     )
-    return match.make("broadcast", (joined,), {"dimensions": dims}, root.shape)
+    return match.result("broadcast", joined, dimensions=dims)
 
 
 def _is_pad(match: Match) -> Instruction | None:
@@ -195,7 +195,7 @@ def _is_pad(match: Match) -> Instruction | None:
     entries[dimension] = PaddingDim(sum(sizes[:place]), sum(sizes[place + 1 :]))
     value = match.constant(values.pop())
     attributes = {"padding": tuple(entries)}
-    return match.make("pad", (root.operands[place], value), attributes, root.shape)
+    return match.result("pad", root.operands[place], value, **attributes)
 
 
 def _tiles(match: Match) -> Instruction | None:
@@ -211,8 +211,8 @@ def _tiles(match: Match) -> Instruction | None:
     rank = source.array.rank
     places = (*range(dimension), *range(dimension + 1, rank + 1))
     dims = (*source.array.dims[:dimension], count, *source.array.dims[dimension:])
-    tiled = match.make("broadcast", (source,), {"dimensions": places}, resized(root.array, dims))
-    return match.make("reshape", (tiled,), {}, root.shape)
+    tiled = match.make("broadcast", source, shape=resized(root.array, dims), dimensions=places)
+    return match.result("reshape", tiled)
 
 
 RULES = (

@@ -101,7 +101,7 @@ def compared(match: Match, left: Instruction, right: Instruction, direction: str
     kept = match.root.attributes.get("type")
     if kept is not None and left.array.dtype is match.root.operands[0].array.dtype:
         attributes["type"] = kept
-    return match.make("compare", (left, right), attributes, match.root.shape)
+    return match.result("compare", left, right, **attributes)
 
 
 def is_used_here(instruction: Instruction) -> bool:

@@ -53,11 +53,11 @@ def _progression(match: Match) -> Instruction | None:
         return None
     if shape.elements <= _FEW and (first, step) != (0, 1):
         return None
-    numbers = match.make("iota", (), {"iota_dimension": 0}, shape)
+    numbers = match.make("iota", shape=shape, iota_dimension=0)
     if step != 1:
-        numbers = match.make("multiply", (numbers, match.splat(shape, step)), {}, shape)
+        numbers = match.make("multiply", numbers, match.splat(shape, step), shape=shape)
     if first:
-        numbers = match.make("add", (numbers, match.splat(shape, first)), {}, shape)
+        numbers = match.make("add", numbers, match.splat(shape, first), shape=shape)
     return numbers
 
 
@@ -66,7 +66,7 @@ def _tuple_constant(match: Match) -> Instruction | None:
     if literal is None or literal.elided or not isinstance(shape, TupleShape):
         return None
     elements = tuple(match.constant(element) for element in literal.elements)
-    return match.make("tuple", elements, {}, shape)
+    return match.make("tuple", *elements, shape=shape)
 
 
 def _iota_of_one(match: Match) -> Instruction | None:

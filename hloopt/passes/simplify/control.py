@@ -59,7 +59,7 @@ def _runs_once(match: Match) -> Instruction | None:
 
 def _call(match: Match, computation: Computation, argument: Instruction) -> Instruction:
     attributes = {"to_apply": computation}
-    return match.make("call", (argument,), attributes, match.root.shape)
+    return match.result("call", argument, **attributes)
 
 
 def _known_branch(match: Match) -> Instruction | None:
@@ -98,7 +98,7 @@ def _by_predicate(match: Match) -> Instruction | None:
     rest = {name: value for name, value in root.attributes.items() if name != "branch_computations"}
     attributes = {**rest, "true_computation": one, "false_computation": zero}
     operands = (match.P, root.operands[2], root.operands[1])
-    return match.make("conditional", operands, attributes, root.shape)
+    return match.result("conditional", *operands, **attributes)
 
 
 def _by_the_other(match: Match) -> Instruction | None:
@@ -108,7 +108,7 @@ def _by_the_other(match: Match) -> Instruction | None:
     first, second = _branches(root)
     attributes = {**root.attributes, "true_computation": second, "false_computation": first}
     operands = (match.P, root.operands[2], root.operands[1])
-    return match.make("conditional", operands, attributes, root.shape)
+    return match.result("conditional", *operands, **attributes)
 
 
 def _same_branches(match: Match) -> Instruction | None:
@@ -162,7 +162,7 @@ def _selected(match: Match) -> Instruction | None:
             _chosen(match, [_part(match, result, at) for result in results])
             for at in range(len(root.shape.elements))
         ]
-        return match.make("tuple", tuple(columns), {}, root.shape)
+        return match.result("tuple", *columns)
     return _chosen(match, results)
 
 
@@ -173,13 +173,13 @@ def _inlined(match: Match, branch: Computation, operand: Instruction) -> Instruc
             inputs = tuple(values[entry] for entry in instruction.operands)
             attributes = dict(instruction.attributes)
             values[instruction] = match.make(
-                instruction.opcode, inputs, attributes, instruction.shape
+                instruction.opcode, *inputs, shape=instruction.shape, **attributes
             )
     return values[branch.root]
 
 
 def _part(match: Match, result: Instruction, index: int) -> Instruction:
-    return match.make("get-tuple-element", (result,), {"index": index})
+    return match.make("get-tuple-element", result, index=index)
 
 
 def _chosen(match: Match, values: list[Instruction]) -> Instruction:
@@ -189,9 +189,9 @@ def _chosen(match: Match, values: list[Instruction]) -> Instruction:
         condition = index
         if not index.array.dtype.is_pred:
             limit = match.splat(index.array, number)
-            condition = match.make("compare", (index, limit), {"direction": "EQ"})
+            condition = match.make("compare", index, limit, direction="EQ")
         operands = (condition, values[number], chosen)
-        chosen = match.make("select", operands, {}, chosen.shape)
+        chosen = match.make("select", *operands, shape=chosen.shape)
     return chosen
 
 

@@ -14,7 +14,6 @@ from hloopt.passes.simplify.conditions import (
     UNSIGNED,
     scalar_value,
 )
-from hloopt.passes.site import own_attributes
 from hloopt.rewrite import Match, Rule, op, splat, var
 from hloopt.types import DType
 
@@ -57,12 +56,12 @@ def _one_convert(match: Match) -> Instruction | None:
     if not is_lossless(source, middle):
         return None
     if source is target:
-        return match.make("convert", (match.A,), {}, match.root.shape)
+        return match.result("convert", match.A)
     same_kind = source.kind == middle.kind or {source.kind, middle.kind} <= set(INTEGER)
     both_ways = source.kind == PRED and target.name != "s1"  # 1 saturates there, true is all bits
     if not (same_kind or is_lossless(middle, target) or both_ways):
         return None
-    return match.make("convert", (match.A,), {}, match.root.shape)
+    return match.result("convert", match.A)
 
 
 def _same_type(match: Match) -> bool:
@@ -138,7 +137,7 @@ def _narrow(match: Match) -> Instruction | None:
         operands.append(small)
     if all(entry.opcode in ("constant", "broadcast") for entry in operands):
         return None
-    return match.make(computed.opcode, tuple(operands), own_attributes(computed), root.shape)
+    return match.again(computed, *operands)
 
 
 def _of_iota(match: Match) -> Instruction | None:
@@ -148,7 +147,7 @@ def _of_iota(match: Match) -> Instruction | None:
     largest = iota.array.dims[dimension] - 1
     if not all(_has_number(shape.dtype, largest) for shape in (iota.array, match.root.array)):
         return None
-    return match.make("iota", (), {"iota_dimension": dimension}, match.root.shape)
+    return match.result("iota", iota_dimension=dimension)
 
 
 def _has_number(dtype: DType, largest: int) -> bool:
@@ -170,7 +169,7 @@ def _order_kept(match: Match) -> Instruction | None:
     if source.kind == FLOAT and source.name not in _FORMAT:
         return None
     attributes = {"direction": match.root.attributes["direction"]}
-    return match.make("compare", (match.A, match.B), attributes, match.root.shape)
+    return match.result("compare", match.A, match.B, **attributes)
 
 
 def _truth(match: Match) -> Instruction | None:
@@ -187,7 +186,7 @@ def _truth(match: Match) -> Instruction | None:
     if (direction, one) in (("NE", False), ("GT", False), ("EQ", True), ("GE", True)):
         return match.A
     if (direction, one) in (("EQ", False), ("LE", False), ("NE", True), ("LT", True)):
-        return match.make("not", (match.A,), {}, match.root.shape)
+        return match.result("not", match.A)
     return None
 
 
@@ -195,10 +194,10 @@ def _select_of_splats(match: Match) -> Instruction:
     """Two constants are converted before the program runs."""
     root = match.root
     operands = tuple(
-        match.make("convert", (operand,), {}, operand.array.with_dtype(root.array.dtype))
+        match.make("convert", operand, shape=operand.array.with_dtype(root.array.dtype))
         for operand in match.F.operands[1:]
     )
-    return match.make("select", (match.P, *operands), {}, root.shape)
+    return match.result("select", match.P, *operands)
 
 
 PAIRS = (

@@ -63,7 +63,7 @@ def _of_padded_input(match: Match) -> Instruction | None:
         )
     attributes = {**root.attributes, "window": Window(tuple(window))}
     operands = (match.A, *root.operands[1:])
-    return match.make("convolution", operands, attributes, root.shape)
+    return match.result("convolution", *operands, **attributes)
 
 
 def _of_dilated_kernel(match: Match) -> Instruction | None:
@@ -91,7 +91,7 @@ def _of_dilated_kernel(match: Match) -> Instruction | None:
         )
     attributes = {**root.attributes, "window": Window(tuple(window))}
     operands = (root.operands[0], match.B, *root.operands[2:])
-    return match.make("convolution", operands, attributes, root.shape)
+    return match.result("convolution", *operands, **attributes)
 
 
 def _exact(match: Match) -> bool:
@@ -122,7 +122,7 @@ def _of_single_places(match: Match) -> Instruction | None:
         return None
     features = sorted((dims.kernel_input_feature, dims.kernel_output_feature))
     shape = resized(match.B.array, tuple(match.B.array.dims[dim] for dim in features))
-    kernel = match.make("reshape", (match.B,), {}, shape)
+    kernel = match.make("reshape", match.B, shape=shape)
     attributes = {
         "lhs_contracting_dims": (dims.input_feature,),
         "rhs_contracting_dims": (features.index(dims.kernel_input_feature),),
@@ -135,11 +135,11 @@ def _of_single_places(match: Match) -> Instruction | None:
     place[dims.input_batch] = dims.output_batch
     target = [place[dim] for dim in kept] + [dims.output_feature]
     sizes = tuple(root.array.dims[dim] for dim in target)
-    product = match.make("dot", (match.A, kernel), attributes, resized(root.array, sizes))
+    product = match.make("dot", match.A, kernel, shape=resized(root.array, sizes), **attributes)
     order = tuple(target.index(dim) for dim in range(len(target)))
     if order == tuple(range(len(order))):
         return product
-    return match.make("transpose", (product,), {"dimensions": order}, root.shape)
+    return match.result("transpose", product, dimensions=order)
 
 
 RULES = (

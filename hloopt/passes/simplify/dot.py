@@ -50,7 +50,7 @@ def _sum_of_batch(match: Match) -> Instruction | None:
         tuple(dims.lhs_batch[dim] for dim in kept),
         tuple(dims.rhs_batch[dim] for dim in kept),
     )
-    return match.make("dot", dot.operands, dot_attributes(dot, changed), root.shape)
+    return match.result("dot", *dot.operands, **dot_attributes(dot, changed))
 
 
 def _sum_of_free(match: Match) -> Instruction | None:
@@ -77,7 +77,7 @@ def _sum_of_free(match: Match) -> Instruction | None:
         _without(dims.lhs_batch, first),
         _without(dims.rhs_batch, second),
     )
-    return match.make("dot", (lhs, rhs), dot_attributes(dot, changed), root.shape)
+    return match.result("dot", lhs, rhs, **dot_attributes(dot, changed))
 
 
 def _summed(match: Match, operand: Instruction, dims: tuple[int, ...]) -> Instruction:
@@ -86,7 +86,7 @@ def _summed(match: Match, operand: Instruction, dims: tuple[int, ...]) -> Instru
     kept = tuple(size for dim, size in enumerate(operand.array.dims) if dim not in dims)
     attributes = {"dimensions": dims, "to_apply": match.root.attributes["to_apply"]}
     operands = (operand, match.root.operands[1])
-    return match.make("reduce", operands, attributes, resized(operand.array, kept))
+    return match.make("reduce", *operands, shape=resized(operand.array, kept), **attributes)
 
 
 def _without(dims: tuple[int, ...], dropped: tuple[int, ...]) -> tuple[int, ...]:
@@ -114,9 +114,9 @@ def _of_concatenate(match: Match) -> Instruction | None:
         ranges[other] = SliceRange(begin, begin + size)
         begin += size
         shape = resized(match.C.array, tuple(entry.size for entry in ranges))
-        part = match.make("slice", (match.C,), {"slice": tuple(ranges)}, shape)
-        product = match.make("dot", (piece, part), dot_attributes(root, dims), root.shape)
-        total = product if total is None else match.make("add", (total, product), {}, root.shape)
+        part = match.make("slice", match.C, shape=shape, slice=tuple(ranges))
+        product = match.result("dot", piece, part, **dot_attributes(root, dims))
+        total = product if total is None else match.result("add", total, product)
     return total
 
 
@@ -134,7 +134,7 @@ def _of_one_element(match: Match) -> Instruction | None:
         (match.B, dims.rhs_batch, dims.rhs_contracting, range(batch + free, root.array.rank)),
     )
     factors = [_spread(match, *side) for side in sides]
-    return match.make("multiply", tuple(factors), {}, root.shape)
+    return match.result("multiply", *factors)
 
 
 def _spread(
@@ -150,13 +150,13 @@ def _spread(
     free = [dim for dim in kept if dim not in batch]
     at = dict(zip((*batch, *free), (*range(len(batch)), *places), strict=True))
     narrow = resized(shape, tuple(shape.dims[dim] for dim in kept))
-    value = operand if not contracting else match.make("reshape", (operand,), {}, narrow)
+    value = operand if not contracting else match.make("reshape", operand, shape=narrow)
     order = sorted(range(len(kept)), key=lambda axis: at[kept[axis]])
     if order != list(range(len(order))):
         turned = resized(shape, tuple(narrow.dims[axis] for axis in order))
-        value = match.make("transpose", (value,), {"dimensions": tuple(order)}, turned)
+        value = match.make("transpose", value, shape=turned, dimensions=tuple(order))
     dimensions = tuple(sorted(at.values()))
-    return match.make("broadcast", (value,), {"dimensions": dimensions}, match.root.array)
+    return match.result("broadcast", value, dimensions=dimensions)
 
 
 def _matrices(dot: Instruction) -> bool:
@@ -182,9 +182,9 @@ def _left_first(match: Match) -> Instruction | None:
     right = replace(second, lhs_contracting=(1 - first.rhs_contracting[0],))
     # B's own dimension comes first in B C, so that it is what A meets.
     shape = resized(inner.array, (k, p))
-    product = match.make("dot", (match.B, match.C), dot_attributes(outer, right), shape)
+    product = match.make("dot", match.B, match.C, shape=shape, **dot_attributes(outer, right))
     left = replace(first, rhs_contracting=(0,))
-    return match.make("dot", (match.A, product), dot_attributes(outer, left), outer.shape)
+    return match.result("dot", match.A, product, **dot_attributes(outer, left))
 
 
 def _right_first(match: Match) -> Instruction | None:
@@ -202,9 +202,9 @@ def _right_first(match: Match) -> Instruction | None:
         return None
     left = replace(second, rhs_contracting=(1 - first.lhs_contracting[0],))
     shape = resized(inner.array, (m, k))
-    product = match.make("dot", (match.A, match.B), dot_attributes(outer, left), shape)
+    product = match.make("dot", match.A, match.B, shape=shape, **dot_attributes(outer, left))
     right = replace(first, lhs_contracting=(1,))
-    return match.make("dot", (product, match.C), dot_attributes(outer, right), outer.shape)
+    return match.result("dot", product, match.C, **dot_attributes(outer, right))
 
 
 _PRODUCT = "lhs_contracting_dims={1}, rhs_contracting_dims={0}"

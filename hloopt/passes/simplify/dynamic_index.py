@@ -6,7 +6,6 @@ from hloopt.ir import Instruction
 from hloopt.passes.simplify.conditions import INTEGER, scalar_value
 from hloopt.passes.simplify.conversion import is_lossless
 from hloopt.passes.simplify.dimensions import is_scalar
-from hloopt.passes.site import own_attributes
 from hloopt.rewrite import Match, Rule, op
 from hloopt.types import DType, array
 
@@ -44,7 +43,7 @@ def clamped(match: Match, start: Instruction, dim: int, size: int) -> Instructio
     if known is not None:
         return match.splat(array(dtype), known)
     bounds = (match.splat(array(dtype), 0), match.splat(array(dtype), dim - size))
-    return match.make("clamp", (bounds[0], start, bounds[1]), {}, array(dtype))
+    return match.make("clamp", bounds[0], start, bounds[1], shape=array(dtype))
 
 
 def joined_starts(
@@ -71,7 +70,7 @@ def joined_starts(
             left, right = clamped(match, first, dim, middle), clamped(match, second, middle, size)
             if left is None or right is None or dim - size > largest(dtype):
                 return None
-            starts.append(match.make("add", (left, right), {}, array(dtype)))
+            starts.append(match.make("add", left, right, shape=array(dtype)))
     return tuple(starts)
 
 
@@ -89,7 +88,7 @@ def _whole_from_zero(match: Match) -> Instruction | None:
     zero = match.splat(array(starts[0].array.dtype), 0)
     new = tuple(zero if turn else start for start, turn in zip(starts, known, strict=True))
     first = root.operands[: len(root.operands) - len(starts)]
-    return match.make(root.opcode, (*first, *new), own_attributes(root), root.shape)
+    return match.again(root, *first, *new)
 
 
 def _start_is_clamped(match: Match) -> Instruction | None:
@@ -104,7 +103,7 @@ def _start_is_clamped(match: Match) -> Instruction | None:
     if free == starts:
         return None
     first = root.operands[: len(root.operands) - len(starts)]
-    return match.make(root.opcode, (*first, *free), own_attributes(root), root.shape)
+    return match.again(root, *first, *free)
 
 
 def _unclamped(start: Instruction, last: int) -> Instruction:
@@ -153,7 +152,7 @@ def _start_is_converted(match: Match) -> Instruction | None:
             return None
         indices.append(match.splat(array(narrow), known))
     first = root.operands[: len(root.operands) - len(starts)]
-    return match.make(root.opcode, (*first, *indices), own_attributes(root), root.shape)
+    return match.again(root, *first, *indices)
 
 
 RULES = (

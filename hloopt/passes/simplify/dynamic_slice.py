@@ -16,8 +16,7 @@ from hloopt.passes.simplify.dimensions import (
     with_dims,
 )
 from hloopt.passes.simplify.dynamic_index import clamped, joined_starts, largest, number, starts_of
-from hloopt.passes.site import own_attributes
-from hloopt.rewrite import Match, Pattern, Rule, op, splat_literal
+from hloopt.rewrite import Match, Pattern, Rule, op, own_attributes, splat_literal
 from hloopt.types import DotDims, SliceRange, array
 
 __all__ = ["RULES"]
@@ -41,7 +40,7 @@ def _take(
     if operand.array.dims == sizes:
         return operand
     shape = with_dims(operand.array, sizes)
-    return match.make("dynamic-slice", (operand, *starts), {"dynamic_slice_sizes": sizes}, shape)
+    return match.make("dynamic-slice", operand, *starts, shape=shape, dynamic_slice_sizes=sizes)
 
 
 def _first_is_whole(match: Match) -> Instruction | None:
@@ -60,7 +59,7 @@ def _constant_starts(match: Match) -> Instruction | None:
         if first is None:
             return None
         taken.append(SliceRange(first, first + size))
-    return match.make("slice", (operand,), {"slice": tuple(taken)}, match.root.shape)
+    return match.result("slice", operand, slice=tuple(taken))
 
 
 def _of_broadcast(match: Match) -> Instruction | None:
@@ -71,7 +70,7 @@ def _of_broadcast(match: Match) -> Instruction | None:
         return None
     sizes = tuple(root.array.dims[d] for d in dims)
     source = _take(match, match.root.operands[0].operands[0], tuple(starts[d] for d in dims), sizes)
-    return match.make("broadcast", (source,), {"dimensions": dims}, root.shape)
+    return match.result("broadcast", source, dimensions=dims)
 
 
 def _of_transpose(match: Match) -> Instruction | None:
@@ -87,7 +86,7 @@ def _of_transpose(match: Match) -> Instruction | None:
     source = _take(
         match, match.root.operands[0].operands[0], tuple(starts[d] for d in place), sizes
     )
-    return match.make("transpose", (source,), {"dimensions": permutation}, root.shape)
+    return match.result("transpose", source, dimensions=permutation)
 
 
 def _of_reshape(match: Match) -> Instruction | None:
@@ -103,7 +102,7 @@ def _of_reshape(match: Match) -> Instruction | None:
     moved = tuple(starts[place[d]] if d in place else zero for d in range(len(before)))
     sizes = tuple(root.array.dims[place[d]] if d in place else 1 for d in range(len(before)))
     source = _take(match, match.root.operands[0].operands[0], moved, sizes)
-    return match.make("reshape", (source,), {}, root.shape)
+    return match.result("reshape", source)
 
 
 def _of_elementwise(match: Match) -> Instruction | None:
@@ -121,7 +120,7 @@ def _of_elementwise(match: Match) -> Instruction | None:
         else:
             operands.append(_take(match, operand, starts, root.array.dims))
     shape = with_dims(computed.array, root.array.dims)
-    return match.make(computed.opcode, tuple(operands), own_attributes(computed), shape)
+    return match.again(computed, *operands, shape=shape)
 
 
 def _of_iota(match: Match) -> Instruction | None:
@@ -136,12 +135,12 @@ def _of_iota(match: Match) -> Instruction | None:
     if first is None:
         return None
     if first.array.dtype is not dtype:
-        first = match.make("convert", (first,), {}, array(dtype))
-    offset = match.make("broadcast", (first,), {"dimensions": ()}, root.shape)
+        first = match.make("convert", first, shape=array(dtype))
+    offset = match.result("broadcast", first, dimensions=())
     if size == 1:
         return offset
-    numbers = match.make("iota", (), {"iota_dimension": dimension}, root.shape)
-    return match.make("add", (numbers, offset), {}, root.shape)
+    numbers = match.result("iota", iota_dimension=dimension)
+    return match.result("add", numbers, offset)
 
 
 def _of_dynamic_slice(match: Match) -> Instruction | None:
@@ -215,7 +214,7 @@ def _of_dot(match: Match) -> Instruction | None:
             free += d not in batches
             places[d], sizes[d] = starts[position], root.array.dims[position]
         sides.append(_take(match, operand, tuple(places), tuple(sizes)))
-    return match.make("dot", tuple(sides), own_attributes(dot), root.shape)
+    return match.result("dot", *sides, **own_attributes(dot))
 
 
 def _of_update(match: Match) -> Instruction | None:

@@ -44,7 +44,7 @@ def _is_pad(match: Match) -> Instruction | None:
             return None
         padding.append(PaddingDim(low, dim - size - low))
     value = match.constant(literal) if operand.array.dims else operand
-    return match.make("pad", (update, value), {"padding": tuple(padding)}, root.shape)
+    return match.result("pad", update, value, padding=tuple(padding))
 
 
 def _covers_earlier(match: Match) -> Instruction | None:
@@ -64,7 +64,7 @@ def _covers_earlier(match: Match) -> Instruction | None:
             return None
         if not first <= old_first <= old_first + old <= first + size:
             return None
-    return match.make(_UPDATE, (earlier.operands[0], *root.operands[1:]), {}, root.shape)
+    return match.result(_UPDATE, earlier.operands[0], *root.operands[1:])
 
 
 def _joined(match: Match) -> Instruction | None:
@@ -77,9 +77,7 @@ def _joined(match: Match) -> Instruction | None:
         return None
     sizes = (root.array.dims, part.array.dims, update.array.dims)
     starts = joined_starts(match, starts_of(root), starts_of(inner), sizes)
-    return (
-        None if starts is None else match.make(_UPDATE, (operand, update, *starts), {}, root.shape)
-    )
+    return None if starts is None else match.result(_UPDATE, operand, update, *starts)
 
 
 def _over(opcode: str, index: int) -> Pattern:

@@ -34,7 +34,7 @@ def _scaled(match: Match, operand: Instruction) -> Instruction | None:
     if literal is None or operand.array.dtype is not match.root.array.dtype:
         return None
     factor = match.splat_of(operand.array, literal)
-    return match.make("multiply", (operand, factor), {}, operand.array)
+    return match.make("multiply", operand, factor, shape=operand.array)
 
 
 def _on_operand(match: Match) -> Instruction | None:
@@ -52,7 +52,7 @@ def _convolved(match: Match, at: int) -> Instruction | None:
     if product is None:
         return None
     operands[at] = product
-    return match.make("convolution", tuple(operands), match.P.attributes, match.P.shape)
+    return match.make("convolution", *operands, shape=match.P.shape, **match.P.attributes)
 
 
 def _with_bias(match: Match) -> Instruction | None:
@@ -62,7 +62,7 @@ def _with_bias(match: Match) -> Instruction | None:
     convolved, bias = _convolved(match, 1), _scaled(match, match.D)
     if convolved is None or bias is None:
         return None
-    return match.make("add", (convolved, bias), {}, match.root.shape)
+    return match.result("add", convolved, bias)
 
 
 def _is_constant(instruction: Instruction) -> bool:
@@ -79,8 +79,8 @@ def _from_input(match: Match) -> Instruction | None:
     literal = splat_literal(match.C)
     if literal is None:
         return None
-    product = match.make("multiply", (match.B, match.splat_of(right, literal)), {}, right)
-    return match.make("convolution", (match.A, product), match.root.attributes, match.root.shape)
+    product = match.make("multiply", match.B, match.splat_of(right, literal), shape=right)
+    return match.result("convolution", match.A, product, **match.root.attributes)
 
 
 RULES = (

@@ -57,7 +57,7 @@ def kept_columns(
     chosen = tuple(columns[number] for number in kept)
     if len(chosen) == 1:
         return chosen[0]
-    return match.make("concatenate", chosen, {"dimensions": (vector_dim,)})
+    return match.make("concatenate", *chosen, dimensions=(vector_dim,))
 
 
 def _moves_nowhere(match: Match) -> Instruction | None:
@@ -79,7 +79,7 @@ def _moves_nowhere(match: Match) -> Instruction | None:
     assert fewer is not None
     index_map = tuple(dims.start_index_map[number] for number in kept)
     attributes = _attributes(root, replace(dims, start_index_map=index_map))
-    return match.make("gather", (operand, fewer), attributes, root.shape)
+    return match.result("gather", operand, fewer, **attributes)
 
 
 def is_counting(column: Instruction, size: int) -> int | None:
@@ -129,7 +129,7 @@ def _counts(match: Match) -> Instruction | None:
             operand_batching_dims=tuple(pair[0] for pair in pairs),
             start_indices_batching_dims=tuple(pair[1] for pair in pairs),
         )
-        return match.make("gather", (operand, fewer), _attributes(root, changed), root.shape)
+        return match.result("gather", operand, fewer, **_attributes(root, changed))
     return None
 
 
@@ -141,8 +141,8 @@ def _takes_all(match: Match) -> Instruction | None:
         return None
     dropped = {*dims.collapsed_slice_dims, *dims.operand_batching_dims}
     sizes = tuple(size for dim, size in enumerate(operand.array.dims) if dim not in dropped)
-    inner = match.make("reshape", (operand,), {}, resized(operand.array, sizes))
-    return match.make("broadcast", (inner,), {"dimensions": dims.offset_dims}, root.shape)
+    inner = match.make("reshape", operand, shape=resized(operand.array, sizes))
+    return match.result("broadcast", inner, dimensions=dims.offset_dims)
 
 
 def _of_pad(match: Match) -> Instruction | None:
@@ -165,8 +165,8 @@ def _of_pad(match: Match) -> Instruction | None:
         sizes[dim] = result[place] = source.dims[dim]
     shape = resized(root.array, tuple(result))
     attributes = _attributes(root, replace(dims, slice_sizes=tuple(sizes)))
-    inner = match.make("gather", (match.A, match.I), attributes, shape)
-    return match.make("pad", (inner, match.B), {"padding": tuple(after)}, root.shape)
+    inner = match.make("gather", match.A, match.I, shape=shape, **attributes)
+    return match.result("pad", inner, match.B, padding=tuple(after))
 
 
 _BOTH = (

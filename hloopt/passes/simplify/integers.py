@@ -41,7 +41,7 @@ def _shift(match: Match) -> Instruction | None:
         return None
     if match.values.of(match.A).low < 0:
         return match.refuse("the dividend may be negative: its quotient is rounded towards zero")
-    return match.make("shift-right-logical", (match.A, match.splat(shape, exponent)), {}, shape)
+    return match.make("shift-right-logical", match.A, match.splat(shape, exponent), shape=shape)
 
 
 def _mask(match: Match) -> Instruction | None:
@@ -50,7 +50,7 @@ def _mask(match: Match) -> Instruction | None:
         return None
     if match.values.of(match.A).low < 0:
         return match.refuse("the dividend may be negative, and so may its remainder")
-    return match.make("and", (match.A, match.splat(shape, (1 << exponent) - 1)), {}, shape)
+    return match.make("and", match.A, match.splat(shape, (1 << exponent) - 1), shape=shape)
 
 
 def _is_below(match: Match) -> bool:
@@ -81,7 +81,7 @@ def _without_multiples(match: Match) -> Instruction | None:
         or known.high + c > integer_limits(match.A.array.dtype)[1]
     ):
         return match.refuse("the sum may be negative or wrap")
-    return match.make("remainder", (match.A, match.N), {}, match.root.shape)
+    return match.result("remainder", match.A, match.N)
 
 
 def _fits_times(match: Match) -> int | None:
@@ -112,7 +112,7 @@ def _divided_twice(match: Match) -> Instruction | None:
         return None
     if c1 * c2 > integer_limits(shape.dtype)[1]:
         return match.splat(shape, 0) if shape.dtype.kind != SIGNED else None
-    return match.make("divide", (match.A, match.splat(shape, c1 * c2)), {}, shape)
+    return match.make("divide", match.A, match.splat(shape, c1 * c2), shape=shape)
 
 
 def _amount(instruction: Instruction) -> int | None:
@@ -146,7 +146,7 @@ def _shifted_twice(match: Match) -> Instruction | None:
         return match.splat(shape, 0)
     if total > integer_limits(shape.dtype)[1]:
         return None
-    return match.make(opcode, (match.A, match.splat(shape, total)), {}, shape)
+    return match.make(opcode, match.A, match.splat(shape, total), shape=shape)
 
 
 def _there_and_back(mask: Callable[[int, int], int]) -> Callable[[Match], Instruction | None]:
@@ -161,7 +161,7 @@ def _there_and_back(mask: Callable[[int, int], int]) -> Callable[[Match], Instru
         kept = mask(first, bits)
         if shape.dtype.kind == SIGNED and kept >= 1 << (bits - 1):
             kept -= 1 << bits
-        return match.make("and", (match.A, match.splat(shape, kept)), {}, shape)
+        return match.make("and", match.A, match.splat(shape, kept), shape=shape)
 
     return rewrite
 

@@ -113,7 +113,7 @@ def _as_one(match: Match, compare: Instruction, direction: str) -> Instruction:
     if compare.attributes["direction"] == direction:
         return compare
     attributes = {**compare.attributes, "direction": direction}
-    return match.make("compare", compare.operands, attributes, match.root.shape)
+    return match.result("compare", *compare.operands, **attributes)
 
 
 _WHEN: Final = {"LT": "<", "LE": "<=", "EQ": "=", "NE": "<>?", "GE": ">=", "GT": ">"}
@@ -167,9 +167,9 @@ def _as_one_size(match: Match, first: Instruction, second: Instruction) -> Instr
     direction = _SIZE.get((match.root.opcode, *directions))
     if direction is None or low is None or high is None or low != -high or high < 0:
         return None
-    size = match.make("abs", (match.A,), {}, match.A.shape)
+    size = match.make("abs", match.A, shape=match.A.shape)
     attributes = {**second.attributes, "direction": direction}
-    return match.make("compare", (size, second.operands[1]), attributes, match.root.shape)
+    return match.result("compare", size, second.operands[1], **attributes)
 
 
 def _within_chain(match: Match) -> Instruction | None:
@@ -183,7 +183,7 @@ def _within_chain(match: Match) -> Instruction | None:
         found = _as_one_size(match, first, second)
     if found is None:
         return None
-    return match.make(match.root.opcode, (match.P, found), {}, match.root.shape)
+    return match.result(match.root.opcode, match.P, found)
 
 
 RULES = (

@@ -12,8 +12,7 @@ from hloopt.passes.simplify.dimensions import (
     paddings,
     with_dims,
 )
-from hloopt.passes.site import own_attributes
-from hloopt.rewrite import Match, Rule, op, splat, splat_literal, var
+from hloopt.rewrite import Match, Rule, op, own_attributes, splat, splat_literal, var
 from hloopt.types import PaddingDim, SliceRange, array
 
 __all__ = ["RULES"]
@@ -40,13 +39,13 @@ def _pads_with_itself(match: Match) -> Instruction | None:
 def _pad(
     match: Match, operand: Instruction, value: Instruction, entries: tuple[PaddingDim, ...]
 ) -> Instruction:
-    return match.make("pad", (operand, value), {"padding": entries}, match.root.shape)
+    return match.result("pad", operand, value, padding=entries)
 
 
 def _of_nothing(match: Match) -> Instruction | None:
     if match.A.array.elements or not match.root.array.elements:
         return None
-    return match.make("broadcast", (match.B,), {"dimensions": ()}, match.root.shape)
+    return match.result("broadcast", match.B, dimensions=())
 
 
 def _without_interior(match: Match) -> Instruction | None:
@@ -76,7 +75,7 @@ def _cut_first(match: Match) -> Instruction | None:
     shape = with_dims(match.A.array, sizes)
     if shape.dims == match.root.array.dims:
         shape = match.root.array
-    cut = match.make("slice", (match.A,), {"slice": tuple(taken)}, shape)
+    cut = match.make("slice", match.A, shape=shape, slice=tuple(taken))
     return (
         cut if all(entry == _NOTHING for entry in rest) else _pad(match, cut, match.B, tuple(rest))
     )
@@ -110,11 +109,13 @@ def _before_broadcast(match: Match) -> Instruction | None:
         shape = match.root.operands[0].array
         small = resized(shape, tuple(shape.dims[d] for d in kept))
         places = tuple(kept.index(d) for d in dims)
-        source = match.make("broadcast", (source,), {"dimensions": places}, small)
+        source = match.make("broadcast", source, shape=small, dimensions=places)
     sizes = tuple(match.root.array.dims[d] for d in kept)
     attributes = {"padding": tuple(entries[d] for d in kept)}
-    padded = match.make("pad", (source, match.B), attributes, resized(match.root.array, sizes))
-    return match.make("broadcast", (padded,), {"dimensions": kept}, match.root.shape)
+    padded = match.make(
+        "pad", source, match.B, shape=resized(match.root.array, sizes), **attributes
+    )
+    return match.result("broadcast", padded, dimensions=kept)
 
 
 def _after_elementwise(match: Match) -> Instruction | None:
@@ -148,8 +149,10 @@ def _after_elementwise(match: Match) -> Instruction | None:
         else:
             return None
     attributes = own_attributes(root)
-    small = match.make(root.opcode, tuple(operands), attributes, shape.with_dtype(root.array.dtype))
-    value = match.make(root.opcode, tuple(values), attributes, array(root.array.dtype))
+    small = match.make(
+        root.opcode, *operands, shape=shape.with_dtype(root.array.dtype), **attributes
+    )
+    value = match.make(root.opcode, *values, shape=array(root.array.dtype), **attributes)
     return _pad(match, small, value, paddings(first))
 
 

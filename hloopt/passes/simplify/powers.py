@@ -30,8 +30,8 @@ def _one(match: Match) -> Instruction:
 def _scaled(factor: float) -> Callable[[Match], Instruction]:
     def make(match: Match) -> Instruction:
         shape = match.root.array
-        logarithm = match.make("log", (match.A,), {}, shape)
-        return match.make("multiply", (logarithm, match.splat(shape, factor)), {}, shape)
+        logarithm = match.make("log", match.A, shape=shape)
+        return match.make("multiply", logarithm, match.splat(shape, factor), shape=shape)
 
     return make
 
@@ -40,10 +40,10 @@ def _log_of_power(match: Match) -> Instruction:
     """``B * log(|A|)``, or 0 where B is: the power is 1 then, of infinities and zeros as well."""
     shape = match.root.array
     zero = match.splat(shape, 0)
-    size = match.make("log", (match.make("abs", (match.A,), {}, shape),), {}, shape)
-    product = match.make("multiply", (match.B, size), {}, shape)
-    is_one = match.make("compare", (match.B, zero), {"direction": "EQ"})
-    return match.make("select", (is_one, zero, product), {}, shape)
+    size = match.make("log", match.make("abs", match.A, shape=shape), shape=shape)
+    product = match.make("multiply", match.B, size, shape=shape)
+    is_one = match.make("compare", match.B, zero, direction="EQ")
+    return match.make("select", is_one, zero, product, shape=shape)
 
 
 def _has_root(match: Match) -> bool:
@@ -53,7 +53,7 @@ def _has_root(match: Match) -> bool:
 
 
 def _inverse(match: Match) -> Instruction:
-    return match.make("divide", (_one(match), match.A), {}, match.root.shape)
+    return match.result("divide", _one(match), match.A)
 
 
 def _extremum_of(match: Match) -> Instruction | None:
@@ -63,8 +63,8 @@ def _extremum_of(match: Match) -> Instruction | None:
         return None
     if not match.fast_math and (inner.opcode not in _STEPS or not is_exact(match)):
         return match.refuse(f"{inner.opcode} is rounded, maybe not always the same way")
-    extremum = match.make(match.root.opcode, (match.A, match.B), {}, match.root.shape)
-    return match.make(inner.opcode, (extremum,), inner.attributes, match.root.shape)
+    extremum = match.result(match.root.opcode, match.A, match.B)
+    return match.result(inner.opcode, extremum, **inner.attributes)
 
 
 _STEPS = ("floor", "ceil", "round-nearest-even", "round-nearest-afz", "sign")

@@ -46,7 +46,7 @@ def _merged(opcode: str) -> Callable[[Match], Instruction | None]:
             return None
         shape = match.root.array
         constant = folded(match, opcode, shape, match.C1, match.C2)
-        return None if constant is None else match.make(opcode, (match.A, constant), {}, shape)
+        return None if constant is None else match.make(opcode, match.A, constant, shape=shape)
 
     return merge
 
@@ -64,7 +64,7 @@ def _one_more(match: Match) -> Instruction | None:
     shape = match.root.array
     one = match.splat(shape, 1)
     constant = folded(match, "add", shape, match.C, one)
-    return None if constant is None else match.make("multiply", (match.A, constant), {}, shape)
+    return None if constant is None else match.make("multiply", match.A, constant, shape=shape)
 
 
 def _common_factor(match: Match) -> Instruction | None:
@@ -76,8 +76,8 @@ def _common_factor(match: Match) -> Instruction | None:
     if not (scaled or exact_or_real(match)) or match.root.array.dtype.kind == PRED:
         return None
     shape = match.root.array
-    total = match.make(match.root.opcode, (match.P, match.Q), {}, shape)
-    return match.make("multiply", (total, match.A), {}, shape)
+    total = match.make(match.root.opcode, match.P, match.Q, shape=shape)
+    return match.make("multiply", total, match.A, shape=shape)
 
 
 def _is_power_of_two(instruction: Instruction) -> bool:
@@ -97,7 +97,7 @@ def _by_predicate(match: Match) -> Instruction | None:
     if kind == FLOAT and not match.fast_math and not (known.is_finite and known.is_non_negative):
         return match.refuse("the other factor may be negative, infinite or NaN")
     shape = match.root.array
-    return match.make("select", (match.P, match.A, match.splat(shape, 0)), {}, shape)
+    return match.make("select", match.P, match.A, match.splat(shape, 0), shape=shape)
 
 
 def _smaller_first(match: Match) -> Instruction | None:
@@ -109,9 +109,9 @@ def _smaller_first(match: Match) -> Instruction | None:
     if splat_literal(match.P) is not None:
         return None
     constant = match.splat_of(small.array, literal)
-    product = match.make("multiply", (small, constant), {}, small.array)
-    wide = match.make("broadcast", (product,), match.P.attributes, match.P.array)
-    return match.make("multiply", (match.A, wide), {}, shape)
+    product = match.make("multiply", small, constant, shape=small.array)
+    wide = match.make("broadcast", product, shape=match.P.array, **match.P.attributes)
+    return match.make("multiply", match.A, wide, shape=shape)
 
 
 RULES = (

@@ -42,7 +42,7 @@ def _times_reciprocal(match: Match) -> Instruction | None:
     exact = (np.abs(mantissas) == 0.5) & (np.abs(back) >= 2.0 ** _SMALLEST_NORMAL[shape.dtype.name])
     if not match.fast_math and not exact.all():
         return match.refuse("the divisor's reciprocal is rounded, which fast_math allows")
-    return match.make("multiply", (match.A, _with_values(match, reciprocals)), {}, shape)
+    return match.make("multiply", match.A, _with_values(match, reciprocals), shape=shape)
 
 
 def _constant_of(instruction: Instruction) -> np.ndarray[Any, Any] | None:
@@ -69,9 +69,9 @@ def _reciprocal_first(match: Match) -> Instruction | None:
         return None
     if match.A.opcode == "broadcast":
         return None  # that division sinks below the broadcasts
-    inverse = match.make("divide", (match.splat(small.array, 1), small), {}, small.array)
-    spread = match.make("broadcast", (inverse,), wide.attributes, wide.array)
-    return match.make("multiply", (match.A, spread), {}, match.root.shape)
+    inverse = match.make("divide", match.splat(small.array, 1), small, shape=small.array)
+    spread = match.make("broadcast", inverse, shape=wide.array, **wide.attributes)
+    return match.result("multiply", match.A, spread)
 
 
 RULES = (

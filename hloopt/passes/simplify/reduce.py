@@ -22,8 +22,7 @@ from hloopt.passes.simplify.conditions import (
     is_positive_zero,
     scalar_value,
 )
-from hloopt.passes.site import own_attributes
-from hloopt.rewrite import Match, Rule, op, splat_literal, var
+from hloopt.rewrite import Match, Rule, op, own_attributes, splat_literal, var
 from hloopt.types import ArrayShape, TupleShape, array
 
 __all__ = [
@@ -97,7 +96,7 @@ def fold(
 ) -> Instruction:
     """The root's fold, of another operand."""
     attributes = {**own_attributes(match.root), "dimensions": dims}
-    return match.make("reduce", (operand, *match.root.operands[1:]), attributes, shape)
+    return match.make("reduce", operand, *match.root.operands[1:], shape=shape, **attributes)
 
 
 def kept_dims(rank: int, reduced: tuple[int, ...]) -> list[int]:
@@ -112,7 +111,7 @@ def _reduces_nothing(match: Match) -> Instruction | None:
         return None
     if not is_neutral(match, named_combiner(root.attributes["to_apply"]), match.INIT, match.A):
         return None
-    return match.make("reshape", (match.A,), {}, root.shape)
+    return match.result("reshape", match.A)
 
 
 def _applies_once(match: Match) -> Instruction | None:
@@ -138,12 +137,12 @@ def _applies_once(match: Match) -> Instruction | None:
     for init, value, shape in zip(inits, values, shapes, strict=True):
         assert isinstance(shape, ArrayShape)
         if shape.rank:
-            init = match.make("broadcast", (init,), {"dimensions": ()}, shape)
+            init = match.make("broadcast", init, shape=shape, dimensions=())
         starts.append(init)
-        elements.append(match.make("reshape", (value,), {}, shape))
-    results = lifted(region, (*starts, *elements), like, match.make)
+        elements.append(match.make("reshape", value, shape=shape))
+    results = lifted(region, (*starts, *elements), like, match)
     if isinstance(root.shape, TupleShape):
-        return match.make("tuple", results, {}, root.shape)
+        return match.result("tuple", *results)
     return results[0]
 
 
@@ -162,11 +161,11 @@ def _reduces_empty(match: Match) -> Instruction | None:
     if any(not isinstance(shape, ArrayShape) or not shape.elements for shape in shapes):
         return None
     results = tuple(
-        match.make("broadcast", (init,), {"dimensions": ()}, shape)
+        match.make("broadcast", init, shape=shape, dimensions=())
         for init, shape in zip(root.operands[count:], shapes, strict=True)
     )
     if isinstance(root.shape, TupleShape):
-        return match.make("tuple", results, {}, root.shape)
+        return match.result("tuple", *results)
     return results[0]
 
 
@@ -241,13 +240,13 @@ def _sum_of_broadcast(match: Match) -> Instruction | None:
     target = tuple(outer.index(dim) for dim in mapped)
     term = match.A
     if target != tuple(range(root.array.rank)):
-        term = match.make("broadcast", (term,), {"dimensions": target}, root.shape)
-    product = match.make("multiply", (term, match.splat(root.array, count)), {}, root.shape)
+        term = match.result("broadcast", term, dimensions=target)
+    product = match.result("multiply", term, match.splat(root.array, count))
     if dtype.kind != FLOAT or match.fast_math:
         return product
     zero = splat_literal(match.INIT)
     assert zero is not None
-    return match.make("add", (product, match.splat_of(root.array, zero)), {}, root.shape)
+    return match.result("add", product, match.splat_of(root.array, zero))
 
 
 def _of_widening(match: Match) -> Instruction | None:
@@ -276,8 +275,8 @@ def _narrow_fold(match: Match, opcode: str) -> Instruction:
     bound = float("-inf") if opcode == "maximum" else float("inf")
     init = match.splat(array(element), bound)
     attributes = {**own_attributes(root), "to_apply": region}
-    small = match.make("reduce", (match.A, init), attributes, root.array.with_dtype(element))
-    return match.make("convert", (small,), {}, root.shape)
+    small = match.make("reduce", match.A, init, shape=root.array.with_dtype(element), **attributes)
+    return match.result("convert", small)
 
 
 RULES = (

@@ -43,7 +43,7 @@ def _of_transpose(match: Match) -> Instruction | None:
     shape = resized(root.array, tuple(match.A.array.dims[dim] for dim in straight))
     inner = fold(match, match.A, dims, shape)
     back = tuple(straight.index(dim) for dim in kept)
-    return match.make("transpose", (inner,), {"dimensions": back}, root.shape)
+    return match.result("transpose", inner, dimensions=back)
 
 
 def _factors(before: tuple[int, ...], after: tuple[int, ...]) -> list[tuple[list[int], list[int]]]:
@@ -86,7 +86,7 @@ def _of_reshape(match: Match) -> Instruction | None:
     dims = tuple(source.dims[dim] for dim in kept_dims(source.rank, tuple(reduced)))
     shape = root.array if dims == root.array.dims else resized(root.array, dims)
     inner = fold(match, match.A, tuple(reduced), shape)
-    return inner if shape is root.array else match.make("reshape", (inner,), {}, root.shape)
+    return inner if shape is root.array else match.result("reshape", inner)
 
 
 def _of_concatenate_across(match: Match) -> Instruction | None:
@@ -108,7 +108,7 @@ def _of_concatenate_across(match: Match) -> Instruction | None:
         dims = list(root.array.dims)
         dims[place] = piece.array.dims[along]
         parts.append(fold(match, piece, given, resized(root.array, tuple(dims))))
-    return match.make("concatenate", tuple(parts), {"dimensions": (place,)}, root.shape)
+    return match.result("concatenate", *parts, dimensions=(place,))
 
 
 def _of_concatenate_along(match: Match) -> Instruction | None:
@@ -129,7 +129,7 @@ def _of_concatenate_along(match: Match) -> Instruction | None:
     parts = [fold(match, piece, reduced_dims(root), root.array) for piece in joined.operands]
     result = parts[0]
     for part in parts[1:]:
-        result = match.make(opcode, (result, part), {}, root.shape)
+        result = match.result(opcode, result, part)
     return result
 
 
@@ -154,11 +154,11 @@ def _of_broadcast(match: Match) -> Instruction | None:
     if inner or match.A.array.rank:
         small = fold(match, match.A, inner, shape)
     else:
-        small = match.make(opcode, (match.A, match.INIT), {}, shape)
+        small = match.make(opcode, match.A, match.INIT, shape=shape)
     target = tuple(outer.index(dim) for _, dim in stays)
     if dims == root.array.dims and target == tuple(range(len(dims))):
         return small
-    return match.make("broadcast", (small,), {"dimensions": target}, root.shape)
+    return match.result("broadcast", small, dimensions=target)
 
 
 RULES = (

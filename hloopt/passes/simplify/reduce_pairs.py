@@ -62,8 +62,8 @@ def _lane(
     shape = reduce.shape.elements[number]
     attributes = {"dimensions": reduce.attributes["dimensions"], "to_apply": region}
     operands = (reduce.operands[number], reduce.operands[count + number])
-    result = match.make("reduce", operands, attributes, shape)
-    return result if whole is None else match.make("tuple", (result,), {}, whole)
+    result = match.make("reduce", *operands, shape=shape, **attributes)
+    return result if whole is None else match.make("tuple", result, shape=whole)
 
 
 def _beside_its_place(match: Match) -> Instruction | None:
@@ -96,10 +96,10 @@ def _beside_its_place(match: Match) -> Instruction | None:
         inits = tuple(match.constant(start) for start in starts if isinstance(start, Literal))
         if len(inits) < 2:
             continue
-        again = match.make("iota", (), dict(places.attributes), places.shape)
+        again = match.make("iota", shape=places.shape, **places.attributes)
         operands = (match.A, again, *inits)
-        pair = match.make("reduce", operands, dict(user.attributes), user.shape)
-        return match.make("get-tuple-element", (pair,), {"index": 0}, root.shape)
+        pair = match.make("reduce", *operands, shape=user.shape, **user.attributes)
+        return match.result("get-tuple-element", pair, index=0)
     return None
 
 
@@ -140,7 +140,7 @@ def _place_in_splat(match: Match) -> Instruction | None:
         return None
     parts = [part for part in root.shape.elements if isinstance(part, ArrayShape)]
     results = (match.splat(parts[0], value), match.splat(parts[1], 0))
-    return match.make("tuple", results, {}, root.shape)
+    return match.result("tuple", *results)
 
 
 _ARGMAX = (

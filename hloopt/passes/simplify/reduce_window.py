@@ -47,16 +47,16 @@ def _single_positions(match: Match) -> Instruction | None:
     for value, init, shape in zip(values, inits, shapes, strict=True):
         assert isinstance(shape, ArrayShape)
         if shape.dims != value.array.dims:
-            value = match.make("slice", (value,), {"slice": strided}, shape)
+            value = match.make("slice", value, shape=shape, slice=strided)
         elements.append(value)
         if shape.dims:
-            init = match.make("broadcast", (init,), {"dimensions": ()}, shape)
+            init = match.make("broadcast", init, shape=shape, dimensions=())
         starts.append(init)
     like = shapes[0]
     assert isinstance(like, ArrayShape)
-    results = lifted(region, (*starts, *elements), like, match.make)
+    results = lifted(region, (*starts, *elements), like, match)
     if isinstance(root.shape, TupleShape):
-        return match.make("tuple", results, {}, root.shape)
+        return match.result("tuple", *results)
     return results[0]
 
 
@@ -81,8 +81,8 @@ def _whole_dimensions(match: Match) -> Instruction | None:
         return None
     kept = tuple(size for dim, size in enumerate(source.dims) if dim not in whole)
     attributes = {"dimensions": tuple(whole), "to_apply": root.attributes["to_apply"]}
-    inner = match.make("reduce", (match.A, match.INIT), attributes, resized(root.array, kept))
-    return match.make("reshape", (inner,), {}, root.shape)
+    inner = match.make("reduce", match.A, match.INIT, shape=resized(root.array, kept), **attributes)
+    return match.result("reshape", inner)
 
 
 def _of_pad(match: Match) -> Instruction | None:
@@ -117,7 +117,7 @@ def _of_pad(match: Match) -> Instruction | None:
             )
         )
     attributes = {**root.attributes, "window": Window(tuple(dims))}
-    return match.make("reduce-window", (match.A, match.INIT), attributes, root.shape)
+    return match.result("reduce-window", match.A, match.INIT, **attributes)
 
 
 def _one_element_each(match: Match) -> Instruction | None:
@@ -137,12 +137,12 @@ def _one_element_each(match: Match) -> Instruction | None:
         return None
     start = match.INIT
     if source.dims:
-        start = match.make("broadcast", (start,), {"dimensions": ()}, source)
-    (value,) = lifted(region, (start, match.A), source, match.make)
+        start = match.make("broadcast", start, shape=source, dimensions=())
+    (value,) = lifted(region, (start, match.A), source, match)
     kept = tuple(dim for dim in range(source.rank) if source.dims[dim] == root.array.dims[dim])
     shape = resized(source, tuple(source.dims[dim] for dim in kept))
-    small = match.make("reshape", (value,), {}, shape)
-    return match.make("broadcast", (small,), {"dimensions": kept}, root.shape)
+    small = match.make("reshape", value, shape=shape)
+    return match.result("broadcast", small, dimensions=kept)
 
 
 def _running_sum_of_splat(match: Match) -> Instruction | None:
@@ -166,10 +166,10 @@ def _running_sum_of_splat(match: Match) -> Instruction | None:
     if size >= limit:
         match.refuse(f"{size} is no {shape.dtype.name}")
         return None
-    counted = match.make("iota", (), {"iota_dimension": dim}, shape)
+    counted = match.make("iota", shape=shape, iota_dimension=dim)
     one = match.splat(shape, 1)
-    terms = match.make("add", (counted, one), {}, shape)
-    return match.make("multiply", (terms, match.splat(shape, value)), {}, shape)
+    terms = match.make("add", counted, one, shape=shape)
+    return match.make("multiply", terms, match.splat(shape, value), shape=shape)
 
 
 RULES = (

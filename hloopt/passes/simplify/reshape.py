@@ -19,7 +19,6 @@ from hloopt.passes.simplify.dimensions import (
     used_once,
     with_dims,
 )
-from hloopt.passes.site import own_attributes
 from hloopt.rewrite import Match, Rule, op, var
 from hloopt.types import PaddingDim, array
 
@@ -37,7 +36,7 @@ def _scalar_to_array(match: Match) -> Instruction | None:
 
 
 def _broadcast(match: Match, operand: Instruction, dims: tuple[int, ...]) -> Instruction:
-    return match.make("broadcast", (operand,), {"dimensions": dims}, match.root.shape)
+    return match.result("broadcast", operand, dimensions=dims)
 
 
 def _reshaped(match: Match, operand: Instruction, dims: tuple[int, ...]) -> Instruction:
@@ -49,7 +48,7 @@ def _reshaped(match: Match, operand: Instruction, dims: tuple[int, ...]) -> Inst
         if lies_alike(source.array, with_dims(source.array, dims)):
             return source
         operand = source
-    return match.make("reshape", (operand,), {}, resized(operand.array, dims))
+    return match.make("reshape", operand, shape=resized(operand.array, dims))
 
 
 def _reshape_of_broadcast(match: Match) -> Instruction | None:
@@ -66,7 +65,7 @@ def _reshape_of_broadcast(match: Match) -> Instruction | None:
         if source.array.elements == match.root.array.elements:
             if list(dimensions(inner)) != sorted(dimensions(inner)):
                 return None
-            return match.make("reshape", (source,), {}, match.root.shape)
+            return match.result("reshape", source)
         source = _reshaped(match, source, dims)
     return _broadcast(match, source, tuple(kept[d] for d, _ in placed if d in kept))
 
@@ -79,7 +78,7 @@ def _reshape_of_iota(match: Match) -> Instruction | None:
     dim = inner.attributes["iota_dimension"]
     if dim not in kept:
         return None
-    return match.make("iota", (), {"iota_dimension": kept[dim]}, match.root.shape)
+    return match.result("iota", iota_dimension=kept[dim])
 
 
 def _past_transpose(match: Match) -> Instruction | None:
@@ -91,8 +90,8 @@ def _past_transpose(match: Match) -> Instruction | None:
     dims, permutation = found
     source = match.A
     if source.array.dims != dims:
-        source = match.make("reshape", (source,), {}, resized(source.array, dims))
-    return match.make("transpose", (source,), {"dimensions": permutation}, match.root.shape)
+        source = match.make("reshape", source, shape=resized(source.array, dims))
+    return match.result("transpose", source, dimensions=permutation)
 
 
 def _undone(match: Match) -> Instruction | None:
@@ -114,12 +113,12 @@ def _undone(match: Match) -> Instruction | None:
                 return None
             shape = root.array.with_dtype(operand.array.dtype)
             dims = {"dimensions": tuple(kept[d] for d in dimensions(operand))}
-            operands.append(match.make("broadcast", operand.operands, dims, shape))
+            operands.append(match.make("broadcast", *operand.operands, shape=shape, **dims))
         else:
             return None
     if not undone:
         return None
-    return match.make(computed.opcode, tuple(operands), own_attributes(computed), root.shape)
+    return match.again(computed, *operands)
 
 
 def _comes_back(operand: Instruction, dims: tuple[int, ...]) -> bool:
@@ -146,7 +145,7 @@ def _past_concatenate(match: Match) -> Instruction | None:
     operands = tuple(
         _reshaped(match, operand, dims) for operand, dims in zip(inner.operands, sizes, strict=True)
     )
-    return match.make("concatenate", operands, {"dimensions": (along,)}, root.shape)
+    return match.result("concatenate", *operands, dimensions=(along,))
 
 
 def _past_pad(match: Match) -> Instruction | None:
@@ -165,7 +164,7 @@ def _past_pad(match: Match) -> Instruction | None:
     ):
         sizes[new], moved[new] = padded[old], entries[old]
     source = _reshaped(match, match.A, tuple(sizes))
-    return match.make("pad", (source, match.B), {"padding": tuple(moved)}, root.shape)
+    return match.result("pad", source, match.B, padding=tuple(moved))
 
 
 def _past_update(match: Match) -> Instruction | None:
@@ -189,7 +188,7 @@ def _past_update(match: Match) -> Instruction | None:
     if not (_comes_back(operand, after) or _comes_back(update, tuple(sizes))):
         return None
     operands = (_reshaped(match, operand, after), _reshaped(match, update, tuple(sizes)))
-    return match.make("dynamic-update-slice", (*operands, *indices), {}, root.shape)
+    return match.result("dynamic-update-slice", *operands, *indices)
 
 
 def _of_copy(match: Match) -> Instruction | None:
@@ -197,7 +196,7 @@ def _of_copy(match: Match) -> Instruction | None:
     copy = match.root.operands[0]
     if not (used_once(copy) and reorders_only(copy)):
         return None
-    return match.make("reshape", (match.A,), {}, match.root.shape)
+    return match.result("reshape", match.A)
 
 
 RULES = (

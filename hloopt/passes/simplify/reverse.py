@@ -14,8 +14,7 @@ from hloopt.passes.simplify.dimensions import (
     used_once,
     with_dims,
 )
-from hloopt.passes.site import own_attributes
-from hloopt.rewrite import Match, Rule, op, splat_literal, var
+from hloopt.rewrite import Match, Rule, op, own_attributes, splat_literal, var
 from hloopt.types import Window
 
 __all__ = ["RULES"]
@@ -31,7 +30,7 @@ def _reverse(match: Match, operand: Instruction, dims: tuple[int, ...]) -> Instr
     shape = operand.array
     if shape.dims == match.root.array.dims:
         shape = match.root.array.with_dtype(shape.dtype)
-    return match.make("reverse", (operand,), {"dimensions": dims}, shape)
+    return match.make("reverse", operand, shape=shape, dimensions=dims)
 
 
 def _reverse_once(match: Match) -> Instruction:
@@ -50,7 +49,7 @@ def _of_broadcast(match: Match) -> Instruction:
     dims = dimensions(match.root.operands[0])
     turned = tuple(place for place, d in enumerate(dims) if d in dimensions(match.root))
     source = _reverse(match, match.A, turned) if turned else match.A
-    return match.make("broadcast", (source,), {"dimensions": dims}, match.root.shape)
+    return match.result("broadcast", source, dimensions=dims)
 
 
 def _past_elementwise(match: Match) -> Instruction | None:
@@ -65,7 +64,7 @@ def _past_elementwise(match: Match) -> Instruction | None:
         return None
     turned = _reverse(match, moved[0], dimensions(match.root))
     operands = tuple(turned if operand is moved[0] else operand for operand in computed.operands)
-    return match.make(computed.opcode, operands, own_attributes(computed), match.root.shape)
+    return match.again(computed, *operands)
 
 
 def _past_reshape(match: Match) -> Instruction | None:
@@ -76,7 +75,7 @@ def _past_reshape(match: Match) -> Instruction | None:
     place = dict(zip(dimensions_besides_ones(after), dimensions_besides_ones(before), strict=True))
     dims = tuple(place[d] for d in dimensions(match.root) if d in place)
     turned = _reverse(match, match.A, dims) if dims else match.A
-    return match.make("reshape", (turned,), {}, match.root.shape)
+    return match.result("reshape", turned)
 
 
 def _of_concatenate(match: Match) -> Instruction | None:
@@ -87,9 +86,7 @@ def _of_concatenate(match: Match) -> Instruction | None:
         return None
     if any(operand.array.dims[dimension] != 1 for operand in inner.operands):
         return None
-    return match.make(
-        "concatenate", inner.operands[::-1], {"dimensions": (dimension,)}, match.root.shape
-    )
+    return match.result("concatenate", *inner.operands[::-1], dimensions=(dimension,))
 
 
 def _of_iota(match: Match) -> Instruction | None:
@@ -103,8 +100,8 @@ def _of_iota(match: Match) -> Instruction | None:
     last = match.splat(
         with_dims(match.root.array, iota.array.dims), _wrapped(iota, iota.array.dims[dimension] - 1)
     )
-    counted = match.make("iota", (), {"iota_dimension": dimension}, match.root.shape)
-    return match.make("subtract", (last, counted), {}, match.root.shape)
+    counted = match.result("iota", iota_dimension=dimension)
+    return match.result("subtract", last, counted)
 
 
 def _wrapped(iota: Instruction, number: int) -> int:
@@ -132,7 +129,7 @@ def _in_window(match: Match) -> Instruction | None:
         window[places[d]] = replace(entry, reversal=not entry.reversal)
     attributes = {**own_attributes(root), "window": Window(tuple(window))}
     operands = (root.operands[0], kernel.operands[0])
-    return match.make("convolution", operands, attributes, root.shape)
+    return match.result("convolution", *operands, **attributes)
 
 
 RULES = (

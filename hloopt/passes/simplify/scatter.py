@@ -40,7 +40,7 @@ def _with_indices(match: Match, indices: Instruction, dims: ScatterDims) -> Inst
     root = match.root
     count = len(root.operands) // 2
     operands = (*root.operands[:count], indices, *root.operands[count + 1 :])
-    return match.make("scatter", operands, _attributes(root, dims), root.shape)
+    return match.result("scatter", *operands, **_attributes(root, dims))
 
 
 def _changes_nothing(match: Match) -> Instruction | None:
@@ -49,7 +49,7 @@ def _changes_nothing(match: Match) -> Instruction | None:
     if root.operands[-1].array.elements:
         return None
     if isinstance(root.shape, TupleShape):
-        return match.make("tuple", root.operands[:count], {}, root.shape)
+        return match.result("tuple", *root.operands[:count])
     return root.operands[0]
 
 

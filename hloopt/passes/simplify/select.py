@@ -56,8 +56,8 @@ def _converted(on_true: int) -> Callable[[Match], Instruction | None]:
             return None
         chosen = match.P
         if not on_true:
-            chosen = match.make("not", (chosen,), {}, chosen.shape)
-        return match.make("convert", (chosen,), {}, shape)
+            chosen = match.make("not", chosen, shape=chosen.shape)
+        return match.make("convert", chosen, shape=shape)
 
     return rewrite
 
@@ -111,7 +111,7 @@ def _as_extremum(match: Match) -> Instruction | None:
             return match.refuse("NaN or zeros of both signs may be compared")
     first = match.root.operands[1] is match.A
     opcode = "maximum" if first == (direction in ("GT", "GE")) else "minimum"
-    return match.make(opcode, (match.A, match.B), {}, match.root.shape)
+    return match.result(opcode, match.A, match.B)
 
 
 RULES = (

@@ -59,7 +59,7 @@ def _negated_factor(match: Match) -> Instruction | None:
     constant = folded(match, "negate", match.C.array, match.C)
     if constant is None:
         return None
-    return match.make("multiply", (match.A, constant), {}, match.root.shape)
+    return match.result("multiply", match.A, constant)
 
 
 def _negated_divisor(match: Match) -> Instruction | None:
@@ -70,7 +70,7 @@ def _negated_divisor(match: Match) -> Instruction | None:
     constant = folded(match, "negate", match.C.array, match.C)
     if constant is None:
         return None
-    return match.make("divide", (match.A, constant), {}, match.root.shape)
+    return match.result("divide", match.A, constant)
 
 
 def _differences(match: Match) -> bool:
@@ -89,8 +89,8 @@ def _negated_sum(match: Match) -> Instruction | None:
         return None
     if root.array.dtype.kind not in INTEGER and not is_positive_zero(match.Z):
         return None
-    plain = match.make("reduce", (match.A, match.Z), root.attributes, root.shape)
-    return match.make("subtract", (match.splat(root.array, 0), plain), {}, root.shape)
+    plain = match.result("reduce", match.A, match.Z, **root.attributes)
+    return match.result("subtract", match.splat(root.array, 0), plain)
 
 
 RULES = (

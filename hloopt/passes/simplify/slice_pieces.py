@@ -15,7 +15,6 @@ from hloopt.passes.simplify.dimensions import (
     with_dims,
 )
 from hloopt.passes.simplify.slices import is_only_sliced, part, sliced
-from hloopt.passes.site import own_attributes
 from hloopt.rewrite import Match, Rule, op, splat_literal, var
 from hloopt.types import PaddingDim, SliceRange, Window, WindowDim
 
@@ -68,7 +67,7 @@ def _slice_before_concatenate(match: Match) -> Instruction | None:
         offset += size
     if len(pieces) < 2:
         return None
-    return match.make("concatenate", tuple(pieces), {"dimensions": (dimension,)}, match.root.shape)
+    return match.result("concatenate", *pieces, dimensions=(dimension,))
 
 
 _MOST_SLICES = 64
@@ -100,7 +99,7 @@ def _slice_past_pieces(match: Match) -> Instruction | None:
         else:
             return match.refuse(f"operand {operand.name} is no concatenate, and no broadcast")
     shape = with_dims(computed.array, match.root.array.dims)
-    return match.make(computed.opcode, tuple(pieces), own_attributes(computed), shape)
+    return match.again(computed, *pieces, shape=shape)
 
 
 _AT_HAND = ("broadcast", "parameter", "get-tuple-element", "iota", "slice", "reshape", "constant")
@@ -134,7 +133,7 @@ def _slice_of_padding(match: Match) -> Instruction | None:
         outside = not size or last < padding.low or wanted.start > end
         start, stride = wanted.start - padding.low, wanted.stride if wanted.size > 1 else step
         if outside or (start % step and stride % step == 0):
-            return match.make("broadcast", (match.B,), {"dimensions": ()}, match.root.shape)
+            return match.result("broadcast", match.B, dimensions=())
     return None
 
 
@@ -161,7 +160,7 @@ def _slice_before_pad(match: Match) -> Instruction | None:
         low = first + entry.low - wanted.start
         padded.append(PaddingDim(low, wanted.size - low - (limit - first)))
     source = part(match, match.A, tuple(taken))
-    return match.make("pad", (source, match.B), {"padding": tuple(padded)}, match.root.shape)
+    return match.result("pad", source, match.B, padding=tuple(padded))
 
 
 def _slice_of_iota(match: Match) -> Instruction | None:
@@ -170,7 +169,7 @@ def _slice_of_iota(match: Match) -> Instruction | None:
     dimension = iota.attributes["iota_dimension"]
     wanted, dtype = ranges(match.root)[dimension], iota.array.dtype
     shape = match.root.array
-    numbers = match.make("iota", (), {"iota_dimension": dimension}, shape)
+    numbers = match.make("iota", shape=shape, iota_dimension=dimension)
     if not wanted.size or (wanted.start == 0 and (wanted.stride == 1 or wanted.size == 1)):
         return numbers
     if not dtype.is_integer or dtype.bits < 8:
@@ -180,9 +179,9 @@ def _slice_of_iota(match: Match) -> Instruction | None:
         return None
     if wanted.stride != 1 and wanted.size > 1:
         stride = match.splat(shape, wanted.stride)
-        numbers = match.make("multiply", (numbers, stride), {}, shape)
+        numbers = match.make("multiply", numbers, stride, shape=shape)
     if wanted.start:
-        numbers = match.make("add", (numbers, match.splat(shape, wanted.start)), {}, shape)
+        numbers = match.make("add", numbers, match.splat(shape, wanted.start), shape=shape)
     return numbers
 
 
@@ -226,8 +225,10 @@ def _slice_of_prefixes(match: Match) -> Instruction | None:
     source = part(match, scan.operands[0], tuple(taken))
     dims = (*root.array.dims[:along], *root.array.dims[along + 1 :])
     attributes = {"dimensions": (along,), "to_apply": scan.attributes["to_apply"]}
-    total = match.make("reduce", (source, scan.operands[1]), attributes, resized(root.array, dims))
-    return match.make("reshape", (total,), {}, root.shape)
+    total = match.make(
+        "reduce", source, scan.operands[1], shape=resized(root.array, dims), **attributes
+    )
+    return match.result("reshape", total)
 
 
 RULES = (

@@ -16,8 +16,7 @@ from hloopt.passes.simplify.dimensions import (
     used_once,
     with_dims,
 )
-from hloopt.passes.site import own_attributes
-from hloopt.rewrite import Match, Rule, op, splat_literal, var
+from hloopt.rewrite import Match, Rule, op, own_attributes, splat_literal, var
 from hloopt.types import DotDims, SliceRange
 
 __all__ = ["RULES", "is_only_sliced", "part", "sliced"]
@@ -26,7 +25,7 @@ A, B = var("A"), var("B")
 
 
 def sliced(match: Match, operand: Instruction, taken: tuple[SliceRange, ...]) -> Instruction:
-    return match.make("slice", (operand,), {"slice": taken}, match.root.shape)
+    return match.result("slice", operand, slice=taken)
 
 
 def part(match: Match, operand: Instruction, taken: tuple[SliceRange, ...]) -> Instruction:
@@ -42,7 +41,7 @@ def part(match: Match, operand: Instruction, taken: tuple[SliceRange, ...]) -> I
     if known is not None:
         edit.move_after(operand, known)
         return known
-    return match.make("slice", (operand,), {"slice": taken}, with_dims(operand.array, sizes))
+    return match.make("slice", operand, shape=with_dims(operand.array, sizes), slice=taken)
 
 
 def _same_slice(
@@ -113,7 +112,7 @@ def _slice_of_broadcast(match: Match) -> Instruction:
     dims = dimensions(match.root.operands[0])
     taken = ranges(match.root)
     source = part(match, match.A, tuple(taken[d] for d in dims))
-    return match.make("broadcast", (source,), {"dimensions": dims}, match.root.shape)
+    return match.result("broadcast", source, dimensions=dims)
 
 
 def _slice_before_reverse(match: Match) -> Instruction | None:
@@ -127,14 +126,14 @@ def _slice_before_reverse(match: Match) -> Instruction | None:
         if not entry.size:
             taken[d] = SliceRange(0, 0)
     source = part(match, match.A, tuple(taken))
-    return match.make("reverse", (source,), {"dimensions": turned}, match.root.shape)
+    return match.result("reverse", source, dimensions=turned)
 
 
 def _slice_before_transpose(match: Match) -> Instruction | None:
     inner = match.F
     taken: dict[int, SliceRange] = dict(zip(dimensions(inner), ranges(match.root), strict=True))
     source = part(match, match.A, tuple(taken[d] for d in range(len(taken))))
-    return match.make("transpose", (source,), {"dimensions": dimensions(inner)}, match.root.shape)
+    return match.result("transpose", source, dimensions=dimensions(inner))
 
 
 def _slice_before_reshape(match: Match) -> Instruction | None:
@@ -155,7 +154,7 @@ def _slice_before_reshape(match: Match) -> Instruction | None:
         for d, entry in zip(old, moved, strict=True):
             taken[d] = entry
     source = part(match, match.A, tuple(taken))
-    return match.make("reshape", (source,), {}, match.root.shape)
+    return match.result("reshape", source)
 
 
 def _first_before_reshape(match: Match) -> Instruction | None:
@@ -175,7 +174,7 @@ def _first_before_reshape(match: Match) -> Instruction | None:
         else:
             count //= sizes[d]
     source = part(match, match.A, tuple(SliceRange(0, size) for size in sizes))
-    return match.make("reshape", (source,), {}, match.root.shape)
+    return match.result("reshape", source)
 
 
 def _regrouped(
@@ -240,7 +239,7 @@ def _slice_before_elementwise(match: Match) -> Instruction | None:
         for operand in computed.operands
     )
     shape = with_dims(computed.array, sizes)
-    return match.make(computed.opcode, operands, own_attributes(computed), shape)
+    return match.again(computed, *operands, shape=shape)
 
 
 def _piece(match: Match, operand: Instruction, taken: tuple[SliceRange, ...]) -> Instruction:
@@ -272,7 +271,7 @@ def _slice_before_dot(match: Match) -> Instruction | None:
                 cut[d] = taken[free]
                 free += 1
         sides.append(part(match, operand, tuple(cut)))
-    return match.make("dot", tuple(sides), own_attributes(dot), match.root.shape)
+    return match.result("dot", *sides, **own_attributes(dot))
 
 
 RULES = (

@@ -15,7 +15,7 @@ def _sorts_nothing(match: Match) -> Instruction | None:
     if root.operands[0].array.dims[dimension] > 1:
         return None
     if isinstance(root.shape, TupleShape):
-        return match.make("tuple", root.operands, {}, root.shape)
+        return match.result("tuple", *root.operands)
     return root.operands[0]
 
 
@@ -30,7 +30,7 @@ def _sorts_equal(match: Match) -> Instruction | None:
         if not repeats:
             return None
     if isinstance(root.shape, TupleShape):
-        return match.make("tuple", root.operands, {}, root.shape)
+        return match.result("tuple", *root.operands)
     return root.operands[0]
 
 

@@ -13,8 +13,7 @@ from hloopt.passes.simplify.dimensions import (
     reorders_only,
     used_once,
 )
-from hloopt.passes.site import own_attributes
-from hloopt.rewrite import Match, Rule, op, var
+from hloopt.rewrite import Match, Rule, op, own_attributes, var
 from hloopt.types import DotDims
 
 __all__ = ["RULES"]
@@ -32,7 +31,7 @@ def _composed(inner: tuple[int, ...], outer: tuple[int, ...]) -> tuple[int, ...]
 
 
 def _transpose(match: Match, operand: Instruction, permutation: tuple[int, ...]) -> Instruction:
-    return match.make("transpose", (operand,), {"dimensions": permutation}, match.root.shape)
+    return match.result("transpose", operand, dimensions=permutation)
 
 
 def _transpose_once(match: Match) -> Instruction:
@@ -50,7 +49,7 @@ def _transpose_of_broadcast(match: Match) -> Instruction | None:
     dims = _moved(match.root.operands[0], dimensions(match.root))
     if list(dims) != sorted(dims):
         return None
-    return match.make("broadcast", (match.A,), {"dimensions": dims}, match.root.shape)
+    return match.result("broadcast", match.A, dimensions=dims)
 
 
 def _transpose_before_broadcast(match: Match) -> Instruction | None:
@@ -60,21 +59,21 @@ def _transpose_before_broadcast(match: Match) -> Instruction | None:
         return None
     permutation = tuple(sorted(range(len(dims)), key=dims.__getitem__))
     sizes = tuple(source.dims[d] for d in permutation)
-    small = match.make("transpose", (match.A,), {"dimensions": permutation}, resized(source, sizes))
-    return match.make("broadcast", (small,), {"dimensions": tuple(sorted(dims))}, match.root.shape)
+    small = match.make("transpose", match.A, shape=resized(source, sizes), dimensions=permutation)
+    return match.result("broadcast", small, dimensions=tuple(sorted(dims)))
 
 
 def _transpose_of_iota(match: Match) -> Instruction:
     dimension = match.root.operands[0].attributes["iota_dimension"]
     new = {"iota_dimension": dimensions(match.root).index(dimension)}
-    return match.make("iota", (), new, match.root.shape)
+    return match.result("iota", **new)
 
 
 def _transpose_is_reshape(match: Match) -> Instruction | None:
     moved = [d for d in dimensions(match.root) if match.A.array.dims[d] != 1]
     if moved != sorted(moved):
         return None
-    return match.make("reshape", (match.A,), {}, match.root.shape)
+    return match.result("reshape", match.A)
 
 
 def _past_reshape(match: Match) -> Instruction | None:
@@ -86,7 +85,7 @@ def _past_reshape(match: Match) -> Instruction | None:
     dims, permutation = found
     source = match.A
     if source.array.dims != dims:
-        source = match.make("reshape", (source,), {}, resized(source.array, dims))
+        source = match.make("reshape", source, shape=resized(source.array, dims))
     return _transpose(match, source, _composed(permutation, dimensions(match.root)))
 
 
@@ -111,12 +110,14 @@ def _undone(match: Match) -> Instruction | None:
             if list(dims) != sorted(dims):
                 return None
             shape = root.array.with_dtype(operand.array.dtype)
-            operands.append(match.make("broadcast", operand.operands, {"dimensions": dims}, shape))
+            operands.append(
+                match.make("broadcast", *operand.operands, shape=shape, dimensions=dims)
+            )
         else:
             return None
     if not undone:
         return None
-    return match.make(computed.opcode, tuple(operands), own_attributes(computed), root.shape)
+    return match.again(computed, *operands)
 
 
 def _swapped_dot(match: Match) -> Instruction | None:
@@ -140,7 +141,7 @@ def _swapped_dot(match: Match) -> Instruction | None:
         return match.refuse("the operands of the dot have different precisions")
     if unknown := attributes.keys() - _SWAPPED:
         return match.refuse(f"the dot has {', '.join(sorted(unknown))}")
-    return match.make("dot", (match.B, match.A), attributes, match.root.shape)
+    return match.result("dot", match.B, match.A, **attributes)
 
 
 _SWAPPED = {

@@ -64,7 +64,7 @@ def _taken_apart(match: Match) -> Instruction | None:
     if literal is None or not isinstance(match.root.shape, TupleShape) or literal.elided:
         return None
     elements = tuple(map(match.constant, literal.elements))
-    return match.make("tuple", elements, {}, match.root.shape)
+    return match.result("tuple", *elements)
 
 
 def _barred(match: Match) -> Instruction | None:
@@ -83,14 +83,14 @@ def _barred(match: Match) -> Instruction | None:
     read = tuple(inner.operands[index] for index in used)
     kept = read[0]
     if len(used) > 1:
-        kept = match.make("tuple", read)
-    barrier = match.make("opt-barrier", (kept,), dict(root.attributes), kept.shape)
+        kept = match.make("tuple", *read)
+    barrier = match.make("opt-barrier", kept, shape=kept.shape, **root.attributes)
     elements = list(inner.operands)
     for place, index in enumerate(used):
         elements[index] = barrier
         if len(used) > 1:
-            elements[index] = match.make("get-tuple-element", (barrier,), {"index": place})
-    return match.make("tuple", tuple(elements), {}, root.shape)
+            elements[index] = match.make("get-tuple-element", barrier, index=place)
+    return match.result("tuple", *elements)
 
 
 RULES = (

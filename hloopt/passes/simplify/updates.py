@@ -46,12 +46,12 @@ def _part(match: Match, whole: Instruction, update: Instruction) -> Instruction:
     sizes = update.operands[1].array.dims
     shape = update.operands[1].array.with_dtype(whole.array.dtype)
     operands = (whole, *update.operands[2:])
-    return match.make("dynamic-slice", operands, {"dynamic_slice_sizes": sizes}, shape)
+    return match.make("dynamic-slice", *operands, shape=shape, dynamic_slice_sizes=sizes)
 
 
 def _put_back(match: Match, whole: Instruction, part: Instruction) -> Instruction:
     operands = (whole, part, *match.B.operands[2:])
-    return match.make("dynamic-update-slice", operands, {}, match.root.shape)
+    return match.result("dynamic-update-slice", *operands)
 
 
 def _added_part(match: Match) -> Instruction | None:
@@ -65,7 +65,7 @@ def _added_part(match: Match) -> Instruction | None:
     ):
         return match.refuse("outside the update -0.0 would become 0.0")
     update = match.B.operands[1]
-    total = match.make("add", (_part(match, match.A, match.B), update), {}, update.shape)
+    total = match.make("add", _part(match, match.A, match.B), update, shape=update.shape)
     return _put_back(match, match.A, total)
 
 
@@ -77,7 +77,7 @@ def _chosen_part(match: Match) -> Instruction | None:
     before = _part(match, match.A, match.B)
     chosen = predicate if not predicate.array.dims else _part(match, predicate, match.B)
     arms = (before, update) if match.root.operands[1] is match.A else (update, before)
-    choice = match.make("select", (chosen, *arms), {}, update.shape)
+    choice = match.make("select", chosen, *arms, shape=update.shape)
     return _put_back(match, match.A, choice)
 
 
@@ -118,9 +118,7 @@ def _joined(match: Match, first: Instruction, second: Instruction) -> Instructio
     if sizes[0] != sizes[1]:
         return match.refuse("the updates have windows of different sizes")
     joined = [
-        match.make(
-            "concatenate", (first.operands[at], second.operands[at]), {"dimensions": (where,)}
-        )
+        match.make("concatenate", first.operands[at], second.operands[at], dimensions=(where,))
         for at, where in ((1, 0), (2, along))
     ]
     attributes = {
@@ -128,7 +126,7 @@ def _joined(match: Match, first: Instruction, second: Instruction) -> Instructio
         for key, value in first.attributes.items()
         if key not in ("indices_are_sorted", "unique_indices")
     }
-    return match.make("scatter", (first.operands[0], *joined), attributes, match.root.shape)
+    return match.result("scatter", first.operands[0], *joined, **attributes)
 
 
 def _adds_to_zeros(scatter: Instruction) -> bool:
@@ -146,7 +144,7 @@ def _scattered_into(match: Match) -> Instruction | None:
     if not exact_or_fast(match):
         return match.refuse("the updates would be added in another order, which needs fast_math")
     operands = (match.A, *scatter.operands[1:])
-    return match.make("scatter", operands, scatter.attributes, match.root.shape)
+    return match.result("scatter", *operands, **scatter.attributes)
 
 
 def _region(scatter: Instruction) -> Computation:

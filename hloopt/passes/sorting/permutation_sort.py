@@ -115,7 +115,7 @@ def _scatter(sort: Instruction, number: int, module: Module) -> None:
     results: list[Instruction] = []
     for at, operand in enumerate(sort.operands):
         if at == number:
-            results.append(site.make("iota", (), {"iota_dimension": dim}, operand.shape))
+            results.append(site.make("iota", shape=operand.shape, iota_dimension=dim))
             continue
         # Every element is written, so that what was there before does not matter.
         attributes = {
@@ -129,9 +129,11 @@ def _scatter(sort: Instruction, number: int, module: Module) -> None:
         if others:
             attributes["input_batching_dims"] = others
             attributes["scatter_indices_batching_dims"] = others
-        results.append(site.make("scatter", (operand, places, operand), attributes, operand.shape))
+        results.append(
+            site.make("scatter", operand, places, operand, shape=operand.shape, **attributes)
+        )
     comparator = sort.attributes["to_apply"]
-    site.replace(site.make("tuple", tuple(results), {}, sort.shape))
+    site.replace(site.result("tuple", *results))
     if not comparator.callers:
         edit.remove_computation(comparator)
 

@@ -109,7 +109,7 @@ def _sorted_already(sort: Instruction, arrays: KnownArrays, log: PassLog) -> boo
     elif np.array_equal(places, np.broadcast_to(np.flip(line, axis), places.shape)):
         log.hit("sort of a key sorted the other way => reverse", sort)
         results = tuple(
-            site.make("reverse", (operand,), {"dimensions": (axis,)}, operand.shape)
+            site.make("reverse", operand, shape=operand.shape, dimensions=(axis,))
             for operand in sort.operands
         )
     else:
@@ -128,7 +128,7 @@ def _is_sort_of(key: Instruction, sort: Instruction) -> bool:
 
 def _put(site: Site, sort: Instruction, results: tuple[Instruction, ...]) -> None:
     if isinstance(sort.shape, TupleShape):
-        site.replace(site.make("tuple", results, {}, sort.shape))
+        site.replace(site.make("tuple", *results, shape=sort.shape))
     else:
         site.replace(results[0])
 
@@ -166,7 +166,7 @@ def _without_unread(sort: Instruction, module: Module, log: PassLog) -> tuple[In
     parts = tuple(whole.elements[number] for number in kept)
     shape = parts[0] if len(parts) == 1 else TupleShape(parts)
     name, offset = sort.name, sort.offset
-    result = Site(sort).make("sort", operands, attributes, shape)
+    result = Site(sort).make("sort", *operands, shape=shape, **attributes)
     for user in list(sort.users):
         if len(kept) == 1:
             Site(user).replace(result)
