@@ -127,7 +127,7 @@ def _list(as_json: bool) -> None:
     from hloopt.report.console import product, write_json
     from hloopt.report.kernels import kernel_list, show_list
 
-    every = (*kernels("gpu"), *kernels("native"), *kernels("cpu"))
+    every = (*kernels("gpu"), *kernels("native"))
     if as_json:
         write_json("kernels", {"kernels": kernel_list(every)})
     else:

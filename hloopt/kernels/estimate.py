@@ -113,7 +113,7 @@ def estimate(site: Site, kernel: Kernel, spec: KernelSpec) -> Estimate:
     cost = instruction_cost(instruction)
     read, written = _bytes(site, cost, spec)
     efficiency = _efficiency(site, kernel, spec)
-    if kernel.device == "cpu" or spec.library == "NumPy":
+    if spec.library == "NumPy":
         return _on_cpu(cost, read, written, efficiency)
     if kernel.device == "native":
         return _on_host(site, kernel, cost, read, written, len(spec.steps))

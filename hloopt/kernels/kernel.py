@@ -17,7 +17,7 @@ from hloopt.targets import Target
 
 __all__ = ["NO", "YES", "Disproved", "Efficiency", "Kernel", "KernelDevice", "Site", "Verdict"]
 
-KernelDevice: TypeAlias = Literal["gpu", "cpu", "native"]
+KernelDevice: TypeAlias = Literal["gpu", "native"]
 
 
 @dataclass(frozen=True, slots=True)

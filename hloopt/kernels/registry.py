@@ -47,7 +47,6 @@ FAMILIES: tuple[str, ...] = (
     "transpose",
     "concatenate",
     "loop",
-    "cpu",
     "native_while",
     "native_update",
     "native_dot",

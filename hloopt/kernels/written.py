@@ -32,7 +32,7 @@ __all__ = [
 KEY: Final = "hloopt"
 """Our entry."""
 
-_DEVICES: Final[tuple[KernelDevice, ...]] = ("gpu", "native", "cpu")
+_DEVICES: Final[tuple[KernelDevice, ...]] = ("gpu", "native")
 
 
 def refusal(instruction: Instruction) -> str:

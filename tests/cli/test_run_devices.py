@@ -203,7 +203,7 @@ def test_a_name_that_is_no_device(softmax: str, name: str, told: str) -> None:
 
 def test_options_of_kernels_are_not_for_numpy(softmax: str) -> None:
     """The message says which devices they are for."""
-    result = invoke("run", softmax, "--kernel", "op:dot=dot-blas")
+    result = invoke("run", softmax, "--kernel", "op:dot=dot-tiled")
     assert result.exit_code == 2
     assert "choose kernels are for --device native, gpu and emulator" in result.stderr
 
@@ -212,7 +212,7 @@ def test_the_kernels_of_all_devices_are_listed() -> None:
     """In order of preference, one device after the other."""
     rows = json.loads(invoke("kernels", "--list", "--json").stdout)["kernels"]
     devices = [row["device"] for row in rows if row["owner"] is None]
-    assert list(dict.fromkeys(devices)) == ["gpu", "native", "cpu"]
+    assert list(dict.fromkeys(devices)) == ["gpu", "native"]
 
 
 def test_exact(tmp_path: Path) -> None:

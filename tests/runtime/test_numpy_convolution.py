@@ -11,8 +11,6 @@ from hypothesis import strategies as st
 
 import hloopt
 from hloopt.errors import HlooptError
-from hloopt.kernels.selection import KernelSelection
-from hloopt.rewrite import Pipeline
 from hloopt.runtime.numpy import convolution as planned
 from hloopt.runtime.numpy import window_products
 from hloopt.types import DTYPES
@@ -262,32 +260,6 @@ def test_a_window_of_one_place_is_one_product_of_the_operands(
     ((left, right, out),) = taken
     assert np.shares_memory(out, got)
     assert np.shares_memory(left, inputs[0]) or np.shares_memory(right, inputs[0])
-
-
-def test_windows_are_copied_where_that_is_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    """By the choice of the kernel that copies them."""
-    text = text_of(
-        "f32[4,14,14,32]",
-        "f32[1,1,32,48]",
-        "f32[4,14,14,48]",
-        "window={size=1x1}, dim_labels=b01f_01io->b01f",
-    )
-    module = hloopt.parse(text)
-    chosen = Pipeline((KernelSelection(device="cpu", kernel=("d=convolution-windows",)),))
-    chosen.run(module)
-    inputs = [whole_numbers("f32", (4, 14, 14, 32), 0), whole_numbers("f32", (1, 1, 32, 48), 1)]
-    program = identical(module.to_text(), inputs)
-    taken: list[Array] = []
-    real = np.matmul
-
-    def spy(left: Array, right: Array, out: Array) -> Any:
-        taken.append(left)
-        return real(left, right, out=out)
-
-    monkeypatch.setattr(np, "matmul", spy)
-    program.run(inputs)
-    assert taken
-    assert not any(np.shares_memory(left, inputs[0]) for left in taken)
 
 
 def test_a_window_is_copied_in_blocks_that_fit_the_cache(monkeypatch: pytest.MonkeyPatch) -> None:

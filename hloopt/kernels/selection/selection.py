@@ -41,7 +41,7 @@ class KernelSelection(Limits, Pass):
     selector   rules: the first in order of preference that fits and is wanted, else the cheapest; cost: the
                cheapest by estimate; or the name of an installed selector
     target     the device to choose for
-    device     gpu, or cpu for the ways of the NumPy executor
+    device     gpu, or native for the kernels of the host
     kernel     what the user wants: PATTERN=NAME or PATTERN=NAME{key=N}
     lock       a lock file
     frozen     whether it is an error that the lock file does not suit the module
@@ -82,7 +82,7 @@ ENTRY main {
         chooser = self.chooser(module)
         found: list[tuple[Instruction, Choice]] = []
         with build.no_collection():
-            joined = frozenset() if self.device == "cpu" else joined_in_place(module).concatenates
+            joined = joined_in_place(module).concatenates
             for _, instruction in selectable(module):
                 if instruction not in joined:
                     found.append((instruction, chooser.choose(instruction)))

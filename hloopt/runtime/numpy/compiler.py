@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from hloopt.interpret import EVALUATORS
-from hloopt.interpret.context import Evaluator, Value
+from hloopt.interpret.context import Value
 from hloopt.interpret.dynamic import evaluator
 from hloopt.interpret.interpreter import Interpreter
 from hloopt.interpret.progress import Progress
@@ -26,7 +26,6 @@ from hloopt.runtime.numpy.plan import Function, Line, Step
 from hloopt.runtime.numpy.sharing import own_results, uncopy
 from hloopt.runtime.numpy.source import compile_line
 from hloopt.runtime.numpy.values import Slots, leaf_slots, pack, unpack
-from hloopt.runtime.numpy.ways import way
 from hloopt.types import TupleShape
 
 if TYPE_CHECKING:
@@ -156,9 +155,6 @@ class Compiler(Interpreter, Lines):
             return add_while(self, builder, instruction, operands, counted=counted)
         if opcode == "conditional":
             return add_conditional(self, builder, instruction, operands, counted=counted)
-        told = way(instruction)
-        if told is not None and not is_dynamic(instruction):
-            return self._evaluated(builder, instruction, operands, told)
         arrays = [slots for slots in operands if isinstance(slots, int)]
         # What is planned here goes by the sizes of shapes.
         if len(arrays) == len(operands) and not is_dynamic(instruction):
@@ -212,14 +208,10 @@ class Compiler(Interpreter, Lines):
         return builder.constant(value)
 
     def _evaluated(
-        self,
-        builder: Builder,
-        instruction: Instruction,
-        operands: list[Slots],
-        given: Evaluator | None = None,
+        self, builder: Builder, instruction: Instruction, operands: list[Slots]
     ) -> Slots:
-        """Through an evaluator, the interpreter's by default; results may share memory with any operand."""
-        evaluate = evaluator(instruction, given or EVALUATORS[instruction.opcode])
+        """Through the interpreter's evaluator; results may share memory with any operand."""
+        evaluate = evaluator(instruction, EVALUATORS[instruction.opcode])
         packed = pack([operand.shape for operand in instruction.operands])
 
         def run(*flat: Any) -> Any:

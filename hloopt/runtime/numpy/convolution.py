@@ -16,7 +16,6 @@ from hloopt.interpret.context import Context
 from hloopt.interpret.convolution import convolution
 from hloopt.interpret.linear import accumulated, rounded, sum_type
 from hloopt.ir import Instruction
-from hloopt.kernels.written import read_choice
 from hloopt.runtime.numpy.builder import Builder
 from hloopt.runtime.numpy.correlation import Geometry
 from hloopt.runtime.numpy.integer_dot import IntegerForm, integer_form
@@ -27,8 +26,6 @@ from hloopt.types import ConvDims, DType, Window
 
 __all__ = ["EMITTERS"]
 
-# The kernel whose choice, where it is written, asks for copies (``kernels/families/cpu.py``).
-_COPIED = "convolution-windows"
 # Output features of a group up to which sums of single features are quicker than products of matrices, and
 # outputs of a group so that the same is true of the sums that make a kernel's gradient.
 _FEW_FEATURES = 4
@@ -105,14 +102,12 @@ class _Convolution:
             attributes.get("batch_group_count", 1),
         )
         operand, kernel = (one.array.dims for one in instruction.operands)
-        written = read_choice(instruction)
         self._geometry = Geometry(
             operand,
             kernel,
             self._window,
             self._dims,
             *self._groups,
-            copied=written is not None and written[0] == _COPIED,
         )
         self._shape = instruction.array.dims
         self._widen, self._compute, self._carrier = widen, compute, carrier

@@ -78,8 +78,6 @@ class Geometry:
     operand  [groups, batch, space, features]
     kernel   [groups, window, input features, output features], reversed where the window is
     result   [groups, batch, outputs, features]
-
-    ``copied`` says that windows are copied even where the operand lies like them.
     """
 
     def __init__(
@@ -90,11 +88,8 @@ class Geometry:
         dims: ConvDims,
         feature_groups: int,
         batch_groups: int,
-        *,
-        copied: bool = False,
     ) -> None:
         self._dims, self._window = dims, window
-        self.copied = copied
         # What is decided by how operands lie, by their strides: there are few of them.
         self.plans: dict[Hashable, Any] = {}
         self.groups = feature_groups * batch_groups

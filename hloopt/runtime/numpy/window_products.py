@@ -166,7 +166,7 @@ def _planned(geometry: Geometry, phase: Phase, windows: Any, out: Any) -> _Plan:
         order,
         (0, *(axis - split + 1 for axis in columns), len(columns) + 1),
         (0, *rows, last),
-        _Blocks(windows.transpose(order), split, copied=geometry.copied),
+        _Blocks(windows.transpose(order), split),
         abs(out.strides[-1]) > min(map(abs, out.strides[1:-1])) and out.shape[-1] > 1,
     )
 
@@ -198,8 +198,8 @@ class _Blocks:
     ``windows`` are [groups, rows, columns]; the dimensions before ``split`` are rows.
     """
 
-    def __init__(self, windows: Any, split: int, *, copied: bool) -> None:
-        self._split, self._copied = split, copied
+    def __init__(self, windows: Any, split: int) -> None:
+        self._split = split
         self._rows, self._columns = windows.shape[1:split], windows.shape[split:]
         groups, depth, count = windows.shape[0], prod(self._columns), prod(self._rows)
         self.groups = [slice(None)]
@@ -207,7 +207,7 @@ class _Blocks:
         self._row_cuts = [[slice(None)] for _ in self._rows]
         self._column_cuts = [[slice(None)] for _ in self._columns]
         self._across = _quickest(self._rows, row_strides) < _quickest(self._columns, column_strides)
-        if not copied and is_merged(self._columns, column_strides):
+        if is_merged(self._columns, column_strides):
             lead = _leading(self._rows, row_strides)
             if lead is not None and prod(self._rows[lead:]) * 2 >= min(_FEW_ROWS, count):
                 self._row_cuts[:lead] = [_cut(size, 1) for size in self._rows[:lead]]
@@ -235,7 +235,7 @@ class _Blocks:
         rows, columns = block.shape[1:split], block.shape[split:]
         shape = (block.shape[0], prod(rows), prod(columns))
         rows_lie = is_merged(rows, block.strides[1:split])
-        if not self._copied and rows_lie and is_merged(columns, block.strides[split:]):
+        if rows_lie and is_merged(columns, block.strides[split:]):
             return block.reshape(shape)
         if not self._across:
             copy = scratch.of(_WINDOWS, block.shape, block.dtype)
