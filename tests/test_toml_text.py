@@ -16,7 +16,7 @@ from support import invoke
 MODULE = "HloModule m\nENTRY e { ROOT p = f32[4] parameter(0) }\n"
 BIG = "9" * 5000
 READERS = {
-    "pipeline": ("optimize", "--pipeline"),
+    "pipeline": ("optimize", "--passes"),
     "lock": ("optimize", "--lock"),
     "kernel lock": ("kernels", "--lock"),
     "target": ("stats", "--target"),

@@ -9,6 +9,9 @@ import click
 
 __all__ = ["GroupedCommand"]
 
+_REMOVED = {"--pipeline": "--passes"}
+"""Options of earlier versions, and what replaces them."""
+
 
 class GroupedCommand(click.Command):
     """A command whose help has its options in groups, and that knows options with an optional value.
@@ -32,7 +35,13 @@ class GroupedCommand(click.Command):
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         end = args.index("--") if "--" in args else len(args)
         given = [f"{arg}={self.bare[arg]}" if arg in self.bare else arg for arg in args[:end]]
-        return super().parse_args(ctx, given + args[end:])
+        try:
+            return super().parse_args(ctx, given + args[end:])
+        except click.NoSuchOption as error:
+            if error.option_name not in _REMOVED:
+                raise
+            others = [_REMOVED[error.option_name]]
+            raise click.NoSuchOption(error.option_name, None, others, ctx) from None
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         rows = {

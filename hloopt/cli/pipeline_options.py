@@ -22,7 +22,7 @@ __all__ = ["PASS_OPTIONS", "Chosen", "chosen", "pass_file_option", "pass_files",
 Function = TypeVar("Function", bound=Callable[..., Any])
 
 PASS_OPTIONS = (
-    "level", "passes", "pipeline_file", "pass_file", "fast_math", "only", "disable", "fuel", "stop_after",
+    "level", "passes", "pass_file", "fast_math", "only", "disable", "fuel", "stop_after",
     "fusion_rule",
 )  # fmt: skip
 """The names of the parameters, for the groups of a command's help."""
@@ -70,11 +70,10 @@ _OPTIONS = (
     ),
     _option(
         "--passes",
-        metavar="TEXT",
+        metavar="TEXT|FILE.toml",
         shell_complete=complete_pipeline,
-        help="A pipeline, such as 'simplify,fix(cse,dce)', or the name of a .toml file.",
+        help="A pipeline, such as 'simplify,fix(cse,dce)', or a file of one.",
     ),
-    _option("--pipeline", "pipeline_file", metavar="FILE", help="A pipeline in a TOML file."),
     pass_file_option,
     _option(
         "--fast-math",
@@ -115,7 +114,7 @@ _OPTIONS = (
 
 
 def pipeline_options(function: Function) -> Function:
-    """``-O``, ``--passes``, ``--pipeline``, ``--pass-file``, ``--fast-math``, ``--only``, ``--disable``,
+    """``-O``, ``--passes``, ``--pass-file``, ``--fast-math``, ``--only``, ``--disable``,
     ``--fuel``, ``--stop-after``, ``--fusion-rule``: what ``chosen`` makes a pipeline of.
     """
     for option in reversed((*_OPTIONS, fusion_rule_option)):
@@ -153,16 +152,13 @@ def chosen(aim: str | None = None) -> Chosen:
     from hloopt.rewrite.spec import value_text
 
     given = click.get_current_context().meta.get(_CHOSEN, {})
-    level, text, file = (given.get(name) for name in ("level", "passes", "pipeline_file"))
-    named = {"--passes": text, "--pipeline": file, f"-O{level}": level}
-    several = [name for name, value in named.items() if value is not None]
-    if len(several) > 1:
-        raise UsageError(f"{' and '.join(several)} each name a pipeline: give one of them")
+    level, text = given.get("level"), given.get("passes")
+    if level is not None and text is not None:
+        raise UsageError(f"--passes and -O{level} each name a pipeline: give one of them")
     extra = pass_files()
-    if file is None and text is not None and text.endswith(".toml"):
-        file = text
-    if file is not None:
-        pipeline, label = read_pipeline(file, extra), "passes"
+    is_file = text is not None and text.endswith(".toml")
+    if text is not None and is_file:
+        pipeline, label = read_pipeline(text, extra), "passes"
     elif text is not None:
         pipeline, label = parse_pipeline(text, extra), "passes"
     else:
@@ -189,7 +185,7 @@ def chosen(aim: str | None = None) -> Chosen:
         label = "passes"
     if label != "passes":
         return Chosen(hand.pipeline, controls, label, label, hand.watchers)
-    typed = text if file is None and shown == pipeline and typed_whole else None
+    typed = text if not is_file and shown == pipeline and typed_whole else None
     short = typed is not None and not {"#", "\n"} & set(typed)
     told = typed.strip() if typed and short else str(shown)
     return Chosen(hand.pipeline, controls, label, told, hand.watchers)

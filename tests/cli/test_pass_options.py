@@ -149,7 +149,7 @@ def test_passes_and_rules_are_left_out(words: tuple[str, ...], text: str | None)
         (("--stop-after", "-1"), "-1 is not in the range"),
         (("--passes", "dce", "--fast-math"), "no pass of the pipeline has the option 'fast_math'"),
         (("--passes", "O0{limit=1}"), "no pass of O0 has the option 'limit' (there are none)"),
-        (("--pipeline", "none.toml"), "none.toml: No such file"),
+        (("--passes", "none.toml"), "none.toml: No such file"),
     ],
 )
 def test_mistakes_stop_before_anything_runs(words: tuple[str, ...], message: str) -> None:
@@ -164,7 +164,7 @@ def test_run_takes_the_same_options(tmp_path: Path) -> None:
     """To find the pass, and then the rewrite, that changes a result."""
     path = tmp_path / "p.toml"
     path.write_text('pipeline = "dce,simplify,cse"\n')
-    common = ("run", "--repeat", "1", "--json", "--pipeline", str(path))
+    common = ("run", "--repeat", "1", "--json", "--passes", str(path))
     result = invoke(*common, "--fuel", "dce=0", "--stop-after", "2", "--verify-each", stdin=TEXT)
     (row,) = json.loads(result.stdout)["modules"]
     assert row["pipeline"] == "dce,simplify,cse"
@@ -317,3 +317,10 @@ def test_results_that_differ_in_fast_math_say_so(tmp_path: Path) -> None:
     result = invoke(*words, "--fast-math")
     assert result.exit_code == 1
     assert "note fast_math lets passes change roundings" in result.stdout + result.stderr
+
+
+def test_a_removed_option_names_its_successor() -> None:
+    """``--pipeline FILE`` was ``--passes FILE``."""
+    result = invoke("optimize", "--pipeline", "p.toml", stdin=TEXT)
+    assert result.exit_code == 2
+    assert "No such option '--pipeline'. Did you mean '--passes'?" in result.stderr
