@@ -9,7 +9,7 @@ import click
 
 __all__ = ["GroupedCommand"]
 
-_REMOVED = {"--pipeline": "--passes"}
+_REMOVED = {"--pipeline": "--passes", "--selector": "--kernel-rule"}
 """Options of earlier versions, and what replaces them."""
 
 

@@ -28,7 +28,7 @@ __all__ = ["KERNEL_OPTIONS", "Selecting", "choices_of", "kernel_options", "selec
 Function = TypeVar("Function", bound=Callable[..., Any])
 
 KERNEL_OPTIONS = (
-    "target", "selector", "kernel", "kernel_rule", "kernel_file", "lock", "frozen", "write_lock",
+    "target", "kernel", "kernel_rule", "kernel_file", "lock", "frozen", "write_lock",
 )  # fmt: skip
 """The names of the parameters, for the groups of a command's help."""
 
@@ -45,12 +45,6 @@ def _complete_target(ctx: click.Context, param: click.Parameter, incomplete: str
     from hloopt.targets import names
 
     return [name for name in names() if name.startswith(incomplete)]
-
-
-def _complete_selector(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
-    from hloopt.kernels.selection.selectors import selectors
-
-    return [name for name in selectors() if name.startswith(incomplete)]
 
 
 def _complete_kernel(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
@@ -71,13 +65,6 @@ _OPTIONS = (
         shell_complete=_complete_target,
         help="The device to choose kernels for, and to fuse for: a name (see hloopt targets), or a "
         "description's path; h200 by default, host for the device native.",
-    ),
-    _option(
-        "--selector",
-        metavar="NAME",
-        shell_complete=_complete_selector,
-        help="Who chooses: rules (the default), cost, or an installed one (entry point group "
-        "hloopt.selectors).",
     ),
     _option(
         "--kernel",
@@ -110,7 +97,7 @@ _OPTIONS = (
 
 
 def kernel_options(function: Function) -> Function:
-    """``--target``, ``--selector``, ``--kernel``, ``--kernel-rule``, ``--kernel-file``, ``--lock``,
+    """``--target``, ``--kernel``, ``--kernel-rule``, ``--kernel-file``, ``--lock``,
     ``--frozen``, ``--write-lock``: what ``selecting`` makes a pass of.
     """
     for option in reversed(_OPTIONS):
@@ -283,9 +270,7 @@ def selecting(*, predicted: bool = False, **fixed: Any) -> Selecting:
     """
     given = click.get_current_context().meta.get(LOCKS, {})
     options: dict[str, Any] = {
-        name: given[name]
-        for name in ("target", "selector", "kernel", "lock", "frozen")
-        if given.get(name)
+        name: given[name] for name in ("target", "kernel", "lock", "frozen") if given.get(name)
     }
     if options.get("lock") and _is_about_fusion(options["lock"]):
         options = {name: value for name, value in options.items() if name not in _LOCK}
@@ -312,10 +297,8 @@ def selecting(*, predicted: bool = False, **fixed: Any) -> Selecting:
 
 
 def _check(instance: KernelSelection, *, asked: bool) -> None:
-    """Raise ``UsageError`` for a target or a selector that is none."""
-    from hloopt.kernels.selection.selectors import find_selector
+    """Raise ``UsageError`` for a target that is none."""
     from hloopt.targets import find_gpu
 
     if instance.device == "gpu" and asked:
         find_gpu(instance.target)
-    find_selector(instance.selector)

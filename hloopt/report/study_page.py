@@ -274,7 +274,7 @@ def _strategies(strategies: Iterable[Strategy]) -> str:
 def _wishes(one: Strategy) -> str:
     wishes = [f"--kernel {text}" for text in one.selection.kernel]
     if one.selection.selector != type(one.selection).selector:
-        wishes.append(f"--selector {one.selection.selector}")
+        wishes.append(f"kernel-selection{{selector={one.selection.selector}}}")
     if one.lock is not None:
         wishes.append(f"--lock {one.lock.name}")
     wishes += [f"--fusion-rule {text}" for text in one.rules]

@@ -282,7 +282,7 @@ def test_what_was_fused_for_a_gpu_is_verified_on_the_cpu(tmp_path: Path) -> None
     result = invoke("run", path, "--target", "a100", "--repeat", "1")
     assert result.exit_code == 0
     assert "O2{target=a100}, cpu" in result.stdout
-    refused = invoke("run", path, "--target", "a100", "--selector", "rules")
+    refused = invoke("run", path, "--target", "a100", "--kernel", "op:add=loop")
     assert refused.exit_code == 2
     assert "not for cpu" in refused.stderr
 

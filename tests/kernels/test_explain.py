@@ -121,7 +121,10 @@ def test_without_any_kernel_the_reasons_remain(file: str, monkeypatch: pytest.Mo
         (("explain", "-O0", "m.hlo", "m.hlo", "sum"), "an INSTRUCTION belongs to one module"),
         (("kernels", "-O0", "m.hlo", "--kernel", "sum=slwo"), "did you mean 'slow'?"),
         (("kernels", "-O0", "m.hlo", "--kernel", "sum=slow{thread=1}"), "the tile of slow has no"),
-        (("kernels", "-O0", "m.hlo", "--selector", "csot"), "no selector is called 'csot'"),
+        (
+            ("kernels", "m.hlo", "--passes", "kernel-selection{selector=csot}"),
+            "no selector is called 'csot'",
+        ),
         (("kernels", "-O0", "m.hlo", "--target", "h20"), "no target is called 'h20'"),
         (("kernels", "-O0", "m.hlo", "--kernel-rule", "x"), "not of the form module:function"),
         (("kernels", "-O0", "m.hlo", "--kernel-file", "gone.py"), "gone.py: no such file"),

@@ -150,13 +150,12 @@ def test_a_selection_of_the_pipeline_gets_the_options() -> None:
     ("name", "typed", "wanted"),
     [
         ("target", "h2", "h200"),
-        ("selector", "c", "cost"),
         ("kernel", "op:add=lo", "op:add=loop"),
         ("kernel", "op:a", None),
     ],
 )
 def test_completion(name: str, typed: str, wanted: str | None) -> None:
-    """Devices, selectors, and kernels after the pattern."""
+    """Devices, and kernels after the pattern."""
     import click
 
     (param,) = [one for one in command.params if one.name == name]

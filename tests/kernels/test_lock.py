@@ -51,7 +51,12 @@ def made_up(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize(
-    "options", [(), ("--kernel", "op:*=loop{threads=64}"), ("--selector", "cost")]
+    "options",
+    [
+        ("-O0",),
+        ("-O0", "--kernel", "op:*=loop{threads=64}"),
+        ("--passes", "kernel-selection{selector=cost}"),
+    ],
 )
 def test_a_lock_file_reproduces_the_plan_byte_for_byte(
     tmp_path: Path, options: tuple[str, ...]
@@ -59,7 +64,7 @@ def test_a_lock_file_reproduces_the_plan_byte_for_byte(
     """What ``kernels --json`` prints of launches, and the lock file itself, whatever chose them at first."""
     module, lock, again = tmp_path / "m.hlo", tmp_path / "a.toml", tmp_path / "b.toml"
     module.write_text(TEXT)
-    first = invoke("kernels", str(module), "-O0", *options, "--write-lock", str(lock), "--json")
+    first = invoke("kernels", str(module), *options, "--write-lock", str(lock), "--json")
     assert first.exit_code == 0, first.output
     locked = ("--lock", str(lock), "--frozen", "--write-lock", str(again), "--json")
     second = invoke("kernels", str(module), "-O0", *locked)

@@ -39,7 +39,7 @@ class KernelSelection(Limits, Pass):
     rule, what is written already, the name in a custom fusion, selector.
 
     selector   rules: the first in order of preference that fits and is wanted, else the cheapest; cost: the
-               cheapest by estimate; or the name of an installed selector
+               cheapest by estimate
     target     the device to choose for
     device     gpu, or native for the kernels of the host
     kernel     what the user wants: PATTERN=NAME or PATTERN=NAME{key=N}

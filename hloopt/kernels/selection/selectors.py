@@ -2,14 +2,12 @@
 
 A selector is a function of the instruction, the candidates in order of preference (``hloopt kernels --list``)
 and the target.  It answers the name of a kernel, a pair of name and tile, or ``"default"``, which leaves it to
-the rules.  ``rules`` and ``cost`` are hloopt's own; others come from installed distributions (entry point group
-``hloopt.selectors``, each named like the selector), and from ``--kernel-rule module:function``.
+the rules.  ``rules`` and ``cost`` are hloopt's own; ``--kernel-rule module:function`` loads one of the user's.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from functools import cache
 from typing import Any, Final, TypeAlias
 
 from hloopt.errors import UsageError
@@ -20,10 +18,7 @@ from hloopt.rewrite.plugins import load_function, told, user_line
 from hloopt.rewrite.spec import did_you_mean
 from hloopt.targets import Target
 
-__all__ = ["GROUP", "Answer", "Selector", "ask", "find_selector", "load_rule", "pick", "selectors"]
-
-GROUP = "hloopt.selectors"
-"""The entry point group: each entry point is named like the selector that it gives."""
+__all__ = ["Answer", "Selector", "ask", "find_selector", "load_rule", "pick"]
 
 Answer: TypeAlias = "str | tuple[str, Tile]"
 Selector: TypeAlias = Callable[[Instruction, Sequence[Candidate], Target], Any]
@@ -57,43 +52,18 @@ _OWN: Final[Mapping[str, Selector]] = {"rules": _rules, "cost": _cost}
 _LOADED: dict[str, Selector] = {}
 
 
-def selectors() -> tuple[str, ...]:
-    """The names of all selectors; nothing is imported."""
-    from importlib.metadata import entry_points
-
-    installed = {entry.name for entry in entry_points(group=GROUP)}
-    return (*_OWN, *sorted(installed - set(_OWN)))
-
-
 def find_selector(name: str) -> Selector:
     """The selector of a name.
 
-    Raises ``UsageError`` where there is none or it cannot be loaded: a name of the form ``module:function`` is
-    known once ``load_rule`` has loaded it.
+    Raises ``UsageError`` where there is none: a name of the form ``module:function`` is known once
+    ``load_rule`` has loaded it.
     """
-    found = _OWN.get(name) or _LOADED.get(name) or _installed(name)
+    found = _OWN.get(name) or _LOADED.get(name)
     if found is not None:
         return found
     if ":" in name:
         raise UsageError(f"'{name}' is not loaded: the option --kernel-rule {name} does that")
-    raise UsageError(f"no selector is called '{name}'" + did_you_mean(name, selectors()))
-
-
-@cache
-def _installed(name: str) -> Selector | None:
-    from importlib.metadata import entry_points
-
-    for entry in entry_points(group=GROUP, name=name):
-        try:
-            found: Selector = entry.load()
-        except (Exception, SystemExit) as error:
-            raise UsageError(
-                f"the entry point '{name}' of {GROUP} cannot be loaded: {told(error)}"
-            ) from error
-        if not callable(found):
-            raise UsageError(f"the entry point '{name}' of {GROUP} is no function")
-        return found
-    return None
+    raise UsageError(f"no selector is called '{name}'" + did_you_mean(name, _OWN))
 
 
 def load_rule(text: str) -> str:
