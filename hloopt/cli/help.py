@@ -38,10 +38,9 @@ class GroupedCommand(click.Command):
         try:
             return super().parse_args(ctx, given + args[end:])
         except click.NoSuchOption as error:
-            if error.option_name not in _REMOVED:
-                raise
-            others = [_REMOVED[error.option_name]]
-            raise click.NoSuchOption(error.option_name, None, others, ctx) from None
+            if error.option_name in _REMOVED:
+                ctx.fail(f"{error.message} Did you mean '{_REMOVED[error.option_name]}'?")
+            raise
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         rows = {
