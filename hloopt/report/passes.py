@@ -19,8 +19,7 @@ from hloopt.ir import Module
 from hloopt.ir.build import clone_module
 from hloopt.passes import convert_pairs
 from hloopt.passes.simplify import RULES
-from hloopt.passes.simplify.xla import ENTRIES
-from hloopt.passes.simplify.xla.entry import Entry
+from hloopt.passes.simplify.xla import ENTRIES, Entry
 from hloopt.pipelines import PASSES
 from hloopt.presets import Row, preset_rows
 from hloopt.report.console import table
