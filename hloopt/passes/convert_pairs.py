@@ -147,50 +147,26 @@ RULES = (
         "move(convert(A)) => convert(move(A)) to a wider type",
         op((*_ONE_OPERAND, "slice"), op("convert", A)),
         _convert_after,
-        example="x = $T[2,3] parameter(0)\n w = f32[2,3] convert(x)\n"
-        "ROOT r = f32[3,2] transpose(w), dimensions={1,0}",
-        counterexample="x = f32[2,3] parameter(0)\n w = bf16[2,3] convert(x)\n"
-        "ROOT r = bf16[3,2] transpose(w), dimensions={1,0}",
-        types=("bf16", "s8", "pred"),
     ),
     Rule(
         "concatenate(convert(A), convert(B)) => convert(concatenate(A, B)) to a wider type",
         op("concatenate"),
         _convert_after_concatenate,
-        example="x = bf16[2] parameter(0)\n y = bf16[3] parameter(1)\n a = f32[2] convert(x)\n"
-        "b = f32[3] convert(y)\n c = f32[] constant(-0.0)\n d = f32[1] broadcast(c), dimensions={}\n"
-        "ROOT r = f32[6] concatenate(a, b, d), dimensions={0}",
-        counterexample="x = bf16[2] parameter(0)\n a = f32[2] convert(x)\n c = f32[] constant(0.1)\n"
-        "d = f32[1] broadcast(c), dimensions={}\n"
-        "ROOT r = f32[3] concatenate(a, d), dimensions={0}",
     ),
     Rule(
         "pad(convert(A), C) => convert(pad(A, C)) to a wider type",
         op("pad", op("convert", A), var("C")),
         _convert_after_pad,
-        example="x = bf16[6] parameter(0)\n w = f32[6] convert(x)\n c = f32[] constant(1)\n"
-        "ROOT r = f32[5] pad(w, c), padding=-2_1",
-        counterexample="x = bf16[6] parameter(0)\n w = f32[6] convert(x)\n c = f32[] constant(1)\n"
-        "ROOT r = f32[8] pad(w, c), padding=1_1",
     ),
     Rule(
         "convert(move(A)) => move(convert(A)) to a narrower type",
         op("convert", op((*_ONE_OPERAND, "broadcast", "pad")).bind("F").one_use),
         _convert_before,
-        example="x = f32[2,3] parameter(0)\n t = f32[3,2] transpose(x), dimensions={1,0}\n"
-        "ROOT r = $T[3,2] convert(t)",
-        counterexample="x = bf16[2,3] parameter(0)\n t = bf16[3,2] transpose(x), dimensions={1,0}\n"
-        "ROOT r = f32[3,2] convert(t)",
-        types=("bf16", "s8", "pred"),
     ),
     Rule(
         "convert(concatenate(convert(A), B)) => concatenate(A, convert(B))",
         op("convert", op("concatenate").bind("F").one_use),
         _convert_before_concatenate,
-        example="x = bf16[2] parameter(0)\n y = f32[3] parameter(1)\n a = f32[2] convert(x)\n"
-        "c = f32[5] concatenate(a, y), dimensions={0}\n ROOT r = bf16[5] convert(c)",
-        counterexample="x = f32[2] parameter(0)\n y = f32[3] parameter(1)\n"
-        "c = f32[5] concatenate(x, y), dimensions={0}\n ROOT r = bf16[5] convert(c)",
     ),
 )
 

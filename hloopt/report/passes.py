@@ -18,6 +18,7 @@ from hloopt.errors import HlooptError
 from hloopt.ir import Module
 from hloopt.ir.build import clone_module
 from hloopt.passes import convert_pairs
+from hloopt.passes.examples import rule_examples, whole_module
 from hloopt.passes.simplify import RULES
 from hloopt.passes.simplify.xla import ENTRIES, Entry
 from hloopt.pipelines import PASSES
@@ -27,7 +28,6 @@ from hloopt.report.diff import unified_diff
 from hloopt.rewrite import Fix, Pass, PassLog, Pipeline, Rule, RuleSet, apply_rules
 from hloopt.rewrite.entries import Entry as RunEntry
 from hloopt.rewrite.entries import entry_text
-from hloopt.rewrite.rule import whole_module
 from hloopt.rewrite.spec import value_text
 from hloopt.text.parser import parse_module
 
@@ -218,8 +218,8 @@ def find_rule(name: str) -> Rule | None:
 
 def rule_json(rule: Rule) -> dict[str, Any]:
     """A rule as JSON values: its example before and after it was applied, and what it leaves alone."""
-    element = rule.types[0]
-    module = _read(whole_module(rule.example, element))
+    texts = rule_examples()[rule.name]
+    module = _read(whole_module(texts.example, texts.types[0]))
     before, after = module.to_text(), clone_module(module)
     for computation in after:
         apply_rules(
@@ -236,7 +236,7 @@ def rule_json(rule: Rule) -> dict[str, Any]:
         "passes": [name for name, kind in PASSES.items() if rule.name in kind.rules],
         "xla": [entry.number for entry in ENTRIES if rule.name in entry.rules],
         "example": {"before": before, "after": after.to_text()},
-        "left_alone": _read(whole_module(rule.counterexample, element)).to_text(),
+        "left_alone": _read(whole_module(texts.counterexample, texts.types[0])).to_text(),
     }
 
 

@@ -16,7 +16,7 @@ from hloopt.rewrite.pattern import Bindings, Pattern
 from hloopt.rewrite.spec import did_you_mean
 from hloopt.types import ArrayShape, Shape
 
-__all__ = ["Match", "Rewrite", "Rule", "RuleSet", "whole_module"]
+__all__ = ["Match", "Rewrite", "Rule", "RuleSet"]
 
 
 @dataclass(eq=False)
@@ -65,20 +65,14 @@ class Rule:
     when            a condition on the whole match; either may ``return match.refuse("why")``
     fast_math       only with the pass option of that name: results may change beyond their bits
     floats_are_real only with that option, which allows more: infinities and NaN may become numbers
-    example         instructions of an entry computation in which the rule applies; ``$T`` is each of
-                    ``types`` in turn.  A text that begins with ``HloModule`` is a whole module
-    counterexample  the same, where it must not apply
     """
 
     name: str
     pattern: Pattern
     rewrite: Pattern | Rewrite
-    example: str
-    counterexample: str
     when: Callable[[Match], bool | None] | None = None
     fast_math: bool = False
     floats_are_real: bool = False
-    types: tuple[str, ...] = ("f32",)
 
     def apply(self, match: Match) -> Instruction | None:
         """The replacement for the root of a match, or None."""
@@ -104,13 +98,6 @@ class Rule:
         if _fits(wanted, operands):
             return True
         return self.pattern.commutative and _fits(wanted, operands[::-1])
-
-
-def whole_module(text: str, element: str) -> str:
-    """An example or counterexample as the text of a module: ``$T`` is ``element``, ``$0`` its zero."""
-    if not text.startswith("HloModule"):
-        text = f"HloModule m\nENTRY e {{\n{text}\n}}\n"
-    return text.replace("$T", element).replace("$0", "false" if element == "pred" else "0")
 
 
 def _fits(wanted: tuple[frozenset[str] | None, ...], operands: tuple[Instruction, ...]) -> bool:

@@ -15,11 +15,12 @@ from edge_values import edges
 from hloopt.errors import ParseError, VerifyError
 from hloopt.ir import Module
 from hloopt.ir.build import clone_module
+from hloopt.passes.examples import rule_examples, whole_module
 from hloopt.passes.simplify import RULES
 from hloopt.rewrite import PassLog, Rule, RuleSet, apply_rules
-from hloopt.rewrite.rule import whole_module
 from oracle import ask, available
 
+EXAMPLES = rule_examples()
 pytestmark = [
     pytest.mark.xla,
     pytest.mark.skipif(not available(), reason="no jaxlib: install the extra xla"),
@@ -52,8 +53,8 @@ def loose_rules(element: str) -> Iterator[tuple[Rule, Module, Module]]:
     for rule in RULES.rules:
         if rule.floats_are_real:
             continue
-        for text in (rule.example, rule.counterexample):
-            for old in (*dict.fromkeys(("f32", *rule.types)), "c64"):
+        for text in (EXAMPLES[rule.name].example, EXAMPLES[rule.name].counterexample):
+            for old in (*dict.fromkeys(("f32", *EXAMPLES[rule.name].types)), "c64"):
                 text = text.replace(f"{old}[", "$T[")
             try:
                 module = hloopt.parse(whole_module(text, element), rule.name)

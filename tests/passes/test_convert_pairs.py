@@ -8,6 +8,7 @@ import pytest
 
 from hloopt.ir import Module
 from hloopt.passes.convert_pairs import RULES, ConvertPairs
+from hloopt.passes.examples import rule_examples
 from hloopt.passes.reshape_mover import ReshapeMover
 from hloopt.passes.simplify import Simplify
 from hloopt.rewrite import Rule
@@ -36,19 +37,21 @@ def test_the_example() -> None:
     [
         pytest.param(rule, element, id=f"{rule.name} [{element}]")
         for rule in OWN
-        for element in rule.types
+        for element in rule_examples()[rule.name].types
     ],
 )
 def test_the_rule_applies(rule: Rule, element: str) -> None:
     """The example of each rule is rewritten, and no bit of the result changes."""
-    _, log = check(module(rule.example.replace("$T", element)), ConvertPairs())
+    _, log = check(
+        module(rule_examples()[rule.name].example.replace("$T", element)), ConvertPairs()
+    )
     assert log.hits[rule.name] >= 1
 
 
 @pytest.mark.parametrize("rule", [pytest.param(rule, id=rule.name) for rule in OWN])
 def test_the_rule_leaves_its_counterexample_alone(rule: Rule) -> None:
     """The counterexample looks almost like the pattern."""
-    _, log = check(module(rule.counterexample), ConvertPairs(), changes=None)
+    _, log = check(module(rule_examples()[rule.name].counterexample), ConvertPairs(), changes=None)
     assert log.hits[rule.name] == 0
 
 

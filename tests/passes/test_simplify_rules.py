@@ -13,16 +13,18 @@ from hloopt.errors import ParseError, VerifyError
 from hloopt.ir import Module
 from hloopt.ir.build import clone_module
 from hloopt.ir.fingerprint import fingerprint
+from hloopt.passes import convert_pairs
+from hloopt.passes.examples import rule_examples, whole_module
 from hloopt.passes.simplify import RULES, Simplify
 from hloopt.rewrite import PassLog, Rule, RuleSet, apply_rules
-from hloopt.rewrite.rule import whole_module
 from proof import identical, inputs, ordinary
 
+EXAMPLES = rule_examples()
 DRAWS = 24
 CASES = [
     pytest.param(rule, element, id=f"{rule.name} [{element}]")
     for rule in RULES.rules
-    for element in rule.types
+    for element in EXAMPLES[rule.name].types
 ]
 OTHER_TYPES = ("pred", "s1", "s4", "s8", "s64", "u4", "u16", "u64", "f16", "f64", "c64", "f8e5m2",
                "f8e4m3fnuz", "f8e8m0fnu", "f4e2m1fn")  # fmt: skip
@@ -56,7 +58,7 @@ def test_the_rule_applies_and_keeps_every_bit(rule: Rule, element: str) -> None:
 
     Rules that need fast_math compute the same up to rounding, on ordinary positive numbers.
     """
-    module = read(rule.example, element)
+    module = read(EXAMPLES[rule.name].example, element)
     hloopt.verify(module)
     changed, log = apply_one(rule, module)
     assert log.hits[rule.name] >= 1
@@ -85,7 +87,7 @@ def test_the_rule_applies_and_keeps_every_bit(rule: Rule, element: str) -> None:
 def test_the_rule_keeps_every_bit_of_other_types(rule: Rule) -> None:
     """Wherever an example or counterexample is valid HLO, whatever applies to it changes no bit."""
     for element in OTHER_TYPES:
-        for text in (rule.example, rule.counterexample):
+        for text in (EXAMPLES[rule.name].example, EXAMPLES[rule.name].counterexample):
             other = re.sub(r"\b(f32|s32|u32|u8|bf16|\$T)\[", f"{element}[", text)
             try:
                 module = read(other, element)
@@ -107,7 +109,7 @@ def test_the_rule_keeps_every_bit_of_other_types(rule: Rule) -> None:
 @pytest.mark.parametrize("rule", RULE_CASES)
 def test_the_rule_leaves_its_counterexample_alone(rule: Rule) -> None:
     """The counterexample looks almost like the pattern, and is not rewritten."""
-    module = read(rule.counterexample, rule.types[0])
+    module = read(EXAMPLES[rule.name].counterexample, EXAMPLES[rule.name].types[0])
     hloopt.verify(module)
     changed, log = apply_one(rule, module)
     assert log.hits[rule.name] == 0
@@ -117,7 +119,7 @@ def test_the_rule_leaves_its_counterexample_alone(rule: Rule) -> None:
 @pytest.mark.parametrize("rule", RULE_CASES)
 def test_the_rule_can_be_switched_off(rule: Rule) -> None:
     """disable=["..."] with the rule's equation keeps it from applying."""
-    module = read(rule.example, rule.types[0])
+    module = read(EXAMPLES[rule.name].example, EXAMPLES[rule.name].types[0])
     log = PassLog()
     Simplify(**options(rule), disable=(rule.name,)).run(module, log)
     assert log.hits[rule.name] == 0
@@ -129,7 +131,7 @@ def test_the_rule_can_be_switched_off(rule: Rule) -> None:
 def test_the_rule_needs_fast_math(rule: Rule) -> None:
     """Without the option a rule that changes results is not applied."""
     log = PassLog()
-    Simplify().run(read(rule.example, rule.types[0]), log)
+    Simplify().run(read(EXAMPLES[rule.name].example, EXAMPLES[rule.name].types[0]), log)
     assert log.hits[rule.name] == 0
 
 
@@ -139,7 +141,7 @@ def test_the_rule_needs_fast_math(rule: Rule) -> None:
 def test_the_comparison_notices_a_wrong_rule(name: str) -> None:
     """Without its condition a rule changes bits of its counterexample, and that is seen."""
     (rule,) = (rule for rule in RULES.rules if rule.name == name)
-    module = read(rule.counterexample, rule.types[0])
+    module = read(EXAMPLES[rule.name].counterexample, EXAMPLES[rule.name].types[0])
     changed, log = apply_one(replace(rule, when=None), module)
     assert log.hits[name] == 1
     assert not all(
@@ -151,3 +153,9 @@ def test_the_comparison_notices_a_wrong_rule(name: str) -> None:
             strict=True,
         )
     )
+
+
+def test_every_rule_has_examples() -> None:
+    """And every example a rule."""
+    rules = {rule.name for rule in (*RULES.rules, *convert_pairs.RULES)}
+    assert rules == EXAMPLES.keys()

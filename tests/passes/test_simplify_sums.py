@@ -7,6 +7,7 @@ import pytest
 
 import hloopt
 from hloopt.ir.walk import reachable
+from hloopt.passes.examples import rule_examples
 from hloopt.passes.simplify import RULES, Simplify
 from hloopt.rewrite import PassLog
 from proof import check
@@ -26,7 +27,11 @@ SUMS = (
 
 def text_of(name: str, element: str) -> str:
     (rule,) = (rule for rule in RULES.rules if rule.name == name)
-    text = rule.example.replace("$T", element).replace("s32[2,3,4]", f"{element}[2,3,4]")
+    text = (
+        rule_examples()[rule.name]
+        .example.replace("$T", element)
+        .replace("s32[2,3,4]", f"{element}[2,3,4]")
+    )
     if name == SUMS[0]:
         text = text.replace("s32", element)
     return text if text.startswith("HloModule") else f"HloModule m\nENTRY e {{\n{text}\n}}\n"

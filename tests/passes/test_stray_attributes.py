@@ -9,13 +9,14 @@ import pytest
 import hloopt
 from hloopt.ir import Instruction, Module
 from hloopt.ops import COMMON_ATTRIBUTES, OPS, attributes_of
+from hloopt.passes.examples import rule_examples, whole_module
 from hloopt.passes.simplify import RULES, Simplify
 from hloopt.pipelines import PASSES
 from hloopt.rewrite import Pass, PassLog
-from hloopt.rewrite.rule import whole_module
 from hloopt.types import ArrayShape, Verbatim, attribute_name
 
 # A literal is read by its own rule, and an accuracy of an op that is exact is an offence.
+EXAMPLES = rule_examples()
 NAMES = sorted(
     {entry.name for row in OPS.values() for entry in row.attributes}
     - {"literal", "result_accuracy"}
@@ -24,7 +25,9 @@ COMMON = {entry.name for entry in COMMON_ATTRIBUTES}
 
 CASES = [
     pytest.param(
-        whole_module(rule.example, rule.types[0]), Simplify(fast_math=rule.fast_math), id=rule.name
+        whole_module(EXAMPLES[rule.name].example, EXAMPLES[rule.name].types[0]),
+        Simplify(fast_math=rule.fast_math),
+        id=rule.name,
     )
     for rule in RULES.rules
 ] + [pytest.param(kind.example, kind(), id=name) for name, kind in PASSES.items()]

@@ -21,7 +21,7 @@ F32 = array("f32", (4,))
 
 
 def rule(name: str, pattern: Any, rewrite: Any, **options: Any) -> Rule:
-    return Rule(name, pattern, rewrite, example="", counterexample="", **options)
+    return Rule(name, pattern, rewrite, **options)
 
 
 class Graph:

@@ -106,181 +106,21 @@ def _constant_less_sum(match: Match) -> Instruction | None:
 
 
 RULES = (
-    Rule(
-        "C + A => A + C",
-        op(_COMMUTATIVE),
-        _constant_right,
-        example="x = $T[6] parameter(0)\n c = $T[] constant(3)\n"
-        "b = $T[6] broadcast(c), dimensions={}\n ROOT r = $T[6] maximum(b, x)",
-        counterexample="x = f32[] parameter(0)\n c = f32[] constant(3)\n"
-        "ROOT r = f32[] subtract(c, x)",
-        types=("f32", "bf16", "s32", "u8"),
-    ),
-    Rule(
-        "A + 0 => A",
-        A + Z,
-        A,
-        when=_adds_nothing,
-        example="x = $T[6] parameter(0)\n y = $T[6] abs(x)\n z = $T[] constant(0)\n"
-        "b = $T[6] broadcast(z), dimensions={}\n ROOT r = $T[6] add(b, y)",
-        counterexample="x = f32[6] parameter(0)\n z = f32[] constant(0)\n"
-        "b = f32[6] broadcast(z), dimensions={}\n ROOT r = f32[6] add(x, b)",
-        types=("f32", "f16", "bf16", "s32", "s8"),
-    ),
-    Rule(
-        "A - 0 => A",
-        A - Z,
-        A,
-        when=_subtracts_nothing,
-        example="x = $T[] parameter(0)\n z = $T[] constant(0)\n ROOT r = $T[] subtract(x, z)",
-        counterexample="x = f32[] parameter(0)\n z = f32[] constant(-0.0)\n"
-        "ROOT r = f32[] subtract(x, z)",
-        types=_NUMBERS,
-    ),
-    Rule(
-        "0 - A => -A",
-        op("subtract", Z, A),
-        -A,
-        when=_negates,
-        example="x = $T[] parameter(0)\n z = $T[] constant(0)\n ROOT r = $T[] subtract(z, x)",
-        counterexample="x = f32[] parameter(0)\n z = f32[] constant(0)\n"
-        "ROOT r = f32[] subtract(z, x)",
-        types=_INTEGERS,
-    ),
-    Rule(
-        "A - A => 0",
-        A - A,
-        _zero,
-        when=_is_itself_less_itself,
-        example="x = $T[6] parameter(0)\n ROOT r = $T[6] subtract(x, x)",
-        counterexample="x = f32[6] parameter(0)\n ROOT r = f32[6] subtract(x, x)",
-        types=_INTEGERS,
-    ),
-    Rule(
-        "A - C => A + (-C)",
-        A - C,
-        _negated_constant,
-        example="x = $T[6] parameter(0)\n c = $T[] constant(3)\n"
-        "b = $T[6] broadcast(c), dimensions={}\n ROOT r = $T[6] subtract(x, b)",
-        counterexample="x = f32[] parameter(0)\n c = f32[] constant(3)\n"
-        "ROOT r = f32[] subtract(c, x)",
-        types=_NUMBERS,
-    ),
-    Rule(
-        "A + (-B) => A - B",
-        A + (-B),
-        A - B,
-        when=is_negatable,
-        example="x = $T[6] parameter(0)\n y = $T[6] parameter(1)\n n = $T[6] negate(x)\n"
-        "ROOT r = $T[6] add(n, y)",
-        counterexample="x = f32[] parameter(0)\n n = f32[] abs(x)\n ROOT r = f32[] add(n, x)",
-        types=_NUMBERS,
-    ),
-    Rule(
-        "A - (-B) => A + B",
-        A - (-B),
-        A + B,
-        when=is_negatable,
-        example="x = $T[6] parameter(0)\n y = $T[6] parameter(1)\n n = $T[6] negate(x)\n"
-        "ROOT r = $T[6] subtract(y, n)",
-        counterexample="x = f32[] parameter(0)\n y = f32[] parameter(1)\n n = f32[] negate(x)\n"
-        "ROOT r = f32[] subtract(n, y)",
-        types=_NUMBERS,
-    ),
-    Rule(
-        "(A + C1) + C2 => A + (C1 + C2)",
-        (A + C1) + C2,
-        _merged("add"),
-        example="x = $T[] parameter(0)\n c = $T[] constant(100)\n d = $T[] constant(99)\n"
-        "y = $T[] add(x, c)\n ROOT r = $T[] add(d, y)",
-        counterexample="x = f32[] parameter(0)\n c = f32[] constant(100)\n d = f32[] constant(0.1)\n"
-        "y = f32[] add(x, c)\n ROOT r = f32[] add(y, d)",
-        types=_INTEGERS,
-    ),
-    Rule(
-        "(C1 - A) + C2 => (C1 + C2) - A",
-        op("subtract", C1, A) + C2,
-        _constant_less,
-        example="x = $T[] parameter(0)\n c = $T[] constant(100)\n d = $T[] constant(99)\n"
-        "y = $T[] subtract(c, x)\n ROOT r = $T[] add(y, d)",
-        counterexample="x = f32[] parameter(0)\n c = f32[] constant(100)\n"
-        "d = f32[] constant(0.1)\n y = f32[] subtract(c, x)\n ROOT r = f32[] add(y, d)",
-        types=_INTEGERS,
-    ),
-    Rule(
-        "C1 - (A + C2) => (C1 - C2) - A",
-        op("subtract", C1, A + C2),
-        _constant_less_sum,
-        example="x = $T[] parameter(0)\n c = $T[] constant(100)\n d = $T[] constant(99)\n"
-        "y = $T[] add(x, c)\n ROOT r = $T[] subtract(d, y)",
-        counterexample="x = f32[] parameter(0)\n c = f32[] constant(100)\n"
-        "d = f32[] constant(0.1)\n y = f32[] add(x, c)\n ROOT r = f32[] subtract(d, y)",
-        types=_INTEGERS,
-    ),
-    Rule(
-        "(A - B) + B => A",
-        (A - B) + B,
-        A,
-        when=exact_or_real,
-        example="x = $T[6] parameter(0)\n y = $T[6] parameter(1)\n d = $T[6] subtract(x, y)\n"
-        "ROOT r = $T[6] add(y, d)",
-        counterexample="x = f32[] parameter(0)\n y = f32[] parameter(1)\n d = f32[] subtract(x, y)\n"
-        "ROOT r = f32[] add(d, y)",
-        types=_INTEGERS,
-    ),
-    Rule(
-        "(A + B) - B => A",
-        (A + B) - B,
-        A,
-        when=exact_or_real,
-        example="x = $T[6] parameter(0)\n y = $T[6] parameter(1)\n s = $T[6] add(y, x)\n"
-        "ROOT r = $T[6] subtract(s, y)",
-        counterexample="x = s32[] parameter(0)\n y = s32[] parameter(1)\n s = s32[] add(x, y)\n"
-        "ROOT r = s32[] subtract(y, s)",
-        types=_INTEGERS,
-    ),
-    Rule(
-        "A - (A - B) => B",
-        A - (A - B),
-        B,
-        when=exact_or_real,
-        example="x = $T[6] parameter(0)\n y = $T[6] parameter(1)\n d = $T[6] subtract(x, y)\n"
-        "ROOT r = $T[6] subtract(x, d)",
-        counterexample="x = f32[] parameter(0)\n y = f32[] parameter(1)\n"
-        "d = f32[] subtract(x, y)\n ROOT r = f32[] subtract(x, d)",
-        types=_INTEGERS,
-    ),
-    Rule(
-        "A - (A + B) => -B",
-        A - (A + B),
-        -B,
-        when=exact_or_real,
-        example="x = $T[6] parameter(0)\n y = $T[6] parameter(1)\n d = $T[6] add(y, x)\n"
-        "ROOT r = $T[6] subtract(x, d)",
-        counterexample="x = f32[] parameter(0)\n y = f32[] parameter(1)\n"
-        "d = f32[] add(x, y)\n ROOT r = f32[] subtract(x, d)",
-        types=_INTEGERS,
-    ),
-    Rule(
-        "(A - B) - A => -B",
-        op("subtract", A - B, A),
-        -B,
-        when=exact_or_real,
-        example="x = $T[6] parameter(0)\n y = $T[6] parameter(1)\n d = $T[6] subtract(x, y)\n"
-        "ROOT r = $T[6] subtract(d, x)",
-        counterexample="x = s32[] parameter(0)\n y = s32[] parameter(1)\n"
-        "d = s32[] subtract(y, x)\n ROOT r = s32[] subtract(d, x)",
-        types=_INTEGERS,
-    ),
-    Rule(
-        "(A + P) - (A + Q) => P - Q",
-        (A + P).one_use - (A + Q),
-        P - Q,
-        when=exact_or_real,
-        example="x = $T[6] parameter(0)\n y = $T[6] parameter(1)\n z = $T[6] parameter(2)\n"
-        "s = $T[6] add(x, y)\n t = $T[6] add(z, x)\n ROOT r = $T[6] subtract(s, t)",
-        counterexample="x = f32[] parameter(0)\n y = f32[] parameter(1)\n z = f32[] parameter(2)\n"
-        "s = f32[] add(x, y)\n t = f32[] add(x, z)\n ROOT r = f32[] subtract(s, t)",
-        types=_INTEGERS,
-    ),
+    Rule("C + A => A + C", op(_COMMUTATIVE), _constant_right),
+    Rule("A + 0 => A", A + Z, A, when=_adds_nothing),
+    Rule("A - 0 => A", A - Z, A, when=_subtracts_nothing),
+    Rule("0 - A => -A", op("subtract", Z, A), -A, when=_negates),
+    Rule("A - A => 0", A - A, _zero, when=_is_itself_less_itself),
+    Rule("A - C => A + (-C)", A - C, _negated_constant),
+    Rule("A + (-B) => A - B", A + (-B), A - B, when=is_negatable),
+    Rule("A - (-B) => A + B", A - (-B), A + B, when=is_negatable),
+    Rule("(A + C1) + C2 => A + (C1 + C2)", (A + C1) + C2, _merged("add")),
+    Rule("(C1 - A) + C2 => (C1 + C2) - A", op("subtract", C1, A) + C2, _constant_less),
+    Rule("C1 - (A + C2) => (C1 - C2) - A", op("subtract", C1, A + C2), _constant_less_sum),
+    Rule("(A - B) + B => A", (A - B) + B, A, when=exact_or_real),
+    Rule("(A + B) - B => A", (A + B) - B, A, when=exact_or_real),
+    Rule("A - (A - B) => B", A - (A - B), B, when=exact_or_real),
+    Rule("A - (A + B) => -B", A - (A + B), -B, when=exact_or_real),
+    Rule("(A - B) - A => -B", op("subtract", A - B, A), -B, when=exact_or_real),
+    Rule("(A + P) - (A + Q) => P - Q", (A + P).one_use - (A + Q), P - Q, when=exact_or_real),
 )

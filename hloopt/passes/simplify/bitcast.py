@@ -146,81 +146,29 @@ def _order(shape: ArrayShape) -> list[int]:
 
 
 RULES = (
-    Rule(
-        "bitcast-convert(A) => A",
-        op("bitcast-convert", A),
-        A,
-        when=_same_shape,
-        example="x = u32[6] parameter(0)\n ROOT r = u32[6] bitcast-convert(x)",
-        counterexample="x = u32[6] parameter(0)\n ROOT r = f32[6] bitcast-convert(x)",
-    ),
+    Rule("bitcast-convert(A) => A", op("bitcast-convert", A), A, when=_same_shape),
     Rule(
         "bitcast-convert(bitcast-convert(A)) => bitcast-convert(A)",
         op("bitcast-convert", op("bitcast-convert", A)),
         _one_bitcast_convert,
-        example="x = s32[6] parameter(0)\n y = u16[6,2] bitcast-convert(x)\n"
-        "z = u32[6] bitcast-convert(y)\n ROOT r = f32[6] bitcast-convert(z)",
-        counterexample="x = s32[6] parameter(0)\n y = u16[6,2] bitcast-convert(x)\n"
-        "ROOT r = u8[6,2,2] bitcast-convert(y)",
     ),
-    Rule(
-        "bitcast(A) => A",
-        op("bitcast", A),
-        A,
-        when=_bitcast_identity,
-        example="x = f32[2,3]{0,1} parameter(0)\n ROOT r = f32[2,3]{0,1} bitcast(x)",
-        counterexample="x = f32[3,3]{0,1} parameter(0)\n ROOT r = f32[3,3]{1,0} bitcast(x)",
-    ),
-    Rule(
-        "bitcast(bitcast(A)) => bitcast(A)",
-        op("bitcast", op("bitcast", A)),
-        _one_bitcast,
-        example="x = f32[2,3]{0,1} parameter(0)\n y = f32[3,2]{1,0} bitcast(x)\n"
-        "ROOT r = f32[6]{0} bitcast(y)",
-        counterexample="x = f32[2,3]{1,0} parameter(0)\n y = f32[6]{0} reshape(x)\n"
-        "ROOT r = f32[3,2]{1,0} bitcast(y)",
-    ),
+    Rule("bitcast(A) => A", op("bitcast", A), A, when=_bitcast_identity),
+    Rule("bitcast(bitcast(A)) => bitcast(A)", op("bitcast", op("bitcast", A)), _one_bitcast),
     Rule(
         "bitcast(broadcast(A)) => broadcast(A)",
         op("bitcast", op("broadcast", A)),
         _bitcast_of_broadcast,
-        example="x = f32[3] parameter(0)\n y = f32[3,4]{1,0} broadcast(x), dimensions={0}\n"
-        "ROOT r = f32[1,3,2,2]{3,2,1,0} bitcast(y)",
-        counterexample="x = f32[3] parameter(0)\n y = f32[3,4]{0,1} broadcast(x), dimensions={0}\n"
-        "ROOT r = f32[4,3]{1,0} bitcast(y)",
     ),
     Rule(
         "bitcast(f(bitcast(A))) => f(A)",
         op("bitcast", op(ELEMENTWISE).bind("F").one_use),
         _bitcast_undone,
-        example="x = f32[2,3]{0,1} parameter(0)\n y = f32[6]{0} bitcast(x)\n"
-        "n = f32[6]{0} negate(y)\n ROOT r = f32[2,3]{0,1} bitcast(n)",
-        counterexample="x = f32[2,3]{0,1} parameter(0)\n y = f32[6]{0} bitcast(x)\n"
-        "n = f32[6]{0} negate(y)\n ROOT r = f32[2,3]{1,0} bitcast(n)",
     ),
-    Rule(
-        "copy(A) => A",
-        op("copy", A),
-        A,
-        example="x = f32[2,3] parameter(0)\n y = f32[2,3] negate(x)\n ROOT r = f32[2,3] copy(y)",
-        counterexample="x = f32[2,3]{1,0} parameter(0)\n ROOT r = f32[2,3]{0,1} copy(x)",
-    ),
-    Rule(
-        "copy(f(A)) => f(A)",
-        op("copy", op(_MOVES).bind("F").one_use),
-        _copied_result,
-        example="x = f32[2,3]{1,0} parameter(0)\n"
-        "t = f32[3,2]{1,0} transpose(x), dimensions={1,0}\n ROOT r = f32[3,2]{0,1} copy(t)",
-        counterexample="x = f32[2,3]{1,0} parameter(0)\n"
-        "t = f32[3,2]{1,0} transpose(x), dimensions={1,0}\n ROOT r = f32[3,2]{0,1:S(5)} copy(t)",
-    ),
+    Rule("copy(A) => A", op("copy", A), A),
+    Rule("copy(f(A)) => f(A)", op("copy", op(_MOVES).bind("F").one_use), _copied_result),
     Rule(
         "copy(bitcast(copy(A))) => reshape(A)",
         op("copy", op("bitcast", op("copy", A).bind("C")).bind("B")),
         _copy_around_bitcast,
-        example="x = f32[2,3]{1,0} parameter(0)\n a = f32[2,3]{0,1} copy(x)\n"
-        "b = f32[2,1,3]{0,2,1} bitcast(a)\n ROOT r = f32[2,1,3]{2,1,0} copy(b)",
-        counterexample="x = f32[2,3]{1,0} parameter(0)\n a = f32[2,3]{0,1} copy(x)\n"
-        "b = f32[3,2]{1,0} bitcast(a)\n ROOT r = f32[3,2]{0,1} copy(b)",
     ),
 )

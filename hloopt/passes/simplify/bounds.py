@@ -130,148 +130,42 @@ def _as_logic(match: Match) -> Instruction:
 
 
 RULES = (
+    Rule("max(A, A) => A", op("maximum", A, A), A),
+    Rule("min(A, A) => A", op("minimum", A, A), A),
+    Rule("max(A, lowest) => A", op("maximum", A, LOWEST), A),
+    Rule("min(A, highest) => A", op("minimum", A, HIGHEST), A),
+    Rule("max(A, B) => A where A >= B", op(EXTREMA, A, B), A, when=_by_ranges),
     Rule(
-        "max(A, A) => A",
-        op("maximum", A, A),
-        A,
-        example="x = $T[6] parameter(0)\n ROOT r = $T[6] maximum(x, x)",
-        counterexample="x = f32[] parameter(0)\n y = f32[] parameter(1)\n"
-        "ROOT r = f32[] maximum(x, y)",
-        types=("f32", "bf16", "s32", "pred"),
+        "max(max(A, B), B) => max(A, B)", op(EXTREMA, op(EXTREMA, A, B).bind("C"), B), _same_opcode
     ),
-    Rule(
-        "min(A, A) => A",
-        op("minimum", A, A),
-        A,
-        example="x = $T[6] parameter(0)\n ROOT r = $T[6] minimum(x, x)",
-        counterexample="x = f32[] parameter(0)\n y = f32[] parameter(1)\n"
-        "ROOT r = f32[] minimum(x, y)",
-        types=("f32", "bf16", "s32", "pred"),
-    ),
-    Rule(
-        "max(A, lowest) => A",
-        op("maximum", A, LOWEST),
-        A,
-        example="x = $T[6] parameter(0)\n l = $T[] constant(-inf)\n"
-        "b = $T[6] broadcast(l), dimensions={}\n ROOT r = $T[6] maximum(b, x)",
-        counterexample="x = f32[] parameter(0)\n l = f32[] constant(-3e38)\n"
-        "ROOT r = f32[] maximum(x, l)",
-        types=("f32", "f16", "bf16", "f64"),
-    ),
-    Rule(
-        "min(A, highest) => A",
-        op("minimum", A, HIGHEST),
-        A,
-        example="x = s32[] parameter(0)\n h = s32[] constant(2147483647)\n"
-        "ROOT r = s32[] minimum(x, h)",
-        counterexample="x = f32[] parameter(0)\n h = f32[] constant(-inf)\n"
-        "ROOT r = f32[] minimum(x, h)",
-    ),
-    Rule(
-        "max(A, B) => A where A >= B",
-        op(EXTREMA, A, B),
-        A,
-        when=_by_ranges,
-        example="x = u8[6] parameter(0)\n y = $T[6] convert(x)\n c = $T[] constant(0)\n"
-        "cc = $T[6] broadcast(c), dimensions={}\n ROOT r = $T[6] maximum(y, cc)",
-        counterexample="x = f32[6] parameter(0)\n y = f32[6] negate(x)\n z = f32[6] abs(x)\n"
-        "c = f32[] constant(0)\n cc = f32[6] broadcast(c), dimensions={}\n"
-        "ROOT r = f32[6] maximum(y, cc)",
-        types=("f32", "s32", "f16", "u8"),
-    ),
-    Rule(
-        "max(max(A, B), B) => max(A, B)",
-        op(EXTREMA, op(EXTREMA, A, B).bind("C"), B),
-        _same_opcode,
-        example="x = $T[6] parameter(0)\n y = $T[6] parameter(1)\n m = $T[6] maximum(x, y)\n"
-        "ROOT r = $T[6] maximum(y, m)",
-        counterexample="x = f32[6] parameter(0)\n y = f32[6] parameter(1)\n"
-        "m = f32[6] minimum(x, y)\n ROOT r = f32[6] maximum(m, y)",
-        types=_ORDERED,
-    ),
-    Rule(
-        "max(A, min(A, B)) => A",
-        op(EXTREMA, A, op(EXTREMA, A, B).bind("C")),
-        _absorbed,
-        example="x = $T[6] parameter(0)\n y = $T[6] parameter(1)\n m = $T[6] minimum(x, y)\n"
-        "ROOT r = $T[6] maximum(y, m)",
-        counterexample="x = f32[6] parameter(0)\n y = f32[6] parameter(1)\n"
-        "m = f32[6] minimum(x, y)\n ROOT r = f32[6] maximum(m, y)",
-        types=("s32", "u8", "pred"),
-    ),
+    Rule("max(A, min(A, B)) => A", op(EXTREMA, A, op(EXTREMA, A, B).bind("C")), _absorbed),
     Rule(
         "max(max(A, C1), C2) => max(A, max(C1, C2))",
         op(EXTREMA, op(EXTREMA, A, C1).bind("P"), C2),
         _merged,
-        example="x = $T[6] parameter(0)\n c = $T[] constant(3)\n d = $T[] constant(5)\n"
-        "cc = $T[6] broadcast(c), dimensions={}\n"
-        "dd = $T[6] broadcast(d), dimensions={}\n m = $T[6] minimum(x, cc)\n"
-        "ROOT r = $T[6] minimum(m, dd)",
-        counterexample="x = f32[] parameter(0)\n c = f32[] constant(5)\n d = f32[] constant(3)\n"
-        "m = f32[] minimum(x, d)\n ROOT r = f32[] maximum(m, c)",
-        types=_NUMBERS,
     ),
     Rule(
         "max(min(A, C1), C2) => clamp(C2, A, C1)",
         op(EXTREMA, op(EXTREMA, A, C1).one_use.bind("P"), C2),
         _as_clamp,
-        example="x = $T[6] parameter(0)\n c = $T[] constant(3)\n d = $T[] constant(5)\n"
-        "cc = $T[6] broadcast(c), dimensions={}\n"
-        "dd = $T[6] broadcast(d), dimensions={}\n m = $T[6] maximum(x, cc)\n"
-        "ROOT r = $T[6] minimum(dd, m)",
-        counterexample="x = f32[] parameter(0)\n c = f32[] constant(3)\n d = f32[] constant(5)\n"
-        "m = f32[] maximum(x, d)\n ROOT r = f32[] minimum(m, c)",
-        types=_NUMBERS,
     ),
     Rule(
         "clamp(A, clamp(A, B, C), C) => clamp(A, B, C)",
         op("clamp", A, op("clamp", A, B, C).bind("P"), C),
         P,
-        example="l = $T[] parameter(0)\n x = $T[6] parameter(1)\n h = $T[] parameter(2)\n"
-        "c = $T[6] clamp(l, x, h)\n ROOT r = $T[6] clamp(l, c, h)",
-        counterexample="l = s32[] parameter(0)\n x = s32[6] parameter(1)\n h = s32[] parameter(2)\n"
-        "c = s32[6] clamp(l, x, h)\n ROOT r = s32[6] clamp(h, c, l)",
-        types=("s32", "u8", "f32", "bf16"),
         when=is_exact,
     ),
-    Rule(
-        "clamp(P, A, C) => A where P <= A <= C",
-        op("clamp", P, A, C),
-        _clamp_by_ranges,
-        example="x = u8[6] parameter(0)\n y = $T[6] convert(x)\n l = $T[] constant(0)\n"
-        "h = $T[] constant(255)\n ROOT r = $T[6] clamp(l, y, h)",
-        counterexample="x = f32[6] parameter(0)\n l = f32[] constant(0)\n h = f32[] constant(255)\n"
-        "ROOT r = f32[6] clamp(l, x, h)",
-        types=("f32", "s32", "u16"),
-    ),
-    Rule(
-        "clamp(P, A, P) => P",
-        op("clamp", P, A, P),
-        _clamp_to_one,
-        example="x = $T[6] parameter(0)\n l = $T[] parameter(1)\nROOT r = $T[6] clamp(l, x, l)",
-        counterexample="x = f32[6] parameter(0)\n l = f32[] parameter(1)\n"
-        "ROOT r = f32[6] clamp(l, x, l)",
-        types=("u8", "s32"),
-    ),
+    Rule("clamp(P, A, C) => A where P <= A <= C", op("clamp", P, A, C), _clamp_by_ranges),
+    Rule("clamp(P, A, P) => P", op("clamp", P, A, P), _clamp_to_one),
     Rule(
         "min(clamp(A, B, C), C) => clamp(A, B, C)",
         op("minimum", op("clamp", A, B, C).bind("P"), C),
         P,
         when=is_exact,
-        example="x = $T[6] parameter(0)\n y = $T[6] parameter(1)\n z = $T[6] parameter(2)\n"
-        "c = $T[6] clamp(x, y, z)\n ROOT r = $T[6] minimum(z, c)",
-        counterexample="x = f32[6] parameter(0)\n y = f32[6] parameter(1)\n"
-        "z = f32[6] parameter(2)\n c = f32[6] clamp(x, y, z)\n"
-        "ROOT r = f32[6] minimum(x, c)",
-        types=_NUMBERS,
     ),
     Rule(
         "pred max(A, B) => A | B",
         op((*EXTREMA, "add", "multiply"), A, B).where(has_kind(PRED)),
         _as_logic,
-        example="x = pred[6] parameter(0)\n y = pred[6] parameter(1)\n"
-        "ROOT r = pred[6] maximum(x, y)",
-        counterexample="x = u8[6] parameter(0)\n y = u8[6] parameter(1)\n"
-        "ROOT r = u8[6] maximum(x, y)",
     ),
 )

@@ -165,100 +165,29 @@ def _before(
 
 
 RULES = (
-    Rule(
-        "broadcast(A) => A",
-        op("broadcast", A),
-        A,
-        when=_broadcast_identity,
-        example="x = f32[2,3] parameter(0)\n ROOT r = f32[2,3] broadcast(x), dimensions={0,1}",
-        counterexample="x = f32[3,3] parameter(0)\n"
-        "ROOT r = f32[3,3] broadcast(x), dimensions={1,0}",
-    ),
+    Rule("broadcast(A) => A", op("broadcast", A), A, when=_broadcast_identity),
     Rule(
         "broadcast(broadcast(A)) => broadcast(A)",
         op("broadcast", op("broadcast", A)),
         _broadcast_once,
-        example="x = f32[3] parameter(0)\n y = f32[3,2] broadcast(x), dimensions={0}\n"
-        "ROOT r = f32[2,4,3] broadcast(y), dimensions={2,0}",
-        counterexample="x = f32[3] parameter(0)\n y = f32[3,2] broadcast(x), dimensions={0}\n"
-        "z = f32[3,2] negate(y)\n ROOT r = f32[3,2,4] broadcast(z), dimensions={0,1}",
     ),
-    Rule(
-        "broadcast(A) => reshape(A)",
-        op("broadcast", A),
-        _broadcast_is_reshape,
-        example="x = f32[3,2] parameter(0)\n ROOT r = f32[3,1,2] broadcast(x), dimensions={0,2}",
-        counterexample="x = f32[3,2] parameter(0)\n"
-        "ROOT r = f32[2,1,3] broadcast(x), dimensions={2,0}",
-    ),
-    Rule(
-        "broadcast(A) => transpose(A)",
-        op("broadcast", A),
-        _broadcast_is_transpose,
-        example="x = f32[2,3,4] parameter(0)\nROOT r = f32[4,2,3] broadcast(x), dimensions={1,2,0}",
-        counterexample="x = f32[2,3] parameter(0)\n"
-        "ROOT r = f32[3,2,4] broadcast(x), dimensions={1,0}",
-    ),
+    Rule("broadcast(A) => reshape(A)", op("broadcast", A), _broadcast_is_reshape),
+    Rule("broadcast(A) => transpose(A)", op("broadcast", A), _broadcast_is_transpose),
     Rule(
         "broadcast(reshape(A)) => broadcast(A)",
         op("broadcast", op("reshape", A)),
         _broadcast_of_reshape,
-        example="x = f32[3,2] parameter(0)\n y = f32[3,1,2] reshape(x)\n"
-        "ROOT r = f32[3,1,2,4] broadcast(y), dimensions={0,1,2}",
-        counterexample="x = f32[3,2] parameter(0)\n y = f32[6] reshape(x)\n"
-        "ROOT r = f32[6,4] broadcast(y), dimensions={0}",
     ),
     Rule(
         "broadcast(transpose(A)) => broadcast(A)",
         op("broadcast", op("transpose", A)),
         _broadcast_of_transpose,
-        example="x = f32[2,3] parameter(0)\n y = f32[3,2] transpose(x), dimensions={1,0}\n"
-        "ROOT r = f32[2,4,3] broadcast(y), dimensions={2,0}",
-        counterexample="x = f32[2,3] parameter(0)\n y = f32[3,2] transpose(x), dimensions={1,0}\n"
-        "ROOT r = f32[3,4,2] broadcast(y), dimensions={0,2}",
     ),
+    Rule("broadcast(iota) => iota", op("broadcast", op("iota")), _broadcast_of_iota),
+    Rule("sort(broadcast(A)) => broadcast(A)", op("sort", op("broadcast", A)), _sorts_equals),
+    Rule("f(broadcast(A), broadcast(B)) => broadcast(f(A, B))", op(ELEMENTWISE), _sink_broadcast),
     Rule(
-        "broadcast(iota) => iota",
-        op("broadcast", op("iota")),
-        _broadcast_of_iota,
-        example="x = s32[3] iota(), iota_dimension=0\n"
-        "ROOT r = s32[2,3] broadcast(x), dimensions={1}",
-        counterexample="x = s32[3] iota(), iota_dimension=0\n y = s32[3] negate(x)\n"
-        "ROOT r = s32[2,3] broadcast(y), dimensions={1}",
-    ),
-    Rule(
-        "sort(broadcast(A)) => broadcast(A)",
-        op("sort", op("broadcast", A)),
-        _sorts_equals,
-        example="HloModule m\nless { a = $T[] parameter(0)\n b = $T[] parameter(1)\n"
-        "ROOT c = pred[] compare(a, b), direction=LT }\nENTRY e { x = $T[3] parameter(0)\n"
-        "y = $T[3,4] broadcast(x), dimensions={0}\n"
-        "ROOT r = $T[3,4] sort(y), dimensions={1}, to_apply=less }\n",
-        counterexample="HloModule m\nless { a = f32[] parameter(0)\n b = f32[] parameter(1)\n"
-        "ROOT c = pred[] compare(a, b), direction=LT }\nENTRY e { x = f32[3] parameter(0)\n"
-        "y = f32[3,4] broadcast(x), dimensions={0}\n"
-        "ROOT r = f32[3,4] sort(y), dimensions={0}, to_apply=less }\n",
-    ),
-    Rule(
-        "f(broadcast(A), broadcast(B)) => broadcast(f(A, B))",
-        op(ELEMENTWISE),
-        _sink_broadcast,
-        example="x = f32[3] parameter(0)\n y = f32[3] parameter(1)\n c = f32[] constant(2)\n"
-        "a = f32[3,4] broadcast(x), dimensions={0}\n b = f32[3,4] broadcast(y), dimensions={0}\n"
-        "d = f32[3,4] broadcast(c), dimensions={}\n ROOT r = f32[3,4] clamp(a, d, b)",
-        counterexample="x = f32[4] parameter(0)\n a = f32[4,4] broadcast(x), dimensions={0}\n"
-        "b = f32[4,4] broadcast(x), dimensions={1}\n ROOT r = f32[4,4] add(a, b)",
-    ),
-    Rule(
-        "f(broadcast(A), iota) => broadcast(f(broadcast(A), iota))",
-        op(ELEMENTWISE),
-        _sink_partly,
-        example="x = s32[3] parameter(0)\n y = s32[3,2] parameter(1)\n"
-        "a = s32[3,4,2] broadcast(x), dimensions={0}\n"
-        "b = s32[3,4,2] broadcast(y), dimensions={0,2}\n"
-        "i = s32[3,4,2] iota(), iota_dimension=2\n ROOT r = s32[3,4,2] clamp(a, b, i)",
-        counterexample="x = s32[3] parameter(0)\n a = s32[3,4] broadcast(x), dimensions={0}\n"
-        "i = s32[3,4] iota(), iota_dimension=1\n ROOT r = s32[3,4] add(a, i)",
+        "f(broadcast(A), iota) => broadcast(f(broadcast(A), iota))", op(ELEMENTWISE), _sink_partly
     ),
 )
 

@@ -125,94 +125,28 @@ RULES = (
         "select(P, select(P, A, B), C) => select(P, A, C)",
         op("select", P, op("select", P, A, B), C),
         op("select", P, A, C),
-        example="p = pred[6] parameter(0)\n x = f32[6] parameter(1)\n y = f32[6] parameter(2)\n"
-        "z = f32[6] parameter(3)\n s = f32[6] select(p, x, y)\n ROOT r = f32[6] select(p, s, z)",
-        counterexample="p = pred[6] parameter(0)\n q = pred[6] parameter(1)\n"
-        "x = f32[6] parameter(2)\n y = f32[6] parameter(3)\n s = f32[6] select(p, x, y)\n"
-        "ROOT r = f32[6] select(q, s, y)",
     ),
     Rule(
         "select(P, A, select(P, B, C)) => select(P, A, C)",
         op("select", P, A, op("select", P, B, C)),
         op("select", P, A, C),
-        example="p = pred[6] parameter(0)\n x = f32[6] parameter(1)\n y = f32[6] parameter(2)\n"
-        "z = f32[6] parameter(3)\n s = f32[6] select(p, x, y)\n ROOT r = f32[6] select(p, z, s)",
-        counterexample="p = pred[6] parameter(0)\n q = pred[6] parameter(1)\n"
-        "x = f32[6] parameter(2)\n y = f32[6] parameter(3)\n s = f32[6] select(p, x, y)\n"
-        "ROOT r = f32[6] select(q, y, s)",
     ),
     Rule(
         "select(P, A, select(Q, A, B)) => select(P | Q, A, B)",
         op("select", P, A, op("select", Q, A, B).one_use),
         _either,
-        example="p = pred[6] parameter(0)\n q = pred[6] parameter(1)\n"
-        "x = $T[6] parameter(2)\n y = $T[6] parameter(3)\n"
-        "s = $T[6] select(q, x, y)\n ROOT r = $T[6] select(p, x, s)",
-        counterexample="p = pred[6] parameter(0)\n q = pred[6] parameter(1)\n"
-        "x = f32[6] parameter(2)\n y = f32[6] parameter(3)\n"
-        "s = f32[6] select(q, x, y)\n n = f32[6] negate(x)\n"
-        "ROOT r = f32[6] select(p, n, s)",
-        types=("f32", "s8"),
     ),
     Rule(
         "select(P, select(Q, A, B), B) => select(P & Q, A, B)",
         op("select", P, op("select", Q, A, B).one_use, B),
         _both,
-        example="p = pred[6] parameter(0)\n q = pred[6] parameter(1)\n"
-        "x = $T[6] parameter(2)\n y = $T[6] parameter(3)\n"
-        "s = $T[6] select(q, x, y)\n ROOT r = $T[6] select(p, s, y)",
-        counterexample="p = pred[6] parameter(0)\n q = pred[6] parameter(1)\n"
-        "x = f32[6] parameter(2)\n y = f32[6] parameter(3)\n"
-        "s = f32[6] select(q, x, y)\n ROOT r = f32[6] select(p, s, x)",
-        types=("f32", "s8"),
     ),
-    Rule(
-        "select(P, f(A), f(B)) => f(select(P, A, B))",
-        op("select"),
-        _same_op,
-        example="p = pred[6] parameter(0)\n q = pred[6] parameter(1)\n"
-        "x = $T[6] parameter(2)\n y = $T[6] parameter(3)\n n = $T[6] negate(x)\n"
-        "m = $T[6] negate(y)\n ROOT r = $T[6] select(p, n, m)",
-        counterexample="p = pred[6] parameter(0)\n q = pred[6] parameter(1)\n"
-        "x = f32[6] parameter(2)\n y = f32[6] parameter(3)\n n = f32[6] negate(x)\n"
-        "m = f32[6] abs(y)\n ROOT r = f32[6] select(p, n, m)",
-        types=("f32", "s8"),
-    ),
-    Rule(
-        "select(P, f(A, B), f(A, C)) => f(A, select(P, B, C))",
-        op("select"),
-        _shared_operand,
-        example="p = pred[6] parameter(0)\n q = pred[6] parameter(1)\n"
-        "x = $T[6] parameter(2)\n y = $T[6] parameter(3)\n z = $T[6] parameter(4)\n"
-        "n = $T[6] multiply(x, z)\n m = $T[6] multiply(y, z)\n"
-        "ROOT r = $T[6] select(p, n, m)",
-        counterexample="p = pred[6] parameter(0)\n q = pred[6] parameter(1)\n"
-        "x = f32[6] parameter(2)\n y = f32[6] parameter(3)\n"
-        "z = f32[6] parameter(4)\n n = f32[6] subtract(x, z)\n"
-        "m = f32[6] subtract(z, y)\n ROOT r = f32[6] select(p, n, m)",
-        types=("f32", "s8"),
-    ),
-    Rule(
-        "f(select(P, C1, C2)) => select(P, f(C1), f(C2))",
-        op(_COMPUTED),
-        _of_chosen_constants,
-        example="p = pred[6] parameter(0)\n c = $T[] constant(3)\n d = $T[] constant(5)\n"
-        "cc = $T[6] broadcast(c), dimensions={}\n"
-        "dd = $T[6] broadcast(d), dimensions={}\n s = $T[6] select(p, cc, dd)\n"
-        "ROOT r = $T[6] multiply(s, dd)",
-        counterexample="p = pred[6] parameter(0)\n x = f32[6] parameter(1)\n c = f32[] constant(3)\n"
-        "cc = f32[6] broadcast(c), dimensions={}\n s = f32[6] select(p, cc, x)\n"
-        "ROOT r = f32[6] multiply(s, cc)",
-        types=("f32", "bf16", "s32", "u8"),
-    ),
+    Rule("select(P, f(A), f(B)) => f(select(P, A, B))", op("select"), _same_op),
+    Rule("select(P, f(A, B), f(A, C)) => f(A, select(P, B, C))", op("select"), _shared_operand),
+    Rule("f(select(P, C1, C2)) => select(P, f(C1), f(C2))", op(_COMPUTED), _of_chosen_constants),
     Rule(
         "whole number with one value => constant",
         op(_WHOLE_OPS).where(has_kind(*INTEGER, PRED)),
         _single,
-        example="x = u8[6] parameter(0)\n y = $T[6] convert(x)\n c = $T[] constant(300)\n"
-        "cc = $T[6] broadcast(c), dimensions={}\n ROOT r = $T[6] divide(y, cc)",
-        counterexample="x = u8[6] parameter(0)\n y = s32[6] convert(x)\n c = s32[] constant(255)\n"
-        "cc = s32[6] broadcast(c), dimensions={}\n ROOT r = s32[6] divide(y, cc)",
-        types=("s32", "u32", "s64"),
     ),
 )

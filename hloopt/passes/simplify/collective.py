@@ -71,25 +71,8 @@ _HEAD = (
 )
 
 RULES = (
+    Rule("all-reduce(A) of single participants => A", op(_GROUPED), _alone),
     Rule(
-        "all-reduce(A) of single participants => A",
-        op(_GROUPED),
-        _alone,
-        example=f"{_HEAD}ENTRY e {{ x = $T[4] parameter(0)\n y = $T[4] negate(x)\n"
-        "ROOT r = $T[4] all-reduce(y), replica_groups={{0}}, to_apply=add }",
-        counterexample=f"{_HEAD}ENTRY e {{ x = $T[4] parameter(0)\n y = $T[4] negate(x)\n"
-        "ROOT r = $T[4] all-reduce(y), replica_groups={}, to_apply=add }",
-        types=("f32", "s32"),
-    ),
-    Rule(
-        "collective-permute(A) of each to itself => A",
-        op("collective-permute"),
-        _permutes_nothing,
-        example="HloModule m, replica_count=1\nENTRY e { x = $T[4] parameter(0)\n"
-        "y = $T[4] negate(x)\n"
-        "ROOT r = $T[4] collective-permute(y), source_target_pairs={{0,0}} }",
-        counterexample="HloModule m\nENTRY e { x = $T[4] parameter(0)\n y = $T[4] negate(x)\n"
-        "ROOT r = $T[4] collective-permute(y), source_target_pairs={{0,0}} }",
-        types=("f32", "s32"),
+        "collective-permute(A) of each to itself => A", op("collective-permute"), _permutes_nothing
     ),
 )

@@ -137,99 +137,21 @@ def _extremum_against(match: Match, opcode: str, direction: str) -> Instruction 
 
 
 RULES = (
+    Rule("compare(C, A) => compare(A, C)", op("compare", C, A), _constant_right),
+    Rule("not(compare(A, B)) => compare(A, B) inverted", ~op("compare", A, B).one_use, _inverse),
+    Rule("compare(A, A) => constant", op("compare", A, A), _compare_itself),
+    Rule("compare(A, B) => constant where ranges do not meet", op("compare", A, B), _by_ranges),
+    Rule("P == true => P", op("compare", var("P", has_kind(PRED)), splat(name="C")), _pred_itself),
     Rule(
-        "compare(C, A) => compare(A, C)",
-        op("compare", C, A),
-        _constant_right,
-        example="x = $T[6] parameter(0)\n c = $T[] constant(3)\n"
-        "b = $T[6] broadcast(c), dimensions={}\n"
-        "ROOT r = pred[6] compare(b, x), direction=LT",
-        counterexample="x = f32[6] parameter(0)\n c = f32[] constant(3)\n"
-        "b = f32[6] broadcast(c), dimensions={}\n"
-        "ROOT r = pred[6] compare(x, b), direction=LT",
-        types=("f32", "s32", "u8"),
+        "compare(select(P, C1, C2), C) => P", op("compare", op("select", P, C1, C2), C), _of_select
     ),
+    Rule("compare(convert(P), C) => P", op("compare", op("convert", P), C), _of_converted_pred),
     Rule(
-        "not(compare(A, B)) => compare(A, B) inverted",
-        ~op("compare", A, B).one_use,
-        _inverse,
-        example="x = $T[6] parameter(0)\n y = $T[6] parameter(1)\n"
-        "c = pred[6] compare(x, y), direction=LT\n ROOT r = pred[6] not(c)",
-        counterexample="x = f32[6] parameter(0)\n y = f32[6] parameter(1)\n"
-        "c = pred[6] compare(x, y), direction=LT\n ROOT r = pred[6] not(c)",
-        types=("s32", "u8", "pred"),
-    ),
-    Rule(
-        "compare(A, A) => constant",
-        op("compare", A, A),
-        _compare_itself,
-        example="x = $T[6] parameter(0)\n ROOT r = pred[6] compare(x, x), direction=GE",
-        counterexample="x = f32[6] parameter(0)\n ROOT r = pred[6] compare(x, x), direction=EQ",
-        types=("s32", "u8", "pred"),
-    ),
-    Rule(
-        "compare(A, B) => constant where ranges do not meet",
-        op("compare", A, B),
-        _by_ranges,
-        example="x = u8[6] parameter(0)\n y = $T[6] convert(x)\n c = $T[] constant(255)\n"
-        "b = $T[6] broadcast(c), dimensions={}\n"
-        "ROOT r = pred[6] compare(y, b), direction=LE",
-        counterexample="x = u8[6] parameter(0)\n y = s32[6] convert(x)\n c = s32[] constant(255)\n"
-        "b = s32[6] broadcast(c), dimensions={}\n"
-        "ROOT r = pred[6] compare(y, b), direction=LT",
-        types=("s32", "f32", "u16"),
-    ),
-    Rule(
-        "P == true => P",
-        op("compare", var("P", has_kind(PRED)), splat(name="C")),
-        _pred_itself,
-        example="x = pred[6] parameter(0)\n f = pred[] constant(false)\n"
-        "b = pred[6] broadcast(f), dimensions={}\n"
-        "ROOT r = pred[6] compare(x, b), direction=NE",
-        counterexample="x = pred[] parameter(0)\n f = pred[] constant(false)\n"
-        "ROOT r = pred[] compare(x, f), direction=GT",
-    ),
-    Rule(
-        "compare(select(P, C1, C2), C) => P",
-        op("compare", op("select", P, C1, C2), C),
-        _of_select,
-        example="p = pred[6] parameter(0)\n c = $T[] constant(1)\n d = $T[] constant(0)\n"
-        "cc = $T[6] broadcast(c), dimensions={}\n"
-        "dd = $T[6] broadcast(d), dimensions={}\n s = $T[6] select(p, cc, dd)\n"
-        "ROOT r = pred[6] compare(s, dd), direction=NE",
-        counterexample="p = pred[] parameter(0)\n x = s32[] parameter(1)\n c = s32[] constant(1)\n"
-        "s = s32[] select(p, c, x)\n ROOT r = pred[] compare(s, c), direction=NE",
-        types=("f32", "s32", "bf16"),
-    ),
-    Rule(
-        "compare(convert(P), C) => P",
-        op("compare", op("convert", P), C),
-        _of_converted_pred,
-        example="p = pred[6] parameter(0)\n c = $T[] constant(0)\n"
-        "cc = $T[6] broadcast(c), dimensions={}\n s = $T[6] convert(p)\n"
-        "ROOT r = pred[6] compare(s, cc), direction=EQ",
-        counterexample="p = u8[] parameter(0)\n c = s32[] constant(0)\n s = s32[] convert(p)\n"
-        "ROOT r = pred[] compare(s, c), direction=EQ",
-        types=("f32", "s32", "u8"),
-    ),
-    Rule(
-        "max(A, B) > A => B > A",
-        op("compare", op(("maximum", "minimum"), A, B), A),
-        _of_extremum,
-        example="x = $T[6] parameter(0)\n y = $T[6] parameter(1)\n m = $T[6] maximum(x, y)\n"
-        "ROOT r = pred[6] compare(m, y), direction=EQ",
-        counterexample="x = f32[6] parameter(0)\n y = f32[6] parameter(1)\n"
-        "m = f32[6] maximum(x, y)\n ROOT r = pred[6] compare(m, x), direction=GE",
-        types=("f32", "s32", "bf16", "pred"),
+        "max(A, B) > A => B > A", op("compare", op(("maximum", "minimum"), A, B), A), _of_extremum
     ),
     Rule(
         "A < max(A, B) => A < B",
         op("compare", A, op(("maximum", "minimum"), A, B)),
         _of_mirrored_extremum,
-        example="x = $T[6] parameter(0)\n y = $T[6] parameter(1)\n m = $T[6] minimum(x, y)\n"
-        "ROOT r = pred[6] compare(y, m), direction=GT",
-        counterexample="x = f32[6] parameter(0)\n y = f32[6] parameter(1)\n"
-        "m = f32[6] maximum(x, y)\n ROOT r = pred[6] compare(x, m), direction=LE",
-        types=("f32", "s32", "bf16", "pred"),
     ),
 )

@@ -148,102 +148,27 @@ def _narrower(match: Match) -> Instruction | None:
 
 
 RULES = (
-    Rule(
-        "compare(A, end of A) => A == C",
-        op("compare", var("A", WHOLE), C),
-        _at_the_end,
-        example="x = u8[6] parameter(0)\n y = $T[6] convert(x)\n c = $T[] constant(1)\n"
-        "cc = $T[6] broadcast(c), dimensions={}\n ROOT r = pred[6] compare(y, cc), direction=LT",
-        counterexample="x = u8[6] parameter(0)\n y = s32[6] convert(x)\n c = s32[] constant(2)\n"
-        "cc = s32[6] broadcast(c), dimensions={}\n ROOT r = pred[6] compare(y, cc), direction=LT",
-        types=("s32", "u32", "s64"),
-    ),
+    Rule("compare(A, end of A) => A == C", op("compare", var("A", WHOLE), C), _at_the_end),
     Rule(
         "compare(A + C1, C2) => compare(A, C2 - C1)",
         op("compare", var("A", WHOLE) + C1, C2),
         _constant_moved,
-        example="x = $T[6] parameter(0)\n c = $T[] constant(100)\n d = $T[] constant(3)\n"
-        "cc = $T[6] broadcast(c), dimensions={}\n"
-        "dd = $T[6] broadcast(d), dimensions={}\n s = $T[6] add(x, cc)\n"
-        "ROOT r = pred[6] compare(s, dd), direction=NE",
-        counterexample="x = s32[] parameter(0)\n c = s32[] constant(100)\n s = s32[] add(x, c)\n"
-        "ROOT r = pred[] compare(s, c), direction=LT",
-        types=_WHOLE,
     ),
+    Rule("compare(A - B, 0) => compare(A, B)", op("compare", A - B, Z), _difference_is_zero),
     Rule(
-        "compare(A - B, 0) => compare(A, B)",
-        op("compare", A - B, Z),
-        _difference_is_zero,
-        example="x = $T[6] parameter(0)\n y = $T[6] parameter(1)\n c = $T[] constant(0)\n"
-        "cc = $T[6] broadcast(c), dimensions={}\n s = $T[6] subtract(x, y)\n"
-        "ROOT r = pred[6] compare(s, cc), direction=EQ",
-        counterexample="x = s32[] parameter(0)\n y = s32[] parameter(1)\n c = s32[] constant(0)\n"
-        "s = s32[] subtract(x, y)\n ROOT r = pred[] compare(s, c), direction=LT",
-        types=_WHOLE,
-    ),
-    Rule(
-        "compare(A ^ B, 0) => compare(A, B)",
-        op("compare", var("A", WHOLE) ^ B, Z),
-        _bits_are_equal,
-        example="x = $T[6] parameter(0)\n y = $T[6] parameter(1)\n c = $T[] constant(0)\n"
-        "cc = $T[6] broadcast(c), dimensions={}\n s = $T[6] xor(x, y)\n"
-        "ROOT r = pred[6] compare(s, cc), direction=NE",
-        counterexample="x = s32[] parameter(0)\n y = s32[] parameter(1)\n c = s32[] constant(1)\n"
-        "s = s32[] xor(x, y)\n ROOT r = pred[] compare(s, c), direction=EQ",
-        types=_WHOLE,
+        "compare(A ^ B, 0) => compare(A, B)", op("compare", var("A", WHOLE) ^ B, Z), _bits_are_equal
     ),
     Rule(
         "(A >> C1) == top => A >= top << C1",
         op("compare", op("shift-right-logical", A, C1), C2),
         _uppermost_bits,
-        example="x = $T[6] parameter(0)\n c = $T[] constant(7)\n d = $T[] constant(1)\n"
-        "cc = $T[6] broadcast(c), dimensions={}\n dd = $T[6] broadcast(d), dimensions={}\n"
-        "s = $T[6] shift-right-logical(x, cc)\n ROOT r = pred[6] compare(s, dd), direction=NE",
-        counterexample="x = u8[] parameter(0)\n c = u8[] constant(6)\n d = u8[] constant(1)\n"
-        "s = u8[] shift-right-logical(x, c)\n ROOT r = pred[] compare(s, d), direction=EQ",
-        types=("u8",),
     ),
-    Rule(
-        "compare(-A, -B) => compare(B, A)",
-        op("compare", -A, -B),
-        _both_negated,
-        example="x = $T[6] parameter(0)\n y = $T[6] parameter(1)\n n = $T[6] negate(x)\n"
-        "m = $T[6] negate(y)\n ROOT r = pred[6] compare(n, m), direction=LT",
-        counterexample="x = s32[] parameter(0)\n y = s32[] parameter(1)\n n = s32[] negate(x)\n"
-        "m = s32[] negate(y)\n ROOT r = pred[] compare(n, m), direction=LT",
-        types=("f32", "bf16", "f64"),
-    ),
-    Rule(
-        "compare(-A, C) => compare(A, -C)",
-        op("compare", -A, C),
-        _negated_constant,
-        example="x = $T[6] parameter(0)\n c = $T[] constant(3)\n"
-        "cc = $T[6] broadcast(c), dimensions={}\n n = $T[6] negate(x)\n"
-        "ROOT r = pred[6] compare(n, cc), direction=GE",
-        counterexample="x = s32[] parameter(0)\n c = s32[] constant(3)\n n = s32[] negate(x)\n"
-        "ROOT r = pred[] compare(n, c), direction=GE",
-        types=("f32", "bf16", "f64"),
-    ),
+    Rule("compare(-A, -B) => compare(B, A)", op("compare", -A, -B), _both_negated),
+    Rule("compare(-A, C) => compare(A, -C)", op("compare", -A, C), _negated_constant),
     Rule(
         "compare(not(A), not(B)) => compare(A, B)",
         op("compare", ~A, ~B),
         lambda match: compared(match, match.B, match.A, match.root.attributes["direction"]),
-        example="x = $T[6] parameter(0)\n y = $T[6] parameter(1)\n n = $T[6] not(x)\n"
-        "m = $T[6] not(y)\n ROOT r = pred[6] compare(n, m), direction=LT",
-        counterexample="x = s32[] parameter(0)\n y = s32[] parameter(1)\n n = s32[] not(x)\n"
-        "ROOT r = pred[] compare(n, y), direction=EQ",
-        types=("s32", "u8", "pred"),
     ),
-    Rule(
-        "compare(convert(A), C) => compare(A, C)",
-        op("compare", op("convert", A), C),
-        _narrower,
-        example="x = $T[6] parameter(0)\n c = s64[] constant(100)\n"
-        "cc = s64[6] broadcast(c), dimensions={}\n n = s64[6] convert(x)\n"
-        "ROOT r = pred[6] compare(n, cc), direction=LT",
-        counterexample="x = s32[6] parameter(0)\n c = s8[] constant(100)\n"
-        "cc = s8[6] broadcast(c), dimensions={}\n n = s8[6] convert(x)\n"
-        "ROOT r = pred[6] compare(n, cc), direction=LT",
-        types=("s32", "u8", "u32", "s8"),
-    ),
+    Rule("compare(convert(A), C) => compare(A, C)", op("compare", op("convert", A), C), _narrower),
 )

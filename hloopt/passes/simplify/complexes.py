@@ -35,59 +35,19 @@ def _from_parts(match: Match) -> Instruction:
 
 
 RULES = (
-    Rule(
-        "real(complex(A, B)) => A",
-        op("real", op("complex", A, B)),
-        A,
-        example="x = f32[6] parameter(0)\n y = f32[6] parameter(1)\n z = c64[6] complex(x, y)\n"
-        "ROOT r = f32[6] real(z)",
-        counterexample="x = c64[] parameter(0)\n ROOT r = f32[] real(x)",
-    ),
-    Rule(
-        "imag(complex(A, B)) => B",
-        op("imag", op("complex", A, B)),
-        B,
-        example="x = f32[6] parameter(0)\n y = f32[6] parameter(1)\n z = c64[6] complex(x, y)\n"
-        "ROOT r = f32[6] imag(z)",
-        counterexample="x = c64[] parameter(0)\n ROOT r = f32[] imag(x)",
-    ),
+    Rule("real(complex(A, B)) => A", op("real", op("complex", A, B)), A),
+    Rule("imag(complex(A, B)) => B", op("imag", op("complex", A, B)), B),
     Rule(
         "complex(real(A), imag(A)) => A",
         op("complex", op("real", var("A", has_kind(COMPLEX))), op("imag", A)),
         A,
-        example="z = c64[6] parameter(0)\n x = f32[6] real(z)\n y = f32[6] imag(z)\n"
-        "ROOT r = c64[6] complex(x, y)",
-        counterexample="z = c64[] parameter(0)\n x = f32[] real(z)\n y = f32[] imag(z)\n"
-        "ROOT r = c64[] complex(y, x)",
     ),
-    Rule(
-        "real(A) => A of a real number",
-        op("real", var("A", has_kind(FLOAT))),
-        A,
-        example="x = $T[6] parameter(0)\n y = $T[6] negate(x)\n ROOT r = $T[6] real(y)",
-        counterexample="x = c64[] parameter(0)\n ROOT r = f32[] real(x)",
-        types=("f32", "bf16"),
-    ),
-    Rule(
-        "imag(A) => 0 of a real number",
-        op("imag", var("A", has_kind(FLOAT))),
-        splat(0),
-        example="x = $T[6] parameter(0)\n ROOT r = $T[6] imag(x)",
-        counterexample="x = c64[] parameter(0)\n ROOT r = f32[] imag(x)",
-        types=("f32", "bf16"),
-    ),
+    Rule("real(A) => A of a real number", op("real", var("A", has_kind(FLOAT))), A),
+    Rule("imag(A) => 0 of a real number", op("imag", var("A", has_kind(FLOAT))), splat(0)),
     Rule(
         "convert(A) + convert(B) * i => complex(A, B)",
         op("convert", REAL).one_use + (op("convert", var("B", has_kind(FLOAT))) * I).one_use,
         _from_parts,
         floats_are_real=True,
-        example="x = f32[6] parameter(0)\n y = f32[6] parameter(1)\n a = c64[6] convert(x)\n"
-        "b = c64[6] convert(y)\n i = c64[] constant((0, 1))\n"
-        "ii = c64[6] broadcast(i), dimensions={}\n c = c64[6] multiply(b, ii)\n"
-        "ROOT r = c64[6] add(a, c)",
-        counterexample="x = f32[6] parameter(0)\n y = f32[6] parameter(1)\n a = c64[6] convert(x)\n"
-        "b = c64[6] convert(y)\n i = c64[] constant((1, 0))\n"
-        "ii = c64[6] broadcast(i), dimensions={}\n c = c64[6] multiply(b, ii)\n"
-        "ROOT r = c64[6] add(a, c)",
     ),
 )

@@ -216,95 +216,19 @@ def _tiles(match: Match) -> Instruction | None:
 
 
 RULES = (
+    Rule("concatenate(A) => A", op("concatenate"), _one_operand),
+    Rule("concatenate(A, empty) => concatenate(A)", op("concatenate"), _without_empty),
     Rule(
-        "concatenate(A) => A",
-        op("concatenate"),
-        _one_operand,
-        example="x = f32[4] parameter(0)\n ROOT r = f32[4] concatenate(x), dimensions={0}",
-        counterexample="x = f32[4] parameter(0)\n ROOT r = f32[8] concatenate(x, x), dimensions={0}",
+        "concatenate(concatenate(A, B), C) => concatenate(A, B, C)", op("concatenate"), _flattened
     ),
-    Rule(
-        "concatenate(A, empty) => concatenate(A)",
-        op("concatenate"),
-        _without_empty,
-        example="x = f32[4] parameter(0)\n y = f32[0] parameter(1)\n"
-        "ROOT r = f32[8] concatenate(x, y, x), dimensions={0}",
-        counterexample="x = f32[0] parameter(0)\n ROOT r = f32[0] concatenate(x, x), dimensions={0}",
-    ),
-    Rule(
-        "concatenate(concatenate(A, B), C) => concatenate(A, B, C)",
-        op("concatenate"),
-        _flattened,
-        example="x = f32[4,2] parameter(0)\n y = f32[4,3] parameter(1)\n"
-        "c = f32[4,5] concatenate(x, y), dimensions={1}\n"
-        "ROOT r = f32[4,7] concatenate(x, c), dimensions={1}",
-        counterexample="x = f32[4,2] parameter(0)\n y = f32[4,2] parameter(1)\n"
-        "c = f32[4,4] concatenate(x, y), dimensions={1}\n"
-        "ROOT r = f32[8,4] concatenate(c, c), dimensions={0}",
-    ),
-    Rule(
-        "concatenate(broadcast(C), broadcast(C)) => broadcast(C)",
-        op("concatenate"),
-        _splats,
-        example="z = f32[] constant(7)\n x = f32[2] parameter(0)\n"
-        "a = f32[3] broadcast(z), dimensions={}\n b = f32[2] broadcast(z), dimensions={}\n"
-        "ROOT r = f32[9] concatenate(a, b, x, b), dimensions={0}",
-        counterexample="z = f32[] constant(0)\n m = f32[] constant(-0.0)\n"
-        "a = f32[3] broadcast(z), dimensions={}\n b = f32[2] broadcast(m), dimensions={}\n"
-        "ROOT r = f32[5] concatenate(a, b), dimensions={0}",
-    ),
-    Rule(
-        "concatenate(slice(A), slice(A)) => slice(A)",
-        op("concatenate"),
-        _slices,
-        example="x = f32[8,2] parameter(0)\n y = f32[1,2] parameter(1)\n"
-        "a = f32[2,2] slice(x), slice={[1:3], [0:2]}\n"
-        "b = f32[4,2] slice(x), slice={[3:7], [0:2]}\n"
-        "ROOT r = f32[7,2] concatenate(y, a, b), dimensions={0}",
-        counterexample="x = f32[8,2] parameter(0)\n a = f32[2,2] slice(x), slice={[1:3], [0:2]}\n"
-        "b = f32[4,2] slice(x), slice={[3:7], [0:2]}\n"
-        "ROOT r = f32[6,2] concatenate(b, a), dimensions={0}",
-    ),
-    Rule(
-        "concatenate(broadcast(A), broadcast(A)) => broadcast(A)",
-        op("concatenate"),
-        _broadcasts,
-        example="x = f32[3] parameter(0)\n a = f32[2,3] broadcast(x), dimensions={1}\n"
-        "b = f32[4,3] broadcast(x), dimensions={1}\n"
-        "ROOT r = f32[6,3] concatenate(a, b), dimensions={0}",
-        counterexample="x = f32[3] parameter(0)\n a = f32[2,3] broadcast(x), dimensions={1}\n"
-        "b = f32[2,3] broadcast(x), dimensions={1}\n"
-        "ROOT r = f32[2,6] concatenate(a, b), dimensions={1}",
-    ),
+    Rule("concatenate(broadcast(C), broadcast(C)) => broadcast(C)", op("concatenate"), _splats),
+    Rule("concatenate(slice(A), slice(A)) => slice(A)", op("concatenate"), _slices),
+    Rule("concatenate(broadcast(A), broadcast(A)) => broadcast(A)", op("concatenate"), _broadcasts),
     Rule(
         "concatenate(broadcast(A), broadcast(B)) => broadcast(concatenate(A, B))",
         op("concatenate"),
         _of_broadcasts,
-        example="x = f32[3] parameter(0)\n y = f32[2] parameter(1)\n"
-        "a = f32[4,3] broadcast(x), dimensions={1}\n b = f32[4,2] broadcast(y), dimensions={1}\n"
-        "ROOT r = f32[4,5] concatenate(a, b), dimensions={1}",
-        counterexample="x = f32[3] parameter(0)\n y = f32[4,2] parameter(1)\n"
-        "a = f32[4,3] broadcast(x), dimensions={1}\n"
-        "ROOT r = f32[4,5] concatenate(a, y), dimensions={1}",
     ),
-    Rule(
-        "concatenate(A, broadcast(C)) => pad(A, C)",
-        op("concatenate"),
-        _is_pad,
-        example="x = $T[2,3] parameter(0)\n z = $T[] constant(1)\n"
-        "a = $T[1,3] broadcast(z), dimensions={}\n b = $T[3,3] broadcast(z), dimensions={}\n"
-        "ROOT r = $T[6,3] concatenate(a, x, b), dimensions={0}",
-        counterexample="x = f32[2] parameter(0)\n z = f32[] constant(1)\n o = f32[] constant(2)\n"
-        "a = f32[1] broadcast(z), dimensions={}\n b = f32[3] broadcast(o), dimensions={}\n"
-        "ROOT r = f32[6] concatenate(a, x, b), dimensions={0}",
-        types=("f32", "s32"),
-    ),
-    Rule(
-        "concatenate(A, A) => reshape(broadcast(A))",
-        op("concatenate"),
-        _tiles,
-        example="x = f32[2,3] parameter(0)\nROOT r = f32[2,9] concatenate(x, x, x), dimensions={1}",
-        counterexample="x = f32[2,3] parameter(0)\n y = f32[2,3] parameter(1)\n"
-        "ROOT r = f32[2,9] concatenate(x, y, x), dimensions={1}",
-    ),
+    Rule("concatenate(A, broadcast(C)) => pad(A, C)", op("concatenate"), _is_pad),
+    Rule("concatenate(A, A) => reshape(broadcast(A))", op("concatenate"), _tiles),
 )

@@ -16,28 +16,6 @@ _MOST_BRANCHES = 4
 _MOST_OPS = 8
 _NUMBERS = ("pred", "signed", "unsigned", "float", "complex")
 
-_LESS = "less { s = (s32[]) parameter(0)\n i = s32[] get-tuple-element(s), index=0\n"
-_NEXT = (
-    "next { s = (s32[]) parameter(0)\n i = s32[] get-tuple-element(s), index=0\n"
-    "k = s32[] constant(3)\n n = s32[] multiply(i, k)\n ROOT t = (s32[]) tuple(n) }\n"
-)
-_STEP = (
-    "next { s = (s32[]) parameter(0)\n i = s32[] get-tuple-element(s), index=0\n"
-    "k = s32[] constant(3)\n n = s32[] add(i, k)\n ROOT t = (s32[]) tuple(n) }\n"
-)
-_LOOP = (
-    "ENTRY e { x = s32[] constant(5)\n t = (s32[]) tuple(x)\n"
-    "ROOT w = (s32[]) while(t), condition=less, body=next }"
-)
-_BRANCHES = (
-    "HloModule m\nneg { x = f32[] parameter(0)\n ROOT r = f32[] negate(x) }\n"
-    "exp { x = f32[] parameter(0)\n ROOT r = f32[] exponential(x) }\n"
-)
-
-
-def _compares(limit: int) -> str:
-    return f"{_LESS} n = s32[] constant({limit})\n ROOT c = pred[] compare(i, n), direction=LT }}\n"
-
 
 def _is_pure(computation: Computation) -> bool:
     return not any(has_side_effect(instruction) for instruction in computation)
@@ -195,79 +173,20 @@ def _chosen(match: Match, values: list[Instruction]) -> Instruction:
     return chosen
 
 
-_SCALARS = (
-    "HloModule m\none { t = () parameter(0)\n ROOT r = s32[] constant(7) }\n"
-    "two { x = s32[] parameter(0)\n ROOT r = s32[] negate(x) }\n"
-    "three { x = s32[] parameter(0)\n ROOT r = s32[] abs(x) }\n"
-)
-
 RULES = (
-    Rule(
-        "while(A) that never runs => A",
-        op("while"),
-        _never_runs,
-        example=f"HloModule m\n{_compares(5)}{_STEP}{_LOOP}",
-        counterexample=f"HloModule m\n{_compares(12)}{_STEP}{_LOOP}",
-    ),
-    Rule(
-        "while(A) that runs once => call(A)",
-        op("while"),
-        _runs_once,
-        example=f"HloModule m\n{_compares(8)}{_STEP}{_LOOP}",
-        counterexample=f"HloModule m\n{_compares(20)}{_NEXT}{_LOOP}",
-    ),
-    Rule(
-        "conditional(C, A, B) => call(A)",
-        op("conditional"),
-        _known_branch,
-        example=f"{_BRANCHES}ENTRY e {{ p = s32[] constant(7)\n x = f32[] parameter(0)\n"
-        "y = f32[] parameter(1)\n"
-        "ROOT r = f32[] conditional(p, x, y), branch_computations={neg, exp} }",
-        counterexample=f"{_BRANCHES}ENTRY e {{ p = pred[] parameter(0)\n x = f32[] parameter(1)\n"
-        "ROOT r = f32[] conditional(p, x, x), true_computation=neg, false_computation=exp }",
-    ),
-    Rule(
-        "conditional(C, A, A) of one computation => call(A)",
-        op("conditional"),
-        _same_branches,
-        example=f"{_BRANCHES}ENTRY e {{ p = pred[] parameter(0)\n x = f32[] parameter(1)\n"
-        "ROOT r = f32[] conditional(p, x, x), true_computation=neg, false_computation=neg }",
-        counterexample=f"{_BRANCHES}ENTRY e {{ p = pred[] parameter(0)\n x = f32[] parameter(1)\n"
-        "y = f32[] parameter(2)\n"
-        "ROOT r = f32[] conditional(p, x, y), true_computation=neg, false_computation=neg }",
-    ),
+    Rule("while(A) that never runs => A", op("while"), _never_runs),
+    Rule("while(A) that runs once => call(A)", op("while"), _runs_once),
+    Rule("conditional(C, A, B) => call(A)", op("conditional"), _known_branch),
+    Rule("conditional(C, A, A) of one computation => call(A)", op("conditional"), _same_branches),
     Rule(
         "conditional(convert(P), A, B) => conditional(P, B, A)",
         op("conditional", op("convert", P), var("A"), var("B")),
         _by_predicate,
-        example=f"{_BRANCHES}ENTRY e {{ p = pred[] parameter(0)\n i = s32[] convert(p)\n"
-        "x = f32[] parameter(1)\n y = f32[] parameter(2)\n"
-        "ROOT r = f32[] conditional(i, x, y), branch_computations={neg, exp} }",
-        counterexample=f"{_BRANCHES}ENTRY e {{ p = u8[] parameter(0)\n i = s32[] convert(p)\n"
-        "x = f32[] parameter(1)\n y = f32[] parameter(2)\n"
-        "ROOT r = f32[] conditional(i, x, y), branch_computations={neg, exp} }",
     ),
     Rule(
         "conditional(not(P), A, B) => conditional(P, B, A)",
         op("conditional", op("not", P), var("A"), var("B")),
         _by_the_other,
-        example=f"{_BRANCHES}ENTRY e {{ p = pred[] parameter(0)\n n = pred[] not(p)\n"
-        "x = f32[] parameter(1)\n y = f32[] parameter(2)\n"
-        "ROOT r = f32[] conditional(n, x, y), true_computation=neg, false_computation=exp }",
-        counterexample=f"{_BRANCHES}ENTRY e {{ p = s32[] parameter(0)\n n = s32[] not(p)\n"
-        "x = f32[] parameter(1)\n y = f32[] parameter(2)\n"
-        "ROOT r = f32[] conditional(n, x, y), branch_computations={neg, exp} }",
     ),
-    Rule(
-        "conditional(I, A, B) of scalars => select(I, A, B)",
-        op("conditional"),
-        _selected,
-        example=f"{_SCALARS}ENTRY e {{ p = s32[] parameter(0)\n x = s32[] parameter(1)\n"
-        "t = () tuple()\n"
-        "ROOT r = s32[] conditional(p, t, x, x), branch_computations={one, two, three} }",
-        counterexample="HloModule m\nneg { x = f32[3] parameter(0)\n ROOT r = f32[3] negate(x) }\n"
-        "exp { x = f32[3] parameter(0)\n ROOT r = f32[3] exponential(x) }\n"
-        "ENTRY e { p = pred[] parameter(0)\n x = f32[3] parameter(1)\n"
-        "ROOT r = f32[3] conditional(p, x, x), true_computation=neg, false_computation=exp }",
-    ),
+    Rule("conditional(I, A, B) of scalars => select(I, A, B)", op("conditional"), _selected),
 )

@@ -201,87 +201,29 @@ def _select_of_splats(match: Match) -> Instruction:
 
 
 PAIRS = (
-    Rule(
-        "convert(A) => A",
-        op("convert", A),
-        A,
-        when=_same_type,
-        example="x = $T[6] parameter(0)\n ROOT r = $T[6] convert(x)",
-        counterexample="x = s32[6] parameter(0)\n ROOT r = u32[6] convert(x)",
-        types=("f32", "bf16", "s8", "pred"),
-    ),
-    Rule(
-        "convert(convert(A)) => convert(A)",
-        op("convert", op("convert", A)),
-        _one_convert,
-        example="x = $T[6] parameter(0)\n w = f32[6] convert(x)\n ROOT r = $T[6] convert(w)",
-        counterexample="x = f32[6] parameter(0)\n w = bf16[6] convert(x)\n"
-        "ROOT r = f32[6] convert(w)",
-        types=("bf16", "f16", "f8e4m3fn", "s8", "u16", "pred"),
-    ),
+    Rule("convert(A) => A", op("convert", A), A, when=_same_type),
+    Rule("convert(convert(A)) => convert(A)", op("convert", op("convert", A)), _one_convert),
     Rule(
         "convert(f(convert(A), convert(B))) => f(A, B)",
         op("convert", op((*_MODULAR, *_UNSIGNED, *_PICKING, *_SIGNS[:1])).bind("F").one_use),
         _narrow,
-        example="x = $T[6] parameter(0)\n y = $T[6] parameter(1)\n a = s64[6] convert(x)\n"
-        "b = s64[6] convert(y)\n m = s64[6] maximum(a, b)\n ROOT r = $T[6] convert(m)",
-        counterexample="x = bf16[6] parameter(0)\n y = bf16[6] parameter(1)\n"
-        "a = f32[6] convert(x)\n b = f32[6] convert(y)\n m = f32[6] add(a, b)\n"
-        "ROOT r = bf16[6] convert(m)",
-        types=("s32", "u8"),
     ),
 )
 """Conversions that follow each other, and what is computed between two."""
 
 RULES = (
     *PAIRS,
-    Rule(
-        "convert(iota) => iota",
-        op("convert", op("iota").bind("I")),
-        _of_iota,
-        example="i = s32[2,6] iota(), iota_dimension=1\n ROOT r = $T[2,6] convert(i)",
-        counterexample="i = s32[300] iota(), iota_dimension=0\n ROOT r = bf16[300] convert(i)",
-        types=("f32", "bf16", "u8", "s64"),
-    ),
+    Rule("convert(iota) => iota", op("convert", op("iota").bind("I")), _of_iota),
     Rule(
         "convert(select(P, C, D)) => select(P, convert(C), convert(D))",
         op("convert", op("select", P, splat(), splat()).bind("F").one_use),
         _select_of_splats,
-        example="p = pred[6] parameter(0)\n c = s32[] constant(3)\n d = s32[] constant(4)\n"
-        "x = s32[6] broadcast(c), dimensions={}\n y = s32[6] broadcast(d), dimensions={}\n"
-        "s = s32[6] select(p, x, y)\n ROOT r = f32[6] convert(s)",
-        counterexample="p = pred[6] parameter(0)\n c = s32[] constant(3)\n"
-        "x = s32[6] broadcast(c), dimensions={}\n y = s32[6] parameter(1)\n"
-        "s = s32[6] select(p, x, y)\n ROOT r = f32[6] convert(s)",
     ),
     Rule(
         "compare(convert(A), convert(B)) => compare(A, B)",
         op("compare", op("convert", A), op("convert", B)),
         _order_kept,
-        example="x = $T[6] parameter(0)\n y = $T[6] parameter(1)\n a = f32[6] convert(x)\n"
-        "b = f32[6] convert(y)\n ROOT r = pred[6] compare(a, b), direction=LT",
-        counterexample="x = s32[6] parameter(0)\n y = s32[6] parameter(1)\n a = f32[6] convert(x)\n"
-        "b = f32[6] convert(y)\n ROOT r = pred[6] compare(a, b), direction=LT",
-        types=("bf16", "f16", "s8", "u16"),
     ),
-    Rule(
-        "compare(convert(P), 0) => P",
-        op("compare", op("convert", A), splat()),
-        _truth,
-        example="x = pred[6] parameter(0)\n a = $T[6] convert(x)\n c = $T[] constant(0)\n"
-        "z = $T[6] broadcast(c), dimensions={}\n ROOT r = pred[6] compare(a, z), direction=NE",
-        counterexample="x = s8[6] parameter(0)\n a = f32[6] convert(x)\n c = f32[] constant(0)\n"
-        "z = f32[6] broadcast(c), dimensions={}\n ROOT r = pred[6] compare(a, z), direction=NE",
-        types=("s32", "f32", "u8"),
-    ),
-    Rule(
-        "reduce-precision(A) => A",
-        op("reduce-precision", A),
-        A,
-        when=_keeps_format,
-        example="x = bf16[6] parameter(0)\n"
-        "ROOT r = bf16[6] reduce-precision(x), exponent_bits=8, mantissa_bits=7",
-        counterexample="x = f32[6] parameter(0)\n"
-        "ROOT r = f32[6] reduce-precision(x), exponent_bits=8, mantissa_bits=7",
-    ),
+    Rule("compare(convert(P), 0) => P", op("compare", op("convert", A), splat()), _truth),
+    Rule("reduce-precision(A) => A", op("reduce-precision", A), A, when=_keeps_format),
 )

@@ -143,49 +143,20 @@ def _of_single_places(match: Match) -> Instruction | None:
 
 
 RULES = (
-    Rule(
-        "convolution(A, B) over nothing => 0",
-        op("convolution"),
-        _sums_nothing,
-        example="x = $T[1,4,0] parameter(0)\n w = $T[2,0,3] parameter(1)\n"
-        "ROOT r = $T[1,3,3] convolution(x, w), window={size=2}, dim_labels=b0f_0io->b0f",
-        counterexample="x = $T[1,4,1] parameter(0)\n w = $T[2,1,3] parameter(1)\n"
-        "ROOT r = $T[1,3,3] convolution(x, w), window={size=2}, dim_labels=b0f_0io->b0f",
-        types=("f32", "s32", "bf16"),
-    ),
+    Rule("convolution(A, B) over nothing => 0", op("convolution"), _sums_nothing),
     Rule(
         "convolution(pad(A, 0), B) => convolution(A, B)",
         op("convolution", op("pad", A, C), B),
         _of_padded_input,
-        example="x = $T[2,5,3] parameter(0)\n z = $T[] constant(0)\n"
-        "p = $T[2,10,3] pad(x, z), padding=0_0x1_0_1x0_0\n"
-        "w = $T[2,3,1] parameter(1)\n"
-        "ROOT r = $T[2,9,1] convolution(p, w), window={size=2}, dim_labels=b0f_0io->b0f",
-        counterexample="x = f32[2,5,3] parameter(0)\n z = f32[] constant(0)\n"
-        "p = f32[2,7,3] pad(x, z), padding=0_0x1_1x0_0\n w = f32[2,3,1] parameter(1)\n"
-        "ROOT r = f32[2,6,1] convolution(p, w), window={size=2}, dim_labels=b0f_0io->b0f",
-        types=("s32", "u8"),
     ),
     Rule(
         "convolution(A, pad(B, 0)) => convolution(A, B) with a dilated window",
         op("convolution", A, op("pad", B, C)),
         _of_dilated_kernel,
-        example="x = $T[2,7,3] parameter(0)\n z = $T[] constant(0)\n w = $T[2,3,1] parameter(1)\n"
-        "p = $T[3,3,1] pad(w, z), padding=0_0_1x0_0x0_0\n"
-        "ROOT r = $T[2,5,1] convolution(x, p), window={size=3}, dim_labels=b0f_0io->b0f",
-        counterexample="x = f32[2,7,3] parameter(0)\n z = f32[] constant(0)\n"
-        "w = f32[2,3,1] parameter(1)\n p = f32[3,3,1] pad(w, z), padding=0_0_1x0_0x0_0\n"
-        "ROOT r = f32[2,5,1] convolution(x, p), window={size=3}, dim_labels=b0f_0io->b0f",
-        types=("s32", "u8"),
     ),
     Rule(
         "convolution(A, B) of single places => dot(A, B)",
         op("convolution", A, B),
         _of_single_places,
-        example="x = $T[2,3,5] parameter(0)\n w = $T[1,3,4] parameter(1)\n"
-        "ROOT r = $T[2,4,5] convolution(x, w), window={size=1}, dim_labels=bf0_0io->bf0",
-        counterexample="x = f32[2,3,5] parameter(0)\n w = f32[1,3,4] parameter(1)\n"
-        "ROOT r = f32[2,4,5] convolution(x, w), window={size=1}, dim_labels=bf0_0io->bf0",
-        types=("s32", "u8"),
     ),
 )

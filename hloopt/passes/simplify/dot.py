@@ -8,7 +8,7 @@ from hloopt.ir import Instruction
 from hloopt.passes.dots.numbers import dot_attributes, free_dims
 from hloopt.passes.regions import named_combiner
 from hloopt.passes.simplify.conditions import exact_or_fast, exact_or_real, resized, scalar_value
-from hloopt.passes.simplify.reduce import ADD, is_plain, reduced_dims
+from hloopt.passes.simplify.reduce import is_plain, reduced_dims
 from hloopt.rewrite import Match, Rule, op, var
 from hloopt.types import DotDims, SliceRange
 
@@ -207,95 +207,32 @@ def _right_first(match: Match) -> Instruction | None:
     return match.result("dot", product, match.C, **dot_attributes(outer, right))
 
 
-_PRODUCT = "lhs_contracting_dims={1}, rhs_contracting_dims={0}"
-_BATCHED = (
-    "lhs_batch_dims={0,1}, rhs_batch_dims={0,1}, lhs_contracting_dims={3}, rhs_contracting_dims={2}"
-)
-
 RULES = (
-    Rule(
-        "dot(A, B) over nothing => 0",
-        op("dot"),
-        _contracts_nothing,
-        example="x = $T[3,0] parameter(0)\n y = $T[0,2] parameter(1)\n"
-        f"ROOT r = $T[3,2] dot(x, y), {_PRODUCT}",
-        counterexample="x = f32[3,1] parameter(0)\n y = f32[1,2] parameter(1)\n"
-        f"ROOT r = f32[3,2] dot(x, y), {_PRODUCT}",
-        types=("f32", "bf16", "s32"),
-    ),
+    Rule("dot(A, B) over nothing => 0", op("dot"), _contracts_nothing),
     Rule(
         "reduce-add(dot(A, B)) over batch dimensions => dot(A, B) that contracts them",
         op("reduce", op("dot"), var("INIT")),
         _sum_of_batch,
-        example=f"HloModule m\n{ADD}ENTRY e {{ x = $T[2,3,4,5] parameter(0)\n"
-        "y = $T[2,3,5,6] parameter(1)\n i = $T[] constant(0)\n"
-        f"d = $T[2,3,4,6] dot(x, y), {_BATCHED}\n"
-        "ROOT r = $T[3,4,6] reduce(d, i), dimensions={0}, to_apply=add }",
-        counterexample=f"HloModule m\n{ADD.replace('$T', 'f32')}ENTRY e {{ x = f32[2,3,4,5] parameter(0)\n"
-        "y = f32[2,3,5,6] parameter(1)\n i = f32[] constant(0)\n"
-        f"d = f32[2,3,4,6] dot(x, y), {_BATCHED}\n"
-        "ROOT r = f32[3,4,6] reduce(d, i), dimensions={0}, to_apply=add }",
-        types=("s32", "u8"),
     ),
     Rule(
         "reduce-add(dot(A, B)) over other dimensions => dot(reduce-add(A), B)",
         op("reduce", op("dot"), var("INIT")),
         _sum_of_free,
-        example=f"HloModule m\n{ADD}ENTRY e {{ x = $T[2,3,4,5] parameter(0)\n"
-        "y = $T[2,3,5,6] parameter(1)\n i = $T[] constant(0)\n"
-        f"d = $T[2,3,4,6] dot(x, y), {_BATCHED}\n"
-        "ROOT r = $T[2,3] reduce(d, i), dimensions={2,3}, to_apply=add }",
-        counterexample=f"HloModule m\n{ADD.replace('$T', 'f32')}ENTRY e {{ x = f32[2,3,4,5] parameter(0)\n"
-        "y = f32[2,3,5,6] parameter(1)\n i = f32[] constant(0)\n"
-        f"d = f32[2,3,4,6] dot(x, y), {_BATCHED}\n"
-        "ROOT r = f32[2,3] reduce(d, i), dimensions={2,3}, to_apply=add }",
-        types=("s32", "u8"),
     ),
-    Rule(
-        "dot(A, B) over one element => A * B",
-        op("dot", A, var("B")),
-        _of_one_element,
-        example="x = $T[2,3,1] parameter(0)\n y = $T[1,4,2] parameter(1)\n"
-        "ROOT r = $T[2,3,4] dot(x, y), lhs_batch_dims={0}, rhs_batch_dims={2}, "
-        "lhs_contracting_dims={2}, rhs_contracting_dims={0}",
-        counterexample="x = $T[2,3,2] parameter(0)\n y = $T[2,4,2] parameter(1)\n"
-        "ROOT r = $T[2,3,4] dot(x, y), lhs_batch_dims={0}, rhs_batch_dims={2}, "
-        "lhs_contracting_dims={2}, rhs_contracting_dims={0}",
-        types=("s32", "u8"),
-    ),
+    Rule("dot(A, B) over one element => A * B", op("dot", A, var("B")), _of_one_element),
     Rule(
         "dot(concatenate(A, B), C) => dot(A, slice(C)) + dot(B, slice(C))",
         op("dot", op("concatenate"), C),
         _of_concatenate,
-        example="x = $T[3,1] parameter(0)\n y = $T[3,2] parameter(1)\n"
-        "j = $T[3,3] concatenate(x, y), dimensions={1}\n"
-        "c = $T[3,2] constant({{1,2},{3,4},{5,6}})\n"
-        f"ROOT r = $T[3,2] dot(j, c), {_PRODUCT}",
-        counterexample="x = $T[3,1] parameter(0)\n y = $T[3,2] parameter(1)\n"
-        "j = $T[3,3] concatenate(x, y), dimensions={1}\n c = $T[3,2] parameter(2)\n"
-        f"ROOT r = $T[3,2] dot(j, c), {_PRODUCT}",
-        types=("s32", "u8"),
     ),
     Rule(
         "dot(dot(A, B), C) => dot(A, dot(B, C)) with fewer products",
         op("dot", op("dot", A, B), C),
         lambda match: _left_first(match) if exact_or_real(match) else None,
-        example="x = $T[6,5] parameter(0)\n y = $T[5,4] parameter(1)\n z = $T[4,1] parameter(2)\n"
-        f"d = $T[6,4] dot(x, y), {_PRODUCT}\n ROOT r = $T[6,1] dot(d, z), {_PRODUCT}",
-        counterexample="x = $T[1,5] parameter(0)\n y = $T[5,4] parameter(1)\n"
-        f"z = $T[4,6] parameter(2)\n d = $T[1,4] dot(x, y), {_PRODUCT}\n"
-        f"ROOT r = $T[1,6] dot(d, z), {_PRODUCT}",
-        types=("s32", "u8"),
     ),
     Rule(
         "dot(A, dot(B, C)) => dot(dot(A, B), C) with fewer products",
         op("dot", A, op("dot", B, C)),
         lambda match: _right_first(match) if exact_or_real(match) else None,
-        example="x = $T[1,5] parameter(0)\n y = $T[5,4] parameter(1)\n z = $T[4,6] parameter(2)\n"
-        f"d = $T[5,6] dot(y, z), {_PRODUCT}\n ROOT r = $T[1,6] dot(x, d), {_PRODUCT}",
-        counterexample="x = $T[6,5] parameter(0)\n y = $T[5,4] parameter(1)\n"
-        f"z = $T[4,1] parameter(2)\n d = $T[5,1] dot(y, z), {_PRODUCT}\n"
-        f"ROOT r = $T[6,1] dot(x, d), {_PRODUCT}",
-        types=("s32", "u8"),
     ),
 )

@@ -226,136 +226,49 @@ def _of_update(match: Match) -> Instruction | None:
 
 
 RULES = (
-    Rule(
-        "dynamic-slice(A, ...) => A",
-        op("dynamic-slice"),
-        _first_is_whole,
-        example="x = f32[4] parameter(0)\n i = s32[] parameter(1)\n"
-        "ROOT r = f32[4] dynamic-slice(x, i), dynamic_slice_sizes={4}",
-        counterexample="x = f32[4] parameter(0)\n i = s32[] parameter(1)\n"
-        "ROOT r = f32[3] dynamic-slice(x, i), dynamic_slice_sizes={3}",
-    ),
-    Rule(
-        "dynamic-slice(A, C) => slice(A)",
-        op("dynamic-slice"),
-        _constant_starts,
-        example="x = f32[4,5] parameter(0)\n i = s32[] constant(3)\n j = s32[] constant(-1)\n"
-        "ROOT r = f32[2,3] dynamic-slice(x, i, j), dynamic_slice_sizes={2,3}",
-        counterexample="x = f32[4,5] parameter(0)\n i = s32[] parameter(1)\n j = s32[] constant(1)\n"
-        "ROOT r = f32[2,3] dynamic-slice(x, i, j), dynamic_slice_sizes={2,3}",
-    ),
+    Rule("dynamic-slice(A, ...) => A", op("dynamic-slice"), _first_is_whole),
+    Rule("dynamic-slice(A, C) => slice(A)", op("dynamic-slice"), _constant_starts),
     Rule(
         "dynamic-slice(broadcast(A), I) => broadcast(dynamic-slice(A, I))",
         _over("broadcast"),
         _of_broadcast,
-        example="x = f32[6] parameter(0)\n b = f32[6,2] broadcast(x), dimensions={0}\n"
-        "i = s32[] parameter(1)\n"
-        "ROOT r = f32[2,2] dynamic-slice(b, i, i), dynamic_slice_sizes={2,2}",
-        counterexample="x = f32[6] parameter(0)\n b = f32[6,2] broadcast(x), dimensions={0}\n"
-        "n = f32[6,2] negate(b)\n i = s32[] parameter(1)\n"
-        "ROOT r = f32[2,2] dynamic-slice(n, i, i), dynamic_slice_sizes={2,2}",
     ),
     Rule(
         "dynamic-slice(transpose(A), I) => transpose(dynamic-slice(A, I))",
         _over("transpose", once=True),
         _of_transpose,
-        example="x = f32[6,5] parameter(0)\n i = s32[] parameter(1)\n j = s32[] parameter(2)\n"
-        "t = f32[5,6] transpose(x), dimensions={1,0}\n"
-        "ROOT r = f32[2,3] dynamic-slice(t, i, j), dynamic_slice_sizes={2,3}",
-        counterexample="x = f32[6,5] parameter(0)\n i = s32[] parameter(1)\n"
-        "t = f32[5,6] transpose(x), dimensions={1,0}\n"
-        "s = f32[2,3] dynamic-slice(t, i, i), dynamic_slice_sizes={2,3}\n"
-        "ROOT r = (f32[2,3], f32[5,6]) tuple(s, t)",
     ),
     Rule(
         "dynamic-slice(reshape(A), I) => reshape(dynamic-slice(A, I))",
         _over("reshape", once=True),
         _of_reshape,
-        example="x = f32[1,6,5] parameter(0)\n i = s32[] parameter(1)\n j = s32[] parameter(2)\n"
-        "t = f32[6,5] reshape(x)\n"
-        "ROOT r = f32[2,3] dynamic-slice(t, i, j), dynamic_slice_sizes={2,3}",
-        counterexample="x = f32[6,5] parameter(0)\n i = s32[] parameter(1)\n t = f32[30] reshape(x)\n"
-        "ROOT r = f32[5] dynamic-slice(t, i), dynamic_slice_sizes={5}",
     ),
     Rule(
         "dynamic-slice(f(A, B), I) => f(dynamic-slice(A, I), dynamic-slice(B, I))",
         _over(ELEMENTWISE, once=True),
         _of_elementwise,
-        example="x = f32[8] parameter(0)\n y = f32[8] parameter(1)\n i = s32[] parameter(2)\n"
-        "c = f32[] constant(2)\n k = f32[8] broadcast(c), dimensions={}\n"
-        "m = f32[8] clamp(x, y, k)\nROOT r = f32[3] dynamic-slice(m, i), dynamic_slice_sizes={3}",
-        counterexample="x = f32[8] parameter(0)\n i = s32[] parameter(1)\n m = f32[8] negate(x)\n"
-        "s = f32[3] dynamic-slice(m, i), dynamic_slice_sizes={3}\n"
-        "ROOT r = (f32[3], f32[8]) tuple(s, m)",
     ),
-    Rule(
-        "dynamic-slice(iota, I) => iota + I",
-        _over("iota"),
-        _of_iota,
-        example="x = $T[2,9] iota(), iota_dimension=1\n i = s32[] parameter(0)\n"
-        "ROOT r = $T[1,3] dynamic-slice(x, i, i), dynamic_slice_sizes={1,3}",
-        counterexample="x = f32[9] iota(), iota_dimension=0\n i = s32[] parameter(0)\n"
-        "ROOT r = f32[3] dynamic-slice(x, i), dynamic_slice_sizes={3}",
-        types=("s32", "u8"),
-    ),
+    Rule("dynamic-slice(iota, I) => iota + I", _over("iota"), _of_iota),
     Rule(
         "dynamic-slice(dynamic-slice(A, I), J) => dynamic-slice(A, I + J)",
         _over("dynamic-slice", once=True),
         _of_dynamic_slice,
-        example="x = f32[9,4] parameter(0)\n i = s32[] parameter(1)\n j = s32[] parameter(2)\n"
-        "a = f32[5,2] dynamic-slice(x, i, j), dynamic_slice_sizes={5,2}\n"
-        "ROOT r = f32[3,2] dynamic-slice(a, j, i), dynamic_slice_sizes={3,2}",
-        counterexample="x = f32[9] parameter(0)\n i = s32[] parameter(1)\n j = s64[] parameter(2)\n"
-        "a = f32[5] dynamic-slice(x, i), dynamic_slice_sizes={5}\n"
-        "ROOT r = f32[3] dynamic-slice(a, j), dynamic_slice_sizes={3}",
     ),
-    Rule(
-        "dynamic-slice(slice(A), I) => dynamic-slice(A, I)",
-        _over("slice", once=True),
-        _of_slice,
-        example="x = f32[9,8] parameter(0)\n i = s32[] parameter(1)\n z = s32[] constant(1)\n"
-        "a = f32[9,3] slice(x), slice={[0:9], [2:8:2]}\n"
-        "ROOT r = f32[3,1] dynamic-slice(a, i, z), dynamic_slice_sizes={3,1}",
-        counterexample="x = f32[9] parameter(0)\n i = s32[] parameter(1)\n"
-        "a = f32[5] slice(x), slice={[2:7]}\n"
-        "ROOT r = f32[3] dynamic-slice(a, i), dynamic_slice_sizes={3}",
-    ),
+    Rule("dynamic-slice(slice(A), I) => dynamic-slice(A, I)", _over("slice", once=True), _of_slice),
     Rule(
         "dynamic-slice(concatenate(A, B), C) => dynamic-slice(B, I)",
         _over("concatenate"),
         _of_concatenate,
-        example="x = f32[2,5] parameter(0)\n y = f32[4,5] parameter(1)\n i = s32[] parameter(2)\n"
-        "z = s32[] constant(3)\n c = f32[6,5] concatenate(x, y), dimensions={0}\n"
-        "ROOT r = f32[2,3] dynamic-slice(c, z, i), dynamic_slice_sizes={2,3}",
-        counterexample="x = f32[2,5] parameter(0)\n y = f32[4,5] parameter(1)\n"
-        "i = s32[] parameter(2)\n z = s32[] constant(1)\n"
-        "c = f32[6,5] concatenate(x, y), dimensions={0}\n"
-        "ROOT r = f32[2,3] dynamic-slice(c, z, i), dynamic_slice_sizes={2,3}",
     ),
     Rule(
         "dynamic-slice(dynamic-update-slice(A, B, I), I) => B",
         _over("dynamic-update-slice"),
         _of_update,
-        example="x = f32[9] parameter(0)\n u = f32[3] parameter(1)\n i = s32[] parameter(2)\n"
-        "d = f32[9] dynamic-update-slice(x, u, i)\n"
-        "ROOT r = f32[3] dynamic-slice(d, i), dynamic_slice_sizes={3}",
-        counterexample="x = f32[9] parameter(0)\n u = f32[3] parameter(1)\n i = s32[] parameter(2)\n"
-        "d = f32[9] dynamic-update-slice(x, u, i)\n"
-        "ROOT r = f32[2] dynamic-slice(d, i), dynamic_slice_sizes={2}",
     ),
     Rule(
         "dynamic-slice(dot(A, B), I) => dot(dynamic-slice(A, I), dynamic-slice(B, I))",
         _over("dot", once=True),
         _of_dot,
         when=exact_or_fast,
-        example="x = s32[2,4,3] parameter(0)\n y = s32[2,3,5] parameter(1)\n i = s32[] parameter(2)\n"
-        "j = s32[] parameter(3)\n k = s32[] parameter(4)\n"
-        "d = s32[2,4,5] dot(x, y), lhs_batch_dims={0}, rhs_batch_dims={0}, "
-        "lhs_contracting_dims={2}, rhs_contracting_dims={1}\n"
-        "ROOT r = s32[1,2,3] dynamic-slice(d, i, j, k), dynamic_slice_sizes={1,2,3}",
-        counterexample="x = f32[4,3] parameter(0)\n y = f32[3,5] parameter(1)\n"
-        "i = s32[] parameter(2)\n"
-        "d = f32[4,5] dot(x, y), lhs_contracting_dims={1}, rhs_contracting_dims={0}\n"
-        "ROOT r = f32[2,5] dynamic-slice(d, i, i), dynamic_slice_sizes={2,5}",
     ),
 )

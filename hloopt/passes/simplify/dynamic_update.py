@@ -85,71 +85,27 @@ def _over(opcode: str, index: int) -> Pattern:
 
 
 RULES = (
-    Rule(
-        "dynamic-update-slice(A, B, ...) => B",
-        op("dynamic-update-slice"),
-        _update_is_whole,
-        example="x = f32[4] parameter(0)\n y = f32[4] parameter(1)\n i = s32[] parameter(2)\n"
-        "ROOT r = f32[4] dynamic-update-slice(x, y, i)",
-        counterexample="x = f32[4] parameter(0)\n y = f32[3] parameter(1)\n i = s32[] parameter(2)\n"
-        "ROOT r = f32[4] dynamic-update-slice(x, y, i)",
-    ),
+    Rule("dynamic-update-slice(A, B, ...) => B", op("dynamic-update-slice"), _update_is_whole),
     Rule(
         "dynamic-update-slice(A, dynamic-slice(A, I), I) => A",
         _over("dynamic-slice", 1),
         _update_is_itself,
-        example="x = f32[4] parameter(0)\n i = s32[] parameter(1)\n"
-        "y = f32[2] dynamic-slice(x, i), dynamic_slice_sizes={2}\n"
-        "ROOT r = f32[4] dynamic-update-slice(x, y, i)",
-        counterexample="x = f32[4] parameter(0)\n i = s32[] parameter(1)\n j = s32[] parameter(2)\n"
-        "y = f32[2] dynamic-slice(x, i), dynamic_slice_sizes={2}\n"
-        "ROOT r = f32[4] dynamic-update-slice(x, y, j)",
     ),
-    Rule(
-        "dynamic-update-slice(A, empty, I) => A",
-        op(_UPDATE),
-        _update_is_empty,
-        example="x = f32[4] parameter(0)\n y = f32[0] parameter(1)\n i = s32[] parameter(2)\n"
-        "ROOT r = f32[4] dynamic-update-slice(x, y, i)",
-        counterexample="x = f32[4] parameter(0)\n y = f32[1] parameter(1)\n i = s32[] parameter(2)\n"
-        "ROOT r = f32[4] dynamic-update-slice(x, y, i)",
-    ),
+    Rule("dynamic-update-slice(A, empty, I) => A", op(_UPDATE), _update_is_empty),
     Rule(
         "dynamic-update-slice(broadcast(C), B, I) => pad(B, C)",
         op(_UPDATE).where(lambda update: splat_literal(update.operands[0]) is not None),
         _is_pad,
-        example="c = f32[] constant(2)\n x = f32[8,3] broadcast(c), dimensions={}\n"
-        "u = f32[2,3] parameter(0)\n i = s32[] constant(7)\n j = s32[] parameter(1)\n"
-        "ROOT r = f32[8,3] dynamic-update-slice(x, u, i, j)",
-        counterexample="c = f32[] constant(2)\n x = f32[8] broadcast(c), dimensions={}\n"
-        "u = f32[2] parameter(0)\n i = s32[] parameter(1)\n"
-        "ROOT r = f32[8] dynamic-update-slice(x, u, i)",
     ),
     Rule(
         "dynamic-update-slice(dynamic-update-slice(A, B, I), C, I) => dynamic-update-slice(A, C, I)",
         _over(_UPDATE, 0),
         _covers_earlier,
-        example="x = f32[8,4] parameter(0)\n u = f32[2,1] parameter(1)\n v = f32[3,1] parameter(2)\n"
-        "i = s32[] constant(2)\n j = s32[] constant(1)\n k = s32[] parameter(3)\n"
-        "a = f32[8,4] dynamic-update-slice(x, u, i, k)\n"
-        "ROOT r = f32[8,4] dynamic-update-slice(a, v, j, k)",
-        counterexample="x = f32[8] parameter(0)\n u = f32[2] parameter(1)\n v = f32[3] parameter(2)\n"
-        "i = s32[] constant(2)\n j = s32[] constant(3)\n"
-        "a = f32[8] dynamic-update-slice(x, u, i)\n"
-        "ROOT r = f32[8] dynamic-update-slice(a, v, j)",
     ),
     Rule(
         "dynamic-update-slice(A, dynamic-update-slice(dynamic-slice(A, I), B, J), I) => "
         "dynamic-update-slice(A, B, I + J)",
         _over(_UPDATE, 1),
         _joined,
-        example="x = f32[8] parameter(0)\n u = f32[2] parameter(1)\n i = s32[] parameter(2)\n"
-        "j = s32[] parameter(3)\n p = f32[5] dynamic-slice(x, i), dynamic_slice_sizes={5}\n"
-        "q = f32[5] dynamic-update-slice(p, u, j)\n"
-        "ROOT r = f32[8] dynamic-update-slice(x, q, i)",
-        counterexample="x = f32[8] parameter(0)\n u = f32[2] parameter(1)\n i = s32[] parameter(2)\n"
-        "j = s32[] parameter(3)\n p = f32[5] dynamic-slice(x, j), dynamic_slice_sizes={5}\n"
-        "q = f32[5] dynamic-update-slice(p, u, j)\n"
-        "ROOT r = f32[8] dynamic-update-slice(x, q, i)",
     ),
 )

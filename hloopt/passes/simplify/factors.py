@@ -89,51 +89,17 @@ RULES = (
         CONVOLUTION * C,
         _on_operand,
         when=_may_move,
-        example="x = $T[1,8,8,2] parameter(0)\n w = $T[3,3,2,4] parameter(1)\n"
-        "y = $T[1,8,8,4] convolution(x, w), window={size=3x3 pad=1_1x1_1}, dim_labels=b01f_01io->b01f\n"
-        "c = $T[] constant(3)\n cc = $T[1,8,8,4] broadcast(c), dimensions={}\n"
-        "ROOT r = $T[1,8,8,4] multiply(y, cc)",
-        counterexample="x = f32[1,8,8,2] parameter(0)\n w = f32[3,3,2,4] parameter(1)\n"
-        "y = f32[1,8,8,4] convolution(x, w), window={size=3x3 pad=1_1x1_1}, dim_labels=b01f_01io->b01f\n"
-        "ROOT r = f32[1,8,8,4] multiply(y, y)",
-        types=("s32", "u8"),
     ),
     Rule(
         "(convolution(A, B) + D) * C => convolution(A, B * C) + D * C",
         (CONVOLUTION + D).one_use * C,
         _with_bias,
         when=_may_fold,
-        example="x = $T[1,4,4,2] parameter(0)\n"
-        "w = $T[1,1,2,4] constant({{{{1,2,3,4},{5,6,7,8}}}})\n"
-        "b = $T[4] constant({1,2,3,4})\n"
-        "y = $T[1,4,4,4] convolution(x, w), window={size=1x1}, dim_labels=b01f_01io->b01f\n"
-        "bb = $T[1,4,4,4] broadcast(b), dimensions={3}\n"
-        "s = $T[1,4,4,4] add(y, bb)\n c = $T[] constant(3)\n"
-        "cc = $T[1,4,4,4] broadcast(c), dimensions={}\n"
-        "ROOT r = $T[1,4,4,4] multiply(s, cc)",
-        counterexample="x = f32[1,4,4,2] parameter(0)\n"
-        "w = f32[1,1,2,4] constant({{{{1,2,3,4},{5,6,7,8}}}})\n"
-        "b = f32[4] parameter(1)\n"
-        "y = f32[1,4,4,4] convolution(x, w), window={size=1x1}, dim_labels=b01f_01io->b01f\n"
-        "bb = f32[1,4,4,4] broadcast(b), dimensions={3}\n"
-        "s = f32[1,4,4,4] add(y, bb)\n c = f32[] constant(3)\n"
-        "cc = f32[1,4,4,4] broadcast(c), dimensions={}\n"
-        "ROOT r = f32[1,4,4,4] multiply(s, cc)",
-        types=("s32", "u8"),
     ),
     Rule(
         "convolution(A * C, B) => convolution(A, B * C)",
         op("convolution", (A * C).one_use, B),
         _from_input,
         when=_may_move,
-        example="x = $T[1,8,8,2] parameter(0)\n w = $T[3,3,2,4] parameter(1)\n"
-        "c = $T[] constant(3)\n cc = $T[1,8,8,2] broadcast(c), dimensions={}\n"
-        "s = $T[1,8,8,2] multiply(x, cc)\n"
-        "ROOT y = $T[1,8,8,4] convolution(s, w), window={size=3x3 pad=1_1x1_1}, dim_labels=b01f_01io->b01f",
-        counterexample="x = f32[1,2,2,2] parameter(0)\n w = f32[3,3,2,4] parameter(1)\n"
-        "c = f32[] constant(3)\n cc = f32[1,2,2,2] broadcast(c), dimensions={}\n"
-        "s = f32[1,2,2,2] multiply(x, cc)\n"
-        "ROOT y = f32[1,2,2,4] convolution(s, w), window={size=3x3 pad=1_1x1_1}, dim_labels=b01f_01io->b01f",
-        types=("s32", "u8"),
     ),
 )

@@ -178,54 +178,20 @@ _ROWS = (
 )
 
 RULES = (
-    Rule(
-        "gather(A, I) of all => broadcast(A)",
-        op("gather"),
-        _takes_all,
-        example="x = $T[2,1,3] parameter(0)\n i = s32[5,4,1] parameter(1)\n"
-        "ROOT r = $T[5,2,4,3] gather(x, i), offset_dims={1,3}, collapsed_slice_dims={1}, "
-        "start_index_map={1}, index_vector_dim=2, slice_sizes={2,1,3}",
-        counterexample="x = $T[2,2,3] parameter(0)\n i = s32[5,4,1] parameter(1)\n"
-        "ROOT r = $T[5,2,4,3] gather(x, i), offset_dims={1,3}, collapsed_slice_dims={1}, "
-        "start_index_map={1}, index_vector_dim=2, slice_sizes={2,1,3}",
-        types=("f32", "s32"),
-    ),
+    Rule("gather(A, I) of all => broadcast(A)", op("gather"), _takes_all),
     Rule(
         "gather(A, concatenate(0, I)) => gather(A, I)",
         op("gather", var("A"), op("concatenate")),
         _moves_nowhere,
-        example="x = $T[4,5] parameter(0)\n j = s32[3,1] parameter(1)\n k = s32[3,1] parameter(2)\n"
-        "v = s32[3,2] concatenate(k, j), dimensions={1}\n"
-        "ROOT r = $T[3,4,2] gather(x, v), offset_dims={1,2}, collapsed_slice_dims={}, "
-        "start_index_map={0,1}, index_vector_dim=1, slice_sizes={4,2}",
-        counterexample="x = $T[4,5] parameter(0)\n j = s32[3,1] parameter(1)\n"
-        "k = s32[3,1] parameter(2)\n v = s32[3,2] concatenate(k, j), dimensions={1}\n"
-        "ROOT r = $T[3,3,2] gather(x, v), offset_dims={1,2}, collapsed_slice_dims={}, "
-        "start_index_map={0,1}, index_vector_dim=1, slice_sizes={3,2}",
-        types=("f32", "s32"),
     ),
     Rule(
         "gather(A, concatenate(iota, I)) => gather(A, I) with a batching dimension",
         op("gather", var("A"), op("concatenate")),
         _counts,
-        example=f"{_BOTH} v = s32[4,2] concatenate(i, j), dimensions={{1}}\n"
-        f"ROOT r = $T[4] gather(x, v), {_ROWS}",
-        counterexample=f"{_BOTH} v = s32[4,2] concatenate(j, i), dimensions={{1}}\n"
-        f"ROOT r = $T[4] gather(x, v), {_ROWS}",
-        types=("f32", "s32"),
     ),
     Rule(
         "gather(pad(A, B), I) => pad(gather(A, I), B)",
         op("gather", op("pad", A, B), INDICES),
         _of_pad,
-        example="x = $T[4,3] parameter(0)\n z = $T[] parameter(1)\n i = s32[2,1] parameter(2)\n"
-        "p = $T[4,6] pad(x, z), padding=0_0x1_2\n"
-        "ROOT r = $T[2,6] gather(p, i), offset_dims={1}, collapsed_slice_dims={0}, "
-        "start_index_map={0}, index_vector_dim=1, slice_sizes={1,6}",
-        counterexample="x = $T[3,6] parameter(0)\n z = $T[] parameter(1)\n i = s32[2,1] parameter(2)\n"
-        "p = $T[4,6] pad(x, z), padding=1_0x0_0\n"
-        "ROOT r = $T[2,6] gather(p, i), offset_dims={1}, collapsed_slice_dims={0}, "
-        "start_index_map={0}, index_vector_dim=1, slice_sizes={1,6}",
-        types=("f32", "s32"),
     ),
 )

@@ -173,179 +173,49 @@ def _is_not_negative(match: Match) -> bool:
 
 
 RULES = (
-    Rule(
-        "A % B => A where 0 <= A < B",
-        op("remainder", A, B).where(WHOLE),
-        A,
-        when=_is_below,
-        example="x = u8[6] parameter(0)\n y = $T[6] convert(x)\n n = $T[] constant(256)\n"
-        "b = $T[6] broadcast(n), dimensions={}\n ROOT r = $T[6] remainder(y, b)",
-        counterexample="x = u8[6] parameter(0)\n y = s32[6] convert(x)\n n = s32[] constant(255)\n"
-        "b = s32[6] broadcast(n), dimensions={}\n ROOT r = s32[6] remainder(y, b)",
-        types=("s32", "u32", "s64"),
-    ),
+    Rule("A % B => A where 0 <= A < B", op("remainder", A, B).where(WHOLE), A, when=_is_below),
     Rule(
         "A / B => 0 where 0 <= A < B",
         op("divide", A, B).where(WHOLE),
         lambda match: _zero(match) if _is_below(match) else None,
-        example="x = u8[6] parameter(0)\n y = $T[6] convert(x)\n n = $T[] constant(256)\n"
-        "b = $T[6] broadcast(n), dimensions={}\n ROOT r = $T[6] divide(y, b)",
-        counterexample="x = u8[6] parameter(0)\n y = s32[6] convert(x)\n n = s32[] constant(255)\n"
-        "b = s32[6] broadcast(n), dimensions={}\n ROOT r = s32[6] divide(y, b)",
-        types=("s32", "u32", "s64"),
     ),
-    Rule(
-        "A / 2^N => A >> N",
-        op("divide", A, N).where(WHOLE),
-        _shift,
-        example="x = $T[6] parameter(0)\n n = $T[] constant(8)\n"
-        "b = $T[6] broadcast(n), dimensions={}\n ROOT r = $T[6] divide(x, b)",
-        counterexample="x = s32[] parameter(0)\n n = s32[] constant(8)\n ROOT r = s32[] divide(x, n)",
-        types=_UNSIGNED,
-    ),
-    Rule(
-        "A % 2^N => A & (2^N - 1)",
-        op("remainder", A, N).where(WHOLE),
-        _mask,
-        example="x = $T[] parameter(0)\n n = $T[] constant(16)\nROOT r = $T[] remainder(x, n)",
-        counterexample="x = s32[] parameter(0)\n n = s32[] constant(16)\n"
-        "ROOT r = s32[] remainder(x, n)",
-        types=_UNSIGNED,
-    ),
+    Rule("A / 2^N => A >> N", op("divide", A, N).where(WHOLE), _shift),
+    Rule("A % 2^N => A & (2^N - 1)", op("remainder", A, N).where(WHOLE), _mask),
     Rule(
         "(A % B) % B => A % B",
         op("remainder", op("remainder", A, B).bind("N"), B),
         var("N"),
         when=is_exact,
-        example="x = $T[6] parameter(0)\n y = $T[6] parameter(1)\n"
-        "m = $T[6] remainder(x, y)\n ROOT r = $T[6] remainder(m, y)",
-        counterexample="x = s32[6] parameter(0)\n y = s32[6] parameter(1)\n"
-        "m = s32[6] remainder(x, y)\n ROOT r = s32[6] remainder(m, x)",
-        types=(*_INTEGERS, "f32", "bf16"),
     ),
     Rule(
         "(A + C) % N => A % N where N divides C",
         op("remainder", A + C, N).where(WHOLE),
         _without_multiples,
-        example="x = u8[6] parameter(0)\n y = $T[6] convert(x)\n n = $T[] constant(7)\n"
-        "c = $T[] constant(14)\n nn = $T[6] broadcast(n), dimensions={}\n"
-        "cc = $T[6] broadcast(c), dimensions={}\n s = $T[6] add(y, cc)\n"
-        "ROOT r = $T[6] remainder(s, nn)",
-        counterexample="x = s32[] parameter(0)\n n = s32[] constant(7)\n c = s32[] constant(14)\n"
-        "s = s32[] add(x, c)\n ROOT r = s32[] remainder(s, n)",
-        types=("s32", "u32", "s64"),
     ),
+    Rule("(A * C) / C => A", op("divide", A * C, C).where(WHOLE), _product_over_factor),
     Rule(
-        "(A * C) / C => A",
-        op("divide", A * C, C).where(WHOLE),
-        _product_over_factor,
-        example="x = u8[6] parameter(0)\n y = $T[6] convert(x)\n n = $T[] constant(7)\n"
-        "b = $T[6] broadcast(n), dimensions={}\n s = $T[6] multiply(y, b)\n"
-        "ROOT r = $T[6] divide(s, b)",
-        counterexample="x = s32[] parameter(0)\n n = s32[] constant(7)\n s = s32[] multiply(x, n)\n"
-        "ROOT r = s32[] divide(s, n)",
-        types=("s32", "u32", "s64"),
+        "(A * C) % N => 0 where N divides C", op("remainder", A * C, N).where(WHOLE), _product_rest
     ),
-    Rule(
-        "(A * C) % N => 0 where N divides C",
-        op("remainder", A * C, N).where(WHOLE),
-        _product_rest,
-        example="x = u8[6] parameter(0)\n y = $T[6] convert(x)\n n = $T[] constant(7)\n"
-        "c = $T[] constant(21)\n nn = $T[6] broadcast(n), dimensions={}\n"
-        "cc = $T[6] broadcast(c), dimensions={}\n s = $T[6] multiply(y, cc)\n"
-        "ROOT r = $T[6] remainder(s, nn)",
-        counterexample="x = s32[] parameter(0)\n n = s32[] constant(7)\n s = s32[] multiply(x, n)\n"
-        "ROOT r = s32[] remainder(s, n)",
-        types=("s32", "u32", "s64"),
-    ),
-    Rule(
-        "(A / C1) / C2 => A / (C1 * C2)",
-        op("divide", A / C1, C2).where(WHOLE),
-        _divided_twice,
-        example="x = $T[] parameter(0)\n n = $T[] constant(5)\n c = $T[] constant(7)\n"
-        "s = $T[] divide(x, n)\n ROOT r = $T[] divide(s, c)",
-        counterexample="x = s32[] parameter(0)\n n = s32[] constant(0)\n c = s32[] constant(7)\n"
-        "s = s32[] divide(x, n)\n ROOT r = s32[] divide(s, c)",
-        types=_INTEGERS,
-    ),
-    Rule(
-        "A / A => 1 where A is not 0",
-        op("divide", A, A).where(WHOLE),
-        _one,
-        example="x = u8[6] parameter(0)\n y = $T[6] convert(x)\n n = $T[] constant(7)\n"
-        "b = $T[6] broadcast(n), dimensions={}\n s = $T[6] add(y, b)\n"
-        "ROOT r = $T[6] divide(s, s)",
-        counterexample="x = s32[6] parameter(0)\n ROOT r = s32[6] divide(x, x)",
-        types=("s32", "u32", "s64"),
-    ),
-    Rule(
-        "A % A => 0",
-        op("remainder", A, A).where(WHOLE),
-        _zero,
-        example="x = $T[6] parameter(0)\n ROOT r = $T[6] remainder(x, x)",
-        counterexample="x = f32[6] parameter(0)\n ROOT r = f32[6] remainder(x, x)",
-        types=_INTEGERS,
-    ),
-    Rule(
-        "A << 0 => A",
-        op(_SHIFTS, A, C),
-        A,
-        when=_shifts_nothing,
-        example="x = $T[] parameter(0)\n n = $T[] constant(0)\n"
-        "ROOT r = $T[] shift-right-arithmetic(x, n)",
-        counterexample="x = s32[] parameter(0)\n n = s32[] constant(1)\n"
-        "ROOT r = s32[] shift-left(x, n)",
-        types=_INTEGERS,
-    ),
-    Rule(
-        "A << width => 0",
-        op(("shift-left", "shift-right-logical"), A, C),
-        _beyond,
-        example="x = $T[] parameter(0)\n n = $T[] constant(64)\nROOT r = $T[] shift-left(x, n)",
-        counterexample="x = s32[] parameter(0)\n n = s32[] constant(31)\n"
-        "ROOT r = s32[] shift-left(x, n)",
-        types=_INTEGERS,
-    ),
-    Rule(
-        "(A << C1) << C2 => A << (C1 + C2)",
-        op(_SHIFTS, op(_SHIFTS, A, C1), C2),
-        _shifted_twice,
-        example="x = $T[] parameter(0)\n n = $T[] constant(2)\n m = $T[] constant(3)\n"
-        "s = $T[] shift-right-arithmetic(x, n)\n"
-        "ROOT r = $T[] shift-right-arithmetic(s, m)",
-        counterexample="x = s32[] parameter(0)\n n = s32[] constant(2)\n m = s32[] constant(3)\n"
-        "s = s32[] shift-left(x, n)\n ROOT r = s32[] shift-right-logical(s, m)",
-        types=_INTEGERS,
-    ),
+    Rule("(A / C1) / C2 => A / (C1 * C2)", op("divide", A / C1, C2).where(WHOLE), _divided_twice),
+    Rule("A / A => 1 where A is not 0", op("divide", A, A).where(WHOLE), _one),
+    Rule("A % A => 0", op("remainder", A, A).where(WHOLE), _zero),
+    Rule("A << 0 => A", op(_SHIFTS, A, C), A, when=_shifts_nothing),
+    Rule("A << width => 0", op(("shift-left", "shift-right-logical"), A, C), _beyond),
+    Rule("(A << C1) << C2 => A << (C1 + C2)", op(_SHIFTS, op(_SHIFTS, A, C1), C2), _shifted_twice),
     Rule(
         "(A << C) >> C => A & mask",
         op("shift-right-logical", op("shift-left", A, C1), C2),
         _there_and_back(lambda amount, bits: (1 << (bits - amount)) - 1),
-        example="x = $T[] parameter(0)\n n = $T[] constant(3)\n s = $T[] shift-left(x, n)\n"
-        "ROOT r = $T[] shift-right-logical(s, n)",
-        counterexample="x = s32[] parameter(0)\n n = s32[] constant(3)\n"
-        "s = s32[] shift-left(x, n)\n ROOT r = s32[] shift-right-arithmetic(s, n)",
-        types=_INTEGERS,
     ),
     Rule(
         "(A >> C) << C => A & mask",
         op("shift-left", op(_SHIFTS[1:], A, C1), C2),
         _there_and_back(lambda amount, bits: ((1 << (bits - amount)) - 1) << amount),
-        example="x = $T[] parameter(0)\n n = $T[] constant(3)\n"
-        "s = $T[] shift-right-logical(x, n)\n ROOT r = $T[] shift-left(s, n)",
-        counterexample="x = s32[] parameter(0)\n n = s32[] constant(3)\n m = s32[] constant(2)\n"
-        "s = s32[] shift-right-logical(x, n)\n ROOT r = s32[] shift-left(s, m)",
-        types=_INTEGERS,
     ),
     Rule(
         "arithmetic A >> B => logical A >> B where A >= 0",
         op("shift-right-arithmetic", A, B),
         op("shift-right-logical", A, B),
         when=_is_not_negative,
-        example="x = u8[6] parameter(0)\n y = $T[6] convert(x)\n n = $T[6] parameter(1)\n"
-        "ROOT r = $T[6] shift-right-arithmetic(y, n)",
-        counterexample="x = u32[6] parameter(0)\n n = u32[6] parameter(1)\n"
-        "ROOT r = u32[6] shift-right-arithmetic(x, n)",
-        types=("s32", "u32", "s64"),
     ),
 )

@@ -191,40 +191,17 @@ RULES = (
         "A < C1 & A < C2 => A < min(C1, C2)",
         op(tuple(_LOGIC), op("compare", A, C1), op("compare", A, C2)),
         _together,
-        example="x = $T[6] parameter(0)\n c = $T[] constant(6)\n d = $T[] constant(3)\n"
-        "cc = $T[6] broadcast(c), dimensions={}\n dd = $T[6] broadcast(d), dimensions={}\n"
-        "n = pred[6] compare(x, cc), direction=NE\n m = pred[6] compare(x, dd), direction=LE\n"
-        "ROOT r = pred[6] and(n, m)",
-        counterexample="x = f32[] parameter(0)\n c = f32[] constant(6)\n d = f32[] constant(3)\n"
-        "n = pred[] compare(x, c), direction=LT\n m = pred[] compare(x, d), direction=GT\n"
-        "ROOT r = pred[] and(n, m)",
-        types=("s32", "u8", "f32", "bf16"),
     ),
     Rule(
         "A < B | A == B => A <= B",
         op(tuple(_LOGIC), op("compare", A, B), op("compare")),
         _of_one_pair,
         when=_is_one_pair,
-        example="x = $T[6] parameter(0)\n y = $T[6] parameter(1)\n"
-        "n = pred[6] compare(x, y), direction=LT\n m = pred[6] compare(y, x), direction=EQ\n"
-        "ROOT r = pred[6] or(n, m)",
-        counterexample="x = f32[6] parameter(0)\n y = f32[6] parameter(1)\n"
-        "n = pred[6] compare(x, y), direction=LT\n m = pred[6] compare(y, x), direction=LE\n"
-        "ROOT r = pred[6] or(n, m)",
-        types=("s32", "u8", "f32", "bf16"),
     ),
     Rule(
         "A < -C | A > C => abs(A) > C",
         op(("and", "or"), op("compare", A, C1).one_use, op("compare", A, C2).one_use),
         _by_size,
-        example="x = $T[6] parameter(0)\n c = $T[] constant(-3)\n d = $T[] constant(3)\n"
-        "cc = $T[6] broadcast(c), dimensions={}\n dd = $T[6] broadcast(d), dimensions={}\n"
-        "n = pred[6] compare(x, cc), direction=LT\n m = pred[6] compare(x, dd), direction=GT\n"
-        "ROOT r = pred[6] or(m, n)",
-        counterexample="x = s8[] parameter(0)\n c = s8[] constant(-3)\n d = s8[] constant(3)\n"
-        "n = pred[] compare(x, c), direction=LT\n m = pred[] compare(x, d), direction=GT\n"
-        "ROOT r = pred[] or(n, m)",
-        types=("f32", "bf16", "f64"),
     ),
     Rule(
         "(P | A < C1) | A > C2 => P | (A < C1 | A > C2)",
@@ -234,16 +211,5 @@ RULES = (
             op("compare", A, C2).bind("R"),
         ),
         _within_chain,
-        example="p = pred[6] parameter(0)\n x = $T[6] parameter(1)\n c = $T[] constant(3)\n"
-        "d = $T[] constant(6)\n cc = $T[6] broadcast(c), dimensions={}\n"
-        "dd = $T[6] broadcast(d), dimensions={}\n n = pred[6] compare(x, cc), direction=LT\n"
-        "o = pred[6] or(p, n)\n m = pred[6] compare(x, dd), direction=LE\n"
-        "ROOT r = pred[6] or(o, m)",
-        counterexample="p = pred[6] parameter(0)\n x = f32[6] parameter(1)\n c = f32[] constant(3)\n"
-        "d = f32[] constant(6)\n cc = f32[6] broadcast(c), dimensions={}\n"
-        "dd = f32[6] broadcast(d), dimensions={}\n n = pred[6] compare(x, cc), direction=LT\n"
-        "o = pred[6] or(p, n)\n m = pred[6] compare(x, dd), direction=GE\n"
-        "ROOT r = pred[6] or(o, m)",
-        types=("s32", "u8", "f32", "bf16"),
     ),
 )

@@ -157,83 +157,16 @@ def _after_elementwise(match: Match) -> Instruction | None:
 
 
 RULES = (
-    Rule(
-        "pad(A, B) => A",
-        op("pad", A, B),
-        A,
-        when=_pads_nothing,
-        example="x = f32[4,1] parameter(0)\n z = f32[] constant(0)\n"
-        "ROOT r = f32[4,1] pad(x, z), padding=0_0x0_0_3",
-        counterexample="x = f32[4] parameter(0)\n z = f32[] constant(0)\n"
-        "ROOT r = f32[4] pad(x, z), padding=1_-1",
-    ),
-    Rule(
-        "pad(broadcast(C), C) => broadcast(C)",
-        op("pad", S, splat()),
-        _pads_with_itself,
-        example="z = $T[] constant(1)\n b = $T[3] broadcast(z), dimensions={}\n"
-        "ROOT r = $T[8] pad(b, z), padding=1_2_1",
-        counterexample="z = f32[] constant(0)\n m = f32[] constant(-0.0)\n"
-        "b = f32[3] broadcast(z), dimensions={}\n ROOT r = f32[6] pad(b, m), padding=1_2",
-        types=("f32", "s32"),
-    ),
-    Rule(
-        "pad(empty, B) => broadcast(B)",
-        op("pad", A, B),
-        _of_nothing,
-        example="x = f32[0,3] parameter(0)\n z = f32[] parameter(1)\n"
-        "ROOT r = f32[2,4] pad(x, z), padding=1_1x0_1",
-        counterexample="x = f32[1,3] parameter(0)\n z = f32[] parameter(1)\n"
-        "ROOT r = f32[3,4] pad(x, z), padding=1_1x0_1",
-    ),
-    Rule(
-        "pad(A, B) between no elements => pad(A, B)",
-        op("pad", A, B),
-        _without_interior,
-        example="x = f32[1,3] parameter(0)\n z = f32[] parameter(1)\n"
-        "ROOT r = f32[3,7] pad(x, z), padding=1_1_4x1_1_1",
-        counterexample="x = f32[1,3] parameter(0)\n z = f32[] parameter(1)\n"
-        "ROOT r = f32[3,7] pad(x, z), padding=1_1x1_1_1",
-    ),
-    Rule(
-        "pad(A, B) of less than nothing => pad(slice(A), B)",
-        op("pad", A, B),
-        _cut_first,
-        example="x = f32[8,3] parameter(0)\n z = f32[] parameter(1)\n"
-        "ROOT r = f32[7,5] pad(x, z), padding=-2_1x0_0_1",
-        counterexample="x = f32[8,3] parameter(0)\n z = f32[] parameter(1)\n"
-        "ROOT r = f32[13,3] pad(x, z), padding=-2_0_1x0_0",
-    ),
-    Rule(
-        "pad(pad(A, B), B) => pad(A, B)",
-        op("pad", op("pad", A, B), var("C")),
-        _pad_once,
-        example="x = f32[3] parameter(0)\n z = f32[] parameter(1)\n"
-        "p = f32[8] pad(x, z), padding=1_2_1\n ROOT r = f32[11] pad(p, z), padding=3_0",
-        counterexample="x = f32[3] parameter(0)\n z = f32[] parameter(1)\n y = f32[] parameter(2)\n"
-        "p = f32[8] pad(x, z), padding=1_2_1\n ROOT r = f32[11] pad(p, y), padding=3_0",
-    ),
+    Rule("pad(A, B) => A", op("pad", A, B), A, when=_pads_nothing),
+    Rule("pad(broadcast(C), C) => broadcast(C)", op("pad", S, splat()), _pads_with_itself),
+    Rule("pad(empty, B) => broadcast(B)", op("pad", A, B), _of_nothing),
+    Rule("pad(A, B) between no elements => pad(A, B)", op("pad", A, B), _without_interior),
+    Rule("pad(A, B) of less than nothing => pad(slice(A), B)", op("pad", A, B), _cut_first),
+    Rule("pad(pad(A, B), B) => pad(A, B)", op("pad", op("pad", A, B), var("C")), _pad_once),
     Rule(
         "pad(broadcast(A), B) => broadcast(pad(broadcast(A), B))",
         op("pad", op("broadcast", A), B),
         _before_broadcast,
-        example="x = f32[3] parameter(0)\n z = f32[] parameter(1)\n"
-        "b = f32[2,3,4] broadcast(x), dimensions={1}\n"
-        "ROOT r = f32[2,5,6] pad(b, z), padding=0_0x1_1x2_0",
-        counterexample="x = f32[3] parameter(0)\n z = f32[] parameter(1)\n"
-        "b = f32[2,3] broadcast(x), dimensions={1}\n"
-        "ROOT r = f32[3,3] pad(b, z), padding=1_0x0_0",
     ),
-    Rule(
-        "f(pad(A, C), pad(B, D)) => pad(f(A, B), f(C, D))",
-        op(ELEMENTWISE),
-        _after_elementwise,
-        example="x = f32[3] parameter(0)\n y = f32[3] parameter(1)\n z = f32[] parameter(2)\n"
-        "c = f32[] constant(2)\n k = f32[8] broadcast(c), dimensions={}\n"
-        "p = f32[8] pad(x, z), padding=1_2_1\n q = f32[8] pad(y, c), padding=1_2_1\n"
-        "ROOT r = f32[8] clamp(p, k, q)",
-        counterexample="x = f32[3] parameter(0)\n y = f32[3] parameter(1)\n z = f32[] parameter(2)\n"
-        "p = f32[8] pad(x, z), padding=1_2_1\n q = f32[8] pad(y, z), padding=2_1_1\n"
-        "ROOT r = f32[8] add(p, q)",
-    ),
+    Rule("f(pad(A, C), pad(B, D)) => pad(f(A, B), f(C, D))", op(ELEMENTWISE), _after_elementwise),
 )

@@ -78,82 +78,28 @@ RULES = (
         op("exponential", REAL).one_use * op("exponential", B).one_use,
         op("exponential", A + B),
         fast_math=True,
-        example="x = f32[] parameter(0)\n y = f32[] parameter(1)\n e = f32[] exponential(x)\n"
-        "f = f32[] exponential(y)\n ROOT r = f32[] multiply(e, f)",
-        counterexample="x = f32[] parameter(0)\n e = f32[] exponential(x)\n"
-        "ROOT r = f32[] multiply(e, e)",
     ),
-    Rule(
-        "power(A, 0) => 1",
-        op("power", A, Z),
-        _one,
-        when=real_or_fast,
-        example="x = $T[] parameter(0)\n z = $T[] constant(0)\n ROOT r = $T[] power(x, z)",
-        counterexample="x = f32[] parameter(0)\n z = f32[] constant(0)\n ROOT r = f32[] power(z, x)",
-        types=("f32", "f64", "bf16", "s32"),
-    ),
-    Rule(
-        "power(A, 1) => A",
-        op("power", A, splat(1)),
-        A,
-        when=real_or_fast,
-        example="x = $T[] parameter(0)\n o = $T[] constant(1)\n ROOT r = $T[] power(x, o)",
-        counterexample="x = f32[] parameter(0)\n t = f32[] constant(2)\n ROOT r = f32[] power(x, t)",
-        types=("f32", "f64", "bf16", "s32"),
-    ),
-    Rule(
-        "power(A, 2) => A * A",
-        op("power", A, splat(2)),
-        A * A,
-        when=exact_or_fast,
-        example="x = $T[] parameter(0)\n t = $T[] constant(2)\n ROOT r = $T[] power(x, t)",
-        counterexample="x = f32[] parameter(0)\n t = f32[] constant(2)\n ROOT r = f32[] power(x, t)",
-        types=("s32", "u8", "s8", "u64"),
-    ),
-    Rule(
-        "power(A, 3) => A * A * A",
-        op("power", A, splat(3)),
-        (A * A) * A,
-        when=exact_or_fast,
-        example="x = $T[] parameter(0)\n t = $T[] constant(3)\n ROOT r = $T[] power(x, t)",
-        counterexample="x = f32[] parameter(0)\n t = f32[] constant(3)\n ROOT r = f32[] power(x, t)",
-        types=("s32", "u8", "s8", "u64"),
-    ),
+    Rule("power(A, 0) => 1", op("power", A, Z), _one, when=real_or_fast),
+    Rule("power(A, 1) => A", op("power", A, splat(1)), A, when=real_or_fast),
+    Rule("power(A, 2) => A * A", op("power", A, splat(2)), A * A, when=exact_or_fast),
+    Rule("power(A, 3) => A * A * A", op("power", A, splat(3)), (A * A) * A, when=exact_or_fast),
     Rule(
         "power(A, -1) => 1 / A",
         op("power", var("A", has_kind(FLOAT, "complex")), splat(-1)),
         _inverse,
         fast_math=True,
-        example="x = f32[] parameter(0)\n t = f32[] constant(-1)\n ROOT r = f32[] power(x, t)",
-        counterexample="x = s32[] parameter(0)\n t = s32[] constant(-1)\n ROOT r = s32[] power(x, t)",
     ),
     Rule(
-        "power(A, 0.5) => sqrt(A)",
-        op("power", A, splat(0.5)),
-        op("sqrt", A),
-        floats_are_real=True,
-        example="x = f32[] parameter(0)\n t = f32[] constant(0.5)\nROOT r = f32[] power(x, t)",
-        counterexample="x = f32[] parameter(0)\n t = f32[] constant(0.25)\n"
-        "ROOT r = f32[] power(x, t)",
+        "power(A, 0.5) => sqrt(A)", op("power", A, splat(0.5)), op("sqrt", A), floats_are_real=True
     ),
     Rule(
         "power(exp(A), B) => exp(A * B)",
         op("power", op("exponential", REAL).one_use, B),
         op("exponential", A * B),
         fast_math=True,
-        example="x = f32[] parameter(0)\n y = f32[] parameter(1)\n e = f32[] exponential(x)\n"
-        "ROOT r = f32[] power(e, y)",
-        counterexample="x = f32[] parameter(0)\n y = f32[] parameter(1)\n e = f32[] exponential(x)\n"
-        "ROOT r = f32[] power(y, e)",
     ),
     Rule(
-        "sqrt(A) * sqrt(A) => A",
-        op("sqrt", A) * op("sqrt", A),
-        A,
-        when=_has_root,
-        fast_math=True,
-        example="x = f32[] parameter(0)\n a = f32[] abs(x)\n s = f32[] sqrt(a)\n ROOT r = f32[] multiply(s, s)",
-        counterexample="x = f32[] parameter(0)\n s = f32[] sqrt(x)\n ROOT r = f32[] multiply(s, s)",
+        "sqrt(A) * sqrt(A) => A", op("sqrt", A) * op("sqrt", A), A, when=_has_root, fast_math=True
     ),
     Rule(
         "rsqrt(A) * rsqrt(A) => 1 / A",
@@ -161,29 +107,14 @@ RULES = (
         _inverse,
         when=_has_root,
         fast_math=True,
-        example="x = f32[] parameter(0)\n a = f32[] abs(x)\n s = f32[] rsqrt(a)\n"
-        "ROOT r = f32[] multiply(s, s)",
-        counterexample="x = f32[] parameter(0)\n s = f32[] rsqrt(x)\n ROOT r = f32[] multiply(s, s)",
     ),
-    Rule(
-        "sqrt(A * A) => abs(A)",
-        op("sqrt", REAL * A),
-        op("abs", A),
-        fast_math=True,
-        example="x = f32[] parameter(0)\n s = f32[] multiply(x, x)\n ROOT r = f32[] sqrt(s)",
-        counterexample="x = f32[] parameter(0)\n y = f32[] parameter(1)\n s = f32[] multiply(x, y)\n"
-        "ROOT r = f32[] sqrt(s)",
-    ),
+    Rule("sqrt(A * A) => abs(A)", op("sqrt", REAL * A), op("abs", A), fast_math=True),
     Rule(
         "rsqrt(power(A, -2)) => abs(A)",
         op("rsqrt", op("power", REAL, splat(-2))),
         op("abs", A),
         when=_has_root,
         fast_math=True,
-        example="x = f32[] parameter(0)\n t = f32[] constant(-2)\n a = f32[] abs(x)\n p = f32[] power(a, t)\n"
-        "ROOT r = f32[] rsqrt(p)",
-        counterexample="x = f32[] parameter(0)\n t = f32[] constant(-2)\n p = f32[] power(x, t)\n"
-        "ROOT r = f32[] rsqrt(p)",
     ),
     Rule(
         "rsqrt(1 / A) => sqrt(A)",
@@ -191,74 +122,27 @@ RULES = (
         op("sqrt", A),
         when=_has_root,
         fast_math=True,
-        example="x = f32[] parameter(0)\n t = f32[] constant(1)\n a = f32[] abs(x)\n p = f32[] divide(t, a)\n"
-        "ROOT r = f32[] rsqrt(p)",
-        counterexample="x = f32[] parameter(0)\n t = f32[] constant(1)\n p = f32[] divide(t, x)\n"
-        "ROOT r = f32[] rsqrt(p)",
     ),
-    Rule(
-        "log(exp(A)) => A",
-        op("log", op("exponential", REAL)),
-        A,
-        fast_math=True,
-        example="x = f32[] parameter(0)\n e = f32[] exponential(x)\n ROOT r = f32[] log(e)",
-        counterexample="x = f32[] parameter(0)\n e = f32[] log(x)\n ROOT r = f32[] exponential(e)",
-    ),
-    Rule(
-        "exp(log(A)) => A",
-        op("exponential", op("log", A)),
-        A,
-        floats_are_real=True,
-        example="x = f32[] parameter(0)\n e = f32[] log(x)\n ROOT r = f32[] exponential(e)",
-        counterexample="x = f32[] parameter(0)\n e = f32[] exponential(x)\n ROOT r = f32[] log(e)",
-    ),
+    Rule("log(exp(A)) => A", op("log", op("exponential", REAL)), A, fast_math=True),
+    Rule("exp(log(A)) => A", op("exponential", op("log", A)), A, floats_are_real=True),
     Rule(
         "log(power(A, B)) => B * log(abs(A))",
         op("log", op("power", REAL, B)),
         _log_of_power,
         fast_math=True,
-        example="x = f32[] parameter(0)\n y = f32[] parameter(1)\n o = f32[] constant(1)\n"
-        "z = f32[] add(x, o)\n e = f32[] power(z, y)\n"
-        "ROOT r = f32[] log(e)",
-        counterexample="x = f32[] parameter(0)\n y = f32[] parameter(1)\n e = f32[] multiply(x, y)\n"
-        "ROOT r = f32[] log(e)",
     ),
+    Rule("log(sqrt(A)) => log(A) * 0.5", op("log", op("sqrt", A)), _scaled(0.5), fast_math=True),
     Rule(
-        "log(sqrt(A)) => log(A) * 0.5",
-        op("log", op("sqrt", A)),
-        _scaled(0.5),
-        fast_math=True,
-        example="x = f32[] parameter(0)\n o = f32[] constant(1)\n z = f32[] add(x, o)\n"
-        "e = f32[] sqrt(z)\n ROOT r = f32[] log(e)",
-        counterexample="x = f32[] parameter(0)\n e = f32[] log(x)\n ROOT r = f32[] sqrt(e)",
-    ),
-    Rule(
-        "log(rsqrt(A)) => log(A) * -0.5",
-        op("log", op("rsqrt", A)),
-        _scaled(-0.5),
-        fast_math=True,
-        example="x = f32[] parameter(0)\n o = f32[] constant(1)\n z = f32[] add(x, o)\n"
-        "e = f32[] rsqrt(z)\n ROOT r = f32[] log(e)",
-        counterexample="x = f32[] parameter(0)\n e = f32[] log(x)\n ROOT r = f32[] rsqrt(e)",
+        "log(rsqrt(A)) => log(A) * -0.5", op("log", op("rsqrt", A)), _scaled(-0.5), fast_math=True
     ),
     Rule(
         "max(f(A), f(B)) => f(max(A, B))",
         op("maximum", op(_RISING, A).one_use, op(_RISING, B).one_use),
         _extremum_of,
-        example="x = $T[6] parameter(0)\n y = $T[6] parameter(1)\n f = $T[6] floor(x)\n"
-        "g = $T[6] floor(y)\n ROOT r = $T[6] maximum(f, g)",
-        counterexample="x = f32[6] parameter(0)\n y = f32[6] parameter(1)\n f = f32[6] tanh(x)\n"
-        "g = f32[6] tanh(y)\n ROOT r = f32[6] maximum(f, g)",
-        types=_FLOATS,
     ),
     Rule(
         "min(f(A), f(B)) => f(min(A, B))",
         op("minimum", op(_RISING, A).one_use, op(_RISING, B).one_use),
         _extremum_of,
-        example="x = $T[6] parameter(0)\n y = $T[6] parameter(1)\n f = $T[6] floor(x)\n"
-        "g = $T[6] floor(y)\n ROOT r = $T[6] minimum(f, g)",
-        counterexample="x = f32[6] parameter(0)\n y = f32[6] parameter(1)\n f = f32[6] tanh(x)\n"
-        "g = f32[6] tanh(y)\n ROOT r = f32[6] minimum(f, g)",
-        types=_FLOATS,
     ),
 )

@@ -115,133 +115,33 @@ def _smaller_first(match: Match) -> Instruction | None:
 
 
 RULES = (
-    Rule(
-        "A * 1 => A",
-        A * 1,
-        A,
-        when=real_or_fast,
-        example="x = $T[6] parameter(0)\n o = $T[] constant(1)\n"
-        "b = $T[6] broadcast(o), dimensions={}\n ROOT r = $T[6] multiply(b, x)",
-        counterexample="x = c64[6] parameter(0)\n o = c64[] constant((1, 0))\n"
-        "b = c64[6] broadcast(o), dimensions={}\n ROOT r = c64[6] multiply(b, x)",
-        types=_NUMBERS,
-    ),
-    Rule(
-        "A * -1 => -A",
-        A * -1,
-        -A,
-        when=lambda match: match.root.array.dtype.kind != COMPLEX,
-        example="x = $T[] parameter(0)\n o = $T[] constant(-1)\n ROOT r = $T[] multiply(x, o)",
-        counterexample="x = c64[] parameter(0)\n o = c64[] constant((-1, 0))\n"
-        "ROOT r = c64[] multiply(x, o)",
-        types=("f32", "bf16", "s32", "s8"),
-    ),
-    Rule(
-        "A * 0 => 0",
-        A * Z,
-        var("Z"),
-        when=_is_times_zero,
-        example="x = $T[6] parameter(0)\n z = $T[] constant(0)\n"
-        "b = $T[6] broadcast(z), dimensions={}\n ROOT r = $T[6] multiply(x, b)",
-        counterexample="x = f32[] parameter(0)\n z = f32[] constant(0)\n"
-        "ROOT r = f32[] multiply(x, z)",
-        types=_INTEGERS,
-    ),
-    Rule(
-        "(-A) * (-B) => A * B",
-        (-A) * (-B),
-        A * B,
-        when=is_negatable,
-        example="x = $T[6] parameter(0)\n y = $T[6] parameter(1)\n n = $T[6] negate(x)\n"
-        "m = $T[6] negate(y)\n ROOT r = $T[6] multiply(n, m)",
-        counterexample="x = f32[] parameter(0)\n y = f32[] parameter(1)\n n = f32[] negate(x)\n"
-        "ROOT r = f32[] multiply(n, y)",
-        types=_NUMBERS,
-    ),
+    Rule("A * 1 => A", A * 1, A, when=real_or_fast),
+    Rule("A * -1 => -A", A * -1, -A, when=lambda match: match.root.array.dtype.kind != COMPLEX),
+    Rule("A * 0 => 0", A * Z, var("Z"), when=_is_times_zero),
+    Rule("(-A) * (-B) => A * B", (-A) * (-B), A * B, when=is_negatable),
     Rule(
         "abs(A) * abs(A) => A * A",
         op("abs", var("A", has_kind(FLOAT, *INTEGER))) * op("abs", A),
         A * A,
-        example="x = $T[6] parameter(0)\n a = $T[6] abs(x)\n ROOT r = $T[6] multiply(a, a)",
-        counterexample="x = c64[6] parameter(0)\n a = f32[6] abs(x)\n"
-        "ROOT r = f32[6] multiply(a, a)",
-        types=("f32", "bf16", "s32", "s8"),
     ),
-    Rule(
-        "(A * C1) * C2 => A * (C1 * C2)",
-        (A * C1) * C2,
-        _merged("multiply"),
-        example="x = $T[] parameter(0)\n c = $T[] constant(100)\n d = $T[] constant(99)\n"
-        "y = $T[] multiply(x, c)\n ROOT r = $T[] multiply(d, y)",
-        counterexample="x = f32[] parameter(0)\n c = f32[] constant(3)\n d = f32[] constant(0.1)\n"
-        "y = f32[] multiply(x, c)\n ROOT r = f32[] multiply(y, d)",
-        types=_INTEGERS,
-    ),
-    Rule(
-        "A * C + A => A * (C + 1)",
-        (A * C).one_use + A,
-        _one_more,
-        example="x = $T[6] parameter(0)\n c = $T[] constant(7)\n"
-        "b = $T[6] broadcast(c), dimensions={}\n p = $T[6] multiply(x, b)\n"
-        "ROOT r = $T[6] add(x, p)",
-        counterexample="x = f32[] parameter(0)\n c = f32[] constant(7)\n p = f32[] multiply(x, c)\n"
-        "ROOT r = f32[] add(p, x)",
-        types=_INTEGERS,
-    ),
-    Rule(
-        "P * A + Q * A => (P + Q) * A",
-        (P * A).one_use + (Q * A).one_use,
-        _common_factor,
-        example="x = $T[6] parameter(0)\n y = $T[6] parameter(1)\n z = $T[6] parameter(2)\n"
-        "p = $T[6] multiply(x, y)\n q = $T[6] multiply(z, x)\n ROOT r = $T[6] add(p, q)",
-        counterexample="x = f32[6] parameter(0)\n y = f32[6] parameter(1)\n z = f32[6] parameter(2)\n"
-        "p = f32[6] multiply(x, y)\n q = f32[6] multiply(x, z)\n ROOT r = f32[6] add(p, q)",
-        types=_INTEGERS,
-    ),
-    Rule(
-        "P * A - Q * A => (P - Q) * A",
-        (P * A).one_use - (Q * A).one_use,
-        _common_factor,
-        example="x = $T[6] parameter(0)\n y = $T[6] parameter(1)\n z = $T[6] parameter(2)\n"
-        "p = $T[6] multiply(x, y)\n q = $T[6] multiply(z, x)\n ROOT r = $T[6] subtract(p, q)",
-        counterexample="x = f32[6] parameter(0)\n y = f32[6] parameter(1)\n z = f32[6] parameter(2)\n"
-        "p = f32[6] multiply(x, y)\n q = f32[6] multiply(x, z)\n ROOT r = f32[6] subtract(p, q)",
-        types=_INTEGERS,
-    ),
+    Rule("(A * C1) * C2 => A * (C1 * C2)", (A * C1) * C2, _merged("multiply")),
+    Rule("A * C + A => A * (C + 1)", (A * C).one_use + A, _one_more),
+    Rule("P * A + Q * A => (P + Q) * A", (P * A).one_use + (Q * A).one_use, _common_factor),
+    Rule("P * A - Q * A => (P - Q) * A", (P * A).one_use - (Q * A).one_use, _common_factor),
     Rule(
         "(A * C1) * (B * C2) => (A * B) * (C1 * C2)",
         (A * C1).one_use * (B * C2).one_use,
         (A * B) * (C1 * C2),
         when=_two_constants,
-        example="x = $T[6] parameter(0)\n y = $T[6] parameter(1)\n c = $T[] constant(3)\n"
-        "d = $T[] constant(5)\n cc = $T[6] broadcast(c), dimensions={}\n"
-        "dd = $T[6] broadcast(d), dimensions={}\n p = $T[6] multiply(x, cc)\n"
-        "q = $T[6] multiply(y, dd)\n ROOT r = $T[6] multiply(p, q)",
-        counterexample="x = f32[] parameter(0)\n y = f32[] parameter(1)\n c = f32[] constant(3)\n"
-        "d = f32[] constant(5)\n p = f32[] multiply(x, c)\n q = f32[] multiply(y, d)\n"
-        "ROOT r = f32[] multiply(p, q)",
-        types=_INTEGERS,
     ),
     Rule(
         "(A * C) * broadcast(B) => A * broadcast(B * C)",
         (A * C).one_use * op("broadcast", B).bind("P"),
         _smaller_first,
-        example="x = $T[6,2] parameter(0)\n y = $T[2] parameter(1)\n c = $T[] constant(3)\n"
-        "cc = $T[6,2] broadcast(c), dimensions={}\n p = $T[6,2] multiply(x, cc)\n"
-        "q = $T[6,2] broadcast(y), dimensions={1}\n ROOT r = $T[6,2] multiply(q, p)",
-        counterexample="x = f32[6,2] parameter(0)\n y = f32[2] parameter(1)\n c = f32[] constant(3)\n"
-        "cc = f32[6,2] broadcast(c), dimensions={}\n p = f32[6,2] multiply(x, cc)\n"
-        "q = f32[6,2] broadcast(y), dimensions={1}\n ROOT r = f32[6,2] multiply(q, p)",
-        types=_INTEGERS,
     ),
     Rule(
         "convert(P) * A => select(P, A, 0)",
         op("convert", var("P", has_kind(PRED))) * A,
         _by_predicate,
-        example="p = pred[6] parameter(0)\n x = u8[6] parameter(1)\n y = $T[6] convert(x)\n"
-        "c = $T[6] convert(p)\n ROOT r = $T[6] multiply(y, c)",
-        counterexample="p = pred[6] parameter(0)\n x = f32[6] parameter(1)\n c = f32[6] convert(p)\n"
-        "ROOT r = f32[6] multiply(x, c)",
-        types=("f32", "bf16", "s32", "u8"),
     ),
 )

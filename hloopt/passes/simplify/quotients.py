@@ -75,134 +75,67 @@ def _reciprocal_first(match: Match) -> Instruction | None:
 
 
 RULES = (
-    Rule(
-        "A / 1 => A",
-        A / 1,
-        A,
-        when=real_or_fast,
-        example="x = $T[] parameter(0)\n o = $T[] constant(1)\n ROOT r = $T[] divide(x, o)",
-        counterexample="x = f32[] parameter(0)\n o = f32[] constant(1)\n ROOT r = f32[] divide(o, x)",
-        types=_NUMBERS,
-    ),
-    Rule(
-        "A / -1 => -A",
-        op("divide", A, splat(-1)),
-        -A,
-        when=is_exact,
-        example="x = $T[] parameter(0)\n o = $T[] constant(-1)\n ROOT r = $T[] divide(x, o)",
-        counterexample="x = c64[] parameter(0)\n o = c64[] constant((-1, 0))\n"
-        "ROOT r = c64[] divide(x, o)",
-        types=("f32", "bf16", "s32", "s8"),
-    ),
-    Rule(
-        "A / C => A * (1 / C)",
-        op("divide", A, var("C", _is_constant)),
-        _times_reciprocal,
-        example="x = $T[6] parameter(0)\n c = $T[] constant(-8)\n"
-        "b = $T[6] broadcast(c), dimensions={}\n ROOT r = $T[6] divide(x, b)",
-        counterexample="x = f32[] parameter(0)\n c = f32[] constant(3)\n ROOT r = f32[] divide(x, c)",
-        types=_FLOATS,
-    ),
+    Rule("A / 1 => A", A / 1, A, when=real_or_fast),
+    Rule("A / -1 => -A", op("divide", A, splat(-1)), -A, when=is_exact),
+    Rule("A / C => A * (1 / C)", op("divide", A, var("C", _is_constant)), _times_reciprocal),
     Rule(
         "(-A) / (-B) => A / B",
         (-A) / (-B),
         A / B,
         when=lambda match: is_exact(match) and match.root.array.dtype.kind == FLOAT,
-        example="x = $T[6] parameter(0)\n y = $T[6] parameter(1)\n n = $T[6] negate(x)\n"
-        "m = $T[6] negate(y)\n ROOT r = $T[6] divide(n, m)",
-        counterexample="x = s32[] parameter(0)\n y = s32[] parameter(1)\n n = s32[] negate(x)\n"
-        "m = s32[] negate(y)\n ROOT r = s32[] divide(n, m)",
-        types=_FLOATS,
     ),
     Rule(
         "A / broadcast(B) => A * broadcast(1 / B)",
         op("divide", REAL, op("broadcast", B).one_use),
         _reciprocal_first,
         fast_math=True,
-        example="x = f32[6,2] parameter(0)\n y = f32[6] parameter(1)\n"
-        "b = f32[6,2] broadcast(y), dimensions={0}\n ROOT r = f32[6,2] divide(x, b)",
-        counterexample="x = f32[6,1] parameter(0)\n y = f32[6] parameter(1)\n"
-        "b = f32[6,1] broadcast(y), dimensions={0}\n ROOT r = f32[6,1] divide(x, b)",
     ),
     Rule(
         "(A / B) / (C / D) => (A * D) / (B * C)",
         op("divide", (A / B).one_use, (C / D).one_use).where(has_kind(FLOAT)),
         (A * D) / (B * C),
         fast_math=True,
-        example="x = f32[] parameter(0)\n y = f32[] parameter(1)\n z = f32[] parameter(2)\n"
-        "w = f32[] parameter(3)\n q = f32[] divide(x, y)\n p = f32[] divide(z, w)\n"
-        "ROOT r = f32[] divide(q, p)",
-        counterexample="x = f32[] parameter(0)\n y = f32[] parameter(1)\n z = f32[] parameter(2)\n"
-        "q = f32[] divide(x, y)\n p = f32[] multiply(q, z)\n"
-        "ROOT r = f32[] divide(q, p)",
     ),
     Rule(
         "(A / B) / C => A / (B * C)",
         op("divide", (A / B).one_use, C).where(has_kind(FLOAT)),
         A / (B * C),
         fast_math=True,
-        example="x = f32[] parameter(0)\n y = f32[] parameter(1)\n z = f32[] parameter(2)\n"
-        "q = f32[] divide(x, y)\n ROOT r = f32[] divide(q, z)",
-        counterexample="x = s32[] parameter(0)\n y = s32[] parameter(1)\n z = s32[] parameter(2)\n"
-        "q = s32[] divide(x, y)\n ROOT r = s32[] divide(q, z)",
     ),
     Rule(
         "A / (B / C) => (A * C) / B",
         op("divide", A, (B / C).one_use).where(has_kind(FLOAT)),
         (A * C) / B,
         fast_math=True,
-        example="x = f32[] parameter(0)\n y = f32[] parameter(1)\n z = f32[] parameter(2)\n"
-        "q = f32[] divide(y, z)\n ROOT r = f32[] divide(x, q)",
-        counterexample="x = s32[] parameter(0)\n y = s32[] parameter(1)\n z = s32[] parameter(2)\n"
-        "q = s32[] divide(y, z)\n ROOT r = s32[] divide(x, q)",
     ),
     Rule(
         "A / sqrt(B) => A * rsqrt(B)",
         op("divide", REAL, op("sqrt", B)),
         A * op("rsqrt", B),
         fast_math=True,
-        example="x = f32[] parameter(0)\n y = f32[] parameter(1)\n s = f32[] sqrt(y)\n"
-        "ROOT r = f32[] divide(x, s)",
-        counterexample="x = f32[] parameter(0)\n s = f32[] sqrt(x)\n ROOT r = f32[] divide(s, x)",
     ),
     Rule(
         "A / rsqrt(B) => A * sqrt(B)",
         op("divide", REAL, op("rsqrt", B)),
         A * op("sqrt", B),
         fast_math=True,
-        example="x = f32[] parameter(0)\n y = f32[] parameter(1)\n s = f32[] rsqrt(y)\n"
-        "ROOT r = f32[] divide(x, s)",
-        counterexample="x = f32[] parameter(0)\n y = f32[] parameter(1)\n s = f32[] rsqrt(x)\n"
-        "ROOT r = f32[] divide(s, y)",
     ),
     Rule(
         "A / exp(B) => A * exp(-B)",
         op("divide", REAL, op("exponential", B).one_use),
         A * op("exponential", -B),
         fast_math=True,
-        example="x = f32[] parameter(0)\n y = f32[] parameter(1)\n s = f32[] exponential(y)\n"
-        "ROOT r = f32[] divide(x, s)",
-        counterexample="x = f32[] parameter(0)\n y = f32[] parameter(1)\n s = f32[] exponential(x)\n"
-        "ROOT r = f32[] divide(s, y)",
     ),
     Rule(
         "A / power(B, C) => A * power(B, -C)",
         op("divide", A, op("power", B, C).one_use).where(has_kind(FLOAT)),
         A * op("power", B, -C),
         fast_math=True,
-        example="x = f32[] parameter(0)\n y = f32[] parameter(1)\n z = f32[] parameter(2)\n"
-        "s = f32[] power(y, z)\n ROOT r = f32[] divide(x, s)",
-        counterexample="x = s32[] parameter(0)\n y = s32[] parameter(1)\n z = s32[] parameter(2)\n"
-        "s = s32[] power(y, z)\n ROOT r = s32[] divide(x, s)",
     ),
     Rule(
         "exp(A) / exp(B) => exp(A - B)",
         op("divide", op("exponential", REAL).one_use, op("exponential", B).one_use),
         op("exponential", A - B),
         fast_math=True,
-        example="x = f32[] parameter(0)\n y = f32[] parameter(1)\n s = f32[] exponential(y)\n"
-        "t = f32[] exponential(x)\n ROOT r = f32[] divide(t, s)",
-        counterexample="x = f32[] parameter(0)\n s = f32[] exponential(x)\n"
-        "ROOT r = f32[] divide(s, s)",
     ),
 )

@@ -26,8 +26,6 @@ from hloopt.rewrite import Match, Rule, op, own_attributes, splat_literal, var
 from hloopt.types import ArrayShape, TupleShape, array
 
 __all__ = [
-    "ADD",
-    "MAX",
     "RULES",
     "fold",
     "in_any_order",
@@ -38,10 +36,6 @@ __all__ = [
 ]
 
 A, INIT = var("A"), var("INIT")
-
-ADD = "add { a = $T[] parameter(0)\n b = $T[] parameter(1)\n ROOT s = $T[] add(a, b) }\n"
-MAX = "max { a = $T[] parameter(0)\n b = $T[] parameter(1)\n ROOT s = $T[] maximum(a, b) }\n"
-_SUBTRACT = "sub { a = $T[] parameter(0)\n b = $T[] parameter(1)\n ROOT s = $T[] subtract(a, b) }\n"
 
 
 def is_plain(root: Instruction) -> bool:
@@ -280,76 +274,26 @@ def _narrow_fold(match: Match, opcode: str) -> Instruction:
 
 
 RULES = (
-    Rule(
-        "reduce(A) over single elements => reshape(A)",
-        op("reduce", A, INIT),
-        _reduces_nothing,
-        example=f"HloModule m\n{MAX}ENTRY e {{ x = $T[3,1] parameter(0)\n"
-        "i = $T[] constant(-inf)\n"
-        "ROOT r = $T[3] reduce(x, i), dimensions={1}, to_apply=max }",
-        counterexample=f"HloModule m\n{ADD}ENTRY e {{ x = $T[3,1] parameter(0)\n"
-        "i = $T[] constant(0)\n"
-        "ROOT r = $T[3] reduce(x, i), dimensions={1}, to_apply=add }",
-        types=("f32", "bf16"),
-    ),
+    Rule("reduce(A) over single elements => reshape(A)", op("reduce", A, INIT), _reduces_nothing),
     Rule(
         "reduce(A, INIT) over single elements => to_apply(INIT, reshape(A))",
         op("reduce"),
         _applies_once,
-        example=f"HloModule m\n{_SUBTRACT}ENTRY e {{ x = $T[3,1] parameter(0)\n"
-        "i = $T[] parameter(1)\n"
-        "ROOT r = $T[3] reduce(x, i), dimensions={1}, to_apply=sub }",
-        counterexample=f"HloModule m\n{_SUBTRACT}ENTRY e {{ x = $T[3,2] parameter(0)\n"
-        "i = $T[] parameter(1)\n"
-        "ROOT r = $T[3] reduce(x, i), dimensions={1}, to_apply=sub }",
-        types=("f32", "bf16", "s32"),
     ),
-    Rule(
-        "reduce(empty, INIT) => broadcast(INIT)",
-        op("reduce"),
-        _reduces_empty,
-        example=f"HloModule m\n{ADD}ENTRY e {{ x = $T[3,0] parameter(0)\n"
-        "i = $T[] parameter(1)\n"
-        "ROOT r = $T[3] reduce(x, i), dimensions={1}, to_apply=add }",
-        counterexample=f"HloModule m\n{ADD}ENTRY e {{ x = $T[3,2] parameter(0)\n"
-        "i = $T[] parameter(1)\n"
-        "ROOT r = $T[3] reduce(x, i), dimensions={1}, to_apply=add }",
-        types=("f32", "s32"),
-    ),
+    Rule("reduce(empty, INIT) => broadcast(INIT)", op("reduce"), _reduces_empty),
     Rule(
         "reduce(reduce(A)) => reduce(A)",
         op("reduce", op("reduce", A, var("J")), INIT),
         _reduce_once,
-        example=f"HloModule m\n{ADD}ENTRY e {{ x = s32[2,3,4] parameter(0)\n"
-        "i = s32[] constant(0)\n y = s32[2,4] reduce(x, i), dimensions={1}, to_apply=add\n"
-        "ROOT r = s32[2] reduce(y, i), dimensions={1}, to_apply=add }",
-        counterexample=f"HloModule m\n{ADD}ENTRY e {{ x = s32[2,3,4] parameter(0)\n"
-        "i = s32[] constant(1)\n y = s32[2,4] reduce(x, i), dimensions={1}, to_apply=add\n"
-        "ROOT r = s32[2] reduce(y, i), dimensions={1}, to_apply=add }",
-        types=("s32",),
     ),
     Rule(
         "reduce(broadcast(A), 0) => A * n",
         op("reduce", op("broadcast", A), INIT),
         _sum_of_broadcast,
-        example=f"HloModule m\n{ADD}ENTRY e {{ x = $T[3] parameter(0)\n"
-        "i = $T[] constant(0)\n y = $T[5,3,4] broadcast(x), dimensions={1}\n"
-        "ROOT r = $T[3,4] reduce(y, i), dimensions={0}, to_apply=add }",
-        counterexample=f"HloModule m\n{ADD.replace('$T', 'f64')}ENTRY e {{ x = f64[3] parameter(0)\n"
-        "i = f64[] constant(0)\n y = f64[5,3,4] broadcast(x), dimensions={1}\n"
-        "ROOT r = f64[3,4] reduce(y, i), dimensions={0}, to_apply=add }",
-        types=("f32", "s32", "bf16", "f16"),
     ),
     Rule(
         "reduce-max(convert(A)) => convert(reduce-max(A))",
         op("reduce", op("convert", A), INIT),
         _of_widening,
-        example=f"HloModule m\n{MAX.replace('$T', 'f32')}ENTRY e {{ x = $T[3,5] parameter(0)\n"
-        "i = f32[] constant(-inf)\n y = f32[3,5] convert(x)\n"
-        "ROOT r = f32[3] reduce(y, i), dimensions={1}, to_apply=max }",
-        counterexample=f"HloModule m\n{MAX.replace('$T', 'f32')}ENTRY e {{ x = $T[3,5] parameter(0)\n"
-        "i = f32[] constant(1.0001)\n y = f32[3,5] convert(x)\n"
-        "ROOT r = f32[3] reduce(y, i), dimensions={1}, to_apply=max }",
-        types=("bf16", "f16"),
     ),
 )

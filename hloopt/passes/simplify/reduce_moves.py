@@ -6,8 +6,6 @@ from hloopt.ir import Instruction
 from hloopt.passes.regions import IDEMPOTENT, is_exact, named_combiner
 from hloopt.passes.simplify.conditions import resized
 from hloopt.passes.simplify.reduce import (
-    ADD,
-    MAX,
     fold,
     in_any_order,
     is_neutral,
@@ -166,64 +164,25 @@ RULES = (
         "reduce(transpose(A)) => transpose(reduce(A))",
         op("reduce", op("transpose", A), INIT),
         _of_transpose,
-        example=f"HloModule m\n{MAX}ENTRY e {{ x = $T[2,3,4] parameter(0)\n"
-        "i = $T[] parameter(1)\n y = $T[4,3,2] transpose(x), dimensions={2,1,0}\n"
-        "ROOT r = $T[4,2] reduce(y, i), dimensions={1}, to_apply=max }",
-        counterexample=f"HloModule m\n{ADD}ENTRY e {{ x = f32[2,3,4] parameter(0)\n"
-        "i = f32[] parameter(1)\n y = f32[4,3,2] transpose(x), dimensions={2,1,0}\n"
-        "ROOT r = f32[4] reduce(y, i), dimensions={1,2}, to_apply=add }",
-        types=("f32", "s32"),
     ),
     Rule(
         "reduce(reshape(A)) => reshape(reduce(A))",
         op("reduce", op("reshape", A), INIT),
         _of_reshape,
-        example=f"HloModule m\n{MAX}ENTRY e {{ x = $T[2,6,4] parameter(0)\n"
-        "i = $T[] parameter(1)\n y = $T[2,2,3,2,2] reshape(x)\n"
-        "ROOT r = $T[2,2,2] reduce(y, i), dimensions={1,2}, to_apply=max }",
-        counterexample=f"HloModule m\n{ADD}ENTRY e {{ x = f32[2,6,4] parameter(0)\n"
-        "i = f32[] parameter(1)\n y = f32[2,2,3,2,2] reshape(x)\n"
-        "ROOT r = f32[2,2,2,2] reduce(y, i), dimensions={2}, to_apply=add }",
-        types=("f32", "s32"),
     ),
     Rule(
         "reduce(concatenate(A, B)) across => concatenate(reduce(A), reduce(B))",
         op("reduce", op("concatenate"), INIT),
         _of_concatenate_across,
-        example=f"HloModule m\n{MAX}ENTRY e {{ x = $T[2,6] parameter(0)\n"
-        "y = $T[3,6] parameter(1)\n i = $T[] parameter(2)\n"
-        "c = $T[5,6] concatenate(x, y), dimensions={0}\n"
-        "ROOT r = $T[5] reduce(c, i), dimensions={1}, to_apply=max }",
-        counterexample=f"HloModule m\n{ADD}ENTRY e {{ x = f32[2,6] parameter(0)\n"
-        "y = f32[3,6] parameter(1)\n i = f32[] parameter(2)\n"
-        "c = f32[5,6] concatenate(x, y), dimensions={0}\n"
-        "ROOT r = f32[6] reduce(c, i), dimensions={0}, to_apply=add }",
-        types=("f32", "s32"),
     ),
     Rule(
         "reduce(concatenate(A, B)) along => to_apply(reduce(A), reduce(B))",
         op("reduce", op("concatenate"), INIT),
         _of_concatenate_along,
-        example=f"HloModule m\n{MAX}ENTRY e {{ x = $T[2,6] parameter(0)\n"
-        "y = $T[3,6] parameter(1)\n i = $T[] parameter(2)\n"
-        "c = $T[5,6] concatenate(x, y), dimensions={0}\n"
-        "ROOT r = $T[6] reduce(c, i), dimensions={0}, to_apply=max }",
-        counterexample=f"HloModule m\n{ADD}ENTRY e {{ x = f32[2,6] parameter(0)\n"
-        "y = f32[3,6] parameter(1)\n i = f32[] constant(0)\n"
-        "c = f32[5,6] concatenate(x, y), dimensions={0}\n"
-        "ROOT r = f32[6] reduce(c, i), dimensions={0}, to_apply=add }",
-        types=("f32", "s32"),
     ),
     Rule(
         "reduce(broadcast(A)) => broadcast(reduce(A))",
         op("reduce", op("broadcast", A), INIT),
         _of_broadcast,
-        example=f"HloModule m\n{MAX}ENTRY e {{ x = $T[2,3] parameter(0)\n"
-        "i = $T[] parameter(1)\n y = $T[5,2,3,4] broadcast(x), dimensions={1,2}\n"
-        "ROOT r = $T[5,2] reduce(y, i), dimensions={2,3}, to_apply=max }",
-        counterexample=f"HloModule m\n{ADD}ENTRY e {{ x = $T[2,3] parameter(0)\n"
-        "i = $T[] parameter(1)\n y = $T[5,2,3,4] broadcast(x), dimensions={1,2}\n"
-        "ROOT r = $T[5,2] reduce(y, i), dimensions={2,3}, to_apply=add }",
-        types=("f32", "s32"),
     ),
 )

@@ -143,79 +143,17 @@ def _place_in_splat(match: Match) -> Instruction | None:
     return match.result("tuple", *results)
 
 
-_ARGMAX = (
-    "HloModule m\nmax { a = $T[] parameter(0)\n b = $T[] parameter(1)\n"
-    "ROOT s = $T[] maximum(a, b) }\n"
-    "pair { v = $T[] parameter(0)\n i = s32[] parameter(1)\n w = $T[] parameter(2)\n"
-    "j = s32[] parameter(3)\n g = pred[] compare(v, w), direction=GT\n"
-    "e = pred[] compare(v, w), direction=EQ\n l = pred[] compare(i, j), direction=LT\n"
-    "t = pred[] and(e, l)\n c = pred[] or(g, t)\n x = $T[] select(c, v, w)\n"
-    "y = s32[] select(c, i, j)\n ROOT r = ($T[], s32[]) tuple(x, y) }\n"
-)
-_TWO = (
-    "HloModule m\ntwo { a = $T[] parameter(0)\n b = s32[] parameter(1)\n c = $T[] parameter(2)\n"
-    "d = s32[] parameter(3)\n s = $T[] add(a, c)\n m = s32[] maximum(b, d)\n"
-    "ROOT r = ($T[], s32[]) tuple(s, m) }\n"
-)
-
 RULES = (
-    Rule(
-        "(reduce(A)) => reduce(A)",
-        op("reduce"),
-        _alone,
-        example="HloModule m\none { a = $T[] parameter(0)\n b = $T[] parameter(1)\n"
-        "s = $T[] subtract(a, b)\n ROOT r = ($T[]) tuple(s) }\n"
-        "ENTRY e { x = $T[3,4] parameter(0)\n i = $T[] parameter(1)\n"
-        "ROOT r = ($T[3]) reduce(x, i), dimensions={1}, to_apply=one }",
-        counterexample=f"{_TWO}ENTRY e {{ x = $T[3,4] parameter(0)\n y = s32[3,4] parameter(1)\n"
-        "i = $T[] parameter(2)\n j = s32[] parameter(3)\n"
-        "ROOT r = ($T[3], s32[3]) reduce(x, y, i, j), dimensions={1}, to_apply=two }",
-        types=("f32", "s32"),
-    ),
+    Rule("(reduce(A)) => reduce(A)", op("reduce"), _alone),
     Rule(
         "get-tuple-element(reduce(A, B)) of one by itself => reduce(A)",
         op("get-tuple-element", op("reduce")),
         _only_one_read,
-        example=f"{_TWO}ENTRY e {{ x = $T[3,4] parameter(0)\n y = s32[3,4] parameter(1)\n"
-        "i = $T[] parameter(2)\n j = s32[] parameter(3)\n"
-        "t = ($T[3], s32[3]) reduce(x, y, i, j), dimensions={1}, to_apply=two\n"
-        "ROOT r = s32[3] get-tuple-element(t), index=1 }",
-        counterexample=f"{_ARGMAX}ENTRY e {{ x = $T[3,4] parameter(0)\n y = s32[3,4] parameter(1)\n"
-        "i = $T[] parameter(2)\n j = s32[] parameter(3)\n"
-        "t = ($T[3], s32[3]) reduce(x, y, i, j), dimensions={1}, to_apply=pair\n"
-        "ROOT r = s32[3] get-tuple-element(t), index=1 }",
-        types=("f32", "s32"),
     ),
     Rule(
         "reduce-max(A) beside arg-max(A) => get-tuple-element(arg-max(A))",
         op("reduce", var("A"), var("INIT")),
         _beside_its_place,
-        example=f"{_ARGMAX}ENTRY e {{ x = $T[3,4] parameter(0)\n"
-        "y = s32[3,4] iota(), iota_dimension=1\n i = $T[] constant(0)\n j = s32[] constant(0)\n"
-        "t = ($T[3], s32[3]) reduce(x, y, i, j), dimensions={1}, to_apply=pair\n"
-        "g = s32[3] get-tuple-element(t), index=1\n"
-        "n = $T[3] reduce(x, i), dimensions={1}, to_apply=max\n"
-        "ROOT r = (s32[3], $T[3]) tuple(g, n) }",
-        counterexample=f"{_ARGMAX}ENTRY e {{ x = $T[3,4] parameter(0)\n"
-        "y = s32[3,4] iota(), iota_dimension=1\n i = $T[] constant(0)\n j = s32[] constant(0)\n"
-        "k = $T[] constant(3)\n"
-        "t = ($T[3], s32[3]) reduce(x, y, i, j), dimensions={1}, to_apply=pair\n"
-        "g = s32[3] get-tuple-element(t), index=1\n"
-        "n = $T[3] reduce(x, k), dimensions={1}, to_apply=max\n"
-        "ROOT r = (s32[3], $T[3]) tuple(g, n) }",
-        types=("s32", "u8"),
     ),
-    Rule(
-        "arg-max(broadcast(C)) => (C, 0)",
-        op("reduce"),
-        _place_in_splat,
-        example=f"{_ARGMAX}ENTRY e {{ c = $T[] constant(2)\n x = $T[3,4] broadcast(c), dimensions={{}}\n"
-        "y = s32[3,4] iota(), iota_dimension=1\n i = $T[] constant(0)\n j = s32[] constant(0)\n"
-        "ROOT t = ($T[3], s32[3]) reduce(x, y, i, j), dimensions={1}, to_apply=pair }",
-        counterexample=f"{_ARGMAX}ENTRY e {{ c = $T[] constant(2)\n"
-        "x = $T[3,4] broadcast(c), dimensions={}\n"
-        "y = s32[3,4] iota(), iota_dimension=1\n i = $T[] constant(2)\n j = s32[] constant(9)\n"
-        "ROOT t = ($T[3], s32[3]) reduce(x, y, i, j), dimensions={1}, to_apply=pair }",
-        types=("f32", "s32"),
-    ),
+    Rule("arg-max(broadcast(C)) => (C, 0)", op("reduce"), _place_in_splat),
 )

@@ -7,7 +7,7 @@ from dataclasses import replace
 from hloopt.ir import Instruction
 from hloopt.passes.regions import IDEMPOTENT, is_liftable, lifted, named_combiner
 from hloopt.passes.simplify.conditions import COMPLEX, FLOAT, INTEGER, resized, scalar_value
-from hloopt.passes.simplify.reduce import ADD, MAX, is_neutral
+from hloopt.passes.simplify.reduce import is_neutral
 from hloopt.rewrite import Match, Rule, op, splat_literal, var
 from hloopt.types import ArrayShape, PaddingDim, SliceRange, TupleShape, Window, WindowDim
 
@@ -177,58 +177,25 @@ RULES = (
         "reduce-window(A, INIT) of single positions => to_apply(INIT, slice(A))",
         op("reduce-window"),
         _single_positions,
-        example=f"HloModule m\n{ADD}ENTRY e {{ x = $T[5,4] parameter(0)\n i = $T[] parameter(1)\n"
-        "ROOT r = $T[3,4] reduce-window(x, i), window={size=1x1 stride=2x1}, to_apply=add }",
-        counterexample=f"HloModule m\n{ADD}ENTRY e {{ x = $T[5,4] parameter(0)\n"
-        "i = $T[] parameter(1)\n"
-        "ROOT r = $T[6,4] reduce-window(x, i), window={size=1x1 pad=1_0x0_0}, to_apply=add }",
-        types=("f32", "s32"),
     ),
     Rule(
         "reduce-window(A) over whole dimensions => reshape(reduce(A))",
         op("reduce-window", A, INIT),
         _whole_dimensions,
-        example=f"HloModule m\n{MAX}ENTRY e {{ x = $T[5,4,3] parameter(0)\n"
-        "i = $T[] parameter(1)\n"
-        "ROOT r = $T[5,1,1] reduce-window(x, i), window={size=1x4x3}, to_apply=max }",
-        counterexample=f"HloModule m\n{ADD}ENTRY e {{ x = $T[5,4,3] parameter(0)\n"
-        "i = $T[] parameter(1)\n"
-        "ROOT r = $T[5,2,1] reduce-window(x, i), window={size=1x3x3}, to_apply=add }",
-        types=("f32", "s32"),
     ),
     Rule(
         "reduce-window(pad(A, INIT), INIT) => reduce-window(A, INIT)",
         op("reduce-window", op("pad", A, B), INIT),
         _of_pad,
-        example=f"HloModule m\n{MAX}ENTRY e {{ x = $T[5] parameter(0)\n i = $T[] parameter(1)\n"
-        "p = $T[12] pad(x, i), padding=1_2_1\n"
-        "ROOT r = $T[10] reduce-window(p, i), window={size=3}, to_apply=max }",
-        counterexample=f"HloModule m\n{ADD}ENTRY e {{ x = $T[5] parameter(0)\n"
-        "i = $T[] parameter(1)\n p = $T[12] pad(x, i), padding=1_2_1\n"
-        "ROOT r = $T[10] reduce-window(p, i), window={size=3}, to_apply=add }",
-        types=("f32", "s32"),
     ),
     Rule(
         "reduce-window(A, INIT) of one element each => broadcast(to_apply(INIT, A))",
         op("reduce-window", A, INIT),
         _one_element_each,
-        example=f"HloModule m\n{ADD}ENTRY e {{ x = $T[3,1] parameter(0)\n i = $T[] parameter(1)\n"
-        "ROOT r = $T[3,4] reduce-window(x, i), window={size=1x4 pad=0_0x3_3}, to_apply=add }",
-        counterexample=f"HloModule m\n{ADD}ENTRY e {{ x = $T[3,1] parameter(0)\n"
-        "i = $T[] parameter(1)\n"
-        "ROOT r = $T[3,5] reduce-window(x, i), window={size=1x4 pad=0_0x4_3}, to_apply=add }",
-        types=("f32", "s32"),
     ),
     Rule(
         "reduce-window(broadcast(C), 0) of running sums => (iota + 1) * C",
         op("reduce-window", A, INIT),
         _running_sum_of_splat,
-        example=f"HloModule m\n{ADD}ENTRY e {{ c = $T[] constant(3)\n"
-        "x = $T[2,7] broadcast(c), dimensions={}\n i = $T[] constant(0)\n"
-        "ROOT r = $T[2,7] reduce-window(x, i), window={size=1x7 pad=0_0x6_0}, to_apply=add }",
-        counterexample=f"HloModule m\n{ADD}ENTRY e {{ c = $T[] constant(-0.0)\n"
-        "x = $T[2,7] broadcast(c), dimensions={}\n i = $T[] constant(0)\n"
-        "ROOT r = $T[2,7] reduce-window(x, i), window={size=1x7 pad=0_0x6_0}, to_apply=add }",
-        types=("f32", "bf16"),
     ),
 )

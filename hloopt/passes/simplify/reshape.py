@@ -200,103 +200,37 @@ def _of_copy(match: Match) -> Instruction | None:
 
 
 RULES = (
-    Rule(
-        "reshape(A) => A",
-        op("reshape", A),
-        A,
-        when=_same_dims,
-        example="x = f32[2,3] parameter(0)\n ROOT r = f32[2,3] reshape(x)",
-        counterexample="x = f32[2,3] parameter(0)\n ROOT r = f32[3,2] reshape(x)",
-    ),
-    Rule(
-        "reshape(reshape(A)) => reshape(A)",
-        op("reshape", op("reshape", A)),
-        op("reshape", A),
-        example="x = f32[2,3] parameter(0)\n y = f32[6] reshape(x)\n ROOT r = f32[3,2] reshape(y)",
-        counterexample="x = f32[2,3] parameter(0)\n"
-        "y = f32[3,2] transpose(x), dimensions={1,0}\n ROOT r = f32[6] reshape(y)",
-    ),
-    Rule(
-        "reshape(scalar) => broadcast(scalar)",
-        op("reshape", S),
-        _scalar_to_array,
-        example="x = f32[] parameter(0)\n ROOT r = f32[1,1] reshape(x)",
-        counterexample="x = f32[1] parameter(0)\n ROOT r = f32[1,1] reshape(x)",
-    ),
+    Rule("reshape(A) => A", op("reshape", A), A, when=_same_dims),
+    Rule("reshape(reshape(A)) => reshape(A)", op("reshape", op("reshape", A)), op("reshape", A)),
+    Rule("reshape(scalar) => broadcast(scalar)", op("reshape", S), _scalar_to_array),
     Rule(
         "reshape(broadcast(A)) => broadcast(A)",
         op("reshape", op("broadcast", A)),
         _reshape_of_broadcast,
-        example="x = f32[3] parameter(0)\n y = f32[3,4,2] broadcast(x), dimensions={0}\n"
-        "ROOT r = f32[1,3,8] reshape(y)",
-        counterexample="x = f32[3] parameter(0)\n y = f32[3,4] broadcast(x), dimensions={0}\n"
-        "ROOT r = f32[12] reshape(y)",
     ),
-    Rule(
-        "reshape(iota) => iota",
-        op("reshape", op("iota")),
-        _reshape_of_iota,
-        example="x = s32[3,4] iota(), iota_dimension=0\n ROOT r = s32[1,3,2,2] reshape(x)",
-        counterexample="x = s32[3,4] iota(), iota_dimension=0\n ROOT r = s32[12] reshape(x)",
-    ),
+    Rule("reshape(iota) => iota", op("reshape", op("iota")), _reshape_of_iota),
     Rule(
         "reshape(transpose(reshape(A))) => transpose(reshape(A))",
         op("reshape", op("transpose", op("reshape", A)).bind("T").one_use),
         _past_transpose,
-        example="x = f32[6,4] parameter(0)\n y = f32[2,3,4] reshape(x)\n"
-        "t = f32[4,2,3] transpose(y), dimensions={2,0,1}\n ROOT r = f32[2,2,6] reshape(t)",
-        counterexample="x = f32[6,4] parameter(0)\n y = f32[2,3,4] reshape(x)\n"
-        "t = f32[4,3,2] transpose(y), dimensions={2,1,0}\n ROOT r = f32[4,6] reshape(t)",
     ),
     Rule(
-        "reshape(f(reshape(A))) => f(A)",
-        op("reshape", op(ELEMENTWISE).bind("F").one_use),
-        _undone,
-        example="x = f32[2,3] parameter(0)\n p = f32[6] reshape(x)\n c = f32[] constant(2)\n"
-        "b = f32[6] broadcast(c), dimensions={}\n m = f32[6] multiply(p, b)\n"
-        "ROOT r = f32[2,3] reshape(m)",
-        counterexample="x = f32[2,3] parameter(0)\n y = f32[6] parameter(1)\n"
-        "p = f32[6] reshape(x)\n m = f32[6] multiply(p, y)\n ROOT r = f32[2,3] reshape(m)",
+        "reshape(f(reshape(A))) => f(A)", op("reshape", op(ELEMENTWISE).bind("F").one_use), _undone
     ),
     Rule(
         "reshape(concatenate(reshape(A), reshape(B))) => concatenate(A, B)",
         op("reshape", op("concatenate").bind("F").one_use),
         _past_concatenate,
-        example="x = f32[2,3] parameter(0)\n y = f32[4,3] parameter(1)\n"
-        "a = f32[2,1,3] reshape(x)\n b = f32[4,1,3] reshape(y)\n"
-        "c = f32[6,1,3] concatenate(a, b), dimensions={0}\n ROOT r = f32[6,3] reshape(c)",
-        counterexample="x = f32[3] parameter(0)\n y = f32[3] parameter(1)\n"
-        "a = f32[1,3] reshape(x)\n b = f32[1,3] reshape(y)\n"
-        "c = f32[2,3] concatenate(a, b), dimensions={0}\n ROOT r = f32[6] reshape(c)",
     ),
     Rule(
         "reshape(pad(reshape(A), B)) => pad(reshape(A), B)",
         op("reshape", op("pad", op("reshape").bind("A"), B).bind("F").one_use),
         _past_pad,
-        example="x = f32[2,3] parameter(0)\n z = f32[] parameter(1)\n y = f32[1,2,3] reshape(x)\n"
-        "p = f32[1,4,3] pad(y, z), padding=0_0x1_1x0_0\n ROOT r = f32[4,1,3] reshape(p)",
-        counterexample="x = f32[2,3] parameter(0)\n z = f32[] parameter(1)\n"
-        "y = f32[1,2,3] reshape(x)\n p = f32[1,4,3] pad(y, z), padding=0_0x1_1x0_0\n"
-        "ROOT r = f32[12] reshape(p)",
     ),
     Rule(
         "reshape(dynamic-update-slice(reshape(A), B, I)) => dynamic-update-slice(A, reshape(B), I)",
         op("reshape", op("dynamic-update-slice").bind("F").one_use),
         _past_update,
-        example="x = f32[4,5] parameter(0)\n u = f32[2,1,3] parameter(1)\n i = s32[] parameter(2)\n"
-        "j = s32[] parameter(3)\n k = s32[] parameter(4)\n y = f32[4,1,5] reshape(x)\n"
-        "d = f32[4,1,5] dynamic-update-slice(y, u, i, j, k)\n ROOT r = f32[4,5] reshape(d)",
-        counterexample="x = f32[4,1,5] parameter(0)\n u = f32[2,1,3] parameter(1)\n"
-        "i = s32[] parameter(2)\n"
-        "d = f32[4,1,5] dynamic-update-slice(x, u, i, i, i)\n ROOT r = f32[4,5] reshape(d)",
     ),
-    Rule(
-        "reshape(copy(A)) => reshape(A)",
-        op("reshape", op("copy", A)),
-        _of_copy,
-        example="x = f32[2,3]{1,0} parameter(0)\n y = f32[2,3]{0,1} copy(x)\n"
-        "ROOT r = f32[6]{0} reshape(y)",
-        counterexample="x = f32[2,3]{1,0} parameter(0)\n y = f32[2,3]{0,1:S(5)} copy(x)\n"
-        "ROOT r = f32[6]{0} reshape(y)",
-    ),
+    Rule("reshape(copy(A)) => reshape(A)", op("reshape", op("copy", A)), _of_copy),
 )

@@ -133,91 +133,33 @@ def _in_window(match: Match) -> Instruction | None:
 
 
 RULES = (
-    Rule(
-        "reverse(A) => A",
-        op("reverse", A),
-        A,
-        when=_reverse_nothing,
-        example="x = f32[2,1] parameter(0)\n ROOT r = f32[2,1] reverse(x), dimensions={1}",
-        counterexample="x = f32[2,1] parameter(0)\n ROOT r = f32[2,1] reverse(x), dimensions={0,1}",
-    ),
-    Rule(
-        "reverse(reverse(A)) => reverse(A)",
-        op("reverse", op("reverse", A)),
-        _reverse_once,
-        example="x = f32[2,3] parameter(0)\n y = f32[2,3] reverse(x), dimensions={0,1}\n"
-        "ROOT r = f32[2,3] reverse(y), dimensions={1}",
-        counterexample="x = f32[2,2] parameter(0)\n y = f32[2,2] transpose(x), dimensions={1,0}\n"
-        "ROOT r = f32[2,2] reverse(y), dimensions={1}",
-    ),
-    Rule(
-        "reverse(A) along ones => reverse(A)",
-        op("reverse", A),
-        _without_ones,
-        example="x = f32[2,1,3] parameter(0)\nROOT r = f32[2,1,3] reverse(x), dimensions={0,1}",
-        counterexample="x = f32[2,1,3] parameter(0)\n"
-        "ROOT r = f32[2,1,3] reverse(x), dimensions={0,2}",
-    ),
+    Rule("reverse(A) => A", op("reverse", A), A, when=_reverse_nothing),
+    Rule("reverse(reverse(A)) => reverse(A)", op("reverse", op("reverse", A)), _reverse_once),
+    Rule("reverse(A) along ones => reverse(A)", op("reverse", A), _without_ones),
     Rule(
         "reverse(broadcast(A)) => broadcast(reverse(A))",
         op("reverse", op("broadcast", A)),
         _of_broadcast,
-        example="x = f32[3] parameter(0)\n y = f32[2,3] broadcast(x), dimensions={1}\n"
-        "ROOT r = f32[2,3] reverse(y), dimensions={0,1}",
-        counterexample="x = f32[3] parameter(0)\n y = f32[2,3] broadcast(x), dimensions={1}\n"
-        "z = f32[2,3] negate(y)\n ROOT r = f32[2,3] reverse(z), dimensions={1}",
     ),
     Rule(
         "reverse(f(A, C)) => f(reverse(A), C)",
         op("reverse", op(ELEMENTWISE).bind("F").one_use),
         _past_elementwise,
-        example="x = f32[2,3] parameter(0)\n c = f32[] constant(2)\n"
-        "b = f32[2,3] broadcast(c), dimensions={}\n m = f32[2,3] multiply(x, b)\n"
-        "ROOT r = f32[2,3] reverse(m), dimensions={1}",
-        counterexample="x = f32[2,3] parameter(0)\n m = bf16[2,3] convert(x)\n"
-        "ROOT r = bf16[2,3] reverse(m), dimensions={1}",
     ),
     Rule(
         "reverse(reshape(A)) => reshape(reverse(A))",
         op("reverse", op("reshape", A).bind("R").one_use),
         _past_reshape,
-        example="x = f32[2,3] parameter(0)\n y = f32[2,1,3] reshape(x)\n"
-        "ROOT r = f32[2,1,3] reverse(y), dimensions={2}",
-        counterexample="x = f32[2,3] parameter(0)\n y = f32[6] reshape(x)\n"
-        "ROOT r = f32[6] reverse(y), dimensions={0}",
     ),
     Rule(
         "reverse(concatenate(A, B)) => concatenate(B, A)",
         op("reverse", op("concatenate").bind("F").one_use),
         _of_concatenate,
-        example="x = f32[1,3] parameter(0)\n y = f32[1,3] parameter(1)\n"
-        "c = f32[2,3] concatenate(x, y), dimensions={0}\n"
-        "ROOT r = f32[2,3] reverse(c), dimensions={0}",
-        counterexample="x = f32[2,3] parameter(0)\n y = f32[1,3] parameter(1)\n"
-        "c = f32[3,3] concatenate(x, y), dimensions={0}\n"
-        "ROOT r = f32[3,3] reverse(c), dimensions={0}",
     ),
-    Rule(
-        "reverse(iota) => n - 1 - iota",
-        op("reverse", op("iota").bind("I")),
-        _of_iota,
-        example="i = $T[3,5] iota(), iota_dimension=1\n"
-        "ROOT r = $T[3,5] reverse(i), dimensions={0,1}",
-        counterexample="i = f32[3,5] iota(), iota_dimension=1\n"
-        "ROOT r = f32[3,5] reverse(i), dimensions={1}",
-        types=("s32", "u8"),
-    ),
+    Rule("reverse(iota) => n - 1 - iota", op("reverse", op("iota").bind("I")), _of_iota),
     Rule(
         "convolution(A, reverse(B)) => convolution(A, B) with the window reversed",
         op("convolution", A, op("reverse")),
         _in_window,
-        example="x = $T[1,7,5,2] parameter(0)\n k = $T[3,2,2,3] parameter(1)\n"
-        "y = $T[3,2,2,3] reverse(k), dimensions={0,1}\n"
-        "ROOT r = $T[1,7,4,3] convolution(x, y), window={size=3x2 pad=1_1x0_0 rhs_reversal=0x1}, "
-        "dim_labels=b01f_01io->b01f",
-        counterexample="x = f32[1,7,2] parameter(0)\n k = f32[3,2,3] parameter(1)\n"
-        "y = f32[3,2,3] reverse(k), dimensions={1}\n"
-        "ROOT r = f32[1,5,3] convolution(x, y), window={size=3}, dim_labels=b0f_0io->b0f",
-        types=("s32", "f32"),
     ),
 )

@@ -114,50 +114,11 @@ _ADD = (
 )
 
 RULES = (
-    Rule(
-        "scatter(A, I, empty) => A",
-        op("scatter"),
-        _changes_nothing,
-        example=f"{_ADD}ENTRY e {{ x = $T[4,5] parameter(0)\n i = s32[0,1] parameter(1)\n"
-        "u = $T[0,5] parameter(2)\n y = $T[4,5] negate(x)\n"
-        "ROOT r = $T[4,5] scatter(y, i, u), update_window_dims={1}, inserted_window_dims={0}, "
-        "scatter_dims_to_operand_dims={0}, index_vector_dim=1, to_apply=add }",
-        counterexample=f"{_ADD}ENTRY e {{ x = $T[4,5] parameter(0)\n i = s32[1,1] parameter(1)\n"
-        "u = $T[1,5] parameter(2)\n"
-        "ROOT r = $T[4,5] scatter(x, i, u), update_window_dims={1}, inserted_window_dims={0}, "
-        "scatter_dims_to_operand_dims={0}, index_vector_dim=1, to_apply=add }",
-        types=("f32", "s32"),
-    ),
-    Rule(
-        "scatter(A, concatenate(0, I), B) => scatter(A, I, B)",
-        op("scatter"),
-        _starts_at_zero,
-        example=f"{_ADD}ENTRY e {{ x = $T[4,5] parameter(0)\n j = s32[2,1] parameter(1)\n"
-        "z = s32[] constant(0)\n i = s32[2,1] broadcast(z), dimensions={}\n"
-        "v = s32[2,2] concatenate(i, j), dimensions={1}\n u = $T[2,3] parameter(2)\n"
-        "ROOT r = $T[4,5] scatter(x, v, u), update_window_dims={1}, inserted_window_dims={1}, "
-        "scatter_dims_to_operand_dims={0,1}, index_vector_dim=1, to_apply=add }",
-        counterexample=f"{_ADD}ENTRY e {{ x = $T[4,5] parameter(0)\n j = s32[2,1] parameter(1)\n"
-        "z = s32[] constant(1)\n i = s32[2,1] broadcast(z), dimensions={}\n"
-        "v = s32[2,2] concatenate(i, j), dimensions={1}\n u = $T[2,3] parameter(2)\n"
-        "ROOT r = $T[4,5] scatter(x, v, u), update_window_dims={1}, inserted_window_dims={1}, "
-        "scatter_dims_to_operand_dims={0,1}, index_vector_dim=1, to_apply=add }",
-        types=("f32", "s32"),
-    ),
+    Rule("scatter(A, I, empty) => A", op("scatter"), _changes_nothing),
+    Rule("scatter(A, concatenate(0, I), B) => scatter(A, I, B)", op("scatter"), _starts_at_zero),
     Rule(
         "scatter(A, concatenate(iota, I), B) => scatter(A, I, B) with a batching dimension",
         op("scatter"),
         _counts,
-        example=f"{_ADD}ENTRY e {{ x = $T[4,5] parameter(0)\n j = s32[4,1] parameter(1)\n"
-        "i = s32[4,1] iota(), iota_dimension=0\n v = s32[4,2] concatenate(i, j), dimensions={1}\n"
-        "u = $T[4] parameter(2)\n"
-        "ROOT r = $T[4,5] scatter(x, v, u), update_window_dims={}, inserted_window_dims={0,1}, "
-        "scatter_dims_to_operand_dims={0,1}, index_vector_dim=1, to_apply=add }",
-        counterexample=f"{_ADD}ENTRY e {{ x = $T[6,5] parameter(0)\n j = s32[4,1] parameter(1)\n"
-        "i = s32[4,1] iota(), iota_dimension=0\n v = s32[4,2] concatenate(i, j), dimensions={1}\n"
-        "u = $T[4] parameter(2)\n"
-        "ROOT r = $T[6,5] scatter(x, v, u), update_window_dims={}, inserted_window_dims={0,1}, "
-        "scatter_dims_to_operand_dims={0,1}, index_vector_dim=1, to_apply=add }",
-        types=("f32", "s32"),
     ),
 )

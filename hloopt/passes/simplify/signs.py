@@ -94,148 +94,27 @@ def _negated_sum(match: Match) -> Instruction | None:
 
 
 RULES = (
-    Rule(
-        "-(-A) => A",
-        op("negate", -A),
-        A,
-        when=is_negatable,
-        example="x = $T[6] parameter(0)\n n = $T[6] negate(x)\n ROOT r = $T[6] negate(n)",
-        counterexample="x = f32[] parameter(0)\n n = f32[] abs(x)\n ROOT r = f32[] negate(n)",
-        types=(*_NUMBERS, "c64"),
-    ),
-    Rule(
-        "-(A - B) => B - A",
-        op("negate", (A - B).one_use),
-        B - A,
-        when=_differences,
-        example="x = $T[6] parameter(0)\n y = $T[6] parameter(1)\n d = $T[6] subtract(x, y)\n"
-        "ROOT r = $T[6] negate(d)",
-        counterexample="x = f32[6] parameter(0)\n y = f32[6] parameter(1)\n"
-        "d = f32[6] subtract(x, y)\n ROOT r = f32[6] negate(d)",
-        types=("s32", "u8", "s64"),
-    ),
-    Rule(
-        "-(A * C) => A * (-C)",
-        op("negate", (A * var("C", _is_factor)).one_use),
-        _negated_factor,
-        example="x = $T[6] parameter(0)\n c = $T[] constant(3)\n"
-        "b = $T[6] broadcast(c), dimensions={}\n m = $T[6] multiply(x, b)\n"
-        "ROOT r = $T[6] negate(m)",
-        counterexample="x = c64[] parameter(0)\n c = c64[] constant((3, 0))\n"
-        "m = c64[] multiply(x, c)\n ROOT r = c64[] negate(m)",
-        types=("f32", "bf16", "f64", "s8", "u32"),
-    ),
-    Rule(
-        "(-A) * C => A * (-C)",
-        (-A) * C,
-        _negated_factor,
-        example="x = $T[6] parameter(0)\n c = $T[] constant(3)\n"
-        "b = $T[6] broadcast(c), dimensions={}\n n = $T[6] negate(x)\n"
-        "ROOT r = $T[6] multiply(n, b)",
-        counterexample="x = f32[] parameter(0)\n y = f32[] parameter(1)\n n = f32[] negate(x)\n"
-        "ROOT r = f32[] multiply(n, y)",
-        types=("f32", "bf16", "s8", "u32"),
-    ),
-    Rule(
-        "(-A) / C => A / (-C)",
-        (-A) / C,
-        _negated_divisor,
-        example="x = $T[6] parameter(0)\n c = $T[] constant(3)\n"
-        "b = $T[6] broadcast(c), dimensions={}\n n = $T[6] negate(x)\n"
-        "ROOT r = $T[6] divide(n, b)",
-        counterexample="x = s32[] parameter(0)\n c = s32[] constant(1)\n n = s32[] negate(x)\n"
-        "ROOT r = s32[] divide(n, c)",
-        types=("f32", "bf16", "f64"),
-    ),
+    Rule("-(-A) => A", op("negate", -A), A, when=is_negatable),
+    Rule("-(A - B) => B - A", op("negate", (A - B).one_use), B - A, when=_differences),
+    Rule("-(A * C) => A * (-C)", op("negate", (A * var("C", _is_factor)).one_use), _negated_factor),
+    Rule("(-A) * C => A * (-C)", (-A) * C, _negated_factor),
+    Rule("(-A) / C => A / (-C)", (-A) / C, _negated_divisor),
     Rule(
         "reduce-add(-A, 0) => 0 - reduce-add(A, 0)",
         op("reduce", (-A).one_use, splat(0, name="Z")),
         _negated_sum,
-        example="HloModule m\nplus { a = $T[] parameter(0)\n b = $T[] parameter(1)\n"
-        "ROOT c = $T[] add(a, b) }\nENTRY e { x = $T[3,6] parameter(0)\n"
-        "n = $T[3,6] negate(x)\n z = $T[] constant(0)\n"
-        "ROOT r = $T[6] reduce(n, z), dimensions={0}, to_apply=plus }\n",
-        counterexample="HloModule m\nplus { a = f32[] parameter(0)\n b = f32[] parameter(1)\n"
-        "ROOT c = f32[] add(a, b) }\nENTRY e { x = f32[3,6] parameter(0)\n"
-        "n = f32[3,6] negate(x)\n z = f32[] constant(-0.0)\n"
-        "ROOT r = f32[6] reduce(n, z), dimensions={0}, to_apply=plus }\n",
-        types=("f32", "bf16", "f64", "s32", "u8"),
     ),
-    Rule(
-        "abs(A) => A without a sign",
-        op("abs", A),
-        A,
-        when=_has_no_sign,
-        example="x = $T[6] parameter(0)\n e = $T[6] multiply(x, x)\n ROOT r = $T[6] abs(e)",
-        counterexample="x = f32[6] parameter(0)\n y = f32[6] parameter(1)\n"
-        "e = f32[6] multiply(x, y)\n ROOT r = f32[6] abs(e)",
-        types=("f32", "bf16", "f64"),
-    ),
-    Rule(
-        "abs(A) => -A of a negative A",
-        op("abs", A),
-        -A,
-        when=_has_only_sign,
-        example="x = u8[6] parameter(0)\n y = $T[6] convert(x)\n c = $T[] constant(300)\n"
-        "b = $T[6] broadcast(c), dimensions={}\n n = $T[6] subtract(y, b)\n"
-        "ROOT r = $T[6] abs(n)",
-        counterexample="x = u8[6] parameter(0)\n y = f32[6] convert(x)\n n = f32[6] negate(y)\n"
-        "ROOT r = f32[6] abs(n)",
-        types=("f32", "s32", "f64"),
-    ),
-    Rule(
-        "abs(abs(A)) => abs(A)",
-        op("abs", op("abs", A).bind("B")),
-        B,
-        example="x = $T[6] parameter(0)\n a = $T[6] abs(x)\n ROOT r = $T[6] abs(a)",
-        counterexample="x = f32[] parameter(0)\n a = f32[] negate(x)\n b = f32[] abs(a)\n"
-        "ROOT r = f32[] negate(b)",
-        types=("f32", "s8", "bf16"),
-    ),
-    Rule(
-        "abs(-A) => abs(A)",
-        op("abs", -A),
-        op("abs", A),
-        when=is_signed_negatable,
-        example="x = $T[6] parameter(0)\n a = $T[6] negate(x)\n ROOT r = $T[6] abs(a)",
-        counterexample="x = f32[] parameter(0)\n a = f32[] abs(x)\n ROOT r = f32[] negate(a)",
-        types=("f32", "s8", "bf16"),
-    ),
+    Rule("abs(A) => A without a sign", op("abs", A), A, when=_has_no_sign),
+    Rule("abs(A) => -A of a negative A", op("abs", A), -A, when=_has_only_sign),
+    Rule("abs(abs(A)) => abs(A)", op("abs", op("abs", A).bind("B")), B),
+    Rule("abs(-A) => abs(A)", op("abs", -A), op("abs", A), when=is_signed_negatable),
     Rule(
         "A * sign(A) => abs(A)",
         A * op("sign", A),
         op("abs", A),
         when=lambda match: is_exact(match) and match.root.array.dtype.kind != UNSIGNED,
-        example="x = $T[6] parameter(0)\n s = $T[6] sign(x)\n ROOT r = $T[6] multiply(x, s)",
-        counterexample="x = f32[6] parameter(0)\n y = f32[6] parameter(1)\n s = f32[6] sign(y)\n"
-        "ROOT r = f32[6] multiply(x, s)",
-        types=("f32", "bf16", "s32", "s8"),
     ),
-    Rule(
-        "sign(sign(A)) => sign(A)",
-        op("sign", op("sign", A).bind("B")),
-        B,
-        when=is_exact,
-        example="x = $T[6] parameter(0)\n s = $T[6] sign(x)\n ROOT r = $T[6] sign(s)",
-        counterexample="x = f32[6] parameter(0)\n s = f32[6] negate(x)\n ROOT r = f32[6] sign(s)",
-        types=("f32", "s8"),
-    ),
-    Rule(
-        "floor(A) => A of whole numbers",
-        op(ROUNDED, A),
-        A,
-        when=_is_whole,
-        example="x = $T[6] parameter(0)\n f = $T[6] floor(x)\nROOT r = $T[6] round-nearest-even(f)",
-        counterexample="x = f32[6] parameter(0)\n f = f32[6] negate(x)\n ROOT r = f32[6] ceil(f)",
-        types=("f32", "f16", "f64", "bf16"),
-    ),
-    Rule(
-        "is-finite(A) => true of finite numbers",
-        op("is-finite", A),
-        _is_finite,
-        example="x = s32[6] parameter(0)\n f = $T[6] convert(x)\n ROOT r = pred[6] is-finite(f)",
-        counterexample="x = s32[6] parameter(0)\n f = f16[6] convert(x)\n"
-        "ROOT r = pred[6] is-finite(f)",
-        types=("f32", "bf16", "f64"),
-    ),
+    Rule("sign(sign(A)) => sign(A)", op("sign", op("sign", A).bind("B")), B, when=is_exact),
+    Rule("floor(A) => A of whole numbers", op(ROUNDED, A), A, when=_is_whole),
+    Rule("is-finite(A) => true of finite numbers", op("is-finite", A), _is_finite),
 )

@@ -35,31 +35,6 @@ def _sorts_equal(match: Match) -> Instruction | None:
 
 
 RULES = (
-    Rule(
-        "sort(A) of single elements => A",
-        op("sort"),
-        _sorts_nothing,
-        example="HloModule m\nless { a = f32[] parameter(0)\n b = f32[] parameter(1)\n"
-        "c = s32[] parameter(2)\n d = s32[] parameter(3)\n"
-        "ROOT l = pred[] compare(a, b), direction=LT }\n"
-        "ENTRY e { x = f32[3,1] parameter(0)\n y = s32[3,1] parameter(1)\n"
-        "ROOT r = (f32[3,1], s32[3,1]) sort(x, y), dimensions={1}, to_apply=less }",
-        counterexample="HloModule m\nless { a = f32[] parameter(0)\n b = f32[] parameter(1)\n"
-        "ROOT l = pred[] compare(a, b), direction=LT }\n"
-        "ENTRY e { x = f32[3,1] parameter(0)\n"
-        "ROOT r = f32[3,1] sort(x), dimensions={0}, to_apply=less }",
-    ),
-    Rule(
-        "sort(broadcast(A)) along a repeated dimension => broadcast(A)",
-        op("sort"),
-        _sorts_equal,
-        example="HloModule m\nless { a = f32[] parameter(0)\n b = f32[] parameter(1)\n"
-        "ROOT l = pred[] compare(a, b), direction=LE }\n"
-        "ENTRY e { x = f32[3] parameter(0)\n y = f32[3,4] broadcast(x), dimensions={0}\n"
-        "ROOT r = f32[3,4] sort(y), dimensions={1}, to_apply=less }",
-        counterexample="HloModule m\nless { a = f32[] parameter(0)\n b = f32[] parameter(1)\n"
-        "ROOT l = pred[] compare(a, b), direction=LE }\n"
-        "ENTRY e { x = f32[3] parameter(0)\n y = f32[3,4] broadcast(x), dimensions={0}\n"
-        "ROOT r = f32[3,4] sort(y), dimensions={0}, to_apply=less }",
-    ),
+    Rule("sort(A) of single elements => A", op("sort"), _sorts_nothing),
+    Rule("sort(broadcast(A)) along a repeated dimension => broadcast(A)", op("sort"), _sorts_equal),
 )

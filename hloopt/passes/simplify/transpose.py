@@ -163,100 +163,39 @@ def _of_copy(match: Match) -> Instruction | None:
 
 
 RULES = (
-    Rule(
-        "transpose(A) => A",
-        op("transpose", A),
-        A,
-        when=_identity_permutation,
-        example="x = f32[2,3] parameter(0)\n ROOT r = f32[2,3] transpose(x), dimensions={0,1}",
-        counterexample="x = f32[2,2] parameter(0)\n"
-        "ROOT r = f32[2,2] transpose(x), dimensions={1,0}",
-    ),
+    Rule("transpose(A) => A", op("transpose", A), A, when=_identity_permutation),
     Rule(
         "transpose(transpose(A)) => transpose(A)",
         op("transpose", op("transpose", A)),
         _transpose_once,
-        example="x = f32[2,3,4] parameter(0)\n y = f32[4,2,3] transpose(x), dimensions={2,0,1}\n"
-        "ROOT r = f32[2,4,3] transpose(y), dimensions={1,0,2}",
-        counterexample="x = f32[2,3] parameter(0)\n y = f32[2,3] reverse(x), dimensions={0}\n"
-        "ROOT r = f32[3,2] transpose(y), dimensions={1,0}",
     ),
     Rule(
         "transpose(broadcast(A)) => broadcast(A)",
         op("transpose", op("broadcast", A)),
         _transpose_of_broadcast,
-        example="x = f32[2,3] parameter(0)\n y = f32[2,3,4] broadcast(x), dimensions={0,1}\n"
-        "ROOT r = f32[4,2,3] transpose(y), dimensions={2,0,1}",
-        counterexample="x = f32[2,3] parameter(0)\n y = f32[2,3,4] broadcast(x), dimensions={0,1}\n"
-        "ROOT r = f32[3,4,2] transpose(y), dimensions={1,2,0}",
     ),
     Rule(
         "transpose(broadcast(A)) => broadcast(transpose(A))",
         op("transpose", op("broadcast", A)),
         _transpose_before_broadcast,
-        example="x = f32[2,3] parameter(0)\n y = f32[2,3,4] broadcast(x), dimensions={0,1}\n"
-        "ROOT r = f32[3,4,2] transpose(y), dimensions={1,2,0}",
-        counterexample="x = f32[2,3] parameter(0)\n y = f32[2,3] broadcast(x), dimensions={0,1}\n"
-        "ROOT r = f32[3,2] transpose(y), dimensions={1,0}",
     ),
-    Rule(
-        "transpose(iota) => iota",
-        op("transpose", op("iota")),
-        _transpose_of_iota,
-        example="x = s32[3,4] iota(), iota_dimension=0\n"
-        "ROOT r = s32[4,3] transpose(x), dimensions={1,0}",
-        counterexample="x = s32[3,4] iota(), iota_dimension=0\n y = s32[3,4] negate(x)\n"
-        "ROOT r = s32[4,3] transpose(y), dimensions={1,0}",
-    ),
-    Rule(
-        "transpose(A) => reshape(A)",
-        op("transpose", A),
-        _transpose_is_reshape,
-        example="x = f32[2,1,3] parameter(0)\nROOT r = f32[1,2,3] transpose(x), dimensions={1,0,2}",
-        counterexample="x = f32[2,1,3] parameter(0)\n"
-        "ROOT r = f32[3,1,2] transpose(x), dimensions={2,1,0}",
-    ),
+    Rule("transpose(iota) => iota", op("transpose", op("iota")), _transpose_of_iota),
+    Rule("transpose(A) => reshape(A)", op("transpose", A), _transpose_is_reshape),
     Rule(
         "transpose(reshape(transpose(A))) => transpose(reshape(A))",
         op("transpose", op("reshape", op("transpose", A).bind("T")).bind("R").one_use),
         _past_reshape,
-        example="x = f32[2,3,4] parameter(0)\n t = f32[4,2,3] transpose(x), dimensions={2,0,1}\n"
-        "y = f32[4,6] reshape(t)\n ROOT r = f32[6,4] transpose(y), dimensions={1,0}",
-        counterexample="x = f32[2,3,4] parameter(0)\n"
-        "t = f32[4,3,2] transpose(x), dimensions={2,1,0}\n y = f32[4,6] reshape(t)\n"
-        "ROOT r = f32[6,4] transpose(y), dimensions={1,0}",
     ),
     Rule(
         "transpose(f(transpose(A))) => f(A)",
         op("transpose", op(ELEMENTWISE).bind("F").one_use),
         _undone,
-        example="x = f32[2,3] parameter(0)\n y = f32[2] parameter(1)\n"
-        "t = f32[3,2] transpose(x), dimensions={1,0}\n b = f32[3,2] broadcast(y), dimensions={1}\n"
-        "m = f32[3,2] multiply(t, b)\n ROOT r = f32[2,3] transpose(m), dimensions={1,0}",
-        counterexample="x = f32[2,3] parameter(0)\n y = f32[3,2] parameter(1)\n"
-        "t = f32[3,2] transpose(x), dimensions={1,0}\n m = f32[3,2] multiply(t, y)\n"
-        "ROOT r = f32[2,3] transpose(m), dimensions={1,0}",
     ),
     Rule(
         "transpose(dot(A, B)) => dot(B, A)",
         op("transpose", op("dot", A, B).bind("D").one_use),
         _swapped_dot,
         when=exact_or_fast,
-        example="x = s32[5,2,3] parameter(0)\n y = s32[3,5,4] parameter(1)\n"
-        "d = s32[5,2,4] dot(x, y), lhs_batch_dims={0}, rhs_batch_dims={1}, "
-        "lhs_contracting_dims={2}, rhs_contracting_dims={0}\n"
-        "ROOT r = s32[5,4,2] transpose(d), dimensions={0,2,1}",
-        counterexample="x = f32[2,3] parameter(0)\n y = f32[3,4] parameter(1)\n"
-        "d = f32[2,4] dot(x, y), lhs_contracting_dims={1}, rhs_contracting_dims={0}\n"
-        "ROOT r = f32[4,2] transpose(d), dimensions={1,0}",
     ),
-    Rule(
-        "transpose(copy(A)) => transpose(A)",
-        op("transpose", op("copy", A)),
-        _of_copy,
-        example="x = f32[2,3]{1,0} parameter(0)\n y = f32[2,3]{0,1} copy(x)\n"
-        "ROOT r = f32[3,2]{1,0} transpose(y), dimensions={1,0}",
-        counterexample="x = f32[2,3]{1,0} parameter(0)\n y = f32[2,3]{0,1:S(5)} copy(x)\n"
-        "ROOT r = f32[3,2]{1,0} transpose(y), dimensions={1,0}",
-    ),
+    Rule("transpose(copy(A)) => transpose(A)", op("transpose", op("copy", A)), _of_copy),
 )

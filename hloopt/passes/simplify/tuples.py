@@ -94,39 +94,12 @@ def _barred(match: Match) -> Instruction | None:
 
 
 RULES = (
-    Rule(
-        "constant((A, B)) => tuple(constant(A), constant(B))",
-        op("constant"),
-        _taken_apart,
-        example="t = (f32[2], (s32[])) constant(({1, 2}, (3)))\n"
-        "ROOT r = f32[2] get-tuple-element(t), index=0",
-        counterexample="ROOT r = f32[2] constant({1, 2})",
-    ),
-    Rule(
-        "get-tuple-element(tuple(A, B)) => A",
-        op("get-tuple-element", op("tuple")),
-        _element,
-        example="x = f32[4] parameter(0)\n y = s32[] parameter(1)\n t = (f32[4], s32[]) tuple(x, y)\n"
-        "ROOT r = s32[] get-tuple-element(t), index=1",
-        counterexample="t = (f32[4], s32[]) parameter(0)\n"
-        "ROOT r = s32[] get-tuple-element(t), index=1",
-    ),
-    Rule(
-        "tuple(get-tuple-element(A), ...) => A",
-        op("tuple"),
-        _whole,
-        example="t = (f32[4], s32[]) parameter(0)\n a = f32[4] get-tuple-element(t), index=0\n"
-        "b = s32[] get-tuple-element(t), index=1\n ROOT r = (f32[4], s32[]) tuple(a, b)",
-        counterexample="t = (s32[], s32[]) parameter(0)\n a = s32[] get-tuple-element(t), index=0\n"
-        "b = s32[] get-tuple-element(t), index=1\n ROOT r = (s32[], s32[]) tuple(b, a)",
-    ),
+    Rule("constant((A, B)) => tuple(constant(A), constant(B))", op("constant"), _taken_apart),
+    Rule("get-tuple-element(tuple(A, B)) => A", op("get-tuple-element", op("tuple")), _element),
+    Rule("tuple(get-tuple-element(A), ...) => A", op("tuple"), _whole),
     Rule(
         "opt-barrier(tuple(A, B)) where B is not read => tuple(opt-barrier(A), B)",
         op("opt-barrier"),
         _barred,
-        example="x = f32[4] parameter(0)\n y = s32[] parameter(1)\n t = (f32[4], s32[]) tuple(x, y)\n"
-        "b = (f32[4], s32[]) opt-barrier(t)\n ROOT r = f32[4] get-tuple-element(b), index=0",
-        counterexample="x = f32[4] parameter(0)\n y = s32[] parameter(1)\n"
-        "t = (f32[4], s32[]) tuple(x, y)\n ROOT b = (f32[4], s32[]) opt-barrier(t)",
     ),
 )

@@ -10,23 +10,6 @@ from hloopt.types import ScatterDims
 __all__ = ["RULES"]
 
 A, B, P = var("A"), var("B"), var("P")
-_SCATTERS = (
-    "HloModule m\nplus { a = $T[] parameter(0)\n b = $T[] parameter(1)\n"
-    "ROOT c = $T[] add(a, b) }\n"
-    "ENTRY e { i = s32[3,1] parameter(0)\n u = $T[3,4] parameter(1)\n j = s32[5,1] parameter(2)\n"
-    "v = $T[5,4] parameter(3)\n z = $T[] constant(0)\n zz = $T[7,4] broadcast(z), dimensions={}\n"
-    "s = $T[7,4] scatter(zz, i, u), update_window_dims={1}, inserted_window_dims={0},"
-    " scatter_dims_to_operand_dims={0}, index_vector_dim=1, to_apply=plus\n"
-    "t = $T[7,4] scatter(zz, j, v), update_window_dims={1}, inserted_window_dims={0},"
-    " scatter_dims_to_operand_dims={0}, index_vector_dim=1, to_apply=plus\n"
-    "ROOT r = $T[7,4] add(s, t) }\n"
-)
-_CHAIN = (
-    _SCATTERS.replace("zz, j, v", "s, j, v")
-    .replace("zz = ", "x = $T[7,4] parameter(4)\n zz = ")
-    .replace("scatter(zz", "scatter(x")
-    .replace("add(s, t)", "negate(t)")
-)
 UPDATE = op("dynamic-update-slice").one_use.bind("B")
 
 
@@ -162,60 +145,30 @@ RULES = (
         "A + dynamic-update-slice(0, B, I) => dynamic-update-slice(A, dynamic-slice(A, I) + B, I)",
         A + UPDATE,
         _added_part,
-        example="x = $T[6] parameter(0)\n u = $T[2] parameter(1)\n i = s32[] parameter(2)\n"
-        "z = $T[] constant(0)\n zz = $T[6] broadcast(z), dimensions={}\n"
-        "d = $T[6] dynamic-update-slice(zz, u, i)\n ROOT r = $T[6] add(d, x)",
-        counterexample="x = f32[6] parameter(0)\n u = f32[2] parameter(1)\n i = s32[] parameter(2)\n"
-        "z = f32[] constant(0)\n zz = f32[6] broadcast(z), dimensions={}\n"
-        "d = f32[6] dynamic-update-slice(zz, u, i)\n ROOT r = f32[6] add(d, x)",
-        types=("s32", "u8"),
     ),
     Rule(
         "select(P, A, dynamic-update-slice(A, B, I)) => dynamic-update-slice(A, select(P, ...), I)",
         op("select", P, A, UPDATE),
         _chosen_part,
-        example="x = $T[6] parameter(0)\n u = $T[2] parameter(1)\n i = s32[] parameter(2)\n"
-        "p = pred[6] parameter(3)\n d = $T[6] dynamic-update-slice(x, u, i)\n"
-        "ROOT r = $T[6] select(p, x, d)",
-        counterexample="x = f32[6] parameter(0)\n u = f32[2] parameter(1)\n i = s32[] parameter(2)\n"
-        "p = pred[6] parameter(3)\n n = f32[6] negate(x)\n"
-        "d = f32[6] dynamic-update-slice(n, u, i)\n ROOT r = f32[6] select(p, x, d)",
-        types=("f32", "s8"),
     ),
     Rule(
         "select(P, dynamic-update-slice(A, B, I), A) => dynamic-update-slice(A, select(P, ...), I)",
         op("select", P, UPDATE, A),
         _chosen_part,
-        example="x = $T[6] parameter(0)\n u = $T[2] parameter(1)\n i = s32[] parameter(2)\n"
-        "p = pred[] parameter(3)\n d = $T[6] dynamic-update-slice(x, u, i)\n"
-        "ROOT r = $T[6] select(p, d, x)",
-        counterexample="x = f32[6] parameter(0)\n u = f32[2] parameter(1)\n i = s32[] parameter(2)\n"
-        "p = pred[] parameter(3)\n n = f32[6] negate(x)\n"
-        "d = f32[6] dynamic-update-slice(n, u, i)\n ROOT r = f32[6] select(p, d, x)",
-        types=("f32", "s8"),
     ),
     Rule(
         "scatter(0, I, U) + scatter(0, J, V) => scatter(0, concatenate(I, J), concatenate(U, V))",
         op("scatter").one_use.bind("A") + op("scatter").one_use.bind("B"),
         _one_scatter,
-        example=_SCATTERS,
-        counterexample=_SCATTERS.replace("$T", "f32"),
-        types=("s32", "u8"),
     ),
     Rule(
         "A + scatter(0, I, U) => scatter(A, I, U)",
         A + op("scatter").one_use.bind("B"),
         _scattered_into,
-        example=_SCATTER,
-        counterexample=_SCATTER.replace("$T", "f32"),
-        types=("s32", "u8"),
     ),
     Rule(
         "scatter(scatter(A, I, U), J, V) => scatter(A, concatenate(I, J), concatenate(U, V))",
         op("scatter", op("scatter").one_use.bind("A"), var("J"), var("V")),
         _one_after_another,
-        example=_CHAIN,
-        counterexample=_CHAIN.replace("$T", "f32"),
-        types=("s32", "u8"),
     ),
 )

@@ -34,7 +34,11 @@ _FOUND: Final[dict[str, Any]] = tomllib.loads(Path(__file__).with_suffix(".toml"
 
 ENTRIES: Final[tuple[Entry, ...]] = tuple(
     Entry(
-        **{name: tuple(value) if isinstance(value, list) else value for name, value in row.items()}
+        row["number"],
+        row["equation"],
+        tuple(row.get("rules", ())),
+        tuple(row.get("passes", ())),
+        row.get("reason", ""),
     )
     for row in _FOUND["entry"]
 )
