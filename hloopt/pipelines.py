@@ -164,15 +164,6 @@ _FUSION = (
     "tuple-simplifier"
 )
 
-# What makes a module ready for a device: the text of ``kernels.lowering.DEVICE``, which is not loaded for it.
-_DEVICE = (
-    "call-inliner,sole-participant,batch-norm-expander,topk-expander,ragged-dot-expander,"
-    "stochastic-convert-expander,cholesky-expander{above=1024},"
-    "triangular-solve-expander{above=1024},"
-    "reduce-window-rewriter{fast_math=true,above=256,narrow=false},layout-normalization,"
-    "nested-reduction-splitter,views-to-bitcasts,dce,flatten-call-graph,schedule,copy-insertion"
-)
-
 _TEXTS: Final[Mapping[str, str]] = {
     "O0": "",
     "O1": _QUICK,
@@ -181,7 +172,6 @@ _TEXTS: Final[Mapping[str, str]] = {
     "fix(conditional-simplifier,concat-removal,simplify,tuple-simplifier,constant-folding,cse,dce),"
     "while-reduce-sinking,fix(while-loop-simplifier,simplify,cse,dce),"
     f"loop-fusion,{_FUSION}",
-    "device": _DEVICE,
 }
 
 ABOUT: Final[Mapping[str, str]] = {
@@ -195,17 +185,23 @@ ABOUT: Final[Mapping[str, str]] = {
 
 
 class _Pipelines(Mapping[str, str]):
-    """Texts by name: the optimisation levels, then XLA's orders, loaded when one is asked for."""
+    """Texts by name: optimisation levels, what makes ready for a device, XLA's orders; loaded when asked for."""
 
     def __getitem__(self, name: str) -> str:
+        if name == "device":
+            from hloopt.kernels.lowering import DEVICE
+
+            return str(DEVICE)
         return _TEXTS[name] if name in _TEXTS else self._presets()[name]
 
     def __contains__(self, name: object) -> bool:
         # Every entry of a pipeline is looked for here first.
-        return name in _TEXTS or (name not in PASSES and name in self._presets())
+        return (
+            name == "device" or name in _TEXTS or (name not in PASSES and name in self._presets())
+        )
 
     def __iter__(self) -> Iterator[str]:
-        return iter((*_TEXTS, *self._presets()))
+        return iter((*_TEXTS, "device", *self._presets()))
 
     def __len__(self) -> int:
         return len(tuple(iter(self)))
